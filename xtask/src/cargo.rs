@@ -1,0 +1,64 @@
+//! Calls of cargo from the root of the workspace. What to call is the commands' business.
+//! Arguments are one line as a person would type it; none of them holds a space.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::command::Failure;
+
+/// The root of the workspace that this tool was built in.
+pub(crate) fn root() -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.parent().unwrap_or(own).to_path_buf()
+}
+
+/// Runs `cargo <arguments>`; its output goes where ours goes.
+pub(crate) fn run(arguments: &str) -> Result<(), Failure> {
+    let status = command(arguments).status().map_err(|cause| not_started(arguments, &cause))?;
+    if status.success() { Ok(()) } else { Err(failed(arguments, &status.to_string())) }
+}
+
+/// Runs `cargo <arguments>` and returns what it printed; its messages go where ours go.
+pub(crate) fn printed_by(arguments: &str) -> Result<String, Failure> {
+    let output = command(arguments)
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|cause| not_started(arguments, &cause))?;
+    if !output.status.success() {
+        return Err(failed(arguments, &output.status.to_string()));
+    }
+    String::from_utf8(output.stdout)
+        .map_err(|_| Failure::Failed(format!("`{}` printed what is not UTF-8", shown(arguments))))
+}
+
+/// The call as a person would type it.
+pub(crate) fn shown(arguments: &str) -> String {
+    format!("cargo {arguments}")
+}
+
+pub(crate) fn command(arguments: &str) -> Command {
+    let mut command = Command::new("cargo");
+    command.args(arguments.split_whitespace()).current_dir(root());
+    command
+}
+
+/// cargo-deny is no part of the toolchain, so its absence needs its own words.
+pub(crate) fn require_deny() -> Result<(), Failure> {
+    let probe = command("deny --version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if probe.is_ok_and(|status| status.success()) {
+        return Ok(());
+    }
+    Err(Failure::Failed(
+        "cargo-deny is missing; run `./scripts/test`, which installs the pinned version, \
+         or `cargo install cargo-deny --locked`"
+            .to_owned(),
+    ))
+}
+
+pub(crate) fn not_started(arguments: &str, cause: &std::io::Error) -> Failure {
+    Failure::Failed(format!("`{}` did not start: {cause}", shown(arguments)))
+}
+
+fn failed(arguments: &str, status: &str) -> Failure {
+    Failure::Failed(format!("`{}` failed ({status})", shown(arguments)))
+}

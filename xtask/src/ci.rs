@@ -1,0 +1,148 @@
+//! `cargo xtask ci`: everything that has to hold before a change goes in, in one order.
+//! A person and the CI machine run the same list.
+
+use std::time::{Duration, Instant};
+
+use crate::command::{self, Command, Failure};
+use crate::{cargo, schema, tidy};
+
+pub(crate) const COMMAND: Command = Command {
+    name: "ci",
+    summary: "fmt, tidy, clippy, tests, schema check, cargo-deny; stops at the first failure",
+    help: "usage: cargo xtask ci\n\n\
+        Runs, in order: cargo fmt --check, tidy, clippy (warnings are errors), all tests,\n\
+        schema --check, cargo deny (bans, licenses, sources). Stops at the first failure.\n\
+        cargo-deny has to be installed; `./scripts/test` sees to that and then runs this.",
+    run,
+};
+
+enum Work {
+    Cargo(&'static str),
+    /// A cargo call that needs cargo-deny.
+    Deny(&'static str),
+    Tidy,
+    SchemaCheck,
+}
+
+struct Step {
+    name: &'static str,
+    work: Work,
+}
+
+/// Cheap steps first: a wrong space is told before anything is compiled.
+const STEPS: &[Step] = &[
+    Step { name: "fmt", work: Work::Cargo("fmt --all --check") },
+    Step { name: "tidy", work: Work::Tidy },
+    Step {
+        name: "clippy",
+        work: Work::Cargo("clippy --workspace --all-targets --all-features --locked -- -D warnings"),
+    },
+    Step { name: "test", work: Work::Cargo("test --workspace --all-features --locked") },
+    Step { name: "schema", work: Work::SchemaCheck },
+    Step { name: "deny", work: Work::Deny("deny --locked check bans licenses sources") },
+];
+
+fn run(arguments: &[String]) -> Result<(), Failure> {
+    command::no_arguments(COMMAND.name, arguments)?;
+    let (times, failure) = run_in_order(STEPS, |step| {
+        println!("\n==> {}: {}", step.name, shown(step));
+        perform(step)
+    });
+    println!("\n{}", table(STEPS, &times, failure.is_some()));
+    match (failure, STEPS.get(times.len().saturating_sub(1))) {
+        (Some(failure), Some(step)) => Err(Failure::Failed(format!(
+            "{}\nci stopped at `{}`; run it alone with `{}`",
+            failure.message(),
+            step.name,
+            shown(step)
+        ))),
+        (Some(failure), None) => Err(failure),
+        (None, _) => Ok(()),
+    }
+}
+
+fn perform(step: &Step) -> Result<(), Failure> {
+    match step.work {
+        Work::Cargo(arguments) => cargo::run(arguments),
+        Work::Deny(arguments) => cargo::require_deny().and_then(|()| cargo::run(arguments)),
+        Work::Tidy => tidy::check_and_print(&cargo::root()),
+        Work::SchemaCheck => schema::check(),
+    }
+}
+
+fn shown(step: &Step) -> String {
+    match step.work {
+        Work::Cargo(arguments) | Work::Deny(arguments) => cargo::shown(arguments),
+        Work::Tidy => "cargo xtask tidy".to_owned(),
+        Work::SchemaCheck => "cargo xtask schema --check".to_owned(),
+    }
+}
+
+/// The times of the steps that ran, and the failure of the last of them if it failed.
+fn run_in_order(
+    steps: &[Step],
+    mut perform: impl FnMut(&Step) -> Result<(), Failure>,
+) -> (Vec<Duration>, Option<Failure>) {
+    let mut times = Vec::new();
+    for step in steps {
+        let start = Instant::now();
+        let outcome = perform(step);
+        times.push(start.elapsed());
+        if let Err(failure) = outcome {
+            return (times, Some(failure));
+        }
+    }
+    (times, None)
+}
+
+fn table(steps: &[Step], times: &[Duration], last_failed: bool) -> String {
+    let mut lines = vec![format!("{:<8}{:>10}  result", "step", "seconds")];
+    for (index, step) in steps.iter().enumerate() {
+        let seconds = times.get(index).map_or("-".to_owned(), |time| format!("{:.1}", time.as_secs_f64()));
+        let result = match index + 1 {
+            done if done < times.len() => "ok",
+            last if last == times.len() && last_failed => "FAILED",
+            last if last == times.len() => "ok",
+            _ => "not run",
+        };
+        lines.push(format!("{:<8}{seconds:>10}  {result}", step.name));
+    }
+    let total: Duration = times.iter().sum();
+    lines.push(format!("{:<8}{:>10.1}", "total", total.as_secs_f64()));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_failure_stops_the_rest() {
+        let mut seen = Vec::new();
+        let (times, failure) = run_in_order(STEPS, |step| {
+            seen.push(step.name);
+            if step.name == "clippy" { Err(Failure::Failed("no".to_owned())) } else { Ok(()) }
+        });
+        assert_eq!(seen, ["fmt", "tidy", "clippy"]);
+        assert_eq!(times.len(), 3);
+        assert!(failure.is_some());
+    }
+
+    #[test]
+    fn all_steps_run_when_none_fails() {
+        let (times, failure) = run_in_order(STEPS, |_| Ok(()));
+        assert_eq!(times.len(), STEPS.len());
+        assert!(failure.is_none());
+    }
+
+    #[test]
+    fn the_table_tells_what_failed_and_what_never_ran() {
+        let second = Duration::from_secs(1);
+        let lines = table(STEPS, &[second, second], true);
+        let lines: Vec<&str> = lines.lines().collect();
+        assert_eq!(lines[1], "fmt            1.0  ok");
+        assert_eq!(lines[2], "tidy           1.0  FAILED");
+        assert_eq!(lines[3], "clippy           -  not run");
+        assert_eq!(lines[7], "total          2.0");
+    }
+}

@@ -1,0 +1,89 @@
+//! The build tool, started by `cargo xtask <command>`: the list of commands and who runs them.
+//! Each command has its own module.
+
+mod advisories;
+mod cargo;
+mod ci;
+mod command;
+mod schema;
+mod tidy;
+
+use std::process::ExitCode;
+
+use command::{Command, Failure};
+
+/// Every command there is; help and typo suggestions come from this list.
+const COMMANDS: &[Command] = &[ci::COMMAND, tidy::COMMAND, schema::COMMAND, advisories::COMMAND];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{}", failure.message());
+            failure.exit_code()
+        }
+    }
+}
+
+fn dispatch(arguments: &[String]) -> Result<(), Failure> {
+    let Some((name, rest)) = arguments.split_first() else {
+        return Err(Failure::Usage(command::overview(COMMANDS)));
+    };
+    if matches!(name.as_str(), "help" | "--help" | "-h") {
+        println!("{}", command::overview(COMMANDS));
+        return Ok(());
+    }
+    let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
+        return Err(Failure::Usage(command::unknown(COMMANDS, name)));
+    };
+    if rest.iter().any(|argument| matches!(argument.as_str(), "--help" | "-h")) {
+        println!("{}", command.help);
+        return Ok(());
+    }
+    (command.run)(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(arguments: &[&str]) -> String {
+        let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+        match dispatch(&arguments) {
+            Err(Failure::Usage(message)) => message,
+            other => panic!("{arguments:?} should be refused as usage, not {other:?}"),
+        }
+    }
+
+    #[test]
+    fn no_command_shows_every_command() {
+        let message = refusal(&[]);
+        for command in COMMANDS {
+            assert!(message.contains(command.summary), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_typo_is_answered_with_the_command_that_was_meant() {
+        assert!(refusal(&["tydi"]).contains("did you mean `tidy`?"));
+        assert!(refusal(&["shema"]).contains("did you mean `schema`?"));
+        assert!(!refusal(&["publish"]).contains("did you mean"));
+    }
+
+    #[test]
+    fn every_command_refuses_what_it_does_not_know() {
+        for command in COMMANDS {
+            let message = refusal(&[command.name, "--wrong"]);
+            assert!(message.contains("`--wrong`") && message.contains("--help"), "{message}");
+        }
+    }
+
+    #[test]
+    fn every_help_starts_with_its_usage() {
+        for command in COMMANDS {
+            let usage = format!("usage: cargo xtask {}", command.name);
+            assert!(command.help.starts_with(&usage), "{}", command.help);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! `cargo xtask tidy`: reads the workspace and the source tree, asks every rule, prints all findings.
+//! Each rule is a function in a module below; this file only brings them together.
+
+mod finding;
+mod lift;
+mod marks;
+mod places;
+mod reach;
+mod reasons;
+mod rooms;
+mod rust_file;
+mod size;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod workspace;
+
+use std::path::Path;
+
+use crate::cargo;
+use crate::command::{self, Command, Failure};
+use finding::Finding;
+use rust_file::RustFile;
+use tree::TextFile;
+use workspace::Member;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "tidy",
+    summary: "rooms, sizes, headers and other rules of the house",
+    help: "usage: cargo xtask tidy\n\n\
+        Checks what the compiler does not: which crate may use which (xtask/src/tidy/rooms.rs), files of\n\
+        at most 500 lines, functions of at most 70, a `//!` header in every file, no unfinished code, no\n\
+        paths of one machine, a written reason for every dependency. Prints every finding as\n\
+        `path:line: rule: what is wrong; what to do`; exit code 1 when there is any.\n\n\
+        A comment line `// tidy: allow <rule> because <reason>` lifts a rule: for the whole file when it\n\
+        stands before the first line of code, else for the function or line below it.",
+    run,
+};
+
+fn run(arguments: &[String]) -> Result<(), Failure> {
+    command::no_arguments(COMMAND.name, arguments)?;
+    check_and_print(&cargo::root())
+}
+
+/// Checks the workspace at `root` and prints what it found; ci calls it too.
+pub(crate) fn check_and_print(root: &Path) -> Result<(), Failure> {
+    let findings = check(root)?;
+    for finding in &findings {
+        println!("{finding}");
+    }
+    match findings.len() {
+        0 => {
+            println!("tidy: nothing found");
+            Ok(())
+        }
+        1 => Err(Failure::Failed("tidy: 1 finding".to_owned())),
+        count => Err(Failure::Failed(format!("tidy: {count} findings"))),
+    }
+}
+
+/// Every finding in the workspace at `root`, in the order of paths and lines.
+fn check(root: &Path) -> Result<Vec<Finding>, Failure> {
+    let members = workspace::read(root)?;
+    let texts = tree::read(root)?;
+    let mut findings = rooms::check(&members);
+    findings.extend(reasons::check(&members, &texts));
+    findings.extend(check_texts(&members, &texts));
+    findings.sort();
+    Ok(findings)
+}
+
+fn check_texts(members: &[Member], texts: &[TextFile]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let mut files = Vec::new();
+    for text in texts.iter().filter(|text| text.is_rust()) {
+        match RustFile::parse(text) {
+            Ok(file) => files.push(file),
+            Err(finding) => findings.push(finding),
+        }
+    }
+    let test_modules: Vec<String> = files.iter().flat_map(RustFile::test_modules).collect();
+    for text in texts {
+        let mut found = size::check_document(text);
+        found.extend(places::check(text));
+        if let Some(file) = files.iter().find(|file| file.path == text.path) {
+            found.extend(check_rust(members, &test_modules, text, file));
+        }
+        findings.extend(lift::apply(text, found));
+    }
+    findings
+}
+
+fn check_rust(
+    members: &[Member],
+    test_modules: &[String],
+    text: &TextFile,
+    file: &RustFile<'_>,
+) -> Vec<Finding> {
+    let mut findings = marks::check(text, file);
+    findings.extend(size::check_file(text));
+    if !rust_file::is_test(file.path, test_modules) {
+        findings.extend(size::check_functions(file));
+        if let Some(room) = rooms::of_source(members, file.path) {
+            findings.extend(reach::check(file, room));
+        }
+    }
+    findings
+}
