@@ -1,0 +1,109 @@
+//! What stands in a context: messages, the tool calls in them, where they came from and how they ended.
+
+use crate::RequestId;
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Whoever drives the agent.
+    User,
+    /// The model.
+    Assistant,
+    /// A tool that the model called.
+    Tool,
+}
+
+impl Role {
+    /// The word models and clients know.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::User => "user",
+            Role::Assistant => "assistant",
+            Role::Tool => "tool",
+        }
+    }
+}
+
+/// A tool call as a model made it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolCall {
+    /// The call's id, as the model gave it.
+    pub id: String,
+    /// The tool's name.
+    pub name: String,
+    /// The arguments, as the model wrote them.
+    pub arguments: String,
+}
+
+/// Where a user's message came from.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Source {
+    /// The kind of place, such as `rpc`.
+    pub kind: Option<String>,
+    /// The agent that sent it.
+    pub agent: Option<RequestId>,
+}
+
+/// How the answer a message belongs to ended, when it did not end well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// Somebody cancelled it.
+    Cancelled,
+    /// The model failed.
+    Failed,
+}
+
+/// One message of a context.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Who speaks.
+    pub role: Role,
+    /// The text.
+    pub text: String,
+    /// The calls an assistant's message makes.
+    pub tool_calls: Vec<ToolCall>,
+    /// The call that a tool's message answers.
+    pub tool_call_id: Option<String>,
+    /// Where a user's message came from.
+    pub source: Source,
+    /// Set on an assistant's message whose turn ended badly.
+    pub ending: Option<Ending>,
+}
+
+impl Message {
+    /// A message of whoever drives the agent.
+    #[must_use]
+    pub fn user(text: impl Into<String>, source: Source) -> Self {
+        Self { source, ..Self::plain(Role::User, text.into()) }
+    }
+
+    /// A message of the model.
+    #[must_use]
+    pub fn assistant(text: impl Into<String>, tool_calls: Vec<ToolCall>) -> Self {
+        Self { tool_calls, ..Self::plain(Role::Assistant, text.into()) }
+    }
+
+    /// A message of the model whose turn ended badly; the text is what it had said.
+    #[must_use]
+    pub fn broken_off(text: impl Into<String>, ending: Ending) -> Self {
+        Self { ending: Some(ending), ..Self::plain(Role::Assistant, text.into()) }
+    }
+
+    /// What a tool answered.
+    #[must_use]
+    pub fn tool(call_id: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { tool_call_id: Some(call_id.into()), ..Self::plain(Role::Tool, text.into()) }
+    }
+
+    fn plain(role: Role, text: String) -> Self {
+        Self {
+            role,
+            text,
+            tool_calls: Vec::new(),
+            tool_call_id: None,
+            source: Source::default(),
+            ending: None,
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Reads the answer's events: text as it comes, tool calls only when they are whole, usage, and the end.
+
+use std::collections::BTreeMap;
+
+use agent::outside::ModelEvent;
+use agent::{Fault, FaultKind, ToolCall, Usage};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Chunk {
+    #[serde(default)]
+    choices: Vec<Choice>,
+    usage: Option<Report>,
+    error: Option<serde_json::Value>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    #[serde(default)]
+    delta: Delta,
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+struct Delta {
+    content: Option<String>,
+    #[serde(default)]
+    tool_calls: Vec<CallPiece>,
+}
+
+#[derive(Deserialize)]
+struct CallPiece {
+    #[serde(default)]
+    index: u32,
+    id: Option<String>,
+    function: Option<FunctionPiece>,
+}
+
+#[derive(Deserialize)]
+struct FunctionPiece {
+    name: Option<String>,
+    arguments: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Report {
+    prompt_tokens: Option<u64>,
+    completion_tokens: Option<u64>,
+    prompt_tokens_details: Option<Details>,
+}
+
+#[derive(Deserialize)]
+struct Details {
+    cached_tokens: Option<u64>,
+}
+
+/// The most calls one answer may make; a model that makes more is told so by a failed turn.
+const CALLS_MAX: usize = 256;
+
+/// Collects one answer.
+#[derive(Debug, Default)]
+pub(super) struct AnswerReader {
+    calls: BTreeMap<u32, ToolCall>,
+    usage: Option<Usage>,
+    finished: bool,
+    seen_any: bool,
+}
+
+impl AnswerReader {
+    /// Takes one event's data. What is not a chunk of an answer is passed over, as other clients do.
+    pub(super) fn take(&mut self, data: &[u8], mut emit: impl FnMut(Result<ModelEvent, Fault>)) {
+        if data == b"[DONE]" {
+            self.finished = true;
+            self.hand_on_calls(emit);
+            return;
+        }
+        let Ok(chunk) = serde_json::from_slice::<Chunk>(data) else {
+            tracing::debug!(bytes = data.len(), "the model sent an event that is not a chunk");
+            return;
+        };
+        self.seen_any = true;
+        if let Some(error) = chunk.error {
+            let text = error.get("message").and_then(|text| text.as_str()).unwrap_or("no reason given");
+            emit(Err(Fault::new(FaultKind::Model, format!("API request failed: {text}"))));
+            return;
+        }
+        if let Some(report) = chunk.usage {
+            self.usage = Some(usage(&report));
+        }
+        for choice in chunk.choices {
+            if let Some(text) = choice.delta.content.filter(|text| !text.is_empty()) {
+                emit(Ok(ModelEvent::Text(text)));
+            }
+            for piece in choice.delta.tool_calls {
+                self.add_piece(piece);
+            }
+            self.finished |= choice.finish_reason.is_some();
+        }
+        if self.calls.len() > CALLS_MAX {
+            emit(Err(Fault::new(
+                FaultKind::Model,
+                format!("The model made more than {CALLS_MAX} tool calls."),
+            )));
+        }
+        if self.finished {
+            self.hand_on_calls(emit);
+        }
+    }
+
+    fn hand_on_calls(&mut self, mut emit: impl FnMut(Result<ModelEvent, Fault>)) {
+        for call in std::mem::take(&mut self.calls).into_values() {
+            emit(Ok(ModelEvent::ToolCall(call)));
+        }
+    }
+
+    fn add_piece(&mut self, piece: CallPiece) {
+        let nothing = || ToolCall { id: String::new(), name: String::new(), arguments: String::new() };
+        let call = self.calls.entry(piece.index).or_insert_with(nothing);
+        if let Some(id) = piece.id {
+            call.id = id;
+        }
+        if let Some(function) = piece.function {
+            call.name.push_str(&function.name.unwrap_or_default());
+            call.arguments.push_str(&function.arguments.unwrap_or_default());
+        }
+    }
+
+    /// The body has ended: whole, or cut?
+    pub(super) fn finish(&mut self) -> Result<ModelEvent, Fault> {
+        if self.finished {
+            return Ok(ModelEvent::Done);
+        }
+        Err(self.interrupted(&"the stream ended without a finish reason"))
+    }
+
+    /// What to hand on before the end.
+    pub(super) fn take_usage(&mut self) -> Option<Usage> {
+        self.usage.take()
+    }
+
+    /// The body broke off.
+    pub(super) fn interrupted(&self, cause: &dyn std::fmt::Display) -> Fault {
+        let text = if self.seen_any {
+            "Streaming response was interrupted before completion: the connection was cut. \
+             Partial output may have been displayed; retry the request."
+        } else {
+            "Streaming response failed before any data was received: no answer was in it."
+        };
+        Fault::new(FaultKind::Model, text).caused_by(cause)
+    }
+}
+
+fn usage(report: &Report) -> Usage {
+    let cached = report.prompt_tokens_details.as_ref().and_then(|details| details.cached_tokens);
+    Usage {
+        input: report.prompt_tokens.unwrap_or(0),
+        output: report.completion_tokens.unwrap_or(0),
+        cached: cached.unwrap_or(0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(events: &[&str]) -> (Vec<Result<ModelEvent, Fault>>, AnswerReader) {
+        let mut reader = AnswerReader::default();
+        let mut out = Vec::new();
+        for event in events {
+            reader.take(event.as_bytes(), |event| out.push(event));
+        }
+        (out, reader)
+    }
+
+    fn text(text: &str) -> Result<ModelEvent, Fault> {
+        Ok(ModelEvent::Text(text.to_owned()))
+    }
+
+    #[test]
+    fn text_comes_as_it_is_sent() {
+        let (out, mut reader) = read(&[
+            r#"{"choices":[{"delta":{"role":"assistant","content":""}}]}"#,
+            r#"{"choices":[{"delta":{"content":"Hel"}}]}"#,
+            r#"{"choices":[{"delta":{"content":"lo"},"finish_reason":null}]}"#,
+            r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#,
+            r#"{"choices":[],"usage":{"prompt_tokens":5,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":4}}}"#,
+            "[DONE]",
+        ]);
+        assert_eq!(out, [text("Hel"), text("lo")]);
+        assert_eq!(reader.take_usage(), Some(Usage { input: 5, output: 2, cached: 4 }));
+        assert_eq!(reader.finish(), Ok(ModelEvent::Done));
+    }
+
+    #[test]
+    fn a_call_in_pieces_is_handed_on_only_when_it_is_whole() {
+        let pieces = [
+            r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c1","function":{"name":"echo","arguments":"{\"a\""}}]}}]}"#,
+            r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":":1}"}}]}}]}"#,
+        ];
+        let (out, mut reader) = read(&pieces);
+        assert_eq!(out, [], "half a call must not run");
+        assert!(reader.finish().is_err(), "a cut stream must not run it either");
+        let (out, _) =
+            read(&[pieces[0], pieces[1], r#"{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}"#]);
+        let call = ToolCall { id: "c1".into(), name: "echo".into(), arguments: "{\"a\":1}".into() };
+        assert_eq!(out, [Ok(ModelEvent::ToolCall(call))]);
+    }
+
+    #[test]
+    fn a_cut_stream_is_a_fault_that_says_whether_anything_came() {
+        let (_, mut reader) = read(&[]);
+        assert!(reader.finish().unwrap_err().public.starts_with("Streaming response failed before any data"));
+        let (_, mut reader) = read(&[r#"{"choices":[{"delta":{"content":"Hel"}}]}"#]);
+        assert!(reader.finish().unwrap_err().public.starts_with("Streaming response was interrupted"));
+    }
+
+    #[test]
+    fn an_error_inside_the_stream_is_a_fault() {
+        let (out, _) = read(&[r#"{"error":{"message":"overloaded"}}"#]);
+        assert_eq!(out, [Err(Fault::new(FaultKind::Model, "API request failed: overloaded"))]);
+    }
+
+    #[test]
+    fn what_is_not_a_chunk_is_passed_over() {
+        let (out, _) = read(&["{", "[]", "42", r#"{"choices":"no"}"#, r#"{"object":"ping"}"#]);
+        assert_eq!(out, []);
+    }
+}

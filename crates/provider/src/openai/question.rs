@@ -1,0 +1,112 @@
+//! Writes a request in the words of the chat-completions API.
+
+use agent::outside::ModelRequest;
+use agent::{Fault, FaultKind, Message, Role, ToolCall};
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Question<'a> {
+    model: &'a str,
+    messages: Vec<Line<'a>>,
+    stream: bool,
+    stream_options: StreamOptions,
+}
+
+#[derive(Serialize)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    role: &'a str,
+    content: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<Call<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_call_id: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Call<'a> {
+    id: &'a str,
+    r#type: &'static str,
+    function: Function<'a>,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: &'a str,
+    arguments: &'a str,
+}
+
+pub(super) fn write(model: &str, request: &ModelRequest) -> Result<Vec<u8>, Fault> {
+    let system = request.system.as_deref().map(|text| line("system", text));
+    let messages = system.into_iter().chain(request.messages.iter().map(|message| spoken(message))).collect();
+    let question =
+        Question { model, messages, stream: true, stream_options: StreamOptions { include_usage: true } };
+    serde_json::to_vec(&question)
+        .map_err(|fault| Fault::new(FaultKind::Internal, "the request could not be written").caused_by(fault))
+}
+
+fn line<'a>(role: &'a str, content: &'a str) -> Line<'a> {
+    Line { role, content, tool_calls: Vec::new(), tool_call_id: None }
+}
+
+fn spoken(message: &Message) -> Line<'_> {
+    let role = match message.role {
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::Tool => "tool",
+    };
+    Line {
+        tool_calls: message.tool_calls.iter().map(call).collect(),
+        tool_call_id: message.tool_call_id.as_deref(),
+        ..line(role, &message.text)
+    }
+}
+
+fn call(call: &ToolCall) -> Call<'_> {
+    Call {
+        id: &call.id,
+        r#type: "function",
+        function: Function { name: &call.name, arguments: &call.arguments },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use agent::Source;
+
+    use super::*;
+
+    #[test]
+    fn a_conversation_is_written_in_the_apis_words() {
+        let call = ToolCall { id: "c1".into(), name: "echo".into(), arguments: "{\"a\":1}".into() };
+        let request = ModelRequest {
+            system: Some(Arc::from("Be brief.")),
+            messages: vec![
+                Arc::new(Message::user("hi", Source::default())),
+                Arc::new(Message::assistant("", vec![call])),
+                Arc::new(Message::tool("c1", "one")),
+            ],
+        };
+        let body: serde_json::Value = serde_json::from_slice(&write("m", &request).unwrap()).unwrap();
+        let expected = serde_json::json!({
+            "model": "m",
+            "messages": [
+                {"role": "system", "content": "Be brief."},
+                {"role": "user", "content": "hi"},
+                {"role": "assistant", "content": "", "tool_calls": [
+                    {"id": "c1", "type": "function", "function": {"name": "echo", "arguments": "{\"a\":1}"}}
+                ]},
+                {"role": "tool", "content": "one", "tool_call_id": "c1"}
+            ],
+            "stream": true,
+            "stream_options": {"include_usage": true}
+        });
+        assert_eq!(body, expected);
+    }
+}

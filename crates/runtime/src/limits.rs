@@ -1,0 +1,36 @@
+//! How much the runtime takes on at once. Each limit has an answer: a fault of kind `Busy`.
+
+use std::time::Duration;
+
+/// The runtime's limits.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Agents that may exist.
+    pub agents_max: usize,
+    /// Turns that run at once, over all agents.
+    pub turns_running_max: usize,
+    /// Turns that are open at once, running or waiting, over all agents.
+    pub turns_open_max: usize,
+    /// Turns that are open at once at one agent.
+    pub agent_turns_open_max: usize,
+    /// How often one turn may ask the model.
+    pub tool_iterations_max: u64,
+    /// How long a model may be silent.
+    pub model_idle: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            agents_max: 100_000,
+            turns_running_max: 256,
+            turns_open_max: 16_384,
+            agent_turns_open_max: 1024,
+            tool_iterations_max: 10,
+            model_idle: Duration::from_secs(120),
+        }
+    }
+}
+
+/// What a caller that meets a full queue is told to wait.
+pub(crate) const RETRY_AFTER_MS: u64 = 250;

@@ -1,0 +1,109 @@
+//! What an agent shows the world: its task writes it, everybody may read it, and no read waits for a turn.
+
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use agent::outside::Moment;
+use agent::{AgentId, Message, TokenCount, Used, Window, WindowSize};
+
+/// The published state of one agent. Locked for a few instructions at a time, never across an await.
+#[derive(Debug)]
+pub(crate) struct Published {
+    state: RwLock<State>,
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) window: Window,
+    pub(crate) halted: bool,
+    pub(crate) last_rounds: u64,
+    pub(crate) last_action_at: Option<Moment>,
+    pub(crate) used: Used,
+    pub(crate) should_shutdown: bool,
+}
+
+impl Published {
+    pub(crate) fn new(window: Window) -> Self {
+        let state = State {
+            window,
+            halted: false,
+            last_rounds: 0,
+            last_action_at: None,
+            used: Used::default(),
+            should_shutdown: false,
+        };
+        Self { state: RwLock::new(state) }
+    }
+
+    /// A writer that panicked has changed a field or not: each is whole by itself, so reading on is safe.
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One agent in a list.
+#[derive(Debug, Clone)]
+pub struct AgentSummary {
+    /// Its name.
+    pub id: AgentId,
+    /// When it was created.
+    pub created_at: Moment,
+    /// Messages in its context.
+    pub message_count: usize,
+    /// Whether it was told that it is finished.
+    pub should_shutdown: bool,
+    /// Whether its last turn stopped at the limit of tool rounds.
+    pub halted: bool,
+    /// The model that answers it.
+    pub model: Option<Arc<str>>,
+    /// When it last did something.
+    pub last_action_at: Option<Moment>,
+}
+
+/// An agent's context in numbers.
+#[derive(Debug, Clone)]
+pub struct AgentContext {
+    /// Messages in the context.
+    pub message_count: usize,
+    /// Whether there is a system prompt.
+    pub has_system_prompt: bool,
+    /// Whether the last turn stopped at the limit of tool rounds.
+    pub halted: bool,
+    /// How often the last turn asked the model.
+    pub last_rounds: u64,
+    /// How often a turn may ask the model.
+    pub rounds_max: u64,
+}
+
+/// An agent's tokens.
+#[derive(Debug, Clone)]
+pub struct AgentTokens {
+    /// The size of the context.
+    pub size: WindowSize,
+    /// What its models reported.
+    pub used: Used,
+}
+
+/// Some of an agent's messages.
+#[derive(Debug, Clone)]
+pub struct AgentPage {
+    /// Messages in the context.
+    pub total: usize,
+    /// The ones asked for.
+    pub messages: Vec<Arc<Message>>,
+}
+
+impl State {
+    pub(crate) fn tokens(&self, budget: TokenCount) -> AgentTokens {
+        AgentTokens { size: self.window.size(budget), used: self.used }
+    }
+
+    pub(crate) fn page(&self, offset: usize, limit: usize) -> AgentPage {
+        let all = self.window.messages();
+        let messages = all.iter().skip(offset).take(limit).cloned().collect();
+        AgentPage { total: all.len(), messages }
+    }
+}

@@ -1,0 +1,84 @@
+//! The way in for turns: counts those that are open, refuses beyond the limits, and lets a stop wait for the rest.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use agent::{Fault, FaultKind};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use crate::limits::{Limits, RETRY_AFTER_MS};
+
+/// Shared by the pool and all its agents.
+#[derive(Debug)]
+pub(crate) struct Turnstile {
+    open: TaskTracker,
+    open_max: usize,
+    closed: AtomicBool,
+    /// One permit per turn that runs; waiting turns get them in order.
+    pub(crate) slots: Arc<Semaphore>,
+    /// Cancelled when open turns have to end now.
+    pub(crate) abort: CancellationToken,
+}
+
+/// A turn's place, from the moment it is accepted to its end.
+#[derive(Debug)]
+pub(crate) struct Place {
+    agent_open: Arc<AtomicUsize>,
+    _open: TaskTrackerToken,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.agent_open.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Turnstile {
+    pub(crate) fn new(limits: &Limits) -> Self {
+        Self {
+            open: TaskTracker::new(),
+            open_max: limits.turns_open_max,
+            closed: AtomicBool::new(false),
+            slots: Arc::new(Semaphore::new(limits.turns_running_max.min(Semaphore::MAX_PERMITS))),
+            abort: CancellationToken::new(),
+        }
+    }
+
+    /// Lets a turn in, or says why not.
+    pub(crate) fn enter(&self, agent_open: &Arc<AtomicUsize>, agent_max: usize) -> Result<Place, Fault> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(Fault::new(busy(), "Server shutting down"));
+        }
+        if self.open.len() >= self.open_max {
+            return Err(Fault::new(busy(), format!("busy: {} turns are open", self.open_max)));
+        }
+        if agent_open.fetch_add(1, Ordering::AcqRel) >= agent_max {
+            agent_open.fetch_sub(1, Ordering::AcqRel);
+            return Err(Fault::new(busy(), format!("busy: {agent_max} turns are open at this agent")));
+        }
+        Ok(Place { agent_open: Arc::clone(agent_open), _open: self.open.token() })
+    }
+
+    /// How many turns are open.
+    pub(crate) fn open_turns(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Refuses turns from now on.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.open.close();
+    }
+
+    /// Waits until no turn is open. Only after [`Turnstile::close`].
+    pub(crate) async fn emptied(&self) {
+        self.open.wait().await;
+    }
+}
+
+pub(crate) fn busy() -> FaultKind {
+    FaultKind::Busy { retry_after_ms: RETRY_AFTER_MS }
+}
