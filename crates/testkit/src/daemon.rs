@@ -1,0 +1,195 @@
+//! The daemon under test: the real binary as a process with a home of its own, and ways to talk to it.
+//! How it is started is in `daemon/start.rs`.
+
+use std::fs;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::process::captured::Waited;
+use crate::process::{PATIENCE, Process};
+use crate::raw::{self, RawAnswer, RawConnection};
+
+mod start;
+
+pub use start::{FailedStart, TestDaemonBuilder};
+
+/// A running daemon. Dropping it kills the process and removes what was made for it.
+#[derive(Debug)]
+pub struct TestDaemon {
+    process: Process,
+    port: u16,
+    home: PathBuf,
+    token: Option<String>,
+    last_id: AtomicU64,
+    /// Last, so that the process is gone before its directory.
+    _directory: TempDir,
+}
+
+impl TestDaemon {
+    /// Prepares `BINARY serve` on a free port; tests give `env!("CARGO_BIN_EXE_nexus3")`.
+    pub fn builder(binary: impl Into<PathBuf>) -> TestDaemonBuilder {
+        TestDaemonBuilder::new(binary.into())
+    }
+
+    /// The port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The daemon's home directory.
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// The number of its process.
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// The bearer token it wrote when it started; none with `--no-auth`.
+    pub fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
+    /// `http://127.0.0.1:PORT`.
+    pub fn base_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// What it wrote to stdout so far.
+    pub fn stdout(&self) -> String {
+        self.process.stdout.text()
+    }
+
+    /// What it wrote to stderr so far.
+    pub fn stderr(&self) -> String {
+        self.process.stderr.text()
+    }
+
+    /// Waits until stderr contains `text`; panics after 20 s, or when there will be no more.
+    pub fn wait_stderr(&self, text: &str) {
+        match self.process.stderr.wait(PATIENCE, |all| all.contains(text).then_some(())) {
+            Waited::Found(()) => {}
+            Waited::Closed => panic!("stderr ended without {text:?}{}", self.process),
+            Waited::Late => panic!("stderr has no {text:?} after {PATIENCE:?}{}", self.process),
+        }
+    }
+
+    /// A fresh connection without delay, whose reads and writes fail after 20 s.
+    pub fn connect(&self) -> TcpStream {
+        raw::connect(self.port)
+    }
+
+    /// A fresh connection for several requests.
+    pub fn connection(&self) -> RawConnection {
+        RawConnection::open(self.port)
+    }
+
+    /// Sends bytes on a fresh connection and reads one response.
+    pub fn raw(&self, bytes: &[u8]) -> RawAnswer {
+        let mut connection = self.connection();
+        // A daemon that refuses a request may close before it took all of it; its answer is what counts.
+        let sent = connection.try_send(bytes);
+        let answer = if bytes.starts_with(b"HEAD ") {
+            connection.read_head_answer()
+        } else {
+            connection.try_read_answer()
+        };
+        answer.unwrap_or_else(|cause| panic!("no whole answer: {cause}; sending: {sent:?}{}", self.process))
+    }
+
+    /// Posts a body on a fresh connection. Host, Content-Length and the token are added where `headers` has none.
+    pub fn post(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> RawAnswer {
+        self.raw(&self.post_bytes(path, headers, body))
+    }
+
+    /// The bytes that `post` sends, for tests that split or pipeline them.
+    pub fn post_bytes(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
+        let own = [
+            ("Host", Some(format!("127.0.0.1:{}", self.port))),
+            ("Content-Length", Some(body.len().to_string())),
+            ("Authorization", self.token.as_ref().map(|token| format!("Bearer {token}"))),
+        ];
+        let mut head = format!("POST {path} HTTP/1.1\r\n");
+        for (name, value) in own {
+            let given = headers.iter().any(|(known, _)| known.eq_ignore_ascii_case(name));
+            if let Some(value) = value.filter(|_| !given) {
+                head += &format!("{name}: {value}\r\n");
+            }
+        }
+        for (name, value) in headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        [head.as_bytes(), b"\r\n", body].concat()
+    }
+
+    /// Calls a JSON-RPC method and returns the whole response object; panics where the status is not 200.
+    pub fn call(&self, path: &str, method: &str, params: Value) -> Value {
+        let id = self.last_id.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut request = json!({ "jsonrpc": "2.0", "id": id, "method": method });
+        request["params"] = params;
+        let headers = [("Content-Type", "application/json")];
+        let answer = self.post(path, &headers, request.to_string().as_bytes());
+        assert_eq!(answer.status, 200, "{method} on {path}: {}{}", answer.text(), self.process);
+        let response = answer.json();
+        assert_eq!(response["id"], id, "{method} on {path} answers another request: {response}");
+        response
+    }
+
+    /// Calls a JSON-RPC method and returns its result; panics where it is an error.
+    pub fn result(&self, path: &str, method: &str, params: Value) -> Value {
+        let mut response = self.call(path, method, params);
+        let error = response.get("error").filter(|error| !error.is_null());
+        assert!(error.is_none(), "{method} on {path} failed: {}", error.unwrap_or(&Value::Null));
+        response["result"].take()
+    }
+
+    /// Sends a signal by its name, such as `SIGTERM`; panics where the daemon is gone.
+    pub fn signal(&self, name: &str) {
+        let sent = self.process.signal(signal_named(name));
+        assert!(sent, "no daemon to send {name} to{}", self.process);
+    }
+
+    /// Waits for the exit; panics after 20 s.
+    pub fn wait_exit(&self) -> ExitStatus {
+        let status = self.process.wait_exit();
+        status.unwrap_or_else(|| panic!("the daemon did not end within {PATIENCE:?}{}", self.process))
+    }
+
+    /// Its resident memory.
+    pub fn rss_kb(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.pid());
+        let status = fs::read_to_string(path).expect("a running process has a status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kb = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok());
+        kb.expect("a running process has resident memory")
+    }
+
+    /// How many file descriptors it has open.
+    pub fn open_fds(&self) -> usize {
+        let path = format!("/proc/{}/fd", self.pid());
+        fs::read_dir(path).expect("a running process lists its descriptors").count()
+    }
+}
+
+fn signal_named(name: &str) -> Signal {
+    match name {
+        "SIGTERM" => Signal::TERM,
+        "SIGINT" => Signal::INT,
+        "SIGKILL" => Signal::KILL,
+        "SIGSTOP" => Signal::STOP,
+        "SIGCONT" => Signal::CONT,
+        "SIGHUP" => Signal::HUP,
+        "SIGQUIT" => Signal::QUIT,
+        "SIGPIPE" => Signal::PIPE,
+        "SIGUSR1" => Signal::USR1,
+        "SIGUSR2" => Signal::USR2,
+        _ => panic!("unknown signal {name}"),
+    }
+}

@@ -1,0 +1,154 @@
+//! The scripted model: an OpenAI-compatible server on loopback whose messages tell it what to do.
+//! This file is the handle that a test holds; the words are in `script`, the waits in `observed`.
+
+mod answer;
+mod body;
+mod events;
+mod observed;
+mod request;
+pub(crate) mod script;
+mod server;
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::runtime;
+use tokio::sync::oneshot;
+
+use observed::Observed;
+pub use observed::RecordedRequest;
+use server::Server;
+
+/// How long a test waits for what it expects the model to see.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// How a scripted model is opened, where the defaults do not fit.
+#[derive(Debug, Clone)]
+pub struct ModelOptions {
+    /// The port on 127.0.0.1; 0 takes a free one.
+    pub port: u16,
+    /// The bearer key that callers have to send; none means that everybody is welcome.
+    pub key: Option<String>,
+    /// Whether requests stay readable. A benchmark turns it off: millions of them would fill the memory.
+    pub keep_requests: bool,
+}
+
+impl Default for ModelOptions {
+    fn default() -> Self {
+        Self { port: 0, key: None, keep_requests: true }
+    }
+}
+
+/// A model over real HTTP that answers as its messages say. Dropping it stops the server and its thread.
+#[derive(Debug)]
+pub struct ScriptedModel {
+    base_url: String,
+    port: u16,
+    key: Option<String>,
+    observed: Arc<Observed>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl ScriptedModel {
+    /// Starts a model on a free port that asks for no key.
+    pub fn start() -> Self {
+        Self::open(ModelOptions::default()).expect("the scripted model takes a free port")
+    }
+
+    /// Starts a model on a free port that answers 401 to everybody without this bearer key.
+    pub fn with_key(key: &str) -> Self {
+        Self::open(ModelOptions { key: Some(key.to_owned()), ..ModelOptions::default() })
+            .expect("the scripted model takes a free port")
+    }
+
+    /// Starts a model as told; fails when the port is taken.
+    pub fn open(options: ModelOptions) -> io::Result<Self> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, options.port)))?;
+        let port = listener.local_addr()?.port();
+        let observed = Arc::new(Observed::new(options.keep_requests));
+        let server = Server::new(options.key.clone(), Arc::clone(&observed));
+        let (stop, stopped) = oneshot::channel();
+        let thread = thread::Builder::new()
+            .name(format!("scripted-model-{port}"))
+            .spawn(move || runtime.block_on(server.run(listener, stopped)))?;
+        Ok(Self {
+            base_url: format!("http://127.0.0.1:{port}/v1"),
+            port,
+            key: options.key,
+            observed,
+            stop: Some(stop),
+            thread: Some(thread),
+        })
+    }
+
+    /// What a client takes as the API's base: `http://127.0.0.1:PORT/v1`.
+    pub fn base_url(&self) -> &str {
+        &self.base_url
+    }
+
+    /// The port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The bearer key that callers have to send.
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
+    /// From now on a last user message that is exactly `prompt` gets `reply`, before any script word is looked for.
+    pub fn answer(&self, prompt: &str, reply: &str) {
+        self.observed.set_answer(prompt, reply);
+    }
+
+    /// Every request so far, whatever it was answered; oldest first.
+    pub fn requests(&self) -> Vec<RecordedRequest> {
+        self.observed.requests()
+    }
+
+    /// How many connections were accepted so far.
+    pub fn connections(&self) -> usize {
+        self.observed.counts().connections
+    }
+
+    /// How many requests' clients went away before their answer ended, so far.
+    pub fn aborted(&self) -> usize {
+        self.observed.counts().aborted
+    }
+
+    /// Waits until `n` requests have arrived, counted since the start.
+    pub fn wait_requests(&self, n: usize) {
+        self.observed.wait(WAIT_MAX, "requests", n, |counts| counts.requests);
+    }
+
+    /// Waits until at least `n` requests are stalled, held or silent at the same time.
+    pub fn wait_stalled(&self, n: usize) {
+        self.observed.wait(WAIT_MAX, "stalled requests", n, |counts| counts.stalled);
+    }
+
+    /// Waits until the clients of `n` requests went away before their answer ended, counted since the start.
+    pub fn wait_aborted(&self, n: usize) {
+        self.observed.wait(WAIT_MAX, "aborted requests", n, |counts| counts.aborted);
+    }
+
+    /// Lets every `!hold NAME` go on: those that wait now and those that come later.
+    pub fn release(&self, name: &str) {
+        self.observed.release(name);
+    }
+}
+
+impl Drop for ScriptedModel {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic of the server was printed when it happened; a second one here would abort the test run.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! From a request to what is sent for it: which script it is, what that says and when it waits, and both turned
+//! into the steps of a response. Pure but for the registered answers; `body` and `server` carry the steps out.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::events::{self, Events};
+use super::request::{BadRequest, ChatRequest, Delivery};
+use super::script::{Script, ScriptFault, ScriptedCall};
+
+const JSON: &str = "application/json";
+const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
+const PAGE: &str = "<!doctype html><html><body><h1>Sign in to this network</h1></body></html>";
+
+/// A response, planned to its end.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) content_type: &'static str,
+    /// What has to be over before the response's head is sent.
+    pub(crate) before: Vec<Wait>,
+    pub(crate) body: AnswerPlan,
+}
+
+/// A body that is known, or one that happens in steps and is sent in chunks.
+#[derive(Debug)]
+pub(crate) enum AnswerPlan {
+    Known(Bytes),
+    Steps(VecDeque<Step>),
+}
+
+#[derive(Debug)]
+pub(crate) enum Step {
+    Send(Bytes),
+    Wait(Wait),
+    Cut,
+}
+
+#[derive(Debug)]
+pub(crate) enum Wait {
+    Pause(Duration),
+    Release(String),
+    Forever,
+    /// Until what was sent has left the process.
+    Flush,
+}
+
+/// What the model does in one answer, before it is known how the answer travels.
+enum Beat {
+    Say(String),
+    Call(ScriptedCall),
+    Wait(Wait),
+    Cut,
+}
+
+impl Answer {
+    /// Answers a request; `number` makes its ids unique, `registered` looks an exact answer up.
+    pub(crate) fn to(
+        request: &ChatRequest,
+        number: usize,
+        registered: impl FnOnce(&str) -> Option<String>,
+    ) -> Self {
+        let script = match script_of(request, registered) {
+            Ok(script) => script,
+            Err(fault) => return Self::bad_request(&BadRequest { message: fault.to_string(), param: None }),
+        };
+        match script {
+            Script::Status { code, body } => Self::status(code, body),
+            Script::Html => Self::known(200, "text/html; charset=utf-8", Bytes::from_static(PAGE.as_bytes())),
+            Script::Garbage => Self::garbage(request.delivery),
+            Script::Silent => Self { before: vec![Wait::Forever], ..Self::known(200, JSON, Bytes::new()) },
+            Script::Reply { text } => Self::perform(request, number, vec![Beat::Say(text)]),
+            Script::Echo { text } => Self::perform(request, number, vec![Beat::Say(format!("echo: {text}"))]),
+            Script::History => Self::perform(request, number, vec![Beat::Say(history(request))]),
+            Script::Empty => Self::perform(request, number, Vec::new()),
+            Script::Chunks { count, text } => {
+                let deltas =
+                    events::pieces(&text, count).into_iter().map(|piece| Beat::Say(piece.to_owned()));
+                Self::perform(request, number, deltas.collect())
+            }
+            Script::Stall { text } => {
+                Self::perform(request, number, vec![Beat::Say(text), Beat::Wait(Wait::Forever)])
+            }
+            Script::Cut { text } => Self::perform(request, number, vec![Beat::Say(text), Beat::Cut]),
+            Script::Slow { pause_ms, text } => Self::perform(request, number, slow(pause_ms, &text)),
+            Script::Hold { name, text } => {
+                let end = Beat::Say(format!(" released {name}"));
+                Self::perform(request, number, vec![Beat::Say(text), Beat::Wait(Wait::Release(name)), end])
+            }
+            Script::Tools { calls } => {
+                Self::perform(request, number, calls.into_iter().map(Beat::Call).collect())
+            }
+        }
+    }
+
+    pub(crate) fn bad_request(fault: &BadRequest) -> Self {
+        Self::known(400, JSON, events::error("invalid_request_error", &fault.message, fault.param, None))
+    }
+
+    pub(crate) fn unauthorized() -> Self {
+        let message = "incorrect API key provided";
+        Self::known(401, JSON, events::error("invalid_request_error", message, None, Some("invalid_api_key")))
+    }
+
+    pub(crate) fn not_found(method: &str, path: &str) -> Self {
+        let message = format!("no such endpoint: {method} {path}");
+        Self::known(404, JSON, events::error("invalid_request_error", &message, None, Some("unknown_url")))
+    }
+
+    fn status(code: u16, body: Option<String>) -> Self {
+        let Some(body) = body else {
+            let kind = if code < 500 { "invalid_request_error" } else { "server_error" };
+            return Self::known(
+                code,
+                JSON,
+                events::error(kind, &format!("scripted status {code}"), None, None),
+            );
+        };
+        let content_type = if body.starts_with('{') { JSON } else { "text/plain; charset=utf-8" };
+        Self::known(code, content_type, Bytes::from(body))
+    }
+
+    fn garbage(delivery: Delivery) -> Self {
+        if delivery == Delivery::Whole {
+            return Self::known(200, JSON, Bytes::from_static(b"{\"id\": \"chatcmpl-"));
+        }
+        let events = "data: {\"id\": \"chatcmpl-\n\ndata: not json either\n\ndata: [DONE]\n\n";
+        Self::steps([Step::Send(Bytes::from_static(events.as_bytes()))].into())
+    }
+
+    fn perform(request: &ChatRequest, number: usize, beats: Vec<Beat>) -> Self {
+        match request.delivery {
+            Delivery::Whole => Self::whole(request, number, beats),
+            Delivery::Streamed | Delivery::StreamedWithUsage => Self::streamed(request, number, beats),
+        }
+    }
+
+    /// Everything between two waits goes out as one frame: an instant answer is a single write.
+    fn streamed(request: &ChatRequest, number: usize, beats: Vec<Beat>) -> Self {
+        let mut events = Events::new(request, number);
+        let mut steps = VecDeque::new();
+        for beat in beats {
+            match beat {
+                // A delta without content means nothing; real models do not send it.
+                Beat::Say(text) if text.is_empty() => {}
+                Beat::Say(text) => events.say(&text),
+                Beat::Call(call) => events.call(&call),
+                Beat::Wait(wait) => steps.extend([Step::Send(events.frame()), Step::Wait(wait)]),
+                Beat::Cut => {
+                    steps.extend([Step::Send(events.frame()), Step::Wait(Wait::Flush), Step::Cut]);
+                    return Self::steps(steps);
+                }
+            }
+        }
+        steps.push_back(Step::Send(events.finish()));
+        Self::steps(steps)
+    }
+
+    /// Without a stream every wait comes before the head, because nothing can be said before everything is.
+    fn whole(request: &ChatRequest, number: usize, beats: Vec<Beat>) -> Self {
+        let (mut text, mut calls, mut before) = (String::new(), Vec::new(), Vec::new());
+        for beat in beats {
+            match beat {
+                Beat::Say(more) => text.push_str(&more),
+                Beat::Call(call) => calls.push(call),
+                Beat::Wait(wait) => before.push(wait),
+                Beat::Cut => {
+                    let whole = events::completion(request, number, &text, &calls);
+                    let half = whole.slice(..whole.len() / 2);
+                    let steps = [Step::Send(half), Step::Wait(Wait::Flush), Step::Cut].into();
+                    return Self { content_type: JSON, ..Self::steps(steps) };
+                }
+            }
+        }
+        Self { before, ..Self::known(200, JSON, events::completion(request, number, &text, &calls)) }
+    }
+
+    fn known(status: u16, content_type: &'static str, body: Bytes) -> Self {
+        Self { status, content_type, before: Vec::new(), body: AnswerPlan::Known(body) }
+    }
+
+    fn steps(steps: VecDeque<Step>) -> Self {
+        Self { status: 200, content_type: EVENT_STREAM, before: Vec::new(), body: AnswerPlan::Steps(steps) }
+    }
+}
+
+fn script_of(
+    request: &ChatRequest,
+    registered: impl FnOnce(&str) -> Option<String>,
+) -> Result<Script, ScriptFault> {
+    if let Some(said) = request.trailing_tools() {
+        return Ok(Script::Reply { text: format!("tool said: {said}") });
+    }
+    let prompt = request.last_user();
+    match registered(&prompt) {
+        Some(text) => Ok(Script::Reply { text }),
+        None => Script::parse(&prompt),
+    }
+}
+
+fn history(request: &ChatRequest) -> String {
+    request.users().collect::<Vec<_>>().join(" | ")
+}
+
+fn slow(pause_ms: u64, text: &str) -> Vec<Beat> {
+    let mut beats = Vec::new();
+    for word in text.split_inclusive(' ') {
+        if !beats.is_empty() {
+            beats.push(Beat::Wait(Wait::Pause(Duration::from_millis(pause_ms))));
+        }
+        beats.push(Beat::Say(word.to_owned()));
+    }
+    beats
+}

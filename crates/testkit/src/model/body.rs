@@ -1,0 +1,106 @@
+//! Plays the steps of an answer as a response body, and carries its waits out.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+
+use super::answer::{AnswerPlan, Step, Wait};
+use super::observed::{Attendance, Observed};
+
+/// The body of one answer. Hyper drops it when the peer goes away, and with it the attendance, which then counts
+/// the abort; so the wait, which counts the request as stalled, is declared first.
+pub(crate) struct AnswerBody {
+    waiting: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    steps: VecDeque<Step>,
+    bytes_known: Option<u64>,
+    attendance: Attendance,
+}
+
+/// Ends a body before its end; hyper then drops the connection without the last chunk.
+#[derive(Debug)]
+pub(crate) struct CutShort;
+
+impl fmt::Display for CutShort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the script cuts the answer here")
+    }
+}
+
+impl std::error::Error for CutShort {}
+
+impl AnswerBody {
+    pub(crate) fn new(plan: AnswerPlan, mut attendance: Attendance) -> Self {
+        let (steps, bytes_known) = match plan {
+            AnswerPlan::Known(bytes) => {
+                // Hyper drops such a body without asking it where the status or the method allows none.
+                attendance.end();
+                let length = bytes.len() as u64;
+                (VecDeque::from_iter((length > 0).then_some(Step::Send(bytes))), Some(length))
+            }
+            AnswerPlan::Steps(steps) => (steps, None),
+        };
+        Self { waiting: None, steps, bytes_known, attendance }
+    }
+}
+
+impl Body for AnswerBody {
+    type Data = Bytes;
+    type Error = CutShort;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, CutShort>>> {
+        loop {
+            if let Some(wait) = &mut self.waiting {
+                ready!(wait.as_mut().poll(cx));
+                self.waiting = None;
+            }
+            let step = self.steps.pop_front();
+            if self.steps.is_empty() && !matches!(step, Some(Step::Wait(_))) {
+                self.attendance.end();
+            }
+            match step {
+                Some(Step::Send(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+                Some(Step::Wait(wait)) => {
+                    let observed = Arc::clone(self.attendance.observed());
+                    self.waiting = Some(Box::pin(async move { wait.over(&observed).await }));
+                }
+                Some(Step::Cut) => return Poll::Ready(Some(Err(CutShort))),
+                None => return Poll::Ready(None),
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.waiting.is_none() && self.steps.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.bytes_known.map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+impl Wait {
+    /// Returns when the wait is over; while it needs somebody else for that, the request counts as stalled.
+    pub(crate) async fn over(self, observed: &Observed) {
+        match self {
+            Self::Pause(pause) => tokio::time::sleep(pause).await,
+            // Hyper writes out what it has whenever the body has nothing for the moment.
+            Self::Flush => tokio::task::yield_now().await,
+            Self::Release(name) => {
+                let _stalled = observed.stall();
+                observed.released(&name).await;
+            }
+            Self::Forever => {
+                let _stalled = observed.stall();
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}

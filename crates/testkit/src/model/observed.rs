@@ -1,0 +1,201 @@
+//! What the scripted model saw and was told: the one piece of state that its thread and the tests share.
+//! Waits are on a condition variable with a deadline, so that a test never sleeps and never hangs.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::http::request;
+use serde_json::Value;
+use tokio::sync::watch;
+
+/// One request as it arrived.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecordedRequest {
+    /// The HTTP method.
+    pub method: String,
+    /// The path and query.
+    pub path: String,
+    /// The headers in the order they came, names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// The body; null where it was not JSON.
+    pub body: Value,
+}
+
+impl RecordedRequest {
+    /// The first header of this name.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
+    }
+}
+
+/// How often things happened, and how many requests stand still now.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Counts {
+    pub(crate) connections: usize,
+    pub(crate) requests: usize,
+    pub(crate) stalled: usize,
+    pub(crate) aborted: usize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    counts: Counts,
+    kept: Vec<(request::Parts, Bytes)>,
+    answers: HashMap<String, String>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Observed {
+    keep_requests: bool,
+    state: Mutex<State>,
+    changed: Condvar,
+    released: watch::Sender<BTreeSet<String>>,
+}
+
+impl Observed {
+    pub(crate) fn new(keep_requests: bool) -> Self {
+        Self {
+            keep_requests,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            released: watch::Sender::new(BTreeSet::new()),
+        }
+    }
+
+    pub(crate) fn set_answer(&self, prompt: &str, reply: &str) {
+        self.lock().answers.insert(prompt.to_owned(), reply.to_owned());
+    }
+
+    pub(crate) fn answer_to(&self, prompt: &str) -> Option<String> {
+        self.lock().answers.get(prompt).cloned()
+    }
+
+    pub(crate) fn requests(&self) -> Vec<RecordedRequest> {
+        self.lock().kept.iter().map(|(head, body)| recorded(head, body)).collect()
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.lock().counts
+    }
+
+    /// Waits until `count` is at least `n`; panics when that takes longer than `within`.
+    pub(crate) fn wait(&self, within: Duration, what: &str, n: usize, count: impl Fn(&Counts) -> usize) {
+        let waited = self.changed.wait_timeout_while(self.lock(), within, |state| count(&state.counts) < n);
+        let counts = waited.unwrap_or_else(PoisonError::into_inner).0.counts;
+        let has = count(&counts);
+        assert!(has >= n, "the scripted model waited {within:?} for {n} {what} and has {has}: {counts:?}");
+    }
+
+    pub(crate) fn release(&self, name: &str) {
+        self.released.send_modify(|names| {
+            names.insert(name.to_owned());
+        });
+    }
+
+    pub(crate) async fn released(&self, name: &str) {
+        let mut names = self.released.subscribe();
+        // The sender lives in `self`, so this never ends by a closed channel.
+        let _ = names.wait_for(|names| names.contains(name)).await;
+    }
+
+    pub(crate) fn count_connection(&self) {
+        self.change(|state| state.counts.connections += 1);
+    }
+
+    /// Records a request that has arrived whole; its number counts from 1.
+    pub(crate) fn attend(self: &Arc<Self>, head: request::Parts, body: Bytes) -> (usize, Attendance) {
+        let mut number = 0;
+        self.change(|state| {
+            state.counts.requests += 1;
+            number = state.counts.requests;
+            if self.keep_requests {
+                state.kept.push((head, body));
+            }
+        });
+        (number, Attendance { observed: Arc::clone(self), open: true })
+    }
+
+    pub(crate) fn stall(&self) -> Stalled<'_> {
+        self.change(|state| state.counts.stalled += 1);
+        Stalled(self)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.lock());
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Held by whatever answers a request. Dropped before the answer ended, it means that the client went away: hyper
+/// drops the service's future or the response's body when the peer closes.
+#[derive(Debug)]
+pub(crate) struct Attendance {
+    observed: Arc<Observed>,
+    open: bool,
+}
+
+impl Attendance {
+    pub(crate) fn observed(&self) -> &Arc<Observed> {
+        &self.observed
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.open = false;
+    }
+}
+
+impl Drop for Attendance {
+    fn drop(&mut self) {
+        if self.open {
+            self.observed.change(|state| state.counts.aborted += 1);
+        }
+    }
+}
+
+/// Counts one request as standing still while it lives.
+pub(crate) struct Stalled<'a>(&'a Observed);
+
+impl Drop for Stalled<'_> {
+    fn drop(&mut self) {
+        self.0.change(|state| state.counts.stalled -= 1);
+    }
+}
+
+fn recorded(head: &request::Parts, body: &Bytes) -> RecordedRequest {
+    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+    RecordedRequest {
+        method: head.method.to_string(),
+        path: head.uri.to_string(),
+        headers: head
+            .headers
+            .iter()
+            .map(|(name, value)| (name.as_str().to_owned(), text(value.as_bytes())))
+            .collect(),
+        body: serde_json::from_slice(body).unwrap_or(Value::Null),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic = "the scripted model waited 1ms for 2 requests and has 1: Counts { connections: 1, requests: 1"]
+    fn a_wait_that_is_in_vain_says_what_there_is() {
+        let observed = Arc::new(Observed::new(true));
+        observed.count_connection();
+        let (head, _) = hyper::Request::new(()).into_parts();
+        let (_, mut attendance) = observed.attend(head, Bytes::new());
+        attendance.end();
+        observed.wait(Duration::from_millis(1), "requests", 2, |counts| counts.requests);
+    }
+}

@@ -1,0 +1,292 @@
+//! The words that a message may tell the scripted model, and nothing of how they are carried out.
+//! `SCRIPT_WORDS` is the one list: the parser, the fault for an unknown word and `--help` read it.
+
+use std::fmt;
+use std::str::FromStr;
+
+#[cfg(test)]
+mod tests;
+
+/// What a message asks the scripted model to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Script {
+    /// Answer this text.
+    Reply {
+        /// The whole answer.
+        text: String,
+    },
+    /// Answer this text in `count` deltas, all sent at once.
+    Chunks {
+        /// How many deltas; at least one.
+        count: usize,
+        /// The whole answer.
+        text: String,
+    },
+    /// Stream this text, then never go on.
+    Stall {
+        /// What comes before the silence; may be empty.
+        text: String,
+    },
+    /// Never even send the response's head.
+    Silent,
+    /// Stream word by word.
+    Slow {
+        /// The pause between two words.
+        pause_ms: u64,
+        /// The whole answer.
+        text: String,
+    },
+    /// Stream this text, then wait for the release of `name`.
+    Hold {
+        /// What the test releases.
+        name: String,
+        /// What comes before the wait; may be empty.
+        text: String,
+    },
+    /// Call these tools, all in one message.
+    Tools {
+        /// At least one call.
+        calls: Vec<ScriptedCall>,
+    },
+    /// Answer with this HTTP status.
+    Status {
+        /// 200 to 599.
+        code: u16,
+        /// The response's body; an OpenAI error where none is given.
+        body: Option<String>,
+    },
+    /// Stream this text, then drop the connection in the middle of the body.
+    Cut {
+        /// What comes before the end; may be empty.
+        text: String,
+    },
+    /// Stream events that are not JSON.
+    Garbage,
+    /// Answer with a web page.
+    Html,
+    /// Finish without any content.
+    Empty,
+    /// Answer all user messages of the request.
+    History,
+    /// No script word: answer the message itself.
+    Echo {
+        /// The message.
+        text: String,
+    },
+}
+
+/// One tool call of a `!tool` script.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScriptedCall {
+    /// The tool's name.
+    pub name: String,
+    /// The arguments as written: JSON, or something broken that a test wants to send.
+    pub arguments: String,
+}
+
+/// One word of the script: its name, how it is written, what it does.
+#[derive(Debug)]
+pub struct ScriptWord {
+    /// The word without its exclamation mark.
+    pub name: &'static str,
+    /// The word with its parameters.
+    pub usage: &'static str,
+    /// What the model then does.
+    pub meaning: &'static str,
+    parse: fn(&str) -> Result<Script, String>,
+}
+
+/// Every word that the scripted model knows.
+pub const SCRIPT_WORDS: &[ScriptWord] = &[
+    ScriptWord {
+        name: "reply",
+        usage: "!reply TEXT",
+        meaning: "answer TEXT",
+        parse: |rest| Ok(Script::Reply { text: rest.to_owned() }),
+    },
+    ScriptWord {
+        name: "chunks",
+        usage: "!chunks N TEXT",
+        meaning: "answer TEXT cut into N deltas, sent at once",
+        parse: chunks,
+    },
+    ScriptWord {
+        name: "stall",
+        usage: "!stall [TEXT]",
+        meaning: "stream TEXT, then never go on",
+        parse: |rest| Ok(Script::Stall { text: rest.to_owned() }),
+    },
+    ScriptWord {
+        name: "silent",
+        usage: "!silent",
+        meaning: "never even send the response's head",
+        parse: |rest| bare(rest, Script::Silent),
+    },
+    ScriptWord {
+        name: "slow",
+        usage: "!slow MS TEXT",
+        meaning: "stream TEXT word by word with MS milliseconds between",
+        parse: slow,
+    },
+    ScriptWord {
+        name: "hold",
+        usage: "!hold NAME [TEXT]",
+        meaning: "stream TEXT, wait for the release of NAME, end with ` released NAME`",
+        parse: hold,
+    },
+    ScriptWord {
+        name: "tool",
+        usage: "!tool NAME {JSON}",
+        meaning: "call the tool NAME; one call per line, each line with the word",
+        parse: tools,
+    },
+    ScriptWord {
+        name: "status",
+        usage: "!status CODE [BODY]",
+        meaning: "answer with the HTTP status CODE",
+        parse: status,
+    },
+    ScriptWord {
+        name: "cut",
+        usage: "!cut [TEXT]",
+        meaning: "stream TEXT, then drop the connection in the middle of the body",
+        parse: |rest| Ok(Script::Cut { text: rest.to_owned() }),
+    },
+    ScriptWord {
+        name: "garbage",
+        usage: "!garbage",
+        meaning: "stream events that are not JSON",
+        parse: |rest| bare(rest, Script::Garbage),
+    },
+    ScriptWord {
+        name: "html",
+        usage: "!html",
+        meaning: "answer with a web page",
+        parse: |rest| bare(rest, Script::Html),
+    },
+    ScriptWord {
+        name: "empty",
+        usage: "!empty",
+        meaning: "finish without any content",
+        parse: |rest| bare(rest, Script::Empty),
+    },
+    ScriptWord {
+        name: "history",
+        usage: "!history",
+        meaning: "answer all user messages joined by ` | `",
+        parse: |rest| bare(rest, Script::History),
+    },
+];
+
+/// A message that starts like a script and is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ScriptFault {
+    /// No such word.
+    Unknown {
+        /// The word without its exclamation mark.
+        word: String,
+    },
+    /// A known word with parameters that do not fit.
+    Misused {
+        /// How the word is written.
+        usage: &'static str,
+        /// What does not fit.
+        why: String,
+    },
+}
+
+impl fmt::Display for ScriptFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown { word } => {
+                write!(f, "unknown script word !{word}; known:")?;
+                SCRIPT_WORDS.iter().try_for_each(|known| write!(f, " !{}", known.name))
+            }
+            Self::Misused { usage, why } => write!(f, "{why}; write: {usage}"),
+        }
+    }
+}
+
+impl std::error::Error for ScriptFault {}
+
+impl Script {
+    /// Reads a message. What does not start with `!` and a letter is no script and is echoed.
+    pub fn parse(content: &str) -> Result<Self, ScriptFault> {
+        let Some(script) =
+            content.strip_prefix('!').filter(|s| s.starts_with(|c: char| c.is_ascii_alphabetic()))
+        else {
+            return Ok(Self::Echo { text: content.to_owned() });
+        };
+        let (name, rest) = split_word(script);
+        let Some(word) = SCRIPT_WORDS.iter().find(|word| word.name == name) else {
+            return Err(ScriptFault::Unknown { word: name.to_owned() });
+        };
+        (word.parse)(rest).map_err(|why| ScriptFault::Misused { usage: word.usage, why })
+    }
+}
+
+fn split_word(text: &str) -> (&str, &str) {
+    text.split_once(char::is_whitespace).unwrap_or((text, ""))
+}
+
+fn bare(rest: &str, script: Script) -> Result<Script, String> {
+    if rest.trim().is_empty() { Ok(script) } else { Err("this word stands alone".to_owned()) }
+}
+
+fn number<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("{text:?} is not a number that fits"))
+}
+
+fn chunks(rest: &str) -> Result<Script, String> {
+    let (count, text) = split_word(rest);
+    let count = number(count)?;
+    if count == 0 {
+        return Err("an answer has at least one delta".to_owned());
+    }
+    Ok(Script::Chunks { count, text: text.to_owned() })
+}
+
+fn slow(rest: &str) -> Result<Script, String> {
+    let (pause_ms, text) = split_word(rest);
+    Ok(Script::Slow { pause_ms: number(pause_ms)?, text: text.to_owned() })
+}
+
+fn hold(rest: &str) -> Result<Script, String> {
+    let (name, text) = split_word(rest);
+    if name.is_empty() {
+        return Err("the name to release is missing".to_owned());
+    }
+    Ok(Script::Hold { name: name.to_owned(), text: text.to_owned() })
+}
+
+fn status(rest: &str) -> Result<Script, String> {
+    let (code, body) = split_word(rest);
+    let code = number(code)?;
+    // hyper refuses to send the 1xx as final answers.
+    if !(200..=599).contains(&code) {
+        return Err(format!("{code} is no final status"));
+    }
+    Ok(Script::Status { code, body: (!body.is_empty()).then(|| body.to_owned()) })
+}
+
+fn tools(rest: &str) -> Result<Script, String> {
+    let mut calls = Vec::new();
+    for (index, line) in rest.lines().enumerate() {
+        let call = if index == 0 { Some(line) } else { line.strip_prefix("!tool ") };
+        let call = call.ok_or_else(|| format!("{line:?} is not a tool call"))?;
+        calls.push(tool(call)?);
+    }
+    if calls.is_empty() {
+        return Err("the tool's name is missing".to_owned());
+    }
+    Ok(Script::Tools { calls })
+}
+
+fn tool(call: &str) -> Result<ScriptedCall, String> {
+    let (name, arguments) = split_word(call);
+    if name.is_empty() {
+        return Err("the tool's name is missing".to_owned());
+    }
+    let arguments = if arguments.trim().is_empty() { "{}" } else { arguments.trim() };
+    Ok(ScriptedCall { name: name.to_owned(), arguments: arguments.to_owned() })
+}

@@ -1,0 +1,97 @@
+//! The scripted model's door: accepts connections, reads requests, sends planned answers.
+//! Everything runs on the one thread that owns the server and ends with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use hyper::http::request;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use super::answer::Answer;
+use super::body::AnswerBody;
+use super::observed::Observed;
+use super::request::ChatRequest;
+
+const CHAT_COMPLETIONS: &str = "/v1/chat/completions";
+const ACCEPT_AGAIN: Duration = Duration::from_millis(10);
+
+pub(crate) struct Server {
+    authorization: Option<String>,
+    observed: Arc<Observed>,
+}
+
+impl Server {
+    pub(crate) fn new(key: Option<String>, observed: Arc<Observed>) -> Self {
+        Self { authorization: key.map(|key| format!("Bearer {key}")), observed }
+    }
+
+    /// Serves until the other end of `stopped` is gone; then every connection is dropped.
+    pub(crate) async fn run(self, listener: TcpListener, mut stopped: oneshot::Receiver<()>) {
+        let server = Arc::new(self);
+        let mut connections = JoinSet::new();
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => {
+                        server.observed.count_connection();
+                        connections.spawn(Arc::clone(&server).serve(stream));
+                    }
+                    // Out of file descriptors: others have to close some, and asking at once would starve them.
+                    Err(_) => tokio::time::sleep(ACCEPT_AGAIN).await,
+                },
+                Some(_) = connections.join_next() => {}
+                _ = &mut stopped => return,
+            }
+        }
+    }
+
+    async fn serve(self: Arc<Self>, stream: TcpStream) {
+        // Only latency is lost where this fails, and then the connection is already gone.
+        let _ = stream.set_nodelay(true);
+        let answer = service_fn(|request| self.respond(request));
+        // Without half-close hyper reads on while an answer is under way, and so sees the peer go at once. Its
+        // faults are peers that went away and answers that were cut; both are counted elsewhere.
+        let _ = http1::Builder::new().half_close(false).serve_connection(TokioIo::new(stream), answer).await;
+    }
+
+    async fn respond(&self, request: Request<Incoming>) -> Result<Response<AnswerBody>, hyper::Error> {
+        let (head, body) = request.into_parts();
+        let body = body.collect().await?.to_bytes();
+        let refused = self.refused(&head);
+        let (number, attendance) = self.observed.attend(head, body.clone());
+        let answer = refused.unwrap_or_else(|| self.answer(&body, number));
+        for wait in answer.before {
+            wait.over(&self.observed).await;
+        }
+        let mut response = Response::new(AnswerBody::new(answer.body, attendance));
+        *response.status_mut() =
+            StatusCode::from_u16(answer.status).expect("the script's status was checked");
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(answer.content_type));
+        Ok(response)
+    }
+
+    fn refused(&self, head: &request::Parts) -> Option<Answer> {
+        if head.method != Method::POST || head.uri.path() != CHAT_COMPLETIONS {
+            return Some(Answer::not_found(head.method.as_str(), head.uri.path()));
+        }
+        let expected = self.authorization.as_ref()?;
+        let given = head.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
+        (given != Some(expected.as_bytes())).then(Answer::unauthorized)
+    }
+
+    fn answer(&self, body: &[u8], number: usize) -> Answer {
+        match ChatRequest::parse(body) {
+            Ok(request) => Answer::to(&request, number, |prompt| self.observed.answer_to(prompt)),
+            Err(fault) => Answer::bad_request(&fault),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! A child process whose output is collected, whose exit is an event, and which never outlives its handle.
+
+use std::fmt;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+
+pub(crate) mod captured;
+
+use captured::Captured;
+
+/// How long anything that a process has to do may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long the end of the output is waited for after the exit: a grandchild may hold the pipes open for ever.
+const TAIL_MAX: Duration = Duration::from_secs(2);
+
+#[derive(Debug)]
+pub(crate) struct Process {
+    pid: Pid,
+    exit: Arc<Exit>,
+    reaper: Option<JoinHandle<()>>,
+    pub(crate) stdout: Arc<Captured>,
+    pub(crate) stderr: Arc<Captured>,
+}
+
+/// The exit as an event. The reaper takes the child out of the process table under this lock, so that a signal sent
+/// under it never reaches another process with the same number.
+#[derive(Debug, Default)]
+struct Exit {
+    status: Mutex<Option<ExitStatus>>,
+    changed: Condvar,
+}
+
+impl Process {
+    /// Starts a command with nothing to read; panics where it cannot be started at all.
+    pub(crate) fn spawn(command: &mut Command) -> Self {
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut child = child.unwrap_or_else(|cause| panic!("cannot start {command:?}: {cause}"));
+        let pid = Pid::from_child(&child);
+        let stdout = Captured::reading("stdout", child.stdout.take().expect("stdout is piped"));
+        let stderr = Captured::reading("stderr", child.stderr.take().expect("stderr is piped"));
+        let exit = Arc::new(Exit::default());
+        let reaper = {
+            let exit = Arc::clone(&exit);
+            thread::Builder::new().name("reaper".to_owned()).spawn(move || exit.reap(pid, child))
+        };
+        Self { pid, exit, reaper: Some(reaper.expect("a thread can be started")), stdout, stderr }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// Sends a signal; false where the process is gone.
+    pub(crate) fn signal(&self, signal: Signal) -> bool {
+        let status = self.exit.lock();
+        if status.is_some() {
+            return false;
+        }
+        kill_process(self.pid, signal).expect("a child that was not reaped takes signals");
+        true
+    }
+
+    /// Waits for the exit and then for the end of the output; none where the process does not end in time.
+    pub(crate) fn wait_exit(&self) -> Option<ExitStatus> {
+        let status = self.exit.wait(PATIENCE)?;
+        self.stdout.wait_closed(TAIL_MAX);
+        self.stderr.wait_closed(TAIL_MAX);
+        Some(status)
+    }
+}
+
+/// What a panic says about a process.
+impl fmt::Display for Process {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\n--- stdout\n{}\n--- stderr\n{}", self.stdout.text(), self.stderr.text())
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+        if let Some(reaper) = self.reaper.take() {
+            // The threads that read the output are not waited for: a grandchild may hold the pipes open.
+            let _ = reaper.join();
+        }
+    }
+}
+
+impl Exit {
+    fn reap(&self, pid: Pid, mut child: Child) {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        while let Err(Errno::INTR) = waitid(WaitId::Pid(pid), options) {}
+        let mut status = self.lock();
+        *status = Some(child.wait().expect("an exited child can be reaped"));
+        self.changed.notify_all();
+    }
+
+    fn wait(&self, within: Duration) -> Option<ExitStatus> {
+        let waited = self.changed.wait_timeout_while(self.lock(), within, |status| status.is_none());
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<ExitStatus>> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The exit code as a shell shows it: a signal's number counts from 128.
+pub(crate) fn code_of(status: ExitStatus) -> i32 {
+    status
+        .code()
+        .or_else(|| status.signal().map(|signal| 128 + signal))
+        .expect("a process ends by code or signal")
+}

@@ -1,0 +1,279 @@
+//! HTTP as bytes: what a test needs to split, pipeline, half-close and reset, and to see what really came back.
+
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::net::{Ipv4Addr, Shutdown, TcpStream};
+use std::time::Duration;
+
+use serde_json::Value;
+use socket2::SockRef;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One HTTP response, read whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RawAnswer {
+    /// The status code.
+    pub status: u16,
+    /// The headers in the order they came, names as written.
+    pub headers: Vec<(String, String)>,
+    /// The body, without the framing of chunks.
+    pub body: Vec<u8>,
+    /// Every byte of the response as it came.
+    pub raw: Vec<u8>,
+    /// Whether the peer was seen closing after it: asked only where the response has no other end, or says
+    /// `Connection: close`.
+    pub closed: bool,
+}
+
+impl RawAnswer {
+    /// The first header of this name.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The body as JSON; panics where it is none.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|cause| panic!("the body is not JSON: {cause}: {}", self.text()))
+    }
+}
+
+/// One connection on loopback that stays open between answers. What came too early for one answer is kept for the
+/// next. Reads and writes that take longer than 20 s fail.
+#[derive(Debug)]
+pub struct RawConnection {
+    stream: TcpStream,
+    unread: Vec<u8>,
+}
+
+/// How the end of a body is found.
+#[derive(Clone, Copy)]
+enum Framing {
+    None,
+    Length(usize),
+    Chunks,
+    ToEnd,
+}
+
+struct Head {
+    status: u16,
+    headers: Vec<(String, String)>,
+    bytes: usize,
+}
+
+impl RawConnection {
+    /// Connects to a port of 127.0.0.1.
+    pub fn open(port: u16) -> Self {
+        Self { stream: connect(port), unread: Vec::new() }
+    }
+
+    /// Sends bytes at once; panics where the peer does not take them.
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.try_send(bytes).unwrap_or_else(|cause| panic!("cannot send {} bytes: {cause}", bytes.len()));
+    }
+
+    /// Sends bytes at once.
+    pub fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// Reads one response; panics where it does not come whole. Interim responses (1xx) are responses here.
+    pub fn read_answer(&mut self) -> RawAnswer {
+        self.try_read_answer().unwrap_or_else(|cause| {
+            panic!("no whole answer: {cause}; so far: {:?}", String::from_utf8_lossy(&self.unread))
+        })
+    }
+
+    /// Reads one response; a connection that ends in its middle is an `UnexpectedEof`.
+    pub fn try_read_answer(&mut self) -> io::Result<RawAnswer> {
+        let head = self.read_head()?;
+        let framing = head.framing();
+        self.read_body(head, framing)
+    }
+
+    /// Reads the response to a HEAD request, which has no body whatever its headers say.
+    pub fn read_head_answer(&mut self) -> io::Result<RawAnswer> {
+        let head = self.read_head()?;
+        self.read_body(head, Framing::None)
+    }
+
+    /// Reads until the peer closes or resets the connection; panics where it does neither.
+    pub fn read_to_end(&mut self) -> Vec<u8> {
+        self.fill_to_end().unwrap_or_else(|cause| {
+            panic!("no end: {cause}; so far: {:?}", String::from_utf8_lossy(&self.unread))
+        });
+        std::mem::take(&mut self.unread)
+    }
+
+    /// Says that nothing more will be sent; reading goes on.
+    pub fn shutdown_write(&self) {
+        self.stream.shutdown(Shutdown::Write).expect("a connected socket can be half closed");
+    }
+
+    /// Ends the connection by a reset instead of an orderly close.
+    pub fn reset(self) {
+        SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).expect("a connected socket can linger");
+    }
+
+    /// The socket itself, for what is not offered here.
+    pub fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    fn read_body(&mut self, head: Head, framing: Framing) -> io::Result<RawAnswer> {
+        let (body, end) = match framing {
+            Framing::None => (Vec::new(), head.bytes),
+            Framing::Length(bytes) => self.read_known(head.bytes, bytes)?,
+            Framing::Chunks => self.read_chunks(head.bytes)?,
+            Framing::ToEnd => {
+                self.fill_to_end()?;
+                (self.unread[head.bytes..].to_vec(), self.unread.len())
+            }
+        };
+        let raw = self.unread.drain(..end).collect();
+        let mut answer = RawAnswer { status: head.status, headers: head.headers, body, raw, closed: false };
+        if answer.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close")) {
+            self.fill_to_end()?;
+            answer.closed = true;
+        }
+        answer.closed |= matches!(framing, Framing::ToEnd);
+        Ok(answer)
+    }
+
+    fn read_head(&mut self) -> io::Result<Head> {
+        loop {
+            if let Some(end) = find(&self.unread, b"\r\n\r\n") {
+                return Head::parse(&self.unread[..end + 4]);
+            }
+            self.fill()?;
+        }
+    }
+
+    fn read_known(&mut self, from: usize, bytes: usize) -> io::Result<(Vec<u8>, usize)> {
+        while self.unread.len() < from + bytes {
+            self.fill()?;
+        }
+        Ok((self.unread[from..from + bytes].to_vec(), from + bytes))
+    }
+
+    fn read_chunks(&mut self, from: usize) -> io::Result<(Vec<u8>, usize)> {
+        let (mut body, mut at) = (Vec::new(), from);
+        loop {
+            let line = self.read_line(at)?;
+            let size = line.split(';').next().and_then(|size| usize::from_str_radix(size.trim(), 16).ok());
+            let size = size.ok_or_else(|| malformed(&format!("chunk size {line:?}")))?;
+            at += line.len() + 2;
+            if size == 0 {
+                break;
+            }
+            let (chunk, end) = self.read_known(at, size)?;
+            body.extend(chunk);
+            let (line_end, next) = self.read_known(end, 2)?;
+            if line_end != b"\r\n" {
+                return Err(malformed("a chunk that does not end where it says"));
+            }
+            at = next;
+        }
+        loop {
+            let trailer = self.read_line(at)?;
+            at += trailer.len() + 2;
+            if trailer.is_empty() {
+                return Ok((body, at));
+            }
+        }
+    }
+
+    fn read_line(&mut self, from: usize) -> io::Result<String> {
+        loop {
+            if let Some(end) = find(&self.unread[from..], b"\r\n") {
+                return Ok(String::from_utf8_lossy(&self.unread[from..from + end]).into_owned());
+            }
+            self.fill()?;
+        }
+    }
+
+    fn fill_to_end(&mut self) -> io::Result<()> {
+        loop {
+            match self.fill() {
+                Ok(()) => {}
+                Err(cause) if is_end(&cause) => return Ok(()),
+                Err(cause) => return Err(cause),
+            }
+        }
+    }
+
+    fn fill(&mut self) -> io::Result<()> {
+        let mut piece = [0; 16 * 1024];
+        loop {
+            match self.stream.read(&mut piece) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(read) => {
+                    self.unread.extend_from_slice(&piece[..read]);
+                    return Ok(());
+                }
+                Err(cause) if cause.kind() == ErrorKind::Interrupted => {}
+                Err(cause) => return Err(cause),
+            }
+        }
+    }
+}
+
+impl Head {
+    fn parse(bytes: &[u8]) -> io::Result<Self> {
+        let text = String::from_utf8_lossy(bytes);
+        let mut lines = text.trim_end().split("\r\n");
+        let first = lines.next().unwrap_or_default();
+        let status = first.strip_prefix("HTTP/1.").and_then(|rest| rest.split(' ').nth(1)?.parse().ok());
+        let status = status.ok_or_else(|| malformed(&format!("status line {first:?}")))?;
+        let headers = lines
+            .map(|line| {
+                let (name, value) =
+                    line.split_once(':').ok_or_else(|| malformed(&format!("header {line:?}")))?;
+                Ok((name.to_owned(), value.trim().to_owned()))
+            })
+            .collect::<io::Result<_>>()?;
+        Ok(Self { status, headers, bytes: bytes.len() })
+    }
+
+    fn framing(&self) -> Framing {
+        let header = |name: &str| self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        if self.status < 200 || self.status == 204 || self.status == 304 {
+            return Framing::None;
+        }
+        if header("transfer-encoding").is_some_and(|(_, value)| value.eq_ignore_ascii_case("chunked")) {
+            return Framing::Chunks;
+        }
+        let length = header("content-length").and_then(|(_, value)| value.parse().ok());
+        length.map_or(Framing::ToEnd, Framing::Length)
+    }
+}
+
+pub(crate) fn connect(port: u16) -> TcpStream {
+    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))
+        .unwrap_or_else(|cause| panic!("cannot connect to 127.0.0.1:{port}: {cause}"));
+    stream.set_nodelay(true).expect("a connected socket takes options");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a connected socket takes options");
+    stream.set_write_timeout(Some(PATIENCE)).expect("a connected socket takes options");
+    stream
+}
+
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).position(|window| window == wanted)
+}
+
+fn malformed(what: &str) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, format!("malformed response: {what}"))
+}
+
+fn is_end(cause: &io::Error) -> bool {
+    [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset, ErrorKind::ConnectionAborted]
+        .contains(&cause.kind())
+}

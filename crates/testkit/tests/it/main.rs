@@ -1,0 +1,10 @@
+//! The testkit's own tests, over real sockets and processes.
+
+#![expect(clippy::expect_used, reason = "a test fails by panicking, and so do its helpers")]
+
+mod model_answers;
+mod model_refusals;
+mod model_waits;
+mod processes;
+mod raw_connections;
+mod support;

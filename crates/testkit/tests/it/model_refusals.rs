@@ -1,0 +1,130 @@
+//! The scripted model's ways not to answer: statuses, broken streams, and requests that it refuses.
+
+use std::io::ErrorKind;
+
+use serde_json::{Value, json};
+use testkit::{RawAnswer, RawConnection, ScriptedModel};
+
+use crate::support::{ask, ask_and_leave_open, asking, post_with, whole};
+
+fn error_of(answer: &RawAnswer) -> Value {
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    answer.json()["error"].take()
+}
+
+fn send(model: &ScriptedModel, bytes: &[u8]) -> RawAnswer {
+    let mut connection = RawConnection::open(model.port());
+    connection.send(bytes);
+    connection.read_answer()
+}
+
+#[test]
+fn a_status_comes_with_an_error_or_with_the_given_body() {
+    let model = ScriptedModel::start();
+    let answer = ask(&model, &asking("!status 503"));
+    assert_eq!(answer.status, 503);
+    assert_eq!(answer.header("retry-after"), None);
+    assert_eq!(error_of(&answer)["type"], "server_error");
+    let answer = ask(&model, &asking("!status 429 slow down"));
+    assert_eq!((answer.status, answer.text().as_str()), (429, "slow down"));
+    let answer = ask(&model, &asking("!status 400 {\"error\":{\"code\":\"context_length_exceeded\"}}"));
+    assert_eq!(error_of(&answer)["code"], "context_length_exceeded");
+    assert_eq!(ask(&model, &asking("!status 204")).body, b"");
+}
+
+#[test]
+fn garbage_is_a_stream_of_events_that_are_not_json() {
+    let model = ScriptedModel::start();
+    let answer = ask(&model, &asking("!garbage"));
+    assert_eq!((answer.status, answer.header("transfer-encoding")), (200, Some("chunked")));
+    let text = answer.text();
+    let events = text.strip_suffix("data: [DONE]\n\n").expect("the stream ends well");
+    let events: Vec<_> = events.split_terminator("\n\n").map(|event| &event["data: ".len()..]).collect();
+    assert!(!events.is_empty() && events.iter().all(|data| serde_json::from_str::<Value>(data).is_err()));
+    let answer = ask(&model, &whole(asking("!garbage")));
+    assert!(serde_json::from_slice::<Value>(&answer.body).is_err());
+}
+
+#[test]
+fn html_is_a_page() {
+    let model = ScriptedModel::start();
+    let answer = ask(&model, &asking("!html"));
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/html; charset=utf-8")));
+    assert!(answer.text().starts_with("<!doctype html>"));
+}
+
+#[test]
+fn a_cut_ends_the_connection_inside_of_the_body() {
+    let model = ScriptedModel::start();
+    for content in ["!cut", "!cut half an ans"] {
+        let mut connection = ask_and_leave_open(&model, content);
+        let cause = connection.try_read_answer().expect_err("the body has no end");
+        assert_eq!(cause.kind(), ErrorKind::UnexpectedEof);
+    }
+    let received = ask_and_leave_open(&model, "!cut half an ans").read_to_end();
+    let received = String::from_utf8(received).expect("text");
+    assert!(received.contains("{\"content\":\"half an ans\"}"), "{received}");
+    assert!(!received.contains("\r\n0\r\n"), "{received}");
+    let whole_request = whole(asking("!cut half")).to_string();
+    let mut connection = RawConnection::open(model.port());
+    connection.send(&post_with("", whole_request.as_bytes()));
+    assert_eq!(connection.try_read_answer().expect_err("no end").kind(), ErrorKind::UnexpectedEof);
+}
+
+#[test]
+fn an_unknown_word_is_refused_with_the_known_ones() {
+    let model = ScriptedModel::start();
+    let answer = ask(&model, &asking("!sing a song"));
+    assert_eq!(answer.status, 400);
+    let message = error_of(&answer)["message"].take();
+    assert!(
+        message.as_str().is_some_and(|text| text.contains("!sing;") && text.contains("!history")),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_request_without_model_or_messages_is_refused() {
+    let model = ScriptedModel::start();
+    let table = [
+        (json!({ "messages": [{ "role": "user", "content": "x" }] }), json!("model")),
+        (json!({ "model": " ", "messages": [{ "role": "user", "content": "x" }] }), json!("model")),
+        (json!({ "model": null, "messages": [{ "role": "user", "content": "x" }] }), json!("model")),
+        (json!({ "model": "m" }), json!("messages")),
+        (json!({ "model": "m", "messages": [] }), json!("messages")),
+        (json!({ "model": "m", "messages": "x" }), Value::Null),
+        (json!([]), Value::Null),
+    ];
+    for (request, param) in table {
+        let answer = ask(&model, &request);
+        let error = error_of(&answer);
+        assert_eq!(answer.status, 400, "{request}");
+        assert_eq!((&error["type"], &error["param"]), (&json!("invalid_request_error"), &param), "{request}");
+    }
+    assert_eq!(send(&model, &post_with("", b"{")).status, 400);
+}
+
+#[test]
+fn everything_else_is_not_found() {
+    let model = ScriptedModel::start();
+    for line in ["GET /v1/chat/completions", "POST /chat/completions", "GET /v1/models", "POST /"] {
+        let answer =
+            send(&model, format!("{line} HTTP/1.1\r\nHost: m\r\nContent-Length: 0\r\n\r\n").as_bytes());
+        assert_eq!(answer.status, 404, "{line}");
+        assert_eq!(error_of(&answer)["code"], "unknown_url");
+    }
+}
+
+#[test]
+fn a_model_with_a_key_refuses_every_other_one() {
+    let model = ScriptedModel::with_key("sk-right");
+    let body = asking("Hello").to_string();
+    for line in ["", "Authorization: Bearer sk-wrong\r\n", "Authorization: sk-right\r\n"] {
+        let answer = send(&model, &post_with(line, body.as_bytes()));
+        assert_eq!(answer.status, 401, "{line:?}");
+        assert_eq!(error_of(&answer)["code"], "invalid_api_key");
+    }
+    let answer = send(&model, &post_with("Authorization: Bearer sk-right\r\n", body.as_bytes()));
+    assert_eq!(answer.status, 200);
+    assert_eq!(model.key(), Some("sk-right"));
+}

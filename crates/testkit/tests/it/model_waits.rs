@@ -1,0 +1,153 @@
+//! What the scripted model lets a test see and wait for: requests, stalls, aborts, releases, its own end.
+
+use std::net::TcpListener;
+use std::thread;
+
+use serde_json::Value;
+use testkit::{ModelOptions, RawConnection, ScriptedModel};
+
+use crate::support::{ask, ask_and_leave_open, asking, deltas, events, post, post_with, whole};
+
+/// Reads until the stream has said this much.
+fn read_until(connection: &mut RawConnection, text: &str) {
+    use std::io::Read as _;
+    let mut received = Vec::new();
+    while !String::from_utf8_lossy(&received).contains(text) {
+        let mut piece = [0; 4096];
+        let read = connection.stream().read(&mut piece).expect("the stream goes on");
+        assert_ne!(read, 0, "the stream ended without {text:?}");
+        received.extend_from_slice(&piece[..read]);
+    }
+}
+
+#[test]
+fn requests_are_recorded_with_headers_and_body() {
+    let model = ScriptedModel::start();
+    let request = asking("!status 500");
+    let mut connection = RawConnection::open(model.port());
+    connection.send(&post_with("X-Trace: seven\r\n", request.to_string().as_bytes()));
+    model.wait_requests(1);
+    connection.read_answer();
+    connection.send(&post_with("", b"no json"));
+    connection.read_answer();
+    let recorded = model.requests();
+    assert_eq!(recorded.len(), 2);
+    assert_eq!((recorded[0].method.as_str(), recorded[0].path.as_str()), ("POST", "/v1/chat/completions"));
+    assert_eq!(recorded[0].header("X-TRACE"), Some("seven"));
+    assert_eq!(recorded[0].body, request);
+    assert_eq!(recorded[1].body, Value::Null);
+}
+
+#[test]
+fn a_model_may_keep_no_requests() {
+    let options = ModelOptions { keep_requests: false, ..ModelOptions::default() };
+    let model = ScriptedModel::open(options).expect("a free port");
+    ask(&model, &asking("Hello"));
+    model.wait_requests(1);
+    assert!(model.requests().is_empty());
+}
+
+#[test]
+fn a_stall_streams_its_text_and_sees_the_client_go() {
+    let model = ScriptedModel::start();
+    let mut connection = ask_and_leave_open(&model, "!stall so far");
+    read_until(&mut connection, "so far");
+    model.wait_stalled(1);
+    drop(connection);
+    model.wait_aborted(1);
+}
+
+#[test]
+fn every_way_to_stand_still_is_counted_and_every_way_to_leave_is_an_abort() {
+    let model = ScriptedModel::start();
+    let mut waiting: Vec<_> = ["!stall", "!silent", "!hold a", "!hold b so far"]
+        .map(|word| ask_and_leave_open(&model, word))
+        .into();
+    let mut connection = RawConnection::open(model.port());
+    connection.send(&post(&whole(asking("!stall"))));
+    waiting.push(connection);
+    model.wait_stalled(5);
+    waiting.remove(0).reset();
+    model.wait_aborted(1);
+    waiting.remove(0).shutdown_write();
+    model.wait_aborted(2);
+    drop(waiting);
+    model.wait_aborted(5);
+    assert_eq!(ask(&model, &asking("still here")).status, 200);
+}
+
+#[test]
+fn a_slow_answer_sees_the_client_go() {
+    let model = ScriptedModel::start();
+    let mut connection = ask_and_leave_open(&model, "!slow 600000 one two");
+    read_until(&mut connection, "one ");
+    drop(connection);
+    model.wait_aborted(1);
+}
+
+#[test]
+fn an_answer_that_ended_is_no_abort() {
+    let model = ScriptedModel::start();
+    for word in ["Hello", "!cut x", "!status 500", "!status 204", "!garbage", "!html", "!slow 1 a b"] {
+        ask_and_leave_open(&model, word).try_read_answer().ok();
+    }
+    let silent = ask_and_leave_open(&model, "!silent");
+    // The model has one thread: what stalls now comes after all that was answered before.
+    model.wait_stalled(1);
+    assert_eq!(model.aborted(), 0);
+    drop(silent);
+    model.wait_aborted(1);
+    assert_eq!(model.aborted(), 1);
+}
+
+#[test]
+fn a_hold_goes_on_when_it_is_released() {
+    let model = ScriptedModel::start();
+    let mut held = ask_and_leave_open(&model, "!hold gate so far");
+    let mut other = ask_and_leave_open(&model, "!hold other");
+    model.wait_stalled(2);
+    model.release("gate");
+    assert_eq!(deltas(&events(&held.read_answer())), ["so far", " released gate"]);
+    model.release("other");
+    assert_eq!(deltas(&events(&other.read_answer())), [" released other"]);
+}
+
+#[test]
+fn a_hold_that_was_released_before_does_not_wait() {
+    let model = ScriptedModel::start();
+    model.release("gate");
+    assert_eq!(deltas(&events(&ask(&model, &asking("!hold gate")))), [" released gate"]);
+    let completion = ask(&model, &whole(asking("!hold gate so far"))).json();
+    assert_eq!(completion["choices"][0]["message"]["content"], "so far released gate");
+}
+
+#[test]
+fn waits_end_by_what_other_threads_do() {
+    let model = ScriptedModel::start();
+    thread::scope(|scope| {
+        for index in 0..20 {
+            let model = &model;
+            scope.spawn(move || ask(model, &asking(&format!("!hold gate {index}"))));
+        }
+        model.wait_stalled(20);
+        model.release("gate");
+    });
+    model.wait_requests(20);
+    assert_eq!(model.connections(), 20);
+}
+
+#[test]
+fn a_dropped_model_closes_its_connections_and_frees_its_port() {
+    let model = ScriptedModel::start();
+    let port = model.port();
+    let mut stalled = ask_and_leave_open(&model, "!stall");
+    let mut idle = RawConnection::open(port);
+    model.wait_stalled(1);
+    drop(model);
+    assert!(stalled.try_read_answer().is_err());
+    assert_eq!(idle.read_to_end(), b"");
+    let model =
+        ScriptedModel::open(ModelOptions { port, ..ModelOptions::default() }).expect("the port is free");
+    assert_eq!(model.base_url(), format!("http://127.0.0.1:{port}/v1"));
+    assert!(TcpListener::bind(("127.0.0.1", port)).is_err());
+}

@@ -1,0 +1,180 @@
+//! `TestDaemon` and `run`, with programs that stand in for the daemon.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread::{self, JoinHandle};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use testkit::{ScriptedModel, TestDaemon, TestDaemonBuilder, run};
+
+use crate::support::{asking, events, whole};
+
+const STAND_IN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/stand-in.sh");
+
+/// A stand-in that says it listens where the model does, so that requests to it are answered.
+fn stand_in(model: &ScriptedModel) -> TestDaemonBuilder {
+    TestDaemon::builder(STAND_IN).env("STAND_IN_PORT", model.port().to_string())
+}
+
+#[test]
+fn a_binary_that_fails_is_a_failed_start() {
+    let failed = TestDaemon::builder("/bin/false").try_start().expect_err("false fails");
+    assert_eq!(failed.status.code(), Some(1));
+    assert_eq!((failed.stdout.as_str(), failed.stderr.as_str()), ("", ""));
+    assert!(failed.to_string().starts_with("the daemon ended before it was ready: exit status: 1"));
+}
+
+#[test]
+fn a_failed_start_shows_what_was_written() {
+    let failed = TestDaemon::builder("/bin/echo").arg("--no-auth").try_start().expect_err("echo ends");
+    assert!(failed.status.success());
+    assert!(failed.stdout.starts_with("serve --port 0 --home "), "{}", failed.stdout);
+    assert!(failed.stdout.ends_with(" --no-auth\n"), "{}", failed.stdout);
+}
+
+#[test]
+fn a_daemon_has_a_private_home_and_a_clean_environment() {
+    let model = ScriptedModel::with_key("sk-model");
+    let daemon = stand_in(&model).model(&model).config("answer = 42\n").start();
+    daemon.wait_stderr("answer = 42");
+    let stderr = daemon.stderr();
+    let mode = fs::metadata(daemon.home()).expect("a home").permissions().mode();
+    assert_eq!(mode & 0o777, 0o700);
+    let args = format!("args: serve --port 0 --home {} --model openai/scripted\n", daemon.home().display());
+    assert!(stderr.starts_with(&args), "{stderr}");
+    let line = stderr.lines().find_map(|line| line.strip_prefix("env: ")).expect("the environment's names");
+    let known = ["HOME", "OPENAI_API_KEY", "OPENAI_BASE_URL", "PATH", "STAND_IN_PORT", "TZ"];
+    let shells_own = ["OLDPWD", "PWD", "SHLVL", "_"];
+    let names: Vec<_> = line.split_whitespace().filter(|name| !shells_own.contains(name)).collect();
+    assert_eq!(names, known);
+    assert!(daemon.stdout().starts_with("Welcome\nServer: "));
+}
+
+#[test]
+fn posts_carry_the_token_unless_another_is_given() {
+    let model = ScriptedModel::with_key("sk-stand-in");
+    let daemon = stand_in(&model).start();
+    assert_eq!((daemon.port(), daemon.token()), (model.port(), Some("sk-stand-in")));
+    assert_eq!(daemon.base_url(), format!("http://127.0.0.1:{}", model.port()));
+    let path = "/v1/chat/completions";
+    let answer = daemon.post(path, &[("X-Trace", "7")], asking("Hello").to_string().as_bytes());
+    assert_eq!(events(&answer).len(), 4);
+    assert_eq!(model.requests()[0].header("x-trace"), Some("7"));
+    let body = whole(asking("Hello")).to_string();
+    assert_eq!(daemon.post(path, &[("authorization", "Bearer no")], body.as_bytes()).status, 401);
+    let answer = daemon.raw(b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_eq!((answer.status, answer.body.len()), (404, 0));
+    let mut connection = daemon.connection();
+    connection.send(&daemon.post_bytes(path, &[], body.as_bytes()));
+    assert_eq!(connection.read_answer().status, 200);
+}
+
+/// Answers one request per text and gives back what was asked.
+fn answering(answers: [&'static str; 3]) -> (u16, JoinHandle<Vec<String>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("an address").port();
+    let answer_one = move |answer: &str| {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        let mut asked = Vec::new();
+        while !asked.ends_with(b"}") {
+            let mut piece = [0; 4096];
+            let read = stream.read(&mut piece).expect("a request");
+            asked.extend_from_slice(&piece[..read]);
+        }
+        let length = answer.len();
+        write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{answer}")
+            .expect("a peer that reads");
+        String::from_utf8(asked).expect("text")
+    };
+    (port, thread::spawn(move || answers.into_iter().map(answer_one).collect()))
+}
+
+#[test]
+fn calls_are_json_rpc_with_ids_of_their_own() {
+    let answers = [
+        "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"ok\":true}}",
+        "{\"jsonrpc\":\"2.0\",\"id\":2,\"error\":{\"code\":-32601,\"message\":\"no\"}}",
+        "{\"jsonrpc\":\"2.0\",\"id\":3,\"error\":{\"code\":-32601,\"message\":\"no\"}}",
+    ];
+    let (port, server) = answering(answers);
+    let daemon = TestDaemon::builder(STAND_IN).env("STAND_IN_PORT", port.to_string()).start();
+    assert_eq!(daemon.result("/", "list_agents", json!({ "a": 1 })), json!({ "ok": true }));
+    assert_eq!(daemon.call("/agent/x", "nothing", json!([]))["error"]["code"], -32601);
+    let failed = catch_unwind(AssertUnwindSafe(|| daemon.result("/", "nothing", json!({}))));
+    let told = failed.expect_err("an error is no result");
+    let told = told.downcast_ref::<String>().expect("a panic with a text");
+    assert!(told.starts_with("nothing on / failed: {\"code\":-32601"), "{told}");
+    let asked = server.join().expect("a server that answered");
+    assert!(asked[0].starts_with("POST / HTTP/1.1\r\n"), "{}", asked[0]);
+    assert!(asked[0].contains("\r\nAuthorization: Bearer sk-stand-in\r\n"), "{}", asked[0]);
+    let body = asked[0].split_once("\r\n\r\n").expect("a body").1;
+    let body: Value = serde_json::from_str(body).expect("JSON");
+    assert_eq!(body, json!({ "jsonrpc": "2.0", "id": 1, "method": "list_agents", "params": { "a": 1 } }));
+}
+
+#[test]
+fn a_daemon_takes_signals_and_its_exit_is_seen() {
+    let model = ScriptedModel::start();
+    let daemon = stand_in(&model).start();
+    assert!(daemon.rss_kb() > 0 && daemon.open_fds() >= 3);
+    daemon.signal("SIGTERM");
+    daemon.wait_stderr("stopping");
+    assert_eq!(daemon.wait_exit().code(), Some(7));
+    let daemon = stand_in(&model).start();
+    daemon.signal("SIGSTOP");
+    daemon.signal("SIGKILL");
+    assert_eq!(daemon.wait_exit().signal(), Some(9));
+}
+
+#[test]
+fn a_dropped_daemon_is_gone_and_a_given_home_stays() {
+    let model = ScriptedModel::start();
+    let directory = TempDir::new().expect("a directory");
+    let home = directory.path().join("deep/home");
+    let daemon = stand_in(&model).home(&home).start();
+    let process = format!("/proc/{}", daemon.pid());
+    assert!(fs::exists(&process).expect("proc is readable"));
+    drop(daemon);
+    assert!(!fs::exists(&process).expect("proc is readable"));
+    assert!(home.join(format!("rpc-{}.token", model.port())).exists());
+    let daemon = stand_in(&model).start();
+    let fresh = daemon.home().to_owned();
+    drop(daemon);
+    assert!(!fresh.exists());
+}
+
+#[test]
+fn a_command_runs_to_its_end_in_a_clean_environment() {
+    let home = TempDir::new().expect("a directory");
+    let script = "echo \"$HOME $NEXUS3_HOME $TZ $GIVEN\"; echo no >&2; exit 3";
+    let finished = run("/bin/sh", &["-c", script], &[("GIVEN", "1")], home.path());
+    let path = home.path().display();
+    assert_eq!(finished.stdout, format!("{path} {path} UTC 1\n"));
+    assert_eq!((finished.code, finished.stderr.as_str()), (3, "no\n"));
+    assert_eq!(run("/bin/sh", &["-c", "kill -9 $$"], &[], home.path()).code, 137);
+}
+
+#[test]
+fn the_program_of_the_scripted_model_says_where_it_listens_and_what_it_knows() {
+    let home = TempDir::new().expect("a directory");
+    let program = env!("CARGO_BIN_EXE_scripted-model");
+    let help = run(program, &["--help"], &[], home.path());
+    assert_eq!(help.code, 0);
+    assert!(help.stdout.contains("  !hold NAME [TEXT]"), "{}", help.stdout);
+    let wrong = run(program, &["--prot", "1"], &[], home.path());
+    assert_eq!((wrong.code, wrong.stdout.as_str()), (2, ""));
+    assert_eq!(run(program, &["--port"], &[], home.path()).code, 2);
+    let model = ScriptedModel::start();
+    let refused = run(program, &["--port", &model.port().to_string()], &[], home.path());
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    let script = "cd \"$HOME\"; mkfifo out; \"$PROGRAM\" >out & pid=$!; exec 3<\"$HOME/out\"; \
+                  read -r line <&3; echo \"$line\"; kill -TERM $pid; wait $pid";
+    let stopped = run("/bin/sh", &["-c", script], &[("PROGRAM", program)], home.path());
+    assert_eq!((stopped.code, stopped.stderr.as_str()), (0, ""));
+    assert!(stopped.stdout.starts_with("Listening on http://127.0.0.1:"), "{}", stopped.stdout);
+}

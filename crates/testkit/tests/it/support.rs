@@ -1,0 +1,77 @@
+//! What several tests need: requests as bytes, and streams read back.
+
+use serde_json::{Value, json};
+use testkit::{RawAnswer, RawConnection, ScriptedModel};
+
+/// A streamed request with one user message.
+pub(crate) fn asking(content: &str) -> Value {
+    asking_with(json!([{ "role": "user", "content": content }]))
+}
+
+/// A streamed request with these messages.
+pub(crate) fn asking_with(messages: Value) -> Value {
+    let mut request =
+        json!({ "model": "scripted", "stream": true, "stream_options": { "include_usage": true } });
+    request["messages"] = messages;
+    request
+}
+
+/// The same request without a stream.
+pub(crate) fn whole(mut request: Value) -> Value {
+    request["stream"] = json!(false);
+    request
+}
+
+/// A request as HTTP.
+pub(crate) fn post(request: &Value) -> Vec<u8> {
+    post_with("", request.to_string().as_bytes())
+}
+
+/// A request as HTTP, with more header lines.
+pub(crate) fn post_with(header_lines: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len();
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: model\r\nContent-Length: {length}\r\n{header_lines}\r\n"
+    );
+    [head.as_bytes(), body].concat()
+}
+
+/// Sends a request on a fresh connection and reads its answer.
+pub(crate) fn ask(model: &ScriptedModel, request: &Value) -> RawAnswer {
+    let mut connection = RawConnection::open(model.port());
+    connection.send(&post(request));
+    connection.read_answer()
+}
+
+/// Sends a request on a fresh connection and leaves it there.
+pub(crate) fn ask_and_leave_open(model: &ScriptedModel, content: &str) -> RawConnection {
+    let mut connection = RawConnection::open(model.port());
+    connection.send(&post(&asking(content)));
+    connection
+}
+
+/// The events of a stream, which has to end with `[DONE]`.
+pub(crate) fn events(answer: &RawAnswer) -> Vec<Value> {
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.header("content-type"), Some("text/event-stream; charset=utf-8"));
+    assert_eq!(answer.header("transfer-encoding"), Some("chunked"));
+    let text = answer.text();
+    let events = text.strip_suffix("data: [DONE]\n\n").expect("a stream ends with [DONE]");
+    events.split_terminator("\n\n").map(event).collect()
+}
+
+/// The contents of all deltas, one for each that has some.
+pub(crate) fn deltas(events: &[Value]) -> Vec<&str> {
+    let contents = events.iter().filter_map(|event| event["choices"][0]["delta"]["content"].as_str());
+    contents.filter(|content| !content.is_empty()).collect()
+}
+
+/// What a stream says when it is put together.
+pub(crate) fn said(model: &ScriptedModel, request: &Value) -> String {
+    deltas(&events(&ask(model, request))).concat()
+}
+
+fn event(text: &str) -> Value {
+    let data = text.strip_prefix("data: ").expect("an event is data");
+    serde_json::from_str(data).expect("an event's data is JSON")
+}
