@@ -1,0 +1,151 @@
+//! The arguments of `nexus3 rpc …`, with the help texts.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use nexus3_client::Token;
+use nexus3_protocol::methods::PageSize;
+
+/// Calls a running daemon. Answers are JSON on standard output, messages go to standard error. Exit code: 0 done,
+/// 1 the daemon or the connection said no, 2 wrong usage.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  nexus3 rpc create worker --system-prompt 'You are brief.'
+  nexus3 rpc send worker 'Name three rivers.'
+  nexus3 rpc list -p 9000")]
+pub struct RpcArgs {
+    /// The daemon's port on this machine [default: NEXUS3_PORT, or 8765]
+    #[arg(short, long, global = true, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: Option<u16>,
+
+    /// The daemon's token [default: NEXUS3_API_KEY, or the token file in NEXUS3_HOME]. Other users of this machine
+    /// can see arguments: prefer the default
+    #[arg(long, global = true, value_name = "KEY", value_parser = Token::parse)]
+    pub(crate) api_key: Option<Token>,
+
+    /// What to do
+    #[command(subcommand)]
+    pub(crate) command: RpcCommand,
+}
+
+/// One command.
+#[derive(Debug, Subcommand)]
+pub enum RpcCommand {
+    /// Say whether a daemon is running: no_server, nexus_server, other_service, timeout or error
+    #[command(after_help = "Exit code 0 when a daemon is running, else 1.
+
+Examples:
+  nexus3 rpc detect
+  nexus3 rpc detect -p 9000 || nexus3 serve 9000")]
+    Detect,
+
+    /// List the agents
+    #[command(after_help = "Example:
+  nexus3 rpc list")]
+    List,
+
+    /// Create an agent, and give it a first message if there is one
+    #[command(after_help = "Examples:
+  nexus3 rpc create
+  nexus3 rpc create worker --system-prompt 'You are brief.'
+  nexus3 rpc create worker -M 'Name three rivers.' -t 60")]
+    Create(CreateArgs),
+
+    /// Send a message to an agent and print its answer
+    #[command(after_help = "Ctrl-C and the time limit cancel the turn; what was said until then is printed.
+
+Examples:
+  nexus3 rpc send worker 'Name three rivers.'
+  nexus3 rpc send worker - < question.txt
+  nexus3 rpc send worker -t 10 -- '-1 is what kind of number?'")]
+    Send(SendArgs),
+
+    /// Cancel a send that is running or waiting
+    #[command(after_help = "Example:
+  nexus3 rpc cancel worker 91b8a2f0c4d3e576")]
+    Cancel {
+        /// The agent
+        #[arg(value_name = "ID")]
+        agent_id: String,
+        /// The request_id of the send
+        #[arg(value_name = "REQUEST_ID")]
+        request_id: String,
+    },
+
+    /// Print an agent's token counts and context
+    #[command(after_help = "Example:
+  nexus3 rpc status worker")]
+    Status {
+        /// The agent
+        #[arg(value_name = "ID")]
+        agent_id: String,
+    },
+
+    /// Print an agent's messages
+    #[command(after_help = "Examples:
+  nexus3 rpc messages worker
+  nexus3 rpc messages worker --offset 200 --limit 50")]
+    Messages {
+        /// The agent
+        #[arg(value_name = "ID")]
+        agent_id: String,
+        /// The first message to print [default: 0]
+        #[arg(long, value_name = "N")]
+        offset: Option<u64>,
+        /// How many to print at the most, 1 to 2000 [default: 200]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=PageSize::MAX))]
+        limit: Option<u64>,
+    },
+
+    /// Destroy an agent; a turn that is running is cancelled
+    #[command(after_help = "Exit code 1 when there is no such agent.
+
+Example:
+  nexus3 rpc destroy worker")]
+    Destroy {
+        /// The agent
+        #[arg(value_name = "ID")]
+        agent_id: String,
+    },
+
+    /// Stop the daemon
+    #[command(after_help = "Example:
+  nexus3 rpc shutdown")]
+    Shutdown,
+}
+
+/// What `create` takes.
+#[derive(Debug, Args)]
+pub struct CreateArgs {
+    /// The agent's name; the daemon makes one up when it is left out
+    #[arg(value_name = "ID")]
+    pub(crate) agent_id: Option<String>,
+    /// The agent's system prompt
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) system_prompt: Option<String>,
+    /// A first message; its answer is printed under "response". "-" reads it from standard input
+    #[arg(short = 'M', long, value_name = "TEXT")]
+    pub(crate) message: Option<String>,
+    /// How long to wait for the answer before the turn is cancelled
+    #[arg(short, long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
+    pub(crate) timeout: Duration,
+}
+
+/// What `send` takes.
+#[derive(Debug, Args)]
+pub struct SendArgs {
+    /// The agent
+    #[arg(value_name = "ID")]
+    pub(crate) agent_id: String,
+    /// The message; "-" reads it from standard input
+    #[arg(value_name = "TEXT")]
+    pub(crate) text: String,
+    /// How long to wait for the answer before the turn is cancelled
+    #[arg(short, long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
+    pub(crate) timeout: Duration,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let wanted = text.parse().ok().and_then(|seconds: f64| Duration::try_from_secs_f64(seconds).ok());
+    wanted.filter(|wanted| !wanted.is_zero()).ok_or_else(|| "must be a number of seconds above 0".to_owned())
+}

@@ -1,0 +1,160 @@
+//! What each command calls and prints. How a send waits and is cancelled is left to `send`.
+
+use std::io::Read;
+
+use nexus3_client::{DETECT_TIMEOUT, Detection, detect_server};
+use nexus3_protocol::MethodSpec;
+use nexus3_protocol::methods::{
+    CancelOutput, CancelParams, CreateAgentParams, DestroyAgentParams, MessageOffset, MessagesParams,
+    NoParams, PageSize, RequestId, SendOutput, spec,
+};
+use serde_json::{Value, json};
+
+use crate::args::{CreateArgs, RpcCommand, SendArgs};
+use crate::send::{Outgoing, send};
+use crate::session::{Failure, Session};
+use crate::{EXIT_DONE, EXIT_REFUSED, Interrupt, Streams};
+
+/// A message longer than this is not read to its end: the daemon takes far less.
+const MESSAGE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+pub(crate) async fn run(
+    command: RpcCommand,
+    session: &Session,
+    streams: &mut Streams<'_>,
+    interrupt: Interrupt<'_>,
+) -> Result<u8, Failure> {
+    match command {
+        RpcCommand::Detect => detect(session, streams).await,
+        RpcCommand::List => {
+            print::<spec::ListAgents>(streams, &session.client().list_agents(&NoParams {}).await?)
+        }
+        RpcCommand::Create(args) => create(args, session, streams, interrupt).await,
+        RpcCommand::Send(args) => send_message(args, session, streams, interrupt).await,
+        RpcCommand::Cancel { agent_id, request_id } => {
+            print::<spec::Cancel>(streams, &cancel(session, &agent_id, request_id).await?)
+        }
+        RpcCommand::Status { agent_id } => status(session, &agent_id, streams).await,
+        RpcCommand::Messages { agent_id, offset, limit } => {
+            let page = MessagesParams { offset: offset.map(MessageOffset), limit: limit.map(PageSize) };
+            print::<spec::GetMessages>(streams, &session.client().agent(agent_id).get_messages(&page).await?)
+        }
+        RpcCommand::Destroy { agent_id } => destroy(session, agent_id, streams).await,
+        RpcCommand::Shutdown => {
+            print::<spec::ShutdownServer>(streams, &session.client().shutdown_server(&NoParams {}).await?)
+        }
+    }
+}
+
+async fn detect(session: &Session, streams: &mut Streams<'_>) -> Result<u8, Failure> {
+    let found = detect_server(&session.endpoint, DETECT_TIMEOUT).await;
+    let running = found == Detection::NexusServer;
+    let answer = json!({ "port": session.endpoint.port(), "result": found.as_str(), "running": running });
+    print_value(streams, &answer)?;
+    Ok(if running { EXIT_DONE } else { EXIT_REFUSED })
+}
+
+async fn create(
+    args: CreateArgs,
+    session: &Session,
+    streams: &mut Streams<'_>,
+    interrupt: Interrupt<'_>,
+) -> Result<u8, Failure> {
+    let message = args.message.map(|text| message_text(text, streams.input)).transpose()?;
+    let client = session.client();
+    let params = CreateAgentParams { agent_id: args.agent_id, system_prompt: args.system_prompt };
+    let created = client.create_agent(&params).await?;
+    let Some(message) = message else {
+        return print::<spec::CreateAgent>(streams, &created);
+    };
+    let outgoing = Outgoing { agent_id: created.agent_id.clone(), content: message, limit: args.timeout };
+    let answered = send(session, client, outgoing, streams.errors, interrupt).await;
+    let mut answer = value::<spec::CreateAgent>(&created)?;
+    if let (Ok(answered), Some(members)) = (&answered, answer.as_object_mut()) {
+        members.insert("response".to_owned(), value::<spec::Send>(answered)?);
+    }
+    // Also when the send failed: the agent is there, and its name may be news.
+    print_value(streams, &answer)?;
+    judge(&answered?)
+}
+
+async fn send_message(
+    args: SendArgs,
+    session: &Session,
+    streams: &mut Streams<'_>,
+    interrupt: Interrupt<'_>,
+) -> Result<u8, Failure> {
+    let content = message_text(args.text, streams.input)?;
+    let outgoing = Outgoing { agent_id: args.agent_id, content, limit: args.timeout };
+    let answered = send(session, session.client(), outgoing, streams.errors, interrupt).await?;
+    print::<spec::Send>(streams, &answered)?;
+    judge(&answered)
+}
+
+/// A script must not take half an answer for a whole one.
+fn judge(answered: &SendOutput) -> Result<u8, Failure> {
+    if answered.cancelled {
+        return Err(Failure::Said(
+            "the send was cancelled; its content is what was said until then".to_owned(),
+        ));
+    }
+    Ok(EXIT_DONE)
+}
+
+fn message_text(text: String, input: &mut dyn Read) -> Result<String, Failure> {
+    if text != "-" {
+        return Ok(text);
+    }
+    let mut message = String::new();
+    let read = input.take(MESSAGE_BYTES_MAX + 1).read_to_string(&mut message);
+    read.map_err(|fault| Failure::Said(format!("standard input cannot be read as a message: {fault}")))?;
+    if message.len() as u64 > MESSAGE_BYTES_MAX {
+        return Err(Failure::Said(format!("the message is longer than {MESSAGE_BYTES_MAX} bytes")));
+    }
+    Ok(message)
+}
+
+/// On the wire `"5"` and `5` are two names, on the command line they look the same: the number is tried when there
+/// is no send with the text.
+async fn cancel(session: &Session, agent_id: &str, name: String) -> Result<CancelOutput, Failure> {
+    let client = session.client();
+    let agent = client.agent(agent_id);
+    let number = name.parse().ok().map(RequestId::Number);
+    let output = agent.cancel(&CancelParams { request_id: RequestId::Text(name) }).await?;
+    let Some(request_id) = number.filter(|_| !output.cancelled) else { return Ok(output) };
+    let as_number = agent.cancel(&CancelParams { request_id }).await?;
+    Ok(if as_number.cancelled { as_number } else { output })
+}
+
+async fn status(session: &Session, agent_id: &str, streams: &mut Streams<'_>) -> Result<u8, Failure> {
+    let client = session.client();
+    let agent = client.agent(agent_id);
+    let tokens = value::<spec::GetTokens>(&agent.get_tokens(&NoParams {}).await?)?;
+    let context = value::<spec::GetContext>(&agent.get_context(&NoParams {}).await?)?;
+    print_value(streams, &json!({ "tokens": tokens, "context": context }))
+}
+
+async fn destroy(session: &Session, agent_id: String, streams: &mut Streams<'_>) -> Result<u8, Failure> {
+    let output = session.client().destroy_agent(&DestroyAgentParams { agent_id }).await?;
+    print::<spec::DestroyAgent>(streams, &output)?;
+    if output.success { Ok(EXIT_DONE) } else { Err(Failure::Said(format!("no agent {}", output.agent_id))) }
+}
+
+fn value<M: MethodSpec>(output: &M::Output) -> Result<Value, Failure> {
+    serde_json::to_value(output).map_err(Failure::unwritten)
+}
+
+/// Prints a method's answer, members in the order of the method list's documents.
+fn print<M: MethodSpec>(streams: &mut Streams<'_>, output: &M::Output) -> Result<u8, Failure> {
+    let text = serde_json::to_string_pretty(output).map_err(Failure::unwritten)?;
+    write(streams, &text)
+}
+
+fn print_value(streams: &mut Streams<'_>, answer: &Value) -> Result<u8, Failure> {
+    write(streams, &format!("{answer:#}"))
+}
+
+fn write(streams: &mut Streams<'_>, text: &str) -> Result<u8, Failure> {
+    writeln!(streams.output, "{text}").and_then(|()| streams.output.flush()).map_err(Failure::unwritten)?;
+    Ok(EXIT_DONE)
+}

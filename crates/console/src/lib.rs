@@ -1,0 +1,73 @@
+//! The command line: an ordinary client. Owns the words of `nexus3 rpc …` and what they print; reads neither the
+//! environment nor the terminal by itself, so that the binary and the tests hand in what they have.
+
+mod args;
+mod commands;
+mod send;
+mod session;
+#[cfg(test)]
+mod tests;
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::pin::{Pin, pin};
+
+pub use args::{CreateArgs, RpcArgs, RpcCommand, SendArgs};
+
+use session::Session;
+
+/// Exit code: done.
+pub const EXIT_DONE: u8 = 0;
+
+/// Exit code: the daemon or the connection said no. The message is on standard error.
+pub const EXIT_REFUSED: u8 = 1;
+
+/// What the binary knows and the arguments do not say.
+pub struct ConsoleOptions {
+    /// The directory with the token files.
+    pub home: PathBuf,
+    /// What `NEXUS3_API_KEY` holds.
+    pub api_key: Option<String>,
+    /// The port when the arguments name none: what `NEXUS3_PORT` holds, or the default.
+    pub port: u16,
+    /// Makes a name for a send: 16 random hex digits.
+    pub request_id: fn() -> String,
+}
+
+/// The streams a command reads and writes.
+pub struct Streams<'a> {
+    /// Where a message written as `-` is read from.
+    pub input: &'a mut dyn Read,
+    /// Where answers go, as JSON.
+    pub output: &'a mut dyn Write,
+    /// Where messages for people go.
+    pub errors: &'a mut dyn Write,
+}
+
+/// Ctrl-C, as the commands that care about it see it.
+type Interrupt<'a> = Pin<&'a mut dyn Future<Output = ()>>;
+
+/// Runs one command and says its exit code. `interrupt` ends when the user presses Ctrl-C; it is polled only while a
+/// send is waiting for its answer, which is then cancelled at the daemon.
+pub async fn run(
+    args: RpcArgs,
+    options: &ConsoleOptions,
+    mut streams: Streams<'_>,
+    interrupt: impl Future<Output = ()>,
+) -> u8 {
+    let interrupt = pin!(interrupt);
+    let session = match Session::open(&args, options) {
+        Ok(session) => session,
+        Err(fault) => return refuse(&mut streams, &fault.to_string()),
+    };
+    match commands::run(args.command, &session, &mut streams, interrupt).await {
+        Ok(code) => code,
+        Err(failure) => refuse(&mut streams, &failure.text(&session)),
+    }
+}
+
+fn refuse(streams: &mut Streams<'_>, text: &str) -> u8 {
+    // With standard error gone there is nobody left to tell; the exit code still says it.
+    let _ = writeln!(streams.errors, "{text}");
+    EXIT_REFUSED
+}

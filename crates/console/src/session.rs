@@ -1,0 +1,85 @@
+//! Which daemon a command talks to, with which token, and what to say when it is refused.
+
+use std::io;
+use std::path::PathBuf;
+
+use nexus3_client::{Client, ClientFault, Endpoint, Token, TokenFault, TokenSource, discover_token};
+use nexus3_protocol::discovery::token_candidates;
+
+use crate::{ConsoleOptions, RpcArgs, RpcCommand};
+
+/// The daemon a command talks to.
+pub(crate) struct Session {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) request_id: fn() -> String,
+    token: Option<Token>,
+    home: PathBuf,
+    key_argued: bool,
+}
+
+/// Why a command did not do what it was asked.
+pub(crate) enum Failure {
+    /// The call failed.
+    Call(ClientFault),
+    /// Something else; this is what to say about it.
+    Said(String),
+}
+
+impl Session {
+    pub(crate) fn open(args: &RpcArgs, options: &ConsoleOptions) -> Result<Self, TokenFault> {
+        let endpoint = Endpoint::local(args.port.unwrap_or(options.port));
+        let token = match (&args.api_key, &args.command) {
+            (Some(token), _) => Some(token.clone()),
+            // A probe shows no token, so a token that is not fit to be used must not stop it.
+            (None, RpcCommand::Detect) => None,
+            (None, _) => discover_token(&options.home, options.api_key.as_deref(), &endpoint)?,
+        };
+        Ok(Self {
+            endpoint,
+            request_id: options.request_id,
+            token,
+            home: options.home.clone(),
+            key_argued: args.api_key.is_some(),
+        })
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::new(self.endpoint.clone(), self.token.clone())
+    }
+
+    /// Where the token came from that the daemon did not take.
+    fn token_origin(&self) -> String {
+        match self.token.as_ref().map(Token::source) {
+            Some(TokenSource::File(path)) => format!("the token came from {}", path.display()),
+            Some(TokenSource::Given) if self.key_argued => "the token came from --api-key".to_owned(),
+            Some(TokenSource::Given) => "the token came from NEXUS3_API_KEY".to_owned(),
+            None => format!(
+                "no token was found: NEXUS3_API_KEY is not set, and {} has none of {}",
+                self.home.display(),
+                token_candidates(self.endpoint.port()).join(", ")
+            ),
+        }
+    }
+}
+
+impl Failure {
+    pub(crate) fn text(&self, session: &Session) -> String {
+        match self {
+            Failure::Call(fault @ ClientFault::Rpc { status: 401 | 403, .. }) => {
+                format!("{fault}; {}", session.token_origin())
+            }
+            Failure::Call(fault) => fault.to_string(),
+            Failure::Said(text) => text.clone(),
+        }
+    }
+
+    pub(crate) fn unwritten(fault: impl Into<io::Error>) -> Self {
+        Failure::Said(format!("the answer cannot be written: {}", fault.into()))
+    }
+}
+
+impl From<ClientFault> for Failure {
+    fn from(fault: ClientFault) -> Self {
+        Failure::Call(fault)
+    }
+}

@@ -1,0 +1,148 @@
+//! A daemon for tests: real HTTP, canned answers by method. A held send answers when its cancel arrives.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+
+#[derive(Clone)]
+pub(super) enum Reply {
+    /// A result.
+    Result(Value),
+    /// A refusal by the door: status and message.
+    Refused(u16, &'static str),
+    /// This result, once a cancel has been answered with true.
+    Held(Value),
+    /// Nothing, ever.
+    Silence,
+}
+
+/// One request as it arrived.
+#[derive(Clone)]
+pub(super) struct Asked {
+    pub(super) path: String,
+    pub(super) head: String,
+    pub(super) method: String,
+    pub(super) params: Value,
+}
+
+#[derive(Default)]
+struct State {
+    replies: Mutex<HashMap<&'static str, Vec<Reply>>>,
+    asked: Mutex<Vec<Asked>>,
+    connections: Mutex<usize>,
+    send_arrived: Notify,
+    cancelled: Notify,
+}
+
+pub(super) struct Daemon {
+    pub(super) port: u16,
+    state: Arc<State>,
+}
+
+impl Daemon {
+    /// Answers each method with its replies in order, the last one again and again.
+    pub(super) async fn start(replies: &[(&'static str, Reply)]) -> Self {
+        let state = Arc::new(State::default());
+        for (method, reply) in replies {
+            state.replies.lock().unwrap().entry(method).or_default().push(reply.clone());
+        }
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let served = state.clone();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                *served.connections.lock().unwrap() += 1;
+                tokio::spawn(serve(stream, served.clone()));
+            }
+        });
+        Self { port, state }
+    }
+
+    pub(super) fn asked(&self) -> Vec<Asked> {
+        self.state.asked.lock().unwrap().clone()
+    }
+
+    pub(super) fn methods(&self) -> Vec<String> {
+        self.asked().into_iter().map(|asked| asked.method).collect()
+    }
+
+    pub(super) fn connections(&self) -> usize {
+        *self.state.connections.lock().unwrap()
+    }
+
+    /// Ends when a send has arrived.
+    pub(super) fn send_arrived(&self) -> impl Future<Output = ()> + use<> {
+        let state = self.state.clone();
+        async move { state.send_arrived.notified().await }
+    }
+}
+
+async fn serve(mut stream: TcpStream, state: Arc<State>) {
+    while let Some((head, body)) = read_request(&mut stream).await {
+        let request: Value = serde_json::from_str(&body).unwrap();
+        let method = request["method"].as_str().unwrap().to_owned();
+        let path = head.split(' ').nth(1).unwrap().to_owned();
+        let params = request["params"].clone();
+        state.asked.lock().unwrap().push(Asked { path, head, method: method.clone(), params });
+        if method == "send" {
+            state.send_arrived.notify_one();
+        }
+        let answer = match state.next(&method) {
+            Reply::Result(result) => {
+                let ends_a_turn = method == "cancel" && result["cancelled"] == true;
+                if ends_a_turn {
+                    state.cancelled.notify_one();
+                }
+                http(200, &json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }))
+            }
+            Reply::Refused(status, message) => http(
+                status,
+                &json!({ "jsonrpc": "2.0", "id": null, "error": { "code": -32600, "message": message } }),
+            ),
+            Reply::Held(result) => {
+                state.cancelled.notified().await;
+                http(200, &json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }))
+            }
+            Reply::Silence => std::future::pending().await,
+        };
+        if stream.write_all(answer.as_bytes()).await.is_err() {
+            return;
+        }
+    }
+}
+
+impl State {
+    fn next(&self, method: &str) -> Reply {
+        let mut replies = self.replies.lock().unwrap();
+        let list = replies.get_mut(method).unwrap_or_else(|| panic!("no reply for {method}"));
+        if list.len() > 1 { list.remove(0) } else { list[0].clone() }
+    }
+}
+
+async fn read_request(stream: &mut TcpStream) -> Option<(String, String)> {
+    let mut bytes = Vec::new();
+    loop {
+        if let Some((head, body)) = String::from_utf8_lossy(&bytes).split_once("\r\n\r\n") {
+            let lower = head.to_ascii_lowercase();
+            let length = lower.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+            if body.len() >= length.parse().unwrap() {
+                return Some((head.to_owned(), body.to_owned()));
+            }
+        }
+        if stream.read_buf(&mut bytes).await.unwrap_or(0) == 0 {
+            return None;
+        }
+    }
+}
+
+fn http(status: u16, body: &Value) -> String {
+    let body = body.to_string();
+    format!(
+        "HTTP/1.1 {status} Said\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}

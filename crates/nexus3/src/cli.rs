@@ -1,0 +1,175 @@
+//! The command line's words. Flags of `serve` that are settings become the last layer of the configuration.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Runs LLM agents for programs and people: JSON-RPC 2.0 on loopback HTTP.
+#[derive(Debug, Parser)]
+#[command(
+    name = "nexus3",
+    version,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "Start here:
+  nexus3 serve                       start the daemon
+  nexus3 rpc create helper           create an agent
+  nexus3 rpc send helper 'Hello!'    talk to it
+  nexus3 rpc shutdown                stop the daemon"
+)]
+pub(crate) struct Cli {
+    /// Where the token, the configuration and the logs are [default: NEXUS3_HOME, or ~/.nexus3]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) home: Option<PathBuf>,
+
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Start the daemon (also: nexus3 --serve [PORT])
+    Serve(ServeArgs),
+    /// Call a running daemon
+    Rpc(console::RpcArgs),
+    /// Look at the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+}
+
+#[derive(Debug, Clone, Copy, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Print every setting, its value and where that comes from
+    Show,
+    /// Print the reference page of all settings
+    Reference,
+}
+
+/// Starts the daemon. Settings come from config.toml in the home, then NEXUS3_* in the environment, then these flags.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit code: 0 stopped, 1 failed, 2 wrong usage or configuration, 3 another nexus3 has the port,
+4 something else has the port.
+
+The model is chosen by --model openai/NAME, with OPENAI_API_KEY in the environment, and OPENAI_BASE_URL for another
+server that speaks the same API.
+
+Examples:
+  nexus3 serve
+  nexus3 serve 9000 --model openai/gpt-4o-mini
+  nexus3 serve --no-auth --log-json"
+)]
+pub(crate) struct ServeArgs {
+    /// Port to listen on [default: 8765]; 0 takes any free one
+    #[arg(value_name = "PORT", conflicts_with = "port_flag")]
+    port: Option<String>,
+    /// Port to listen on, as a flag
+    #[arg(id = "port_flag", short = 'p', long = "port", value_name = "PORT")]
+    port_flag: Option<String>,
+    /// Address to listen on: 127.0.0.1, localhost or ::1
+    #[arg(long, value_name = "HOST")]
+    host: Option<String>,
+    /// Let every program on this machine in, without a token
+    #[arg(long)]
+    no_auth: bool,
+    /// Model of the agents, as PROVIDER/NAME
+    #[arg(short, long, value_name = "MODEL")]
+    model: Option<String>,
+    /// Stop after this many seconds without a request; 0 never stops
+    #[arg(long, value_name = "SECONDS", alias = "idle-timeout")]
+    idle_timeout_s: Option<String>,
+    /// Least severe level on standard error: error, warn, info, debug or trace
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+    /// Write standard error as JSON lines
+    #[arg(long)]
+    log_json: bool,
+    /// Keep each agent's events in its verbose.md
+    #[arg(short = 'V', long)]
+    log_verbose: bool,
+    /// Keep each agent's exchanges with the model in its raw.jsonl
+    #[arg(long, alias = "raw-log")]
+    log_raw: bool,
+}
+
+impl ServeArgs {
+    /// The flags as settings: key and text.
+    pub(crate) fn flags(&self) -> Vec<(&'static str, String)> {
+        let texts = [
+            ("port", self.port.as_ref().or(self.port_flag.as_ref())),
+            ("host", self.host.as_ref()),
+            ("model", self.model.as_ref()),
+            ("idle_timeout_s", self.idle_timeout_s.as_ref()),
+            ("log.level", self.log_level.as_ref()),
+        ];
+        let switches = [
+            ("auth", self.no_auth, "false"),
+            ("log.json", self.log_json, "true"),
+            ("log.verbose", self.log_verbose, "true"),
+            ("log.raw", self.log_raw, "true"),
+        ];
+        let texts = texts.into_iter().filter_map(|(key, text)| Some((key, text?.clone())));
+        let switches = switches.into_iter().filter(|(_, set, _)| *set);
+        texts.chain(switches.map(|(key, _, text)| (key, text.to_owned()))).collect()
+    }
+}
+
+/// `--serve [PORT]`, anywhere before a subcommand, is the subcommand `serve`.
+pub(crate) fn normalize(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = arguments.into_iter().collect();
+    let is_command = |argument: &OsString| argument == "serve" || argument == "rpc" || argument == "config";
+    let until = arguments.iter().position(is_command).unwrap_or(arguments.len());
+    let found = arguments[..until].iter().position(|argument| {
+        argument.to_str().is_some_and(|text| text == "--serve" || text.starts_with("--serve="))
+    });
+    if let Some(place) = found.filter(|place| *place > 0) {
+        let flag = arguments.remove(place);
+        if let Some(port) = flag.to_str().and_then(|text| text.strip_prefix("--serve=")) {
+            arguments.insert(place, port.into());
+        }
+        arguments.insert(1, "serve".into());
+    }
+    arguments
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_serve_flag_is_the_serve_command() {
+        let cases: [(&[&str], &[&str]); 6] = [
+            (&["nexus3", "--serve"], &["nexus3", "serve"]),
+            (&["nexus3", "--serve", "9000"], &["nexus3", "serve", "9000"]),
+            (&["nexus3", "--serve=9000"], &["nexus3", "serve", "9000"]),
+            (&["nexus3", "--home", "x", "--serve", "9000"], &["nexus3", "serve", "--home", "x", "9000"]),
+            (&["nexus3", "serve", "9000"], &["nexus3", "serve", "9000"]),
+            (&["nexus3", "rpc", "send", "a", "--serve"], &["nexus3", "rpc", "send", "a", "--serve"]),
+        ];
+        for (given, wanted) in cases {
+            let got = normalize(given.iter().map(OsString::from));
+            assert_eq!(got, wanted.iter().map(OsString::from).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn flags_become_settings() {
+        let cli = Cli::parse_from(["nexus3", "serve", "9000", "--no-auth", "-m", "openai/x", "--raw-log"]);
+        let Command::Serve(args) = cli.command else { panic!("not serve") };
+        let expected = [("port", "9000"), ("model", "openai/x"), ("auth", "false"), ("log.raw", "true")];
+        assert_eq!(args.flags(), expected.map(|(key, text)| (key, text.to_owned())));
+    }
+
+    #[test]
+    fn a_port_given_twice_is_refused() {
+        assert!(Cli::try_parse_from(["nexus3", "serve", "9000", "--port", "9001"]).is_err());
+    }
+}

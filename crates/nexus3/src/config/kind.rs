@@ -1,0 +1,276 @@
+//! What a setting may be: turns a TOML value or a text into a checked `Value`, or says what was wrong with it.
+
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::{DeArray, DeValue};
+use tracing::Level;
+
+use super::web_origin::{WebOriginShape, web_origin_shape};
+
+const LEVELS: [Level; 5] = [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE];
+
+/// A text in a message is cut here, so that one bad value cannot fill the screen.
+const QUOTE_CHARS_MAX: usize = 60;
+
+/// What a setting may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Flag,
+    Count { min: u64, max: u64 },
+    Host,
+    Origins,
+    Model,
+    Level,
+}
+
+/// A checked value on its way to a field of `Config`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Value {
+    Unset,
+    Flag(bool),
+    Count(u64),
+    Text(String),
+    Texts(Vec<String>),
+}
+
+/// Why a value was not taken.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// What stood there instead, and the reason where the rule does not speak for itself.
+    pub(crate) got: String,
+    /// Where exactly, when it was one element of a list.
+    pub(crate) span: Option<Range<usize>>,
+}
+
+impl Refusal {
+    pub(crate) fn new(got: String) -> Self {
+        Self { got, span: None }
+    }
+}
+
+impl Kind {
+    /// The end of the sentence "port must be …".
+    pub(crate) fn must_be(self) -> String {
+        match self {
+            Self::Flag => "true or false".to_owned(),
+            Self::Count { min, max } => format!("an integer from {min} to {max}"),
+            Self::Host => "127.0.0.1, localhost or ::1 (only loopback can be bound)".to_owned(),
+            Self::Origins => {
+                r#"a list of origins like "https://example.com" (scheme://host[:port], no path)"#.to_owned()
+            }
+            Self::Model => r#"a text "provider/name""#.to_owned(),
+            Self::Level => "one of error, warn, info, debug, trace".to_owned(),
+        }
+    }
+
+    /// Reads the form that the environment and the command line use.
+    pub(crate) fn read_text(self, text: &str) -> Result<Value, Refusal> {
+        match self {
+            Self::Flag => match text {
+                "true" => Ok(Value::Flag(true)),
+                "false" => Ok(Value::Flag(false)),
+                _ => Err(Refusal::new(quote(text))),
+            },
+            Self::Count { .. } => {
+                text.parse().ok().and_then(|count| self.count(count)).ok_or_else(|| Refusal::new(quote(text)))
+            }
+            Self::Origins => {
+                let parts = text.split(',').map(str::trim).filter(|_| !text.trim().is_empty());
+                parts
+                    .map(|part| origin(part).map_err(Refusal::new))
+                    .collect::<Result<_, _>>()
+                    .map(Value::Texts)
+            }
+            Self::Host | Self::Model | Self::Level => {
+                self.word(text).ok_or_else(|| Refusal::new(quote(text)))
+            }
+        }
+    }
+
+    /// Reads a value of the file; a list can be wrong in several places.
+    pub(crate) fn read_toml(self, value: &DeValue<'_>) -> Result<Value, Vec<Refusal>> {
+        let read = match (self, value) {
+            (Self::Origins, DeValue::Array(array)) => return origins(array),
+            (Self::Flag, DeValue::Boolean(flag)) => Ok(Value::Flag(*flag)),
+            (Self::Count { .. }, DeValue::Integer(integer)) => {
+                i128::from_str_radix(integer.as_str(), integer.radix())
+                    .ok()
+                    .and_then(|count| self.count(count))
+                    .ok_or_else(|| integer.to_string())
+            }
+            (Self::Host | Self::Model | Self::Level, DeValue::String(text)) => {
+                self.word(text).ok_or_else(|| quote(text))
+            }
+            (_, other) => Err(describe(other)),
+        };
+        read.map_err(|got| vec![Refusal::new(got)])
+    }
+
+    fn count(self, count: i128) -> Option<Value> {
+        let Self::Count { min, max } = self else { return None };
+        let count = u64::try_from(count).ok()?;
+        (min..=max).contains(&count).then_some(Value::Count(count))
+    }
+
+    fn word(self, text: &str) -> Option<Value> {
+        let fits = match self {
+            Self::Host => matches!(text, "127.0.0.1" | "localhost" | "::1"),
+            Self::Model => text.split_once('/').is_some_and(|(provider, name)| {
+                !provider.is_empty() && !name.is_empty() && !text.chars().any(char::is_control)
+            }),
+            Self::Level => level(text).is_some(),
+            Self::Flag | Self::Count { .. } | Self::Origins => false,
+        };
+        fits.then(|| Value::Text(text.to_owned()))
+    }
+}
+
+impl Value {
+    /// The value as TOML writes it; nothing for one that is not set.
+    pub(crate) fn to_toml(&self) -> Option<String> {
+        match self {
+            Self::Unset => None,
+            Self::Flag(flag) => Some(flag.to_string()),
+            Self::Count(count) => Some(count.to_string()),
+            Self::Text(text) => Some(toml::Value::from(text.as_str()).to_string()),
+            Self::Texts(texts) => Some(toml::Value::from(texts.clone()).to_string()),
+        }
+    }
+}
+
+/// The type of a field of `Config`.
+pub(crate) trait Field {
+    /// False when the value is not of this type; a test holds that the list never gets there.
+    fn put(&mut self, value: Value) -> bool;
+    fn get(&self) -> Value;
+}
+
+macro_rules! integer_fields {
+    ($($integer:ty),*) => { $(
+        impl Field for $integer {
+            fn put(&mut self, value: Value) -> bool {
+                let Value::Count(count) = value else { return false };
+                Self::try_from(count).map(|count| *self = count).is_ok()
+            }
+
+            fn get(&self) -> Value {
+                u64::try_from(*self).map_or(Value::Unset, Value::Count)
+            }
+        }
+    )* };
+}
+
+integer_fields!(u16, u32, u64, usize);
+
+impl Field for bool {
+    fn put(&mut self, value: Value) -> bool {
+        let Value::Flag(flag) = value else { return false };
+        *self = flag;
+        true
+    }
+
+    fn get(&self) -> Value {
+        Value::Flag(*self)
+    }
+}
+
+impl Field for String {
+    fn put(&mut self, value: Value) -> bool {
+        let Value::Text(text) = value else { return false };
+        *self = text;
+        true
+    }
+
+    fn get(&self) -> Value {
+        Value::Text(self.clone())
+    }
+}
+
+impl Field for Option<String> {
+    fn put(&mut self, value: Value) -> bool {
+        let Value::Text(text) = value else { return false };
+        *self = Some(text);
+        true
+    }
+
+    fn get(&self) -> Value {
+        self.clone().map_or(Value::Unset, Value::Text)
+    }
+}
+
+impl Field for Vec<String> {
+    fn put(&mut self, value: Value) -> bool {
+        let Value::Texts(texts) = value else { return false };
+        *self = texts;
+        true
+    }
+
+    fn get(&self) -> Value {
+        Value::Texts(self.clone())
+    }
+}
+
+impl Field for Level {
+    fn put(&mut self, value: Value) -> bool {
+        let Value::Text(text) = value else { return false };
+        let Some(level) = level(&text) else { return false };
+        *self = level;
+        true
+    }
+
+    fn get(&self) -> Value {
+        Value::Text(self.as_str().to_lowercase())
+    }
+}
+
+fn level(text: &str) -> Option<Level> {
+    LEVELS.into_iter().find(|level| level.as_str().to_lowercase() == text)
+}
+
+fn origins(array: &DeArray<'_>) -> Result<Value, Vec<Refusal>> {
+    let mut texts = Vec::new();
+    let mut refusals = Vec::new();
+    for element in array.iter() {
+        match origin_element(element) {
+            Ok(text) => texts.push(text),
+            Err(refusal) => refusals.push(refusal),
+        }
+    }
+    if refusals.is_empty() { Ok(Value::Texts(texts)) } else { Err(refusals) }
+}
+
+fn origin_element(element: &Spanned<DeValue<'_>>) -> Result<String, Refusal> {
+    let value = element.get_ref();
+    let read = value.as_str().map_or_else(|| Err(describe(value)), origin);
+    read.map_err(|got| Refusal { got, span: Some(element.span()) })
+}
+
+fn origin(text: &str) -> Result<String, String> {
+    match web_origin_shape(text) {
+        WebOriginShape::Good => Ok(text.to_owned()),
+        WebOriginShape::Bad => Err(quote(text)),
+        WebOriginShape::Never(why) => Err(format!("{} ({why})", quote(text))),
+    }
+}
+
+/// Names a value that is of the wrong type.
+pub(crate) fn describe(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => format!("a string {}", quote(text)),
+        DeValue::Integer(integer) => format!("an integer {integer}"),
+        DeValue::Float(float) => format!("a float {float}"),
+        DeValue::Boolean(flag) => format!("a boolean {flag}"),
+        DeValue::Datetime(time) => format!("a date {time}"),
+        DeValue::Array(_) => "an array".to_owned(),
+        DeValue::Table(_) => "a table".to_owned(),
+    }
+}
+
+/// A text in quotes, escaped and cut, fit for one line of a message.
+pub(crate) fn quote(text: &str) -> String {
+    match text.char_indices().nth(QUOTE_CHARS_MAX) {
+        None => format!("{text:?}"),
+        Some((end, _)) => format!("{:?}…", &text[..end]),
+    }
+}

@@ -1,0 +1,176 @@
+//! The one list of settings: key, type, default, what it may be, what it means. `Config`, the file's and the
+//! environment's names, the effective view and the reference page all come from it.
+
+use tracing::Level;
+
+use super::Origin;
+use super::kind::{Field, Kind, Value};
+
+const DAY_MS: u64 = 86_400_000;
+const YEAR_S: u64 = 31_536_000;
+const GIB: u64 = 1_073_741_824;
+
+/// One entry of the list, as the layers see it.
+pub(crate) struct Setting {
+    /// The dotted TOML key.
+    pub(crate) key: &'static str,
+    pub(crate) kind: Kind,
+    doc: &'static str,
+    /// Stores a checked value in its field; false when the field's type cannot hold it.
+    pub(crate) put: fn(&mut Config, Value) -> bool,
+    pub(crate) get: fn(&Config) -> Value,
+}
+
+impl Setting {
+    /// The table a key stands in, empty at the top level.
+    pub(crate) fn table(&self) -> &'static str {
+        self.key.split_once('.').map_or("", |(table, _)| table)
+    }
+
+    /// The key without its table.
+    pub(crate) fn name(&self) -> &'static str {
+        self.key.split_once('.').map_or(self.key, |(_, name)| name)
+    }
+
+    pub(crate) fn environment(&self) -> String {
+        format!("NEXUS3_{}", self.key.replace('.', "_").to_uppercase())
+    }
+
+    pub(crate) fn doc(&self) -> &'static str {
+        self.doc.trim()
+    }
+}
+
+/// Finds a setting by its dotted key.
+pub(crate) fn position(key: &str) -> Option<usize> {
+    SETTINGS.iter().position(|setting| setting.key == key)
+}
+
+macro_rules! settings {
+    (
+        $( #[doc = $doc:literal] $key:ident: $type:ty = $default:expr, $kind:expr; )*
+        $(
+            [$table:ident] $Table:ident: $about:literal;
+            $( #[doc = $sub_doc:literal] $sub_key:ident: $sub_type:ty = $sub_default:expr, $sub_kind:expr; )*
+        )*
+    ) => {
+        /// Every setting with its effective value, and where each value came from.
+        #[derive(Debug, Clone, PartialEq)]
+        pub(crate) struct Config {
+            $( #[doc = $doc] pub(crate) $key: $type, )*
+            $( #[doc = $about] pub(crate) $table: $Table, )*
+            /// In the order of the list.
+            pub(super) origins: Vec<Origin>,
+        }
+
+        $(
+            #[doc = $about]
+            #[derive(Debug, Clone, PartialEq)]
+            pub(crate) struct $Table {
+                $( #[doc = $sub_doc] pub(crate) $sub_key: $sub_type, )*
+            }
+        )*
+
+        impl Default for Config {
+            fn default() -> Self {
+                Self {
+                    $( $key: $default, )*
+                    $( $table: $Table { $( $sub_key: $sub_default, )* }, )*
+                    origins: vec![Origin::Default; SETTINGS.len()],
+                }
+            }
+        }
+
+        /// The list itself.
+        pub(crate) static SETTINGS: &[Setting] = &[
+            $( Setting {
+                key: stringify!($key),
+                kind: $kind,
+                doc: $doc,
+                put: |config, value| Field::put(&mut config.$key, value),
+                get: |config| Field::get(&config.$key),
+            }, )*
+            $( $( Setting {
+                key: concat!(stringify!($table), ".", stringify!($sub_key)),
+                kind: $sub_kind,
+                doc: $sub_doc,
+                put: |config, value| Field::put(&mut config.$table.$sub_key, value),
+                get: |config| Field::get(&config.$table.$sub_key),
+            }, )* )*
+        ];
+
+        /// The tables of the file, with what each is about.
+        pub(crate) static TABLES: &[(&str, &str)] = &[ $( (stringify!($table), $about), )* ];
+    };
+}
+
+// One entry reads: meaning, then `key: type = default, what it may be`. Lower bounds keep the daemon usable (a
+// channel needs room for one), upper bounds catch a slipped digit.
+settings! {
+    /// Address to listen on; anything but loopback is refused.
+    host: String = "127.0.0.1".to_owned(), Kind::Host;
+    /// Port to listen on; 0 takes any free port.
+    port: u16 = 8765, Kind::Count { min: 0, max: 65_535 };
+    /// Whether a request needs the token; the Host and Origin rules hold either way.
+    auth: bool = true, Kind::Flag;
+    /// Web origins that may call the daemon from a browser.
+    allowed_origins: Vec<String> = Vec::new(), Kind::Origins;
+    /// Model of agents that are created without one.
+    model: Option<String> = None, Kind::Model;
+    /// Stop after this many seconds without a request or a running turn; 0 never stops.
+    idle_timeout_s: u64 = 0, Kind::Count { min: 0, max: YEAR_S };
+    /// How long running turns may take to end once the daemon is asked to stop.
+    stop_grace_ms: u64 = 10_000, Kind::Count { min: 0, max: 3_600_000 };
+
+    [limits] Limits: "What one client, one request or all of them together may take.";
+    /// Longest request body; a longer one is answered 413.
+    body_bytes_max: usize = 1_048_576, Kind::Count { min: 1, max: GIB };
+    /// Longest request line (method, path, version).
+    request_line_bytes_max: usize = 8_192, Kind::Count { min: 64, max: 1_048_576 };
+    /// Most bytes of all header lines together.
+    head_bytes_max: usize = 32_768, Kind::Count { min: 256, max: 16_777_216 };
+    /// Most headers in one request.
+    headers_max: usize = 128, Kind::Count { min: 4, max: 10_000 };
+    /// Longest name of a header.
+    header_name_bytes_max: usize = 1_024, Kind::Count { min: 32, max: 65_536 };
+    /// Longest value of a header.
+    header_value_bytes_max: usize = 8_192, Kind::Count { min: 128, max: 1_048_576 };
+    /// How long a new connection may stay silent.
+    first_byte_ms: u64 = 30_000, Kind::Count { min: 1, max: DAY_MS };
+    /// Time for a request's head, from its first byte.
+    head_ms: u64 = 10_000, Kind::Count { min: 1, max: DAY_MS };
+    /// Time for a request's body, from the end of its head.
+    body_ms: u64 = 30_000, Kind::Count { min: 1, max: DAY_MS };
+    /// How long a client may leave an answer unread.
+    write_ms: u64 = 30_000, Kind::Count { min: 1, max: DAY_MS };
+    /// How long a connection may rest between two requests.
+    keep_alive_ms: u64 = 75_000, Kind::Count { min: 1, max: DAY_MS };
+    /// Most connections open at once.
+    connections_max: usize = 16_384, Kind::Count { min: 1, max: 1_000_000 };
+    /// Most agents, live and asleep together.
+    agents_max: usize = 100_000, Kind::Count { min: 1, max: 10_000_000 };
+    /// Most turns running at once; the rest wait in a queue.
+    turns_running_max: usize = 256, Kind::Count { min: 1, max: 65_536 };
+    /// Most turns waiting, over all agents; past it a send is answered "busy".
+    turns_queued_max: usize = 16_384, Kind::Count { min: 1, max: 1_000_000 };
+    /// Most requests waiting at one agent.
+    agent_queue_max: usize = 1_024, Kind::Count { min: 1, max: 65_536 };
+    /// Most rounds of tool calls in one turn.
+    tool_iterations_max: u32 = 10, Kind::Count { min: 1, max: 10_000 };
+    /// How long a model may stay silent in the middle of an answer.
+    model_idle_ms: u64 = 120_000, Kind::Count { min: 1, max: DAY_MS };
+
+    [log] LogSettings: "What is logged, and how much of it is kept.";
+    /// Least severe level shown on standard error.
+    level: Level = Level::INFO, Kind::Level;
+    /// Write standard error as JSON, one object a line.
+    json: bool = false, Kind::Flag;
+    /// Keep each agent's events in its `verbose.md`.
+    verbose: bool = false, Kind::Flag;
+    /// Keep each agent's exchanges with the model in its `raw.jsonl`.
+    raw: bool = false, Kind::Flag;
+    /// Size at which a log file is put aside and a new one begun.
+    file_bytes_max: u64 = 5_242_880, Kind::Count { min: 4_096, max: 1_024 * GIB };
+    /// Files kept of each log, the current one included.
+    files_max: usize = 3, Kind::Count { min: 1, max: 100 };
+}

@@ -1,0 +1,67 @@
+//! Finds what a mistyped name was meant to be: a near spelling, or the same name in another table.
+
+use super::settings::{SETTINGS, Setting, TABLES};
+
+/// Past this a name is no typing mistake, and comparing it would cost more than it helps.
+const NAME_CHARS_MAX: usize = 64;
+
+/// Names of the environment that belong to nexus3 but are not settings.
+pub(crate) const OTHER_VARIABLES: [&str; 3] = ["NEXUS3_HOME", "NEXUS3_API_KEY", "NEXUS3_CACHE"];
+
+/// What to say after "unknown key 'table.name'"; empty when nothing comes near.
+pub(crate) fn for_key(table: &str, name: &str) -> String {
+    if let Some(setting) = SETTINGS.iter().find(|setting| setting.name() == name) {
+        return match setting.table() {
+            "" => format!("; '{name}' belongs at the top level, before the first [table]"),
+            table => format!("; '{name}' belongs in [{table}]"),
+        };
+    }
+    let here = |setting: &&Setting| setting.table() == table;
+    let elsewhere = |setting: &&Setting| setting.table() != table;
+    let near = nearest(name, SETTINGS.iter().filter(here).map(by_name))
+        .or_else(|| if table.is_empty() { near_table(name) } else { None })
+        .or_else(|| nearest(name, SETTINGS.iter().filter(elsewhere).map(by_name)));
+    did_you_mean(near.map(|near| format!("'{near}'")))
+}
+
+/// What to say after "unknown table 'name'".
+pub(crate) fn for_table(name: &str) -> String {
+    did_you_mean(near_table(name).map(|near| format!("'{near}'")))
+}
+
+/// What to say after "NEXUS3_… is not a setting".
+pub(crate) fn for_variable(variable: &str) -> String {
+    let bare = |name: &str| name.trim_start_matches("NEXUS3_").to_owned();
+    let given = bare(variable);
+    let known = || SETTINGS.iter().map(Setting::environment).chain(OTHER_VARIABLES.map(str::to_owned));
+    // The table left out is the likeliest slip: NEXUS3_BODY_BYTES_MAX.
+    let in_table = known().find(|name| bare(name).split_once('_').is_some_and(|(_, rest)| rest == given));
+    let near = in_table.or_else(|| nearest(&given, known().map(|name| (bare(&name), name))));
+    did_you_mean(near)
+}
+
+fn by_name(setting: &Setting) -> (String, String) {
+    (setting.name().to_owned(), setting.key.to_owned())
+}
+
+fn near_table(name: &str) -> Option<String> {
+    nearest(name, TABLES.iter().map(|(table, _)| ((*table).to_owned(), (*table).to_owned())))
+}
+
+/// The answer whose name comes nearest, if any is near enough to be what was meant.
+fn nearest(given: &str, known: impl Iterator<Item = (String, String)>) -> Option<String> {
+    let chars = given.chars().count();
+    if chars > NAME_CHARS_MAX {
+        return None;
+    }
+    let distance_max = (chars / 3).max(1);
+    known
+        .map(|(name, answer)| (strsim::damerau_levenshtein(given, &name), answer))
+        .filter(|(distance, _)| *distance <= distance_max)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, answer)| answer)
+}
+
+fn did_you_mean(near: Option<String>) -> String {
+    near.map_or_else(String::new, |near| format!("; did you mean {near}?"))
+}

@@ -1,0 +1,103 @@
+//! The daemon's home directory: where it is, and that nobody else can look into it. And what the environment says.
+
+use std::ffi::OsString;
+use std::fs::{DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use nexus3_protocol::discovery::HOME_NAME;
+
+use crate::Failure;
+
+/// The environment, read once in `main`.
+pub(crate) type Environment = [(OsString, OsString)];
+
+/// A variable's text; an empty one counts as not set.
+pub(crate) fn variable(environment: &Environment, name: &str) -> Result<Option<String>, Failure> {
+    let value = environment.iter().find(|(other, _)| other == name).map(|(_, value)| value);
+    match value.map(|value| value.to_str()) {
+        None | Some(Some("")) => Ok(None),
+        Some(Some(text)) => Ok(Some(text.to_owned())),
+        Some(None) => Err(Failure::Usage(format!("the environment variable {name} is not UTF-8"))),
+    }
+}
+
+/// Where the home is: `--home`, then `NEXUS3_HOME`, then `~/.nexus3`.
+pub(crate) fn locate(flag: Option<&Path>, environment: &Environment) -> Result<PathBuf, Failure> {
+    if let Some(path) = flag {
+        return Ok(path.to_owned());
+    }
+    let find = |name: &str| {
+        let value = environment.iter().find(|(other, _)| other == name).map(|(_, value)| value);
+        value.filter(|value| !value.is_empty()).map(PathBuf::from)
+    };
+    find("NEXUS3_HOME").or_else(|| Some(find("HOME")?.join(HOME_NAME))).ok_or_else(|| {
+        Failure::Usage("there is no home directory: set HOME, or NEXUS3_HOME, or use --home DIR".to_owned())
+    })
+}
+
+/// What was done to make the home private, for the log.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Prepared {
+    AsItWas,
+    Tightened { mode: u32 },
+}
+
+/// Makes the home ours alone: created 0700, tightened when it is ours and open, refused when it is not ours.
+pub(crate) fn prepare(home: &Path) -> Result<Prepared, Failure> {
+    let refuse = |why: String| Failure::Run(format!("cannot use {} as home: {why}", home.display()));
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(home)
+        .map_err(|fault| refuse(format!("it cannot be created: {fault}")))?;
+    let metadata = std::fs::metadata(home).map_err(|fault| refuse(fault.to_string()))?;
+    if metadata.uid() != rustix::process::geteuid().as_raw() {
+        return Err(refuse("it belongs to another user".to_owned()));
+    }
+    let mode = metadata.mode() & 0o777;
+    if mode & 0o077 == 0 {
+        return Ok(Prepared::AsItWas);
+    }
+    std::fs::set_permissions(home, Permissions::from_mode(0o700))
+        .map_err(|fault| refuse(format!("others can look into it, and it cannot be closed: {fault}")))?;
+    Ok(Prepared::Tightened { mode })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(pairs: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
+        pairs.iter().map(|(name, value)| (name.into(), value.into())).collect()
+    }
+
+    #[test]
+    fn the_flag_wins_over_the_variable_and_that_over_the_users_home() {
+        let both = environment(&[("HOME", "/h"), ("NEXUS3_HOME", "/n")]);
+        assert_eq!(locate(Some(Path::new("/f")), &both).unwrap(), Path::new("/f"));
+        assert_eq!(locate(None, &both).unwrap(), Path::new("/n"));
+        assert_eq!(
+            locate(None, &environment(&[("HOME", "/h"), ("NEXUS3_HOME", "")])).unwrap(),
+            Path::new("/h/.nexus3")
+        );
+        assert_eq!(locate(None, &[]).unwrap_err().exit_code(), 2);
+    }
+
+    #[test]
+    fn an_open_home_is_closed_and_a_missing_one_is_made() {
+        let outer = tempfile::tempdir().unwrap();
+        let home = outer.path().join("a/b");
+        assert_eq!(prepare(&home).unwrap(), Prepared::AsItWas);
+        assert_eq!(std::fs::metadata(&home).unwrap().mode() & 0o777, 0o700);
+        std::fs::set_permissions(&home, Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(prepare(&home).unwrap(), Prepared::Tightened { mode: 0o755 });
+        assert_eq!(std::fs::metadata(&home).unwrap().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_file_in_the_homes_place_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(prepare(file.path()).unwrap_err().to_string().contains("cannot be created"));
+    }
+}

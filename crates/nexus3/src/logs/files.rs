@@ -1,0 +1,173 @@
+//! The agents' log files: opened privately and without following links, a bounded number at a time, put aside when
+//! they are full. Used by the writer's thread alone.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::fs::{DirBuilder, File};
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::record::{AgentDirectory, StreamKey};
+
+const DIRECTORY_MODE: u32 = 0o700;
+
+/// How large a log grows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FileLimits {
+    pub(crate) file_bytes_max: u64,
+    /// Files kept of each log, the current one included.
+    pub(crate) files_max: usize,
+    pub(crate) handles_max: usize,
+}
+
+/// All log files of all agents, most of them closed.
+#[derive(Debug)]
+pub(crate) struct Files {
+    directory: PathBuf,
+    limits: FileLimits,
+    open: HashMap<StreamKey, Handle>,
+    /// Counts uses; the handle with the smallest number rested longest.
+    uses: u64,
+}
+
+#[derive(Debug)]
+struct Handle {
+    file: Arc<File>,
+    used: u64,
+}
+
+impl Files {
+    pub(crate) fn new(directory: PathBuf, limits: FileLimits) -> Self {
+        Self { directory, limits, open: HashMap::new(), uses: 0 }
+    }
+
+    /// Appends one record whole, in a new file when it would make the current one too long. A record longer than a
+    /// file may be gets a file of its own.
+    pub(crate) fn append(&mut self, key: &StreamKey, record: &[u8]) -> io::Result<()> {
+        let appended = self.try_append(key, record);
+        if appended.is_err() {
+            // The next record starts from what is on the disk then.
+            self.open.remove(key);
+        }
+        appended
+    }
+
+    /// Where a stream's file is, for messages.
+    pub(crate) fn path(&self, key: &StreamKey) -> PathBuf {
+        self.directory.join(key.agent.as_str()).join(key.stream.file_name())
+    }
+
+    fn try_append(&mut self, key: &StreamKey, record: &[u8]) -> io::Result<()> {
+        let (mut file, mut length) = self.current(key)?;
+        let record_length = u64::try_from(record.len()).unwrap_or(u64::MAX);
+        if length > 0 && length.saturating_add(record_length) > self.limits.file_bytes_max {
+            self.open.remove(key);
+            self.rotate(key)?;
+            (file, length) = self.current(key)?;
+        }
+        (&*file).write_all(record).inspect_err(|_| {
+            // On a full disk half a record may have gone out; the next one must not continue its line.
+            let _ = file.set_len(length);
+        })
+    }
+
+    /// The open file and its length.
+    fn current(&mut self, key: &StreamKey) -> io::Result<(Arc<File>, u64)> {
+        self.uses += 1;
+        if let Some(handle) = self.open.get_mut(key) {
+            let metadata = handle.file.metadata()?;
+            // Somebody may have deleted the file or its whole directory; what is written there now is gone.
+            if metadata.nlink() > 0 {
+                handle.used = self.uses;
+                return Ok((Arc::clone(&handle.file), metadata.len()));
+            }
+            self.open.remove(key);
+        }
+        let file = Arc::new(self.open_file(key)?);
+        let length = file.metadata()?.len();
+        self.make_room();
+        self.open.insert(key.clone(), Handle { file: Arc::clone(&file), used: self.uses });
+        Ok((file, length))
+    }
+
+    fn make_room(&mut self) {
+        while self.open.len() >= self.limits.handles_max.max(1) {
+            let oldest = self.open.iter().min_by_key(|(_, handle)| handle.used).map(|(key, _)| key.clone());
+            let Some(oldest) = oldest else { return };
+            self.open.remove(&oldest);
+        }
+    }
+
+    fn open_file(&self, key: &StreamKey) -> io::Result<File> {
+        let directory = self.open_directory(&key.agent)?;
+        // Not blocking, so that a pipe put in the file's place cannot hold up the writer.
+        let flags = OFlags::WRONLY
+            | OFlags::APPEND
+            | OFlags::CREATE
+            | OFlags::NOFOLLOW
+            | OFlags::NONBLOCK
+            | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR;
+        let file = File::from(rustix::fs::openat(&directory, key.stream.file_name(), flags, mode)?);
+        if file.metadata()?.is_file() {
+            Ok(file)
+        } else {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
+        }
+    }
+
+    fn open_directory(&self, agent: &AgentDirectory) -> io::Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let base = match rustix::fs::open(&self.directory, flags, Mode::empty()) {
+            Err(Errno::NOENT) => {
+                create_directory(&self.directory)?;
+                rustix::fs::open(&self.directory, flags, Mode::empty())?
+            }
+            opened => opened?,
+        };
+        let name = agent.as_str();
+        match rustix::fs::openat(&base, name, flags, Mode::empty()) {
+            Err(Errno::NOENT) => {
+                rustix::fs::mkdirat(&base, name, Mode::RWXU)?;
+                Ok(rustix::fs::openat(&base, name, flags, Mode::empty())?)
+            }
+            opened => Ok(opened?),
+        }
+    }
+
+    /// `x` becomes `x.1`, `x.1` becomes `x.2`; what would be one file too many is deleted.
+    fn rotate(&self, key: &StreamKey) -> io::Result<()> {
+        let directory = self.open_directory(&key.agent)?;
+        let name = key.stream.file_name();
+        let numbered = |number: usize| if number == 0 { name.to_owned() } else { format!("{name}.{number}") };
+        for number in (0..self.limits.files_max.saturating_sub(1)).rev() {
+            match rustix::fs::renameat(&directory, numbered(number), &directory, numbered(number + 1)) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(fault) => return Err(fault.into()),
+            }
+        }
+        // Also those left from a time when more were kept; with one file, the current one itself.
+        let first_excess = if self.limits.files_max <= 1 { 0 } else { self.limits.files_max };
+        for number in first_excess.. {
+            match rustix::fs::unlinkat(&directory, numbered(number), AtFlags::empty()) {
+                Ok(()) => {}
+                Err(Errno::NOENT) => break,
+                Err(fault) => return Err(fault.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes the directory of the logs, and those above it, for the owner alone.
+pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path)
+}

@@ -1,0 +1,138 @@
+//! Decides where an event goes: standard error, one of its agent's files, or nowhere. The nearest enclosing span
+//! with a field `agent` says whose event it is.
+
+use std::fmt;
+
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+use tracing_subscriber::registry::LookupSpan;
+
+use super::queue::Outbox;
+use super::record::{AgentDirectory, Stream};
+use super::text::push_escaped;
+
+const CONTEXT_TARGET: &str = "nexus3::context";
+const RAW_TARGET: &str = "nexus3::raw";
+const AGENT_FIELD: &str = "agent";
+
+/// An id in a message is cut here.
+const ID_CHARS_MAX: usize = 80;
+
+/// What is asked for, as a question to an event's static description: the answer is cached per call site, so
+/// that a stream that is off costs a load and a branch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted {
+    pub(crate) level: Level,
+    pub(crate) verbose: bool,
+    pub(crate) raw: bool,
+}
+
+impl Wanted {
+    /// Whether anybody wants to hear of this span or event.
+    pub(crate) fn anywhere(self, metadata: &Metadata<'_>) -> bool {
+        if metadata.is_span() {
+            *metadata.level() <= self.level || metadata.fields().field(AGENT_FIELD).is_some()
+        } else {
+            self.on_stderr(metadata) || self.stream(metadata).is_some()
+        }
+    }
+
+    pub(crate) fn on_stderr(self, metadata: &Metadata<'_>) -> bool {
+        // What agents and models say to each other belongs in their own files only.
+        let is_private = matches!(metadata.target(), CONTEXT_TARGET | RAW_TARGET);
+        !is_private && *metadata.level() <= self.level
+    }
+
+    fn stream(self, metadata: &Metadata<'_>) -> Option<Stream> {
+        match metadata.target() {
+            CONTEXT_TARGET => Some(Stream::Context),
+            RAW_TARGET => self.raw.then_some(Stream::Raw),
+            _ => (self.verbose && *metadata.level() <= Level::DEBUG).then_some(Stream::Verbose),
+        }
+    }
+}
+
+/// The layer that sends events to their agents' files.
+#[derive(Debug)]
+pub(crate) struct Router {
+    wanted: Wanted,
+    outbox: Outbox,
+}
+
+/// Kept in a span that has named an agent; empty when the id was refused, so that its events are dropped and do
+/// not end up with an agent further out.
+struct Route(Option<AgentDirectory>);
+
+impl Router {
+    pub(crate) fn new(wanted: Wanted, outbox: Outbox) -> Self {
+        Self { wanted, outbox }
+    }
+
+    fn route(&self, id: &str) -> Route {
+        let directory = AgentDirectory::new(id);
+        if directory.is_none() {
+            let mut shown = String::new();
+            push_escaped(&mut shown, &id.chars().take(ID_CHARS_MAX).collect::<String>());
+            self.outbox.refuse(shown);
+        }
+        Route(directory)
+    }
+
+    fn keep<S>(&self, seen: AgentVisitor, id: &Id, ctx: &Context<'_, S>)
+    where
+        S: Subscriber + for<'lookup> LookupSpan<'lookup>,
+    {
+        let Some(agent) = seen.agent else { return };
+        let Some(span) = ctx.span(id) else { return };
+        let route = self.route(&agent);
+        span.extensions_mut().replace(route);
+    }
+}
+
+impl<S> Layer<S> for Router
+where
+    S: Subscriber + for<'lookup> LookupSpan<'lookup>,
+{
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, ctx: Context<'_, S>) {
+        let mut seen = AgentVisitor::default();
+        attributes.record(&mut seen);
+        self.keep(seen, id, &ctx);
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, ctx: Context<'_, S>) {
+        let mut seen = AgentVisitor::default();
+        values.record(&mut seen);
+        self.keep(seen, id, &ctx);
+    }
+
+    fn on_event(&self, event: &Event<'_>, ctx: Context<'_, S>) {
+        let Some(stream) = self.wanted.stream(event.metadata()) else { return };
+        let Some(mut scope) = ctx.event_scope(event) else { return };
+        let nearest = scope.find_map(|span| span.extensions().get::<Route>().map(|route| route.0.clone()));
+        if let Some(Some(agent)) = nearest {
+            self.outbox.send(agent, stream, stream.render(event));
+        }
+    }
+}
+
+#[derive(Default)]
+struct AgentVisitor {
+    agent: Option<String>,
+}
+
+impl Visit for AgentVisitor {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        if field.name() == AGENT_FIELD {
+            self.agent = Some(value.to_owned());
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == AGENT_FIELD {
+            self.agent = Some(format!("{value:?}"));
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Standard error: lines for people, or JSON for programs. Neither can be broken by what a message holds.
+
+use std::fmt;
+
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::field::RecordFields;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields, MakeWriter};
+use tracing_subscriber::layer::Context;
+use tracing_subscriber::registry::{LookupSpan, Registry};
+
+use super::router::Wanted;
+use super::text::{FieldLine, clock};
+
+const DIM: &str = "2";
+
+/// The look of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Look {
+    Plain,
+    Colored,
+    Json,
+}
+
+/// A layer that writes the events that are wanted on standard error to `writer`.
+pub(crate) fn layer<W>(look: Look, wanted: Wanted, writer: W) -> impl Layer<Registry> + Send + Sync
+where
+    W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
+{
+    // Without `log_internal_errors(false)`, a closed standard error would panic in the thread that logs.
+    let lines = tracing_subscriber::fmt::layer().with_writer(writer).log_internal_errors(false);
+    let inner = match look {
+        Look::Json => lines.json().with_current_span(false).with_span_list(true).boxed(),
+        Look::Plain | Look::Colored => {
+            lines.with_ansi(look == Look::Colored).fmt_fields(EscapedFields).event_format(HumanFormat).boxed()
+        }
+    };
+    Gate { wanted, inner }
+}
+
+/// Keeps private events from the layer inside, but shows it every span: it needs their fields later.
+struct Gate<L> {
+    wanted: Wanted,
+    inner: L,
+}
+
+impl<S, L> Layer<S> for Gate<L>
+where
+    S: Subscriber + for<'lookup> LookupSpan<'lookup>,
+    L: Layer<S>,
+{
+    fn on_layer(&mut self, subscriber: &mut S) {
+        self.inner.on_layer(subscriber);
+    }
+
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, ctx: Context<'_, S>) {
+        self.inner.on_new_span(attributes, id, ctx);
+    }
+
+    fn on_record(&self, id: &Id, values: &Record<'_>, ctx: Context<'_, S>) {
+        self.inner.on_record(id, values, ctx);
+    }
+
+    fn on_event(&self, event: &Event<'_>, ctx: Context<'_, S>) {
+        if self.wanted.on_stderr(event.metadata()) {
+            self.inner.on_event(event, ctx);
+        }
+    }
+}
+
+/// Fields on one line, escaped.
+struct EscapedFields;
+
+impl<'writer> FormatFields<'writer> for EscapedFields {
+    fn format_fields<R: RecordFields>(&self, mut writer: Writer<'writer>, fields: R) -> fmt::Result {
+        let mut line = FieldLine::default();
+        fields.record(&mut line);
+        writer.write_str(&line.into_text())
+    }
+}
+
+/// Time, level, target, message and fields, then the spans around it.
+struct HumanFormat;
+
+impl<S, N> FormatEvent<S, N> for HumanFormat
+where
+    S: Subscriber + for<'lookup> LookupSpan<'lookup>,
+    N: for<'writer> FormatFields<'writer> + 'static,
+{
+    fn format_event(
+        &self,
+        ctx: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let metadata = event.metadata();
+        paint(&mut writer, DIM, &clock())?;
+        writer.write_char(' ')?;
+        paint(&mut writer, level_color(*metadata.level()), &format!("{:>5}", metadata.level().as_str()))?;
+        writer.write_char(' ')?;
+        paint(&mut writer, DIM, &format!("{}:", metadata.target()))?;
+        writer.write_char(' ')?;
+        ctx.field_format().format_fields(writer.by_ref(), event)?;
+        for span in ctx.event_scope().into_iter().flat_map(|scope| scope.from_root()) {
+            let extensions = span.extensions();
+            let fields = extensions.get::<FormattedFields<N>>().map_or("", |fields| fields.fields.as_str());
+            let space = if fields.is_empty() { "" } else { " " };
+            paint(&mut writer, DIM, &format!(" ({}{space}{fields})", span.name()))?;
+        }
+        writeln!(writer)
+    }
+}
+
+fn paint(writer: &mut Writer<'_>, color: &str, text: &str) -> fmt::Result {
+    if writer.has_ansi_escapes() {
+        write!(writer, "\x1b[{color}m{text}\x1b[0m")
+    } else {
+        writer.write_str(text)
+    }
+}
+
+fn level_color(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "31",
+        Level::WARN => "33",
+        Level::INFO => "32",
+        Level::DEBUG => "34",
+        Level::TRACE => "35",
+    }
+}

@@ -1,0 +1,172 @@
+//! The one thread that writes log files. A fault of the disk or a queue that ran over is told on standard error,
+//! rarely enough not to become a flood itself, and never stops anything.
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::files::Files;
+use super::queue::{Inbox, Job, Record};
+
+const FAULT_EVERY: Duration = Duration::from_secs(60);
+const LOST_EVERY: Duration = Duration::from_secs(1);
+
+/// How the writer speaks to whoever watches the daemon.
+pub(crate) type Report = Box<dyn FnMut(&str) + Send>;
+
+/// Writes what the inbox holds until it is told to stop.
+pub(crate) struct Writer {
+    inbox: Inbox,
+    files: Files,
+    report: Report,
+    faults: Throttle,
+    refusals: Throttle,
+    losses: Throttle,
+    /// Dropped records that standard error has not been told of.
+    lost_untold: u64,
+}
+
+impl Writer {
+    pub(crate) fn new(inbox: Inbox, files: Files, report: Report) -> Self {
+        Self {
+            inbox,
+            files,
+            report,
+            faults: Throttle::new(FAULT_EVERY),
+            refusals: Throttle::new(FAULT_EVERY),
+            losses: Throttle::new(LOST_EVERY),
+            lost_untold: 0,
+        }
+    }
+
+    pub(crate) fn spawn(self) -> io::Result<JoinHandle<()>> {
+        thread::Builder::new().name("logs".to_owned()).spawn(move || self.run())
+    }
+
+    pub(crate) fn run(mut self) {
+        while let Some(job) = self.next() {
+            match job {
+                Job::Write(record) => self.write(&record),
+                Job::Refused(id) => self.refused(&id),
+                Job::Stop => break,
+            }
+            self.tell_losses();
+        }
+        self.finish();
+    }
+
+    fn next(&mut self) -> Option<Job> {
+        loop {
+            match self.inbox.jobs.try_recv() {
+                Ok(job) => return Some(job),
+                Err(TryRecvError::Disconnected) => return None,
+                Err(TryRecvError::Empty) => self.note_gaps(),
+            }
+            self.tell_losses();
+            if self.lost_untold == 0 {
+                return self.inbox.jobs.recv().ok();
+            }
+            match self.inbox.jobs.recv_timeout(LOST_EVERY) {
+                Ok(job) => return Some(job),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    fn write(&mut self, record: &Record) {
+        if record.lost_before == 0 {
+            self.append(record, &record.text);
+        } else {
+            self.lost_untold += record.lost_before;
+            // In one piece: a queue that runs over is no time for a second write.
+            let gap = record.key.stream.render_gap(record.lost_before);
+            self.append(record, &(gap + &record.text));
+        }
+        self.inbox.release(record);
+    }
+
+    fn append(&mut self, record: &Record, text: &str) {
+        if let Err(fault) = self.files.append(&record.key, text.as_bytes()) {
+            let path = self.files.path(&record.key);
+            if let Some(earlier) = self.faults.admit(Instant::now()) {
+                (self.report)(&format!("cannot write {}: {fault}{}", path.display(), and_earlier(earlier)));
+            }
+        }
+    }
+
+    /// Marks the gaps of streams in which nothing followed that could have carried the mark.
+    fn note_gaps(&mut self) {
+        let lost = self.inbox.take_all_lost();
+        self.lost_untold += lost.elsewhere;
+        for (key, lost_before) in lost.by_stream {
+            let mark = Record { key, text: String::new(), lost_before };
+            self.write(&mark);
+        }
+    }
+
+    fn refused(&mut self, id: &str) {
+        if let Some(earlier) = self.refusals.admit(Instant::now()) {
+            let earlier = and_earlier(earlier);
+            (self.report)(&format!("no log for agent \"{id}\": not a directory's name{earlier}"));
+        }
+    }
+
+    fn tell_losses(&mut self) {
+        if self.lost_untold > 0 && self.losses.admit(Instant::now()).is_some() {
+            self.tell_losses_now();
+        }
+    }
+
+    fn tell_losses_now(&mut self) {
+        (self.report)(&format!("log records dropped: {} (the writer could not keep up)", self.lost_untold));
+        self.lost_untold = 0;
+    }
+
+    fn finish(&mut self) {
+        self.note_gaps();
+        if self.lost_untold > 0 {
+            self.tell_losses_now();
+        }
+        let unwritten = self.faults.take_held_back();
+        if unwritten > 0 {
+            (self.report)(&format!("log records not written since: {unwritten}"));
+        }
+    }
+}
+
+fn and_earlier(held_back: u64) -> String {
+    if held_back == 0 { String::new() } else { format!(" (held back since last told: {held_back})") }
+}
+
+/// Lets one message through per span of time and counts the others.
+#[derive(Debug)]
+pub(crate) struct Throttle {
+    every: Duration,
+    last: Option<Instant>,
+    held_back: u64,
+}
+
+impl Throttle {
+    pub(crate) fn new(every: Duration) -> Self {
+        Self { every, last: None, held_back: 0 }
+    }
+
+    /// How many were held back before this one, or nothing when it has to be held back too.
+    pub(crate) fn admit(&mut self, now: Instant) -> Option<u64> {
+        if self.last.is_some_and(|last| now.saturating_duration_since(last) < self.every) {
+            self.held_back += 1;
+            return None;
+        }
+        self.last = Some(now);
+        Some(self.take_held_back())
+    }
+
+    pub(crate) fn take_held_back(&mut self) -> u64 {
+        std::mem::take(&mut self.held_back)
+    }
+}

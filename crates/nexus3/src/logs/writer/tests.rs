@@ -1,0 +1,152 @@
+//! Overflow and faults: nothing waits, nothing is lost without being told.
+
+use std::fs;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::super::files::{FileLimits, Files};
+use super::super::queue::{Outbox, QueueLimits, queue};
+use super::super::record::{AgentDirectory, Stream};
+use super::{Job, Throttle, Writer};
+
+const ROOMY: FileLimits = FileLimits { file_bytes_max: 1_000_000, files_max: 3, handles_max: 8 };
+
+struct Bench {
+    home: TempDir,
+    outbox: Outbox,
+    writer: Writer,
+    told: Arc<Mutex<Vec<String>>>,
+}
+
+impl Bench {
+    /// A writer that does not run yet, so that the queue fills as the test says.
+    fn new(limits: QueueLimits) -> Self {
+        let home = TempDir::new().unwrap();
+        let (outbox, inbox) = queue(limits);
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let report = {
+            let told = Arc::clone(&told);
+            Box::new(move |text: &str| told.lock().unwrap().push(text.to_owned()))
+        };
+        let writer = Writer::new(inbox, Files::new(home.path().join("logs"), ROOMY), report);
+        Self { home, outbox, writer, told }
+    }
+
+    fn send(&self, agent: &str, text: &str) {
+        self.outbox.send(AgentDirectory::new(agent).unwrap(), Stream::Verbose, format!("{text}\n"));
+    }
+
+    /// Writes everything and returns the lines of each agent's file, and what was told.
+    fn run(self, agents: &[&str]) -> (Vec<Vec<String>>, Vec<String>) {
+        let Self { home, outbox, writer, told } = self;
+        drop(outbox);
+        writer.run();
+        let path = |agent: &str| home.path().join("logs").join(agent).join("verbose.md");
+        let lines = |agent: &&str| {
+            fs::read_to_string(path(agent)).unwrap_or_default().lines().map(str::to_owned).collect()
+        };
+        let files = agents.iter().map(lines).collect();
+        (files, told.lock().unwrap().clone())
+    }
+}
+
+#[test]
+fn a_full_queue_drops_and_says_so_where_it_happened() {
+    let bench = Bench::new(QueueLimits { records_max: 2, bytes_max: 1000 });
+    for text in ["1", "2", "3", "4"] {
+        bench.send("a", text);
+    }
+    bench.send("b", "5");
+    let (files, told) = bench.run(&["a", "b"]);
+    assert_eq!(files[0][..2], ["1", "2"]);
+    assert!(files[0][2].ends_with("ERROR lines missing here: 2 (the log could not keep up)"), "{files:?}");
+    assert_eq!(files[0].len(), 3);
+    assert!(files[1][0].ends_with("ERROR lines missing here: 1 (the log could not keep up)"), "{files:?}");
+    assert_eq!(told, ["log records dropped: 3 (the writer could not keep up)"]);
+}
+
+#[test]
+fn the_next_record_that_fits_carries_the_count() {
+    let bench = Bench::new(QueueLimits { records_max: 2, bytes_max: 1000 });
+    for text in ["1", "2", "3"] {
+        bench.send("a", text);
+    }
+    // Room for one more, as when the writer has taken a record.
+    let first = bench.writer.inbox.jobs.recv().unwrap();
+    bench.send("a", "4");
+    let Job::Write(record) = bench.writer.inbox.jobs.recv().unwrap() else { panic!("{first:?}") };
+    assert_eq!((record.text.as_str(), record.lost_before), ("2\n", 0));
+    let Job::Write(record) = bench.writer.inbox.jobs.recv().unwrap() else { panic!("{first:?}") };
+    assert_eq!((record.text.as_str(), record.lost_before), ("4\n", 1));
+    assert!(bench.writer.inbox.take_all_lost().by_stream.is_empty());
+}
+
+#[test]
+fn waiting_bytes_are_bounded_too() {
+    let bench = Bench::new(QueueLimits { records_max: 100, bytes_max: 10 });
+    bench.send("a", "a record longer than all the room passes alone");
+    bench.send("a", "2");
+    let (files, told) = bench.run(&["a"]);
+    assert_eq!(files[0].len(), 2, "{files:?}");
+    assert_eq!(told.len(), 1);
+}
+
+#[test]
+fn room_is_given_back_when_a_record_is_written() {
+    let bench = Bench::new(QueueLimits { records_max: 100, bytes_max: 20 });
+    let Bench { home, outbox, mut writer, told } = bench;
+    for round in 0..50 {
+        let agent = AgentDirectory::new("a").unwrap();
+        outbox.send(agent, Stream::Verbose, format!("round {round}\n"));
+        let Job::Write(record) = writer.inbox.jobs.recv().unwrap() else { panic!("no record") };
+        writer.write(&record);
+    }
+    let path = home.path().join("logs/a/verbose.md");
+    assert_eq!(fs::read_to_string(path).unwrap().lines().count(), 50);
+    assert!(told.lock().unwrap().is_empty());
+}
+
+#[test]
+fn what_was_sent_before_the_stop_is_written() {
+    let bench = Bench::new(QueueLimits { records_max: 100, bytes_max: 1000 });
+    bench.send("a", "1");
+    bench.outbox.stop();
+    bench.send("a", "2");
+    let (files, _) = bench.run(&["a"]);
+    assert_eq!(files[0], ["1"]);
+}
+
+#[test]
+fn a_disk_fault_is_told_once_and_the_rest_is_counted() {
+    let bench = Bench::new(QueueLimits { records_max: 100, bytes_max: 1000 });
+    fs::write(bench.home.path().join("logs"), "in the way").unwrap();
+    for text in ["1", "2", "3"] {
+        bench.send("a", text);
+    }
+    let path = bench.home.path().join("logs/a/verbose.md");
+    let (_, told) = bench.run(&[]);
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].starts_with(&format!("cannot write {}: ", path.display())), "{told:?}");
+    assert_eq!(told[1], "log records not written since: 2");
+}
+
+#[test]
+fn a_refused_id_is_told_once() {
+    let bench = Bench::new(QueueLimits { records_max: 100, bytes_max: 1000 });
+    bench.outbox.refuse("..".to_owned());
+    bench.outbox.refuse("a/b".to_owned());
+    let (_, told) = bench.run(&[]);
+    assert_eq!(told, ["no log for agent \"..\": not a directory's name"]);
+}
+
+#[test]
+fn a_throttle_admits_one_in_each_span_of_time() {
+    let start = Instant::now();
+    let mut throttle = Throttle::new(Duration::from_secs(60));
+    let at = |seconds: u64| start + Duration::from_secs(seconds);
+    let admitted: Vec<Option<u64>> =
+        [0, 1, 59, 60, 61, 119, 121, 500].map(|seconds| throttle.admit(at(seconds))).to_vec();
+    assert_eq!(admitted, [Some(0), None, None, Some(2), None, None, Some(2), Some(0)]);
+}

@@ -1,0 +1,116 @@
+//! The nexus3 binary: reads the command line, the environment and the configuration, assembles the rooms, serves.
+//! It decides nothing else.
+
+mod cli;
+mod config;
+mod home;
+mod logs;
+mod model;
+mod process;
+mod serve;
+mod signals;
+mod token_file;
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Cli, Command, ConfigCommand};
+use crate::config::Config;
+
+/// How a run can fail, in exit codes. They are part of the contract with scripts.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    /// The command line, the environment or the configuration is wrong.
+    #[error("{0}")]
+    Usage(String),
+    /// Something that should work does not.
+    #[error("{0}")]
+    Run(String),
+    /// Another nexus3 has the port.
+    #[error("{0}")]
+    PortServed(String),
+    /// Something else has the port.
+    #[error("{0}")]
+    PortTaken(String),
+}
+
+impl Failure {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Failure::Run(_) => 1,
+            Failure::Usage(_) => 2,
+            Failure::PortServed(_) => 3,
+            Failure::PortTaken(_) => 4,
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = cli::normalize(std::env::args_os());
+    let cli = Cli::parse_from(arguments);
+    match run(cli) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            let _ = writeln!(std::io::stderr(), "nexus3: {failure}");
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+fn run(cli: Cli) -> Result<u8, Failure> {
+    let environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    let home = home::locate(cli.home.as_deref(), &environment)?;
+    let load = |flags: &[(&'static str, String)]| -> Result<Config, Failure> {
+        config::load(&home, environment.iter().cloned(), flags)
+            .map_err(|fault| Failure::Usage(fault.to_string()))
+    };
+    match cli.command {
+        Command::Serve(args) => {
+            let config = load(&args.flags())?;
+            serve::run(home.clone(), &config, &environment).map(|()| 0)
+        }
+        Command::Rpc(args) => call(args, home.clone(), &environment),
+        Command::Config(ConfigCommand::Show) => print(&config::show(&load(&[])?)),
+        Command::Config(ConfigCommand::Reference) => print(&config::reference()),
+    }
+}
+
+fn call(
+    args: console::RpcArgs,
+    home: std::path::PathBuf,
+    environment: &home::Environment,
+) -> Result<u8, Failure> {
+    let text = |name| home::variable(environment, name);
+    let port = match text("NEXUS3_PORT")? {
+        Some(port) => {
+            port.parse().map_err(|_| Failure::Usage(format!("NEXUS3_PORT is not a port: {port:?}")))?
+        }
+        None => nexus3_protocol::discovery::PORT_DEFAULT,
+    };
+    let options = console::ConsoleOptions {
+        home,
+        api_key: text("NEXUS3_API_KEY")?,
+        port,
+        request_id: process::request_id,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|fault| Failure::Run(format!("cannot start: {fault}")))?;
+    let (mut input, mut output, mut errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    let streams = console::Streams { input: &mut input, output: &mut output, errors: &mut errors };
+    Ok(runtime.block_on(console::run(args, &options, streams, signals::interrupt())))
+}
+
+/// A reader that went away has seen enough.
+fn print(text: &str) -> Result<u8, Failure> {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Err(fault) if fault.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(Failure::Run(format!("cannot write to standard output: {fault}")))
+        }
+        _ => Ok(0),
+    }
+}

@@ -1,0 +1,59 @@
+//! What the process asks of the operating system: time, random bytes, descriptors, and to be left alone by debuggers.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use agent::outside::{Clock, Entropy, Moment};
+use agent::{Fault, FaultKind};
+use rustix::process::{Resource, Rlimit};
+
+/// The machine's clock.
+pub(crate) struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Moment {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Moment(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+    }
+}
+
+/// The machine's random bytes.
+pub(crate) struct SystemEntropy;
+
+impl Entropy for SystemEntropy {
+    fn fill(&self, bytes: &mut [u8]) -> Result<(), Fault> {
+        getrandom::fill(bytes)
+            .map_err(|fault| Fault::new(FaultKind::Internal, "no random bytes can be had").caused_by(fault))
+    }
+}
+
+/// A name for a send made at the command line. A name that repeats is refused by the daemon, so time will do when
+/// there are no random bytes.
+pub(crate) fn request_id() -> String {
+    let mut bytes = [0; 8];
+    if getrandom::fill(&mut bytes).is_err() {
+        bytes = SystemClock.now().0.to_be_bytes();
+    }
+    format!("{:016x}", u64::from_be_bytes(bytes))
+}
+
+/// Takes all descriptors the process may have: a connection needs one.
+pub(crate) fn raise_descriptor_limit() -> Option<u64> {
+    let limit = rustix::process::getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    match rustix::process::setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    }
+}
+
+/// Keeps the token and the model's key out of core files and of other processes of the same user.
+pub(crate) fn hide_memory() {
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    let core = rustix::process::setrlimit(Resource::Core, none);
+    let dumpable = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+    if core.is_err() || dumpable.is_err() {
+        tracing::warn!(
+            "the operating system does not hide this process's memory from others of the same user"
+        );
+    }
+}

@@ -1,0 +1,214 @@
+//! `nexus3 serve`: puts the rooms together, says how to talk to the daemon, and stops it in order.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use nexus3_client::{DETECT_TIMEOUT, Detection, Endpoint, detect_server};
+use rpc::{Desk, DeskOptions};
+use runtime::{Outside, PoolHandle, PoolOptions};
+use server::http::{HttpDoor, HttpLimits, HttpOptions};
+use server::{BindFault, Host, Listener};
+
+use crate::Failure;
+use crate::config::Config;
+use crate::home::{self, Environment, Prepared};
+use crate::logs::{self, LogOptions};
+use crate::model;
+use crate::process::{self, SystemClock, SystemEntropy};
+use crate::signals::StopSignals;
+use crate::token_file::{self, TokenFile};
+
+/// The prompt of an agent that is created without one.
+const SYSTEM_PROMPT: &str = "You are an agent run by nexus3. Be accurate and brief.";
+
+/// How long answers that are ready may take to be written once all turns have ended.
+const LAST_ANSWERS: Duration = Duration::from_secs(5);
+
+/// Runs the daemon until it is told to stop.
+pub(crate) fn run(home: PathBuf, config: &Config, environment: &Environment) -> Result<(), Failure> {
+    let prepared = home::prepare(&home)?;
+    let logs = logs::start(log_options(&home, config)).map_err(|fault| Failure::Run(fault.to_string()))?;
+    if let Prepared::Tightened { mode } = prepared {
+        tracing::warn!("others could look into {} (mode {mode:o}); it is now 0700", home.display());
+    }
+    process::hide_memory();
+    let descriptors = process::raise_descriptor_limit();
+    tracing::debug!(?descriptors, ?config, "starting");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|fault| Failure::Run(format!("cannot start: {fault}")))?;
+    let served = runtime.block_on(serve(home, config, environment));
+    // A turn that does not let go must not keep the process: it was told to stop and given its time.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    logs.finish();
+    served
+}
+
+fn log_options(home: &std::path::Path, config: &Config) -> LogOptions {
+    LogOptions {
+        dir: home.join("logs"),
+        level: config.log.level,
+        json: config.log.json,
+        color: true,
+        verbose: config.log.verbose,
+        raw: config.log.raw,
+        file_bytes_max: config.log.file_bytes_max,
+        files_max: config.log.files_max,
+    }
+}
+
+async fn serve(home: PathBuf, config: &Config, environment: &Environment) -> Result<(), Failure> {
+    let mut signals =
+        StopSignals::watch().map_err(|fault| Failure::Run(format!("cannot watch for signals: {fault}")))?;
+    let provider = model::choose(config.model.as_deref(), environment)?;
+    let listener = listen(config).await?;
+    let address = listener.address();
+    let token = if config.auth { Some(token_file::generate(&SystemEntropy)?) } else { None };
+    let token_file =
+        token.as_deref().map(|token| TokenFile::write(&home, address.port(), token)).transpose()?;
+
+    let outside = Outside { provider, clock: Arc::new(SystemClock), entropy: Arc::new(SystemEntropy) };
+    let pool = PoolHandle::new(pool_options(config), outside);
+    let desk = Desk::new(pool.clone(), desk_options()?);
+    let options =
+        HttpOptions { allowed_origins: config.allowed_origins.clone(), token, limits: http_limits(config) };
+    let door = HttpDoor::open(listener, desk, options)
+        .map_err(|fault| Failure::Run(format!("cannot serve on {address}: {fault}")))?;
+    greet(address, token_file.as_ref(), config, &home);
+
+    wait_for_stop(&door, &pool, &mut signals, config).await;
+    stop(&door, &pool, &mut signals, config).await;
+    drop(token_file);
+    Ok(())
+}
+
+async fn listen(config: &Config) -> Result<Listener, Failure> {
+    let host = Host::parse(&config.host)
+        .ok_or_else(|| Failure::Usage(format!("host {:?}: only loopback can be bound", config.host)))?;
+    match server::bind(host, config.port) {
+        Ok(listener) => Ok(listener),
+        Err(BindFault::InUse(address)) => Err(explain_port(address).await),
+        Err(fault) => Err(Failure::Run(fault.to_string())),
+    }
+}
+
+/// Who has the port? The answer decides what the user should do next.
+async fn explain_port(address: SocketAddr) -> Failure {
+    let port = address.port();
+    let endpoint = Endpoint::new(&address.ip().to_string(), port);
+    match detect_server(&endpoint, DETECT_TIMEOUT).await {
+        Detection::NexusServer => Failure::PortServed(format!(
+            "another nexus3 is already serving on {address}; use it (nexus3 rpc list -p {port}), stop it (nexus3 rpc \
+             shutdown -p {port}), or start this one on another port (nexus3 serve PORT)"
+        )),
+        _ => Failure::PortTaken(format!(
+            "something that is not nexus3 is using {address}; choose another port (nexus3 serve PORT)"
+        )),
+    }
+}
+
+fn pool_options(config: &Config) -> PoolOptions {
+    let limits = &config.limits;
+    PoolOptions {
+        limits: runtime::Limits {
+            agents_max: limits.agents_max,
+            turns_running_max: limits.turns_running_max,
+            turns_open_max: limits.turns_running_max + limits.turns_queued_max,
+            agent_turns_open_max: limits.agent_queue_max + 1,
+            tool_iterations_max: limits.tool_iterations_max.into(),
+            model_idle: Duration::from_millis(limits.model_idle_ms),
+        },
+        system_prompt_default: Some(SYSTEM_PROMPT.to_owned()),
+    }
+}
+
+fn desk_options() -> Result<DeskOptions, Failure> {
+    let cwd = std::env::current_dir()
+        .map_err(|fault| Failure::Run(format!("the working directory cannot be read: {fault}")))?;
+    Ok(DeskOptions { cwd: cwd.to_string_lossy().into_owned(), zone: TimeZone::system() })
+}
+
+fn http_limits(config: &Config) -> HttpLimits {
+    let limits = &config.limits;
+    let ms = Duration::from_millis;
+    HttpLimits {
+        body_bytes_max: limits.body_bytes_max as u64,
+        request_line_bytes_max: limits.request_line_bytes_max,
+        head_bytes_max: limits.head_bytes_max,
+        headers_max: limits.headers_max,
+        header_name_bytes_max: limits.header_name_bytes_max,
+        header_value_bytes_max: limits.header_value_bytes_max,
+        first_byte: ms(limits.first_byte_ms),
+        head: ms(limits.head_ms),
+        body: ms(limits.body_ms),
+        write: ms(limits.write_ms),
+        keep_alive: ms(limits.keep_alive_ms),
+        connections_max: limits.connections_max,
+    }
+}
+
+/// Programs wait for the line that starts with `Server:`; from then on the daemon answers.
+fn greet(address: SocketAddr, token_file: Option<&TokenFile>, config: &Config, home: &std::path::Path) {
+    let port = address.port();
+    let flag =
+        if port == nexus3_protocol::discovery::PORT_DEFAULT { String::new() } else { format!(" -p {port}") };
+    let token = match token_file {
+        Some(file) => format!("Token file: {}", file.path().display()),
+        None => "No token is needed (--no-auth): every program on this machine may call.".to_owned(),
+    };
+    let model = config.model.as_deref().unwrap_or("none; start with --model openai/NAME to get answers");
+    let text = format!(
+        "nexus3 {version}\n{token}\nLogs: {logs}\nModel: {model}\nTry it from another terminal:\n  \
+         nexus3 rpc create helper{flag}\n  nexus3 rpc send helper 'Hello!'{flag}\nServer: http://{address}\n\
+         Press Ctrl+C to stop.\n",
+        version = env!("CARGO_PKG_VERSION"),
+        logs = home.join("logs").display(),
+    );
+    let mut stdout = std::io::stdout().lock();
+    // Nobody has to listen.
+    let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    tracing::info!(%address, auth = config.auth, "serving");
+}
+
+async fn wait_for_stop(door: &HttpDoor, pool: &PoolHandle, signals: &mut StopSignals, config: &Config) {
+    let idle = async {
+        match config.idle_timeout_s {
+            0 => std::future::pending().await,
+            seconds => door.idle(Duration::from_secs(seconds), || pool.open_turns() > 0).await,
+        }
+    };
+    let reason = tokio::select! {
+        name = signals.next() => name,
+        () = pool.stop_requested() => "a client's request",
+        () = idle => "the idle timeout",
+    };
+    tracing::info!("stopping because of {reason}");
+}
+
+/// No new requests; turns get their time, unless a second signal says that there is none; answers are written.
+async fn stop(door: &HttpDoor, pool: &PoolHandle, signals: &mut StopSignals, config: &Config) {
+    door.close();
+    let grace = Duration::from_millis(config.stop_grace_ms);
+    let mut stopping = std::pin::pin!(pool.stop(grace));
+    let cancelled = loop {
+        tokio::select! {
+            cancelled = &mut stopping => break cancelled,
+            name = signals.next() => {
+                tracing::warn!("{name} again: cancelling open turns now");
+                pool.abort_turns();
+            }
+        }
+    };
+    if cancelled > 0 {
+        tracing::warn!("{cancelled} turns did not end in time and were cancelled");
+    }
+    if !door.closed(LAST_ANSWERS).await {
+        tracing::warn!("some clients did not take their last answer in time");
+    }
+    tracing::info!("stopped");
+}

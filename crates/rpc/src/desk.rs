@@ -1,0 +1,154 @@
+//! The desk behind every door: takes a body, finds the method, has it done, and gives back the answer's bytes.
+//! What an answer looks like in HTTP is left to the server.
+
+#[cfg(test)]
+mod tests;
+
+use std::panic::AssertUnwindSafe;
+
+use agent::AgentId;
+use futures_util::FutureExt;
+use jiff::tz::TimeZone;
+use nexus3_protocol::envelope::{write_error, write_result};
+use nexus3_protocol::{Door, ErrorCode, Id, Incoming, Params, Refused, Request, RpcError, Rules};
+use runtime::{AgentHandle, PoolHandle};
+
+use crate::caller::Caller;
+
+/// What the desk needs to know beside the pool.
+#[derive(Debug, Clone)]
+pub struct DeskOptions {
+    /// The daemon's working directory, as agents are told it.
+    pub cwd: String,
+    /// The zone that times are written in.
+    pub zone: TimeZone,
+}
+
+/// The desk.
+#[derive(Clone)]
+pub struct Desk {
+    pub(crate) pool: PoolHandle,
+    pub(crate) options: DeskOptions,
+}
+
+/// A door that is open to a request: the daemon's, or one agent's.
+pub struct Entrance(pub(crate) Place);
+
+pub(crate) enum Place {
+    Daemon,
+    Agent(AgentHandle),
+}
+
+/// A door that is not there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoEntrance {
+    /// The name is no agent's name.
+    NotAName,
+    /// There is no such agent.
+    NoSuchAgent,
+}
+
+/// An answer's bytes, and what they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// What they are.
+    pub kind: AnswerKind,
+    /// A JSON-RPC response; empty when silent.
+    pub body: Vec<u8>,
+}
+
+/// What an answer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnswerKind {
+    /// The request was understood; the body is its result or its error.
+    Answered,
+    /// The body was no request; the answer says why.
+    Refused,
+    /// A notification: there is nothing to say.
+    Silent,
+}
+
+impl Desk {
+    /// A desk for a pool.
+    #[must_use]
+    pub fn new(pool: PoolHandle, options: DeskOptions) -> Self {
+        Self { pool, options }
+    }
+
+    /// The daemon's own door.
+    #[must_use]
+    pub fn daemon_entrance(&self) -> Entrance {
+        Entrance(Place::Daemon)
+    }
+
+    /// One agent's door.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn agent_entrance(&self, name: &str) -> Result<Entrance, NoEntrance> {
+        let id = AgentId::parse(name).map_err(|_| NoEntrance::NotAName)?;
+        let agent = self.pool.find(&id).ok_or(NoEntrance::NoSuchAgent)?;
+        Ok(Entrance(Place::Agent(agent)))
+    }
+
+    /// Answers one body.
+    pub async fn answer(&self, entrance: Entrance, caller: &Caller, body: &[u8]) -> Answer {
+        match Incoming::read(body, Rules::HTTP) {
+            Ok(Incoming::Single(request)) => self.answer_request(&entrance, caller, request).await,
+            Ok(Incoming::Batch(_)) => refuse(&Refused {
+                id: Id::NULL,
+                error: RpcError::new(ErrorCode::InvalidRequest, "Request must be a JSON object"),
+            }),
+            Err(refused) => refuse(&refused),
+        }
+    }
+
+    async fn answer_request(&self, entrance: &Entrance, caller: &Caller, request: Request<'_>) -> Answer {
+        let Request { method, params, id } = request;
+        let Params::Named(params) = params else {
+            let error = RpcError::new(ErrorCode::InvalidParams, "params must be an object");
+            return refuse(&Refused { id: id.unwrap_or(Id::NULL), error });
+        };
+        // One call must not take others with it: a panic in a handler is that call's answer.
+        let done = AssertUnwindSafe(self.dispatch(entrance, caller, &method, &params)).catch_unwind().await;
+        let done = done.unwrap_or_else(|_| {
+            tracing::error!(%method, "a handler panicked");
+            Err(RpcError::new(ErrorCode::Internal, "Internal error: the call panicked"))
+        });
+        let Some(id) = id.filter(|id| !id.is_null()) else {
+            return Answer { kind: AnswerKind::Silent, body: Vec::new() };
+        };
+        let body = match done.and_then(|output| output.write(&id)) {
+            Ok(body) => body,
+            Err(error) => write_error(&id, &error),
+        };
+        Answer { kind: AnswerKind::Answered, body }
+    }
+}
+
+impl Entrance {
+    pub(crate) fn door(&self) -> Door {
+        match self.0 {
+            Place::Daemon => Door::Daemon,
+            Place::Agent(_) => Door::Agent,
+        }
+    }
+}
+
+/// A method's output, kept typed until it is known whether anybody wants it written.
+pub(crate) trait Output: Send {
+    fn write(&self, id: &Id<'_>) -> Result<Vec<u8>, RpcError>;
+}
+
+impl<T: serde::Serialize + Send> Output for T {
+    fn write(&self, id: &Id<'_>) -> Result<Vec<u8>, RpcError> {
+        write_result(id, self).map_err(|fault| {
+            tracing::error!(%fault, "an output could not be written");
+            RpcError::new(ErrorCode::Internal, "Internal error: the result could not be written")
+        })
+    }
+}
+
+fn refuse(refused: &Refused<'_>) -> Answer {
+    Answer { kind: AnswerKind::Refused, body: write_error(&refused.id, &refused.error) }
+}

@@ -1,0 +1,87 @@
+//! From a name to a handler. The match is made from the method list: a method without a handler does not compile.
+
+use std::borrow::Cow;
+
+use agent::Fault;
+use nexus3_protocol::json::{Json, from_members};
+use nexus3_protocol::methods::spec;
+use nexus3_protocol::{Door, Method, MethodSpec, RpcError, for_each_method};
+use runtime::AgentHandle;
+
+use crate::caller::Caller;
+use crate::desk::{Desk, Entrance, Output, Place};
+use crate::fault::{bad_params, no_method, to_error};
+
+/// Does a method of the daemon.
+pub(crate) trait DaemonHandler<M: MethodSpec> {
+    async fn handle(&self, caller: &Caller, params: M::Params) -> Result<M::Output, Fault>;
+}
+
+/// Does a method of one agent. That the caller may call it was judged before.
+pub(crate) trait AgentHandler<M: MethodSpec> {
+    async fn handle(&self, agent: &AgentHandle, params: M::Params) -> Result<M::Output, Fault>;
+}
+
+type Members<'a> = [(Cow<'a, str>, Json<'a>)];
+
+impl Desk {
+    pub(crate) async fn dispatch(
+        &self,
+        entrance: &Entrance,
+        caller: &Caller,
+        name: &str,
+        params: &Members<'_>,
+    ) -> Result<Box<dyn Output>, RpcError> {
+        let method = Method::find(name).filter(|method| opens(entrance.door(), *method));
+        let method = method.ok_or_else(|| no_method(name))?;
+
+        macro_rules! handle {
+            (Daemon $spec:ident) => {
+                DaemonHandler::<spec::$spec>::handle(self, caller, read::<spec::$spec>(params)?).await
+            };
+            (Agent $spec:ident) => {{
+                let params = read::<spec::$spec>(params)?;
+                let agent = self.agent_behind(entrance, caller, method).map_err(|fault| to_error(&fault))?;
+                AgentHandler::<spec::$spec>::handle(self, &agent, params).await
+            }};
+        }
+        macro_rules! handle_all {
+            ($( $(#[doc = $doc:literal])* $spec:ident $call:ident = $name:literal at $door:ident: $params:ident => $output:ident; )*) => {
+                match method {
+                    $( Method::$spec => handle!($door $spec)
+                        .map(|output| Box::new(output) as Box<dyn Output>)
+                        .map_err(|fault| to_error(&fault)), )*
+                }
+            };
+        }
+        for_each_method!(handle_all)
+    }
+
+    /// The agent a call is for, if the caller may call it. At the daemon's door that is `main`, created on first use.
+    fn agent_behind(
+        &self,
+        entrance: &Entrance,
+        caller: &Caller,
+        method: Method,
+    ) -> Result<AgentHandle, Fault> {
+        match &entrance.0 {
+            Place::Agent(agent) => {
+                caller.must_be(&self.pool, agent.id(), method)?;
+                Ok(agent.clone())
+            }
+            Place::Daemon => {
+                caller.must_be(&self.pool, &agent::AgentId::main(), method)?;
+                self.pool.main_agent()
+            }
+        }
+    }
+}
+
+/// The daemon's door also takes the methods of agents, for `main`.
+fn opens(door: Door, method: Method) -> bool {
+    door == Door::Daemon || method.door() == Door::Agent
+}
+
+fn read<M: MethodSpec>(params: &Members<'_>) -> Result<M::Params, RpcError> {
+    from_members(params).map_err(|fault| bad_params(&fault))
+}

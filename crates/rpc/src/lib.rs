@@ -1,0 +1,12 @@
+//! Method to call to answer: the only translator between the words on the wire and the words agents think in, and
+//! the judge of who may call what.
+
+mod caller;
+mod desk;
+mod dispatch;
+mod fault;
+mod local_time;
+mod methods;
+
+pub use caller::Caller;
+pub use desk::{Answer, AnswerKind, Desk, DeskOptions, Entrance, NoEntrance};

@@ -1,0 +1,4 @@
+//! The handlers, by noun. Each takes and gives protocol types, and speaks to the runtime in between.
+
+mod agents;
+mod calls;

@@ -1,0 +1,163 @@
+//! An agent's methods: sending, cancelling, and reading what it holds.
+
+use agent::{Ending, Fault, Message, RequestId, Source, TurnOutcome};
+use nexus3_protocol::methods::{self, spec};
+use nexus3_protocol::methods::{
+    CancelOutput, CancelParams, ContextOutput, MessageView, MessagesOutput, MessagesParams, NoParams,
+    SendOutput, SendParams, ShutdownOutput, TokensOutput, ToolCallView, Usage, UsedTokens,
+};
+use runtime::{AgentHandle, NewMessage};
+use serde_json::{Map, Value};
+
+use crate::desk::Desk;
+use crate::dispatch::AgentHandler;
+
+/// Where a message comes from when its sender does not say.
+const SOURCE_DEFAULT: &str = "rpc";
+
+impl AgentHandler<spec::Send> for Desk {
+    async fn handle(&self, agent: &AgentHandle, params: SendParams) -> Result<SendOutput, Fault> {
+        let request_id = match params.request_id {
+            Some(id) => inward(id),
+            None => self.pool.make_up_request_id()?,
+        };
+        let source = Source {
+            kind: Some(params.source.unwrap_or_else(|| SOURCE_DEFAULT.to_owned())),
+            agent: params.source_agent_id.map(inward),
+        };
+        let message = NewMessage { text: params.content, request_id: request_id.clone(), source };
+        let end = agent.send(message).await?;
+        Ok(SendOutput {
+            cancelled: end.outcome == TurnOutcome::Cancelled,
+            content: end.content,
+            request_id: outward(request_id),
+            halted_at_iteration_limit: end.halted,
+            usage: end.usage.map(|usage| Usage {
+                input_tokens: usage.input,
+                output_tokens: usage.output,
+                cached_tokens: usage.cached,
+            }),
+        })
+    }
+}
+
+impl AgentHandler<spec::Cancel> for Desk {
+    async fn handle(&self, agent: &AgentHandle, params: CancelParams) -> Result<CancelOutput, Fault> {
+        let cancelled = agent.cancel(inward(params.request_id.clone())).await;
+        let reason = (!cancelled).then(|| "not_found_or_completed".to_owned());
+        Ok(CancelOutput { cancelled, request_id: params.request_id, reason })
+    }
+}
+
+impl AgentHandler<spec::Shutdown> for Desk {
+    async fn handle(&self, agent: &AgentHandle, _: NoParams) -> Result<ShutdownOutput, Fault> {
+        self.pool.finish_agent(agent);
+        Ok(ShutdownOutput { success: true })
+    }
+}
+
+impl AgentHandler<spec::GetTokens> for Desk {
+    async fn handle(&self, agent: &AgentHandle, _: NoParams) -> Result<TokensOutput, Fault> {
+        let tokens = agent.tokens();
+        let (size, used) = (tokens.size, tokens.used);
+        Ok(TokensOutput {
+            system: size.system,
+            dynamic: 0,
+            tools: 0,
+            messages: size.messages,
+            total: size.total,
+            budget: size.budget,
+            available: size.available,
+            remaining: size.remaining,
+            used: UsedTokens {
+                requests: used.requests,
+                input_tokens: used.usage.input,
+                output_tokens: used.usage.output,
+                cached_tokens: used.usage.cached,
+            },
+        })
+    }
+}
+
+impl AgentHandler<spec::GetContext> for Desk {
+    async fn handle(&self, agent: &AgentHandle, _: NoParams) -> Result<ContextOutput, Fault> {
+        let context = agent.context();
+        Ok(ContextOutput {
+            message_count: context.message_count as u64,
+            system_prompt: context.has_system_prompt,
+            halted_at_iteration_limit: context.halted,
+            last_iteration_count: context.last_rounds,
+            max_tool_iterations: context.rounds_max,
+        })
+    }
+}
+
+impl AgentHandler<spec::GetMessages> for Desk {
+    async fn handle(&self, agent: &AgentHandle, params: MessagesParams) -> Result<MessagesOutput, Fault> {
+        let offset = params.offset.unwrap_or_default().0;
+        let limit = params.limit.unwrap_or_default().0;
+        let page = agent.messages(whole(offset), whole(limit));
+        let view = |(place, message): (usize, &std::sync::Arc<Message>)| view(offset + place as u64, message);
+        Ok(MessagesOutput {
+            agent_id: agent.id().to_string(),
+            total: page.total as u64,
+            offset,
+            limit,
+            messages: page.messages.iter().enumerate().map(view).collect(),
+        })
+    }
+}
+
+/// A number beyond what this machine can address is beyond every list.
+fn whole(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+fn view(index: u64, message: &Message) -> MessageView {
+    let calls = message.tool_calls.iter().map(|call| ToolCallView {
+        id: call.id.clone(),
+        name: call.name.clone(),
+        arguments: call.arguments.clone(),
+    });
+    MessageView {
+        index,
+        role: message.role.as_str().to_owned(),
+        content: message.text.clone(),
+        tool_calls: calls.collect(),
+        tool_call_id: message.tool_call_id.clone(),
+        meta: meta(message),
+    }
+}
+
+fn meta(message: &Message) -> Option<Map<String, Value>> {
+    let mut meta = Map::new();
+    let mut put = |key: &str, value: Value| drop(meta.insert(key.to_owned(), value));
+    if let Some(kind) = &message.source.kind {
+        put("source", Value::from(kind.as_str()));
+    }
+    match &message.source.agent {
+        Some(RequestId::Text(text)) => put("source_agent_id", Value::from(text.as_str())),
+        Some(RequestId::Number(number)) => put("source_agent_id", Value::from(*number)),
+        None => {}
+    }
+    match message.ending {
+        Some(Ending::Cancelled) => put("cancelled", Value::Bool(true)),
+        Some(Ending::Failed) => put("failed", Value::Bool(true)),
+        None => {}
+    }
+    (!meta.is_empty()).then_some(meta)
+}
+
+fn inward(id: methods::RequestId) -> RequestId {
+    match id {
+        methods::RequestId::Text(text) => RequestId::Text(text),
+        methods::RequestId::Number(number) => RequestId::Number(number),
+    }
+}
+
+fn outward(id: RequestId) -> methods::RequestId {
+    match id {
+        RequestId::Text(text) => methods::RequestId::Text(text),
+        RequestId::Number(number) => methods::RequestId::Number(number),
+    }
+}

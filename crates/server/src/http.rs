@@ -1,0 +1,14 @@
+//! The HTTP door. A connection passes a strict [`gate`] before hyper sees it; a request passes the checks in
+//! [`service`] before its body is read; then the desk answers.
+
+mod accept;
+mod activity;
+mod gate;
+mod guard;
+mod head;
+mod limits;
+mod refusal;
+mod service;
+
+pub use accept::{HttpDoor, HttpOptions};
+pub use limits::HttpLimits;

@@ -1,0 +1,81 @@
+//! Whether anybody uses the door: requests under way, and when the last one ended.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Counts requests.
+#[derive(Debug)]
+pub(super) struct Activity {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    under_way: usize,
+    last: Instant,
+}
+
+/// A request under way.
+pub(super) struct Busy<'a>(&'a Activity);
+
+impl Activity {
+    pub(super) fn new() -> Self {
+        Self { state: Mutex::new(State { under_way: 0, last: Instant::now() }) }
+    }
+
+    pub(super) fn begin(&self) -> Busy<'_> {
+        self.with(|state| state.under_way += 1);
+        Busy(self)
+    }
+
+    /// Returns when no request has been under way for `time` and `in_use` says no.
+    pub(super) async fn idle(&self, time: Duration, in_use: impl Fn() -> bool) {
+        loop {
+            let since = self.with(|state| {
+                if state.under_way > 0 || in_use() {
+                    state.last = Instant::now();
+                }
+                state.last
+            });
+            if since.elapsed() >= time {
+                return;
+            }
+            tokio::time::sleep_until(since + time).await;
+        }
+    }
+
+    fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.with(|state| {
+            state.under_way -= 1;
+            state.last = Instant::now();
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_or_other_use_puts_the_end_off() {
+        let activity = Activity::new();
+        let start = Instant::now();
+        let busy = activity.begin();
+        let idle = activity.idle(Duration::from_secs(10), || start.elapsed() < Duration::from_secs(35));
+        let end_request = async {
+            tokio::time::sleep(Duration::from_secs(15)).await;
+            drop(busy);
+        };
+        tokio::join!(idle, end_request);
+        assert!(start.elapsed() >= Duration::from_secs(40), "idle after {:?}", start.elapsed());
+    }
+}

@@ -1,0 +1,346 @@
+//! The gate between the socket and hyper. It lets a head pass only whole and well formed, keeps the clock on slow
+//! peers, and has a head that may not pass answered with a reason.
+//!
+//! A refused head is replaced by a stand-in that hyper can read; the service answers it with what lies in the
+//! [`Slot`]. So the refusal is written by hyper, behind the answers to everything that was pipelined before it.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use hyper::StatusCode;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+use super::head::{Framing, Verdict, judge};
+use super::limits::HttpLimits;
+use super::refusal::Refusal;
+
+/// Where the gate leaves the reason for the service to find.
+pub(super) type Slot = Arc<OnceLock<Refusal>>;
+
+/// The path of the stand-in. A client that asks for it without having been refused gets 404 as for any other.
+pub(super) const STAND_IN_PATH: &str = "/.refused";
+
+const STAND_IN: &[u8] =
+    b"POST /.refused HTTP/1.1\r\nHost: refused\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+
+/// What is read and thrown away after a refusal, so that closing does not reset the answer away from the peer.
+const LINGER_BYTES_MAX: usize = 4 * 1024 * 1024;
+const LINGER: Duration = Duration::from_secs(2);
+
+/// A socket behind its gate.
+pub(super) struct Gate<S> {
+    socket: S,
+    limits: Arc<HttpLimits>,
+    slot: Slot,
+    place: Place,
+    /// Bytes from the socket that hyper has not been given.
+    held: Vec<u8>,
+    /// How many of `held` hyper may have.
+    free: usize,
+    waiting: Waiting,
+    since: Option<Instant>,
+    read_alarm: Alarm,
+    write_since: Option<Instant>,
+    write_alarm: Alarm,
+    lingered_bytes: usize,
+    write_is_shut: bool,
+}
+
+/// What the next byte from the socket belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Head,
+    Body(u64),
+    /// A chunked body; nothing follows it.
+    Chunks,
+    /// The head was refused; what comes is thrown away.
+    Refused,
+}
+
+/// Which clock runs while a head is awaited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waiting {
+    FirstByte,
+    RestOfHead,
+    NextRequest,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
+    pub(super) fn new(socket: S, limits: Arc<HttpLimits>, slot: Slot) -> Self {
+        Self {
+            socket,
+            limits,
+            slot,
+            place: Place::Head,
+            held: Vec::new(),
+            free: 0,
+            waiting: Waiting::FirstByte,
+            since: None,
+            read_alarm: Alarm::default(),
+            write_since: None,
+            write_alarm: Alarm::default(),
+            lingered_bytes: 0,
+            write_is_shut: false,
+        }
+    }
+
+    fn refuse(&mut self, refusal: Refusal) {
+        // Only the first refusal counts; the connection ends with it.
+        let _ = self.slot.set(refusal);
+        self.place = Place::Refused;
+        self.held = STAND_IN.to_vec();
+        self.free = STAND_IN.len();
+    }
+
+    /// Judges what is held as the start of a head; true when there is something to hand on.
+    fn judge_held(&mut self) -> bool {
+        match judge(&self.held, &self.limits) {
+            Verdict::Unfinished => return false,
+            Verdict::Whole { head_bytes, framing } => {
+                self.free = head_bytes;
+                self.place = match framing {
+                    Framing::Length(length) => self.free_body(length),
+                    Framing::Chunked => {
+                        self.free = self.held.len();
+                        Place::Chunks
+                    }
+                };
+                self.waiting = Waiting::NextRequest;
+                self.since = None;
+            }
+            Verdict::Refused(refusal) => self.refuse(refusal),
+        }
+        true
+    }
+
+    /// What a pipelining peer sent ahead is held; it may already be a whole head.
+    fn has_whole_head(&mut self) -> bool {
+        if self.held.is_empty() {
+            return false;
+        }
+        if self.waiting == Waiting::NextRequest {
+            self.waiting = Waiting::RestOfHead;
+            self.since = None;
+        }
+        self.judge_held()
+    }
+
+    /// Frees what is held of a body after its head; the place after that.
+    fn free_body(&mut self, length: u64) -> Place {
+        let held = (self.held.len() - self.free) as u64;
+        let here = held.min(length);
+        self.free += usize::try_from(here).unwrap_or(usize::MAX);
+        if here == length { Place::Head } else { Place::Body(length - here) }
+    }
+
+    fn hand_over(&mut self, into: &mut ReadBuf<'_>) {
+        let count = self.free.min(into.remaining());
+        into.put_slice(&self.held[..count]);
+        self.free -= count;
+        self.held.drain(..count);
+        if self.held.is_empty() {
+            // Ten thousand idle connections must not keep ten thousand buffers.
+            self.held = Vec::new();
+        }
+    }
+
+    /// Reads more of a head. Ready when there is something to hand on, or the peer has ended.
+    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Progress>> {
+        loop {
+            let mut space = [std::mem::MaybeUninit::uninit(); 8192];
+            let mut chunk = ReadBuf::uninit(&mut space);
+            match Pin::new(&mut self.socket).poll_read(cx, &mut chunk) {
+                Poll::Ready(Ok(())) if chunk.filled().is_empty() => return Poll::Ready(Ok(self.ended())),
+                Poll::Ready(Ok(())) => {
+                    if self.held.is_empty() {
+                        self.waiting = Waiting::RestOfHead;
+                        self.since = None;
+                    }
+                    self.held.extend_from_slice(chunk.filled());
+                    if self.judge_held() {
+                        return Poll::Ready(Ok(Progress::Something));
+                    }
+                }
+                Poll::Ready(Err(fault)) => return Poll::Ready(Err(fault)),
+                Poll::Pending => {
+                    ready!(self.poll_late(cx));
+                    return Poll::Ready(Ok(self.late()));
+                }
+            }
+        }
+    }
+
+    fn poll_late(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let time = match self.waiting {
+            Waiting::FirstByte => self.limits.first_byte,
+            Waiting::RestOfHead => self.limits.head,
+            Waiting::NextRequest => self.limits.keep_alive,
+        };
+        let since = *self.since.get_or_insert_with(Instant::now);
+        self.read_alarm.poll(cx, since + time)
+    }
+
+    fn late(&mut self) -> Progress {
+        match self.waiting {
+            Waiting::NextRequest => return Progress::End,
+            Waiting::FirstByte => {
+                self.refuse(Refusal::closing(StatusCode::REQUEST_TIMEOUT, "Request timeout"));
+            }
+            Waiting::RestOfHead => {
+                self.refuse(Refusal::closing(StatusCode::REQUEST_TIMEOUT, "Header read timeout"));
+            }
+        }
+        Progress::Something
+    }
+
+    fn ended(&mut self) -> Progress {
+        match (self.held.is_empty(), self.waiting) {
+            (true, Waiting::FirstByte) => self.refuse(Refusal::malformed("Empty request")),
+            (true, _) => return Progress::End,
+            (false, _) => self.refuse(Refusal::malformed("Incomplete request head")),
+        }
+        Progress::Something
+    }
+
+    fn poll_linger(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        loop {
+            let mut space = [std::mem::MaybeUninit::uninit(); 8192];
+            let mut chunk = ReadBuf::uninit(&mut space);
+            match Pin::new(&mut self.socket).poll_read(cx, &mut chunk) {
+                Poll::Ready(Ok(())) if !chunk.filled().is_empty() => {
+                    self.lingered_bytes += chunk.filled().len();
+                    if self.lingered_bytes > LINGER_BYTES_MAX {
+                        return Poll::Ready(());
+                    }
+                }
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => return self.read_alarm.poll(cx, since + LINGER),
+            }
+        }
+    }
+}
+
+enum Progress {
+    Something,
+    End,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gate<S> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let gate = self.get_mut();
+        loop {
+            if gate.free > 0 {
+                gate.hand_over(into);
+                return Poll::Ready(Ok(()));
+            }
+            let place = gate.place;
+            match place {
+                Place::Head if gate.has_whole_head() => {}
+                Place::Head => match ready!(gate.poll_head(cx))? {
+                    Progress::Something => {}
+                    Progress::End => return Poll::Ready(Ok(())),
+                },
+                Place::Body(left) => return gate.poll_body(cx, into, left),
+                Place::Chunks => return Pin::new(&mut gate.socket).poll_read(cx, into),
+                Place::Refused => return Poll::Pending,
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
+    fn poll_body(&mut self, cx: &mut Context<'_>, into: &mut ReadBuf<'_>, left: u64) -> Poll<io::Result<()>> {
+        let room = usize::try_from(left).unwrap_or(usize::MAX).min(into.remaining());
+        let mut part = ReadBuf::new(into.initialize_unfilled_to(room));
+        ready!(Pin::new(&mut self.socket).poll_read(cx, &mut part))?;
+        let count = part.filled().len();
+        into.advance(count);
+        let left = left - count as u64;
+        self.place = if left == 0 { Place::Head } else { Place::Body(left) };
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gate<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let gate = self.get_mut();
+        let written = Pin::new(&mut gate.socket).poll_write(cx, bytes);
+        gate.watch_write(cx, written)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let gate = self.get_mut();
+        let written = Pin::new(&mut gate.socket).poll_write_vectored(cx, slices);
+        gate.watch_write(cx, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let gate = self.get_mut();
+        if !gate.write_is_shut {
+            ready!(Pin::new(&mut gate.socket).poll_shutdown(cx))?;
+            gate.write_is_shut = true;
+            gate.since = None;
+        }
+        // Closing a socket with unread bytes resets it, and the reset can overtake the answer.
+        if gate.place != Place::Head {
+            ready!(gate.poll_linger(cx));
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S> Gate<S> {
+    fn watch_write(
+        &mut self,
+        cx: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            self.write_since = None;
+            return written;
+        }
+        let since = *self.write_since.get_or_insert_with(Instant::now);
+        ready!(self.write_alarm.poll(cx, since + self.limits.write));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer does not take the answer")))
+    }
+}
+
+/// A timer that is made when it is first needed and moved only when it would ring too late: most requests come and
+/// go without touching it.
+#[derive(Default)]
+struct Alarm {
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl Alarm {
+    fn poll(&mut self, cx: &mut Context<'_>, at: Instant) -> Poll<()> {
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(at)));
+        if sleep.deadline() > at {
+            sleep.as_mut().reset(at);
+        }
+        loop {
+            ready!(sleep.as_mut().poll(cx));
+            if sleep.deadline() >= at {
+                return Poll::Ready(());
+            }
+            sleep.as_mut().reset(at);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! A request that is turned away by HTTP's own rules: its status, and a JSON-RPC error as its body.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS};
+use hyper::{Response, StatusCode};
+use nexus3_protocol::envelope::write_error;
+use nexus3_protocol::{ErrorCode, Id, RpcError};
+
+/// Why a request was turned away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) status: StatusCode,
+    pub(super) message: Cow<'static, str>,
+    /// Whether what follows on this connection can no longer be understood.
+    pub(super) closes: bool,
+}
+
+impl Refusal {
+    /// Turns one request away; the connection goes on.
+    pub(super) fn new(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, message: message.into(), closes: false }
+    }
+
+    /// Turns the connection away with it.
+    pub(super) fn closing(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { closes: true, ..Self::new(status, message) }
+    }
+
+    /// A request that is not HTTP as it should be.
+    pub(super) fn malformed(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::closing(StatusCode::BAD_REQUEST, message)
+    }
+
+    fn code(&self) -> ErrorCode {
+        match self.status {
+            StatusCode::NOT_FOUND => ErrorCode::InvalidParams,
+            StatusCode::INTERNAL_SERVER_ERROR => ErrorCode::Internal,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => ErrorCode::Busy,
+            _ => ErrorCode::InvalidRequest,
+        }
+    }
+
+    /// The whole answer.
+    pub(super) fn into_response(self) -> Response<Full<Bytes>> {
+        let error = RpcError::new(self.code(), self.message.clone());
+        let mut response = json_response(self.status, write_error(&Id::NULL, &error));
+        let headers = response.headers_mut();
+        let hint = match self.status {
+            StatusCode::UNAUTHORIZED => Some((WWW_AUTHENTICATE, "Bearer")),
+            StatusCode::METHOD_NOT_ALLOWED => Some((ALLOW, "POST")),
+            _ => None,
+        };
+        if let Some((name, value)) = hint {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        if self.closes {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+}
+
+/// An answer with a JSON body.
+pub(super) fn json_response(status: StatusCode, body: Vec<u8>) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(body)));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// The answer to a notification.
+pub(super) fn silent_response() -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+}

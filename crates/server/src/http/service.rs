@@ -1,0 +1,138 @@
+//! One request: the checks in their order, each before the body is read, then the desk.
+//! Order: well formed (the gate) → host and origin → method → token → route → agent → body → desk.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Incoming};
+use hyper::header::{CONNECTION, CONTENT_ENCODING, HeaderMap, HeaderValue, TRANSFER_ENCODING};
+use hyper::{Method, Request, Response, StatusCode};
+use rpc::{AnswerKind, Caller, Desk, Entrance, NoEntrance};
+
+use super::activity::Activity;
+use super::gate::{STAND_IN_PATH, Slot};
+use super::guard::Guard;
+use super::head::body_too_large;
+use super::limits::HttpLimits;
+use super::refusal::{Refusal, json_response, silent_response};
+
+/// What every connection shares.
+pub(super) struct Shared {
+    pub(super) desk: Desk,
+    pub(super) guard: Guard,
+    pub(super) limits: Arc<HttpLimits>,
+    pub(super) activity: Activity,
+}
+
+const NO_ROUTE: &str = "Not found. Use /, /rpc, or /agent/{agent_id}.";
+
+/// Answers one request.
+pub(super) async fn serve(shared: &Shared, slot: &Slot, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    let _busy = shared.activity.begin();
+    // A chunked body is the last thing on its connection: the gate does not look for a head behind it.
+    let last = request.headers().contains_key(TRANSFER_ENCODING);
+    let mut response = match answer(shared, slot, request).await {
+        Ok(response) => response,
+        Err(refusal) => refusal.into_response(),
+    };
+    if last {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+async fn answer(
+    shared: &Shared,
+    slot: &Slot,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Refusal> {
+    if request.uri().path() == STAND_IN_PATH
+        && let Some(refusal) = slot.get()
+    {
+        return Err(refusal.clone());
+    }
+    let (parts, body) = request.into_parts();
+    shared.guard.check_host(&parts.uri, &parts.headers)?;
+    shared.guard.check_origin(&parts.headers)?;
+    if parts.method != Method::POST {
+        return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed. Use POST."));
+    }
+    shared.guard.check_token(&parts.headers)?;
+    let entrance = route(&shared.desk, &parts.uri)?;
+    let caller = caller(&parts.headers)?;
+    if parts.headers.contains_key(CONTENT_ENCODING) {
+        return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Encoding is not understood"));
+    }
+    let body = read_in_time(body, &shared.limits).await?;
+    let answer = shared.desk.answer(entrance, &caller, &body).await;
+    Ok(match answer.kind {
+        AnswerKind::Answered => json_response(StatusCode::OK, answer.body),
+        AnswerKind::Refused => json_response(StatusCode::BAD_REQUEST, answer.body),
+        AnswerKind::Silent => silent_response(),
+    })
+}
+
+/// Paths are compared whole: a query, a trailing slash or another spelling is another path.
+fn route(desk: &Desk, uri: &hyper::Uri) -> Result<Entrance, Refusal> {
+    let not_found = || Refusal::new(StatusCode::NOT_FOUND, NO_ROUTE);
+    if uri.authority().is_some() || uri.query().is_some() {
+        return Err(not_found());
+    }
+    match uri.path() {
+        "/" | "/rpc" => Ok(desk.daemon_entrance()),
+        path => {
+            let name = path.strip_prefix("/agent/").ok_or_else(not_found)?;
+            desk.agent_entrance(name).map_err(|fault| match fault {
+                NoEntrance::NotAName => not_found(),
+                NoEntrance::NoSuchAgent => {
+                    Refusal::new(StatusCode::NOT_FOUND, format!("Agent not found: {name}"))
+                }
+            })
+        }
+    }
+}
+
+fn caller(headers: &HeaderMap) -> Result<Caller, Refusal> {
+    let mut names = headers.get_all("x-nexus-agent").iter();
+    match (names.next(), names.next()) {
+        (None, _) => Ok(Caller::admin()),
+        (Some(name), None) => Ok(Caller::narrowed_to(&String::from_utf8_lossy(name.as_bytes()))),
+        (Some(_), Some(_)) => Err(Refusal::new(StatusCode::BAD_REQUEST, "Duplicate X-Nexus-Agent header")),
+    }
+}
+
+async fn read_in_time(body: Incoming, limits: &HttpLimits) -> Result<Bytes, Refusal> {
+    match tokio::time::timeout(limits.body, read(body, limits.body_bytes_max)).await {
+        Ok(read) => read,
+        Err(_) => Err(Refusal::closing(StatusCode::REQUEST_TIMEOUT, "Body read timeout")),
+    }
+}
+
+async fn read(mut body: Incoming, bytes_max: u64) -> Result<Bytes, Refusal> {
+    let expected = body.size_hint().exact();
+    let mut whole = Bytes::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| incomplete(expected, whole.len()))?;
+        let Ok(data) = frame.into_data() else { continue };
+        let length = (whole.len() + data.len()) as u64;
+        if length > bytes_max {
+            return Err(body_too_large(length, bytes_max));
+        }
+        if whole.is_empty() {
+            whole = data;
+        } else {
+            let mut joined = BytesMut::from(whole);
+            joined.extend_from_slice(&data);
+            whole = joined.freeze();
+        }
+    }
+    Ok(whole)
+}
+
+fn incomplete(expected: Option<u64>, got: usize) -> Refusal {
+    match expected {
+        Some(expected) => Refusal::malformed(format!("Incomplete body: expected {expected}, got {got}")),
+        None => Refusal::malformed("Invalid chunked body"),
+    }
+}

@@ -1,0 +1,142 @@
+//! Each verdict of a probe, from raw peers.
+
+use std::net::SocketAddr;
+
+use tokio::net::{TcpListener, TcpSocket};
+
+use super::*;
+use crate::canned::{Canned, Step, http, refusal, result};
+
+/// A port that nobody listens on and nobody else can take meanwhile.
+fn closed_port() -> (TcpSocket, Endpoint) {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let port = socket.local_addr().unwrap().port();
+    (socket, Endpoint::local(port))
+}
+
+async fn verdict(answer: Vec<u8>) -> Detection {
+    let server = Canned::once(answer).await;
+    detect_server(&server.endpoint, DETECT_TIMEOUT).await
+}
+
+#[test]
+fn the_words_are_those_that_programs_know() {
+    let all = [
+        Detection::NoServer,
+        Detection::NexusServer,
+        Detection::OtherService,
+        Detection::Timeout,
+        Detection::Error,
+    ];
+    assert_eq!(
+        all.map(Detection::as_str),
+        ["no_server", "nexus_server", "other_service", "timeout", "error"]
+    );
+}
+
+#[tokio::test]
+async fn the_probe_is_a_list_without_a_token() {
+    let mut server = Canned::once(refusal(401, "Authorization header required")).await;
+    detect_server(&server.endpoint, DETECT_TIMEOUT).await;
+    let request = server.asked().await.to_ascii_lowercase();
+    assert!(request.starts_with("post / http/1.1\r\n"), "{request}");
+    assert!(request.contains(&format!("host: {}\r\n", server.endpoint)), "{request}");
+    assert!(!request.contains("authorization"), "{request}");
+    assert!(request.ends_with(r#"{"jsonrpc":"2.0","method":"list_agents","id":1}"#), "{request}");
+}
+
+#[tokio::test]
+async fn a_refusal_an_error_or_a_list_of_agents_is_a_nexus_server() {
+    let ours = [
+        refusal(401, "Authorization header required"),
+        refusal(403, "Invalid API key"),
+        refusal(429, "Too many requests"),
+        http(200, r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found"}}"#),
+        result(1, r#"{"agents":[]}"#),
+        result(1, r#"{"agents":[{"agent_id":"a"}],"more":1}"#),
+    ];
+    for answer in ours {
+        let text = String::from_utf8_lossy(&answer).into_owned();
+        assert_eq!(verdict(answer).await, Detection::NexusServer, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_list_too_long_to_be_read_is_known_by_its_start() {
+    let agents = vec![r#"{"agent_id":"a"}"#; 10_000].join(",");
+    assert_eq!(verdict(result(1, &format!(r#"{{"agents":[{agents}]}}"#))).await, Detection::NexusServer);
+}
+
+#[tokio::test]
+async fn anything_else_that_answers_is_another_service() {
+    let others = [
+        http(200, "<html></html>"),
+        http(401, "{}"),
+        http(403, "no"),
+        http(200, r#"{"agents":[]}"#),
+        result(1, r#"{"agents":{}}"#),
+        result(1, r#"{"agent":[]}"#),
+        result(1, "[]"),
+        result(2, r#"{"agents":[]}"#),
+        http(200, r#"{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"m"}}"#),
+        http(200, &"x".repeat(100_000)),
+        format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(1_000_000)).into_bytes(),
+        b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort".to_vec(),
+        b"SSH-2.0-OpenSSH_9.9\r\n".to_vec(),
+        b"\x15\x03\x01\x00\x02\x02\x46".to_vec(),
+        b"\0\0\0\0".to_vec(),
+        Vec::new(),
+    ];
+    for answer in others {
+        let text = String::from_utf8_lossy(&answer[..answer.len().min(80)]).into_owned();
+        assert_eq!(verdict(answer).await, Detection::OtherService, "{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_peer_that_closes_at_once_is_another_service() {
+    let server = Canned::play(vec![Vec::new()]).await;
+    assert_eq!(detect_server(&server.endpoint, DETECT_TIMEOUT).await, Detection::OtherService);
+}
+
+#[tokio::test]
+async fn a_refused_connection_is_no_server() {
+    let (_reserved, endpoint) = closed_port();
+    assert_eq!(detect_server(&endpoint, DETECT_TIMEOUT).await, Detection::NoServer);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_says_nothing_is_a_timeout() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let endpoint = Endpoint::local(silent.local_addr().unwrap().port());
+    assert_eq!(detect_server(&endpoint, DETECT_TIMEOUT).await, Detection::Timeout);
+}
+
+#[tokio::test]
+async fn a_host_that_cannot_be_connected_to_or_named_is_an_error() {
+    for host in ["255.255.255.255", "bad\nhost"] {
+        assert_eq!(
+            detect_server(&Endpoint::new(host, 1), DETECT_TIMEOUT).await,
+            Detection::Error,
+            "{host:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn waiting_goes_on_until_a_daemon_answers() {
+    let other = vec![Step::Answer(http(200, "not yet"))];
+    let daemon = vec![Step::Answer(refusal(401, "Authorization header required"))];
+    let mut server = Canned::play(vec![Vec::new(), other, daemon]).await;
+    assert!(wait_for_server(&server.endpoint, WAIT_TIMEOUT, Duration::from_millis(1)).await);
+    assert_eq!(server.opened(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_ends_when_the_time_is_over() {
+    let (_reserved, endpoint) = closed_port();
+    let started = Instant::now();
+    assert!(!wait_for_server(&endpoint, WAIT_TIMEOUT, WAIT_POLL_INTERVAL).await);
+    assert!(started.elapsed() >= WAIT_TIMEOUT);
+}

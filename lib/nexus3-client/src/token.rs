@@ -1,0 +1,200 @@
+//! The token a client shows to a daemon: its shape, and the files it is found in. Which names these files have is
+//! the protocol's business.
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::fs::{File, Metadata};
+use std::io::{ErrorKind, Read};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use hyper::header::HeaderValue;
+use nexus3_protocol::discovery::{TOKEN_FILE_BYTES_MAX, token_candidates};
+
+use crate::Endpoint;
+
+/// A token that can stand in a header. Neither `Debug` nor `Display` shows its value.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token {
+    authorization: HeaderValue,
+    source: TokenSource,
+}
+
+/// Where a token came from; for messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TokenSource {
+    /// The caller had it.
+    Given,
+    /// It was read from this file.
+    File(PathBuf),
+}
+
+/// Why there is no usable token. Never shows a token's value.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenFault {
+    /// Others can read the file, so its token may not be a secret any more.
+    #[error(
+        "token file {path} can be read by others (mode {mode:04o}); fix it with: chmod 600 {path}",
+        path = .path.display()
+    )]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// A symbolic link: whoever made it chose what is read.
+    #[error("token file {} is a symbolic link; put the token itself there, with mode 600", .0.display())]
+    Symlink(PathBuf),
+    /// A directory, a pipe, a device.
+    #[error("token file {} is not a regular file; remove it", .0.display())]
+    NotAFile(PathBuf),
+    /// More than a token file may hold.
+    #[error("token file {} is larger than {TOKEN_FILE_BYTES_MAX} bytes, so it holds no token; remove it", .0.display())]
+    Oversized(PathBuf),
+    /// The file cannot be read.
+    #[error("token file {} cannot be read: {cause}", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        cause: std::io::Error,
+    },
+    /// What the file holds is not a token.
+    #[error("token file {} holds no token: {rule}; remove it, or restart the daemon to write it anew", .path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// The rule it breaks.
+        rule: &'static str,
+    },
+    /// What the caller gave is not a token.
+    #[error("the given API key is not a token: {0}")]
+    Given(&'static str),
+}
+
+impl Token {
+    /// Takes a token that the caller has; blanks around it do not count.
+    ///
+    /// # Errors
+    /// When it is empty, too long, or has characters that no token has.
+    pub fn parse(text: &str) -> Result<Self, TokenFault> {
+        let authorization = authorization(text.as_bytes()).map_err(TokenFault::Given)?;
+        Ok(Self { authorization, source: TokenSource::Given })
+    }
+
+    /// Where it came from.
+    #[must_use]
+    pub fn source(&self) -> &TokenSource {
+        &self.source
+    }
+
+    pub(crate) fn authorization(&self) -> HeaderValue {
+        self.authorization.clone()
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Token({:?})", self.source)
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("(token)")
+    }
+}
+
+/// Finds the token for a daemon: `explicit` (what `NEXUS3_API_KEY` holds; blank counts as not set), then the first of
+/// the port's token files that exists in `home`. A host that is not loopback gets no token from a file: it was
+/// written for a daemon on this machine.
+///
+/// # Errors
+/// When the first token met is not fit to be used. It is not passed over: the next one would belong to another daemon.
+pub fn discover_token(
+    home: &Path,
+    explicit: Option<&str>,
+    endpoint: &Endpoint,
+) -> Result<Option<Token>, TokenFault> {
+    if let Some(text) = explicit.filter(|text| !text.trim_ascii().is_empty()) {
+        return Token::parse(text).map(Some);
+    }
+    if !endpoint.is_loopback() {
+        return Ok(None);
+    }
+    for name in token_candidates(endpoint.port()) {
+        if let Some(token) = read_token(home.join(name))? {
+            return Ok(Some(token));
+        }
+    }
+    Ok(None)
+}
+
+/// `None` when there is no such file.
+fn read_token(path: PathBuf) -> Result<Option<Token>, TokenFault> {
+    let Some(mut file) = open_checked(&path)? else { return Ok(None) };
+    let mut bytes = Vec::new();
+    if let Err(cause) = (&mut file).take(TOKEN_FILE_BYTES_MAX + 1).read_to_end(&mut bytes) {
+        return Err(TokenFault::Unreadable { path, cause });
+    }
+    if bytes.len() as u64 > TOKEN_FILE_BYTES_MAX {
+        return Err(TokenFault::Oversized(path));
+    }
+    match authorization(&bytes) {
+        Ok(authorization) => Ok(Some(Token { authorization, source: TokenSource::File(path) })),
+        Err(rule) => Err(TokenFault::Malformed { path, rule }),
+    }
+}
+
+fn open_checked(path: &Path) -> Result<Option<File>, TokenFault> {
+    let unreadable = |cause| TokenFault::Unreadable { path: path.to_owned(), cause };
+    let named = match std::fs::symlink_metadata(path) {
+        Ok(named) => named,
+        Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(cause) => return Err(unreadable(cause)),
+    };
+    check(path, &named)?;
+    let file = File::open(path).map_err(unreadable)?;
+    let opened = file.metadata().map_err(unreadable)?;
+    // Opening follows links; one that was put there after the check leads to another file.
+    if (opened.dev(), opened.ino()) != (named.dev(), named.ino()) {
+        return Err(TokenFault::Symlink(path.to_owned()));
+    }
+    check(path, &opened)?;
+    Ok(Some(file))
+}
+
+fn check(path: &Path, metadata: &Metadata) -> Result<(), TokenFault> {
+    if metadata.is_symlink() {
+        return Err(TokenFault::Symlink(path.to_owned()));
+    }
+    if !metadata.is_file() {
+        return Err(TokenFault::NotAFile(path.to_owned()));
+    }
+    let mode = metadata.permissions().mode() & 0o7777;
+    if mode & 0o077 != 0 {
+        return Err(TokenFault::Exposed { path: path.to_owned(), mode });
+    }
+    Ok(())
+}
+
+fn authorization(bytes: &[u8]) -> Result<HeaderValue, &'static str> {
+    let bare = bytes.trim_ascii();
+    if bare.is_empty() {
+        return Err("it is empty");
+    }
+    if bare.len() as u64 > TOKEN_FILE_BYTES_MAX {
+        return Err("it is too long");
+    }
+    if !bare.iter().all(u8::is_ascii_graphic) {
+        return Err("a token is one word of visible ASCII characters");
+    }
+    let header = HeaderValue::from_bytes(&[b"Bearer ", bare].concat());
+    let mut header = header.map_err(|_| "a token is one word of visible ASCII characters")?;
+    header.set_sensitive(true);
+    Ok(header)
+}

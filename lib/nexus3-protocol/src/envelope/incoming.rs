@@ -1,0 +1,164 @@
+//! Reading what arrives at a door: one request or a batch, with the messages the original server's clients know.
+
+use std::borrow::Cow;
+
+use super::{ErrorCode, Id, Params, Request, RpcError};
+use crate::json::{Json, Member, Root, read_members};
+
+/// What a door accepts beyond a single request with named parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// The most requests in one array; 0 refuses arrays.
+    pub batch_max: usize,
+    /// Whether parameters may be an array.
+    pub positional: bool,
+}
+
+impl Rules {
+    /// HTTP: one object, named parameters.
+    pub const HTTP: Rules = Rules { batch_max: 0, positional: false };
+    /// All of JSON-RPC 2.0, with batches of at most 100.
+    pub const FULL: Rules = Rules { batch_max: 100, positional: true };
+}
+
+/// A message that is not a request, and the answer it gets.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Refused<'a> {
+    /// The request's id when it has a usable one, else null.
+    pub id: Id<'a>,
+    /// What to answer.
+    pub error: RpcError,
+}
+
+impl Refused<'_> {
+    fn invalid(error: impl Into<String>) -> Self {
+        Self { id: Id::NULL, error: RpcError::new(ErrorCode::InvalidRequest, error) }
+    }
+}
+
+/// What arrived.
+#[derive(Debug, PartialEq)]
+pub enum Incoming<'a> {
+    /// One request.
+    Single(Request<'a>),
+    /// Several, each answered for itself.
+    Batch(Vec<Result<Request<'a>, Refused<'a>>>),
+}
+
+impl<'a> Incoming<'a> {
+    /// Reads a message under a door's rules.
+    ///
+    /// # Errors
+    /// When the whole of it is no request: not JSON, not an object, or refused by the rules.
+    pub fn read(bytes: &'a [u8], rules: Rules) -> Result<Self, Refused<'a>> {
+        let (root, duplicate) = read_members(bytes).map_err(|fault| Refused {
+            id: Id::NULL,
+            error: RpcError::new(ErrorCode::Parse, fault.to_string()),
+        })?;
+        match root {
+            Root::Object(members) => request(members, duplicate.as_deref(), rules).map(Incoming::Single),
+            Root::Array(items) if rules.batch_max > 0 => batch(items, duplicate.as_deref(), rules),
+            Root::Array(_) | Root::Scalar => Err(Refused::invalid("Request must be a JSON object")),
+        }
+    }
+}
+
+fn batch<'a>(
+    items: Vec<Option<Vec<Member<'a>>>>,
+    duplicate: Option<&str>,
+    rules: Rules,
+) -> Result<Incoming<'a>, Refused<'a>> {
+    if items.is_empty() {
+        return Err(Refused::invalid("Batch must not be empty"));
+    }
+    if items.len() > rules.batch_max {
+        return Err(Refused::invalid(format!("Batch too large: {} > {}", items.len(), rules.batch_max)));
+    }
+    // Which item holds a duplicate key is not known, so none of them may run.
+    if let Some(key) = duplicate {
+        return Err(Refused::invalid(duplicate_text(key)));
+    }
+    let read = |item: Option<Vec<Member<'a>>>| match item {
+        Some(members) => request(members, None, rules),
+        None => Err(Refused::invalid("Request must be a JSON object")),
+    };
+    Ok(Incoming::Batch(items.into_iter().map(read).collect()))
+}
+
+fn duplicate_text(key: &str) -> String {
+    format!("Duplicate key in request: {}", Json::String(Cow::Borrowed(key)).sketch())
+}
+
+#[derive(Default)]
+struct Parts<'a> {
+    jsonrpc: Option<Json<'a>>,
+    method: Option<Json<'a>>,
+    params: Option<Json<'a>>,
+    id: Option<Member<'a>>,
+    ids: usize,
+    extra: bool,
+}
+
+fn request<'a>(
+    members: Vec<Member<'a>>,
+    duplicate: Option<&str>,
+    rules: Rules,
+) -> Result<Request<'a>, Refused<'a>> {
+    let mut parts = Parts::default();
+    for member in members {
+        match member.key.as_ref() {
+            "jsonrpc" => parts.jsonrpc = Some(member.value),
+            "method" => parts.method = Some(member.value),
+            "params" => parts.params = Some(member.value),
+            "id" => {
+                parts.ids += 1;
+                parts.id = Some(member);
+            }
+            _ => parts.extra = true,
+        }
+    }
+    let id = parts.id.as_ref().filter(|_| parts.ids == 1).and_then(Id::from_member);
+    let checked = match duplicate {
+        Some(key) => Err(duplicate_text(key)),
+        None => parts.check(rules, id.is_some()),
+    };
+    match checked {
+        Ok((method, params)) => Ok(Request { method, params, id }),
+        Err(text) => Err(Refused { id: id.unwrap_or(Id::NULL), ..Refused::invalid(text) }),
+    }
+}
+
+impl<'a> Parts<'a> {
+    /// Only the first problem is reported; the order is the original server's.
+    fn check(self, rules: Rules, id_usable: bool) -> Result<(Cow<'a, str>, Params<'a>), String> {
+        if matches!(self.params, Some(Json::Array(_))) && !rules.positional {
+            return Err("Positional params (array) not supported, use named params (object)".to_owned());
+        }
+        if matches!(&self.method, Some(Json::String(method)) if method.is_empty()) {
+            return Err("method must be a non-empty string".to_owned());
+        }
+        let version = self.jsonrpc.unwrap_or(Json::Null);
+        if !matches!(&version, Json::String(version) if version == "2.0") {
+            return Err(format!("jsonrpc must be '2.0', got: {}", version.sketch()));
+        }
+        let method = match self.method.unwrap_or(Json::Null) {
+            Json::String(method) => method,
+            other => return Err(format!("method must be a string, got: {}", other.kind())),
+        };
+        let params = match self.params.unwrap_or(Json::Null) {
+            Json::Null => Params::Named(Vec::new()),
+            Json::Object(members) => Params::Named(members),
+            Json::Array(items) => Params::Positional(items),
+            other => return Err(format!("params must be object or array, got: {}", other.kind())),
+        };
+        if let Some(member) = &self.id
+            && !id_usable
+        {
+            return Err(format!("id must be string, number, or null, got: {}", member.value.kind()));
+        }
+        if self.extra {
+            return Err("Invalid JSON-RPC request".to_owned());
+        }
+        Ok((method, params))
+    }
+}

@@ -1,0 +1,182 @@
+//! The fifteen examples of section 7 of the JSON-RPC 2.0 specification, through the reader, a small dispatcher and the
+//! writers. Compared by meaning; of an error its code, because our messages say more than the specification's.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::json::from_json;
+
+const PARSE_ERROR: &str =
+    r#"{"jsonrpc": "2.0", "error": {"code": -32700, "message": "Parse error"}, "id": null}"#;
+const INVALID_REQUEST: &str =
+    r#"{"jsonrpc": "2.0", "error": {"code": -32600, "message": "Invalid Request"}, "id": null}"#;
+
+/// What is sent, and what is answered; an empty answer is none at all.
+const EXAMPLES: [(&str, &str, &str); 15] = [
+    (
+        "positional parameters",
+        r#"{"jsonrpc": "2.0", "method": "subtract", "params": [42, 23], "id": 1}"#,
+        r#"{"jsonrpc": "2.0", "result": 19, "id": 1}"#,
+    ),
+    (
+        "positional parameters swapped",
+        r#"{"jsonrpc": "2.0", "method": "subtract", "params": [23, 42], "id": 2}"#,
+        r#"{"jsonrpc": "2.0", "result": -19, "id": 2}"#,
+    ),
+    (
+        "named parameters",
+        r#"{"jsonrpc": "2.0", "method": "subtract", "params": {"subtrahend": 23, "minuend": 42}, "id": 3}"#,
+        r#"{"jsonrpc": "2.0", "result": 19, "id": 3}"#,
+    ),
+    (
+        "named parameters swapped",
+        r#"{"jsonrpc": "2.0", "method": "subtract", "params": {"minuend": 42, "subtrahend": 23}, "id": 4}"#,
+        r#"{"jsonrpc": "2.0", "result": 19, "id": 4}"#,
+    ),
+    ("notification", r#"{"jsonrpc": "2.0", "method": "update", "params": [1,2,3,4,5]}"#, ""),
+    ("notification of an unknown method", r#"{"jsonrpc": "2.0", "method": "foobar"}"#, ""),
+    (
+        "unknown method",
+        r#"{"jsonrpc": "2.0", "method": "foobar", "id": "1"}"#,
+        r#"{"jsonrpc": "2.0", "error": {"code": -32601, "message": "Method not found"}, "id": "1"}"#,
+    ),
+    ("invalid JSON", r#"{"jsonrpc": "2.0", "method": "foobar, "params": "bar", "baz]"#, PARSE_ERROR),
+    ("invalid request", r#"{"jsonrpc": "2.0", "method": 1, "params": "bar"}"#, INVALID_REQUEST),
+    (
+        "batch with invalid JSON",
+        r#"[
+            {"jsonrpc": "2.0", "method": "sum", "params": [1,2,4], "id": "1"},
+            {"jsonrpc": "2.0", "method"
+        ]"#,
+        PARSE_ERROR,
+    ),
+    ("empty batch", "[]", INVALID_REQUEST),
+    (
+        "invalid batch of one",
+        "[1]",
+        r#"[{"jsonrpc": "2.0", "error": {"code": -32600, "message": "Invalid Request"}, "id": null}]"#,
+    ),
+    (
+        "invalid batch of three",
+        "[1,2,3]",
+        r#"[
+            {"jsonrpc": "2.0", "error": {"code": -32600, "message": "Invalid Request"}, "id": null},
+            {"jsonrpc": "2.0", "error": {"code": -32600, "message": "Invalid Request"}, "id": null},
+            {"jsonrpc": "2.0", "error": {"code": -32600, "message": "Invalid Request"}, "id": null}
+        ]"#,
+    ),
+    (
+        "batch",
+        r#"[
+            {"jsonrpc": "2.0", "method": "sum", "params": [1,2,4], "id": "1"},
+            {"jsonrpc": "2.0", "method": "notify_hello", "params": [7]},
+            {"jsonrpc": "2.0", "method": "subtract", "params": [42,23], "id": "2"},
+            {"foo": "boo"},
+            {"jsonrpc": "2.0", "method": "foo.get", "params": {"name": "myself"}, "id": "5"},
+            {"jsonrpc": "2.0", "method": "get_data", "id": "9"}
+        ]"#,
+        r#"[
+            {"jsonrpc": "2.0", "result": 7, "id": "1"},
+            {"jsonrpc": "2.0", "result": 19, "id": "2"},
+            {"jsonrpc": "2.0", "error": {"code": -32600, "message": "Invalid Request"}, "id": null},
+            {"jsonrpc": "2.0", "error": {"code": -32601, "message": "Method not found"}, "id": "5"},
+            {"jsonrpc": "2.0", "result": ["hello", 5], "id": "9"}
+        ]"#,
+    ),
+    (
+        "batch of notifications",
+        r#"[
+            {"jsonrpc": "2.0", "method": "notify_sum", "params": [1,2,4]},
+            {"jsonrpc": "2.0", "method": "notify_hello", "params": [7]}
+        ]"#,
+        "",
+    ),
+];
+
+/// Numbers in the order the method names them.
+fn numbers(params: &Params<'_>, names: &[&str]) -> Vec<i64> {
+    let number = |value| from_json::<i64>(value).unwrap();
+    match params {
+        Params::Positional(items) => items.iter().map(number).collect(),
+        Params::Named(members) => {
+            let find =
+                |name: &&str| members.iter().find(|(key, _)| key == name).map(|(_, value)| number(value));
+            names.iter().filter_map(find).collect()
+        }
+    }
+}
+
+fn call(request: &Request<'_>) -> Result<Value, RpcError> {
+    match request.method.as_ref() {
+        "subtract" => {
+            let numbers = numbers(&request.params, &["minuend", "subtrahend"]);
+            Ok(json!(numbers[0] - numbers[1]))
+        }
+        "sum" => Ok(json!(numbers(&request.params, &[]).iter().sum::<i64>())),
+        "get_data" => Ok(json!(["hello", 5])),
+        "update" | "notify_hello" | "notify_sum" => Ok(Value::Null),
+        unknown => Err(RpcError::new(ErrorCode::MethodNotFound, format!("Method not found: {unknown}"))),
+    }
+}
+
+fn answer(read: Result<Request<'_>, Refused<'_>>) -> Option<Vec<u8>> {
+    match read {
+        Err(refused) => Some(write_error(&refused.id, &refused.error)),
+        Ok(request) => {
+            let outcome = call(&request);
+            request.id.map(|id| match outcome {
+                Ok(result) => write_result(&id, &result).unwrap(),
+                Err(error) => write_error(&id, &error),
+            })
+        }
+    }
+}
+
+fn serve(message: &str) -> Option<Vec<u8>> {
+    match Incoming::read(message.as_bytes(), Rules::FULL) {
+        Ok(Incoming::Single(request)) => answer(Ok(request)),
+        Err(refused) => answer(Err(refused)),
+        Ok(Incoming::Batch(items)) => {
+            let answers: Vec<Vec<u8>> = items.into_iter().filter_map(answer).collect();
+            (!answers.is_empty()).then(|| [b"[", answers.join(&b","[..]).as_slice(), b"]"].concat())
+        }
+    }
+}
+
+/// A response without its error's message, which is checked to be there.
+fn without_message(mut response: Value) -> Value {
+    if let Some(error) = response.get_mut("error").and_then(Value::as_object_mut) {
+        let message = error.remove("message");
+        assert!(message.is_some_and(|message| message.as_str().is_some_and(|text| !text.is_empty())));
+    }
+    response
+}
+
+/// The responses of a text; those of a batch may come in any order.
+fn meaning(text: &[u8]) -> (bool, Vec<String>) {
+    let value: Value = serde_json::from_slice(text).unwrap();
+    let (batch, responses) = match value {
+        Value::Array(responses) => (true, responses),
+        single => (false, vec![single]),
+    };
+    let mut responses: Vec<String> =
+        responses.into_iter().map(|response| without_message(response).to_string()).collect();
+    responses.sort();
+    (batch, responses)
+}
+
+#[test]
+fn the_fifteen_examples_of_the_specification_are_answered_as_it_says() {
+    for (name, message, expected) in EXAMPLES {
+        let expected = (!expected.is_empty()).then(|| meaning(expected.as_bytes()));
+        assert_eq!(serve(message).map(|answer| meaning(&answer)), expected, "{name}");
+    }
+}
+
+#[test]
+fn each_answer_to_an_example_is_a_response_our_own_reader_takes() {
+    for (name, message, _) in EXAMPLES {
+        let Some(answer) = serve(message).filter(|answer| answer.starts_with(b"{")) else { continue };
+        assert!(Response::read(&answer).is_ok(), "{name}: {:?}", Response::read(&answer));
+    }
+}

@@ -1,0 +1,25 @@
+//! The envelope, by noun: requests, ids, batches, responses, and the bytes we write.
+
+mod batches;
+mod ids;
+mod requests;
+mod responses;
+mod round_trips;
+mod writing;
+
+use super::{Incoming, Refused, Request, Rules};
+
+/// A request taken under a door's rules.
+fn taken(text: &str, rules: Rules) -> Request<'_> {
+    match Incoming::read(text.as_bytes(), rules) {
+        Ok(Incoming::Single(request)) => request,
+        other => panic!("{text} was expected to be one request, got {other:?}"),
+    }
+}
+
+fn refused(text: &str, rules: Rules) -> Refused<'_> {
+    match Incoming::read(text.as_bytes(), rules) {
+        Err(refused) => refused,
+        other => panic!("{text} was expected to be refused, got {other:?}"),
+    }
+}

@@ -1,0 +1,113 @@
+//! Ids: echoed as they were sent, byte for byte, or refused.
+
+use super::super::{Id, Rules, write_result};
+use super::{refused, taken};
+
+fn with_id(id: &str) -> String {
+    format!(r#"{{"jsonrpc":"2.0","method":"m","id":{id}}}"#)
+}
+
+#[test]
+fn strings_and_integers_come_back_byte_for_byte() {
+    let long = format!("\"{}\"", "x".repeat(10_000));
+    let digits = "9".repeat(1000);
+    let ids = [
+        "0",
+        "-0",
+        "1",
+        "-1",
+        "9007199254740993",
+        "1180591620717411303424",
+        "-1180591620717411303424",
+        digits.as_str(),
+        r#""""#,
+        r#"" ""#,
+        r#""1""#,
+        r#""null""#,
+        long.as_str(),
+        r#""\u0041\/\n\ud83d\ude00""#,
+        r#""é😀""#,
+        r#""\u0000\"\\""#,
+    ];
+    for id in ids {
+        let text = with_id(id);
+        let request = taken(&text, Rules::HTTP);
+        let sent = request.id.unwrap();
+        assert_eq!(sent.raw(), id);
+        assert!(!sent.is_null(), "{id}");
+        let answer = write_result(&sent, &()).unwrap();
+        assert_eq!(answer, format!(r#"{{"jsonrpc":"2.0","id":{id},"result":null}}"#).into_bytes());
+    }
+}
+
+#[test]
+fn blanks_around_an_id_are_not_part_of_it() {
+    let text = "{\"id\" : \n 12 \t,\"jsonrpc\":\"2.0\",\"method\":\"m\"}";
+    assert_eq!(taken(text, Rules::HTTP).id.unwrap().raw(), "12");
+}
+
+#[test]
+fn no_id_and_a_null_id_are_told_apart() {
+    assert_eq!(taken(r#"{"jsonrpc":"2.0","method":"m"}"#, Rules::HTTP).id, None);
+    let text = with_id("null");
+    let id = taken(&text, Rules::HTTP).id.unwrap();
+    assert_eq!(id, Id::NULL);
+    assert!(id.is_null());
+}
+
+#[test]
+fn a_fraction_a_truth_and_a_container_are_no_ids() {
+    let ids = [
+        ("1.0", "float"),
+        ("1.5", "float"),
+        ("1e2", "float"),
+        ("1E2", "float"),
+        ("-0.0", "float"),
+        ("1e400", "float"),
+        ("true", "bool"),
+        ("false", "bool"),
+        ("{}", "dict"),
+        (r#"{"id":1}"#, "dict"),
+        ("[]", "list"),
+        ("[1]", "list"),
+    ];
+    for (id, kind) in ids {
+        for rules in [Rules::HTTP, Rules::FULL] {
+            let text = with_id(id);
+            let refused = refused(&text, rules);
+            let message = format!("id must be string, number, or null, got: {kind}");
+            assert_eq!((refused.error.code, refused.error.message), (-32600, message), "{id}");
+            assert_eq!(refused.id, Id::NULL, "{id}");
+        }
+    }
+}
+
+#[test]
+fn a_refused_request_without_a_usable_id_gets_the_null_id() {
+    for text in [r#"{"method":"m"}"#, r#"{"method":"m","id":null}"#, r#"{"method":"m","id":1.5}"#] {
+        assert_eq!(refused(text, Rules::HTTP).id, Id::NULL, "{text}");
+    }
+    assert_eq!(refused(r#"{"method":"m","id":"\u0041"}"#, Rules::HTTP).id.raw(), r#""\u0041""#);
+}
+
+#[test]
+fn an_id_of_ours_is_written_as_json() {
+    let ids = [
+        (Id::from(0), "0"),
+        (Id::from(u64::MAX), "18446744073709551615"),
+        (Id::from(""), r#""""#),
+        (Id::from("null"), r#""null""#),
+        (Id::from("a\"\\\n\u{1}é"), r#""a\"\\\n\u0001é""#),
+        (Id::NULL, "null"),
+    ];
+    for (id, raw) in ids {
+        assert_eq!(id.raw(), raw);
+        assert_eq!(id.is_null(), raw == "null");
+        assert_eq!(id.clone().into_owned(), id);
+    }
+}
+
+#[test]
+fn a_number_and_its_digits_in_quotes_are_two_ids() {
+    assert_ne!(Id::from(5), Id::from("5"));
+}

@@ -1,0 +1,236 @@
+//! What a request must have, the message for each thing it lacks, and which of several faults is told.
+
+use super::super::{Id, Incoming, Params, Rules};
+use super::{refused, taken};
+use crate::json::{Json, from_members};
+
+/// Each text has id 7 unless it says otherwise, and is refused with −32600, that id and this message.
+fn check(rules: Rules, cases: &[(&str, &str)]) {
+    for (text, message) in cases {
+        let refused = refused(text, rules);
+        assert_eq!(refused.error.message, *message, "{text}");
+        assert_eq!((refused.error.code, refused.id.raw()), (-32600, "7"), "{text}");
+        assert_eq!(refused.error.data, None, "{text}");
+    }
+}
+
+#[test]
+fn a_whole_request_is_read() {
+    let request =
+        taken(r#"{"jsonrpc":"2.0","id":7,"method":"send","params":{"content":"hi","n":[1]}}"#, Rules::HTTP);
+    assert_eq!(request.method, "send");
+    assert_eq!(request.id.as_ref().map(Id::raw), Some("7"));
+    let members = vec![
+        ("content".into(), Json::String("hi".into())),
+        ("n".into(), Json::Array(vec![Json::Number("1")])),
+    ];
+    assert_eq!(request.params, Params::Named(members));
+}
+
+#[test]
+fn members_may_stand_in_any_order_and_be_escaped() {
+    let text = r#" {"params":{},"id":"x","m\u0065thod":"\u0073end","jsonrpc":"\u0032.0"} "#;
+    let request = taken(text, Rules::HTTP);
+    assert_eq!((request.method.as_ref(), request.id.as_ref().map(Id::raw)), ("send", Some("\"x\"")));
+}
+
+#[test]
+fn absent_null_and_empty_params_are_no_parameters() {
+    for params in ["", r#","params":null"#, r#","params":{}"#] {
+        let text = format!(r#"{{"jsonrpc":"2.0","method":"m","id":1{params}}}"#);
+        assert_eq!(taken(&text, Rules::HTTP).params, Params::Named(Vec::new()), "{text}");
+    }
+}
+
+#[test]
+fn what_is_not_an_object_is_no_request() {
+    for text in ["[]", "[1,2,3]", "[[]]", "\"{}\"", "1", "-0", "1e400", "null", "true", "false", " [ ] "] {
+        let refused = refused(text, Rules::HTTP);
+        assert_eq!(refused.error.message, "Request must be a JSON object", "{text}");
+        assert_eq!((refused.error.code, refused.id.raw()), (-32600, "null"), "{text}");
+    }
+}
+
+#[test]
+fn http_refuses_an_array_of_good_requests_too() {
+    let text = r#"[{"jsonrpc":"2.0","method":"m","id":1}]"#;
+    assert_eq!(refused(text, Rules::HTTP).error.message, "Request must be a JSON object");
+    assert!(
+        matches!(Incoming::read(text.as_bytes(), Rules::FULL), Ok(Incoming::Batch(items)) if items.len() == 1)
+    );
+}
+
+#[test]
+fn another_version_is_refused_with_what_was_sent() {
+    check(
+        Rules::HTTP,
+        &[
+            (r#"{"id":7,"method":"m"}"#, "jsonrpc must be '2.0', got: None"),
+            (r#"{"jsonrpc":null,"id":7,"method":"m"}"#, "jsonrpc must be '2.0', got: None"),
+            (r#"{"jsonrpc":"1.0","id":7,"method":"m"}"#, "jsonrpc must be '2.0', got: '1.0'"),
+            (r#"{"jsonrpc":"2.00","id":7,"method":"m"}"#, "jsonrpc must be '2.0', got: '2.00'"),
+            (r#"{"jsonrpc":" 2.0","id":7,"method":"m"}"#, "jsonrpc must be '2.0', got: ' 2.0'"),
+            (r#"{"jsonrpc":"","id":7,"method":"m"}"#, "jsonrpc must be '2.0', got: ''"),
+            (r#"{"jsonrpc":2.0,"id":7,"method":"m"}"#, "jsonrpc must be '2.0', got: 2.0"),
+            (r#"{"jsonrpc":2,"id":7,"method":"m"}"#, "jsonrpc must be '2.0', got: 2"),
+            (r#"{"jsonrpc":true,"id":7,"method":"m"}"#, "jsonrpc must be '2.0', got: True"),
+            (r#"{"jsonrpc":["2.0"],"id":7,"method":"m"}"#, "jsonrpc must be '2.0', got: [...]"),
+            (r#"{"jsonrpc":{},"id":7,"method":"m"}"#, "jsonrpc must be '2.0', got: {...}"),
+            (r#"{"JSONRPC":"2.0","id":7,"method":"m"}"#, "jsonrpc must be '2.0', got: None"),
+        ],
+    );
+}
+
+#[test]
+fn a_method_that_is_no_name_is_refused_with_its_type() {
+    check(
+        Rules::HTTP,
+        &[
+            (r#"{"jsonrpc":"2.0","id":7}"#, "method must be a string, got: NoneType"),
+            (r#"{"jsonrpc":"2.0","id":7,"method":null}"#, "method must be a string, got: NoneType"),
+            (r#"{"jsonrpc":"2.0","id":7,"method":1}"#, "method must be a string, got: int"),
+            (r#"{"jsonrpc":"2.0","id":7,"method":1.5}"#, "method must be a string, got: float"),
+            (r#"{"jsonrpc":"2.0","id":7,"method":true}"#, "method must be a string, got: bool"),
+            (r#"{"jsonrpc":"2.0","id":7,"method":["m"]}"#, "method must be a string, got: list"),
+            (r#"{"jsonrpc":"2.0","id":7,"method":{}}"#, "method must be a string, got: dict"),
+            (r#"{"jsonrpc":"2.0","id":7,"method":""}"#, "method must be a non-empty string"),
+        ],
+    );
+}
+
+#[test]
+fn any_other_name_is_handed_on() {
+    let long = "x".repeat(1 << 20);
+    for name in ["rpc.x", "__proto__", "agent.send\\u0000", " ", "sénd", "SEND", "\\u202e", long.as_str()] {
+        let text = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{name}"}}"#);
+        let expected: String = serde_json::from_str(&format!("\"{name}\"")).unwrap();
+        assert_eq!(taken(&text, Rules::HTTP).method, expected);
+    }
+}
+
+#[test]
+fn params_that_are_no_container_are_refused_with_their_type() {
+    for (params, kind) in [
+        ("\"x\"", "str"),
+        ("1", "int"),
+        ("1.0", "float"),
+        ("1e400", "float"),
+        ("true", "bool"),
+        ("false", "bool"),
+    ] {
+        let text = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"m","params":{params}}}"#);
+        let message = format!("params must be object or array, got: {kind}");
+        check(Rules::HTTP, &[(&text, &message)]);
+        check(Rules::FULL, &[(&text, &message)]);
+    }
+}
+
+#[test]
+fn positional_params_pass_only_where_the_rules_say_so() {
+    for params in ["[]", "[1]", "[{\"content\":\"hi\"}]"] {
+        let text = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"m","params":{params}}}"#);
+        check(Rules::HTTP, &[(&text, "Positional params (array) not supported, use named params (object)")]);
+        assert!(matches!(taken(&text, Rules::FULL).params, Params::Positional(_)), "{text}");
+    }
+}
+
+#[test]
+fn a_member_too_many_is_refused() {
+    let message = "Invalid JSON-RPC request";
+    check(
+        Rules::HTTP,
+        &[
+            (r#"{"jsonrpc":"2.0","id":7,"method":"m","extra":1}"#, message),
+            (r#"{"jsonrpc":"2.0","id":7,"method":"m","":null}"#, message),
+            (r#"{"jsonrpc":"2.0","id":7,"method":"m","Method":"m"}"#, message),
+            (r#"{"jsonrpc":"2.0","id":7,"method":"m","result":1}"#, message),
+            (r#"{"jsonrpc":"2.0","id":7,"method":"m","__proto__":{}}"#, message),
+        ],
+    );
+}
+
+#[test]
+fn only_the_first_fault_is_told_in_the_originals_order() {
+    let positional = "Positional params (array) not supported, use named params (object)";
+    check(
+        Rules::HTTP,
+        &[
+            (r#"{"params":[],"method":"","jsonrpc":"1","extra":1,"id":7}"#, positional),
+            (
+                r#"{"params":1,"method":"","jsonrpc":"1","extra":1,"id":7}"#,
+                "method must be a non-empty string",
+            ),
+            (r#"{"params":1,"method":1,"jsonrpc":"1","extra":1,"id":7}"#, "jsonrpc must be '2.0', got: '1'"),
+            (
+                r#"{"params":1,"method":1,"jsonrpc":"2.0","extra":1,"id":7}"#,
+                "method must be a string, got: int",
+            ),
+            (
+                r#"{"params":1,"method":"m","jsonrpc":"2.0","extra":1,"id":7}"#,
+                "params must be object or array, got: int",
+            ),
+            (r#"{"params":{},"method":"m","jsonrpc":"2.0","extra":1,"id":7}"#, "Invalid JSON-RPC request"),
+        ],
+    );
+    let unusable = refused(r#"{"params":{},"method":"m","jsonrpc":"2.0","extra":1,"id":true}"#, Rules::HTTP);
+    assert_eq!(unusable.error.message, "id must be string, number, or null, got: bool");
+    let earlier = refused(r#"{"params":1,"method":"m","jsonrpc":"2.0","extra":1,"id":true}"#, Rules::HTTP);
+    assert_eq!(earlier.error.message, "params must be object or array, got: int");
+}
+
+#[test]
+fn syntax_is_judged_before_duplicates_and_duplicates_before_everything_else() {
+    let syntax = refused(r#"{"id":7,"id":7,"method":"#, Rules::HTTP);
+    assert_eq!((syntax.error.code, syntax.id.raw()), (-32700, "null"));
+    assert_eq!(syntax.error.message, "Invalid JSON: Expecting value: line 1 column 25 (char 24)");
+    check(
+        Rules::HTTP,
+        &[(r#"{"params":[],"method":"","a":1,"a":2,"id":7}"#, "Duplicate key in request: 'a'")],
+    );
+}
+
+#[test]
+fn a_key_that_stands_twice_is_refused_with_the_id_when_that_is_clear() {
+    let shapes = [
+        (r#"{"jsonrpc":"2.0","jsonrpc":"2.0","method":"m","id":7}"#, "7", "jsonrpc"),
+        (r#"{"jsonrpc":"2.0","method":"m","method":"n","id":7}"#, "7", "method"),
+        (r#"{"jsonrpc":"2.0","method":"m","m\u0065thod":"n","id":7}"#, "7", "method"),
+        (r#"{"jsonrpc":"2.0","method":"m","params":{},"params":{},"id":7}"#, "7", "params"),
+        (r#"{"jsonrpc":"2.0","method":"m","id":7,"id":7}"#, "null", "id"),
+        (r#"{"jsonrpc":"2.0","method":"m","id":7,"\u0069d":8}"#, "null", "id"),
+        (r#"{"jsonrpc":"2.0","method":"m","id":7,"id":null}"#, "null", "id"),
+        (r#"{"jsonrpc":"2.0","method":"m","id":7,"extra":1,"extra":2}"#, "7", "extra"),
+        (r#"{"jsonrpc":"2.0","method":"m","id":7,"params":{"a":1,"a":2}}"#, "7", "a"),
+        (r#"{"jsonrpc":"2.0","method":"m","id":7,"params":{"a":1,"\u0061":2}}"#, "7", "a"),
+        (r#"{"jsonrpc":"2.0","method":"m","id":7,"params":{"a":{"b":[{"c":1,"c":2}]}}}"#, "7", "c"),
+        (r#"{"jsonrpc":"2.0","method":"m","id":7,"params":[{"":1,"":2}]}"#, "7", ""),
+        (r#"{"jsonrpc":"2.0","method":"m","params":{"a":1,"a":2}}"#, "null", "a"),
+        (r#"{"jsonrpc":"2.0","method":"m","id":{"a":1,"a":2}}"#, "null", "a"),
+    ];
+    for (text, id, key) in shapes {
+        for rules in [Rules::HTTP, Rules::FULL] {
+            let refused = refused(text, rules);
+            assert_eq!(refused.error.message, format!("Duplicate key in request: '{key}'"), "{text}");
+            assert_eq!((refused.error.code, refused.id.raw()), (-32600, id), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_long_duplicate_key_is_cut_in_the_message() {
+    let key = "k".repeat(100_000);
+    let text = format!(r#"{{"{key}":1,"{key}":2}}"#);
+    let message = format!("Duplicate key in request: '{}...'", "k".repeat(64));
+    assert_eq!(refused(&text, Rules::HTTP).error.message, message);
+}
+
+#[test]
+fn text_is_handed_on_letter_for_letter() {
+    let text =
+        r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"t":"\u0000\u202e\u2028\u001b[31m\ud83d\ude00é"}}"#;
+    let Params::Named(members) = taken(text, Rules::HTTP).params else {
+        panic!("named parameters were expected")
+    };
+    let params: std::collections::BTreeMap<String, String> = from_members(&members).unwrap();
+    assert_eq!(params["t"], "\0\u{202e}\u{2028}\u{1b}[31m😀é");
+}

@@ -1,0 +1,361 @@
+//! Typed reading of a [`Json`] value: a `serde` source that refuses an array where a struct is meant, and whose
+//! faults name the parameter.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::value::{BorrowedStrDeserializer, StrDeserializer};
+use serde::de::{DeserializeSeed, Deserializer, EnumAccess, MapAccess, SeqAccess, VariantAccess, Visitor};
+use serde::forward_to_deserialize_any;
+
+use super::{Json, is_integer};
+
+/// Why a value does not fit the type that was asked for. Its text is the message of a −32602 error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ParamFault {
+    path: String,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Kind {
+    Missing,
+    Unknown,
+    Wrong { wanted: String, got: &'static str },
+    Said(String),
+}
+
+impl ParamFault {
+    fn new(kind: Kind) -> Self {
+        Self { path: String::new(), kind }
+    }
+
+    fn wrong(wanted: &str, value: &Json<'_>) -> Self {
+        match value {
+            Json::Null => Self::new(Kind::Missing),
+            other => Self::new(Kind::Wrong { wanted: wanted.to_owned(), got: other.kind() }),
+        }
+    }
+
+    fn inside(mut self, outer: &str) -> Self {
+        self.path = match self.path.as_str() {
+            "" => outer.to_owned(),
+            inner if inner.starts_with('[') => format!("{outer}{inner}"),
+            inner => format!("{outer}.{inner}"),
+        };
+        self
+    }
+}
+
+impl fmt::Display for ParamFault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = if self.path.is_empty() { "params" } else { &self.path };
+        match &self.kind {
+            Kind::Missing => write!(out, "Missing required parameter: {path}"),
+            Kind::Unknown => write!(out, "Extra inputs are not permitted: {path}"),
+            Kind::Wrong { wanted, got } => write!(out, "{path} must be {wanted}, got: {got}"),
+            Kind::Said(text) => write!(out, "{path} {text}"),
+        }
+    }
+}
+
+impl std::error::Error for ParamFault {}
+
+impl serde::de::Error for ParamFault {
+    /// A custom text follows the parameter's name: say `must be …` or `cannot be …`.
+    fn custom<T: fmt::Display>(text: T) -> Self {
+        Self::new(Kind::Said(text.to_string()))
+    }
+
+    fn invalid_type(unexpected: serde::de::Unexpected<'_>, expected: &dyn serde::de::Expected) -> Self {
+        let got = match unexpected {
+            serde::de::Unexpected::Bool(_) => "bool",
+            serde::de::Unexpected::Unsigned(_) | serde::de::Unexpected::Signed(_) => "int",
+            serde::de::Unexpected::Float(_) => "float",
+            serde::de::Unexpected::Unit | serde::de::Unexpected::Option => return Self::new(Kind::Missing),
+            serde::de::Unexpected::Seq => "list",
+            serde::de::Unexpected::Map => "dict",
+            _ => "str",
+        };
+        Self::new(Kind::Wrong { wanted: expected.to_string(), got })
+    }
+
+    fn invalid_value(_: serde::de::Unexpected<'_>, expected: &dyn serde::de::Expected) -> Self {
+        Self::new(Kind::Said(format!("must be {expected}")))
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self::new(Kind::Missing).inside(field)
+    }
+
+    fn unknown_field(field: &str, _: &'static [&'static str]) -> Self {
+        Self::new(Kind::Unknown).inside(field)
+    }
+}
+
+/// Reads a typed value.
+///
+/// # Errors
+/// When the value does not fit `T`.
+pub fn from_json<'de, T: serde::Deserialize<'de>>(value: &'de Json<'de>) -> Result<T, ParamFault> {
+    T::deserialize(Source(value))
+}
+
+/// Reads a typed value from an object's members.
+///
+/// # Errors
+/// When the members do not fit `T`.
+pub fn from_members<'de, T: serde::Deserialize<'de>>(
+    members: &'de [(std::borrow::Cow<'de, str>, Json<'de>)],
+) -> Result<T, ParamFault> {
+    T::deserialize(Members(members))
+}
+
+struct Source<'de>(&'de Json<'de>);
+
+impl<'de> Source<'de> {
+    fn text<V: Visitor<'de>>(&self, visitor: V) -> Result<V::Value, ParamFault> {
+        match self.0 {
+            Json::String(std::borrow::Cow::Borrowed(text)) => visitor.visit_borrowed_str(text),
+            Json::String(text) => visitor.visit_str(text),
+            other => Err(ParamFault::wrong("string", other)),
+        }
+    }
+
+    fn integer<V: Visitor<'de>>(&self, visitor: V) -> Result<V::Value, ParamFault> {
+        let Json::Number(text) = self.0 else { return Err(ParamFault::wrong("integer", self.0)) };
+        if !is_integer(text) {
+            return Err(ParamFault::wrong("integer", self.0));
+        }
+        if let Ok(number) = text.parse::<u64>() {
+            visitor.visit_u64(number)
+        } else if let Ok(number) = text.parse::<i64>() {
+            visitor.visit_i64(number)
+        } else {
+            Err(ParamFault::new(Kind::Said("must be an integer of at most 64 bits".to_owned())))
+        }
+    }
+
+    /// Neither infinity nor a zero that was not written: a limit made of either would be none.
+    fn float<F: FromStr + Copy + Into<f64>>(&self) -> Result<F, ParamFault> {
+        let Json::Number(text) = self.0 else { return Err(ParamFault::wrong("number", self.0)) };
+        let number = text.parse::<F>().ok().filter(|&number| is_faithful(text, number.into()));
+        number.ok_or_else(|| {
+            ParamFault::new(Kind::Said("must be a number in the range of a double".to_owned()))
+        })
+    }
+}
+
+fn is_faithful(text: &str, number: f64) -> bool {
+    let mut mantissa = text.bytes().take_while(|byte| !matches!(byte, b'e' | b'E'));
+    number.is_finite() && (number != 0.0 || mantissa.all(|byte| !matches!(byte, b'1'..=b'9')))
+}
+
+macro_rules! integers {
+    ($($name:ident)*) => { $(
+        fn $name<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParamFault> {
+            self.integer(visitor)
+        }
+    )* };
+}
+
+impl<'de> Deserializer<'de> for Source<'de> {
+    type Error = ParamFault;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParamFault> {
+        match self.0 {
+            Json::Null => visitor.visit_unit(),
+            Json::Bool(value) => visitor.visit_bool(*value),
+            Json::Number(text) if is_integer(text) => self.integer(visitor),
+            Json::Number(_) => visitor.visit_f64(self.float()?),
+            Json::String(_) => self.text(visitor),
+            Json::Array(items) => visitor.visit_seq(Items { items: items.iter(), index: 0 }),
+            Json::Object(members) => visitor.visit_map(MemberWalk { members: members.iter(), value: None }),
+        }
+    }
+
+    integers! { deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_u8 deserialize_u16
+    deserialize_u32 deserialize_u64 }
+
+    fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParamFault> {
+        visitor.visit_f32(self.float()?)
+    }
+
+    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParamFault> {
+        visitor.visit_f64(self.float()?)
+    }
+
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParamFault> {
+        match self.0 {
+            Json::Bool(value) => visitor.visit_bool(*value),
+            other => Err(ParamFault::wrong("boolean", other)),
+        }
+    }
+
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParamFault> {
+        self.text(visitor)
+    }
+
+    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParamFault> {
+        self.text(visitor)
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParamFault> {
+        match self.0 {
+            Json::Null => visitor.visit_none(),
+            _ => visitor.visit_some(self),
+        }
+    }
+
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParamFault> {
+        match self.0 {
+            Json::Array(items) => visitor.visit_seq(Items { items: items.iter(), index: 0 }),
+            other => Err(ParamFault::wrong("list", other)),
+        }
+    }
+
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParamFault> {
+        match self.0 {
+            Json::Object(members) => visitor.visit_map(MemberWalk { members: members.iter(), value: None }),
+            other => Err(ParamFault::wrong("object", other)),
+        }
+    }
+
+    /// Only an object: `serde` alone would also fill a struct from an array, by position.
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        _: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ParamFault> {
+        self.deserialize_map(visitor)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, ParamFault> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        choices: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, ParamFault> {
+        let Json::String(text) = self.0 else { return Err(ParamFault::wrong("string", self.0)) };
+        if !choices.contains(&text.as_ref()) {
+            let list = choices.iter().map(|choice| format!("'{choice}'")).collect::<Vec<_>>().join(", ");
+            return Err(ParamFault::new(Kind::Said(format!("must be one of {list}"))));
+        }
+        visitor.visit_enum(Word(text))
+    }
+
+    /// A member that nobody reads may hold anything, also a number no type of ours can hold.
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParamFault> {
+        visitor.visit_unit()
+    }
+
+    forward_to_deserialize_any! { i128 u128 char bytes byte_buf unit unit_struct tuple tuple_struct identifier }
+}
+
+/// A plain word as an enum's variant; variants with content have no spelling on our wire.
+struct Word<'de>(&'de str);
+
+impl<'de> EnumAccess<'de> for Word<'de> {
+    type Error = ParamFault;
+    type Variant = Self;
+
+    fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, Self), ParamFault> {
+        let name: BorrowedStrDeserializer<'de, ParamFault> = BorrowedStrDeserializer::new(self.0);
+        Ok((seed.deserialize(name)?, self))
+    }
+}
+
+impl<'de> VariantAccess<'de> for Word<'de> {
+    type Error = ParamFault;
+
+    fn unit_variant(self) -> Result<(), ParamFault> {
+        Ok(())
+    }
+
+    fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, _: S) -> Result<S::Value, ParamFault> {
+        Err(ParamFault::new(Kind::Said("must be a plain word".to_owned())))
+    }
+
+    fn tuple_variant<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, ParamFault> {
+        Err(ParamFault::new(Kind::Said("must be a plain word".to_owned())))
+    }
+
+    fn struct_variant<V: Visitor<'de>>(
+        self,
+        _: &'static [&'static str],
+        _: V,
+    ) -> Result<V::Value, ParamFault> {
+        Err(ParamFault::new(Kind::Said("must be a plain word".to_owned())))
+    }
+}
+
+struct Members<'de>(&'de [(std::borrow::Cow<'de, str>, Json<'de>)]);
+
+impl<'de> Deserializer<'de> for Members<'de> {
+    type Error = ParamFault;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParamFault> {
+        visitor.visit_map(MemberWalk { members: self.0.iter(), value: None })
+    }
+
+    forward_to_deserialize_any! { bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes
+    byte_buf option unit unit_struct newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any }
+}
+
+struct Items<'de> {
+    items: std::slice::Iter<'de, Json<'de>>,
+    index: usize,
+}
+
+impl<'de> SeqAccess<'de> for Items<'de> {
+    type Error = ParamFault;
+
+    fn next_element_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, ParamFault> {
+        let Some(item) = self.items.next() else { return Ok(None) };
+        let index = self.index;
+        self.index += 1;
+        seed.deserialize(Source(item)).map(Some).map_err(|fault| fault.inside(&format!("[{index}]")))
+    }
+}
+
+/// `serde_json::Value` takes an object with such a key for JSON text in a string and reads that text itself:
+/// its depth and its duplicate keys would go unseen.
+const SERDE_JSON_KEYS: &str = "$serde_json::private::";
+
+struct MemberWalk<'de> {
+    members: std::slice::Iter<'de, (std::borrow::Cow<'de, str>, Json<'de>)>,
+    value: Option<(&'de str, &'de Json<'de>)>,
+}
+
+impl<'de> MapAccess<'de> for MemberWalk<'de> {
+    type Error = ParamFault;
+
+    fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, ParamFault> {
+        let Some((key, value)) = self.members.next() else { return Ok(None) };
+        if key.starts_with(SERDE_JSON_KEYS) {
+            return Err(ParamFault::new(Kind::Unknown).inside(key));
+        }
+        self.value = Some((key, value));
+        let name: StrDeserializer<'_, ParamFault> = StrDeserializer::new(key);
+        seed.deserialize(name).map(Some)
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, ParamFault> {
+        let Some((key, value)) = self.value.take() else {
+            return Err(ParamFault::new(Kind::Said("was read out of order".to_owned())));
+        };
+        seed.deserialize(Source(value)).map_err(|fault| fault.inside(key))
+    }
+}

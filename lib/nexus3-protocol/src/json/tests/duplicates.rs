@@ -1,0 +1,91 @@
+//! Keys that stand twice: reported beside the value, wherever they are and however they are spelled.
+
+use super::super::{Document, Json, read, read_members};
+
+fn doubled(text: &str) -> Option<String> {
+    let document = read(text.as_bytes()).unwrap();
+    let alone = document.duplicate.map(|key| key.into_owned());
+    let (_, in_message) = read_members(text.as_bytes()).unwrap();
+    assert_eq!(in_message.as_deref(), alone.as_deref(), "alone and as a message: {text}");
+    alone
+}
+
+/// An object of this many keys, `key` once more at the end.
+fn object_and(keys: usize, key: &str) -> String {
+    let members: Vec<String> = (0..keys).map(|number| format!("\"k{number}\":{number}")).collect();
+    format!("{{{},\"{key}\":null}}", members.join(","))
+}
+
+#[test]
+fn a_key_that_stands_twice_is_seen_in_every_shape() {
+    let shapes = [
+        (r#"{"a":1,"a":2}"#, "a"),
+        (r#"{"a":1,"b":2,"a":3}"#, "a"),
+        (r#"{"a":1,"\u0061":2}"#, "a"),
+        (r#"{"\u0061":1,"a":2}"#, "a"),
+        (r#"{"é":1,"\u00e9":2}"#, "é"),
+        (r#"{"😀":1,"\ud83d\ude00":2}"#, "😀"),
+        (r#"{"/":1,"\/":2}"#, "/"),
+        (r#"{"":1,"":2}"#, ""),
+        (r#"{"params":{"x":1,"x":2}}"#, "x"),
+        (r#"[{"a":1},{"a":2,"a":3}]"#, "a"),
+        (r#"{"a":[[{"b":{"c":1,"c":1}}]]}"#, "c"),
+        (r#"{"a":{"b":1},"a":{"b":1}}"#, "a"),
+        (r#"{"a":1,"a":{"b":1,"b":2}}"#, "b"),
+        (r#"{"a\u0000":1,"a\u0000":2}"#, "a\0"),
+    ];
+    for (text, key) in shapes {
+        assert_eq!(doubled(text).as_deref(), Some(key), "{text}");
+    }
+}
+
+#[test]
+fn keys_that_only_look_alike_are_two_keys() {
+    let texts = [
+        r#"{"a":1,"A":2}"#,
+        r#"{"a":1,"b":{"a":1}}"#,
+        r#"[{"a":1},{"a":1}]"#,
+        r#"{"a":"a"}"#,
+        r#"{"a":1,"a ":2}"#,
+        "{\"\u{e9}\":1,\"e\u{301}\":2}",
+        r#"{"a":1,"\\u0061":2}"#,
+        r#"{"":1," ":2}"#,
+        "{\"K\":1,\"\u{212a}\":2}",
+    ];
+    for text in texts {
+        assert_eq!(doubled(text), None, "{text}");
+    }
+}
+
+#[test]
+fn a_duplicate_is_seen_at_every_size_around_the_change_to_a_hash_set() {
+    for keys in 1..=24 {
+        assert_eq!(doubled(&object_and(keys, "new")), None, "{keys} keys");
+        for again in 0..keys {
+            let key = format!("k{again}");
+            assert_eq!(doubled(&object_and(keys, &key)), Some(key), "{keys} keys");
+        }
+        assert_eq!(doubled(&object_and(keys, "\\u006b0")).as_deref(), Some("k0"), "{keys} keys");
+    }
+}
+
+#[test]
+fn the_first_duplicate_in_reading_order_is_the_one_reported() {
+    assert_eq!(doubled(r#"{"a":{"c":1,"c":2},"b":1,"b":2}"#).as_deref(), Some("c"));
+    assert_eq!(doubled(r#"{"b":1,"b":{"c":1},"a":{"c":1,"c":1}}"#).as_deref(), Some("b"));
+}
+
+#[test]
+fn every_member_is_kept_in_the_order_it_was_written() {
+    let Document { value, .. } = read(br#"{"b":1,"a":2,"b":3}"#).unwrap();
+    let member = |key: &'static str, text| (key.into(), Json::Number(text));
+    assert_eq!(value, Json::Object(vec![member("b", "1"), member("a", "2"), member("b", "3")]));
+}
+
+#[test]
+fn a_million_keys_are_read_and_the_duplicate_of_the_first_is_seen_last() {
+    let text = object_and(1_000_000, "k0");
+    let document = read(text.as_bytes()).unwrap();
+    assert_eq!(document.duplicate.as_deref(), Some("k0"));
+    assert!(matches!(document.value, Json::Object(members) if members.len() == 1_000_001));
+}

@@ -1,0 +1,233 @@
+//! Random values, random bytes and broken texts, judged against another parser.
+//! Where the two differ on purpose: depth (kept below both limits here), and numbers beyond a double, which ours keeps
+//! as text and the other refuses.
+
+use proptest::prelude::*;
+use proptest::test_runner::TestCaseResult;
+use serde_json::Value;
+
+use super::super::{from_json, read, read_members};
+use super::alike;
+use crate::envelope::{Incoming, Response, Rules};
+use crate::methods::{CreateAgentParams, MessagesParams, SendParams};
+
+fn config() -> ProptestConfig {
+    // A failure found becomes a named test, not a file of seeds.
+    ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+fn values() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+        prop::num::f64::NORMAL.prop_map(Value::from),
+        prop::num::f64::SUBNORMAL.prop_map(Value::from),
+        prop::num::f64::ZERO.prop_map(Value::from),
+        any::<String>().prop_map(Value::from),
+        prop::collection::vec(any::<char>(), 0..8)
+            .prop_map(|letters| Value::from(String::from_iter(letters))),
+    ];
+    leaf.prop_recursive(6, 64, 8, |inner| {
+        let object = prop::collection::btree_map(any::<String>(), inner.clone(), 0..12);
+        prop_oneof![
+            prop::collection::vec(inner, 0..8).prop_map(Value::from),
+            object.prop_map(|members| Value::Object(members.into_iter().collect())),
+        ]
+    })
+}
+
+/// Pieces of JSON and of what is nearly JSON: far more often close to a valid text than random bytes are.
+fn soups() -> impl Strategy<Value = Vec<u8>> {
+    let pieces = prop::sample::select(vec![
+        "{",
+        "}",
+        "[",
+        "]",
+        ",",
+        ":",
+        "\"",
+        "\\",
+        "\"a\"",
+        "\"b\"",
+        "\"\"",
+        "0",
+        "1",
+        "-",
+        "-0",
+        ".",
+        ".5",
+        "e",
+        "E+1",
+        "e-",
+        "1e400",
+        "123456789012345678901",
+        "true",
+        "false",
+        "null",
+        "nul",
+        " ",
+        "\n",
+        "\\u",
+        "00e9",
+        "\\ud83d",
+        "\\ude00",
+        "\\n",
+        "é",
+        "😀",
+        "\u{feff}",
+        "\u{0}",
+        "\u{1f}",
+        "\u{7f}",
+        "\u{a0}",
+        "{\"a\":",
+        "[1,",
+        ",\"a\":2}",
+        "/",
+        "'",
+    ]);
+    prop::collection::vec(pieces, 0..40).prop_map(|pieces| pieces.concat().into_bytes())
+}
+
+#[derive(Debug, Clone)]
+enum Change {
+    Set(usize, u8),
+    Insert(usize, u8),
+    Remove(usize),
+    Cut(usize),
+    Repeat(usize, usize),
+}
+
+fn changes() -> impl Strategy<Value = Vec<Change>> {
+    let byte =
+        || prop_oneof![any::<u8>(), prop::sample::select(b"{}[],:\"\\-+.eE0123456789utfn \n".to_vec())];
+    let change = prop_oneof![
+        (any::<usize>(), byte()).prop_map(|(at, byte)| Change::Set(at, byte)),
+        (any::<usize>(), byte()).prop_map(|(at, byte)| Change::Insert(at, byte)),
+        any::<usize>().prop_map(Change::Remove),
+        any::<usize>().prop_map(Change::Cut),
+        (any::<usize>(), 1..9_usize).prop_map(|(at, length)| Change::Repeat(at, length)),
+    ];
+    prop::collection::vec(change, 1..4)
+}
+
+fn changed(mut bytes: Vec<u8>, changes: Vec<Change>) -> Vec<u8> {
+    for change in changes {
+        let place = |at: usize| at % (bytes.len() + 1);
+        match change {
+            Change::Set(at, byte) => {
+                let at = place(at);
+                if let Some(old) = bytes.get_mut(at) {
+                    *old = byte;
+                }
+            }
+            Change::Insert(at, byte) => bytes.insert(place(at), byte),
+            Change::Remove(at) => {
+                let at = place(at);
+                bytes.drain(at..(at + 1).min(bytes.len()));
+            }
+            Change::Cut(at) => bytes.truncate(place(at)),
+            Change::Repeat(at, length) => {
+                let at = place(at);
+                let again = bytes[at..(at + length).min(bytes.len())].to_vec();
+                bytes.splice(at..at, again);
+            }
+        }
+    }
+    bytes
+}
+
+fn agrees(bytes: &[u8]) -> TestCaseResult {
+    let other = serde_json::from_slice::<Value>(bytes);
+    match (read(bytes), other) {
+        (Ok(ours), Ok(other)) => prop_assert!(alike(&ours.value, &other), "{:?} is not {other}", ours.value),
+        (Err(_), Err(_)) => {}
+        (Ok(_), Err(other)) => {
+            prop_assert!(other.to_string().starts_with("number out of range"), "only ours accepts: {other}");
+        }
+        (Err(ours), Ok(_)) => prop_assert!(false, "only ours refuses: {ours}"),
+    }
+    prop_assert_eq!(read_members(bytes).is_ok(), read(bytes).is_ok());
+    Ok(())
+}
+
+/// Each reader answers; what it answers is checked elsewhere.
+fn every_reader_answers(bytes: &[u8]) -> TestCaseResult {
+    for rules in [Rules::HTTP, Rules::FULL] {
+        if let Err(refused) = Incoming::read(bytes, rules) {
+            prop_assert_eq!(refused.error.code == -32700, read(bytes).is_err());
+            prop_assert!(!refused.error.message.is_empty());
+        }
+    }
+    if let Err(fault) = Response::read(bytes) {
+        prop_assert!(!fault.to_string().is_empty());
+    }
+    if let Ok(document) = read(bytes) {
+        let faults = [
+            from_json::<SendParams>(&document.value).err(),
+            from_json::<MessagesParams>(&document.value).err(),
+            from_json::<CreateAgentParams>(&document.value).err(),
+            from_json::<Value>(&document.value).err(),
+        ];
+        prop_assert!(faults.into_iter().flatten().all(|fault| !fault.to_string().is_empty()));
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn any_value_is_read_back_equal(value in values()) {
+        for text in [serde_json::to_vec(&value).unwrap(), serde_json::to_vec_pretty(&value).unwrap()] {
+            let document = read(&text).unwrap();
+            prop_assert_eq!(&document.duplicate, &None);
+            let back: Value = from_json(&document.value).unwrap();
+            prop_assert_eq!(&back, &value);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_judged_as_another_parser_does(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        agrees(&bytes)?;
+        every_reader_answers(&bytes)?;
+    }
+
+    #[test]
+    fn any_text_is_judged_as_another_parser_does(text in any::<String>()) {
+        let quoted = [b"\"", text.as_bytes(), b"\""].concat();
+        agrees(&quoted)?;
+        every_reader_answers(&quoted)?;
+    }
+
+    #[test]
+    fn any_soup_of_tokens_is_judged_as_another_parser_does(bytes in soups()) {
+        agrees(&bytes)?;
+        every_reader_answers(&bytes)?;
+    }
+
+    #[test]
+    fn any_broken_value_is_judged_as_another_parser_does(value in values(), changes in changes()) {
+        let bytes = changed(serde_json::to_vec(&value).unwrap(), changes);
+        agrees(&bytes)?;
+        every_reader_answers(&bytes)?;
+    }
+
+    #[test]
+    fn any_broken_request_is_answered(params in values(), id in values(), changes in changes()) {
+        let request = serde_json::json!({ "jsonrpc": "2.0", "method": "send", "params": params, "id": id });
+        let bytes = changed(serde_json::to_vec(&request).unwrap(), changes);
+        agrees(&bytes)?;
+        every_reader_answers(&bytes)?;
+    }
+
+    #[test]
+    fn any_broken_response_is_answered(result in values(), data in values(), changes in changes()) {
+        let error = serde_json::json!({ "code": -32000, "message": "x", "data": data });
+        for (member, value) in [("result", result), ("error", error)] {
+            let response = serde_json::json!({ "jsonrpc": "2.0", "id": 1, member: value });
+            every_reader_answers(&changed(serde_json::to_vec(&response).unwrap(), changes.clone()))?;
+        }
+    }
+}

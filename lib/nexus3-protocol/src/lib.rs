@@ -1,0 +1,18 @@
+//! Every word on the nexus3 wire: JSON-RPC 2.0, the method list, length frames, and the names of token files.
+//! No sockets, files, clock or async: bytes in, values out, and back.
+
+pub mod discovery;
+mod door;
+pub mod envelope;
+pub mod frame;
+pub mod json;
+pub mod methods;
+#[cfg(feature = "schema")]
+pub mod schema;
+
+pub use door::Door;
+pub use envelope::{ErrorCode, Id, Incoming, Params, Refused, Request, Response, RpcError, Rules};
+pub use methods::{Method, MethodSpec};
+
+/// The OpenRPC document of the method list, as checked in; `rpc.discover` answers with it.
+pub const OPENRPC: &str = include_str!("../openrpc.json");

@@ -1,0 +1,133 @@
+//! The method list: one entry a method. Routing, `openrpc.json`, the reference page, the typed client and the
+//! demand for a handler all come from it.
+
+mod agents;
+mod calls;
+mod scalars;
+#[cfg(test)]
+mod tests;
+
+pub use agents::{
+    AgentSummary, CreateAgentOutput, CreateAgentParams, DestroyAgentOutput, DestroyAgentParams,
+    DiscoverOutput, ListAgentsOutput, NoParams, ShutdownServerOutput,
+};
+pub use calls::{
+    CancelOutput, CancelParams, ContextOutput, MessageView, MessagesOutput, MessagesParams, SendOutput,
+    SendParams, ShutdownOutput, TokensOutput, ToolCallView, Usage, UsedTokens,
+};
+pub use scalars::{Count, MessageOffset, PageSize, RequestId};
+
+use crate::Door;
+
+/// Hands the method list to another macro. Each entry reads
+/// `/// documentation` `Name call = "wire_name" at Door: Params => Output;`
+#[macro_export]
+macro_rules! for_each_method {
+    ($with:ident) => {
+        $with! {
+            /// Creates an agent and says where to reach it.
+            CreateAgent create_agent = "create_agent" at Daemon: CreateAgentParams => CreateAgentOutput;
+            /// Destroys an agent: its turn is cancelled, its queue is answered, it is gone. `success` is false when
+            /// there is no such agent.
+            DestroyAgent destroy_agent = "destroy_agent" at Daemon: DestroyAgentParams => DestroyAgentOutput;
+            /// Lists the agents in the order they were created.
+            ListAgents list_agents = "list_agents" at Daemon: NoParams => ListAgentsOutput;
+            /// Stops the daemon: no new turns, open turns get the grace time to finish.
+            ShutdownServer shutdown_server = "shutdown_server" at Daemon: NoParams => ShutdownServerOutput;
+            /// This list, as an OpenRPC document.
+            Discover discover = "rpc.discover" at Daemon: NoParams => DiscoverOutput;
+            /// Gives an agent a message and answers when its turn has ended. One turn runs at a time; further
+            /// messages wait in order. A client that goes away does not end the turn.
+            Send send = "send" at Agent: SendParams => SendOutput;
+            /// Ends a running or waiting `send` now; that `send` answers with the text it had.
+            Cancel cancel = "cancel" at Agent: CancelParams => CancelOutput;
+            /// Marks an agent as finished. When every agent is marked, the daemon stops.
+            Shutdown shutdown = "shutdown" at Agent: NoParams => ShutdownOutput;
+            /// Counts the tokens of an agent's context and what its models have used.
+            GetTokens get_tokens = "get_tokens" at Agent: NoParams => TokensOutput;
+            /// Describes an agent's context.
+            GetContext get_context = "get_context" at Agent: NoParams => ContextOutput;
+            /// Reads an agent's messages, also while a turn is running.
+            GetMessages get_messages = "get_messages" at Agent: MessagesParams => MessagesOutput;
+        }
+    };
+}
+
+/// A method's types; implemented by one empty type per entry, see [`spec`].
+pub trait MethodSpec {
+    /// The entry in the list.
+    const METHOD: Method;
+    /// What it takes.
+    type Params: serde::Serialize + serde::de::DeserializeOwned + Send + Sync;
+    /// What it answers.
+    type Output: serde::Serialize + serde::de::DeserializeOwned + Send;
+}
+
+macro_rules! define_methods {
+    ($( $(#[doc = $doc:literal])* $spec:ident $call:ident = $name:literal at $door:ident: $params:ident => $output:ident; )*) => {
+        /// A method of the list.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Method {
+            $( $(#[doc = $doc])* $spec, )*
+        }
+
+        impl Method {
+            /// The whole list, in order.
+            pub const ALL: &'static [Method] = &[ $( Method::$spec, )* ];
+
+            /// The name on the wire.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $( Method::$spec => $name, )* }
+            }
+
+            /// Where it may be called.
+            #[must_use]
+            pub fn door(self) -> Door {
+                match self { $( Method::$spec => Door::$door, )* }
+            }
+
+            /// What it does, for people.
+            #[must_use]
+            pub fn doc(self) -> &'static str {
+                match self { $( Method::$spec => concat!($( $doc, "\n" ),*).trim_ascii(), )* }
+            }
+
+            /// Finds a method by its name on the wire.
+            #[must_use]
+            pub fn find(name: &str) -> Option<Method> {
+                match name { $( $name => Some(Method::$spec), )* _ => None }
+            }
+        }
+
+        /// One empty type per method, to name its parameters and output by.
+        pub mod spec {
+            $(
+                $(#[doc = $doc])*
+                #[derive(Debug, Clone, Copy)]
+                pub struct $spec;
+
+                impl super::MethodSpec for $spec {
+                    const METHOD: super::Method = super::Method::$spec;
+                    type Params = super::$params;
+                    type Output = super::$output;
+                }
+            )*
+        }
+
+        #[cfg(feature = "schema")]
+        pub(crate) fn schema_of(
+            method: Method,
+            generator: &mut schemars::SchemaGenerator,
+        ) -> (schemars::Schema, schemars::Schema) {
+            match method {
+                $( Method::$spec => (
+                    <$params as schemars::JsonSchema>::json_schema(generator),
+                    generator.subschema_for::<$output>(),
+                ), )*
+            }
+        }
+    };
+}
+
+for_each_method!(define_methods);

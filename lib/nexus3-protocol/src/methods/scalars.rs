@@ -1,0 +1,108 @@
+//! Small values that several methods share, each with its own rule and its own message when the rule is broken.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// A count of tokens, messages or rounds.
+pub type Count = u64;
+
+/// Names one `send`, so that it can be cancelled: a non-empty string or an integer. `"5"` and `5` are two ids.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(untagged)]
+pub enum RequestId {
+    /// A non-empty string.
+    Text(String),
+    /// An integer.
+    Number(i64),
+}
+
+/// The most bytes a request id's text may have: it is a name, not a payload.
+const REQUEST_ID_BYTES_MAX: usize = 256;
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RequestId::Text(text) => out.write_str(text),
+            RequestId::Number(number) => write!(out, "{number}"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for RequestId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl Visitor<'_> for Reader {
+            type Value = RequestId;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("string or integer")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<RequestId, E> {
+                match text.len() {
+                    0 => Err(E::custom("cannot be empty")),
+                    1..=REQUEST_ID_BYTES_MAX => Ok(RequestId::Text(text.to_owned())),
+                    _ => Err(E::custom(format!("must be at most {REQUEST_ID_BYTES_MAX} bytes"))),
+                }
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<RequestId, E> {
+                Ok(RequestId::Number(number))
+            }
+
+            fn visit_u64<E: Error>(self, number: u64) -> Result<RequestId, E> {
+                i64::try_from(number)
+                    .map(RequestId::Number)
+                    .map_err(|_| E::custom("must be an integer of at most 63 bits"))
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+/// Where a page of messages starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct MessageOffset(pub u64);
+
+impl<'de> Deserialize<'de> for MessageOffset {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        whole_number(deserializer, 0..=u64::MAX, "must be a non-negative integer").map(Self)
+    }
+}
+
+/// How many messages a page holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PageSize(#[cfg_attr(feature = "schema", schemars(range(min = 1, max = 2000)))] pub u64);
+
+impl PageSize {
+    /// The largest page.
+    pub const MAX: u64 = 2000;
+}
+
+impl Default for PageSize {
+    fn default() -> Self {
+        Self(200)
+    }
+}
+
+impl<'de> Deserialize<'de> for PageSize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        whole_number(deserializer, 1..=Self::MAX, "must be an integer between 1 and 2000").map(Self)
+    }
+}
+
+/// Reads an integer in a range; anything else is answered with the range's own words.
+fn whole_number<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    range: RangeInclusive<u64>,
+    rule: &'static str,
+) -> Result<u64, D::Error> {
+    let number = u64::deserialize(deserializer).ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| D::Error::custom(rule))
+}

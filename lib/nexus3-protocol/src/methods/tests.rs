@@ -1,0 +1,23 @@
+//! The method list: its names, the JSON of every params and output struct, each fault's message, the document.
+
+mod document;
+mod faults;
+mod list;
+mod shapes;
+
+use super::*;
+use crate::json::{Json, ParamFault, from_members, read};
+
+macro_rules! define_read_params {
+    ($( $(#[doc = $doc:literal])* $spec:ident $call:ident = $name:literal at $door:ident: $params:ident => $output:ident; )*) => {
+        /// What a door does with a method's parameters, less the result.
+        fn read_params(method: Method, text: &str) -> Result<(), ParamFault> {
+            let Json::Object(members) = read(text.as_bytes()).unwrap().value else {
+                panic!("an object was expected: {text}");
+            };
+            match method { $( Method::$spec => from_members::<$params>(&members).map(drop), )* }
+        }
+    };
+}
+
+crate::for_each_method!(define_read_params);

@@ -1,0 +1,80 @@
+//! The checked-in OpenRPC document: fresh, closed in itself, and about the list we have.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+
+use super::*;
+
+fn document() -> Value {
+    serde_json::from_str(crate::OPENRPC).unwrap()
+}
+
+/// Every value of a member with this name, at any depth.
+fn members<'a>(value: &'a Value, name: &str) -> Vec<&'a Value> {
+    match value {
+        Value::Array(items) => items.iter().flat_map(|item| members(item, name)).collect(),
+        Value::Object(object) => {
+            let inside = object.values().flat_map(|value| members(value, name));
+            object.get(name).into_iter().chain(inside).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(feature = "schema")]
+#[test]
+fn the_checked_in_document_is_what_the_list_generates() {
+    let generated = format!("{:#}\n", crate::schema::openrpc());
+    assert!(generated == crate::OPENRPC, "openrpc.json is stale: run `cargo xtask schema`");
+}
+
+#[cfg(feature = "schema")]
+#[test]
+fn the_reference_page_has_a_heading_for_every_method() {
+    let page = crate::schema::markdown();
+    for &method in Method::ALL {
+        assert!(page.contains(&format!("\n## {}\n\n`POST {}`\n", method.name(), method.door().path())));
+    }
+}
+
+#[test]
+fn the_document_lists_every_method_in_order() {
+    let document = document();
+    let listed: Vec<(&str, &str)> = document["methods"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|method| (method["name"].as_str().unwrap(), method["x-door"].as_str().unwrap()))
+        .collect();
+    let expected: Vec<(&str, &str)> =
+        Method::ALL.iter().map(|method| (method.name(), method.door().path())).collect();
+    assert_eq!(listed, expected);
+}
+
+#[test]
+fn every_reference_resolves_and_every_schema_is_used() {
+    let document = document();
+    let references: HashSet<&str> =
+        members(&document, "$ref").into_iter().map(|reference| reference.as_str().unwrap()).collect();
+    assert!(!references.is_empty());
+    for reference in &references {
+        let target = reference.strip_prefix('#').and_then(|pointer| document.pointer(pointer));
+        assert!(target.is_some_and(Value::is_object), "{reference} leads nowhere");
+    }
+    for name in document["components"]["schemas"].as_object().unwrap().keys() {
+        assert!(references.contains(format!("#/components/schemas/{name}").as_str()), "{name} is not used");
+    }
+}
+
+#[test]
+fn every_method_and_parameter_of_the_document_is_explained() {
+    for method in document()["methods"].as_array().unwrap() {
+        let explained = |value: &Value| value["description"].as_str().is_some_and(|text| !text.is_empty());
+        assert!(explained(method), "{}", method["name"]);
+        assert_eq!(method["paramStructure"], "by-name");
+        for param in method["params"].as_array().unwrap() {
+            assert!(explained(param), "{} of {}", param["name"], method["name"]);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The list itself: names, doors, documentation, and the types that stand for methods.
+
+use std::collections::HashSet;
+
+use super::*;
+
+#[test]
+fn names_are_unique_and_found_again() {
+    let mut names = HashSet::new();
+    for &method in Method::ALL {
+        assert!(names.insert(method.name()), "{} stands twice", method.name());
+        assert_eq!(Method::find(method.name()), Some(method));
+    }
+}
+
+#[test]
+fn a_name_is_found_only_letter_for_letter() {
+    for name in ["", "Send", "send ", " send", "send\0", "get-tokens", "rpc.", "rpc.discover2", "__proto__"] {
+        assert_eq!(Method::find(name), None, "{name:?}");
+    }
+}
+
+#[test]
+fn every_method_is_documented_in_whole_sentences() {
+    for &method in Method::ALL {
+        let doc = method.doc();
+        assert!(!doc.is_empty() && doc.ends_with('.'), "{}: {doc:?}", method.name());
+        assert_eq!(doc, doc.trim(), "{}", method.name());
+    }
+}
+
+#[test]
+fn the_list_is_the_promised_one() {
+    let doors: Vec<(&str, Door)> = Method::ALL.iter().map(|method| (method.name(), method.door())).collect();
+    let expected = [
+        ("create_agent", Door::Daemon),
+        ("destroy_agent", Door::Daemon),
+        ("list_agents", Door::Daemon),
+        ("shutdown_server", Door::Daemon),
+        ("rpc.discover", Door::Daemon),
+        ("send", Door::Agent),
+        ("cancel", Door::Agent),
+        ("shutdown", Door::Agent),
+        ("get_tokens", Door::Agent),
+        ("get_context", Door::Agent),
+        ("get_messages", Door::Agent),
+    ];
+    assert_eq!(doors, expected);
+    assert_eq!(Door::Daemon.path(), "/");
+    assert_eq!(Door::Agent.path(), "/agent/{agent_id}");
+}
+
+#[test]
+fn a_methods_type_names_its_entry() {
+    assert_eq!(spec::CreateAgent::METHOD, Method::CreateAgent);
+    assert_eq!(spec::Discover::METHOD.name(), "rpc.discover");
+    assert_eq!(spec::Send::METHOD.door(), Door::Agent);
+}
