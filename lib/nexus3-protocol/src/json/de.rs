@@ -17,6 +17,9 @@ pub struct ParamFault {
     kind: Kind,
 }
 
+/// A caller's own key is echoed up to here.
+const PATH_CHARS_MAX: usize = 200;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
     Missing,
@@ -49,7 +52,11 @@ impl ParamFault {
 
 impl fmt::Display for ParamFault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = if self.path.is_empty() { "params" } else { &self.path };
+        let path = match self.path.char_indices().nth(PATH_CHARS_MAX) {
+            _ if self.path.is_empty() => "params",
+            Some((end, _)) => &self.path[..end],
+            None => &self.path,
+        };
         match &self.kind {
             Kind::Missing => write!(out, "Missing required parameter: {path}"),
             Kind::Unknown => write!(out, "Extra inputs are not permitted: {path}"),

@@ -28,6 +28,14 @@ fn sixty_four_levels_pass_and_one_more_is_refused() {
 }
 
 #[test]
+fn the_items_of_a_batch_count_the_array_around_them() {
+    let batch = |levels| [b"[", nested("{\"a\":", "1", "}", levels).as_slice(), b"]"].concat();
+    assert!(read(&batch(DEPTH_MAX - 1)).is_ok() && read_members(&batch(DEPTH_MAX - 1)).is_ok());
+    assert_eq!(read(&batch(DEPTH_MAX)).unwrap_err(), SyntaxFault::Depth);
+    assert_eq!(read_members(&batch(DEPTH_MAX)).unwrap_err(), SyntaxFault::Depth);
+}
+
+#[test]
 fn a_value_beside_the_deepest_place_does_not_count() {
     let siblings = nested("[[],", "0", ",[]]", DEPTH_MAX - 1);
     assert!(read(&siblings).is_ok());

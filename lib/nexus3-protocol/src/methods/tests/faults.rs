@@ -172,3 +172,10 @@ fn every_parameter_of_every_method_refuses_every_wrong_type_by_name() {
     }
     assert!(refused >= 50, "{refused} samples were refused");
 }
+
+#[test]
+fn a_huge_unknown_name_is_echoed_only_in_part() {
+    let name = "x".repeat(100_000);
+    let fault = read_params(Method::ListAgents, &format!(r#"{{"{name}":1}}"#)).unwrap_err();
+    assert_eq!(fault.to_string(), format!("Extra inputs are not permitted: {}", "x".repeat(200)));
+}

@@ -65,7 +65,7 @@ fn list_agents_gives_all_thirteen_members_with_null_for_none() {
         model: None,
         last_action_at: None,
         permission_level: "SANDBOXED".to_owned(),
-        cwd: "/home/u".to_owned(),
+        cwd: "/srv/a".to_owned(),
         write_paths: None,
     };
     check(
@@ -73,7 +73,7 @@ fn list_agents_gives_all_thirteen_members_with_null_for_none() {
         concat!(
             r#"{"agent_id":".t","is_temp":true,"created_at":"2026-01-02T03:04:05.000006","message_count":2,"#,
             r#""should_shutdown":false,"parent_agent_id":null,"child_count":0,"halted_at_iteration_limit":false,"#,
-            r#""model":null,"last_action_at":null,"permission_level":"SANDBOXED","cwd":"/home/u","write_paths":null}"#,
+            r#""model":null,"last_action_at":null,"permission_level":"SANDBOXED","cwd":"/srv/a","write_paths":null}"#,
         ),
     );
     let busy = AgentSummary {
@@ -84,7 +84,7 @@ fn list_agents_gives_all_thirteen_members_with_null_for_none() {
         ..summary
     };
     let text = serde_json::to_string(&busy).unwrap();
-    assert!(text.ends_with(r#""cwd":"/home/u","write_paths":["/w"]}"#), "{text}");
+    assert!(text.ends_with(r#""cwd":"/srv/a","write_paths":["/w"]}"#), "{text}");
     reads(&text, busy);
 }
 
