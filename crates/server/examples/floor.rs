@@ -21,8 +21,8 @@ const BACKLOG: i32 = 4096;
 const BUFFER_BYTES_MAX: usize = 128 * 1024;
 const HEADERS_MAX: usize = 128;
 
-/// 103 bytes, a short answer of the daemon.
-const ANSWER: &[u8] = br#"{"jsonrpc":"2.0","id":1,"result":{"agent_id":"benchmark","url":"/agent/benchmark","created_at":"never"}}"#;
+/// 103 bytes: what the daemon answers to `create_agent`.
+const ANSWER: &[u8] = br#"{"jsonrpc":"2.0","id":1,"result":{"agent_id":"the-benchmark-floor","url":"/agent/the-benchmark-floor"}}"#;
 
 fn main() -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

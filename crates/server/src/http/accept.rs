@@ -40,7 +40,7 @@ pub struct HttpDoor {
     tasks: TaskTracker,
 }
 
-/// How long to wait when the process has no file descriptor left, unless a connection ends before.
+/// How long to wait before trying again when the process has no file descriptor left.
 const PAUSE_WITHOUT_DESCRIPTORS: Duration = Duration::from_millis(50);
 
 /// Room for the largest head we take, beside what hyper adds.
@@ -93,6 +93,7 @@ async fn accept_all(listener: TcpListener, shared: Arc<Shared>, stop: Cancellati
     let places = Arc::new(Semaphore::new(shared.limits.connections_max.min(Semaphore::MAX_PERMITS)));
     let mut connection = connection_settings(&shared.limits);
     connection.half_close(true);
+    let mut failing = false;
     loop {
         let next = async {
             let place = Arc::clone(&places).acquire_owned().await;
@@ -104,10 +105,17 @@ async fn accept_all(listener: TcpListener, shared: Arc<Shared>, stop: Cancellati
         };
         match (accepted, place) {
             (Ok((socket, _)), Ok(place)) => {
+                failing = false;
                 let run = run(socket, connection.clone(), Arc::clone(&shared), stop.clone(), place);
                 tasks.spawn(run);
             }
-            (Err(fault), _) => pause_after(&fault).await,
+            (Err(fault), _) if is_gone(&fault) => {}
+            (Err(fault), _) => {
+                if !std::mem::replace(&mut failing, true) {
+                    tracing::warn!(%fault, "cannot accept connections; trying again until it works");
+                }
+                tokio::time::sleep(PAUSE_WITHOUT_DESCRIPTORS).await;
+            }
             (_, Err(_)) => return,
         }
     }
@@ -118,7 +126,6 @@ fn connection_settings(limits: &HttpLimits) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
         .keep_alive(true)
-        .pipeline_flush(true)
         .title_case_headers(true)
         .auto_date_header(false)
         .max_buf_size(BUFFER_BYTES_MAX.max(limits.head_bytes_max + limits.request_line_bytes_max + 1024))
@@ -126,13 +133,9 @@ fn connection_settings(limits: &HttpLimits) -> http1::Builder {
     builder
 }
 
-/// A connection that was gone before it was taken is nobody's fault; a lack of descriptors is waited out.
-async fn pause_after(fault: &io::Error) {
-    let gone = matches!(fault.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset);
-    if !gone {
-        tracing::warn!(%fault, "cannot accept a connection; trying again");
-        tokio::time::sleep(PAUSE_WITHOUT_DESCRIPTORS).await;
-    }
+/// A connection that was gone before it was taken is nobody's fault.
+fn is_gone(fault: &io::Error) -> bool {
+    matches!(fault.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
 }
 
 async fn run(

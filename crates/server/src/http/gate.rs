@@ -14,7 +14,7 @@ use hyper::StatusCode;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-use super::head::{Framing, Verdict, judge};
+use super::head::{Framing, Judge, Verdict};
 use super::limits::HttpLimits;
 use super::refusal::Refusal;
 
@@ -37,6 +37,7 @@ pub(super) struct Gate<S> {
     limits: Arc<HttpLimits>,
     slot: Slot,
     place: Place,
+    judge: Judge,
     /// Bytes from the socket that hyper has not been given.
     held: Vec<u8>,
     /// How many of `held` hyper may have.
@@ -76,6 +77,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
             limits,
             slot,
             place: Place::Head,
+            judge: Judge::default(),
             held: Vec::new(),
             free: 0,
             waiting: Waiting::FirstByte,
@@ -98,7 +100,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
 
     /// Judges what is held as the start of a head; true when there is something to hand on.
     fn judge_held(&mut self) -> bool {
-        match judge(&self.held, &self.limits) {
+        match self.judge.judge(&self.held, &self.limits) {
             Verdict::Unfinished => return false,
             Verdict::Whole { head_bytes, framing } => {
                 self.free = head_bytes;
@@ -219,6 +221,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
                     }
                 }
                 Poll::Ready(_) => return Poll::Ready(()),
+                // After an ordinary end nothing is on its way.
+                Poll::Pending if self.place == Place::Head && self.lingered_bytes == 0 => {
+                    return Poll::Ready(());
+                }
                 Poll::Pending => return self.read_alarm.poll(cx, since + LINGER),
             }
         }
@@ -299,10 +305,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gate<S> {
             gate.since = None;
         }
         // Closing a socket with unread bytes resets it, and the reset can overtake the answer.
-        if gate.place != Place::Head {
-            ready!(gate.poll_linger(cx));
-        }
-        Poll::Ready(Ok(()))
+        gate.poll_linger(cx).map(Ok)
     }
 }
 

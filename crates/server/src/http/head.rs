@@ -29,68 +29,94 @@ pub(super) enum Verdict {
     Refused(Refusal),
 }
 
-/// Judges the bytes that have arrived since the end of the last request.
-pub(super) fn judge(bytes: &[u8], limits: &HttpLimits) -> Verdict {
-    match examine(bytes, limits) {
-        Ok(Some((head_bytes, framing))) => Verdict::Whole { head_bytes, framing },
-        Ok(None) => Verdict::Unfinished,
-        Err(refusal) => Verdict::Refused(refusal),
-    }
+/// Judges a head while it arrives. What was read once is not read again: a peer that sends byte by byte costs no more
+/// than one that sends all at once, and gets the same verdict.
+#[derive(Default)]
+pub(super) struct Judge {
+    /// Known once the request line was read.
+    version: Option<Version>,
+    headers_start: usize,
+    line_start: usize,
+    /// Up to here the line has no end.
+    searched: usize,
+    facts: Facts,
 }
 
-fn examine(bytes: &[u8], limits: &HttpLimits) -> Result<Option<(usize, Framing)>, Refusal> {
-    let Some((line, mut at)) = next_line(bytes, 0)? else {
-        return unfinished_line(bytes.len(), limits).map(|()| None);
-    };
-    unfinished_line(at, limits)?;
-    let version = check_request_line(line)?;
-    let mut facts = Facts::default();
-    let headers_start = at;
-    loop {
-        let Some((line, next)) = next_line(bytes, at)? else {
-            total_within(bytes.len() - headers_start, limits)?;
-            return Ok(None);
+impl Judge {
+    /// Judges the bytes that have arrived since the end of the last request: those it was given before, and more. With
+    /// a verdict it is ready for the next head.
+    pub(super) fn judge(&mut self, bytes: &[u8], limits: &HttpLimits) -> Verdict {
+        let verdict = match self.examine(bytes, limits) {
+            Ok(Some((head_bytes, framing))) => Verdict::Whole { head_bytes, framing },
+            Ok(None) => return Verdict::Unfinished,
+            Err(refusal) => Verdict::Refused(refusal),
         };
-        if line.is_empty() {
-            return facts.framing(version, limits).map(|framing| Some((next, framing)));
+        *self = Self::default();
+        verdict
+    }
+
+    fn examine(&mut self, bytes: &[u8], limits: &HttpLimits) -> Result<Option<(usize, Framing)>, Refusal> {
+        check_first_byte(bytes)?;
+        loop {
+            let feed = bytes[self.searched..].iter().position(|byte| *byte == b'\n');
+            let end = feed.map_or(bytes.len(), |feed| self.searched + feed + 1);
+            self.check_size(bytes, end, limits)?;
+            self.searched = end;
+            if feed.is_none() {
+                return Ok(None);
+            }
+            let Some(line) = bytes[self.line_start..end].strip_suffix(b"\r\n") else {
+                return Err(Refusal::malformed("Invalid line ending: lines end with CR LF"));
+            };
+            match self.version {
+                None => {
+                    self.version = Some(check_request_line(line)?);
+                    self.headers_start = end;
+                }
+                Some(version) if line.is_empty() => {
+                    return self.facts.framing(version, limits).map(|framing| Some((end, framing)));
+                }
+                Some(_) => self.facts.add(line, limits)?,
+            }
+            self.line_start = end;
         }
-        at = next;
-        total_within(at - headers_start, limits)?;
-        facts.add(line, limits)?;
+    }
+
+    /// The sizes in the texts stop one past the limit: how much more has arrived is chance.
+    fn check_size(&self, bytes: &[u8], end: usize, limits: &HttpLimits) -> Result<(), Refusal> {
+        if self.version.is_none() {
+            let max = limits.request_line_bytes_max;
+            if end > max {
+                return Err(Refusal::malformed(format!("Request line too long: {} > {max}", max + 1)));
+            }
+            return Ok(());
+        }
+        // The empty line that ends the head, or its first half, is no header.
+        let is_end = b"\r\n".starts_with(&bytes[self.line_start..end]);
+        let counted = if is_end { self.line_start } else { end };
+        let max = limits.head_bytes_max;
+        if counted - self.headers_start > max {
+            return Err(too_large(format!("Total headers size exceeds limit: {} > {max}", max + 1)));
+        }
+        Ok(())
     }
 }
 
-/// The line that starts at `at`, without its end, and where the next one starts. None when its end is not there yet.
-fn next_line(bytes: &[u8], at: usize) -> Result<Option<(&[u8], usize)>, Refusal> {
-    let rest = &bytes[at..];
-    let Some(feed) = rest.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
-    match rest[..feed].strip_suffix(b"\r") {
-        Some(line) => Ok(Some((line, at + feed + 1))),
-        None => Err(Refusal::malformed("Invalid line ending: lines end with CR LF")),
+/// A TLS hello, or a frame of another protocol, may hold no line end at all; its sender must not wait for the clock.
+fn check_first_byte(bytes: &[u8]) -> Result<(), Refusal> {
+    match bytes.first() {
+        Some(first) if !is_token(*first) && !b"\r\n".contains(first) => {
+            check_request_line(&bytes[..1]).map(|_| ())
+        }
+        _ => Ok(()),
     }
-}
-
-fn unfinished_line(bytes: usize, limits: &HttpLimits) -> Result<(), Refusal> {
-    let max = limits.request_line_bytes_max;
-    if bytes > max {
-        return Err(Refusal::malformed(format!("Request line too long: {bytes} > {max}")));
-    }
-    Ok(())
-}
-
-fn total_within(bytes: usize, limits: &HttpLimits) -> Result<(), Refusal> {
-    let max = limits.head_bytes_max;
-    if bytes > max {
-        return Err(too_large(format!("Total headers size exceeds limit: {bytes} > {max}")));
-    }
-    Ok(())
 }
 
 fn too_large(message: String) -> Refusal {
     Refusal::closing(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, message)
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Version {
     Http10,
     Http11,
@@ -121,8 +147,14 @@ fn check_request_line(line: &[u8]) -> Result<Version, Refusal> {
     Ok(version)
 }
 
+/// Hyper takes no longer target, whatever the limits say, and would refuse it in its own words.
+const TARGET_BYTES_MAX: usize = u16::MAX as usize - 1;
+
 /// Origin form, absolute form, or the asterisk; the rest has no meaning here.
 fn is_target(target: &str) -> bool {
+    if target.len() > TARGET_BYTES_MAX {
+        return false;
+    }
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte);
     if target.starts_with('/') && target.bytes().all(plain) {
         return true;

@@ -1,12 +1,15 @@
 //! One request: the checks in their order, each before the body is read, then the desk.
 //! Order: well formed (the gate) → host and origin → method → token → route → agent → body → desk.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
-use hyper::header::{CONNECTION, CONTENT_ENCODING, HeaderMap, HeaderValue, TRANSFER_ENCODING};
+use hyper::header::{CONNECTION, CONTENT_ENCODING, EXPECT, HeaderMap, HeaderValue, TRANSFER_ENCODING};
+use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use rpc::{AnswerKind, Caller, Desk, Entrance, NoEntrance};
 
@@ -30,11 +33,15 @@ const NO_ROUTE: &str = "Not found. Use /, /rpc, or /agent/{agent_id}.";
 /// Answers one request.
 pub(super) async fn serve(shared: &Shared, slot: &Slot, request: Request<Incoming>) -> Response<Full<Bytes>> {
     let _busy = shared.activity.begin();
+    let (parts, mut body) = request.into_parts();
     // A chunked body is the last thing on its connection: the gate does not look for a head behind it.
-    let last = request.headers().contains_key(TRANSFER_ENCODING);
-    let mut response = match answer(shared, slot, request).await {
+    let mut last = parts.headers.contains_key(TRANSFER_ENCODING);
+    let mut response = match answer(shared, slot, &parts, &mut body).await {
         Ok(response) => response,
-        Err(refusal) => refusal.into_response(),
+        Err(refusal) => {
+            last |= !has_arrived(&parts.headers, &mut body).await;
+            refusal.into_response()
+        }
     };
     if last {
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -45,14 +52,14 @@ pub(super) async fn serve(shared: &Shared, slot: &Slot, request: Request<Incomin
 async fn answer(
     shared: &Shared,
     slot: &Slot,
-    request: Request<Incoming>,
+    parts: &Parts,
+    body: &mut Incoming,
 ) -> Result<Response<Full<Bytes>>, Refusal> {
-    if request.uri().path() == STAND_IN_PATH
+    if parts.uri.path() == STAND_IN_PATH
         && let Some(refusal) = slot.get()
     {
         return Err(refusal.clone());
     }
-    let (parts, body) = request.into_parts();
     shared.guard.check_host(&parts.uri, &parts.headers)?;
     shared.guard.check_origin(&parts.headers)?;
     if parts.method != Method::POST {
@@ -71,6 +78,23 @@ async fn answer(
         AnswerKind::Refused => json_response(StatusCode::BAD_REQUEST, answer.body),
         AnswerKind::Silent => silent_response(),
     })
+}
+
+/// Whether the body of a refused request is already here to be thrown away. If not, nobody waits for it: hyper ends the
+/// connection, and the peer must be told, or it would send its next request into a closed door.
+async fn has_arrived(headers: &HeaderMap, body: &mut Incoming) -> bool {
+    let is_asked_for = headers.contains_key(EXPECT);
+    std::future::poll_fn(|cx| {
+        while !is_asked_for && let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) {
+            match frame {
+                Some(Ok(_)) => {}
+                Some(Err(_)) => break,
+                None => return Poll::Ready(true),
+            }
+        }
+        Poll::Ready(body.is_end_stream())
+    })
+    .await
 }
 
 /// Paths are compared whole: a query, a trailing slash or another spelling is another path.
@@ -102,14 +126,14 @@ fn caller(headers: &HeaderMap) -> Result<Caller, Refusal> {
     }
 }
 
-async fn read_in_time(body: Incoming, limits: &HttpLimits) -> Result<Bytes, Refusal> {
+async fn read_in_time(body: &mut Incoming, limits: &HttpLimits) -> Result<Bytes, Refusal> {
     match tokio::time::timeout(limits.body, read(body, limits.body_bytes_max)).await {
         Ok(read) => read,
         Err(_) => Err(Refusal::closing(StatusCode::REQUEST_TIMEOUT, "Body read timeout")),
     }
 }
 
-async fn read(mut body: Incoming, bytes_max: u64) -> Result<Bytes, Refusal> {
+async fn read(body: &mut Incoming, bytes_max: u64) -> Result<Bytes, Refusal> {
     let expected = body.size_hint().exact();
     let mut whole = Bytes::new();
     while let Some(frame) = body.frame().await {

@@ -1,0 +1,17 @@
+//! The daemon's connections as the kernel lists them. Its own list of descriptors can only be read by root: the daemon
+//! hides itself from other processes of its user.
+
+use std::fs;
+
+/// How many connections the daemon on this port holds a descriptor for. One that waits to be accepted, or that was
+/// closed and only lingers in the kernel, has none.
+pub(crate) fn held_connections(port: u16) -> usize {
+    let table = fs::read_to_string("/proc/net/tcp").expect("the kernel lists its sockets");
+    let local = format!(":{port:04X}");
+    let is_held = |line: &&str| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        let [_, here, there, _, _, _, _, _, _, inode, ..] = fields[..] else { return false };
+        here.ends_with(&local) && !there.ends_with(":0000") && inode != "0"
+    };
+    table.lines().filter(is_held).count()
+}
