@@ -1,9 +1,12 @@
 //! The arguments of `nexus3 rpc …`, with the help texts.
 
+use std::ffi::OsStr;
 use std::time::Duration;
 
-use clap::{Args, Subcommand};
-use nexus3_client::Token;
+use clap::builder::TypedValueParser;
+use clap::error::ErrorKind;
+use clap::{Arg, Args, Command, Subcommand};
+use nexus3_client::{Token, TokenFault};
 use nexus3_protocol::methods::PageSize;
 
 /// Calls a running daemon. Answers are JSON on standard output, messages go to standard error. Exit code: 0 done,
@@ -14,13 +17,13 @@ use nexus3_protocol::methods::PageSize;
   nexus3 rpc send worker 'Name three rivers.'
   nexus3 rpc list -p 9000")]
 pub struct RpcArgs {
-    /// The daemon's port on this machine [default: NEXUS3_PORT, or 8765]
+    /// The daemon's port on this machine [default: the setting `port`, 8765]
     #[arg(short, long, global = true, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: Option<u16>,
 
     /// The daemon's token [default: NEXUS3_API_KEY, or the token file in NEXUS3_HOME]. Other users of this machine
     /// can see arguments: prefer the default
-    #[arg(long, global = true, value_name = "KEY", value_parser = Token::parse)]
+    #[arg(long, global = true, value_name = "KEY", value_parser = KeyReader)]
     pub(crate) api_key: Option<Token>,
 
     /// What to do
@@ -143,6 +146,21 @@ pub struct SendArgs {
     /// How long to wait for the answer before the turn is cancelled
     #[arg(short, long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
     pub(crate) timeout: Duration,
+}
+
+/// Reads a token. A function would do, but then clap repeats what was given, and that may be a secret with a slip in it.
+#[derive(Clone)]
+struct KeyReader;
+
+impl TypedValueParser for KeyReader {
+    type Value = Token;
+
+    fn parse_ref(&self, command: &Command, _: Option<&Arg>, value: &OsStr) -> Result<Token, clap::Error> {
+        let token = value.to_str().ok_or(TokenFault::Given("it is not UTF-8")).and_then(Token::parse);
+        token.map_err(|fault| {
+            command.clone().error(ErrorKind::ValueValidation, format!("invalid value for --api-key: {fault}"))
+        })
+    }
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -28,7 +28,9 @@ pub struct ConsoleOptions {
     pub home: PathBuf,
     /// What `NEXUS3_API_KEY` holds.
     pub api_key: Option<String>,
-    /// The port when the arguments name none: what `NEXUS3_PORT` holds, or the default.
+    /// The daemon's address on this machine.
+    pub host: String,
+    /// The port when the arguments name none.
     pub port: u16,
     /// Makes a name for a send: 16 random hex digits.
     pub request_id: fn() -> String,

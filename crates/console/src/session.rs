@@ -27,7 +27,7 @@ pub(crate) enum Failure {
 
 impl Session {
     pub(crate) fn open(args: &RpcArgs, options: &ConsoleOptions) -> Result<Self, TokenFault> {
-        let endpoint = Endpoint::local(args.port.unwrap_or(options.port));
+        let endpoint = Endpoint::new(&options.host, args.port.unwrap_or(options.port));
         let token = match (&args.api_key, &args.command) {
             (Some(token), _) => Some(token.clone()),
             // A probe shows no token, so a token that is not fit to be used must not stop it.

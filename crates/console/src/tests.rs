@@ -63,6 +63,7 @@ impl<'a> Run<'a> {
         let options = ConsoleOptions {
             home: self.home.unwrap_or(empty.path()).to_owned(),
             api_key: self.api_key.map(str::to_owned),
+            host: "127.0.0.1".to_owned(),
             port: self.port,
             request_id: || "0123456789abcdef".to_owned(),
         };

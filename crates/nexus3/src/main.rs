@@ -72,7 +72,7 @@ fn run(cli: Cli) -> Result<u8, Failure> {
             let config = load(&args.flags())?;
             serve::run(home.clone(), &config, &environment).map(|()| 0)
         }
-        Command::Rpc(args) => call(args, home.clone(), &environment),
+        Command::Rpc(args) => call(args, home.clone(), &load(&[])?, &environment),
         Command::Config(ConfigCommand::Show) => print(&config::show(&load(&[])?)),
         Command::Config(ConfigCommand::Reference) => print(&config::reference()),
     }
@@ -81,19 +81,14 @@ fn run(cli: Cli) -> Result<u8, Failure> {
 fn call(
     args: console::RpcArgs,
     home: std::path::PathBuf,
+    config: &Config,
     environment: &home::Environment,
 ) -> Result<u8, Failure> {
-    let text = |name| home::variable(environment, name);
-    let port = match text("NEXUS3_PORT")? {
-        Some(port) => {
-            port.parse().map_err(|_| Failure::Usage(format!("NEXUS3_PORT is not a port: {port:?}")))?
-        }
-        None => nexus3_protocol::discovery::PORT_DEFAULT,
-    };
     let options = console::ConsoleOptions {
         home,
-        api_key: text("NEXUS3_API_KEY")?,
-        port,
+        api_key: home::variable(environment, "NEXUS3_API_KEY")?,
+        host: config.host.clone(),
+        port: config.port,
         request_id: process::request_id,
     };
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -28,6 +28,9 @@ const SYSTEM_PROMPT: &str = "You are an agent run by nexus3. Be accurate and bri
 /// How long answers that are ready may take to be written once all turns have ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
 
+/// Descriptors kept for models, logs and the daemon's own files.
+const DESCRIPTORS_RESERVED: usize = 512;
+
 /// Runs the daemon until it is told to stop.
 pub(crate) fn run(home: PathBuf, config: &Config, environment: &Environment) -> Result<(), Failure> {
     let prepared = home::prepare(&home)?;
@@ -36,8 +39,7 @@ pub(crate) fn run(home: PathBuf, config: &Config, environment: &Environment) -> 
         tracing::warn!("others could look into {} (mode {mode:o}); it is now 0700", home.display());
     }
     process::hide_memory();
-    let descriptors = process::raise_descriptor_limit();
-    tracing::debug!(?descriptors, ?config, "starting");
+    tracing::debug!(?config, "starting");
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
@@ -75,11 +77,13 @@ async fn serve(home: PathBuf, config: &Config, environment: &Environment) -> Res
     let outside = Outside { provider, clock: Arc::new(SystemClock), entropy: Arc::new(SystemEntropy) };
     let pool = PoolHandle::new(pool_options(config), outside);
     let desk = Desk::new(pool.clone(), desk_options()?);
-    let options =
-        HttpOptions { allowed_origins: config.allowed_origins.clone(), token, limits: http_limits(config) };
+    let limits = http_limits(config, process::raise_descriptor_limit());
+    let options = HttpOptions { allowed_origins: config.allowed_origins.clone(), token, limits };
     let door = HttpDoor::open(listener, desk, options)
         .map_err(|fault| Failure::Run(format!("cannot serve on {address}: {fault}")))?;
-    greet(address, token_file.as_ref(), config, &home);
+    let is_default_home = home::locate(None, environment).is_ok_and(|default| default == home);
+    let home_flag = if is_default_home { String::new() } else { format!(" --home {}", home.display()) };
+    greet(address, token_file.as_ref(), config, &home, &home_flag);
 
     wait_for_stop(&door, &pool, &mut signals, config).await;
     stop(&door, &pool, &mut signals, config).await;
@@ -133,7 +137,21 @@ fn desk_options() -> Result<DeskOptions, Failure> {
     Ok(DeskOptions { cwd: cwd.to_string_lossy().into_owned(), zone: TimeZone::system() })
 }
 
-fn http_limits(config: &Config) -> HttpLimits {
+/// Every connection takes a descriptor, and models and logs need some too: with few of them, fewer connections are
+/// taken at once, and the rest wait in the kernel.
+fn connections_max(config: &Config, descriptors: Option<u64>) -> usize {
+    let wanted = config.limits.connections_max;
+    let Some(descriptors) = descriptors.and_then(|count| usize::try_from(count).ok()) else { return wanted };
+    let possible = descriptors.saturating_sub(DESCRIPTORS_RESERVED.min(descriptors / 2)).max(1);
+    if possible < wanted {
+        tracing::warn!(
+            "only {possible} connections at once, because the process may open {descriptors} files"
+        );
+    }
+    wanted.min(possible)
+}
+
+fn http_limits(config: &Config, descriptors: Option<u64>) -> HttpLimits {
     let limits = &config.limits;
     let ms = Duration::from_millis;
     HttpLimits {
@@ -148,15 +166,22 @@ fn http_limits(config: &Config) -> HttpLimits {
         body: ms(limits.body_ms),
         write: ms(limits.write_ms),
         keep_alive: ms(limits.keep_alive_ms),
-        connections_max: limits.connections_max,
+        connections_max: connections_max(config, descriptors),
     }
 }
 
 /// Programs wait for the line that starts with `Server:`; from then on the daemon answers.
-fn greet(address: SocketAddr, token_file: Option<&TokenFile>, config: &Config, home: &std::path::Path) {
+fn greet(
+    address: SocketAddr,
+    token_file: Option<&TokenFile>,
+    config: &Config,
+    home: &std::path::Path,
+    home_flag: &str,
+) {
     let port = address.port();
-    let flag =
-        if port == nexus3_protocol::discovery::PORT_DEFAULT { String::new() } else { format!(" -p {port}") };
+    let is_default_port = port == nexus3_protocol::discovery::PORT_DEFAULT;
+    let port_flag = if is_default_port { String::new() } else { format!(" -p {port}") };
+    let flag = format!("{port_flag}{home_flag}");
     let token = match token_file {
         Some(file) => format!("Token file: {}", file.path().display()),
         None => "No token is needed (--no-auth): every program on this machine may call.".to_owned(),

@@ -10,6 +10,7 @@ use agent::outside::{ModelEvent, ModelRequest, ModelStream, Provider};
 use agent::{Fault, FaultKind, TokenCount};
 use futures_util::StreamExt;
 use futures_util::stream;
+use tokio::time::Instant;
 
 use self::answer::AnswerReader;
 use crate::sse::EventReader;
@@ -22,8 +23,17 @@ pub const BASE_URL_DEFAULT: &str = "https://api.openai.com/v1";
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The most of an error's body that is passed on.
+/// The most of an error's text that is passed on.
 const ERROR_BYTES_MAX: usize = 10_000;
+
+/// The most bytes one answer may have, with all its events around it.
+const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// How long the end of a body may take once the answer in it is whole.
+const TAIL_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// A shorter key is a word that other texts may hold too, such as the `none` for a server that wants no key.
+const SECRET_BYTES_MIN: usize = 8;
 
 /// How to reach a model.
 #[derive(Clone)]
@@ -66,20 +76,10 @@ impl OpenAi {
     /// # Errors
     /// When the URL is not one, or would send the key in the clear to another machine.
     pub fn new(options: OpenAiOptions) -> Result<Self, Fault> {
-        let invalid = |why: String| Fault::new(FaultKind::Invalid, format!("OPENAI_BASE_URL {why}"));
-        let base = options.base_url.trim_end_matches('/');
-        let url = reqwest::Url::parse(&format!("{base}/chat/completions"))
-            .map_err(|fault| invalid(format!("is not a URL: {fault}")))?;
-        let loopback = matches!(url.host_str(), Some("127.0.0.1" | "localhost" | "[::1]"));
-        match url.scheme() {
-            "https" => {}
-            "http" if loopback => {}
-            _ => return Err(invalid("must be https; plain http is only taken for loopback".to_owned())),
-        }
         let inner = Inner {
             name: format!("openai/{}", options.model),
             model: options.model,
-            url,
+            url: address(&options.base_url)?,
             api_key: options.api_key,
             http: OnceLock::new(),
         };
@@ -115,18 +115,77 @@ impl Inner {
             post = post.bearer_auth(key);
         }
         let response = post.send().await.map_err(|fault| unreachable_model(&fault))?;
-        if response.status().is_success() { Ok(response) } else { Err(refused(response).await) }
+        if response.status().is_success() { Ok(response) } else { Err(self.refused(response).await) }
     }
+
+    async fn refused(&self, mut response: reqwest::Response) -> Fault {
+        let status = response.status().as_u16();
+        let mut body = Vec::new();
+        // A key that begins within the limit has to be seen whole to be taken out.
+        let enough = ERROR_BYTES_MAX + self.api_key.as_ref().map_or(0, String::len);
+        while body.len() < enough {
+            match response.chunk().await {
+                Ok(Some(bytes)) => body.extend_from_slice(&bytes),
+                Ok(None) | Err(_) => break,
+            }
+        }
+        let body = self.presentable(&String::from_utf8_lossy(&body));
+        tracing::debug!(target: "nexus3::raw", direction = "response", status, body = %body);
+        let text = match status {
+            401 => "Authentication failed. Check your API key.".into(),
+            403 => "Access forbidden. Check your API permissions.".into(),
+            404 => "API endpoint not found. Check your configuration.".into(),
+            other => format!("API request failed ({other}): {body}"),
+        };
+        Fault::new(FaultKind::Model, text).caused_by(format!("status {status}"))
+    }
+
+    /// A fault as it may leave.
+    fn guarded(&self, fault: Fault) -> Fault {
+        let cause = fault.cause.map(|cause| self.presentable(&cause));
+        Fault { kind: fault.kind, public: self.presentable(&fault.public).into(), cause }
+    }
+
+    /// A server's text as it may be passed on: bounded, and without the key, which some servers repeat.
+    fn presentable(&self, text: &str) -> String {
+        let secret = self.api_key.as_deref().filter(|key| key.len() >= SECRET_BYTES_MIN);
+        let mut text = secret.map_or_else(|| text.to_owned(), |key| text.replace(key, "[key]"));
+        text.truncate(text.floor_char_boundary(ERROR_BYTES_MAX));
+        text
+    }
+}
+
+/// Where questions go: below the base URL, whose query stays a query.
+fn address(base_url: &str) -> Result<reqwest::Url, Fault> {
+    let invalid = |why: &str| Fault::new(FaultKind::Invalid, format!("OPENAI_BASE_URL {why}"));
+    let mut url =
+        reqwest::Url::parse(base_url).map_err(|fault| invalid(&format!("is not a URL: {fault}")))?;
+    let loopback = matches!(url.host_str(), Some("127.0.0.1" | "localhost" | "[::1]"));
+    match url.scheme() {
+        "https" => {}
+        "http" if loopback => {}
+        _ => return Err(invalid("must be https; plain http is only taken for loopback")),
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(invalid("must not hold a user name or password; the key is given by OPENAI_API_KEY"));
+    }
+    url.set_fragment(None);
+    match url.path_segments_mut() {
+        Ok(mut path) => drop(path.pop_if_empty().extend(["chat", "completions"])),
+        Err(()) => return Err(invalid("is not a URL with a path")),
+    }
+    Ok(url)
 }
 
 impl Provider for OpenAi {
     fn ask(&self, request: ModelRequest) -> ModelStream {
         let inner = Arc::clone(&self.inner);
         let opening = async move {
-            match inner.open(&request).await {
+            let answer = match inner.open(&request).await {
                 Ok(response) => read(response).boxed(),
                 Err(fault) => stream::once(std::future::ready(Err(fault))).boxed(),
-            }
+            };
+            answer.map(move |item| item.map_err(|fault| inner.guarded(fault)))
         };
         Box::pin(stream::once(opening).flatten())
     }
@@ -147,6 +206,9 @@ struct Reading {
     events: EventReader,
     answer: AnswerReader,
     ready: std::collections::VecDeque<Result<ModelEvent, Fault>>,
+    bytes_read: usize,
+    /// Until when the end of the body is waited for; set when the answer is whole.
+    tail_until: Option<Instant>,
     over: bool,
 }
 
@@ -156,6 +218,8 @@ fn read(response: reqwest::Response) -> impl futures_util::Stream<Item = Result<
         events: EventReader::default(),
         answer: AnswerReader::default(),
         ready: std::collections::VecDeque::new(),
+        bytes_read: 0,
+        tail_until: None,
         over: false,
     };
     stream::unfold(reading, |mut reading| async move { reading.next().await.map(|item| (item, reading)) })
@@ -165,17 +229,32 @@ impl Reading {
     async fn next(&mut self) -> Option<Result<ModelEvent, Fault>> {
         loop {
             if let Some(item) = self.ready.pop_front() {
-                self.over |= item.is_err();
+                if item.is_err() {
+                    self.over = true;
+                    self.ready.clear();
+                }
                 return Some(item);
             }
             if self.over {
                 return None;
             }
-            match self.response.chunk().await {
-                Ok(Some(bytes)) => self.take(&bytes),
-                Ok(None) => self.end(),
-                Err(fault) => self.ready.push_back(Err(self.answer.interrupted(&fault))),
+            self.read_on().await;
+        }
+    }
+
+    /// Takes more of the body. Behind a whole answer it may neither fail nor take long: all that is left to win is
+    /// the connection.
+    async fn read_on(&mut self) {
+        let chunk = match self.tail_until {
+            None => self.response.chunk().await,
+            Some(until) => {
+                tokio::time::timeout_at(until, self.response.chunk()).await.unwrap_or(Ok(None)).or(Ok(None))
             }
+        };
+        match chunk {
+            Ok(Some(bytes)) => self.take(&bytes),
+            Ok(None) => self.end(),
+            Err(fault) => self.ready.push_back(Err(self.answer.interrupted(&fault))),
         }
     }
 
@@ -186,6 +265,14 @@ impl Reading {
     }
 
     fn take(&mut self, bytes: &[u8]) {
+        if self.tail_until.is_some() {
+            return;
+        }
+        self.bytes_read += bytes.len();
+        if self.bytes_read > ANSWER_BYTES_MAX {
+            self.ready.push_back(Err(Fault::new(FaultKind::Model, "The model's answer is too long.")));
+            return;
+        }
         let Self { events, answer, ready, .. } = self;
         let fed = events.feed(bytes, |data| {
             tracing::debug!(target: "nexus3::raw", direction = "chunk", body = %String::from_utf8_lossy(data));
@@ -194,6 +281,7 @@ impl Reading {
         if fed.is_err() {
             ready.push_back(Err(Fault::new(FaultKind::Model, "The model sent an event that is too long.")));
         }
+        self.tail_until = self.answer.is_whole().then(|| Instant::now() + TAIL_TIMEOUT);
     }
 }
 
@@ -216,25 +304,4 @@ fn causes(fault: &dyn std::error::Error) -> String {
         next = cause.source();
     }
     text
-}
-
-async fn refused(mut response: reqwest::Response) -> Fault {
-    let status = response.status().as_u16();
-    let mut body = Vec::new();
-    while body.len() < ERROR_BYTES_MAX {
-        match response.chunk().await {
-            Ok(Some(bytes)) => body.extend_from_slice(&bytes),
-            Ok(None) | Err(_) => break,
-        }
-    }
-    body.truncate(ERROR_BYTES_MAX);
-    let body = String::from_utf8_lossy(&body);
-    tracing::debug!(target: "nexus3::raw", direction = "response", status, body = %body);
-    let text = match status {
-        401 => "Authentication failed. Check your API key.".into(),
-        403 => "Access forbidden. Check your API permissions.".into(),
-        404 => "API endpoint not found. Check your configuration.".into(),
-        other => format!("API request failed ({other}): {body}"),
-    };
-    Fault::new(FaultKind::Model, text).caused_by(format!("status {status}"))
 }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use agent::outside::Clock;
 use agent::{Fault, FaultKind, Message, RequestId, TurnEnd, TurnOutcome};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio_util::sync::DropGuard;
 
 use self::perform::Performance;
 use crate::handle::{NewMessage, Shared};
@@ -21,20 +22,20 @@ pub(crate) enum Command {
     Send { message: NewMessage, reply: oneshot::Sender<Result<TurnEnd, Fault>>, place: Place },
     /// End a send of this name.
     Cancel { request_id: RequestId, reply: oneshot::Sender<bool> },
-    /// End the agent.
-    End { reply: oneshot::Sender<()> },
 }
 
 /// A send that waits or runs.
 struct Open {
     message: NewMessage,
     reply: oneshot::Sender<Result<TurnEnd, Fault>>,
-    _place: Place,
+    place: Place,
 }
 
 impl Open {
-    /// A caller that went away does not want the answer; that is its right.
+    /// The place is free before the answer is out: whoever gets it may send again at once. A caller that went away
+    /// does not want the answer; that is its right.
     fn answer(self, answer: Result<TurnEnd, Fault>) {
+        drop(self.place);
         let _ = self.reply.send(answer);
     }
 
@@ -56,7 +57,8 @@ pub(crate) struct Actor {
     inbox: mpsc::Receiver<Box<Command>>,
     waiting: VecDeque<Open>,
     clock: Arc<dyn Clock>,
-    end_reply: Option<oneshot::Sender<()>>,
+    /// The last to go: tells whoever waits for the task's end, also when it ends by a panic.
+    _ended: DropGuard,
 }
 
 /// What a command means for the turn under way.
@@ -71,56 +73,63 @@ impl Actor {
         inbox: mpsc::Receiver<Box<Command>>,
         clock: Arc<dyn Clock>,
     ) -> Self {
-        Self { shared, inbox, waiting: VecDeque::new(), clock, end_reply: None }
+        let ended = shared.ended.clone().drop_guard();
+        Self { shared, inbox, waiting: VecDeque::new(), clock, _ended: ended }
     }
 
-    /// Runs until the agent is ended.
+    /// Runs until the agent is ended, or nobody knows of it any more.
     pub(crate) async fn run(mut self) {
         loop {
             let flow = match self.waiting.pop_front() {
                 Some(open) => self.serve(open).await,
-                None => match self.inbox.recv().await {
-                    Some(command) => self.take(*command, None).map_continue(|_| ()),
-                    None => ControlFlow::Break(()),
-                },
+                None => self.rest().await,
             };
             if flow.is_break() {
                 break;
             }
         }
-        self.dismiss();
+        self.dismiss().await;
     }
 
-    /// Answers whoever still waits, then says that the task has ended.
-    fn dismiss(mut self) {
+    /// Waits for a command.
+    async fn rest(&mut self) -> ControlFlow<()> {
+        tokio::select! {
+            biased;
+            () = self.shared.ending.cancelled() => ControlFlow::Break(()),
+            command = self.inbox.recv() => match command {
+                Some(command) => {
+                    self.take(*command, None);
+                    ControlFlow::Continue(())
+                }
+                None => ControlFlow::Break(()),
+            },
+        }
+    }
+
+    /// Answers whoever still waits. A sender may have its place in the inbox without having put its command there yet;
+    /// only receiving to the end waits for it.
+    async fn dismiss(&mut self) {
         self.inbox.close();
-        while let Ok(command) = self.inbox.try_recv() {
-            let _ = self.take(*command, None);
+        while let Some(command) = self.inbox.recv().await {
+            self.take(*command, None);
         }
         for open in self.waiting.drain(..) {
             open.answer_cancelled();
         }
         tracing::debug!("agent ended");
-        if let Some(reply) = self.end_reply {
-            let _ = reply.send(());
-        }
     }
 
     /// Takes a command; `running` is the send whose turn is under way.
-    fn take(&mut self, command: Command, running: Option<&RequestId>) -> ControlFlow<(), Interrupt> {
+    fn take(&mut self, command: Command, running: Option<&RequestId>) -> Interrupt {
         match command {
             Command::Send { message, reply, place } => {
-                self.accept(Open { message, reply, _place: place }, running);
-                ControlFlow::Continue(Interrupt::Nothing)
+                self.accept(Open { message, reply, place }, running);
+                Interrupt::Nothing
             }
             Command::Cancel { request_id, reply } => {
                 let interrupt = self.cancel(&request_id, running);
                 let _ = reply.send(interrupt.is_some());
-                ControlFlow::Continue(interrupt.unwrap_or(Interrupt::Nothing))
-            }
-            Command::End { reply } => {
-                self.end_reply = Some(reply);
-                ControlFlow::Break(())
+                interrupt.unwrap_or(Interrupt::Nothing)
             }
         }
     }
@@ -162,11 +171,15 @@ impl Actor {
         let end = loop {
             let ended = tokio::select! {
                 biased;
+                () = shared.ending.cancelled() => {
+                    flow = ControlFlow::Break(());
+                    performance.cancel()
+                }
                 () = shared.turnstile.abort.cancelled() => performance.cancel(),
                 command = self.inbox.recv() => match command.map(|command| self.take(*command, Some(&running))) {
-                    Some(ControlFlow::Continue(Interrupt::Nothing)) => None,
-                    Some(ControlFlow::Continue(Interrupt::Cancel)) => performance.cancel(),
-                    Some(ControlFlow::Break(())) | None => {
+                    Some(Interrupt::Nothing) => None,
+                    Some(Interrupt::Cancel) => performance.cancel(),
+                    None => {
                         flow = ControlFlow::Break(());
                         performance.cancel()
                     }
@@ -186,22 +199,20 @@ impl Actor {
     }
 
     /// Waits for a free slot among the running turns; none when the send was cancelled or the agent ended meanwhile.
-    async fn claim_slot(
-        &mut self,
-        running: &RequestId,
-    ) -> (Option<tokio::sync::OwnedSemaphorePermit>, ControlFlow<()>) {
+    async fn claim_slot(&mut self, running: &RequestId) -> (Option<OwnedSemaphorePermit>, ControlFlow<()>) {
         let shared = Arc::clone(&self.shared);
         let slots = Arc::clone(&shared.turnstile.slots);
         let mut slot = std::pin::pin!(slots.acquire_owned());
         loop {
             tokio::select! {
                 biased;
+                () = shared.ending.cancelled() => return (None, ControlFlow::Break(())),
                 () = shared.turnstile.abort.cancelled() => return (None, ControlFlow::Continue(())),
                 slot = &mut slot => return (slot.ok(), ControlFlow::Continue(())),
                 command = self.inbox.recv() => match command.map(|command| self.take(*command, Some(running))) {
-                    Some(ControlFlow::Continue(Interrupt::Nothing)) => {}
-                    Some(ControlFlow::Continue(Interrupt::Cancel)) => return (None, ControlFlow::Continue(())),
-                    Some(ControlFlow::Break(())) | None => return (None, ControlFlow::Break(())),
+                    Some(Interrupt::Nothing) => {}
+                    Some(Interrupt::Cancel) => return (None, ControlFlow::Continue(())),
+                    None => return (None, ControlFlow::Break(())),
                 },
             }
         }

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicUsize;
 use agent::outside::{Moment, Provider};
 use agent::{AgentId, Fault, FaultKind, RequestId, Source, TurnEnd};
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use crate::actor::Command;
 use crate::limits::Limits;
@@ -40,6 +41,10 @@ pub(crate) struct Shared {
     pub(crate) turnstile: Arc<Turnstile>,
     pub(crate) open_turns: Arc<AtomicUsize>,
     pub(crate) limits: Arc<Limits>,
+    /// Cancelled when the agent has to end.
+    pub(crate) ending: CancellationToken,
+    /// Cancelled when its task has ended.
+    pub(crate) ended: CancellationToken,
 }
 
 impl AgentHandle {
@@ -72,13 +77,15 @@ impl AgentHandle {
         sent.is_ok() && answer.await.unwrap_or(false)
     }
 
-    /// Ends the agent's task: open sends are answered as cancelled. Returns when it has ended.
-    pub(crate) async fn end(&self) {
-        let (reply, answer) = oneshot::channel();
-        if self.inbox.send(Box::new(Command::End { reply })).await.is_ok() {
-            // An error means that the task ended before it could say so: just as good.
-            let _ = answer.await;
-        }
+    /// Has the agent's task end: open sends are answered as cancelled. A signal and not a command, because a command
+    /// could find the inbox full, and a caller that then goes away would leave an agent that nobody can reach.
+    pub(crate) fn begin_end(&self) {
+        self.shared.ending.cancel();
+    }
+
+    /// Returns when the agent's task has ended.
+    pub(crate) async fn ended(&self) {
+        self.shared.ended.cancelled().await;
     }
 
     /// Marks the agent as finished.
@@ -121,7 +128,9 @@ impl AgentHandle {
     /// The context in tokens.
     #[must_use]
     pub fn tokens(&self) -> AgentTokens {
-        self.shared.published.read().tokens(self.shared.provider.window_tokens())
+        // Asked before the lock is taken: nothing foreign runs under it.
+        let budget = self.shared.provider.window_tokens();
+        self.shared.published.read().tokens(budget)
     }
 
     /// Some of the messages.

@@ -24,7 +24,7 @@ impl Default for Limits {
         Self {
             agents_max: 100_000,
             turns_running_max: 256,
-            turns_open_max: 16_384,
+            turns_open_max: 8_448,
             agent_turns_open_max: 1024,
             tool_iterations_max: 10,
             model_idle: Duration::from_secs(120),

@@ -18,7 +18,7 @@ use crate::actor::Actor;
 use crate::handle::{AgentHandle, Shared};
 use crate::limits::Limits;
 use crate::published::{AgentSummary, Published};
-use crate::turnstile::{Turnstile, busy};
+use crate::turnstile::{Turnstile, shutting_down};
 
 /// How a pool is set up.
 #[derive(Debug, Clone, Default)]
@@ -65,8 +65,12 @@ struct Pool {
     stop_wanted: CancellationToken,
 }
 
-/// Commands that may wait in an inbox beyond the turns that are open: cancels and ends.
+/// Commands that may wait in an inbox beyond the turns that are open: cancels.
 const INBOX_SPARE: usize = 16;
+
+/// Names made up before the random bytes are taken to be none: even among 100,000 agents the first is nearly always
+/// free.
+const MADE_UP_IDS_MAX: usize = 16;
 
 impl PoolHandle {
     /// An empty pool. Agents run on the tokio runtime of whoever creates them.
@@ -96,12 +100,16 @@ impl PoolHandle {
                 let handle = self.try_create(&id, system_prompt.as_deref())?;
                 handle.ok_or_else(|| Fault::new(FaultKind::Invalid, format!("Agent already exists: {id}")))
             }
-            None => loop {
-                let id = self.make_up_id()?;
-                if let Some(handle) = self.try_create(&id, system_prompt.as_deref())? {
-                    return Ok(handle);
+            None => {
+                for _ in 0..MADE_UP_IDS_MAX {
+                    let id = self.make_up_id()?;
+                    if let Some(handle) = self.try_create(&id, system_prompt.as_deref())? {
+                        return Ok(handle);
+                    }
                 }
-            },
+                let fault = Fault::new(FaultKind::Internal, "no agent ID could be made up");
+                Err(fault.caused_by(format!("{MADE_UP_IDS_MAX} of them were taken")))
+            }
         }
     }
 
@@ -125,7 +133,7 @@ impl PoolHandle {
     fn try_create(&self, id: &AgentId, system_prompt: Option<&str>) -> Result<Option<AgentHandle>, Fault> {
         let pool = &self.pool;
         if pool.stop_wanted.is_cancelled() {
-            return Err(Fault::new(busy(), "Server shutting down"));
+            return Err(shutting_down());
         }
         let prompt = system_prompt.or(pool.options.system_prompt_default.as_deref());
         let (inbox, commands) = mpsc::channel(pool.limits.agent_turns_open_max + INBOX_SPARE);
@@ -138,8 +146,12 @@ impl PoolHandle {
             turnstile: Arc::clone(&pool.turnstile),
             open_turns: Arc::new(AtomicUsize::new(0)),
             limits: Arc::clone(&pool.limits),
+            ending: CancellationToken::new(),
+            ended: CancellationToken::new(),
         });
         let handle = AgentHandle { shared: Arc::clone(&shared), inbox };
+        // From before the agent can be found until its task is spawned, so that a stop waits for both.
+        let _creating = pool.tasks.token();
         if !pool.directory.insert(handle.clone(), pool.limits.agents_max)? {
             return Ok(None);
         }
@@ -185,17 +197,25 @@ impl PoolHandle {
         self.pool.directory.len()
     }
 
-    /// Ends an agent. False when there is none of that name. The name is free at once.
+    /// Ends an agent. False when there is none of that name. The name is free at once; dropping the future does not
+    /// save the agent.
     pub async fn destroy(&self, id: &AgentId) -> bool {
         let Some(handle) = self.pool.directory.remove(id) else { return false };
-        handle.end().await;
+        handle.begin_end();
+        self.stop_when_all_finished();
+        handle.ended().await;
         true
     }
 
     /// Marks an agent as finished; when all agents are, the daemon is asked to stop.
     pub fn finish_agent(&self, handle: &AgentHandle) {
         handle.mark_finished();
-        if self.pool.directory.map(AgentHandle::is_finished).into_iter().all(|finished| finished) {
+        self.stop_when_all_finished();
+    }
+
+    /// An empty pool goes on: its agents are still to come, or its last one was destroyed.
+    fn stop_when_all_finished(&self) {
+        if self.pool.directory.some_and_all(AgentHandle::is_finished) {
             self.request_stop();
         }
     }
@@ -231,9 +251,7 @@ impl PoolHandle {
         let cancelled = if in_time { 0 } else { pool.turnstile.open_turns() };
         pool.turnstile.abort.cancel();
         pool.turnstile.emptied().await;
-        for handle in pool.directory.clear() {
-            handle.end().await;
-        }
+        pool.directory.close().iter().for_each(AgentHandle::begin_end);
         pool.tasks.close();
         pool.tasks.wait().await;
         cancelled

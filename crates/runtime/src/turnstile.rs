@@ -15,6 +15,7 @@ use crate::limits::{Limits, RETRY_AFTER_MS};
 #[derive(Debug)]
 pub(crate) struct Turnstile {
     open: TaskTracker,
+    open_count: Arc<AtomicUsize>,
     open_max: usize,
     closed: AtomicBool,
     /// One permit per turn that runs; waiting turns get them in order.
@@ -26,13 +27,30 @@ pub(crate) struct Turnstile {
 /// A turn's place, from the moment it is accepted to its end.
 #[derive(Debug)]
 pub(crate) struct Place {
-    agent_open: Arc<AtomicUsize>,
+    _at_agent: Counted,
+    _in_pool: Counted,
+    /// Given back last: who has waited for it finds the counts at zero.
     _open: TaskTrackerToken,
 }
 
-impl Drop for Place {
+/// One of as many as a limit allows; counts until it is dropped.
+#[derive(Debug)]
+struct Counted {
+    count: Arc<AtomicUsize>,
+}
+
+impl Counted {
+    /// None when the limit is reached. One step, so that two who come at once cannot both be the last.
+    fn enter(count: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
+        let one_more = |open| (open < max).then_some(open + 1);
+        count.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
+        Some(Self { count: Arc::clone(count) })
+    }
+}
+
+impl Drop for Counted {
     fn drop(&mut self) {
-        self.agent_open.fetch_sub(1, Ordering::AcqRel);
+        self.count.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -40,6 +58,7 @@ impl Turnstile {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
             open: TaskTracker::new(),
+            open_count: Arc::default(),
             open_max: limits.turns_open_max,
             closed: AtomicBool::new(false),
             slots: Arc::new(Semaphore::new(limits.turns_running_max.min(Semaphore::MAX_PERMITS))),
@@ -50,21 +69,18 @@ impl Turnstile {
     /// Lets a turn in, or says why not.
     pub(crate) fn enter(&self, agent_open: &Arc<AtomicUsize>, agent_max: usize) -> Result<Place, Fault> {
         if self.closed.load(Ordering::Acquire) {
-            return Err(Fault::new(busy(), "Server shutting down"));
+            return Err(shutting_down());
         }
-        if self.open.len() >= self.open_max {
-            return Err(Fault::new(busy(), format!("busy: {} turns are open", self.open_max)));
-        }
-        if agent_open.fetch_add(1, Ordering::AcqRel) >= agent_max {
-            agent_open.fetch_sub(1, Ordering::AcqRel);
-            return Err(Fault::new(busy(), format!("busy: {agent_max} turns are open at this agent")));
-        }
-        Ok(Place { agent_open: Arc::clone(agent_open), _open: self.open.token() })
+        let in_pool = Counted::enter(&self.open_count, self.open_max)
+            .ok_or_else(|| Fault::new(busy(), format!("busy: {} turns are open", self.open_max)))?;
+        let at_agent = Counted::enter(agent_open, agent_max)
+            .ok_or_else(|| Fault::new(busy(), format!("busy: {agent_max} turns are open at this agent")))?;
+        Ok(Place { _at_agent: at_agent, _in_pool: in_pool, _open: self.open.token() })
     }
 
     /// How many turns are open.
     pub(crate) fn open_turns(&self) -> usize {
-        self.open.len()
+        self.open_count.load(Ordering::Acquire)
     }
 
     /// Refuses turns from now on.
@@ -81,4 +97,8 @@ impl Turnstile {
 
 pub(crate) fn busy() -> FaultKind {
     FaultKind::Busy { retry_after_ms: RETRY_AFTER_MS }
+}
+
+pub(crate) fn shutting_down() -> Fault {
+    Fault::new(busy(), "Server shutting down")
 }

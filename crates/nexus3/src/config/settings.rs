@@ -152,7 +152,7 @@ settings! {
     /// Most turns running at once; the rest wait in a queue.
     turns_running_max: usize = 256, Kind::Count { min: 1, max: 65_536 };
     /// Most turns waiting, over all agents; past it a send is answered "busy".
-    turns_queued_max: usize = 16_384, Kind::Count { min: 1, max: 1_000_000 };
+    turns_queued_max: usize = 8_192, Kind::Count { min: 1, max: 1_000_000 };
     /// Most requests waiting at one agent.
     agent_queue_max: usize = 1_024, Kind::Count { min: 1, max: 65_536 };
     /// Most rounds of tool calls in one turn.

@@ -53,7 +53,7 @@ fn without_any_layer_the_defaults_hold() {
     assert_eq!((limits.first_byte_ms, limits.head_ms, limits.body_ms), (30_000, 10_000, 30_000));
     assert_eq!((limits.write_ms, limits.keep_alive_ms), (30_000, 75_000));
     assert_eq!((limits.connections_max, limits.agents_max), (16_384, 100_000));
-    assert_eq!((limits.turns_running_max, limits.turns_queued_max), (256, 16_384));
+    assert_eq!((limits.turns_running_max, limits.turns_queued_max), (256, 8_192));
     assert_eq!((limits.agent_queue_max, limits.tool_iterations_max), (1024, 10));
     assert_eq!(limits.model_idle_ms, 120_000);
     let log = &config.log;

@@ -6,32 +6,29 @@ use agent::outside::ModelEvent;
 use agent::{Fault, FaultKind, ToolCall, Usage};
 use serde::Deserialize;
 
+/// Every member may be left out or null: servers differ, and a chunk that cannot be read is text that is lost.
 #[derive(Deserialize)]
 struct Chunk {
-    #[serde(default)]
-    choices: Vec<Choice>,
+    choices: Option<Vec<Choice>>,
     usage: Option<Report>,
     error: Option<serde_json::Value>,
 }
 
 #[derive(Deserialize)]
 struct Choice {
-    #[serde(default)]
-    delta: Delta,
+    delta: Option<Delta>,
     finish_reason: Option<String>,
 }
 
-#[derive(Deserialize, Default)]
+#[derive(Deserialize)]
 struct Delta {
     content: Option<String>,
-    #[serde(default)]
-    tool_calls: Vec<CallPiece>,
+    tool_calls: Option<Vec<CallPiece>>,
 }
 
 #[derive(Deserialize)]
 struct CallPiece {
-    #[serde(default)]
-    index: u32,
+    index: Option<u32>,
     id: Option<String>,
     function: Option<FunctionPiece>,
 }
@@ -63,14 +60,21 @@ pub(super) struct AnswerReader {
     calls: BTreeMap<u32, ToolCall>,
     usage: Option<Usage>,
     finished: bool,
+    /// The model had more to say and was not allowed to.
+    cut_short: bool,
+    /// `[DONE]` has come: what follows is no part of the answer.
+    whole: bool,
     seen_any: bool,
 }
 
 impl AnswerReader {
     /// Takes one event's data. What is not a chunk of an answer is passed over, as other clients do.
     pub(super) fn take(&mut self, data: &[u8], mut emit: impl FnMut(Result<ModelEvent, Fault>)) {
+        if self.whole {
+            return;
+        }
         if data == b"[DONE]" {
-            self.finished = true;
+            (self.finished, self.whole) = (true, true);
             self.hand_on_calls(emit);
             return;
         }
@@ -81,41 +85,50 @@ impl AnswerReader {
         self.seen_any = true;
         if let Some(error) = chunk.error {
             let text = error.get("message").and_then(|text| text.as_str()).unwrap_or("no reason given");
-            emit(Err(Fault::new(FaultKind::Model, format!("API request failed: {text}"))));
+            emit(Err(model_fault(format!("API request failed: {text}"))));
             return;
         }
         if let Some(report) = chunk.usage {
             self.usage = Some(usage(&report));
         }
-        for choice in chunk.choices {
-            if let Some(text) = choice.delta.content.filter(|text| !text.is_empty()) {
-                emit(Ok(ModelEvent::Text(text)));
-            }
-            for piece in choice.delta.tool_calls {
-                self.add_piece(piece);
-            }
-            self.finished |= choice.finish_reason.is_some();
+        for choice in chunk.choices.into_iter().flatten() {
+            self.take_choice(choice, &mut emit);
         }
         if self.calls.len() > CALLS_MAX {
-            emit(Err(Fault::new(
-                FaultKind::Model,
-                format!("The model made more than {CALLS_MAX} tool calls."),
-            )));
-        }
-        if self.finished {
+            emit(Err(model_fault(format!("The model made more than {CALLS_MAX} tool calls."))));
+        } else if self.finished {
             self.hand_on_calls(emit);
         }
     }
 
+    fn take_choice(&mut self, choice: Choice, emit: &mut impl FnMut(Result<ModelEvent, Fault>)) {
+        if let Some(delta) = choice.delta {
+            if let Some(text) = delta.content.filter(|text| !text.is_empty()) {
+                emit(Ok(ModelEvent::Text(text)));
+            }
+            delta.tool_calls.into_iter().flatten().for_each(|piece| self.add_piece(piece));
+        }
+        if let Some(reason) = choice.finish_reason {
+            self.finished = true;
+            self.cut_short |= matches!(reason.as_str(), "length" | "content_filter");
+        }
+    }
+
+    /// A limit that strikes in the middle of a call leaves half of it, with a finish reason like any other.
     fn hand_on_calls(&mut self, mut emit: impl FnMut(Result<ModelEvent, Fault>)) {
-        for call in std::mem::take(&mut self.calls).into_values() {
+        let calls = std::mem::take(&mut self.calls);
+        if self.cut_short && !calls.values().all(|call| is_json(&call.arguments)) {
+            emit(Err(model_fault("The model's answer was cut off in the middle of a tool call.".to_owned())));
+            return;
+        }
+        for call in calls.into_values() {
             emit(Ok(ModelEvent::ToolCall(call)));
         }
     }
 
     fn add_piece(&mut self, piece: CallPiece) {
         let nothing = || ToolCall { id: String::new(), name: String::new(), arguments: String::new() };
-        let call = self.calls.entry(piece.index).or_insert_with(nothing);
+        let call = self.calls.entry(piece.index.unwrap_or(0)).or_insert_with(nothing);
         if let Some(id) = piece.id {
             call.id = id;
         }
@@ -125,9 +138,14 @@ impl AnswerReader {
         }
     }
 
+    /// Whether the last event of the answer has come.
+    pub(super) fn is_whole(&self) -> bool {
+        self.whole
+    }
+
     /// The body has ended: whole, or cut?
     pub(super) fn finish(&mut self) -> Result<ModelEvent, Fault> {
-        if self.finished {
+        if self.finished && self.seen_any {
             return Ok(ModelEvent::Done);
         }
         Err(self.interrupted(&"the stream ended without a finish reason"))
@@ -148,6 +166,14 @@ impl AnswerReader {
         };
         Fault::new(FaultKind::Model, text).caused_by(cause)
     }
+}
+
+fn model_fault(text: String) -> Fault {
+    Fault::new(FaultKind::Model, text)
+}
+
+fn is_json(text: &str) -> bool {
+    serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
 fn usage(report: &Report) -> Usage {

@@ -53,7 +53,8 @@ impl DaemonHandler<spec::ShutdownServer> for Desk {
 }
 
 impl DaemonHandler<spec::Discover> for Desk {
-    async fn handle(&self, _: &Caller, _: NoParams) -> Result<DiscoverOutput, Fault> {
+    async fn handle(&self, caller: &Caller, _: NoParams) -> Result<DiscoverOutput, Fault> {
+        caller.agent(&self.pool)?;
         serde_json::from_str(nexus3_protocol::OPENRPC).map(DiscoverOutput).map_err(|fault| {
             Fault::new(FaultKind::Internal, "Internal error: the method list is damaged").caused_by(fault)
         })

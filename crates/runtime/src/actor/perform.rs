@@ -8,6 +8,7 @@ use std::sync::Arc;
 use agent::outside::{Clock, ModelEvent, ModelRequest, ModelStream};
 use agent::{Fault, FaultKind, Message, ToolCall, Turn, TurnAction, TurnEnd, TurnEvent, TurnOutcome};
 use futures_util::{FutureExt, StreamExt};
+use tokio::time::Instant;
 
 use crate::handle::Shared;
 
@@ -18,12 +19,15 @@ pub(super) struct Performance {
     turn: Turn,
     /// The answer under way; none only between a model's end and the next question.
     stream: Option<ModelStream>,
+    /// When the model was asked, or last said something. A step is dropped whenever a command comes in; a timer in it
+    /// would start anew each time.
+    heard_at: Instant,
 }
 
 impl Performance {
     pub(super) fn begin(shared: Arc<Shared>, clock: Arc<dyn Clock>, message: Message) -> Self {
         let (turn, actions) = Turn::start(message, shared.limits.tool_iterations_max);
-        let mut performance = Self { shared, clock, turn, stream: None };
+        let mut performance = Self { shared, clock, turn, stream: None, heard_at: Instant::now() };
         // A fresh turn keeps its message and asks; it cannot end on its first actions.
         let ended = performance.carry_out(actions);
         debug_assert!(ended.is_none());
@@ -32,24 +36,40 @@ impl Performance {
 
     /// Ends the turn now: the model's stream is dropped with it.
     pub(super) fn cancel(&mut self) -> Option<TurnEnd> {
-        self.stream = None;
+        self.hang_up();
         self.feed(TurnEvent::Cancel)
     }
 
     /// Waits for the model's next word and does what follows from it. Safe to drop and call again.
     pub(super) async fn step(&mut self) -> Option<TurnEnd> {
+        // A model that never pauses must not keep the thread from whoever wants to cancel it. Comes first, where
+        // dropping the step loses nothing.
+        tokio::task::consume_budget().await;
         let event = self.next_event().await;
+        self.heard_at = Instant::now();
         if matches!(event, TurnEvent::ModelDone | TurnEvent::ModelFailed(_)) {
-            self.stream = None;
+            self.hang_up();
         }
         self.feed(event)
     }
 
+    /// Drops the stream. A panic on its way out is the model's; it must not take the agent's task with it.
+    fn hang_up(&mut self) {
+        let stream = self.stream.take();
+        if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| drop(stream))) {
+            tracing::warn!(
+                panic = panic_text(panic.as_ref()),
+                "the model's stream panicked when it was dropped"
+            );
+        }
+    }
+
     async fn next_event(&mut self) -> TurnEvent {
         let idle = self.shared.limits.model_idle;
+        let patience = idle.saturating_sub(self.heard_at.elapsed());
         let Some(stream) = &mut self.stream else { return TurnEvent::ModelFailed(silent()) };
         let next = AssertUnwindSafe(stream.next()).catch_unwind();
-        match tokio::time::timeout(idle, next).await {
+        match tokio::time::timeout(patience, next).await {
             Ok(Ok(Some(Ok(event)))) => match event {
                 ModelEvent::Text(text) => TurnEvent::Text(text),
                 ModelEvent::ToolCall(call) => TurnEvent::ToolCall(call),
@@ -97,9 +117,10 @@ impl Performance {
         for call in &message.tool_calls {
             tracing::info!(target: "nexus3::context", role = "tool call", text = %format_args!("{}({})", call.name, call.arguments));
         }
+        let now = self.clock.now();
         let mut state = self.shared.published.write();
         state.window.push(message);
-        state.last_action_at = Some(self.clock.now());
+        state.last_action_at = Some(now);
     }
 
     fn ask(&mut self) {
@@ -113,13 +134,15 @@ impl Performance {
             let fault = panicked(panic.as_ref());
             futures_util::stream::once(std::future::ready(Err(fault))).boxed()
         }));
+        self.heard_at = Instant::now();
     }
 
     fn finish(&self, end: &TurnEnd) {
+        let now = self.clock.now();
         let mut state = self.shared.published.write();
         state.halted = end.halted;
         state.last_rounds = end.rounds;
-        state.last_action_at = Some(self.clock.now());
+        state.last_action_at = Some(now);
         drop(state);
         match &end.outcome {
             TurnOutcome::Failed(fault) => {
@@ -145,7 +168,10 @@ fn silent() -> Fault {
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Fault {
-    let text =
-        panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    Fault::new(FaultKind::Internal, "Internal error: the turn panicked").caused_by(text.unwrap_or("no text"))
+    Fault::new(FaultKind::Internal, "Internal error: the turn panicked").caused_by(panic_text(panic))
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
 }

@@ -7,7 +7,7 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use agent::{AgentId, Fault};
 
 use crate::handle::AgentHandle;
-use crate::turnstile::busy;
+use crate::turnstile::{busy, shutting_down};
 
 #[derive(Default)]
 pub(super) struct Directory {
@@ -19,12 +19,16 @@ struct Entries {
     by_id: HashMap<AgentId, u64>,
     by_age: BTreeMap<u64, AgentHandle>,
     created: u64,
+    closed: bool,
 }
 
 impl Directory {
     /// False when the name is taken.
     pub(super) fn insert(&self, handle: AgentHandle, agents_max: usize) -> Result<bool, Fault> {
         let mut entries = self.write();
+        if entries.closed {
+            return Err(shutting_down());
+        }
         if entries.by_id.contains_key(handle.id()) {
             return Ok(false);
         }
@@ -49,14 +53,22 @@ impl Directory {
         entries.by_age.remove(&age)
     }
 
-    pub(super) fn clear(&self) -> Vec<AgentHandle> {
+    /// Takes everybody out and lets nobody in again: an agent that came after would never be ended.
+    pub(super) fn close(&self) -> Vec<AgentHandle> {
         let mut entries = self.write();
+        entries.closed = true;
         entries.by_id.clear();
         std::mem::take(&mut entries.by_age).into_values().collect()
     }
 
     pub(super) fn map<T>(&self, view: impl Fn(&AgentHandle) -> T) -> Vec<T> {
         self.read().by_age.values().map(view).collect()
+    }
+
+    /// Whether there is anybody, and all of them pass.
+    pub(super) fn some_and_all(&self, passes: impl Fn(&AgentHandle) -> bool) -> bool {
+        let entries = self.read();
+        !entries.by_age.is_empty() && entries.by_age.values().all(passes)
     }
 
     pub(super) fn len(&self) -> usize {

@@ -1,0 +1,147 @@
+//! `X-Nexus-Agent`: whoever sends it beside the token can do what that agent may do, and no more.
+
+use serde_json::{Value, json};
+
+use crate::support::{Stage, listed, path};
+
+fn stage() -> Stage {
+    let stage = Stage::open();
+    stage.create("a");
+    stage.create("b");
+    stage
+}
+
+fn call_as(stage: &Stage, who: &str, path: &str, method: &str, params: Value) -> Value {
+    let mut request = json!({ "jsonrpc": "2.0", "id": 1, "method": method });
+    request["params"] = params;
+    let answer = stage.daemon.post(path, &[("X-Nexus-Agent", who)], request.to_string().as_bytes());
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    answer.json()
+}
+
+fn assert_denied(response: &Value, message: &str) {
+    let error = json!({ "code": -32602, "message": message, "data": { "kind": "permission_denied" } });
+    assert_eq!(response["error"], error, "{response}");
+}
+
+fn own_calls() -> [(&'static str, Value); 5] {
+    [
+        ("send", json!({ "content": "hi" })),
+        ("cancel", json!({ "request_id": "r" })),
+        ("get_tokens", json!({})),
+        ("get_context", json!({})),
+        ("get_messages", json!({})),
+    ]
+}
+
+#[test]
+fn an_agent_may_call_its_own_methods() {
+    let stage = stage();
+    for (method, params) in own_calls() {
+        let response = call_as(&stage, "a", &path("a"), method, params);
+        assert!(response.get("result").is_some(), "{method}: {response}");
+    }
+    let response = call_as(&stage, "a", &path("a"), "shutdown", json!({}));
+    assert_eq!(response["result"], json!({ "success": true }));
+}
+
+#[test]
+fn an_agent_may_not_call_another() {
+    let stage = stage();
+    for (method, params) in own_calls().into_iter().chain([("shutdown", json!({}))]) {
+        let response = call_as(&stage, "a", &path("b"), method, params);
+        assert_denied(&response, &format!("Agent 'a' is not authorized to call {method} on 'b'"));
+    }
+    assert_eq!(stage.context("b")["message_count"], 0);
+    assert_eq!(stage.model.requests().len(), 0);
+    stage.daemon.wait_stderr("denied: Agent 'a' is not authorized to call shutdown on 'b'");
+}
+
+#[test]
+fn an_agent_may_not_use_main_nor_bring_it_to_life() {
+    let stage = stage();
+    for (method, params) in own_calls() {
+        let response = call_as(&stage, "a", "/", method, params);
+        assert_denied(&response, &format!("Agent 'a' is not authorized to call {method} on 'main'"));
+    }
+    assert_eq!(listed(&stage.daemon), ["a", "b"]);
+    let response = call_as(&stage, "main", "/", "get_context", json!({}));
+    assert_denied(&response, "X-Nexus-Agent names no agent that exists");
+    stage.create("main");
+    let response = call_as(&stage, "main", "/", "send", json!({ "content": "hi" }));
+    assert_eq!(response["result"]["content"], "echo: hi");
+}
+
+#[test]
+fn an_agent_may_neither_create_nor_stop_the_daemon() {
+    let stage = stage();
+    for (method, params) in [("create_agent", json!({ "agent_id": "c" })), ("shutdown_server", json!({}))] {
+        let response = call_as(&stage, "a", "/", method, params);
+        assert_denied(&response, &format!("Agent 'a' is not authorized to call {method}"));
+    }
+    assert_eq!(listed(&stage.daemon), ["a", "b"]);
+}
+
+#[test]
+fn an_agent_may_destroy_itself_and_nobody_else() {
+    let stage = stage();
+    let destroy = |who, whom| call_as(&stage, who, "/", "destroy_agent", json!({ "agent_id": whom }));
+    assert_denied(&destroy("a", "b"), "Agent 'a' is not authorized to destroy 'b'");
+    assert_denied(&destroy("a", "nobody"), "Agent 'a' is not authorized to destroy 'nobody'");
+    assert_denied(&destroy("a", "A"), "Agent 'a' is not authorized to destroy 'A'");
+    assert_eq!(listed(&stage.daemon), ["a", "b"]);
+    assert_eq!(destroy("a", "a")["result"], json!({ "success": true, "agent_id": "a" }));
+    assert_denied(&destroy("a", "a"), "X-Nexus-Agent names no agent that exists");
+    assert_eq!(listed(&stage.daemon), ["b"]);
+}
+
+#[test]
+fn an_agent_is_shown_itself_alone() {
+    let stage = stage();
+    let response = call_as(&stage, "b", "/", "list_agents", json!({}));
+    let agents = response["result"]["agents"].as_array().unwrap();
+    assert_eq!(agents.len(), 1, "{response}");
+    assert_eq!(agents[0]["agent_id"], "b");
+}
+
+#[test]
+fn a_name_that_is_nobodys_has_no_rights_at_all() {
+    let stage = stage();
+    for who in ["c", "A", "..", "a/b", "", " ", "a,b", "a b", "\u{e4}", "*", "admin"] {
+        let daemons = [
+            ("list_agents", json!({})),
+            ("create_agent", json!({})),
+            ("destroy_agent", json!({ "agent_id": "a" })),
+            ("shutdown_server", json!({})),
+            ("rpc.discover", json!({})),
+        ];
+        for (method, params) in daemons {
+            let response = call_as(&stage, who, "/", method, params);
+            assert_denied(&response, "X-Nexus-Agent names no agent that exists");
+        }
+        for (method, params) in own_calls() {
+            let response = call_as(&stage, who, &path("a"), method, params);
+            assert_denied(&response, "X-Nexus-Agent names no agent that exists");
+        }
+    }
+    assert_eq!(listed(&stage.daemon), ["a", "b"]);
+}
+
+#[test]
+fn a_narrowed_caller_still_needs_the_token_and_one_name() {
+    let stage = stage();
+    let body = br#"{"jsonrpc":"2.0","id":1,"method":"get_context"}"#;
+    let headers = [("X-Nexus-Agent", "a"), ("Authorization", "Bearer wrong")];
+    assert_eq!(stage.daemon.post(&path("a"), &headers, body).status, 403);
+    let twice = [("X-Nexus-Agent", "a"), ("x-nexus-agent", "b")];
+    let answer = stage.daemon.post(&path("a"), &twice, body);
+    assert_eq!((answer.status, &answer.json()["error"]["code"]), (400, &json!(-32600)));
+}
+
+#[test]
+fn a_denied_notification_does_nothing() {
+    let stage = stage();
+    let body = br#"{"jsonrpc":"2.0","method":"destroy_agent","params":{"agent_id":"b"}}"#;
+    assert_eq!(stage.daemon.post("/", &[("X-Nexus-Agent", "a")], body).status, 204);
+    assert_eq!(listed(&stage.daemon), ["a", "b"]);
+}

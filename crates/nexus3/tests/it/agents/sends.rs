@@ -1,0 +1,163 @@
+//! `send`: what it takes, what it answers, and what is kept of it.
+
+use serde_json::{Value, json};
+
+use crate::support::{Errors as _, Stage, is_hex, members, path};
+
+fn stage_with_worker() -> Stage {
+    let stage = Stage::open();
+    stage.create("worker");
+    stage
+}
+
+fn send(stage: &Stage, params: Value) -> Value {
+    stage.daemon.result(&path("worker"), "send", params)
+}
+
+#[test]
+fn an_answer_is_byte_for_byte_the_originals_with_the_usage_behind() {
+    let stage = stage_with_worker();
+    let body =
+        br#"{"jsonrpc":"2.0","id":1,"method":"send","params":{"content":"!reply ok","request_id":"r-1"}}"#;
+    let answer = stage.daemon.post(&path("worker"), &[("Content-Type", "application/json")], body);
+    assert_eq!(answer.header("content-type"), Some("application/json; charset=utf-8"));
+    let text = answer.text();
+    let (start, usage) = text.split_once(r#","usage":"#).expect("the model reports what it used");
+    let original = r#"{"jsonrpc":"2.0","id":1,"result":{"content":"ok","request_id":"r-1","halted_at_iteration_limit":false}}"#;
+    assert_eq!(original.len(), 103);
+    assert_eq!(format!("{start}}}}}"), original);
+    let usage: Value = serde_json::from_str(usage.strip_suffix("}}").unwrap()).unwrap();
+    assert_eq!(members(&usage), ["cached_tokens", "input_tokens", "output_tokens"]);
+}
+
+#[test]
+fn a_request_id_comes_back_as_it_was_or_is_made_up() {
+    let stage = stage_with_worker();
+    let longest = "x".repeat(256);
+    let ids = [json!("r"), json!("5"), json!(5), json!(0), json!(-7), json!(i64::MAX), json!(i64::MIN)];
+    for id in ids.into_iter().chain([json!(longest), json!("ü \n\"")]) {
+        let result = send(&stage, json!({ "content": "hi", "request_id": id }));
+        assert_eq!(result["request_id"], id);
+    }
+    let made_up: Vec<_> = [json!({ "content": "hi" }), json!({ "content": "hi", "request_id": null })]
+        .into_iter()
+        .map(|params| send(&stage, params)["request_id"].take())
+        .collect();
+    assert!(made_up.iter().all(|id| is_hex(id, 16)), "{made_up:?}");
+    assert_ne!(made_up[0], made_up[1]);
+}
+
+#[test]
+fn parameters_that_do_not_fit_are_named_and_change_nothing() {
+    let stage = stage_with_worker();
+    let cases = [
+        (json!({}), "Missing required parameter: content"),
+        (json!({ "content": null }), "Missing required parameter: content"),
+        (json!({ "content": 5 }), "content must be string, got: int"),
+        (json!({ "content": ["hi"] }), "content must be string, got: list"),
+        (json!({ "content": "hi", "request_id": "" }), "request_id cannot be empty"),
+        (json!({ "content": "hi", "request_id": true }), "request_id must be string or integer, got: bool"),
+        (json!({ "content": "hi", "request_id": 1.5 }), "request_id must be string or integer, got: float"),
+        (json!({ "content": "hi", "source": 5 }), "source must be string, got: int"),
+        (
+            json!({ "content": "hi", "source_agent_id": false }),
+            "source_agent_id must be string or integer, got: bool",
+        ),
+        (json!({ "content": "hi", "stream": true }), "Extra inputs are not permitted: stream"),
+    ];
+    for (params, message) in cases {
+        let error = stage.daemon.error(&path("worker"), "send", params);
+        assert_eq!(error, json!({ "code": -32602, "message": message }));
+    }
+    assert_eq!(stage.context("worker")["message_count"], 0);
+    assert_eq!(stage.model.requests().len(), 0);
+}
+
+#[test]
+fn where_a_message_came_from_is_kept_with_it() {
+    let stage = stage_with_worker();
+    for params in [
+        json!({ "content": "a" }),
+        json!({ "content": "b", "source": "script" }),
+        json!({ "content": "c", "source": "nexus_send", "source_agent_id": "boss" }),
+        json!({ "content": "d", "source_agent_id": 7 }),
+        json!({ "content": "e", "source": null, "source_agent_id": null }),
+    ] {
+        send(&stage, params);
+    }
+    let page = stage.daemon.result(&path("worker"), "get_messages", json!({}));
+    let messages = page["messages"].as_array().unwrap();
+    let metas: Vec<_> = messages.iter().step_by(2).map(|message| message["meta"].clone()).collect();
+    let expected = [
+        json!({ "source": "rpc" }),
+        json!({ "source": "script" }),
+        json!({ "source": "nexus_send", "source_agent_id": "boss" }),
+        json!({ "source": "rpc", "source_agent_id": 7 }),
+        json!({ "source": "rpc" }),
+    ];
+    assert_eq!(metas, expected);
+    assert!(messages.iter().skip(1).step_by(2).all(|message| message.get("meta").is_none()), "{page}");
+}
+
+#[test]
+fn a_name_is_refused_only_while_a_send_of_that_name_is_open() {
+    let stage = stage_with_worker();
+    let running = stage.start_send("worker", "!hold gate", "5");
+    stage.model.wait_stalled(1);
+    let waiting = stage.queue_send("worker", "later", "later");
+    for name in ["5", "later"] {
+        let params = json!({ "content": "again", "request_id": name });
+        let error = stage.daemon.error(&path("worker"), "send", params);
+        let message = format!("request_id is already in use by an open send: {name}");
+        assert_eq!(error, json!({ "code": -32602, "message": message }));
+    }
+    let mut number = crate::support::calls::OpenCalls::none();
+    number.start(&stage.daemon, &path("worker"), "send", json!({ "content": "number", "request_id": 5 }));
+    stage.create("other");
+    let other = json!({ "content": "elsewhere", "request_id": "5" });
+    assert_eq!(stage.daemon.result(&path("other"), "send", other)["content"], "echo: elsewhere");
+    stage.model.release("gate");
+    assert_eq!(running.result()["content"], " released gate");
+    assert_eq!(waiting.result()["content"], "echo: later");
+    let number = number.result();
+    assert_eq!((&number["content"], &number["request_id"]), (&json!("echo: number"), &json!(5)));
+    let again = send(&stage, json!({ "content": "again", "request_id": "5" }));
+    assert_eq!(again["content"], "echo: again");
+}
+
+#[test]
+fn an_empty_message_is_a_message() {
+    let stage = stage_with_worker();
+    assert_eq!(send(&stage, json!({ "content": "" }))["content"], "echo: ");
+    assert_eq!(
+        stage.messages("worker"),
+        [("user", ""), ("assistant", "echo: ")].map(|(role, text)| (role.to_owned(), text.to_owned()))
+    );
+}
+
+#[test]
+fn any_text_goes_there_and_back_unchanged() {
+    let stage = stage_with_worker();
+    let texts = [
+        "line\r\nline\ttab \"quotes\" \\ back\u{8}\u{0}\u{1f}\u{7f}",
+        "\u{1F980}\u{200d}\u{202e}\u{2028}\u{feff}é\u{301}",
+        "</script><!-- data: [DONE]\n\ndata: {}",
+        " leading and trailing ",
+        "## user · 2026-01-01",
+    ];
+    for text in texts {
+        assert_eq!(send(&stage, json!({ "content": text }))["content"], format!("echo: {text}"));
+    }
+    let kept = stage.messages("worker");
+    let said: Vec<_> = kept.iter().step_by(2).map(|(_, text)| text.as_str()).collect();
+    assert_eq!(said, texts);
+}
+
+#[test]
+fn a_message_as_long_as_a_body_may_be_is_answered() {
+    let stage = stage_with_worker();
+    let long = "0123456789abcdef".repeat(65_000);
+    let result = send(&stage, json!({ "content": long }));
+    assert_eq!(result["content"].as_str().map(str::len), Some("echo: ".len() + long.len()));
+    assert_eq!(send(&stage, json!({ "content": "short" }))["content"], "echo: short");
+}

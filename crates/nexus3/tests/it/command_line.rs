@@ -1,0 +1,28 @@
+//! `nexus3 rpc`: answers as JSON on stdout, everything else on stderr, and exit codes that scripts can rely on.
+
+mod commands;
+mod refusals;
+mod sends;
+
+use serde_json::Value;
+use testkit::{Finished, TestDaemon, run};
+
+use crate::support::BIN;
+
+/// Runs `nexus3 rpc …` against a daemon, as its user would.
+fn rpc(daemon: &TestDaemon, arguments: &[&str]) -> Finished {
+    let port = daemon.port().to_string();
+    run(BIN, &[&["rpc", "-p", &port], arguments].concat(), &[], daemon.home())
+}
+
+/// A command that has to succeed: its answer.
+fn answer(daemon: &TestDaemon, arguments: &[&str]) -> Value {
+    let finished = rpc(daemon, arguments);
+    assert_eq!((finished.code, finished.stderr.as_str()), (0, ""), "{arguments:?}");
+    json_of(&finished)
+}
+
+fn json_of(finished: &Finished) -> Value {
+    assert!(finished.stdout.ends_with('\n'), "{finished:?}");
+    serde_json::from_str(&finished.stdout).unwrap_or_else(|fault| panic!("{fault}: {finished:?}"))
+}

@@ -1,0 +1,148 @@
+//! Each command once, against a daemon that has something to tell.
+
+use std::net::TcpListener;
+
+use serde_json::json;
+use testkit::{TestDaemon, run};
+
+use super::{answer, json_of, rpc};
+use crate::support::{BIN, Stage, is_hex, listed, members};
+
+#[test]
+fn detect_tells_who_is_there() {
+    let daemon = TestDaemon::builder(BIN).start();
+    let port = daemon.port();
+    assert_eq!(
+        answer(&daemon, &["detect"]),
+        json!({ "port": port, "result": "nexus_server", "running": true })
+    );
+    daemon.signal("SIGTERM");
+    daemon.wait_exit();
+    let gone = rpc(&daemon, &["detect"]);
+    assert_eq!((gone.code, gone.stderr.as_str()), (1, ""));
+    assert_eq!(json_of(&gone), json!({ "port": port, "result": "no_server", "running": false }));
+}
+
+#[test]
+fn detect_needs_no_token() {
+    let daemon = TestDaemon::builder(BIN).start();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let port = daemon.port().to_string();
+    let found = run(BIN, &["rpc", "detect", "--port", &port], &[], elsewhere.path());
+    assert_eq!((found.code, json_of(&found)["running"] == true), (0, true), "{}", found.stderr);
+}
+
+#[test]
+fn detect_tells_a_stranger_from_a_daemon() {
+    let stranger = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = stranger.local_addr().unwrap().port();
+    std::thread::spawn(move || stranger.incoming().for_each(drop));
+    let home = tempfile::tempdir().unwrap();
+    let found = run(BIN, &["rpc", "detect", "-p", &port.to_string()], &[], home.path());
+    assert_eq!(found.code, 1);
+    assert_eq!(json_of(&found), json!({ "port": port, "result": "other_service", "running": false }));
+}
+
+#[test]
+fn an_agents_whole_life_at_the_command_line() {
+    let Stage { daemon, model: _model } = Stage::open();
+    assert_eq!(answer(&daemon, &["list"]), json!({ "agents": [] }));
+    let created = answer(&daemon, &["create", "worker", "--system-prompt", "Be brief."]);
+    assert_eq!(created, json!({ "agent_id": "worker", "url": "/agent/worker" }));
+    let sent = answer(&daemon, &["send", "worker", "Hello there"]);
+    assert_eq!(sent["content"], "echo: Hello there");
+    assert!(is_hex(&sent["request_id"], 16), "{sent}");
+    let status = answer(&daemon, &["status", "worker"]);
+    assert_eq!(members(&status), ["context", "tokens"]);
+    assert_eq!(status["context"]["message_count"], 2);
+    assert_eq!(status["tokens"]["system"], 2);
+    let messages = answer(&daemon, &["messages", "worker"]);
+    assert_eq!((&messages["total"], &messages["limit"]), (&json!(2), &json!(200)));
+    let page = answer(&daemon, &["messages", "worker", "--offset", "1", "--limit", "1"]);
+    assert_eq!(page["messages"].as_array().map(Vec::len), Some(1));
+    assert_eq!(page["messages"][0]["content"], "echo: Hello there");
+    assert_eq!(answer(&daemon, &["list"])["agents"][0]["message_count"], 2);
+    assert_eq!(answer(&daemon, &["destroy", "worker"]), json!({ "success": true, "agent_id": "worker" }));
+    let stopped = answer(&daemon, &["shutdown"]);
+    assert_eq!(stopped, json!({ "success": true, "message": "Server shutting down" }));
+    assert_eq!(daemon.wait_exit().code(), Some(0));
+}
+
+#[test]
+fn create_makes_a_name_up_and_takes_a_first_message() {
+    let Stage { daemon, model: _model } = Stage::open();
+    let created = answer(&daemon, &["create"]);
+    assert!(is_hex(&created["agent_id"], 8), "{created}");
+    let asked = answer(&daemon, &["create", "helper", "-M", "first words"]);
+    assert_eq!((&asked["agent_id"], &asked["url"]), (&json!("helper"), &json!("/agent/helper")));
+    assert_eq!(asked["response"]["content"], "echo: first words");
+    let failed = rpc(&daemon, &["create", "unlucky", "-M", "!status 500 boom"]);
+    assert_eq!(failed.code, 1);
+    assert_eq!(json_of(&failed), json!({ "agent_id": "unlucky", "url": "/agent/unlucky" }), "it is there");
+    assert!(failed.stderr.contains("API request failed (500): boom"), "{}", failed.stderr);
+    assert_eq!(listed(&daemon).len(), 3);
+}
+
+#[test]
+fn cancel_ends_a_send_by_its_name() {
+    let stage = Stage::open();
+    stage.create("worker");
+    let mut open = stage.start_send("worker", "!stall", "essay");
+    stage.model.wait_stalled(1);
+    let result = answer(&stage.daemon, &["cancel", "worker", "essay"]);
+    assert_eq!(result, json!({ "cancelled": true, "request_id": "essay" }));
+    assert_eq!(open.result()["cancelled"], true);
+    let params = json!({ "content": "!stall", "request_id": 42 });
+    open.start(&stage.daemon, "/agent/worker", "send", params);
+    stage.model.wait_requests(2);
+    let result = answer(&stage.daemon, &["cancel", "worker", "42"]);
+    assert_eq!(result, json!({ "cancelled": true, "request_id": 42 }), "digits may be a number's name");
+    let again = answer(&stage.daemon, &["cancel", "worker", "42"]);
+    assert_eq!(again, json!({ "cancelled": false, "request_id": "42", "reason": "not_found_or_completed" }));
+}
+
+#[test]
+fn the_port_and_the_token_can_come_from_the_environment() {
+    let daemon = TestDaemon::builder(BIN).start();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let port = daemon.port().to_string();
+    let token = daemon.token().unwrap();
+    let env = [("NEXUS3_PORT", port.as_str()), ("NEXUS3_API_KEY", token)];
+    let found = run(BIN, &["rpc", "list"], &env, elsewhere.path());
+    assert_eq!((found.code, json_of(&found)), (0, json!({ "agents": [] })), "{}", found.stderr);
+    let by_flag = ["rpc", "list", "--port", &port, "--api-key", token];
+    let env = [("NEXUS3_PORT", "1"), ("NEXUS3_API_KEY", "nxk_wrong")];
+    let found = run(BIN, &by_flag, &env, elsewhere.path());
+    assert_eq!(found.code, 0, "a flag is stronger: {}", found.stderr);
+    let by_home = ["--home", daemon.home().to_str().unwrap(), "rpc", "list", "-p", &port];
+    assert_eq!(run(BIN, &by_home, &[], elsewhere.path()).code, 0);
+    let blank = run(BIN, &["rpc", "list", "-p", &port], &[("NEXUS3_API_KEY", " ")], daemon.home());
+    assert_eq!(blank.code, 0, "a blank key is none: {}", blank.stderr);
+}
+
+#[test]
+fn the_files_of_older_servers_are_found_too() {
+    let daemon = TestDaemon::builder(BIN).start();
+    let token = daemon.token().unwrap();
+    let port = daemon.port();
+    for name in
+        [format!("rpc-{port}.token"), "rpc.token".into(), format!("server-{port}.key"), "server.key".into()]
+    {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join(name);
+        std::fs::write(&path, format!("{token}\n")).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        let found = run(BIN, &["rpc", "list", "-p", &port.to_string()], &[], home.path());
+        assert_eq!(found.code, 0, "{}: {}", path.display(), found.stderr);
+    }
+}
+
+#[test]
+fn help_is_an_answer() {
+    let home = tempfile::tempdir().unwrap();
+    for arguments in [&["--help"][..], &["rpc", "--help"], &["rpc", "send", "--help"], &["serve", "-h"]] {
+        let help = run(BIN, arguments, &[], home.path());
+        assert_eq!((help.code, help.stderr.as_str()), (0, ""), "{arguments:?}");
+        assert!(help.stdout.contains("Usage: nexus3"), "{arguments:?}: {}", help.stdout);
+    }
+}

@@ -1,0 +1,88 @@
+//! Every method at every path against a frozen list: what answers, and that nothing else does.
+
+use crate::http::ask::Ask;
+use crate::http::support::{assert_well_formed, daemon};
+
+const METHODS: [&str; 12] = [
+    "GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE", "PATCH", "CONNECT", "post", "Post", "PROPFIND",
+    "QUERY",
+];
+
+/// Every path that ever meant something to somebody, and the answer to `list_agents` posted there with the token.
+const PATHS: [(&str, u16); 24] = [
+    ("/", 200),
+    ("/rpc", 200),
+    ("/agent/main", 200),
+    ("/agent/nope", 404),
+    ("/agent", 404),
+    ("/agent/", 404),
+    ("/agents", 404),
+    ("/nope", 404),
+    ("/health", 404),
+    ("/healthz", 404),
+    ("/ready", 404),
+    ("/metrics", 404),
+    ("/mcp", 404),
+    ("/sse", 404),
+    ("/messages", 404),
+    ("/docs", 404),
+    ("/openapi.json", 404),
+    ("/openrpc.json", 404),
+    ("/favicon.ico", 404),
+    ("/index.html", 404),
+    ("/.well-known/oauth-authorization-server", 404),
+    ("/.refused", 404),
+    ("/debug/pprof", 404),
+    ("*", 404),
+];
+
+#[test]
+fn nothing_answers_but_what_is_on_the_list() {
+    let daemon = daemon().start();
+    daemon.result("/", "create_agent", serde_json::json!({ "agent_id": "main" }));
+    let (good, stranger) = (Ask::good(&daemon), Ask::good(&daemon).without("Authorization"));
+    for (path, posted) in PATHS {
+        let status = |ask: &Ask, method: &str| {
+            let answer = daemon.raw(&ask.clone().method(method).target(path).bytes());
+            if method != "HEAD" {
+                assert_well_formed(&format!("{method} {path}"), &answer);
+            }
+            answer.status
+        };
+        assert_eq!(status(&good, "POST"), posted, "POST {path}");
+        assert_eq!(status(&stranger, "POST"), 401, "POST {path} without a token");
+        for method in METHODS {
+            assert_eq!(status(&good, method), 405, "{method} {path}");
+            assert_eq!(status(&stranger, method), 405, "{method} {path} without a token");
+        }
+    }
+}
+
+#[test]
+fn a_head_request_gets_the_head_of_its_refusal() {
+    let daemon = daemon().start();
+    let mut connection = daemon.connection();
+    connection.send(&Ask::good(&daemon).method("HEAD").body("").bytes());
+    let answer = connection.read_head_answer().expect("a head");
+    assert_eq!((answer.status, answer.header("allow")), (405, Some("POST")));
+    connection.send(&Ask::good(&daemon).bytes());
+    crate::http::support::assert_result("no body stands before it", &connection.read_answer());
+}
+
+#[test]
+fn nobody_becomes_a_tunnel_or_another_protocol() {
+    let daemon = daemon().start();
+    let tunnel = Ask::good(&daemon).method("CONNECT").target("127.0.0.1:80").bytes();
+    assert_eq!(daemon.raw(&tunnel).status, 400);
+    for upgrade in ["websocket", "h2c", "TLS/1.0"] {
+        let ask = Ask::good(&daemon).header("Connection: Upgrade").header(format!("Upgrade: {upgrade}"));
+        let socket = ask.clone().method("GET").header("Sec-WebSocket-Version: 13");
+        let socket = socket.header("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==");
+        assert_eq!(daemon.raw(&socket.bytes()).status, 405, "{upgrade}");
+        let mut connection = daemon.connection();
+        for _ in 0..2 {
+            connection.send(&ask.bytes());
+            crate::http::support::assert_result(upgrade, &connection.read_answer());
+        }
+    }
+}

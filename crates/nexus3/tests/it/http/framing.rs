@@ -1,0 +1,210 @@
+//! Requests that disagree with themselves about where they end. Behind each stands a second request, which must never
+//! be run: whoever sits in front of us may have taken it for a body.
+
+use testkit::TestDaemon;
+
+use crate::http::ask::{Ask, LIST};
+use crate::http::support::{agents, ask_once, assert_refused, assert_result, daemon};
+
+const NO_CODING: &str = "Invalid Transfer-Encoding: only chunked is understood";
+const BOTH: &str = "Content-Length and Transfer-Encoding in one request";
+const NO_TOKEN: &str = "Invalid header line: the name is not a token";
+const CONTROL: &str = "Invalid header line: control character in the value";
+
+/// Header lines about the length, in the place of all others, and why they are refused.
+const LENGTHS: [(&[&str], &str); 40] = [
+    (&["Content-Length: 5", "Transfer-Encoding: chunked"], BOTH),
+    (&["Transfer-Encoding: chunked", "Content-Length: 5"], BOTH),
+    (&["Transfer-Encoding: chunked", "Content-Length: 0"], BOTH),
+    (&["Transfer-Encoding: chunked", "Transfer-Encoding: chunked"], NO_CODING),
+    (&["Transfer-Encoding: chunked", "Transfer-Encoding: identity"], NO_CODING),
+    (&["Transfer-Encoding: identity", "Transfer-Encoding: chunked"], NO_CODING),
+    (&["Transfer-Encoding: chunked, chunked"], NO_CODING),
+    (&["Transfer-Encoding: gzip, chunked"], NO_CODING),
+    (&["Transfer-Encoding: chunked, identity"], NO_CODING),
+    (&["Transfer-Encoding: identity"], NO_CODING),
+    (&["Transfer-Encoding: identity", "Content-Length: 5"], NO_CODING),
+    (&["Transfer-Encoding: gzip"], NO_CODING),
+    (&["Transfer-Encoding: xchunked"], NO_CODING),
+    (&["Transfer-Encoding: chunkedx"], NO_CODING),
+    (&["Transfer-Encoding: \"chunked\""], NO_CODING),
+    (&["Transfer-Encoding: chunked;a=b"], NO_CODING),
+    (&["Transfer-Encoding: ,chunked"], NO_CODING),
+    (&["Transfer-Encoding:"], NO_CODING),
+    (&["Transfer-Encoding: \u{b}chunked"], CONTROL),
+    (&["Transfer-Encoding: chunked\0"], CONTROL),
+    (&["Transfer-Encoding: chun\rked"], CONTROL),
+    (&["Transfer-Encoding : chunked"], NO_TOKEN),
+    (&["Transfer-Encoding\t: chunked"], NO_TOKEN),
+    (&[" Transfer-Encoding: chunked"], NO_TOKEN),
+    (&["Transfer-Encoding:", " chunked"], NO_CODING),
+    (&["A: b", "\tTransfer-Encoding: chunked"], NO_TOKEN),
+    (&["Content-Length: 5", "Content-Length: 5"], "Invalid Content-Length: 5"),
+    (&["Content-Length: 5", "Content-Length: 6"], "Invalid Content-Length: 6"),
+    (&["Content-Length: 0", "content-length: 47"], "Invalid Content-Length: 47"),
+    (&["Content-Length: 37,37"], "Invalid Content-Length: 37,37"),
+    (&["Content-Length: 37, 37"], "Invalid Content-Length: 37, 37"),
+    (&["Content-Length: +37"], "Invalid Content-Length: +37"),
+    (&["Content-Length: -0"], "Invalid Content-Length: -0"),
+    (&["Content-Length: 0x10"], "Invalid Content-Length: 0x10"),
+    (&["Content-Length: 1e1"], "Invalid Content-Length: 1e1"),
+    (&["Content-Length: 5.0"], "Invalid Content-Length: 5.0"),
+    (&["Content-Length: 3 7"], "Invalid Content-Length: 3 7"),
+    (&["Content-Length: \u{665}"], r"Invalid Content-Length: \u{665}"),
+    (&["Content-Length : 5"], NO_TOKEN),
+    (&["Content-Length: 5\0"], CONTROL),
+];
+
+/// Bodies that are chunked wrongly; BODY is a good body of 47 bytes.
+const CHUNKS: [&str; 29] = [
+    "zz\r\nBODY\r\n0\r\n\r\n",
+    "\r\nBODY\r\n0\r\n\r\n",
+    "-2f\r\nBODY\r\n0\r\n\r\n",
+    "+2f\r\nBODY\r\n0\r\n\r\n",
+    "0x2f\r\nBODY\r\n0\r\n\r\n",
+    " 2f\r\nBODY\r\n0\r\n\r\n",
+    "2 f\r\nBODY\r\n0\r\n\r\n",
+    "2f,2f\r\nBODY\r\n0\r\n\r\n",
+    "2f\nBODY\r\n0\r\n\r\n",
+    "2f\rBODY\r\n0\r\n\r\n",
+    "2f\r\rBODY\r\n0\r\n\r\n",
+    "2f\0\r\nBODY\r\n0\r\n\r\n",
+    "2f\u{e9}\r\nBODY\r\n0\r\n\r\n",
+    "10000000000000000\r\nBODY\r\n0\r\n\r\n",
+    "fffffffffffffffff\r\nBODY\r\n0\r\n\r\n",
+    "1000000000000002f\r\nBODY\r\n0\r\n\r\n",
+    "2e\r\nBODY\r\n0\r\n\r\n",
+    "2f\r\nBODYXX0\r\n\r\n",
+    "2f\r\nBODY\n0\r\n\r\n",
+    "2f\r\nBODY0\r\n\r\n",
+    "2f\r\nBODY\rX0\r\n\r\n",
+    "2f\r\nBODY\r\n\r\n0\r\n\r\n",
+    "2f;a\nb\r\nBODY\r\n0\r\n\r\n",
+    "2f;a\rb\r\nBODY\r\n0\r\n\r\n",
+    "2f\r\nBODY\r\n0\n\r\n",
+    "2f\r\nBODY\r\n0\r\nX\r\n",
+    "2f\r\nBODY\r\n0\r\nbad trailer\r\n\r\n",
+    "2f\r\nBODY\r\n0\r\nA : b\r\n\r\n",
+    "2f\r\nBODY\r\n0\r\n A: b\r\n\r\n",
+];
+
+/// Bodies that are chunked in unusual ways, which are right all the same.
+const ODD_CHUNKS: [&str; 8] = [
+    "2F\r\nBODY\r\n0\r\n\r\n",
+    "0000000000002f\r\nBODY\r\n0\r\n\r\n",
+    "2f\r\nBODY\r\n000\r\n\r\n",
+    "2f;a=b\r\nBODY\r\n0\r\n\r\n",
+    "2f;a=\"b;c\";d\r\nBODY\r\n0;e\r\n\r\n",
+    "2f\r\nBODY\r\n0\r\nA: b\r\n\r\n",
+    "2f\r\nBODY\r\n0\r\nContent-Length: 5\r\nHost: evil.example\r\n\r\n",
+    "2f\r\nBODY\r\n0\r\nTransfer-Encoding: chunked\r\nAuthorization: Bearer x\r\n\r\n",
+];
+
+/// A request behind which another one stands: as bytes that follow it, and as what a chunked body would leave over.
+fn hiding(daemon: &TestDaemon, front: &[u8]) -> [Vec<u8>; 2] {
+    let hidden = Ask::creating(daemon, "hidden").bytes();
+    [[front, &hidden].concat(), [front, b"0\r\n\r\n", &hidden].concat()]
+}
+
+#[test]
+fn a_head_of_two_minds_about_its_length_is_refused_and_nothing_behind_it_is_run() {
+    let daemon = daemon().start();
+    for (lines, message) in LENGTHS {
+        let good = Ask::good(&daemon).without("Content-Length");
+        let head = lines.iter().fold(good, Ask::header).head();
+        for bytes in hiding(&daemon, &head) {
+            let answer = ask_once(&format!("{lines:?}"), &daemon, &bytes);
+            assert_refused(&format!("{lines:?}"), &answer, 400, message);
+        }
+    }
+    let old = Ask::good(&daemon).version("HTTP/1.0").header("Connection: keep-alive");
+    let old = old.chunks([LIST.as_bytes()]).bytes();
+    for bytes in hiding(&daemon, &old) {
+        let answer = ask_once("HTTP/1.0", &daemon, &bytes);
+        assert_refused("HTTP/1.0", &answer, 400, "Transfer-Encoding in an HTTP/1.0 request");
+    }
+    assert!(agents(&daemon).is_empty());
+}
+
+#[test]
+fn a_body_that_is_chunked_wrongly_is_refused_and_nothing_behind_it_is_run() {
+    let daemon = daemon().start();
+    for body in CHUNKS {
+        let front = Ask::good(&daemon).framed(body.replace("BODY", LIST)).bytes();
+        for bytes in hiding(&daemon, &front) {
+            let name = body.escape_debug().to_string();
+            let answer = ask_once(&name, &daemon, &bytes);
+            assert_refused(&name, &answer, 400, "Invalid chunked body");
+        }
+    }
+    assert!(agents(&daemon).is_empty());
+}
+
+#[test]
+fn a_body_that_is_chunked_oddly_is_the_last_of_its_connection() {
+    let daemon = daemon().start();
+    for body in ODD_CHUNKS {
+        let front = Ask::good(&daemon).framed(body.replace("BODY", LIST)).bytes();
+        for bytes in hiding(&daemon, &front) {
+            let name = body.escape_debug().to_string();
+            let answer = ask_once(&name, &daemon, &bytes);
+            assert_result(&name, &answer);
+            assert_eq!(answer.header("connection"), Some("close"), "{name}");
+        }
+    }
+    assert!(agents(&daemon).is_empty());
+}
+
+#[test]
+fn a_trailer_that_ends_like_a_head_of_old_hides_nothing() {
+    let daemon = daemon().start();
+    // Hyper takes bare line feeds here; nothing may follow a chunked body, so that it does not matter.
+    for end in ["0\r\n\n", "0\r\nA: b\n\n", "0\r\nA: b\r\n\n"] {
+        let front = Ask::good(&daemon).framed(format!("2f\r\n{LIST}\r\n{end}")).bytes();
+        for bytes in hiding(&daemon, &front) {
+            let answer = ask_once(end, &daemon, &bytes);
+            assert!([200, 400].contains(&answer.status), "{}", answer.status);
+        }
+    }
+    assert!(agents(&daemon).is_empty());
+}
+
+#[test]
+fn a_chunked_body_cannot_be_used_to_fill_the_memory() {
+    let daemon = daemon().start();
+    let letters: Vec<&[u8]> = LIST.as_bytes().chunks(1).collect();
+    let extended = |letter: &[u8]| [b"1;", &[b'e'; 1024][..], b"\r\n", letter, b"\r\n"].concat();
+    let extensions: Vec<u8> = letters.iter().flat_map(|letter| extended(letter)).collect();
+    let trailers: String = (0..10_000).map(|number| format!("A{number}: b\r\n")).collect();
+    let floods = [
+        ("extensions", [&extensions[..], b"0\r\n\r\n"].concat()),
+        ("one extension", [b"2f;", &[b'e'; 200_000][..]].concat()),
+        ("trailers", format!("2f\r\n{LIST}\r\n0\r\n{trailers}\r\n").into_bytes()),
+        ("one trailer", [format!("2f\r\n{LIST}\r\n0\r\nA: ").as_bytes(), &[b'v'; 200_000]].concat()),
+        ("zeros", vec![b'0'; 3_000_000]),
+    ];
+    let before = daemon.rss_kb();
+    for (name, body) in floods {
+        let front = Ask::good(&daemon).framed(body).bytes();
+        let answer = ask_once(name, &daemon, &front);
+        assert_refused(name, &answer, 400, "Invalid chunked body");
+    }
+    let grown = daemon.rss_kb().saturating_sub(before);
+    assert!(grown < 8 * 1024, "grown by {grown} KB");
+}
+
+#[test]
+fn a_length_hides_nothing_from_us() {
+    let daemon = daemon().start();
+    let hidden = Ask::creating(&daemon, "hidden").bytes();
+    // What is declared as a body is a body, whatever it looks like.
+    let wrapped = Ask::good(&daemon).body(&hidden).bytes();
+    assert_eq!(daemon.raw(&wrapped).status, 400);
+    for method in ["GET", "HEAD", "OPTIONS", "DELETE"] {
+        let ask = Ask::good(&daemon).method(method).body(&hidden);
+        assert_eq!(daemon.raw(&ask.bytes()).status, 405, "{method}");
+        let chunked = Ask::good(&daemon).method(method).chunks([&hidden[..]]);
+        assert_eq!(daemon.raw(&chunked.bytes()).status, 405, "{method} in chunks");
+    }
+    assert!(agents(&daemon).is_empty());
+}

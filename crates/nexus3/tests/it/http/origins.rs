@@ -1,0 +1,147 @@
+//! Hosts and origins: what a page in a browser can send, and what only looks like us.
+
+use testkit::TestDaemon;
+
+use crate::http::ask::Ask;
+use crate::http::support::{agents, assert_refused, assert_result, daemon};
+
+/// Hosts that are not ours, for a port P of ours.
+const HOSTS: [&str; 32] = [
+    "",
+    "evil.example",
+    "evil.example:P",
+    "127.0.0.1",
+    "localhost",
+    "[::1]",
+    "127.0.0.1:",
+    "localhost:80",
+    "127.0.0.1:PP",
+    "localhost:0P",
+    "localhost:+P",
+    "localhost:P:P",
+    "localhost:P.",
+    "localhost:P/",
+    "localhost:P,evil.example",
+    "localhost:P, localhost:P",
+    "localhost.:P",
+    "localhost.evil.example:P",
+    "127.0.0.1.nip.io:P",
+    "127.0.0.1.evil.example:P",
+    "a@localhost:P",
+    "localhost P",
+    "127.1:P",
+    "127.0.0.2:P",
+    "127.000.000.001:P",
+    "0x7f000001:P",
+    "2130706433:P",
+    "0.0.0.0:P",
+    "::1:P",
+    "[::]:P",
+    "[::ffff:127.0.0.1]:P",
+    "http://localhost:P",
+];
+
+/// Origins of pages, friendly and not, none of them configured.
+const ORIGINS: [&str; 20] = [
+    "",
+    "null",
+    "*",
+    "http://localhost",
+    "http://localhost:3000",
+    "http://localhost:P",
+    "http://127.0.0.1:P",
+    "http://[::1]:P",
+    "https://localhost:P",
+    "https://evil.example",
+    "http://evil.example:P",
+    "file://",
+    "file:///etc/passwd",
+    "chrome-extension://abcdefghijklmnop",
+    "vscode-webview://abc",
+    "about:blank",
+    "https://app.example",
+    "HTTPS://page.example",
+    "https://page.example/",
+    "https://page.example https://page.example",
+];
+
+const LISTED: &str = r#"allowed_origins = ["https://page.example"]"#;
+
+#[test]
+fn only_the_names_of_this_machine_with_our_port_are_our_host() {
+    let daemon = daemon().start();
+    for name in ["127.0.0.1", "localhost", "LocalHost", "[::1]"] {
+        let ask = Ask::good(&daemon).only(format!("Host: {name}:{}", daemon.port()));
+        assert_result(name, &daemon.raw(&ask.bytes()));
+    }
+    check_hosts(&daemon);
+}
+
+#[test]
+fn an_origin_is_refused_unless_it_is_listed_letter_for_letter() {
+    let daemon = daemon().config(LISTED).start();
+    let listed = Ask::good(&daemon).header("Origin: https://page.example");
+    let answer = daemon.raw(&listed.bytes());
+    assert_result("the listed origin", &answer);
+    check_origins(&daemon);
+    let two = listed.header("Origin: https://evil.example");
+    assert_refused("a listed and another", &daemon.raw(&two.bytes()), 403, "Origin not allowed");
+}
+
+#[test]
+fn without_a_token_hosts_and_origins_still_count() {
+    let daemon = daemon().arg("--no-auth").config(LISTED).start();
+    assert_eq!(daemon.token(), None);
+    assert_result("nobody needs a token", &daemon.raw(&Ask::good(&daemon).bytes()));
+    let wrong = Ask::good(&daemon).header("Authorization: Bearer nxk_wrong");
+    assert_result("nobody looks at a token", &daemon.raw(&wrong.bytes()));
+    check_hosts(&daemon);
+    check_origins(&daemon);
+}
+
+#[test]
+fn what_a_page_sends_without_asking_first_has_no_effect() {
+    let daemon = daemon().arg("--no-auth").start();
+    for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=a"] {
+        let ask = Ask::creating(&daemon, "page").header(format!("Content-Type: {kind}"));
+        let named = ask.clone().header("Origin: http://rebound.example");
+        assert_refused(kind, &daemon.raw(&named.bytes()), 403, "Origin not allowed");
+        let rebound = ask.only(format!("Host: rebound.example:{}", daemon.port()));
+        assert_refused(kind, &daemon.raw(&rebound.bytes()), 403, "Host not allowed");
+    }
+    assert!(agents(&daemon).is_empty());
+}
+
+#[test]
+fn a_preflight_gets_no_leave() {
+    let daemon = daemon().config(LISTED).start();
+    for origin in ["https://page.example", "https://evil.example"] {
+        let ask = Ask::good(&daemon)
+            .method("OPTIONS")
+            .header(format!("Origin: {origin}"))
+            .header("Access-Control-Request-Method: POST")
+            .header("Access-Control-Request-Headers: authorization")
+            .header("Access-Control-Request-Private-Network: true");
+        let answer = daemon.raw(&ask.bytes());
+        assert!([403, 405].contains(&answer.status), "{origin}: {}", answer.status);
+        crate::http::support::assert_well_formed(origin, &answer);
+    }
+}
+
+fn check_hosts(daemon: &TestDaemon) {
+    let port = daemon.port().to_string();
+    for host in HOSTS {
+        let host = host.replace('P', &port);
+        let ask = Ask::good(daemon).only(format!("Host: {host}"));
+        assert_refused(&host, &daemon.raw(&ask.bytes()), 403, "Host not allowed");
+    }
+}
+
+fn check_origins(daemon: &TestDaemon) {
+    let port = daemon.port().to_string();
+    for origin in ORIGINS {
+        let origin = origin.replace('P', &port);
+        let ask = Ask::good(daemon).header(format!("Origin: {origin}"));
+        assert_refused(&origin, &daemon.raw(&ask.bytes()), 403, "Origin not allowed");
+    }
+}

@@ -1,0 +1,132 @@
+//! A configuration that is wrong stops the start: with every problem, its place and what was meant, and with nothing
+//! left behind.
+
+use std::fs;
+use std::net::TcpListener;
+
+use testkit::{Finished, run};
+
+use crate::support::BIN;
+
+/// Tries to start with this file on a port that is known to be free; nothing may come of it.
+fn refused(file: &str, env: &[(&str, &str)], arguments: &[&str]) -> Finished {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join("config.toml"), file).unwrap();
+    let port = free_port().to_string();
+    let finished = run(BIN, &[&["serve", "--port", &port], arguments].concat(), env, home.path());
+    assert_eq!(finished.code, 2, "{}", finished.stderr);
+    assert_eq!(finished.stdout, "");
+    let left: Vec<_> = fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["config.toml"]);
+    TcpListener::bind(format!("127.0.0.1:{port}")).expect("the port was not taken");
+    finished
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn a_mistake_in_the_file_is_told_with_its_place_and_what_was_meant() {
+    for (file, told) in [
+        ("\nprot = 1", "config.toml:2:1: unknown key 'prot'; did you mean 'port'?"),
+        ("[limts]\nhead_ms = 1", "config.toml:1:2: unknown table 'limts'; did you mean 'limits'?"),
+        (
+            "body_bytes_max = 1",
+            "config.toml:1:1: unknown key 'body_bytes_max'; 'body_bytes_max' belongs in [limits]",
+        ),
+        (
+            "port = \"9000\"",
+            "config.toml:1:8: port must be an integer from 0 to 65535, got a string \"9000\"",
+        ),
+        ("port = 70000", "config.toml:1:8: port must be an integer from 0 to 65535, got 70000"),
+        ("auth = 'no'", "config.toml:1:8: auth must be true or false, got a string \"no\""),
+        (
+            "host = '0.0.0.0'",
+            "config.toml:1:8: host must be 127.0.0.1, localhost or ::1 (only loopback can be bound)",
+        ),
+        ("log.level = 'loud'", "must be one of error, warn, info, debug, trace, got \"loud\""),
+        (
+            "limits.turns_running_max = 0",
+            "limits.turns_running_max must be an integer from 1 to 65536, got 0",
+        ),
+        ("port =", "config.toml:1:"),
+        ("[limits", "config.toml:1:"),
+    ] {
+        let finished = refused(file, &[], &[]);
+        assert!(finished.stderr.starts_with("nexus3: config.toml:"), "{file}: {}", finished.stderr);
+        assert!(finished.stderr.contains(told), "{file}: {}", finished.stderr);
+    }
+}
+
+#[test]
+fn all_mistakes_of_all_layers_are_told_at_once() {
+    let env = [("NEXUS3_PROT", "1"), ("NEXUS3_AUTH", "perhaps")];
+    let finished = refused("hosst = 'x'\nmodel = 5", &env, &["--log-level", "loud"]);
+    for told in [
+        "config.toml:1:1: unknown key 'hosst'; did you mean 'host'?",
+        "config.toml:2:9: model must be a text \"provider/name\", got an integer 5",
+        "environment: NEXUS3_AUTH must be true or false, got \"perhaps\"",
+        "environment: NEXUS3_PROT is not a setting; did you mean NEXUS3_PORT?",
+        "--log-level must be one of error, warn, info, debug, trace, got \"loud\"",
+    ] {
+        assert!(finished.stderr.contains(told), "{told}: {}", finished.stderr);
+    }
+}
+
+#[test]
+fn a_variable_that_is_no_setting_is_told() {
+    for (name, hint) in [
+        ("NEXUS3_MODLE", "; did you mean NEXUS3_MODEL?"),
+        ("NEXUS3_BODY_BYTES_MAX", "; did you mean NEXUS3_LIMITS_BODY_BYTES_MAX?"),
+        ("NEXUS3_ZEBRA", ""),
+        ("NEXUS3_", ""),
+    ] {
+        let finished = refused("", &[(name, "x")], &[]);
+        assert_eq!(finished.stderr, format!("nexus3: environment: {name} is not a setting{hint}\n"));
+    }
+}
+
+#[test]
+fn an_old_home_that_exists_is_left_alone_by_a_refused_start() {
+    let home = tempfile::tempdir().unwrap();
+    fs::write(home.path().join("config.toml"), "prot = 1").unwrap();
+    let token = home.path().join("rpc.token");
+    fs::write(&token, "nxk_of_another_daemon").unwrap();
+    let finished = run(BIN, &["serve"], &[], home.path());
+    assert_eq!(finished.code, 2, "{}", finished.stderr);
+    assert_eq!(fs::read_to_string(&token).unwrap(), "nxk_of_another_daemon");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_told() {
+    let home = tempfile::tempdir().unwrap();
+    fs::create_dir(home.path().join("config.toml")).unwrap();
+    let finished = run(BIN, &["serve", "0"], &[], home.path());
+    assert_eq!(finished.code, 2);
+    assert!(finished.stderr.contains("config.toml: it is a directory"), "{}", finished.stderr);
+    let finished = run(BIN, &["config", "show"], &[], home.path());
+    assert_eq!((finished.code, finished.stdout.as_str()), (2, ""));
+}
+
+#[test]
+fn a_command_line_that_is_none_is_wrong_usage() {
+    let home = tempfile::tempdir().unwrap();
+    for arguments in [
+        &[][..],
+        &["sevre"],
+        &["serve", "--prot", "0"],
+        &["serve", "0", "--port", "0"],
+        &["serve", "0", "1"],
+        &["config"],
+        &["config", "shwo"],
+    ] {
+        let finished = run(BIN, arguments, &[], home.path());
+        assert_eq!(finished.code, 2, "{arguments:?}: {}", finished.stdout);
+        assert_eq!(finished.stdout, "", "{arguments:?}");
+        assert!(finished.stderr.contains("Usage: nexus3"), "{arguments:?}: {}", finished.stderr);
+    }
+    let version = run(BIN, &["--version"], &[], home.path());
+    assert_eq!((version.code, version.stdout), (0, format!("nexus3 {}\n", env!("CARGO_PKG_VERSION"))));
+    assert_eq!(fs::read_dir(home.path()).unwrap().count(), 0);
+}

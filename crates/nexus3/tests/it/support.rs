@@ -1,0 +1,178 @@
+//! What several tests need: a daemon with its model on one stage, shapes of values, and the wait for what no event
+//! tells. Calls that stay open are in `calls`, other programs in `program`, what a model was sent in `history`.
+
+pub(crate) mod calls;
+pub(crate) mod history;
+pub(crate) mod program;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use testkit::{ScriptedModel, TestDaemon, TestDaemonBuilder};
+
+use self::calls::OpenCalls;
+
+/// The binary under test.
+pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_nexus3");
+
+/// How long anything may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A daemon and the model behind it.
+pub(crate) struct Stage {
+    /// First, so that it ends before its model does.
+    pub(crate) daemon: TestDaemon,
+    pub(crate) model: ScriptedModel,
+}
+
+impl Stage {
+    pub(crate) fn open() -> Self {
+        Self::with("")
+    }
+
+    /// With this `config.toml`.
+    pub(crate) fn with(config: &str) -> Self {
+        let model = ScriptedModel::start();
+        let daemon = builder(&model).config(config).start();
+        Self { daemon, model }
+    }
+
+    pub(crate) fn create(&self, id: &str) {
+        self.daemon.result("/", "create_agent", json!({ "agent_id": id }));
+    }
+
+    /// Sends a message and returns the result.
+    pub(crate) fn send(&self, agent: &str, content: &str) -> Value {
+        self.daemon.result(&path(agent), "send", json!({ "content": content }))
+    }
+
+    /// Sends a message that has to be answered with an error.
+    pub(crate) fn send_in_vain(&self, agent: &str, content: &str) -> Value {
+        self.daemon.error(&path(agent), "send", json!({ "content": content }))
+    }
+
+    /// Starts a send and leaves it open.
+    pub(crate) fn start_send(&self, agent: &str, content: &str, request_id: &str) -> OpenCalls {
+        let params = json!({ "content": content, "request_id": request_id });
+        OpenCalls::of(&self.daemon, &path(agent), "send", params)
+    }
+
+    /// Starts a send that has to wait, and returns when it has its place: of two sends of one name one is refused at
+    /// once, whichever comes second, and by then the other is in.
+    pub(crate) fn queue_send(&self, agent: &str, content: &str, request_id: &str) -> OpenCalls {
+        let params = json!({ "content": content, "request_id": request_id });
+        let mut calls = OpenCalls::of(&self.daemon, &path(agent), "send", params.clone());
+        calls.start(&self.daemon, &path(agent), "send", params);
+        let refused = calls.next();
+        let text = format!("request_id is already in use by an open send: {request_id}");
+        assert_eq!(refused["error"]["message"], *text, "{refused}");
+        calls
+    }
+
+    pub(crate) fn cancel(&self, agent: &str, request_id: impl Into<Value>) -> Value {
+        self.daemon.result(&path(agent), "cancel", json!({ "request_id": request_id.into() }))
+    }
+
+    pub(crate) fn context(&self, agent: &str) -> Value {
+        self.daemon.result(&path(agent), "get_context", json!({}))
+    }
+
+    /// All messages of an agent, as role and content.
+    pub(crate) fn messages(&self, agent: &str) -> Vec<(String, String)> {
+        let page = self.daemon.result(&path(agent), "get_messages", json!({ "limit": 2000 }));
+        let text = |value: &Value| value.as_str().expect("a text").to_owned();
+        let messages = page["messages"].as_array().expect("a list of messages");
+        messages.iter().map(|message| (text(&message["role"]), text(&message["content"]))).collect()
+    }
+
+    /// Waits until the daemon has read this text from the model. Needs `log.raw`: what a model has streamed shows
+    /// nowhere else before the turn's end.
+    pub(crate) fn wait_read(&self, agent: &str, text: &str) {
+        let raw = log_file(&self.daemon, agent, "raw.jsonl");
+        let chunk = format!("\"content\":\"{text}\"");
+        until(&format!("{text:?} in {}", raw.display()), || {
+            self.context(agent);
+            fs::read_to_string(&raw).is_ok_and(|all| all.contains(&chunk))
+        });
+    }
+}
+
+/// Prepares a daemon that asks this model.
+pub(crate) fn builder(model: &ScriptedModel) -> TestDaemonBuilder {
+    TestDaemon::builder(BIN).model(model)
+}
+
+pub(crate) fn path(agent: &str) -> String {
+    format!("/agent/{agent}")
+}
+
+pub(crate) fn log_file(daemon: &TestDaemon, agent: &str, name: &str) -> PathBuf {
+    daemon.home().join("logs").join(agent).join(name)
+}
+
+/// A method's error, whatever its status in HTTP was.
+pub(crate) trait Errors {
+    fn error(&self, path: &str, method: &str, params: Value) -> Value;
+}
+
+impl Errors for TestDaemon {
+    fn error(&self, path: &str, method: &str, params: Value) -> Value {
+        let mut response = self.call(path, method, params);
+        assert!(response.get("result").is_none(), "{method} on {path} should be refused: {response}");
+        response["error"].take()
+    }
+}
+
+/// The ids in `list_agents`, in order.
+pub(crate) fn listed(daemon: &TestDaemon) -> Vec<String> {
+    let list = daemon.result("/", "list_agents", json!({}));
+    let agents = list["agents"].as_array().expect("a list of agents");
+    agents.iter().map(|agent| agent["agent_id"].as_str().expect("an id").to_owned()).collect()
+}
+
+/// The names of an object's members, sorted.
+pub(crate) fn members(value: &Value) -> Vec<&str> {
+    let mut names: Vec<_> = value.as_object().expect("an object").keys().map(String::as_str).collect();
+    names.sort_unstable();
+    names
+}
+
+pub(crate) fn is_hex(value: &Value, digits: usize) -> bool {
+    let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+    value.as_str().is_some_and(|text| text.len() == digits && text.bytes().all(is_digit))
+}
+
+/// `2024-01-15T10:30:00.000000`
+pub(crate) fn is_time(value: &Value) -> bool {
+    let shape = "dddd-dd-ddTdd:dd:dd.dddddd";
+    let fits = |(byte, place): (u8, u8)| if place == b'd' { byte.is_ascii_digit() } else { byte == place };
+    value.as_str().is_some_and(|text| text.len() == shape.len() && text.bytes().zip(shape.bytes()).all(fits))
+}
+
+/// Asks until the answer is yes. Only for what no event tells; the question itself takes its time, by a call or a look
+/// at a file.
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain for {what}");
+        thread::yield_now();
+    }
+}
+
+/// All files below a directory, with what they hold.
+pub(crate) fn files_below(directory: &Path) -> Vec<(PathBuf, String)> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).expect("the directory can be read") {
+        let path = entry.expect("an entry can be read").path();
+        if path.is_dir() {
+            files.extend(files_below(&path));
+        } else {
+            let bytes = fs::read(&path).expect("the file can be read");
+            files.push((path, String::from_utf8_lossy(&bytes).into_owned()));
+        }
+    }
+    files
+}

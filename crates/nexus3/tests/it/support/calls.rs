@@ -1,0 +1,104 @@
+//! Calls that are left open while a test does something else: each on a connection and a thread of its own.
+
+use std::net::TcpStream;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use testkit::{RawAnswer, RawConnection, TestDaemon};
+
+/// Longer than any wait of a test, so that the test and not a call says what did not happen.
+const ANSWER_MAX: Duration = Duration::from_secs(50);
+
+/// A thread of these does little, and there may be a thousand.
+const STACK_BYTES: usize = 256 * 1024;
+
+/// Calls under way. Answers come in the order they arrive.
+pub(crate) struct OpenCalls {
+    arriving: Sender<Arrived>,
+    arrived: Receiver<Arrived>,
+    started: usize,
+}
+
+/// An answer, and the place of its call among those that were started.
+pub(crate) struct Arrived {
+    pub(crate) place: usize,
+    pub(crate) answer: RawAnswer,
+}
+
+impl OpenCalls {
+    pub(crate) fn none() -> Self {
+        let (arriving, arrived) = channel();
+        Self { arriving, arrived, started: 0 }
+    }
+
+    /// One call.
+    pub(crate) fn of(daemon: &TestDaemon, path: &str, method: &str, params: Value) -> Self {
+        let mut calls = Self::none();
+        calls.start(daemon, path, method, params);
+        calls
+    }
+
+    /// Starts another one; returns its socket when its bytes are sent. Its id is its place.
+    pub(crate) fn start(
+        &mut self,
+        daemon: &TestDaemon,
+        path: &str,
+        method: &str,
+        params: Value,
+    ) -> TcpStream {
+        let place = self.started;
+        self.started += 1;
+        let mut connection = daemon.connection();
+        connection.send(&request(daemon, path, place, method, params));
+        let socket = connection.stream().try_clone().expect("a socket can be shared");
+        let arriving = self.arriving.clone();
+        let waiting = thread::Builder::new().stack_size(STACK_BYTES);
+        let waiting = waiting.spawn(move || wait(connection, place, &arriving));
+        // Detached: it ends with its answer, or with the daemon.
+        drop(waiting.expect("a thread can be started"));
+        socket
+    }
+
+    /// Waits for the next answer, whichever call it belongs to.
+    pub(crate) fn arrive(&self) -> Arrived {
+        self.arrived.recv_timeout(ANSWER_MAX).expect("an open call is answered in time")
+    }
+
+    /// The next answer's response object.
+    pub(crate) fn next(&self) -> Value {
+        let arrived = self.arrive();
+        assert_eq!(arrived.answer.status, 200, "{}", arrived.answer.text());
+        let response = arrived.answer.json();
+        assert_eq!(response["id"], arrived.place, "{response}");
+        response
+    }
+
+    /// The next answer's result.
+    pub(crate) fn result(&self) -> Value {
+        let mut response = self.next();
+        assert!(response.get("error").is_none(), "{response}");
+        response["result"].take()
+    }
+
+    /// Whether nothing has been answered that was not taken yet.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.arrived.try_recv().is_err()
+    }
+}
+
+/// A request as bytes.
+pub(crate) fn request(daemon: &TestDaemon, path: &str, id: usize, method: &str, params: Value) -> Vec<u8> {
+    let mut request = json!({ "jsonrpc": "2.0", "id": id, "method": method });
+    request["params"] = params;
+    daemon.post_bytes(path, &[], request.to_string().as_bytes())
+}
+
+fn wait(mut connection: RawConnection, place: usize, arriving: &Sender<Arrived>) {
+    connection.stream().set_read_timeout(Some(ANSWER_MAX)).expect("a connected socket takes options");
+    // A daemon that was killed on purpose answers nobody; whoever waits for this answer says so.
+    if let Ok(answer) = connection.try_read_answer() {
+        let _ = arriving.send(Arrived { place, answer });
+    }
+}

@@ -1,0 +1,122 @@
+//! The binary as a program that a test starts by itself: for what `TestDaemon` and `run` do not offer, such as another
+//! address, a signal to a command, or something to read.
+
+use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc::channel;
+use std::thread;
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use testkit::Finished;
+
+use super::{BIN, PATIENCE};
+
+/// A program under way; it never outlives its handle.
+pub(crate) struct Program {
+    child: Child,
+    stdout: Option<BufReader<ChildStdout>>,
+    stderr: Option<BufReader<ChildStderr>>,
+    read: String,
+}
+
+impl Program {
+    /// Starts the binary with only NEXUS3_HOME and `env` around it, and `input` to read.
+    pub(crate) fn start(args: &[&str], env: &[(&str, &str)], home: &Path, input: &[u8]) -> Self {
+        let mut command = Command::new(BIN);
+        command.env_clear().env("TZ", "UTC").env("NEXUS3_HOME", home).envs(env.iter().copied()).args(args);
+        Self::spawn(command, input)
+    }
+
+    /// Starts a line of a shell, in the test's own environment.
+    pub(crate) fn shell(line: &str) -> Self {
+        let mut command = Command::new("sh");
+        command.args(["-c", line]);
+        Self::spawn(command, b"")
+    }
+
+    fn spawn(mut command: Command, input: &[u8]) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|fault| panic!("cannot start {command:?}: {fault}"));
+        let mut stdin = child.stdin.take().expect("stdin is piped");
+        // A program that does not read what it is given is right when it ends before.
+        let _ = stdin.write_all(input);
+        drop(stdin);
+        let stdout = child.stdout.take().map(BufReader::new);
+        let stderr = child.stderr.take().map(BufReader::new);
+        Self { child, stdout, stderr, read: String::new() }
+    }
+
+    /// Waits for a line of stdout that starts like this, and returns the rest of it.
+    pub(crate) fn wait_line(&mut self, start: &str) -> String {
+        let stdout = self.stdout.as_mut().expect("a program's stdout is read before its end");
+        loop {
+            let mut line = String::new();
+            let bytes = stdout.read_line(&mut line).expect("stdout can be read");
+            assert_ne!(bytes, 0, "stdout ended without {start:?}: {}", self.read);
+            self.read += &line;
+            if let Some(rest) = line.strip_prefix(start) {
+                return rest.trim_end().to_owned();
+            }
+        }
+    }
+
+    /// Waits for the next line of stderr.
+    pub(crate) fn wait_error(&mut self) -> String {
+        let stderr = self.stderr.as_mut().expect("a program's stderr is read before its end");
+        let mut line = String::new();
+        stderr.read_line(&mut line).expect("stderr can be read");
+        line
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal)
+            .expect("a child that was not reaped takes signals");
+    }
+
+    /// Closes the test's ends of its output, so that it writes into nothing.
+    pub(crate) fn stop_reading(&mut self) {
+        self.stdout = None;
+        self.stderr = None;
+    }
+
+    /// Waits for the end.
+    pub(crate) fn finish(mut self) -> Finished {
+        let (stdout, stderr) = (self.stdout.take(), self.stderr.take());
+        let errors = thread::spawn(move || drain(stderr));
+        let output = thread::spawn(move || drain(stdout));
+        let status = self.wait_exit();
+        let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+        let stdout = std::mem::take(&mut self.read) + &output.join().expect("stdout can be read");
+        let stderr = errors.join().expect("stderr can be read");
+        Finished { code: code.expect("a process ends by code or signal"), stdout, stderr }
+    }
+
+    /// The exit as an event with a limit, which `wait` alone does not have.
+    fn wait_exit(&mut self) -> ExitStatus {
+        let pid = Pid::from_child(&self.child);
+        let (ended, end) = channel();
+        thread::spawn(move || {
+            let waited = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+            // Nobody listens any more when the test has given up.
+            let _ = ended.send(waited.is_ok());
+        });
+        assert!(end.recv_timeout(PATIENCE).expect("the program ends in time"), "a child can be waited for");
+        self.child.wait().expect("a child can be reaped")
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        // Both fail when it has ended, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn drain(pipe: Option<impl Read>) -> String {
+    let mut text = String::new();
+    pipe.map(|mut pipe| pipe.read_to_string(&mut text));
+    text
+}

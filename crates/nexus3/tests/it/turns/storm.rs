@@ -1,0 +1,77 @@
+//! Callers that create, use, cancel and destroy the same few agents all at once: every call is answered, and nothing
+//! stays open.
+
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::support::history::assert_all_valid;
+use crate::support::{Stage, path};
+
+const CALLERS: u64 = 6;
+const CALLS: usize = 120;
+
+/// A small generator, so that each caller does something else and does it again in the next run.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+}
+
+fn choose(dice: &mut Dice) -> (String, &'static str, Value) {
+    let agent = format!("agent-{}", dice.roll(4));
+    let request_id = dice.roll(5);
+    match dice.roll(10) {
+        0 | 1 => ("/".to_owned(), "create_agent", json!({ "agent_id": agent })),
+        2 => ("/".to_owned(), "destroy_agent", json!({ "agent_id": agent })),
+        3 | 4 => (path(&agent), "cancel", json!({ "request_id": request_id })),
+        5 => (path(&agent), "get_messages", json!({ "limit": 3 })),
+        6 => ("/".to_owned(), "list_agents", json!({})),
+        _ => {
+            let script = ["hi", "!tool x {}", "!status 500", "!cut half", "!empty", "!slow 2 a b c"];
+            let script = script[usize::try_from(dice.roll(6)).unwrap_or_default()];
+            (path(&agent), "send", json!({ "content": script, "request_id": request_id }))
+        }
+    }
+}
+
+fn storm(stage: &Stage, caller: u64) {
+    let mut dice = Dice(caller);
+    for _ in 0..CALLS {
+        let (path, method, params) = choose(&mut dice);
+        let mut request = json!({ "jsonrpc": "2.0", "id": caller, "method": method });
+        request["params"] = params;
+        let answer = stage.daemon.post(&path, &[], request.to_string().as_bytes());
+        let response = answer.json();
+        match answer.status {
+            200 => assert_eq!(response["id"], caller, "{response}"),
+            404 => assert_eq!(response["error"]["code"], -32602, "{response}"),
+            status => panic!("{status} to {method} on {path}: {response}"),
+        }
+        if let Some(code) = response["error"]["code"].as_i64() {
+            assert!(code == -32602 || (code == -32603 && method == "send"), "{method} on {path}: {response}");
+            let text = response["error"]["message"].as_str().unwrap_or_default();
+            assert!(!text.is_empty() && !text.contains("panicked"), "{response}");
+        }
+    }
+}
+
+#[test]
+fn a_storm_of_calls_leaves_nothing_open() {
+    let stage = Stage::with("stop_grace_ms = 3600000");
+    thread::scope(|scope| {
+        for caller in 1..=CALLERS {
+            let stage = &stage;
+            scope.spawn(move || storm(stage, caller));
+        }
+    });
+    assert_all_valid(&stage.model);
+    stage.daemon.call("/", "create_agent", json!({ "agent_id": "agent-0" }));
+    assert_eq!(stage.send("agent-0", "!reply after the storm")["content"], "after the storm");
+    stage.daemon.signal("SIGTERM");
+    assert_eq!(stage.daemon.wait_exit().code(), Some(0), "a turn that nobody ended would hold it");
+    assert!(!stage.daemon.stderr().contains("panicked"), "{}", stage.daemon.stderr());
+}

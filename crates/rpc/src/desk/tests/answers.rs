@@ -1,0 +1,193 @@
+//! Each method's answer, byte for byte.
+
+use std::collections::BTreeSet;
+
+use nexus3_protocol::Method;
+
+use super::*;
+
+const AGENTS: &str = concat!(
+    r#"{"agents":[{"agent_id":"worker","is_temp":false,"created_at":"2024-01-15T10:30:00.000000","#,
+    r#""message_count":2,"should_shutdown":false,"parent_agent_id":null,"child_count":0,"#,
+    r#""halted_at_iteration_limit":false,"model":"echo/one","last_action_at":"2024-01-15T10:30:00.000000","#,
+    r#""permission_level":"SANDBOXED","cwd":"/home/of/agents","write_paths":null}]}"#
+);
+
+const MESSAGES: &str = concat!(
+    r#"{"agent_id":"worker","total":2,"offset":0,"limit":200,"messages":["#,
+    r#"{"index":0,"role":"user","content":"hi","tool_call_id":null,"meta":{"source":"rpc"}},"#,
+    r#"{"index":1,"role":"assistant","content":"you said hi","tool_call_id":null}]}"#
+);
+
+/// Calls in the order they are made: door, method, params, result.
+const CALLS: &[(&str, &str, &str, &str)] = &[
+    ("/", "create_agent", r#"{"agent_id":"worker"}"#, r#"{"agent_id":"worker","url":"/agent/worker"}"#),
+    (
+        "worker",
+        "send",
+        r#"{"content":"hi","request_id":"r1"}"#,
+        concat!(
+            r#"{"content":"you said hi","request_id":"r1","halted_at_iteration_limit":false,"#,
+            r#""usage":{"input_tokens":5,"output_tokens":2,"cached_tokens":4}}"#
+        ),
+    ),
+    ("/", "list_agents", "{}", AGENTS),
+    ("worker", "get_messages", "{}", MESSAGES),
+    (
+        "worker",
+        "get_messages",
+        r#"{"offset":1,"limit":1}"#,
+        concat!(
+            r#"{"agent_id":"worker","total":2,"offset":1,"limit":1,"messages":["#,
+            r#"{"index":1,"role":"assistant","content":"you said hi","tool_call_id":null}]}"#
+        ),
+    ),
+    (
+        "worker",
+        "get_tokens",
+        "{}",
+        concat!(
+            r#"{"system":2,"dynamic":0,"tools":0,"messages":11,"total":13,"budget":10000,"available":8000,"#,
+            r#""remaining":7987,"used":{"requests":1,"input_tokens":5,"output_tokens":2,"cached_tokens":4}}"#
+        ),
+    ),
+    (
+        "worker",
+        "get_context",
+        "{}",
+        concat!(
+            r#"{"message_count":2,"system_prompt":true,"halted_at_iteration_limit":false,"#,
+            r#""last_iteration_count":1,"max_tool_iterations":10}"#
+        ),
+    ),
+    (
+        "worker",
+        "cancel",
+        r#"{"request_id":"r1"}"#,
+        r#"{"cancelled":false,"request_id":"r1","reason":"not_found_or_completed"}"#,
+    ),
+    ("/", "destroy_agent", r#"{"agent_id":"nobody"}"#, r#"{"success":false,"agent_id":"nobody"}"#),
+    ("/", "create_agent", "{}", r#"{"agent_id":"00000001","url":"/agent/00000001"}"#),
+    ("/", "destroy_agent", r#"{"agent_id":"00000001"}"#, r#"{"success":true,"agent_id":"00000001"}"#),
+    ("worker", "shutdown", "{}", r#"{"success":true}"#),
+    ("/", "shutdown_server", "{}", r#"{"success":true,"message":"Server shutting down"}"#),
+];
+
+#[tokio::test(start_paused = true)]
+async fn every_method_answers_in_its_words() {
+    let house = House::new();
+    let mut called = BTreeSet::new();
+    for (door, method, params, expected) in CALLS {
+        let answer = house.asked_by(&Caller::admin(), door, &request(method, params)).await;
+        assert_eq!(answer, result(expected), "{method} {params} at {door}");
+        called.insert(*method);
+    }
+    let (kind, document) = house.at_daemon(&request("rpc.discover", "{}")).await;
+    let document: serde_json::Value = serde_json::from_str(&document).unwrap();
+    let published: serde_json::Value = serde_json::from_str(nexus3_protocol::OPENRPC).unwrap();
+    assert_eq!((kind, &document["result"]), (AnswerKind::Answered, &published));
+    called.insert("rpc.discover");
+    let all: BTreeSet<_> = Method::ALL.iter().map(|method| method.name()).collect();
+    assert_eq!(called, all, "a method is missing in this test");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_send_without_a_name_is_told_the_name_it_got() {
+    let house = House::new();
+    let (_, answer) = house.at_daemon(&request("send", r#"{"content":"hi"}"#)).await;
+    assert!(answer.contains(r#""request_id":"0000000000000001""#), "{answer}");
+    let (_, answer) = house.at_daemon(&request("send", r#"{"content":"hi","request_id":7}"#)).await;
+    assert!(answer.contains(r#""request_id":7,"#), "a number stays one: {answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_a_message_came_from_is_kept_with_it() {
+    let house = House::new();
+    for params in [
+        r#"{"content":"a","source":"repl","source_agent_id":"boss"}"#,
+        r#"{"content":"b","source_agent_id":9}"#,
+        r#"{"content":"fail"}"#,
+    ] {
+        house.at_daemon(&request("send", params)).await;
+    }
+    let (_, answer) = house.at_daemon(&request("get_messages", "{}")).await;
+    for meta in [
+        r#""meta":{"source":"repl","source_agent_id":"boss"}"#,
+        r#""meta":{"source":"rpc","source_agent_id":9}"#,
+        r#""meta":{"failed":true}"#,
+    ] {
+        assert!(answer.contains(meta), "{meta} is not in {answer}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_send_answers_with_what_was_said() {
+    let house = House::new();
+    house.agents(&["a"]);
+    let sending = house
+        .start("a", r#"{"jsonrpc":"2.0","method":"send","params":{"content":"wait","request_id":4},"id":1}"#);
+    settle().await;
+    let reading = house.at_agent("a", &request("get_context", "{}")).await.1;
+    assert!(reading.contains(r#""message_count":1"#), "a turn keeps no read waiting: {reading}");
+    let cancelled = house.at_agent("a", &request("cancel", r#"{"request_id":4}"#)).await;
+    assert_eq!(cancelled, result(r#"{"cancelled":true,"request_id":4}"#));
+    let expected = r#"{"cancelled":true,"content":"hel","request_id":4,"halted_at_iteration_limit":false}"#;
+    assert_eq!(sending.await.unwrap(), result(expected));
+    let (_, messages) = house.at_agent("a", &request("get_messages", "{}")).await;
+    assert!(messages.contains(r#""meta":{"cancelled":true}"#), "{messages}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_goes_away_does_not_end_its_turn() {
+    let house = House::new();
+    house.agents(&["a"]);
+    let sending = house.start("a", r#"{"jsonrpc":"2.0","method":"send","params":{"content":"wait"},"id":1}"#);
+    settle().await;
+    sending.abort();
+    assert!(sending.await.unwrap_err().is_cancelled());
+    house.released.add_permits(1);
+    settle().await;
+    let (_, messages) = house.at_agent("a", &request("get_messages", "{}")).await;
+    assert!(messages.contains(r#""content":"hello""#), "{messages}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn tool_calls_and_their_results_are_among_the_messages() {
+    let house = House::with(Limits { tool_iterations_max: 1, ..Limits::default() });
+    let (_, answer) = house.at_daemon(&request("send", r#"{"content":"tool"}"#)).await;
+    assert!(answer.contains(r#""halted_at_iteration_limit":true"#), "{answer}");
+    let (_, messages) = house.at_daemon(&request("get_messages", r#"{"offset":1,"limit":2}"#)).await;
+    let expected = concat!(
+        r#"{"index":1,"role":"assistant","content":"","tool_calls":[{"id":"c1","name":"clock","arguments":"{}"}],"#,
+        r#""tool_call_id":null},{"index":2,"role":"tool","content":"Unknown tool: clock","tool_call_id":"c1"}"#
+    );
+    assert!(messages.contains(expected), "{messages}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn agents_come_in_the_order_they_were_created_and_temporary_ones_are_marked() {
+    let house = House::new();
+    for name in ["zeta", ".tmp", "alpha"] {
+        let (kind, _) =
+            house.at_daemon(&request("create_agent", &format!(r#"{{"agent_id":"{name}"}}"#))).await;
+        assert_eq!(kind, AnswerKind::Answered);
+    }
+    let (_, answer) = house.at_daemon(&request("list_agents", "{}")).await;
+    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    let agents = answer["result"]["agents"].as_array().unwrap();
+    let listed: Vec<_> = agents.iter().map(|agent| (&agent["agent_id"], &agent["is_temp"])).collect();
+    assert_eq!(
+        serde_json::json!(listed),
+        serde_json::json!([["zeta", false], [".tmp", true], ["alpha", false]])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_of_the_last_agent_asks_for_a_stop() {
+    let house = House::new();
+    house.agents(&["a", "b"]);
+    house.at_agent("a", &request("shutdown", "{}")).await;
+    assert!(house.pool.stop_requested().now_or_never().is_none());
+    assert_eq!(house.at_agent("b", &request("shutdown", "{}")).await, result(r#"{"success":true}"#));
+    assert!(house.pool.stop_requested().now_or_never().is_some());
+}
