@@ -111,7 +111,7 @@ impl House {
         };
         let options = PoolOptions { limits, system_prompt_default: Some("Be brief.".to_owned()) };
         let pool = PoolHandle::new(options, outside);
-        let options = DeskOptions { cwd: "/home/of/agents".to_owned(), zone: TimeZone::UTC };
+        let options = DeskOptions { cwd: "/home/user/agents".to_owned(), zone: TimeZone::UTC };
         Self { desk: Desk::new(pool.clone(), options), pool, entropy, released }
     }
 

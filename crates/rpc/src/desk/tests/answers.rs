@@ -10,7 +10,7 @@ const AGENTS: &str = concat!(
     r#"{"agents":[{"agent_id":"worker","is_temp":false,"created_at":"2024-01-15T10:30:00.000000","#,
     r#""message_count":2,"should_shutdown":false,"parent_agent_id":null,"child_count":0,"#,
     r#""halted_at_iteration_limit":false,"model":"echo/one","last_action_at":"2024-01-15T10:30:00.000000","#,
-    r#""permission_level":"SANDBOXED","cwd":"/home/of/agents","write_paths":null}]}"#
+    r#""permission_level":"SANDBOXED","cwd":"/home/user/agents","write_paths":null}]}"#
 );
 
 const MESSAGES: &str = concat!(

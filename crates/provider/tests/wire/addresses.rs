@@ -1,0 +1,127 @@
+//! Base URLs: which are taken, which are refused, and where a question then goes.
+
+use agent::FaultKind;
+use agent::outside::Provider;
+use provider::NoModel;
+use provider::openai::{OpenAi, OpenAiOptions};
+
+use crate::server::Server;
+use crate::stream::{ask, client, collect, question, refusal};
+
+fn taken(base_url: &str) -> Result<(), String> {
+    let options = OpenAiOptions { model: "m".to_owned(), base_url: base_url.to_owned(), api_key: None };
+    match OpenAi::new(options) {
+        Ok(_) => Ok(()),
+        Err(fault) => {
+            assert_eq!(fault.kind, FaultKind::Invalid);
+            assert!(fault.public.starts_with("OPENAI_BASE_URL "), "{fault}");
+            Err(fault.public.into_owned())
+        }
+    }
+}
+
+#[test]
+fn the_key_travels_in_the_clear_only_to_this_machine() {
+    for base_url in [
+        "http://127.0.0.1:8000/v1",
+        "http://localhost/v1",
+        "HTTP://LOCALHOST:1/v1",
+        "http://[::1]:8000",
+        "http://0x7f.1/v1",
+        "https://api.openai.com/v1",
+        "https://10.0.0.1",
+        "https://example.org:8443/deep/path/",
+        "https://example.org/v1?api-version=3",
+    ] {
+        assert_eq!(taken(base_url), Ok(()), "{base_url}");
+    }
+    for base_url in [
+        "http://example.org/v1",
+        "http://10.0.0.1/v1",
+        "http://127.0.0.1.example.org/v1",
+        "http://localhost.example.org/v1",
+        "http://example.org#@127.0.0.1/",
+        "http://127.0.0.1@example.org/v1",
+        "http://[::2]/v1",
+        "http://0.0.0.0/v1",
+        "http:\\\\example.org/v1",
+        "http:///example.org/v1",
+        "ftp://127.0.0.1/v1",
+        "ws://127.0.0.1/v1",
+        "file:///etc",
+        "javascript:1",
+        "data:text/plain,1",
+    ] {
+        assert!(taken(base_url).is_err(), "{base_url} was taken");
+    }
+}
+
+#[test]
+fn what_is_no_address_is_refused() {
+    for base_url in [
+        "",
+        " ",
+        "v1",
+        "/v1",
+        "//example.org/v1",
+        "localhost:8000/v1",
+        "https",
+        "https:",
+        "https://",
+        "https:///",
+        "https://:443/v1",
+        "https://exa mple.org",
+        "https://example.org:99999/v1",
+    ] {
+        assert!(taken(base_url).is_err(), "{base_url:?} was taken");
+    }
+}
+
+#[test]
+fn an_address_with_a_password_is_refused_without_repeating_it() {
+    for base_url in ["https://user:hunter22@example.org/v1", "http://hunter22@127.0.0.1/v1"] {
+        let fault = taken(base_url).expect_err("a password in a URL ends up in logs");
+        assert!(!fault.contains("hunter22"), "{fault}");
+    }
+}
+
+#[tokio::test]
+async fn a_question_goes_to_the_path_below_the_address() {
+    let server = Server::start(refusal("500 No", b"")).await;
+    let root = format!("http://127.0.0.1:{}", server.port());
+    for (path, expected) in [
+        ("/v1", "/v1/chat/completions"),
+        ("/v1/", "/v1/chat/completions"),
+        ("", "/chat/completions"),
+        ("/a/b%20c/", "/a/b%20c/chat/completions"),
+        ("/v1?api-version=3", "/v1/chat/completions?api-version=3"),
+        ("/v1#part", "/v1/chat/completions"),
+    ] {
+        ask(&client(&format!("{root}{path}"))).await;
+        let request = server.seen().requests.pop().expect("the question arrived");
+        assert!(request.starts_with(&format!("POST {expected} HTTP/1.1\r\n")), "{path}: {request}");
+    }
+}
+
+#[tokio::test]
+async fn a_question_is_json_and_says_what_it_wants() {
+    let server = Server::start(refusal("500 No", b"")).await;
+    let client = client(&server.base_url());
+    ask(&client).await;
+    let request = server.seen().requests.pop().expect("the question arrived");
+    assert!(request.contains("content-type: application/json\r\n"), "{request}");
+    let expected = concat!(
+        r#"{"model":"m","messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"hi"}],"#,
+        r#""stream":true,"stream_options":{"include_usage":true}}"#
+    );
+    assert!(request.ends_with(expected), "{request}");
+    assert_eq!(client.model(), Some("openai/m"));
+}
+
+#[tokio::test]
+async fn without_a_model_every_question_is_answered_with_how_to_choose_one() {
+    let answer = collect(NoModel.ask(question())).await;
+    assert_eq!(answer.items.len(), 1);
+    assert!(answer.fault().public.contains("--model openai/NAME"));
+    assert_eq!(NoModel.model(), None);
+}

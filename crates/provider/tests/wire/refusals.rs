@@ -1,0 +1,89 @@
+//! Servers that say no, send elsewhere, speak nonsense or are not there.
+
+use agent::FaultKind;
+use tokio::net::TcpListener;
+
+use crate::server::{Act, Server};
+use crate::stream::{ask, ask_with, chunk, client, refusal};
+
+#[tokio::test]
+async fn each_status_has_its_words() {
+    let cases = [
+        ("400 Bad Request", "API request failed (400): {\"error\":\"why\"}"),
+        ("401 Unauthorized", "Authentication failed. Check your API key."),
+        ("403 Forbidden", "Access forbidden. Check your API permissions."),
+        ("404 Not Found", "API endpoint not found. Check your configuration."),
+        ("429 Too Many Requests", "API request failed (429): {\"error\":\"why\"}"),
+        ("500 Internal Server Error", "API request failed (500): {\"error\":\"why\"}"),
+        ("503 Service Unavailable", "API request failed (503): {\"error\":\"why\"}"),
+    ];
+    for (status, text) in cases {
+        let answer = ask_with(refusal(status, b"{\"error\":\"why\"}")).await;
+        assert_eq!(answer.items.len(), 1, "{status}");
+        assert_eq!((answer.fault().kind, answer.fault().public.as_ref()), (FaultKind::Model, text));
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    let elsewhere = Server::start(refusal("200 OK", b"")).await;
+    let target = format!("{}/chat/completions", elsewhere.base_url());
+    for status in ["301 Moved", "302 Found", "307 Temporary Redirect", "308 Permanent Redirect"] {
+        let head = format!("HTTP/1.1 {status}\r\nlocation: {target}\r\ncontent-length: 0\r\n\r\n");
+        let answer = ask_with(vec![Act::Write(head.into_bytes())]).await;
+        let code = &status[..3];
+        assert_eq!(answer.fault().public, format!("API request failed ({code}): "));
+    }
+    assert_eq!(elsewhere.seen().connections, 0, "the key would have gone elsewhere");
+}
+
+#[tokio::test]
+async fn a_huge_error_is_told_in_ten_kilobytes() {
+    let bodies: [Vec<u8>; 3] = [vec![b'x'; 1 << 20], vec![0xff; 1 << 20], "é".repeat(1 << 19).into_bytes()];
+    for body in bodies {
+        let answer = ask_with(refusal("500 Internal Server Error", &body)).await;
+        let text = &answer.fault().public;
+        assert!(text.len() <= 10_000 && text.len() > 9_000, "{} bytes", text.len());
+    }
+    let event = format!("data: {{\"error\":{{\"message\":\"{}\"}}}}\n\n", "x".repeat(1 << 20));
+    let answer = crate::stream::ask_for(&event).await;
+    assert!(answer.fault().public.len() <= 10_000, "{} bytes", answer.fault().public.len());
+}
+
+#[tokio::test]
+async fn an_error_that_never_ends_is_told_all_the_same() {
+    let head = b"HTTP/1.1 500 No\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
+    let mut acts = vec![Act::Write(head)];
+    acts.extend((0..30).map(|_| Act::Write(chunk(&[b'x'; 1000]))));
+    acts.push(Act::Hold);
+    let answer = ask_with(acts).await;
+    assert!(answer.fault().public.starts_with("API request failed (500): xxx"));
+}
+
+#[tokio::test]
+async fn an_error_cut_short_is_told_as_far_as_it_came() {
+    let acts = vec![Act::Write(b"HTTP/1.1 500 No\r\ncontent-length: 100\r\n\r\nsorry".to_vec()), Act::Close];
+    assert_eq!(ask_with(acts).await.fault().public, "API request failed (500): sorry");
+}
+
+#[tokio::test]
+async fn a_server_that_speaks_nonsense_is_a_fault() {
+    for nonsense in
+        ["SSH-2.0-OpenSSH_9.9\r\n", "\0\0\0\0", "HTTP/1.1 999999 x\r\n\r\n", "HTTP/1.1 200 OK\r\nbad\r\n\r\n"]
+    {
+        let answer = ask_with(vec![Act::Write(nonsense.into()), Act::Close]).await;
+        assert_eq!(answer.fault().kind, FaultKind::Model, "{nonsense:?}");
+        assert_eq!(answer.items.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_there_is_a_fault() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let port = listener.local_addr().expect("a bound socket has an address").port();
+    drop(listener);
+    let answer = ask(&client(&format!("http://127.0.0.1:{port}/v1"))).await;
+    let text = "Failed to connect to API after 1 attempts: the model's server cannot be reached";
+    assert_eq!(answer.fault().public, text);
+    assert!(answer.fault().cause.is_some(), "the log is told more");
+}

@@ -1,0 +1,53 @@
+//! The key: it goes to the server as a bearer token and nowhere else.
+
+use provider::openai::{OpenAi, OpenAiOptions};
+
+use crate::server::{Act, Server};
+use crate::stream::{KEY, ask, ask_for, ask_with, client, refusal};
+
+#[tokio::test]
+async fn the_key_is_sent_as_a_bearer_token() {
+    let server = Server::start(refusal("500 No", b"")).await;
+    ask(&client(&server.base_url())).await;
+    let request = server.seen().requests[0].clone();
+    assert!(request.contains(&format!("authorization: Bearer {KEY}\r\n")), "{request}");
+    assert_eq!(request.matches(KEY).count(), 1);
+}
+
+#[tokio::test]
+async fn without_a_key_nothing_is_sent_in_its_place() {
+    let server = Server::start(refusal("500 No", b"")).await;
+    let options = OpenAiOptions { model: "m".to_owned(), base_url: server.base_url(), api_key: None };
+    ask(&OpenAi::new(options).expect("a URL that is taken")).await;
+    assert!(!server.seen().requests[0].contains("authorization"));
+}
+
+#[tokio::test]
+async fn a_server_that_repeats_the_key_does_not_get_it_into_a_fault() {
+    let echo = format!("your header was: Bearer {KEY}!");
+    let padded = format!("{}{KEY}{}", "x".repeat(9_970), "y".repeat(10_000));
+    let chunk = format!("data: {{\"error\":{{\"message\":\"{KEY} is no key\"}}}}\n\n");
+    let answers = [
+        ask_with(refusal("500 No", echo.as_bytes())).await,
+        ask_with(refusal("400 No", padded.as_bytes())).await,
+        ask_with(refusal("401 No", echo.as_bytes())).await,
+        ask_for(&chunk).await,
+        ask_with(vec![Act::Write(format!("HTTP/1.1 {KEY}\r\n\r\n").into_bytes()), Act::Close]).await,
+    ];
+    for answer in answers {
+        let shown = format!("{:?} {}", answer.fault(), answer.fault());
+        assert!(!shown.contains(&KEY[..10]), "{shown}");
+    }
+}
+
+#[test]
+fn the_key_is_not_in_what_is_written_for_debugging() {
+    let options = OpenAiOptions {
+        model: "m".to_owned(),
+        base_url: "https://api.openai.com/v1".to_owned(),
+        api_key: Some(KEY.to_owned()),
+    };
+    let shown = format!("{options:?} {options:#?}");
+    assert!(!shown.contains(KEY), "{shown}");
+    assert!(shown.contains("https://api.openai.com/v1"));
+}

@@ -1,0 +1,106 @@
+//! Questions to the client, what came of them, and answers as a server writes them.
+
+use std::sync::Arc;
+
+use agent::outside::{ModelEvent, ModelRequest, ModelStream, Provider};
+use agent::{Fault, Message, Source};
+use futures_util::StreamExt;
+use provider::openai::{OpenAi, OpenAiOptions};
+
+use crate::server::{Act, Server};
+
+pub(crate) const KEY: &str = "sk-very-secret-0123456789";
+
+pub(crate) fn client(base_url: &str) -> OpenAi {
+    let options =
+        OpenAiOptions { model: "m".to_owned(), base_url: base_url.to_owned(), api_key: Some(KEY.to_owned()) };
+    OpenAi::new(options).expect("a URL that is taken")
+}
+
+pub(crate) fn question() -> ModelRequest {
+    let message = Message::user("hi", Source::default());
+    ModelRequest { system: Some(Arc::from("Be brief.")), messages: vec![Arc::new(message)] }
+}
+
+/// Everything one question gives, to the end of the stream.
+pub(crate) async fn ask(client: &OpenAi) -> Answer {
+    collect(client.ask(question())).await
+}
+
+pub(crate) async fn collect(stream: ModelStream) -> Answer {
+    Answer { items: stream.collect().await }
+}
+
+/// Asks a server that plays these acts.
+pub(crate) async fn ask_with(acts: Vec<Act>) -> Answer {
+    let server = Server::start(acts).await;
+    ask(&client(&server.base_url())).await
+}
+
+/// Asks a server that answers with these events.
+pub(crate) async fn ask_for(events: &str) -> Answer {
+    ask_with(vec![Act::Write(head("connection: close\r\n")), Act::Write(events.into()), Act::Close]).await
+}
+
+/// What came of a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) items: Vec<Result<ModelEvent, Fault>>,
+}
+
+impl Answer {
+    /// The text, put together.
+    pub(crate) fn text(&self) -> String {
+        let texts = self.items.iter().filter_map(|item| match item {
+            Ok(ModelEvent::Text(text)) => Some(text.as_str()),
+            _ => None,
+        });
+        texts.collect()
+    }
+
+    pub(crate) fn calls(&self) -> Vec<&agent::ToolCall> {
+        let calls = self.items.iter().filter_map(|item| match item {
+            Ok(ModelEvent::ToolCall(call)) => Some(call),
+            _ => None,
+        });
+        calls.collect()
+    }
+
+    /// Whether the answer came to its proper end: one `Done`, as the last thing.
+    pub(crate) fn is_done(&self) -> bool {
+        let ends = self.items.iter().filter(|item| matches!(item, Ok(ModelEvent::Done) | Err(_))).count();
+        assert_eq!(ends, 1, "a stream ends once: {self:?}");
+        match self.items.last() {
+            Some(Ok(ModelEvent::Done)) => true,
+            Some(Err(_)) => false,
+            other => panic!("a stream ends with its end: {other:?}"),
+        }
+    }
+
+    /// The fault it ended with.
+    pub(crate) fn fault(&self) -> &Fault {
+        match self.items.last() {
+            Some(Err(fault)) => fault,
+            other => panic!("a fault was expected: {other:?}"),
+        }
+    }
+}
+
+/// The head of a good answer.
+pub(crate) fn head(more: &str) -> Vec<u8> {
+    format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n{more}\r\n").into_bytes()
+}
+
+/// A whole answer with another status.
+pub(crate) fn refusal(status: &str, body: &[u8]) -> Vec<Act> {
+    let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n", body.len());
+    vec![Act::Write([head.as_bytes(), body].concat())]
+}
+
+/// Bytes as chunks of a chunked body, without its end.
+pub(crate) fn chunk(bytes: &[u8]) -> Vec<u8> {
+    [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
+}
+
+pub(crate) const CHUNKED: &str = "transfer-encoding: chunked\r\n";
+pub(crate) const CHUNKED_END: &[u8] = b"0\r\n\r\n";

@@ -1,0 +1,207 @@
+//! A model that plays scripts and writes down what it saw: who asked, in which order, and how many at once.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use agent::outside::{ModelEvent, ModelRequest, ModelStream, Provider};
+use agent::{Fault, FaultKind, Role, TokenCount, ToolCall, Usage, Used};
+use tokio::sync::{Notify, watch};
+
+use crate::script::{Step, round};
+
+pub(crate) const WINDOW_TOKENS: TokenCount = 10_000;
+
+/// The model, and what it saw.
+pub(crate) struct ScriptedModel {
+    stage: Arc<Stage>,
+}
+
+struct Stage {
+    seen: Mutex<Seen>,
+    /// How often the model was asked.
+    asked: watch::Sender<usize>,
+}
+
+/// What the model saw. An agent is known by its first message.
+#[derive(Default)]
+pub(crate) struct Seen {
+    /// Agent and script of each question, in order.
+    pub(crate) questions: Vec<(String, String)>,
+    /// The requests as they came.
+    pub(crate) requests: Vec<ModelRequest>,
+    /// Streams that are there now, by agent.
+    live: HashMap<String, usize>,
+    /// Streams that are there now.
+    pub(crate) live_total: usize,
+    /// The most streams there ever were at once.
+    pub(crate) live_max: usize,
+    /// Agents that had two streams at once.
+    pub(crate) overlaps: Vec<String>,
+    /// What was reported, by agent.
+    pub(crate) reported: HashMap<String, Used>,
+    waiting: VecDeque<Arc<Notify>>,
+    calls: usize,
+}
+
+impl ScriptedModel {
+    pub(crate) fn new() -> Self {
+        let stage = Stage { seen: Mutex::default(), asked: watch::Sender::new(0) };
+        Self { stage: Arc::new(stage) }
+    }
+
+    pub(crate) fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.stage.seen()
+    }
+
+    /// Returns when the model has been asked so often.
+    pub(crate) async fn asked(&self, times: usize) {
+        let mut asked = self.stage.asked.subscribe();
+        asked.wait_for(|count| *count >= times).await.expect("the model is there");
+    }
+
+    /// Lets the stream go on that has waited longest. False when none waits.
+    pub(crate) fn release_one(&self) -> bool {
+        let mut seen = self.seen();
+        while let Some(gate) = seen.waiting.pop_front() {
+            // One that is held by nobody else was dropped while it waited.
+            if Arc::strong_count(&gate) > 1 {
+                gate.notify_one();
+                return true;
+            }
+        }
+        false
+    }
+
+    pub(crate) fn release_all(&self) {
+        while self.release_one() {}
+    }
+}
+
+impl Stage {
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Provider for ScriptedModel {
+    fn ask(&self, request: ModelRequest) -> ModelStream {
+        let agent = request.messages.first().expect("a question has messages").text.clone();
+        let asking = request.messages.iter().rev().find(|message| message.role == Role::User);
+        let script = asking.expect("a question has a user's message").text.clone();
+        let mut seen = self.seen();
+        let number = seen.questions.iter().filter(|(_, other)| *other == script).count();
+        let steps = round(&script, number);
+        seen.questions.push((agent.clone(), script));
+        seen.requests.push(request);
+        self.stage.asked.send_replace(seen.questions.len());
+        drop(seen);
+        if steps.contains(&Step::PanicAtAsk) {
+            panic_quietly("the model panicked when asked");
+        }
+        let playing = Playing::begin(Arc::clone(&self.stage), agent, steps);
+        Box::pin(futures_util::stream::unfold(playing, |mut playing| async move {
+            let item = playing.play().await?;
+            Some((item, playing))
+        }))
+    }
+
+    fn model(&self) -> Option<&str> {
+        Some("scripted/one")
+    }
+
+    fn window_tokens(&self) -> TokenCount {
+        WINDOW_TOKENS
+    }
+}
+
+/// An answer under way. It counts as a stream from the question to its drop.
+struct Playing {
+    stage: Arc<Stage>,
+    agent: String,
+    steps: VecDeque<Step>,
+    panics_at_drop: bool,
+}
+
+impl Playing {
+    fn begin(stage: Arc<Stage>, agent: String, steps: Vec<Step>) -> Self {
+        let mut seen = stage.seen();
+        let live = seen.live.entry(agent.clone()).or_default();
+        *live += 1;
+        if *live > 1 {
+            seen.overlaps.push(agent.clone());
+        }
+        seen.live_total += 1;
+        seen.live_max = seen.live_max.max(seen.live_total);
+        drop(seen);
+        let panics_at_drop = steps.contains(&Step::PanicAtDrop);
+        Self { stage, agent, steps: steps.into(), panics_at_drop }
+    }
+
+    async fn play(&mut self) -> Option<Result<ModelEvent, Fault>> {
+        loop {
+            let event = match self.steps.pop_front()? {
+                Step::Say(text) => ModelEvent::Text(text),
+                Step::Call(name) => self.call(name),
+                Step::Report(tokens) => self.report(tokens),
+                Step::Done => ModelEvent::Done,
+                Step::Fail => return Some(Err(Fault::new(FaultKind::Model, "the model failed"))),
+                Step::Panic => panic_quietly("the model panicked in its stream"),
+                Step::Flood(0) | Step::PanicAtAsk | Step::PanicAtDrop => continue,
+                Step::Flood(letters) => {
+                    self.steps.push_front(Step::Flood(letters - 1));
+                    ModelEvent::Text("x".to_owned())
+                }
+                pause => {
+                    self.pause(pause).await;
+                    continue;
+                }
+            };
+            return Some(Ok(event));
+        }
+    }
+
+    async fn pause(&self, pause: Step) {
+        match pause {
+            Step::Pass(time) => tokio::time::sleep(time).await,
+            Step::Wait => {
+                let gate = Arc::new(Notify::new());
+                self.stage.seen().waiting.push_back(Arc::clone(&gate));
+                gate.notified().await;
+            }
+            _ => tokio::task::yield_now().await,
+        }
+    }
+
+    fn call(&self, name: String) -> ModelEvent {
+        let mut seen = self.stage.seen();
+        seen.calls += 1;
+        let id = format!("call-{}", seen.calls);
+        ModelEvent::ToolCall(ToolCall { id, name, arguments: "{}".to_owned() })
+    }
+
+    fn report(&self, tokens: u64) -> ModelEvent {
+        let usage = Usage { input: tokens, output: 1, cached: 0 };
+        self.stage.seen().reported.entry(self.agent.clone()).or_default().add(usage);
+        ModelEvent::Usage(usage)
+    }
+}
+
+impl Drop for Playing {
+    fn drop(&mut self) {
+        let mut seen = self.stage.seen();
+        seen.live_total -= 1;
+        if let Some(live) = seen.live.get_mut(&self.agent) {
+            *live -= 1;
+        }
+        drop(seen);
+        // A second panic on the way out of a first would end the whole test program.
+        if self.panics_at_drop && !std::thread::panicking() {
+            panic_quietly("the model panicked when dropped");
+        }
+    }
+}
+
+/// A panic that is part of the play: nothing is printed about it.
+fn panic_quietly(text: &'static str) -> ! {
+    std::panic::resume_unwind(Box::new(text))
+}

@@ -1,0 +1,186 @@
+//! Places for turns: how many may be open and running, what those beyond are told, and that every place comes back.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
+use std::task::{Context, Wake, Waker};
+
+use agent::{FaultKind, RequestId, TurnOutcome};
+use futures_util::FutureExt;
+use runtime::{Limits, NewMessage, PoolHandle};
+
+use crate::history::{questions, texts};
+use crate::world::{World, end_of, fault_of, message, number, settle, start};
+
+fn assert_busy(fault: &agent::Fault, text: &str) {
+    assert!(matches!(fault.kind, FaultKind::Busy { retry_after_ms } if retry_after_ms > 0), "{fault:?}");
+    assert_eq!(fault.public, text);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_agent_is_busy_and_others_are_not() {
+    let world = World::with(Limits { agent_turns_open_max: 2, ..Limits::default() });
+    let (full, other) = (world.agent("full"), world.agent("other"));
+    let running = start(&full, 1, "wait");
+    let waiting = start(&full, 2, "say b; done");
+    settle().await;
+    let fault = fault_of(start(&full, 3, "say c; done")).await;
+    assert_busy(&fault, "busy: 2 turns are open at this agent");
+    assert_eq!(end_of(start(&other, 3, "say d; done")).await.content, "d");
+    assert!(full.cancel(number(2)).await);
+    assert_eq!(end_of(waiting).await.outcome, TurnOutcome::Cancelled);
+    let next = start(&full, 3, "say c; done");
+    assert!(full.cancel(number(1)).await);
+    assert_eq!(end_of(next).await.content, "c", "a place that came back is given away again");
+    end_of(running).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_pool_is_busy_for_every_agent() {
+    let world = World::with(Limits { turns_open_max: 2, ..Limits::default() });
+    let (first, second) = (world.agent("first"), world.agent("second"));
+    let open = [start(&first, 1, "wait"), start(&first, 2, "wait")];
+    settle().await;
+    assert_busy(&fault_of(start(&second, 1, "say a; done")).await, "busy: 2 turns are open");
+    assert_eq!(world.pool.open_turns(), 2);
+    assert!(world.pool.destroy(first.id()).await);
+    assert_eq!(world.pool.open_turns(), 0);
+    assert_eq!(end_of(start(&second, 1, "say a; done")).await.content, "a");
+    for sending in open {
+        assert_eq!(end_of(sending).await.outcome, TurnOutcome::Cancelled);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_send_leaves_nothing_behind() {
+    let world = World::with(Limits { agent_turns_open_max: 1, ..Limits::default() });
+    let agent = world.agent("a");
+    let running = start(&agent, 1, "wait; say a; done");
+    settle().await;
+    fault_of(start(&agent, 2, "say b; done")).await;
+    assert_eq!(world.pool.open_turns(), 1);
+    world.model.release_all();
+    end_of(running).await;
+    assert_eq!(questions(&agent), ["wait; say a; done"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn turns_beyond_the_limit_wait_and_run_in_the_order_they_came() {
+    let world = World::with(Limits { turns_running_max: 1, ..Limits::default() });
+    let agents: Vec<_> = ["a", "b", "c"].map(|name| world.agent(name)).into();
+    let sendings: Vec<_> = agents.iter().map(|agent| start(agent, 1, "wait; say x; done")).collect();
+    settle().await;
+    assert_eq!(world.model.seen().questions.len(), 1, "the others wait for a slot");
+    for (finished, sending) in sendings.into_iter().enumerate() {
+        assert!(world.model.release_one());
+        assert_eq!(end_of(sending).await.content, "x");
+        settle().await;
+        assert_eq!(world.model.seen().questions.len(), 3.min(finished + 2));
+    }
+    assert_eq!(world.model.seen().live_max, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_agents_turns_run_one_after_the_other() {
+    let world = World::new();
+    let agent = world.agent("a");
+    let scripts = ["#1 say a; yield; done", "#2 wait; say b; done", "#3 say c; done"];
+    let sendings: Vec<_> = (1..).zip(scripts).map(|(number, script)| start(&agent, number, script)).collect();
+    settle().await;
+    assert_eq!(questions(&agent), &scripts[..2], "the third waits");
+    world.model.release_all();
+    for sending in sendings {
+        end_of(sending).await;
+    }
+    assert_eq!(texts(&agent), [scripts[0], "a", scripts[1], "b", scripts[2], "c"]);
+    assert_eq!(world.model.seen().overlaps, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_belongs_to_one_open_send() {
+    let world = World::new();
+    let agent = world.agent("a");
+    let text =
+        |script: &str| NewMessage { request_id: RequestId::Text("7".to_owned()), ..message(0, script) };
+    let running = start(&agent, 7, "wait; say a; done");
+    let waiting = start(&agent, 8, "say b; done");
+    settle().await;
+    for taken in [7, 8] {
+        let fault = fault_of(start(&agent, taken, "say c; done")).await;
+        assert_eq!(fault.kind, FaultKind::Invalid);
+        assert_eq!(fault.public, format!("request_id is already in use by an open send: {taken}"));
+    }
+    assert_eq!(world.pool.open_turns(), 2, "a refused name gives its place back");
+    let mut other_name = Box::pin(agent.send(text("say d; done")));
+    assert!((&mut other_name).now_or_never().is_none());
+    world.model.release_all();
+    assert_eq!(end_of(running).await.content, "a");
+    assert_eq!(end_of(waiting).await.content, "b");
+    assert_eq!(other_name.await.expect("a text is not a number").content, "d");
+    assert_eq!(end_of(start(&agent, 7, "say e; done")).await.content, "e", "an ended send frees its name");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_sender_that_goes_away_does_not_end_its_turn() {
+    let world = World::new();
+    let agent = world.agent("a");
+    let mut sending = Box::pin(agent.send(message(1, "wait; say a; done")));
+    assert!((&mut sending).now_or_never().is_none());
+    drop(sending);
+    settle().await;
+    assert_eq!(world.pool.open_turns(), 1);
+    world.model.release_all();
+    settle().await;
+    assert_eq!(world.pool.open_turns(), 0);
+    assert_eq!(texts(&agent), ["wait; say a; done", "a"]);
+}
+
+/// Looks at the pool in the very moment in which an answer arrives.
+struct Doorbell {
+    pool: PoolHandle,
+    open_at_answer: AtomicUsize,
+}
+
+impl Wake for Doorbell {
+    fn wake(self: Arc<Self>) {
+        self.open_at_answer.store(self.pool.open_turns(), Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_is_free_before_its_answer_is_out() {
+    let world = World::new();
+    let agent = world.agent("a");
+    let doorbell =
+        Arc::new(Doorbell { pool: world.pool.clone(), open_at_answer: AtomicUsize::new(usize::MAX) });
+    let waker = Waker::from(Arc::clone(&doorbell));
+    let mut sending = Box::pin(agent.send(message(1, "say a; done")));
+    assert!(sending.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    assert_eq!(world.pool.open_turns(), 1);
+    settle().await;
+    assert_eq!(doorbell.open_at_answer.load(Ordering::Relaxed), 0, "who is answered may send again");
+}
+
+#[test]
+fn callers_on_many_threads_never_get_more_places_than_there_are() {
+    // Nobody drives this runtime: what is accepted stays open.
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime can be made");
+    let _entered = runtime.enter();
+    for _ in 0..500 {
+        let world = World::with(Limits { turns_open_max: 1, ..Limits::default() });
+        let agent = world.agent("a");
+        let together = Barrier::new(4);
+        let accepted = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for caller in 0..4 {
+                let (agent, together, accepted) = (&agent, &together, &accepted);
+                scope.spawn(move || {
+                    let sending = agent.send(message(caller, "done"));
+                    together.wait();
+                    accepted.fetch_add(usize::from(sending.now_or_never().is_none()), Ordering::Relaxed);
+                });
+            }
+        });
+        assert_eq!(accepted.into_inner(), 1, "one place, one turn");
+    }
+}

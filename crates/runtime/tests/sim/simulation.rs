@@ -1,0 +1,222 @@
+//! Seeded runs: random calls against a pool whose model does everything a model can do wrong, then every promise is
+//! checked. A failed run names its seed: `SIM_SEED=n` repeats it, `SIM_SEEDS=n` runs more of them.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+
+use crate::driver::{Driver, Fate, Plot, PlotEnding};
+use crate::history::{messages, objection_when_idle, questions};
+use crate::world::settle;
+
+const SEEDS: u64 = 200;
+
+#[test]
+fn every_seed_keeps_every_promise() {
+    let seeds = match (number_in("SIM_SEED"), number_in("SIM_SEEDS")) {
+        (Some(seed), _) => seed..seed + 1,
+        (None, more) => 0..more.unwrap_or(SEEDS),
+    };
+    for seed in seeds {
+        let kept = std::panic::catch_unwind(AssertUnwindSafe(|| run(seed)));
+        assert!(kept.is_ok(), "seed {seed} broke a promise; SIM_SEED={seed} repeats it");
+    }
+}
+
+#[test]
+fn a_seed_repeats_its_run() {
+    for seed in [1, 2, 3] {
+        assert_eq!(run(seed), run(seed), "seed {seed}");
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "whoever runs the tests chooses the seeds")]
+fn number_in(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|text| text.parse().expect("seeds are numbers"))
+}
+
+/// Runs one seed; gives what was done.
+fn run(seed: u64) -> Vec<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime can be made");
+    runtime.block_on(async {
+        let mut driver = Driver::new(seed);
+        for _ in 0..driver.dice.between(20, 120) {
+            driver.operate().await;
+        }
+        if driver.dice.percent(50) {
+            driver.come_to_rest().await;
+            driver.ask_everybody().await;
+        }
+        match driver.dice.below(4) {
+            0 => driver.walk_away().await,
+            _ => driver.stop().await,
+        }
+    })
+}
+
+impl Driver {
+    /// Lets all turns end by themselves.
+    async fn come_to_rest(&mut self) {
+        self.log.note("come to rest".to_owned());
+        for _ in 0..10_000 {
+            self.world.model.release_all();
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            self.collect();
+            if self.world.pool.open_turns() == 0 {
+                break;
+            }
+        }
+        let open: Vec<_> = (0..self.lives.len()).flat_map(|life| self.unanswered(life)).collect();
+        assert_eq!(open, Vec::<&str>::new(), "every accepted send is answered");
+        assert_eq!(self.world.pool.open_turns(), 0, "every place is given back");
+        self.check_histories();
+    }
+
+    /// Whatever went wrong before, an agent answers the next send.
+    async fn ask_everybody(&mut self) {
+        for life in self.existing() {
+            let script = format!("#{} say still here; done", self.sent.len());
+            let request_id = agent::RequestId::Text(format!("{script}?"));
+            self.send(
+                life,
+                request_id,
+                Plot { script, ending: PlotEnding::Says("still here"), waits: false },
+            );
+            settle().await;
+            self.collect();
+            assert_eq!(self.unanswered(life), Vec::<&str>::new(), "life {life} answers");
+            let last = self.sent.last().map(|sent| &sent.fate);
+            assert!(matches!(last, Some(Fate::Answered(Ok(_)))), "life {life} answers well");
+        }
+    }
+
+    /// Stops the pool, with calls that still come in meanwhile.
+    async fn stop(mut self) -> Vec<String> {
+        let pool = self.world.pool.clone();
+        let grace = Duration::from_millis(*self.dice.pick(&[0, 10, 5_000, 1_000_000]));
+        let before = tokio::time::Instant::now();
+        self.log.note(format!("stop with {grace:?}"));
+        (self.stop_wanted, self.stopping) = (true, true);
+        let stopped_pool = pool.clone();
+        let mut stopping = Box::pin(async move { stopped_pool.stop(grace).await });
+        let mut stopped = tokio::task::unconstrained(&mut stopping).now_or_never();
+        for _ in 0..self.dice.between(0, 5) {
+            self.send_something();
+            self.create_too_late();
+            self.world.model.release_one();
+            self.collect();
+        }
+        if self.dice.percent(20) {
+            pool.abort_turns();
+        }
+        if stopped.is_none() {
+            stopped = Some(stopping.await);
+        }
+        let took = tokio::time::Instant::now() - before;
+        assert!(took <= grace + Duration::from_millis(1), "a stop with {grace:?} took {took:?}");
+        self.log.note(format!("stopped, {stopped:?} cancelled"));
+        self.lives.iter_mut().for_each(|life| life.destroyed = true);
+        self.read_something();
+        assert_eq!(pool.stop(grace).await, 0, "a second stop finds nothing to do");
+        drop(pool);
+        self.check_all()
+    }
+
+    fn create_too_late(&mut self) {
+        let lives = self.lives.len();
+        // After a stop has emptied the directory, the driver's own list is ahead of it.
+        let fault = self.world.pool.create(runtime::AgentSpec::default()).err();
+        assert!(fault.is_some_and(|fault| crate::world::is_busy(&fault)), "no agent is made in a stop");
+        assert_eq!(self.lives.len(), lives);
+    }
+
+    /// Nobody stops the pool: everybody who knew of it goes away.
+    async fn walk_away(mut self) -> Vec<String> {
+        self.log.note("walk away".to_owned());
+        let model = Arc::clone(&self.world.model);
+        let lines = std::mem::take(&mut self.log.lines);
+        drop(self);
+        settle().await;
+        assert_eq!(tasks(), 0, "no task is left behind");
+        assert_eq!(model.seen().live_total, 0, "no stream is left behind");
+        assert_eq!(Arc::strong_count(&model), 1, "nobody holds the model any more");
+        lines
+    }
+
+    fn check_all(mut self) -> Vec<String> {
+        self.collect();
+        for life in 0..self.lives.len() {
+            assert_eq!(self.unanswered(life), Vec::<&str>::new(), "every accepted send is answered");
+        }
+        assert_eq!(self.world.pool.open_turns(), 0, "every place is given back");
+        assert_eq!(tasks(), 0, "no task is left");
+        self.check_histories();
+        self.check_order();
+        self.check_model();
+        let model = Arc::clone(&self.world.model);
+        let lines = std::mem::take(&mut self.log.lines);
+        drop(self);
+        assert_eq!(Arc::strong_count(&model), 1, "nobody holds the model any more");
+        lines
+    }
+
+    /// Only for agents without a turn.
+    fn check_histories(&self) {
+        for (place, life) in self.lives.iter().enumerate() {
+            let history = messages(&life.handle);
+            assert_eq!(objection_when_idle(&history), None, "life {place}");
+            let asked = questions(&life.handle);
+            let ended_by_model = |fate: &Fate| match fate {
+                Fate::Answered(Ok(end)) => end.outcome == agent::TurnOutcome::Completed,
+                Fate::Answered(Err(fault)) => fault.kind != agent::FaultKind::Invalid,
+                Fate::Open(_) | Fate::Dropped | Fate::Refused => false,
+            };
+            for sent in self.sent.iter().filter(|sent| sent.life == place) {
+                let times = asked.iter().filter(|text| **text == sent.plot.script).count();
+                let fair = if ended_by_model(&sent.fate) { times == 1 } else { times <= 1 };
+                assert!(fair, "{} is {times} times in the history", sent.plot.script);
+                assert!(sent.was_accepted() || times == 0, "{} was refused and kept", sent.plot.script);
+            }
+        }
+    }
+
+    /// Turns of one agent begin in the order they were accepted in: the numbers of their scripts rise.
+    fn check_order(&self) {
+        let number = |script: &str| -> u64 {
+            let label = script.split(' ').next().and_then(|label| label.strip_prefix('#'));
+            label.and_then(|label| label.parse().ok()).expect("a script has a number")
+        };
+        for life in &self.lives {
+            let asked: Vec<_> = questions(&life.handle).iter().map(|script| number(script)).collect();
+            assert!(asked.is_sorted(), "out of order: {asked:?}");
+            let first = questions(&life.handle).first().cloned();
+            let seen = self.world.model.seen();
+            let played: Vec<_> =
+                seen.questions.iter().filter(|(agent, _)| Some(agent) == first.as_ref()).collect();
+            assert!(played.is_sorted_by_key(|(_, script)| number(script)), "out of order: {played:?}");
+        }
+    }
+
+    fn check_model(&self) {
+        let seen = self.world.model.seen();
+        assert_eq!(seen.overlaps, Vec::<String>::new(), "one turn at a time for each agent");
+        assert!(seen.live_max <= self.limits.turns_running_max, "{} turns ran at once", seen.live_max);
+        assert_eq!(seen.live_total, 0, "every stream is dropped");
+        for life in &self.lives {
+            let reported =
+                questions(&life.handle).first().and_then(|first| seen.reported.get(first)).copied();
+            assert_eq!(life.handle.tokens().used, reported.unwrap_or_default(), "usage adds up");
+        }
+    }
+}
+
+/// Tasks of this runtime that have not ended.
+fn tasks() -> usize {
+    tokio::runtime::Handle::current().metrics().num_alive_tasks()
+}

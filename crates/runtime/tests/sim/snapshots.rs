@@ -1,0 +1,131 @@
+//! What can be read of an agent, at any time: also while a turn runs, and whoever else reads or writes.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use agent::outside::{Clock, Moment};
+use agent::{Role, Usage, Used};
+use runtime::{AgentSpec, Limits, PoolHandle};
+
+use crate::history::{roles, texts};
+use crate::model::WINDOW_TOKENS;
+use crate::world::{NOW, World, end_of, fault_of, id, number, settle, start};
+
+#[tokio::test(start_paused = true)]
+async fn a_running_turn_is_read_as_far_as_it_got() {
+    let world = World::new();
+    let agent = world.agent("a");
+    assert_eq!(agent.summary().last_action_at, None);
+    let sending = start(&agent, 1, "say let me see; call x; done | say hel; wait; say lo; done");
+    world.model.asked(2).await;
+    settle().await;
+    assert_eq!(roles(&agent), [Role::User, Role::Assistant, Role::Tool]);
+    assert_eq!(agent.messages(0, 10).messages[1].tool_calls[0].name, "x");
+    let summary = agent.summary();
+    assert_eq!((summary.id.as_str(), summary.message_count, summary.created_at), ("a", 3, NOW));
+    assert_eq!((summary.model.as_deref(), summary.last_action_at), (Some("scripted/one"), Some(NOW)));
+    assert_eq!((agent.context().message_count, agent.context().has_system_prompt), (3, true));
+    let size = agent.tokens().size;
+    assert_eq!((size.budget, size.total), (WINDOW_TOKENS, size.system + size.messages));
+    world.model.release_all();
+    assert_eq!(end_of(sending).await.content, "let me seehello");
+    assert_eq!(roles(&agent).len(), 4);
+    assert!(agent.tokens().size.messages > size.messages);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_of_messages_meet_without_gap_or_overlap() {
+    let world = World::new();
+    let agent = world.agent("a");
+    for place in 0..5 {
+        end_of(start(&agent, place, &format!("#{place} say {place}; done"))).await;
+    }
+    let all = texts(&agent);
+    let paged: Vec<_> = (0..4).flat_map(|page| agent.messages(page * 3, 3).messages).collect();
+    assert_eq!(paged.iter().map(|message| message.text.clone()).collect::<Vec<_>>(), all);
+    for (offset, limit) in [(10, 1), (usize::MAX, usize::MAX), (0, 0)] {
+        let page = agent.messages(offset, limit);
+        assert_eq!((page.total, page.messages.len()), (10, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn usage_adds_up_over_rounds_and_turns_however_they_end() {
+    let world = World::with(Limits { tool_iterations_max: 3, ..Limits::default() });
+    let agent = world.agent("a");
+    let end = end_of(start(&agent, 1, "#1 report 1; call x; done | report 10; say a; done")).await;
+    assert_eq!(end.usage, Some(Usage { input: 11, output: 2, cached: 0 }));
+    fault_of(start(&agent, 2, "#2 report 100; fail")).await;
+    let sending = start(&agent, 3, "#3 report 1000; wait");
+    settle().await;
+    assert!(agent.cancel(number(3)).await);
+    end_of(sending).await;
+    assert_eq!(end_of(start(&agent, 4, "#4 say b; done")).await.usage, None, "nothing was reported");
+    let used = Used { requests: 4, usage: Usage { input: 1111, output: 4, cached: 0 } };
+    assert_eq!(agent.tokens().used, used);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_halted_agent_is_no_longer_halted_after_its_next_turn() {
+    let world = World::with(Limits { tool_iterations_max: 3, ..Limits::default() });
+    let agent = world.agent("a");
+    let end = end_of(start(&agent, 1, "call x; done")).await;
+    assert!(end.halted);
+    assert_eq!((end.rounds, agent.context().last_rounds, agent.context().rounds_max), (3, 3, 3));
+    assert!(agent.context().halted && agent.summary().halted);
+    let sending = start(&agent, 2, "wait; say a; done");
+    settle().await;
+    world.model.release_all();
+    assert!(!end_of(sending).await.halted);
+    assert!(!agent.context().halted && !agent.summary().halted);
+    assert_eq!(agent.context().last_rounds, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_sees_the_prompt_and_everything_said_so_far() {
+    let world = World::new();
+    let own =
+        world.pool.create(AgentSpec { id: Some(id("own")), system_prompt: Some("be brief".to_owned()) });
+    let none = world.pool.create(AgentSpec { id: Some(id("none")), system_prompt: Some(String::new()) });
+    let agents = [own.expect("there is room"), none.expect("there is room"), world.agent("default")];
+    for agent in &agents {
+        end_of(start(agent, 1, "say a; done")).await;
+        fault_of(start(agent, 2, "fail")).await;
+        end_of(start(agent, 3, "say c; done")).await;
+    }
+    let seen = world.model.seen();
+    let prompts: Vec<_> = seen.requests.iter().step_by(3).map(|request| request.system.as_deref()).collect();
+    assert_eq!(prompts, [Some("be brief"), None, Some("the pool's prompt")]);
+    let shown: Vec<_> = seen.requests[2].messages.iter().map(|message| message.text.as_str()).collect();
+    assert_eq!(shown, ["say a; done", "a", "fail", "[failed]", "say c; done"]);
+}
+
+/// A clock that looks at the agents before it tells the time, as one that logs would.
+#[derive(Default)]
+struct CuriousClock {
+    pool: OnceLock<PoolHandle>,
+}
+
+impl Clock for CuriousClock {
+    fn now(&self) -> Moment {
+        let agents = self.pool.get().map_or(0, |pool| pool.list().len());
+        Moment(i64::try_from(agents).unwrap_or(i64::MAX))
+    }
+}
+
+#[test]
+fn nobody_outside_is_asked_under_a_lock() {
+    let (done, finished) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        runtime.expect("a runtime can be made").block_on(async {
+            let clock = Arc::new(CuriousClock::default());
+            let world = World::under(Arc::<CuriousClock>::clone(&clock), Limits::default());
+            let _ = clock.pool.set(world.pool.clone());
+            let end = end_of(start(&world.agent("a"), 1, "say a; done")).await;
+            done.send(end.content).expect("the test waits");
+        });
+    });
+    let content = finished.recv_timeout(Duration::from_secs(20));
+    assert_eq!(content.as_deref(), Ok("a"), "the clock waits for a lock that its caller holds");
+}

@@ -1,0 +1,201 @@
+//! Stopping: who asks for it, the grace turns get, and that nothing is left behind, whoever comes in meanwhile.
+
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use agent::TurnOutcome;
+use agent::outside::{Clock, Moment};
+use futures_util::FutureExt;
+use runtime::{AgentSpec, Limits, PoolHandle};
+use tokio::time::Instant;
+
+use crate::world::{NOW, World, at_once, end_of, fault_of, id, is_busy, named, settle, start};
+
+const GRACE: Duration = Duration::from_secs(10);
+
+fn stop_is_wanted(pool: &PoolHandle) -> bool {
+    pool.stop_requested().now_or_never().is_some()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_is_wanted_when_the_last_agent_is_finished() {
+    let world = World::new();
+    let (first, second) = (world.agent("first"), world.agent("second"));
+    world.pool.finish_agent(&first);
+    world.pool.finish_agent(&first);
+    assert!(!stop_is_wanted(&world.pool), "one of two is finished");
+    assert!(first.summary().should_shutdown && !second.summary().should_shutdown);
+    assert_eq!(end_of(start(&first, 1, "say a; done")).await.content, "a", "a finished agent still answers");
+    world.pool.finish_agent(&second);
+    assert!(stop_is_wanted(&world.pool));
+    let fault = world.pool.create(named("third")).err().expect("no agents any more");
+    assert!(is_busy(&fault) && fault.public == "Server shutting down", "{fault:?}");
+    assert_eq!(end_of(start(&first, 2, "say b; done")).await.content, "b", "until it is stopped");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_is_wanted_when_the_last_unfinished_agent_is_destroyed() {
+    let world = World::new();
+    let finished = world.agent("finished");
+    world.agent("unfinished");
+    world.pool.finish_agent(&finished);
+    assert!(world.pool.destroy(&id("unfinished")).await);
+    assert!(stop_is_wanted(&world.pool));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_pool_goes_on() {
+    let world = World::new();
+    let agent = world.agent("a");
+    assert!(world.pool.destroy(agent.id()).await);
+    assert!(!stop_is_wanted(&world.pool), "its last agent was destroyed");
+    world.pool.finish_agent(&agent);
+    assert!(!stop_is_wanted(&world.pool), "an agent that is gone decides nothing");
+    world.agent("b");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_waits_for_turns_that_end_in_time() {
+    let world = World::new();
+    let agent = world.agent("a");
+    let sendings = [start(&agent, 1, "say a; pass 4000; done"), start(&agent, 2, "say b; pass 4000; done")];
+    settle().await;
+    let before = Instant::now();
+    assert_eq!(world.pool.stop(GRACE).await, 0);
+    assert!(Instant::now() - before < GRACE);
+    for (sending, said) in sendings.into_iter().zip(["a", "b"]) {
+        let end = end_of(sending).await;
+        assert_eq!((end.outcome, end.content.as_str()), (TurnOutcome::Completed, said));
+    }
+    assert_eq!((world.pool.agent_count(), world.pool.open_turns()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_cancels_what_does_not_end_in_time() {
+    let world = World::with(Limits { turns_running_max: 2, ..Limits::default() });
+    let agents = ["a", "b", "c"].map(|name| world.agent(name));
+    let in_time = start(&agents[0], 1, "say done; pass 3000; done");
+    let late: Vec<_> = agents.iter().map(|agent| start(agent, 2, "say hel; wait")).collect();
+    settle().await;
+    let before = Instant::now();
+    assert_eq!(world.pool.stop(GRACE).await, 3);
+    assert_eq!(Instant::now() - before, GRACE);
+    assert_eq!(end_of(in_time).await.outcome, TurnOutcome::Completed);
+    for sending in late {
+        assert_eq!(end_of(sending).await.outcome, TurnOutcome::Cancelled);
+    }
+    assert_eq!(world.model.seen().live_total, 0);
+    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abort_cuts_the_grace_short() {
+    let world = World::new();
+    let agent = world.agent("a");
+    let sendings = [start(&agent, 1, "say hel; wait"), start(&agent, 2, "wait")];
+    settle().await;
+    let mut stopping = Box::pin(world.pool.stop(GRACE));
+    assert!((&mut stopping).now_or_never().is_none());
+    world.pool.abort_turns();
+    assert_eq!(at_once(stopping).await, 0, "they were cancelled before the grace was over");
+    for (sending, said) in sendings.into_iter().zip(["hel", ""]) {
+        let end = end_of(sending).await;
+        assert_eq!((end.outcome, end.content.as_str()), (TurnOutcome::Cancelled, said));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_gets_in_once_a_stop_has_begun() {
+    let world = World::new();
+    let agent = world.agent("a");
+    let sending = start(&agent, 1, "wait; say a; done");
+    settle().await;
+    let mut stopping = Box::pin(world.pool.stop(GRACE));
+    assert!((&mut stopping).now_or_never().is_none());
+    assert!(stop_is_wanted(&world.pool));
+    let refused = [
+        fault_of(start(&agent, 2, "say b; done")).await,
+        world.pool.create(AgentSpec::default()).err().expect("no agents any more"),
+        world.pool.main_agent().err().expect("not even main"),
+    ];
+    for fault in refused {
+        assert!(is_busy(&fault) && fault.public == "Server shutting down", "{fault:?}");
+    }
+    world.model.release_all();
+    assert_eq!(stopping.await, 0);
+    assert_eq!(end_of(sending).await.content, "a");
+    assert!(is_busy(&fault_of(start(&agent, 3, "say c; done")).await), "also afterwards");
+    assert_eq!(at_once(world.pool.stop(GRACE)).await, 0, "a second stop has nothing to do");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_pool_stops_at_once() {
+    assert_eq!(at_once(World::new().pool.stop(GRACE)).await, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_that_is_given_up_can_be_made_again() {
+    let world = World::new();
+    let agent = world.agent("a");
+    let sending = start(&agent, 1, "wait");
+    settle().await;
+    let mut stopping = Box::pin(world.pool.stop(GRACE));
+    assert!((&mut stopping).now_or_never().is_none());
+    drop(stopping);
+    assert_eq!(world.pool.stop(Duration::ZERO).await, 1);
+    assert_eq!(end_of(sending).await.outcome, TurnOutcome::Cancelled);
+    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
+}
+
+/// A clock that can be held up: says when it was asked, and waits for a word.
+#[derive(Default)]
+struct HeldClock {
+    hold: Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>>,
+}
+
+impl Clock for HeldClock {
+    fn now(&self) -> Moment {
+        if let Some((asked, go_on)) = self.hold.lock().ok().and_then(|mut hold| hold.take()) {
+            let _ = asked.send(());
+            let _ = go_on.recv();
+        }
+        NOW
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_is_being_created_does_not_slip_in_behind_a_stop() {
+    let clock = Arc::new(HeldClock::default());
+    let world = World::under(Arc::<HeldClock>::clone(&clock), Limits::default());
+    let (asked, was_asked) = mpsc::channel();
+    let (go_on, goes_on) = mpsc::channel();
+    *clock.hold.lock().expect("nobody panicked") = Some((asked, goes_on));
+    let pool = world.pool.clone();
+    let creating =
+        tokio::task::spawn_blocking(move || pool.create(named("late")).map(|agent| agent.id().clone()));
+    was_asked.recv().expect("the clock was asked");
+    assert_eq!(world.pool.stop(GRACE).await, 0);
+    go_on.send(()).expect("the clock waits");
+    let created = creating.await.expect("create does not panic");
+    assert!(created.as_ref().is_err_and(is_busy), "{created:?} after the stop");
+    assert_eq!(world.pool.agent_count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sends_that_race_with_a_destroy_are_always_answered() {
+    let world = World::new();
+    for _ in 0..300 {
+        let agent = world.agent("a");
+        let sendings: Vec<_> = (0..4).map(|place| start(&agent, place, "wait")).collect();
+        let pool = world.pool.clone();
+        let destroying = tokio::spawn(async move { pool.destroy(&id("a")).await });
+        assert!(destroying.await.expect("destroy does not panic"));
+        for sending in sendings {
+            let answer = tokio::time::timeout(Duration::from_secs(30), sending).await;
+            let answer = answer.expect("a send was lost").expect("a send does not panic");
+            let gone = |fault: agent::Fault| fault.kind == agent::FaultKind::NotFound;
+            assert!(answer.map_or_else(gone, |end| end.outcome == TurnOutcome::Cancelled));
+        }
+    }
+    assert_eq!(world.pool.stop(GRACE).await, 0);
+}
