@@ -53,7 +53,6 @@ fn settings() -> http1::Builder {
     builder
         .half_close(true)
         .keep_alive(true)
-        .pipeline_flush(true)
         .title_case_headers(true)
         .auto_date_header(false)
         .max_buf_size(BUFFER_BYTES_MAX)

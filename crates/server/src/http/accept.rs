@@ -106,7 +106,9 @@ async fn accept_all(listener: TcpListener, shared: Arc<Shared>, stop: Cancellati
         match (accepted, place) {
             (Ok((socket, _)), Ok(place)) => {
                 failing = false;
-                let run = run(socket, connection.clone(), Arc::clone(&shared), stop.clone(), place);
+                // A token of its own: all connections waiting on one would meet at its lock at every request.
+                let stop = stop.child_token();
+                let run = run(socket, connection.clone(), Arc::clone(&shared), stop, place);
                 tasks.spawn(run);
             }
             (Err(fault), _) if is_gone(&fault) => {}
@@ -157,6 +159,7 @@ async fn run(
     });
     let mut connection = pin!(settings.serve_connection(TokioIo::new(gate), answer));
     let ended = tokio::select! {
+        biased;
         ended = connection.as_mut() => ended,
         () = stop.cancelled() => {
             connection.as_mut().graceful_shutdown();

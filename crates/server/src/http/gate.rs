@@ -251,8 +251,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gate<S> {
                     Progress::Something => {}
                     Progress::End => return Poll::Ready(Ok(())),
                 },
-                Place::Body(left) => return gate.poll_body(cx, into, left),
-                Place::Chunks => return Pin::new(&mut gate.socket).poll_read(cx, into),
+                Place::Body(left) => {
+                    let read = gate.poll_body(cx, into, left);
+                    return if read.is_ready() { read } else { gate.poll_late_body(cx) };
+                }
+                Place::Chunks => {
+                    let read = Pin::new(&mut gate.socket).poll_read(cx, into);
+                    return if read.is_ready() { read } else { gate.poll_late_body(cx) };
+                }
                 Place::Refused => return Poll::Pending,
             }
         }
@@ -266,9 +272,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
         ready!(Pin::new(&mut self.socket).poll_read(cx, &mut part))?;
         let count = part.filled().len();
         into.advance(count);
-        let left = left - count as u64;
-        self.place = if left == 0 { Place::Head } else { Place::Body(left) };
+        self.place = match left - count as u64 {
+            0 => {
+                self.since = None;
+                Place::Head
+            }
+            left => Place::Body(left),
+        };
         Poll::Ready(Ok(()))
+    }
+
+    /// The body's clock. It is here because a body that has already come must not cost a timer; the service finds the
+    /// reason for the broken body in the slot.
+    fn poll_late_body(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        ready!(self.read_alarm.poll(cx, since + self.limits.body));
+        let _ = self.slot.set(Refusal::closing(StatusCode::REQUEST_TIMEOUT, "Body read timeout"));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the body does not come")))
     }
 }
 

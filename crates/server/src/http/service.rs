@@ -71,7 +71,7 @@ async fn answer(
     if parts.headers.contains_key(CONTENT_ENCODING) {
         return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Encoding is not understood"));
     }
-    let body = read_in_time(body, &shared.limits).await?;
+    let body = read(body, shared.limits.body_bytes_max, slot).await?;
     let answer = shared.desk.answer(entrance, &caller, &body).await;
     Ok(match answer.kind {
         AnswerKind::Answered => json_response(StatusCode::OK, answer.body),
@@ -126,18 +126,13 @@ fn caller(headers: &HeaderMap) -> Result<Caller, Refusal> {
     }
 }
 
-async fn read_in_time(body: &mut Incoming, limits: &HttpLimits) -> Result<Bytes, Refusal> {
-    match tokio::time::timeout(limits.body, read(body, limits.body_bytes_max)).await {
-        Ok(read) => read,
-        Err(_) => Err(Refusal::closing(StatusCode::REQUEST_TIMEOUT, "Body read timeout")),
-    }
-}
-
-async fn read(body: &mut Incoming, bytes_max: u64) -> Result<Bytes, Refusal> {
+async fn read(body: &mut Incoming, bytes_max: u64, slot: &Slot) -> Result<Bytes, Refusal> {
     let expected = body.size_hint().exact();
     let mut whole = Bytes::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|_| incomplete(expected, whole.len()))?;
+        // A body that broke off because it was too slow: the gate has left the reason.
+        let frame =
+            frame.map_err(|_| slot.get().cloned().unwrap_or_else(|| incomplete(expected, whole.len())))?;
         let Ok(data) = frame.into_data() else { continue };
         let length = (whole.len() + data.len()) as u64;
         if length > bytes_max {
