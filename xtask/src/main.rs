@@ -2,6 +2,7 @@
 //! Each command has its own module.
 
 mod advisories;
+mod bench;
 mod cargo;
 mod ci;
 mod command;
@@ -13,7 +14,8 @@ use std::process::ExitCode;
 use command::{Command, Failure};
 
 /// Every command there is; help and typo suggestions come from this list.
-const COMMANDS: &[Command] = &[ci::COMMAND, tidy::COMMAND, schema::COMMAND, advisories::COMMAND];
+const COMMANDS: &[Command] =
+    &[ci::COMMAND, tidy::COMMAND, schema::COMMAND, advisories::COMMAND, bench::COMMAND];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -1,0 +1,96 @@
+//! The group `memory`: what a server holds when nobody calls, and for each connection. The floor is shown beside it.
+
+use super::Bench;
+use super::machine;
+use super::numbers::Spread;
+use super::process::Memory;
+use super::report::{Goal, Row, Table};
+use super::servers::{DaemonOptions, Server};
+use crate::command::Failure;
+
+const ROUNDS: usize = 3;
+const CONNECTIONS: usize = 10_000;
+/// Descriptors that are left for everything that is no connection.
+const DESCRIPTORS_SPARE: usize = 200;
+const MEGABYTES: f64 = 1e6;
+const KILOBYTES: f64 = 1e3;
+
+/// Memory in three states.
+struct Held {
+    /// After the start and one call.
+    idle: Memory,
+    /// With all connections open and silent.
+    connected: Memory,
+    /// After one request on each.
+    used: Memory,
+}
+
+pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
+    let room = machine::descriptors_max().unwrap_or(usize::MAX).saturating_sub(DESCRIPTORS_SPARE);
+    let connections = CONNECTIONS.min(room);
+    if connections == 0 {
+        return Err(Failure::Failed("the limit of descriptors leaves no room for connections".to_owned()));
+    }
+    let (mut floor, mut ours) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        floor.push(hold(&Server::floor(bench)?, connections)?);
+        ours.push(hold(&Server::daemon(bench, &DaemonOptions::default())?, connections)?);
+    }
+    let mut notes = vec![
+        "RSS counts what is in memory of the program's file too, private (RssAnon) does not; the kernel's socket \
+         buffers are in neither; 1 MB is 1,000,000 bytes, 1 KB is 1,000"
+            .to_owned(),
+    ];
+    if connections < CONNECTIONS {
+        notes.push(format!(
+            "only {connections} connections: raise the hard limit of descriptors (ulimit -Hn)"
+        ));
+    }
+    Ok(Table {
+        title: "memory: after the start and one call, and per connection",
+        beside: "floor",
+        compared: "",
+        rows: rows(connections, &floor, &ours),
+        notes,
+    })
+}
+
+fn hold(server: &Server, connections: usize) -> Result<Held, Failure> {
+    let request = server.request("/", "list_agents", "{}");
+    let call = |connection: &mut super::http::Connection| {
+        connection.call(&request).map(|_| ()).map_err(|cause| server.failed(&cause))
+    };
+    let mut first = server.connect()?;
+    call(&mut first)?;
+    let idle = server.process.memory()?;
+    let mut all = (0..connections).map(|_| server.connect()).collect::<Result<Vec<_>, Failure>>()?;
+    // Connections are taken in their order: when the last one is answered, the server has all of them.
+    call(&mut server.connect()?)?;
+    call(&mut first)?;
+    let connected = server.process.memory()?;
+    for connection in &mut all {
+        call(connection)?;
+        // Ten thousand answers of ours need not be kept.
+        connection.inbox = super::http::Inbox::default();
+    }
+    let used = server.process.memory()?;
+    Ok(Held { idle, connected, used })
+}
+
+fn rows(connections: usize, floor: &[Held], ours: &[Held]) -> Vec<Row> {
+    let row = |name: &str, unit: &'static str, of: &dyn Fn(&Held) -> f64| {
+        Row::new(name, unit, Spread::of(ours.iter().map(of))).beside(Spread::of(floor.iter().map(of)))
+    };
+    let each = |memory: f64, before: f64| (memory - before) / connections as f64 / KILOBYTES;
+    let idle = format!("each of {connections} connections, idle");
+    let used = format!("each of {connections} connections, after a request");
+    vec![
+        row("idle: RSS", "MB", &|held| held.idle.resident / MEGABYTES).goal(Goal::AtMost(10.0)),
+        row("idle: private", "MB", &|held| held.idle.private / MEGABYTES),
+        row(&format!("{idle}: RSS"), "KB", &|held| each(held.connected.resident, held.idle.resident))
+            .goal(Goal::AtMost(32.0)),
+        row(&format!("{used}: RSS"), "KB", &|held| each(held.used.resident, held.idle.resident))
+            .goal(Goal::AtMost(32.0)),
+        row(&format!("{used}: private"), "KB", &|held| each(held.used.private, held.idle.private)),
+    ]
+}

@@ -1,0 +1,205 @@
+//! The processes under test: they end with their guard, and with this program however it ends.
+//! What they use is read from Linux's `/proc`.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::command::Failure;
+
+/// Waits until its input ends, which it does when this program is gone, by Ctrl-C too; then removes the folder and
+/// ends everything in its process group, itself included.
+const WATCH: &str = r#"read -r _; rm -rf -- "$1"; kill -KILL 0"#;
+
+/// Clock ticks per second in `/proc/PID/stat`; the same on every Linux.
+const TICKS_PER_SECOND: u64 = 100;
+
+/// Holds a temporary folder and the process group that all children are in.
+pub(crate) struct Leash {
+    folder: PathBuf,
+    watcher: Child,
+}
+
+impl Leash {
+    pub(crate) fn new() -> Result<Self, Failure> {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("nexus3-bench-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir(&folder).map_err(|cause| Failure::Failed(format!("{}: {cause}", folder.display())))?;
+        let watcher = Command::new("sh")
+            .args(["-c", WATCH, "leash"])
+            .arg(&folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            // Out of the terminal's group: Ctrl-C must not reach who cleans up after it.
+            .process_group(0)
+            .spawn()
+            .map_err(|cause| Failure::Failed(format!("sh did not start: {cause}")))?;
+        Ok(Self { folder, watcher })
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Starts a child in the group.
+    pub(crate) fn start(&self, command: &mut Command) -> Result<Running, Failure> {
+        let group = i32::try_from(self.watcher.id()).unwrap_or(0);
+        let started = command.stdin(Stdio::null()).process_group(group).spawn();
+        let child = started.map_err(|cause| {
+            Failure::Failed(format!("{:?} did not start: {cause}", command.get_program()))
+        })?;
+        Ok(Running { child })
+    }
+}
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        drop(self.watcher.stdin.take());
+        // Nobody is left to be told.
+        let _ = self.watcher.wait();
+    }
+}
+
+/// A call of a program that sees nothing of our environment: a setting in it would bend the result.
+pub(crate) fn call(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command.env_clear();
+    command
+}
+
+/// A child that is killed when this is dropped.
+pub(crate) struct Running {
+    child: Child,
+}
+
+/// Bytes of memory that are in use.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Memory {
+    /// All of it, also what is shared with other processes and what is only a part of the program's file.
+    pub(crate) resident: f64,
+    /// What the process alone has and what no file backs.
+    pub(crate) private: f64,
+}
+
+struct Ticks {
+    user: Duration,
+    system: Duration,
+}
+
+impl Running {
+    pub(crate) fn take_stdout(&mut self) -> Option<ChildStdout> {
+        self.child.stdout.take()
+    }
+
+    pub(crate) fn wait(&mut self) -> Result<ExitStatus, Failure> {
+        self.child.wait().map_err(|cause| Failure::Failed(format!("a child was lost: {cause}")))
+    }
+
+    pub(crate) fn memory(&self) -> Result<Memory, Failure> {
+        let status = self.read("status")?;
+        let bytes = |key: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+            let kibibytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
+            kibibytes.map(|kibibytes| kibibytes * 1024.0).ok_or_else(|| not_told(key))
+        };
+        Ok(Memory { resident: bytes("VmRSS")?, private: bytes("RssAnon")? })
+    }
+
+    /// User and system time of all threads. To the nanosecond where the kernel counts so, else in its ticks.
+    pub(crate) fn cpu_time(&self) -> Result<Duration, Failure> {
+        match self.scheduled_time() {
+            Some(time) => Ok(time),
+            None => self.ticked_time(),
+        }
+    }
+
+    fn scheduled_time(&self) -> Option<Duration> {
+        let mut nanoseconds = 0;
+        for thread in fs::read_dir(self.proc("task")).ok()? {
+            let text = fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+            nanoseconds += text.split_whitespace().next()?.parse::<u64>().ok()?;
+        }
+        Some(Duration::from_nanos(nanoseconds))
+    }
+
+    fn ticked_time(&self) -> Result<Duration, Failure> {
+        let Ticks { user, system } = self.ticks()?;
+        Ok(user + system)
+    }
+
+    /// User time of all threads, in the kernel's ticks: only fit for long spans.
+    pub(crate) fn user_time(&self) -> Result<Duration, Failure> {
+        self.ticks().map(|ticks| ticks.user)
+    }
+
+    fn ticks(&self) -> Result<Ticks, Failure> {
+        let stat = self.read("stat")?;
+        // The name in brackets may hold blanks; what follows it does not. Fields 14 and 15 of all.
+        let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+        let ticks: Vec<u64> = fields.split_whitespace().skip(11).take(2).flat_map(str::parse).collect();
+        let time = |ticks: u64| Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND);
+        match ticks[..] {
+            [user, system] => Ok(Ticks { user: time(user), system: time(system) }),
+            _ => Err(not_told("CPU time")),
+        }
+    }
+
+    fn read(&self, file: &str) -> Result<String, Failure> {
+        let path = self.proc(file);
+        fs::read_to_string(&path).map_err(|cause| Failure::Failed(format!("{}: {cause}", path.display())))
+    }
+
+    fn proc(&self, file: &str) -> PathBuf {
+        Path::new("/proc").join(self.child.id().to_string()).join(file)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself; either way it is gone afterwards.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn not_told(what: &str) -> Failure {
+    Failure::Failed(format!("the kernel does not tell a process's {what}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sleeper(leash: &Leash) -> Running {
+        leash.start(Command::new("sleep").arg("60")).unwrap()
+    }
+
+    #[test]
+    fn children_and_the_folder_end_with_the_leash() {
+        let leash = Leash::new().unwrap();
+        let folder = leash.folder().to_owned();
+        let mut child = sleeper(&leash);
+        fs::write(folder.join("file"), "x").unwrap();
+        drop(leash);
+        assert!(!child.wait().unwrap().success());
+        assert!(!folder.exists());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_a_process_uses_is_read() {
+        let leash = Leash::new().unwrap();
+        let child = sleeper(&leash);
+        let memory = child.memory().unwrap();
+        assert!(memory.resident >= memory.private, "{memory:?}");
+        assert!(child.cpu_time().unwrap() < Duration::from_secs(1));
+        assert!(child.ticked_time().unwrap() < Duration::from_secs(1));
+        assert!(child.user_time().unwrap() < Duration::from_secs(1));
+    }
+}

@@ -1,0 +1,269 @@
+//! The numbers for a reader: a table per group with its goals, and the same as JSON for programs.
+
+use std::fmt::{self, Display, Formatter};
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::machine::Machine;
+use super::numbers::{Spread, shown};
+use crate::command::Failure;
+
+/// What one group found.
+pub(crate) struct Table {
+    pub(crate) title: &'static str,
+    /// What our column is measured beside.
+    pub(crate) beside: &'static str,
+    /// What the two columns are made into.
+    pub(crate) compared: &'static str,
+    pub(crate) rows: Vec<Row>,
+    /// What has to be known to read the numbers.
+    pub(crate) notes: Vec<String>,
+}
+
+/// One measure.
+pub(crate) struct Row {
+    name: String,
+    unit: &'static str,
+    beside: Option<Spread>,
+    ours: Spread,
+    compared: Option<Spread>,
+    goal: Option<Goal>,
+}
+
+/// A bound for a median.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Goal {
+    Below(f64),
+    AtMost(f64),
+    /// For what both columns are made into.
+    ComparedBelow(f64),
+    ComparedAtLeast(f64),
+}
+
+impl Row {
+    pub(crate) fn new(name: impl Into<String>, unit: &'static str, ours: Spread) -> Self {
+        Self { name: name.into(), unit, beside: None, ours, compared: None, goal: None }
+    }
+
+    pub(crate) fn beside(self, beside: Spread) -> Self {
+        Self { beside: Some(beside), ..self }
+    }
+
+    pub(crate) fn compared(self, compared: Spread) -> Self {
+        Self { compared: Some(compared), ..self }
+    }
+
+    pub(crate) fn goal(self, goal: Goal) -> Self {
+        Self { goal: Some(goal), ..self }
+    }
+
+    /// None without a goal.
+    fn is_met(&self) -> Option<bool> {
+        let compared = self.compared.map_or(f64::NAN, |spread| spread.median);
+        // What is not a number was not measured and meets nothing.
+        Some(match self.goal? {
+            Goal::Below(bound) => self.ours.median < bound,
+            Goal::AtMost(bound) => self.ours.median <= bound,
+            Goal::ComparedBelow(bound) => compared < bound,
+            Goal::ComparedAtLeast(bound) => compared >= bound,
+        })
+    }
+
+    fn cells(&self, compared: &str) -> [String; 7] {
+        let goal = match self.goal {
+            None => String::new(),
+            Some(Goal::Below(bound)) => format!("< {bound}"),
+            Some(Goal::AtMost(bound)) => format!("<= {bound}"),
+            Some(Goal::ComparedBelow(bound)) => format!("{compared} < {bound}"),
+            Some(Goal::ComparedAtLeast(bound)) => format!("{compared} >= {bound}"),
+        };
+        let met = match self.is_met() {
+            None => "",
+            Some(true) => "yes",
+            Some(false) => "NO",
+        };
+        let cell = |spread: Option<Spread>| spread.map(|spread| spread.to_string()).unwrap_or_default();
+        [
+            self.name.clone(),
+            self.unit.to_owned(),
+            cell(self.beside),
+            self.ours.to_string(),
+            cell(self.compared),
+            goal,
+            met.to_owned(),
+        ]
+    }
+
+    fn json(&self, table: &Table) -> Value {
+        json!({
+            "measure": self.name,
+            "unit": self.unit,
+            "beside": self.beside.map(Spread::json),
+            "nexus3": self.ours.json(),
+            "compared": self.compared.map(Spread::json),
+            "goal": self.goal.map(|_| self.cells(table.compared)[5].clone()),
+            "met": self.is_met(),
+        })
+    }
+}
+
+impl Spread {
+    fn json(self) -> Value {
+        json!({ "median": self.median, "min": self.min, "max": self.max })
+    }
+}
+
+impl Display for Spread {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        write!(out, "{}", shown(self.median))?;
+        // A single value has no edges.
+        if self.min < self.max { write!(out, " ({}..{})", shown(self.min), shown(self.max)) } else { Ok(()) }
+    }
+}
+
+impl Display for Table {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        let head =
+            ["measure", "unit", self.beside, "nexus3", self.compared, "goal", "met"].map(str::to_owned);
+        let mut lines = vec![head];
+        lines.extend(self.rows.iter().map(|row| row.cells(self.compared)));
+        let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..7).map(width).collect();
+        write!(out, "{}", self.title)?;
+        for line in &lines {
+            // A column that no row fills is left out.
+            let filled = line.iter().zip(&widths).filter(|(_, width)| **width > 0);
+            let cells: Vec<String> = filled.map(|(cell, width)| format!("{cell:width$}")).collect();
+            write!(out, "\n  {}", cells.join("  ").trim_end())?;
+        }
+        self.notes.iter().try_for_each(|note| write!(out, "\n  note: {note}"))
+    }
+}
+
+/// All groups, and the machine they were measured on.
+pub(crate) struct Report {
+    machine: Machine,
+    tables: Vec<(&'static str, Table)>,
+    load_at_end: String,
+}
+
+impl Report {
+    pub(crate) fn new(machine: Machine) -> Self {
+        Self { machine, tables: Vec::new(), load_at_end: String::new() }
+    }
+
+    pub(crate) fn add(&mut self, group: &'static str, table: Table) {
+        self.tables.push((group, table));
+    }
+
+    pub(crate) fn end(&mut self, load: String) {
+        self.load_at_end = load;
+    }
+
+    pub(crate) fn head(&self) -> String {
+        let Machine { cores, cpu, kernel, load } = &self.machine;
+        format!(
+            "machine: {cores} cores of {cpu}, Linux {kernel}, load average {load}\nnumbers: median (least..most)"
+        )
+    }
+
+    pub(crate) fn foot(&self) -> String {
+        let met: Vec<bool> =
+            self.tables.iter().flat_map(|(_, table)| &table.rows).filter_map(Row::is_met).collect();
+        let count = met.iter().filter(|met| **met).count();
+        format!("{count} of {} goals met; load average at the end {}", met.len(), self.load_at_end)
+    }
+
+    pub(crate) fn write_json(&self, path: &Path) -> Result<(), Failure> {
+        let text = format!("{:#}\n", self.json());
+        fs::write(path, text).map_err(|cause| Failure::Failed(format!("{}: {cause}", path.display())))
+    }
+
+    fn json(&self) -> Value {
+        let Machine { cores, cpu, kernel, load } = &self.machine;
+        let groups = self.tables.iter().map(|(name, table)| {
+            json!({
+                "name": name,
+                "title": table.title,
+                "beside": table.beside,
+                "compared": table.compared,
+                "notes": table.notes,
+                "rows": table.rows.iter().map(|row| row.json(table)).collect::<Vec<_>>(),
+            })
+        });
+        json!({
+            "machine": {
+                "cores": cores,
+                "cpu": cpu,
+                "kernel": kernel,
+                "load_average": load,
+                "load_average_at_end": self.load_at_end,
+            },
+            "groups": groups.collect::<Vec<_>>(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let spread = |median: f64| Spread { median, min: median - 1.0, max: median + 1.0 };
+        Table {
+            title: "rpc: calls",
+            beside: "floor",
+            compared: "ratio",
+            rows: vec![
+                Row::new("rate", "1/s", spread(20.0))
+                    .beside(spread(40.0))
+                    .compared(Spread::of([0.5]))
+                    .goal(Goal::ComparedAtLeast(0.7)),
+                Row::new("CPU", "us", spread(12.0)).goal(Goal::AtMost(12.0)),
+                Row::new("p50", "us", spread(30.0)),
+            ],
+            notes: vec!["shared cores".to_owned()],
+        }
+    }
+
+    #[test]
+    fn a_table_shows_numbers_goals_and_notes() {
+        let wanted = "rpc: calls\n  \
+            measure  unit  floor               nexus3              ratio  goal          met\n  \
+            rate     1/s   40.0 (39.0..41.0)   20.0 (19.0..21.0)   0.50   ratio >= 0.7  NO\n  \
+            CPU      us                        12.0 (11.0..13.0)          <= 12         yes\n  \
+            p50      us                        30.0 (29.0..31.0)\n  \
+            note: shared cores";
+        let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(squeezed(&table().to_string()), squeezed(wanted));
+    }
+
+    #[test]
+    fn what_was_not_measured_meets_no_goal() {
+        let nothing = Spread::of([]);
+        for goal in
+            [Goal::Below(1.0), Goal::AtMost(1.0), Goal::ComparedBelow(1.0), Goal::ComparedAtLeast(1.0)]
+        {
+            assert_eq!(Row::new("x", "ms", nothing).goal(goal).is_met(), Some(false), "{goal:?}");
+        }
+        assert_eq!(Row::new("x", "ms", nothing).is_met(), None);
+    }
+
+    #[test]
+    fn the_report_counts_goals_and_is_the_same_as_json() {
+        let machine =
+            Machine { cores: 2, cpu: "a CPU".to_owned(), kernel: "6".to_owned(), load: "0 0 0".to_owned() };
+        let mut report = Report::new(machine);
+        report.add("rpc", table());
+        report.end("1 0 0".to_owned());
+        assert_eq!(report.foot(), "1 of 2 goals met; load average at the end 1 0 0");
+        let json = report.json();
+        assert_eq!(json["machine"]["load_average_at_end"], "1 0 0");
+        let row = &json["groups"][0]["rows"][0];
+        assert_eq!(row["goal"], "ratio >= 0.7");
+        assert_eq!(row["met"], false);
+        assert_eq!(row["beside"]["max"], 41.0);
+    }
+}

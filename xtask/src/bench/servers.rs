@@ -1,0 +1,142 @@
+//! The servers under test: the daemon, the floor and the scripted model, each on a free port, and how to call them.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::Bench;
+use super::http::{self, Connection};
+use super::process::{Running, call};
+use crate::command::Failure;
+
+/// What the daemon is told beside the port and its home.
+#[derive(Default)]
+pub(crate) struct DaemonOptions<'a> {
+    pub(crate) model: Option<&'a Server>,
+    /// As in `limits.turns_running_max`.
+    pub(crate) turns_running_max: Option<usize>,
+}
+
+/// A server that answers.
+pub(crate) struct Server {
+    pub(crate) process: Running,
+    pub(crate) address: SocketAddr,
+    /// The daemon's; empty for the others.
+    pub(crate) home: PathBuf,
+    token: Option<String>,
+    /// Kept open: a server that prints more must not fail.
+    _stdout: BufReader<ChildStdout>,
+}
+
+impl Server {
+    pub(crate) fn floor(bench: &Bench) -> Result<Self, Failure> {
+        Self::launch(bench, call(&bench.programs.floor), "Server: http://", &folder(bench)?)
+    }
+
+    pub(crate) fn model(bench: &Bench) -> Result<Self, Failure> {
+        Self::launch(bench, call(&bench.programs.scripted_model), "Listening on http://", &folder(bench)?)
+    }
+
+    /// A daemon with a home of its own, and its token read.
+    pub(crate) fn daemon(bench: &Bench, options: &DaemonOptions<'_>) -> Result<Self, Failure> {
+        let home = folder(bench)?;
+        let mut command = call(&bench.programs.nexus3);
+        command.arg("--home").arg(&home).args(["serve", "0"]);
+        if let Some(model) = options.model {
+            command.args(["--model", "openai/scripted"]);
+            command.env("OPENAI_BASE_URL", format!("http://{}/v1", model.address));
+            command.env("OPENAI_API_KEY", MODEL_KEY);
+        }
+        if let Some(turns) = options.turns_running_max {
+            command.env("NEXUS3_LIMITS_TURNS_RUNNING_MAX", turns.to_string());
+        }
+        let mut daemon = Self::launch(bench, command, "Server: http://", &home)?;
+        let path = home.join(format!("rpc-{}.token", daemon.address.port()));
+        let token = fs::read_to_string(&path)
+            .map_err(|cause| Failure::Failed(format!("{}: {cause}", path.display())))?;
+        daemon.token = Some(token.trim().to_owned());
+        daemon.home = home;
+        Ok(daemon)
+    }
+
+    /// Starts a program and reads its output up to the line that names its address.
+    fn launch(bench: &Bench, mut command: Command, ready: &str, folder: &Path) -> Result<Self, Failure> {
+        let messages = folder.join("stderr");
+        let stderr = File::create(&messages)
+            .map_err(|cause| Failure::Failed(format!("{}: {cause}", messages.display())))?;
+        let mut process = bench.leash.start(command.stdout(Stdio::piped()).stderr(stderr))?;
+        let mut stdout = BufReader::new(process.take_stdout().ok_or_else(|| mute(&command, &messages))?);
+        let address = loop {
+            let mut line = String::new();
+            match stdout.read_line(&mut line) {
+                Ok(0) | Err(_) => return Err(mute(&command, &messages)),
+                Ok(_) => {}
+            }
+            let authority = line.trim().strip_prefix(ready).and_then(|rest| rest.split('/').next());
+            if let Some(address) = authority.and_then(|authority| authority.parse().ok()) {
+                break address;
+            }
+        };
+        Ok(Self { process, address, home: PathBuf::new(), token: None, _stdout: stdout })
+    }
+
+    /// The bytes of a call at a path, as our clients send them.
+    pub(crate) fn request(&self, path: &str, method: &str, params: &str) -> Vec<u8> {
+        let body = format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params},"id":1}}"#);
+        http::post(self.address, path, self.token.as_deref(), &body)
+    }
+
+    pub(crate) fn connect(&self) -> Result<Connection, Failure> {
+        Connection::open(self.address).map_err(|cause| self.failed(&cause))
+    }
+
+    pub(crate) fn failed(&self, cause: &io::Error) -> Failure {
+        Failure::Failed(format!("the server on {}: {cause}", self.address))
+    }
+
+    /// Creates an agent whose context begins with `SYSTEM_PROMPT`.
+    pub(crate) fn create_agent(&self, connection: &mut Connection, name: &str) -> Result<(), Failure> {
+        let params = format!(r#"{{"agent_id":"{name}","system_prompt":"{SYSTEM_PROMPT}"}}"#);
+        self.call(connection, "/", "create_agent", &params).map(|_| ())
+    }
+
+    /// Calls a method that has to succeed; gives the answer's body.
+    pub(crate) fn call(
+        &self,
+        connection: &mut Connection,
+        path: &str,
+        method: &str,
+        params: &str,
+    ) -> Result<String, Failure> {
+        let request = self.request(path, method, params);
+        let answer = connection.call(&request).map_err(|cause| self.failed(&cause))?;
+        let body = String::from_utf8_lossy(answer.body).into_owned();
+        if body.contains(r#""result":"#) {
+            return Ok(body);
+        }
+        Err(Failure::Failed(format!("{method} was answered {body}")))
+    }
+}
+
+/// The key that the scripted model is called with.
+pub(crate) const MODEL_KEY: &str = "sk-scripted";
+
+/// The system prompt of the agents here; the turn group sends it to the model itself.
+pub(crate) const SYSTEM_PROMPT: &str = "You are measured. Be brief.";
+
+/// An empty folder in the leash's.
+fn folder(bench: &Bench) -> Result<PathBuf, Failure> {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    let folder = bench.leash.folder().join(COUNT.fetch_add(1, Ordering::Relaxed).to_string());
+    fs::create_dir(&folder).map_err(|cause| Failure::Failed(format!("{}: {cause}", folder.display())))?;
+    Ok(folder)
+}
+
+fn mute(command: &Command, messages: &Path) -> Failure {
+    // Without its messages the name alone has to do.
+    let said = fs::read_to_string(messages).unwrap_or_default();
+    Failure::Failed(format!("{:?} ended before it served: {}", command.get_program(), said.trim()))
+}
