@@ -170,7 +170,8 @@ pub fn write_error(id: &Id<'_>, error: &RpcError) -> Vec<u8> {
 }
 
 fn start_response(id: &Id<'_>, member: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(256);
+    // Room for a list of one agent, so that short answers never move.
+    let mut bytes = Vec::with_capacity(512);
     bytes.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
     bytes.extend_from_slice(id.raw().as_bytes());
     bytes.extend_from_slice(br#",""#);

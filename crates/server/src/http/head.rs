@@ -164,8 +164,19 @@ fn is_target(target: &str) -> bool {
     formed && spelled && hyper::Uri::try_from(target).is_ok()
 }
 
+/// Which bytes may stand in a method or a header's name; a table, because every byte of every name is looked up.
+static TOKEN: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut rest: &[u8] = b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    while let [byte, others @ ..] = rest {
+        table[*byte as usize] = true;
+        rest = others;
+    }
+    table
+};
+
 fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+    TOKEN[usize::from(byte)]
 }
 
 /// What the headers say about the message as such; what they say about the request is the service's affair.
@@ -210,9 +221,10 @@ impl Facts {
         } else if name.eq_ignore_ascii_case("content-length") {
             let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
             let length = value.parse().ok().filter(|_| digits && self.length.is_none());
-            let shown: String = value.chars().take(32).flat_map(char::escape_default).collect();
-            self.length =
-                Some(length.ok_or_else(|| Refusal::malformed(format!("Invalid Content-Length: {shown}")))?);
+            self.length = Some(length.ok_or_else(|| {
+                let shown: String = value.chars().take(32).flat_map(char::escape_default).collect();
+                Refusal::malformed(format!("Invalid Content-Length: {shown}"))
+            })?);
         } else if name.eq_ignore_ascii_case("transfer-encoding") {
             if self.chunked || !value.eq_ignore_ascii_case("chunked") {
                 return Err(Refusal::malformed("Invalid Transfer-Encoding: only chunked is understood"));

@@ -8,7 +8,9 @@ use std::task::Poll;
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
-use hyper::header::{CONNECTION, CONTENT_ENCODING, EXPECT, HeaderMap, HeaderValue, TRANSFER_ENCODING};
+use hyper::header::{
+    CONNECTION, CONTENT_ENCODING, EXPECT, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
+};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use rpc::{AnswerKind, Caller, Desk, Entrance, NoEntrance};
@@ -27,6 +29,8 @@ pub(super) struct Shared {
     pub(super) limits: Arc<HttpLimits>,
     pub(super) activity: Activity,
 }
+
+static AGENT_NAME: HeaderName = HeaderName::from_static("x-nexus-agent");
 
 const NO_ROUTE: &str = "Not found. Use /, /rpc, or /agent/{agent_id}.";
 
@@ -118,7 +122,7 @@ fn route(desk: &Desk, uri: &hyper::Uri) -> Result<Entrance, Refusal> {
 }
 
 fn caller(headers: &HeaderMap) -> Result<Caller, Refusal> {
-    let mut names = headers.get_all("x-nexus-agent").iter();
+    let mut names = headers.get_all(&AGENT_NAME).iter();
     match (names.next(), names.next()) {
         (None, _) => Ok(Caller::admin()),
         (Some(name), None) => Ok(Caller::narrowed_to(&String::from_utf8_lossy(name.as_bytes()))),
