@@ -20,6 +20,7 @@ use std::path::Path;
 use crate::cargo;
 use crate::command::{self, Command, Failure};
 use finding::Finding;
+use places::Places;
 use rust_file::RustFile;
 use tree::TextFile;
 use workspace::Member;
@@ -64,12 +65,14 @@ fn check(root: &Path) -> Result<Vec<Finding>, Failure> {
     let texts = tree::read(root)?;
     let mut findings = rooms::check(&members);
     findings.extend(reasons::check(&members, &texts));
-    findings.extend(check_texts(&members, &texts));
+    let home = std::env::home_dir();
+    let places = Places::of(root, home.as_deref());
+    findings.extend(check_texts(&members, &texts, &places));
     findings.sort();
     Ok(findings)
 }
 
-fn check_texts(members: &[Member], texts: &[TextFile]) -> Vec<Finding> {
+fn check_texts(members: &[Member], texts: &[TextFile], places: &Places) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut files = Vec::new();
     for text in texts.iter().filter(|text| text.is_rust()) {
@@ -81,7 +84,7 @@ fn check_texts(members: &[Member], texts: &[TextFile]) -> Vec<Finding> {
     let test_modules: Vec<String> = files.iter().flat_map(RustFile::test_modules).collect();
     for text in texts {
         let mut found = size::check_document(text);
-        found.extend(places::check(text));
+        found.extend(places.check(text));
         if let Some(file) = files.iter().find(|file| file.path == text.path) {
             found.extend(check_rust(members, &test_modules, text, file));
         }

@@ -1,53 +1,56 @@
-//! Nothing in the tree may be true on one machine only: paths of a person's disk, hosts of a registry.
-// tidy: allow machine-path because this file is the list of what it looks for
+//! Nothing in the tree may be true on one machine only: the clone's own place, a person's folder, a link that leads
+//! out of the clone.
+// tidy: allow machine-path because its tests are made of what it looks for
+
+use std::path::Path;
 
 use super::finding::{Finding, Rule};
 use super::tree::TextFile;
 
-/// Beginnings of paths that exist on one machine only.
-const FOLDERS: &[&str] = &["/work/", "/root/"];
 /// Folders with one folder per person.
 const PEOPLE: &[&str] = &["/home/", "/Users/"];
 /// Names that stand for anybody in examples.
 const ANYBODY: &[&str] = &["user", "you", "alice", "bob"];
-/// Which registry is used is a setting of the machine, not of the project.
-const REGISTRIES: &[&str] = &[
-    "index.crates.io",
-    "static.crates.io",
-    "crates.io-index",
-    "registry.npmjs.org",
-    "files.pythonhosted.org",
-];
-/// What lies beside a clone is not part of it.
-const OUTSIDE: &[&str] = &["../shared"];
 
-pub(crate) fn check(text: &TextFile) -> Vec<Finding> {
-    // Lock files name the registry by their format.
-    if text.path.ends_with(".lock") || text.path.ends_with("package-lock.json") {
-        return Vec::new();
-    }
-    text.text
-        .lines()
-        .enumerate()
-        .filter_map(|(index, line)| {
-            let (wrong, remedy) = objection(line)?;
-            Some(Finding::new(Rule::MachinePath, &text.path, index + 1, wrong, remedy))
-        })
-        .collect()
+/// Where this machine keeps things that another keeps elsewhere.
+pub(crate) struct Places {
+    folders: Vec<String>,
 }
 
-fn objection(line: &str) -> Option<(String, &'static str)> {
-    if let Some(folder) = FOLDERS.iter().find(|folder| starts_a_path(line, folder).next().is_some()) {
-        return Some((format!("a path under `{folder}`"), "write it relative to the clone or to a setting"));
+impl Places {
+    /// The clone's place, and the home of whoever runs this.
+    pub(crate) fn of(root: &Path, home: Option<&Path>) -> Self {
+        let folders = [Some(root), home].into_iter().flatten().filter_map(Path::to_str);
+        // A folder right below the top, such as `/src`, is a word in many other paths: only its inside counts.
+        Self { folders: folders.filter(|path| path.len() > 1).map(|path| format!("{path}/")).collect() }
     }
-    if PEOPLE.iter().any(|folder| starts_a_path(line, folder).any(names_a_person)) {
-        return Some(("a path in somebody's home".to_owned(), "write `~` or /home/user/"));
+
+    pub(crate) fn check(&self, text: &TextFile) -> Vec<Finding> {
+        // Lock files are written by their tools.
+        if text.path.ends_with(".lock") || text.path.ends_with("package-lock.json") {
+            return Vec::new();
+        }
+        text.text
+            .lines()
+            .enumerate()
+            .filter_map(|(index, line)| {
+                let (wrong, remedy) = self.objection(&text.path, line)?;
+                Some(Finding::new(Rule::MachinePath, &text.path, index + 1, wrong, remedy))
+            })
+            .collect()
     }
-    if let Some(host) = REGISTRIES.iter().find(|host| line.contains(**host)) {
-        return Some((format!("the host name `{host}`"), "leave the choice of a registry to the machine"));
+
+    fn objection(&self, path: &str, line: &str) -> Option<(String, &'static str)> {
+        if self.folders.iter().any(|folder| starts_a_path(line, folder).next().is_some()) {
+            let wrong = "a path of this machine".to_owned();
+            return Some((wrong, "write it relative to the clone or to a setting"));
+        }
+        if PEOPLE.iter().any(|folder| starts_a_path(line, folder).any(names_a_person)) {
+            return Some(("a path in somebody's home".to_owned(), "write `~` or /home/user/"));
+        }
+        let link = path.ends_with(".md").then(|| links(line).find(|link| leads_out(path, link))).flatten()?;
+        Some((format!("the link `{link}` leads out of the clone"), "move what is needed into the tree"))
     }
-    let link = OUTSIDE.iter().find(|link| line.contains(**link))?;
-    Some((format!("`{link}` is outside the clone"), "move what is needed into the tree"))
 }
 
 /// What follows each place where `folder` begins an absolute path, not the middle of another one.
@@ -65,47 +68,67 @@ fn names_a_person(rest: &str) -> bool {
     !name.is_empty() && !ANYBODY.contains(&name)
 }
 
+/// The targets of Markdown links in a line.
+fn links(line: &str) -> impl Iterator<Item = &str> {
+    line.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target)
+}
+
+fn leads_out(path: &str, link: &str) -> bool {
+    if link.contains("://") {
+        return false;
+    }
+    let mut depth = path.matches('/').count();
+    for step in link.split('/') {
+        match step {
+            ".." if depth == 0 => return true,
+            ".." => depth -= 1,
+            "" | "." => {}
+            _ => depth += 1,
+        }
+    }
+    false
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn found(path: &str, text: &str) -> usize {
-        check(&TextFile { path: path.to_owned(), text: text.to_owned() }).len()
+        let places = Places::of(Path::new("/clones/nexus3"), Some(Path::new("/people/jane")));
+        places.check(&TextFile { path: path.to_owned(), text: text.to_owned() }).len()
     }
 
     #[test]
-    fn paths_and_hosts_of_one_machine_are_found() {
+    fn paths_of_one_machine_and_links_out_of_the_clone_are_found() {
         for line in [
-            "cd /work/main",
-            "\"/root/.cargo/bin\"",
+            "cd /clones/nexus3/crates",
+            "\"/people/jane/.cargo/bin\"",
             "PATH=/home/jane/bin",
             "/Users/jane/nexus3",
-            "see [plan](../shared/design.md)",
-            "registry = \"sparse+https://index.crates.io/\"",
+            "see [plan](../../elsewhere/plan.md)",
         ] {
             assert_eq!(found("docs/a.md", line), 1, "{line}");
         }
     }
 
     #[test]
-    fn paths_that_are_true_everywhere_are_fine() {
+    fn what_is_true_everywhere_is_fine() {
         for line in [
-            "crates/work/src",
-            "https://example.org/work/list",
-            "$HOME/work/x",
-            "{root}/root/x",
+            "crates/clones/nexus3/src",
+            "https://example.org/clones/nexus3/list",
+            "$HOME/people/jane/x",
             "/home/user/project",
             "/home/<name>/",
             "/home/$USER/",
-            "/workspace",
-            "the crates.io registry",
+            "[methods](../reference/methods.md), [here](#there), [web](https://example.org/../x)",
         ] {
-            assert_eq!(found("docs/a.md", line), 0, "{line}");
+            assert_eq!(found("docs/guide/a.md", line), 0, "{line}");
         }
+        assert_eq!(found("a.rs", "\"[x](../../y)\""), 0, "a link is one only in a document");
     }
 
     #[test]
-    fn lock_files_name_their_registry() {
-        assert_eq!(found("Cargo.lock", "registry+https://github.com/rust-lang/crates.io-index"), 0);
+    fn lock_files_are_their_tools_own() {
+        assert_eq!(found("Cargo.lock", "/home/jane/x"), 0);
     }
 }
