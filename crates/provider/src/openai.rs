@@ -170,6 +170,9 @@ fn address(base_url: &str) -> Result<reqwest::Url, Fault> {
         return Err(invalid("must not hold a user name or password; the key is given by OPENAI_API_KEY"));
     }
     url.set_fragment(None);
+    // However many slashes the base ends with.
+    let base_path = url.path().trim_end_matches('/').to_owned();
+    url.set_path(&base_path);
     match url.path_segments_mut() {
         Ok(mut path) => drop(path.pop_if_empty().extend(["chat", "completions"])),
         Err(()) => return Err(invalid("is not a URL with a path")),

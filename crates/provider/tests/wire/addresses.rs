@@ -92,6 +92,7 @@ async fn a_question_goes_to_the_path_below_the_address() {
     for (path, expected) in [
         ("/v1", "/v1/chat/completions"),
         ("/v1/", "/v1/chat/completions"),
+        ("/v1//", "/v1/chat/completions"),
         ("", "/chat/completions"),
         ("/a/b%20c/", "/a/b%20c/chat/completions"),
         ("/v1?api-version=3", "/v1/chat/completions?api-version=3"),
