@@ -7,6 +7,7 @@ mod single_agent;
 use serde_json::Value;
 use testkit::run;
 
+use crate::support::history::last_sent;
 use crate::support::program::Program;
 use crate::support::{Stage, is_hex, is_time};
 
@@ -33,6 +34,17 @@ fn read(stdout: &str) -> (u16, Value) {
     let (body, status) = stdout.rsplit_once('\n').expect("curl writes the status on a line of its own");
     let answer = serde_json::from_str(body).unwrap_or_else(|fault| panic!("not JSON: {fault}: {body}"));
     (status.parse().expect("a status is a number"), answer)
+}
+
+/// The model was sent the documents' conversation, whole and in order.
+fn assert_alice_was_sent(stage: &Stage) {
+    let said = [
+        ("user", "My name is Alice"),
+        ("assistant", "Nice to meet you, Alice!"),
+        ("user", "What is my name?"),
+    ];
+    let sent = last_sent(&stage.model);
+    assert_eq!(sent, said.map(|(role, content)| (role.to_owned(), content.to_owned())));
 }
 
 /// Holds an answer against the document's.

@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 use testkit::ScriptedModel;
 
-use super::{assert_shows, read, typed, typed_elsewhere};
-use crate::support::history::{assert_all_valid, last_sent};
+use super::{assert_alice_was_sent, assert_shows, read, typed, typed_elsewhere};
+use crate::support::history::assert_all_valid;
 use crate::support::{Stage, builder, until};
 
 const CREATE: &str = r#"curl -X POST http://localhost:8765/ \
@@ -132,13 +132,7 @@ fn an_agent_remembers_a_conversation() {
     assert_eq!(result(CREATE_CHAT), json!({ "agent_id": "chat", "url": "/agent/chat" }));
     assert_answers(&stage, ALICE, ALICE_ANSWER);
     assert_answers(&stage, NAME, NAME_ANSWER);
-    let said = [
-        ("user", "My name is Alice"),
-        ("assistant", "Nice to meet you, Alice!"),
-        ("user", "What is my name?"),
-    ];
-    let sent = last_sent(&stage.model);
-    assert_eq!(sent, said.map(|(role, content)| (role.to_owned(), content.to_owned())));
+    assert_alice_was_sent(&stage);
     assert_eq!(
         stage.send("worker-1", "!history")["content"],
         "!history",

@@ -3,8 +3,8 @@
 use serde_json::json;
 use testkit::ScriptedModel;
 
-use super::{assert_shows, read, typed, typed_elsewhere};
-use crate::support::history::{assert_all_valid, last_sent};
+use super::{assert_alice_was_sent, assert_shows, read, typed, typed_elsewhere};
+use crate::support::history::assert_all_valid;
 use crate::support::{Stage, builder, listed, until};
 
 const HELLO: &str = r#"curl -X POST http://localhost:8765 \
@@ -89,13 +89,7 @@ fn the_agent_remembers_a_conversation() {
     let stage = open_stage();
     assert_answers(&stage, ALICE, ALICE_ANSWER);
     assert_answers(&stage, NAME, NAME_ANSWER);
-    let said = [
-        ("user", "My name is Alice"),
-        ("assistant", "Nice to meet you, Alice!"),
-        ("user", "What is my name?"),
-    ];
-    let sent = last_sent(&stage.model);
-    assert_eq!(sent, said.map(|(role, content)| (role.to_owned(), content.to_owned())));
+    assert_alice_was_sent(&stage);
     assert_eq!(stage.send("main", "!history")["content"], "My name is Alice | What is my name? | !history");
     assert_all_valid(&stage.model);
 }

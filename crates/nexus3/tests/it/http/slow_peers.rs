@@ -40,6 +40,22 @@ impl Dripping {
     }
 }
 
+/// Drips until every peer was sent away with 408 and this message, while the honest are served.
+fn drip_to_the_end(peers: &mut [Dripping], honest: &mut Honest<'_>, message: &str) {
+    let end = format!(r#""message":"{message}"}}}}"#);
+    let began = Instant::now();
+    while peers.iter().any(|peer| !peer.ended) {
+        honest.call();
+        peers.iter_mut().filter(|peer| !peer.ended).for_each(Dripping::drip);
+        assert!(began.elapsed() < PATIENCE, "dripping for ever");
+    }
+    for peer in peers.iter() {
+        let text = String::from_utf8_lossy(&peer.answer);
+        assert!(text.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{text}");
+        assert!(text.ends_with(&end), "{text}");
+    }
+}
+
 #[test]
 fn a_thousand_dripping_heads_are_sent_away_and_hinder_nobody() {
     let daemon = daemon().config("[limits]\nhead_ms = 1500\n").start();
@@ -47,17 +63,7 @@ fn a_thousand_dripping_heads_are_sent_away_and_hinder_nobody() {
     let start = &head[..head.len() - 4];
     let mut honest = Honest::new(&daemon);
     let mut peers: Vec<_> = (0..1000).map(|_| Dripping::new(&daemon, start)).collect();
-    let began = Instant::now();
-    while peers.iter().any(|peer| !peer.ended) {
-        honest.call();
-        peers.iter_mut().filter(|peer| !peer.ended).for_each(Dripping::drip);
-        assert!(began.elapsed() < PATIENCE, "dripping for ever");
-    }
-    for peer in &peers {
-        let text = String::from_utf8_lossy(&peer.answer);
-        assert!(text.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{text}");
-        assert!(text.ends_with(r#""message":"Header read timeout"}}"#), "{text}");
-    }
+    drip_to_the_end(&mut peers, &mut honest, "Header read timeout");
     assert!(peers.iter().map(|peer| peer.sent).max() > Some(1), "they did drip");
     honest.call_until("the connections are given back", || held_connections(daemon.port()) == 1);
 }
@@ -107,17 +113,7 @@ fn a_body_that_drips_is_sent_away_when_its_time_is_over() {
     let head = Ask::good(&daemon).only("Content-Length: 1048576").head();
     let mut honest = Honest::new(&daemon);
     let mut peers: Vec<_> = (0..200).map(|_| Dripping::new(&daemon, &head)).collect();
-    let began = Instant::now();
-    while peers.iter().any(|peer| !peer.ended) {
-        honest.call();
-        peers.iter_mut().filter(|peer| !peer.ended).for_each(Dripping::drip);
-        assert!(began.elapsed() < PATIENCE, "dripping for ever");
-    }
-    for peer in &peers {
-        let text = String::from_utf8_lossy(&peer.answer);
-        assert!(text.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{text}");
-        assert!(text.ends_with(r#""message":"Body read timeout"}}"#), "{text}");
-    }
+    drip_to_the_end(&mut peers, &mut honest, "Body read timeout");
 }
 
 #[test]
