@@ -1,6 +1,8 @@
 //! `cargo xtask bench`: what the daemon costs, measured beside what it cannot do without, in one run.
 //! This file knows the groups and runs them; each group is a module, and what they share is beside them.
 
+mod agents;
+mod direct;
 mod http;
 mod load;
 mod machine;
@@ -38,7 +40,9 @@ pub(crate) const COMMAND: Command = Command {
         memory  resident memory after the start and one call, and per connection with 10,000 of them,\n        \
         before and after a request on each\n\
         start   from starting the daemon to its first answer, and one run of `nexus3 rpc list`\n\
-        stall   latency of other calls while 1,000 agents wait for a model that says nothing more\n\n\
+        stall   latency of other calls while 1,000 agents wait for a model that says nothing more\n\
+        direct  a call to an agent in the same process (examples/embed.rs), beside the same call over HTTP\n\
+        agents  10,000 agents created over HTTP: memory of each, and how long a create takes\n\n\
         --seconds N  how long each side is under load in rpc (per number of connections) and in turn;\n             \
         7 without it\n\
         --json FILE  write the numbers there too",
@@ -58,6 +62,8 @@ const GROUPS: &[Group] = &[
     Group { name: "memory", measure: memory::measure },
     Group { name: "start", measure: start::measure },
     Group { name: "stall", measure: stall::measure },
+    Group { name: "direct", measure: direct::measure },
+    Group { name: "agents", measure: agents::measure },
 ];
 
 /// What every group works with.

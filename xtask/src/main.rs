@@ -7,6 +7,7 @@ mod cargo;
 mod ci;
 mod command;
 mod schema;
+mod soak;
 mod tidy;
 
 use std::process::ExitCode;
@@ -15,7 +16,7 @@ use command::{Command, Failure};
 
 /// Every command there is; help and typo suggestions come from this list.
 const COMMANDS: &[Command] =
-    &[ci::COMMAND, tidy::COMMAND, schema::COMMAND, advisories::COMMAND, bench::COMMAND];
+    &[ci::COMMAND, tidy::COMMAND, schema::COMMAND, advisories::COMMAND, bench::COMMAND, soak::COMMAND];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

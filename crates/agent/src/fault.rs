@@ -41,6 +41,12 @@ impl Fault {
         Self { kind, public: public.into(), cause: None }
     }
 
+    /// Something that is not allowed; the cause is the rule that forbids it, for the audit trail.
+    #[must_use]
+    pub fn denied(rule: &str, public: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(FaultKind::Denied, public).caused_by(rule)
+    }
+
     /// The same fault with what the log should know.
     #[must_use]
     pub fn caused_by(mut self, cause: impl std::fmt::Display) -> Self {

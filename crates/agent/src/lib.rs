@@ -1,11 +1,14 @@
-//! What an agent decides: its name, its messages and their size, and how a turn goes from a message to an answer.
+//! What an agent decides: its name, its messages and their size, what it may do, and how a turn goes from a message to
+//! an answer.
 //! Pure: no clock, no randomness, no I/O, no async. What it needs of the world is asked for in [`outside`].
 
 mod fault;
 mod id;
 mod message;
 pub mod outside;
+pub mod permission;
 mod tokens;
+mod tool;
 mod turn;
 mod window;
 
@@ -13,5 +16,8 @@ pub use fault::{Fault, FaultKind};
 pub use id::{AgentId, AgentIdFault, RequestId};
 pub use message::{Ending, Message, Role, Source, ToolCall};
 pub use tokens::{TokenCount, Usage, Used};
-pub use turn::{Turn, TurnAction, TurnEnd, TurnEvent, TurnOutcome};
+pub use tool::{Pace, ToolClass, ToolOutcome, ToolSpec};
+pub use turn::{
+    Halt, Manner, STEERS_MAX, Turn, TurnAction, TurnEnd, TurnEvent, TurnLimits, TurnOutcome, spent_result,
+};
 pub use window::{Window, WindowSize};

@@ -1,6 +1,6 @@
 //! What stands in a context: messages, the tool calls in them, where they came from and how they ended.
 
-use crate::RequestId;
+use crate::{RequestId, ToolOutcome};
 
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,13 +45,15 @@ pub struct Source {
     pub agent: Option<RequestId>,
 }
 
-/// How the answer a message belongs to ended, when it did not end well.
+/// How the answer or the call a message belongs to ended, when it did not end well.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// Somebody cancelled it.
     Cancelled,
-    /// The model failed.
+    /// The model failed, or the tool did.
     Failed,
+    /// The tool was not allowed to run.
+    Denied,
 }
 
 /// One message of a context.
@@ -67,7 +69,7 @@ pub struct Message {
     pub tool_call_id: Option<String>,
     /// Where a user's message came from.
     pub source: Source,
-    /// Set on an assistant's message whose turn ended badly.
+    /// Set on an assistant's message whose turn ended badly, and on a tool's that did not do what it should.
     pub ending: Option<Ending>,
 }
 
@@ -90,10 +92,16 @@ impl Message {
         Self { ending: Some(ending), ..Self::plain(Role::Assistant, text.into()) }
     }
 
-    /// What a tool answered.
+    /// What came of a call.
     #[must_use]
-    pub fn tool(call_id: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { tool_call_id: Some(call_id.into()), ..Self::plain(Role::Tool, text.into()) }
+    pub fn result(call_id: impl Into<String>, outcome: &ToolOutcome) -> Self {
+        let ending = match outcome {
+            ToolOutcome::Done(_) => None,
+            ToolOutcome::Failed(_) => Some(Ending::Failed),
+            ToolOutcome::Denied(_) => Some(Ending::Denied),
+        };
+        let text = outcome.text().to_owned();
+        Self { tool_call_id: Some(call_id.into()), ending, ..Self::plain(Role::Tool, text) }
     }
 
     fn plain(role: Role, text: String) -> Self {

@@ -1,26 +1,34 @@
 //! One message worked through to an answer, as a machine: events in, actions out. Who carries the actions out, and
-//! when, is left to the runtime.
+//! when, is left to the runtime; which calls of an answer may run now is kept by [`calls`].
 
+mod calls;
 #[cfg(test)]
 mod tests;
 
-use crate::{Ending, Fault, Message, ToolCall, Usage};
+use self::calls::Calls;
+pub use self::calls::Manner;
+use crate::permission::Resource;
+use crate::{Ending, Fault, Message, ToolCall, ToolOutcome, Usage};
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TurnEvent {
     /// The model said more.
     Text(String),
-    /// The model made a call.
-    ToolCall(ToolCall),
+    /// The model made a call, which can run in this manner.
+    ToolCall(ToolCall, Manner),
     /// The model told what it used.
     Usage(Usage),
     /// The model's answer is complete.
     ModelDone,
     /// The model, or the way to it, failed.
     ModelFailed(Fault),
-    /// The tools are done: one message per call, in the order of the calls.
-    ToolsDone(Vec<Message>),
+    /// The call at this place of the answer is done.
+    ToolDone(usize, ToolOutcome),
+    /// Somebody has a word to add; it is delivered before the model is asked again.
+    Steer(Message),
+    /// There is no more of this. What runs may end; nothing new begins.
+    BudgetSpent(Resource),
     /// Somebody wants the turn to end now.
     Cancel,
 }
@@ -32,10 +40,19 @@ pub enum TurnAction {
     Keep(Message),
     /// Ask the model with the context as it now is.
     AskModel,
-    /// Run these calls and come back with [`TurnEvent::ToolsDone`].
-    RunTools(Vec<ToolCall>),
-    /// The turn is over. Nothing follows.
+    /// Run the call at this place and come back with [`TurnEvent::ToolDone`]. Several may run at once.
+    RunTool(usize, ToolCall),
+    /// The turn is over: what still runs is stopped. Nothing follows.
     End(TurnEnd),
+}
+
+/// How much one turn may do.
+#[derive(Debug, Clone, Copy)]
+pub struct TurnLimits {
+    /// How often the model may be asked.
+    pub rounds_max: u64,
+    /// Calls that run at once.
+    pub calls_running_max: usize,
 }
 
 /// How a turn ended.
@@ -49,8 +66,28 @@ pub struct TurnEnd {
     pub usage: Option<Usage>,
     /// How often the model was asked.
     pub rounds: u64,
-    /// Whether it stopped because `rounds` reached its limit.
-    pub halted: bool,
+    /// Why it stopped before its end; the next send goes on.
+    pub halted: Option<Halt>,
+}
+
+/// Why a turn stops before its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Halt {
+    /// The model may not be asked more often in one turn.
+    IterationLimit,
+    /// A budget is used up.
+    Budget(Resource),
+}
+
+impl Halt {
+    /// The word clients know.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Halt::IterationLimit => "iteration_limit",
+            Halt::Budget(_) => "budget",
+        }
+    }
 }
 
 /// The three ways a turn ends.
@@ -64,128 +101,246 @@ pub enum TurnOutcome {
     Failed(Fault),
 }
 
+impl TurnEnd {
+    /// The end of a turn that never began.
+    #[must_use]
+    pub fn unbegun() -> Self {
+        Self { outcome: TurnOutcome::Cancelled, content: String::new(), usage: None, rounds: 0, halted: None }
+    }
+}
+
+/// Words that one turn takes while it runs.
+pub const STEERS_MAX: usize = 16;
+
+/// Answers in a row without one usable call.
+const UNUSABLE_ROUNDS_MAX: u32 = 3;
+
 const NOTICE_LIMIT: &str = "[Max tool iterations reached]";
-const RESULT_INTERRUPTED: &str = "Cancelled by user: tool execution was interrupted";
 const NOTICE_EMPTY: &str = "[Provider returned an empty response]";
 const NOTICE_EMPTY_AGAIN: &str = "[Stopping: provider returned multiple empty responses in a row]";
+const NOTICE_UNUSABLE: &str = "[Stopping: the model made no usable tool call three times in a row]";
 
 /// A turn under way.
 #[derive(Debug)]
 pub struct Turn {
-    rounds_max: u64,
+    limits: TurnLimits,
     rounds: u64,
     /// Text of earlier rounds, and notices.
     said: String,
     /// Text of the round under way.
     saying: String,
-    calls: Vec<ToolCall>,
-    /// Calls handed out to run, whose results are awaited.
-    running: Vec<ToolCall>,
+    /// Calls of the answer under way, and then of the answer whose calls run.
+    calls: Calls,
+    phase: Phase,
+    steers: Vec<Message>,
     usage: Option<Usage>,
     empty_before: bool,
-    ended: bool,
+    unusable_rounds: u32,
+    spent: Option<Resource>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Asking,
+    Running,
+    Ended,
 }
 
 impl Turn {
     /// Starts a turn: the first actions keep the message and ask the model.
     #[must_use]
-    pub fn start(message: Message, rounds_max: u64) -> (Self, Vec<TurnAction>) {
+    pub fn start(message: Message, limits: TurnLimits) -> (Self, Vec<TurnAction>) {
         let turn = Self {
-            rounds_max,
+            limits,
             rounds: 1,
             said: String::new(),
             saying: String::new(),
-            calls: Vec::new(),
-            running: Vec::new(),
+            calls: Calls::new(limits.calls_running_max),
+            phase: Phase::Asking,
+            steers: Vec::new(),
             usage: None,
             empty_before: false,
-            ended: false,
+            unusable_rounds: 0,
+            spent: None,
         };
         (turn, vec![TurnAction::Keep(message), TurnAction::AskModel])
     }
 
+    /// Whether a word can still be added.
+    #[must_use]
+    pub fn takes_steers(&self) -> bool {
+        self.phase != Phase::Ended && self.steers.len() < STEERS_MAX
+    }
+
     /// Takes an event and says what to do. After the end every event is ignored, so a turn ends exactly once.
     pub fn on(&mut self, event: TurnEvent) -> Vec<TurnAction> {
-        if self.ended {
-            return Vec::new();
-        }
-        match event {
-            TurnEvent::Text(text) => self.saying.push_str(&text),
-            TurnEvent::ToolCall(call) => self.calls.push(call),
-            TurnEvent::Usage(usage) => self.usage = Some(self.usage.unwrap_or_default().plus(usage)),
-            TurnEvent::ModelDone => return self.answered(),
-            TurnEvent::ModelFailed(fault) => {
-                return self.break_off(Ending::Failed, TurnOutcome::Failed(fault));
+        match (self.phase, event) {
+            (Phase::Ended, _) => Vec::new(),
+            (_, TurnEvent::Cancel) => self.break_off(Ending::Cancelled, TurnOutcome::Cancelled),
+            (_, TurnEvent::Steer(message)) => {
+                self.steers.push(message);
+                Vec::new()
             }
-            TurnEvent::Cancel => return self.break_off(Ending::Cancelled, TurnOutcome::Cancelled),
-            TurnEvent::ToolsDone(results) => return self.tools_done(results),
+            (_, TurnEvent::Usage(usage)) => {
+                self.usage = Some(self.usage.unwrap_or_default().plus(usage));
+                Vec::new()
+            }
+            (Phase::Asking, TurnEvent::Text(text)) => {
+                self.saying.push_str(&text);
+                Vec::new()
+            }
+            (Phase::Asking, TurnEvent::ToolCall(call, manner)) => {
+                self.calls.add(call, manner);
+                Vec::new()
+            }
+            (Phase::Asking, TurnEvent::ModelDone) => self.answered(),
+            (Phase::Asking, TurnEvent::ModelFailed(fault)) => {
+                self.break_off(Ending::Failed, TurnOutcome::Failed(fault))
+            }
+            (Phase::Asking, TurnEvent::BudgetSpent(resource)) => self.stop_asking(resource),
+            (Phase::Running, TurnEvent::BudgetSpent(resource)) => {
+                self.spent = Some(resource);
+                self.calls.refuse_waiting(&spent_result(resource));
+                self.go_on()
+            }
+            (Phase::Running, TurnEvent::ToolDone(place, outcome)) => {
+                self.calls.done(place, outcome);
+                self.go_on()
+            }
+            // A model that is not asked has nothing to say, and a call that does not run cannot end.
+            (Phase::Running, TurnEvent::Text(_) | TurnEvent::ToolCall(..))
+            | (Phase::Running, TurnEvent::ModelDone | TurnEvent::ModelFailed(_))
+            | (Phase::Asking, TurnEvent::ToolDone(..)) => Vec::new(),
         }
-        Vec::new()
     }
 
     fn answered(&mut self) -> Vec<TurnAction> {
         let text = std::mem::take(&mut self.saying);
-        let calls = std::mem::take(&mut self.calls);
         self.said.push_str(&text);
-        if !calls.is_empty() {
+        if !self.calls.is_empty() {
             self.empty_before = false;
-            self.running.clone_from(&calls);
-            return vec![
-                TurnAction::Keep(Message::assistant(text, calls.clone())),
-                TurnAction::RunTools(calls),
-            ];
+            self.phase = Phase::Running;
+            let mut actions = vec![TurnAction::Keep(Message::assistant(text, self.calls.all()))];
+            actions.extend(self.go_on());
+            return actions;
         }
         if text.is_empty() {
             return self.empty_answer();
         }
-        vec![TurnAction::Keep(Message::assistant(text, Vec::new())), self.end(TurnOutcome::Completed, false)]
+        // Whatever was wrong with earlier answers, this one breaks the row.
+        self.empty_before = false;
+        self.unusable_rounds = 0;
+        let mut actions = vec![TurnAction::Keep(Message::assistant(text, Vec::new()))];
+        if self.steers.is_empty() {
+            actions.push(self.end(TurnOutcome::Completed, None));
+        } else {
+            // Somebody added a word while the model gave its last answer: it gets one more.
+            actions.extend(self.next_round());
+        }
+        actions
     }
 
     fn empty_answer(&mut self) -> Vec<TurnAction> {
-        if self.empty_before || self.rounds >= self.rounds_max {
-            self.notice(NOTICE_EMPTY_AGAIN);
-            let kept = Message::assistant(NOTICE_EMPTY_AGAIN, Vec::new());
-            return vec![TurnAction::Keep(kept), self.end(TurnOutcome::Completed, false)];
+        if self.empty_before || self.rounds >= self.limits.rounds_max {
+            return self.stop(NOTICE_EMPTY_AGAIN, None);
         }
         self.empty_before = true;
-        self.notice(NOTICE_EMPTY);
+        self.said.push_str(NOTICE_EMPTY);
         self.rounds += 1;
-        vec![TurnAction::AskModel]
-    }
-
-    fn tools_done(&mut self, results: Vec<Message>) -> Vec<TurnAction> {
-        self.running.clear();
-        let mut actions: Vec<_> = results.into_iter().map(TurnAction::Keep).collect();
-        if self.rounds >= self.rounds_max {
-            self.notice(NOTICE_LIMIT);
-            actions.push(TurnAction::Keep(Message::assistant(NOTICE_LIMIT, Vec::new())));
-            actions.push(self.end(TurnOutcome::Completed, true));
-        } else {
-            self.rounds += 1;
-            actions.push(TurnAction::AskModel);
-        }
+        let mut actions = self.deliver();
+        actions.push(TurnAction::AskModel);
         actions
     }
 
-    /// A context never ends on a question: calls that were running get a result, and what was said so far is kept as
-    /// the answer that broke off.
+    /// Starts what can start; when all calls are done, keeps their results and goes on to the next round.
+    fn go_on(&mut self) -> Vec<TurnAction> {
+        let started = self.calls.start();
+        let mut actions: Vec<_> =
+            started.into_iter().map(|(place, call)| TurnAction::RunTool(place, call)).collect();
+        if !self.calls.is_done() {
+            return actions;
+        }
+        self.unusable_rounds = if self.calls.none_was_usable() { self.unusable_rounds + 1 } else { 0 };
+        actions.extend(self.calls.take_results().into_iter().map(TurnAction::Keep));
+        actions.extend(self.next_round());
+        actions
+    }
+
+    fn next_round(&mut self) -> Vec<TurnAction> {
+        if let Some(resource) = self.spent {
+            return self.stop(&spent_notice(resource), Some(Halt::Budget(resource)));
+        }
+        if self.unusable_rounds >= UNUSABLE_ROUNDS_MAX {
+            return self.stop(NOTICE_UNUSABLE, None);
+        }
+        if self.rounds >= self.limits.rounds_max {
+            return self.stop(NOTICE_LIMIT, Some(Halt::IterationLimit));
+        }
+        self.rounds += 1;
+        self.phase = Phase::Asking;
+        let mut actions = self.deliver();
+        actions.push(TurnAction::AskModel);
+        actions
+    }
+
+    /// Ends with a notice as the last answer: a context never ends on a question.
+    fn stop(&mut self, notice: &str, halted: Option<Halt>) -> Vec<TurnAction> {
+        self.said.push_str(notice);
+        let mut actions = self.deliver();
+        actions.push(TurnAction::Keep(Message::assistant(notice, Vec::new())));
+        actions.push(self.end(TurnOutcome::Completed, halted));
+        actions
+    }
+
+    fn stop_asking(&mut self, resource: Resource) -> Vec<TurnAction> {
+        let text = std::mem::take(&mut self.saying);
+        self.said.push_str(&text);
+        self.stop_with_text(text, resource)
+    }
+
+    /// What the model had said stays in front of the notice, in one answer.
+    fn stop_with_text(&mut self, text: String, resource: Resource) -> Vec<TurnAction> {
+        let notice = spent_notice(resource);
+        self.said.push_str(&notice);
+        let mut actions = self.deliver();
+        actions.push(TurnAction::Keep(Message::assistant(text + &notice, Vec::new())));
+        actions.push(self.end(TurnOutcome::Completed, Some(Halt::Budget(resource))));
+        actions
+    }
+
+    /// Calls that were running get a result, and what was said so far is kept as the answer that broke off.
     fn break_off(&mut self, ending: Ending, outcome: TurnOutcome) -> Vec<TurnAction> {
         let text = std::mem::take(&mut self.saying);
         self.said.push_str(&text);
-        let stopped = |call: ToolCall| TurnAction::Keep(Message::tool(call.id, RESULT_INTERRUPTED));
-        let mut actions: Vec<_> = std::mem::take(&mut self.running).into_iter().map(stopped).collect();
+        let mut actions = Vec::new();
+        if self.phase == Phase::Running {
+            self.calls.interrupt();
+            actions.extend(self.calls.take_results().into_iter().map(TurnAction::Keep));
+        }
+        actions.extend(self.deliver());
         actions.push(TurnAction::Keep(Message::broken_off(text, ending)));
-        actions.push(self.end(outcome, false));
+        actions.push(self.end(outcome, None));
         actions
     }
 
-    fn notice(&mut self, text: &str) {
-        self.said.push_str(text);
+    /// Words that were added are never lost, whatever comes next.
+    fn deliver(&mut self) -> Vec<TurnAction> {
+        self.steers.drain(..).map(TurnAction::Keep).collect()
     }
 
-    fn end(&mut self, outcome: TurnOutcome, halted: bool) -> TurnAction {
-        self.ended = true;
+    fn end(&mut self, outcome: TurnOutcome, halted: Option<Halt>) -> TurnAction {
+        self.phase = Phase::Ended;
         let content = std::mem::take(&mut self.said);
         TurnAction::End(TurnEnd { outcome, content, usage: self.usage, rounds: self.rounds, halted })
     }
+}
+
+fn spent_notice(resource: Resource) -> String {
+    format!("[Stopping: the budget of {resource} is used up]")
+}
+
+/// What a call is answered that no longer could run.
+#[must_use]
+pub fn spent_result(resource: Resource) -> String {
+    format!("Did not execute: the budget of {resource} is used up")
 }

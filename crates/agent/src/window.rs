@@ -24,7 +24,7 @@ pub struct WindowSize {
     pub system: TokenCount,
     /// The messages.
     pub messages: TokenCount,
-    /// Both.
+    /// Both, and the tools.
     pub total: TokenCount,
     /// What the model can take.
     pub budget: TokenCount,
@@ -60,10 +60,10 @@ impl Window {
         self.messages.push(Arc::new(message));
     }
 
-    /// The size, for a model that can take `budget` tokens.
+    /// The size, for a model that can take `budget` tokens, with tools whose descriptions take `tools` of them.
     #[must_use]
-    pub fn size(&self, budget: TokenCount) -> WindowSize {
-        let total = self.system_tokens + self.message_tokens;
+    pub fn size(&self, budget: TokenCount, tools: TokenCount) -> WindowSize {
+        let total = self.system_tokens + self.message_tokens + tools;
         let available = budget.saturating_sub(ANSWER_RESERVE);
         WindowSize {
             system: self.system_tokens,
@@ -86,7 +86,7 @@ impl Window {
 fn show(message: &Arc<Message>) -> Arc<Message> {
     let note = match message.ending {
         Some(Ending::Cancelled) => "[cancelled]",
-        Some(Ending::Failed) => "[failed]",
+        Some(Ending::Failed | Ending::Denied) => "[failed]",
         None => return Arc::clone(message),
     };
     if message.role != Role::Assistant || !message.text.is_empty() {
@@ -104,16 +104,16 @@ mod tests {
     fn size_adds_up_and_never_goes_below_zero() {
         let mut window = Window::new(Some("12345678"));
         window.push(Message::user("abcd", Source::default()));
-        let size = window.size(8000);
+        let size = window.size(8000, 0);
         assert_eq!((size.system, size.messages, size.total), (2, 5, 7));
         assert_eq!((size.available, size.remaining), (6000, 5993));
-        assert_eq!(window.size(1000).remaining, 0);
+        assert_eq!(window.size(1000, 0).remaining, 0);
     }
 
     #[test]
     fn an_empty_prompt_is_no_prompt() {
         assert!(Window::new(Some("")).system().is_none());
-        assert_eq!(Window::new(None).size(8000).total, 0);
+        assert_eq!(Window::new(None).size(8000, 0).total, 0);
     }
 
     #[test]

@@ -51,6 +51,9 @@ Examples:
     #[command(after_help = "Examples:
   nexus3 rpc create
   nexus3 rpc create worker --system-prompt 'You are brief.'
+  nexus3 rpc create writer --cwd /tmp/project --write-path /tmp/project/output
+  nexus3 rpc create lead --preset trusted
+  nexus3 rpc create helper --parent lead
   nexus3 rpc create worker -M 'Name three rivers.' -t 60")]
     Create(CreateArgs),
 
@@ -100,15 +103,60 @@ Examples:
         limit: Option<u64>,
     },
 
-    /// Destroy an agent; a turn that is running is cancelled
-    #[command(after_help = "Exit code 1 when there is no such agent.
+    /// Add a word to the turn an agent is working on
+    #[command(after_help = "Exit code 1 when no turn is running.
 
 Example:
-  nexus3 rpc destroy worker")]
+  nexus3 rpc steer worker 'Only European rivers.'")]
+    Steer {
+        /// The agent
+        #[arg(value_name = "ID")]
+        agent_id: String,
+        /// The word to add; "-" reads it from standard input
+        #[arg(value_name = "TEXT")]
+        text: String,
+    },
+
+    /// Show one agent in full: its place in the tree, its tools, what it has used up
+    #[command(after_help = "Example:
+  nexus3 rpc show worker")]
+    Show {
+        /// The agent
+        #[arg(value_name = "ID")]
+        agent_id: String,
+    },
+
+    /// List an agent's children
+    #[command(after_help = "Example:
+  nexus3 rpc children lead")]
+    Children {
+        /// The agent
+        #[arg(value_name = "ID")]
+        agent_id: String,
+    },
+
+    /// Explain what an agent may do: every limit, who set it, and why
+    #[command(after_help = "Example:
+  nexus3 rpc permissions worker")]
+    Permissions {
+        /// The agent
+        #[arg(value_name = "ID")]
+        agent_id: String,
+    },
+
+    /// Destroy an agent and its children; turns that are running are cancelled
+    #[command(after_help = "Exit code 1 when there is no such agent.
+
+Examples:
+  nexus3 rpc destroy worker
+  nexus3 rpc destroy lead --orphan")]
     Destroy {
         /// The agent
         #[arg(value_name = "ID")]
         agent_id: String,
+        /// Leave its children, under the ceiling they had
+        #[arg(long)]
+        orphan: bool,
     },
 
     /// Stop the daemon
@@ -126,6 +174,27 @@ pub struct CreateArgs {
     /// The agent's system prompt
     #[arg(long, value_name = "TEXT")]
     pub(crate) system_prompt: Option<String>,
+    /// What the agent may do: sandboxed, worker, trusted, or a preset of the configuration
+    #[arg(long, value_name = "NAME")]
+    pub(crate) preset: Option<String>,
+    /// The agent it is created under; it can never do more than this one may grant
+    #[arg(long, value_name = "ID")]
+    pub(crate) parent: Option<String>,
+    /// The working directory [default: the parent's, or the daemon's]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<String>,
+    /// A folder the agent may write to, relative to its working directory; may be given several times
+    #[arg(long = "write-path", value_name = "DIR")]
+    pub(crate) write_paths: Vec<String>,
+    /// A tool the agent may not call; may be given several times
+    #[arg(long = "disable-tool", value_name = "TOOL")]
+    pub(crate) disable_tools: Vec<String>,
+    /// The model that answers it [default: the daemon's]
+    #[arg(short, long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// Make up a temporary name: .1, .2, …
+    #[arg(long, conflicts_with = "agent_id")]
+    pub(crate) temporary: bool,
     /// A first message; its answer is printed under "response". "-" reads it from standard input
     #[arg(short = 'M', long, value_name = "TEXT")]
     pub(crate) message: Option<String>,

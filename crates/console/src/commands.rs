@@ -5,8 +5,8 @@ use std::io::Read;
 use nexus3_client::{DETECT_TIMEOUT, Detection, detect_server};
 use nexus3_protocol::MethodSpec;
 use nexus3_protocol::methods::{
-    CancelOutput, CancelParams, CreateAgentParams, DestroyAgentParams, MessageOffset, MessagesParams,
-    NoParams, PageSize, RequestId, SendOutput, spec,
+    CancelOutput, CancelParams, CreateAgentParams, DestroyAgentParams, ListAgentsParams, MessageOffset,
+    MessagesParams, NoParams, PageSize, RequestId, SendOutput, SteerParams, spec,
 };
 use serde_json::{Value, json};
 
@@ -26,9 +26,10 @@ pub(crate) async fn run(
 ) -> Result<u8, Failure> {
     match command {
         RpcCommand::Detect => detect(session, streams).await,
-        RpcCommand::List => {
-            print::<spec::ListAgents>(streams, &session.client().list_agents(&NoParams {}).await?)
-        }
+        RpcCommand::List => print::<spec::ListAgents>(
+            streams,
+            &session.client().list_agents(&ListAgentsParams::default()).await?,
+        ),
         RpcCommand::Create(args) => create(args, session, streams, interrupt).await,
         RpcCommand::Send(args) => send_message(args, session, streams, interrupt).await,
         RpcCommand::Cancel { agent_id, request_id } => {
@@ -39,7 +40,19 @@ pub(crate) async fn run(
             let page = MessagesParams { offset: offset.map(MessageOffset), limit: limit.map(PageSize) };
             print::<spec::GetMessages>(streams, &session.client().agent(agent_id).get_messages(&page).await?)
         }
-        RpcCommand::Destroy { agent_id } => destroy(session, agent_id, streams).await,
+        RpcCommand::Steer { agent_id, text } => steer(session, agent_id, text, streams).await,
+        RpcCommand::Show { agent_id } => {
+            print::<spec::GetAgent>(streams, &session.client().agent(agent_id).get_agent(&NoParams {}).await?)
+        }
+        RpcCommand::Children { agent_id } => {
+            let children = session.client().agent(agent_id).list_children(&NoParams {}).await?;
+            print::<spec::ListChildren>(streams, &children)
+        }
+        RpcCommand::Permissions { agent_id } => {
+            let permissions = session.client().agent(agent_id).get_permissions(&NoParams {}).await?;
+            print::<spec::GetPermissions>(streams, &permissions)
+        }
+        RpcCommand::Destroy { agent_id, orphan } => destroy(session, agent_id, orphan, streams).await,
         RpcCommand::Shutdown => {
             print::<spec::ShutdownServer>(streams, &session.client().shutdown_server(&NoParams {}).await?)
         }
@@ -62,7 +75,19 @@ async fn create(
 ) -> Result<u8, Failure> {
     let message = args.message.map(|text| message_text(text, streams.input)).transpose()?;
     let client = session.client();
-    let params = CreateAgentParams { agent_id: args.agent_id, system_prompt: args.system_prompt };
+    let list = |items: Vec<String>| (!items.is_empty()).then_some(items);
+    let params = CreateAgentParams {
+        agent_id: args.agent_id,
+        temporary: args.temporary.then_some(true),
+        system_prompt: args.system_prompt,
+        preset: args.preset,
+        disable_tools: list(args.disable_tools),
+        parent_agent_id: args.parent,
+        cwd: args.cwd.map(absolute).transpose()?,
+        allowed_write_paths: list(args.write_paths),
+        model: args.model,
+        ..CreateAgentParams::default()
+    };
     let created = client.create_agent(&params).await?;
     let Some(message) = message else {
         return print::<spec::CreateAgent>(streams, &created);
@@ -134,8 +159,44 @@ async fn status(session: &Session, agent_id: &str, streams: &mut Streams<'_>) ->
     print_value(streams, &json!({ "tokens": tokens, "context": context }))
 }
 
-async fn destroy(session: &Session, agent_id: String, streams: &mut Streams<'_>) -> Result<u8, Failure> {
-    let output = session.client().destroy_agent(&DestroyAgentParams { agent_id }).await?;
+/// A relative folder is meant from where the user stands, not from where the daemon does.
+fn absolute(path: String) -> Result<String, Failure> {
+    if path.starts_with('~') {
+        return Ok(path);
+    }
+    if path.is_empty() {
+        return Err(Failure::Said("--cwd needs a folder".to_owned()));
+    }
+    let absolute = std::path::absolute(&path)
+        .map_err(|fault| Failure::Said(format!("the folder {path} cannot be named: {fault}")))?;
+    Ok(absolute.into_os_string().into_string().unwrap_or(path))
+}
+
+async fn steer(
+    session: &Session,
+    agent_id: String,
+    text: String,
+    streams: &mut Streams<'_>,
+) -> Result<u8, Failure> {
+    let content = message_text(text, streams.input)?;
+    let params = SteerParams { content, ..SteerParams::default() };
+    let output = session.client().agent(&agent_id).steer(&params).await?;
+    print::<spec::Steer>(streams, &output)?;
+    if output.steered {
+        Ok(EXIT_DONE)
+    } else {
+        Err(Failure::Said(format!("{agent_id} has no running turn that takes another word")))
+    }
+}
+
+async fn destroy(
+    session: &Session,
+    agent_id: String,
+    orphan: bool,
+    streams: &mut Streams<'_>,
+) -> Result<u8, Failure> {
+    let params = DestroyAgentParams { agent_id, orphan: orphan.then_some(true) };
+    let output = session.client().destroy_agent(&params).await?;
     print::<spec::DestroyAgent>(streams, &output)?;
     if output.success { Ok(EXIT_DONE) } else { Err(Failure::Said(format!("no agent {}", output.agent_id))) }
 }

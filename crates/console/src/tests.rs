@@ -1,5 +1,6 @@
 //! The commands against a daemon with canned answers: what they ask, print and exit with.
 
+mod agents;
 mod daemon;
 
 use std::fs;
@@ -103,7 +104,7 @@ fn cancelled(cancelled: bool) -> Reply {
 }
 
 fn no_agents() -> Reply {
-    Reply::Result(json!({ "agents": [] }))
+    Reply::Result(json!({ "agents": [], "total": 0 }))
 }
 
 #[test]
@@ -124,7 +125,7 @@ fn every_command_has_an_example() {
 
 #[test]
 fn wrong_usage_exits_with_2() {
-    let lines: [&[&str]; 11] = [
+    let lines: [&[&str]; 19] = [
         &[],
         &["nothing"],
         &["send", "a"],
@@ -134,6 +135,14 @@ fn wrong_usage_exits_with_2() {
         &["messages", "a", "--limit", "0"],
         &["messages", "a", "--limit", "2001"],
         &["messages", "a", "--offset=-1"],
+        &["create", "a", "b"],
+        &["create", "a", "--temporary"],
+        &["create", "-t", "0"],
+        &["create", "--write-path"],
+        &["steer", "a"],
+        &["show"],
+        &["destroy", "--orphan"],
+        &["permissions", "a", "b"],
         &["list", "-p", "0"],
         &["list", "--api-key", "two words"],
     ];
@@ -154,7 +163,7 @@ fn arguments_never_show_the_key() {
 async fn list_is_one_call_on_one_connection_printed_with_an_indent_of_2() {
     let daemon = Daemon::start(&[("list_agents", no_agents())]).await;
     let finished = rpc(&daemon, &["list"]).await;
-    assert_eq!((finished.code, finished.output.as_str()), (0, "{\n  \"agents\": []\n}\n"));
+    assert_eq!((finished.code, finished.output.as_str()), (0, "{\n  \"agents\": [],\n  \"total\": 0\n}\n"));
     assert_eq!(finished.errors, "");
     assert_eq!((daemon.methods(), daemon.connections()), (vec!["list_agents".to_owned()], 1));
 }
@@ -202,7 +211,7 @@ async fn nothing_there_is_exit_1_and_says_how_to_start_a_daemon() {
 
 #[tokio::test]
 async fn create_passes_its_arguments_on() {
-    let created = json!({ "agent_id": "a", "url": "/agent/a" });
+    let created = json!({ "agent_id": "a", "url": "/agent/a", "token": "nxc_a" });
     let daemon = Daemon::start(&[("create_agent", Reply::Result(created.clone()))]).await;
     let finished = rpc(&daemon, &["create", "a", "--system-prompt", "be brief"]).await;
     assert_eq!((finished.code, finished.json()), (0, created));
@@ -214,7 +223,7 @@ async fn create_passes_its_arguments_on() {
 
 #[tokio::test]
 async fn create_with_a_message_sends_it_on_the_same_connection_and_prints_both_answers() {
-    let created = json!({ "agent_id": "1a2b3c4d", "url": "/agent/1a2b3c4d" });
+    let created = json!({ "agent_id": "1a2b3c4d", "url": "/agent/1a2b3c4d", "token": "nxc_a" });
     let daemon =
         Daemon::start(&[("create_agent", Reply::Result(created)), ("send", Reply::Result(said("hi")))]).await;
     let finished = rpc(&daemon, &["create", "-M", "hello"]).await;
@@ -227,7 +236,7 @@ async fn create_with_a_message_sends_it_on_the_same_connection_and_prints_both_a
 
 #[tokio::test]
 async fn create_tells_the_agents_name_also_when_its_message_failed() {
-    let created = json!({ "agent_id": "1a2b3c4d", "url": "/agent/1a2b3c4d" });
+    let created = json!({ "agent_id": "1a2b3c4d", "url": "/agent/1a2b3c4d", "token": "nxc_a" });
     let failed = Reply::Refused(500, "Provider failed");
     let daemon = Daemon::start(&[("create_agent", Reply::Result(created.clone())), ("send", failed)]).await;
     let finished = rpc(&daemon, &["create", "-M", "hello"]).await;

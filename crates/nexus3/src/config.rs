@@ -5,6 +5,7 @@ mod file;
 mod kind;
 mod lines;
 mod page;
+mod presets;
 mod settings;
 mod suggest;
 #[cfg(test)]
@@ -51,9 +52,12 @@ pub(crate) fn load(
     env: impl IntoIterator<Item = (OsString, OsString)>,
     flags: &[(&'static str, String)],
 ) -> Result<Config, ConfigFault> {
+    let env: Vec<(OsString, OsString)> = env.into_iter().collect();
+    let user_home = env.iter().find(|(name, _)| name == "HOME").and_then(|(_, value)| value.to_str());
+    let user_home = user_home.filter(|path| path.starts_with('/'));
     let mut layers = Layers::default();
     match read_file(&home.join("config.toml")) {
-        Ok(Some(text)) => layers.file(file::read(&text)),
+        Ok(Some(text)) => layers.file(file::read(&text, user_home)),
         Ok(None) => {}
         Err(problem) => layers.problems.push(problem),
     }
@@ -95,12 +99,16 @@ fn read_file(path: &Path) -> Result<Option<String>, String> {
 #[derive(Default)]
 struct Layers {
     config: Config,
+    /// Names of presets that were refused.
+    presets_refused: Vec<String>,
     problems: Vec<String>,
 }
 
 impl Layers {
     fn file(&mut self, layer: FileLayer) {
         self.problems.extend(layer.problems);
+        self.config.custom_presets = layer.presets.presets;
+        self.presets_refused = layer.presets.refused;
         for entry in layer.entries {
             let at = format!("config.toml:{}: {}", entry.line, SETTINGS[entry.setting].key);
             self.put(entry.setting, Ok(entry.value), Origin::File { line: entry.line }, &at);
@@ -161,7 +169,21 @@ impl Layers {
         }
     }
 
+    /// Only known when all layers are: one gives the preset, another may name it.
+    fn check_default_preset(&mut self) {
+        let Some(setting) = position("default_preset") else { return };
+        let Some(got) = self.config.default_preset_problem(&self.presets_refused) else { return };
+        let name = match &self.config.origins[setting] {
+            Origin::Default => SETTINGS[setting].key.to_owned(),
+            Origin::File { line } => format!("config.toml:{line}: {}", SETTINGS[setting].key),
+            Origin::Environment => format!("environment: {}", SETTINGS[setting].environment()),
+            Origin::Flag => flag_name(SETTINGS[setting].key),
+        };
+        self.problems.push(format!("{name} must be {}, got {got}", SETTINGS[setting].kind.must_be()));
+    }
+
     fn finish(mut self) -> Result<Config, ConfigFault> {
+        self.check_default_preset();
         if self.problems.is_empty() {
             return Ok(self.config);
         }

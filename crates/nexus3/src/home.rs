@@ -22,6 +22,12 @@ pub(crate) fn variable(environment: &Environment, name: &str) -> Result<Option<S
     }
 }
 
+/// The user's own folder, for `~` in paths.
+pub(crate) fn user_home(environment: &Environment) -> Option<PathBuf> {
+    let value = environment.iter().find(|(name, _)| name == "HOME").map(|(_, value)| value);
+    value.filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
 /// Where the home is: `--home`, then `NEXUS3_HOME`, then `~/.nexus3`.
 pub(crate) fn locate(flag: Option<&Path>, environment: &Environment) -> Result<PathBuf, Failure> {
     if let Some(path) = flag {

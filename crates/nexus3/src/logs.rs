@@ -1,5 +1,5 @@
-//! The logs: standard error for whoever runs the daemon, and three files per agent (`context.md`, `verbose.md`,
-//! `raw.jsonl`) that never mix. Reads no environment: what is logged comes in as options.
+//! The logs: standard error for whoever runs the daemon, three files per agent (`context.md`, `verbose.md`, `raw.jsonl`)
+//! that never mix, and one audit trail. Reads no environment: what is logged comes in as options.
 
 mod files;
 mod queue;

@@ -2,22 +2,24 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::permission::FilePath;
 use jiff::tz::TimeZone;
 use nexus3_client::{DETECT_TIMEOUT, Detection, Endpoint, detect_server};
 use rpc::{Desk, DeskOptions};
 use runtime::{Outside, PoolHandle, PoolOptions};
 use server::http::{HttpDoor, HttpLimits, HttpOptions};
 use server::{BindFault, Host, Listener};
+use tools::{Catalog, Disk, Parts};
 
 use crate::Failure;
 use crate::config::Config;
 use crate::home::{self, Environment, Prepared};
 use crate::logs::{self, LogOptions};
-use crate::model;
+use crate::model::ModelShelf;
 use crate::process::{self, SystemClock, SystemEntropy};
 use crate::signals::StopSignals;
 use crate::token_file::{self, TokenFile};
@@ -51,7 +53,7 @@ pub(crate) fn run(home: PathBuf, config: &Config, environment: &Environment) -> 
     served
 }
 
-fn log_options(home: &std::path::Path, config: &Config) -> LogOptions {
+fn log_options(home: &Path, config: &Config) -> LogOptions {
     LogOptions {
         dir: home.join("logs"),
         level: config.log.level,
@@ -67,16 +69,20 @@ fn log_options(home: &std::path::Path, config: &Config) -> LogOptions {
 async fn serve(home: PathBuf, config: &Config, environment: &Environment) -> Result<(), Failure> {
     let mut signals =
         StopSignals::watch().map_err(|fault| Failure::Run(format!("cannot watch for signals: {fault}")))?;
-    let provider = model::choose(config.model.as_deref(), environment)?;
+    let models = Arc::new(ModelShelf::open(config.model.as_deref(), environment)?);
+    let user_home = home::user_home(environment).and_then(|path| as_file_path(&path).ok());
+    let workspace = Arc::new(Disk::new(user_home));
+    let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
+    let tools = Arc::new(Catalog::new(Parts { clock: clock.clone(), entropy: entropy.clone() }));
+    let options = pool_options(config, &home, &workspace, &tools)?;
     let listener = listen(config).await?;
     let address = listener.address();
     let token = if config.auth { Some(token_file::generate(&SystemEntropy)?) } else { None };
     let token_file =
         token.as_deref().map(|token| TokenFile::write(&home, address.port(), token)).transpose()?;
 
-    let outside = Outside { provider, clock: Arc::new(SystemClock), entropy: Arc::new(SystemEntropy) };
-    let pool = PoolHandle::new(pool_options(config), outside);
-    let desk = Desk::new(pool.clone(), desk_options()?);
+    let pool = PoolHandle::new(options, Outside { models, tools, workspace, clock, entropy });
+    let desk = Desk::new(pool.clone(), DeskOptions { zone: TimeZone::system() });
     let limits = http_limits(config, process::raise_descriptor_limit());
     let options = HttpOptions { allowed_origins: config.allowed_origins.clone(), token, limits };
     let door = HttpDoor::open(listener, desk, options)
@@ -116,9 +122,18 @@ async fn explain_port(address: SocketAddr) -> Failure {
     }
 }
 
-fn pool_options(config: &Config) -> PoolOptions {
+fn pool_options(
+    config: &Config,
+    home: &Path,
+    workspace: &Disk,
+    tools: &Catalog,
+) -> Result<PoolOptions, Failure> {
     let limits = &config.limits;
-    PoolOptions {
+    // Its token, its store and its configuration are nobody's business but the daemon's.
+    let blocked = [as_file_path(&std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned()))?];
+    let cwd = std::env::current_dir()
+        .map_err(|fault| Failure::Run(format!("the working directory cannot be read: {fault}")))?;
+    Ok(PoolOptions {
         limits: runtime::Limits {
             agents_max: limits.agents_max,
             turns_running_max: limits.turns_running_max,
@@ -126,15 +141,21 @@ fn pool_options(config: &Config) -> PoolOptions {
             agent_turns_open_max: limits.agent_queue_max + 1,
             tool_iterations_max: limits.tool_iterations_max.into(),
             model_idle: Duration::from_millis(limits.model_idle_ms),
+            tools_running_max: limits.tools_running_max,
+            tool_result_bytes_max: limits.tool_result_bytes_max,
         },
         system_prompt_default: Some(SYSTEM_PROMPT.to_owned()),
-    }
+        presets: config
+            .presets(&blocked, workspace, tools)
+            .map_err(|fault| Failure::Usage(fault.to_string()))?,
+        preset_default: config.default_preset.clone(),
+        cwd: as_file_path(&cwd)?,
+    })
 }
 
-fn desk_options() -> Result<DeskOptions, Failure> {
-    let cwd = std::env::current_dir()
-        .map_err(|fault| Failure::Run(format!("the working directory cannot be read: {fault}")))?;
-    Ok(DeskOptions { cwd: cwd.to_string_lossy().into_owned(), zone: TimeZone::system() })
+fn as_file_path(path: &Path) -> Result<FilePath, Failure> {
+    let text = path.to_str().ok_or_else(|| Failure::Run(format!("{} is not UTF-8", path.display())))?;
+    FilePath::resolve(text, &FilePath::root()).map_err(|fault| Failure::Run(format!("{text}: {fault}")))
 }
 
 /// Every connection takes a descriptor, and models and logs need some too: with few of them, fewer connections are
@@ -171,13 +192,7 @@ fn http_limits(config: &Config, descriptors: Option<u64>) -> HttpLimits {
 }
 
 /// Programs wait for the line that starts with `Server:`; from then on the daemon answers.
-fn greet(
-    address: SocketAddr,
-    token_file: Option<&TokenFile>,
-    config: &Config,
-    home: &std::path::Path,
-    home_flag: &str,
-) {
+fn greet(address: SocketAddr, token_file: Option<&TokenFile>, config: &Config, home: &Path, home_flag: &str) {
     let port = address.port();
     let is_default_port = port == nexus3_protocol::discovery::PORT_DEFAULT;
     let port_flag = if is_default_port { String::new() } else { format!(" -p {port}") };

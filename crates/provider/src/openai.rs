@@ -67,7 +67,7 @@ struct Inner {
     url: reqwest::Url,
     api_key: Option<String>,
     /// Made at the first question: reading the trusted roots costs time and memory that an idle daemon should not pay.
-    http: OnceLock<reqwest::Client>,
+    http: Arc<OnceLock<reqwest::Client>>,
 }
 
 impl OpenAi {
@@ -81,9 +81,22 @@ impl OpenAi {
             model: options.model,
             url: address(&options.base_url)?,
             api_key: options.api_key,
-            http: OnceLock::new(),
+            http: Arc::default(),
         };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Another model of the same server, over the same connections.
+    #[must_use]
+    pub fn sibling(&self, model: &str) -> Self {
+        let inner = Inner {
+            name: format!("openai/{model}"),
+            model: model.to_owned(),
+            url: self.inner.url.clone(),
+            api_key: self.inner.api_key.clone(),
+            http: Arc::clone(&self.inner.http),
+        };
+        Self { inner: Arc::new(inner) }
     }
 }
 

@@ -18,8 +18,6 @@ use crate::caller::Caller;
 /// What the desk needs to know beside the pool.
 #[derive(Debug, Clone)]
 pub struct DeskOptions {
-    /// The daemon's working directory, as agents are told it.
-    pub cwd: String,
     /// The zone that times are written in.
     pub zone: TimeZone,
 }
@@ -73,6 +71,13 @@ impl Desk {
     #[must_use]
     pub fn new(pool: PoolHandle, options: DeskOptions) -> Self {
         Self { pool, options }
+    }
+
+    /// The caller that a capability token stands for; none when it is no agent's. Looked up by digest, never compared
+    /// byte by byte.
+    #[must_use]
+    pub fn capability_caller(&self, token: &[u8]) -> Option<Caller> {
+        self.pool.find_by_capability(token).map(Caller::capability)
     }
 
     /// The daemon's own door.

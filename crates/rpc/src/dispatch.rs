@@ -10,7 +10,7 @@ use runtime::AgentHandle;
 
 use crate::caller::Caller;
 use crate::desk::{Desk, Entrance, Output, Place};
-use crate::fault::{bad_params, no_method, to_error};
+use crate::fault::{bad_params, no_method};
 
 /// Does a method of the daemon.
 pub(crate) trait DaemonHandler<M: MethodSpec> {
@@ -19,7 +19,12 @@ pub(crate) trait DaemonHandler<M: MethodSpec> {
 
 /// Does a method of one agent. That the caller may call it was judged before.
 pub(crate) trait AgentHandler<M: MethodSpec> {
-    async fn handle(&self, agent: &AgentHandle, params: M::Params) -> Result<M::Output, Fault>;
+    async fn handle(
+        &self,
+        caller: &Caller,
+        agent: &AgentHandle,
+        params: M::Params,
+    ) -> Result<M::Output, Fault>;
 }
 
 type Members<'a> = [(Cow<'a, str>, Json<'a>)];
@@ -41,8 +46,10 @@ impl Desk {
             };
             (Agent $spec:ident) => {{
                 let params = read::<spec::$spec>(params)?;
-                let agent = self.agent_behind(entrance, caller, method).map_err(|fault| to_error(&fault))?;
-                AgentHandler::<spec::$spec>::handle(self, &agent, params).await
+                let agent = self
+                    .agent_behind(entrance, caller, method)
+                    .map_err(|fault| self.answered(&fault, caller, method))?;
+                AgentHandler::<spec::$spec>::handle(self, caller, &agent, params).await
             }};
         }
         macro_rules! handle_all {
@@ -50,7 +57,7 @@ impl Desk {
                 match method {
                     $( Method::$spec => handle!($door $spec)
                         .map(|output| Box::new(output) as Box<dyn Output>)
-                        .map_err(|fault| to_error(&fault)), )*
+                        .map_err(|fault| self.answered(&fault, caller, method)), )*
                 }
             };
         }
@@ -66,13 +73,10 @@ impl Desk {
     ) -> Result<AgentHandle, Fault> {
         match &entrance.0 {
             Place::Agent(agent) => {
-                caller.must_be(&self.pool, agent.id(), method)?;
+                caller.must_reach(&self.pool, agent, method)?;
                 Ok(agent.clone())
             }
-            Place::Daemon => {
-                caller.must_be(&self.pool, &agent::AgentId::main(), method)?;
-                self.pool.main_agent()
-            }
+            Place::Daemon => caller.must_reach_main(&self.pool, method),
         }
     }
 }

@@ -2,8 +2,11 @@
 
 use agent::{Fault, FaultKind};
 use nexus3_protocol::json::ParamFault;
-use nexus3_protocol::{ErrorCode, RpcError};
+use nexus3_protocol::{ErrorCode, Method, RpcError};
 use serde_json::json;
+
+use crate::caller::Caller;
+use crate::desk::Desk;
 
 /// The error a caller gets for a fault. What only the log should know goes there.
 pub(crate) fn to_error(fault: &Fault) -> RpcError {
@@ -11,7 +14,6 @@ pub(crate) fn to_error(fault: &Fault) -> RpcError {
     match fault.kind {
         FaultKind::Invalid | FaultKind::NotFound => RpcError::new(ErrorCode::InvalidParams, public),
         FaultKind::Denied => {
-            tracing::warn!("denied: {public}");
             RpcError::new(ErrorCode::InvalidParams, public).with_data(json!({ "kind": "permission_denied" }))
         }
         FaultKind::Busy { retry_after_ms } => {
@@ -22,6 +24,20 @@ pub(crate) fn to_error(fault: &Fault) -> RpcError {
             tracing::error!(cause = fault.cause.as_deref().unwrap_or("unknown"), "internal fault: {public}");
             RpcError::new(ErrorCode::Internal, public)
         }
+    }
+}
+
+impl Desk {
+    /// The same, for a call: what was denied is written to the audit trail, once, here.
+    pub(crate) fn answered(&self, fault: &Fault, caller: &Caller, method: Method) -> RpcError {
+        if fault.kind == FaultKind::Denied {
+            tracing::warn!(
+                target: "nexus3::audit",
+                event = "denied", principal = caller.name(&self.pool), action = method.name(),
+                rule = fault.cause.as_deref().unwrap_or("ceiling"), "{}", fault.public
+            );
+        }
+        to_error(fault)
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod caller;
 mod desk;
+mod direct;
 mod dispatch;
 mod fault;
 mod local_time;
@@ -10,3 +11,5 @@ mod methods;
 
 pub use caller::Caller;
 pub use desk::{Answer, AnswerKind, Desk, DeskOptions, Entrance, NoEntrance};
+pub use direct::DirectApi;
+pub use runtime::CAPABILITY_PREFIX;

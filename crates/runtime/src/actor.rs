@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use agent::outside::Clock;
-use agent::{Fault, FaultKind, Message, RequestId, TurnEnd, TurnOutcome};
+use agent::{Fault, FaultKind, Message, RequestId, Source, TurnEnd, TurnOutcome};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio_util::sync::DropGuard;
 
@@ -22,6 +22,8 @@ pub(crate) enum Command {
     Send { message: NewMessage, reply: oneshot::Sender<Result<TurnEnd, Fault>>, place: Place },
     /// End a send of this name.
     Cancel { request_id: RequestId, reply: oneshot::Sender<bool> },
+    /// Add a word to the turn under way.
+    Steer { text: String, source: Source, reply: oneshot::Sender<Option<RequestId>> },
 }
 
 /// A send that waits or runs.
@@ -40,14 +42,7 @@ impl Open {
     }
 
     fn answer_cancelled(self) {
-        let end = TurnEnd {
-            outcome: TurnOutcome::Cancelled,
-            content: String::new(),
-            usage: None,
-            rounds: 0,
-            halted: false,
-        };
-        self.answer(Ok(end));
+        self.answer(Ok(TurnEnd::unbegun()));
     }
 }
 
@@ -65,6 +60,7 @@ pub(crate) struct Actor {
 enum Interrupt {
     Nothing,
     Cancel,
+    Steer { text: String, source: Source, reply: oneshot::Sender<Option<RequestId>> },
 }
 
 impl Actor {
@@ -81,7 +77,8 @@ impl Actor {
     pub(crate) async fn run(mut self) {
         loop {
             let flow = match self.waiting.pop_front() {
-                Some(open) => self.serve(open).await,
+                // Boxed: most agents rest most of the time, and a resting task should be small.
+                Some(open) => Box::pin(self.serve(open)).await,
                 None => self.rest().await,
             };
             if flow.is_break() {
@@ -131,6 +128,7 @@ impl Actor {
                 let _ = reply.send(interrupt.is_some());
                 interrupt.unwrap_or(Interrupt::Nothing)
             }
+            Command::Steer { text, source, reply } => Interrupt::Steer { text, source, reply },
         }
     }
 
@@ -160,16 +158,19 @@ impl Actor {
     async fn serve(&mut self, open: Open) -> ControlFlow<()> {
         let running = open.message.request_id.clone();
         let (slot, flow) = self.claim_slot(&running).await;
-        let Some(_slot) = slot else {
+        let Some(slot) = slot else {
             open.answer_cancelled();
             return flow;
         };
         let message = Message::user(open.message.text.clone(), open.message.source.clone());
-        let mut performance = Performance::begin(Arc::clone(&self.shared), Arc::clone(&self.clock), message);
+        let (shared, clock) = (Arc::clone(&self.shared), Arc::clone(&self.clock));
+        let (mut performance, mut ended) = Performance::begin(Arc::clone(&shared), clock, message, slot);
         let mut flow = ControlFlow::Continue(());
-        let shared = Arc::clone(&self.shared);
         let end = loop {
-            let ended = tokio::select! {
+            if let Some(end) = ended {
+                break end;
+            }
+            ended = tokio::select! {
                 biased;
                 () = shared.ending.cancelled() => {
                     flow = ControlFlow::Break(());
@@ -179,6 +180,11 @@ impl Actor {
                 command = self.inbox.recv() => match command.map(|command| self.take(*command, Some(&running))) {
                     Some(Interrupt::Nothing) => None,
                     Some(Interrupt::Cancel) => performance.cancel(),
+                    Some(Interrupt::Steer { text, source, reply }) => {
+                        let taken = performance.steer(text, source);
+                        let _ = reply.send(taken.then(|| running.clone()));
+                        None
+                    }
                     None => {
                         flow = ControlFlow::Break(());
                         performance.cancel()
@@ -186,10 +192,9 @@ impl Actor {
                 },
                 ended = performance.step() => ended,
             };
-            if let Some(end) = ended {
-                break end;
-            }
         };
+        // The slot is free before the answer is out, like the place.
+        drop(performance);
         let answer = match &end.outcome {
             TurnOutcome::Failed(fault) => Err(fault.clone()),
             TurnOutcome::Completed | TurnOutcome::Cancelled => Ok(end),
@@ -210,7 +215,8 @@ impl Actor {
                 () = shared.turnstile.abort.cancelled() => return (None, ControlFlow::Continue(())),
                 slot = &mut slot => return (slot.ok(), ControlFlow::Continue(())),
                 command = self.inbox.recv() => match command.map(|command| self.take(*command, Some(running))) {
-                    Some(Interrupt::Nothing) => {}
+                    // A turn that has not begun has no word to add to.
+                    Some(Interrupt::Nothing | Interrupt::Steer { .. }) => {}
                     Some(Interrupt::Cancel) => return (None, ControlFlow::Continue(())),
                     None => return (None, ControlFlow::Break(())),
                 },

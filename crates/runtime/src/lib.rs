@@ -1,14 +1,24 @@
-//! Runs agents: the pool that holds them, one task per live agent, limits on turns, and the way to stop.
-//! What an agent decides is in `agent`; who may call is decided in `rpc`.
+//! Runs agents: the pool that holds them, one task per live agent, their tree and its rights, limits on turns, and the
+//! way to stop. What an agent decides is in `agent`; who may call is decided in `rpc`.
 
 mod actor;
+mod audit;
+mod capability;
 mod handle;
+mod kin;
+mod ledger;
 mod limits;
+mod peers;
 mod pool;
 mod published;
 mod turnstile;
+mod waits;
 
-pub use handle::{AgentHandle, NewMessage};
+pub use capability::{CAPABILITY_PREFIX, Capability};
+pub use handle::{AgentHandle, Answering, NewMessage};
 pub use limits::Limits;
-pub use pool::{AgentSpec, Outside, PoolHandle, PoolOptions};
+pub use pool::{
+    AgentRights, AgentSpec, By, Change, Children, Created, FirstMessage, Holding, MayGrant, Name, Outside,
+    PoolHandle, PoolOptions, RightsSpec,
+};
 pub use published::{AgentContext, AgentPage, AgentSummary, AgentTokens};

@@ -15,6 +15,10 @@ pub struct Limits {
     pub agent_turns_open_max: usize,
     /// How often one turn may ask the model.
     pub tool_iterations_max: u64,
+    /// Calls of one turn that run at once.
+    pub tools_running_max: usize,
+    /// The most bytes of a tool's result that a model is shown.
+    pub tool_result_bytes_max: usize,
     /// How long a model may be silent.
     pub model_idle: Duration,
 }
@@ -27,6 +31,8 @@ impl Default for Limits {
             turns_open_max: 8_448,
             agent_turns_open_max: 1024,
             tool_iterations_max: 10,
+            tools_running_max: 10,
+            tool_result_bytes_max: 1_048_576,
             model_idle: Duration::from_secs(120),
         }
     }

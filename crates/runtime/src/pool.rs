@@ -1,76 +1,90 @@
-//! All agents of a daemon: making, finding, listing and ending them, and stopping as a whole.
+//! All agents of a daemon: finding, listing and ending them, and stopping as a whole. Making them is in [`create`],
+//! what they may do in [`rights`].
 
+mod create;
 mod directory;
+mod rights;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use agent::outside::{Clock, Entropy, Provider};
-use agent::{AgentId, Fault, FaultKind, RequestId, Window};
-use tokio::sync::mpsc;
+use agent::outside::{Clock, Entropy, Models, Toolbox, Workspace};
+use agent::permission::{FilePath, Presets};
+use agent::{AgentId, Fault, RequestId};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::Instrument;
 
+pub use self::create::{AgentSpec, By, Created, FirstMessage, Name};
+pub use self::directory::Children;
 use self::directory::Directory;
-use crate::actor::Actor;
-use crate::handle::{AgentHandle, Shared};
+pub use self::rights::{AgentRights, Change, Holding, MayGrant, RightsSpec};
+use crate::capability::CapabilityDigest;
+use crate::handle::AgentHandle;
 use crate::limits::Limits;
-use crate::published::{AgentSummary, Published};
-use crate::turnstile::{Turnstile, shutting_down};
+use crate::published::AgentSummary;
+use crate::turnstile::Turnstile;
+use crate::waits::Waits;
 
 /// How a pool is set up.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct PoolOptions {
     /// How much it takes on.
     pub limits: Limits,
     /// The prompt of an agent that is created without one.
     pub system_prompt_default: Option<String>,
+    /// The presets there are.
+    pub presets: Presets,
+    /// The preset of an agent that is created without one.
+    pub preset_default: String,
+    /// The working directory of an agent that is created without one.
+    pub cwd: FilePath,
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            system_prompt_default: None,
+            presets: Presets::builtin(&[]),
+            preset_default: Presets::DEFAULT.to_owned(),
+            cwd: FilePath::root(),
+        }
+    }
 }
 
 /// What the pool needs of the world.
 #[derive(Clone)]
 pub struct Outside {
-    /// The model.
-    pub provider: Arc<dyn Provider>,
+    /// The models.
+    pub models: Arc<dyn Models>,
+    /// The tools.
+    pub tools: Arc<dyn Toolbox>,
+    /// The disk.
+    pub workspace: Arc<dyn Workspace>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// Random bytes.
     pub entropy: Arc<dyn Entropy>,
 }
 
-/// What an agent is made from.
-#[derive(Debug, Clone, Default)]
-pub struct AgentSpec {
-    /// Its name; made up when there is none.
-    pub id: Option<AgentId>,
-    /// Its prompt; the pool's own when there is none.
-    pub system_prompt: Option<String>,
-}
-
 /// A handle to the pool: a cheap clone.
 #[derive(Clone)]
 pub struct PoolHandle {
-    pool: Arc<Pool>,
+    pub(crate) pool: Arc<Pool>,
 }
 
-struct Pool {
-    directory: Directory,
-    outside: Outside,
-    options: PoolOptions,
+pub(crate) struct Pool {
+    pub(crate) directory: Directory,
+    pub(crate) outside: Outside,
+    pub(crate) options: PoolOptions,
     limits: Arc<Limits>,
     turnstile: Arc<Turnstile>,
-    tasks: TaskTracker,
+    pub(crate) waits: Arc<Waits>,
+    pub(crate) tasks: TaskTracker,
     stop_wanted: CancellationToken,
+    serials: AtomicU64,
 }
-
-/// Commands that may wait in an inbox beyond the turns that are open: cancels.
-const INBOX_SPARE: usize = 16;
-
-/// Names made up before the random bytes are taken to be none: even among 100,000 agents the first is nearly always
-/// free.
-const MADE_UP_IDS_MAX: usize = 16;
 
 impl PoolHandle {
     /// An empty pool. Agents run on the tokio runtime of whoever creates them.
@@ -80,8 +94,10 @@ impl PoolHandle {
         let pool = Pool {
             directory: Directory::default(),
             turnstile: Arc::new(Turnstile::new(&limits)),
+            waits: Arc::default(),
             tasks: TaskTracker::new(),
             stop_wanted: CancellationToken::new(),
+            serials: AtomicU64::new(0),
             outside,
             options,
             limits,
@@ -92,25 +108,9 @@ impl PoolHandle {
     /// Creates an agent. A refused create leaves nothing behind.
     ///
     /// # Errors
-    /// When the name is taken, the pool is full or stopping, or no name can be made up.
-    pub fn create(&self, spec: AgentSpec) -> Result<AgentHandle, Fault> {
-        let AgentSpec { id, system_prompt } = spec;
-        match id {
-            Some(id) => {
-                let handle = self.try_create(&id, system_prompt.as_deref())?;
-                handle.ok_or_else(|| Fault::new(FaultKind::Invalid, format!("Agent already exists: {id}")))
-            }
-            None => {
-                for _ in 0..MADE_UP_IDS_MAX {
-                    let id = self.make_up_id()?;
-                    if let Some(handle) = self.try_create(&id, system_prompt.as_deref())? {
-                        return Ok(handle);
-                    }
-                }
-                let fault = Fault::new(FaultKind::Internal, "no agent ID could be made up");
-                Err(fault.caused_by(format!("{MADE_UP_IDS_MAX} of them were taken")))
-            }
-        }
+    /// When the ask is wrong or not allowed, the name is taken, or the pool is full or stopping.
+    pub fn create(&self, spec: AgentSpec, by: By<'_>) -> Result<Created, Fault> {
+        self.pool.create(spec, by)
     }
 
     /// The agent `main`, created on first use.
@@ -123,50 +123,14 @@ impl PoolHandle {
             if let Some(handle) = self.find(&id) {
                 return Ok(handle);
             }
-            if let Some(handle) = self.try_create(&id, None)? {
-                return Ok(handle);
+            let spec = AgentSpec { name: Name::Given(id.clone()), ..AgentSpec::default() };
+            match self.create(spec, By::Admin) {
+                Ok(created) => return Ok(created.handle),
+                // Somebody else was faster.
+                Err(_) if self.find(&id).is_some() => {}
+                Err(fault) => return Err(fault),
             }
         }
-    }
-
-    /// None when the name is taken.
-    fn try_create(&self, id: &AgentId, system_prompt: Option<&str>) -> Result<Option<AgentHandle>, Fault> {
-        let pool = &self.pool;
-        if pool.stop_wanted.is_cancelled() {
-            return Err(shutting_down());
-        }
-        let prompt = system_prompt.or(pool.options.system_prompt_default.as_deref());
-        let (inbox, commands) = mpsc::channel(pool.limits.agent_turns_open_max + INBOX_SPARE);
-        let shared = Arc::new(Shared {
-            id: id.clone(),
-            created_at: pool.outside.clock.now(),
-            model: pool.outside.provider.model().map(Arc::from),
-            provider: Arc::clone(&pool.outside.provider),
-            published: Published::new(Window::new(prompt)),
-            turnstile: Arc::clone(&pool.turnstile),
-            open_turns: Arc::new(AtomicUsize::new(0)),
-            limits: Arc::clone(&pool.limits),
-            ending: CancellationToken::new(),
-            ended: CancellationToken::new(),
-        });
-        let handle = AgentHandle { shared: Arc::clone(&shared), inbox };
-        // From before the agent can be found until its task is spawned, so that a stop waits for both.
-        let _creating = pool.tasks.token();
-        if !pool.directory.insert(handle.clone(), pool.limits.agents_max)? {
-            return Ok(None);
-        }
-        let span = tracing::info_span!(parent: None, "agent", agent = %id);
-        tracing::debug!(parent: &span, "agent created");
-        let actor = Actor::new(shared, commands, Arc::clone(&pool.outside.clock));
-        pool.tasks.spawn(actor.run().instrument(span));
-        Ok(Some(handle))
-    }
-
-    fn make_up_id(&self) -> Result<AgentId, Fault> {
-        let mut bytes = [0; 4];
-        self.pool.outside.entropy.fill(&mut bytes)?;
-        AgentId::parse(&format!("{:08x}", u32::from_be_bytes(bytes)))
-            .map_err(|fault| Fault::new(FaultKind::Internal, "no agent ID could be made up").caused_by(fault))
     }
 
     /// A name for a send that came without one.
@@ -174,9 +138,7 @@ impl PoolHandle {
     /// # Errors
     /// When there are no random bytes.
     pub fn make_up_request_id(&self) -> Result<RequestId, Fault> {
-        let mut bytes = [0; 8];
-        self.pool.outside.entropy.fill(&mut bytes)?;
-        Ok(RequestId::Text(format!("{:016x}", u64::from_be_bytes(bytes))))
+        self.pool.make_up_request_id()
     }
 
     /// Finds an agent.
@@ -185,10 +147,39 @@ impl PoolHandle {
         self.pool.directory.find(id)
     }
 
+    /// The agent that a capability token stands for.
+    #[must_use]
+    pub fn find_by_capability(&self, token: &[u8]) -> Option<AgentHandle> {
+        self.pool.directory.find_by_capability(&CapabilityDigest::of(token))
+    }
+
     /// All agents in the order they were created.
     #[must_use]
     pub fn list(&self) -> Vec<AgentSummary> {
         self.pool.directory.map(AgentHandle::summary)
+    }
+
+    /// Some of the agents that pass, in the order they were created, and how many pass.
+    #[must_use]
+    pub fn list_page(
+        &self,
+        passes: impl Fn(&AgentHandle) -> bool,
+        offset: usize,
+        limit: usize,
+    ) -> (usize, Vec<AgentSummary>) {
+        self.pool.directory.page(passes, offset, limit)
+    }
+
+    /// One agent as it is in a list.
+    #[must_use]
+    pub fn summary(&self, agent: &AgentHandle) -> AgentSummary {
+        agent.summary(self.pool.directory.child_count(agent))
+    }
+
+    /// An agent's children in the order they were created.
+    #[must_use]
+    pub fn children(&self, agent: &AgentHandle) -> Vec<AgentSummary> {
+        self.pool.directory.children(agent).iter().map(|child| self.summary(child)).collect()
     }
 
     /// How many agents there are.
@@ -197,13 +188,18 @@ impl PoolHandle {
         self.pool.directory.len()
     }
 
-    /// Ends an agent. False when there is none of that name. The name is free at once; dropping the future does not
-    /// save the agent.
-    pub async fn destroy(&self, id: &AgentId) -> bool {
-        let Some(handle) = self.pool.directory.remove(id) else { return false };
-        handle.begin_end();
+    /// Ends an agent, and its children with it unless they are to stay. False when there is none of that name. The names
+    /// are free at once; dropping the future does not save anybody.
+    pub async fn destroy(&self, id: &AgentId, children: Children) -> bool {
+        let leaving = self.pool.directory.remove(id, children);
+        leaving.iter().for_each(AgentHandle::begin_end);
+        if leaving.is_empty() {
+            return false;
+        }
         self.stop_when_all_finished();
-        handle.ended().await;
+        for handle in leaving {
+            handle.ended().await;
+        }
         true
     }
 
@@ -255,5 +251,17 @@ impl PoolHandle {
         pool.tasks.close();
         pool.tasks.wait().await;
         cancelled
+    }
+}
+
+impl Pool {
+    fn next_serial(&self) -> u64 {
+        self.serials.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn make_up_request_id(&self) -> Result<RequestId, Fault> {
+        let mut bytes = [0; 8];
+        self.outside.entropy.fill(&mut bytes)?;
+        Ok(RequestId::Text(format!("{:016x}", u64::from_be_bytes(bytes))))
     }
 }

@@ -3,7 +3,8 @@
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use agent::outside::Moment;
-use agent::{AgentId, Message, TokenCount, Used, Window, WindowSize};
+use agent::permission::{FilePath, Level};
+use agent::{AgentId, Halt, Message, TokenCount, Used, Window, WindowSize};
 
 /// The published state of one agent. Locked for a few instructions at a time, never across an await.
 #[derive(Debug)]
@@ -14,7 +15,9 @@ pub(crate) struct Published {
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) window: Window,
-    pub(crate) halted: bool,
+    pub(crate) halted: Option<Halt>,
+    /// Whether a turn is running.
+    pub(crate) is_working: bool,
     pub(crate) last_rounds: u64,
     pub(crate) last_action_at: Option<Moment>,
     pub(crate) used: Used,
@@ -25,7 +28,8 @@ impl Published {
     pub(crate) fn new(window: Window) -> Self {
         let state = State {
             window,
-            halted: false,
+            halted: None,
+            is_working: false,
             last_rounds: 0,
             last_action_at: None,
             used: Used::default(),
@@ -55,12 +59,30 @@ pub struct AgentSummary {
     pub message_count: usize,
     /// Whether it was told that it is finished.
     pub should_shutdown: bool,
-    /// Whether its last turn stopped at the limit of tool rounds.
-    pub halted: bool,
+    /// Why its last turn stopped before its end.
+    pub halted: Option<Halt>,
+    /// Whether a turn is running.
+    pub is_working: bool,
+    /// Turns that are running or waiting.
+    pub open_turns: usize,
     /// The model that answers it.
     pub model: Option<Arc<str>>,
     /// When it last did something.
     pub last_action_at: Option<Moment>,
+    /// The agent it was created by.
+    pub parent: Option<AgentId>,
+    /// Its children that exist.
+    pub child_count: usize,
+    /// How far it is from the top of its tree.
+    pub depth: u32,
+    /// Its preset.
+    pub preset: Arc<str>,
+    /// How much it is trusted.
+    pub level: Level,
+    /// Its working directory.
+    pub cwd: FilePath,
+    /// Where it may write now.
+    pub write_folders: Vec<FilePath>,
 }
 
 /// An agent's context in numbers.
@@ -70,8 +92,8 @@ pub struct AgentContext {
     pub message_count: usize,
     /// Whether there is a system prompt.
     pub has_system_prompt: bool,
-    /// Whether the last turn stopped at the limit of tool rounds.
-    pub halted: bool,
+    /// Why the last turn stopped before its end.
+    pub halted: Option<Halt>,
     /// How often the last turn asked the model.
     pub last_rounds: u64,
     /// How often a turn may ask the model.
@@ -83,6 +105,8 @@ pub struct AgentContext {
 pub struct AgentTokens {
     /// The size of the context.
     pub size: WindowSize,
+    /// The descriptions of its tools.
+    pub tools: TokenCount,
     /// What its models reported.
     pub used: Used,
 }
@@ -97,8 +121,8 @@ pub struct AgentPage {
 }
 
 impl State {
-    pub(crate) fn tokens(&self, budget: TokenCount) -> AgentTokens {
-        AgentTokens { size: self.window.size(budget), used: self.used }
+    pub(crate) fn tokens(&self, budget: TokenCount, tools: TokenCount) -> AgentTokens {
+        AgentTokens { size: self.window.size(budget, tools), tools, used: self.used }
     }
 
     pub(crate) fn page(&self, offset: usize, limit: usize) -> AgentPage {

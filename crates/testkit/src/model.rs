@@ -33,13 +33,16 @@ pub struct ModelOptions {
     pub port: u16,
     /// The bearer key that callers have to send; none means that everybody is welcome.
     pub key: Option<String>,
+    /// Whether the model does whatever it reads, wherever it stands: it calls every tool that a line with
+    /// `!tool NAME {JSON}` in the system prompt, a message or a result asks for.
+    pub obedient: bool,
     /// Whether requests stay readable. A benchmark turns it off: millions of them would fill the memory.
     pub keep_requests: bool,
 }
 
 impl Default for ModelOptions {
     fn default() -> Self {
-        Self { port: 0, key: None, keep_requests: true }
+        Self { port: 0, key: None, obedient: false, keep_requests: true }
     }
 }
 
@@ -66,13 +69,19 @@ impl ScriptedModel {
             .expect("the scripted model takes a free port")
     }
 
+    /// Starts a model on a free port that does whatever it reads.
+    pub fn obedient() -> Self {
+        Self::open(ModelOptions { obedient: true, ..ModelOptions::default() })
+            .expect("the scripted model takes a free port")
+    }
+
     /// Starts a model as told; fails when the port is taken.
     pub fn open(options: ModelOptions) -> io::Result<Self> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, options.port)))?;
         let port = listener.local_addr()?.port();
         let observed = Arc::new(Observed::new(options.keep_requests));
-        let server = Server::new(options.key.clone(), Arc::clone(&observed));
+        let server = Server::new(options.key.clone(), options.obedient, Arc::clone(&observed));
         let (stop, stopped) = oneshot::channel();
         let thread = thread::Builder::new()
             .name(format!("scripted-model-{port}"))

@@ -1,5 +1,10 @@
-//! A typed call for every entry of the method list: the daemon's own on [`Client`], an agent's on [`AgentClient`].
+//! A typed call for every entry of the method list: the daemon's own on [`Client`], an agent's on [`AgentClient`], and
+//! all of them by [`AgentApi`], for code that does not care whether there is a wire.
 
+#[cfg(test)]
+mod tests;
+
+use nexus3_protocol::AgentApi;
 use nexus3_protocol::methods::{self, spec};
 
 use crate::{AgentClient, Client, ClientFault, Target};
@@ -36,3 +41,32 @@ macro_rules! typed_call {
 }
 
 nexus3_protocol::for_each_method!(typed_calls);
+
+macro_rules! api_calls {
+    ($( $(#[doc = $doc:literal])* $spec:ident $call:ident = $name:literal at $door:ident: $params:ident => $output:ident; )*) => {
+        impl AgentApi for Client {
+            type Fault = ClientFault;
+
+            $( api_call! { $door: $spec $call $params $output } )*
+        }
+    };
+}
+
+macro_rules! api_call {
+    (Daemon: $spec:ident $call:ident $params:ident $output:ident) => {
+        async fn $call(&self, params: &methods::$params) -> Result<methods::$output, ClientFault> {
+            self.call::<spec::$spec>(Target::Daemon, params).await
+        }
+    };
+    (Agent: $spec:ident $call:ident $params:ident $output:ident) => {
+        async fn $call(
+            &self,
+            agent_id: &str,
+            params: &methods::$params,
+        ) -> Result<methods::$output, ClientFault> {
+            self.call::<spec::$spec>(Target::Agent(agent_id), params).await
+        }
+    };
+}
+
+nexus3_protocol::for_each_method!(api_calls);

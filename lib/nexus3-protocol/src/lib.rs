@@ -1,6 +1,7 @@
 //! Every word on the nexus3 wire: JSON-RPC 2.0, the method list, length frames, and the names of token files.
 //! No sockets, files, clock or async: bytes in, values out, and back.
 
+mod api;
 pub mod discovery;
 mod door;
 pub mod envelope;
@@ -10,6 +11,7 @@ pub mod methods;
 #[cfg(feature = "schema")]
 pub mod schema;
 
+pub use api::{AgentApi, AgentScope};
 pub use door::Door;
 pub use envelope::{ErrorCode, Id, Incoming, Params, Refused, Request, Response, RpcError, Rules};
 pub use methods::{Method, MethodSpec};

@@ -3,17 +3,23 @@
 
 mod agents;
 mod calls;
+mod rights;
 mod scalars;
 #[cfg(test)]
 mod tests;
 
 pub use agents::{
-    AgentSummary, CreateAgentOutput, CreateAgentParams, DestroyAgentOutput, DestroyAgentParams,
-    DiscoverOutput, ListAgentsOutput, NoParams, ShutdownServerOutput,
+    AgentSummary, BudgetParams, CreateAgentOutput, CreateAgentParams, DestroyAgentOutput, DestroyAgentParams,
+    DiscoverOutput, InitialError, InitialResponse, ListAgentsOutput, ListAgentsParams, MayGrantParams,
+    NoParams, ShutdownServerOutput,
 };
 pub use calls::{
     CancelOutput, CancelParams, ContextOutput, MessageView, MessagesOutput, MessagesParams, SendOutput,
-    SendParams, ShutdownOutput, TokensOutput, ToolCallView, Usage, UsedTokens,
+    SendParams, ShutdownOutput, SteerOutput, SteerParams, TokensOutput, ToolCallView, Usage, UsedTokens,
+};
+pub use rights::{
+    AgentOutput, ChildrenOutput, GrantView, HoldingView, LimitView, NamesView, PermissionsOutput,
+    SetPermissionsParams,
 };
 pub use scalars::{Count, MessageOffset, PageSize, RequestId};
 
@@ -27,11 +33,11 @@ macro_rules! for_each_method {
         $with! {
             /// Creates an agent and says where to reach it.
             CreateAgent create_agent = "create_agent" at Daemon: CreateAgentParams => CreateAgentOutput;
-            /// Destroys an agent: its turn is cancelled, its queue is answered, it is gone. `success` is false when
-            /// there is no such agent.
+            /// Destroys an agent and its children: turns are cancelled, queues are answered, they are gone. `success` is
+            /// false when there is no such agent.
             DestroyAgent destroy_agent = "destroy_agent" at Daemon: DestroyAgentParams => DestroyAgentOutput;
             /// Lists the agents in the order they were created.
-            ListAgents list_agents = "list_agents" at Daemon: NoParams => ListAgentsOutput;
+            ListAgents list_agents = "list_agents" at Daemon: ListAgentsParams => ListAgentsOutput;
             /// Stops the daemon: no new turns, open turns get the grace time to finish.
             ShutdownServer shutdown_server = "shutdown_server" at Daemon: NoParams => ShutdownServerOutput;
             /// This list, as an OpenRPC document.
@@ -41,6 +47,8 @@ macro_rules! for_each_method {
             Send send = "send" at Agent: SendParams => SendOutput;
             /// Ends a running or waiting `send` now; that `send` answers with the text it had.
             Cancel cancel = "cancel" at Agent: CancelParams => CancelOutput;
+            /// Adds a word to the turn that is running. The model reads it before it is asked again.
+            Steer steer = "steer" at Agent: SteerParams => SteerOutput;
             /// Marks an agent as finished. When every agent is marked, the daemon stops.
             Shutdown shutdown = "shutdown" at Agent: NoParams => ShutdownOutput;
             /// Counts the tokens of an agent's context and what its models have used.
@@ -49,6 +57,15 @@ macro_rules! for_each_method {
             GetContext get_context = "get_context" at Agent: NoParams => ContextOutput;
             /// Reads an agent's messages, also while a turn is running.
             GetMessages get_messages = "get_messages" at Agent: MessagesParams => MessagesOutput;
+            /// Shows one agent in full: its place in the tree, its tools, what it has used up.
+            GetAgent get_agent = "get_agent" at Agent: NoParams => AgentOutput;
+            /// Lists an agent's children in the order they were created.
+            ListChildren list_children = "list_children" at Agent: NoParams => ChildrenOutput;
+            /// Explains what an agent may do and grant now: every limit with the reason and the ancestor that set it.
+            GetPermissions get_permissions = "get_permissions" at Agent: NoParams => PermissionsOutput;
+            /// Changes what an agent was given, within what its parent may grant. It counts from the next tool call on,
+            /// for the agent and for everybody below it. For admins and ancestors.
+            SetPermissions set_permissions = "set_permissions" at Agent: SetPermissionsParams => PermissionsOutput;
         }
     };
 }

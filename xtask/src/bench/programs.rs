@@ -12,6 +12,7 @@ pub(crate) struct Programs {
     pub(crate) nexus3: PathBuf,
     pub(crate) scripted_model: PathBuf,
     pub(crate) floor: PathBuf,
+    pub(crate) embed: PathBuf,
 }
 
 /// Builds one after the other: in one call cargo would join the features that they ask of common crates, and the
@@ -21,6 +22,7 @@ pub(crate) fn build() -> Result<Programs, Failure> {
         nexus3: build_one("nexus3", "--package nexus3 --bin nexus3")?,
         scripted_model: build_one("scripted-model", "--package testkit --bin scripted-model")?,
         floor: build_one("floor", "--package server --example floor")?,
+        embed: build_one("embed", "--package nexus3 --example embed")?,
     })
 }
 

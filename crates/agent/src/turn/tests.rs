@@ -1,108 +1,197 @@
-//! Turns as scripts: a list of events, and what must have come out.
+//! Turns as scripts: events in, and what must have come out. This file has the answers and the ends; which calls run
+//! when, words that are added, budgets, and random scripts are in the files below.
+
+mod budgets;
+mod running;
+mod scripts;
+mod steers;
 
 use super::*;
 use crate::{FaultKind, Role, Source};
 
-/// Runs a script; gives the roles and texts kept, how often the model was asked, and the ends.
-fn run(rounds_max: u64, events: Vec<TurnEvent>) -> (Vec<(Role, String)>, usize, Vec<TurnEnd>) {
-    let (mut turn, mut actions) = Turn::start(Message::user("hi", Source::default()), rounds_max);
-    let (mut kept, mut asked, mut ends) = (Vec::new(), 0, Vec::new());
-    let mut events = events.into_iter();
-    loop {
+/// A turn, and all that came out of it.
+struct Play {
+    turn: Turn,
+    kept: Vec<Message>,
+    asked: usize,
+    /// Places of calls, in the order they were started.
+    started: Vec<usize>,
+    ends: Vec<TurnEnd>,
+}
+
+impl Play {
+    fn new(rounds_max: u64, calls_running_max: usize) -> Self {
+        let limits = TurnLimits { rounds_max, calls_running_max };
+        let (turn, actions) = Turn::start(user("hi"), limits);
+        let mut play = Self { turn, kept: Vec::new(), asked: 0, started: Vec::new(), ends: Vec::new() };
+        play.perform(actions);
+        play
+    }
+
+    fn run(rounds_max: u64, events: impl IntoIterator<Item = TurnEvent>) -> Self {
+        let mut play = Self::new(rounds_max, 8);
+        events.into_iter().for_each(|event| drop(play.on(event)));
+        play
+    }
+
+    /// Tells the turn; gives the places of the calls that it started.
+    fn on(&mut self, event: TurnEvent) -> Vec<usize> {
+        let before = self.started.len();
+        let actions = self.turn.on(event);
+        self.perform(actions);
+        self.started[before..].to_vec()
+    }
+
+    fn perform(&mut self, actions: Vec<TurnAction>) {
         for action in actions {
+            assert!(self.ends.is_empty(), "nothing follows the end, but {action:?} did");
             match action {
-                TurnAction::Keep(message) => kept.push((message.role, message.text)),
-                TurnAction::AskModel => asked += 1,
-                TurnAction::RunTools(_) => {}
-                TurnAction::End(end) => ends.push(end),
+                TurnAction::Keep(message) => self.kept.push(message),
+                TurnAction::AskModel => self.asked += 1,
+                TurnAction::RunTool(place, _) => self.started.push(place),
+                TurnAction::End(end) => self.ends.push(end),
             }
         }
-        match events.next() {
-            Some(event) => actions = turn.on(event),
-            None => return (kept, asked, ends),
-        }
     }
+
+    /// Who said what.
+    fn history(&self) -> Vec<(Role, &str)> {
+        self.kept.iter().map(|message| (message.role, message.text.as_str())).collect()
+    }
+
+    /// What calls came to, in the order they are kept in.
+    fn results(&self) -> Vec<&str> {
+        let results = self.kept.iter().filter(|message| message.role == Role::Tool);
+        results.map(|message| message.text.as_str()).collect()
+    }
+
+    fn end(&self) -> &TurnEnd {
+        assert_eq!(self.ends.len(), 1, "a turn ends once");
+        &self.ends[0]
+    }
+}
+
+fn user(text: &str) -> Message {
+    Message::user(text, Source::default())
 }
 
 fn text(text: &str) -> TurnEvent {
     TurnEvent::Text(text.to_owned())
 }
 
-fn call(name: &str) -> TurnEvent {
-    TurnEvent::ToolCall(ToolCall {
-        id: format!("{name}-1"),
-        name: name.to_owned(),
-        arguments: "{}".to_owned(),
-    })
+fn call(id: &str, manner: Manner) -> TurnEvent {
+    let call = ToolCall { id: id.to_owned(), name: "x".to_owned(), arguments: "{}".to_owned() };
+    TurnEvent::ToolCall(call, manner)
 }
 
-fn result(text: &str) -> TurnEvent {
-    TurnEvent::ToolsDone(vec![Message::tool("x-1", text)])
+fn parallel(id: &str) -> TurnEvent {
+    call(id, Manner::Parallel)
+}
+
+fn ordered(id: &str) -> TurnEvent {
+    call(id, Manner::Ordered)
+}
+
+fn unusable(id: &str, why: &str) -> TurnEvent {
+    call(id, Manner::Unusable(why.to_owned()))
+}
+
+fn done(place: usize, text: &str) -> TurnEvent {
+    TurnEvent::ToolDone(place, ToolOutcome::Done(text.to_owned()))
+}
+
+fn failed(place: usize, text: &str) -> TurnEvent {
+    TurnEvent::ToolDone(place, ToolOutcome::Failed(text.to_owned()))
+}
+
+fn denied(place: usize, text: &str) -> TurnEvent {
+    TurnEvent::ToolDone(place, ToolOutcome::Denied(text.to_owned()))
+}
+
+fn steer(text: &str) -> TurnEvent {
+    TurnEvent::Steer(user(text))
 }
 
 fn fault() -> Fault {
     Fault::new(FaultKind::Model, "gone")
 }
 
+const MODEL_DONE: TurnEvent = TurnEvent::ModelDone;
+
 #[test]
 fn text_becomes_the_answer() {
     let usage = Usage { input: 3, output: 2, cached: 1 };
-    let (kept, asked, ends) =
-        run(10, vec![text("Hel"), text("lo"), TurnEvent::Usage(usage), TurnEvent::ModelDone]);
-    assert_eq!(kept, [(Role::User, "hi".into()), (Role::Assistant, "Hello".into())]);
-    assert_eq!(asked, 1);
+    let play = Play::run(10, [text("Hel"), text("lo"), TurnEvent::Usage(usage), MODEL_DONE]);
+    assert_eq!(play.history(), [(Role::User, "hi"), (Role::Assistant, "Hello")]);
+    assert_eq!(play.asked, 1);
     let end = TurnEnd {
         outcome: TurnOutcome::Completed,
         content: "Hello".into(),
         usage: Some(usage),
         rounds: 1,
-        halted: false,
+        halted: None,
     };
-    assert_eq!(ends, [end]);
+    assert_eq!(play.ends, [end]);
 }
 
 #[test]
 fn a_tool_round_goes_back_to_the_model_and_all_text_is_the_content() {
-    let events = vec![
-        text("Let me see. "),
-        call("x"),
-        TurnEvent::ModelDone,
-        result("42"),
-        text("It is 42."),
-        TurnEvent::ModelDone,
+    let usage = TurnEvent::Usage(Usage { input: 3, output: 2, cached: 1 });
+    let play = Play::run(
+        10,
+        [
+            text("Let me see. "),
+            parallel("a"),
+            usage.clone(),
+            MODEL_DONE,
+            done(0, "42"),
+            text("It is 42."),
+            usage,
+            MODEL_DONE,
+        ],
+    );
+    let expected = [
+        (Role::User, "hi"),
+        (Role::Assistant, "Let me see. "),
+        (Role::Tool, "42"),
+        (Role::Assistant, "It is 42."),
     ];
-    let (kept, asked, ends) = run(10, events);
-    let roles: Vec<_> = kept.iter().map(|(role, _)| *role).collect();
-    assert_eq!(roles, [Role::User, Role::Assistant, Role::Tool, Role::Assistant]);
-    assert_eq!(asked, 2);
-    assert_eq!(ends[0].content, "Let me see. It is 42.");
-    assert_eq!(ends[0].rounds, 2);
+    assert_eq!(play.history(), expected);
+    assert_eq!((play.asked, play.started.as_slice()), (2, [0].as_slice()));
+    assert_eq!((play.end().content.as_str(), play.end().rounds), ("Let me see. It is 42.", 2));
+    assert_eq!(play.end().usage, Some(Usage { input: 6, output: 4, cached: 2 }), "usage adds up");
 }
 
 #[test]
 fn the_limit_of_rounds_halts_the_turn_with_a_notice() {
-    let events =
-        vec![call("x"), TurnEvent::ModelDone, result("1"), call("x"), TurnEvent::ModelDone, result("2")];
-    let (kept, asked, ends) = run(2, events);
-    assert_eq!(asked, 2);
-    assert!(ends[0].halted);
-    assert_eq!(ends[0].content, NOTICE_LIMIT);
-    assert_eq!(
-        kept.last(),
-        Some(&(Role::Assistant, NOTICE_LIMIT.to_owned())),
-        "the context ends on an answer"
-    );
+    let events = [parallel("a"), MODEL_DONE, done(0, "1"), parallel("b"), MODEL_DONE, done(0, "2")];
+    let play = Play::run(2, events);
+    assert_eq!(play.asked, 2);
+    assert_eq!(play.end().halted, Some(Halt::IterationLimit));
+    assert_eq!((play.end().content.as_str(), play.end().rounds), (NOTICE_LIMIT, 2));
+    assert_eq!(play.history().last(), Some(&(Role::Assistant, NOTICE_LIMIT)), "it ends on an answer");
+    assert_eq!(play.results(), ["1", "2"], "the last results are kept too");
 }
 
 #[test]
 fn an_empty_answer_is_asked_for_once_more() {
-    let (_, asked, ends) = run(10, vec![TurnEvent::ModelDone, text("now"), TurnEvent::ModelDone]);
-    assert_eq!(asked, 2);
-    assert_eq!(ends[0].content, format!("{NOTICE_EMPTY}now"));
-    let (_, asked, ends) = run(10, vec![TurnEvent::ModelDone, TurnEvent::ModelDone]);
-    assert_eq!(asked, 2);
-    assert_eq!(ends[0].content, format!("{NOTICE_EMPTY}{NOTICE_EMPTY_AGAIN}"));
-    assert_eq!(ends[0].outcome, TurnOutcome::Completed);
+    let play = Play::run(10, [MODEL_DONE, text("now"), MODEL_DONE]);
+    assert_eq!(play.asked, 2);
+    assert_eq!(play.end().content, format!("{NOTICE_EMPTY}now"));
+    let play = Play::run(10, [MODEL_DONE, MODEL_DONE]);
+    assert_eq!(play.asked, 2);
+    assert_eq!(play.end().content, format!("{NOTICE_EMPTY}{NOTICE_EMPTY_AGAIN}"));
+    assert_eq!((&play.end().outcome, play.end().halted), (&TurnOutcome::Completed, None));
+    let play = Play::run(1, [MODEL_DONE]);
+    assert_eq!(play.asked, 1, "but not beyond the limit");
+}
+
+#[test]
+fn empty_answers_count_only_in_a_row() {
+    let between_calls = [MODEL_DONE, parallel("a"), MODEL_DONE, done(0, "1"), MODEL_DONE];
+    assert_eq!(Play::run(10, between_calls).ends, []);
+    let between_texts = [MODEL_DONE, text("hm"), steer("go on"), MODEL_DONE, MODEL_DONE];
+    assert_eq!(Play::run(10, between_texts).ends, []);
 }
 
 #[test]
@@ -110,42 +199,65 @@ fn cancel_gives_the_text_so_far_and_leaves_an_answer_in_the_context() {
     for (events, partial) in [
         (vec![TurnEvent::Cancel], ""),
         (vec![text("Hel"), TurnEvent::Cancel], "Hel"),
-        (vec![text("a"), call("x"), TurnEvent::Cancel], "a"),
+        (vec![text("a"), parallel("a"), TurnEvent::Cancel], "a"),
     ] {
-        let (kept, _, ends) = run(10, events);
-        assert_eq!(ends[0].outcome, TurnOutcome::Cancelled);
-        assert_eq!(ends[0].content, partial);
-        assert_eq!(kept.last(), Some(&(Role::Assistant, partial.to_owned())));
+        let play = Play::run(10, events);
+        assert_eq!((&play.end().outcome, play.end().content.as_str()), (&TurnOutcome::Cancelled, partial));
+        assert_eq!(play.kept.last(), Some(&Message::broken_off(partial, Ending::Cancelled)));
+        assert_eq!(play.kept.len(), 2, "half an answer makes no calls");
     }
 }
 
 #[test]
 fn a_failed_model_leaves_an_answer_in_the_context() {
-    let (kept, _, ends) = run(10, vec![text("Hel"), TurnEvent::ModelFailed(fault())]);
-    assert_eq!(ends[0].outcome, TurnOutcome::Failed(fault()));
-    assert_eq!(kept.last(), Some(&(Role::Assistant, "Hel".to_owned())));
+    let play = Play::run(10, [text("Hel"), parallel("a"), TurnEvent::ModelFailed(fault())]);
+    assert_eq!(play.end().outcome, TurnOutcome::Failed(fault()));
+    assert_eq!(play.kept.last(), Some(&Message::broken_off("Hel", Ending::Failed)));
+    assert_eq!(play.started, []);
 }
 
 #[test]
 fn a_turn_ends_exactly_once_whatever_comes_after() {
+    let ends = [
+        vec![TurnEvent::Cancel],
+        vec![TurnEvent::ModelFailed(fault())],
+        vec![text("bye"), MODEL_DONE],
+        vec![TurnEvent::BudgetSpent(Resource::Turns)],
+        vec![parallel("a"), parallel("b"), MODEL_DONE, done(1, "2"), TurnEvent::Cancel],
+        vec![parallel("a"), MODEL_DONE, TurnEvent::BudgetSpent(Resource::Tokens), done(0, "1")],
+    ];
     let after = [
         text("x"),
-        call("x"),
-        TurnEvent::ModelDone,
+        parallel("x"),
+        TurnEvent::Usage(Usage::default()),
+        MODEL_DONE,
         TurnEvent::ModelFailed(fault()),
-        result("1"),
+        done(0, "1"),
+        steer("hello?"),
+        TurnEvent::BudgetSpent(Resource::Turns),
         TurnEvent::Cancel,
     ];
-    for first in [TurnEvent::Cancel, TurnEvent::ModelFailed(fault())] {
-        let events = std::iter::once(first).chain(after.clone()).collect();
-        assert_eq!(run(10, events).2.len(), 1);
+    for events in ends {
+        let mut play = Play::run(10, events);
+        assert!(!play.turn.takes_steers());
+        for event in after.clone() {
+            assert_eq!(play.turn.on(event), []);
+        }
+        play.end();
     }
 }
 
 #[test]
-fn a_cancel_while_tools_run_answers_every_call() {
-    let (kept, _, ends) = run(10, vec![call("x"), call("y"), TurnEvent::ModelDone, TurnEvent::Cancel]);
-    let roles: Vec<_> = kept.iter().map(|(role, _)| *role).collect();
-    assert_eq!(roles, [Role::User, Role::Assistant, Role::Tool, Role::Tool, Role::Assistant]);
-    assert_eq!(ends.len(), 1);
+fn what_cannot_be_is_ignored() {
+    let mut play = Play::run(10, [done(0, "nobody ran"), parallel("a"), parallel("b"), MODEL_DONE]);
+    let before = play.kept.clone();
+    for event in [text("x"), parallel("c"), MODEL_DONE, TurnEvent::ModelFailed(fault()), done(7, "who?")] {
+        assert_eq!(play.turn.on(event), []);
+    }
+    assert_eq!(play.on(done(0, "1")), Vec::<usize>::new());
+    assert_eq!(play.turn.on(done(0, "again")), []);
+    assert_eq!(play.kept, before);
+    play.on(done(1, "2"));
+    assert_eq!(play.results(), ["1", "2"]);
+    assert_eq!(play.asked, 2);
 }

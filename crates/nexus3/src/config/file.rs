@@ -8,6 +8,7 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::kind::{Value, describe, quote};
 use super::lines::Lines;
+use super::presets::{self, PresetLayer};
 use super::settings::{SETTINGS, TABLES, position};
 use super::suggest;
 
@@ -18,6 +19,7 @@ const DUPLICATE: &str = "duplicate key";
 #[derive(Debug, Default)]
 pub(crate) struct FileLayer {
     pub(crate) entries: Vec<FileEntry>,
+    pub(crate) presets: PresetLayer,
     pub(crate) problems: Vec<String>,
 }
 
@@ -30,10 +32,16 @@ pub(crate) struct FileEntry {
     pub(crate) line: usize,
 }
 
-/// Reads the text of a `config.toml`.
-pub(crate) fn read(text: &str) -> FileLayer {
+/// Reads the text of a `config.toml`; `~` in a path stands for `user_home`.
+pub(crate) fn read(text: &str, user_home: Option<&str>) -> FileLayer {
     let (document, faults) = DeTable::parse_recoverable(text);
-    let mut reader = Reader { lines: Lines::new(text), entries: Vec::new(), problems: Vec::new() };
+    let mut reader = Reader {
+        lines: Lines::new(text),
+        user_home,
+        entries: Vec::new(),
+        presets: PresetLayer::default(),
+        problems: Vec::new(),
+    };
     let mut told = BTreeSet::new();
     for fault in &faults {
         // One mistake often breaks the parser's stride several times in the same line.
@@ -70,7 +78,9 @@ impl Broken {
 
 struct Reader<'t> {
     lines: Lines<'t>,
+    user_home: Option<&'t str>,
     entries: Vec<FileEntry>,
+    presets: PresetLayer,
     problems: Vec<Problem>,
 }
 
@@ -91,7 +101,7 @@ enum ProblemKind {
     Meaning,
 }
 
-type Key<'i> = Spanned<DeString<'i>>;
+pub(crate) type Key<'i> = Spanned<DeString<'i>>;
 
 impl Reader<'_> {
     fn syntax(&mut self, fault: &toml::de::Error, line: usize) {
@@ -105,8 +115,10 @@ impl Reader<'_> {
     fn top(&mut self, table: &DeTable<'_>) {
         for (key, value) in table.iter() {
             let name = key.get_ref().as_ref();
-            let is_table = TABLES.iter().any(|(known, _)| *known == name);
+            let is_presets = name == presets::TABLE;
+            let is_table = is_presets || TABLES.iter().any(|(known, _)| *known == name);
             match value.get_ref().as_table() {
+                Some(inner) if is_presets => self.presets(inner),
                 Some(inner) if is_table => self.table(name, inner),
                 None if is_table => self.not_a_table(key, value),
                 Some(_) | None => self.entry("", key, value),
@@ -117,6 +129,13 @@ impl Reader<'_> {
     fn table(&mut self, table: &str, inner: &DeTable<'_>) {
         for (key, value) in inner.iter() {
             self.entry(table, key, value);
+        }
+    }
+
+    fn presets(&mut self, table: &DeTable<'_>) {
+        self.presets = presets::read(table, &self.lines, self.user_home);
+        for (offset, text) in std::mem::take(&mut self.presets.problems) {
+            self.note(offset, &text);
         }
     }
 
@@ -171,7 +190,7 @@ impl Reader<'_> {
         self.problems.retain(|problem| problem.kind != ProblemKind::Meaning || !broken.covers(problem.line));
         self.problems.sort_by_key(|problem| problem.offset);
         let problems = self.problems.into_iter().map(|problem| problem.text).collect();
-        FileLayer { entries: self.entries, problems }
+        FileLayer { entries: self.entries, presets: self.presets, problems }
     }
 }
 
@@ -191,12 +210,12 @@ fn plain(message: &str, text: &str, span: &Range<usize>) -> String {
 }
 
 /// Where to point for a value; a table has no place of its own but its header's.
-fn value_start(key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> usize {
+pub(crate) fn value_start(key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> usize {
     if value.get_ref().is_table() { key.span().start } else { value.span().start }
 }
 
 /// A name as messages show it, escaped and cut, in single quotes.
-fn single_quoted(name: &str) -> String {
+pub(crate) fn single_quoted(name: &str) -> String {
     let quoted = quote(name);
     let inner = quoted.trim_start_matches('"').trim_end_matches('…').trim_end_matches('"');
     format!("'{inner}'")

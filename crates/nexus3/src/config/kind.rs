@@ -2,10 +2,11 @@
 
 use std::ops::Range;
 
-use toml::Spanned;
+use agent::AgentId;
 use toml::de::{DeArray, DeValue};
 use tracing::Level;
 
+use super::presets::{NAME_RULE, is_name};
 use super::web_origin::{WebOriginShape, web_origin_shape};
 
 const LEVELS: [Level; 5] = [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE];
@@ -13,15 +14,36 @@ const LEVELS: [Level; 5] = [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG
 /// A text in a message is cut here, so that one bad value cannot fill the screen.
 const QUOTE_CHARS_MAX: usize = 60;
 
+/// A description is shown in lists.
+const LINE_CHARS_MAX: usize = 200;
+
+/// The longest name of a tool.
+const TOOL_NAME_CHARS_MAX: usize = 128;
+
 /// What a setting may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Flag,
-    Count { min: u64, max: u64 },
+    Count {
+        min: u64,
+        max: u64,
+    },
     Host,
     Origins,
     Model,
     Level,
+    /// The name of a preset.
+    Preset,
+    /// Names of presets.
+    Presets,
+    /// Names of tools.
+    Names,
+    /// Absolute paths, or beneath the user's home.
+    Paths,
+    /// Kin, or names of agents.
+    Targets,
+    /// A line for people.
+    Line,
 }
 
 /// A checked value on its way to a field of `Config`.
@@ -61,6 +83,12 @@ impl Kind {
             }
             Self::Model => r#"a text "provider/name""#.to_owned(),
             Self::Level => "one of error, warn, info, debug, trace".to_owned(),
+            Self::Preset => "the name of a preset".to_owned(),
+            Self::Presets => r#"a list of presets like "worker""#.to_owned(),
+            Self::Names => r#"a list of tools like "fs.read_file""#.to_owned(),
+            Self::Paths => r#"a list of absolute paths, or of paths that begin with "~/""#.to_owned(),
+            Self::Targets => r#""nobody", "parent", "children", "family", or a list of agent ids"#.to_owned(),
+            Self::Line => format!("one line of at most {LINE_CHARS_MAX} characters"),
         }
     }
 
@@ -75,14 +103,14 @@ impl Kind {
             Self::Count { .. } => {
                 text.parse().ok().and_then(|count| self.count(count)).ok_or_else(|| Refusal::new(quote(text)))
             }
-            Self::Origins => {
+            Self::Origins | Self::Presets | Self::Names | Self::Paths => {
                 let parts = text.split(',').map(str::trim).filter(|_| !text.trim().is_empty());
                 parts
-                    .map(|part| origin(part).map_err(Refusal::new))
+                    .map(|part| self.element(part).map_err(Refusal::new))
                     .collect::<Result<_, _>>()
                     .map(Value::Texts)
             }
-            Self::Host | Self::Model | Self::Level => {
+            Self::Host | Self::Model | Self::Level | Self::Preset | Self::Targets | Self::Line => {
                 self.word(text).ok_or_else(|| Refusal::new(quote(text)))
             }
         }
@@ -91,7 +119,10 @@ impl Kind {
     /// Reads a value of the file; a list can be wrong in several places.
     pub(crate) fn read_toml(self, value: &DeValue<'_>) -> Result<Value, Vec<Refusal>> {
         let read = match (self, value) {
-            (Self::Origins, DeValue::Array(array)) => return origins(array),
+            (
+                Self::Origins | Self::Presets | Self::Names | Self::Paths | Self::Targets,
+                DeValue::Array(array),
+            ) => return self.elements(array),
             (Self::Flag, DeValue::Boolean(flag)) => Ok(Value::Flag(*flag)),
             (Self::Count { .. }, DeValue::Integer(integer)) => {
                 i128::from_str_radix(integer.as_str(), integer.radix())
@@ -99,9 +130,10 @@ impl Kind {
                     .and_then(|count| self.count(count))
                     .ok_or_else(|| integer.to_string())
             }
-            (Self::Host | Self::Model | Self::Level, DeValue::String(text)) => {
-                self.word(text).ok_or_else(|| quote(text))
-            }
+            (
+                Self::Host | Self::Model | Self::Level | Self::Preset | Self::Targets | Self::Line,
+                DeValue::String(text),
+            ) => self.word(text).ok_or_else(|| quote(text)),
             (_, other) => Err(describe(other)),
         };
         read.map_err(|got| vec![Refusal::new(got)])
@@ -120,9 +152,47 @@ impl Kind {
                 !provider.is_empty() && !name.is_empty() && !text.chars().any(char::is_control)
             }),
             Self::Level => level(text).is_some(),
-            Self::Flag | Self::Count { .. } | Self::Origins => false,
+            Self::Preset => is_name(text),
+            Self::Targets => matches!(text, "nobody" | "parent" | "children" | "family"),
+            Self::Line => text.chars().count() <= LINE_CHARS_MAX && !text.chars().any(char::is_control),
+            Self::Flag | Self::Count { .. } => false,
+            Self::Origins | Self::Presets | Self::Names | Self::Paths => false,
         };
         fits.then(|| Value::Text(text.to_owned()))
+    }
+
+    fn elements(self, array: &DeArray<'_>) -> Result<Value, Vec<Refusal>> {
+        let mut texts = Vec::new();
+        let mut refusals = Vec::new();
+        for element in array.iter() {
+            let value = element.get_ref();
+            match value.as_str().map_or_else(|| Err(describe(value)), |text| self.element(text)) {
+                Ok(text) => texts.push(text),
+                Err(got) => refusals.push(Refusal { got, span: Some(element.span()) }),
+            }
+        }
+        if refusals.is_empty() { Ok(Value::Texts(texts)) } else { Err(refusals) }
+    }
+
+    /// One text of a list, or what was wrong with it.
+    fn element(self, text: &str) -> Result<String, String> {
+        let fits = match self {
+            Self::Origins => return origin(text),
+            Self::Presets if !is_name(text) => {
+                return Err(format!("{} (a name is {NAME_RULE})", quote(text)));
+            }
+            Self::Presets => true,
+            Self::Names => is_tool_name(text),
+            Self::Paths => text.starts_with('/') || text == "~" || text.starts_with("~/"),
+            Self::Targets => {
+                return AgentId::parse(text)
+                    .map(|id| id.to_string())
+                    .map_err(|fault| format!("{} ({fault})", quote(text)));
+            }
+            Self::Flag | Self::Count { .. } | Self::Host | Self::Model | Self::Level => false,
+            Self::Preset | Self::Line => false,
+        };
+        if fits { Ok(text.to_owned()) } else { Err(quote(text)) }
     }
 }
 
@@ -228,22 +298,9 @@ fn level(text: &str) -> Option<Level> {
     LEVELS.into_iter().find(|level| level.as_str().to_lowercase() == text)
 }
 
-fn origins(array: &DeArray<'_>) -> Result<Value, Vec<Refusal>> {
-    let mut texts = Vec::new();
-    let mut refusals = Vec::new();
-    for element in array.iter() {
-        match origin_element(element) {
-            Ok(text) => texts.push(text),
-            Err(refusal) => refusals.push(refusal),
-        }
-    }
-    if refusals.is_empty() { Ok(Value::Texts(texts)) } else { Err(refusals) }
-}
-
-fn origin_element(element: &Spanned<DeValue<'_>>) -> Result<String, Refusal> {
-    let value = element.get_ref();
-    let read = value.as_str().map_or_else(|| Err(describe(value)), origin);
-    read.map_err(|got| Refusal { got, span: Some(element.span()) })
+fn is_tool_name(text: &str) -> bool {
+    let is_odd = |char: char| char.is_whitespace() || char.is_control() || char == ',';
+    !text.is_empty() && text.chars().count() <= TOOL_NAME_CHARS_MAX && !text.contains(is_odd)
 }
 
 fn origin(text: &str) -> Result<String, String> {

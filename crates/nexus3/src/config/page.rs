@@ -1,6 +1,7 @@
 //! What people read about the settings: the effective view and the reference page.
 
 use super::Origin;
+use super::presets::{self, CustomPreset, KEYS, NAME_RULE};
 use super::settings::{Config, SETTINGS, Setting, TABLES};
 
 const INTRODUCTION: &str = "\
@@ -17,6 +18,13 @@ stops the start with a message that says where it stands: nothing falls back to 
 `nexus3 config show` prints the values in force and where each came from.
 ";
 
+const PRESETS: &str = "\
+A preset of your own: what its agents may do, taken away from what another preset allows. There are four to begin with:
+`yolo` (everything; only for a person at the machine), `trusted` (reads anywhere, writes in its working directory,
+creates sandboxed agents), `sandboxed` (reads in its working directory, writes where it is told to) and `worker` (reads
+in its working directory). A key can only narrow the preset that is extended; what would allow more stops the start.
+These tables are read from the file alone: no environment variable and no flag sets them.";
+
 /// The effective values, one a line with its origin; itself a valid `config.toml`.
 pub(crate) fn show(config: &Config) -> String {
     let lines: Vec<(String, String)> = SETTINGS
@@ -25,7 +33,18 @@ pub(crate) fn show(config: &Config) -> String {
         .map(|(setting, origin)| (assignment(setting, config), origin_text(setting, origin)))
         .collect();
     let width = lines.iter().map(|(left, _)| left.chars().count()).max().unwrap_or(0);
-    lines.iter().map(|(left, origin)| format!("{left:width$}  # {origin}\n")).collect()
+    let settings = lines.iter().map(|(left, origin)| format!("{left:width$}  # {origin}\n"));
+    settings.chain(config.custom_presets.iter().map(preset)).collect()
+}
+
+/// One table; it stands after the settings, since in TOML a table goes on to the next.
+fn preset(custom: &CustomPreset) -> String {
+    let head = format!("\n[{}.{}]  # config.toml:{}\n", presets::TABLE, custom.name, custom.line);
+    let entries = custom.entries.iter().map(|entry| {
+        let value = entry.value.to_toml().unwrap_or_default();
+        format!("{} = {value}  # config.toml:{}\n", KEYS[entry.key].name, entry.line)
+    });
+    std::iter::once(head).chain(entries).collect()
 }
 
 fn assignment(setting: &Setting, config: &Config) -> String {
@@ -55,7 +74,26 @@ pub(crate) fn reference() -> String {
         page.push_str(&format!("\n## `[{name}]`\n\n{about}\n"));
         page.push_str(&table(name, &defaults));
     }
+    page.push_str(&preset_table());
     page
+}
+
+fn preset_table() -> String {
+    let mut table = format!(
+        "\n## `[{}.NAME]`\n\n{PRESETS}\n\nNAME is {NAME_RULE}.\n\n\
+         | key | must be | when left out | meaning |\n|---|---|---|---|\n",
+        presets::TABLE
+    );
+    for key in KEYS {
+        table.push_str(&format!(
+            "| `{}` | {} | {} | {} |\n",
+            key.name,
+            key.kind.must_be(),
+            key.left_out,
+            key.doc
+        ));
+    }
+    table
 }
 
 fn table(name: &str, defaults: &Config) -> String {

@@ -5,6 +5,7 @@ use tracing::Level;
 
 use super::Origin;
 use super::kind::{Field, Kind, Value};
+use super::presets::CustomPreset;
 
 const DAY_MS: u64 = 86_400_000;
 const YEAR_S: u64 = 31_536_000;
@@ -61,6 +62,8 @@ macro_rules! settings {
             $( #[doc = $about] pub(crate) $table: $Table, )*
             /// In the order of the list.
             pub(super) origins: Vec<Origin>,
+            /// In the order of the file.
+            pub(super) custom_presets: Vec<CustomPreset>,
         }
 
         $(
@@ -77,6 +80,7 @@ macro_rules! settings {
                     $( $key: $default, )*
                     $( $table: $Table { $( $sub_key: $sub_default, )* }, )*
                     origins: vec![Origin::Default; SETTINGS.len()],
+                    custom_presets: Vec::new(),
                 }
             }
         }
@@ -117,6 +121,8 @@ settings! {
     allowed_origins: Vec<String> = Vec::new(), Kind::Origins;
     /// Model of agents that are created without one.
     model: Option<String> = None, Kind::Model;
+    /// Preset of agents that are created without one; never yolo, nor one that extends it.
+    default_preset: String = "sandboxed".to_owned(), Kind::Preset;
     /// Stop after this many seconds without a request or a running turn; 0 never stops.
     idle_timeout_s: u64 = 0, Kind::Count { min: 0, max: YEAR_S };
     /// How long running turns may take to end once the daemon is asked to stop.
@@ -157,6 +163,10 @@ settings! {
     agent_queue_max: usize = 1_024, Kind::Count { min: 1, max: 65_536 };
     /// Most rounds of tool calls in one turn.
     tool_iterations_max: u32 = 10, Kind::Count { min: 1, max: 10_000 };
+    /// Most tool calls of one turn that run at once.
+    tools_running_max: usize = 10, Kind::Count { min: 1, max: 1_024 };
+    /// Most bytes of a tool's result that a model is shown; the rest is cut off.
+    tool_result_bytes_max: usize = 1_048_576, Kind::Count { min: 1_024, max: GIB };
     /// How long a model may stay silent in the middle of an answer.
     model_idle_ms: u64 = 120_000, Kind::Count { min: 1, max: DAY_MS };
 

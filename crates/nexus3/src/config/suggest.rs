@@ -1,9 +1,12 @@
 //! Finds what a mistyped name was meant to be: a near spelling, or the same name in another table.
 
+use super::presets::{self, KEYS};
 use super::settings::{SETTINGS, Setting, TABLES};
 
 /// Past this a name is no typing mistake, and comparing it would cost more than it helps.
 const NAME_CHARS_MAX: usize = 64;
+
+const BUILTIN_PRESETS: [&str; 4] = ["sandboxed", "trusted", "worker", "yolo"];
 
 /// Names of the environment that belong to nexus3 but are not settings.
 pub(crate) const OTHER_VARIABLES: [&str; 3] = ["NEXUS3_HOME", "NEXUS3_API_KEY", "NEXUS3_CACHE"];
@@ -29,6 +32,25 @@ pub(crate) fn for_table(name: &str) -> String {
     did_you_mean(near_table(name).map(|near| format!("'{near}'")))
 }
 
+/// What to say after "unknown key 'presets.preset.name'".
+pub(crate) fn for_preset_key(preset: &str, name: &str) -> String {
+    let known =
+        KEYS.iter().map(|key| (key.name.to_owned(), format!("'{}.{preset}.{}'", presets::TABLE, key.name)));
+    did_you_mean(nearest(name, known))
+}
+
+/// What to say after a name that no preset has; `custom` are the names beside the built-in ones.
+pub(crate) fn for_preset<'a>(name: &str, custom: impl Iterator<Item = &'a str>) -> String {
+    let known = BUILTIN_PRESETS.into_iter().chain(custom);
+    did_you_mean(nearest(name, known.map(|known| (known.to_owned(), format!("'{known}'")))))
+}
+
+/// What to say after a name that no preset can have.
+pub(crate) fn for_preset_name(name: &str) -> String {
+    let lower = name.to_lowercase().replace([' ', '.'], "-");
+    did_you_mean(presets::is_name(&lower).then(|| format!("'{lower}'")))
+}
+
 /// What to say after "NEXUS3_… is not a setting".
 pub(crate) fn for_variable(variable: &str) -> String {
     let bare = |name: &str| name.trim_start_matches("NEXUS3_").to_owned();
@@ -45,7 +67,8 @@ fn by_name(setting: &Setting) -> (String, String) {
 }
 
 fn near_table(name: &str) -> Option<String> {
-    nearest(name, TABLES.iter().map(|(table, _)| ((*table).to_owned(), (*table).to_owned())))
+    let tables = TABLES.iter().map(|(table, _)| *table).chain([presets::TABLE]);
+    nearest(name, tables.map(|table| (table.to_owned(), table.to_owned())))
 }
 
 /// The answer whose name comes nearest, if any is near enough to be what was meant.

@@ -1,11 +1,11 @@
-//! The three streams of an agent and how an event is written in each.
+//! The three streams of an agent, the daemon's audit trail, and how an event is written in each.
 
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
 use tracing::Event;
 
-use super::text::{FieldLine, FieldPair, push_escaped, push_transcript, stamp};
+use super::text::{FieldLine, FieldMap, FieldPair, push_escaped, push_transcript, stamp};
 
 /// The longest name that file systems take.
 const NAME_BYTES_MAX: usize = 255;
@@ -16,6 +16,8 @@ pub(crate) enum Stream {
     Context,
     Verbose,
     Raw,
+    /// Who was denied what, and who changed whose rights: one file for the whole daemon.
+    Audit,
 }
 
 impl Stream {
@@ -24,6 +26,7 @@ impl Stream {
             Self::Context => "context.md",
             Self::Verbose => "verbose.md",
             Self::Raw => "raw.jsonl",
+            Self::Audit => "audit.jsonl",
         }
     }
 
@@ -33,6 +36,7 @@ impl Stream {
             Self::Context => context(event),
             Self::Verbose => verbose(event),
             Self::Raw => raw(event),
+            Self::Audit => audit(event),
         }
     }
 
@@ -43,7 +47,7 @@ impl Stream {
         match self {
             Self::Context => format!("> entries missing here at {time}: {lost} ({why})\n\n"),
             Self::Verbose => format!("{time} ERROR lines missing here: {lost} ({why})\n"),
-            Self::Raw => format!("{{\"time\":\"{time}\",\"missing\":{lost}}}\n"),
+            Self::Raw | Self::Audit => format!("{{\"time\":\"{time}\",\"missing\":{lost}}}\n"),
         }
     }
 }
@@ -57,6 +61,11 @@ impl AgentDirectory {
         let is_step = matches!(id, "" | "." | "..");
         let has_bad_char = id.chars().any(|char| char == '/' || char.is_control());
         (!is_step && !has_bad_char && id.len() <= NAME_BYTES_MAX).then(|| Self(id.into()))
+    }
+
+    /// Where the daemon keeps its own: no agent's name starts so.
+    pub(crate) fn daemon() -> Self {
+        Self("_daemon".into())
     }
 
     pub(crate) fn as_str(&self) -> &str {
@@ -104,6 +113,15 @@ fn raw(event: &Event<'_>) -> String {
     let mut record = serde_json::to_string(&line).unwrap_or_default();
     record.push('\n');
     record
+}
+
+/// One line of the audit trail: every field of the event, under its own name.
+fn audit(event: &Event<'_>) -> String {
+    let mut fields = FieldMap::default();
+    event.record(&mut fields);
+    let mut line = serde_json::Map::from_iter([("time".to_owned(), stamp().into())]);
+    line.extend(fields.into_fields());
+    format!("{}\n", serde_json::Value::Object(line))
 }
 
 /// One line of a raw log.

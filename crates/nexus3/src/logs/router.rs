@@ -16,6 +16,7 @@ use super::text::push_escaped;
 
 const CONTEXT_TARGET: &str = "nexus3::context";
 const RAW_TARGET: &str = "nexus3::raw";
+const AUDIT_TARGET: &str = "nexus3::audit";
 const AGENT_FIELD: &str = "agent";
 
 /// An id in a message is cut here.
@@ -36,7 +37,7 @@ impl Wanted {
         if metadata.is_span() {
             *metadata.level() <= self.level || metadata.fields().field(AGENT_FIELD).is_some()
         } else {
-            self.on_stderr(metadata) || self.stream(metadata).is_some()
+            self.on_stderr(metadata) || self.stream(metadata).is_some() || is_audit(metadata)
         }
     }
 
@@ -53,6 +54,11 @@ impl Wanted {
             _ => (self.verbose && *metadata.level() <= Level::DEBUG).then_some(Stream::Verbose),
         }
     }
+}
+
+/// Kept whatever else is: for the whole daemon, and not only with the agent it is about.
+fn is_audit(metadata: &Metadata<'_>) -> bool {
+    metadata.is_event() && metadata.target() == AUDIT_TARGET
 }
 
 /// The layer that sends events to their agents' files.
@@ -109,6 +115,10 @@ where
     }
 
     fn on_event(&self, event: &Event<'_>, ctx: Context<'_, S>) {
+        if is_audit(event.metadata()) {
+            let audit = Stream::Audit;
+            self.outbox.send(AgentDirectory::daemon(), audit, audit.render(event));
+        }
         let Some(stream) = self.wanted.stream(event.metadata()) else { return };
         let Some(mut scope) = ctx.event_scope(event) else { return };
         let nearest = scope.find_map(|span| span.extensions().get::<Route>().map(|route| route.0.clone()));

@@ -403,3 +403,24 @@ fn logging_goes_on_quietly_after_the_end() {
     assert_eq!(fs::read_dir(home.path().join("logs")).unwrap().count(), 0);
     assert!(String::from_utf8(stderr.0.lock().unwrap().clone()).unwrap().contains("still shown"));
 }
+
+#[test]
+fn the_audit_trail_is_one_file_for_all_with_every_field_by_name() {
+    let options = LogOptions { level: Level::ERROR, verbose: false, raw: false, ..everything() };
+    let left = Bench::run(options, || {
+        let denied = || warn!(target: "nexus3::audit", event = "denied", principal = "a", rule = "tools", "no \"x\"\n");
+        info_span!("agent", agent = "a").in_scope(denied);
+        info!(target: "nexus3::audit", event = "created", principal = %"b", "made");
+        warn!("not for the audit");
+    });
+    let trail = left.read("_daemon/audit.jsonl").unwrap();
+    let lines: Vec<Value> = trail.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 2, "{trail}");
+    let fields =
+        ["event", "principal", "rule", "text"].map(|name| lines[0][name].as_str().unwrap().to_owned());
+    assert_eq!(fields, ["denied", "a", "tools", "no \"x\"\n"]);
+    assert_eq!((&lines[1]["principal"], &lines[1]["text"]), (&Value::from("b"), &Value::from("made")));
+    assert!(lines.iter().all(|line| line["time"].is_string()));
+    assert!(left.stderr.is_empty(), "{}", left.stderr);
+    assert_eq!(left.agents(), ["_daemon"]);
+}

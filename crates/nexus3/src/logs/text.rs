@@ -84,6 +84,29 @@ impl Visit for FieldPair {
     }
 }
 
+/// All fields of an event by name; the message is `text`.
+#[derive(Default)]
+pub(crate) struct FieldMap {
+    fields: serde_json::Map<String, serde_json::Value>,
+}
+
+impl FieldMap {
+    pub(crate) fn into_fields(self) -> serde_json::Map<String, serde_json::Value> {
+        self.fields
+    }
+}
+
+impl Visit for FieldMap {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        let name = if field.name() == "message" { "text" } else { field.name() };
+        self.fields.insert(name.to_owned(), value.into());
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.record_str(field, &format!("{value:?}"));
+    }
+}
+
 /// A text with everything escaped that could end a line or steer a terminal.
 pub(crate) fn push_escaped(out: &mut String, text: &str) {
     for char in text.chars() {

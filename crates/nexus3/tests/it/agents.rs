@@ -1,5 +1,6 @@
 //! What agents are to their callers: made, found, read, ended, and who may do so.
 
+mod capabilities;
 mod creating;
 mod destroying;
 mod finishing;

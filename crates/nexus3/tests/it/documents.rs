@@ -2,6 +2,7 @@
 //! show everything that the document shows; more may stand inside a result.
 
 mod agent_pool;
+mod hierarchies;
 mod single_agent;
 
 use serde_json::Value;
@@ -61,7 +62,9 @@ fn covers(name: &str, answer: &Value, documented: &Value) -> bool {
             is_hex(answer, 16)
         }
         ("created_at", _) => is_time(answer),
-        ("system" | "messages" | "total" | "budget" | "available", Value::Number(_)) => answer.is_u64(),
+        ("system" | "tools" | "messages" | "total" | "budget" | "available", Value::Number(_)) => {
+            answer.is_u64()
+        }
         (_, Value::Object(members)) => members
             .iter()
             .all(|(name, value)| answer.get(name).is_some_and(|answer| covers(name, answer, value))),

@@ -1,5 +1,6 @@
 //! Logs: one directory per agent, never mixed, private, bounded, and without any secret.
 
+mod audit;
 mod files;
 mod streams;
 

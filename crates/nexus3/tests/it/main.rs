@@ -1,5 +1,5 @@
 //! The real binary as a process on loopback, with the scripted model behind it: its HTTP door under hostile peers, agents
-//! and their turns, the daemon's life, settings, command line and logs. Every wait ends by an event.
+//! and their turns, trees and tools, the daemon's life, settings, command line and logs. Every wait ends by an event.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
@@ -9,6 +9,9 @@ mod documents;
 mod http;
 mod life;
 mod logs;
+mod obedience;
 mod settings;
 mod support;
+mod tools;
+mod trees;
 mod turns;

@@ -2,4 +2,5 @@
 
 mod layers;
 mod models;
+mod presets;
 mod refusals;

@@ -1,7 +1,12 @@
 //! What several tests need: a daemon with its model on one stage, shapes of values, and the wait for what no event
-//! tells. Calls that stay open are in `calls`, other programs in `program`, what a model was sent in `history`.
+//! tells. Calls that stay open are in `calls`, calls by agents in `callers`, other programs in `program`, what a model was
+//! sent in `history`, who was denied what in `audit`, files for agents in `folder`, chance that repeats itself in `dice`.
 
+pub(crate) mod audit;
+pub(crate) mod callers;
 pub(crate) mod calls;
+pub(crate) mod dice;
+pub(crate) mod folder;
 pub(crate) mod history;
 pub(crate) mod program;
 
@@ -41,12 +46,47 @@ impl Stage {
     }
 
     pub(crate) fn create(&self, id: &str) {
-        self.daemon.result("/", "create_agent", json!({ "agent_id": id }));
+        self.create_with(json!({ "agent_id": id }));
+    }
+
+    /// Creates an agent as told and returns its capability token.
+    pub(crate) fn create_with(&self, params: Value) -> String {
+        let created = self.daemon.result("/", "create_agent", params);
+        created["token"].as_str().expect("a created agent has a token").to_owned()
     }
 
     /// Sends a message and returns the result.
     pub(crate) fn send(&self, agent: &str, content: &str) -> Value {
         self.daemon.result(&path(agent), "send", json!({ "content": content }))
+    }
+
+    /// Sends a message and returns what was said.
+    pub(crate) fn said(&self, agent: &str, content: &str) -> String {
+        let result = self.send(agent, content);
+        result["content"].as_str().expect("an answer has a content").to_owned()
+    }
+
+    /// An agent in full.
+    pub(crate) fn agent(&self, id: &str) -> Value {
+        self.daemon.result(&path(id), "get_agent", json!({}))
+    }
+
+    /// What an agent may do, and why.
+    pub(crate) fn rights(&self, id: &str) -> Value {
+        self.daemon.result(&path(id), "get_permissions", json!({}))
+    }
+
+    pub(crate) fn set_rights(&self, id: &str, params: Value) -> Value {
+        self.daemon.result(&path(id), "set_permissions", params)
+    }
+
+    /// One resource of an agent: limit, used, reserved, left.
+    pub(crate) fn holding(&self, id: &str, resource: &str) -> [Value; 4] {
+        let rights = self.rights(id);
+        let holdings = rights["budget"].as_array().expect("a list of resources");
+        let found = holdings.iter().find(|holding| holding["resource"] == resource);
+        let found = found.expect("the resource is listed");
+        ["limit", "used", "reserved", "left"].map(|name| found[name].clone())
     }
 
     /// Sends a message that has to be answered with an error.
@@ -160,6 +200,19 @@ pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(started.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain for {what}");
         thread::yield_now();
     }
+}
+
+/// `nxc_` and 32 random bytes in base64 for URLs.
+pub(crate) fn is_capability(value: &Value) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    let secret = value.as_str().and_then(|text| text.strip_prefix("nxc_"));
+    secret.is_some_and(|secret| secret.len() == 43 && secret.bytes().all(is_letter))
+}
+
+/// What `create_agent` answers when there was no first message.
+pub(crate) fn assert_created(created: &Value, id: &str) {
+    assert!(is_capability(&created["token"]), "{created}");
+    assert_eq!(*created, json!({ "agent_id": id, "url": path(id), "token": created["token"] }));
 }
 
 /// All files below a directory, with what they hold.

@@ -1,8 +1,9 @@
 //! Writes a request in the words of the chat-completions API.
 
 use agent::outside::ModelRequest;
-use agent::{Fault, FaultKind, Message, Role, ToolCall};
+use agent::{Fault, FaultKind, Message, Role, ToolCall, ToolSpec};
 use serde::Serialize;
+use serde_json::value::RawValue;
 
 #[derive(Serialize)]
 struct Question<'a> {
@@ -10,6 +11,22 @@ struct Question<'a> {
     messages: Vec<Line<'a>>,
     stream: bool,
     stream_options: StreamOptions,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Offer<'a>>,
+}
+
+/// A tool the model may call.
+#[derive(Serialize)]
+struct Offer<'a> {
+    r#type: &'static str,
+    function: Description<'a>,
+}
+
+#[derive(Serialize)]
+struct Description<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a RawValue,
 }
 
 #[derive(Serialize)]
@@ -43,10 +60,20 @@ struct Function<'a> {
 pub(super) fn write(model: &str, request: &ModelRequest) -> Result<Vec<u8>, Fault> {
     let system = request.system.as_deref().map(|text| line("system", text));
     let messages = system.into_iter().chain(request.messages.iter().map(|message| spoken(message))).collect();
-    let question =
-        Question { model, messages, stream: true, stream_options: StreamOptions { include_usage: true } };
-    serde_json::to_vec(&question)
-        .map_err(|fault| Fault::new(FaultKind::Internal, "the request could not be written").caused_by(fault))
+    let tools = request.tools.iter().map(|tool| offer(tool)).collect::<Result<_, _>>().map_err(unwritten)?;
+    let stream_options = StreamOptions { include_usage: true };
+    let question = Question { model, messages, stream: true, stream_options, tools };
+    serde_json::to_vec(&question).map_err(unwritten)
+}
+
+fn unwritten(fault: serde_json::Error) -> Fault {
+    Fault::new(FaultKind::Internal, "the request could not be written").caused_by(fault)
+}
+
+fn offer(tool: &ToolSpec) -> Result<Offer<'_>, serde_json::Error> {
+    let parameters = serde_json::from_str(&tool.input_schema)?;
+    let function = Description { name: &tool.model_name, description: &tool.description, parameters };
+    Ok(Offer { r#type: "function", function })
 }
 
 fn line<'a>(role: &'a str, content: &'a str) -> Line<'a> {
@@ -78,7 +105,7 @@ fn call(call: &ToolCall) -> Call<'_> {
 mod tests {
     use std::sync::Arc;
 
-    use agent::Source;
+    use agent::{Pace, Source, ToolClass, ToolOutcome};
 
     use super::*;
 
@@ -90,8 +117,19 @@ mod tests {
             messages: vec![
                 Arc::new(Message::user("hi", Source::default())),
                 Arc::new(Message::assistant("", vec![call])),
-                Arc::new(Message::tool("c1", "one")),
+                Arc::new(Message::result("c1", &ToolOutcome::Done("one".into()))),
             ],
+            tools: vec![Arc::new(ToolSpec {
+                name: "text.echo".into(),
+                model_name: "text_echo".into(),
+                aliases: &[],
+                description: "Says it again.".into(),
+                input_schema: r#"{"type":"object"}"#.into(),
+                pace: Pace::Parallel,
+                class: ToolClass::Pure,
+                time_ms_max: 1,
+                tokens: 1,
+            })],
         };
         let body: serde_json::Value = serde_json::from_slice(&write("m", &request).unwrap()).unwrap();
         let expected = serde_json::json!({
@@ -105,7 +143,10 @@ mod tests {
                 {"role": "tool", "content": "one", "tool_call_id": "c1"}
             ],
             "stream": true,
-            "stream_options": {"include_usage": true}
+            "stream_options": {"include_usage": true},
+            "tools": [{"type": "function", "function": {
+                "name": "text_echo", "description": "Says it again.", "parameters": {"type": "object"}
+            }}]
         });
         assert_eq!(body, expected);
     }

@@ -19,7 +19,11 @@ pub(crate) fn client(base_url: &str) -> OpenAi {
 
 pub(crate) fn question() -> ModelRequest {
     let message = Message::user("hi", Source::default());
-    ModelRequest { system: Some(Arc::from("Be brief.")), messages: vec![Arc::new(message)] }
+    ModelRequest {
+        system: Some(Arc::from("Be brief.")),
+        messages: vec![Arc::new(message)],
+        tools: Vec::new(),
+    }
 }
 
 /// Everything one question gives, to the end of the stream.

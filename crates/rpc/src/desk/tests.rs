@@ -2,92 +2,28 @@
 
 mod answers;
 mod callers;
+mod creates;
+mod direct;
+mod doubles;
 mod envelopes;
 mod faults;
+mod matrix;
 mod notifications;
+mod permissions;
+mod trees;
+mod turns;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use agent::outside::{Clock, Entropy, ModelEvent, ModelRequest, ModelStream, Moment, Provider};
-use agent::{Fault, FaultKind, TokenCount, ToolCall, Usage};
-use futures_util::{FutureExt, StreamExt, stream};
-use runtime::{Limits, PoolOptions};
+use agent::permission::FilePath;
+use futures_util::FutureExt;
+use runtime::{AgentSpec, By, Limits, Name, PoolOptions, RightsSpec};
+use serde_json::Value;
 use tokio::sync::Semaphore;
 
+use self::doubles::{CWD, CountingEntropy, EchoModel, FewFolders, FewTools, FixedClock, OneModel, token};
 use super::*;
-
-/// What the model says to a message: see [`EchoModel::answer`].
-struct EchoModel {
-    /// One permit lets one `wait` go on.
-    released: Arc<Semaphore>,
-}
-
-impl Provider for EchoModel {
-    fn ask(&self, request: ModelRequest) -> ModelStream {
-        let last = request.messages.last().map(|message| message.text.clone()).unwrap_or_default();
-        let released = Arc::clone(&self.released);
-        let wait = async move { released.acquire().await.map(|permit| permit.forget()).is_err() };
-        match last.as_str() {
-            "wait" => {
-                let rest = stream::once(wait).map(|_| Ok(ModelEvent::Text("lo".to_owned())));
-                stream::iter([Ok(ModelEvent::Text("hel".to_owned()))]).chain(rest).chain(done()).boxed()
-            }
-            "fail" => {
-                let fault = Fault::new(FaultKind::Model, "the model failed").caused_by("for the log alone");
-                stream::iter([Err(fault)]).boxed()
-            }
-            "tool" => {
-                let call = ToolCall { id: "c1".into(), name: "clock".into(), arguments: "{}".into() };
-                stream::iter([Ok(ModelEvent::ToolCall(call))]).chain(done()).boxed()
-            }
-            other => {
-                let usage = Usage { input: 5, output: 2, cached: 4 };
-                let events = [ModelEvent::Text(format!("you said {other}")), ModelEvent::Usage(usage)];
-                stream::iter(events.map(Ok)).chain(done()).boxed()
-            }
-        }
-    }
-
-    fn model(&self) -> Option<&str> {
-        Some("echo/one")
-    }
-
-    fn window_tokens(&self) -> TokenCount {
-        10_000
-    }
-}
-
-fn done() -> stream::Iter<std::array::IntoIter<Result<ModelEvent, Fault>, 1>> {
-    stream::iter([Ok(ModelEvent::Done)])
-}
-
-/// 2024-01-15, half past ten.
-struct FixedClock;
-
-impl Clock for FixedClock {
-    fn now(&self) -> Moment {
-        Moment(1_705_314_600_000_000)
-    }
-}
-
-/// Bytes that count: 1, 2, 3, ... It can be told to panic, to see what a handler that panics does to others.
-#[derive(Default)]
-struct CountingEntropy {
-    filled: AtomicU64,
-    panics: AtomicBool,
-}
-
-impl Entropy for CountingEntropy {
-    fn fill(&self, bytes: &mut [u8]) -> Result<(), Fault> {
-        if self.panics.load(Ordering::Relaxed) {
-            std::panic::resume_unwind(Box::new("no more bytes"));
-        }
-        let digits = (self.filled.fetch_add(1, Ordering::Relaxed) + 1).to_be_bytes();
-        bytes.copy_from_slice(&digits[digits.len() - bytes.len()..]);
-        Ok(())
-    }
-}
 
 /// A desk and what stands behind it.
 struct House {
@@ -105,13 +41,20 @@ impl House {
     fn with(limits: Limits) -> Self {
         let (entropy, released) = (Arc::new(CountingEntropy::default()), Arc::new(Semaphore::new(0)));
         let outside = runtime::Outside {
-            provider: Arc::new(EchoModel { released: Arc::clone(&released) }),
+            models: Arc::new(OneModel(Arc::new(EchoModel { released: Arc::clone(&released) }))),
+            tools: Arc::new(FewTools::new()),
+            workspace: Arc::new(FewFolders),
             clock: Arc::new(FixedClock),
             entropy: Arc::<CountingEntropy>::clone(&entropy),
         };
-        let options = PoolOptions { limits, system_prompt_default: Some("Be brief.".to_owned()) };
+        let options = PoolOptions {
+            limits,
+            system_prompt_default: Some("Be brief.".to_owned()),
+            cwd: FilePath::resolve(CWD, &FilePath::root()).unwrap(),
+            ..PoolOptions::default()
+        };
         let pool = PoolHandle::new(options, outside);
-        let options = DeskOptions { cwd: "/home/user/agents".to_owned(), zone: TimeZone::UTC };
+        let options = DeskOptions { zone: TimeZone::UTC };
         Self { desk: Desk::new(pool.clone(), options), pool, entropy, released }
     }
 
@@ -137,9 +80,30 @@ impl House {
     /// Creates agents without going through a door.
     fn agents(&self, names: &[&str]) {
         for name in names {
-            let id = Some(AgentId::parse(name).unwrap());
-            self.pool.create(runtime::AgentSpec { id, system_prompt: None }).unwrap();
+            self.agent(name, "sandboxed", None);
         }
+    }
+
+    /// Creates an agent without going through a door, and gives its capability's text.
+    fn agent(&self, name: &str, preset: &str, parent: Option<&str>) -> String {
+        let id = |name: &str| AgentId::parse(name).unwrap();
+        let rights = RightsSpec { preset: Some(preset.to_owned()), ..RightsSpec::default() };
+        let (name, parent) = (Name::Given(id(name)), parent.map(id));
+        let spec = AgentSpec { name, parent, rights, ..AgentSpec::default() };
+        self.pool.create(spec, By::Admin).unwrap().capability.reveal().to_owned()
+    }
+
+    /// The result of an admin's call.
+    async fn get(&self, door: &str, method: &str, params: &str) -> Value {
+        let (_, answer) = self.asked_by(&Caller::admin(), door, &request(method, params)).await;
+        let mut answer: Value = serde_json::from_str(&answer).unwrap();
+        assert!(answer.get("error").is_none(), "{method} {params} at {door}: {answer}");
+        answer["result"].take()
+    }
+
+    /// What an admin is told who asks for an agent.
+    async fn create(&self, params: &str) -> (AnswerKind, String) {
+        self.at_daemon(&request("create_agent", params)).await
     }
 
     fn names(&self) -> Vec<String> {
@@ -173,9 +137,16 @@ fn error(code: i64, message: &str) -> (AnswerKind, String) {
 
 /// `data` is what follows the message, with its comma.
 fn error_with(code: i64, message: &str, data: &str) -> (AnswerKind, String) {
-    let message = serde_json::Value::from(message);
+    let message = Value::from(message);
     let text = format!(r#"{{"jsonrpc":"2.0","id":1,"error":{{"code":{code},"message":{message}{data}}}}}"#);
     (AnswerKind::Answered, text)
+}
+
+/// What follows the message of a call that was not allowed.
+const DENIED: &str = r#","data":{"kind":"permission_denied"}"#;
+
+fn denied(message: &str) -> (AnswerKind, String) {
+    error_with(-32602, message, DENIED)
 }
 
 /// Lets every task go on until all of them wait: the paused clock moves only then.

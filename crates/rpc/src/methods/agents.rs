@@ -1,33 +1,63 @@
 //! The daemon's own methods: creating, destroying and listing agents, stopping, describing itself.
 
-use agent::{AgentId, Fault, FaultKind};
+use agent::permission::{Budget, FilePath, Level, Resource};
+use agent::{AgentId, Fault, FaultKind, Halt, Source};
 use nexus3_protocol::Method;
 use nexus3_protocol::methods::{
-    AgentSummary, CreateAgentOutput, CreateAgentParams, DestroyAgentOutput, DestroyAgentParams,
-    DiscoverOutput, ListAgentsOutput, NoParams, ShutdownServerOutput, spec,
+    AgentSummary, BudgetParams, CreateAgentOutput, CreateAgentParams, DestroyAgentOutput, DestroyAgentParams,
+    DiscoverOutput, InitialError, InitialResponse, ListAgentsOutput, ListAgentsParams, MayGrantParams,
+    NoParams, ShutdownServerOutput, spec,
 };
-use runtime::AgentSpec;
+use runtime::{AgentHandle, AgentSpec, By, Children, FirstMessage, MayGrant, Name, RightsSpec};
 
-use crate::caller::Caller;
+use super::calls::{SOURCE_DEFAULT, outward, send_output, whole};
+use crate::caller::{Caller, Principal};
 use crate::desk::Desk;
 use crate::dispatch::DaemonHandler;
+use crate::fault::to_error;
 use crate::local_time::local;
 
 impl DaemonHandler<spec::CreateAgent> for Desk {
     async fn handle(&self, caller: &Caller, params: CreateAgentParams) -> Result<CreateAgentOutput, Fault> {
-        caller.must_be_admin(&self.pool, Method::CreateAgent)?;
-        let id = params.agent_id.as_deref().map(parse_id).transpose()?;
-        let agent = self.pool.create(AgentSpec { id, system_prompt: params.system_prompt })?;
-        tracing::info!(agent = %agent.id(), "agent created");
-        Ok(CreateAgentOutput { agent_id: agent.id().to_string(), url: format!("/agent/{}", agent.id()) })
+        let principal = caller.principal(&self.pool)?;
+        let wait = params.wait_for_initial_response.unwrap_or(false);
+        let spec = agent_spec(params)?;
+        let by = match &principal {
+            Principal::Admin => By::Admin,
+            Principal::Agent(own) => By::Agent(own),
+        };
+        let created = self.pool.create(spec, by)?;
+        let id = created.handle.id();
+        tracing::info!(agent = %id, "agent created");
+        let mut output = CreateAgentOutput {
+            agent_id: id.to_string(),
+            url: format!("/agent/{id}"),
+            token: created.capability.reveal().to_owned(),
+            initial_request_id: None,
+            initial_status: None,
+            response: None,
+        };
+        if let Some((request_id, answering)) = created.initial {
+            output.initial_request_id = Some(outward(request_id.clone()));
+            if wait {
+                output.response = Some(match answering.await {
+                    Ok(end) => InitialResponse::Answered(send_output(request_id, end)),
+                    Err(fault) => failed(&fault),
+                });
+            } else {
+                output.initial_status = Some("queued".to_owned());
+            }
+        }
+        Ok(output)
     }
 }
 
 impl DaemonHandler<spec::DestroyAgent> for Desk {
     async fn handle(&self, caller: &Caller, params: DestroyAgentParams) -> Result<DestroyAgentOutput, Fault> {
-        let id = parse_id(&params.agent_id)?;
-        caller.may_destroy(&self.pool, id.as_str())?;
-        let success = self.pool.destroy(&id).await;
+        let id = parse_id("agent_id", &params.agent_id)?;
+        caller.may_destroy(&self.pool, &id)?;
+        let children = if params.orphan.unwrap_or(false) { Children::Stay } else { Children::Go };
+        let success = self.pool.destroy(&id, children).await;
         if success {
             tracing::info!(agent = %id, "agent destroyed");
         }
@@ -36,11 +66,17 @@ impl DaemonHandler<spec::DestroyAgent> for Desk {
 }
 
 impl DaemonHandler<spec::ListAgents> for Desk {
-    async fn handle(&self, caller: &Caller, _: NoParams) -> Result<ListAgentsOutput, Fault> {
-        let only = caller.agent(&self.pool)?;
-        let agents =
-            self.pool.list().into_iter().filter(|agent| only.as_ref().is_none_or(|id| agent.id == *id));
-        Ok(ListAgentsOutput { agents: agents.map(|agent| self.summary(agent)).collect() })
+    async fn handle(&self, caller: &Caller, params: ListAgentsParams) -> Result<ListAgentsOutput, Fault> {
+        let principal = caller.principal(&self.pool)?;
+        let passes = |agent: &AgentHandle| match &principal {
+            Principal::Admin => true,
+            Principal::Agent(own) => agent.is_same(own) || agent.is_below(own),
+        };
+        let offset = params.offset.map_or(0, |offset| whole(offset.0));
+        let limit = params.limit.map_or(usize::MAX, |limit| whole(limit.0));
+        let (total, agents) = self.pool.list_page(passes, offset, limit);
+        let agents = agents.into_iter().map(|agent| self.summary(agent)).collect();
+        Ok(ListAgentsOutput { agents, total: total as u64 })
     }
 }
 
@@ -54,7 +90,7 @@ impl DaemonHandler<spec::ShutdownServer> for Desk {
 
 impl DaemonHandler<spec::Discover> for Desk {
     async fn handle(&self, caller: &Caller, _: NoParams) -> Result<DiscoverOutput, Fault> {
-        caller.agent(&self.pool)?;
+        caller.principal(&self.pool)?;
         serde_json::from_str(nexus3_protocol::OPENRPC).map(DiscoverOutput).map_err(|fault| {
             Fault::new(FaultKind::Internal, "Internal error: the method list is damaged").caused_by(fault)
         })
@@ -62,26 +98,115 @@ impl DaemonHandler<spec::Discover> for Desk {
 }
 
 impl Desk {
-    fn summary(&self, agent: runtime::AgentSummary) -> AgentSummary {
+    pub(super) fn summary(&self, agent: runtime::AgentSummary) -> AgentSummary {
         let zone = &self.options.zone;
+        let anywhere = matches!(agent.write_folders.as_slice(), [root] if *root == FilePath::root());
+        let write_paths = agent.write_folders.iter().map(ToString::to_string).collect();
         AgentSummary {
             agent_id: agent.id.to_string(),
             is_temp: agent.id.is_temporary(),
             created_at: local(agent.created_at, zone),
             message_count: agent.message_count as u64,
             should_shutdown: agent.should_shutdown,
-            parent_agent_id: None,
-            child_count: 0,
-            halted_at_iteration_limit: agent.halted,
+            parent_agent_id: agent.parent.map(|parent| parent.to_string()),
+            child_count: agent.child_count as u64,
+            halted_at_iteration_limit: agent.halted == Some(Halt::IterationLimit),
             model: agent.model.map(|model| model.to_string()),
             last_action_at: agent.last_action_at.map(|moment| local(moment, zone)),
-            permission_level: "SANDBOXED".to_owned(),
-            cwd: self.options.cwd.clone(),
-            write_paths: None,
+            permission_level: agent.level.name().to_owned(),
+            cwd: agent.cwd.to_string(),
+            write_paths: (!anywhere).then_some(write_paths),
+            preset: agent.preset.to_string(),
+            state: "live".to_owned(),
         }
     }
 }
 
-fn parse_id(text: &str) -> Result<AgentId, Fault> {
-    AgentId::parse(text).map_err(|fault| Fault::new(FaultKind::Invalid, format!("agent_id invalid: {fault}")))
+/// What a client asks for, in the runtime's words.
+fn agent_spec(params: CreateAgentParams) -> Result<AgentSpec, Fault> {
+    let id = params.agent_id.as_deref().map(|id| parse_id("agent_id", id)).transpose()?;
+    let name = match (id, params.temporary.unwrap_or(false)) {
+        (Some(_), true) => return Err(invalid("temporary cannot be combined with agent_id")),
+        (Some(id), false) => Name::Given(id),
+        (None, true) => Name::Temporary,
+        (None, false) => Name::MadeUp,
+    };
+    let parent = params.parent_agent_id.as_deref().map(|id| parse_id("parent_agent_id", id)).transpose()?;
+    if params.initial_message.as_ref().is_some_and(|text| text.trim().is_empty()) {
+        return Err(invalid("initial_message cannot be empty"));
+    }
+    let source = Source { kind: Some(SOURCE_DEFAULT.to_owned()), agent: None };
+    Ok(AgentSpec {
+        name,
+        system_prompt: params.system_prompt,
+        parent,
+        cwd: params.cwd,
+        model: params.model,
+        rights: RightsSpec {
+            preset: params.preset,
+            disable_tools: tool_list("disable_tools", params.disable_tools)?,
+            write_paths: params.allowed_write_paths,
+            may_create: params.may_create,
+            may_grant: params.may_grant.map(may_grant).transpose()?,
+            budget: params.budget.map_or_else(Budget::unlimited, |budget| budget_of(&budget)),
+        },
+        level_max: Some(Level::Trusted),
+        initial: params.initial_message.map(|text| FirstMessage { text, source }),
+    })
+}
+
+pub(super) fn may_grant(params: MayGrantParams) -> Result<MayGrant, Fault> {
+    Ok(MayGrant {
+        preset: params.preset,
+        disable_tools: tool_list("may_grant.disable_tools", params.disable_tools)?,
+        write_paths: params.allowed_write_paths,
+        may_create: params.may_create,
+    })
+}
+
+/// The longest name of a tool.
+const TOOL_NAME_CHARS_MAX: usize = 128;
+
+/// A name that no tool has is taken as it is, for tools still to come; a text that no tool can have is a slip.
+pub(super) fn tool_list(parameter: &str, names: Option<Vec<String>>) -> Result<Vec<String>, Fault> {
+    let names = names.unwrap_or_default();
+    let fits = |name: &str| {
+        (1..=TOOL_NAME_CHARS_MAX).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+    };
+    match names.iter().position(|name| !fits(name)) {
+        None => Ok(names),
+        Some(place) => Err(invalid(&format!(
+            "{parameter}[{place}] must be a tool's name: 1 to {TOOL_NAME_CHARS_MAX} letters, digits, '.', '_' and '-'"
+        ))),
+    }
+}
+
+pub(super) fn budget_of(params: &BudgetParams) -> Budget {
+    limits_of(params).into_iter().fold(Budget::unlimited(), |budget, (resource, limit)| {
+        if limit.is_some() { budget.with(resource, limit) } else { budget }
+    })
+}
+
+pub(super) fn limits_of(params: &BudgetParams) -> [(Resource, Option<u64>); 5] {
+    [
+        (Resource::Turns, params.turns),
+        (Resource::ToolCalls, params.tool_calls),
+        (Resource::Tokens, params.tokens),
+        (Resource::WallMs, params.wall_ms),
+        (Resource::Children, params.children),
+    ]
+}
+
+fn failed(fault: &Fault) -> InitialResponse {
+    let error = to_error(fault);
+    InitialResponse::Failed { error: InitialError { code: error.code, message: error.message } }
+}
+
+pub(super) fn invalid(text: &str) -> Fault {
+    Fault::new(FaultKind::Invalid, text.to_owned())
+}
+
+fn parse_id(parameter: &str, text: &str) -> Result<AgentId, Fault> {
+    AgentId::parse(text).map_err(|fault| invalid(&format!("{parameter} invalid: {fault}")))
 }

@@ -1,48 +1,77 @@
 //! An agent's methods: sending, cancelling, and reading what it holds.
 
-use agent::{Ending, Fault, Message, RequestId, Source, TurnOutcome};
+use agent::{Ending, Fault, Halt, Message, RequestId, Source, TurnEnd, TurnOutcome};
 use nexus3_protocol::methods::{self, spec};
 use nexus3_protocol::methods::{
     CancelOutput, CancelParams, ContextOutput, MessageView, MessagesOutput, MessagesParams, NoParams,
-    SendOutput, SendParams, ShutdownOutput, TokensOutput, ToolCallView, Usage, UsedTokens,
+    SendOutput, SendParams, ShutdownOutput, SteerOutput, SteerParams, TokensOutput, ToolCallView, Usage,
+    UsedTokens,
 };
 use runtime::{AgentHandle, NewMessage};
 use serde_json::{Map, Value};
 
+use crate::caller::{Caller, Principal};
 use crate::desk::Desk;
 use crate::dispatch::AgentHandler;
 
 /// Where a message comes from when its sender does not say.
-const SOURCE_DEFAULT: &str = "rpc";
+pub(super) const SOURCE_DEFAULT: &str = "rpc";
 
 impl AgentHandler<spec::Send> for Desk {
-    async fn handle(&self, agent: &AgentHandle, params: SendParams) -> Result<SendOutput, Fault> {
+    async fn handle(
+        &self,
+        caller: &Caller,
+        agent: &AgentHandle,
+        params: SendParams,
+    ) -> Result<SendOutput, Fault> {
         let request_id = match params.request_id {
             Some(id) => inward(id),
             None => self.pool.make_up_request_id()?,
         };
-        let source = Source {
-            kind: Some(params.source.unwrap_or_else(|| SOURCE_DEFAULT.to_owned())),
-            agent: params.source_agent_id.map(inward),
-        };
+        let source = self.source(caller, params.source, params.source_agent_id)?;
         let message = NewMessage { text: params.content, request_id: request_id.clone(), source };
         let end = agent.send(message).await?;
-        Ok(SendOutput {
-            cancelled: end.outcome == TurnOutcome::Cancelled,
-            content: end.content,
-            request_id: outward(request_id),
-            halted_at_iteration_limit: end.halted,
-            usage: end.usage.map(|usage| Usage {
-                input_tokens: usage.input,
-                output_tokens: usage.output,
-                cached_tokens: usage.cached,
-            }),
-        })
+        Ok(send_output(request_id, end))
+    }
+}
+
+/// A turn's end in the words of `send`.
+pub(super) fn send_output(request_id: RequestId, end: TurnEnd) -> SendOutput {
+    SendOutput {
+        cancelled: end.outcome == TurnOutcome::Cancelled,
+        content: end.content,
+        request_id: outward(request_id),
+        halted_at_iteration_limit: end.halted == Some(Halt::IterationLimit),
+        halted: end.halted.map(|halt| halt.name().to_owned()),
+        usage: end.usage.map(|usage| Usage {
+            input_tokens: usage.input,
+            output_tokens: usage.output,
+            cached_tokens: usage.cached,
+        }),
+    }
+}
+
+impl AgentHandler<spec::Steer> for Desk {
+    async fn handle(
+        &self,
+        caller: &Caller,
+        agent: &AgentHandle,
+        params: SteerParams,
+    ) -> Result<SteerOutput, Fault> {
+        let source = self.source(caller, params.source, params.source_agent_id)?;
+        let taken = agent.steer(params.content, source).await;
+        let reason = taken.is_none().then(|| "no_running_turn_or_full".to_owned());
+        Ok(SteerOutput { steered: taken.is_some(), request_id: taken.map(outward), reason })
     }
 }
 
 impl AgentHandler<spec::Cancel> for Desk {
-    async fn handle(&self, agent: &AgentHandle, params: CancelParams) -> Result<CancelOutput, Fault> {
+    async fn handle(
+        &self,
+        _: &Caller,
+        agent: &AgentHandle,
+        params: CancelParams,
+    ) -> Result<CancelOutput, Fault> {
         let cancelled = agent.cancel(inward(params.request_id.clone())).await;
         let reason = (!cancelled).then(|| "not_found_or_completed".to_owned());
         Ok(CancelOutput { cancelled, request_id: params.request_id, reason })
@@ -50,20 +79,20 @@ impl AgentHandler<spec::Cancel> for Desk {
 }
 
 impl AgentHandler<spec::Shutdown> for Desk {
-    async fn handle(&self, agent: &AgentHandle, _: NoParams) -> Result<ShutdownOutput, Fault> {
+    async fn handle(&self, _: &Caller, agent: &AgentHandle, _: NoParams) -> Result<ShutdownOutput, Fault> {
         self.pool.finish_agent(agent);
         Ok(ShutdownOutput { success: true })
     }
 }
 
 impl AgentHandler<spec::GetTokens> for Desk {
-    async fn handle(&self, agent: &AgentHandle, _: NoParams) -> Result<TokensOutput, Fault> {
+    async fn handle(&self, _: &Caller, agent: &AgentHandle, _: NoParams) -> Result<TokensOutput, Fault> {
         let tokens = agent.tokens();
         let (size, used) = (tokens.size, tokens.used);
         Ok(TokensOutput {
             system: size.system,
             dynamic: 0,
-            tools: 0,
+            tools: tokens.tools,
             messages: size.messages,
             total: size.total,
             budget: size.budget,
@@ -80,12 +109,12 @@ impl AgentHandler<spec::GetTokens> for Desk {
 }
 
 impl AgentHandler<spec::GetContext> for Desk {
-    async fn handle(&self, agent: &AgentHandle, _: NoParams) -> Result<ContextOutput, Fault> {
+    async fn handle(&self, _: &Caller, agent: &AgentHandle, _: NoParams) -> Result<ContextOutput, Fault> {
         let context = agent.context();
         Ok(ContextOutput {
             message_count: context.message_count as u64,
             system_prompt: context.has_system_prompt,
-            halted_at_iteration_limit: context.halted,
+            halted_at_iteration_limit: context.halted == Some(Halt::IterationLimit),
             last_iteration_count: context.last_rounds,
             max_tool_iterations: context.rounds_max,
         })
@@ -93,7 +122,12 @@ impl AgentHandler<spec::GetContext> for Desk {
 }
 
 impl AgentHandler<spec::GetMessages> for Desk {
-    async fn handle(&self, agent: &AgentHandle, params: MessagesParams) -> Result<MessagesOutput, Fault> {
+    async fn handle(
+        &self,
+        _: &Caller,
+        agent: &AgentHandle,
+        params: MessagesParams,
+    ) -> Result<MessagesOutput, Fault> {
         let offset = params.offset.unwrap_or_default().0;
         let limit = params.limit.unwrap_or_default().0;
         let page = agent.messages(whole(offset), whole(limit));
@@ -108,8 +142,24 @@ impl AgentHandler<spec::GetMessages> for Desk {
     }
 }
 
+impl Desk {
+    /// Where a message comes from: an admin says it, an agent is taken for what it is.
+    fn source(
+        &self,
+        caller: &Caller,
+        kind: Option<String>,
+        agent: Option<methods::RequestId>,
+    ) -> Result<Source, Fault> {
+        let kind = Some(kind.unwrap_or_else(|| SOURCE_DEFAULT.to_owned()));
+        Ok(match caller.principal(&self.pool)? {
+            Principal::Admin => Source { kind, agent: agent.map(inward) },
+            Principal::Agent(own) => Source { kind, agent: Some(RequestId::Text(own.id().to_string())) },
+        })
+    }
+}
+
 /// A number beyond what this machine can address is beyond every list.
-fn whole(number: u64) -> usize {
+pub(super) fn whole(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
@@ -143,6 +193,7 @@ fn meta(message: &Message) -> Option<Map<String, Value>> {
     match message.ending {
         Some(Ending::Cancelled) => put("cancelled", Value::Bool(true)),
         Some(Ending::Failed) => put("failed", Value::Bool(true)),
+        Some(Ending::Denied) => put("denied", Value::Bool(true)),
         None => {}
     }
     (!meta.is_empty()).then_some(meta)
@@ -155,7 +206,7 @@ fn inward(id: methods::RequestId) -> RequestId {
     }
 }
 
-fn outward(id: RequestId) -> methods::RequestId {
+pub(super) fn outward(id: RequestId) -> methods::RequestId {
     match id {
         RequestId::Text(text) => methods::RequestId::Text(text),
         RequestId::Number(number) => methods::RequestId::Number(number),

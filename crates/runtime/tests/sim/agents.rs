@@ -6,21 +6,22 @@ use std::sync::{Arc, Barrier};
 use agent::outside::Entropy;
 use agent::{AgentId, Fault, FaultKind, TurnOutcome};
 use futures_util::FutureExt;
-use runtime::{AgentSpec, Limits, Outside, PoolHandle, PoolOptions};
+use runtime::{AgentSpec, Children, Limits};
 
 use crate::history::texts;
-use crate::model::ScriptedModel;
-use crate::world::{FixedClock, World, at_once, end_of, fault_of, id, is_busy, named, number, settle, start};
+use crate::world::{
+    FixedClock, World, at_once, end_of, fault_of, id, is_busy, named, number, settle, start, tasks,
+};
 
 #[tokio::test(start_paused = true)]
 async fn a_taken_name_is_refused_and_the_agent_stays_as_it_is() {
     let world = World::new();
     let agent = world.agent("a");
     end_of(start(&agent, 1, "say a; done")).await;
-    let fault = world.pool.create(named("a")).err().expect("the name is taken");
+    let fault = world.refusal(named("a"));
     assert_eq!((fault.kind, fault.public.as_ref()), (FaultKind::Invalid, "Agent already exists: a"));
     assert_eq!(world.pool.agent_count(), 1);
-    assert_eq!(world.pool.find(&id("a")).expect("it is there").summary().message_count, 2);
+    assert_eq!(world.summary(&world.pool.find(&id("a")).expect("it is there")).message_count, 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -28,26 +29,23 @@ async fn there_are_never_more_agents_than_allowed() {
     let world = World::with(Limits { agents_max: 2, ..Limits::default() });
     world.agent("a");
     world.agent("b");
-    for refused in [world.pool.create(named("c")), world.pool.create(AgentSpec::default())] {
-        let fault = refused.err().expect("the pool is full");
+    for fault in [world.refusal(named("c")), world.refusal(AgentSpec::default())] {
         assert!(is_busy(&fault), "{fault:?}");
         assert_eq!(fault.public, "busy: 2 agents exist");
     }
     assert!(world.pool.main_agent().is_err_and(|fault| is_busy(&fault)));
-    assert!(world.pool.destroy(&id("a")).await);
+    assert!(world.pool.destroy(&id("a"), Children::Go).await);
     world.agent("c");
-    let names: Vec<_> = world.pool.list().iter().map(|agent| agent.id.to_string()).collect();
-    assert_eq!(names, ["b", "c"]);
+    assert_eq!(world.names(), ["b", "c"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_without_a_name_gets_eight_hex_digits_that_nobody_has() {
     let world = World::new();
-    world.agent("00000001");
-    let made: Vec<_> = (0..3)
-        .map(|_| world.pool.create(AgentSpec::default()).expect("there is room").id().to_string())
-        .collect();
-    assert_eq!(made, ["00000002", "00000003", "00000004"]);
+    // Each agent takes random bytes twice: for its name, and for its capability.
+    world.agent("00000002");
+    let made: Vec<_> = (0..3).map(|_| world.make(AgentSpec::default()).id().to_string()).collect();
+    assert_eq!(made, ["00000004", "00000006", "00000008"]);
 }
 
 /// Always the same bytes, and a limit to how often one may ask for them.
@@ -73,21 +71,22 @@ impl Entropy for DryEntropy {
     }
 }
 
-fn pool_with(entropy: Arc<dyn Entropy>) -> PoolHandle {
-    let outside = Outside { provider: Arc::new(ScriptedModel::new()), clock: Arc::new(FixedClock), entropy };
-    PoolHandle::new(PoolOptions::default(), outside)
+fn world_with(entropy: Arc<dyn Entropy>) -> World {
+    World::from(Arc::new(FixedClock), entropy, Limits::default())
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_random_bytes_a_name_is_refused_and_not_sought_for_ever() {
-    let stuck = pool_with(Arc::new(StuckEntropy::default()));
-    assert_eq!(stuck.create(AgentSpec::default()).expect("the first is free").id().as_str(), "abababab");
-    let fault = stuck.create(AgentSpec::default()).err().expect("the second is not");
+    let stuck = world_with(Arc::new(StuckEntropy::default()));
+    assert_eq!(stuck.make(AgentSpec::default()).id().as_str(), "abababab", "the first is free");
+    let fault = stuck.refusal(AgentSpec::default());
     assert_eq!((fault.kind, fault.public.as_ref()), (FaultKind::Internal, "no agent ID could be made up"));
-    let dry = pool_with(Arc::new(DryEntropy));
-    assert!(dry.create(AgentSpec::default()).is_err_and(|fault| fault.public == "no random bytes"));
-    assert!(dry.make_up_request_id().is_err());
-    assert_eq!((stuck.agent_count(), dry.agent_count()), (1, 0));
+    let dry = world_with(Arc::new(DryEntropy));
+    for spec in [AgentSpec::default(), named("a")] {
+        assert_eq!(dry.refusal(spec).public, "no random bytes");
+    }
+    assert!(dry.pool.make_up_request_id().is_err());
+    assert_eq!((stuck.pool.agent_count(), dry.pool.agent_count()), (1, 0));
 }
 
 #[test]
@@ -117,7 +116,7 @@ async fn a_destroyed_agent_answers_all_its_sends_and_frees_its_name_at_once() {
     let waiting = [start(&agent, 2, "say b; done"), start(&agent, 3, "say c; done")];
     settle().await;
     let just_sent = start(&agent, 4, "say d; done");
-    let mut destroying = Box::pin(world.pool.destroy(agent.id()));
+    let mut destroying = Box::pin(world.destroy(&agent));
     assert!((&mut destroying).now_or_never().is_none());
     let successor = world.agent("a");
     assert!(at_once(destroying).await);
@@ -126,7 +125,10 @@ async fn a_destroyed_agent_answers_all_its_sends_and_frees_its_name_at_once() {
         assert_eq!(at_once(end_of(sending)).await.outcome, TurnOutcome::Cancelled);
     }
     let last = at_once(just_sent).await.expect("a send does not panic");
-    assert!(last.is_ok_and(|end| end.outcome == TurnOutcome::Cancelled) || agent.summary().message_count > 0);
+    assert!(
+        last.is_ok_and(|end| end.outcome == TurnOutcome::Cancelled)
+            || world.summary(&agent).message_count > 0
+    );
     assert_eq!(world.model.seen().live_total, 0);
     assert_eq!(end_of(start(&successor, 1, "say new; done")).await.content, "new");
     assert_eq!(texts(&successor), ["say new; done", "new"], "nothing of the old life is left");
@@ -138,12 +140,12 @@ async fn a_destroyed_agent_is_gone_for_whoever_still_knows_it() {
     let world = World::new();
     let agent = world.agent("a");
     end_of(start(&agent, 1, "say a; done")).await;
-    assert!(world.pool.destroy(agent.id()).await);
-    assert!(!world.pool.destroy(agent.id()).await, "there is nothing left to destroy");
+    assert!(world.destroy(&agent).await);
+    assert!(!world.destroy(&agent).await, "there is nothing left to destroy");
     let fault = fault_of(start(&agent, 2, "say b; done")).await;
     assert_eq!((fault.kind, fault.public.as_ref()), (FaultKind::NotFound, "Agent not found: a"));
     assert!(!at_once(agent.cancel(number(1))).await);
-    assert_eq!(agent.summary().message_count, 2, "what was read before can still be read");
+    assert_eq!(world.summary(&agent).message_count, 2, "what was read before can still be read");
     assert_eq!(world.pool.open_turns(), 0);
 }
 
@@ -158,7 +160,7 @@ async fn a_destroy_whose_caller_goes_away_ends_the_agent_all_the_same() {
     for cancel in &mut cancels {
         assert!(tokio::task::unconstrained(cancel).now_or_never().is_none());
     }
-    let destroying = Box::pin(world.pool.destroy(agent.id()));
+    let destroying = Box::pin(world.destroy(&agent));
     assert!(tokio::task::unconstrained(destroying).now_or_never().is_none());
     settle().await;
     assert!(running.is_finished(), "the agent lives on, and nobody can reach it");
@@ -180,5 +182,5 @@ async fn agents_end_when_everybody_who_knew_them_has_gone() {
     drop((agent, world));
     settle().await;
     assert_eq!(model.seen().live_total, 0);
-    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
+    assert_eq!(tasks(), 0);
 }

@@ -76,7 +76,7 @@ async fn what_is_not_open_cannot_be_cancelled() {
 async fn a_cancel_in_a_tool_round_answers_every_call() {
     let world = World::new();
     let agent = world.agent("a");
-    let sending = start(&agent, 1, "call x; call y; done | say so; wait");
+    let sending = start(&agent, 1, "call note x; call note y; done | say so; wait");
     world.model.asked(2).await;
     settle().await;
     assert!(agent.cancel(number(1)).await);
@@ -111,7 +111,7 @@ async fn a_thousand_stalled_sends_keep_no_control_call_waiting() {
     assert!(at_once(agents[0].cancel(number(0))).await);
     assert_eq!(at_once(end_of(first)).await.outcome, TurnOutcome::Cancelled);
     assert_eq!(world.pool.list().len(), 10);
-    assert!(at_once(world.pool.destroy(agents[0].id())).await);
+    assert!(at_once(world.destroy(&agents[0])).await);
     assert_eq!(world.pool.open_turns(), 1000 - 2 - 99);
     world.pool.abort_turns();
     for sending in sendings {

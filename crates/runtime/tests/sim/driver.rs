@@ -3,17 +3,21 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use agent::{AgentId, Fault, FaultKind, RequestId, TurnEnd, TurnOutcome};
+use agent::permission::Resource;
+use agent::{AgentId, Fault, FaultKind, Halt, RequestId, TurnEnd, TurnOutcome};
 use futures_util::FutureExt;
-use runtime::{AgentHandle, Limits, NewMessage};
+use runtime::{AgentHandle, Capability, Limits, NewMessage};
 
 use crate::dice::Dice;
+use crate::plots::{Playwright, Plot};
 use crate::world::{World, is_busy};
 
 pub(crate) struct Driver {
     pub(crate) dice: Dice,
+    pub(crate) playwright: Playwright,
     pub(crate) world: World,
     pub(crate) limits: Limits,
+    pub(crate) temper: Temper,
     pub(crate) lives: Vec<Life>,
     pub(crate) sent: Vec<Sent>,
     /// Somebody asked for a stop: no new agents.
@@ -23,12 +27,77 @@ pub(crate) struct Driver {
     pub(crate) log: Log,
 }
 
+/// What is likely in a run: where everything is forbidden much else never happens.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Temper {
+    /// How many agents of a hundred may do everything.
+    pub(crate) free: usize,
+    /// How many limits of a hundred are set.
+    pub(crate) thrifty: usize,
+    /// How many parts of an ask are, of a hundred, something special.
+    pub(crate) odd: usize,
+    /// How many agents of a hundred are put below the lowest.
+    pub(crate) deep: usize,
+    /// How many messages of a hundred have agents talk to each other.
+    pub(crate) talkative: usize,
+    pub(crate) names: usize,
+}
+
+impl Temper {
+    fn any(dice: &mut Dice) -> Self {
+        Self {
+            free: *dice.pick(&[0, 50, 95]),
+            thrifty: *dice.pick(&[0, 8, 30]),
+            odd: *dice.pick(&[0, 15]),
+            deep: *dice.pick(&[0, 0, 95]),
+            talkative: *dice.pick(&[10, 30, 80]),
+            names: *dice.pick(&[2, 3, 5]),
+        }
+    }
+
+    /// Agents that have much to do with each other.
+    fn sociable(dice: &mut Dice) -> Self {
+        let thrifty = *dice.pick(&[0, 0, 8]);
+        let deep = *dice.pick(&[0, 95]);
+        Self { free: 97, thrifty, odd: 0, deep, talkative: 80, names: dice.between(2, 3) }
+    }
+}
+
+fn some_limits(dice: &mut Dice) -> Limits {
+    Limits {
+        agents_max: *dice.pick(&[1, 4, 8, 12]),
+        turns_running_max: dice.between(1, 4),
+        turns_open_max: *dice.pick(&[1, 6, 20, 60]),
+        agent_turns_open_max: dice.between(1, 6),
+        tool_iterations_max: dice.between(1, 4) as u64,
+        tools_running_max: dice.between(1, 4),
+        tool_result_bytes_max: 1000,
+        model_idle: std::time::Duration::from_secs(dice.between(1, 60) as u64),
+    }
+}
+
 /// One agent, from its creation on. A name may have several lives.
 pub(crate) struct Life {
     pub(crate) name: AgentId,
     pub(crate) handle: AgentHandle,
+    /// Nothing for one that an agent created.
+    pub(crate) capability: Option<Capability>,
     pub(crate) destroyed: bool,
     pub(crate) finished: bool,
+    /// Words that were added to its turns.
+    pub(crate) steers: usize,
+    pub(crate) budgets: [BudgetPast; 5],
+}
+
+/// What limits one resource of a life has had.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct BudgetPast {
+    pub(crate) ever_limited: bool,
+    pub(crate) ever_unlimited: bool,
+    pub(crate) changes: usize,
+    pub(crate) limit_max: u64,
+    /// What was used or set aside when the limit was last changed.
+    pub(crate) floor: u64,
 }
 
 /// One send, as its sender sees it.
@@ -41,6 +110,8 @@ pub(crate) struct Sent {
     pub(crate) cancel_confirmed: bool,
     /// Another send of this agent had the same name.
     pub(crate) reuses_name: bool,
+    /// Somebody added a word, which is a script of its own.
+    pub(crate) steered: bool,
 }
 
 pub(crate) enum Fate {
@@ -50,22 +121,6 @@ pub(crate) enum Fate {
     Answered(Result<TurnEnd, Fault>),
     /// It was never accepted.
     Refused,
-}
-
-/// A script and how it ends when nobody interferes.
-#[derive(Clone)]
-pub(crate) struct Plot {
-    pub(crate) script: String,
-    pub(crate) ending: PlotEnding,
-    /// It waits for a release and may so time out.
-    pub(crate) waits: bool,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum PlotEnding {
-    Says(&'static str),
-    Completes,
-    Fails(FaultKind),
 }
 
 /// What was done, shown when the run fails.
@@ -91,18 +146,16 @@ impl Drop for Log {
 impl Driver {
     pub(crate) fn new(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
-        let limits = Limits {
-            agents_max: dice.between(1, 6),
-            turns_running_max: dice.between(1, 4),
-            turns_open_max: dice.between(1, 16),
-            agent_turns_open_max: dice.between(1, 6),
-            tool_iterations_max: dice.between(1, 4) as u64,
-            model_idle: std::time::Duration::from_secs(dice.between(1, 60) as u64),
-        };
+        let limits = some_limits(&mut dice);
+        let temper = if dice.percent(35) { Temper::sociable(&mut dice) } else { Temper::any(&mut dice) };
+        let world = World::with(limits.clone());
+        world.tools.watch(&world.pool);
         Self {
             dice,
-            world: World::with(limits.clone()),
+            playwright: Playwright::new(temper.talkative, temper.names),
+            world,
             limits,
+            temper,
             lives: Vec::new(),
             sent: Vec::new(),
             stop_wanted: false,
@@ -120,10 +173,49 @@ impl Driver {
         self.existing().into_iter().find(|life| self.lives[*life].name == *name)
     }
 
+    /// The lives below one, whether they exist or not.
+    pub(crate) fn below(&self, life: usize) -> Vec<usize> {
+        let top = &self.lives[life].handle;
+        (0..self.lives.len()).filter(|other| self.lives[*other].handle.is_below(top)).collect()
+    }
+
+    /// Learns which agents other agents have created and destroyed meanwhile.
+    pub(crate) fn sync(&mut self) {
+        let pool = self.world.pool.clone();
+        for life in self.existing() {
+            let found = pool.find(&self.lives[life].name);
+            if !found.is_some_and(|found| found.is_same(&self.lives[life].handle)) {
+                self.log.note(format!("life {life} was destroyed by an agent"));
+                self.lives[life].destroyed = true;
+            }
+        }
+        for summary in pool.list() {
+            if self.life_of(&summary.id).is_none() {
+                let handle = pool.find(&summary.id).expect("it is listed");
+                self.log.note(format!("life {} is '{}', created by an agent", self.lives.len(), summary.id));
+                self.add_life(handle, None);
+            }
+        }
+    }
+
+    pub(crate) fn add_life(&mut self, handle: AgentHandle, capability: Option<Capability>) {
+        self.lives.push(Life {
+            name: handle.id().clone(),
+            handle,
+            capability,
+            destroyed: false,
+            finished: false,
+            steers: 0,
+            budgets: Default::default(),
+        });
+        self.note_budget(self.lives.len() - 1);
+    }
+
     /// Sends, and judges a refusal if there is one.
     pub(crate) fn send(&mut self, life: usize, request_id: RequestId, plot: Plot) {
         let open_before = self.world.pool.open_turns();
         let agent = self.lives[life].handle.clone();
+        let at_agent = self.world.summary(&agent).open_turns;
         let message = NewMessage {
             text: plot.script.clone(),
             request_id: request_id.clone(),
@@ -134,19 +226,27 @@ impl Driver {
         let fate = match tokio::task::unconstrained(&mut future).now_or_never() {
             None => Fate::Open(future),
             Some(answer) => {
-                self.judge_refusal(life, open_before, &answer);
+                self.judge_refusal(life, open_before, at_agent, &answer);
                 Fate::Refused
             }
         };
         self.log.note(format!("send {} to life {life}: {}", plot.script, fate.name()));
-        let (cancel_wanted, cancel_confirmed) = (false, false);
-        self.sent.push(Sent { life, request_id, plot, fate, cancel_wanted, cancel_confirmed, reuses_name });
+        let (cancel_wanted, cancel_confirmed, steered) = (false, false, false);
+        self.sent.push(Sent {
+            life,
+            request_id,
+            plot,
+            fate,
+            cancel_wanted,
+            cancel_confirmed,
+            reuses_name,
+            steered,
+        });
     }
 
-    fn judge_refusal(&self, life: usize, open_before: usize, answer: &Result<TurnEnd, Fault>) {
+    fn judge_refusal(&self, life: usize, open: usize, at_agent: usize, answer: &Result<TurnEnd, Fault>) {
         let fault = answer.as_ref().expect_err("a turn takes longer than one look");
-        let at_agent = self.sent.iter().filter(|sent| sent.life == life && sent.may_be_open()).count();
-        let full = open_before >= self.limits.turns_open_max || at_agent >= self.limits.agent_turns_open_max;
+        let full = open >= self.limits.turns_open_max || at_agent >= self.limits.agent_turns_open_max;
         let gone = self.lives[life].destroyed;
         let fair = if is_busy(fault) { full || self.stopping } else { gone || self.stopping };
         assert!(fair, "refused without a reason: {fault:?}");
@@ -155,6 +255,7 @@ impl Driver {
 
     /// Takes the answers that are there.
     pub(crate) fn collect(&mut self) {
+        self.sync();
         for place in 0..self.sent.len() {
             let Fate::Open(future) = &mut self.sent[place].fate else { continue };
             if let Some(answer) = tokio::task::unconstrained(future).now_or_never() {
@@ -169,10 +270,13 @@ impl Driver {
         let script = &sent.plot.script;
         let fair = match answer {
             Ok(end) => match &end.outcome {
-                TurnOutcome::Completed => !sent.cancel_confirmed && sent.plot.is_complete(&end.content),
+                TurnOutcome::Completed => {
+                    let said = end.halted.is_some() || sent.steered || sent.plot.is_complete(&end.content);
+                    !sent.cancel_confirmed && said && self.may_halt(sent.life, end)
+                }
                 TurnOutcome::Cancelled => {
                     let wanted = sent.cancel_wanted || self.lives[sent.life].destroyed || self.stopping;
-                    wanted && sent.plot.may_begin_with(&end.content)
+                    wanted && (sent.steered || sent.plot.may_begin_with(&end.content))
                 }
                 TurnOutcome::Failed(_) => false,
             },
@@ -182,6 +286,21 @@ impl Driver {
         assert!(fair, "{script} was answered with {answer:?}");
     }
 
+    /// A budget halts only where somebody has set one.
+    fn may_halt(&self, life: usize, end: &TurnEnd) -> bool {
+        match end.halted {
+            None => true,
+            Some(Halt::IterationLimit) => end.rounds == self.limits.tool_iterations_max,
+            Some(Halt::Budget(resource)) => {
+                let place = place(resource);
+                let agent = &self.lives[life].handle;
+                let above = self.lives.iter().filter(|other| agent.is_below(&other.handle));
+                let mut line = above.chain([&self.lives[life]]);
+                line.any(|life| life.budgets[place].ever_limited)
+            }
+        }
+    }
+
     /// The sends of a life that nobody has answered yet.
     pub(crate) fn unanswered(&self, life: usize) -> Vec<&str> {
         let open = |sent: &&Sent| sent.life == life && matches!(sent.fate, Fate::Open(_));
@@ -189,12 +308,12 @@ impl Driver {
     }
 }
 
-impl Sent {
-    /// Whether it may still hold a place: nobody knows when a turn ended whose sender went away.
-    fn may_be_open(&self) -> bool {
-        matches!(self.fate, Fate::Open(_) | Fate::Dropped)
-    }
+/// Where a resource stands among all.
+pub(crate) fn place(resource: Resource) -> usize {
+    Resource::ALL.iter().position(|other| *other == resource).expect("all of them are there")
+}
 
+impl Sent {
     pub(crate) fn was_accepted(&self) -> bool {
         !matches!(self.fate, Fate::Refused)
     }
@@ -208,27 +327,5 @@ impl Fate {
             Fate::Answered(_) => "answered",
             Fate::Refused => "refused",
         }
-    }
-}
-
-impl Plot {
-    fn is_complete(&self, content: &str) -> bool {
-        match self.ending {
-            PlotEnding::Says(text) => content == text,
-            PlotEnding::Completes => true,
-            PlotEnding::Fails(_) => false,
-        }
-    }
-
-    fn may_begin_with(&self, content: &str) -> bool {
-        match self.ending {
-            PlotEnding::Says(text) => text.starts_with(content),
-            PlotEnding::Completes | PlotEnding::Fails(_) => true,
-        }
-    }
-
-    fn may_fail_as(&self, kind: FaultKind) -> bool {
-        let plotted = matches!(self.ending, PlotEnding::Fails(fails) if fails == kind);
-        plotted || (self.waits && kind == FaultKind::Model)
     }
 }

@@ -15,7 +15,7 @@ const IDLE: Duration = Duration::from_secs(120);
 async fn a_panic_fails_its_turn_alone() {
     let world = World::new();
     let agent = world.agent("a");
-    let scripts = ["panic-at-ask", "say a; yield; panic", "call x; done | panic"];
+    let scripts = ["panic-at-ask", "say a; yield; panic", "call note; done | panic"];
     for (place, script) in (1..).zip(scripts) {
         let waiting_before = start(&agent, place, script);
         let behind = start(&agent, 100 + place, "say fine; done");
@@ -59,7 +59,7 @@ async fn a_failed_turn_keeps_what_was_said_and_the_agent_goes_on() {
 async fn a_stream_that_just_ends_is_no_answer() {
     let world = World::new();
     let agent = world.agent("a");
-    for (place, script) in (1..).zip(["", "say hel", "say hel; call x", "report 1"]) {
+    for (place, script) in (1..).zip(["", "say hel", "say hel; call note", "report 1"]) {
         let fault = fault_of(start(&agent, place, script)).await;
         assert_eq!(fault.kind, FaultKind::Model, "{script:?}");
         assert!(fault.public.starts_with("Streaming response was interrupted"), "{script:?}: {fault}");
@@ -105,6 +105,6 @@ async fn commands_give_a_silent_model_no_more_time() {
 #[tokio::test(start_paused = true)]
 async fn each_question_of_a_turn_has_its_own_time() {
     let world = World::with(Limits { model_idle: IDLE, ..Limits::default() });
-    let script = "pass 100000; call x; done | pass 100000; say b; done";
+    let script = "pass 100000; call note; done | pass 100000; say b; done";
     assert_eq!(end_of(start(&world.agent("a"), 1, script)).await.content, "b");
 }

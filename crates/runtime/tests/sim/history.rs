@@ -1,9 +1,13 @@
-//! What a history may look like: a user speaks, the model answers, every tool call has its result.
+//! What a history may look like: a user speaks, the model answers, every tool call has its result, in order.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use agent::{Message, Role};
 use runtime::AgentHandle;
+
+/// What a word begins with that was added to a turn under way.
+pub(crate) const STEER: &str = "#s";
 
 /// All messages of an agent.
 pub(crate) fn messages(agent: &AgentHandle) -> Vec<Arc<Message>> {
@@ -20,31 +24,47 @@ pub(crate) fn texts(agent: &AgentHandle) -> Vec<String> {
 
 /// What the users said.
 pub(crate) fn questions(agent: &AgentHandle) -> Vec<String> {
+    said_by(agent, Role::User)
+}
+
+/// What the tools said.
+pub(crate) fn results(agent: &AgentHandle) -> Vec<String> {
+    said_by(agent, Role::Tool)
+}
+
+fn said_by(agent: &AgentHandle, role: Role) -> Vec<String> {
     let all = messages(agent);
-    all.iter().filter(|message| message.role == Role::User).map(|message| message.text.clone()).collect()
+    all.iter().filter(|message| message.role == role).map(|message| message.text.clone()).collect()
 }
 
 /// Why the messages are no history that a model would take; nothing when they are one. A turn may be under way.
 pub(crate) fn objection(messages: &[Arc<Message>]) -> Option<String> {
-    let mut unanswered: Vec<&str> = Vec::new();
-    let mut before = None;
+    let mut unanswered: VecDeque<&str> = VecDeque::new();
+    let mut before: Option<&Message> = None;
     for (place, message) in messages.iter().enumerate() {
         let expected = match message.role {
-            Role::User => matches!(before, None | Some(Role::Assistant)) && unanswered.is_empty(),
-            Role::Assistant => matches!(before, Some(Role::User | Role::Tool)) && unanswered.is_empty(),
-            Role::Tool => {
-                let answered = message.tool_call_id.as_deref().unwrap_or_default();
-                let call = unanswered.iter().position(|call| *call == answered);
-                call.map(|call| unanswered.remove(call)).is_some()
+            Role::User => begins_well(before, message) && unanswered.is_empty(),
+            Role::Assistant => {
+                before.is_some_and(|before| before.role != Role::Assistant) && unanswered.is_empty()
             }
+            // Each call has one result, and they come in the order of the calls.
+            Role::Tool => unanswered.pop_front() == Some(message.tool_call_id.as_deref().unwrap_or_default()),
         };
         if !expected {
             return Some(format!("message {place} does not belong there: {message:?} after {before:?}"));
         }
         unanswered.extend(message.tool_calls.iter().map(|call| call.id.as_str()));
-        before = Some(message.role);
+        before = Some(message);
     }
     None
+}
+
+/// A turn begins after the last one has ended; a word that is added comes anywhere but first.
+fn begins_well(before: Option<&Message>, message: &Message) -> bool {
+    if message.text.starts_with(STEER) {
+        return before.is_some();
+    }
+    before.is_none_or(|before| before.role == Role::Assistant && before.tool_calls.is_empty())
 }
 
 /// The same for an agent without a turn: its history also ends on an answer.

@@ -39,6 +39,8 @@ pub(crate) struct Seen {
     pub(crate) overlaps: Vec<String>,
     /// What was reported, by agent.
     pub(crate) reported: HashMap<String, Used>,
+    /// How often each agent asked with each script.
+    rounds: HashMap<(String, String), usize>,
     waiting: VecDeque<Arc<Notify>>,
     calls: usize,
 }
@@ -89,7 +91,9 @@ impl Provider for ScriptedModel {
         let asking = request.messages.iter().rev().find(|message| message.role == Role::User);
         let script = asking.expect("a question has a user's message").text.clone();
         let mut seen = self.seen();
-        let number = seen.questions.iter().filter(|(_, other)| *other == script).count();
+        let asked = seen.rounds.entry((agent.clone(), script.clone())).or_default();
+        let number = *asked;
+        *asked += 1;
         let steps = round(&script, number);
         seen.questions.push((agent.clone(), script));
         seen.requests.push(request);
@@ -141,7 +145,7 @@ impl Playing {
         loop {
             let event = match self.steps.pop_front()? {
                 Step::Say(text) => ModelEvent::Text(text),
-                Step::Call(name) => self.call(name),
+                Step::Call(name, arguments) => self.call(name, arguments),
                 Step::Report(tokens) => self.report(tokens),
                 Step::Done => ModelEvent::Done,
                 Step::Fail => return Some(Err(Fault::new(FaultKind::Model, "the model failed"))),
@@ -172,11 +176,11 @@ impl Playing {
         }
     }
 
-    fn call(&self, name: String) -> ModelEvent {
+    fn call(&self, name: String, arguments: String) -> ModelEvent {
         let mut seen = self.stage.seen();
         seen.calls += 1;
         let id = format!("call-{}", seen.calls);
-        ModelEvent::ToolCall(ToolCall { id, name, arguments: "{}".to_owned() })
+        ModelEvent::ToolCall(ToolCall { id, name, arguments })
     }
 
     fn report(&self, tokens: u64) -> ModelEvent {
@@ -202,6 +206,6 @@ impl Drop for Playing {
 }
 
 /// A panic that is part of the play: nothing is printed about it.
-fn panic_quietly(text: &'static str) -> ! {
+pub(crate) fn panic_quietly(text: &'static str) -> ! {
     std::panic::resume_unwind(Box::new(text))
 }

@@ -1,85 +1,33 @@
-//! What the simulation does to a pool, one throw of the dice at a time, and what must hold right after.
+//! What the simulation does to a pool, one throw of the dice at a time, and what must hold right after. Making,
+//! changing and ending agents is in [`families`](crate::families).
 
 use std::time::Duration;
 
-use agent::{AgentId, FaultKind, RequestId};
-use futures_util::FutureExt;
-use runtime::AgentSpec;
+use agent::{RequestId, Source};
 
-use crate::driver::{Driver, Fate, Life, Plot, PlotEnding};
+use crate::driver::{Driver, Fate};
 use crate::history::{messages, objection};
-use crate::world::{at_once, id, is_busy, settle};
-
-const NAMES: &[&str] = &["a", "b", "c", ".t"];
-
-const PLOTS: &[(&str, PlotEnding)] = &[
-    ("report 3; say hello; done", PlotEnding::Says("hello")),
-    ("say a; yield; say b; yield; report 2; say c; yield; done", PlotEnding::Says("abc")),
-    ("say a; pass 700; say b; pass 700; done", PlotEnding::Says("ab")),
-    ("pass 9000000; say late; done", PlotEnding::Fails(FaultKind::Model)),
-    ("say a; wait; say b; report 1; done", PlotEnding::Says("ab")),
-    ("wait; done", PlotEnding::Completes),
-    ("say a; fail", PlotEnding::Fails(FaultKind::Model)),
-    ("report 1; fail", PlotEnding::Fails(FaultKind::Model)),
-    ("say a; call x", PlotEnding::Fails(FaultKind::Model)),
-    ("", PlotEnding::Fails(FaultKind::Model)),
-    ("panic-at-ask", PlotEnding::Fails(FaultKind::Internal)),
-    ("say a; yield; panic", PlotEnding::Fails(FaultKind::Internal)),
-    ("panic-at-drop; say a; done", PlotEnding::Says("a")),
-    ("panic-at-drop; say a; wait; done", PlotEnding::Says("a")),
-    ("report 1; say t; call x; call y; done", PlotEnding::Completes),
-    ("call x; yield; done | call y; done | say u; done", PlotEnding::Completes),
-    ("call x; done | say t; wait; say u; done", PlotEnding::Completes),
-    ("call x; done | panic", PlotEnding::Completes),
-    ("done", PlotEnding::Completes),
-    ("done | say u; done", PlotEnding::Completes),
-    ("flood 300; done", PlotEnding::Completes),
-];
+use crate::world::at_once;
 
 impl Driver {
     /// One throw.
     pub(crate) async fn operate(&mut self) {
         match self.dice.below(100) {
-            0..15 => self.create(),
-            15..50 => self.send_something(),
-            50..58 => self.cancel_something().await,
-            58..63 => self.destroy_something().await,
-            63 => self.finish_something(),
-            64..74 => self.read_something(),
-            74..79 => self.drop_something(),
-            79..87 => self.release_something(),
-            87..92 => self.let_time_pass().await,
+            0..14 => self.create_something(),
+            14..38 => self.send_something(),
+            38..46 => self.cancel_something().await,
+            46..49 => self.destroy_something().await,
+            49 if self.dice.percent(50) => self.finish_something(),
+            50..55 => self.read_something(),
+            55..59 => self.drop_something(),
+            59..67 => self.release_something(),
+            67..73 => self.let_time_pass().await,
+            73..79 => self.steer_something().await,
+            79..87 => self.change_something(),
             _ => self.give_way().await,
         }
         self.collect();
-    }
-
-    pub(crate) fn create(&mut self) {
-        let exists = |driver: &Self, name: &AgentId| driver.life_of(name).is_some();
-        let full = self.existing().len() >= self.limits.agents_max;
-        let (name, created) = match self.dice.below(6) {
-            0 => (None, self.world.pool.create(AgentSpec::default())),
-            1 => (Some(AgentId::main()), self.world.pool.main_agent()),
-            _ => {
-                let name = id(self.dice.pick::<&str>(NAMES));
-                let spec = AgentSpec { id: Some(name.clone()), system_prompt: None };
-                (Some(name), self.world.pool.create(spec))
-            }
-        };
-        let taken = name.as_ref().is_some_and(|name| exists(self, name));
-        let is_main = name == Some(AgentId::main());
-        self.log.note(format!("create {name:?}: {:?}", created.as_ref().map(|agent| agent.id().clone())));
-        match created {
-            Ok(_) if taken => assert!(is_main, "a name was given twice"),
-            Ok(handle) => {
-                assert!(!full && !self.stop_wanted, "an agent too many");
-                let name = handle.id().clone();
-                self.lives.push(Life { name, handle, destroyed: false, finished: false });
-            }
-            Err(fault) if is_busy(&fault) => assert!(full || self.stop_wanted, "{fault:?}"),
-            Err(fault) => assert!(taken && fault.kind == FaultKind::Invalid, "{fault:?}"),
-        }
-        assert_eq!(self.world.pool.agent_count(), self.existing().len());
+        self.check_now();
     }
 
     pub(crate) fn send_something(&mut self) {
@@ -91,15 +39,7 @@ impl Driver {
             _ => self.dice.below(self.lives.len()),
         };
         let number = self.sent.len();
-        let (script, ending) = *self.dice.pick(PLOTS);
-        // A script with panics in its later rounds completes only when the rounds run out before.
-        let ending = match ending {
-            PlotEnding::Completes if script.ends_with("panic") && self.limits.tool_iterations_max > 1 => {
-                PlotEnding::Fails(FaultKind::Internal)
-            }
-            other => other,
-        };
-        let plot = Plot { script: format!("#{number} {script}"), ending, waits: script.contains("wait") };
+        let plot = self.playwright.plot(&mut self.dice, number, self.limits.tool_iterations_max);
         let known = self.sent.iter().filter(|sent| sent.life == life).map(|sent| sent.request_id.clone());
         let known: Vec<_> = known.collect();
         let request_id = match known.as_slice() {
@@ -114,9 +54,12 @@ impl Driver {
         if self.lives.is_empty() {
             return;
         }
-        let target = match self.sent.len() {
-            0 => None,
-            some => Some(self.dice.below(some)).filter(|_| self.dice.percent(90)),
+        let open = |place: &usize| matches!(self.sent[*place].fate, Fate::Open(_));
+        let open: Vec<_> = (0..self.sent.len()).filter(open).collect();
+        let target = match (self.sent.len(), open.as_slice()) {
+            (0, _) => None,
+            (_, [_, ..]) if self.dice.percent(70) => Some(*self.dice.pick(&open)),
+            (some, _) => Some(self.dice.below(some)).filter(|_| self.dice.percent(90)),
         };
         let (life, name) = match target {
             Some(target) => (self.sent[target].life, self.sent[target].request_id.clone()),
@@ -144,48 +87,21 @@ impl Driver {
         (0..self.sent.len()).filter(same).collect()
     }
 
-    async fn destroy_something(&mut self) {
-        let pool = self.world.pool.clone();
-        let existing = self.existing();
-        if existing.is_empty() || self.dice.percent(10) {
-            assert!(!at_once(pool.destroy(&id("nobody"))).await);
-            return;
-        }
-        let life = *self.dice.pick(&existing);
-        let name = self.lives[life].name.clone();
-        self.lives[life].destroyed = true;
-        if self.dice.percent(40) {
-            self.log.note(format!("destroy life {life} and do not wait"));
-            let _ = tokio::task::unconstrained(Box::pin(pool.destroy(&name))).now_or_never();
-            assert!(pool.find(&name).is_none(), "the name is free at once");
-            settle().await;
-        } else {
-            self.log.note(format!("destroy life {life}"));
-            assert!(at_once(pool.destroy(&name)).await, "it was there");
-            assert!(pool.find(&name).is_none(), "the name is free");
-        }
-        self.expect_stop_when_all_finished();
-        self.collect();
-        assert_eq!(self.unanswered(life), Vec::<&str>::new(), "a destroyed agent owes no answers");
-    }
-
-    fn finish_something(&mut self) {
+    async fn steer_something(&mut self) {
         if self.lives.is_empty() {
             return;
         }
         let life = self.dice.below(self.lives.len());
-        self.log.note(format!("finish life {life}"));
-        self.lives[life].finished = true;
-        self.world.pool.finish_agent(&self.lives[life].handle);
-        self.expect_stop_when_all_finished();
-    }
-
-    fn expect_stop_when_all_finished(&mut self) {
-        let existing = self.existing();
-        let all = existing.iter().all(|life| self.lives[*life].finished);
-        self.stop_wanted |= all && !existing.is_empty();
-        let wanted = self.world.pool.stop_requested().now_or_never().is_some();
-        assert_eq!(wanted, self.stop_wanted, "a stop is wanted when every agent is finished");
+        let text = self.playwright.steer(&mut self.dice);
+        let handle = self.lives[life].handle.clone();
+        let taken = at_once(handle.steer(text.clone(), Source::default())).await;
+        self.log.note(format!("steer life {life} with {text}: {taken:?}"));
+        let Some(request_id) = taken else { return };
+        assert!(!self.lives[life].destroyed || self.stopping, "a word for an agent that is gone");
+        self.lives[life].steers += 1;
+        for sent in self.sent.iter_mut().filter(|sent| sent.life == life) {
+            sent.steered |= sent.request_id == request_id;
+        }
     }
 
     pub(crate) fn read_something(&mut self) {
@@ -199,7 +115,7 @@ impl Driver {
         let agent = &self.lives[self.dice.below(self.lives.len())].handle;
         let history = messages(agent);
         assert_eq!(objection(&history), None);
-        assert_eq!(agent.summary().message_count, history.len());
+        assert_eq!(self.world.summary(agent).message_count, history.len());
         assert_eq!(agent.context().message_count, history.len());
         assert!(agent.context().last_rounds <= self.limits.tool_iterations_max);
         assert_eq!(agent.messages(1, 2).messages.as_slice(), history.get(1..).map_or(&[][..], first_two));
@@ -215,8 +131,12 @@ impl Driver {
         }
     }
 
-    fn release_something(&mut self) {
-        let released = self.world.model.release_one();
+    pub(crate) fn release_something(&mut self) {
+        let released = if self.dice.percent(50) {
+            self.world.model.release_one()
+        } else {
+            self.world.tools.release_one()
+        };
         self.log.note(format!("release: {released}"));
     }
 

@@ -43,7 +43,7 @@ async fn a_full_pool_is_busy_for_every_agent() {
     settle().await;
     assert_busy(&fault_of(start(&second, 1, "say a; done")).await, "busy: 2 turns are open");
     assert_eq!(world.pool.open_turns(), 2);
-    assert!(world.pool.destroy(first.id()).await);
+    assert!(world.destroy(&first).await);
     assert_eq!(world.pool.open_turns(), 0);
     assert_eq!(end_of(start(&second, 1, "say a; done")).await.content, "a");
     for sending in open {

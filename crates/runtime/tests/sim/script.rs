@@ -1,5 +1,6 @@
 //! What the scripted model is told to do. A message is its own script: `#7 say hel; wait; say lo; done | say more`.
-//! Rounds stand between bars; the last one is repeated for as long as it is asked for.
+//! Rounds stand between bars; the last one is repeated for as long as it is asked for. Arguments of a call may stand in
+//! braces, and hold a script for another agent.
 
 use std::time::Duration;
 
@@ -8,8 +9,8 @@ use std::time::Duration;
 pub(crate) enum Step {
     /// `say TEXT`
     Say(String),
-    /// `call NAME`: a tool call.
-    Call(String),
+    /// `call NAME ARGUMENTS`: a tool call.
+    Call(String, String),
     /// `report N`: used N tokens, and one for the answer.
     Report(u64),
     /// `yield`: lets others go first.
@@ -38,9 +39,27 @@ pub(crate) fn round(script: &str, number: usize) -> Vec<Step> {
         Some((label, body)) if label.starts_with('#') => body,
         _ => script,
     };
-    let rounds: Vec<&str> = body.split('|').collect();
+    let rounds = split(body, '|');
     let round = rounds.get(number).or(rounds.last()).copied().unwrap_or_default();
-    round.split(';').map(str::trim).filter(|word| !word.is_empty()).map(step).collect()
+    split(round, ';').into_iter().map(str::trim).filter(|word| !word.is_empty()).map(step).collect()
+}
+
+/// Splits where no brace is open.
+fn split(text: &str, separator: char) -> Vec<&str> {
+    let (mut parts, mut begin, mut depth) = (Vec::new(), 0, 0_usize);
+    for (place, letter) in text.char_indices() {
+        match letter {
+            '{' => depth += 1,
+            '}' => depth = depth.checked_sub(1).expect("a brace is closed that was never opened"),
+            letter if letter == separator && depth == 0 => {
+                parts.push(&text[begin..place]);
+                begin = place + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[begin..]);
+    parts
 }
 
 fn step(word: &str) -> Step {
@@ -48,7 +67,7 @@ fn step(word: &str) -> Step {
     let number = || object.parse::<u64>().expect("a number");
     match verb {
         "say" => Step::Say(object.to_owned()),
-        "call" => Step::Call(object.to_owned()),
+        "call" => call(object),
         "report" => Step::Report(number()),
         "yield" => Step::Yield,
         "pass" => Step::Pass(Duration::from_millis(number())),
@@ -61,4 +80,11 @@ fn step(word: &str) -> Step {
         "panic-at-drop" => Step::PanicAtDrop,
         other => panic!("no such step: {other:?}"),
     }
+}
+
+fn call(object: &str) -> Step {
+    let (name, arguments) = object.split_once(' ').unwrap_or((object, ""));
+    let arguments = arguments.trim();
+    let bare = arguments.strip_prefix('{').and_then(|bare| bare.strip_suffix('}'));
+    Step::Call(name.to_owned(), bare.unwrap_or(arguments).to_owned())
 }

@@ -4,29 +4,33 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use agent::outside::{Clock, Moment};
-use agent::{Role, Usage, Used};
+use agent::{Halt, Role, Usage, Used};
 use runtime::{AgentSpec, Limits, PoolHandle};
 
 use crate::history::{roles, texts};
 use crate::model::WINDOW_TOKENS;
-use crate::world::{NOW, World, end_of, fault_of, id, number, settle, start};
+use crate::world::{NOW, World, end_of, fault_of, named, number, settle, start};
 
 #[tokio::test(start_paused = true)]
 async fn a_running_turn_is_read_as_far_as_it_got() {
     let world = World::new();
     let agent = world.agent("a");
-    assert_eq!(agent.summary().last_action_at, None);
-    let sending = start(&agent, 1, "say let me see; call x; done | say hel; wait; say lo; done");
+    assert_eq!(world.summary(&agent).last_action_at, None);
+    let sending = start(&agent, 1, "say let me see; call note; done | say hel; wait; say lo; done");
     world.model.asked(2).await;
     settle().await;
     assert_eq!(roles(&agent), [Role::User, Role::Assistant, Role::Tool]);
-    assert_eq!(agent.messages(0, 10).messages[1].tool_calls[0].name, "x");
-    let summary = agent.summary();
+    assert_eq!(agent.messages(0, 10).messages[1].tool_calls[0].name, "note");
+    let summary = world.summary(&agent);
     assert_eq!((summary.id.as_str(), summary.message_count, summary.created_at), ("a", 3, NOW));
     assert_eq!((summary.model.as_deref(), summary.last_action_at), (Some("scripted/one"), Some(NOW)));
     assert_eq!((agent.context().message_count, agent.context().has_system_prompt), (3, true));
     let size = agent.tokens().size;
-    assert_eq!((size.budget, size.total), (WINDOW_TOKENS, size.system + size.messages));
+    assert_eq!(
+        (size.budget, size.total),
+        (WINDOW_TOKENS, size.system + size.messages + agent.tokens().tools)
+    );
+    assert!(agent.tokens().tools > 0, "tools that it may use take room");
     world.model.release_all();
     assert_eq!(end_of(sending).await.content, "let me seehello");
     assert_eq!(roles(&agent).len(), 4);
@@ -53,7 +57,7 @@ async fn pages_of_messages_meet_without_gap_or_overlap() {
 async fn usage_adds_up_over_rounds_and_turns_however_they_end() {
     let world = World::with(Limits { tool_iterations_max: 3, ..Limits::default() });
     let agent = world.agent("a");
-    let end = end_of(start(&agent, 1, "#1 report 1; call x; done | report 10; say a; done")).await;
+    let end = end_of(start(&agent, 1, "#1 report 1; call note; done | report 10; say a; done")).await;
     assert_eq!(end.usage, Some(Usage { input: 11, output: 2, cached: 0 }));
     fault_of(start(&agent, 2, "#2 report 100; fail")).await;
     let sending = start(&agent, 3, "#3 report 1000; wait");
@@ -69,25 +73,24 @@ async fn usage_adds_up_over_rounds_and_turns_however_they_end() {
 async fn a_halted_agent_is_no_longer_halted_after_its_next_turn() {
     let world = World::with(Limits { tool_iterations_max: 3, ..Limits::default() });
     let agent = world.agent("a");
-    let end = end_of(start(&agent, 1, "call x; done")).await;
-    assert!(end.halted);
+    let end = end_of(start(&agent, 1, "call note; done")).await;
+    assert_eq!(end.halted, Some(Halt::IterationLimit));
     assert_eq!((end.rounds, agent.context().last_rounds, agent.context().rounds_max), (3, 3, 3));
-    assert!(agent.context().halted && agent.summary().halted);
+    assert!(agent.context().halted.is_some() && world.summary(&agent).halted.is_some());
     let sending = start(&agent, 2, "wait; say a; done");
     settle().await;
     world.model.release_all();
-    assert!(!end_of(sending).await.halted);
-    assert!(!agent.context().halted && !agent.summary().halted);
+    assert_eq!(end_of(sending).await.halted, None);
+    assert!(agent.context().halted.is_none() && world.summary(&agent).halted.is_none());
     assert_eq!(agent.context().last_rounds, 1);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_model_sees_the_prompt_and_everything_said_so_far() {
     let world = World::new();
-    let own =
-        world.pool.create(AgentSpec { id: Some(id("own")), system_prompt: Some("be brief".to_owned()) });
-    let none = world.pool.create(AgentSpec { id: Some(id("none")), system_prompt: Some(String::new()) });
-    let agents = [own.expect("there is room"), none.expect("there is room"), world.agent("default")];
+    let own = world.make(AgentSpec { system_prompt: Some("be brief".to_owned()), ..named("own") });
+    let none = world.make(AgentSpec { system_prompt: Some(String::new()), ..named("none") });
+    let agents = [own, none, world.agent("default")];
     for agent in &agents {
         end_of(start(agent, 1, "say a; done")).await;
         fault_of(start(agent, 2, "fail")).await;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use agent::TurnOutcome;
 use agent::outside::{Clock, Moment};
 use futures_util::FutureExt;
-use runtime::{AgentSpec, Limits, PoolHandle};
+use runtime::{AgentSpec, By, Children, Limits, PoolHandle};
 use tokio::time::Instant;
 
-use crate::world::{NOW, World, at_once, end_of, fault_of, id, is_busy, named, settle, start};
+use crate::world::{NOW, World, at_once, end_of, fault_of, id, is_busy, named, settle, start, tasks};
 
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -24,11 +24,11 @@ async fn a_stop_is_wanted_when_the_last_agent_is_finished() {
     world.pool.finish_agent(&first);
     world.pool.finish_agent(&first);
     assert!(!stop_is_wanted(&world.pool), "one of two is finished");
-    assert!(first.summary().should_shutdown && !second.summary().should_shutdown);
+    assert!(world.summary(&first).should_shutdown && !world.summary(&second).should_shutdown);
     assert_eq!(end_of(start(&first, 1, "say a; done")).await.content, "a", "a finished agent still answers");
     world.pool.finish_agent(&second);
     assert!(stop_is_wanted(&world.pool));
-    let fault = world.pool.create(named("third")).err().expect("no agents any more");
+    let fault = world.refusal(named("third"));
     assert!(is_busy(&fault) && fault.public == "Server shutting down", "{fault:?}");
     assert_eq!(end_of(start(&first, 2, "say b; done")).await.content, "b", "until it is stopped");
 }
@@ -39,7 +39,7 @@ async fn a_stop_is_wanted_when_the_last_unfinished_agent_is_destroyed() {
     let finished = world.agent("finished");
     world.agent("unfinished");
     world.pool.finish_agent(&finished);
-    assert!(world.pool.destroy(&id("unfinished")).await);
+    assert!(world.pool.destroy(&id("unfinished"), Children::Go).await);
     assert!(stop_is_wanted(&world.pool));
 }
 
@@ -47,7 +47,7 @@ async fn a_stop_is_wanted_when_the_last_unfinished_agent_is_destroyed() {
 async fn an_empty_pool_goes_on() {
     let world = World::new();
     let agent = world.agent("a");
-    assert!(world.pool.destroy(agent.id()).await);
+    assert!(world.destroy(&agent).await);
     assert!(!stop_is_wanted(&world.pool), "its last agent was destroyed");
     world.pool.finish_agent(&agent);
     assert!(!stop_is_wanted(&world.pool), "an agent that is gone decides nothing");
@@ -85,7 +85,7 @@ async fn a_stop_cancels_what_does_not_end_in_time() {
         assert_eq!(end_of(sending).await.outcome, TurnOutcome::Cancelled);
     }
     assert_eq!(world.model.seen().live_total, 0);
-    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
+    assert_eq!(tasks(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,7 +115,7 @@ async fn nothing_gets_in_once_a_stop_has_begun() {
     assert!(stop_is_wanted(&world.pool));
     let refused = [
         fault_of(start(&agent, 2, "say b; done")).await,
-        world.pool.create(AgentSpec::default()).err().expect("no agents any more"),
+        world.refusal(AgentSpec::default()),
         world.pool.main_agent().err().expect("not even main"),
     ];
     for fault in refused {
@@ -144,7 +144,7 @@ async fn a_stop_that_is_given_up_can_be_made_again() {
     drop(stopping);
     assert_eq!(world.pool.stop(Duration::ZERO).await, 1);
     assert_eq!(end_of(sending).await.outcome, TurnOutcome::Cancelled);
-    assert_eq!(tokio::runtime::Handle::current().metrics().num_alive_tasks(), 0);
+    assert_eq!(tasks(), 0);
 }
 
 /// A clock that can be held up: says when it was asked, and waits for a word.
@@ -171,8 +171,9 @@ async fn an_agent_that_is_being_created_does_not_slip_in_behind_a_stop() {
     let (go_on, goes_on) = mpsc::channel();
     *clock.hold.lock().expect("nobody panicked") = Some((asked, goes_on));
     let pool = world.pool.clone();
-    let creating =
-        tokio::task::spawn_blocking(move || pool.create(named("late")).map(|agent| agent.id().clone()));
+    let creating = tokio::task::spawn_blocking(move || {
+        pool.create(named("late"), By::Admin).map(|created| created.handle.id().clone())
+    });
     was_asked.recv().expect("the clock was asked");
     assert_eq!(world.pool.stop(GRACE).await, 0);
     go_on.send(()).expect("the clock waits");
@@ -188,7 +189,7 @@ async fn sends_that_race_with_a_destroy_are_always_answered() {
         let agent = world.agent("a");
         let sendings: Vec<_> = (0..4).map(|place| start(&agent, place, "wait")).collect();
         let pool = world.pool.clone();
-        let destroying = tokio::spawn(async move { pool.destroy(&id("a")).await });
+        let destroying = tokio::spawn(async move { pool.destroy(&id("a"), Children::Go).await });
         assert!(destroying.await.expect("destroy does not panic"));
         for sending in sendings {
             let answer = tokio::time::timeout(Duration::from_secs(30), sending).await;

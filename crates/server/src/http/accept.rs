@@ -153,9 +153,11 @@ async fn run(
     }
     let slot = Arc::new(OnceLock::new());
     let gate = Gate::new(socket, Arc::clone(&shared.limits), Arc::clone(&slot));
+    // One count of its own for each connection: all cores counting requests on `shared` would wait for each other.
+    let behind = Arc::new((shared, slot));
     let answer = service_fn(move |request| {
-        let (shared, slot) = (Arc::clone(&shared), Arc::clone(&slot));
-        async move { Ok::<_, Infallible>(service::serve(&shared, &slot, request).await) }
+        let behind = Arc::clone(&behind);
+        async move { Ok::<_, Infallible>(service::serve(&behind.0, &behind.1, request).await) }
     });
     let mut connection = pin!(settings.serve_connection(TokioIo::new(gate), answer));
     let ended = tokio::select! {

@@ -31,6 +31,10 @@ const STAND_IN: &[u8] =
 const LINGER_BYTES_MAX: usize = 4 * 1024 * 1024;
 const LINGER: Duration = Duration::from_secs(2);
 
+/// A head and a body up to this size are joined before they are written: the kernel takes one short piece with less
+/// work than two. Hyper would join them itself, but keep a buffer of the longest answer for each connection.
+const JOINED_BYTES_MAX: usize = 1024;
+
 /// A socket behind its gate.
 pub(super) struct Gate<S> {
     socket: S,
@@ -98,25 +102,60 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
         self.free = STAND_IN.len();
     }
 
+    /// Judges what was read behind `start`. A head that comes alone and whole, as nearly all do, stays where hyper
+    /// wants it; anything else is held. True when there is something to hand on.
+    fn judge_read(&mut self, into: &mut ReadBuf<'_>, start: usize) -> bool {
+        if !self.held.is_empty() {
+            self.held.extend_from_slice(&into.filled()[start..]);
+            into.set_filled(start);
+            return self.judge_held();
+        }
+        let read = &into.filled()[start..];
+        let passing = match self.judge.judge(read, &self.limits) {
+            Verdict::Unfinished => {
+                self.waiting = Waiting::RestOfHead;
+                self.since = None;
+                0
+            }
+            Verdict::Whole { head_bytes, framing } => self.pass(head_bytes, framing, read.len()),
+            Verdict::Refused(refusal) => {
+                into.set_filled(start);
+                self.refuse(refusal);
+                return true;
+            }
+        };
+        self.held.extend_from_slice(&read[passing..]);
+        into.set_filled(start + passing);
+        passing > 0
+    }
+
     /// Judges what is held as the start of a head; true when there is something to hand on.
     fn judge_held(&mut self) -> bool {
         match self.judge.judge(&self.held, &self.limits) {
             Verdict::Unfinished => return false,
             Verdict::Whole { head_bytes, framing } => {
-                self.free = head_bytes;
-                self.place = match framing {
-                    Framing::Length(length) => self.free_body(length),
-                    Framing::Chunked => {
-                        self.free = self.held.len();
-                        Place::Chunks
-                    }
-                };
-                self.waiting = Waiting::NextRequest;
-                self.since = None;
+                self.free = self.pass(head_bytes, framing, self.held.len());
             }
             Verdict::Refused(refusal) => self.refuse(refusal),
         }
         true
+    }
+
+    /// Lets a head pass, with what has arrived of its body; how many bytes that is.
+    fn pass(&mut self, head_bytes: usize, framing: Framing, arrived_bytes: usize) -> usize {
+        self.waiting = Waiting::NextRequest;
+        self.since = None;
+        let (passing, place) = match framing {
+            Framing::Length(length) => {
+                let body_bytes = length.min((arrived_bytes - head_bytes) as u64);
+                let left = length - body_bytes;
+                let passing = head_bytes + usize::try_from(body_bytes).unwrap_or(usize::MAX);
+                (passing, if left == 0 { Place::Head } else { Place::Body(left) })
+            }
+            Framing::Chunked => (arrived_bytes, Place::Chunks),
+        };
+        self.place = place;
+        passing
     }
 
     /// What a pipelining peer sent ahead is held; it may already be a whole head.
@@ -131,14 +170,6 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
         self.judge_held()
     }
 
-    /// Frees what is held of a body after its head; the place after that.
-    fn free_body(&mut self, length: u64) -> Place {
-        let held = (self.held.len() - self.free) as u64;
-        let here = held.min(length);
-        self.free += usize::try_from(here).unwrap_or(usize::MAX);
-        if here == length { Place::Head } else { Place::Body(length - here) }
-    }
-
     fn hand_over(&mut self, into: &mut ReadBuf<'_>) {
         let count = self.free.min(into.remaining());
         into.put_slice(&self.held[..count]);
@@ -151,22 +182,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Gate<S> {
     }
 
     /// Reads more of a head. Ready when there is something to hand on, or the peer has ended.
-    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Progress>> {
+    fn poll_head(&mut self, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<Progress>> {
+        let start = into.filled().len();
         loop {
-            let mut space = [std::mem::MaybeUninit::uninit(); 8192];
-            let mut chunk = ReadBuf::uninit(&mut space);
-            match Pin::new(&mut self.socket).poll_read(cx, &mut chunk) {
-                Poll::Ready(Ok(())) if chunk.filled().is_empty() => return Poll::Ready(Ok(self.ended())),
-                Poll::Ready(Ok(())) => {
-                    if self.held.is_empty() {
-                        self.waiting = Waiting::RestOfHead;
-                        self.since = None;
-                    }
-                    self.held.extend_from_slice(chunk.filled());
-                    if self.judge_held() {
-                        return Poll::Ready(Ok(Progress::Something));
-                    }
+            match Pin::new(&mut self.socket).poll_read(cx, into) {
+                Poll::Ready(Ok(())) if into.filled().len() == start => return Poll::Ready(Ok(self.ended())),
+                Poll::Ready(Ok(())) if self.judge_read(into, start) => {
+                    return Poll::Ready(Ok(Progress::Something));
                 }
+                Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(fault)) => return Poll::Ready(Err(fault)),
                 Poll::Pending => {
                     ready!(self.poll_late(cx));
@@ -239,6 +263,7 @@ enum Progress {
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gate<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let gate = self.get_mut();
+        let start = into.filled().len();
         loop {
             if gate.free > 0 {
                 gate.hand_over(into);
@@ -247,9 +272,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gate<S> {
             let place = gate.place;
             match place {
                 Place::Head if gate.has_whole_head() => {}
-                Place::Head => match ready!(gate.poll_head(cx))? {
-                    Progress::Something => {}
-                    Progress::End => return Poll::Ready(Ok(())),
+                Place::Head => match ready!(gate.poll_head(cx, into))? {
+                    Progress::Something if into.filled().len() == start => {}
+                    Progress::Something | Progress::End => return Poll::Ready(Ok(())),
                 },
                 Place::Body(left) => {
                     let read = gate.poll_body(cx, into, left);
@@ -305,7 +330,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gate<S> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let gate = self.get_mut();
-        let written = Pin::new(&mut gate.socket).poll_write_vectored(cx, slices);
+        let socket = Pin::new(&mut gate.socket);
+        let mut space = [0; JOINED_BYTES_MAX];
+        let written = match join(slices, &mut space) {
+            Some(bytes) => socket.poll_write(cx, bytes),
+            None => socket.poll_write_vectored(cx, slices),
+        };
         gate.watch_write(cx, written)
     }
 
@@ -327,6 +357,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gate<S> {
         // Closing a socket with unread bytes resets it, and the reset can overtake the answer.
         gate.poll_linger(cx).map(Ok)
     }
+}
+
+/// The slices in one, if they are short.
+fn join<'a>(slices: &[io::IoSlice<'_>], space: &'a mut [u8]) -> Option<&'a [u8]> {
+    let mut end = 0;
+    for slice in slices {
+        let start = end;
+        end += slice.len();
+        space.get_mut(start..end)?.copy_from_slice(slice);
+    }
+    Some(&space[..end])
 }
 
 impl<S> Gate<S> {
@@ -365,5 +406,18 @@ impl Alarm {
             }
             sleep.as_mut().reset(at);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slices_are_joined_as_long_as_there_is_space() {
+        let slices = [&b"ab"[..], b"", b"c"].map(io::IoSlice::new);
+        assert_eq!(join(&slices, &mut [0; 3]), Some(&b"abc"[..]));
+        assert_eq!(join(&slices, &mut [0; 2]), None);
+        assert_eq!(join(&[], &mut [0; 2]), Some(&b""[..]));
     }
 }

@@ -31,7 +31,6 @@ pub(super) enum Verdict {
 
 /// Judges a head while it arrives. What was read once is not read again: a peer that sends byte by byte costs no more
 /// than one that sends all at once, and gets the same verdict.
-#[derive(Default)]
 pub(super) struct Judge {
     /// Known once the request line was read.
     version: Option<Version>,
@@ -39,7 +38,30 @@ pub(super) struct Judge {
     line_start: usize,
     /// Up to here the line has no end.
     searched: usize,
+    /// Whether all of the line up to there is plain.
+    is_plain: bool,
     facts: Facts,
+}
+
+/// A line without its end.
+#[derive(Clone, Copy)]
+struct Line<'a> {
+    text: &'a [u8],
+    /// Whether it holds printable ASCII only; then there is no more to check about its characters.
+    is_plain: bool,
+}
+
+impl Default for Judge {
+    fn default() -> Self {
+        Self {
+            version: None,
+            headers_start: 0,
+            line_start: 0,
+            searched: 0,
+            is_plain: true,
+            facts: Facts::default(),
+        }
+    }
 }
 
 impl Judge {
@@ -58,28 +80,46 @@ impl Judge {
     fn examine(&mut self, bytes: &[u8], limits: &HttpLimits) -> Result<Option<(usize, Framing)>, Refusal> {
         check_first_byte(bytes)?;
         loop {
-            let feed = bytes[self.searched..].iter().position(|byte| *byte == b'\n');
-            let end = feed.map_or(bytes.len(), |feed| self.searched + feed + 1);
+            let found = self.line_end(bytes);
+            let end = found.unwrap_or(bytes.len());
             self.check_size(bytes, end, limits)?;
-            self.searched = end;
-            if feed.is_none() {
+            if found.is_none() {
                 return Ok(None);
             }
-            let Some(line) = bytes[self.line_start..end].strip_suffix(b"\r\n") else {
+            let Some(text) = bytes[self.line_start..end].strip_suffix(b"\r\n") else {
                 return Err(Refusal::malformed("Invalid line ending: lines end with CR LF"));
             };
+            let line = Line { text, is_plain: self.is_plain };
             match self.version {
                 None => {
                     self.version = Some(check_request_line(line)?);
                     self.headers_start = end;
                 }
-                Some(version) if line.is_empty() => {
+                Some(version) if text.is_empty() => {
                     return self.facts.framing(version, limits).map(|framing| Some((end, framing)));
                 }
                 Some(_) => self.facts.add(line, limits)?,
             }
             self.line_start = end;
+            self.searched = end;
+            self.is_plain = true;
         }
+    }
+
+    /// Where the line ends, behind its line feed. Nearly every line is plain up to its end; what is known of it then
+    /// spares a second look.
+    fn line_end(&mut self, bytes: &[u8]) -> Option<usize> {
+        if self.is_plain {
+            self.searched += plain_bytes(&bytes[self.searched..]);
+            match &bytes[self.searched..] {
+                [] | [b'\r'] => return None,
+                [b'\r', b'\n', ..] => return Some(self.searched + 2),
+                _ => self.is_plain = false,
+            }
+        }
+        let feed = bytes[self.searched..].iter().position(|byte| *byte == b'\n');
+        self.searched = feed.map_or(bytes.len(), |feed| self.searched + feed + 1);
+        feed.map(|_| self.searched)
     }
 
     /// The sizes in the texts stop one past the limit: how much more has arrived is chance.
@@ -102,11 +142,32 @@ impl Judge {
     }
 }
 
+impl Line<'_> {
+    fn check_encoding(self, what: &str) -> Result<(), Refusal> {
+        if self.is_plain {
+            return Ok(());
+        }
+        std::str::from_utf8(self.text).map(|_| ()).map_err(|fault| {
+            let at = fault.valid_up_to();
+            Refusal::malformed(format!("Invalid {what} encoding: invalid UTF-8 at byte {at}"))
+        })
+    }
+}
+
+/// How many bytes at the start are plain. Sixteen are looked at together, which the compiler does at once.
+fn plain_bytes(bytes: &[u8]) -> usize {
+    let is_plain = |byte: &u8| matches!(byte, b' '..=b'~');
+    let (blocks, _) = bytes.as_chunks::<16>();
+    let is_plain_block = |block: &&[u8; 16]| block.iter().fold(true, |plain, byte| plain & is_plain(byte));
+    let in_blocks = blocks.iter().take_while(is_plain_block).count() * 16;
+    in_blocks + bytes[in_blocks..].iter().take_while(|byte| is_plain(byte)).count()
+}
+
 /// A TLS hello, or a frame of another protocol, may hold no line end at all; its sender must not wait for the clock.
 fn check_first_byte(bytes: &[u8]) -> Result<(), Refusal> {
     match bytes.first() {
         Some(first) if !is_token(*first) && !b"\r\n".contains(first) => {
-            check_request_line(&bytes[..1]).map(|_| ())
+            check_request_line(Line { text: &bytes[..1], is_plain: false }).map(|_| ())
         }
         _ => Ok(()),
     }
@@ -122,45 +183,45 @@ enum Version {
     Http11,
 }
 
-fn check_request_line(line: &[u8]) -> Result<Version, Refusal> {
-    let text = std::str::from_utf8(line).map_err(|fault| {
-        Refusal::malformed(format!("Invalid request encoding: invalid UTF-8 at byte {}", fault.valid_up_to()))
-    })?;
-    let invalid = || {
-        let shown: String = text.chars().take(100).flat_map(char::escape_default).collect();
+fn check_request_line(line: Line<'_>) -> Result<Version, Refusal> {
+    line.check_encoding("request")?;
+    read_request_line(line.text).ok_or_else(|| {
+        let shown = beginning(line.text, 100);
         Refusal::malformed(format!("Invalid request line: {shown}"))
-    };
-    let mut parts = text.split(' ');
-    let (Some(method), Some(target), Some(version), None) =
-        (parts.next(), parts.next(), parts.next(), parts.next())
-    else {
-        return Err(invalid());
-    };
+    })
+}
+
+fn read_request_line(line: &[u8]) -> Option<Version> {
+    let mut parts = line.split(|byte| *byte == b' ');
+    let (method, target, version) = (parts.next()?, parts.next()?, parts.next()?);
     let version = match version {
-        "HTTP/1.1" => Version::Http11,
-        "HTTP/1.0" => Version::Http10,
-        _ => return Err(invalid()),
+        b"HTTP/1.1" => Version::Http11,
+        b"HTTP/1.0" => Version::Http10,
+        _ => return None,
     };
-    if method.is_empty() || !method.bytes().all(is_token) || !is_target(target) {
-        return Err(invalid());
-    }
-    Ok(version)
+    let good = parts.next().is_none() && !method.is_empty() && is_all_token(method) && is_target(target);
+    good.then_some(version)
+}
+
+/// The first characters, to be shown in a message.
+fn beginning(bytes: &[u8], characters_max: usize) -> String {
+    String::from_utf8_lossy(bytes).chars().take(characters_max).flat_map(char::escape_default).collect()
 }
 
 /// Hyper takes no longer target, whatever the limits say, and would refuse it in its own words.
 const TARGET_BYTES_MAX: usize = u16::MAX as usize - 1;
 
 /// Origin form, absolute form, or the asterisk; the rest has no meaning here.
-fn is_target(target: &str) -> bool {
+fn is_target(target: &[u8]) -> bool {
     if target.len() > TARGET_BYTES_MAX {
         return false;
     }
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte);
-    if target.starts_with('/') && target.bytes().all(plain) {
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/._-".contains(byte);
+    if target.starts_with(b"/") && target.iter().all(plain) {
         return true;
     }
-    let formed = target == "*" || target.starts_with('/') || target.starts_with("http://");
-    let spelled = target.bytes().all(|byte| byte.is_ascii_graphic() && !b"#\"<>\\^`{|}".contains(&byte));
+    let formed = target == b"*" || target.starts_with(b"/") || target.starts_with(b"http://");
+    let spelled = target.iter().all(|byte| byte.is_ascii_graphic() && !b"#\"<>\\^`{|}".contains(byte));
     formed && spelled && hyper::Uri::try_from(target).is_ok()
 }
 
@@ -179,6 +240,10 @@ fn is_token(byte: u8) -> bool {
     TOKEN[usize::from(byte)]
 }
 
+fn is_all_token(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| is_token(*byte))
+}
+
 /// What the headers say about the message as such; what they say about the request is the service's affair.
 #[derive(Default)]
 struct Facts {
@@ -189,48 +254,44 @@ struct Facts {
 }
 
 impl Facts {
-    fn add(&mut self, line: &[u8], limits: &HttpLimits) -> Result<(), Refusal> {
+    fn add(&mut self, line: Line<'_>, limits: &HttpLimits) -> Result<(), Refusal> {
         self.count += 1;
         if self.count > limits.headers_max {
             return Err(too_large(format!("Too many headers: exceeds limit of {}", limits.headers_max)));
         }
-        let text = std::str::from_utf8(line).map_err(|fault| {
-            Refusal::malformed(format!(
-                "Invalid header encoding: invalid UTF-8 at byte {}",
-                fault.valid_up_to()
-            ))
-        })?;
-        let Some((name, value)) = text.split_once(':') else {
-            return Err(Refusal::malformed("Invalid header line: no colon"));
+        line.check_encoding("header")?;
+        // No token holds a colon: where the first one ends there is one, or the line is bad.
+        let name_bytes = line.text.iter().take_while(|byte| is_token(**byte)).count();
+        let (name, [b':', value @ ..]) = line.text.split_at(name_bytes) else {
+            return Err(bad_name(line.text, limits));
         };
         within("Header name", name.len(), limits.header_name_bytes_max)?;
-        if name.is_empty() || !name.bytes().all(is_token) {
-            return Err(Refusal::malformed("Invalid header line: the name is not a token"));
+        if name.is_empty() {
+            return Err(not_a_token());
         }
-        let value = value.trim_matches([' ', '\t']);
+        let value = trim(value);
         within("Header value", value.len(), limits.header_value_bytes_max)?;
-        if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
+        if !line.is_plain && value.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
             return Err(Refusal::malformed("Invalid header line: control character in the value"));
         }
         self.note(name, value)
     }
 
-    fn note(&mut self, name: &str, value: &str) -> Result<(), Refusal> {
-        if name.eq_ignore_ascii_case("host") {
+    fn note(&mut self, name: &[u8], value: &[u8]) -> Result<(), Refusal> {
+        if name.eq_ignore_ascii_case(b"host") {
             self.hosts += 1;
-        } else if name.eq_ignore_ascii_case("content-length") {
-            let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
-            let length = value.parse().ok().filter(|_| digits && self.length.is_none());
+        } else if name.eq_ignore_ascii_case(b"content-length") {
+            let length = read_length(value).filter(|_| self.length.is_none());
             self.length = Some(length.ok_or_else(|| {
-                let shown: String = value.chars().take(32).flat_map(char::escape_default).collect();
+                let shown = beginning(value, 32);
                 Refusal::malformed(format!("Invalid Content-Length: {shown}"))
             })?);
-        } else if name.eq_ignore_ascii_case("transfer-encoding") {
-            if self.chunked || !value.eq_ignore_ascii_case("chunked") {
+        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            if self.chunked || !value.eq_ignore_ascii_case(b"chunked") {
                 return Err(Refusal::malformed("Invalid Transfer-Encoding: only chunked is understood"));
             }
             self.chunked = true;
-        } else if name.eq_ignore_ascii_case("expect") && !value.eq_ignore_ascii_case("100-continue") {
+        } else if name.eq_ignore_ascii_case(b"expect") && !value.eq_ignore_ascii_case(b"100-continue") {
             return Err(Refusal::closing(
                 StatusCode::EXPECTATION_FAILED,
                 "Invalid Expect: only 100-continue is understood",
@@ -262,6 +323,31 @@ impl Facts {
         }
         Ok(Framing::Length(length))
     }
+}
+
+/// What is wrong with a line that does not begin with a token and a colon.
+fn bad_name(line: &[u8], limits: &HttpLimits) -> Refusal {
+    let Some(name_bytes) = line.iter().position(|byte| *byte == b':') else {
+        return Refusal::malformed("Invalid header line: no colon");
+    };
+    within("Header name", name_bytes, limits.header_name_bytes_max).err().unwrap_or_else(not_a_token)
+}
+
+fn not_a_token() -> Refusal {
+    Refusal::malformed("Invalid header line: the name is not a token")
+}
+
+fn trim(mut value: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
+        value = rest;
+    }
+    value
+}
+
+/// Digits only: the standard library would take a sign too.
+fn read_length(value: &[u8]) -> Option<u64> {
+    let digits = std::str::from_utf8(value).ok()?;
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
 fn within(what: &str, bytes: usize, max: usize) -> Result<(), Refusal> {

@@ -4,7 +4,9 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS};
+use hyper::header::{
+    ALLOW, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+};
 use hyper::{Response, StatusCode};
 use nexus3_protocol::envelope::write_error;
 use nexus3_protocol::{ErrorCode, Id, RpcError};
@@ -46,7 +48,7 @@ impl Refusal {
     /// The whole answer.
     pub(super) fn into_response(self) -> Response<Full<Bytes>> {
         let error = RpcError::new(self.code(), self.message.clone());
-        let mut response = json_response(self.status, write_error(&Id::NULL, &error));
+        let mut response = json_response(self.status, HeaderMap::default(), write_error(&Id::NULL, &error));
         let headers = response.headers_mut();
         let hint = match self.status {
             StatusCode::UNAUTHORIZED => Some((WWW_AUTHENTICATE, "Bearer")),
@@ -63,13 +65,17 @@ impl Refusal {
     }
 }
 
-/// An answer with a JSON body.
-pub(super) fn json_response(status: StatusCode, body: Vec<u8>) -> Response<Full<Bytes>> {
+/// An answer with a JSON body, and these headers beside its own.
+pub(super) fn json_response(
+    status: StatusCode,
+    mut headers: HeaderMap,
+    body: Vec<u8>,
+) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;
-    let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    *response.headers_mut() = headers;
     response
 }
 

@@ -8,16 +8,14 @@ use std::task::Poll;
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
-use hyper::header::{
-    CONNECTION, CONTENT_ENCODING, EXPECT, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING,
-};
+use hyper::header::{CONNECTION, CONTENT_ENCODING, EXPECT, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use rpc::{AnswerKind, Caller, Desk, Entrance, NoEntrance};
 
 use super::activity::Activity;
 use super::gate::{STAND_IN_PATH, Slot};
-use super::guard::Guard;
+use super::guard::{Guard, Shown, invalid_key};
 use super::head::body_too_large;
 use super::limits::HttpLimits;
 use super::refusal::{Refusal, json_response, silent_response};
@@ -37,10 +35,10 @@ const NO_ROUTE: &str = "Not found. Use /, /rpc, or /agent/{agent_id}.";
 /// Answers one request.
 pub(super) async fn serve(shared: &Shared, slot: &Slot, request: Request<Incoming>) -> Response<Full<Bytes>> {
     let _busy = shared.activity.begin();
-    let (parts, mut body) = request.into_parts();
+    let (mut parts, mut body) = request.into_parts();
     // A chunked body is the last thing on its connection: the gate does not look for a head behind it.
-    let mut last = parts.headers.contains_key(TRANSFER_ENCODING);
-    let mut response = match answer(shared, slot, &parts, &mut body).await {
+    let mut last = body.size_hint().exact().is_none();
+    let mut response = match answer(shared, slot, &mut parts, &mut body).await {
         Ok(response) => response,
         Err(refusal) => {
             last |= !has_arrived(&parts.headers, &mut body).await;
@@ -56,7 +54,7 @@ pub(super) async fn serve(shared: &Shared, slot: &Slot, request: Request<Incomin
 async fn answer(
     shared: &Shared,
     slot: &Slot,
-    parts: &Parts,
+    parts: &mut Parts,
     body: &mut Incoming,
 ) -> Result<Response<Full<Bytes>>, Refusal> {
     if parts.uri.path() == STAND_IN_PATH
@@ -69,17 +67,20 @@ async fn answer(
     if parts.method != Method::POST {
         return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed. Use POST."));
     }
-    shared.guard.check_token(&parts.headers)?;
+    let caller = caller(shared, &parts.headers)?;
     let entrance = route(&shared.desk, &parts.uri)?;
-    let caller = caller(&parts.headers)?;
+    let caller = narrowed(caller, &parts.headers)?;
     if parts.headers.contains_key(CONTENT_ENCODING) {
         return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Encoding is not understood"));
     }
     let body = read(body, shared.limits.body_bytes_max, slot).await?;
     let answer = shared.desk.answer(entrance, &caller, &body).await;
+    // Hyper reads the next request's headers into the map that an answer leaves behind: this one has the room already.
+    let mut headers = std::mem::take(&mut parts.headers);
+    headers.clear();
     Ok(match answer.kind {
-        AnswerKind::Answered => json_response(StatusCode::OK, answer.body),
-        AnswerKind::Refused => json_response(StatusCode::BAD_REQUEST, answer.body),
+        AnswerKind::Answered => json_response(StatusCode::OK, headers, answer.body),
+        AnswerKind::Refused => json_response(StatusCode::BAD_REQUEST, headers, answer.body),
         AnswerKind::Silent => silent_response(),
     })
 }
@@ -121,11 +122,19 @@ fn route(desk: &Desk, uri: &hyper::Uri) -> Result<Entrance, Refusal> {
     }
 }
 
-fn caller(headers: &HeaderMap) -> Result<Caller, Refusal> {
+/// Who asks, by the token it shows.
+fn caller(shared: &Shared, headers: &HeaderMap) -> Result<Caller, Refusal> {
+    match shared.guard.check_token(headers)? {
+        Shown::Admin => Ok(Caller::admin()),
+        Shown::Capability(token) => shared.desk.capability_caller(token).ok_or_else(invalid_key),
+    }
+}
+
+fn narrowed(caller: Caller, headers: &HeaderMap) -> Result<Caller, Refusal> {
     let mut names = headers.get_all(&AGENT_NAME).iter();
     match (names.next(), names.next()) {
-        (None, _) => Ok(Caller::admin()),
-        (Some(name), None) => Ok(Caller::narrowed_to(&String::from_utf8_lossy(name.as_bytes()))),
+        (None, _) => Ok(caller),
+        (Some(name), None) => Ok(caller.narrowed_to(&String::from_utf8_lossy(name.as_bytes()))),
         (Some(_), Some(_)) => Err(Refusal::new(StatusCode::BAD_REQUEST, "Duplicate X-Nexus-Agent header")),
     }
 }
@@ -133,7 +142,9 @@ fn caller(headers: &HeaderMap) -> Result<Caller, Refusal> {
 async fn read(body: &mut Incoming, bytes_max: u64, slot: &Slot) -> Result<Bytes, Refusal> {
     let expected = body.size_hint().exact();
     let mut whole = Bytes::new();
-    while let Some(frame) = body.frame().await {
+    while !body.is_end_stream()
+        && let Some(frame) = body.frame().await
+    {
         // A body that broke off because it was too slow: the gate has left the reason.
         let frame =
             frame.map_err(|_| slot.get().cloned().unwrap_or_else(|| incomplete(expected, whole.len())))?;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::events::{self, Events};
 use super::request::{BadRequest, ChatRequest, Delivery};
-use super::script::{Script, ScriptFault, ScriptedCall};
+use super::script::{Script, ScriptFault, ScriptedCall, calls_asked_for};
 
 const JSON: &str = "application/json";
 const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
@@ -60,9 +60,10 @@ impl Answer {
     pub(crate) fn to(
         request: &ChatRequest,
         number: usize,
+        obedient: bool,
         registered: impl FnOnce(&str) -> Option<String>,
     ) -> Self {
-        let script = match script_of(request, registered) {
+        let script = match script_of(request, obedient, registered) {
             Ok(script) => script,
             Err(fault) => return Self::bad_request(&BadRequest { message: fault.to_string(), param: None }),
         };
@@ -89,7 +90,7 @@ impl Answer {
                 let end = Beat::Say(format!(" released {name}"));
                 Self::perform(request, number, vec![Beat::Say(text), Beat::Wait(Wait::Release(name)), end])
             }
-            Script::Tools { calls } => {
+            Script::Tools { calls } | Script::Insist { calls } => {
                 Self::perform(request, number, calls.into_iter().map(Beat::Call).collect())
             }
         }
@@ -188,15 +189,29 @@ impl Answer {
 
 fn script_of(
     request: &ChatRequest,
+    obedient: bool,
     registered: impl FnOnce(&str) -> Option<String>,
 ) -> Result<Script, ScriptFault> {
-    if let Some(said) = request.trailing_tools() {
-        return Ok(Script::Reply { text: format!("tool said: {said}") });
-    }
     let prompt = request.last_user();
-    match registered(&prompt) {
-        Some(text) => Ok(Script::Reply { text }),
-        None => Script::parse(&prompt),
+    let said = request.trailing_tools();
+    if said.is_none()
+        && let Some(text) = registered(&prompt)
+    {
+        return Ok(Script::Reply { text });
+    }
+    if obedient {
+        let calls: Vec<_> = request.unanswered().flat_map(|text| calls_asked_for(&text)).collect();
+        if !calls.is_empty() {
+            return Ok(Script::Tools { calls });
+        }
+    }
+    let script = Script::parse(&prompt);
+    match (said, script) {
+        (Some(_), Ok(insisting @ Script::Insist { .. })) => Ok(insisting),
+        (Some(said), _) => Ok(Script::Reply { text: format!("tool said: {said}") }),
+        // Whoever obeys every word takes none for a slip.
+        (None, Err(_)) if obedient => Ok(Script::Echo { text: prompt.into_owned() }),
+        (None, script) => script,
     }
 }
 

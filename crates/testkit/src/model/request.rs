@@ -74,6 +74,12 @@ impl ChatRequest {
         (!said.is_empty()).then(|| said.join(", "))
     }
 
+    /// What was said since the model spoke last, and before its first answer the system prompt too.
+    pub(crate) fn unanswered(&self) -> impl Iterator<Item = Cow<'_, str>> {
+        let spoke = self.messages.iter().rposition(|message| message.role == "assistant");
+        self.messages[spoke.map_or(0, |last| last + 1)..].iter().map(Message::text)
+    }
+
     /// The last user message, empty where there is none.
     pub(crate) fn last_user(&self) -> Cow<'_, str> {
         self.users().next_back().unwrap_or_default()

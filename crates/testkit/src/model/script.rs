@@ -4,6 +4,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde_json::Value;
+
 #[cfg(test)]
 mod tests;
 
@@ -48,6 +50,11 @@ pub enum Script {
         /// At least one call.
         calls: Vec<ScriptedCall>,
     },
+    /// Call these tools, and again after each of their results.
+    Insist {
+        /// At least one call.
+        calls: Vec<ScriptedCall>,
+    },
     /// Answer with this HTTP status.
     Status {
         /// 200 to 599.
@@ -75,7 +82,7 @@ pub enum Script {
     },
 }
 
-/// One tool call of a `!tool` script.
+/// One tool call of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScriptedCall {
     /// The tool's name.
@@ -139,6 +146,12 @@ pub const SCRIPT_WORDS: &[ScriptWord] = &[
         usage: "!tool NAME {JSON}",
         meaning: "call the tool NAME; one call per line, each line with the word",
         parse: tools,
+    },
+    ScriptWord {
+        name: "insist",
+        usage: "!insist NAME {JSON}",
+        meaning: "call the tool NAME, and after each result again",
+        parse: |rest| tool(rest).map(|call| Script::Insist { calls: vec![call] }),
     },
     ScriptWord {
         name: "status",
@@ -280,6 +293,32 @@ fn tools(rest: &str) -> Result<Script, String> {
         return Err("the tool's name is missing".to_owned());
     }
     Ok(Script::Tools { calls })
+}
+
+/// Every call that a text asks for: wherever `!tool NAME` and a JSON object stand in one of its lines. In a text that is
+/// JSON itself, as many results are, its strings are looked through.
+pub(crate) fn calls_asked_for(text: &str) -> Vec<ScriptedCall> {
+    match serde_json::from_str::<Value>(text) {
+        Ok(value) => strings(&value).into_iter().flat_map(calls_asked_for).collect(),
+        Err(_) => text.lines().filter_map(call_in).collect(),
+    }
+}
+
+fn strings(value: &Value) -> Vec<&str> {
+    match value {
+        Value::String(text) => vec![text],
+        Value::Array(elements) => elements.iter().flat_map(strings).collect(),
+        Value::Object(members) => members.values().flat_map(strings).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
+    }
+}
+
+fn call_in(line: &str) -> Option<ScriptedCall> {
+    let (_, call) = line.split_once("!tool ")?;
+    let (name, rest) = split_word(call);
+    // Whatever is said behind the arguments is not theirs.
+    let arguments = serde_json::Deserializer::from_str(rest).into_iter::<Value>().next()?.ok()?;
+    Some(ScriptedCall { name: name.to_owned(), arguments: arguments.to_string() })
 }
 
 fn tool(call: &str) -> Result<ScriptedCall, String> {

@@ -26,12 +26,13 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(10);
 
 pub(crate) struct Server {
     authorization: Option<String>,
+    obedient: bool,
     observed: Arc<Observed>,
 }
 
 impl Server {
-    pub(crate) fn new(key: Option<String>, observed: Arc<Observed>) -> Self {
-        Self { authorization: key.map(|key| format!("Bearer {key}")), observed }
+    pub(crate) fn new(key: Option<String>, obedient: bool, observed: Arc<Observed>) -> Self {
+        Self { authorization: key.map(|key| format!("Bearer {key}")), obedient, observed }
     }
 
     /// Serves until the other end of `stopped` is gone; then every connection is dropped.
@@ -90,7 +91,9 @@ impl Server {
 
     fn answer(&self, body: &[u8], number: usize) -> Answer {
         match ChatRequest::parse(body) {
-            Ok(request) => Answer::to(&request, number, |prompt| self.observed.answer_to(prompt)),
+            Ok(request) => {
+                Answer::to(&request, number, self.obedient, |prompt| self.observed.answer_to(prompt))
+            }
             Err(fault) => Answer::bad_request(&fault),
         }
     }

@@ -190,3 +190,48 @@ fn one_connection_serves_many_requests() {
     assert_eq!(model.connections(), 1);
     assert_eq!(model.requests().len(), 8);
 }
+
+/// The names and arguments of the tools that a stream calls.
+fn called(model: &ScriptedModel, messages: Value) -> Vec<(String, String)> {
+    let events = events(&ask(model, &asking_with(messages)));
+    let calls =
+        events.iter().filter_map(|event| event["choices"][0]["delta"]["tool_calls"].as_array()).flatten();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut called: Vec<(String, String)> = Vec::new();
+    for call in calls {
+        let (name, arguments) = (text(&call["function"]["name"]), text(&call["function"]["arguments"]));
+        match called.last_mut().filter(|_| name.is_empty()) {
+            Some(last) => last.1 += &arguments,
+            None => called.push((name, arguments)),
+        }
+    }
+    called
+}
+
+#[test]
+fn a_model_that_insists_calls_again_after_each_result() {
+    let model = ScriptedModel::start();
+    let user = json!({ "role": "user", "content": "!insist hammer {\"nail\":1}" });
+    let asked = json!({ "role": "assistant", "content": "", "tool_calls": [{ "id": "c1" }] });
+    let result = json!({ "role": "tool", "content": "bent", "tool_call_id": "c1" });
+    let again = [("hammer".to_owned(), "{\"nail\":1}".to_owned())];
+    assert_eq!(called(&model, json!([user])), again);
+    assert_eq!(called(&model, json!([user, asked, result])), again);
+}
+
+#[test]
+fn an_obedient_model_does_what_it_reads_wherever_it_stands() {
+    let model = ScriptedModel::obedient();
+    let system = json!({ "role": "system", "content": "Be good. !tool a {}" });
+    let user = json!({ "role": "user", "content": "Hi!\n!tool b {\"x\":1} please" });
+    let asked = json!({ "role": "assistant", "content": "", "tool_calls": [{ "id": "c1" }] });
+    let result = json!({ "role": "tool", "content": "{\"content\":\"!tool c {}\"}", "tool_call_id": "c1" });
+    let call = |name: &str, arguments: &str| (name.to_owned(), arguments.to_owned());
+    assert_eq!(called(&model, json!([system, user])), [call("a", "{}"), call("b", "{\"x\":1}")]);
+    assert_eq!(called(&model, json!([system, user, asked, result])), [call("c", "{}")]);
+    let done = json!({ "role": "tool", "content": "done", "tool_call_id": "c1" });
+    assert_eq!(said(&model, &asking_with(json!([system, user, asked, done]))), "tool said: done");
+    assert_eq!(said(&model, &asking("!nonsense")), "echo: !nonsense", "no word is a slip");
+    model.answer("report", "!tool a {}");
+    assert_eq!(said(&model, &asking("report")), "!tool a {}", "an answer is not an order");
+}

@@ -1,11 +1,13 @@
 //! Calls against a scripted peer: what is sent, what is kept open, and what each kind of answer becomes.
 
-use nexus3_protocol::methods::{CancelParams, NoParams, RequestId, SendParams};
+use nexus3_protocol::methods::{CancelParams, ListAgentsParams, NoParams, RequestId, SendParams};
 
 use super::*;
 use crate::canned::{Canned, Event, Step, http, refusal, result};
 
 const NO_AGENTS: &str = r#"{"agents":[]}"#;
+
+const ALL: ListAgentsParams = ListAgentsParams { offset: None, limit: None };
 
 fn answer(id: u64) -> Step {
     Step::Answer(result(id, NO_AGENTS))
@@ -26,14 +28,14 @@ fn message(content: &str) -> SendParams {
 
 async fn fault_of(answer: Vec<u8>) -> ClientFault {
     let server = Canned::once(answer).await;
-    client(&server).list_agents(&NoParams {}).await.unwrap_err()
+    client(&server).list_agents(&ALL).await.unwrap_err()
 }
 
 #[tokio::test]
 async fn a_call_is_a_post_with_host_token_and_a_named_request() {
     let mut server = Canned::once(result(1, NO_AGENTS)).await;
     let client = Client::new(server.endpoint.clone(), Some(Token::parse("nxk_a").unwrap()));
-    assert!(client.list_agents(&NoParams {}).await.unwrap().agents.is_empty());
+    assert!(client.list_agents(&ALL).await.unwrap().agents.is_empty());
     let request = server.asked().await;
     let head = request.to_ascii_lowercase();
     assert!(head.starts_with("post / http/1.1\r\n"), "{request}");
@@ -70,7 +72,7 @@ async fn calls_one_after_the_other_share_a_connection_and_count_their_ids() {
     let mut server = Canned::play(vec![vec![answer(1), answer(2), answer(3)]]).await;
     let client = client(&server);
     for _ in 0..3 {
-        client.list_agents(&NoParams {}).await.unwrap();
+        client.list_agents(&ALL).await.unwrap();
     }
     assert_eq!(server.opened(), 1);
 }
@@ -79,9 +81,9 @@ async fn calls_one_after_the_other_share_a_connection_and_count_their_ids() {
 async fn a_call_opens_anew_when_the_peer_closed_since_the_last_one() {
     let mut server = Canned::play(vec![vec![answer(1)], vec![answer(2)]]).await;
     let client = client(&server);
-    client.list_agents(&NoParams {}).await.unwrap();
+    client.list_agents(&ALL).await.unwrap();
     server.closed().await;
-    client.list_agents(&NoParams {}).await.unwrap();
+    client.list_agents(&ALL).await.unwrap();
     assert_eq!(server.opened(), 1);
 }
 
@@ -106,7 +108,7 @@ async fn a_close_that_the_runtime_has_not_seen_yet_is_seen_before_writing() {
     });
     let client = Client::new(endpoint, None);
     for _ in 0..2 {
-        client.list_agents(&NoParams {}).await.unwrap();
+        client.list_agents(&ALL).await.unwrap();
         close.send(()).unwrap();
         closes.recv().unwrap();
     }
@@ -121,9 +123,9 @@ async fn a_peer_that_says_close_is_believed() {
     let first = vec![Step::Answer(closing.into_bytes()), Step::Silence];
     let mut server = Canned::play(vec![first, vec![answer(2)]]).await;
     let client = client(&server);
-    client.list_agents(&NoParams {}).await.unwrap();
+    client.list_agents(&ALL).await.unwrap();
     assert!(client.take_idle().is_none());
-    client.list_agents(&NoParams {}).await.unwrap();
+    client.list_agents(&ALL).await.unwrap();
     assert_eq!(server.opened(), 2);
 }
 
@@ -131,8 +133,8 @@ async fn a_peer_that_says_close_is_believed() {
 async fn a_request_that_was_written_is_never_sent_twice() {
     let mut server = Canned::play(vec![vec![answer(1), Step::Answer(Vec::new())], vec![answer(2)]]).await;
     let client = client(&server);
-    client.list_agents(&NoParams {}).await.unwrap();
-    let fault = client.list_agents(&NoParams {}).await.unwrap_err();
+    client.list_agents(&ALL).await.unwrap();
+    let fault = client.list_agents(&ALL).await.unwrap_err();
     assert!(matches!(fault, ClientFault::Transport { method: "list_agents", .. }), "{fault}");
     assert!(fault.to_string().contains("may have been carried out or not"), "{fault}");
     server.closed().await;
@@ -160,7 +162,7 @@ async fn a_dropped_call_closes_its_connection() {
     let mut server = Canned::play(vec![vec![Step::Silence]]).await;
     let client = client(&server);
     tokio::select! {
-        _ = client.list_agents(&NoParams {}) => panic!("the peer is silent"),
+        _ = client.list_agents(&ALL) => panic!("the peer is silent"),
         _ = server.asked() => {}
     }
     assert_eq!(server.event().await, Event::Closed);
@@ -222,7 +224,7 @@ async fn a_peer_that_talks_nonsense_or_hangs_up_is_a_transport_fault() {
 async fn a_silent_peer_is_a_timeout_that_names_the_method_and_the_time() {
     let server = Canned::play(vec![vec![Step::Silence]]).await;
     let client = client(&server).with_timeout(Duration::from_secs(5));
-    let fault = client.list_agents(&NoParams {}).await.unwrap_err();
+    let fault = client.list_agents(&ALL).await.unwrap_err();
     assert!(matches!(fault, ClientFault::Timeout { .. }), "{fault:?}");
     assert!(fault.to_string().contains("did not answer list_agents within 5s"), "{fault}");
 }
@@ -232,7 +234,7 @@ async fn a_refused_connection_is_a_connect_fault() {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind(std::net::SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let port = socket.local_addr().unwrap().port();
-    let fault = Client::new(Endpoint::local(port), None).list_agents(&NoParams {}).await.unwrap_err();
+    let fault = Client::new(Endpoint::local(port), None).list_agents(&ALL).await.unwrap_err();
     assert_eq!(
         fault.to_string(),
         format!("no nexus3 daemon at 127.0.0.1:{port}; start one with: nexus3 serve {port}")
@@ -245,5 +247,5 @@ fn a_client_can_be_shared_between_threads_and_its_calls_can_be_spawned() {
     fn spawnable<T: Send>(_: &T) {}
     let client = Client::new(Endpoint::default(), None);
     shared(&client);
-    spawnable(&client.list_agents(&NoParams {}));
+    spawnable(&client.list_agents(&ALL));
 }

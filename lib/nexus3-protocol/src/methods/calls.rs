@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Count, MessageOffset, PageSize, RequestId};
 
 /// What `send` takes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SendParams {
@@ -36,6 +36,10 @@ pub struct SendOutput {
     /// Whether the turn stopped at the limit of tool rounds; the next send goes on.
     #[serde(default)]
     pub halted_at_iteration_limit: bool,
+    /// Why the turn stopped before its end, when it did: `iteration_limit`, or `budget`, which can go on when more is
+    /// granted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub halted: Option<String>,
     /// What the model reported to have used in this turn, when it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
@@ -71,6 +75,35 @@ pub struct CancelOutput {
     /// The name that was asked for.
     pub request_id: RequestId,
     /// Why nothing was ended: `not_found_or_completed`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What `steer` takes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct SteerParams {
+    /// The word to add.
+    pub content: String,
+    /// Where it comes from, kept with it. `rpc` when it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Which agent it comes from, kept with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_agent_id: Option<RequestId>,
+}
+
+/// What `steer` answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SteerOutput {
+    /// Whether a running turn took the word.
+    pub steered: bool,
+    /// The send it went to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<RequestId>,
+    /// Why it was not taken: `no_running_turn_or_full`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -182,7 +215,7 @@ pub struct MessageView {
     pub tool_calls: Vec<ToolCallView>,
     /// The call that a tool's message answers.
     pub tool_call_id: Option<String>,
-    /// Where it came from and how it ended: `source`, `source_agent_id`, `cancelled`, `failed`.
+    /// Where it came from and how it ended: `source`, `source_agent_id`, `cancelled`, `failed`, `denied`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<serde_json::Map<String, serde_json::Value>>,
 }

@@ -64,7 +64,12 @@ impl<'de> Deserialize<'de> for RequestId {
     }
 }
 
-/// Where a page of messages starts.
+/// Reads a count that a caller sets. A number that is none is answered in words and not with the name of a type.
+pub(super) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Count>, D::Error> {
+    Option::<MessageOffset>::deserialize(deserializer).map(|count| count.map(|count| count.0))
+}
+
+/// Where a page of messages or agents starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MessageOffset(pub u64);
@@ -75,7 +80,7 @@ impl<'de> Deserialize<'de> for MessageOffset {
     }
 }
 
-/// How many messages a page holds.
+/// How many messages or agents a page holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PageSize(#[cfg_attr(feature = "schema", schemars(range(min = 1, max = 2000)))] pub u64);

@@ -3,6 +3,7 @@
 mod document;
 mod faults;
 mod list;
+mod rights;
 mod shapes;
 
 use super::*;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 use testkit::TestDaemon;
 
-use crate::support::{BIN, Errors as _, Stage, is_hex, listed, path};
+use crate::support::{BIN, Errors as _, Stage, assert_created, is_hex, listed, path};
 
 fn bare() -> TestDaemon {
     TestDaemon::builder(BIN).start()
@@ -23,7 +23,7 @@ fn an_agent_without_a_name_gets_eight_hex_digits() {
         let created = daemon.result("/", "create_agent", params);
         assert!(is_hex(&created["agent_id"], 8), "{created}");
         let name = created["agent_id"].as_str().unwrap().to_owned();
-        assert_eq!(created, json!({ "agent_id": name, "url": path(&name) }));
+        assert_created(&created, &name);
         assert_eq!(daemon.result(&path(&name), "get_context", json!({}))["message_count"], 0);
         names.insert(name);
     }
@@ -36,7 +36,7 @@ fn a_name_within_the_rule_is_kept_as_it_is() {
     let longest = "a".repeat(63);
     let names = ["a", "0", "Worker-1", "worker-1", "A_b.c-d", "a.", "a-", ".1", ".tmp.x", &longest];
     for name in names {
-        assert_eq!(create(&daemon, name), json!({ "agent_id": name, "url": path(name) }));
+        assert_created(&create(&daemon, name), name);
         assert_eq!(daemon.result(&path(name), "get_context", json!({}))["message_count"], 0);
     }
     assert_eq!(listed(&daemon), names);
@@ -111,6 +111,16 @@ fn parameters_that_do_not_fit_are_named() {
         (json!({ "agent_id": 5 }), "agent_id must be string, got: int"),
         (json!({ "agent_id": ["a"] }), "agent_id must be string, got: list"),
         (json!({ "system_prompt": 5 }), "system_prompt must be string, got: int"),
+        (json!({ "preset": ["trusted"] }), "preset must be string, got: list"),
+        (json!({ "disable_tools": "echo" }), "disable_tools must be list, got: str"),
+        (json!({ "budget": { "turns": -1 } }), "budget.turns must be a non-negative integer"),
+        (json!({ "budget": { "lives": 9 } }), "Extra inputs are not permitted: budget.lives"),
+        (json!({ "agent_id": "a", "temporary": true }), "temporary cannot be combined with agent_id"),
+        (json!({ "initial_message": " \n" }), "initial_message cannot be empty"),
+        (json!({ "preset": "yolo" }), "preset must be one of sandboxed, trusted, worker, got: 'yolo'"),
+        (json!({ "preset": "Trusted" }), "preset must be one of sandboxed, trusted, worker, got: 'Trusted'"),
+        (json!({ "parent_agent_id": "nobody" }), "Parent agent not found: nobody"),
+        (json!({ "cwd": "/no/such/folder" }), "cwd does not exist: /no/such/folder"),
         (json!({ "agent_id": "a", "colour": "red" }), "Extra inputs are not permitted: colour"),
     ] {
         let error = daemon.error("/", "create_agent", params);
@@ -136,6 +146,24 @@ fn a_full_pool_says_busy_and_when_to_come_back() {
     daemon.result("/", "destroy_agent", json!({ "agent_id": "one" }));
     create(&daemon, "three");
     assert_eq!(listed(&daemon), ["two", "three"]);
+}
+
+#[test]
+fn an_agent_is_answered_by_the_model_it_was_given() {
+    let stage = Stage::open();
+    stage.create_with(json!({ "agent_id": "other", "model": "openai/another" }));
+    stage.create("usual");
+    for (name, model) in [("other", "another"), ("usual", "scripted")] {
+        stage.send(name, "hello");
+        assert_eq!(stage.model.requests().pop().unwrap().body["model"], model);
+        assert_eq!(stage.agent(name)["agent"]["model"], format!("openai/{model}"));
+    }
+    for model in ["nobody/nothing", "another", "openai/", "openai/a b", ""] {
+        let error = stage.daemon.error("/", "create_agent", json!({ "agent_id": "extra", "model": model }));
+        let text = error["message"].as_str().unwrap();
+        assert!(text.starts_with(&format!("Unknown model '{model}': ")), "{error}");
+    }
+    assert_eq!(listed(&stage.daemon), ["other", "usual"]);
 }
 
 #[test]

@@ -54,7 +54,9 @@ fn an_agent_may_not_call_another() {
     }
     assert_eq!(stage.context("b")["message_count"], 0);
     assert_eq!(stage.model.requests().len(), 0);
-    stage.daemon.wait_stderr("denied: Agent 'a' is not authorized to call shutdown on 'b'");
+    let line = "WARN nexus3::audit: Agent 'a' is not authorized to call shutdown on 'b' event=denied principal=a \
+                action=shutdown rule=identity";
+    stage.daemon.wait_stderr(line);
 }
 
 #[test]
@@ -73,12 +75,12 @@ fn an_agent_may_not_use_main_nor_bring_it_to_life() {
 }
 
 #[test]
-fn an_agent_may_neither_create_nor_stop_the_daemon() {
+fn a_sandboxed_agent_may_neither_create_nor_stop_the_daemon() {
     let stage = stage();
-    for (method, params) in [("create_agent", json!({ "agent_id": "c" })), ("shutdown_server", json!({}))] {
-        let response = call_as(&stage, "a", "/", method, params);
-        assert_denied(&response, &format!("Agent 'a' is not authorized to call {method}"));
-    }
+    let create = call_as(&stage, "a", "/", "create_agent", json!({ "agent_id": "c" }));
+    assert_denied(&create, "Tool 'agent_create' is disabled by permission policy");
+    let stop = call_as(&stage, "a", "/", "shutdown_server", json!({}));
+    assert_denied(&stop, "Agent 'a' is not authorized to call shutdown_server");
     assert_eq!(listed(&stage.daemon), ["a", "b"]);
 }
 
@@ -93,6 +95,28 @@ fn an_agent_may_destroy_itself_and_nobody_else() {
     assert_eq!(destroy("a", "a")["result"], json!({ "success": true, "agent_id": "a" }));
     assert_denied(&destroy("a", "a"), "X-Nexus-Agent names no agent that exists");
     assert_eq!(listed(&stage.daemon), ["b"]);
+}
+
+#[test]
+fn a_trusted_agent_creates_and_reaches_its_children_and_no_others() {
+    let stage = stage();
+    stage.create_with(json!({ "agent_id": "lead", "preset": "trusted" }));
+    let create = |params: Value| call_as(&stage, "lead", "/", "create_agent", params);
+    assert_eq!(create(json!({ "agent_id": "child" }))["result"]["agent_id"], "child");
+    assert_denied(
+        &create(json!({ "preset": "trusted" })),
+        "Requested preset 'trusted' exceeds parent ceiling",
+    );
+    let mismatch = "Cannot create agent: requester does not match the parent agent";
+    assert_denied(&create(json!({ "parent_agent_id": "a" })), mismatch);
+    let said = call_as(&stage, "lead", &path("child"), "send", json!({ "content": "hi" }));
+    assert_eq!(said["result"]["content"], "echo: hi");
+    let response = call_as(&stage, "child", &path("lead"), "send", json!({ "content": "hi" }));
+    assert_denied(&response, "Agent 'child' is not authorized to call send on 'lead'");
+    let destroy = |who, whom| call_as(&stage, who, "/", "destroy_agent", json!({ "agent_id": whom }));
+    assert_denied(&destroy("child", "lead"), "Agent 'child' is not authorized to destroy 'lead'");
+    assert_eq!(destroy("lead", "child")["result"]["success"], true);
+    assert_eq!(listed(&stage.daemon), ["a", "b", "lead"]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::support::{BIN, Errors as _, Stage, is_time, listed, members, path};
 const OPENRPC: &str =
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../lib/nexus3-protocol/openrpc.json"));
 
-const FIELDS: [&str; 13] = [
+const FIELDS: [&str; 15] = [
     "agent_id",
     "child_count",
     "created_at",
@@ -20,7 +20,9 @@ const FIELDS: [&str; 13] = [
     "model",
     "parent_agent_id",
     "permission_level",
+    "preset",
     "should_shutdown",
+    "state",
     "write_paths",
 ];
 
@@ -31,7 +33,7 @@ fn entry(daemon: &TestDaemon, id: &str) -> Value {
 }
 
 #[test]
-fn an_entry_has_thirteen_fields() {
+fn an_entry_has_the_originals_thirteen_fields_and_two_more() {
     let stage = Stage::open();
     stage.create("fresh");
     let fresh = entry(&stage.daemon, "fresh");
@@ -51,7 +53,9 @@ fn an_entry_has_thirteen_fields() {
         "last_action_at": null,
         "permission_level": "SANDBOXED",
         "cwd": fresh["cwd"],
-        "write_paths": null,
+        "write_paths": [],
+        "preset": "sandboxed",
+        "state": "live",
     });
     assert_eq!(fresh, expected);
 }
@@ -117,13 +121,44 @@ fn without_a_model_the_entry_says_so() {
 }
 
 #[test]
-fn a_list_takes_no_parameters() {
+fn a_list_needs_no_parameters_and_takes_no_others_than_its_page() {
     let daemon = TestDaemon::builder(BIN).start();
+    let empty = json!({ "agents": [], "total": 0 });
     for path in ["/", "/rpc"] {
-        assert_eq!(daemon.result(path, "list_agents", json!({})), json!({ "agents": [] }));
-        assert_eq!(daemon.result(path, "list_agents", Value::Null), json!({ "agents": [] }));
-        let error = daemon.error(path, "list_agents", json!({ "limit": 5 }));
-        assert_eq!(error, json!({ "code": -32602, "message": "Extra inputs are not permitted: limit" }));
+        assert_eq!(daemon.result(path, "list_agents", json!({})), empty);
+        assert_eq!(daemon.result(path, "list_agents", Value::Null), empty);
+        for (params, message) in [
+            (json!({ "prefix": "a" }), "Extra inputs are not permitted: prefix"),
+            (json!({ "limit": 0 }), "limit must be an integer between 1 and 2000"),
+            (json!({ "limit": 2001 }), "limit must be an integer between 1 and 2000"),
+            (json!({ "offset": -1 }), "offset must be a non-negative integer"),
+        ] {
+            let error = daemon.error(path, "list_agents", params);
+            assert_eq!(error, json!({ "code": -32602, "message": message }));
+        }
+    }
+}
+
+#[test]
+fn a_page_is_cut_out_of_all_agents() {
+    let daemon = TestDaemon::builder(BIN).start();
+    for number in 0..5 {
+        daemon.result("/", "create_agent", json!({ "agent_id": format!("a{number}") }));
+    }
+    for (params, names) in [
+        (json!({ "offset": 1, "limit": 2 }), &["a1", "a2"][..]),
+        (json!({ "limit": 1 }), &["a0"]),
+        (json!({ "offset": 3 }), &["a3", "a4"]),
+        (json!({ "offset": 4, "limit": 2000 }), &["a4"]),
+        (json!({ "offset": 5 }), &[]),
+        (json!({ "offset": u64::MAX, "limit": 2000 }), &[]),
+        (json!({ "offset": null, "limit": null }), &["a0", "a1", "a2", "a3", "a4"]),
+    ] {
+        let page = daemon.result("/", "list_agents", params.clone());
+        let found: Vec<_> =
+            page["agents"].as_array().unwrap().iter().map(|agent| &agent["agent_id"]).collect();
+        assert_eq!(found, names, "{params}");
+        assert_eq!(page["total"], 5, "{params}");
     }
 }
 

@@ -71,7 +71,7 @@ fn messages_come_with_their_place_their_calls_and_their_source() {
     let messages = json!([
         { "index": 0, "role": "user", "content": user, "tool_call_id": null, "meta": { "source": "rpc" } },
         { "index": 1, "role": "assistant", "content": "", "tool_calls": [call], "tool_call_id": null },
-        { "index": 2, "role": "tool", "content": "Unknown tool: hammer", "tool_call_id": call_id },
+        { "index": 2, "role": "tool", "content": "Unknown tool: hammer", "tool_call_id": call_id, "meta": { "failed": true } },
         { "index": 3, "role": "assistant", "content": answer, "tool_call_id": null },
     ]);
     let expected =

@@ -6,7 +6,7 @@ use serde_json::json;
 use testkit::{TestDaemon, run};
 
 use super::{answer, json_of, rpc};
-use crate::support::{BIN, Stage, is_hex, listed, members};
+use crate::support::{BIN, Stage, assert_created, is_hex, listed, members};
 
 #[test]
 fn detect_tells_who_is_there() {
@@ -46,9 +46,9 @@ fn detect_tells_a_stranger_from_a_daemon() {
 #[test]
 fn an_agents_whole_life_at_the_command_line() {
     let Stage { daemon, model: _model } = Stage::open();
-    assert_eq!(answer(&daemon, &["list"]), json!({ "agents": [] }));
+    assert_eq!(answer(&daemon, &["list"]), json!({ "agents": [], "total": 0 }));
     let created = answer(&daemon, &["create", "worker", "--system-prompt", "Be brief."]);
-    assert_eq!(created, json!({ "agent_id": "worker", "url": "/agent/worker" }));
+    assert_created(&created, "worker");
     let sent = answer(&daemon, &["send", "worker", "Hello there"]);
     assert_eq!(sent["content"], "echo: Hello there");
     assert!(is_hex(&sent["request_id"], 16), "{sent}");
@@ -78,7 +78,7 @@ fn create_makes_a_name_up_and_takes_a_first_message() {
     assert_eq!(asked["response"]["content"], "echo: first words");
     let failed = rpc(&daemon, &["create", "unlucky", "-M", "!status 500 boom"]);
     assert_eq!(failed.code, 1);
-    assert_eq!(json_of(&failed), json!({ "agent_id": "unlucky", "url": "/agent/unlucky" }), "it is there");
+    assert_created(&json_of(&failed), "unlucky");
     assert!(failed.stderr.contains("API request failed (500): boom"), "{}", failed.stderr);
     assert_eq!(listed(&daemon).len(), 3);
 }
@@ -109,7 +109,7 @@ fn the_port_and_the_token_can_come_from_the_environment() {
     let token = daemon.token().unwrap();
     let env = [("NEXUS3_PORT", port.as_str()), ("NEXUS3_API_KEY", token)];
     let found = run(BIN, &["rpc", "list"], &env, elsewhere.path());
-    assert_eq!((found.code, json_of(&found)), (0, json!({ "agents": [] })), "{}", found.stderr);
+    assert_eq!((found.code, json_of(&found)), (0, json!({ "agents": [], "total": 0 })), "{}", found.stderr);
     let by_flag = ["rpc", "list", "--port", &port, "--api-key", token];
     let env = [("NEXUS3_PORT", "1"), ("NEXUS3_API_KEY", "nxk_wrong")];
     let found = run(BIN, &by_flag, &env, elsewhere.path());

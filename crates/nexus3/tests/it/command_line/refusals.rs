@@ -52,7 +52,7 @@ fn a_token_file_that_others_can_read_is_refused_with_the_cure() {
     }
     assert_eq!(rpc(&daemon, &["detect"]).code, 0, "a probe needs no token");
     fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
-    assert_eq!(answer(&daemon, &["list"]), json!({ "agents": [] }));
+    assert_eq!(answer(&daemon, &["list"]), json!({ "agents": [], "total": 0 }));
 }
 
 #[test]

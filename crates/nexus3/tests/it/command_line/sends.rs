@@ -1,12 +1,14 @@
 //! `nexus3 rpc send`: a time limit and Ctrl-C end the turn at the daemon, and what was said until then is printed.
 
+use std::fs;
+
 use rustix::process::Signal;
 use serde_json::json;
 use testkit::Finished;
 
 use super::{answer, json_of, rpc};
 use crate::support::program::Program;
-use crate::support::{Stage, is_hex};
+use crate::support::{Stage, is_hex, until};
 
 fn stage_with_worker(config: &str) -> Stage {
     let stage = Stage::with(config);
@@ -17,6 +19,13 @@ fn stage_with_worker(config: &str) -> Stage {
 fn start(stage: &Stage, arguments: &[&str], input: &[u8]) -> Program {
     let port = stage.daemon.port().to_string();
     Program::start(&[&["rpc", "-p", &port], arguments].concat(), &[], stage.daemon.home(), input)
+}
+
+/// A signal is sent before it has reached every thread.
+fn stands_still(pid: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let is_stopped = |status: String| status.contains("\nState:\tT");
+    threads.flatten().all(|thread| fs::read_to_string(thread.path().join("status")).is_ok_and(is_stopped))
 }
 
 /// It ended because it was cancelled: code 1, the partial text as JSON, and why.
@@ -55,10 +64,12 @@ fn a_second_ctrl_c_does_not_wait_for_a_daemon_that_hangs() {
     let mut command = start(&stage, &["send", "worker", "!stall so far"], b"");
     stage.model.wait_stalled(1);
     stage.daemon.signal("SIGSTOP");
+    until("the daemon to stand still", || stands_still(stage.daemon.pid()));
     command.signal(Signal::INT);
     assert!(command.wait_error().starts_with("interrupted; cancelling"));
     command.signal(Signal::INT);
-    assert_eq!(command.finish().code, 130);
+    let finished = command.finish();
+    assert_eq!(finished.code, 130, "{finished:?}");
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! The middle document: many agents at `/agent/{id}`, behind a token. Its examples of presets, disabled tools and
-//! parents wait for these to exist.
+//! parents are in `hierarchies`.
 
 use serde_json::{Value, json};
 use testkit::ScriptedModel;
 
 use super::{assert_alice_was_sent, assert_shows, read, typed, typed_elsewhere};
 use crate::support::history::assert_all_valid;
-use crate::support::{Stage, builder, until};
+use crate::support::{Stage, assert_created, builder, until};
 
 const CREATE: &str = r#"curl -X POST http://localhost:8765/ \
   -H "Content-Type: application/json" \
@@ -122,14 +122,14 @@ fn an_agent_is_created_used_listed_counted_and_destroyed() {
     assert_answers(&stage, TOKENS, TOKENS_ANSWER);
     assert_answers(&stage, DESTROY, DESTROY_ANSWER);
     let (_, list) = typed(&stage, LIST);
-    assert_eq!(list["result"], json!({ "agents": [] }));
+    assert_eq!(list["result"], json!({ "agents": [], "total": 0 }));
 }
 
 #[test]
 fn an_agent_remembers_a_conversation() {
     let stage = stage_with_worker();
     let result = |command| -> Value { typed(&stage, command).1["result"].take() };
-    assert_eq!(result(CREATE_CHAT), json!({ "agent_id": "chat", "url": "/agent/chat" }));
+    assert_created(&result(CREATE_CHAT), "chat");
     assert_answers(&stage, ALICE, ALICE_ANSWER);
     assert_answers(&stage, NAME, NAME_ANSWER);
     assert_alice_was_sent(&stage);

@@ -46,7 +46,11 @@ fn loopback_of_the_new_protocol_works_where_there_is_one() {
     let url = format!("http://[::1]:{port}/");
     let body = r#"{"jsonrpc":"2.0","method":"list_agents","id":3}"#;
     let answer = run("curl", &["-sg", &url, "-H", &authorization, "-d", body], &[], home.path());
-    assert_eq!(answer.stdout, r#"{"jsonrpc":"2.0","id":3,"result":{"agents":[]}}"#, "{}", answer.stderr);
+    assert_eq!(
+        answer.stdout, r#"{"jsonrpc":"2.0","id":3,"result":{"agents":[],"total":0}}"#,
+        "{}",
+        answer.stderr
+    );
     let port_taken = run(BIN, &["serve", port, "--host", "::1"], &[], home.path());
     assert_eq!(port_taken.code, 3, "{}", port_taken.stderr);
     daemon.signal(Signal::TERM);

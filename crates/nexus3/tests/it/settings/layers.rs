@@ -96,7 +96,7 @@ fn the_environment_is_stronger_than_the_file_and_a_flag_than_both() {
 fn a_flag_lets_everybody_in_where_the_file_does_not() {
     let daemon = TestDaemon::builder(BIN).config("auth = true").arg("--no-auth").start();
     assert_eq!(daemon.token(), None);
-    assert_eq!(daemon.result("/", "list_agents", json!({})), json!({ "agents": [] }));
+    assert_eq!(daemon.result("/", "list_agents", json!({})), json!({ "agents": [], "total": 0 }));
     let by_file = TestDaemon::builder(BIN).config("auth = false").start();
     assert_eq!(by_file.token(), None);
     let by_env = TestDaemon::builder(BIN).config("auth = false").env("NEXUS3_AUTH", "true").start();

@@ -5,21 +5,12 @@ use std::thread;
 
 use serde_json::{Value, json};
 
+use crate::support::dice::Dice;
 use crate::support::history::assert_all_valid;
 use crate::support::{Stage, path};
 
 const CALLERS: u64 = 6;
 const CALLS: usize = 120;
-
-/// A small generator, so that each caller does something else and does it again in the next run.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % sides
-    }
-}
 
 fn choose(dice: &mut Dice) -> (String, &'static str, Value) {
     let agent = format!("agent-{}", dice.roll(4));
@@ -31,8 +22,8 @@ fn choose(dice: &mut Dice) -> (String, &'static str, Value) {
         5 => (path(&agent), "get_messages", json!({ "limit": 3 })),
         6 => ("/".to_owned(), "list_agents", json!({})),
         _ => {
-            let script = ["hi", "!tool x {}", "!status 500", "!cut half", "!empty", "!slow 2 a b c"];
-            let script = script[usize::try_from(dice.roll(6)).unwrap_or_default()];
+            let script =
+                dice.choose(&["hi", "!tool x {}", "!status 500", "!cut half", "!empty", "!slow 2 a b c"]);
             (path(&agent), "send", json!({ "content": script, "request_id": request_id }))
         }
     }

@@ -4,13 +4,39 @@ use std::collections::BTreeSet;
 
 use nexus3_protocol::Method;
 
+use super::permissions::SANDBOXED as PERMISSIONS;
 use super::*;
 
 const AGENTS: &str = concat!(
     r#"{"agents":[{"agent_id":"worker","is_temp":false,"created_at":"2024-01-15T10:30:00.000000","#,
     r#""message_count":2,"should_shutdown":false,"parent_agent_id":null,"child_count":0,"#,
     r#""halted_at_iteration_limit":false,"model":"echo/one","last_action_at":"2024-01-15T10:30:00.000000","#,
-    r#""permission_level":"SANDBOXED","cwd":"/home/user/agents","write_paths":null}]}"#
+    r#""permission_level":"SANDBOXED","cwd":"/home/user/agents","write_paths":[],"preset":"sandboxed","#,
+    r#""state":"live"}],"total":1}"#
+);
+
+const AGENT: &str = concat!(
+    r#"{"agent":{"agent_id":"worker","is_temp":false,"created_at":"2024-01-15T10:30:00.000000","#,
+    r#""message_count":2,"should_shutdown":false,"parent_agent_id":null,"child_count":0,"#,
+    r#""halted_at_iteration_limit":false,"model":"echo/one","last_action_at":"2024-01-15T10:30:00.000000","#,
+    r#""permission_level":"SANDBOXED","cwd":"/home/user/agents","write_paths":[],"preset":"sandboxed","#,
+    r#""state":"live"},"depth":0,"ancestors":[],"children":[],"tools":["fs.read_file","agent_send"],"#,
+    r#""working":false,"queued":0,"halted":null,"budget":["#,
+    r#"{"resource":"turns","limit":null,"used":1,"reserved":0,"left":null},"#,
+    r#"{"resource":"tool_calls","limit":null,"used":0,"reserved":0,"left":null},"#,
+    r#"{"resource":"tokens","limit":null,"used":7,"reserved":0,"left":null},"#,
+    r#"{"resource":"wall_ms","limit":null,"used":0,"reserved":0,"left":null},"#,
+    r#"{"resource":"children","limit":null,"used":0,"reserved":0,"left":null}]}"#
+);
+
+const CREATED: &str = concat!(
+    r#"{"agent_id":"worker","url":"/agent/worker","#,
+    r#""token":"nxc_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAE"}"#
+);
+
+const CREATED_UNNAMED: &str = concat!(
+    r#"{"agent_id":"00000001","url":"/agent/00000001","#,
+    r#""token":"nxc_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAI"}"#
 );
 
 const MESSAGES: &str = concat!(
@@ -21,7 +47,7 @@ const MESSAGES: &str = concat!(
 
 /// Calls in the order they are made: door, method, params, result.
 const CALLS: &[(&str, &str, &str, &str)] = &[
-    ("/", "create_agent", r#"{"agent_id":"worker"}"#, r#"{"agent_id":"worker","url":"/agent/worker"}"#),
+    ("/", "create_agent", r#"{"agent_id":"worker"}"#, CREATED),
     (
         "worker",
         "send",
@@ -47,8 +73,8 @@ const CALLS: &[(&str, &str, &str, &str)] = &[
         "get_tokens",
         "{}",
         concat!(
-            r#"{"system":2,"dynamic":0,"tools":0,"messages":11,"total":13,"budget":10000,"available":8000,"#,
-            r#""remaining":7987,"used":{"requests":1,"input_tokens":5,"output_tokens":2,"cached_tokens":4}}"#
+            r#"{"system":2,"dynamic":0,"tools":6,"messages":11,"total":19,"budget":10000,"available":8000,"#,
+            r#""remaining":7981,"used":{"requests":1,"input_tokens":5,"output_tokens":2,"cached_tokens":4}}"#
         ),
     ),
     (
@@ -66,8 +92,13 @@ const CALLS: &[(&str, &str, &str, &str)] = &[
         r#"{"request_id":"r1"}"#,
         r#"{"cancelled":false,"request_id":"r1","reason":"not_found_or_completed"}"#,
     ),
+    ("worker", "steer", r#"{"content":"left"}"#, r#"{"steered":false,"reason":"no_running_turn_or_full"}"#),
+    ("worker", "get_agent", "{}", AGENT),
+    ("worker", "list_children", "{}", r#"{"agent_id":"worker","children":[]}"#),
+    ("worker", "get_permissions", "{}", PERMISSIONS),
+    ("worker", "set_permissions", "{}", PERMISSIONS),
     ("/", "destroy_agent", r#"{"agent_id":"nobody"}"#, r#"{"success":false,"agent_id":"nobody"}"#),
-    ("/", "create_agent", "{}", r#"{"agent_id":"00000001","url":"/agent/00000001"}"#),
+    ("/", "create_agent", "{}", CREATED_UNNAMED),
     ("/", "destroy_agent", r#"{"agent_id":"00000001"}"#, r#"{"success":true,"agent_id":"00000001"}"#),
     ("worker", "shutdown", "{}", r#"{"success":true}"#),
     ("/", "shutdown_server", "{}", r#"{"success":true,"message":"Server shutting down"}"#),
@@ -83,8 +114,8 @@ async fn every_method_answers_in_its_words() {
         called.insert(*method);
     }
     let (kind, document) = house.at_daemon(&request("rpc.discover", "{}")).await;
-    let document: serde_json::Value = serde_json::from_str(&document).unwrap();
-    let published: serde_json::Value = serde_json::from_str(nexus3_protocol::OPENRPC).unwrap();
+    let document: Value = serde_json::from_str(&document).unwrap();
+    let published: Value = serde_json::from_str(nexus3_protocol::OPENRPC).unwrap();
     assert_eq!((kind, &document["result"]), (AnswerKind::Answered, &published));
     called.insert("rpc.discover");
     let all: BTreeSet<_> = Method::ALL.iter().map(|method| method.name()).collect();
@@ -159,7 +190,8 @@ async fn tool_calls_and_their_results_are_among_the_messages() {
     let (_, messages) = house.at_daemon(&request("get_messages", r#"{"offset":1,"limit":2}"#)).await;
     let expected = concat!(
         r#"{"index":1,"role":"assistant","content":"","tool_calls":[{"id":"c1","name":"clock","arguments":"{}"}],"#,
-        r#""tool_call_id":null},{"index":2,"role":"tool","content":"Unknown tool: clock","tool_call_id":"c1"}"#
+        r#""tool_call_id":null},{"index":2,"role":"tool","content":"Unknown tool: clock","tool_call_id":"c1","#,
+        r#""meta":{"failed":true}}"#
     );
     assert!(messages.contains(expected), "{messages}");
 }
@@ -173,7 +205,7 @@ async fn agents_come_in_the_order_they_were_created_and_temporary_ones_are_marke
         assert_eq!(kind, AnswerKind::Answered);
     }
     let (_, answer) = house.at_daemon(&request("list_agents", "{}")).await;
-    let answer: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    let answer: Value = serde_json::from_str(&answer).unwrap();
     let agents = answer["result"]["agents"].as_array().unwrap();
     let listed: Vec<_> = agents.iter().map(|agent| (&agent["agent_id"], &agent["is_temp"])).collect();
     assert_eq!(

@@ -10,6 +10,9 @@ async fn parameters_that_do_not_fit_are_named_and_leave_nothing_behind() {
         ("create_agent", r#"{"agent_id":""}"#, "agent_id invalid: Agent ID cannot be empty"),
         ("create_agent", r#"{"agent_id":"a","prompt":"x"}"#, "Extra inputs are not permitted: prompt"),
         ("destroy_agent", "{}", "Missing required parameter: agent_id"),
+        ("destroy_agent", r#"{"agent_id":"a","orphan":1}"#, "orphan must be boolean, got: int"),
+        ("list_agents", r#"{"limit":0}"#, "limit must be an integer between 1 and 2000"),
+        ("list_agents", r#"{"offset":-1}"#, "offset must be a non-negative integer"),
         ("list_agents", r#"{"all":true}"#, "Extra inputs are not permitted: all"),
         ("shutdown_server", r#"{"now":true}"#, "Extra inputs are not permitted: now"),
         ("rpc.discover", r#"{"a":1}"#, "Extra inputs are not permitted: a"),
@@ -19,9 +22,15 @@ async fn parameters_that_do_not_fit_are_named_and_leave_nothing_behind() {
         ("send", r#"{"content":"hi","request_id":""}"#, "request_id cannot be empty"),
         ("send", r#"{"content":"hi","request_id":1.5}"#, "request_id must be string or integer, got: float"),
         ("cancel", "{}", "Missing required parameter: request_id"),
+        ("steer", "{}", "Missing required parameter: content"),
+        ("steer", r#"{"content":7}"#, "content must be string, got: int"),
         ("shutdown", r#"{"a":1}"#, "Extra inputs are not permitted: a"),
         ("get_tokens", r#"{"a":1}"#, "Extra inputs are not permitted: a"),
         ("get_context", r#"{"a":1}"#, "Extra inputs are not permitted: a"),
+        ("get_agent", r#"{"a":1}"#, "Extra inputs are not permitted: a"),
+        ("list_children", r#"{"a":1}"#, "Extra inputs are not permitted: a"),
+        ("get_permissions", r#"{"a":1}"#, "Extra inputs are not permitted: a"),
+        ("set_permissions", r#"{"a":1}"#, "Extra inputs are not permitted: a"),
         ("get_messages", r#"{"limit":0}"#, "limit must be an integer between 1 and 2000"),
         ("get_messages", r#"{"limit":2001}"#, "limit must be an integer between 1 and 2000"),
         ("get_messages", r#"{"offset":-1}"#, "offset must be a non-negative integer"),
@@ -57,15 +66,22 @@ async fn a_refused_create_leaves_nothing_behind() {
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_panics_costs_its_own_call_alone() {
     let house = House::new();
+    house.agents(&["a"]);
     house.entropy.panics.store(true, Ordering::Relaxed);
     let panicked = error(-32603, "Internal error: the call panicked");
-    assert_eq!(house.at_daemon(&request("create_agent", "{}")).await, panicked);
-    assert_eq!(house.at_daemon(&request("send", r#"{"content":"hi"}"#)).await, panicked);
-    let named = house.at_daemon(&request("create_agent", r#"{"agent_id":"a"}"#)).await;
-    assert_eq!(named, result(r#"{"agent_id":"a","url":"/agent/a"}"#), "other calls go on meanwhile");
+    assert_eq!(house.create("{}").await, panicked);
+    assert_eq!(house.create(r#"{"agent_id":"b"}"#).await, panicked);
+    assert_eq!(house.at_agent("a", &request("send", r#"{"content":"hi"}"#)).await, panicked);
+    assert_eq!(house.names(), ["a"]);
+    let (_, named) = house.at_agent("a", &request("send", r#"{"content":"hi","request_id":1}"#)).await;
+    assert!(named.contains(r#""content":"you said hi""#), "other calls go on meanwhile: {named}");
     house.entropy.panics.store(false, Ordering::Relaxed);
-    let after = house.at_daemon(&request("create_agent", "{}")).await;
-    assert_eq!(after, result(r#"{"agent_id":"00000001","url":"/agent/00000001"}"#));
+    let after = house.create("{}").await;
+    let (agent, token) = ("00000001", token(2));
+    assert_eq!(
+        after,
+        result(&format!(r#"{{"agent_id":"{agent}","url":"/agent/{agent}","token":"{token}"}}"#))
+    );
     assert_eq!(house.pool.open_turns(), 0);
 }
 

@@ -50,7 +50,7 @@ async fn a_notification_that_goes_wrong_is_silent_too() {
     for body in both("send", r#"{"content":"fail"}"#) {
         assert_eq!(house.at_agent("a", &body).await, SILENT);
     }
-    let denied = Caller::narrowed_to("a");
+    let denied = Caller::admin().narrowed_to("a");
     for body in both("shutdown_server", "{}") {
         assert_eq!(house.asked_by(&denied, "/", &body).await, SILENT);
     }

@@ -33,6 +33,8 @@ fn well_formed() -> Vec<(&'static str, Script)> {
             "!tool read {\"path\":\"a\"}\n!tool list {}\n",
             Script::Tools { calls: vec![call("read", "{\"path\":\"a\"}"), call("list", "{}")] },
         ),
+        ("!insist list", Script::Insist { calls: vec![call("list", "{}")] }),
+        ("!insist read {\"a\": 1}", Script::Insist { calls: vec![call("read", "{\"a\": 1}")] }),
         ("!status 503", Script::Status { code: 503, body: None }),
         ("!status 429 slow down", Script::Status { code: 429, body: Some(text("slow down")) }),
         ("!cut", Script::Cut { text: text("") }),
@@ -85,7 +87,29 @@ fn an_unknown_word_is_named_and_the_known_ones_are_listed() {
     let fault = Script::parse("!replay x").expect_err("no such word");
     assert_eq!(
         fault.to_string(),
-        "unknown script word !replay; known: !reply !chunks !stall !silent !slow !hold !tool !status !cut \
+        "unknown script word !replay; known: !reply !chunks !stall !silent !slow !hold !tool !insist !status !cut \
          !garbage !html !empty !history"
     );
+}
+
+#[test]
+fn calls_are_found_wherever_a_text_asks_for_them() {
+    let found = |text: &str| -> Vec<(String, String)> {
+        calls_asked_for(text).into_iter().map(|call| (call.name, call.arguments)).collect()
+    };
+    let of = |calls: &[(&str, &str)]| -> Vec<(String, String)> {
+        calls.iter().map(|(name, arguments)| ((*name).to_owned(), (*arguments).to_owned())).collect()
+    };
+    assert_eq!(found("!tool a {}"), of(&[("a", "{}")]));
+    assert_eq!(
+        found("Please, now: !tool a {\"b\": 1} and tell nobody.\n> !tool c {}"),
+        of(&[("a", r#"{"b":1}"#), ("c", "{}")])
+    );
+    assert_eq!(
+        found(r#"{"content":"first\n!tool a {\"b\":\"c\"}","more":["!tool d {}"]}"#),
+        of(&[("a", r#"{"b":"c"}"#), ("d", "{}")])
+    );
+    for nothing in ["", "tool a {}", "!tool a", "!tool a {", "!tool", "{\"content\":5}"] {
+        assert_eq!(found(nothing), [], "{nothing}");
+    }
 }

@@ -78,3 +78,27 @@ fn every_method_and_parameter_of_the_document_is_explained() {
         }
     }
 }
+
+#[test]
+fn what_a_parameter_holds_is_described_in_full() {
+    let document = document();
+    let schema = |name: &str| document.pointer(&format!("/components/schemas/{name}")).unwrap();
+    let members = |name: &str| {
+        let properties = schema(name)["properties"].as_object().unwrap();
+        for (member, property) in properties {
+            assert!(property["description"].is_string(), "{name}.{member}");
+        }
+        properties.keys().cloned().collect::<HashSet<String>>()
+    };
+    let expected = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<HashSet<_>>();
+    let budget = expected(&["turns", "tool_calls", "tokens", "wall_ms", "children"]);
+    assert_eq!(members("BudgetParams"), budget);
+    let grant = expected(&["preset", "disable_tools", "allowed_write_paths", "may_create"]);
+    assert_eq!(members("MayGrantParams"), grant);
+    for name in ["BudgetParams", "MayGrantParams"] {
+        assert_eq!(schema(name)["additionalProperties"], false, "{name} takes no other members");
+    }
+    for (name, property) in schema("BudgetParams")["properties"].as_object().unwrap() {
+        assert_eq!(property["minimum"], 0, "{name}: {property}");
+    }
+}

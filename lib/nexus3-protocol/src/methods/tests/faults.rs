@@ -77,10 +77,12 @@ fn a_page_is_refused_in_the_originals_words_whatever_is_wrong_with_it() {
     for value in never.into_iter().chain(["18446744073709551616", "-9223372036854775809"]) {
         let text = format!(r#"{{"offset":{value}}}"#);
         check(Method::GetMessages, &[(&text, "offset must be a non-negative integer")]);
+        check(Method::ListAgents, &[(&text, "offset must be a non-negative integer")]);
     }
     for value in never.into_iter().chain(["0", "-0", "2001", "18446744073709551615"]) {
         let text = format!(r#"{{"limit":{value}}}"#);
         check(Method::GetMessages, &[(&text, "limit must be an integer between 1 and 2000")]);
+        check(Method::ListAgents, &[(&text, "limit must be an integer between 1 and 2000")]);
     }
     check(
         Method::GetMessages,
@@ -104,6 +106,96 @@ fn agent_names_are_strings() {
         ],
     );
     check(Method::CreateAgent, &[(r#"{"system_prompt":[]}"#, "system_prompt must be string, got: list")]);
+}
+
+#[test]
+fn steer_names_the_parameter_that_does_not_fit() {
+    check(
+        Method::Steer,
+        &[
+            ("{}", "Missing required parameter: content"),
+            (r#"{"content":[]}"#, "content must be string, got: list"),
+            (r#"{"content":"hi","source":5}"#, "source must be string, got: int"),
+            (r#"{"content":"hi","source_agent_id":""}"#, "source_agent_id cannot be empty"),
+            (r#"{"content":"hi","request_id":"r"}"#, "Extra inputs are not permitted: request_id"),
+        ],
+    );
+}
+
+#[test]
+fn yes_and_no_are_booleans() {
+    for (value, kind) in [("1", "int"), ("\"yes\"", "str"), ("[]", "list"), ("{}", "dict"), ("1.0", "float")]
+    {
+        for name in ["temporary", "wait_for_initial_response"] {
+            let text = format!(r#"{{"{name}":{value}}}"#);
+            check(Method::CreateAgent, &[(&text, &format!("{name} must be boolean, got: {kind}"))]);
+        }
+        let text = format!(r#"{{"agent_id":"a","orphan":{value}}}"#);
+        check(Method::DestroyAgent, &[(&text, &format!("orphan must be boolean, got: {kind}"))]);
+    }
+}
+
+#[test]
+fn a_list_names_the_item_that_does_not_fit() {
+    for name in ["disable_tools", "allowed_write_paths", "may_create"] {
+        let cases = [
+            (r#""a""#, format!("{name} must be list, got: str")),
+            ("5", format!("{name} must be list, got: int")),
+            (r#"{"0":"a"}"#, format!("{name} must be list, got: dict")),
+            (r#"["a",5]"#, format!("{name}[1] must be string, got: int")),
+            (r#"[["a"]]"#, format!("{name}[0] must be string, got: list")),
+            ("[null]", format!("Missing required parameter: {name}[0]")),
+        ];
+        for (value, message) in cases {
+            check(Method::CreateAgent, &[(&format!(r#"{{"{name}":{value}}}"#), &message)]);
+            let nested = format!(r#"{{"may_grant":{{"{name}":{value}}}}}"#);
+            check(
+                Method::CreateAgent,
+                &[(&nested, &message.replacen(name, &format!("may_grant.{name}"), 1))],
+            );
+            if name != "may_create" {
+                check(Method::SetPermissions, &[(&format!(r#"{{"{name}":{value}}}"#), &message)]);
+            }
+        }
+    }
+    check(
+        Method::SetPermissions,
+        &[(r#"{"unlimited":["turns",7]}"#, "unlimited[1] must be string, got: int")],
+    );
+}
+
+#[test]
+fn what_is_within_a_parameter_is_read_by_name_only() {
+    let cases = [
+        ("may_grant", "[]", "may_grant must be object, got: list"),
+        ("may_grant", r#"["sandboxed",[],[],[]]"#, "may_grant must be object, got: list"),
+        ("may_grant", r#""trusted""#, "may_grant must be object, got: str"),
+        ("may_grant", r#"{"preset":5}"#, "may_grant.preset must be string, got: int"),
+        ("may_grant", r#"{"budget":{}}"#, "Extra inputs are not permitted: may_grant.budget"),
+        ("budget", "[]", "budget must be object, got: list"),
+        ("budget", "[1,2,3,4,5]", "budget must be object, got: list"),
+        ("budget", "5", "budget must be object, got: int"),
+        ("budget", r#"{"time":5}"#, "Extra inputs are not permitted: budget.time"),
+    ];
+    for (name, value, message) in cases {
+        check(Method::CreateAgent, &[(&format!(r#"{{"{name}":{value}}}"#), message)]);
+        if name == "budget" {
+            check(Method::SetPermissions, &[(&format!(r#"{{"{name}":{value}}}"#), message)]);
+        }
+    }
+}
+
+#[test]
+fn a_budget_is_counted_in_words_that_a_caller_knows() {
+    let wrong = ["-1", "1.5", "1e2", "true", "\"5\"", "[]", "[5]", "{}", "18446744073709551616"];
+    for resource in ["turns", "tool_calls", "tokens", "wall_ms", "children"] {
+        for value in wrong {
+            let text = format!(r#"{{"budget":{{"{resource}":{value}}}}}"#);
+            let message = format!("budget.{resource} must be a non-negative integer");
+            check(Method::CreateAgent, &[(&text, &message)]);
+            check(Method::SetPermissions, &[(&text, &message)]);
+        }
+    }
 }
 
 #[test]

@@ -40,10 +40,15 @@ fn the_list_is_the_promised_one() {
         ("rpc.discover", Door::Daemon),
         ("send", Door::Agent),
         ("cancel", Door::Agent),
+        ("steer", Door::Agent),
         ("shutdown", Door::Agent),
         ("get_tokens", Door::Agent),
         ("get_context", Door::Agent),
         ("get_messages", Door::Agent),
+        ("get_agent", Door::Agent),
+        ("list_children", Door::Agent),
+        ("get_permissions", Door::Agent),
+        ("set_permissions", Door::Agent),
     ];
     assert_eq!(doors, expected);
     assert_eq!(Door::Daemon.path(), "/");
@@ -55,4 +60,5 @@ fn a_methods_type_names_its_entry() {
     assert_eq!(spec::CreateAgent::METHOD, Method::CreateAgent);
     assert_eq!(spec::Discover::METHOD.name(), "rpc.discover");
     assert_eq!(spec::Send::METHOD.door(), Door::Agent);
+    assert_eq!(spec::SetPermissions::METHOD.name(), "set_permissions");
 }

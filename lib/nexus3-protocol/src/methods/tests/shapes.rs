@@ -10,13 +10,13 @@ use super::*;
 use crate::json::from_json;
 
 /// The struct is written as this text, and this text is read as the struct, by both readers.
-fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: T, text: &str) {
+pub(super) fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: T, text: &str) {
     assert_eq!(serde_json::to_string(&value).unwrap(), text);
     assert_eq!(serde_json::from_str::<T>(text).unwrap(), value);
     reads(text, value);
 }
 
-fn reads<T: DeserializeOwned + PartialEq + Debug>(text: &str, value: T) {
+pub(super) fn reads<T: DeserializeOwned + PartialEq + Debug>(text: &str, value: T) {
     assert_eq!(from_json::<T>(&read(text.as_bytes()).unwrap().value), Ok(value), "{text}");
 }
 
@@ -24,36 +24,26 @@ fn send(content: &str) -> SendParams {
     SendParams { content: content.to_owned(), request_id: None, source: None, source_agent_id: None }
 }
 
-#[test]
-fn no_parameters_are_an_empty_object() {
-    check(NoParams {}, "{}");
+fn answer() -> SendOutput {
+    SendOutput {
+        cancelled: false,
+        content: "hello".to_owned(),
+        request_id: RequestId::Text("r".to_owned()),
+        halted_at_iteration_limit: false,
+        halted: None,
+        usage: None,
+    }
 }
 
-#[test]
-fn create_agent_takes_a_name_and_a_prompt() {
-    check(CreateAgentParams::default(), "{}");
-    let params = CreateAgentParams { agent_id: Some("w1".to_owned()), system_prompt: Some(String::new()) };
-    check(params, r#"{"agent_id":"w1","system_prompt":""}"#);
-    reads(r#"{"agent_id":null,"system_prompt":null}"#, CreateAgentParams::default());
-    check(
-        CreateAgentOutput { agent_id: "w1".to_owned(), url: "/agent/w1".to_owned() },
-        r#"{"agent_id":"w1","url":"/agent/w1"}"#,
-    );
-}
+pub(super) const SUMMARY: &str = concat!(
+    r#"{"agent_id":".t","is_temp":true,"created_at":"2026-01-02T03:04:05.000006","message_count":2,"#,
+    r#""should_shutdown":false,"parent_agent_id":null,"child_count":0,"halted_at_iteration_limit":false,"#,
+    r#""model":null,"last_action_at":null,"permission_level":"SANDBOXED","cwd":"/srv/a","write_paths":null,"#,
+    r#""preset":"worker","state":"live"}"#,
+);
 
-#[test]
-fn destroy_agent_takes_a_name_and_says_whether_there_was_one() {
-    check(DestroyAgentParams { agent_id: "w1".to_owned() }, r#"{"agent_id":"w1"}"#);
-    check(
-        DestroyAgentOutput { success: false, agent_id: "w1".to_owned() },
-        r#"{"success":false,"agent_id":"w1"}"#,
-    );
-}
-
-#[test]
-fn list_agents_gives_all_thirteen_members_with_null_for_none() {
-    check(ListAgentsOutput { agents: Vec::new() }, r#"{"agents":[]}"#);
-    let summary = AgentSummary {
+pub(super) fn summary() -> AgentSummary {
+    AgentSummary {
         agent_id: ".t".to_owned(),
         is_temp: true,
         created_at: "2026-01-02T03:04:05.000006".to_owned(),
@@ -67,15 +57,142 @@ fn list_agents_gives_all_thirteen_members_with_null_for_none() {
         permission_level: "SANDBOXED".to_owned(),
         cwd: "/srv/a".to_owned(),
         write_paths: None,
+        preset: "worker".to_owned(),
+        state: "live".to_owned(),
+    }
+}
+
+#[test]
+fn no_parameters_are_an_empty_object() {
+    check(NoParams {}, "{}");
+}
+
+#[test]
+fn create_agent_takes_a_name_and_a_prompt() {
+    check(CreateAgentParams::default(), "{}");
+    let params = CreateAgentParams {
+        agent_id: Some("w1".to_owned()),
+        system_prompt: Some(String::new()),
+        ..CreateAgentParams::default()
     };
+    check(params, r#"{"agent_id":"w1","system_prompt":""}"#);
+    reads(r#"{"agent_id":null,"system_prompt":null}"#, CreateAgentParams::default());
+}
+
+#[test]
+fn create_agent_takes_fourteen_members_and_null_is_as_good_as_none() {
+    let text = |text: &str| Some(text.to_owned());
+    let texts = |texts: &[&str]| Some(texts.iter().map(|text| (*text).to_owned()).collect());
+    let params = CreateAgentParams {
+        agent_id: text("w1"),
+        temporary: Some(false),
+        system_prompt: text("Be brief."),
+        preset: text("trusted"),
+        disable_tools: texts(&["fs.read_file"]),
+        parent_agent_id: text("p"),
+        cwd: text("/srv"),
+        allowed_write_paths: texts(&["out"]),
+        model: text("a/b"),
+        initial_message: text("hi"),
+        wait_for_initial_response: Some(true),
+        may_create: texts(&[]),
+        may_grant: Some(MayGrantParams {
+            preset: text("worker"),
+            disable_tools: texts(&["a"]),
+            allowed_write_paths: texts(&["b"]),
+            may_create: texts(&["c"]),
+        }),
+        budget: Some(BudgetParams {
+            turns: Some(1),
+            tool_calls: Some(2),
+            tokens: Some(3),
+            wall_ms: Some(4),
+            children: Some(0),
+        }),
+    };
+    let full = concat!(
+        r#"{"agent_id":"w1","temporary":false,"system_prompt":"Be brief.","preset":"trusted","#,
+        r#""disable_tools":["fs.read_file"],"parent_agent_id":"p","cwd":"/srv","allowed_write_paths":["out"],"#,
+        r#""model":"a/b","initial_message":"hi","wait_for_initial_response":true,"may_create":[],"#,
+        r#""may_grant":{"preset":"worker","disable_tools":["a"],"allowed_write_paths":["b"],"may_create":["c"]},"#,
+        r#""budget":{"turns":1,"tool_calls":2,"tokens":3,"wall_ms":4,"children":0}}"#,
+    );
+    check(params, full);
+    let members: Map<String, Value> = serde_json::from_str(full).unwrap();
+    let nulls: Map<String, Value> = members.into_iter().map(|(name, _)| (name, Value::Null)).collect();
+    assert_eq!(nulls.len(), 14);
+    reads(&Value::from(nulls).to_string(), CreateAgentParams::default());
+    check(MayGrantParams::default(), "{}");
+    check(BudgetParams::default(), "{}");
+    let nulls = r#"{"turns":null,"tool_calls":null,"tokens":null,"wall_ms":null,"children":null}"#;
+    reads(nulls, BudgetParams::default());
+}
+
+#[test]
+fn create_agent_answers_with_a_token_and_perhaps_with_what_came_of_the_first_message() {
+    let created = CreateAgentOutput {
+        agent_id: "w1".to_owned(),
+        url: "/agent/w1".to_owned(),
+        token: "nxc_x".to_owned(),
+        initial_request_id: None,
+        initial_status: None,
+        response: None,
+    };
+    check(created.clone(), r#"{"agent_id":"w1","url":"/agent/w1","token":"nxc_x"}"#);
+    let id = || Some(RequestId::Text("r".to_owned()));
     check(
-        summary.clone(),
+        CreateAgentOutput {
+            initial_request_id: id(),
+            initial_status: Some("queued".to_owned()),
+            ..created.clone()
+        },
         concat!(
-            r#"{"agent_id":".t","is_temp":true,"created_at":"2026-01-02T03:04:05.000006","message_count":2,"#,
-            r#""should_shutdown":false,"parent_agent_id":null,"child_count":0,"halted_at_iteration_limit":false,"#,
-            r#""model":null,"last_action_at":null,"permission_level":"SANDBOXED","cwd":"/srv/a","write_paths":null}"#,
+            r#"{"agent_id":"w1","url":"/agent/w1","token":"nxc_x","initial_request_id":"r","#,
+            r#""initial_status":"queued"}"#,
         ),
     );
+    let answered = InitialResponse::Answered(SendOutput { request_id: RequestId::Number(7), ..answer() });
+    check(
+        CreateAgentOutput { initial_request_id: id(), response: Some(answered), ..created.clone() },
+        concat!(
+            r#"{"agent_id":"w1","url":"/agent/w1","token":"nxc_x","initial_request_id":"r","#,
+            r#""response":{"content":"hello","request_id":7,"halted_at_iteration_limit":false}}"#,
+        ),
+    );
+    let error = InitialError { code: -32603, message: "the model failed".to_owned() };
+    check(
+        CreateAgentOutput { response: Some(InitialResponse::Failed { error }), ..created },
+        concat!(
+            r#"{"agent_id":"w1","url":"/agent/w1","token":"nxc_x","#,
+            r#""response":{"error":{"code":-32603,"message":"the model failed"}}}"#,
+        ),
+    );
+}
+
+#[test]
+fn destroy_agent_takes_a_name_and_says_whether_there_was_one() {
+    let params = DestroyAgentParams { agent_id: "w1".to_owned(), orphan: None };
+    check(params.clone(), r#"{"agent_id":"w1"}"#);
+    check(DestroyAgentParams { orphan: Some(true), ..params }, r#"{"agent_id":"w1","orphan":true}"#);
+    check(
+        DestroyAgentOutput { success: false, agent_id: "w1".to_owned() },
+        r#"{"success":false,"agent_id":"w1"}"#,
+    );
+}
+
+#[test]
+fn list_agents_takes_a_page_and_counts_all() {
+    check(ListAgentsParams::default(), "{}");
+    let page = ListAgentsParams { offset: Some(MessageOffset(3)), limit: Some(PageSize(2000)) };
+    check(page, r#"{"offset":3,"limit":2000}"#);
+    reads(r#"{"offset":null,"limit":null}"#, ListAgentsParams::default());
+    check(ListAgentsOutput { agents: Vec::new(), total: 9 }, r#"{"agents":[],"total":9}"#);
+}
+
+#[test]
+fn list_agents_gives_all_fifteen_members_with_null_for_none() {
+    let summary = summary();
+    check(summary.clone(), SUMMARY);
     let busy = AgentSummary {
         parent_agent_id: Some("p".to_owned()),
         model: Some("m".to_owned()),
@@ -84,8 +201,17 @@ fn list_agents_gives_all_thirteen_members_with_null_for_none() {
         ..summary
     };
     let text = serde_json::to_string(&busy).unwrap();
-    assert!(text.ends_with(r#""cwd":"/srv/a","write_paths":["/w"]}"#), "{text}");
+    let end = r#""cwd":"/srv/a","write_paths":["/w"],"preset":"worker","state":"live"}"#;
+    assert!(text.ends_with(end), "{text}");
     reads(&text, busy);
+}
+
+#[test]
+fn a_list_of_an_older_daemon_is_read() {
+    let old = SUMMARY.replace(r#","preset":"worker","state":"live""#, "");
+    let (preset, state) = (String::new(), String::new());
+    reads(&old, AgentSummary { preset, state, ..summary() });
+    reads(r#"{"agents":[]}"#, ListAgentsOutput { agents: Vec::new(), total: 0 });
 }
 
 #[test]
@@ -121,13 +247,7 @@ fn send_takes_content_and_perhaps_names() {
 
 #[test]
 fn send_answers_with_cancelled_only_when_it_was() {
-    let output = SendOutput {
-        cancelled: false,
-        content: "hello".to_owned(),
-        request_id: RequestId::Text("r".to_owned()),
-        halted_at_iteration_limit: false,
-        usage: None,
-    };
+    let output = answer();
     check(output.clone(), r#"{"content":"hello","request_id":"r","halted_at_iteration_limit":false}"#);
     let cancelled = SendOutput { cancelled: true, ..output.clone() };
     check(
@@ -142,6 +262,10 @@ fn send_answers_with_cancelled_only_when_it_was() {
             r#""usage":{"input_tokens":3,"output_tokens":2,"cached_tokens":1}}"#,
         ),
     );
+    check(
+        SendOutput { halted: Some("budget".to_owned()), ..output.clone() },
+        r#"{"content":"hello","request_id":"r","halted_at_iteration_limit":false,"halted":"budget"}"#,
+    );
     reads(r#"{"content":"hello","request_id":"r"}"#, output);
 }
 
@@ -153,6 +277,25 @@ fn cancel_gives_a_reason_only_when_nothing_was_ended() {
     check(
         CancelOutput { cancelled: false, reason: Some("not_found_or_completed".to_owned()), ..ended },
         r#"{"cancelled":false,"request_id":5,"reason":"not_found_or_completed"}"#,
+    );
+}
+
+#[test]
+fn steer_takes_a_word_and_says_which_send_took_it() {
+    let word = SteerParams { content: "left".to_owned(), source: None, source_agent_id: None };
+    check(word.clone(), r#"{"content":"left"}"#);
+    reads(r#"{"content":"left","source":null,"source_agent_id":null}"#, word.clone());
+    let source_agent_id = Some(RequestId::Number(9));
+    check(
+        SteerParams { source: Some("repl".to_owned()), source_agent_id, ..word },
+        r#"{"content":"left","source":"repl","source_agent_id":9}"#,
+    );
+    let taken = SteerOutput { steered: true, request_id: Some(RequestId::Number(5)), reason: None };
+    check(taken, r#"{"steered":true,"request_id":5}"#);
+    let reason = Some("no_running_turn_or_full".to_owned());
+    check(
+        SteerOutput { steered: false, request_id: None, reason },
+        r#"{"steered":false,"reason":"no_running_turn_or_full"}"#,
     );
 }
 

@@ -1,0 +1,106 @@
+//! The one place that says yes or no to an effect. Pure: the same effects and grant give the same verdict.
+
+use std::sync::Arc;
+
+use super::{Dimension, Effect, FilePath, Folders, Grant, Kinship, Rooted};
+
+/// Yes or no.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It may run, beneath these folders.
+    Allowed(Permit),
+    /// It may not.
+    Denied(Denial),
+}
+
+/// Leave to run.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Permit {
+    /// For each file among the effects, in their order: the folder it has to be opened beneath.
+    pub files: Vec<Rooted>,
+    /// Folders that an opened file may not turn out to be in.
+    pub blocked: Vec<FilePath>,
+}
+
+/// Why not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Denial {
+    /// What was asked for.
+    pub effect: Effect,
+    /// Which limit forbids it.
+    pub dimension: Dimension,
+    /// In words, for whoever asked.
+    pub text: String,
+}
+
+/// Judges all effects of one call: it may run when every one of them is allowed.
+#[must_use]
+pub fn judge(effects: &[Effect], grant: &Grant) -> Verdict {
+    let mut permit = Permit { files: Vec::new(), blocked: grant.blocked.clone() };
+    for effect in effects {
+        match judge_one(effect, grant) {
+            Ok(rooted) => permit.files.extend(rooted),
+            Err((dimension, text)) => {
+                return Verdict::Denied(Denial { effect: effect.clone(), dimension, text });
+            }
+        }
+    }
+    Verdict::Allowed(permit)
+}
+
+type No = (Dimension, String);
+
+fn judge_one(effect: &Effect, grant: &Grant) -> Result<Option<Rooted>, No> {
+    match effect {
+        Effect::Use(tool) => in_names(grant.tools.contains(tool), Dimension::Tools, || {
+            format!("Tool '{tool}' is disabled by permission policy")
+        }),
+        Effect::Read(path) => file("read", path, &grant.read, grant, Dimension::Read),
+        Effect::Write(path) => file("write", path, &grant.write, grant, Dimension::Write),
+        Effect::Run(program) => in_names(grant.commands.contains(program), Dimension::Commands, || {
+            format!("running '{program}' is not allowed; allowed: {}", grant.commands)
+        }),
+        Effect::Connect(host) => in_names(grant.hosts.contains(host), Dimension::Hosts, || {
+            format!("talking to '{host}' is not allowed; allowed: {}", grant.hosts)
+        }),
+        Effect::Create(lineage) => create(lineage, grant),
+        Effect::Reach(agent, Kinship::Itself) => {
+            Err((Dimension::Targets, format!("'{agent}' cannot target itself")))
+        }
+        Effect::Reach(agent, kinship) => {
+            in_names(grant.targets.contains(agent, *kinship), Dimension::Targets, || {
+                format!("cannot target agent '{agent}'; allowed: {}", grant.targets)
+            })
+        }
+    }
+}
+
+fn in_names(allowed: bool, dimension: Dimension, text: impl Fn() -> String) -> Result<Option<Rooted>, No> {
+    if allowed { Ok(None) } else { Err((dimension, text())) }
+}
+
+fn file(
+    verb: &str,
+    path: &FilePath,
+    folders: &Folders,
+    grant: &Grant,
+    dimension: Dimension,
+) -> Result<Option<Rooted>, No> {
+    if grant.blocked.iter().any(|blocked| blocked.holds(path)) {
+        return Err((Dimension::Blocked, format!("cannot {verb} '{path}': the path is blocked")));
+    }
+    let outside = || {
+        let text = format!("cannot {verb} '{path}': Path outside allowed directories. Allowed: {folders}");
+        (dimension, text)
+    };
+    folders.find(path).map(Some).ok_or_else(outside)
+}
+
+/// A preset that extends an allowed one is narrower than it, and so allowed.
+fn create(lineage: &[Arc<str>], grant: &Grant) -> Result<Option<Rooted>, No> {
+    if lineage.iter().any(|name| grant.create.contains(name)) {
+        return Ok(None);
+    }
+    let preset = lineage.first().map_or("", |name| &**name);
+    Err((Dimension::Create, format!("Requested preset '{preset}' exceeds parent ceiling")))
+}

@@ -1,0 +1,282 @@
+//! The four presets with an ask filled in, and custom ones, which can only take away.
+
+use super::*;
+
+fn ask() -> Ask {
+    Ask {
+        cwd: path("/w"),
+        write_paths: None,
+        disable_tools: Vec::new(),
+        may_create: None,
+        budget: Budget::unlimited(),
+    }
+}
+
+fn builtin() -> Presets {
+    Presets::builtin(&paths(&["/srv/.nexus3"]))
+}
+
+fn resolve(presets: &Presets, name: &str, ask: &Ask) -> Grant {
+    presets.find(name).unwrap().resolve(ask).unwrap().grant
+}
+
+fn refusal(name: &str, ask: &Ask) -> String {
+    builtin().find(name).unwrap().resolve(ask).unwrap_err().to_string()
+}
+
+/// Which of these a grant's agent may call.
+fn tools(grant: &Grant) -> Vec<&'static str> {
+    let known = ["fs.read_file", "fs.write_file", "agent_create", "agent_list", "agent_send"];
+    known.into_iter().filter(|tool| grant.tools.contains(tool)).collect()
+}
+
+#[test]
+fn each_preset_opens_its_folders() {
+    let out = || Ask { write_paths: Some(paths(&["/w/out", "/w/log"])), ..ask() };
+    let empty = || Ask { write_paths: Some(Vec::new()), ..ask() };
+    let cases = [
+        ("yolo", ask(), "anywhere", "anywhere"),
+        ("yolo", out(), "anywhere", "/w/log, /w/out"),
+        ("trusted", ask(), "anywhere", "/w"),
+        ("trusted", out(), "anywhere", "/w/log, /w/out"),
+        ("trusted", Ask { write_paths: Some(paths(&["/tmp"])), ..ask() }, "anywhere", "/tmp"),
+        ("sandboxed", ask(), "/w", "nowhere"),
+        ("sandboxed", out(), "/w", "/w/log, /w/out"),
+        ("sandboxed", empty(), "/w", "nowhere"),
+        ("worker", ask(), "/w", "nowhere"),
+        ("worker", empty(), "/w", "nowhere"),
+    ];
+    for (name, ask, read, write) in cases {
+        let grant = resolve(&builtin(), name, &ask);
+        let found = (grant.read.to_string(), grant.write.to_string());
+        assert_eq!(found, (read.to_owned(), write.to_owned()), "{name} {ask:?}");
+        assert_eq!(grant.blocked, paths(&["/srv/.nexus3"]), "{name}");
+        assert_eq!(grant.tools.contains("fs.write_file"), write != "nowhere", "{name} {ask:?}");
+    }
+}
+
+#[test]
+fn each_preset_has_its_tools_targets_and_children() {
+    let all = ["fs.read_file", "fs.write_file", "agent_create", "agent_list", "agent_send"];
+    let cases: [(&str, &[&str], Names, Names, Targets); 4] = [
+        ("yolo", &all, Names::any(), Names::any(), Targets::anybody()),
+        ("trusted", &all, Names::none(), Names::only(["sandboxed", "worker"]), Targets::family()),
+        ("sandboxed", &["fs.read_file", "agent_send"], Names::none(), Names::none(), Targets::parent()),
+        ("worker", &["fs.read_file"], Names::none(), Names::none(), Targets::nobody()),
+    ];
+    for (name, shown, world, create, targets) in cases {
+        let grant = resolve(&builtin(), name, &ask());
+        assert_eq!(tools(&grant), shown, "{name}");
+        assert_eq!((&grant.commands, &grant.hosts), (&world, &world), "{name}");
+        assert_eq!((grant.create, grant.targets), (create, targets), "{name}");
+        assert_eq!(grant.budget, Budget::unlimited(), "{name}");
+    }
+}
+
+#[test]
+fn writing_that_does_not_fit_is_refused() {
+    let write = |path: &str| Ask { write_paths: Some(paths(&["/w/ok", path])), ..ask() };
+    assert_eq!(
+        refusal("worker", &write("/w/out")),
+        "preset 'worker' cannot write: leave allowed_write_paths out, or choose another preset"
+    );
+    for outside in ["/etc", "/", "/wide", "/w/../x"] {
+        let shown = path(outside);
+        assert_eq!(
+            refusal("sandboxed", &write(outside)),
+            format!("allowed_write_path '{shown}' is outside sandbox root '/w'")
+        );
+    }
+    assert_eq!(resolve(&builtin(), "sandboxed", &write("/w")).write, folders(&["/w"]));
+}
+
+#[test]
+fn a_tool_that_is_disabled_stays_disabled_whatever_else_is_asked() {
+    let ask = Ask {
+        write_paths: Some(paths(&["/w/out"])),
+        disable_tools: arcs(&["fs.write_file", "agent_create"]),
+        may_create: Some(arcs(&["worker"])),
+        ..ask()
+    };
+    for name in ["yolo", "trusted", "sandboxed"] {
+        let grant = resolve(&builtin(), name, &ask);
+        assert_eq!(tools(&grant), ["fs.read_file", "agent_list", "agent_send"], "{name}");
+        assert_eq!(grant.write, folders(&["/w/out"]), "{name}: the folders are still there to be granted");
+    }
+}
+
+#[test]
+fn whoever_may_create_gets_the_tools_for_it_and_reaches_its_children() {
+    let ask = |presets: &[&str]| Ask { may_create: Some(arcs(presets)), ..ask() };
+    let agent_tools = ["fs.read_file", "agent_create", "agent_list", "agent_send"];
+    let grant = resolve(&builtin(), "sandboxed", &ask(&["worker"]));
+    assert_eq!(tools(&grant), agent_tools);
+    assert_eq!((grant.create, grant.targets), (Names::only(["worker"]), Targets::family()));
+    let grant = resolve(&builtin(), "worker", &ask(&["worker"]));
+    assert_eq!(tools(&grant), agent_tools[..3]);
+    assert_eq!(grant.targets, Targets::children());
+    let grant = resolve(&builtin(), "sandboxed", &ask(&[]));
+    assert_eq!(tools(&grant), ["fs.read_file", "agent_send"], "to create nothing takes no tools");
+    assert_eq!((grant.create, grant.targets), (Names::none(), Targets::parent()));
+}
+
+#[test]
+fn each_limit_says_where_it_comes_from() {
+    let reasons = |name: &str, ask: &Ask| builtin().find(name).unwrap().resolve(ask).unwrap().reasons;
+    let turns = Dimension::Budget(Resource::Turns);
+    let plain = reasons("sandboxed", &ask());
+    for (dimension, reason) in [
+        (Dimension::Tools, "preset 'sandboxed'"),
+        (Dimension::Read, "cwd of preset 'sandboxed'"),
+        (Dimension::Write, "preset 'sandboxed'"),
+        (turns, "preset 'sandboxed'"),
+    ] {
+        assert_eq!(&**plain.of(dimension), reason, "{}", dimension.name());
+    }
+    let full = Ask {
+        write_paths: Some(paths(&["/w"])),
+        disable_tools: arcs(&["x"]),
+        may_create: Some(arcs(&["worker"])),
+        budget: Budget::unlimited().with(Resource::Turns, Some(3)),
+        ..ask()
+    };
+    let full = reasons("sandboxed", &full);
+    for (dimension, reason) in [
+        (Dimension::Tools, "preset 'sandboxed' and disable_tools"),
+        (Dimension::Write, "allowed_write_paths"),
+        (Dimension::Create, "may_create"),
+        (turns, "budget"),
+        (Dimension::Budget(Resource::Tokens), "preset 'sandboxed'"),
+    ] {
+        assert_eq!(&**full.of(dimension), reason, "{}", dimension.name());
+    }
+    assert_eq!(&**reasons("trusted", &ask()).of(Dimension::Write), "cwd of preset 'trusted'");
+}
+
+fn with(extends: &str, narrowing: Narrowing) -> Presets {
+    let mut presets = builtin();
+    presets.add("mine", extends, narrowing).unwrap();
+    presets
+}
+
+#[test]
+fn a_custom_preset_takes_away_and_keeps_the_rest() {
+    let presets = with(
+        "trusted",
+        Narrowing {
+            description: Some("for reviews".to_owned()),
+            tools: Some(arcs(&["fs.read_file", "fs.write_file", "agent_send"])),
+            disable_tools: arcs(&["agent_send"]),
+            read_paths: Some(paths(&["/w", "/lib"])),
+            write_paths: Some(paths(&["/w/out"])),
+            blocked_paths: paths(&["/lib/private"]),
+            may_create: Some(arcs(&["worker"])),
+            targets: Some(Targets::parent()),
+            budget: Budget::unlimited().with(Resource::Turns, Some(7)),
+        },
+    );
+    let mine = presets.find("mine").unwrap();
+    assert_eq!((&**mine.name(), &*mine.description, mine.level), ("mine", "for reviews", Level::Trusted));
+    assert_eq!(mine.lineage, arcs(&["mine", "trusted"]));
+    let grant = resolve(&presets, "mine", &ask());
+    assert_eq!(grant.tools, Names::only(["fs.read_file", "fs.write_file"]));
+    assert_eq!((grant.read, grant.write), (folders(&["/w", "/lib"]), folders(&["/w/out"])));
+    assert_eq!(grant.blocked, paths(&["/lib/private", "/srv/.nexus3"]));
+    assert_eq!((grant.create, grant.targets), (Names::only(["worker"]), Targets::parent()));
+    assert_eq!(grant.budget.limit(Resource::Turns), Some(7));
+}
+
+#[test]
+fn what_a_custom_preset_took_away_no_ask_gives_back() {
+    let presets = with(
+        "sandboxed",
+        Narrowing {
+            disable_tools: arcs(&["agent_create"]),
+            may_create: Some(Vec::new()),
+            targets: Some(Targets::nobody()),
+            budget: Budget::unlimited().with(Resource::Turns, Some(7)),
+            ..Narrowing::default()
+        },
+    );
+    let ask = Ask {
+        may_create: Some(arcs(&["worker"])),
+        budget: Budget::unlimited().with(Resource::Turns, Some(70)),
+        ..ask()
+    };
+    let grant = resolve(&presets, "mine", &ask);
+    assert!(!grant.tools.contains("agent_create"), "{}", grant.tools);
+    assert_eq!((grant.create, grant.targets), (Names::none(), Targets::nobody()));
+    assert_eq!(grant.budget.limit(Resource::Turns), Some(7));
+    let plain = with("sandboxed", Narrowing::default());
+    assert_eq!(resolve(&plain, "mine", &ask), resolve(&builtin(), "sandboxed", &ask), "and nothing else");
+}
+
+#[test]
+fn a_preset_that_can_write_nowhere_shows_no_tool_for_it() {
+    let elsewhere = Narrowing { write_paths: Some(paths(&["/other"])), ..Narrowing::default() };
+    let grant = resolve(&with("trusted", elsewhere), "mine", &ask());
+    assert_eq!(grant.write, Folders::nowhere());
+    assert!(!grant.tools.contains("fs.write_file"));
+}
+
+#[test]
+fn a_custom_preset_that_would_widen_is_refused() {
+    let none = Narrowing::default;
+    let turns = |limit| Budget::unlimited().with(Resource::Turns, Some(limit));
+    let narrow = || Narrowing {
+        tools: Some(arcs(&["fs.read_file"])),
+        read_paths: Some(paths(&["/a"])),
+        write_paths: Some(paths(&["/a/out"])),
+        may_create: Some(arcs(&["worker"])),
+        targets: Some(Targets::parent()),
+        budget: turns(5),
+        ..none()
+    };
+    let cases = [
+        ("narrow", Narrowing { tools: Some(arcs(&["fs.read_file", "x"])), ..none() }, "tools"),
+        ("sandboxed", Narrowing { tools: Some(arcs(&["agent_create"])), ..none() }, "tools"),
+        ("narrow", Narrowing { read_paths: Some(paths(&["/a", "/b"])), ..none() }, "read_paths"),
+        ("narrow", Narrowing { read_paths: Some(paths(&["/"])), ..none() }, "read_paths"),
+        ("narrow", Narrowing { write_paths: Some(paths(&["/a/outer"])), ..none() }, "write_paths"),
+        ("worker", Narrowing { write_paths: Some(paths(&["/a"])), ..none() }, "write_paths"),
+        ("sandboxed", Narrowing { may_create: Some(arcs(&["worker"])), ..none() }, "may_create"),
+        ("trusted", Narrowing { may_create: Some(arcs(&["trusted"])), ..none() }, "may_create"),
+        ("narrow", Narrowing { targets: Some(Targets::family()), ..none() }, "targets"),
+        ("worker", Narrowing { targets: Some(Targets::parent()), ..none() }, "targets"),
+        ("trusted", Narrowing { targets: Some(Targets::list(Names::only(["bob"]))), ..none() }, "targets"),
+        ("narrow", Narrowing { budget: turns(6), ..none() }, "turns"),
+    ];
+    let mut presets = builtin();
+    presets.add("narrow", "trusted", narrow()).unwrap();
+    for (base, narrowing, what) in cases {
+        let fault = presets.add("mine", base, narrowing).unwrap_err();
+        let text = format!("preset 'mine' can only narrow '{base}': {what} would widen it");
+        assert_eq!(fault.to_string(), text);
+    }
+    presets.add("same", "narrow", narrow()).unwrap();
+    assert_eq!(resolve(&presets, "same", &ask()), resolve(&presets, "narrow", &ask()));
+}
+
+#[test]
+fn a_custom_preset_needs_a_base_and_a_name_of_its_own() {
+    let mut presets = with("worker", Narrowing::default());
+    let cases = [
+        ("other", "nobody", "unknown preset 'nobody'; choose one of mine, sandboxed, trusted, worker, yolo"),
+        ("worker", "sandboxed", "there is a preset 'worker' already"),
+        ("mine", "sandboxed", "there is a preset 'mine' already"),
+    ];
+    for (name, base, text) in cases {
+        assert_eq!(presets.add(name, base, Narrowing::default()).unwrap_err().to_string(), text);
+    }
+    assert_eq!(presets.choices(Level::Sandboxed), "mine, sandboxed, worker");
+    assert_eq!(presets.choices(Level::Trusted), "mine, sandboxed, trusted, worker");
+    let long = "x".repeat(10_000);
+    assert!(presets.find(&long).unwrap_err().to_string().len() < 200, "a long name is cut");
+}
+
+#[test]
+fn levels_rise() {
+    assert!(Level::Sandboxed < Level::Trusted && Level::Trusted < Level::Yolo);
+    let words = [Level::Sandboxed, Level::Trusted, Level::Yolo].map(|level| level.to_string());
+    assert_eq!(words, ["SANDBOXED", "TRUSTED", "YOLO"]);
+}

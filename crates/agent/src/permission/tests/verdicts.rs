@@ -1,0 +1,149 @@
+//! Every kind of effect, allowed and denied, with the words of the denial.
+
+use super::*;
+
+fn grant() -> Grant {
+    Grant {
+        tools: Names::all_but(["fs.write_file"]),
+        read: folders(&["/work", "/lib"]),
+        write: folders(&["/work/out"]),
+        blocked: paths(&["/work/.git", "/work/out/.keys"]),
+        commands: Names::only(["git"]),
+        hosts: Names::only(["example.com"]),
+        create: Names::only(["sandboxed"]),
+        targets: Targets { named: Names::only(["bob"]), ..Targets::parent() },
+        budget: Budget::unlimited(),
+    }
+}
+
+fn reach(name: &str, kinship: Kinship) -> Effect {
+    Effect::Reach(agent(name), kinship)
+}
+
+#[test]
+fn what_is_in_the_grant_is_allowed() {
+    let effects = [
+        Effect::Use("fs.read_file".into()),
+        Effect::Use("not there yet".into()),
+        Effect::Read(path("/work")),
+        Effect::Read(path("/lib/x/y")),
+        Effect::Write(path("/work/out/new")),
+        Effect::Run("git".into()),
+        Effect::Connect("example.com".into()),
+        Effect::Create(arcs(&["sandboxed"])),
+        Effect::Create(arcs(&["mine", "sandboxed"])),
+        reach("anyone", Kinship::Parent),
+        reach("bob", Kinship::Other),
+        reach("bob", Kinship::Descendant),
+    ];
+    for effect in effects {
+        let verdict = judge(std::slice::from_ref(&effect), &grant());
+        assert!(matches!(verdict, Verdict::Allowed(_)), "{effect:?}: {verdict:?}");
+    }
+}
+
+#[test]
+fn what_is_not_in_the_grant_is_denied_with_the_limit_and_the_reason() {
+    let outside = "Path outside allowed directories. Allowed:";
+    let targets = "allowed: parent agent, and only bob";
+    let cases = [
+        (
+            Effect::Use("fs.write_file".into()),
+            Dimension::Tools,
+            "Tool 'fs.write_file' is disabled by permission policy".to_owned(),
+        ),
+        (Effect::Read(path("/etc")), Dimension::Read, format!("cannot read '/etc': {outside} /lib, /work")),
+        (Effect::Read(path("/")), Dimension::Read, format!("cannot read '/': {outside} /lib, /work")),
+        (
+            Effect::Read(path("/work/../etc")),
+            Dimension::Read,
+            format!("cannot read '/etc': {outside} /lib, /work"),
+        ),
+        (
+            Effect::Write(path("/work/x")),
+            Dimension::Write,
+            format!("cannot write '/work/x': {outside} /work/out"),
+        ),
+        (
+            Effect::Write(path("/work/outside")),
+            Dimension::Write,
+            format!("cannot write '/work/outside': {outside} /work/out"),
+        ),
+        (
+            Effect::Read(path("/work/.git/config")),
+            Dimension::Blocked,
+            "cannot read '/work/.git/config': the path is blocked".to_owned(),
+        ),
+        (
+            Effect::Write(path("/work/out/.keys")),
+            Dimension::Blocked,
+            "cannot write '/work/out/.keys': the path is blocked".to_owned(),
+        ),
+        (
+            Effect::Run("rm".into()),
+            Dimension::Commands,
+            "running 'rm' is not allowed; allowed: only git".to_owned(),
+        ),
+        (
+            Effect::Connect("example.com.evil".into()),
+            Dimension::Hosts,
+            "talking to 'example.com.evil' is not allowed; allowed: only example.com".to_owned(),
+        ),
+        (
+            Effect::Create(arcs(&["trusted"])),
+            Dimension::Create,
+            "Requested preset 'trusted' exceeds parent ceiling".to_owned(),
+        ),
+        (
+            Effect::Create(Vec::new()),
+            Dimension::Create,
+            "Requested preset '' exceeds parent ceiling".to_owned(),
+        ),
+        (reach("eve", Kinship::Other), Dimension::Targets, format!("cannot target agent 'eve'; {targets}")),
+        (
+            reach("kid", Kinship::Descendant),
+            Dimension::Targets,
+            format!("cannot target agent 'kid'; {targets}"),
+        ),
+        (reach("bob", Kinship::Itself), Dimension::Targets, "'bob' cannot target itself".to_owned()),
+    ];
+    for (effect, dimension, text) in cases {
+        let denied = Verdict::Denied(Denial { effect: effect.clone(), dimension, text });
+        assert_eq!(judge(std::slice::from_ref(&effect), &grant()), denied);
+        let nothing = judge(std::slice::from_ref(&effect), &Grant::nothing());
+        assert!(matches!(nothing, Verdict::Denied(_)), "{effect:?}");
+    }
+}
+
+#[test]
+fn nobody_targets_itself_even_with_everything() {
+    let verdict = judge(&[reach("bob", Kinship::Itself)], &Grant::everything());
+    assert!(matches!(verdict, Verdict::Denied(_)));
+}
+
+#[test]
+fn a_file_that_is_blocked_is_not_told_whether_it_were_allowed() {
+    let grant = Grant { blocked: paths(&["/secret"]), ..Grant::nothing() };
+    let Verdict::Denied(denial) = judge(&[Effect::Read(path("/secret/x"))], &grant) else { panic!() };
+    assert_eq!(denial.dimension, Dimension::Blocked);
+}
+
+#[test]
+fn a_call_needs_all_of_its_effects_and_is_told_the_first_it_lacks() {
+    let good = Effect::Read(path("/lib/x"));
+    let (bad, worse) = (Effect::Write(path("/lib/x")), Effect::Run("rm".into()));
+    let Verdict::Denied(denial) = judge(&[good, bad.clone(), worse], &grant()) else { panic!() };
+    assert_eq!((denial.effect, denial.dimension), (bad, Dimension::Write));
+}
+
+#[test]
+fn a_permit_names_the_folder_of_each_file_in_order_and_what_is_blocked() {
+    let effects =
+        [Effect::Write(path("/work/out/x")), Effect::Use("fs.read_file".into()), Effect::Read(path("/lib"))];
+    let rooted = |root: &str, rest: &str| Rooted { root: path(root), rest: rest.to_owned() };
+    let permit =
+        Permit { files: vec![rooted("/work/out", "x"), rooted("/lib", "")], blocked: grant().blocked };
+    assert_eq!(judge(&effects, &grant()), Verdict::Allowed(permit));
+    let none = Permit { files: Vec::new(), blocked: grant().blocked };
+    assert_eq!(judge(&[], &grant()), Verdict::Allowed(none));
+}

@@ -1,0 +1,130 @@
+//! The calls of one answer: which may run now, what came of each, and the results in the order of the calls.
+
+use crate::{Message, ToolCall, ToolOutcome};
+
+/// How a call can run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Manner {
+    /// Beside its neighbours.
+    Parallel,
+    /// After all before it, and before all after it.
+    Ordered,
+    /// Not at all: there is no such tool, or these are no arguments of it. The model is told why.
+    Unusable(String),
+}
+
+const RESULT_INTERRUPTED: &str = "Cancelled by user: tool execution was interrupted";
+const RESULT_HALTED: &str = "Did not execute: halted due to error in previous tool";
+
+#[derive(Debug)]
+pub(super) struct Calls {
+    entries: Vec<Entry>,
+    running_max: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    call: ToolCall,
+    manner: Manner,
+    state: State,
+}
+
+#[derive(Debug, PartialEq)]
+enum State {
+    Waiting,
+    Running,
+    Done(ToolOutcome),
+}
+
+impl Calls {
+    pub(super) fn new(running_max: usize) -> Self {
+        Self { entries: Vec::new(), running_max: running_max.max(1) }
+    }
+
+    pub(super) fn add(&mut self, call: ToolCall, manner: Manner) {
+        let state = match &manner {
+            Manner::Unusable(why) => State::Done(ToolOutcome::Failed(why.clone())),
+            Manner::Parallel | Manner::Ordered => State::Waiting,
+        };
+        self.entries.push(Entry { call, manner, state });
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(super) fn all(&self) -> Vec<ToolCall> {
+        self.entries.iter().map(|entry| entry.call.clone()).collect()
+    }
+
+    pub(super) fn none_was_usable(&self) -> bool {
+        self.entries.iter().all(|entry| matches!(entry.manner, Manner::Unusable(_)))
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.entries.iter().all(|entry| matches!(entry.state, State::Done(_)))
+    }
+
+    /// Marks what can start now as running and gives it. Neighbours that may run beside each other do; an ordered
+    /// call waits for all before it, and after an ordered one that failed no ordered one runs.
+    pub(super) fn start(&mut self) -> Vec<(usize, ToolCall)> {
+        let mut running = self.entries.iter().filter(|entry| entry.state == State::Running).count();
+        let mut started = Vec::new();
+        let (mut all_done, mut ordered_failed) = (true, false);
+        for (place, entry) in self.entries.iter_mut().enumerate() {
+            let ordered = entry.manner == Manner::Ordered;
+            if entry.state == State::Waiting && ordered && all_done && ordered_failed {
+                entry.state = State::Done(ToolOutcome::Failed(RESULT_HALTED.to_owned()));
+            }
+            let may_start = if ordered { all_done } else { true };
+            if entry.state == State::Waiting && may_start && running < self.running_max {
+                entry.state = State::Running;
+                running += 1;
+                started.push((place, entry.call.clone()));
+            }
+            match &entry.state {
+                State::Done(outcome) => ordered_failed |= ordered && !matches!(outcome, ToolOutcome::Done(_)),
+                State::Waiting | State::Running if ordered => break,
+                State::Waiting | State::Running => all_done = false,
+            }
+        }
+        started
+    }
+
+    /// Only a call that runs can be done.
+    pub(super) fn done(&mut self, place: usize, outcome: ToolOutcome) {
+        if let Some(entry) = self.entries.get_mut(place)
+            && entry.state == State::Running
+        {
+            entry.state = State::Done(outcome);
+        }
+    }
+
+    /// What has not begun will not begin.
+    pub(super) fn refuse_waiting(&mut self, why: &str) {
+        for entry in self.entries.iter_mut().filter(|entry| entry.state == State::Waiting) {
+            entry.state = State::Done(ToolOutcome::Failed(why.to_owned()));
+        }
+    }
+
+    /// Everything that is not done is over.
+    pub(super) fn interrupt(&mut self) {
+        for entry in &mut self.entries {
+            if !matches!(entry.state, State::Done(_)) {
+                entry.state = State::Done(ToolOutcome::Failed(RESULT_INTERRUPTED.to_owned()));
+            }
+        }
+    }
+
+    /// One message for each call, in the order of the calls; the list is empty afterwards.
+    pub(super) fn take_results(&mut self) -> Vec<Message> {
+        let result = |entry: Entry| match entry.state {
+            State::Done(outcome) => Message::result(entry.call.id, &outcome),
+            // Asked for before all were done; a call without a result would break the context.
+            State::Waiting | State::Running => {
+                Message::result(entry.call.id, &ToolOutcome::Failed(RESULT_INTERRUPTED.to_owned()))
+            }
+        };
+        self.entries.drain(..).map(result).collect()
+    }
+}

@@ -1,0 +1,43 @@
+//! A budget that is used up in the middle of a turn: nothing new begins, nothing that ran is lost.
+
+use super::*;
+
+const SPENT: TurnEvent = TurnEvent::BudgetSpent(Resource::Tokens);
+const NOTICE: &str = "[Stopping: the budget of tokens is used up]";
+
+#[test]
+fn while_the_model_is_asked_its_words_so_far_become_the_answer() {
+    let play = Play::run(10, [text("So far"), parallel("a"), SPENT]);
+    let answer = format!("So far{NOTICE}");
+    assert_eq!(play.kept, [user("hi"), Message::assistant(answer.as_str(), Vec::new())]);
+    assert_eq!(play.end().content, answer);
+    assert_eq!(play.end().halted, Some(Halt::Budget(Resource::Tokens)));
+    assert_eq!(play.end().outcome, TurnOutcome::Completed);
+    assert_eq!(play.started, [], "half an answer makes no calls");
+}
+
+#[test]
+fn while_calls_run_they_may_end_and_the_rest_is_refused() {
+    let mut play = Play::new(10, 2);
+    for event in [text("Look: "), parallel("a"), parallel("b"), parallel("c"), ordered("d"), MODEL_DONE] {
+        play.on(event);
+    }
+    assert_eq!(play.started, [0, 1]);
+    assert_eq!(play.on(SPENT), []);
+    assert_eq!(play.on(done(1, "two")), []);
+    assert_eq!(play.ends, []);
+    assert_eq!(play.on(failed(0, "one")), []);
+    let refused = spent_result(Resource::Tokens);
+    assert_eq!(refused, "Did not execute: the budget of tokens is used up");
+    assert_eq!(play.results(), ["one", "two", &refused, &refused]);
+    assert_eq!(play.history().last(), Some(&(Role::Assistant, NOTICE)));
+    assert_eq!(play.end().content, format!("Look: {NOTICE}"));
+    assert_eq!(play.end().halted, Some(Halt::Budget(Resource::Tokens)));
+    assert_eq!(play.asked, 1, "the model is not asked again");
+}
+
+#[test]
+fn a_halt_has_a_word_for_clients() {
+    assert_eq!(Halt::IterationLimit.name(), "iteration_limit");
+    assert_eq!(Halt::Budget(Resource::Turns).name(), "budget");
+}

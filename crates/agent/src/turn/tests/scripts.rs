@@ -1,0 +1,176 @@
+//! Random scripts: whatever comes in whatever order, a turn ends at most once and leaves a context a model can read.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// One event without what the player fills in: ids of calls, texts of steers, places that run.
+#[derive(Debug, Clone)]
+enum Cue {
+    Text(&'static str),
+    Call(Manner),
+    Usage,
+    ModelDone,
+    ModelFailed,
+    /// The so-many-th of those that run, or of any place at all.
+    ToolDone {
+        which: usize,
+        real: bool,
+        outcome: u8,
+    },
+    Steer,
+    BudgetSpent,
+    Cancel,
+}
+
+fn cue() -> impl Strategy<Value = Cue> {
+    let manner = prop_oneof![
+        4 => Just(Manner::Parallel),
+        3 => Just(Manner::Ordered),
+        1 => Just(Manner::Unusable("no".to_owned())),
+    ];
+    prop_oneof![
+        20 => prop_oneof![Just("said "), Just("")].prop_map(Cue::Text),
+        30 => manner.prop_map(Cue::Call),
+        4 => Just(Cue::Usage),
+        20 => Just(Cue::ModelDone),
+        1 => Just(Cue::ModelFailed),
+        40 => (0usize..6, any::<bool>(), 0u8..4)
+            .prop_map(|(which, real, outcome)| Cue::ToolDone { which, real, outcome }),
+        8 => Just(Cue::Steer),
+        1 => Just(Cue::BudgetSpent),
+        1 => Just(Cue::Cancel),
+    ]
+}
+
+/// What runs, as whoever carries actions out would know it.
+#[derive(Default)]
+struct Stage {
+    running: BTreeSet<usize>,
+    manners: Vec<Manner>,
+    steers_taken: Vec<String>,
+    calls_made: usize,
+}
+
+impl Stage {
+    fn event(&mut self, number: usize, cue: Cue, takes_steers: bool) -> Option<TurnEvent> {
+        Some(match cue {
+            Cue::Text(said) => text(said),
+            Cue::Call(manner) => {
+                self.calls_made += 1;
+                call(&format!("call {}", self.calls_made), manner)
+            }
+            Cue::Usage => TurnEvent::Usage(Usage { input: 1, output: 1, cached: 0 }),
+            Cue::ModelDone => MODEL_DONE,
+            Cue::ModelFailed => TurnEvent::ModelFailed(fault()),
+            Cue::ToolDone { which, real, outcome } => {
+                let any = self.running.iter().nth(which % self.running.len().max(1)).copied();
+                let place = any.filter(|_| real).unwrap_or(which);
+                [done(place, "d"), done(place, "d"), failed(place, "f"), denied(place, "n")]
+                    [usize::from(outcome)]
+                .clone()
+            }
+            Cue::Steer if takes_steers => {
+                self.steers_taken.push(format!("steer {number}"));
+                steer(&format!("steer {number}"))
+            }
+            Cue::Steer => return None,
+            Cue::BudgetSpent => TurnEvent::BudgetSpent(Resource::WallMs),
+            Cue::Cancel => TurnEvent::Cancel,
+        })
+    }
+
+    /// Follows what runs and holds it against the rules.
+    fn note(&mut self, event: &TurnEvent, started: &[usize], rounds_before: usize, play: &Play) {
+        if let TurnEvent::ToolDone(place, _) = event {
+            self.running.remove(place);
+        }
+        for place in started {
+            assert!(self.running.insert(*place), "call {place} started twice");
+        }
+        if play.asked > rounds_before || !play.ends.is_empty() {
+            self.running.clear();
+        }
+        let calls = play.kept.iter().rev().find(|message| !message.tool_calls.is_empty());
+        assert!(self.running.iter().all(|place| calls.is_some_and(|last| *place < last.tool_calls.len())));
+        let is_ordered = |place: &usize| self.manners.get(*place) == Some(&Manner::Ordered);
+        assert!(
+            self.running.len() == 1 || !self.running.iter().any(is_ordered),
+            "an ordered call has company"
+        );
+    }
+}
+
+/// What is wrong with a context, if anything is.
+fn objection(kept: &[Message]) -> Option<String> {
+    let mut open: Vec<&str> = Vec::new();
+    for (place, message) in kept.iter().enumerate() {
+        match message.role {
+            Role::Tool => {
+                let id = message.tool_call_id.as_deref().unwrap_or_default();
+                let Some(found) = open.iter().position(|open| *open == id) else {
+                    return Some(format!("message {place} answers '{id}', which nobody asked"));
+                };
+                if found != 0 {
+                    return Some(format!("message {place} answers '{id}' out of turn"));
+                }
+                open.remove(found);
+            }
+            Role::User | Role::Assistant if !open.is_empty() => {
+                return Some(format!("message {place} comes before the results of {open:?}"));
+            }
+            Role::User => {}
+            Role::Assistant => open = message.tool_calls.iter().map(|call| call.id.as_str()).collect(),
+        }
+    }
+    None
+}
+
+fn play(rounds_max: u64, running_max: usize, cues: Vec<Cue>) {
+    let mut play = Play::new(rounds_max, running_max);
+    let mut stage = Stage::default();
+    for (number, cue) in cues.into_iter().enumerate() {
+        let Some(event) = stage.event(number, cue, play.turn.takes_steers()) else { continue };
+        let ended = !play.ends.is_empty();
+        match &event {
+            TurnEvent::ToolCall(_, manner) if stage.running.is_empty() => stage.manners.push(manner.clone()),
+            _ => {}
+        }
+        let (kept, asked) = (play.kept.len(), play.asked);
+        let started = play.on(event.clone());
+        assert!(!ended || (play.kept.len(), play.asked) == (kept, asked), "something followed the end");
+        stage.note(&event, &started, asked, &play);
+        assert!(stage.running.len() <= running_max, "{:?} run at once", stage.running);
+        if play.asked > asked {
+            stage.manners.clear();
+            assert_eq!(objection(&play.kept), None, "what the model is asked");
+        }
+    }
+    assert!(play.ends.len() <= 1, "one end at most");
+    assert!(u64::try_from(play.asked).is_ok_and(|asked| asked <= rounds_max));
+    if play.ends.is_empty() {
+        play.on(TurnEvent::Cancel);
+    }
+    assert_eq!(objection(&play.kept), None, "{:#?}", play.kept);
+    let last = play.kept.last().map(|last| (last.role, last.tool_calls.len()));
+    assert_eq!(last, Some((Role::Assistant, 0)), "the context ends on an answer");
+    let heard: Vec<_> = play.kept.iter().filter(|message| message.role == Role::User).collect();
+    let heard: Vec<_> = heard.into_iter().skip(1).map(|message| message.text.clone()).collect();
+    assert_eq!(heard, stage.steers_taken, "every word that was taken is delivered once, in order");
+    assert_eq!(play.end().rounds, play.asked as u64);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_script_ends_at_most_once_and_leaves_a_sound_context(
+        rounds_max in 1u64..8,
+        running_max in 1usize..4,
+        cues in prop::collection::vec(cue(), 0..120),
+    ) {
+        play(rounds_max, running_max, cues);
+    }
+}

@@ -1,0 +1,12 @@
+//! The ceiling: in random trees of agents, nobody may do or grant what one of its ancestors may not grant, whatever is
+//! changed later. `oracle` says again, in its own way, what a grant allows.
+
+#![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking, and so do its helpers")]
+
+mod case;
+mod dice;
+mod grants;
+mod oracle;
+mod property;
+mod tree;
+mod words;

@@ -1,0 +1,120 @@
+//! Seeded cases, many at once. A failed case names its seed: `CEILING_SEED=n` repeats it, `CEILING_CASES=n` runs more
+//! of them; `cargo xtask soak permissions` runs ten million.
+
+use std::ops::Range;
+use std::panic::AssertUnwindSafe;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use crate::case::{self, Tally};
+use crate::words::Words;
+
+const CASES: u64 = 10_000;
+
+/// Cases that a thread takes at a time.
+const PORTION: u64 = 1_000;
+
+/// How often progress is told.
+const REPORTS: u64 = 20;
+
+#[test]
+fn nobody_may_do_or_grant_what_an_ancestor_may_not_grant() {
+    let cases = match (number_in("CEILING_SEED"), number_in("CEILING_CASES")) {
+        (Some(seed), _) => seed..seed + 1,
+        (None, more) => 0..more.unwrap_or(CASES),
+    };
+    let total = cases.end - cases.start;
+    let start = Instant::now();
+    let work = Mutex::new(Work { left: cases, total, done: 0, tally: Tally::default(), broken: None, start });
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| labour(&work));
+        }
+    });
+    let work = work.into_inner().expect("nobody fails with the lock");
+    if let Some(seed) = work.broken {
+        panic!("case {seed} broke the ceiling; CEILING_SEED={seed} repeats it");
+    }
+    println!("{}", work.report());
+    let Tally { judged, allowed, .. } = work.tally;
+    let is_vacuous = total >= CASES && (allowed * 10 < judged || allowed * 10 > judged * 9);
+    assert!(
+        !is_vacuous,
+        "cases that allow nearly nothing or nearly everything prove little: {:?}",
+        work.tally
+    );
+}
+
+#[test]
+fn a_seed_repeats_its_case() {
+    let words = Words::new();
+    for seed in 0..20 {
+        assert_eq!(case::run(seed, &words), case::run(seed, &words), "seed {seed}");
+    }
+}
+
+struct Work {
+    left: Range<u64>,
+    total: u64,
+    done: u64,
+    tally: Tally,
+    broken: Option<u64>,
+    start: Instant,
+}
+
+impl Work {
+    fn take(&mut self) -> Option<Range<u64>> {
+        let first = self.left.start;
+        let end = self.left.end.min(first + PORTION);
+        self.left.start = end;
+        (first < end && self.broken.is_none()).then_some(first..end)
+    }
+
+    fn finish(&mut self, cases: u64, tally: Tally) {
+        let told = self.done * REPORTS / self.total;
+        self.done += cases;
+        self.tally = self.tally.plus(tally);
+        // A few thousand cases are over before anybody wonders.
+        if self.done * REPORTS / self.total > told && self.total > 10 * CASES && self.done < self.total {
+            println!("{}", self.report());
+        }
+    }
+
+    fn report(&self) -> String {
+        let seconds = self.start.elapsed().as_secs_f64();
+        let Tally { agents, judged, allowed } = self.tally;
+        format!(
+            "{} of {} cases: {agents} agents, {judged} effects judged, {allowed} allowed; {:.0} cases/s",
+            self.done,
+            self.total,
+            self.done as f64 / seconds
+        )
+    }
+}
+
+fn labour(work: &Mutex<Work>) {
+    let words = Words::new();
+    let locked = || work.lock().expect("nobody fails with the lock");
+    loop {
+        let Some(portion) = locked().take() else { return };
+        let cases = portion.end - portion.start;
+        let mut tally = Tally::default();
+        for seed in portion {
+            match std::panic::catch_unwind(AssertUnwindSafe(|| case::run(seed, &words))) {
+                Ok(one) => tally = tally.plus(one),
+                Err(_) => {
+                    let mut work = locked();
+                    work.broken = Some(work.broken.map_or(seed, |other| other.min(seed)));
+                    return;
+                }
+            }
+        }
+        locked().finish(cases, tally);
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "whoever runs the tests chooses the cases")]
+fn number_in(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok().map(|text| text.parse().expect("cases are numbers"))
+}

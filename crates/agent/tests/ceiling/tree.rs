@@ -1,0 +1,82 @@
+//! A random tree of agents, and what may happen to it: every agent's authority can change, nobody's parent can.
+
+use std::sync::Arc;
+
+use agent::AgentId;
+use agent::permission::{Authority, DEPTH_MAX, Grant, Link, Presets};
+
+use crate::grants::Maker;
+
+pub(crate) struct Tree {
+    nodes: Vec<Node>,
+}
+
+struct Node {
+    parent: Option<usize>,
+    depth: u32,
+    link: Link,
+}
+
+impl Tree {
+    pub(crate) fn grow(maker: &mut Maker<'_>, presets: &Presets) -> Self {
+        let mut tree = Self { nodes: Vec::new() };
+        for _ in 0..maker.dice.between(1, 8) {
+            let agent = maker.dice.pick(&maker.words.ids).clone();
+            let authority = Arc::new(maker.authority(presets));
+            tree.add(maker, Link { agent, authority });
+        }
+        tree
+    }
+
+    /// Most hang on the one before, so that lines get long.
+    fn add(&mut self, maker: &mut Maker<'_>, link: Link) {
+        let last = self.nodes.len().checked_sub(1);
+        let parent = match last {
+            Some(last) if maker.dice.percent(30) => Some(maker.dice.between(0, last)),
+            last => last,
+        };
+        let parent = parent.filter(|parent| self.nodes[*parent].depth < DEPTH_MAX);
+        let depth = parent.map_or(0, |parent| self.nodes[parent].depth + 1);
+        self.nodes.push(Node { parent, depth, link });
+    }
+
+    /// Somebody is given more or less than before.
+    pub(crate) fn change(&mut self, maker: &mut Maker<'_>, presets: &Presets) {
+        let place = maker.dice.below(self.nodes.len());
+        let node = &mut self.nodes[place];
+        let old = &node.link.authority;
+        let reasons = old.reasons.clone();
+        let everything = || Arc::new(Grant::everything());
+        let authority = match maker.dice.below(6) {
+            0 => maker.authority(presets),
+            1 => Authority::same(old.may.and(&maker.grant()), reasons),
+            2 => Authority {
+                may: Arc::clone(&old.may),
+                may_grant: Arc::new(old.may_grant.and(&maker.grant())),
+                reasons,
+            },
+            3 => Authority { may: everything(), may_grant: everything(), reasons },
+            4 => Authority { may: everything(), may_grant: Arc::clone(&old.may_grant), reasons },
+            _ => Authority { may: Arc::clone(&old.may), may_grant: everything(), reasons },
+        };
+        node.link.authority = Arc::new(authority);
+    }
+
+    /// For every agent: itself, its parent, and so on.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = Vec<Link>> + '_ {
+        (0..self.nodes.len()).map(|place| {
+            let up = std::iter::successors(Some(place), |place| self.nodes[*place].parent);
+            up.map(|place| self.nodes[place].link.clone()).collect()
+        })
+    }
+}
+
+/// A name for messages.
+pub(crate) fn shown(line: &[Link]) -> String {
+    line.iter().map(|link| link.agent.as_str()).collect::<Vec<_>>().join(" < ")
+}
+
+/// Somebody who is in no tree.
+pub(crate) fn stranger() -> AgentId {
+    AgentId::main()
+}

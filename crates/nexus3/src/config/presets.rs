@@ -1,0 +1,208 @@
+//! Custom presets: the tables `[presets.NAME]` of the file. Each takes away from the one it extends; what would give
+//! more is refused at the start. What a preset means is decided in `agent::permission`.
+
+mod keys;
+mod reader;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use agent::outside::{Toolbox, Workspace};
+use agent::permission::{Budget, FilePath, Level, Names, Narrowing, PresetFault, Presets, Resource, Targets};
+
+use self::keys::EXTENDS;
+pub(crate) use self::keys::{KEYS, NAME_RULE, is_name};
+pub(crate) use self::reader::{PresetLayer, read};
+use super::ConfigFault;
+use super::kind::Value;
+use super::settings::Config;
+
+/// The table of the file that holds them.
+pub(crate) const TABLE: &str = "presets";
+
+/// One `[presets.NAME]` of the file.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct CustomPreset {
+    pub(crate) name: String,
+    pub(crate) line: usize,
+    /// What it says, in the order of the keys.
+    pub(crate) entries: Vec<PresetEntry>,
+}
+
+/// One key of a preset.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct PresetEntry {
+    /// Its place in the list of keys.
+    pub(crate) key: usize,
+    pub(crate) value: Value,
+    pub(crate) line: usize,
+}
+
+impl Config {
+    /// All presets there are; `blocked` is closed to every one of them. Paths are taken as the disk has them, since
+    /// agents are held to paths without links, and tools by the name that grants know, whichever was written.
+    pub(crate) fn presets(
+        &self,
+        blocked: &[FilePath],
+        workspace: &dyn Workspace,
+        tools: &dyn Toolbox,
+    ) -> Result<Presets, ConfigFault> {
+        let mut presets = Presets::builtin(blocked);
+        let mut problems = Vec::new();
+        let mut narrowings = Vec::new();
+        for custom in &self.custom_presets {
+            match custom.narrowing(workspace, tools) {
+                Ok(narrowing) => narrowings.push((custom, narrowing)),
+                Err(why) => problems.push(format!("{}: {why}", custom.place())),
+            }
+        }
+        let added = add_all(&mut presets, narrowings);
+        let faults = added.faults.iter().map(|(custom, fault)| format!("{}: {fault}", custom.place()));
+        problems.extend(faults);
+        if problems.is_empty() { Ok(presets) } else { Err(ConfigFault { problems }) }
+    }
+
+    /// What is wrong with the name of the default preset. One that was refused has been told of already.
+    pub(super) fn default_preset_problem(&self, refused: &[String]) -> Option<String> {
+        let mut presets = Presets::builtin(&[]);
+        let plain = self.custom_presets.iter().map(|custom| (custom, custom.as_written()));
+        add_all(&mut presets, plain.collect());
+        let name = self.default_preset.as_str();
+        match presets.find(name) {
+            Ok(preset) if preset.level == Level::Yolo => {
+                Some(format!("{name:?} (it would give everything to agents that ask for nothing)"))
+            }
+            Ok(_) => None,
+            Err(_) if refused.iter().any(|other| other == name) => None,
+            Err(_) => {
+                let known = self.custom_presets.iter().map(|custom| custom.name.as_str());
+                Some(format!("{name:?}{}", super::suggest::for_preset(name, known)))
+            }
+        }
+    }
+}
+
+impl CustomPreset {
+    fn place(&self) -> String {
+        format!("config.toml:{}: {TABLE}.{}", self.line, self.name)
+    }
+
+    /// The preset that it narrows.
+    pub(crate) fn extends(&self) -> &str {
+        self.text(EXTENDS).unwrap_or_default()
+    }
+
+    fn value(&self, key: &str) -> Option<&Value> {
+        self.entries.iter().find(|entry| KEYS[entry.key].name == key).map(|entry| &entry.value)
+    }
+
+    fn text(&self, key: &str) -> Option<&str> {
+        match self.value(key) {
+            Some(Value::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn texts(&self, key: &str) -> Option<Vec<Arc<str>>> {
+        match self.value(key) {
+            Some(Value::Texts(texts)) => Some(texts.iter().map(|text| Arc::from(text.as_str())).collect()),
+            _ => None,
+        }
+    }
+
+    fn paths(&self, key: &str) -> Option<Vec<FilePath>> {
+        let root = FilePath::root();
+        // They were paths when they were read, so none is left out here.
+        let paths = self.texts(key)?.into_iter().filter_map(|text| FilePath::resolve(&text, &root).ok());
+        Some(paths.collect())
+    }
+
+    fn targets(&self) -> Option<Targets> {
+        Some(match self.value("targets")? {
+            Value::Text(word) => match word.as_str() {
+                "parent" => Targets::parent(),
+                "children" => Targets::children(),
+                "family" => Targets::family(),
+                _ => Targets::nobody(),
+            },
+            Value::Texts(names) => Targets::only_among(Names::only(names.iter().map(String::as_str))),
+            _ => Targets::nobody(),
+        })
+    }
+
+    fn budget(&self) -> Budget {
+        Resource::ALL.into_iter().fold(Budget::unlimited(), |budget, resource| {
+            match self.value(&format!("max_{resource}")) {
+                Some(Value::Count(count)) => budget.with(resource, Some(*count)),
+                _ => budget,
+            }
+        })
+    }
+
+    /// What it takes away, with paths as they are written.
+    fn as_written(&self) -> Narrowing {
+        Narrowing {
+            description: self.text("description").map(str::to_owned),
+            tools: self.texts("tools"),
+            disable_tools: self.texts("disable_tools").unwrap_or_default(),
+            read_paths: self.paths("read_paths"),
+            write_paths: self.paths("write_paths"),
+            blocked_paths: self.paths("blocked_paths").unwrap_or_default(),
+            may_create: self.texts("may_create"),
+            targets: self.targets(),
+            budget: self.budget(),
+        }
+    }
+
+    /// What it takes away, with paths as the disk has them and tools by their own names.
+    fn narrowing(&self, workspace: &dyn Workspace, tools: &dyn Toolbox) -> Result<Narrowing, String> {
+        let root = FilePath::root();
+        let real = |paths: Vec<FilePath>| -> Result<Vec<FilePath>, String> {
+            paths.iter().map(|path| workspace.place(path.as_str(), &root)).collect()
+        };
+        let known = |name: Arc<str>| tools.find(&name).map_or(name, |tool| Arc::clone(&tool.spec().name));
+        let mut narrowing = self.as_written();
+        narrowing.tools = narrowing.tools.map(|names| names.into_iter().map(known).collect());
+        narrowing.disable_tools = narrowing.disable_tools.into_iter().map(known).collect();
+        narrowing.read_paths = narrowing.read_paths.map(real).transpose()?;
+        narrowing.write_paths = narrowing.write_paths.map(real).transpose()?;
+        // Both: a path is judged by its text first, and by where it leads once it is open.
+        let blocked = real(narrowing.blocked_paths.clone())?;
+        narrowing.blocked_paths.extend(blocked);
+        Ok(narrowing)
+    }
+}
+
+/// What came of adding presets in any order that works.
+struct Added<'c> {
+    faults: Vec<(&'c CustomPreset, PresetFault)>,
+    /// Those whose base never came.
+    baseless: Vec<&'c CustomPreset>,
+}
+
+/// Adds presets, those that others extend or let their agents create from first.
+fn add_all<'c>(presets: &mut Presets, mut waiting: Vec<(&'c CustomPreset, Narrowing)>) -> Added<'c> {
+    let mut faults = Vec::new();
+    loop {
+        let has_base = |custom: &CustomPreset| presets.find(custom.extends()).is_ok();
+        let names_known = |narrowing: &Narrowing| {
+            narrowing.may_create.iter().flatten().all(|name| presets.find(name).is_ok())
+        };
+        // Names that never come are told when the preset is read; here they only may not hold up the rest.
+        let whole = waiting.iter().any(|(custom, narrowing)| has_base(custom) && names_known(narrowing));
+        let is_ready = |(custom, narrowing): &(&CustomPreset, Narrowing)| {
+            has_base(custom) && (!whole || names_known(narrowing))
+        };
+        let (ready, rest): (Vec<_>, Vec<_>) = waiting.into_iter().partition(is_ready);
+        waiting = rest;
+        if ready.is_empty() {
+            return Added { faults, baseless: waiting.into_iter().map(|(custom, _)| custom).collect() };
+        }
+        for (custom, narrowing) in ready {
+            if let Err(fault) = presets.add(&custom.name, custom.extends(), narrowing) {
+                faults.push((custom, fault));
+            }
+        }
+    }
+}

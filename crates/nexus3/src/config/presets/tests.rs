@@ -1,0 +1,401 @@
+//! Custom presets of the file: what is taken, what it comes to, and what is refused, word for word.
+
+use std::ffi::OsString;
+use std::fs;
+
+use agent::AgentId;
+use agent::permission::{Ask, Budget, Folders, Grant, Kinship, Names, Resource, Targets};
+use tempfile::TempDir;
+
+use super::*;
+use crate::config::{file, load, reference, show};
+use crate::process::{SystemClock, SystemEntropy};
+
+const FULL: &str = r#"
+default_preset = "reviewer"
+
+[presets.reviewer]
+extends = "trusted"
+description = "reads all, writes notes"
+tools = ["fs.read_file", "fs.write_file", "agent_send"]
+disable_tools = ["agent_send"]
+read_paths = ["/w", "~/lib/"]
+write_paths = ["/w/notes"]
+blocked_paths = ["~/lib/../lib/private"]
+may_create = ["worker"]
+targets = "parent"
+max_turns = 7
+max_tool_calls = 0
+max_tokens = 1_000_000
+max_wall_ms = 60_000
+max_children = 2
+"#;
+
+fn load_file(text: &str, env: &[(&str, &str)]) -> Result<Config, Vec<String>> {
+    let home = TempDir::new().unwrap();
+    fs::write(home.path().join("config.toml"), text).unwrap();
+    let env = env.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    load(home.path(), env, &[]).map_err(|fault| fault.problems)
+}
+
+fn good(text: &str) -> Config {
+    load_file(text, &[("HOME", "/users/me")]).unwrap()
+}
+
+fn problems(text: &str) -> Vec<String> {
+    load_file(text, &[("HOME", "/users/me")]).expect_err(text)
+}
+
+/// A disk where `/link` leads to `/real` and `/w/away` out of its folder; nothing else is a link.
+struct Flat;
+
+impl Workspace for Flat {
+    fn folder(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
+        self.place(path, base)
+    }
+
+    fn place(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
+        let path = path.replace("/link", "/real").replace("/w/away", "/away");
+        FilePath::resolve(&path, base).map_err(|fault| fault.to_string())
+    }
+}
+
+fn path(text: &str) -> FilePath {
+    FilePath::resolve(text, &FilePath::root()).unwrap()
+}
+
+fn folders(texts: &[&str]) -> Folders {
+    Folders::of(texts.iter().map(|text| path(text)))
+}
+
+fn grant(config: &Config, name: &str) -> Grant {
+    let presets = config.presets(&[path("/daemon")], &Flat, &tools()).unwrap();
+    let ask = Ask {
+        cwd: path("/w"),
+        write_paths: None,
+        disable_tools: Vec::new(),
+        may_create: None,
+        budget: Budget::unlimited(),
+    };
+    presets.find(name).unwrap().resolve(&ask).unwrap().grant
+}
+
+fn tools() -> tools::Catalog {
+    let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
+    tools::Catalog::new(tools::Parts { clock, entropy })
+}
+
+#[test]
+fn every_key_narrows_what_it_names() {
+    let config = good(FULL);
+    assert_eq!(config.default_preset, "reviewer");
+    let presets = config.presets(&[], &Flat, &tools()).unwrap();
+    let reviewer = presets.find("reviewer").unwrap();
+    assert_eq!((&*reviewer.description, reviewer.level), ("reads all, writes notes", Level::Trusted));
+    let grant = grant(&config, "reviewer");
+    assert_eq!(grant.tools, Names::only(["fs.read_file", "fs.write_file"]));
+    assert_eq!(grant.read, folders(&["/w", "/users/me/lib"]));
+    assert_eq!(grant.write, folders(&["/w/notes"]));
+    assert_eq!(grant.blocked, [path("/daemon"), path("/users/me/lib/private")]);
+    assert_eq!((grant.create, grant.targets), (Names::only(["worker"]), Targets::parent()));
+    let limits = Resource::ALL.map(|resource| grant.budget.limit(resource));
+    assert_eq!(limits, [Some(7), Some(0), Some(1_000_000), Some(60_000), Some(2)]);
+}
+
+#[test]
+fn what_is_left_out_stays_as_in_the_base() {
+    let config = good("[presets.plain]\nextends = 'sandboxed'");
+    assert_eq!(grant(&config, "plain"), grant(&config, "sandboxed"));
+    assert_eq!(config.default_preset, "sandboxed");
+}
+
+#[test]
+fn targets_are_a_word_or_a_list_of_agents() {
+    let cases = [
+        ("'nobody'", Targets::nobody()),
+        ("'parent'", Targets::parent()),
+        ("'children'", Targets::children()),
+        ("'family'", Targets::family()),
+        ("[]", Targets::only_among(Names::none())),
+        ("['bob', '.1']", Targets::only_among(Names::only(["bob", ".1"]))),
+    ];
+    for (text, targets) in cases {
+        let config = good(&format!("[presets.x]\nextends = 'yolo'\ntargets = {text}"));
+        assert_eq!(grant(&config, "x").targets, targets, "{text}");
+    }
+}
+
+#[test]
+fn a_preset_may_let_its_agents_create_from_presets_of_your_own() {
+    let config = good(
+        "[presets.lead]\nextends = 'trusted'\nmay_create = ['mine']\ntargets = ['bob']\n[presets.mine]\nextends = 'sandboxed'",
+    );
+    let lead = grant(&config, "lead");
+    assert_eq!(lead.create, Names::only(["mine"]));
+    let family = |name| lead.targets.contains(&AgentId::parse(name).unwrap(), Kinship::Descendant);
+    assert!(family("bob") && !family("eve"), "a list chooses among those that are allowed anyway");
+    assert_eq!(grant(&config, "trusted").create, Names::only(["sandboxed", "worker", "mine"]));
+}
+
+#[test]
+fn a_preset_may_extend_one_that_comes_later() {
+    let config = good(
+        "[presets.a]\nextends = 'b'\nmax_turns = 3\n[presets.b]\nextends = 'c'\nmax_turns = 5\n[presets.c]\nextends = 'worker'",
+    );
+    let presets = config.presets(&[], &Flat, &tools()).unwrap();
+    let lineage: Vec<&str> = presets.find("a").unwrap().lineage.iter().map(|name| &**name).collect();
+    assert_eq!(lineage, ["a", "b", "c", "worker"]);
+    assert_eq!(grant(&config, "a").budget.limit(Resource::Turns), Some(3));
+}
+
+#[test]
+fn links_are_followed_and_what_is_blocked_is_blocked_by_both_names() {
+    let config =
+        good("[presets.x]\nextends = 'trusted'\nread_paths = ['/link/a']\nblocked_paths = ['/link/b']");
+    let grant = grant(&config, "x");
+    assert_eq!(grant.read, folders(&["/real/a"]));
+    assert_eq!(grant.blocked, [path("/daemon"), path("/link/b"), path("/real/b")]);
+}
+
+#[test]
+fn a_link_that_would_widen_is_told_when_it_is_followed() {
+    let text = "[presets.a]\nextends = 'trusted'\nread_paths = ['/w']\n\
+                [presets.b]\nextends = 'a'\nread_paths = ['/w/away']";
+    let fault = good(text).presets(&[], &Flat, &tools()).unwrap_err();
+    let expected = "config.toml:4: presets.b: preset 'b' can only narrow 'a': read_paths would widen it";
+    assert_eq!(fault.problems, [expected]);
+}
+
+#[test]
+fn a_wrong_key_or_value_is_told_with_its_place_and_what_was_meant() {
+    let head = "[presets.x]\nextends = 'trusted'\n";
+    let cases = [
+        ("tool = []", "3:1: unknown key 'presets.x.tool'; did you mean 'presets.x.tools'?"),
+        ("zebra = 1", "3:1: unknown key 'presets.x.zebra'"),
+        (
+            "tools = 'x'",
+            "3:9: presets.x.tools must be a list of tools like \"fs.read_file\", got a string \"x\"",
+        ),
+        (
+            "tools = ['ok', 'a b', 3]",
+            "3:16: presets.x.tools must be a list of tools like \"fs.read_file\", got \"a b\"\n\
+             3:23: presets.x.tools must be a list of tools like \"fs.read_file\", got an integer 3",
+        ),
+        (
+            "read_paths = ['w']",
+            "3:15: presets.x.read_paths must be a list of absolute paths, or of paths that begin with \"~/\", got \"w\"",
+        ),
+        (
+            "write_paths = ['~other/w']",
+            "3:16: presets.x.write_paths must be a list of absolute paths, or of paths that begin with \"~/\", \
+             got \"~other/w\"",
+        ),
+        (
+            "blocked_paths = [\"/a\\u0000\"]",
+            "3:17: presets.x.blocked_paths must be a list of absolute paths, or of paths that begin with \"~/\", \
+             got \"/a\\0\" (the path holds a NUL)",
+        ),
+        (
+            "targets = 'everybody'",
+            "3:11: presets.x.targets must be \"nobody\", \"parent\", \"children\", \"family\", or a list of agent ids, \
+             got \"everybody\"",
+        ),
+        (
+            "targets = ['a..b']",
+            "3:12: presets.x.targets must be \"nobody\", \"parent\", \"children\", \"family\", or a list of agent ids, \
+             got \"a..b\" (Invalid agent ID \"a..b\": contains forbidden pattern '..')",
+        ),
+        ("max_turns = 0", "3:13: presets.x.max_turns must be an integer from 1 to 1000000000, got 0"),
+        (
+            "max_turns = 'x'",
+            "3:13: presets.x.max_turns must be an integer from 1 to 1000000000, got a string \"x\"",
+        ),
+        (
+            "description = \"a\\nb\"",
+            "3:15: presets.x.description must be one line of at most 200 characters, got \"a\\nb\"",
+        ),
+        (
+            "may_create = ['workr']",
+            "3:14: presets.x.may_create names no preset \"workr\"; did you mean 'worker'?",
+        ),
+        (
+            "may_create = ['No']",
+            "3:15: presets.x.may_create must be a list of presets like \"worker\", got \"No\" \
+             (a name is 1 to 63 of a-z, 0-9, _ and -, starting with a letter)",
+        ),
+        (
+            "[presets.x.tools]\na = 1",
+            "3:12: presets.x.tools must be a list of tools like \"fs.read_file\", got a table",
+        ),
+    ];
+    for (text, expected) in cases {
+        let expected: Vec<String> = expected.lines().map(|line| format!("config.toml:{line}")).collect();
+        assert_eq!(problems(&format!("{head}{text}")), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_base_that_is_missing_or_wrong_is_told() {
+    let cases = [
+        (
+            "[presets.x]\n",
+            "1:10: presets.x.extends is missing; choose one of sandboxed, trusted, worker, yolo, or another of yours",
+        ),
+        (
+            "[presets.x]\nextends = 'sandboxd'",
+            "2:11: presets.x.extends names no preset \"sandboxd\"; did you mean 'sandboxed'?",
+        ),
+        (
+            "[presets.y]\nextends = 'my-bass'\n[presets.my-base]\nextends = 'worker'",
+            "2:11: presets.y.extends names no preset \"my-bass\"; did you mean 'my-base'?",
+        ),
+        ("[presets.x]\nextends = 'zebra'", "2:11: presets.x.extends names no preset \"zebra\""),
+        (
+            "[presets.x]\nextends = 3",
+            "2:11: presets.x.extends must be the name of a preset, got an integer 3",
+        ),
+        ("[presets.x]\nextends = 'x'", "2:11: presets.x.extends leads back to 'x' itself"),
+        (
+            "[presets.a]\nextends = 'b'\n[presets.b]\nextends = 'a'\n[presets.c]\nextends = 'a'",
+            "2:11: presets.a.extends leads back to 'a' itself\n4:11: presets.b.extends leads back to 'b' itself",
+        ),
+        // The base's own problem is enough.
+        (
+            "[presets.a]\nextends = 'b'\n[presets.b]\nextends = 'worker'\nmax_turns = 0",
+            "5:13: presets.b.max_turns must be an integer from 1 to 1000000000, got 0",
+        ),
+    ];
+    for (text, expected) in cases {
+        let expected: Vec<String> = expected.lines().map(|line| format!("config.toml:{line}")).collect();
+        assert_eq!(problems(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn a_name_that_is_taken_or_no_name_is_told() {
+    let rule = "the name of a preset must be 1 to 63 of a-z, 0-9, _ and -, starting with a letter, got";
+    let cases = [
+        (
+            "[presets.worker]\nextends = 'sandboxed'",
+            "1:10: there is a preset 'worker' already; choose another name".to_owned(),
+        ),
+        ("[presets.Rev]\nextends = 'worker'", format!("1:10: {rule} \"Rev\"; did you mean 'rev'?")),
+        ("[presets.1st]\nextends = 'worker'", format!("1:10: {rule} \"1st\"")),
+        ("[presets.'a b']\nextends = 'worker'", format!("1:10: {rule} \"a b\"; did you mean 'a-b'?")),
+        ("[presets.'']\nextends = 'worker'", format!("1:10: {rule} \"\"")),
+        ("presets = 3", "1:11: presets must be a table, got an integer 3".to_owned()),
+        ("[presets]\nx = 3", "2:5: presets.x must be a table, got an integer 3".to_owned()),
+        ("[preset.x]\nextends = 'worker'", "1:2: unknown table 'preset'; did you mean 'presets'?".to_owned()),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(problems(text), [format!("config.toml:{expected}")], "{text}");
+    }
+    let longest = "a".repeat(63);
+    good(&format!("[presets.{longest}]\nextends = 'worker'"));
+    assert_eq!(problems(&format!("[presets.{longest}b]\nextends = 'worker'")).len(), 1);
+}
+
+#[test]
+fn what_would_widen_is_told_at_the_key_that_does_it() {
+    let narrow =
+        "[presets.n]\nextends = 'trusted'\ntools = ['a']\nread_paths = ['/w']\nmax_turns = 5\n[presets.x]\n";
+    let cases = [
+        ("extends = 'n'\ntools = ['a', 'b']", "8:9", "tools", "n"),
+        ("extends = 'n'\nread_paths = ['/w', '/']", "8:14", "read_paths", "n"),
+        ("extends = 'n'\nmax_turns = 6", "8:13", "max_turns", "n"),
+        ("extends = 'worker'\nwrite_paths = ['/w']", "8:15", "write_paths", "worker"),
+        ("extends = 'sandboxed'\nmay_create = ['worker']", "8:14", "may_create", "sandboxed"),
+        ("extends = 'sandboxed'\ntargets = 'family'", "8:11", "targets", "sandboxed"),
+    ];
+    for (text, place, key, base) in cases {
+        let expected = format!(
+            "config.toml:{place}: presets.x.{key} would allow more than '{base}', and a preset can only narrow"
+        );
+        assert_eq!(problems(&format!("{narrow}{text}")), [expected], "{text}");
+    }
+}
+
+#[test]
+fn a_path_of_the_users_home_needs_a_home() {
+    let text = "[presets.x]\nextends = 'trusted'\nread_paths = ['~/a']";
+    for env in [&[][..], &[("HOME", "")][..], &[("HOME", "relative")][..]] {
+        let problems = load_file(text, env).unwrap_err();
+        assert_eq!(problems.len(), 1);
+        assert!(problems[0].ends_with("got \"~/a\" (HOME is not set to a folder)"), "{problems:?}");
+    }
+    assert_eq!(grant(&good(&text.replace("~/a", "~")), "x").read, folders(&["/users/me"]));
+}
+
+#[test]
+fn the_default_preset_is_there_and_is_never_yolo() {
+    let must = "must be the name of a preset, got";
+    let mine = "[presets.mine]\nextends = 'worker'\n[presets.free]\nextends = 'yolo'";
+    let free = "(it would give everything to agents that ask for nothing)";
+    let cases = [
+        ("default_preset = 'yolo'", &[][..], format!("config.toml:1: default_preset {must} \"yolo\" {free}")),
+        ("default_preset = 'free'", &[], format!("config.toml:1: default_preset {must} \"free\" {free}")),
+        (
+            "default_preset = 'mien'",
+            &[],
+            format!("config.toml:1: default_preset {must} \"mien\"; did you mean 'mine'?"),
+        ),
+        (
+            "",
+            &[("NEXUS3_DEFAULT_PRESET", "sandboxd")],
+            format!("environment: NEXUS3_DEFAULT_PRESET {must} \"sandboxd\"; did you mean 'sandboxed'?"),
+        ),
+        ("default_preset = 'No'", &[], format!("config.toml:1:18: default_preset {must} \"No\"")),
+        ("default_preset = 1", &[], format!("config.toml:1:18: default_preset {must} an integer 1")),
+    ];
+    for (line, env, expected) in cases {
+        assert_eq!(load_file(&format!("{line}\n{mine}"), env).unwrap_err(), [expected], "{line}");
+    }
+    let config = load_file(mine, &[("NEXUS3_DEFAULT_PRESET", "mine")]).unwrap();
+    assert_eq!(config.default_preset, "mine");
+    let refused = "default_preset = 'bad'\n[presets.bad]\nextends = 'worker'\nmax_turns = 0";
+    assert_eq!(problems(refused).len(), 1, "a preset that was refused is told of once");
+}
+
+#[test]
+fn the_view_shows_presets_and_can_be_read_back() {
+    let first = good(FULL);
+    let view = show(&first);
+    assert!(
+        view.contains("\n[presets.reviewer]  # config.toml:4\nextends = \"trusted\"  # config.toml:5\n"),
+        "{view}"
+    );
+    assert!(view.contains("blocked_paths = [\"/users/me/lib/private\"]  # config.toml:11\n"), "{view}");
+    let second = good(&view);
+    let said = |config: &Config| -> Vec<_> {
+        let presets = config.custom_presets.iter();
+        let said = |preset: &CustomPreset| {
+            preset.entries.iter().map(|entry| entry.value.clone()).collect::<Vec<_>>()
+        };
+        presets.map(|preset| (preset.name.clone(), said(preset))).collect()
+    };
+    assert_eq!(said(&first), said(&second));
+    assert_eq!(second.default_preset, "reviewer");
+}
+
+#[test]
+fn the_reference_lists_every_key_once() {
+    let page = reference();
+    for key in KEYS {
+        let row = format!("| `{}` | {} | {} | {} |\n", key.name, key.kind.must_be(), key.left_out, key.doc);
+        assert_eq!(page.matches(&row).count(), 1, "{row}");
+        assert!(key.doc.ends_with('.'), "{}", key.name);
+    }
+    for resource in Resource::ALL {
+        assert!(KEYS.iter().any(|key| key.name == format!("max_{resource}")), "{resource}");
+    }
+}
+
+#[test]
+fn no_text_makes_the_reader_panic() {
+    for end in (0..FULL.len()).step_by(3).filter(|end| FULL.is_char_boundary(*end)) {
+        for noise in ["", "[", "\"", "=", "{", "]", "[presets.x]\n"] {
+            file::read(&format!("{}{noise}", &FULL[..end]), None);
+            file::read(&format!("{}{noise}{}", &FULL[..end], &FULL[end..]), Some("/h"));
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! The audit trail: every denial is written down once, with who asked and which rule said no, and never with a token.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+
+use serde_json::{Value, json};
+use testkit::ScriptedModel;
+
+use crate::support::audit::{assert_denials, denials};
+use crate::support::callers::{call_as, post_as};
+use crate::support::folder::{Folder, reading, writing};
+use crate::support::{Errors as _, Stage, builder, files_below, is_time, log_file, path};
+
+const NO_ECHO: &str = "Tool 'echo' is disabled by permission policy";
+
+#[test]
+fn each_denied_call_has_one_line_with_its_principal() {
+    let stage = Stage::open();
+    let lead = stage.create_with(json!({ "agent_id": "lead", "preset": "trusted" }));
+    let child = stage.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
+    let daemon = &stage.daemon;
+    call_as(daemon, &child, &path("lead"), "get_context", json!({}));
+    call_as(daemon, &child, "/", "send", json!({ "content": "hi" }));
+    call_as(daemon, &child, "/", "shutdown_server", json!({}));
+    call_as(daemon, &child, "/", "destroy_agent", json!({ "agent_id": "lead" }));
+    call_as(daemon, &lead, &path("lead"), "set_permissions", json!({}));
+    post_as(daemon, &child, &[("X-Nexus-Agent", "lead")], "/", "list_agents", json!({}));
+    let request = br#"{"jsonrpc":"2.0","id":1,"method":"list_agents"}"#;
+    daemon.post("/", &[("X-Nexus-Agent", "nobody")], request);
+    daemon.post(&path("lead"), &[("X-Nexus-Agent", "child")], br#"{"jsonrpc":"2.0","method":"get_context"}"#);
+    call_as(daemon, &lead, &path("child"), "get_context", json!({}));
+    let no = "Agent 'child' is not authorized to call get_context on 'lead'";
+    assert_denials(
+        daemon,
+        &[
+            ["child", "get_context", "identity", no],
+            ["child", "send", "identity", "Agent 'child' is not authorized to call send on 'main'"],
+            [
+                "child",
+                "shutdown_server",
+                "identity",
+                "Agent 'child' is not authorized to call shutdown_server",
+            ],
+            ["child", "destroy_agent", "identity", "Agent 'child' is not authorized to destroy 'lead'"],
+            [
+                "lead",
+                "set_permissions",
+                "identity",
+                "Agent 'lead' is not authorized to call set_permissions on 'lead'",
+            ],
+            [
+                "child",
+                "list_agents",
+                "identity",
+                "X-Nexus-Agent does not match the agent of the capability token",
+            ],
+            ["admin", "list_agents", "identity", "X-Nexus-Agent names no agent that exists"],
+            ["child", "get_context", "identity", no],
+        ],
+    );
+}
+
+#[test]
+fn each_denied_tool_call_has_one_line() {
+    let stage = Stage::open();
+    let (folder, outside) = (Folder::new(), Folder::new());
+    let params =
+        json!({ "agent_id": "lead", "preset": "trusted", "cwd": folder.text(), "disable_tools": ["echo"] });
+    stage.create_with(params);
+    stage.create("stranger");
+    let out = outside.at("x");
+    for call in [
+        "!tool echo {\"text\":\"hi\"}".to_owned(),
+        writing(&out, "x"),
+        r#"!tool agent_create {"preset":"trusted"}"#.to_owned(),
+        r#"!tool agent_send {"agent_id":"stranger","content":"hi"}"#.to_owned(),
+        r#"!tool agent_destroy {"agent_id":"stranger"}"#.to_owned(),
+        "!tool get_time {}".to_owned(),
+    ] {
+        stage.send("lead", &call);
+    }
+    let write = format!("cannot write '{out}': Path outside allowed directories. Allowed: {}", folder.text());
+    let reach = "cannot target agent 'stranger'; allowed: parent and child agents";
+    assert_denials(
+        &stage.daemon,
+        &[
+            ["lead", "echo", "tools", NO_ECHO],
+            ["lead", "fs.write_file", "write", &write],
+            ["lead", "agent_create", "create", "Requested preset 'trusted' exceeds parent ceiling"],
+            ["lead", "agent_send", "targets", reach],
+            ["lead", "agent_destroy", "targets", reach],
+        ],
+    );
+}
+
+#[test]
+fn a_file_that_is_denied_where_it_is_opened_has_a_line_too() {
+    let stage = Stage::open();
+    let (folder, outside) = (Folder::with(&[(".git/config", "")]), Folder::with(&[("b.txt", "out")]));
+    folder.link("far", &outside.at("b.txt"));
+    folder.link("home", stage.daemon.home().to_str().unwrap());
+    stage.create_with(json!({ "agent_id": "lead", "preset": "trusted", "cwd": folder.text() }));
+    let calls = [
+        writing("far", "x"),
+        reading("home/logs"),
+        writing(".git/hooks/x", "x"),
+        reading("/proc/self/environ"),
+    ];
+    for call in &calls {
+        let said = stage.said("lead", call);
+        assert!(said.starts_with("tool said: Permission denied: "), "{call}: {said}");
+    }
+    let lines = denials(&stage.daemon);
+    let actions: Vec<_> = lines.iter().map(|line| line["action"].as_str().unwrap_or("-")).collect();
+    assert_eq!(actions, ["fs.write_file", "fs.read_file", "fs.write_file", "fs.read_file"], "{lines:?}");
+    assert!(lines.iter().all(|line| line["principal"] == "lead"), "{lines:?}");
+}
+
+/// Asks for what cannot be had; each must be denied and written down once as the admin's.
+fn assert_each_is_written_down(method: &str, prepare: impl Fn(&Stage) -> Vec<(String, Value)>) {
+    let stage = Stage::open();
+    let asked = prepare(&stage);
+    let mut texts = Vec::new();
+    for (place, params) in asked {
+        let error = stage.daemon.error(&place, method, params);
+        assert_eq!(error["data"]["kind"], "permission_denied", "{error}");
+        texts.push(error["message"].as_str().unwrap().to_owned());
+    }
+    let lines = denials(&stage.daemon);
+    let written: Vec<_> = lines.iter().map(|line| line["text"].as_str().unwrap_or("-").to_owned()).collect();
+    assert_eq!(written, texts, "{method}: every denial once, in order");
+    assert!(lines.iter().all(|line| line["principal"] == "admin"), "{lines:?}");
+}
+
+#[test]
+fn each_denied_create_has_one_line() {
+    let (folder, outside) = (Folder::new(), Folder::new());
+    assert_each_is_written_down("create_agent", |stage| {
+        let lead = json!({
+            "agent_id": "lead", "cwd": folder.text(), "may_create": ["sandboxed"], "allowed_write_paths": ["out"],
+            "budget": { "turns": 1, "children": 0 },
+        });
+        stage.create_with(lead);
+        let asks = [
+            json!({ "preset": "trusted" }),
+            json!({ "cwd": outside.text() }),
+            json!({ "allowed_write_paths": ["elsewhere"] }),
+            json!({ "may_create": ["trusted"] }),
+            json!({ "may_grant": { "preset": "trusted" } }),
+            json!({ "budget": { "turns": 2 } }),
+            json!({}),
+        ];
+        let under_lead = |mut params: Value| {
+            params["agent_id"] = json!("extra");
+            params["parent_agent_id"] = json!("lead");
+            ("/".to_owned(), params)
+        };
+        asks.into_iter().map(under_lead).collect()
+    });
+}
+
+#[test]
+fn a_create_that_is_too_deep_has_one_line() {
+    assert_each_is_written_down("create_agent", |stage| {
+        for depth in 0..=5 {
+            let mut params =
+                json!({ "agent_id": format!("d{depth}"), "preset": "trusted", "may_create": ["trusted"] });
+            if depth > 0 {
+                params["parent_agent_id"] = json!(format!("d{}", depth - 1));
+            }
+            stage.create_with(params);
+        }
+        vec![("/".to_owned(), json!({ "preset": "trusted", "parent_agent_id": "d5" }))]
+    });
+}
+
+#[test]
+fn each_denied_change_of_permissions_has_one_line() {
+    let (folder, outside) = (Folder::new(), Folder::new());
+    assert_each_is_written_down("set_permissions", |stage| {
+        let budget = json!({ "turns": 1 });
+        stage.create_with(
+            json!({ "agent_id": "lead", "preset": "trusted", "cwd": folder.text(), "budget": budget }),
+        );
+        stage.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
+        let asks = [
+            json!({ "preset": "trusted" }),
+            json!({ "allowed_write_paths": [outside.text()] }),
+            json!({ "budget": { "turns": 2 } }),
+        ];
+        asks.into_iter().map(|params| (path("child"), params)).collect()
+    });
+}
+
+#[test]
+fn a_change_of_permissions_is_written_down_with_who_made_it() {
+    let stage = Stage::open();
+    let lead = stage.create_with(json!({ "agent_id": "lead", "preset": "trusted" }));
+    stage.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
+    stage.set_rights("child", json!({ "disable_tools": ["echo"] }));
+    call_as(&stage.daemon, &lead, &path("child"), "set_permissions", json!({ "disable_tools": [] }));
+    assert_eq!(denials(&stage.daemon).len(), 0);
+    let trail = fs::read_to_string(log_file(&stage.daemon, "_daemon", "audit.jsonl")).unwrap();
+    let lines: Vec<Value> = trail.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let changes: Vec<_> = lines.iter().filter(|line| line["action"] == "set_permissions").collect();
+    let principals: Vec<_> = changes.iter().map(|line| line["principal"].as_str().unwrap_or("-")).collect();
+    assert_eq!(principals, ["admin", "lead"], "{trail}");
+    assert!(changes.iter().all(|line| line["agent"] == "child"), "and whose they are: {trail}");
+}
+
+#[test]
+fn a_line_is_whole_json_whatever_is_in_it_and_for_its_user_alone() {
+    let stage = Stage::open();
+    stage.create_with(json!({ "agent_id": "lead", "disable_tools": ["echo"] }));
+    let forged = "x\\n{\\\"event\\\":\\\"denied\\\",\\\"principal\\\":\\\"admin\\\"}\\u001b[2J";
+    stage.send("lead", &format!("!tool read_file {{\"path\":\"/{forged}\"}}"));
+    stage.send("lead", "!tool echo {\"text\":\"hi\"}");
+    let lines = denials(&stage.daemon);
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    for line in &lines {
+        let names = crate::support::members(line);
+        assert_eq!(names, ["action", "event", "principal", "rule", "text", "time"]);
+        assert_eq!(line["principal"], "lead");
+        assert!(line["time"].as_str().is_some_and(|time| time.starts_with("20")), "{line}");
+        assert!(!is_time(&line["text"]), "{line}");
+    }
+    let file = log_file(&stage.daemon, "_daemon", "audit.jsonl");
+    assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0o600);
+    assert!(!fs::read_to_string(&file).unwrap().contains('\u{1b}'));
+    let stderr = stage.daemon.stderr();
+    assert!(!stderr.contains('\u{1b}') && !stderr.contains("\n{"), "{stderr:?}");
+}
+
+#[test]
+fn no_capability_token_is_in_any_file_or_stream() {
+    let model = ScriptedModel::start();
+    let arguments = ["--log-level", "trace", "--log-verbose", "--log-raw"];
+    let started = arguments.iter().fold(builder(&model), |builder, argument| builder.arg(*argument)).start();
+    let stage = Stage { daemon: started, model };
+    let lead =
+        stage.create_with(json!({ "agent_id": "lead", "preset": "trusted", "initial_message": "hello" }));
+    let child = stage.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
+    stage.said(
+        "lead",
+        r#"!tool agent_create {"agent_id":"made","initial_message":"hi","wait_for_initial_response":true}"#,
+    );
+    let made = call_as(&stage.daemon, &lead, "/", "create_agent", json!({ "agent_id": "over-http" }));
+    let made = made["result"]["token"].as_str().unwrap().to_owned();
+    call_as(&stage.daemon, &child, &path("lead"), "get_context", json!({}));
+    post_as(&stage.daemon, &child, &[("X-Nexus-Agent", "lead")], "/", "list_agents", json!({}));
+    let nearly = format!("{child}x");
+    assert_eq!(post_as(&stage.daemon, &nearly, &[], "/", "list_agents", json!({})).status, 403);
+    let broken = format!("POST / HTTP/1.1\r\nAuthorization: Bearer {child}\r\nbad header\r\n\r\n");
+    stage.daemon.raw(broken.as_bytes());
+    stage.daemon.result("/", "destroy_agent", json!({ "agent_id": "child" }));
+    assert_eq!(post_as(&stage.daemon, &child, &[], "/", "list_agents", json!({})).status, 403);
+    assert!(!denials(&stage.daemon).is_empty());
+    for token in [&lead, &child, &made] {
+        assert!(
+            !stage.daemon.stdout().contains(token.as_str())
+                && !stage.daemon.stderr().contains(token.as_str())
+        );
+        for (path, text) in files_below(stage.daemon.home()) {
+            assert!(!text.contains(token.as_str()), "{}", path.display());
+        }
+        assert!(
+            stage.model.requests().iter().all(|request| !request.body.to_string().contains(token.as_str()))
+        );
+    }
+    let shown: Vec<_> =
+        files_below(stage.daemon.home()).into_iter().filter(|(_, text)| text.contains("nxc_")).collect();
+    assert_eq!(shown.len(), 0, "not even the start of one: {shown:?}");
+}

@@ -1,0 +1,74 @@
+//! A folder for agents to work in. Its path has no links, so that answers repeat it as it is.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use tempfile::TempDir;
+
+pub(crate) struct Folder {
+    real: PathBuf,
+    _directory: TempDir,
+}
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory can be made");
+        let real = directory.path().canonicalize().expect("a directory has a real path");
+        Self { real, _directory: directory }
+    }
+
+    /// With these files in it.
+    pub(crate) fn with(files: &[(&str, &str)]) -> Self {
+        let folder = Self::new();
+        for (name, text) in files {
+            folder.write(name, text);
+        }
+        folder
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.real
+    }
+
+    /// The path of the folder itself.
+    pub(crate) fn text(&self) -> &str {
+        self.real.to_str().expect("a temporary path is UTF-8")
+    }
+
+    /// The path of something in it.
+    pub(crate) fn at(&self, name: &str) -> String {
+        format!("{}/{name}", self.text())
+    }
+
+    pub(crate) fn make(&self, name: &str) {
+        fs::create_dir_all(self.at(name)).expect("a folder can be made");
+    }
+
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        let file = PathBuf::from(self.at(name));
+        fs::create_dir_all(file.parent().expect("a file is in a folder")).expect("a folder can be made");
+        fs::write(file, text).expect("a file can be written");
+    }
+
+    /// What a file holds; none where there is no file.
+    pub(crate) fn read(&self, name: &str) -> Option<String> {
+        fs::read_to_string(self.at(name)).ok()
+    }
+
+    /// Puts a link to `target` into the folder.
+    pub(crate) fn link(&self, name: &str, target: &str) {
+        symlink(target, self.at(name)).expect("a link can be made");
+    }
+}
+
+/// A script that has a model read a file.
+pub(crate) fn reading(path: &str) -> String {
+    format!("!tool fs_read_file {}", json!({ "path": path }))
+}
+
+/// A script that has a model write a file.
+pub(crate) fn writing(path: &str, content: &str) -> String {
+    format!("!tool fs_write_file {}", json!({ "path": path, "content": content }))
+}

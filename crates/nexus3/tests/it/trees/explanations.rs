@@ -1,0 +1,185 @@
+//! `get_permissions`: every limit with the one who set it and the reason, down a tree of three.
+
+use serde_json::{Value, json};
+
+use crate::support::Stage;
+use crate::support::folder::Folder;
+
+/// lead (trusted) > middle (sandboxed, may create, one tool less, nine turns) > leaf (sandboxed, 500 tokens).
+fn three_deep(stage: &Stage, folder: &Folder) {
+    folder.make("src/deep");
+    let create = |params: Value| stage.create_with(params);
+    create(json!({
+        "agent_id": "lead", "preset": "trusted", "cwd": folder.text(), "may_create": ["sandboxed"],
+    }));
+    create(json!({
+        "agent_id": "middle", "parent_agent_id": "lead", "cwd": folder.at("src"), "may_create": ["sandboxed"],
+        "disable_tools": ["base64_encode"], "budget": { "turns": 9 },
+    }));
+    create(json!({
+        "agent_id": "leaf", "parent_agent_id": "middle", "cwd": "deep", "allowed_write_paths": [],
+        "budget": { "tokens": 500, "turns": 4 },
+    }));
+}
+
+/// The limits that somebody has set, as what, allows and reason.
+fn set_by(rights: &Value, list: &str, who: &str) -> Vec<[String; 3]> {
+    let limits = rights[list].as_array().unwrap().iter().filter(|limit| limit["set_by"] == who);
+    let text = |limit: &Value, name: &str| limit[name].as_str().unwrap().to_owned();
+    limits.map(|limit| ["limit", "allows", "reason"].map(|name| text(limit, name))).collect()
+}
+
+fn lines(limits: &[[&str; 3]]) -> Vec<[String; 3]> {
+    limits.iter().map(|limit| limit.map(str::to_owned)).collect()
+}
+
+#[test]
+fn every_limit_of_a_leaf_names_who_set_it_and_why() {
+    let stage = Stage::open();
+    let folder = Folder::new();
+    three_deep(&stage, &folder);
+    let rights = stage.rights("leaf");
+    let home = stage.daemon.home().canonicalize().unwrap();
+    let blocked = format!("nothing in {}", home.display());
+    let lead = lines(&[
+        ["write", folder.text(), "cwd of preset 'trusted'"],
+        ["blocked", &blocked, "preset 'trusted'"],
+        ["commands", "none", "preset 'trusted'"],
+        ["hosts", "none", "preset 'trusted'"],
+        ["create", "only sandboxed", "may_create"],
+        ["targets", "parent and child agents", "preset 'trusted'"],
+    ]);
+    assert_eq!(set_by(&rights, "limits", "lead"), lead);
+    let middle = lines(&[
+        ["tools", "all but base64.encode, fs.write_file", "preset 'sandboxed' and disable_tools"],
+        ["read", &folder.at("src"), "cwd of preset 'sandboxed'"],
+        ["write", "nowhere", "preset 'sandboxed'"],
+        ["turns", "9", "budget"],
+    ]);
+    assert_eq!(set_by(&rights, "limits", "middle"), middle);
+    let tools = "all but agent_cancel, agent_create, agent_destroy, agent_list, agent_status, base64.encode, \
+                 fs.write_file";
+    let leaf = lines(&[
+        ["tools", tools, "preset 'sandboxed'"],
+        ["read", &folder.at("src/deep"), "cwd of preset 'sandboxed'"],
+        ["create", "none", "preset 'sandboxed'"],
+        ["targets", "parent agent", "preset 'sandboxed'"],
+        ["turns", "4", "budget"],
+        ["tokens", "500", "budget"],
+    ]);
+    assert_eq!(set_by(&rights, "limits", "leaf"), leaf);
+    let all = rights["limits"].as_array().unwrap().len();
+    assert_eq!(all, lead.len() + middle.len() + leaf.len(), "nobody else sets a limit: {rights}");
+}
+
+#[test]
+fn what_counts_is_shown_beside_where_it_comes_from() {
+    let stage = Stage::open();
+    let folder = Folder::new();
+    three_deep(&stage, &folder);
+    let rights = stage.rights("leaf");
+    let home = stage.daemon.home().canonicalize().unwrap();
+    let no_tools = [
+        "agent_cancel",
+        "agent_create",
+        "agent_destroy",
+        "agent_list",
+        "agent_status",
+        "base64.encode",
+        "fs.write_file",
+    ];
+    let may = json!({
+        "tools": { "all_but": no_tools },
+        "read": [folder.at("src/deep")],
+        "write": [],
+        "blocked": [home],
+        "commands": { "only": [] },
+        "hosts": { "only": [] },
+        "create": { "only": [] },
+        "targets": "parent agent",
+    });
+    assert_eq!(rights["may"], may);
+    assert_eq!(rights["may_grant"], may, "both sets are one when nothing else was said");
+    assert_eq!(rights["grant_limits"], rights["limits"]);
+    assert_eq!((&rights["agent_id"], &rights["preset"]), (&json!("leaf"), &json!("sandboxed")));
+    assert_eq!(
+        (&rights["permission_level"], &rights["ancestors"]),
+        (&json!("SANDBOXED"), &json!(["middle", "lead"]))
+    );
+    assert_eq!(stage.holding("leaf", "turns"), [json!(4), json!(0), json!(0), json!(4)]);
+    assert_eq!(
+        stage.holding("middle", "turns"),
+        [json!(9), json!(0), json!(4), json!(5)],
+        "set aside for the leaf"
+    );
+    assert_eq!(stage.holding("leaf", "tool_calls"), [json!(null), json!(0), json!(0), json!(null)]);
+    assert_eq!(stage.holding("lead", "children"), [json!(null), json!(2), json!(0), json!(null)]);
+}
+
+#[test]
+fn an_agent_in_full_shows_its_place_its_tools_and_its_work() {
+    let stage = Stage::open();
+    let folder = Folder::new();
+    three_deep(&stage, &folder);
+    let leaf = stage.agent("leaf");
+    assert_eq!(
+        (&leaf["depth"], &leaf["ancestors"], &leaf["children"]),
+        (&json!(2), &json!(["middle", "lead"]), &json!([]))
+    );
+    let tools = [
+        "echo",
+        "get_time",
+        "base64.decode",
+        "json.parse",
+        "json.query",
+        "uuid.generate",
+        "hash.sha256",
+        "regex.match",
+        "regex.replace",
+        "fs.read_file",
+        "agent_send",
+    ];
+    assert_eq!(leaf["tools"], json!(tools));
+    assert_eq!(
+        (&leaf["working"], &leaf["queued"], &leaf["halted"]),
+        (&json!(false), &json!(0), &json!(null))
+    );
+    assert_eq!(leaf["agent"]["cwd"], *folder.at("src/deep"));
+    let middle = stage.agent("middle");
+    assert_eq!((&middle["depth"], &middle["children"]), (&json!(1), &json!(["leaf"])));
+    let children = stage.daemon.result("/agent/lead", "list_children", json!({}));
+    assert_eq!(children["agent_id"], "lead");
+    let names: Vec<_> =
+        children["children"].as_array().unwrap().iter().map(|child| &child["agent_id"]).collect();
+    assert_eq!(names, ["middle"], "children alone, not theirs");
+    let open = stage.start_send("leaf", "!hold gate", "r");
+    stage.model.wait_stalled(1);
+    let waiting = stage.queue_send("leaf", "later", "later");
+    let leaf = stage.agent("leaf");
+    assert_eq!((&leaf["working"], &leaf["queued"]), (&json!(true), &json!(1)));
+    stage.model.release("gate");
+    assert_eq!(open.result()["content"], " released gate");
+    assert_eq!(waiting.result()["content"], "echo: later");
+}
+
+#[test]
+fn what_an_agent_may_grant_can_be_less_than_what_it_may_do() {
+    let stage = Stage::open();
+    let folder = Folder::new();
+    folder.make("shared");
+    stage.create_with(json!({
+        "agent_id": "lead", "preset": "trusted", "cwd": folder.text(),
+        "may_grant": { "disable_tools": ["echo"], "allowed_write_paths": ["shared"] },
+    }));
+    let params = json!({ "agent_id": "child", "parent_agent_id": "lead", "allowed_write_paths": ["shared"] });
+    stage.create_with(params);
+    assert_eq!(stage.said("lead", r#"!tool echo {"text":"hi"}"#), "tool said: hi");
+    let said = stage.said("child", r#"!tool echo {"text":"hi"}"#);
+    assert_eq!(said, "tool said: Permission denied: Tool 'echo' is disabled by permission policy");
+    assert_eq!(stage.rights("lead")["may"]["write"], json!([folder.text()]));
+    assert_eq!(stage.rights("lead")["may_grant"]["write"], json!([folder.at("shared")]));
+    assert_eq!(stage.rights("child")["may"]["write"], json!([folder.at("shared")]));
+    let limits = stage.rights("child");
+    let lead = set_by(&limits, "limits", "lead");
+    assert!(lead.iter().any(|limit| limit[0] == "tools" && limit[1] == "all but echo"), "{limits}");
+}

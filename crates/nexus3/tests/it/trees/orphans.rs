@@ -1,0 +1,100 @@
+//! Children that stay when their parent goes: under the ceiling they had, whoever takes the parent's name.
+
+use serde_json::{Value, json};
+
+use crate::support::callers::{call_as, denied, result_as};
+use crate::support::folder::{Folder, reading, writing};
+use crate::support::{Errors as _, Stage, listed, path};
+
+/// A child whose parent was narrow, is gone, and has a namesake that may do far more.
+fn orphan_with_a_new_lead(stage: &Stage, folder: &Folder) -> String {
+    folder.make("work");
+    stage.create_with(json!({
+        "agent_id": "lead", "cwd": folder.at("work"), "may_create": ["sandboxed"], "disable_tools": ["echo"],
+        "allowed_write_paths": ["out"], "budget": { "tool_calls": 20 },
+    }));
+    stage.create_with(
+        json!({ "agent_id": "child", "parent_agent_id": "lead", "allowed_write_paths": ["out"] }),
+    );
+    let gone = stage.daemon.result("/", "destroy_agent", json!({ "agent_id": "lead", "orphan": true }));
+    assert_eq!(gone, json!({ "success": true, "agent_id": "lead" }));
+    assert_eq!(listed(&stage.daemon), ["child"]);
+    stage.create_with(json!({ "agent_id": "lead", "preset": "trusted", "cwd": folder.text() }))
+}
+
+#[test]
+fn an_orphan_keeps_its_ceiling_when_its_parents_name_is_reused() {
+    let stage = Stage::open();
+    let folder = Folder::with(&[("secret.txt", "secret"), ("work/a.txt", "a")]);
+    orphan_with_a_new_lead(&stage, &folder);
+    assert_eq!(stage.said("child", &reading("a.txt")), "tool said: a");
+    assert!(stage.said("child", &writing("out/b.txt", "b")).contains("\"success\":true"));
+    let said = stage.said("child", r#"!tool echo {"text":"hi"}"#);
+    assert_eq!(said, "tool said: Permission denied: Tool 'echo' is disabled by permission policy");
+    let said = stage.said("child", &reading("../secret.txt"));
+    assert!(said.starts_with("tool said: Permission denied: cannot read '"), "{said}");
+    let rights = stage.rights("child");
+    assert_eq!(rights["ancestors"], json!(["lead"]), "the one that is gone");
+    assert_eq!(rights["may"]["read"], json!([folder.at("work")]));
+    let error = stage.daemon.error(&path("child"), "set_permissions", json!({ "preset": "trusted" }));
+    assert_eq!(error, denied("Requested preset 'trusted' exceeds parent ceiling"), "nor is it lifted later");
+    let wide = json!({ "allowed_write_paths": [folder.text()] });
+    let error = stage.daemon.error(&path("child"), "set_permissions", wide);
+    assert_eq!(error["data"]["kind"], "permission_denied", "{error}");
+    assert_eq!(stage.holding("child", "tool_calls")[3], 18, "the budget above it still counts");
+}
+
+#[test]
+fn a_namesake_of_the_parent_is_a_stranger() {
+    let stage = Stage::open();
+    let folder = Folder::with(&[("work/a.txt", "a")]);
+    let token = orphan_with_a_new_lead(&stage, &folder);
+    let lead = stage.agent("lead");
+    assert_eq!((&lead["children"], &lead["agent"]["child_count"]), (&json!([]), &json!(0)));
+    for (method, params) in [
+        ("get_context", json!({})),
+        ("get_permissions", json!({})),
+        ("send", json!({ "content": "hi" })),
+        ("steer", json!({ "content": "hi" })),
+        ("set_permissions", json!({})),
+    ] {
+        let response = call_as(&stage.daemon, &token, &path("child"), method, params);
+        let text = format!("Agent 'lead' is not authorized to call {method} on 'child'");
+        assert_eq!(response["error"], denied(&text));
+    }
+    let response = call_as(&stage.daemon, &token, "/", "destroy_agent", json!({ "agent_id": "child" }));
+    assert_eq!(response["error"], denied("Agent 'lead' is not authorized to destroy 'child'"));
+    let list = result_as(&stage.daemon, &token, "/", "list_agents", json!({}));
+    assert_eq!(list["total"], 1, "{list}");
+    let said = stage.said("child", r#"!tool agent_send {"agent_id":"lead","content":"father?"}"#);
+    assert_eq!(said, "tool said: Permission denied: cannot target agent 'lead'; allowed: parent agent");
+    let said = stage.said("lead", r#"!tool agent_send {"agent_id":"child","content":"son?"}"#);
+    assert_eq!(
+        said,
+        "tool said: Permission denied: cannot target agent 'child'; allowed: parent and child agents"
+    );
+    assert_eq!(stage.context("lead")["message_count"], 4, "only what it was told itself");
+}
+
+#[test]
+fn orphans_of_a_grandparent_stay_a_tree() {
+    let stage = Stage::open();
+    let all = json!(["trusted", "sandboxed"]);
+    let token = |params: Value| stage.create_with(params);
+    let lead = token(json!({ "agent_id": "lead", "preset": "trusted", "may_create": all }));
+    let middle = token(
+        json!({ "agent_id": "middle", "preset": "trusted", "parent_agent_id": "lead", "may_create": all }),
+    );
+    token(json!({ "agent_id": "leaf", "parent_agent_id": "middle" }));
+    let gone = json!({ "agent_id": "middle", "orphan": true });
+    assert_eq!(result_as(&stage.daemon, &lead, "/", "destroy_agent", gone)["success"], true);
+    assert_eq!(listed(&stage.daemon), ["lead", "leaf"]);
+    assert_eq!(stage.agent("leaf")["ancestors"], json!(["middle", "lead"]));
+    let context = result_as(&stage.daemon, &lead, &path("leaf"), "get_context", json!({}));
+    assert_eq!(context["message_count"], 0, "who was above it stays above it");
+    let dead = crate::support::callers::post_as(&stage.daemon, &middle, &[], "/", "list_agents", json!({}));
+    assert_eq!(dead.status, 403);
+    assert_eq!(stage.holding("lead", "children")[1], 1);
+    stage.daemon.result("/", "destroy_agent", json!({ "agent_id": "lead" }));
+    assert!(!listed(&stage.daemon).contains(&"lead".to_owned()));
+}

@@ -1,0 +1,91 @@
+//! Callers that grow, narrow, use and fell the same small tree all at once: every call is answered, nobody waits for ever,
+//! no count goes astray.
+
+use std::thread;
+
+use serde_json::{Value, json};
+
+use crate::support::dice::Dice;
+use crate::support::{Stage, listed, path};
+
+const CALLERS: u64 = 6;
+const CALLS: usize = 120;
+const NAMES: [&str; 5] = ["root", "a", "b", "c", "d"];
+
+fn choose(dice: &mut Dice) -> (String, &'static str, Value) {
+    let (agent, other) = (dice.choose(&NAMES), dice.choose(&NAMES));
+    match dice.roll(12) {
+        0..=2 => {
+            let preset = dice.choose(&["trusted", "sandboxed"]);
+            let budget = json!({ "children": 3, "tool_calls": dice.roll(20) });
+            let params =
+                json!({ "agent_id": agent, "parent_agent_id": other, "preset": preset, "budget": budget });
+            ("/".to_owned(), "create_agent", params)
+        }
+        3 => {
+            let orphan = dice.roll(2) == 0;
+            ("/".to_owned(), "destroy_agent", json!({ "agent_id": agent, "orphan": orphan }))
+        }
+        4 => (path(agent), "set_permissions", json!({ "budget": { "tool_calls": dice.roll(30) } })),
+        5 => (path(agent), "set_permissions", json!({ "unlimited": ["tool_calls"] })),
+        6 => (path(agent), "steer", json!({ "content": "a word" })),
+        7 => (path(agent), "cancel", json!({ "request_id": dice.roll(5) })),
+        8 => (path(agent), "get_permissions", json!({})),
+        _ => {
+            let sending =
+                format!("!tool agent_send {}", json!({ "agent_id": other, "content": "!slow 1 a b" }));
+            let creating =
+                format!("!tool agent_create {}", json!({ "agent_id": other, "initial_message": "hi" }));
+            let script = match dice.roll(3) {
+                0 => sending,
+                1 => creating,
+                _ => format!("{sending}\n{creating}"),
+            };
+            (path(agent), "send", json!({ "content": script, "request_id": dice.roll(5) }))
+        }
+    }
+}
+
+fn storm(stage: &Stage, caller: u64) {
+    let mut dice = Dice(caller);
+    for _ in 0..CALLS {
+        let (path, method, params) = choose(&mut dice);
+        let mut request = json!({ "jsonrpc": "2.0", "id": caller, "method": method });
+        request["params"] = params;
+        let answer = stage.daemon.post(&path, &[], request.to_string().as_bytes());
+        let response = answer.json();
+        assert!([200, 404].contains(&answer.status), "{method} on {path}: {response}");
+        let code = response["error"]["code"].as_i64();
+        assert!(code.is_none_or(|code| code == -32602), "{method} on {path}: {response}");
+    }
+}
+
+#[test]
+fn a_storm_in_a_tree_leaves_nothing_open_and_nothing_miscounted() {
+    let stage = Stage::with("stop_grace_ms = 3600000");
+    let root = json!({ "agent_id": "root", "preset": "trusted", "may_create": ["trusted", "sandboxed"] });
+    stage.create_with(root);
+    thread::scope(|scope| {
+        for caller in 1..=CALLERS {
+            let stage = &stage;
+            scope.spawn(move || storm(stage, caller));
+        }
+    });
+    for name in listed(&stage.daemon) {
+        let agent = stage.agent(&name);
+        let below = listed(&stage.daemon)
+            .iter()
+            .filter(|other| stage.agent(other)["ancestors"].as_array().unwrap().contains(&json!(name)))
+            .count();
+        // A namesake of an ancestor that is gone has no children of its.
+        let used = stage.holding(&name, "children")[1].as_u64().unwrap();
+        assert!(used <= u64::try_from(below).unwrap(), "{name}: {used} of {below}: {agent}");
+        let children = agent["agent"]["child_count"].as_u64().unwrap();
+        assert_eq!(children, u64::try_from(agent["children"].as_array().unwrap().len()).unwrap());
+        stage.daemon.result("/", "destroy_agent", json!({ "agent_id": name, "orphan": true }));
+    }
+    assert_eq!(listed(&stage.daemon), [""; 0]);
+    stage.daemon.signal("SIGTERM");
+    assert_eq!(stage.daemon.wait_exit().code(), Some(0), "a turn that nobody ended would hold it");
+    assert!(!stage.daemon.stderr().contains("panicked"), "{}", stage.daemon.stderr());
+}

@@ -1,0 +1,227 @@
+//! Doubles for the outside: a model that echoes, tools that touch nothing, a disk that is a list of names, a clock that
+//! stands still, and bytes that count.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use agent::outside::{
+    Clock, Doing, Entropy, Leave, ModelEvent, ModelRequest, ModelStream, Models, Moment, Prepared, Provider,
+    Scene, Tool, Toolbox, Workspace,
+};
+use agent::permission::{Effect, FilePath};
+use agent::{Fault, FaultKind, Pace, TokenCount, ToolCall, ToolClass, ToolOutcome, ToolSpec, Usage};
+use futures_util::{StreamExt, stream};
+use tokio::sync::Semaphore;
+
+/// What the model says to a message: see [`EchoModel::ask`].
+pub(super) struct EchoModel {
+    /// One permit lets one `wait` go on.
+    pub(super) released: Arc<Semaphore>,
+}
+
+impl Provider for EchoModel {
+    fn ask(&self, request: ModelRequest) -> ModelStream {
+        let last = request.messages.last().map(|message| message.text.clone()).unwrap_or_default();
+        let released = Arc::clone(&self.released);
+        let wait = async move { released.acquire().await.map(|permit| permit.forget()).is_err() };
+        match last.split_once(' ').unwrap_or((&last, "")) {
+            ("wait", "") => {
+                let rest = stream::once(wait).map(|_| Ok(ModelEvent::Text("lo".to_owned())));
+                stream::iter([Ok(ModelEvent::Text("hel".to_owned()))]).chain(rest).chain(done()).boxed()
+            }
+            ("fail", "") => {
+                let fault = Fault::new(FaultKind::Model, "the model failed").caused_by("for the log alone");
+                stream::iter([Err(fault)]).boxed()
+            }
+            ("tool", "") => calls("clock", "{}"),
+            ("read", path) => calls("fs.read_file", path),
+            _ => {
+                let usage = Usage { input: 5, output: 2, cached: 4 };
+                let events = [ModelEvent::Text(format!("you said {last}")), ModelEvent::Usage(usage)];
+                stream::iter(events.map(Ok)).chain(done()).boxed()
+            }
+        }
+    }
+
+    fn model(&self) -> Option<&str> {
+        Some("echo/one")
+    }
+
+    fn window_tokens(&self) -> TokenCount {
+        10_000
+    }
+}
+
+fn done() -> stream::Iter<std::array::IntoIter<Result<ModelEvent, Fault>, 1>> {
+    stream::iter([Ok(ModelEvent::Done)])
+}
+
+fn calls(name: &str, arguments: &str) -> ModelStream {
+    let call = ToolCall { id: "c1".into(), name: name.into(), arguments: arguments.into() };
+    stream::iter([Ok(ModelEvent::ToolCall(call))]).chain(done()).boxed()
+}
+
+/// One model.
+pub(super) struct OneModel(pub(super) Arc<EchoModel>);
+
+impl Models for OneModel {
+    fn usual(&self) -> Arc<dyn Provider> {
+        Arc::<EchoModel>::clone(&self.0)
+    }
+
+    fn find(&self, name: &str) -> Result<Arc<dyn Provider>, Fault> {
+        let text = || format!("model must be one of echo/one, got: '{name}'");
+        if name == "echo/one" { Ok(self.usual()) } else { Err(Fault::new(FaultKind::Invalid, text())) }
+    }
+}
+
+/// The tools that presets know by name.
+const TOOLS: [(&str, &[&str]); 8] = [
+    ("fs.read_file", &["read_file"]),
+    ("fs.write_file", &["write_file"]),
+    ("agent_create", &[]),
+    ("agent_send", &[]),
+    ("agent_status", &[]),
+    ("agent_cancel", &[]),
+    ("agent_destroy", &[]),
+    ("agent_list", &[]),
+];
+
+pub(super) struct FewTools {
+    all: Vec<Arc<dyn Tool>>,
+}
+
+impl FewTools {
+    pub(super) fn new() -> Self {
+        Self { all: TOOLS.map(|(name, aliases)| Arc::new(SmallTool::new(name, aliases)) as _).into() }
+    }
+}
+
+impl Toolbox for FewTools {
+    fn all(&self) -> &[Arc<dyn Tool>] {
+        &self.all
+    }
+
+    fn find(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        self.all.iter().find(|tool| {
+            let spec = tool.spec();
+            *spec.name == *name || *spec.model_name == *name || spec.aliases.contains(&name)
+        })
+    }
+}
+
+/// Touches the file that its arguments name, if it is a file tool.
+struct SmallTool(Arc<ToolSpec>);
+
+impl SmallTool {
+    fn new(name: &str, aliases: &'static [&'static str]) -> Self {
+        Self(Arc::new(ToolSpec {
+            name: name.into(),
+            model_name: name.replace('.', "_").into(),
+            aliases,
+            description: "".into(),
+            input_schema: "{}".into(),
+            pace: Pace::Parallel,
+            class: ToolClass::Pure,
+            time_ms_max: 1000,
+            tokens: 3,
+        }))
+    }
+}
+
+impl Tool for SmallTool {
+    fn spec(&self) -> &Arc<ToolSpec> {
+        &self.0
+    }
+
+    fn prepare(&self, arguments: &str, scene: &Scene<'_>) -> Result<Box<dyn Prepared>, String> {
+        let path = || FilePath::resolve(arguments, scene.cwd).map_err(|fault| fault.to_string());
+        let effects = match &*self.0.name {
+            "fs.read_file" => vec![Effect::Read(path()?)],
+            "fs.write_file" => vec![Effect::Write(path()?)],
+            _ => Vec::new(),
+        };
+        Ok(Box::new(SmallCall { effects, arguments: arguments.to_owned() }))
+    }
+}
+
+struct SmallCall {
+    effects: Vec<Effect>,
+    arguments: String,
+}
+
+impl Prepared for SmallCall {
+    fn effects(&self) -> Vec<Effect> {
+        self.effects.clone()
+    }
+
+    fn run(self: Box<Self>, _: Leave) -> Doing<'static, ToolOutcome> {
+        Box::pin(async move { ToolOutcome::Done(format!("text of {}", self.arguments)) })
+    }
+}
+
+/// A disk with a few folders and one file.
+pub(super) struct FewFolders;
+
+pub(super) const CWD: &str = "/home/user/agents";
+
+const FOLDERS: [&str; 6] =
+    ["/", "/srv/other", CWD, "/home/user/agents/sub", "/home/user/agents/sub/deep", "/home/user/agents/out"];
+
+const FILE: &str = "/home/user/agents/notes.txt";
+
+impl Workspace for FewFolders {
+    fn folder(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
+        let found = FilePath::resolve(path, base).map_err(|fault| format!("cwd invalid: {fault}"))?;
+        match found.as_str() {
+            FILE => Err(format!("cwd is not a directory: {path}")),
+            text if FOLDERS.contains(&text) => Ok(found),
+            _ => Err(format!("cwd does not exist: {path}")),
+        }
+    }
+
+    fn place(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
+        FilePath::resolve(path, base).map_err(|fault| fault.to_string())
+    }
+}
+
+/// 2024-01-15, half past ten.
+pub(super) struct FixedClock;
+
+impl Clock for FixedClock {
+    fn now(&self) -> Moment {
+        Moment(1_705_314_600_000_000)
+    }
+}
+
+/// Bytes that count: 1, 2, 3, ... for each length by itself, so that the third agent's name does not depend on how many
+/// tokens there are. It can be told to panic, to see what a handler that panics does to others.
+#[derive(Default)]
+pub(super) struct CountingEntropy {
+    filled: Mutex<BTreeMap<usize, u64>>,
+    pub(super) panics: AtomicBool,
+}
+
+impl Entropy for CountingEntropy {
+    fn fill(&self, bytes: &mut [u8]) -> Result<(), Fault> {
+        if self.panics.load(Ordering::Relaxed) {
+            std::panic::resume_unwind(Box::new("no more bytes"));
+        }
+        let mut filled = self.filled.lock().unwrap();
+        let count = filled.entry(bytes.len()).or_default();
+        *count += 1;
+        let digits = count.to_be_bytes();
+        let (zeros, end) = bytes.split_at_mut(bytes.len().saturating_sub(digits.len()));
+        zeros.fill(0);
+        end.copy_from_slice(&digits[digits.len() - end.len()..]);
+        Ok(())
+    }
+}
+
+/// The text of the capability that is made from the `count`th 32 bytes.
+pub(super) fn token(count: u8) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let [high, low] = [count >> 4, (count & 15) << 2].map(|place| char::from(DIGITS[usize::from(place)]));
+    format!("nxc_{}{high}{low}", "A".repeat(41))
+}

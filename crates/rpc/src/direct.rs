@@ -1,0 +1,75 @@
+//! The same calls without a wire: for programs that run the daemon inside themselves. Handlers, checks and faults are the
+//! ones that HTTP callers meet; only the bytes are missing.
+
+use agent::AgentId;
+use nexus3_protocol::methods::{self, spec};
+use nexus3_protocol::{AgentApi, ErrorCode, Method, RpcError};
+use runtime::AgentHandle;
+
+use crate::caller::Caller;
+use crate::desk::Desk;
+use crate::dispatch::{AgentHandler, DaemonHandler};
+
+/// Calls a desk directly.
+#[derive(Clone)]
+pub struct DirectApi {
+    desk: Desk,
+    caller: Caller,
+}
+
+impl DirectApi {
+    /// Calls as the one who runs the daemon.
+    #[must_use]
+    pub fn new(desk: Desk) -> Self {
+        Self { desk, caller: Caller::admin() }
+    }
+
+    /// The same calls in the name of an agent: no more than it may do.
+    #[must_use]
+    pub fn narrowed_to(&self, agent_id: &str) -> Self {
+        Self { desk: self.desk.clone(), caller: self.caller.clone().narrowed_to(agent_id) }
+    }
+
+    fn agent(&self, agent_id: &str, method: Method) -> Result<AgentHandle, RpcError> {
+        let found = AgentId::parse(agent_id).ok().and_then(|id| self.desk.pool.find(&id));
+        let agent = found
+            .ok_or_else(|| RpcError::new(ErrorCode::InvalidParams, format!("Agent not found: {agent_id}")))?;
+        self.caller
+            .must_reach(&self.desk.pool, &agent, method)
+            .map_err(|fault| self.desk.answered(&fault, &self.caller, method))?;
+        Ok(agent)
+    }
+}
+
+macro_rules! direct_calls {
+    ($( $(#[doc = $doc:literal])* $spec:ident $call:ident = $name:literal at $door:ident: $params:ident => $output:ident; )*) => {
+        impl AgentApi for DirectApi {
+            type Fault = RpcError;
+
+            $( direct_call! { $door: $spec $call $params $output } )*
+        }
+    };
+}
+
+macro_rules! direct_call {
+    (Daemon: $spec:ident $call:ident $params:ident $output:ident) => {
+        async fn $call(&self, params: &methods::$params) -> Result<methods::$output, RpcError> {
+            let done = DaemonHandler::<spec::$spec>::handle(&self.desk, &self.caller, params.clone()).await;
+            done.map_err(|fault| self.desk.answered(&fault, &self.caller, Method::$spec))
+        }
+    };
+    (Agent: $spec:ident $call:ident $params:ident $output:ident) => {
+        async fn $call(
+            &self,
+            agent_id: &str,
+            params: &methods::$params,
+        ) -> Result<methods::$output, RpcError> {
+            let agent = self.agent(agent_id, Method::$spec)?;
+            let done =
+                AgentHandler::<spec::$spec>::handle(&self.desk, &self.caller, &agent, params.clone()).await;
+            done.map_err(|fault| self.desk.answered(&fault, &self.caller, Method::$spec))
+        }
+    };
+}
+
+nexus3_protocol::for_each_method!(direct_calls);

@@ -1,0 +1,406 @@
+//! An agent's place in the tree: its ancestors, what it was given, what it has used up. It outlives the agent for as
+//! long as a descendant does, so that an orphan's ceiling stays what it was.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use agent::AgentId;
+use agent::permission::{
+    Authority, FilePath, Folders, Grant, Kinship, Level, Link, Resource, ceiling, effective,
+};
+
+use crate::ledger::{Account, Ledger};
+use crate::pool::RightsSpec;
+
+/// One agent in the tree.
+#[derive(Debug)]
+pub(crate) struct Kin {
+    pub(crate) id: AgentId,
+    /// Tells two agents of one name apart; rises with age.
+    pub(crate) serial: u64,
+    pub(crate) parent: Option<Arc<Kin>>,
+    pub(crate) depth: u32,
+    pub(crate) cwd: FilePath,
+    standing: RwLock<Standing>,
+    /// Held by whoever changes the standing, from looking at it on.
+    changing: Mutex<()>,
+    ledger: Mutex<Ledger>,
+    /// Where the shares of this agent are set aside, by resource: the nearest ancestor with a limit at the time.
+    lenders: Mutex<Vec<(Resource, Arc<Kin>)>>,
+    /// What the agent and all below it have used, by resource, whoever has set it aside.
+    totals: [AtomicU64; 4],
+    /// Descendants that exist.
+    descendants: AtomicU64,
+    /// Whether the agent exists no more.
+    gone: AtomicBool,
+}
+
+/// What an agent is in the tree, before it is there.
+pub(crate) struct NewKin {
+    pub(crate) id: AgentId,
+    pub(crate) serial: u64,
+    pub(crate) parent: Option<Arc<Kin>>,
+    pub(crate) cwd: FilePath,
+    pub(crate) standing: Standing,
+}
+
+/// What an agent was given: cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Standing {
+    pub(crate) preset: Arc<str>,
+    pub(crate) level: Level,
+    pub(crate) authority: Arc<Authority>,
+    /// What was asked for, so that one part of it can be changed later.
+    pub(crate) rights: Arc<RightsSpec>,
+}
+
+/// There is not so much left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Short {
+    pub(crate) resource: Resource,
+    pub(crate) left: u64,
+}
+
+impl Kin {
+    /// Takes its place; what its budget sets aside is taken from its ancestors.
+    ///
+    /// # Errors
+    /// When they have not so much left; nothing is taken then.
+    pub(crate) fn new(new: NewKin) -> Result<Arc<Self>, Short> {
+        let budget = new.standing.authority.may.budget;
+        let kin = Arc::new(Self {
+            depth: new.parent.as_ref().map_or(0, |parent| parent.depth + 1),
+            id: new.id,
+            serial: new.serial,
+            parent: new.parent,
+            cwd: new.cwd,
+            standing: RwLock::new(new.standing),
+            changing: Mutex::default(),
+            ledger: Mutex::new(Ledger::default()),
+            lenders: Mutex::default(),
+            totals: Default::default(),
+            descendants: AtomicU64::new(0),
+            gone: AtomicBool::new(false),
+        });
+        // What was borrowed before a shortage is given back when `kin` is dropped.
+        for resource in Resource::CONSUMED {
+            if let Some(limit) = budget.limit(resource) {
+                kin.set_limit(resource, Some(limit))?;
+            }
+        }
+        Ok(kin)
+    }
+
+    pub(crate) fn changing(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        self.standing.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn authority(&self) -> Arc<Authority> {
+        Arc::clone(&self.standing.read().unwrap_or_else(PoisonError::into_inner).authority)
+    }
+
+    /// Gives the agent another standing, budgets and all.
+    ///
+    /// # Errors
+    /// When the ancestors have not so much left; nothing changes then.
+    pub(crate) fn change(&self, standing: Standing) -> Result<(), Short> {
+        // Held throughout: two changes at once must not mix their limits.
+        let mut current = self.standing.write().unwrap_or_else(PoisonError::into_inner);
+        let (before, after) = (current.authority.may.budget, standing.authority.may.budget);
+        for (place, resource) in Resource::CONSUMED.into_iter().enumerate() {
+            if let Err(short) = self.set_limit(resource, after.limit(resource)) {
+                for resource in &Resource::CONSUMED[..place] {
+                    // Going back gives up what was just taken, or takes what was just given up.
+                    let _ = self.set_limit(*resource, before.limit(*resource));
+                }
+                return Err(short);
+            }
+        }
+        *current = standing;
+        Ok(())
+    }
+
+    pub(crate) fn ancestors(&self) -> impl Iterator<Item = &Kin> {
+        std::iter::successors(self.parent.as_deref(), |kin| kin.parent.as_deref())
+    }
+
+    /// The agent, its parent, and so on, each with what it has now.
+    pub(crate) fn line(&self) -> Vec<Link> {
+        let link = |kin: &Kin| Link { agent: kin.id.clone(), authority: kin.authority() };
+        std::iter::once(link(self)).chain(self.ancestors().map(link)).collect()
+    }
+
+    /// What it may do now.
+    pub(crate) fn may(&self) -> Grant {
+        effective(&self.line())
+    }
+
+    /// What it may grant now.
+    pub(crate) fn may_grant(&self) -> Grant {
+        ceiling(self.line().iter().map(|link| &*link.authority))
+    }
+
+    /// Where it may write now.
+    pub(crate) fn write_folders(&self) -> Folders {
+        let own = self.authority().may.write.clone();
+        self.ancestors().fold(own, |folders, kin| folders.and(&kin.authority().may_grant.write))
+    }
+
+    pub(crate) fn is_below(&self, other: &Kin) -> bool {
+        self.ancestors().any(|kin| kin.serial == other.serial)
+    }
+
+    /// What another agent is to this one.
+    pub(crate) fn kinship_to(&self, other: &Kin) -> Kinship {
+        if other.serial == self.serial {
+            Kinship::Itself
+        } else if self.parent.as_ref().is_some_and(|parent| parent.serial == other.serial) {
+            Kinship::Parent
+        } else if other.is_below(self) {
+            Kinship::Descendant
+        } else {
+            Kinship::Other
+        }
+    }
+
+    /// Counts a new descendant at every ancestor, or says who has too many.
+    pub(crate) fn admit(&self) -> Result<(), Short> {
+        for kin in self.ancestors() {
+            let limit = kin.authority().may.budget.limit(Resource::Children);
+            if limit.is_some_and(|limit| kin.descendants.load(Ordering::Acquire) >= limit) {
+                return Err(Short { resource: Resource::Children, left: 0 });
+            }
+        }
+        for kin in self.ancestors() {
+            kin.descendants.fetch_add(1, Ordering::AcqRel);
+        }
+        Ok(())
+    }
+
+    /// The agent is gone: it no longer counts, and what it had set aside goes back unless orphans still live on it. So
+    /// does what an ancestor that was gone before had set aside, when this was its last orphan.
+    pub(crate) fn dismiss(&self) {
+        self.gone.store(true, Ordering::Release);
+        for kin in self.ancestors() {
+            kin.descendants.fetch_sub(1, Ordering::AcqRel);
+        }
+        let is_over = |kin: &&Kin| kin.gone.load(Ordering::Acquire) && kin.descendants() == 0;
+        std::iter::once(self).chain(self.ancestors()).filter(is_over).for_each(Kin::settle);
+    }
+
+    pub(crate) fn descendants(&self) -> u64 {
+        self.descendants.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn account(&self, resource: Resource) -> Account {
+        self.ledger().account(resource)
+    }
+
+    /// What the agent can still use: the least that it or an ancestor allows. None is no limit.
+    pub(crate) fn left(&self, resource: Resource) -> Option<u64> {
+        let room = |kin: &Kin| {
+            let limit = kin.account(resource).limit?;
+            Some(limit.saturating_sub(kin.total(resource).load(Ordering::Acquire)))
+        };
+        let rooms = std::iter::once(self).chain(self.ancestors()).filter_map(room);
+        rooms.chain(self.funds(resource)).min()
+    }
+
+    /// What is left of the account that the agent draws on.
+    fn funds(&self, resource: Resource) -> Option<u64> {
+        match self.account(resource).left() {
+            Some(left) => Some(left),
+            None => self.parent.as_ref().and_then(|parent| parent.funds(resource)),
+        }
+    }
+
+    /// Uses some, if there is so much.
+    pub(crate) fn take(&self, resource: Resource, amount: u64) -> bool {
+        if !self.count(resource, amount) {
+            return false;
+        }
+        let paid = self.pay(resource, amount);
+        if !paid {
+            self.uncount(resource, amount, self.depth + 1);
+        }
+        paid
+    }
+
+    /// Counts at the agent and at every ancestor, if none of their limits is exceeded; otherwise nowhere. No ancestor's
+    /// tree uses up more than its limit, however much was set aside in it when the limit was higher.
+    fn count(&self, resource: Resource, amount: u64) -> bool {
+        for (counted, kin) in (0..).zip(std::iter::once(self).chain(self.ancestors())) {
+            let limit = kin.account(resource).limit;
+            let fits = |total: &u64| limit.is_none_or(|limit| *total <= limit);
+            let add = |total: u64| Some(total.saturating_add(amount)).filter(fits);
+            if kin.total(resource).fetch_update(Ordering::AcqRel, Ordering::Acquire, add).is_err() {
+                self.uncount(resource, amount, counted);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn uncount(&self, resource: Resource, amount: u64, counted: u32) {
+        for (_, kin) in (0..counted).zip(std::iter::once(self).chain(self.ancestors())) {
+            kin.total(resource).fetch_sub(amount, Ordering::AcqRel);
+        }
+    }
+
+    fn pay(&self, resource: Resource, amount: u64) -> bool {
+        let mut ledger = self.ledger();
+        let account = ledger.account_mut(resource);
+        let paid = match account.left() {
+            Some(left) => left >= amount,
+            None => self.parent.as_ref().is_none_or(|parent| parent.pay(resource, amount)),
+        };
+        if paid {
+            account.used = account.used.saturating_add(amount);
+        }
+        paid
+    }
+
+    /// Writes down what was used, also when it was too much.
+    pub(crate) fn record(&self, resource: Resource, amount: u64) {
+        let more = |total: u64| Some(total.saturating_add(amount));
+        for kin in std::iter::once(self).chain(self.ancestors()) {
+            // Adding always succeeds.
+            let _ = kin.total(resource).fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        }
+        self.charge(resource, amount);
+    }
+
+    fn charge(&self, resource: Resource, amount: u64) {
+        let mut ledger = self.ledger();
+        let account = ledger.account_mut(resource);
+        account.used = account.used.saturating_add(amount);
+        if account.limit.is_none()
+            && let Some(parent) = &self.parent
+        {
+            parent.charge(resource, amount);
+        }
+    }
+
+    /// Children are held and not used up; what is counted for them here is looked at by nobody.
+    fn total(&self, resource: Resource) -> &AtomicU64 {
+        let place = Resource::CONSUMED.iter().position(|consumed| *consumed == resource);
+        &self.totals[place.unwrap_or_default()]
+    }
+
+    /// Another limit for one resource. More is taken from the ancestors, less goes back to them.
+    ///
+    /// # Errors
+    /// When they have not so much left, or children hold shares of a limit that would be lifted; nothing changes then.
+    fn set_limit(&self, resource: Resource, limit: Option<u64>) -> Result<(), Short> {
+        let mut ledger = self.ledger();
+        let account = ledger.account_mut(resource);
+        if account.limit == limit {
+            return Ok(());
+        }
+        let mut next = Account { limit, ..*account };
+        if account.limit.is_none() {
+            next.paid_elsewhere = account.used;
+        }
+        if limit.is_none() {
+            if account.reserved > 0 {
+                return Err(Short { resource, left: account.reserved });
+            }
+            next.paid_elsewhere = 0;
+        }
+        next.share = match limit {
+            Some(_) => self.borrow(resource, account.share, next.share_wanted())?,
+            None => {
+                self.repay(resource, *account);
+                0
+            }
+        };
+        *account = next;
+        Ok(())
+    }
+
+    /// Changes what an ancestor has set aside for this agent from `before` to `after`; gives what is set aside then:
+    /// nothing, when no ancestor has a limit.
+    fn borrow(&self, resource: Resource, before: u64, after: u64) -> Result<u64, Short> {
+        let mut lenders = self.lenders();
+        let known = lenders.iter().find(|(lent, _)| *lent == resource).map(|(_, kin)| Arc::clone(kin));
+        let Some(lender) = known.or_else(|| self.nearest_limited(resource)) else { return Ok(0) };
+        let mut ledger = lender.ledger();
+        let account = ledger.account_mut(resource);
+        let left = account.left().unwrap_or(u64::MAX);
+        if after > before && after - before > left {
+            return Err(Short { resource, left });
+        }
+        account.reserved = account.reserved.saturating_sub(before).saturating_add(after);
+        drop(ledger);
+        if !lenders.iter().any(|(lent, _)| *lent == resource) {
+            lenders.push((resource, lender));
+        }
+        Ok(after)
+    }
+
+    /// Gives a share back: what was used of it stays used.
+    fn repay(&self, resource: Resource, account: Account) {
+        let mut lenders = self.lenders();
+        let Some(place) = lenders.iter().position(|(lent, _)| *lent == resource) else { return };
+        let (_, lender) = lenders.swap_remove(place);
+        drop(lenders);
+        let mut ledger = lender.ledger();
+        let theirs = ledger.account_mut(resource);
+        theirs.reserved = theirs.reserved.saturating_sub(account.share);
+        let used = account.used.saturating_sub(account.paid_elsewhere);
+        theirs.used = theirs.used.saturating_add(used);
+    }
+
+    /// Gives all shares back. What a turn that is just being ended still uses is paid by whoever is above.
+    fn settle(&self) {
+        for resource in Resource::CONSUMED {
+            let mut ledger = self.ledger();
+            let account = ledger.account_mut(resource);
+            self.repay(resource, *account);
+            *account = Account { limit: None, paid_elsewhere: 0, share: 0, ..*account };
+        }
+    }
+
+    fn nearest_limited(&self, resource: Resource) -> Option<Arc<Kin>> {
+        let mut kin = self.parent.as_ref();
+        while let Some(ancestor) = kin {
+            if ancestor.account(resource).limit.is_some() {
+                return Some(Arc::clone(ancestor));
+            }
+            kin = ancestor.parent.as_ref();
+        }
+        None
+    }
+
+    /// Locked from child to parent, never the other way, and for a few instructions.
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lenders(&self) -> MutexGuard<'_, Vec<(Resource, Arc<Kin>)>> {
+        self.lenders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many more descendants it can have; none is no limit.
+    pub(crate) fn children_left(&self) -> Option<u64> {
+        let own = std::iter::once(self).chain(self.ancestors());
+        own.filter_map(|kin| {
+            let limit = kin.authority().may.budget.limit(Resource::Children)?;
+            Some(limit.saturating_sub(kin.descendants()))
+        })
+        .min()
+    }
+}
+
+impl Drop for Kin {
+    fn drop(&mut self) {
+        self.settle();
+    }
+}

@@ -1,0 +1,324 @@
+//! The algebra of kin and ledgers: what is left, who pays, what is set aside, and that nothing is made or lost on the
+//! way. Trees of random shape and history are held against a count of everything that was ever used.
+
+use std::sync::Arc;
+
+use agent::AgentId;
+use agent::permission::{Budget, FilePath, Kinship, Presets, Reasons, Resource};
+
+use super::*;
+
+const TURNS: Resource = Resource::Turns;
+
+fn standing(budget: Budget) -> Standing {
+    let authority = Authority::same(Grant { budget, ..Grant::everything() }, Reasons::all("test"));
+    Standing {
+        preset: Arc::from(Presets::DEFAULT),
+        level: Level::Sandboxed,
+        authority: Arc::new(authority),
+        rights: Arc::new(RightsSpec { budget, ..RightsSpec::default() }),
+    }
+}
+
+fn turns(limit: impl Into<Option<u64>>) -> Budget {
+    Budget::unlimited().with(TURNS, limit.into())
+}
+
+fn attempt(serial: u64, parent: Option<&Arc<Kin>>, budget: Budget) -> Result<Arc<Kin>, Short> {
+    let kin = Kin::new(NewKin {
+        id: AgentId::parse(&format!("a{serial}")).expect("a name"),
+        serial,
+        parent: parent.cloned(),
+        cwd: FilePath::root(),
+        standing: standing(budget),
+    })?;
+    kin.admit()?;
+    Ok(kin)
+}
+
+fn kin(serial: u64, parent: Option<&Arc<Kin>>, budget: Budget) -> Arc<Kin> {
+    attempt(serial, parent, budget).expect("there is so much")
+}
+
+/// Used, reserved, left.
+fn account(kin: &Kin) -> (u64, u64, Option<u64>) {
+    let account = kin.account(TURNS);
+    (account.used, account.reserved, kin.left(TURNS))
+}
+
+fn change(kin: &Kin, limit: impl Into<Option<u64>>) -> Result<(), Short> {
+    kin.change(standing(turns(limit)))
+}
+
+#[test]
+fn whoever_has_no_limit_draws_on_the_nearest_above_that_has_one() {
+    let top = kin(1, None, turns(10));
+    let middle = kin(2, Some(&top), turns(None));
+    let bottom = kin(3, Some(&middle), turns(None));
+    assert!(bottom.take(TURNS, 4) && middle.take(TURNS, 5));
+    assert_eq!(
+        (account(&top), account(&middle), account(&bottom)),
+        ((9, 0, Some(1)), (9, 0, Some(1)), (4, 0, Some(1)))
+    );
+    assert!(!bottom.take(TURNS, 2), "one is left");
+    assert_eq!(account(&bottom), (4, 0, Some(1)), "what is refused is not counted");
+    bottom.record(TURNS, 3);
+    assert_eq!(account(&top), (12, 0, Some(0)), "what has happened is counted");
+}
+
+#[test]
+fn nobody_above_with_a_limit_is_no_limit() {
+    let top = kin(1, None, turns(None));
+    let bottom = kin(2, Some(&top), turns(None));
+    assert!(
+        bottom.take(TURNS, u64::MAX) && bottom.take(TURNS, 1),
+        "counts stay at the top instead of wrapping"
+    );
+    assert_eq!(account(&top), (u64::MAX, 0, None));
+}
+
+#[test]
+fn a_share_is_taken_whole_or_not_at_all() {
+    let top = kin(1, None, turns(10).with(Resource::Tokens, Some(5)));
+    let _first = kin(2, Some(&top), turns(6));
+    let wanted = Budget::unlimited().with(Resource::Tokens, Some(6)).with(TURNS, Some(4));
+    let short = attempt(3, Some(&top), wanted).expect_err("there are not so many tokens");
+    assert_eq!(short, Short { resource: Resource::Tokens, left: 5 });
+    assert_eq!(account(&top), (0, 6, Some(4)), "the turns went back");
+    assert_eq!(top.descendants(), 1);
+    assert!(attempt(4, Some(&top), turns(5)).is_err());
+    kin(5, Some(&top), turns(4));
+}
+
+#[test]
+fn a_share_comes_back_less_what_was_used() {
+    let top = kin(1, None, turns(10));
+    let child = kin(2, Some(&top), turns(6));
+    assert!(child.take(TURNS, 2));
+    child.dismiss();
+    assert_eq!((account(&top), top.descendants()), ((2, 0, Some(8)), 0));
+    drop(child);
+    assert_eq!(account(&top), (2, 0, Some(8)), "and only once");
+}
+
+#[test]
+fn what_a_dead_agent_still_uses_is_paid_above() {
+    let top = kin(1, None, turns(10));
+    let child = kin(2, Some(&top), turns(6));
+    child.dismiss();
+    child.record(TURNS, 3);
+    assert_eq!(account(&top), (3, 0, Some(7)));
+}
+
+#[test]
+fn a_dead_parent_keeps_its_share_for_its_orphans_and_no_longer() {
+    let top = kin(1, None, turns(10));
+    let middle = kin(2, Some(&top), turns(5));
+    let orphans = [kin(3, Some(&middle), turns(2)), kin(4, Some(&middle), turns(None))];
+    middle.dismiss();
+    assert_eq!(account(&top), (0, 5, Some(5)));
+    assert!(orphans[1].take(TURNS, 3) && !orphans[1].take(TURNS, 1), "two of five are set aside");
+    assert!(orphans[0].take(TURNS, 2) && !orphans[0].take(TURNS, 1));
+    orphans[0].dismiss();
+    assert_eq!(account(&top), (0, 5, Some(5)));
+    orphans[1].dismiss();
+    assert_eq!((account(&top), top.descendants()), ((5, 0, Some(5)), 0));
+}
+
+#[test]
+fn a_limit_that_comes_late_does_not_pay_for_what_was_paid_before() {
+    let top = kin(1, None, turns(10));
+    let child = kin(2, Some(&top), turns(None));
+    assert!(child.take(TURNS, 3));
+    change(&child, 5).expect("seven are left");
+    assert_eq!((account(&top), account(&child)), ((3, 2, Some(5)), (3, 0, Some(2))));
+    change(&child, None).expect("nobody holds a share of it");
+    assert_eq!((account(&top), account(&child)), ((3, 0, Some(7)), (3, 0, Some(7))));
+    assert_eq!(change(&child, 11), Err(Short { resource: TURNS, left: 7 }));
+}
+
+#[test]
+fn a_lowered_limit_keeps_what_is_used_and_what_is_set_aside() {
+    let top = kin(1, None, turns(10));
+    let child = kin(2, Some(&top), turns(8));
+    let _grandchild = kin(3, Some(&child), turns(4));
+    assert!(child.take(TURNS, 2));
+    change(&child, 1).expect("less is always possible");
+    assert_eq!((account(&top), account(&child)), ((0, 6, Some(4)), (2, 4, Some(0))));
+    change(&child, 9).expect("three more than it holds");
+    assert_eq!((account(&top), account(&child)), ((0, 9, Some(1)), (2, 4, Some(3))));
+}
+
+#[test]
+fn a_limit_with_shares_below_it_cannot_be_lifted() {
+    let top = kin(1, None, turns(10));
+    let child = kin(2, Some(&top), turns(2));
+    assert_eq!(change(&top, None), Err(Short { resource: TURNS, left: 2 }));
+    child.dismiss();
+    change(&top, None).expect("nobody holds a share any more");
+}
+
+#[test]
+fn a_lender_that_comes_late_is_told_of_the_whole_share() {
+    let top = kin(1, None, turns(None));
+    let first = kin(2, Some(&top), turns(5));
+    change(&top, 20).expect("nobody is above");
+    let second = kin(3, Some(&top), turns(10));
+    change(&first, 8).expect("ten are left");
+    assert_eq!(account(&top), (0, 18, Some(2)));
+    first.dismiss();
+    assert_eq!(account(&top), (0, 10, Some(10)));
+    second.dismiss();
+    assert_eq!(account(&top), (0, 0, Some(20)));
+}
+
+#[test]
+fn a_change_that_fails_in_its_middle_changes_nothing() {
+    let top = kin(1, None, turns(10).with(Resource::Tokens, Some(10)));
+    let child = kin(2, Some(&top), turns(2).with(Resource::Tokens, Some(2)));
+    let wanted = turns(9).with(Resource::Tokens, Some(11));
+    assert_eq!(child.change(standing(wanted)), Err(Short { resource: Resource::Tokens, left: 8 }));
+    assert_eq!(account(&top), (0, 2, Some(8)));
+    assert_eq!(child.authority().may.budget, turns(2).with(Resource::Tokens, Some(2)));
+}
+
+#[test]
+fn nobody_uses_more_than_anybody_above_may() {
+    let top = kin(1, None, turns(None));
+    let child = kin(2, Some(&top), turns(100));
+    change(&top, 3).expect("nobody is above");
+    assert!(child.take(TURNS, 3) && !child.take(TURNS, 1));
+    assert_eq!(child.left(TURNS), Some(0));
+}
+
+#[test]
+fn children_are_counted_at_everybody_above() {
+    let children = |limit| Budget::unlimited().with(Resource::Children, Some(limit));
+    let top = kin(1, None, children(2));
+    let middle = kin(2, Some(&top), children(9));
+    let bottom = kin(3, Some(&middle), Budget::unlimited());
+    assert_eq!((top.descendants(), middle.descendants(), bottom.descendants()), (2, 1, 0));
+    assert_eq!(bottom.children_left(), Some(0));
+    assert!(attempt(4, Some(&bottom), Budget::unlimited()).is_err());
+    assert_eq!(middle.descendants(), 1, "a refused child counts nowhere");
+    bottom.dismiss();
+    kin(5, Some(&middle), Budget::unlimited());
+}
+
+#[test]
+fn kinship_is_by_blood_and_not_by_name() {
+    let top = kin(1, None, Budget::unlimited());
+    let child = kin(2, Some(&top), Budget::unlimited());
+    let grandchild = kin(3, Some(&child), Budget::unlimited());
+    let namesake = Kin::new(NewKin {
+        id: top.id.clone(),
+        serial: 9,
+        parent: None,
+        cwd: FilePath::root(),
+        standing: standing(Budget::unlimited()),
+    });
+    let namesake = namesake.expect("nobody is above");
+    assert_eq!(child.kinship_to(&child), Kinship::Itself);
+    assert_eq!(child.kinship_to(&top), Kinship::Parent);
+    assert_eq!(grandchild.kinship_to(&top), Kinship::Other, "only the parent is one");
+    assert_eq!(top.kinship_to(&grandchild), Kinship::Descendant);
+    assert_eq!((child.kinship_to(&namesake), namesake.kinship_to(&child)), (Kinship::Other, Kinship::Other));
+    assert!(grandchild.is_below(&top) && !grandchild.is_below(&namesake) && !top.is_below(&top));
+}
+
+/// One agent of the random tree, with what it used itself.
+struct Member {
+    kin: Arc<Kin>,
+    used: u64,
+    limit_max: Option<u64>,
+    gone: bool,
+}
+
+/// SplitMix64.
+fn roll(state: &mut u64, bound: u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed ^ (mixed >> 31)) % bound
+}
+
+fn step(state: &mut u64, members: &mut Vec<Member>) {
+    let place = usize::try_from(roll(state, members.len() as u64)).expect("a small number");
+    let limit = Some(roll(state, 12)).filter(|_| roll(state, 3) > 0);
+    let (kin, gone) = (Arc::clone(&members[place].kin), members[place].gone);
+    match roll(state, 10) {
+        0..2 if !gone && kin.depth < 5 => {
+            if let Ok(kin) = attempt(members.len() as u64 + 2, Some(&kin), turns(limit)) {
+                members.push(Member { kin, used: 0, limit_max: limit, gone: false });
+            }
+        }
+        2 if !gone && place > 0 => {
+            members[place].gone = true;
+            kin.dismiss();
+        }
+        3 if !gone => {
+            // The first keeps a limit, so that there is always somebody to hold the count against.
+            let limit = if place == 0 { limit.or(Some(30)) } else { limit };
+            if change(&kin, limit).is_ok() {
+                let both = members[place].limit_max.zip(limit);
+                members[place].limit_max = both.map(|(before, now)| before.max(now));
+            }
+        }
+        _ if !gone => {
+            let amount = roll(state, 3);
+            if kin.take(TURNS, amount) {
+                members[place].used += amount;
+            }
+        }
+        _ => {}
+    }
+}
+
+fn check(members: &[Member], seed: u64) {
+    for head in members {
+        let family =
+            members.iter().filter(|one| one.kin.is_below(&head.kin) || one.kin.serial == head.kin.serial);
+        let used: u64 = family.clone().map(|one| one.used).sum();
+        let fair = head.limit_max.is_none_or(|limit| used <= limit);
+        assert!(fair, "seed {seed}: {} used {used} of {:?}", head.kin.id, head.limit_max);
+        let alive = family.filter(|one| !one.gone && one.kin.serial != head.kin.serial).count() as u64;
+        assert_eq!(head.kin.descendants(), alive, "seed {seed}: {}", head.kin.id);
+        let reserved = head.kin.account(TURNS).reserved;
+        assert!(alive > 0 || reserved == 0, "seed {seed}: {} set {reserved} aside for nobody", head.kin.id);
+    }
+}
+
+#[test]
+fn no_family_ever_uses_more_than_its_head_was_given() {
+    for seed in 0..500 {
+        let mut state = seed;
+        let mut members =
+            vec![Member { kin: kin(1, None, turns(20)), used: 0, limit_max: Some(20), gone: false }];
+        for _ in 0..80 {
+            step(&mut state, &mut members);
+            check(&members, seed);
+        }
+        for member in members.iter_mut().skip(1).filter(|one| !one.gone) {
+            member.gone = true;
+            member.kin.dismiss();
+        }
+        check(&members, seed);
+        let (used, total) =
+            (members[0].kin.account(TURNS).used, members.iter().map(|one| one.used).sum::<u64>());
+        assert_eq!(used, total, "seed {seed}: what everybody used ends at the top");
+    }
+}
+
+#[test]
+fn a_tree_uses_no_more_than_a_limit_that_was_lowered_later() {
+    let top = kin(1, None, turns(6));
+    let (one, two) = (kin(2, Some(&top), turns(3)), kin(3, Some(&top), turns(3)));
+    assert!(one.take(TURNS, 1));
+    change(&top, 3).expect("less is always had");
+    assert_eq!((one.left(TURNS), two.left(TURNS), top.left(TURNS)), (Some(2), Some(2), Some(0)));
+    assert!(two.take(TURNS, 2), "what was set aside can still be used");
+    assert!(!one.take(TURNS, 1) && !two.take(TURNS, 1), "but not more of it than the limit is now");
+    change(&top, 6).expect("nobody is above");
+    assert!(one.take(TURNS, 2) && two.take(TURNS, 1), "and it goes on when there is more");
+    assert!(!one.take(TURNS, 1));
+}

@@ -1,0 +1,229 @@
+//! The other agents, for the tools of one agent. What a tool call may touch was judged before it began; each thing done
+//! here is judged once more, because a grant may have shrunk since.
+
+use std::sync::{Arc, Weak};
+
+use agent::outside::{Doing, NewPeer, PeerAnswer, PeerCreated, PeerStatus, Peers};
+use agent::permission::{Effect, Verdict, judge};
+use agent::{AgentId, Fault, FaultKind, RequestId, Source, TurnEnd, TurnOutcome};
+
+use crate::actor::Command;
+use crate::handle::{AgentHandle, Answering, NewMessage, Shared, gone};
+use crate::kin::Kin;
+use crate::pool::{AgentSpec, By, Children, Created, FirstMessage, Name, Pool, PoolHandle, RightsSpec};
+use crate::turnstile::shutting_down;
+use crate::waits::Waiting;
+
+/// The other agents, as one of them sees them.
+pub(crate) struct PeersOf {
+    pool: Weak<Pool>,
+    id: AgentId,
+    kin: Arc<Kin>,
+}
+
+/// Where messages between agents come from.
+const SOURCE: &str = "agent";
+
+impl PeersOf {
+    pub(crate) fn new(shared: &Shared) -> Self {
+        Self { pool: shared.pool.clone(), id: shared.id.clone(), kin: Arc::clone(&shared.kin) }
+    }
+
+    fn pool(&self) -> Result<PoolHandle, Fault> {
+        self.pool.upgrade().map(|pool| PoolHandle { pool }).ok_or_else(shutting_down)
+    }
+
+    /// The agent itself; it may have been destroyed while its tool runs.
+    fn own(&self, pool: &PoolHandle) -> Result<AgentHandle, Fault> {
+        let own = pool.find(&self.id).filter(|own| own.kin().serial == self.kin.serial);
+        own.ok_or_else(|| gone(&self.id))
+    }
+
+    /// Another agent, if this one may reach it.
+    fn reach(&self, pool: &PoolHandle, id: &AgentId) -> Result<AgentHandle, Fault> {
+        let found = pool.find(id);
+        let kinship = found
+            .as_ref()
+            .map_or(agent::permission::Kinship::Other, |other| self.kin.kinship_to(other.kin()));
+        match judge(&[Effect::Reach(id.clone(), kinship)], &self.kin.may()) {
+            Verdict::Allowed(_) => found.ok_or_else(|| gone(id)),
+            Verdict::Denied(denial) => Err(Fault::denied(denial.dimension.name(), denial.text)),
+        }
+    }
+
+    /// Makes a child. The pool is only borrowed here: a tool that waits must not keep it.
+    fn make(&self, new: NewPeer) -> Result<(Created, Option<Result<Waiting, Fault>>), Fault> {
+        let pool = self.pool()?;
+        let own = self.own(&pool)?;
+        let waits = new.wait && new.initial_message.is_some();
+        let created = pool.create(spec(new, self.source()), By::Agent(&own))?;
+        let id = created.handle.id();
+        tracing::info!(target: "nexus3::audit", event = "created", principal = %self.id, agent = %id, "agent created");
+        // Only whoever waits may keep the child from waiting for it. The child may have begun already; it exists either
+        // way, so a circle is the answer's fault and not the create's.
+        let waiting = waits.then(|| pool.pool.waits.begin(&self.kin, created.handle.kin()));
+        Ok((created, waiting))
+    }
+
+    fn address(&self, to: &AgentId) -> Result<(AgentHandle, RequestId), Fault> {
+        let pool = self.pool()?;
+        Ok((self.reach(&pool, to)?, pool.make_up_request_id()?))
+    }
+
+    fn source(&self) -> Source {
+        Source { kind: Some(SOURCE.to_owned()), agent: Some(RequestId::Text(self.id.to_string())) }
+    }
+
+    /// Waits for an answer. Whoever stops waiting ends the send: nobody else wants its answer.
+    async fn wait(
+        &self,
+        target: AgentHandle,
+        waiting: Waiting,
+        request_id: RequestId,
+        answering: Answering,
+    ) -> Result<PeerAnswer, Fault> {
+        let mut unwanted = Unwanted { pool: self.pool.clone(), send: Some((target, request_id.clone())) };
+        let end = answering.await;
+        unwanted.send = None;
+        drop(waiting);
+        end.map(|end| answer(request_id, end))
+    }
+}
+
+fn answer(request_id: RequestId, end: TurnEnd) -> PeerAnswer {
+    PeerAnswer {
+        content: end.content,
+        request_id,
+        cancelled: end.outcome == TurnOutcome::Cancelled,
+        halted: end.halted.map(agent::Halt::name),
+        queued: false,
+    }
+}
+
+impl Peers for PeersOf {
+    fn create(&self, new: NewPeer) -> Doing<'_, Result<PeerCreated, Fault>> {
+        Box::pin(async move {
+            let (created, waiting) = self.make(new)?;
+            let id = created.handle.id().clone();
+            let Some((request_id, answering)) = created.initial else {
+                return Ok(PeerCreated { id, initial_request_id: None, response: None });
+            };
+            let initial_request_id = Some(request_id.clone());
+            let response = match waiting {
+                None => None,
+                Some(Err(circle)) => Some(Err(circle)),
+                Some(Ok(waiting)) => Some(self.wait(created.handle, waiting, request_id, answering).await),
+            };
+            Ok(PeerCreated { id, initial_request_id, response })
+        })
+    }
+
+    fn send(&self, to: AgentId, content: String, wait: bool) -> Doing<'_, Result<PeerAnswer, Fault>> {
+        Box::pin(async move {
+            let (target, request_id) = self.address(&to)?;
+            let message = NewMessage { text: content, request_id: request_id.clone(), source: self.source() };
+            if !wait {
+                target.submit(message)?;
+                let content = String::new();
+                return Ok(PeerAnswer { content, request_id, cancelled: false, halted: None, queued: true });
+            }
+            // Before the message is given: a wait that would never end must not leave a turn behind.
+            let waiting = self.pool()?.pool.waits.begin(&self.kin, target.kin())?;
+            let answering = target.submit(message)?;
+            self.wait(target, waiting, request_id, answering).await
+        })
+    }
+
+    fn status(&self, of: &AgentId) -> Result<PeerStatus, Fault> {
+        let pool = self.pool()?;
+        let target = self.reach(&pool, of)?;
+        Ok(status(&pool, &target))
+    }
+
+    fn cancel(&self, at: AgentId, request_id: RequestId) -> Doing<'_, Result<bool, Fault>> {
+        Box::pin(async move {
+            let pool = self.pool()?;
+            let target = self.reach(&pool, &at)?;
+            Ok(target.cancel(request_id).await)
+        })
+    }
+
+    fn destroy(&self, agent: AgentId) -> Doing<'_, Result<bool, Fault>> {
+        Box::pin(async move {
+            let pool = self.pool()?;
+            let target = match self.reach(&pool, &agent) {
+                Ok(target) => target,
+                Err(fault) if fault.kind == FaultKind::NotFound => return Ok(false),
+                Err(fault) => return Err(fault),
+            };
+            if !target.kin().is_below(&self.kin) {
+                let text = format!("Agent '{}' is not authorized to destroy '{agent}'", self.id);
+                return Err(Fault::denied("targets", text));
+            }
+            Ok(pool.destroy(&agent, Children::Go).await)
+        })
+    }
+
+    fn list(&self) -> Vec<PeerStatus> {
+        let Ok(pool) = self.pool() else { return Vec::new() };
+        let mine =
+            |other: &AgentHandle| other.kin().serial == self.kin.serial || other.kin().is_below(&self.kin);
+        let (_, agents) = pool.list_page(mine, 0, usize::MAX);
+        agents
+            .into_iter()
+            .filter_map(|agent| pool.find(&agent.id))
+            .map(|agent| status(&pool, &agent))
+            .collect()
+    }
+}
+
+fn spec(new: NewPeer, source: Source) -> AgentSpec {
+    AgentSpec {
+        name: new.id.map_or(Name::MadeUp, Name::Given),
+        system_prompt: new.system_prompt,
+        parent: None,
+        cwd: new.cwd,
+        model: new.model,
+        rights: RightsSpec {
+            preset: new.preset,
+            disable_tools: new.disable_tools,
+            write_paths: new.write_paths,
+            ..RightsSpec::default()
+        },
+        level_max: Some(agent::permission::Level::Trusted),
+        initial: new.initial_message.map(|text| FirstMessage { text, source }),
+    }
+}
+
+fn status(pool: &PoolHandle, agent: &AgentHandle) -> PeerStatus {
+    let summary = pool.summary(agent);
+    PeerStatus {
+        id: summary.id,
+        parent: summary.parent,
+        preset: summary.preset,
+        message_count: summary.message_count,
+        is_working: summary.is_working,
+        queued: summary.open_turns.saturating_sub(usize::from(summary.is_working)),
+        halted: summary.halted.map(agent::Halt::name),
+    }
+}
+
+/// A send whose answer was waited for. When it is dropped before the answer came, the send is ended.
+struct Unwanted {
+    pool: Weak<Pool>,
+    send: Option<(AgentHandle, RequestId)>,
+}
+
+impl Drop for Unwanted {
+    fn drop(&mut self) {
+        let Some((target, request_id)) = self.send.take() else { return };
+        let (reply, _) = tokio::sync::oneshot::channel();
+        let command = Box::new(Command::Cancel { request_id: request_id.clone(), reply });
+        // A full inbox takes it later; it is the pool's task then, so that a stop waits for it.
+        if let Err(tokio::sync::mpsc::error::TrySendError::Full(_)) = target.inbox.try_send(command)
+            && let Some(pool) = self.pool.upgrade()
+        {
+            pool.tasks.spawn(async move { target.cancel(request_id).await });
+        }
+    }
+}

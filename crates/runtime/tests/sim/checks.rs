@@ -1,0 +1,182 @@
+//! What must hold for every agent of the simulation: at any time, when nothing runs, and at the end.
+
+use agent::Role;
+use agent::permission::Resource;
+use runtime::Holding;
+
+use crate::driver::{Driver, Fate, Life, place};
+use crate::history::{STEER, messages, objection, objection_when_idle, questions};
+
+/// More than any answer of a script reports.
+const ANSWER_TOKENS: u64 = 10;
+
+const NO_TURNS: &str = "[Stopping: the budget of turns is used up]";
+
+/// Everything a create or a change could leave behind.
+pub(crate) type Traces = (Vec<String>, Vec<Vec<(Option<u64>, u64, u64)>>, usize);
+
+impl Driver {
+    pub(crate) fn traces(&self) -> Traces {
+        let account = |one: &Holding| (one.limit, one.used, one.reserved);
+        let accounts = |life: &Life| self.holdings(life).iter().map(account).collect();
+        let accounts = self.lives.iter().map(accounts).collect();
+        (self.world.names(), accounts, self.world.pool.open_turns())
+    }
+
+    fn holdings(&self, life: &Life) -> Vec<Holding> {
+        self.world.pool.rights(&life.handle).holdings
+    }
+
+    /// At any time.
+    pub(crate) fn check_now(&self) {
+        let violations = self.world.tools.seen().violations.clone();
+        assert_eq!(violations, Vec::<String>::new(), "a tool did what it may not");
+        for place in 0..self.lives.len() {
+            self.check_accounts(place);
+        }
+        for life in &self.lives {
+            let Some(capability) = &life.capability else { continue };
+            let found = self.world.pool.find_by_capability(capability.reveal().as_bytes());
+            let right = found.as_ref().is_some_and(|found| found.is_same(&life.handle));
+            assert_eq!((right, found.is_some()), (!life.destroyed, !life.destroyed), "'{}'", life.name);
+        }
+        assert!(self.world.pool.open_turns() <= self.limits.turns_open_max);
+    }
+
+    fn check_accounts(&self, place_of_life: usize) {
+        let life = &self.lives[place_of_life];
+        let existing = self.existing();
+        let below = self.below(place_of_life).iter().filter(|other| existing.contains(other)).count() as u64;
+        let many = self.lives.len() as u64 + 1;
+        for one in self.holdings(life) {
+            let what = format!("life {place_of_life}: {one:?}, {:?}", life.budgets[place(one.resource)]);
+            if one.resource == Resource::Children {
+                assert_eq!(one.used, below, "{what}");
+                let floor = life.budgets[place(one.resource)].floor;
+                assert!(one.limit.is_none_or(|limit| one.used <= limit.max(floor)), "too many: {what}");
+                continue;
+            }
+            assert!(below > 0 || one.reserved == 0, "set aside for nobody: {what}");
+            let Some(limit) = one.limit else { continue };
+            let past = life.budgets[place(one.resource)];
+            let top = limit.max(past.floor);
+            let top = match one.resource {
+                // Agents that draw on one account at the same time may each use a little too much.
+                Resource::Tokens => top + ANSWER_TOKENS * many,
+                // Whoever waits hears of another limit when its wait is over.
+                Resource::WallMs if past.changes > 1 => continue,
+                Resource::WallMs => top * many,
+                _ => top,
+            };
+            assert!(one.used + one.reserved <= top, "more than there is: {what}");
+        }
+    }
+
+    /// No family uses more than its head was ever given, however it was passed on.
+    pub(crate) fn check_families(&self) {
+        let seen = self.world.tools.seen();
+        for (place_of_life, life) in self.lives.iter().enumerate() {
+            let family = || self.below(place_of_life).into_iter().chain([place_of_life]);
+            let turns: u64 = family().map(|life| turns_of(&self.lives[life])).sum();
+            let is_family = |ran: &&crate::tools::Ran| {
+                let agent = ran.agent.as_ref();
+                agent.is_some_and(|agent| agent.is_same(&life.handle) || agent.is_below(&life.handle))
+            };
+            let calls = seen.ran.iter().filter(is_family).count() as u64;
+            for (resource, used) in [(Resource::Turns, turns), (Resource::ToolCalls, calls)] {
+                let past = life.budgets[place(resource)];
+                let fair = past.ever_unlimited || used <= past.limit_max;
+                assert!(fair, "the family of life {place_of_life} used {used} {resource}: {past:?}");
+            }
+            let tokens = family().map(|life| tokens_of(&self.lives[life])).sum();
+            self.check_paid(
+                life,
+                &[(Resource::Turns, turns), (Resource::ToolCalls, calls), (Resource::Tokens, tokens)],
+            );
+        }
+    }
+
+    /// What those below used who are gone was paid by whoever always had a limit.
+    fn check_paid(&self, life: &Life, used: &[(Resource, u64)]) {
+        let holdings = self.holdings(life);
+        let childless = holdings.iter().any(|one| one.resource == Resource::Children && one.used == 0);
+        for (resource, used) in used.iter().filter(|_| childless && !life.destroyed) {
+            let always_limited = !life.budgets[place(*resource)].ever_unlimited;
+            let paid = holdings[place(*resource)].used;
+            assert!(!always_limited || paid >= *used, "'{}' paid {paid} of {used} {resource}", life.name);
+        }
+    }
+
+    /// Only for agents without a turn.
+    pub(crate) fn check_histories(&self) {
+        for (place, life) in self.lives.iter().enumerate() {
+            let history = messages(&life.handle);
+            assert_eq!(objection_when_idle(&history), None, "life {place}");
+            let asked = questions(&life.handle);
+            let steers = asked.iter().filter(|text| text.starts_with(STEER)).count();
+            assert_eq!(steers, life.steers, "every word that was taken is kept, life {place}");
+            assert!(!self.world.summary(&life.handle).is_working, "life {place} rests");
+            let ended_by_model = |fate: &Fate| match fate {
+                Fate::Answered(Ok(end)) => end.outcome == agent::TurnOutcome::Completed,
+                Fate::Answered(Err(fault)) => fault.kind != agent::FaultKind::Invalid,
+                Fate::Open(_) | Fate::Dropped | Fate::Refused => false,
+            };
+            for sent in self.sent.iter().filter(|sent| sent.life == place) {
+                let times = asked.iter().filter(|text| **text == sent.plot.script).count();
+                let fair = if ended_by_model(&sent.fate) { times == 1 } else { times <= 1 };
+                assert!(fair, "{} is {times} times in the history", sent.plot.script);
+                assert!(sent.was_accepted() || times == 0, "{} was refused and kept", sent.plot.script);
+            }
+        }
+        self.check_families();
+    }
+
+    /// What a model was shown was a history at any time.
+    pub(crate) fn check_requests(&self) {
+        for request in &self.world.model.seen().requests {
+            assert_eq!(objection(&request.messages), None);
+        }
+    }
+
+    /// Turns of one agent begin in the order they were accepted in: the numbers of their scripts rise.
+    pub(crate) fn check_order(&self) {
+        let number = |script: &String| -> Option<u64> {
+            let label = script.split(' ').next().and_then(|label| label.strip_prefix('#'));
+            label.and_then(|label| label.parse().ok())
+        };
+        for life in &self.lives {
+            let asked: Vec<_> = questions(&life.handle).iter().filter_map(number).collect();
+            assert!(asked.is_sorted(), "out of order: {asked:?}");
+            let first = questions(&life.handle).first().cloned();
+            let seen = self.world.model.seen();
+            let played = seen.questions.iter().filter(|(agent, _)| Some(agent) == first.as_ref());
+            let played: Vec<_> = played.filter_map(|(_, script)| number(script)).collect();
+            assert!(played.is_sorted(), "out of order: {played:?}");
+        }
+    }
+
+    pub(crate) fn check_model(&self) {
+        let seen = self.world.model.seen();
+        assert_eq!(seen.overlaps, Vec::<String>::new(), "one turn at a time for each agent");
+        assert!(seen.live_max <= self.limits.turns_running_max, "{} turns ran at once", seen.live_max);
+        assert_eq!(seen.live_total, 0, "every stream is dropped");
+        for life in &self.lives {
+            let reported =
+                questions(&life.handle).first().and_then(|first| seen.reported.get(first)).copied();
+            assert_eq!(life.handle.tokens().used, reported.unwrap_or_default(), "usage adds up");
+        }
+    }
+}
+
+fn tokens_of(life: &Life) -> u64 {
+    let usage = life.handle.tokens().used.usage;
+    usage.input + usage.output
+}
+
+/// Turns of a life that were paid for.
+fn turns_of(life: &Life) -> u64 {
+    let history = messages(&life.handle);
+    let begun = history.iter().filter(|one| one.role == Role::User && !one.text.starts_with(STEER)).count();
+    let unpaid = history.iter().filter(|one| one.role == Role::Assistant && one.text == NO_TURNS).count();
+    (begun - unpaid) as u64
+}

@@ -1,0 +1,113 @@
+//! Ten thousand cancels, each at another moment of a turn: every turn ends once, and every history stays whole.
+
+use agent::{RequestId, Role, TurnOutcome};
+use runtime::{AgentHandle, Limits};
+
+use crate::dice::Dice;
+use crate::history::{messages, objection_when_idle};
+use crate::world::{World, end_of, named, number, preset, settle, start, tasks};
+
+const CANCELS: usize = 10_000;
+
+const SCRIPTS: &[&str] = &[
+    "say a; yield; say b; yield; done",
+    "say a; wait; done",
+    "flood 40; done",
+    "call note x; call note y; done | say b; done",
+    "say a; call slow release; call note x; done | say b; done",
+    "call step 1; call step 1; done | yield; say b; done",
+    "call panics_at_drop release; call panics; done | say b; done",
+    "call agent_send {to=worker wait=yes SUB yield; say c; done}; done | say b; done",
+    "call agent_send {to=worker wait=yes SUB wait}; call slow release; done | say b; done",
+    "done | done",
+    "fail",
+    "yield; panic",
+];
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_cancels_leave_one_end_for_each_turn() {
+    let world = World::with(Limits { turns_running_max: 3, ..Limits::default() });
+    let mut dice = Dice::new(10_000);
+    let mut agents: Vec<_> = (0..5).map(|place| fresh(&world, &format!("a{place}"))).collect();
+    let worker = world.agent("worker");
+    let mut sent = 0_i64;
+    let (mut cancels, mut hits, mut begun) = (0, 0, 0);
+    while cancels < CANCELS {
+        // Contexts grow with every turn; agents that start anew keep the test quick.
+        let place = dice.below(agents.len());
+        if messages(&agents[place]).len() > 100 {
+            begun += turns_of(&agents[place]);
+            assert!(world.destroy(&agents[place]).await);
+            agents[place] = fresh(&world, &format!("a{place}"));
+        }
+        let mut sendings = Vec::new();
+        for _ in 0..dice.between(1, 4) {
+            sent += 1;
+            let script = dice.pick(SCRIPTS).replace("SUB", &format!("#n{sent}"));
+            let agent = dice.pick(&agents);
+            sendings.push((agent.clone(), sent, start(agent, sent, &format!("#{sent} {script}"))));
+        }
+        for _ in 0..dice.between(0, 30) {
+            tokio::task::yield_now().await;
+        }
+        for (agent, request_id, sending) in sendings {
+            for _ in 0..dice.between(0, 4) {
+                tokio::task::yield_now().await;
+            }
+            cancels += 1;
+            let cancelled = agent.cancel(number(request_id)).await;
+            hits += usize::from(cancelled);
+            judge(cancelled, sending.await.expect("a send does not panic"));
+        }
+    }
+    settle().await;
+    assert!(hits > CANCELS / 4, "only {hits} of {cancels} cancels met an open turn");
+    assert_eq!((world.pool.open_turns(), world.model.seen().live_total, world.tools.seen().live), (0, 0, 0));
+    assert_eq!(tasks(), agents.len() + 1);
+    begun += agents.iter().map(turns_of).sum::<usize>();
+    assert!(begun <= usize::try_from(sent).expect("a small number") && begun > CANCELS / 2, "{begun} turns");
+    turns_of(&worker);
+    for agent in &agents {
+        assert_eq!(end_of(start(agent, 0, "#0 say still here; done")).await.content, "still here");
+    }
+}
+
+fn fresh(world: &World, name: &str) -> AgentHandle {
+    world.make(preset(named(name), "yolo"))
+}
+
+/// A cancel that found its turn ends it as cancelled; one that did not has come too late.
+fn judge(cancelled: bool, answer: Result<agent::TurnEnd, agent::Fault>) {
+    let outcome = answer.map(|end| end.outcome);
+    let fair = match &outcome {
+        Ok(TurnOutcome::Cancelled) => cancelled,
+        Ok(TurnOutcome::Completed) | Err(_) => !cancelled,
+        Ok(TurnOutcome::Failed(_)) => false,
+    };
+    assert!(fair, "cancelled: {cancelled}, answered: {outcome:?}");
+}
+
+/// How many turns an agent had; each has one question and one end.
+fn turns_of(agent: &AgentHandle) -> usize {
+    let all = messages(agent);
+    assert_eq!(objection_when_idle(&all), None);
+    let questions = all.iter().filter(|message| message.role == Role::User).count();
+    let ends =
+        all.iter().filter(|message| message.role == Role::Assistant && message.tool_calls.is_empty()).count();
+    assert_eq!(questions, ends, "one end for each turn");
+    let mut asked: Vec<_> = all.iter().filter(|one| one.role == Role::User).map(|one| &one.text).collect();
+    asked.sort();
+    asked.dedup();
+    assert_eq!(asked.len(), questions, "no turn began twice");
+    questions
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_of_a_name_that_is_no_more_hits_nobody() {
+    let world = World::new();
+    let agent = world.agent("a");
+    for place in 0..100 {
+        end_of(start(&agent, place, &format!("#{place} say a; done"))).await;
+        assert!(!agent.cancel(RequestId::Number(place)).await);
+    }
+}

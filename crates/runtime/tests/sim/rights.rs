@@ -1,0 +1,162 @@
+//! What agents may do: asked when they do it, and never more than those above them may grant.
+
+use agent::permission::Resource;
+use agent::{Ending, FaultKind, Role};
+use runtime::{AgentHandle, AgentSpec, Change, RightsSpec};
+
+use crate::history::{messages, results};
+use crate::world::{World, below, end_of, named, preset, settle, start};
+
+fn disable(world: &World, agent: &AgentHandle, tools: &[&str]) {
+    let tools = tools.iter().map(ToString::to_string).collect();
+    let change = Change { disable_tools: Some(tools), ..Change::default() };
+    world.change(agent, &change).expect("less is always allowed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn narrowing_a_parent_denies_its_childs_next_effect() {
+    let world = World::new();
+    let parent = world.trusted("p");
+    let child = world.child("c", &parent);
+    let script =
+        "call note a; call slow release; call step 1; call note b; done | call note c; done | say so; done";
+    let sending = start(&child, 1, script);
+    world.tools.begun(2).await;
+    settle().await;
+    disable(&world, &parent, &["step", "note"]);
+    world.tools.release_all();
+    assert_eq!(end_of(sending).await.content, "so");
+    let denied = |tool| format!("Permission denied: Tool '{tool}' is disabled by permission policy");
+    let told =
+        ["noted a".to_owned(), "took release".to_owned(), denied("step"), denied("note"), denied("note")];
+    assert_eq!(results(&child), told);
+    assert_eq!(messages(&child)[4].ending, Some(Ending::Denied));
+    disable(&world, &parent, &[]);
+    end_of(start(&child, 2, "#2 call note d; done | say so; done")).await;
+    assert_eq!(results(&child)[5], "noted d", "what is given back counts at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn narrowing_an_agent_denies_its_own_next_effect() {
+    let world = World::new();
+    let agent = world.make(preset(named("a"), "trusted"));
+    let sending = start(&agent, 1, "call write x; call step release; call write y; done | say so; done");
+    world.tools.begun(2).await;
+    let change = Change { write_paths: Some(vec!["b".to_owned()]), ..Change::default() };
+    world.change(&agent, &change).expect("within its preset");
+    world.tools.release_all();
+    end_of(sending).await;
+    let told = results(&agent);
+    assert_eq!(told[0], "x beneath /work");
+    assert!(told[2].starts_with("Permission denied: cannot write '/work/y'"), "{}", told[2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_is_shown_the_tools_it_may_use_now() {
+    let world = World::new();
+    let parent = world.trusted("p");
+    let child = world.child("c", &parent);
+    let sending = start(&child, 1, "call slow release; done | say a; done");
+    world.tools.begun(1).await;
+    disable(&world, &parent, &["note"]);
+    world.tools.release_all();
+    end_of(sending).await;
+    let seen = world.model.seen();
+    let shown = |question: usize| -> Vec<_> {
+        seen.requests[question].tools.iter().map(|tool| tool.name.to_string()).collect()
+    };
+    assert!(shown(0).contains(&"note".to_owned()) && !shown(1).contains(&"note".to_owned()));
+    assert!(!shown(0).contains(&"agent_create".to_owned()), "it is sandboxed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn files_are_opened_beneath_a_folder_that_allows_them() {
+    let world = World::new();
+    let parent = world.trusted("p");
+    let spec = AgentSpec { cwd: Some("a".to_owned()), ..below(named("c"), &parent) };
+    let child = world.make(AgentSpec {
+        rights: RightsSpec { write_paths: Some(vec!["deep".to_owned()]), ..RightsSpec::default() },
+        ..spec
+    });
+    let script = "call read x; call read ../b/x; call write deep/y; call write y; call write deep/../y; done \
+                  | say so; done";
+    end_of(start(&child, 1, script)).await;
+    let told = results(&child);
+    assert_eq!(told[0], "x beneath /work/a");
+    assert!(told[1].starts_with("Permission denied: cannot read '/work/b/x'"), "{}", told[1]);
+    assert_eq!(told[2], "y beneath /work/a/deep");
+    assert!(told[3].starts_with("Permission denied: cannot write '/work/a/y'"), "{}", told[3]);
+    assert_eq!(told[4], "Did not execute: halted due to error in previous tool");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_is_too_much_changes_nothing() {
+    let world = World::new();
+    let parent = world.trusted("p");
+    let child = world.child("c", &parent);
+    let before = world.pool.rights(&child);
+    let changes = [
+        (FaultKind::Denied, Change { preset: Some("trusted".to_owned()), ..Change::default() }),
+        (FaultKind::Invalid, Change { preset: Some("yolo".to_owned()), ..Change::default() }),
+        (FaultKind::Invalid, Change { preset: Some("nonsense".to_owned()), ..Change::default() }),
+        (FaultKind::Denied, Change { write_paths: Some(vec!["/elsewhere".to_owned()]), ..Change::default() }),
+    ];
+    for (kind, change) in changes {
+        let fault = world.change(&child, &change).expect_err("it is too much");
+        assert_eq!(fault.kind, kind, "{fault}");
+    }
+    let after = world.pool.rights(&child);
+    assert_eq!((after.may, after.preset), (before.may, before.preset));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_of_one_limit_that_is_too_much_changes_no_other() {
+    let world = World::new();
+    let limited = |turns, calls| {
+        let budget = agent::permission::Budget::unlimited();
+        budget.with(Resource::Turns, Some(turns)).with(Resource::ToolCalls, Some(calls))
+    };
+    let rights =
+        RightsSpec { preset: Some("trusted".to_owned()), budget: limited(10, 10), ..RightsSpec::default() };
+    let parent = world.make(AgentSpec { rights, ..named("p") });
+    let rights = RightsSpec { budget: limited(2, 2), ..RightsSpec::default() };
+    let child = world.make(AgentSpec { rights, ..below(named("c"), &parent) });
+    let reserved = || world.pool.rights(&parent).holdings.iter().map(|one| one.reserved).collect::<Vec<_>>();
+    let before = reserved();
+    let budget = vec![(Resource::Turns, Some(9)), (Resource::ToolCalls, Some(11))];
+    let change = Change { budget, ..Change::default() };
+    assert_eq!(world.change(&child, &change).map_err(|fault| fault.kind), Err(FaultKind::Denied));
+    assert_eq!(reserved(), before);
+    assert_eq!(world.pool.rights(&child).holdings[0].limit, Some(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denied_call_is_a_result_and_the_turn_goes_on() {
+    let world = World::new();
+    let agent = world.make(preset(named("a"), "worker"));
+    let script = "call write x; call agent_send {to=b say x; done}; call note y; done | say so; done";
+    assert_eq!(end_of(start(&agent, 1, script)).await.content, "so");
+    assert_eq!(world.tools.lines(), ["a note y"]);
+    let denied = messages(&agent).iter().filter(|message| message.ending == Some(Ending::Denied)).count();
+    assert_eq!(denied, 2);
+    assert_eq!(messages(&agent).iter().filter(|message| message.role == Role::Tool).count(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_begins_is_allowed_in_that_very_moment() {
+    let world = World::new();
+    world.tools.watch(&world.pool);
+    let agent = world.agent("a");
+    for place in 0..300 {
+        // However long the answer is, somewhere in it the agent's task gives way to others.
+        let sending =
+            start(&agent, place, &format!("#{place} flood {place}; call note x; done | say so; done"));
+        let mut disabled = false;
+        while !sending.is_finished() {
+            disabled = !disabled;
+            disable(&world, &agent, if disabled { &["note"] } else { &[] });
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(world.tools.seen().violations, Vec::<String>::new());
+}

@@ -1,0 +1,98 @@
+//! Families on many threads: whoever talks, creates, destroys and changes at the same time, everybody is answered and
+//! nothing is lost. Real time, because threads have no other; it is only waited for what hangs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::permission::{Budget, Resource};
+use runtime::{AgentHandle, AgentSpec, Change, Children, Limits, RightsSpec};
+
+use crate::dice::Dice;
+use crate::history::{messages, objection_when_idle};
+use crate::world::{Sending, World, below, id, named, preset, start};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What agents say to each other: waits in circles, children, and ends.
+fn talk(dice: &mut Dice, place: i64, depth: usize) -> String {
+    let to = dice.pick::<&str>(&["a0", "a1", "a2", "a3"]);
+    let inner = if depth < 3 {
+        talk(dice, place, depth + 1)
+    } else {
+        format!("#n{place}.{} say end; done", dice.roll())
+    };
+    let call = match dice.below(6) {
+        0 => format!("call agent_create {{id=kid{} wait=yes {inner}}}", dice.below(9)),
+        1 => format!("call agent_create {{id=kid{} {inner}}}", dice.below(9)),
+        2 => format!("call agent_destroy to=kid{}; call note x", dice.below(9)),
+        3 => format!("call agent_send {{to={to} {inner}}}; call step 0"),
+        _ => format!("call agent_send {{to={to} wait=yes {inner}}}; call note x"),
+    };
+    format!("#n{place}.{} {call}; done | say so; done", dice.roll())
+}
+
+async fn all_answered(sendings: Vec<Sending>) {
+    for sending in sendings {
+        let answer = tokio::time::timeout(PATIENCE, sending).await.expect("a send was lost");
+        let answer = answer.expect("a send does not panic");
+        assert!(answer.is_ok(), "{answer:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn families_that_do_everything_at_once_never_hang() {
+    for seed in 0..20 {
+        let world = World::with(Limits { turns_running_max: 2, ..Limits::default() });
+        let mut dice = Dice::new(seed);
+        let agents: Vec<_> =
+            (0..4).map(|place| world.make(preset(named(&format!("a{place}")), "yolo"))).collect();
+        let mut sendings = Vec::new();
+        for place in 0..40 {
+            let script = talk(&mut dice, place, 0);
+            sendings.push(start(&agents[dice.below(agents.len())], place, &script));
+        }
+        all_answered(sendings).await;
+        assert_eq!(tokio::time::timeout(PATIENCE, world.pool.stop(PATIENCE)).await, Ok(0));
+        assert_eq!((world.pool.open_turns(), world.tools.seen().live), (0, 0));
+        for agent in &agents {
+            assert_eq!(objection_when_idle(&messages(agent)), None);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_share_is_never_lent_twice_and_always_comes_back() {
+    const LIMIT: u64 = 200;
+    let world = Arc::new(World::new());
+    let budget = Budget::unlimited().with(Resource::Turns, Some(LIMIT));
+    let rights = RightsSpec { preset: Some("trusted".to_owned()), budget, ..RightsSpec::default() };
+    let top = world.make(AgentSpec { rights, ..named("top") });
+    let mut busy = Vec::new();
+    for thread in 0..4 {
+        let (world, top) = (Arc::clone(&world), top.clone());
+        busy.push(tokio::spawn(async move {
+            let mut dice = Dice::new(thread);
+            for round in 0..50 {
+                let name = format!("c{thread}");
+                let share = Some(dice.below(60) as u64).filter(|_| dice.percent(70));
+                let budget = Budget::unlimited().with(Resource::Turns, share);
+                let rights = RightsSpec { budget, ..RightsSpec::default() };
+                let spec = AgentSpec { rights, ..named(&name) };
+                let Ok(child) = world.create(below(spec, &top)) else { continue };
+                let sending = start(&child.handle, round, &format!("#{thread}.{round} say a; done"));
+                let more = Some(dice.below(90) as u64).filter(|_| dice.percent(70));
+                let change = Change { budget: vec![(Resource::Turns, more)], ..Change::default() };
+                // There may not be so much left.
+                let _ = world.change(&child.handle, &change);
+                all_answered(vec![sending]).await;
+                assert!(world.pool.destroy(&id(&name), Children::Go).await);
+            }
+        }));
+    }
+    for task in busy {
+        tokio::time::timeout(PATIENCE, task).await.expect("nobody hangs").expect("nobody panics");
+    }
+    let turns = |agent: &AgentHandle| world.pool.rights(agent).holdings[0];
+    assert_eq!(turns(&top).reserved, 0);
+    assert!(turns(&top).used <= LIMIT && turns(&top).used > 0, "{:?}", turns(&top));
+}

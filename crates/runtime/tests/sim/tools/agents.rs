@@ -1,0 +1,126 @@
+//! The tools that reach other agents. Arguments are words of the form `key=value`, then a message:
+//! `to=b wait=yes #7 say hello; done`.
+
+use agent::outside::{Leave, NewPeer, PeerAnswer, Scene};
+use agent::permission::Effect;
+use agent::{AgentId, Fault, FaultKind, RequestId, ToolOutcome};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verb {
+    /// `id=NAME preset=NAME cwd=PATH write=PATH disable=TOOL model=NAME wait=yes MESSAGE`, each of them optional.
+    Create,
+    /// `to=NAME wait=yes MESSAGE`
+    Send,
+    /// `to=NAME`
+    Status,
+    /// `to=NAME request=TEXT`
+    Cancel,
+    /// `to=NAME`
+    Destroy,
+    List,
+}
+
+/// Arguments as they were read.
+struct Words<'a> {
+    pairs: Vec<(&'a str, &'a str)>,
+    message: &'a str,
+}
+
+impl<'a> Words<'a> {
+    fn read(mut text: &'a str) -> Self {
+        let mut pairs = Vec::new();
+        loop {
+            let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+            let Some(pair) = word.split_once('=') else { break };
+            pairs.push(pair);
+            text = rest;
+        }
+        Self { pairs, message: text }
+    }
+
+    fn get(&self, key: &str) -> Option<&'a str> {
+        self.pairs.iter().find(|(name, _)| *name == key).map(|(_, value)| *value)
+    }
+
+    fn waits(&self) -> bool {
+        self.get("wait") == Some("yes")
+    }
+
+    fn target(&self) -> Result<AgentId, String> {
+        AgentId::parse(self.get("to").unwrap_or_default()).map_err(|fault| fault.to_string())
+    }
+
+    fn peer(&self) -> Result<NewPeer, String> {
+        let owned = |key| self.get(key).map(ToOwned::to_owned);
+        let id = self.get("id").map(AgentId::parse).transpose().map_err(|fault| fault.to_string())?;
+        Ok(NewPeer {
+            id,
+            preset: owned("preset"),
+            cwd: owned("cwd"),
+            write_paths: owned("write").map(|path| vec![path]),
+            disable_tools: owned("disable").into_iter().collect(),
+            model: owned("model"),
+            initial_message: Some(self.message.to_owned()).filter(|text| !text.is_empty()),
+            wait: self.waits(),
+            system_prompt: None,
+        })
+    }
+}
+
+pub(super) fn effects(verb: Verb, arguments: &str, scene: &Scene<'_>) -> Result<Vec<Effect>, String> {
+    let words = Words::read(arguments);
+    Ok(match verb {
+        Verb::Create => vec![Effect::Create((scene.preset_lineage)(words.peer()?.preset.as_deref()))],
+        Verb::Send | Verb::Status | Verb::Cancel | Verb::Destroy => {
+            let target = words.target()?;
+            let kinship = (scene.kinship)(&target);
+            vec![Effect::Reach(target, kinship)]
+        }
+        Verb::List => Vec::new(),
+    })
+}
+
+pub(super) async fn work(verb: Verb, arguments: &str, leave: &Leave) -> ToolOutcome {
+    match attempt(verb, &Words::read(arguments), leave).await {
+        Ok(text) => ToolOutcome::Done(text),
+        Err(fault) if fault.kind == FaultKind::Denied => ToolOutcome::Denied(fault.public.into_owned()),
+        Err(fault) => ToolOutcome::Failed(fault.public.into_owned()),
+    }
+}
+
+async fn attempt(verb: Verb, words: &Words<'_>, leave: &Leave) -> Result<String, Fault> {
+    let read = |text: String| Fault::new(FaultKind::Invalid, text);
+    let peers = &leave.peers;
+    Ok(match verb {
+        Verb::Create => {
+            let created = peers.create(words.peer().map_err(read)?).await?;
+            match created.response {
+                None => format!("created {}", created.id),
+                Some(response) => format!("created {}, which {}", created.id, said(&response?)),
+            }
+        }
+        Verb::Send => {
+            let (to, message) = (words.target().map_err(read)?, words.message.to_owned());
+            said(&peers.send(to, message, words.waits()).await?)
+        }
+        Verb::Status => format!("{:?}", peers.status(&words.target().map_err(read)?)?),
+        Verb::Cancel => {
+            let request = RequestId::Text(words.get("request").unwrap_or_default().to_owned());
+            format!("cancelled: {}", peers.cancel(words.target().map_err(read)?, request).await?)
+        }
+        Verb::Destroy => format!("destroyed: {}", peers.destroy(words.target().map_err(read)?).await?),
+        Verb::List => {
+            let names: Vec<_> = peers.list().into_iter().map(|peer| peer.id.to_string()).collect();
+            names.join(" ")
+        }
+    })
+}
+
+fn said(answer: &PeerAnswer) -> String {
+    let halted = answer.halted.map(|why| format!(" and halted: {why}")).unwrap_or_default();
+    match (answer.queued, answer.cancelled) {
+        (true, _) => "has it".to_owned(),
+        (false, true) => format!("was cancelled after '{}'", answer.content),
+        (false, false) => format!("said '{}'{halted}", answer.content),
+    }
+}

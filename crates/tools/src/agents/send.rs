@@ -1,0 +1,48 @@
+//! `agent_send`: gives another agent a message.
+
+use agent::outside::Scene;
+use agent::permission::{Effect, Kinship};
+use agent::{Pace, ToolClass};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::words::{AgentName, Reply};
+use super::{WAIT_MS_MAX, reached, refused};
+use crate::define::{Answer, Call, Define, compact};
+
+pub(crate) struct Send;
+
+/// Sends a message to another agent and returns its answer.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    /// The agent to send to.
+    agent_id: AgentName,
+    /// The message.
+    content: String,
+    /// Whether to wait for the answer. Without waiting the message is queued.
+    #[schemars(extend("default" = true))]
+    wait: Option<bool>,
+}
+
+impl Define for Send {
+    type Input = Input;
+    const NAME: &'static str = "agent_send";
+    const ALIASES: &'static [&'static str] = &["nexus_send"];
+    const PACE: Pace = Pace::Waiting;
+    const CLASS: ToolClass = ToolClass::Once;
+    const TIME_MS_MAX: u64 = WAIT_MS_MAX;
+
+    fn effects(input: &Input, scene: &Scene<'_>) -> Result<Vec<Effect>, String> {
+        let effect = reached(&input.agent_id, scene);
+        if input.agent_id.0 == *scene.agent || matches!(effect, Effect::Reach(_, Kinship::Itself)) {
+            return Err("agent_send cannot target the current agent".to_owned());
+        }
+        Ok(vec![effect])
+    }
+
+    async fn run(input: Input, call: Call) -> Answer {
+        let answer = call.leave.peers.send(input.agent_id.0, input.content, input.wait.unwrap_or(true)).await;
+        compact(&Reply::from(answer.map_err(refused)?))
+    }
+}

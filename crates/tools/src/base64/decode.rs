@@ -1,0 +1,31 @@
+//! `base64.decode`: base64 to text.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::apart::Stop;
+use crate::define::{Answer, Compute, failed};
+
+pub(crate) struct Decode;
+
+/// Decodes base64 (standard alphabet, padded) to text. Fails when the bytes are not UTF-8.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    /// The base64 to decode.
+    encoded: String,
+}
+
+impl Compute for Decode {
+    type Input = Input;
+    const NAME: &'static str = "base64.decode";
+
+    fn compute(input: Input, _stop: &Stop) -> Answer {
+        let bytes =
+            STANDARD.decode(input.encoded).map_err(|fault| failed(format!("Invalid base64: {fault}")))?;
+        String::from_utf8(bytes)
+            .map_err(|fault| failed(format!("the decoded bytes are not UTF-8 text: {}", fault.utf8_error())))
+    }
+}

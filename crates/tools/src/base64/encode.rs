@@ -1,0 +1,28 @@
+//! `base64.encode`: text to base64.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::apart::Stop;
+use crate::define::{Answer, Compute};
+
+pub(crate) struct Encode;
+
+/// Encodes a text's UTF-8 bytes as base64 (standard alphabet, padded).
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    /// The text to encode.
+    text: String,
+}
+
+impl Compute for Encode {
+    type Input = Input;
+    const NAME: &'static str = "base64.encode";
+
+    fn compute(input: Input, _stop: &Stop) -> Answer {
+        Ok(STANDARD.encode(input.text))
+    }
+}

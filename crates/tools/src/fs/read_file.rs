@@ -1,0 +1,145 @@
+//! `fs.read_file`: the text of a file, or some of its lines.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+
+use agent::ToolOutcome;
+use agent::outside::Scene;
+use agent::permission::Effect;
+use rustix::fs::OFlags;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::beneath::Place;
+use super::{CONTENT_BYTES_MAX, resolved};
+use crate::apart::{Stop, apart};
+use crate::define::{Answer, Call, Define, failed};
+
+pub(crate) struct ReadFile;
+
+/// Reads a text file. Returns its content, or some of its lines. Files longer than 10 MiB are cut.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    /// The file, relative to your working directory or absolute.
+    path: String,
+    /// The first line to return, counted from 1.
+    offset: Option<u64>,
+    /// How many lines to return.
+    limit: Option<u64>,
+}
+
+const CHUNK_BYTES: usize = 64 << 10;
+
+impl Define for ReadFile {
+    type Input = Input;
+    const NAME: &'static str = "fs.read_file";
+    const ALIASES: &'static [&'static str] = &["read_file"];
+
+    fn effects(input: &Input, scene: &Scene<'_>) -> Result<Vec<Effect>, String> {
+        if input.offset == Some(0) {
+            return Err("Invalid input: field `offset`: lines are counted from 1".to_owned());
+        }
+        Ok(vec![Effect::Read(resolved(&input.path, scene)?)])
+    }
+
+    async fn run(input: Input, call: Call) -> Answer {
+        apart(move |stop| {
+            let place = Place::only(call.leave.permit, &input.path)?;
+            read(&place, Taking::of(&input), stop)
+        })
+        .await
+    }
+}
+
+fn read(place: &Place, mut taking: Taking, stop: &Stop) -> Answer {
+    let found = place.find()?.ok_or_else(|| place.missing())?;
+    found.regular(place)?;
+    let file = found.open(OFlags::RDONLY).map_err(|errno| place.trouble(errno))?;
+    let mut reader = BufReader::with_capacity(CHUNK_BYTES, file);
+    while !taking.is_done() {
+        stop.check()?;
+        let chunk = reader.fill_buf().map_err(|fault| failed(format!("{}: {fault}", place.given())))?;
+        if chunk.is_empty() {
+            break;
+        }
+        let used = taking.take(chunk);
+        reader.consume(used);
+    }
+    taking.text(place, reader.get_ref())
+}
+
+/// Takes the wanted lines out of a file that may be far longer.
+struct Taking {
+    first: u64,
+    /// The first line that is not wanted any more.
+    end: u64,
+    /// The line that comes next.
+    line: u64,
+    /// Whether a part of that line has been seen.
+    is_within: bool,
+    bytes: Vec<u8>,
+    is_cut: bool,
+}
+
+impl Taking {
+    fn of(input: &Input) -> Self {
+        let first = input.offset.unwrap_or(1);
+        let end = input.limit.map_or(u64::MAX, |limit| first.saturating_add(limit));
+        Self { first, end, line: 1, is_within: false, bytes: Vec::new(), is_cut: false }
+    }
+
+    fn is_done(&self) -> bool {
+        self.is_cut || self.line >= self.end
+    }
+
+    /// Takes one line, or as much of it as is there. Says how much it has seen.
+    fn take(&mut self, chunk: &[u8]) -> usize {
+        let newline = chunk.iter().position(|byte| *byte == b'\n');
+        let used = newline.map_or(chunk.len(), |place| place + 1);
+        if self.line >= self.first {
+            let room = CONTENT_BYTES_MAX - self.bytes.len();
+            self.is_cut = used > room;
+            self.bytes.extend_from_slice(&chunk[..used.min(room)]);
+        }
+        self.is_within = newline.is_none();
+        self.line += u64::from(newline.is_some());
+        used
+    }
+
+    fn text(self, place: &Place, file: &File) -> Answer {
+        let lines = self.line - u64::from(!self.is_within);
+        if self.first > lines.max(1) && self.first < self.end {
+            let given = place.given();
+            return Err(failed(format!(
+                "offset {} is beyond the end of {given}: it has {lines} lines",
+                self.first
+            )));
+        }
+        let mut text = utf8(self.bytes, self.is_cut).ok_or_else(|| not_text(place))?;
+        if self.is_cut {
+            let shown = text.len();
+            let size = file.metadata().map_or(0, |metadata| metadata.len()).max(shown as u64);
+            let separator = if text.ends_with('\n') { "" } else { "\n" };
+            text.push_str(&format!("{separator}[truncated: {shown} of {size} bytes shown]"));
+        }
+        Ok(text)
+    }
+}
+
+/// The bytes as text; where they were cut, the last character may be half a one.
+fn utf8(bytes: Vec<u8>, is_cut: bool) -> Option<String> {
+    String::from_utf8(bytes)
+        .or_else(|fault| {
+            let whole = fault.utf8_error().valid_up_to();
+            let is_half = is_cut && fault.utf8_error().error_len().is_none();
+            let mut bytes = fault.into_bytes();
+            bytes.truncate(whole);
+            if is_half { String::from_utf8(bytes).map_err(drop) } else { Err(()) }
+        })
+        .ok()
+}
+
+fn not_text(place: &Place) -> ToolOutcome {
+    failed(format!("{} is not UTF-8 text", place.given()))
+}

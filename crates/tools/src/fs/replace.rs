@@ -1,0 +1,169 @@
+//! Puts new content in a file's place: whole or not at all. It is written under a name nobody can guess, beside the
+//! old file, and renamed when it is on the disk.
+
+use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use agent::ToolOutcome;
+use agent::outside::Entropy;
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Stat, Uid};
+
+use super::beneath::{Found, Place, Seat};
+use crate::apart::Stop;
+use crate::define::failed;
+
+/// What is written.
+pub(super) struct Content<'a> {
+    pub(super) text: &'a str,
+    /// Whether the old content stays before it.
+    pub(super) is_appended: bool,
+}
+
+/// The longest file that is appended to: it is copied.
+const OLD_BYTES_MAX: u64 = 100 << 20;
+
+/// Between two looks at whether somebody still waits.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// An append reads, then replaces. Two of them on one file would lose what the first wrote, so whoever replaces a file
+/// holds its lock. A few locks for all files: two files that share one wait for each other, nothing more.
+static LOCKS: [Mutex<()>; 32] = [const { Mutex::new(()) }; 32];
+
+pub(super) fn replace(
+    place: &Place,
+    content: &Content<'_>,
+    entropy: &dyn Entropy,
+    stop: &Stop,
+) -> Result<(), ToolOutcome> {
+    let seat = place.seat()?;
+    let _lock = lock(place, &seat)?;
+    let old = place.seated_now(&seat)?;
+    if let Some(old) = &old {
+        may_replace(place, old)?;
+    }
+    let mut draft = Draft::create(place, &seat, old.as_ref(), entropy)?;
+    let tell = |fault: io::Error| failed(format!("{}: {fault}", place.given()));
+    if let Some(old) = old.as_ref().filter(|_| content.is_appended) {
+        let old = old.open(OFlags::RDONLY).map_err(|errno| place.trouble(errno))?;
+        let copied = io::copy(&mut old.take(OLD_BYTES_MAX + 1), &mut draft.file).map_err(tell)?;
+        if copied > OLD_BYTES_MAX {
+            return Err(failed(format!("{} is longer than {OLD_BYTES_MAX} bytes", place.given())));
+        }
+    }
+    for chunk in content.text.as_bytes().chunks(CHUNK_BYTES) {
+        stop.check()?;
+        draft.file.write_all(chunk).map_err(tell)?;
+    }
+    draft.file.sync_all().map_err(tell)?;
+    // The last moment to turn back: from here on the new content is there.
+    stop.check()?;
+    draft.publish().map_err(tell)
+}
+
+fn lock(place: &Place, seat: &Seat) -> Result<MutexGuard<'static, ()>, ToolOutcome> {
+    let folder = rustix::fs::fstat(&seat.folder).map_err(|errno| place.trouble(errno))?;
+    let mut hasher = DefaultHasher::new();
+    (folder.st_dev, folder.st_ino, &seat.name).hash(&mut hasher);
+    let count = LOCKS.len() as u64;
+    let index = usize::try_from(hasher.finish() % count).unwrap_or_default();
+    // A lock guards no data: one that was left by a panic is as good as any.
+    Ok(LOCKS[index].lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// A rename asks nobody whether the old file may be written, so it is asked here.
+fn may_replace(place: &Place, old: &Found) -> Result<(), ToolOutcome> {
+    old.regular(place)?;
+    old.open(OFlags::WRONLY).map_err(|errno| place.trouble(errno))?;
+    Ok(())
+}
+
+/// Content that is not there yet. Dropping it leaves nothing behind.
+struct Draft<'a> {
+    seat: &'a Seat,
+    name: String,
+    file: File,
+    is_published: bool,
+}
+
+impl<'a> Draft<'a> {
+    fn create(
+        place: &Place,
+        seat: &'a Seat,
+        old: Option<&Found>,
+        entropy: &dyn Entropy,
+    ) -> Result<Self, ToolOutcome> {
+        let mut random = [0; 16];
+        entropy.fill(&mut random).map_err(|fault| failed(fault.public))?;
+        let name = format!(".nexus3-{:032x}.tmp", u128::from_be_bytes(random));
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // A file that was closed to others may not be open to them even for a moment.
+        let mode = Mode::from_raw_mode(if old.is_some() { 0o600 } else { 0o666 });
+        let trouble = |errno| place.trouble(errno);
+        let file = rustix::fs::openat(&seat.folder, &name, flags, mode).map_err(trouble)?;
+        let draft = Self { seat, name, file: File::from(file), is_published: false };
+        if let Some(old) = old {
+            keep(&draft.file, old.stat()).map_err(trouble)?;
+        }
+        Ok(draft)
+    }
+
+    fn publish(mut self) -> io::Result<()> {
+        let folder = &self.seat.folder;
+        rustix::fs::renameat(folder, &self.name, folder, &self.seat.name)?;
+        self.is_published = true;
+        Ok(())
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        if !self.is_published {
+            // Nobody is left to tell, and the name cannot be taken for anything else.
+            let _ = rustix::fs::unlinkat(&self.seat.folder, &self.name, AtFlags::empty());
+        }
+    }
+}
+
+/// Gives a new file the old one's owner, as far as that is ours to give, and mode. Rights to act as the owner are not
+/// kept: whoever gave them gave them to the old content.
+fn keep(new: &File, old: &Stat) -> rustix::io::Result<()> {
+    let owner = (Uid::from_raw(old.st_uid), Gid::from_raw(old.st_gid));
+    let _ = rustix::fs::fchown(new.as_fd(), Some(owner.0), Some(owner.1));
+    rustix::fs::fchmod(new.as_fd(), Mode::from_raw_mode(old.st_mode & 0o777))
+}
+
+#[cfg(test)]
+mod tests {
+    use agent::Fault;
+    use agent::permission::{FilePath, Permit, Rooted};
+
+    use super::*;
+
+    struct Zeros;
+
+    impl Entropy for Zeros {
+        fn fill(&self, _bytes: &mut [u8]) -> Result<(), Fault> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_write_that_nobody_waits_for_changes_nothing() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let real = folder.path().canonicalize().unwrap();
+        std::fs::write(real.join("file"), "old").unwrap();
+        let root = FilePath::resolve(real.to_str().unwrap(), &FilePath::root()).unwrap();
+        let files = vec![Rooted { root, rest: "file".to_owned() }];
+        let place = Place::only(Permit { files, blocked: Vec::new() }, "file").unwrap();
+        for is_appended in [false, true] {
+            let content = Content { text: "", is_appended };
+            let stopped = replace(&place, &content, &Zeros, &Stop::given()).unwrap_err();
+            assert_eq!(stopped.text(), "Execution failed: nobody waits for it any more");
+        }
+        assert_eq!(std::fs::read_to_string(real.join("file")).unwrap(), "old");
+        assert_eq!(std::fs::read_dir(&real).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,5 @@
+//! Tools for digests.
+
+mod sha256;
+
+pub(crate) use sha256::Sha256;

@@ -1,0 +1,27 @@
+//! `json.parse`: checks JSON and lays it out.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::parsed;
+use crate::apart::Stop;
+use crate::define::{Answer, Compute, pretty};
+
+pub(crate) struct Parse;
+
+/// Parses JSON text and returns it indented, with sorted keys. Fails with line and column when it is no JSON.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    /// The JSON text.
+    text: String,
+}
+
+impl Compute for Parse {
+    type Input = Input;
+    const NAME: &'static str = "json.parse";
+
+    fn compute(input: Input, _stop: &Stop) -> Answer {
+        pretty(&parsed(&input.text)?)
+    }
+}

@@ -1,0 +1,83 @@
+//! `json.query`: finds a value in JSON by a path of names and indexes.
+
+use agent::ToolOutcome;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::parsed;
+use crate::apart::Stop;
+use crate::define::{Answer, Compute, failed, invalid, pretty};
+
+pub(crate) struct Query;
+
+/// Finds a value in JSON by a path such as `users[0].name` and returns it as indented JSON.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    /// Any JSON value, or a string that holds JSON text.
+    json: Value,
+    /// Keys separated by dots, each followed by any number of indexes from 0: `a.b[0][1]`. Empty for the whole value.
+    path: String,
+}
+
+enum Step<'a> {
+    Key(&'a str),
+    Index(&'a str),
+}
+
+impl Compute for Query {
+    type Input = Input;
+    const NAME: &'static str = "json.query";
+
+    fn compute(input: Input, _stop: &Stop) -> Answer {
+        let whole = match input.json {
+            Value::String(text) => parsed(&text)?,
+            value => value,
+        };
+        let mut found = &whole;
+        for step in steps(&input.path)? {
+            found = follow(found, &step)?;
+        }
+        pretty(found)
+    }
+}
+
+fn follow<'a>(value: &'a Value, step: &Step<'_>) -> Result<&'a Value, ToolOutcome> {
+    match step {
+        Step::Key(key) => value.get(key).ok_or_else(|| failed(format!("Key not found: {key}"))),
+        Step::Index(index) => index
+            .parse()
+            .ok()
+            .and_then(|place: usize| value.get(place))
+            .ok_or_else(|| failed(format!("Index {index} out of bounds"))),
+    }
+}
+
+fn steps(path: &str) -> Result<Vec<Step<'_>>, ToolOutcome> {
+    let mut steps = Vec::new();
+    if path.is_empty() {
+        return Ok(steps);
+    }
+    for segment in path.split('.') {
+        let (key, indexes) = segment.find('[').map_or((segment, ""), |open| segment.split_at(open));
+        if !key.is_empty() || indexes.is_empty() {
+            steps.push(Step::Key(key));
+        }
+        let mut left = indexes;
+        while !left.is_empty() {
+            let (index, rest) = first_index(left).ok_or_else(|| {
+                invalid(format!("field `path`: expected indexes such as [0], found {left:?}"))
+            })?;
+            steps.push(Step::Index(index));
+            left = rest;
+        }
+    }
+    Ok(steps)
+}
+
+fn first_index(text: &str) -> Option<(&str, &str)> {
+    let (index, rest) = text.strip_prefix('[')?.split_once(']')?;
+    let is_number = !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then_some((index, rest))
+}

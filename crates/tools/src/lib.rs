@@ -1,0 +1,23 @@
+//! Tools that models call: small calculations, files beneath allowed folders, other agents.
+//! A tool is one file and one line in `catalog.rs`; what it may touch is judged elsewhere before it runs.
+
+mod agents;
+mod apart;
+mod arguments;
+mod base64;
+mod catalog;
+mod define;
+mod fs;
+mod hash;
+mod json;
+mod regex;
+mod registry;
+mod spec;
+mod text;
+mod time;
+mod uuid;
+mod workspace;
+
+pub use define::Parts;
+pub use registry::Catalog;
+pub use workspace::Disk;

@@ -1,0 +1,134 @@
+//! The whole catalog: names, specs, schemas.
+
+use std::collections::BTreeSet;
+
+use agent::outside::{Clock, Entropy, Moment};
+use agent::{Fault, Pace, ToolClass};
+use serde_json::Value;
+
+use super::*;
+
+struct Nothing;
+
+impl Clock for Nothing {
+    fn now(&self) -> Moment {
+        Moment(0)
+    }
+}
+
+impl Entropy for Nothing {
+    fn fill(&self, _bytes: &mut [u8]) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+fn catalog() -> Catalog {
+    Catalog::new(Parts { clock: Arc::new(Nothing), entropy: Arc::new(Nothing) })
+}
+
+fn schemas() -> Vec<(String, Value)> {
+    let read = |tool: &Arc<dyn Tool>| {
+        let spec = tool.spec();
+        (spec.name.to_string(), serde_json::from_str(&spec.input_schema).unwrap())
+    };
+    catalog().all().iter().map(read).collect()
+}
+
+#[test]
+fn every_name_is_one_tool_and_finds_it() {
+    let catalog = catalog();
+    let mut seen = BTreeSet::new();
+    for tool in catalog.all() {
+        for name in names(&**tool) {
+            assert!(seen.insert(Arc::clone(&name)), "{name} names two tools");
+            assert_eq!(catalog.find(&name).unwrap().spec().name, tool.spec().name);
+            assert!(!name.is_empty() && name.len() <= 64, "{name}");
+        }
+        let model_name = &tool.spec().model_name;
+        assert!(model_name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_'), "{model_name}");
+    }
+    for name in ["", "fs", "fs.read", "FS.READ_FILE", "fs-read_file"] {
+        assert!(catalog.find(name).is_none(), "{name:?}");
+    }
+}
+
+#[test]
+fn the_tools_are_these() {
+    use Pace::{Ordered, Parallel, Waiting};
+    use ToolClass::{Once, Pure};
+    let catalog = catalog();
+    let listed = catalog.all().iter().map(|tool| {
+        let spec = tool.spec();
+        (&*spec.name, spec.aliases.join(" "), spec.pace, spec.class, spec.time_ms_max)
+    });
+    let expected = [
+        ("echo", "", Parallel, Pure, 30_000),
+        ("get_time", "", Parallel, Pure, 30_000),
+        ("base64.encode", "", Parallel, Pure, 30_000),
+        ("base64.decode", "", Parallel, Pure, 30_000),
+        ("json.parse", "", Parallel, Pure, 30_000),
+        ("json.query", "", Parallel, Pure, 30_000),
+        ("uuid.generate", "", Parallel, Pure, 30_000),
+        ("hash.sha256", "", Parallel, Pure, 30_000),
+        ("regex.match", "", Parallel, Pure, 30_000),
+        ("regex.replace", "", Parallel, Pure, 30_000),
+        ("fs.read_file", "read_file", Parallel, Pure, 30_000),
+        ("fs.write_file", "write_file", Ordered, Once, 30_000),
+        ("agent_create", "nexus_create", Waiting, Once, 3_600_000),
+        ("agent_send", "nexus_send", Waiting, Once, 3_600_000),
+        ("agent_status", "nexus_status", Parallel, Pure, 30_000),
+        ("agent_cancel", "nexus_cancel", Ordered, Once, 30_000),
+        ("agent_destroy", "nexus_destroy", Ordered, Once, 30_000),
+        ("agent_list", "", Parallel, Pure, 30_000),
+    ];
+    let expected =
+        expected.map(|(name, aliases, pace, class, time)| (name, aliases.to_owned(), pace, class, time));
+    assert_eq!(listed.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn every_schema_is_closed_and_plain() {
+    for (name, schema) in schemas() {
+        assert_eq!(schema["type"], "object", "{name}");
+        assert_eq!(schema["additionalProperties"], false, "{name}");
+        let text = schema.to_string();
+        for noise in ["$schema", "$ref", "$defs", "\"title\"", "\"format\"", "\"null\""] {
+            assert!(!text.contains(noise), "{name} has {noise}: {text}");
+        }
+    }
+}
+
+#[test]
+fn every_tool_and_every_field_is_described() {
+    for tool in catalog().all() {
+        let spec = tool.spec();
+        assert!(spec.description.len() > 20 && !spec.description.contains('\n'), "{}", spec.name);
+        let size = spec.name.len() + spec.description.chars().count() + spec.input_schema.chars().count();
+        assert_eq!(spec.tokens, size as u64 / 4, "{}", spec.name);
+    }
+    for (name, schema) in schemas() {
+        for (field, property) in schema["properties"].as_object().unwrap() {
+            let description = property["description"].as_str().unwrap_or_default();
+            assert!(description.len() > 5 && !description.contains('\n'), "{name}.{field}");
+        }
+    }
+}
+
+#[test]
+fn a_schema_reads_as_a_model_sees_it() {
+    let catalog = catalog();
+    let schema = &catalog.find("fs_write_file").unwrap().spec().input_schema;
+    assert_eq!(
+        &**schema,
+        concat!(
+            r#"{"additionalProperties":false,"properties":{"#,
+            r#""append":{"default":false,"#,
+            r#""description":"Whether to keep the old content and write after it.","type":"boolean"},"#,
+            r#""content":{"description":"What to write, at most 10 MiB.","type":"string"},"#,
+            r#""path":{"description":"The file, relative to your working directory or absolute.","type":"string"}},"#,
+            r#""required":["path","content"],"type":"object"}"#,
+        )
+    );
+    let nothing = &catalog.find("agent_list").unwrap().spec().input_schema;
+    assert_eq!(&**nothing, r#"{"additionalProperties":false,"properties":{},"type":"object"}"#);
+}

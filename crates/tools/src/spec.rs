@@ -1,0 +1,65 @@
+//! A tool's description for models, derived from its input type: comments become words, fields become a closed schema.
+
+use std::sync::Arc;
+
+use agent::{TokenCount, ToolSpec};
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value};
+
+use crate::define::Define;
+
+/// Four characters are about one token.
+const TOKEN_CHARS: TokenCount = 4;
+
+/// Describes a tool.
+pub(crate) fn of<T: Define>() -> ToolSpec {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    let schema = settings.into_generator().into_root_schema_for::<T::Input>();
+    let mut schema = schema.as_object().cloned().unwrap_or_default();
+    let description = words(schema.remove("description").as_ref());
+    schema.remove("title");
+    complete(&mut schema);
+    let input_schema = Value::Object(schema).to_string();
+    let size =
+        [T::NAME, &description, &input_schema].into_iter().map(|text| text.chars().count() as TokenCount);
+    ToolSpec {
+        name: Arc::from(T::NAME),
+        model_name: Arc::from(T::NAME.replace('.', "_")),
+        aliases: T::ALIASES,
+        tokens: (size.sum::<TokenCount>() / TOKEN_CHARS).max(1),
+        description: Arc::from(description),
+        input_schema: Arc::from(input_schema),
+        pace: T::PACE,
+        class: T::CLASS,
+        time_ms_max: T::TIME_MS_MAX,
+    }
+}
+
+/// A model is told the plain form: members that may be left out are read as `null` too, but nobody has to know.
+fn complete(schema: &mut Map<String, Value>) {
+    let properties = schema.entry("properties").or_insert_with(|| Value::Object(Map::new()));
+    for property in properties.as_object_mut().into_iter().flat_map(Map::values_mut) {
+        // A member of any shape has the schema `true`, with nothing to put in.
+        let Some(property) = property.as_object_mut() else { continue };
+        property.remove("format");
+        if let Some(description) = property.remove("description") {
+            property.insert("description".to_owned(), Value::String(words(Some(&description))));
+        }
+        if let Some(Value::Array(types)) = property.get_mut("type") {
+            types.retain(|name| name != "null");
+            if let [only] = types.as_slice() {
+                let only = only.clone();
+                property.insert("type".to_owned(), only);
+            }
+        }
+    }
+}
+
+/// A comment as one line.
+fn words(comment: Option<&Value>) -> String {
+    let comment = comment.and_then(Value::as_str).unwrap_or_default();
+    comment.split_whitespace().collect::<Vec<_>>().join(" ")
+}

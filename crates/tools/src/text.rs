@@ -1,0 +1,5 @@
+//! Tools for text as it is.
+
+mod echo;
+
+pub(crate) use echo::Echo;

@@ -1,0 +1,26 @@
+//! `echo`: gives its text back.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::apart::Stop;
+use crate::define::{Answer, Compute};
+
+pub(crate) struct Echo;
+
+/// Returns the given text unchanged.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    /// The text to return.
+    text: String,
+}
+
+impl Compute for Echo {
+    type Input = Input;
+    const NAME: &'static str = "echo";
+
+    fn compute(input: Input, _stop: &Stop) -> Answer {
+        Ok(input.text)
+    }
+}

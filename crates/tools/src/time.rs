@@ -1,0 +1,5 @@
+//! Tools for time.
+
+mod get_time;
+
+pub(crate) use get_time::GetTime;

@@ -1,0 +1,5 @@
+//! Tools for UUIDs.
+
+mod generate;
+
+pub(crate) use generate::Generate;

@@ -1,0 +1,44 @@
+//! `uuid.generate`: random UUIDs, version 4.
+
+use agent::outside::Entropy;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::define::{Answer, Call, Define, failed, pretty};
+
+pub(crate) struct Generate;
+
+/// Returns random UUIDs (version 4): one as plain text, several as a JSON array.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    /// How many UUIDs to return, at most 100.
+    #[schemars(extend("default" = 1))]
+    count: Option<i64>,
+}
+
+const COUNT_MAX: i64 = 100;
+
+impl Define for Generate {
+    type Input = Input;
+    const NAME: &'static str = "uuid.generate";
+
+    async fn run(input: Input, call: Call) -> Answer {
+        let one = || uuid(&*call.parts.entropy);
+        match input.count.unwrap_or(1) {
+            ..=-1 | 1 => one(),
+            count => pretty(&(0..count.min(COUNT_MAX)).map(|_| one()).collect::<Result<Vec<_>, _>>()?),
+        }
+    }
+}
+
+fn uuid(entropy: &dyn Entropy) -> Answer {
+    let mut bytes = [0; 16];
+    entropy.fill(&mut bytes).map_err(|fault| failed(fault.public))?;
+    let mut number = u128::from_be_bytes(bytes);
+    // RFC 9562: version 4 in bits 48 to 51, variant 0b10 in bits 64 and 65, both counted from the front.
+    number = number & !(0xf << 76) | (0x4 << 76);
+    number = number & !(0x3 << 62) | (0x2 << 62);
+    let hex = format!("{number:032x}");
+    Ok([&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-"))
+}

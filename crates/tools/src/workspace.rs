@@ -1,0 +1,92 @@
+//! Where agents work, as the disk has it: paths as people write them become paths without links.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use agent::outside::Workspace;
+use agent::permission::{FilePath, PathFault};
+
+/// The disk of this machine.
+pub struct Disk {
+    home: Option<FilePath>,
+}
+
+impl Disk {
+    /// A disk where `~` stands for this folder.
+    #[must_use]
+    pub fn new(home: Option<FilePath>) -> Self {
+        Self { home }
+    }
+
+    /// A path as it was written, made absolute. What `..` means is left to the disk.
+    fn read(&self, path: &str, base: &FilePath) -> Result<String, String> {
+        let path = path.replace('\\', "/");
+        let at_home = match path.strip_prefix('~') {
+            Some(rest) if rest.is_empty() || rest.starts_with('/') => Some(rest),
+            _ => None,
+        };
+        let text = match (at_home, &self.home) {
+            (Some(rest), Some(home)) => format!("{home}{rest}"),
+            (Some(_), None) => return Err("no home folder is known".to_owned()),
+            (None, _) if path.starts_with('/') => path,
+            (None, _) => format!("{base}/{path}"),
+        };
+        FilePath::resolve(&text, base).map_err(|fault| fault.to_string())?;
+        Ok(text)
+    }
+}
+
+impl Workspace for Disk {
+    fn folder(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
+        let invalid = |why: String| format!("cwd invalid: {why}");
+        let text = self.read(path, base).map_err(invalid)?;
+        let found = std::fs::canonicalize(&text).map_err(|fault| match fault.kind() {
+            ErrorKind::NotFound => format!("cwd does not exist: {path}"),
+            ErrorKind::NotADirectory => format!("cwd is not a directory: {path}"),
+            _ => invalid(fault.to_string()),
+        })?;
+        if !found.is_dir() {
+            return Err(format!("cwd is not a directory: {path}"));
+        }
+        as_text(&found).map_err(invalid)
+    }
+
+    fn place(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
+        // A variable of a script that was not set must not stand for a whole folder.
+        if path.is_empty() {
+            return Err(PathFault::Empty.to_string());
+        }
+        let text = self.read(path, base)?;
+        if let Ok(found) = std::fs::canonicalize(&text) {
+            return as_text(&found);
+        }
+        let wanted = FilePath::resolve(&text, base).map_err(|fault| fault.to_string())?;
+        nearest(&wanted)
+    }
+}
+
+/// Finds the longest part that is there and appends the rest as it stands.
+fn nearest(wanted: &FilePath) -> Result<FilePath, String> {
+    let mut there = Path::new(wanted.as_str());
+    loop {
+        match std::fs::canonicalize(there) {
+            Ok(found) => {
+                let rest =
+                    Path::new(wanted.as_str()).strip_prefix(there).map_err(|fault| fault.to_string())?;
+                return as_text(&found.join(rest));
+            }
+            Err(fault) if matches!(fault.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                there = there.parent().ok_or_else(|| fault.to_string())?;
+            }
+            Err(fault) => return Err(fault.to_string()),
+        }
+    }
+}
+
+fn as_text(path: &Path) -> Result<FilePath, String> {
+    let text = path.to_str().ok_or("the path is not UTF-8 text")?;
+    FilePath::resolve(text, &FilePath::root()).map_err(|fault| fault.to_string())
+}
+
+#[cfg(test)]
+mod tests;

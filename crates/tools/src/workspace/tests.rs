@@ -1,0 +1,100 @@
+//! Folders and places on a real disk.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use tempfile::TempDir;
+
+use super::*;
+
+struct Tree {
+    _folder: TempDir,
+    base: FilePath,
+    disk: Disk,
+}
+
+/// `base/` with `real/`, a file, links to both, and a dangling link.
+fn tree() -> Tree {
+    let folder = TempDir::new().unwrap();
+    let base = as_text(&folder.path().canonicalize().unwrap()).unwrap();
+    let at = |name: &str| format!("{base}/{name}");
+    fs::create_dir_all(at("real/sub")).unwrap();
+    fs::write(at("file"), "x").unwrap();
+    symlink(at("real"), at("link")).unwrap();
+    symlink("nowhere", at("dangling")).unwrap();
+    symlink("loop", at("loop")).unwrap();
+    let home = FilePath::resolve("real", &base).unwrap();
+    Tree { _folder: folder, disk: Disk::new(Some(home)), base }
+}
+
+impl Tree {
+    fn is(&self, name: &str) -> FilePath {
+        FilePath::resolve(name, &self.base).unwrap()
+    }
+}
+
+#[test]
+fn a_folder_is_found_without_links() {
+    let tree = tree();
+    for (given, expected) in [
+        ("", "."),
+        (".", "."),
+        ("real", "real"),
+        ("link", "real"),
+        ("link/sub/", "real/sub"),
+        ("link/..", "."),
+        ("real/../real", "real"),
+        ("real\\sub", "real/sub"),
+        ("~", "real"),
+        ("~/sub", "real/sub"),
+        ("~\\sub", "real/sub"),
+    ] {
+        assert_eq!(tree.disk.folder(given, &tree.base), Ok(tree.is(expected)), "{given:?}");
+    }
+    let absolute = format!("{}/link", tree.base);
+    assert_eq!(tree.disk.folder(&absolute, &FilePath::root()), Ok(tree.is("real")));
+}
+
+#[test]
+fn what_is_no_folder_is_named_as_given() {
+    let tree = tree();
+    for (given, expected) in [
+        ("missing", "cwd does not exist: missing"),
+        ("./missing\\x", "cwd does not exist: ./missing\\x"),
+        ("dangling", "cwd does not exist: dangling"),
+        ("~x", "cwd does not exist: ~x"),
+        ("file", "cwd is not a directory: file"),
+        ("file/x", "cwd is not a directory: file/x"),
+        ("a\0b", "cwd invalid: the path holds a NUL"),
+    ] {
+        assert_eq!(tree.disk.folder(given, &tree.base), Err(expected.to_owned()), "{given:?}");
+    }
+    for given in ["loop".to_owned(), "x".repeat(300), "x/".repeat(3000)] {
+        let said = tree.disk.folder(&given, &tree.base).unwrap_err();
+        assert!(said.starts_with("cwd invalid: "), "{said}");
+    }
+    let homeless = Disk::new(None).folder("~", &tree.base);
+    assert_eq!(homeless, Err("cwd invalid: no home folder is known".to_owned()));
+}
+
+#[test]
+fn a_place_is_real_as_far_as_it_is_there() {
+    let tree = tree();
+    for (given, expected) in [
+        ("real", "real"),
+        ("link/new", "real/new"),
+        ("link/new/file.txt", "real/new/file.txt"),
+        ("link/sub/../new", "real/new"),
+        ("new/../link/x", "real/x"),
+        ("file", "file"),
+        ("file/x", "file/x"),
+        ("dangling/x", "dangling/x"),
+        ("~/out", "real/out"),
+        (".", "."),
+    ] {
+        assert_eq!(tree.disk.place(given, &tree.base), Ok(tree.is(expected)), "{given:?}");
+    }
+    assert_eq!(tree.disk.place("", &tree.base), Err("the path is empty".to_owned()));
+    assert_eq!(tree.disk.place("a\0b", &tree.base), Err("the path holds a NUL".to_owned()));
+    assert!(tree.disk.place("loop/x", &tree.base).is_err());
+}

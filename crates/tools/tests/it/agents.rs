@@ -1,0 +1,171 @@
+//! Tools for agents: what they ask of the peers, and what they make of the answers.
+
+use agent::ToolOutcome;
+use agent::outside::NewPeer;
+use agent::permission::{Grant, Names, Targets};
+use agent::{AgentId, RequestId};
+use serde_json::{Value, json};
+
+use crate::world::{World, done, failed};
+
+async fn check(tool: &str, arguments: Value, expected: ToolOutcome, heard: &[&str]) {
+    let world = World::at("/nowhere");
+    assert_eq!(world.call(tool, &arguments).await, expected, "{tool} {arguments}");
+    assert_eq!(*world.peers.heard.lock().unwrap(), heard, "{tool} {arguments}");
+}
+
+#[tokio::test]
+async fn send_waits_unless_told_not_to() {
+    let said = done(r#"{"content":"hello","request_id":"r1"}"#);
+    let ask = json!({"agent_id": "child", "content": "x"});
+    check("agent_send", ask, said.clone(), &["send child x true"]).await;
+    let ask = json!({"agent_id": "boss", "content": "x", "wait": true});
+    check("nexus_send", ask, said, &["send boss x true"]).await;
+    let left = done(r#"{"request_id":"r1","status":"queued"}"#);
+    let ask = json!({"agent_id": "child", "content": "x", "wait": false});
+    check("agent_send", ask, left, &["send child x false"]).await;
+    let halted = done(r#"{"cancelled":true,"content":"hello","halted":"iteration_limit","request_id":"r1"}"#);
+    check("agent_send", json!({"agent_id": "child", "content": "halt"}), halted, &["send child halt true"])
+        .await;
+}
+
+#[tokio::test]
+async fn send_never_targets_the_agent_itself() {
+    let no = failed("agent_send cannot target the current agent");
+    check("agent_send", json!({"agent_id": "me", "content": "x"}), no, &[]).await;
+}
+
+#[tokio::test]
+async fn status_and_list_tell_the_same_numbers() {
+    let child = concat!(
+        r#"{"agent_id":"child","halted":null,"message_count":3,"parent_agent_id":"me","#,
+        r#""preset":"sandboxed","queued":2,"working":true}"#
+    );
+    let me = child
+        .replace(r#""agent_id":"child""#, r#""agent_id":"me""#)
+        .replace(r#""me","preset"#, r#"null,"preset"#);
+    check("agent_status", json!({"agent_id": "child"}), done(child), &["status child"]).await;
+    check("nexus_status", json!({"agent_id": "child"}), done(child), &["status child"]).await;
+    check("agent_list", json!({}), done(format!(r#"{{"agents":[{me},{child}]}}"#)), &[]).await;
+}
+
+#[tokio::test]
+async fn cancel_takes_texts_and_numbers() {
+    let ended = |id: &str| done(format!(r#"{{"cancelled":true,"request_id":{id}}}"#));
+    let ask = json!({"agent_id": "child", "request_id": "5"});
+    check("agent_cancel", ask, ended("\"5\""), &[r#"cancel child Text("5")"#]).await;
+    let ask = json!({"agent_id": "child", "request_id": 5});
+    check("nexus_cancel", ask, ended("5"), &["cancel child Number(5)"]).await;
+    let none = done(r#"{"cancelled":false,"reason":"not_found_or_completed","request_id":"gone"}"#);
+    let ask = json!({"agent_id": "child", "request_id": "gone"});
+    check("agent_cancel", ask, none, &[r#"cancel child Text("gone")"#]).await;
+    for bad in [json!(1.5), json!(null), json!([1])] {
+        let said = failed("Invalid input: field `request_id`: expected a string or an integer");
+        check("agent_cancel", json!({"agent_id": "child", "request_id": bad}), said, &[]).await;
+    }
+}
+
+#[tokio::test]
+async fn destroy_says_whether_there_was_one() {
+    let gone = done(r#"{"agent_id":"child","success":true}"#);
+    check("agent_destroy", json!({"agent_id": "child"}), gone, &["destroy child"]).await;
+    let none = done(r#"{"agent_id":"child-unknown","success":false}"#);
+    check("nexus_destroy", json!({"agent_id": "child-unknown"}), none, &["destroy child-unknown"]).await;
+}
+
+#[tokio::test]
+async fn faults_keep_their_text_and_refusals_their_kind() {
+    for (tool, more) in [
+        ("agent_send", json!({"content": "x"})),
+        ("agent_status", json!({})),
+        ("agent_cancel", json!({"request_id": 1})),
+        ("agent_destroy", json!({})),
+        ("agent_create", json!({})),
+    ] {
+        let call = async |id: &str| {
+            let mut arguments = more.clone();
+            arguments["agent_id"] = json!(id);
+            World::at("/nowhere").call(tool, &arguments).await
+        };
+        assert_eq!(call("child-gone").await, failed("Agent not found: child-gone"), "{tool}");
+        let denied = ToolOutcome::Denied("Permission denied: child-closed is closed".to_owned());
+        assert_eq!(call("child-closed").await, denied, "{tool}");
+        assert_eq!(call("").await, failed("Invalid input: Agent ID cannot be empty"), "{tool}");
+        let said = r#"Invalid input: Invalid agent ID "a..b": contains forbidden pattern '..'"#;
+        assert_eq!(call("a..b").await, failed(said), "{tool}");
+    }
+}
+
+#[tokio::test]
+async fn create_hands_everything_on() {
+    let world = World::at("/nowhere");
+    let arguments = json!({
+        "agent_id": "child-1", "preset": "reader", "system_prompt": "be kind", "disable_tools": ["echo"],
+        "cwd": "sub", "allowed_write_paths": ["out"], "model": "m", "initial_message": "go",
+        "wait_for_initial_response": true,
+    });
+    let response = r#"{"content":"hello","request_id":"r1"}"#;
+    let expected = format!(
+        r#"{{"agent_id":"child-1","initial_request_id":7,"response":{response},"url":"/agent/child-1"}}"#
+    );
+    assert_eq!(world.call("agent_create", &arguments).await, done(expected));
+    let new = NewPeer {
+        id: Some(AgentId::parse("child-1").unwrap()),
+        preset: Some("reader".into()),
+        system_prompt: Some("be kind".into()),
+        disable_tools: vec!["echo".into()],
+        cwd: Some("sub".into()),
+        write_paths: Some(vec!["out".into()]),
+        model: Some("m".into()),
+        initial_message: Some("go".into()),
+        wait: true,
+    };
+    assert_eq!(*world.peers.created.lock().unwrap(), [new]);
+}
+
+#[tokio::test]
+async fn create_tells_what_came_of_the_first_message() {
+    let url = r#""url":"/agent/made-up""#;
+    for (arguments, expected) in [
+        (json!({}), format!(r#"{{"agent_id":"made-up",{url}}}"#)),
+        (
+            json!({"initial_message": "go"}),
+            format!(r#"{{"agent_id":"made-up","initial_request_id":7,"initial_status":"queued",{url}}}"#),
+        ),
+        (
+            json!({"initial_message": "fail", "wait_for_initial_response": true}),
+            format!(
+                r#"{{"agent_id":"made-up","initial_request_id":7,"response":{{"error":"the model failed"}},{url}}}"#
+            ),
+        ),
+    ] {
+        assert_eq!(World::at("/nowhere").call("nexus_create", &arguments).await, done(expected));
+    }
+    let world = World::at("/nowhere");
+    world.call_text("agent_create", "").await;
+    assert_eq!(*world.peers.created.lock().unwrap(), [NewPeer::default()]);
+}
+
+#[tokio::test]
+async fn an_unknown_preset_is_named() {
+    let said = failed("Invalid input: unknown preset 'root'");
+    check("agent_create", json!({"preset": "root"}), said, &[]).await;
+}
+
+#[tokio::test]
+async fn the_judge_hears_whom_a_call_reaches() {
+    let grant = Grant { targets: Targets::parent(), create: Names::none(), ..Grant::everything() };
+    let world = World::with("/nowhere", grant);
+    for (tool, arguments) in [
+        ("agent_send", json!({"agent_id": "child", "content": "x"})),
+        ("agent_status", json!({"agent_id": "child"})),
+        ("agent_cancel", json!({"agent_id": "stranger", "request_id": 1})),
+        ("agent_destroy", json!({"agent_id": "me"})),
+        ("agent_create", json!({})),
+    ] {
+        let outcome = world.call(tool, &arguments).await;
+        assert!(matches!(outcome, ToolOutcome::Denied(_)), "{tool}: {outcome:?}");
+    }
+    assert!(world.peers.heard.lock().unwrap().is_empty());
+    assert_ne!(RequestId::Number(1), RequestId::Text("1".into()));
+}

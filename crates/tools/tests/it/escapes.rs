@@ -1,0 +1,192 @@
+//! Paths that try to leave the folder by their text alone. BASE stands for the folder around the agent's.
+
+use agent::ToolOutcome;
+use agent::permission::Grant;
+
+use crate::sandbox::{SECRET, Sandbox, outside, read, write};
+use crate::world::World;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ends {
+    /// With the agent's own file.
+    Inside,
+    /// With a no.
+    Denied,
+    /// With nothing of that name.
+    Missing,
+    /// With another failure.
+    Failed,
+    /// Before it begins: no path.
+    Invalid,
+}
+
+use Ends::{Denied, Failed, Inside, Invalid, Missing};
+
+const PATHS: &[(&str, Ends)] = &[
+    ("ok.txt", Inside),
+    ("./ok.txt", Inside),
+    (".//./ok.txt", Inside),
+    ("ok.txt/", Inside),
+    ("ok.txt/.", Inside),
+    ("sub/../ok.txt", Inside),
+    ("missing/../ok.txt", Inside),
+    ("../inside/ok.txt", Inside),
+    ("BASE/inside/ok.txt", Inside),
+    ("BASE//inside/./sub/..//ok.txt", Inside),
+    ("//BASE/inside/ok.txt", Inside),
+    ("../outside/secret.txt", Denied),
+    ("./../outside/secret.txt", Denied),
+    (".././outside/secret.txt", Denied),
+    ("..//outside/secret.txt", Denied),
+    ("sub/../../outside/secret.txt", Denied),
+    ("sub/../sub/../../outside/secret.txt", Denied),
+    ("sub/./.././../outside/secret.txt", Denied),
+    ("missing/../../outside/secret.txt", Denied),
+    ("ok.txt/../../outside/secret.txt", Denied),
+    ("../../../../../../../../../../../../etc/passwd", Denied),
+    ("/../../etc/passwd", Denied),
+    ("..", Denied),
+    ("../", Denied),
+    ("../..", Denied),
+    ("/", Denied),
+    ("//", Denied),
+    ("../inside-sibling/secret.txt", Denied),
+    ("BASE/inside-sibling/secret.txt", Denied),
+    ("BASE/inside-sibling/", Denied),
+    ("BASE/outside/secret.txt", Denied),
+    ("BASE/inside/../outside/secret.txt", Denied),
+    ("/etc/passwd", Denied),
+    ("//etc/passwd", Denied),
+    ("/proc/self/root/etc/passwd", Denied),
+    ("/proc/self/rootBASE/outside/secret.txt", Denied),
+    ("/proc/self/cwd", Denied),
+    ("/proc/self/environ", Denied),
+    ("/proc/self/fd/0", Denied),
+    ("/dev/fd/0", Denied),
+    ("/dev/stdin", Denied),
+    ("/dev/zero", Denied),
+    ("~", Missing),
+    ("~/secret.txt", Missing),
+    ("~root/.bashrc", Missing),
+    ("file:///etc/passwd", Missing),
+    ("file://BASE/outside/secret.txt", Missing),
+    ("file:../outside/secret.txt", Missing),
+    ("%2e%2e/outside/secret.txt", Missing),
+    ("%2e%2e%2foutside%2fsecret.txt", Missing),
+    ("..%2foutside%2fsecret.txt", Missing),
+    ("..%c0%afoutside/secret.txt", Missing),
+    ("..\\outside\\secret.txt", Missing),
+    ("..\\/outside/secret.txt", Missing),
+    ("...", Missing),
+    (".../outside/secret.txt", Missing),
+    (". ./outside/secret.txt", Missing),
+    (".. /outside/secret.txt", Missing),
+    (" ../outside/secret.txt", Missing),
+    ("\u{2025}/outside/secret.txt", Missing),
+    ("\u{ff0e}\u{ff0e}/outside/secret.txt", Missing),
+    ("..\u{2215}outside\u{2215}secret.txt", Missing),
+    ("$HOME/secret.txt", Missing),
+    ("ok.txt\n", Missing),
+    ("OK.TXT", Missing),
+    ("*", Missing),
+    ("ok.txt/x", Failed),
+    ("sub", Failed),
+    ("sub/..", Failed),
+    (".", Failed),
+    ("BASE/inside", Failed),
+    ("", Invalid),
+    ("\0", Invalid),
+    ("ok.txt\0", Invalid),
+    ("../outside/secret.txt\0ok.txt", Invalid),
+];
+
+fn ends(outcome: &ToolOutcome) -> Ends {
+    match outcome {
+        ToolOutcome::Done(_) => Inside,
+        ToolOutcome::Denied(_) => Denied,
+        ToolOutcome::Failed(text) if text.starts_with("Execution failed: File not found: ") => Missing,
+        ToolOutcome::Failed(text) if text.starts_with("Execution failed: ") => Failed,
+        ToolOutcome::Failed(_) => Invalid,
+    }
+}
+
+#[tokio::test]
+async fn no_text_of_a_path_reads_outside() {
+    let sandbox = Sandbox::new();
+    let world = sandbox.world();
+    for (path, expected) in PATHS {
+        let path = path.replace("BASE", &sandbox.base);
+        let outcome = read(&world, &path).await;
+        assert_eq!(ends(&outcome), *expected, "{path:?}: {outcome:?}");
+        assert!(*expected != Inside || outcome.text() == "inside", "{path:?}: {outcome:?}");
+        assert!(!outcome.text().contains(SECRET) && !outcome.text().contains("root:"), "{path:?}");
+    }
+}
+
+#[tokio::test]
+async fn no_text_of_a_path_writes_outside() {
+    for (path, expected) in PATHS {
+        let sandbox = Sandbox::new();
+        let path = path.replace("BASE", &sandbox.base);
+        let outcome = write(&sandbox.world(), &path, "mine").await;
+        let expected = match expected {
+            // A file of the agent's own, and still one that no agent writes.
+            Missing if path.ends_with(".bashrc") => Denied,
+            // A name that is missing is made, inside.
+            Missing => Inside,
+            expected => *expected,
+        };
+        assert_eq!(ends(&outcome), expected, "{path:?}: {outcome:?}");
+        assert_eq!(sandbox.names("."), ["inside", "inside-sibling", "outside"], "{path:?}");
+        assert_eq!(sandbox.names("outside"), ["secret.txt", "sub"], "{path:?}");
+        assert_eq!(sandbox.names("inside-sibling"), ["secret.txt"], "{path:?}");
+        for file in ["outside/secret.txt", "outside/sub/deep.txt", "inside-sibling/secret.txt"] {
+            assert_eq!(sandbox.content(file), SECRET, "{path:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn paths_that_are_too_long_are_refused() {
+    let sandbox = Sandbox::new();
+    let world = sandbox.world();
+    let outcome = read(&world, &"x".repeat(5000)).await;
+    assert_eq!(outcome.text(), "Invalid input: field `path`: the path is longer than 4096 bytes");
+    let outcome = read(&world, &"../".repeat(5000)).await;
+    assert_eq!(ends(&outcome), Denied);
+    let outcome = read(&world, &"x".repeat(256)).await;
+    let said = format!("Execution failed: {}…: File name too long (os error 36)", "x".repeat(200));
+    assert_eq!(outcome.text(), said);
+    assert_eq!(read(&world, &format!("{}ok.txt", "./".repeat(5000))).await.text(), "inside");
+}
+
+#[tokio::test]
+async fn magic_links_lead_nowhere_even_for_one_who_reads_anywhere() {
+    let sandbox = Sandbox::new();
+    let world = World::with(&sandbox.at("inside"), Grant::everything());
+    for path in [
+        "/proc/self/root/etc/passwd",
+        "/proc/self/cwd/Cargo.toml",
+        "/proc/self/exe",
+        "/proc/self/fd/0",
+        "/proc/thread-self/root/etc/passwd",
+        "/dev/fd/0",
+        "/dev/stdin",
+        "/proc/self/environ",
+        "/proc/1/environ",
+        "/proc/self/task/../environ",
+        "/proc/thread-self/environ",
+    ] {
+        assert_eq!(read(&world, path).await, outside(path));
+    }
+    assert_eq!(read(&world, "../outside/secret.txt").await.text(), SECRET);
+    assert!(matches!(read(&world, "/proc/meminfo").await, ToolOutcome::Done(_)));
+}
+
+#[tokio::test]
+async fn whoever_reads_anywhere_may_follow_absolute_links() {
+    let sandbox = Sandbox::new();
+    std::os::unix::fs::symlink(sandbox.at("outside"), sandbox.at("inside/way")).unwrap();
+    let world = World::with(&sandbox.at("inside"), Grant::everything());
+    assert_eq!(read(&world, "way/secret.txt").await.text(), SECRET);
+}

@@ -1,0 +1,188 @@
+//! Links: those that stay inside are followed, those that lead out lead to a no, for reading and writing alike.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use agent::ToolOutcome;
+use agent::permission::{Folders, Grant};
+
+use crate::sandbox::{SECRET, Sandbox, append, outside, read, write, written};
+use crate::world::{World, done, path};
+
+/// A sandbox with links of every kind.
+fn linked() -> Sandbox {
+    let sandbox = Sandbox::new();
+    let link = |target: &str, name: &str| {
+        let target = target.replace("BASE", &sandbox.base);
+        symlink(target, sandbox.at(&format!("inside/{name}"))).unwrap();
+    };
+    link("../outside/secret.txt", "leaf");
+    link("BASE/outside/secret.txt", "absolute-leaf");
+    link("../outside", "middle");
+    link("BASE/outside", "absolute-middle");
+    link("sub/../../outside", "winding");
+    link("../../../../../../../../../../../../etc/passwd", "far");
+    link("../outside/new.txt", "dangling-out");
+    link("BASE/outside/new.txt", "absolute-dangling-out");
+    link("../outside/no/new.txt", "dangling-out-deep");
+    link("/proc/self/root", "magic");
+    link("/proc/self/cwd", "magic-cwd");
+    link("/dev/fd/0", "magic-fd");
+    link("loop-b", "loop-a");
+    link("loop-a", "loop-b");
+    link("self", "self");
+    link("BASE/inside/ok.txt", "absolute-inside");
+    link("..", "up");
+    link("../inside/ok.txt", "out-and-in");
+    link("ok.txt", "good");
+    link("sub/deep.txt", "good-deep");
+    link("sub", "good-folder");
+    link("sub/../ok.txt", "good-winding");
+    link("nothing", "dangling-in");
+    chain(&sandbox, "out", 40, "../outside/secret.txt");
+    chain(&sandbox, "in", 40, "ok.txt");
+    chain(&sandbox, "long", 41, "ok.txt");
+    sandbox
+}
+
+/// `name-1` leads to `name-2`, and so on; the last one to the target.
+fn chain(sandbox: &Sandbox, name: &str, length: usize, target: &str) {
+    for place in 1..=length {
+        let next = if place == length { target.to_owned() } else { format!("{name}-{}", place + 1) };
+        symlink(next, sandbox.at(&format!("inside/{name}-{place}"))).unwrap();
+    }
+}
+
+const WAYS_OUT: &[&str] = &[
+    "leaf",
+    "absolute-leaf",
+    "middle/secret.txt",
+    "middle/sub/deep.txt",
+    "absolute-middle/secret.txt",
+    "winding/secret.txt",
+    "far",
+    "dangling-out",
+    "absolute-dangling-out",
+    "dangling-out-deep",
+    "magic/etc/passwd",
+    "magic-cwd/Cargo.toml",
+    "magic-fd",
+    "loop-a",
+    "self",
+    "self/x",
+    "out-1",
+    "long-1",
+    "absolute-inside",
+    "up/outside/secret.txt",
+    "out-and-in",
+    "good-folder/../middle/secret.txt",
+];
+
+#[tokio::test]
+async fn links_that_lead_out_are_denied() {
+    let sandbox = linked();
+    let world = sandbox.world();
+    for way in WAYS_OUT {
+        assert_eq!(read(&world, way).await, outside(way), "reading {way}");
+        assert_eq!(write(&world, way, "mine").await, outside(way), "writing {way}");
+        assert_eq!(append(&world, way, "mine").await, outside(way), "appending to {way}");
+    }
+    for new in ["middle/new.txt", "middle/new/new.txt", "absolute-middle/new.txt", "winding/a/b/c"] {
+        assert_eq!(write(&world, new, "mine").await, outside(new));
+    }
+    assert_eq!(sandbox.names("outside"), ["secret.txt", "sub"]);
+    assert_eq!(sandbox.content("outside/secret.txt"), SECRET);
+}
+
+#[tokio::test]
+async fn links_that_stay_inside_are_followed() {
+    let sandbox = linked();
+    let world = sandbox.world();
+    for (way, expected) in [
+        ("good", "inside"),
+        ("good-deep", "deep"),
+        ("good-folder/deep.txt", "deep"),
+        ("good-winding", "inside"),
+        ("in-1", "inside"),
+    ] {
+        assert_eq!(read(&world, way).await, done(expected), "{way}");
+    }
+    let outcome = read(&world, "dangling-in").await;
+    assert_eq!(outcome.text(), "Execution failed: File not found: dangling-in");
+}
+
+#[tokio::test]
+async fn writing_through_a_link_keeps_the_link() {
+    let sandbox = linked();
+    let world = sandbox.world();
+    assert_eq!(write(&world, "good-deep", "new").await, written("good-deep", 3));
+    assert_eq!(append(&world, "in-1", "!").await, written("in-1", 1));
+    assert_eq!(write(&world, "good-folder/made/x", "x").await, written("good-folder/made/x", 1));
+    assert!(fs::symlink_metadata(sandbox.at("inside/good-deep")).unwrap().is_symlink());
+    assert!(fs::symlink_metadata(sandbox.at("inside/in-40")).unwrap().is_symlink());
+    assert_eq!(sandbox.content("inside/sub/deep.txt"), "new");
+    assert_eq!(sandbox.content("inside/ok.txt"), "inside!");
+    assert_eq!(sandbox.content("inside/sub/made/x"), "x");
+}
+
+#[tokio::test]
+async fn a_link_to_nothing_is_not_written() {
+    let sandbox = linked();
+    assert_eq!(write(&sandbox.world(), "dangling-in", "x").await, outside("dangling-in"));
+    assert!(fs::symlink_metadata(sandbox.at("inside/dangling-in")).unwrap().is_symlink());
+}
+
+#[tokio::test]
+async fn a_link_into_a_blocked_folder_is_denied() {
+    let sandbox = Sandbox::new();
+    symlink("sub", sandbox.at("inside/way")).unwrap();
+    symlink("sub/deep.txt", sandbox.at("inside/file")).unwrap();
+    let mut world = sandbox.world();
+    world.grant.blocked = vec![path(&sandbox.at("inside/sub"))];
+    for way in ["way/deep.txt", "file"] {
+        assert_eq!(read(&world, way).await, outside(way));
+        assert_eq!(write(&world, way, "x").await, outside(way));
+    }
+    for new in ["way/new.txt", "way/new/new.txt"] {
+        assert_eq!(write(&world, new, "x").await, outside(new));
+    }
+    assert!(matches!(read(&world, "sub/deep.txt").await, ToolOutcome::Denied(_)));
+    assert_eq!(sandbox.names("inside/sub"), ["deep.txt"]);
+    assert_eq!(sandbox.content("inside/sub/deep.txt"), "deep");
+    assert_eq!(read(&world, "ok.txt").await, done("inside"));
+}
+
+#[tokio::test]
+async fn a_root_that_became_a_link_is_denied() {
+    let sandbox = Sandbox::new();
+    let world = sandbox.world();
+    fs::rename(sandbox.at("inside"), sandbox.at("moved")).unwrap();
+    symlink("outside", sandbox.at("inside")).unwrap();
+    assert_eq!(read(&world, "secret.txt").await, outside("secret.txt"));
+    assert_eq!(write(&world, "new.txt", "x").await, outside("new.txt"));
+    assert_eq!(sandbox.names("outside"), ["secret.txt", "sub"]);
+}
+
+#[tokio::test]
+async fn a_file_can_be_granted_by_itself() {
+    let sandbox = Sandbox::new();
+    let file = Folders::of([path(&sandbox.at("inside/ok.txt"))]);
+    let grant = Grant { read: file.clone(), write: file, ..Grant::everything() };
+    let world = World::with(&sandbox.at("inside"), grant);
+    assert_eq!(read(&world, "ok.txt").await, done("inside"));
+    assert_eq!(write(&world, "ok.txt", "new").await, written("ok.txt", 3));
+    assert_eq!(append(&world, "ok.txt", "er").await, written("ok.txt", 2));
+    assert_eq!(sandbox.content("inside/ok.txt"), "newer");
+    fs::remove_file(sandbox.at("inside/ok.txt")).unwrap();
+    assert_eq!(read(&world, "ok.txt").await.text(), "Execution failed: File not found: ok.txt");
+    assert_eq!(write(&world, "ok.txt", "again").await, written("ok.txt", 5));
+    assert!(matches!(read(&world, "sub/deep.txt").await, ToolOutcome::Denied(_)));
+    let below = read(&world, "ok.txt/x").await;
+    assert_eq!(below.text(), "Execution failed: ok.txt/x: Not a directory (os error 20)");
+
+    fs::remove_file(sandbox.at("inside/ok.txt")).unwrap();
+    symlink("sub/deep.txt", sandbox.at("inside/ok.txt")).unwrap();
+    assert_eq!(read(&world, "ok.txt").await, outside("ok.txt"));
+    assert_eq!(write(&world, "ok.txt", "x").await, outside("ok.txt"));
+    assert_eq!(sandbox.content("inside/sub/deep.txt"), "deep");
+}

@@ -1,0 +1,19 @@
+//! The catalog as the runtime uses it: arguments as models write them, judged by a grant, run against a real disk and
+//! peers that only listen.
+
+#![expect(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and so do its helpers"
+)]
+
+mod agents;
+mod escapes;
+mod links;
+mod pure;
+mod races;
+mod reads;
+mod regexes;
+mod sandbox;
+mod world;
+mod writes;

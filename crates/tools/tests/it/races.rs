@@ -1,0 +1,137 @@
+//! Many at once: writers on one file, and somebody who swaps a folder for a link while it is read.
+
+use std::os::unix::fs::symlink;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use agent::ToolOutcome;
+use rustix::fs::{CWD, RenameFlags};
+
+use crate::sandbox::{SECRET, Sandbox, append, read, write};
+use crate::world::World;
+
+/// Swaps two names again and again until it is dropped.
+struct Swapping {
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<u64>>,
+}
+
+impl Swapping {
+    fn start(one: String, two: String) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let mut swaps = 0;
+            while !stopped.load(Ordering::Relaxed) {
+                rustix::fs::renameat_with(CWD, &one, CWD, &two, RenameFlags::EXCHANGE).expect("a swap");
+                swaps += 1;
+            }
+            swaps
+        });
+        Self { stop, thread: Some(thread) }
+    }
+
+    fn end(mut self) -> u64 {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().expect("it ends once").join().expect("the swapping thread")
+    }
+}
+
+/// A folder `door` inside, and a link that leads out under another name.
+fn swappable() -> (Sandbox, Swapping) {
+    let sandbox = Sandbox::new();
+    let (door, link) = (sandbox.at("inside/door"), sandbox.at("inside/link"));
+    std::fs::create_dir(&door).expect("a folder");
+    std::fs::write(sandbox.at("inside/door/secret.txt"), "harmless").expect("a file");
+    symlink("../outside", &link).expect("a link");
+    let swapping = Swapping::start(door, link);
+    (sandbox, swapping)
+}
+
+#[tokio::test]
+async fn reading_never_escapes_through_a_swapped_folder() {
+    let (sandbox, swapping) = swappable();
+    let world = sandbox.world();
+    let (mut harmless, mut denied) = (0, 0);
+    for round in 0..20_000 {
+        let outcome = read(&world, "door/secret.txt").await;
+        assert!(!outcome.text().contains(SECRET), "escaped in round {round}");
+        match outcome {
+            ToolOutcome::Done(text) if text == "harmless" => harmless += 1,
+            ToolOutcome::Denied(_) => denied += 1,
+            other => panic!("in round {round}: {other:?}"),
+        }
+    }
+    let swaps = swapping.end();
+    eprintln!("{swaps} swaps, {harmless} reads, {denied} denied");
+}
+
+#[tokio::test]
+async fn writing_never_escapes_through_a_swapped_folder() {
+    let (sandbox, swapping) = swappable();
+    let world = sandbox.world();
+    for round in 0..500 {
+        let outcome = write(&world, "door/secret.txt", "mine").await;
+        assert!(!matches!(&outcome, ToolOutcome::Failed(_)), "in round {round}: {outcome:?}");
+        write(&world, &format!("door/new-{round}/file"), "mine").await;
+    }
+    swapping.end();
+    assert_eq!(sandbox.names("outside"), ["secret.txt", "sub"]);
+    assert_eq!(sandbox.content("outside/secret.txt"), SECRET);
+}
+
+fn contents() -> [String; 2] {
+    ["a", "b"].map(|letter| letter.repeat(200_000))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_writers_leave_one_whole_content() {
+    let sandbox = Arc::new(Sandbox::new());
+    let writers = contents().map(|content| {
+        let world = World::at(&sandbox.at("inside"));
+        tokio::spawn(async move {
+            for _ in 0..50 {
+                assert_eq!(write(&world, "shared", &content).await.word(), "done");
+            }
+        })
+    });
+    let reader = sandbox.world();
+    write(&reader, "shared", &contents()[0]).await;
+    for _ in 0..200 {
+        let seen = read(&reader, "shared").await;
+        assert!(
+            contents().iter().any(|content| content == seen.text()),
+            "half a content: {}",
+            seen.text().len()
+        );
+    }
+    for writer in writers {
+        writer.await.expect("a writer");
+    }
+    assert!(contents().contains(&sandbox.content("inside/shared")));
+    assert_eq!(sandbox.names("inside"), ["ok.txt", "shared", "sub"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_append_is_lost() {
+    let sandbox = Arc::new(Sandbox::new());
+    let writers: Vec<_> = (0..4)
+        .map(|writer| {
+            let world = World::at(&sandbox.at("inside"));
+            tokio::spawn(async move {
+                for line in 0..25 {
+                    append(&world, "log", &format!("{writer} {line}\n")).await;
+                }
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.await.expect("a writer");
+    }
+    let log = sandbox.content("inside/log");
+    for writer in 0..4 {
+        let own = log.lines().filter_map(|line| line.strip_prefix(&format!("{writer} ")));
+        assert!(own.eq((0..25).map(|line| line.to_string())), "lines of {writer} in order");
+    }
+    assert_eq!(log.lines().count(), 100);
+}

@@ -1,0 +1,114 @@
+//! Regular expressions: what they find and replace, and that no pattern takes the machine.
+
+use agent::ToolOutcome;
+use serde_json::{Value, json};
+
+use crate::world::{World, done, failed};
+
+async fn call(tool: &str, arguments: Value) -> ToolOutcome {
+    World::at("/nowhere").call(tool, &arguments).await
+}
+
+async fn found(arguments: Value) -> Value {
+    let outcome = call("regex.match", arguments).await;
+    serde_json::from_str(outcome.text()).expect("an answer in JSON")
+}
+
+#[tokio::test]
+async fn the_first_match_comes_with_its_groups() {
+    let outcome = call("regex.match", json!({"text": "x=1", "pattern": r"(\w)=(\d)(y)?"})).await;
+    let expected = [
+        "{",
+        "  \"found\": true,",
+        "  \"groups\": [",
+        "    \"x=1\",",
+        "    \"x\",",
+        "    \"1\",",
+        "    null",
+        "  ],",
+        "  \"match\": \"x=1\"",
+        "}",
+    ];
+    assert_eq!(outcome, done(expected.join("\n")));
+    let none = found(json!({"text": "x", "pattern": "y"})).await;
+    assert_eq!(none, json!({"found": false, "match": null, "groups": []}));
+    let empty = found(json!({"text": "", "pattern": ""})).await;
+    assert_eq!(empty, json!({"found": true, "match": "", "groups": [""]}));
+}
+
+#[tokio::test]
+async fn all_matches_come_with_byte_offsets() {
+    let all = found(json!({"text": "äa a", "pattern": "a", "global": true})).await;
+    let places = json!([{"match": "a", "start": 2, "end": 3}, {"match": "a", "start": 4, "end": 5}]);
+    assert_eq!(all, json!({"found": true, "count": 2, "matches": places}));
+    let none = found(json!({"text": "x", "pattern": "y", "global": true})).await;
+    assert_eq!(none, json!({"found": false, "count": 0, "matches": []}));
+}
+
+#[tokio::test]
+async fn matches_end_at_ten_thousand() {
+    let exact = found(json!({"text": "a".repeat(10_000), "pattern": "a", "global": true})).await;
+    assert_eq!((&exact["count"], exact.get("truncated")), (&json!(10_000), None));
+    let more = found(json!({"text": "a".repeat(10_001), "pattern": "a", "global": true})).await;
+    assert_eq!((&more["count"], &more["truncated"]), (&json!(10_000), &json!(true)));
+}
+
+#[tokio::test]
+async fn bad_and_large_patterns_are_invalid_input() {
+    for (pattern, said) in [
+        ("(", "unclosed group"),
+        ("a(?=b)", "look-around, including look-ahead and look-behind, is not supported"),
+        (r"(a)\1", "backreferences are not supported"),
+        ("a{99999999}", "too large for a text of this length; (?-u:\\w) is smaller than \\w"),
+        (r"(\w{1000}){1000}", "too large for a text of this length; (?-u:\\w) is smaller than \\w"),
+        (
+            &format!("{}{}", "(".repeat(300), ")".repeat(300)),
+            "exceed the maximum number of nested parentheses/brackets (250)",
+        ),
+        (&"a".repeat(16_385), "longer than 16384 bytes"),
+    ] {
+        for tool in ["regex.match", "regex.replace"] {
+            let mut arguments = json!({"text": "a", "pattern": pattern});
+            if tool == "regex.replace" {
+                arguments["replacement"] = json!("");
+            }
+            let outcome = call(tool, arguments).await;
+            assert_eq!(outcome, failed(format!("Invalid input: field `pattern`: {said}")), "{tool}");
+        }
+    }
+    let outcome = call("regex.match", json!({"text": "a", "pattern": 5})).await;
+    assert_eq!(
+        outcome,
+        failed("Invalid input: field `pattern`: invalid type: integer `5`, expected a string")
+    );
+}
+
+#[tokio::test]
+async fn replacements_name_groups() {
+    let swap = r"(?<first>\w+) (\w+)";
+    for (pattern, replacement, global, expected) in [
+        ("a", "b", None, "b b c"),
+        ("a", "b", Some(false), "b a c"),
+        ("a", "", None, "  c"),
+        ("x", "b", None, "a a c"),
+        (swap, "$2 $1", None, "a a c"),
+        (swap, "${2}_$first", None, "a_a c"),
+        (swap, "$$1|$9|${first}x|${", None, "$1||ax|${ c"),
+        ("$", "!", None, "a a c!"),
+        ("", "-", None, "-a- -a- -c-"),
+    ] {
+        let arguments =
+            json!({"text": "a a c", "pattern": pattern, "replacement": replacement, "global": global});
+        assert_eq!(call("regex.replace", arguments.clone()).await, done(expected), "{arguments}");
+    }
+}
+
+#[tokio::test]
+async fn results_end_at_a_mebibyte() {
+    let too_long = failed("Execution failed: the result is longer than 1048576 bytes");
+    let doubled = json!({"text": "a".repeat(600_000), "pattern": "a", "replacement": "aa"});
+    assert_eq!(call("regex.replace", doubled).await, too_long);
+    // Without a look between the groups this would be 50 gigabytes at once.
+    let squared = json!({"text": "a".repeat(500_000), "pattern": "a+", "replacement": "$0".repeat(100_000)});
+    assert_eq!(call("regex.replace", squared).await, too_long);
+}

@@ -1,0 +1,80 @@
+//! A folder that an agent may use, and things around it that it may not see.
+
+use std::fs;
+
+use agent::ToolOutcome;
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::world::World;
+
+/// What nobody may ever read.
+pub(crate) const SECRET: &str = "the secret outside";
+
+/// `inside/` is the agent's; `outside/` and `inside-sibling/` are not, and each has a `secret.txt`.
+pub(crate) struct Sandbox {
+    _folder: TempDir,
+    pub(crate) base: String,
+}
+
+impl Sandbox {
+    pub(crate) fn new() -> Self {
+        let folder = TempDir::new().expect("a folder");
+        let base = folder.path().canonicalize().expect("a real path");
+        let sandbox = Self { _folder: folder, base: base.to_str().expect("a path of text").to_owned() };
+        for folder in ["inside/sub", "outside/sub", "inside-sibling"] {
+            fs::create_dir_all(sandbox.at(folder)).expect("a folder");
+        }
+        for (file, content) in [
+            ("inside/ok.txt", "inside"),
+            ("inside/sub/deep.txt", "deep"),
+            ("outside/secret.txt", SECRET),
+            ("outside/sub/deep.txt", SECRET),
+            ("inside-sibling/secret.txt", SECRET),
+        ] {
+            fs::write(sandbox.at(file), content).expect("a file");
+        }
+        sandbox
+    }
+
+    pub(crate) fn at(&self, name: &str) -> String {
+        format!("{}/{name}", self.base)
+    }
+
+    pub(crate) fn world(&self) -> World {
+        World::at(&self.at("inside"))
+    }
+
+    pub(crate) fn content(&self, name: &str) -> String {
+        fs::read_to_string(self.at(name)).expect("a text file")
+    }
+
+    /// The names in a folder, sorted.
+    pub(crate) fn names(&self, folder: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.at(folder)).expect("a folder");
+        let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
+        let mut names: Vec<_> = entries.map(|entry| name(entry).to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+}
+
+pub(crate) async fn read(world: &World, path: &str) -> ToolOutcome {
+    world.call("fs.read_file", &json!({ "path": path })).await
+}
+
+pub(crate) async fn write(world: &World, path: &str, content: &str) -> ToolOutcome {
+    world.call("fs.write_file", &json!({ "path": path, "content": content })).await
+}
+
+pub(crate) async fn append(world: &World, path: &str, content: &str) -> ToolOutcome {
+    world.call("fs.write_file", &json!({ "path": path, "content": content, "append": true })).await
+}
+
+pub(crate) fn outside(path: &str) -> ToolOutcome {
+    ToolOutcome::Denied(format!("Permission denied: Path not in allowed directories: {path}"))
+}
+
+pub(crate) fn written(path: &str, bytes: usize) -> ToolOutcome {
+    ToolOutcome::Done(json!({"bytes_written": bytes, "path": path, "success": true}).to_string())
+}

@@ -1,0 +1,188 @@
+//! What stands for the outside: a clock that stands still, random bytes by number, peers that note what they are asked.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use agent::outside::{
+    Clock, Doing, Entropy, Leave, Moment, NewPeer, PeerAnswer, PeerCreated, PeerStatus, Peers, Scene, Toolbox,
+};
+use agent::permission::{FilePath, Folders, Grant, Kinship, Verdict, judge};
+use agent::{AgentId, Fault, FaultKind, RequestId, ToolOutcome};
+use serde_json::Value;
+use tools::{Catalog, Parts};
+
+/// An agent named `me` with a grant.
+pub(crate) struct World {
+    catalog: Catalog,
+    pub(crate) peers: Arc<Listening>,
+    cwd: FilePath,
+    pub(crate) grant: Grant,
+}
+
+pub(crate) fn path(text: &str) -> FilePath {
+    FilePath::resolve(text, &FilePath::root()).expect("a path")
+}
+
+pub(crate) fn done(text: impl Into<String>) -> ToolOutcome {
+    ToolOutcome::Done(text.into())
+}
+
+pub(crate) fn failed(text: impl Into<String>) -> ToolOutcome {
+    ToolOutcome::Failed(text.into())
+}
+
+impl World {
+    /// An agent that may do everything, but reads and writes only in its working directory.
+    pub(crate) fn at(cwd: &str) -> Self {
+        let folders = Folders::of([path(cwd)]);
+        Self::with(cwd, Grant { read: folders.clone(), write: folders, ..Grant::everything() })
+    }
+
+    pub(crate) fn with(cwd: &str, grant: Grant) -> Self {
+        let parts = Parts { clock: Arc::new(Still), entropy: Arc::new(Numbers(AtomicU64::new(1))) };
+        Self { catalog: Catalog::new(parts), peers: Arc::default(), cwd: path(cwd), grant }
+    }
+
+    pub(crate) async fn call(&self, tool: &str, arguments: &Value) -> ToolOutcome {
+        self.call_text(tool, &arguments.to_string()).await
+    }
+
+    /// Calls a tool as the runtime does.
+    pub(crate) async fn call_text(&self, tool: &str, arguments: &str) -> ToolOutcome {
+        let me = AgentId::parse("me").expect("a name");
+        let scene = Scene { agent: &me, cwd: &self.cwd, kinship: &kinship, preset_lineage: &preset_lineage };
+        let tool = self.catalog.find(tool).expect("a tool of that name");
+        let prepared = match tool.prepare(arguments, &scene) {
+            Ok(prepared) => prepared,
+            Err(text) => return ToolOutcome::Failed(text),
+        };
+        match judge(&prepared.effects(), &self.grant) {
+            Verdict::Allowed(permit) => {
+                let peers: Arc<dyn Peers> = Arc::clone(&self.peers) as _;
+                prepared.run(Leave { permit, peers }).await
+            }
+            Verdict::Denied(denial) => ToolOutcome::Denied(denial.text),
+        }
+    }
+}
+
+fn kinship(id: &AgentId) -> Kinship {
+    match id.as_str() {
+        "me" => Kinship::Itself,
+        "boss" => Kinship::Parent,
+        id if id.starts_with("child") => Kinship::Descendant,
+        _ => Kinship::Other,
+    }
+}
+
+fn preset_lineage(name: Option<&str>) -> Vec<Arc<str>> {
+    match name {
+        None | Some("sandboxed") => vec!["sandboxed".into()],
+        Some("reader") => vec!["reader".into(), "sandboxed".into()],
+        Some(_) => Vec::new(),
+    }
+}
+
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Moment {
+        Moment(1_700_000_000_123_456)
+    }
+}
+
+/// The same numbers in every run, none twice: names must differ, not be secret.
+struct Numbers(AtomicU64);
+
+impl Entropy for Numbers {
+    fn fill(&self, bytes: &mut [u8]) -> Result<(), Fault> {
+        for chunk in bytes.chunks_mut(8) {
+            let number = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+            chunk.copy_from_slice(&number.to_be_bytes()[..chunk.len()]);
+        }
+        Ok(())
+    }
+}
+
+/// Peers that note what they are asked. The agent `gone` is not there, `closed` refuses.
+#[derive(Default)]
+pub(crate) struct Listening {
+    pub(crate) heard: Mutex<Vec<String>>,
+    pub(crate) created: Mutex<Vec<NewPeer>>,
+}
+
+impl Listening {
+    fn hear(&self, id: &AgentId, what: String) -> Result<(), Fault> {
+        self.heard.lock().expect("no test panics while it holds this").push(what);
+        match id.as_str() {
+            "child-gone" => Err(Fault::new(FaultKind::NotFound, "Agent not found: child-gone")),
+            "child-closed" => Err(Fault::new(FaultKind::Denied, "child-closed is closed")),
+            _ => Ok(()),
+        }
+    }
+
+    fn status_of(id: &AgentId) -> PeerStatus {
+        PeerStatus {
+            id: id.clone(),
+            parent: (id.as_str() != "me").then(|| AgentId::parse("me").expect("a name")),
+            preset: "sandboxed".into(),
+            message_count: 3,
+            is_working: true,
+            queued: 2,
+            halted: None,
+        }
+    }
+}
+
+fn answer(wait: bool) -> PeerAnswer {
+    let request_id = RequestId::Text("r1".into());
+    let content = if wait { "hello" } else { "" }.to_owned();
+    PeerAnswer { content, request_id, cancelled: false, halted: None, queued: !wait }
+}
+
+impl Peers for Listening {
+    fn create(&self, new: NewPeer) -> Doing<'_, Result<PeerCreated, Fault>> {
+        let id = new.id.clone().unwrap_or_else(|| AgentId::parse("made-up").expect("a name"));
+        let heard = self.hear(&id, format!("create {id}"));
+        self.created.lock().expect("no test panics while it holds this").push(new.clone());
+        Box::pin(async move {
+            heard?;
+            let response = match new.initial_message.as_deref() {
+                Some("fail") if new.wait => Some(Err(Fault::new(FaultKind::Model, "the model failed"))),
+                Some(_) if new.wait => Some(Ok(answer(true))),
+                _ => None,
+            };
+            let initial_request_id = new.initial_message.map(|_| RequestId::Number(7));
+            Ok(PeerCreated { id, initial_request_id, response })
+        })
+    }
+
+    fn send(&self, to: AgentId, content: String, wait: bool) -> Doing<'_, Result<PeerAnswer, Fault>> {
+        let heard = self.hear(&to, format!("send {to} {content} {wait}"));
+        let is_halted = content == "halt";
+        Box::pin(async move {
+            heard?;
+            let halted = is_halted.then_some("iteration_limit");
+            Ok(PeerAnswer { halted, cancelled: is_halted, ..answer(wait) })
+        })
+    }
+
+    fn status(&self, of: &AgentId) -> Result<PeerStatus, Fault> {
+        self.hear(of, format!("status {of}"))?;
+        Ok(Self::status_of(of))
+    }
+
+    fn cancel(&self, at: AgentId, request_id: RequestId) -> Doing<'_, Result<bool, Fault>> {
+        let heard = self.hear(&at, format!("cancel {at} {request_id:?}"));
+        Box::pin(async move { heard.map(|()| request_id != RequestId::Text("gone".into())) })
+    }
+
+    fn destroy(&self, agent: AgentId) -> Doing<'_, Result<bool, Fault>> {
+        let heard = self.hear(&agent, format!("destroy {agent}"));
+        Box::pin(async move { heard.map(|()| agent.as_str() != "child-unknown") })
+    }
+
+    fn list(&self) -> Vec<PeerStatus> {
+        ["me", "child"].map(|id| Self::status_of(&AgentId::parse(id).expect("a name"))).into()
+    }
+}

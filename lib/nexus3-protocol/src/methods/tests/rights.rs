@@ -1,0 +1,123 @@
+//! The exact JSON of what the methods about one agent's place and permissions take and answer.
+
+use super::shapes::{SUMMARY, check, reads, summary};
+use super::*;
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn holding() -> HoldingView {
+    HoldingView { resource: "turns".to_owned(), limit: Some(5), used: 2, reserved: 1, left: Some(2) }
+}
+
+const HOLDING: &str = r#"{"resource":"turns","limit":5,"used":2,"reserved":1,"left":2}"#;
+
+#[test]
+fn get_agent_shows_the_agent_of_the_list_and_nine_members_more() {
+    let output = AgentOutput {
+        agent: summary(),
+        depth: 2,
+        ancestors: names(&["p", "g"]),
+        children: names(&["c"]),
+        tools: names(&["fs.read_file"]),
+        working: true,
+        queued: 3,
+        halted: None,
+        budget: vec![holding()],
+    };
+    let text = |halted: &str| {
+        format!(
+            r#"{{"agent":{SUMMARY},"depth":2,"ancestors":["p","g"],"children":["c"],"tools":["fs.read_file"],"working":true,"queued":3,"halted":{halted},"budget":[{HOLDING}]}}"#
+        )
+    };
+    check(output.clone(), &text("null"));
+    check(AgentOutput { halted: Some("budget".to_owned()), ..output }, &text(r#""budget""#));
+}
+
+#[test]
+fn list_children_names_the_parent() {
+    let output = ChildrenOutput { agent_id: "p".to_owned(), children: vec![summary()] };
+    check(output, &format!(r#"{{"agent_id":"p","children":[{SUMMARY}]}}"#));
+    let none = ChildrenOutput { agent_id: "p".to_owned(), children: Vec::new() };
+    check(none, r#"{"agent_id":"p","children":[]}"#);
+}
+
+#[test]
+fn set_permissions_takes_only_what_is_to_change() {
+    check(SetPermissionsParams::default(), "{}");
+    let nulls = concat!(
+        r#"{"preset":null,"disable_tools":null,"allowed_write_paths":null,"budget":null,"#,
+        r#""unlimited":null}"#
+    );
+    reads(nulls, SetPermissionsParams::default());
+    let params = SetPermissionsParams {
+        preset: Some("worker".to_owned()),
+        disable_tools: Some(Vec::new()),
+        allowed_write_paths: Some(names(&["/w"])),
+        budget: Some(BudgetParams { tokens: Some(u64::MAX), ..BudgetParams::default() }),
+        unlimited: Some(names(&["turns"])),
+        ..SetPermissionsParams::default()
+    };
+    check(
+        params,
+        concat!(
+            r#"{"preset":"worker","disable_tools":[],"allowed_write_paths":["/w"],"#,
+            r#""budget":{"tokens":18446744073709551615},"unlimited":["turns"]}"#
+        ),
+    );
+}
+
+#[test]
+fn a_set_of_names_is_written_as_what_it_holds_or_as_what_it_leaves_out() {
+    check(NamesView { only: Some(Vec::new()), all_but: None }, r#"{"only":[]}"#);
+    check(NamesView { only: None, all_but: Some(names(&["a"])) }, r#"{"all_but":["a"]}"#);
+}
+
+#[test]
+fn a_holding_without_a_limit_is_null() {
+    check(holding(), HOLDING);
+    let none = HoldingView { limit: None, left: None, ..holding() };
+    check(none, r#"{"resource":"turns","limit":null,"used":2,"reserved":1,"left":null}"#);
+}
+
+#[test]
+fn permissions_give_both_sets_and_every_limit_with_its_reason() {
+    let any = || NamesView { only: None, all_but: Some(Vec::new()) };
+    let grant = || GrantView {
+        tools: any(),
+        read: names(&["/"]),
+        write: Vec::new(),
+        blocked: names(&["/b"]),
+        commands: NamesView { only: Some(Vec::new()), all_but: None },
+        hosts: any(),
+        create: any(),
+        targets: "nobody".to_owned(),
+    };
+    let limit = LimitView {
+        limit: "write".to_owned(),
+        allows: "nowhere".to_owned(),
+        set_by: "p".to_owned(),
+        reason: "preset 'worker'".to_owned(),
+    };
+    let output = PermissionsOutput {
+        agent_id: "c".to_owned(),
+        preset: "worker".to_owned(),
+        permission_level: "SANDBOXED".to_owned(),
+        ancestors: names(&["p"]),
+        may: grant(),
+        may_grant: grant(),
+        limits: vec![limit],
+        grant_limits: Vec::new(),
+        budget: vec![holding()],
+    };
+    let grant = concat!(
+        r#"{"tools":{"all_but":[]},"read":["/"],"write":[],"blocked":["/b"],"commands":{"only":[]},"#,
+        r#""hosts":{"all_but":[]},"create":{"all_but":[]},"targets":"nobody"}"#
+    );
+    let limit = r#"{"limit":"write","allows":"nowhere","set_by":"p","reason":"preset 'worker'"}"#;
+    let text = format!(
+        r#"{{"agent_id":"c","preset":"worker","permission_level":"SANDBOXED","ancestors":["p"],"may":{grant},"may_grant":{grant},"limits":[{limit}],"grant_limits":[],"budget":[{HOLDING}]}}"#
+    );
+    check(output, &text);
+}
