@@ -6,6 +6,7 @@
 mod agents;
 mod command_line;
 mod documents;
+mod embedding;
 mod http;
 mod life;
 mod logs;
