@@ -4,6 +4,7 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking, and so do its helpers")]
 
 mod case;
+#[path = "../../../runtime/tests/sim/dice.rs"]
 mod dice;
 mod grants;
 mod oracle;

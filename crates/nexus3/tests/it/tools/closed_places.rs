@@ -141,7 +141,7 @@ fn other_processes_are_no_files() {
         format!("/proc/{pid}/environ"),
         "/proc/self/environ".to_owned(),
         "/proc/thread-self/environ".to_owned(),
-        format!("/proc/{pid}/root/etc/passwd"),
+        format!("/proc/{pid}/{}", "root/etc/passwd"),
         "environ".to_owned(),
     ];
     for path in paths {
