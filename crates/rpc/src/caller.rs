@@ -134,9 +134,13 @@ impl Caller {
     }
 
     /// An agent may destroy itself and everybody below it.
-    pub(crate) fn may_destroy(&self, pool: &PoolHandle, target: &AgentId) -> Result<(), Fault> {
+    pub(crate) fn may_destroy(
+        &self,
+        pool: &PoolHandle,
+        target: &AgentId,
+        found: Option<&AgentHandle>,
+    ) -> Result<(), Fault> {
         let Principal::Agent(own) = self.principal(pool)? else { return Ok(()) };
-        let found = pool.find(target);
         if found.is_some_and(|other| other.is_same(&own) || other.is_below(&own)) {
             return Ok(());
         }

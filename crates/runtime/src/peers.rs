@@ -160,7 +160,7 @@ impl Peers for PeersOf {
                 let text = format!("Agent '{}' is not authorized to destroy '{agent}'", self.id);
                 return Err(Fault::denied("targets", text));
             }
-            Ok(pool.destroy(&agent, Children::Go).await)
+            Ok(pool.destroy_this(&target, Children::Go).await)
         })
     }
 

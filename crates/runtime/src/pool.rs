@@ -188,10 +188,18 @@ impl PoolHandle {
         self.pool.directory.len()
     }
 
-    /// Ends an agent, and its children with it unless they are to stay. False when there is none of that name. The names
-    /// are free at once; dropping the future does not save anybody.
+    /// Ends the agent of this name; see [`PoolHandle::destroy_this`]. False when there is none.
     pub async fn destroy(&self, id: &AgentId, children: Children) -> bool {
-        let leaving = self.pool.directory.remove(id, children);
+        match self.find(id) {
+            Some(agent) => self.destroy_this(&agent, children).await,
+            None => false,
+        }
+    }
+
+    /// Ends an agent, and its children with it unless they are to stay. False when it is gone already; another agent of
+    /// its name is left alone. The names are free at once; dropping the future does not save anybody.
+    pub async fn destroy_this(&self, agent: &AgentHandle, children: Children) -> bool {
+        let leaving = self.pool.directory.remove(agent, children);
         leaving.iter().for_each(AgentHandle::begin_end);
         if leaving.is_empty() {
             return false;

@@ -16,6 +16,13 @@ pub enum Manner {
 const RESULT_INTERRUPTED: &str = "Cancelled by user: tool execution was interrupted";
 const RESULT_HALTED: &str = "Did not execute: halted due to error in previous tool";
 
+/// Calls of one answer that are run. The model is told of the first that is not; further ones are as if never made.
+const CALLS_MAX: usize = 256;
+
+fn too_many() -> String {
+    format!("Did not execute: only the first {CALLS_MAX} calls of an answer are run")
+}
+
 #[derive(Debug)]
 pub(super) struct Calls {
     entries: Vec<Entry>,
@@ -41,7 +48,20 @@ impl Calls {
         Self { entries: Vec::new(), running_max: running_max.max(1) }
     }
 
-    pub(super) fn add(&mut self, call: ToolCall, manner: Manner) {
+    /// Takes a call. Results are told apart by their call's id: one that is missing or stands twice gets another.
+    pub(super) fn add(&mut self, mut call: ToolCall, mut manner: Manner) {
+        match self.entries.len() {
+            0..CALLS_MAX => {}
+            CALLS_MAX => manner = Manner::Unusable(too_many()),
+            _ => return,
+        }
+        let is_taken = |id: &str| self.entries.iter().any(|entry| entry.call.id == id);
+        if call.id.is_empty() || is_taken(&call.id) {
+            let numbered =
+                |number: usize| format!("{}_{number}", if call.id.is_empty() { "call" } else { &call.id });
+            let free = (self.entries.len() + 1..).map(numbered).find(|id| !is_taken(id));
+            call.id = free.unwrap_or_default();
+        }
         let state = match &manner {
             Manner::Unusable(why) => State::Done(ToolOutcome::Failed(why.clone())),
             Manner::Parallel | Manner::Ordered => State::Waiting,

@@ -55,9 +55,13 @@ impl DaemonHandler<spec::CreateAgent> for Desk {
 impl DaemonHandler<spec::DestroyAgent> for Desk {
     async fn handle(&self, caller: &Caller, params: DestroyAgentParams) -> Result<DestroyAgentOutput, Fault> {
         let id = parse_id("agent_id", &params.agent_id)?;
-        caller.may_destroy(&self.pool, &id)?;
+        let found = self.pool.find(&id);
+        caller.may_destroy(&self.pool, &id, found.as_ref())?;
         let children = if params.orphan.unwrap_or(false) { Children::Stay } else { Children::Go };
-        let success = self.pool.destroy(&id, children).await;
+        let success = match &found {
+            Some(agent) => self.pool.destroy_this(agent, children).await,
+            None => false,
+        };
         if success {
             tracing::info!(agent = %id, "agent destroyed");
         }

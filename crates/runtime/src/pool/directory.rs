@@ -84,9 +84,12 @@ impl Directory {
     }
 
     /// Takes an agent out, and its descendants with it unless they are to be orphans. The agent comes first.
-    pub(crate) fn remove(&self, id: &AgentId, children: Children) -> Vec<AgentHandle> {
+    pub(crate) fn remove(&self, agent: &AgentHandle, children: Children) -> Vec<AgentHandle> {
         let mut entries = self.write();
-        let Some(serial) = entries.by_id.get(id).copied() else { return Vec::new() };
+        let serial = agent.kin().serial;
+        if !entries.by_serial.contains_key(&serial) {
+            return Vec::new();
+        }
         let mut leaving = vec![serial];
         let mut place = 0;
         while children == Children::Go && place < leaving.len() {

@@ -140,3 +140,25 @@ fn a_cancel_while_tools_run_answers_every_call_and_keeps_what_is_done() {
     assert_eq!(play.kept[3].ending, None);
     assert_eq!(play.end().outcome, TurnOutcome::Cancelled);
 }
+
+#[test]
+fn calls_without_an_id_or_with_anothers_are_told_apart() {
+    let (mut play, started) = after(8, ["a", "a", "", "", "a_2"].map(parallel));
+    assert_eq!(started, [0, 1, 2, 3, 4]);
+    started.iter().for_each(|place| drop(play.on(done(*place, "x"))));
+    let called: Vec<_> = play.kept[1].tool_calls.iter().map(|call| call.id.as_str()).collect();
+    assert_eq!(called, ["a", "a_2", "call_3", "call_4", "a_2_5"]);
+    let answered: Vec<_> = play.kept.iter().filter_map(|message| message.tool_call_id.as_deref()).collect();
+    assert_eq!(answered, called, "one result for each");
+}
+
+#[test]
+fn an_answer_with_too_many_calls_is_cut_and_the_model_is_told() {
+    let calls: Vec<_> = (0..300).map(|number| parallel(&format!("c{number}"))).collect();
+    let (mut play, started) = after(1000, calls);
+    assert_eq!(started.len(), 256);
+    started.iter().for_each(|place| drop(play.on(done(*place, "x"))));
+    assert_eq!((play.kept[1].tool_calls.len(), play.results().len()), (257, 257));
+    assert_eq!(play.results()[256], "Did not execute: only the first 256 calls of an answer are run");
+    assert_eq!(play.asked, 2);
+}
