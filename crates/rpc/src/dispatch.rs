@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use agent::Fault;
+use agent::{Fault, FaultKind};
 use nexus3_protocol::json::{Json, from_members};
 use nexus3_protocol::methods::spec;
 use nexus3_protocol::{Door, Method, MethodSpec, RpcError, for_each_method};
@@ -74,6 +74,13 @@ impl Desk {
         match &entrance.0 {
             Place::Agent(agent) => {
                 caller.must_reach(&self.pool, agent, method)?;
+                // The body may have come long after the head, and the agent may be gone by now. In a stop all of them
+                // are; then the answer is that.
+                if !self.pool.is_stopping()
+                    && !self.pool.find(agent.id()).is_some_and(|now| now.is_same(agent))
+                {
+                    return Err(Fault::new(FaultKind::NotFound, format!("Agent not found: {}", agent.id())));
+                }
                 Ok(agent.clone())
             }
             Place::Daemon => caller.must_reach_main(&self.pool, method),

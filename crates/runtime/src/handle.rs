@@ -16,7 +16,7 @@ use crate::actor::Command;
 use crate::capability::CapabilityDigest;
 use crate::kin::Kin;
 use crate::limits::Limits;
-use crate::pool::Pool;
+use crate::pool::{By, Pool};
 use crate::published::{AgentContext, AgentPage, AgentSummary, AgentTokens, Published};
 use crate::turnstile::{Place, Turnstile, busy};
 
@@ -173,13 +173,15 @@ impl AgentHandle {
         self.shared.ended.cancelled().await;
     }
 
-    /// Marks the agent as finished.
-    pub(crate) fn mark_finished(&self) {
-        self.shared.published.write().should_shutdown = true;
+    /// Marks the agent as finished. An agent may say so of itself; only an admin's word lets the daemon stop.
+    pub(crate) fn mark_finished(&self, by: By<'_>) {
+        let mut state = self.shared.published.write();
+        state.should_shutdown = true;
+        state.is_finished |= matches!(by, By::Admin);
     }
 
     pub(crate) fn is_finished(&self) -> bool {
-        self.shared.published.read().should_shutdown
+        self.shared.published.read().is_finished
     }
 
     /// The agent in a list; whoever lists knows how many children it has.

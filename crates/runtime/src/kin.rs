@@ -329,6 +329,10 @@ impl Kin {
     /// nothing, when no ancestor has a limit.
     fn borrow(&self, resource: Resource, before: u64, after: u64) -> Result<u64, Short> {
         let mut lenders = self.lenders();
+        // A lender that has lent nothing may have lost its limit since: then it has none to lend from.
+        if before == 0 {
+            lenders.retain(|(lent, _)| *lent != resource);
+        }
         let known = lenders.iter().find(|(lent, _)| *lent == resource).map(|(_, kin)| Arc::clone(kin));
         let Some(lender) = known.or_else(|| self.nearest_limited(resource)) else { return Ok(0) };
         let mut ledger = lender.ledger();

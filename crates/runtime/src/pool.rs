@@ -211,9 +211,9 @@ impl PoolHandle {
         true
     }
 
-    /// Marks an agent as finished; when all agents are, the daemon is asked to stop.
-    pub fn finish_agent(&self, handle: &AgentHandle) {
-        handle.mark_finished();
+    /// Marks an agent as finished; when an admin has said so of all agents, the daemon is asked to stop.
+    pub fn finish_agent(&self, handle: &AgentHandle, by: By<'_>) {
+        handle.mark_finished(by);
         self.stop_when_all_finished();
     }
 
@@ -227,6 +227,12 @@ impl PoolHandle {
     /// Asks whoever runs this pool to stop it.
     pub fn request_stop(&self) {
         self.pool.stop_wanted.cancel();
+    }
+
+    /// Whether somebody has asked for a stop.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.pool.stop_wanted.is_cancelled()
     }
 
     /// Returns when somebody has asked for a stop.

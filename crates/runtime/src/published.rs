@@ -22,6 +22,8 @@ pub(crate) struct State {
     pub(crate) last_action_at: Option<Moment>,
     pub(crate) used: Used,
     pub(crate) should_shutdown: bool,
+    /// Whether an admin said so: only that lets the daemon stop.
+    pub(crate) is_finished: bool,
 }
 
 impl Published {
@@ -34,6 +36,7 @@ impl Published {
             last_action_at: None,
             used: Used::default(),
             should_shutdown: false,
+            is_finished: false,
         };
         Self { state: RwLock::new(state) }
     }

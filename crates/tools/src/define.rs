@@ -101,9 +101,31 @@ pub(crate) fn compact(value: &impl Serialize) -> Answer {
     serde_json::to_string(value).map_err(failed)
 }
 
-/// JSON for eyes.
+/// JSON for eyes. Indentation can make a deep value a hundred times as long as it was.
 pub(crate) fn pretty(value: &impl Serialize) -> Answer {
-    serde_json::to_string_pretty(value).map_err(failed)
+    let mut text = Bounded(Vec::new());
+    serde_json::to_writer_pretty(&mut text, value).map_err(failed)?;
+    String::from_utf8(text.0).map_err(failed)
+}
+
+/// The most that is laid out for eyes.
+const PRETTY_BYTES_MAX: usize = 10 << 20;
+
+struct Bounded(Vec<u8>);
+
+impl std::io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.0.len() + bytes.len() > PRETTY_BYTES_MAX {
+            let text = format!("the result is longer than {PRETTY_BYTES_MAX} bytes");
+            return Err(std::io::Error::other(text));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 type Start = fn(&str, &Scene<'_>, Arc<Parts>) -> Result<Box<dyn Prepared>, String>;

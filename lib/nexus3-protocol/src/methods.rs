@@ -49,7 +49,7 @@ macro_rules! for_each_method {
             Cancel cancel = "cancel" at Agent: CancelParams => CancelOutput;
             /// Adds a word to the turn that is running. The model reads it before it is asked again.
             Steer steer = "steer" at Agent: SteerParams => SteerOutput;
-            /// Marks an agent as finished. When every agent is marked, the daemon stops.
+            /// Marks an agent as finished. When an admin has marked every agent, the daemon stops.
             Shutdown shutdown = "shutdown" at Agent: NoParams => ShutdownOutput;
             /// Counts the tokens of an agent's context and what its models have used.
             GetTokens get_tokens = "get_tokens" at Agent: NoParams => TokensOutput;

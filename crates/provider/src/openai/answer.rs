@@ -57,7 +57,8 @@ const CALLS_MAX: usize = 256;
 /// Collects one answer.
 #[derive(Debug, Default)]
 pub(super) struct AnswerReader {
-    calls: BTreeMap<u32, ToolCall>,
+    /// By index, and by their order among those of one index.
+    calls: BTreeMap<(u32, u32), ToolCall>,
     usage: Option<Usage>,
     finished: bool,
     /// The model had more to say and was not allowed to.
@@ -128,7 +129,15 @@ impl AnswerReader {
 
     fn add_piece(&mut self, piece: CallPiece) {
         let nothing = || ToolCall { id: String::new(), name: String::new(), arguments: String::new() };
-        let call = self.calls.entry(piece.index.unwrap_or(0)).or_insert_with(nothing);
+        let index = piece.index.unwrap_or(0);
+        // Some servers give every call the index 0; a new id is a new call.
+        let is_new = |call: &ToolCall| {
+            let id = piece.id.as_deref().unwrap_or_default();
+            !id.is_empty() && !call.id.is_empty() && call.id != id
+        };
+        let last = self.calls.range((index, 0)..=(index, u32::MAX)).next_back();
+        let place = last.map_or((index, 0), |((_, turn), call)| (index, turn + u32::from(is_new(call))));
+        let call = self.calls.entry(place).or_insert_with(nothing);
         if let Some(id) = piece.id {
             call.id = id;
         }
@@ -230,6 +239,20 @@ mod tests {
             read(&[pieces[0], pieces[1], r#"{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}"#]);
         let call = ToolCall { id: "c1".into(), name: "echo".into(), arguments: "{\"a\":1}".into() };
         assert_eq!(out, [Ok(ModelEvent::ToolCall(call))]);
+    }
+
+    #[test]
+    fn calls_that_share_an_index_are_told_apart_by_their_ids() {
+        let (out, _) = read(&[
+            r#"{"choices":[{"delta":{"tool_calls":[{"id":"c1","function":{"name":"one","arguments":"{}"}}]}}]}"#,
+            r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c2","function":{"name":"two","arguments":"{"}}]}}]}"#,
+            r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"}"}}]}}]}"#,
+            r#"{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}"#,
+        ]);
+        let call = |id: &str, name: &str| {
+            Ok(ModelEvent::ToolCall(ToolCall { id: id.into(), name: name.into(), arguments: "{}".into() }))
+        };
+        assert_eq!(out, [call("c1", "one"), call("c2", "two")]);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Writes a request in the words of the chat-completions API.
 
+use std::borrow::Cow;
+
 use agent::outside::ModelRequest;
 use agent::{Fault, FaultKind, Message, Role, ToolCall, ToolSpec};
 use serde::Serialize;
@@ -53,7 +55,7 @@ struct Call<'a> {
 
 #[derive(Serialize)]
 struct Function<'a> {
-    name: &'a str,
+    name: Cow<'a, str>,
     arguments: &'a str,
 }
 
@@ -97,8 +99,28 @@ fn call(call: &ToolCall) -> Call<'_> {
     Call {
         id: &call.id,
         r#type: "function",
-        function: Function { name: &call.name, arguments: &call.arguments },
+        function: Function { name: function_name(&call.name), arguments: arguments(&call.arguments) },
     }
+}
+
+/// The longest name that servers take.
+const NAME_CHARS_MAX: usize = 64;
+
+/// A name that no server takes would have every later question refused; its result has told the model already.
+fn function_name(name: &str) -> Cow<'_, str> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    if (1..=NAME_CHARS_MAX).contains(&name.len()) && name.bytes().all(fits) {
+        return Cow::Borrowed(name);
+    }
+    let fitted = |letter: char| if u8::try_from(letter).is_ok_and(fits) { letter } else { '_' };
+    let name: String = name.chars().take(NAME_CHARS_MAX).map(fitted).collect();
+    Cow::Owned(if name.is_empty() { "_".to_owned() } else { name })
+}
+
+/// Many servers read the arguments again; what is no object would have every later question refused.
+fn arguments(text: &str) -> &str {
+    let is_object = text.trim_ascii_start().starts_with('{');
+    if is_object && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() { text } else { "{}" }
 }
 
 #[cfg(test)]
@@ -149,5 +171,25 @@ mod tests {
             }}]
         });
         assert_eq!(body, expected);
+    }
+
+    #[test]
+    fn what_a_server_would_refuse_in_an_old_call_is_not_sent_again() {
+        let long = "n".repeat(80);
+        for (name, arguments, sent_name, sent_arguments) in [
+            ("echo", "{\"a\":1}", "echo", "{\"a\":1}"),
+            ("fs.read_file", "{}", "fs_read_file", "{}"),
+            ("b\u{e4}d name", "{\"a\":", "b_d_name", "{}"),
+            ("", "[1]", "_", "{}"),
+            (long.as_str(), "", &long[..64], "{}"),
+        ] {
+            let call = ToolCall { id: "c".into(), name: name.into(), arguments: arguments.into() };
+            let messages = vec![Arc::new(Message::assistant("", vec![call]))];
+            let request = ModelRequest { system: None, messages, tools: Vec::new() };
+            let body: serde_json::Value = serde_json::from_slice(&write("m", &request).unwrap()).unwrap();
+            let function = &body["messages"][0]["tool_calls"][0]["function"];
+            let expected = serde_json::json!({ "name": sent_name, "arguments": sent_arguments });
+            assert_eq!(*function, expected, "{name:?}");
+        }
     }
 }

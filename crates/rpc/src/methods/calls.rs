@@ -7,7 +7,7 @@ use nexus3_protocol::methods::{
     SendOutput, SendParams, ShutdownOutput, SteerOutput, SteerParams, TokensOutput, ToolCallView, Usage,
     UsedTokens,
 };
-use runtime::{AgentHandle, NewMessage};
+use runtime::{AgentHandle, By, NewMessage};
 use serde_json::{Map, Value};
 
 use crate::caller::{Caller, Principal};
@@ -79,8 +79,16 @@ impl AgentHandler<spec::Cancel> for Desk {
 }
 
 impl AgentHandler<spec::Shutdown> for Desk {
-    async fn handle(&self, _: &Caller, agent: &AgentHandle, _: NoParams) -> Result<ShutdownOutput, Fault> {
-        self.pool.finish_agent(agent);
+    async fn handle(
+        &self,
+        caller: &Caller,
+        agent: &AgentHandle,
+        _: NoParams,
+    ) -> Result<ShutdownOutput, Fault> {
+        match caller.principal(&self.pool)? {
+            Principal::Admin => self.pool.finish_agent(agent, By::Admin),
+            Principal::Agent(own) => self.pool.finish_agent(agent, By::Agent(&own)),
+        }
         Ok(ShutdownOutput { success: true })
     }
 }

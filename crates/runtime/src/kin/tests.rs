@@ -322,3 +322,14 @@ fn a_tree_uses_no_more_than_a_limit_that_was_lowered_later() {
     assert!(one.take(TURNS, 2) && two.take(TURNS, 1), "and it goes on when there is more");
     assert!(!one.take(TURNS, 1));
 }
+
+#[test]
+fn a_lender_whose_limit_was_lifted_is_no_lender() {
+    let top = kin(1, None, turns(10));
+    let middle = kin(2, Some(&top), turns(5));
+    let child = kin(3, Some(&middle), turns(0));
+    change(&middle, None).expect("nothing of it is set aside");
+    change(&child, 8).expect("the top has so much");
+    assert_eq!(top.account(TURNS).reserved, 8, "it is set aside where there is a limit");
+    assert!(attempt(4, Some(&top), turns(3)).is_err(), "and so nobody else can have it");
+}

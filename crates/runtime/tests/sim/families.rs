@@ -226,7 +226,7 @@ impl Driver {
         let life = self.dice.below(self.lives.len());
         self.log.note(format!("finish life {life}"));
         self.lives[life].finished = true;
-        self.world.pool.finish_agent(&self.lives[life].handle);
+        self.world.pool.finish_agent(&self.lives[life].handle, By::Admin);
         self.expect_stop_when_all_finished();
     }
 

@@ -21,12 +21,12 @@ fn stop_is_wanted(pool: &PoolHandle) -> bool {
 async fn a_stop_is_wanted_when_the_last_agent_is_finished() {
     let world = World::new();
     let (first, second) = (world.agent("first"), world.agent("second"));
-    world.pool.finish_agent(&first);
-    world.pool.finish_agent(&first);
+    world.pool.finish_agent(&first, By::Admin);
+    world.pool.finish_agent(&first, By::Admin);
     assert!(!stop_is_wanted(&world.pool), "one of two is finished");
     assert!(world.summary(&first).should_shutdown && !world.summary(&second).should_shutdown);
     assert_eq!(end_of(start(&first, 1, "say a; done")).await.content, "a", "a finished agent still answers");
-    world.pool.finish_agent(&second);
+    world.pool.finish_agent(&second, By::Admin);
     assert!(stop_is_wanted(&world.pool));
     let fault = world.refusal(named("third"));
     assert!(is_busy(&fault) && fault.public == "Server shutting down", "{fault:?}");
@@ -38,7 +38,7 @@ async fn a_stop_is_wanted_when_the_last_unfinished_agent_is_destroyed() {
     let world = World::new();
     let finished = world.agent("finished");
     world.agent("unfinished");
-    world.pool.finish_agent(&finished);
+    world.pool.finish_agent(&finished, By::Admin);
     assert!(world.pool.destroy(&id("unfinished"), Children::Go).await);
     assert!(stop_is_wanted(&world.pool));
 }
@@ -49,7 +49,7 @@ async fn an_empty_pool_goes_on() {
     let agent = world.agent("a");
     assert!(world.destroy(&agent).await);
     assert!(!stop_is_wanted(&world.pool), "its last agent was destroyed");
-    world.pool.finish_agent(&agent);
+    world.pool.finish_agent(&agent, By::Admin);
     assert!(!stop_is_wanted(&world.pool), "an agent that is gone decides nothing");
     world.agent("b");
 }

@@ -188,3 +188,12 @@ async fn sha256_is_lowercase_hex() {
     let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     check("hash.sha256", &[(json!({"text": ""}), done(empty)), (json!({"text": "abc"}), done(abc))]).await;
 }
+
+#[tokio::test]
+async fn a_layout_that_grows_without_end_is_cut_off() {
+    // A hundred levels of nothing but brackets, many times: each level adds its indentation to every line.
+    let deep = format!("{}1{}", "[".repeat(100), "]".repeat(100));
+    let text = format!("[{}]", vec![deep; 5_000].join(","));
+    let outcome = World::at("/nowhere").call("json.parse", &json!({ "text": text })).await;
+    assert_eq!(outcome, failed("Execution failed: the result is longer than 10485760 bytes"));
+}

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 
+use crate::support::callers::result_as;
 use crate::support::{Stage, listed, path};
 
 fn finish(stage: &Stage, id: &str) {
@@ -67,4 +68,17 @@ fn a_turn_of_the_last_agent_to_finish_is_answered() {
     stage.model.release("gate");
     assert_eq!(open.result()["content"], "the end released gate");
     assert_eq!(stage.daemon.wait_exit().code(), Some(0));
+}
+
+#[test]
+fn an_agent_that_calls_itself_finished_does_not_stop_the_daemon() {
+    let stage = Stage::open();
+    let token = stage.create_with(json!({ "agent_id": "only" }));
+    let result = result_as(&stage.daemon, &token, &path("only"), "shutdown", json!({}));
+    assert_eq!(result, json!({ "success": true }));
+    assert_eq!(stage.send("only", "still there?")["content"], "echo: still there?");
+    let listed = stage.daemon.result("/", "list_agents", json!({}));
+    assert_eq!(listed["agents"][0]["should_shutdown"], true);
+    finish(&stage, "only");
+    assert_eq!(stage.daemon.wait_exit().code(), Some(0), "an admin's word counts");
 }

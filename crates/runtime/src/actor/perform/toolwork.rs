@@ -233,6 +233,8 @@ fn bounded(outcome: ToolOutcome, bytes_max: usize) -> ToolOutcome {
         if bytes > bytes_max {
             text.truncate(text.floor_char_boundary(bytes_max));
             text.push_str(&format!("\n[truncated: {} of {bytes} bytes shown]", text.len()));
+            // Results wait until the whole answer's calls are done: what was cut off must not wait with them.
+            text.shrink_to_fit();
         }
         text
     };
