@@ -114,6 +114,9 @@ pub struct AgentTokens {
     pub used: Used,
 }
 
+/// The most text of one page.
+const PAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+
 /// Some of an agent's messages.
 #[derive(Debug, Clone)]
 pub struct AgentPage {
@@ -130,7 +133,14 @@ impl State {
 
     pub(crate) fn page(&self, offset: usize, limit: usize) -> AgentPage {
         let all = self.window.messages();
-        let messages = all.iter().skip(offset).take(limit).cloned().collect();
+        let mut bytes = 0;
+        let fits = |message: &&Arc<Message>| {
+            // The first always does: a page that is never empty gets to the end.
+            let fits = bytes == 0 || bytes + message.text.len() <= PAGE_BYTES_MAX;
+            bytes += message.text.len().max(1);
+            fits
+        };
+        let messages = all.iter().skip(offset).take(limit).take_while(fits).cloned().collect();
         AgentPage { total: all.len(), messages }
     }
 }

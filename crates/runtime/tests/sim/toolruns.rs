@@ -145,6 +145,32 @@ async fn a_long_result_is_cut_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_results_of_one_answer_are_cut_together_and_the_next_answer_has_room_again() {
+    let world = World::with(Limits { tool_result_bytes_max: 100, ..Limits::default() });
+    let agent = world.agent("a");
+    let calls = vec!["call long 100"; 10].join("; ");
+    end_of(start(&agent, 1, &format!("{calls}; done | call long 100; done | say a; done"))).await;
+    let whole = results(&agent).into_iter().filter(|result| *result == "x".repeat(100)).count();
+    assert_eq!(whole, 9, "eight of the first answer, and one of the second");
+    let cut =
+        results(&agent).iter().filter(|result| *result == "\n[truncated: 0 of 100 bytes shown]").count();
+    assert_eq!(cut, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_of_messages_ends_after_a_length_and_is_never_empty() {
+    let world = World::with(Limits { tool_result_bytes_max: 20 << 20, ..Limits::default() });
+    let agent = world.agent("a");
+    let calls = "call long 9000000; call long 9000000; call long 18000000";
+    end_of(start(&agent, 1, &format!("{calls}; done | say a; done"))).await;
+    let lengths =
+        |offset| agent.messages(offset, 100).messages.iter().map(|message| message.text.len()).collect();
+    let (first, third, fourth): (Vec<_>, Vec<_>, Vec<_>) = (lengths(2), lengths(3), lengths(4));
+    assert_eq!((first, third, fourth), (vec![9_000_000], vec![9_000_000], vec![18_000_000]));
+    assert_eq!(agent.messages(0, 100).total, 6);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_cancel_drops_the_tools_and_answers_at_once() {
     let world = World::new();
     let agent = world.agent("a");

@@ -179,7 +179,7 @@ pub struct MessagesParams {
     /// The first message to read; 0 when it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offset: Option<MessageOffset>,
-    /// How many to read at the most, 1 to 2000; 200 when it is left out.
+    /// How many to read at the most, 1 to 2000; 200 when it is left out. A page ends earlier after 16 MiB of text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<PageSize>,
 }

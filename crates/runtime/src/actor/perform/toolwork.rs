@@ -26,7 +26,12 @@ pub(super) struct ToolWork {
     running: FuturesUnordered<Doing<'static, (usize, ToolOutcome)>>,
     /// The places of what runs.
     places: Vec<usize>,
+    /// The bytes that results of the answer under way may still have.
+    room: usize,
 }
+
+/// Results of one answer together may be as long as so many of the longest.
+const LONGEST_RESULTS_MAX: usize = 8;
 
 struct Offered {
     spec: Arc<ToolSpec>,
@@ -46,12 +51,21 @@ pub(super) enum Begun {
 
 impl ToolWork {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, offered: Vec::new(), running: FuturesUnordered::new(), places: Vec::new() }
+        let mut work = Self {
+            shared,
+            offered: Vec::new(),
+            running: FuturesUnordered::new(),
+            places: Vec::new(),
+            room: 0,
+        };
+        work.next_round();
+        work
     }
 
     /// Forgets the calls of the last answer.
     pub(super) fn next_round(&mut self) {
         self.offered.clear();
+        self.room = self.shared.limits.tool_result_bytes_max.saturating_mul(LONGEST_RESULTS_MAX);
     }
 
     /// Reads a call's arguments and says how it can run.
@@ -126,6 +140,8 @@ impl ToolWork {
             Some((place, outcome)) => {
                 self.places.retain(|running| *running != place);
                 tracing::debug!(outcome = outcome.word(), "a tool is done");
+                let outcome = bounded(outcome, self.room);
+                self.room = self.room.saturating_sub(outcome.text().len());
                 (place, outcome)
             }
             None => std::future::pending().await,
