@@ -148,7 +148,7 @@ async fn a_long_result_is_cut_and_says_so() {
 async fn the_results_of_one_answer_are_cut_together_and_the_next_answer_has_room_again() {
     let world = World::with(Limits { tool_result_bytes_max: 100, ..Limits::default() });
     let agent = world.agent("a");
-    let calls = vec!["call long 100"; 10].join("; ");
+    let calls = ["call long 100"; 10].join("; ");
     end_of(start(&agent, 1, &format!("{calls}; done | call long 100; done | say a; done"))).await;
     let whole = results(&agent).into_iter().filter(|result| *result == "x".repeat(100)).count();
     assert_eq!(whole, 9, "eight of the first answer, and one of the second");
