@@ -197,7 +197,7 @@ impl Turn {
             (Phase::Asking, TurnEvent::ModelFailed(fault)) => {
                 self.break_off(Ending::Failed, TurnOutcome::Failed(fault))
             }
-            (Phase::Asking, TurnEvent::BudgetSpent(resource)) => self.stop_asking(resource),
+            (Phase::Asking, TurnEvent::BudgetSpent(resource)) => self.out_of(resource),
             (Phase::Running, TurnEvent::BudgetSpent(resource)) => {
                 self.spent = Some(resource);
                 self.calls.refuse_waiting(&spent_result(resource));
@@ -268,7 +268,7 @@ impl Turn {
 
     fn next_round(&mut self) -> Vec<TurnAction> {
         if let Some(resource) = self.spent {
-            return self.stop(&spent_notice(resource), Some(Halt::Budget(resource)));
+            return self.out_of(resource);
         }
         if self.unusable_rounds >= UNUSABLE_ROUNDS_MAX {
             return self.stop(NOTICE_UNUSABLE, None);
@@ -283,29 +283,19 @@ impl Turn {
         actions
     }
 
-    /// Ends with a notice as the last answer: a context never ends on a question.
+    /// Ends with a notice as the last answer, behind what the model was just saying: a context never ends on a question.
     fn stop(&mut self, notice: &str, halted: Option<Halt>) -> Vec<TurnAction> {
-        self.said.push_str(notice);
+        let text = std::mem::take(&mut self.saying) + notice;
+        self.said.push_str(&text);
         let mut actions = self.deliver();
-        actions.push(TurnAction::Keep(Message::assistant(notice, Vec::new())));
+        actions.push(TurnAction::Keep(Message::assistant(text, Vec::new())));
         actions.push(self.end(TurnOutcome::Completed, halted));
         actions
     }
 
-    fn stop_asking(&mut self, resource: Resource) -> Vec<TurnAction> {
-        let text = std::mem::take(&mut self.saying);
-        self.said.push_str(&text);
-        self.stop_with_text(text, resource)
-    }
-
-    /// What the model had said stays in front of the notice, in one answer.
-    fn stop_with_text(&mut self, text: String, resource: Resource) -> Vec<TurnAction> {
-        let notice = spent_notice(resource);
-        self.said.push_str(&notice);
-        let mut actions = self.deliver();
-        actions.push(TurnAction::Keep(Message::assistant(text + &notice, Vec::new())));
-        actions.push(self.end(TurnOutcome::Completed, Some(Halt::Budget(resource))));
-        actions
+    fn out_of(&mut self, resource: Resource) -> Vec<TurnAction> {
+        let notice = format!("[Stopping: the budget of {resource} is used up]");
+        self.stop(&notice, Some(Halt::Budget(resource)))
     }
 
     /// Calls that were running get a result, and what was said so far is kept as the answer that broke off.
@@ -333,10 +323,6 @@ impl Turn {
         let content = std::mem::take(&mut self.said);
         TurnAction::End(TurnEnd { outcome, content, usage: self.usage, rounds: self.rounds, halted })
     }
-}
-
-fn spent_notice(resource: Resource) -> String {
-    format!("[Stopping: the budget of {resource} is used up]")
 }
 
 /// What a call is answered that no longer could run.

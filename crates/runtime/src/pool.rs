@@ -156,7 +156,7 @@ impl PoolHandle {
     /// All agents in the order they were created.
     #[must_use]
     pub fn list(&self) -> Vec<AgentSummary> {
-        self.pool.directory.map(AgentHandle::summary)
+        self.list_page(|_| true, 0, usize::MAX).1
     }
 
     /// Some of the agents that pass, in the order they were created, and how many pass.

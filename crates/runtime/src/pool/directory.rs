@@ -107,12 +107,6 @@ impl Directory {
         serials.into_iter().filter_map(|serial| entries.take(serial)).collect()
     }
 
-    /// All agents in the order they were created, each with how many children it has.
-    pub(crate) fn map<T>(&self, view: impl Fn(&AgentHandle, usize) -> T) -> Vec<T> {
-        let entries = self.read();
-        entries.by_serial.values().map(|handle| view(handle, entries.children_of(handle).count())).collect()
-    }
-
     /// Some of the agents that pass, in the order they were created, and how many pass.
     pub(crate) fn page(
         &self,
