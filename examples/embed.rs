@@ -1,6 +1,7 @@
 //! The daemon inside another program: agents run in this process and are called directly. The same code then calls them
 //! over HTTP, because both ways are one trait. Run it with `cargo run -p nexus3 --example embed`; with the word `measure`
-//! behind it (`-- measure`) it prints what a call costs each way, in microseconds, one round a line.
+//! behind it (`-- measure`) it prints what a call costs each way, in microseconds, one round a line. Agents are kept in
+//! memory; see `outside` for how to keep them in a file.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ async fn delegate<A: AgentApi>(api: &A, lead: &str, helper: &str) -> Result<Stri
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let pool = PoolHandle::new(pool_options()?, outside());
+    let pool = PoolHandle::open(pool_options()?, outside()).await?;
     let desk = Desk::new(pool.clone(), DeskOptions { zone: TimeZone::system() });
 
     let direct = DirectApi::new(desk.clone());
@@ -95,6 +96,9 @@ fn outside() -> Outside {
         workspace: Arc::new(Disk::new(None)),
         clock,
         entropy,
+        // They are gone with the program. To have them again at the next start:
+        // store::open(&store::SqliteOptions::at("agents.db"))?
+        store: store::memory(),
     }
 }
 

@@ -10,12 +10,13 @@ mod memory;
 mod numbers;
 mod options;
 mod process;
-mod programs;
+pub(crate) mod programs;
 mod report;
 mod rpc;
 mod servers;
 mod stall;
 mod start;
+mod store;
 mod turn;
 
 use crate::cargo;
@@ -42,9 +43,11 @@ pub(crate) const COMMAND: Command = Command {
         start   from starting the daemon to its first answer, and one run of `nexus3 rpc list`\n\
         stall   latency of other calls while 1,000 agents wait for a model that says nothing more\n\
         direct  a call to an agent in the same process (examples/embed.rs), beside the same call over HTTP\n\
-        agents  10,000 agents created over HTTP: memory of each, and how long a create takes\n\n\
-        --seconds N  how long each side is under load in rpc (per number of connections) and in turn;\n             \
-        7 without it\n\
+        agents  10,000 agents created over HTTP: memory of each, and how long a create takes\n\
+        store   sends that are on the disk when they are answered, beside a writer that commits row by row; a\n        \
+        turn with 10,000 messages beside one with 10; start, waking and memory with many stored agents\n\n\
+        --seconds N  how long each side is under load in rpc (per number of connections), turn and\n             \
+        store; 7 without it\n\
         --json FILE  write the numbers there too",
     run,
 };
@@ -64,6 +67,7 @@ const GROUPS: &[Group] = &[
     Group { name: "stall", measure: stall::measure },
     Group { name: "direct", measure: direct::measure },
     Group { name: "agents", measure: agents::measure },
+    Group { name: "store", measure: store::measure },
 ];
 
 /// What every group works with.

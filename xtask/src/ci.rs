@@ -8,10 +8,10 @@ use crate::{cargo, schema, tidy};
 
 pub(crate) const COMMAND: Command = Command {
     name: "ci",
-    summary: "fmt, tidy, clippy, tests, schema check, cargo-deny; stops at the first failure",
+    summary: "fmt, tidy, clippy, tests, kill9 soak, schema check, cargo-deny; stops at the first failure",
     help: "usage: cargo xtask ci\n\n\
         Runs, in order: cargo fmt --check, tidy, clippy (warnings are errors), all tests,\n\
-        schema --check, cargo deny (bans, licenses, sources). Stops at the first failure.\n\
+        200 kills of the daemon under load, schema --check, cargo deny (bans, licenses, sources). Stops at the first failure.\n\
         cargo-deny has to be installed; `./scripts/test` sees to that and then runs this.",
     run,
 };
@@ -38,6 +38,7 @@ const STEPS: &[Step] = &[
         work: Work::Cargo("clippy --workspace --all-targets --all-features --locked -- -D warnings"),
     },
     Step { name: "test", work: Work::Cargo("test --workspace --all-features --locked") },
+    Step { name: "kill9", work: Work::Cargo("xtask soak kill9 --cycles 200") },
     Step { name: "schema", work: Work::SchemaCheck },
     Step { name: "deny", work: Work::Deny("deny --locked check bans licenses sources") },
 ];
@@ -143,6 +144,6 @@ mod tests {
         assert_eq!(lines[1], "fmt            1.0  ok");
         assert_eq!(lines[2], "tidy           1.0  FAILED");
         assert_eq!(lines[3], "clippy           -  not run");
-        assert_eq!(lines[7], "total          2.0");
+        assert_eq!(lines[8], "total          2.0");
     }
 }

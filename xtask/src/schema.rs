@@ -12,7 +12,7 @@ pub(crate) const COMMAND: Command = Command {
     summary: "write the generated files, or --check that they are fresh",
     help: "usage: cargo xtask schema [--check]\n\n\
         Writes the files that are made from code: openrpc.json and the reference pages of the methods,\n\
-        of the tools and of the configuration. A file that is already right is left alone.\n\n\
+        of the events, of the tools and of the configuration. A file that is already right is left alone.\n\n\
         --check  writes nothing; exit code 1 when a file differs, with its first differing line",
     run,
 };
@@ -32,6 +32,10 @@ const GENERATED: &[Generated] = &[
     Generated {
         path: "docs/reference/methods.md",
         source: "run -q -p nexus3-protocol --features schema --example openrpc -- markdown",
+    },
+    Generated {
+        path: "docs/reference/events.md",
+        source: "run -q -p nexus3-protocol --features schema --example openrpc -- events",
     },
     Generated { path: "docs/reference/tools.md", source: "run -q -p tools --example page" },
     Generated { path: "docs/reference/config.md", source: "run -q -p nexus3 -- config reference" },

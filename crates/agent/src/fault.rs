@@ -16,6 +16,13 @@ pub enum FaultKind {
         /// When to try again.
         retry_after_ms: u64,
     },
+    /// There is no room to keep things; the same call may pass later.
+    Full {
+        /// When to try again.
+        retry_after_ms: u64,
+    },
+    /// The daemon stopped in the middle; the same send goes on where it was.
+    Interrupted,
     /// The model, or the way to it, failed.
     Model,
     /// The daemon itself failed.

@@ -4,6 +4,7 @@
 
 mod fault;
 mod id;
+pub mod journal;
 mod message;
 pub mod outside;
 pub mod permission;

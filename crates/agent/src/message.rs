@@ -54,6 +54,8 @@ pub enum Ending {
     Failed,
     /// The tool was not allowed to run.
     Denied,
+    /// The daemon stopped in the middle.
+    Interrupted,
 }
 
 /// One message of a context.

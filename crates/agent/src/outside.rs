@@ -1,6 +1,7 @@
 //! The outside as an agent sees it. Other rooms implement these traits; tests use doubles.
 
 mod peers;
+mod store;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 use futures_core::Stream;
 
 pub use peers::{NewPeer, PeerAnswer, PeerCreated, PeerStatus, Peers};
+pub use store::{Append, Bounds, Entry, IndexRow, Span, Store, StoreFault, StoredAgent, StoredTurn, Watcher};
 
 use crate::permission::{Effect, FilePath, Kinship, Permit};
 use crate::{AgentId, Fault, Message, TokenCount, ToolCall, ToolOutcome, ToolSpec, Usage};
@@ -32,6 +34,8 @@ pub struct ModelRequest {
 pub enum ModelEvent {
     /// More text of the answer.
     Text(String),
+    /// More of what the model thinks before it answers. Shown to whoever watches, and not kept.
+    Reasoning(String),
     /// A whole tool call; half a call is never handed on.
     ToolCall(ToolCall),
     /// What the request used.

@@ -7,8 +7,9 @@ mod tests;
 
 use self::calls::Calls;
 pub use self::calls::Manner;
+use crate::journal::Progress;
 use crate::permission::Resource;
-use crate::{Ending, Fault, Message, ToolCall, ToolOutcome, Usage};
+use crate::{Ending, Fault, Message, ToolCall, ToolClass, ToolOutcome, Usage};
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub enum TurnEvent {
     BudgetSpent(Resource),
     /// Somebody wants the turn to end now.
     Cancel,
+    /// The turn cannot go on, for this reason; it may be opened again.
+    Interrupt(String),
 }
 
 /// What is to be done, in the order given.
@@ -90,7 +93,7 @@ impl Halt {
     }
 }
 
-/// The three ways a turn ends.
+/// The ways a turn ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TurnOutcome {
     /// With an answer.
@@ -99,13 +102,21 @@ pub enum TurnOutcome {
     Cancelled,
     /// The model failed.
     Failed(Fault),
+    /// The daemon stopped in the middle, and the turn did not go on by itself; the reason.
+    Interrupted(String),
 }
 
 impl TurnEnd {
     /// The end of a turn that never began.
     #[must_use]
     pub fn unbegun() -> Self {
-        Self { outcome: TurnOutcome::Cancelled, content: String::new(), usage: None, rounds: 0, halted: None }
+        Self::without_a_word(TurnOutcome::Cancelled)
+    }
+
+    /// The end of a turn in which nothing was said.
+    #[must_use]
+    pub fn without_a_word(outcome: TurnOutcome) -> Self {
+        Self { outcome, content: String::new(), usage: None, rounds: 0, halted: None }
     }
 }
 
@@ -114,6 +125,10 @@ pub const STEERS_MAX: usize = 16;
 
 /// Answers in a row without one usable call.
 const UNUSABLE_ROUNDS_MAX: u32 = 3;
+
+/// What the model is told of a call that may have run when the daemon stopped, and must not run twice.
+const RESULT_UNKNOWN: &str = "Outcome unknown: the daemon stopped while this tool ran. It may have taken effect or not, \
+                              and it was not run again. Check before you repeat it.";
 
 const NOTICE_LIMIT: &str = "[Max tool iterations reached]";
 const NOTICE_EMPTY: &str = "[Provider returned an empty response]";
@@ -166,6 +181,31 @@ impl Turn {
         (turn, vec![TurnAction::Keep(message), TurnAction::AskModel])
     }
 
+    /// Goes on with a turn that a crash cut off. `manners` say how the calls of its last answer can run; one that may
+    /// not run twice, and may have run, does not run again.
+    #[must_use]
+    pub fn resume(progress: Progress, manners: Vec<Manner>, limits: TurnLimits) -> (Self, Vec<TurnAction>) {
+        let Progress { answers, said, calls, begun, mut done, steers } = progress;
+        let (mut turn, _) = Self::start(Message::user("", crate::Source::default()), limits);
+        turn.rounds = answers;
+        turn.said = said;
+        turn.steers = steers.into();
+        if calls.is_empty() {
+            let actions = turn.next_round();
+            return (turn, actions);
+        }
+        turn.phase = Phase::Running;
+        for (place, (call, manner)) in calls.into_iter().zip(manners).enumerate() {
+            let outcome = done.remove(&place).or_else(|| match begun.get(&place) {
+                Some(ToolClass::Once) => Some(ToolOutcome::Failed(RESULT_UNKNOWN.to_owned())),
+                Some(ToolClass::Pure | ToolClass::Keyed) | None => None,
+            });
+            turn.calls.restore(call, manner, outcome);
+        }
+        let actions = turn.go_on();
+        (turn, actions)
+    }
+
     /// Whether a word can still be added.
     #[must_use]
     pub fn takes_steers(&self) -> bool {
@@ -177,6 +217,9 @@ impl Turn {
         match (self.phase, event) {
             (Phase::Ended, _) => Vec::new(),
             (_, TurnEvent::Cancel) => self.break_off(Ending::Cancelled, TurnOutcome::Cancelled),
+            (_, TurnEvent::Interrupt(why)) => {
+                self.break_off(Ending::Interrupted, TurnOutcome::Interrupted(why))
+            }
             (_, TurnEvent::Steer(message)) => {
                 self.steers.push(message);
                 Vec::new()
@@ -304,7 +347,7 @@ impl Turn {
         self.said.push_str(&text);
         let mut actions = Vec::new();
         if self.phase == Phase::Running {
-            self.calls.interrupt();
+            self.calls.interrupt(ending);
             actions.extend(self.calls.take_results().into_iter().map(TurnAction::Keep));
         }
         actions.extend(self.deliver());

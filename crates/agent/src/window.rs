@@ -55,9 +55,26 @@ impl Window {
     }
 
     /// Appends a message.
-    pub fn push(&mut self, message: Message) {
+    pub fn push(&mut self, message: impl Into<Arc<Message>>) {
+        let message = message.into();
         self.message_tokens += estimate_message(&message);
-        self.messages.push(Arc::new(message));
+        self.messages.push(message);
+    }
+
+    /// Keeps the first messages and forgets the rest.
+    pub fn truncate(&mut self, messages: usize) {
+        let forgotten = self.messages.drain(messages.min(self.messages.len())..);
+        self.message_tokens -= forgotten.map(|message| estimate_message(&message)).sum::<TokenCount>();
+    }
+
+    /// Whether the context can end before the message at this place: no call before it waits for its result there.
+    #[must_use]
+    pub fn can_end_at(&self, place: usize) -> bool {
+        let is_result = |message: &Arc<Message>| message.role == Role::Tool;
+        let calls = |message: &Arc<Message>| !message.tool_calls.is_empty();
+        let last = place.checked_sub(1).and_then(|last| self.messages.get(last));
+        let is_cut = self.messages.get(place).is_some_and(is_result) || last.is_some_and(calls);
+        place <= self.messages.len() && !is_cut
     }
 
     /// The size, for a model that can take `budget` tokens, with tools whose descriptions take `tools` of them.
@@ -87,6 +104,7 @@ fn show(message: &Arc<Message>) -> Arc<Message> {
     let note = match message.ending {
         Some(Ending::Cancelled) => "[cancelled]",
         Some(Ending::Failed | Ending::Denied) => "[failed]",
+        Some(Ending::Interrupted) => "[interrupted]",
         None => return Arc::clone(message),
     };
     if message.role != Role::Assistant || !message.text.is_empty() {
@@ -126,5 +144,40 @@ mod tests {
         let texts: Vec<_> = window.shown().iter().map(|message| message.text.clone()).collect();
         assert_eq!(texts, ["one", "[cancelled]", "two", "half"]);
         assert_eq!(window.messages()[1].text, "", "what is kept stays as it was");
+    }
+
+    fn talked() -> Window {
+        let call = |id: &str| crate::ToolCall { id: id.to_owned(), name: "x".into(), arguments: "{}".into() };
+        let result = |id: &str| Message::result(id, &crate::ToolOutcome::Done("done".to_owned()));
+        let mut window = Window::new(Some("12345678"));
+        window.push(Message::user("one", Source::default()));
+        window.push(Message::assistant("", vec![call("a"), call("b")]));
+        window.push(result("a"));
+        window.push(result("b"));
+        window.push(Message::assistant("so", Vec::new()));
+        window.push(Message::user("two", Source::default()));
+        window
+    }
+
+    #[test]
+    fn what_is_cut_off_is_no_longer_counted() {
+        let whole = talked();
+        for place in 0..=whole.messages().len() + 1 {
+            let mut cut = whole.clone();
+            cut.truncate(place);
+            let mut fresh = Window::new(Some("12345678"));
+            whole.messages().iter().take(place).for_each(|message| fresh.push(Arc::clone(message)));
+            assert_eq!(cut.messages(), fresh.messages());
+            assert_eq!(cut.size(8000, 0), fresh.size(8000, 0), "at {place}");
+        }
+    }
+
+    #[test]
+    fn a_context_ends_anywhere_but_between_a_call_and_its_results() {
+        let window = talked();
+        let ends: Vec<_> = (0..=7).filter(|place| window.can_end_at(*place)).collect();
+        assert_eq!(ends, [0, 1, 4, 5, 6], "not behind the last message either");
+        let empty = Window::new(None);
+        assert!(empty.can_end_at(0) && !empty.can_end_at(1));
     }
 }

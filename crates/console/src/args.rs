@@ -1,13 +1,15 @@
 //! The arguments of `nexus3 rpc …`, with the help texts.
 
 use std::ffi::OsStr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::TypedValueParser;
 use clap::error::ErrorKind;
 use clap::{Arg, Args, Command, Subcommand};
 use nexus3_client::{Token, TokenFault};
-use nexus3_protocol::methods::PageSize;
+use nexus3_protocol::events::EventKind;
+use nexus3_protocol::methods::{OnRestart, PageSize};
 
 /// Calls a running daemon. Answers are JSON on standard output, messages go to standard error. Exit code: 0 done,
 /// 1 the daemon or the connection said no, 2 wrong usage.
@@ -15,6 +17,7 @@ use nexus3_protocol::methods::PageSize;
 #[command(after_help = "Examples:
   nexus3 rpc create worker --system-prompt 'You are brief.'
   nexus3 rpc send worker 'Name three rivers.'
+  nexus3 rpc events --agent worker
   nexus3 rpc list -p 9000")]
 pub struct RpcArgs {
     /// The daemon's port on this machine [default: the setting `port`, 8765]
@@ -59,9 +62,12 @@ Examples:
 
     /// Send a message to an agent and print its answer
     #[command(after_help = "Ctrl-C and the time limit cancel the turn; what was said until then is printed.
+A send that is repeated with the same --request-id and text is not done twice: it gets the answer of the first.
 
 Examples:
   nexus3 rpc send worker 'Name three rivers.'
+  nexus3 rpc send worker 'Tell me a long story.' --stream
+  nexus3 rpc send worker 'Pay the bill.' --request-id bill-17
   nexus3 rpc send worker - < question.txt
   nexus3 rpc send worker -t 10 -- '-1 is what kind of number?'")]
     Send(SendArgs),
@@ -144,6 +150,98 @@ Example:
         agent_id: String,
     },
 
+    /// List what is kept of every agent: how long it is, whether it is in memory, what a crash means for it
+    #[command(after_help = "Examples:
+  nexus3 rpc sessions
+  nexus3 rpc sessions --offset 200 --limit 50")]
+    Sessions {
+        /// The first session to print [default: 0]
+        #[arg(long, value_name = "N")]
+        offset: Option<u64>,
+        /// How many to print at the most, 1 to 2000 [default: 200]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=PageSize::MAX))]
+        limit: Option<u64>,
+    },
+
+    /// Make a new agent that begins where another one stands, or stood
+    #[command(after_help = "The new agent has the same prompt, permissions, folder, model and parent.
+
+Examples:
+  nexus3 rpc fork worker
+  nexus3 rpc fork worker worker-2 --messages 4")]
+    Fork {
+        /// The agent
+        #[arg(value_name = "ID")]
+        agent_id: String,
+        /// The new agent's name; the daemon makes one up when it is left out
+        #[arg(value_name = "NEW_ID")]
+        new_agent_id: Option<String>,
+        /// How many of its first messages the new agent has [default: all]
+        #[arg(long, value_name = "N")]
+        messages: Option<u64>,
+    },
+
+    /// Take an agent back to its first messages; the rest stays in the journal, but the model no longer sees it
+    #[command(after_help = "Example:
+  nexus3 rpc rollback worker 4")]
+    Rollback {
+        /// The agent
+        #[arg(value_name = "ID")]
+        agent_id: String,
+        /// How many of its first messages stay
+        #[arg(value_name = "MESSAGES")]
+        messages: u64,
+    },
+
+    /// Give an agent another name
+    #[command(after_help = "Example:
+  nexus3 rpc rename worker archivist")]
+    Rename {
+        /// The agent
+        #[arg(value_name = "ID")]
+        agent_id: String,
+        /// Its new name
+        #[arg(value_name = "NEW_ID")]
+        new_agent_id: String,
+    },
+
+    /// Print an agent as a document that can be imported
+    #[command(after_help = "Examples:
+  nexus3 rpc export worker > worker.json
+  nexus3 rpc export worker | nexus3 rpc import - --as copy -p 9000")]
+    Export {
+        /// The agent
+        #[arg(value_name = "ID")]
+        agent_id: String,
+    },
+
+    /// Make an agent from an exported document, or from a session file of the original NEXUS3
+    #[command(after_help = "To import when no daemon runs, or many files at once: nexus3 import FILE...
+
+Examples:
+  nexus3 rpc import worker.json
+  nexus3 rpc import ~/.nexus3/sessions/worker.json --as worker-2")]
+    Import {
+        /// The document; "-" reads it from standard input
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+        /// The agent's name [default: the one in the document]
+        #[arg(long = "as", value_name = "NAME")]
+        name: Option<String>,
+    },
+
+    /// Print what happens, one line an event, until Ctrl-C
+    #[command(
+        after_help = "Goes on where it was when the daemon is restarted. Text that a model is just saying is shown too; it has no number.
+Exit code 0 after Ctrl-C.
+
+Examples:
+  nexus3 rpc events
+  nexus3 rpc events --agent worker --kind message,turn_ended
+  nexus3 rpc events --after 0 --json > everything.jsonl"
+    )]
+    Events(EventsArgs),
+
     /// Destroy an agent and its children; turns that are running are cancelled
     #[command(after_help = "Exit code 1 when there is no such agent.
 
@@ -192,6 +290,9 @@ pub struct CreateArgs {
     /// The model that answers it [default: the daemon's]
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
+    /// What becomes of a turn that a crash cut off: resume it, or mark it as interrupted [default: the daemon's]
+    #[arg(long, value_name = "POLICY", value_parser = on_restart)]
+    pub(crate) on_restart: Option<OnRestart>,
     /// Make up a temporary name: .1, .2, …
     #[arg(long, conflicts_with = "agent_id")]
     pub(crate) temporary: bool,
@@ -212,9 +313,35 @@ pub struct SendArgs {
     /// The message; "-" reads it from standard input
     #[arg(value_name = "TEXT")]
     pub(crate) text: String,
+    /// Print the text as the model says it, instead of the answer as JSON at the end
+    #[arg(long)]
+    pub(crate) stream: bool,
+    /// The send's name, for repeating it safely and for cancel [default: made up]
+    #[arg(long, value_name = "REQUEST_ID")]
+    pub(crate) request_id: Option<String>,
     /// How long to wait for the answer before the turn is cancelled
     #[arg(short, long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
     pub(crate) timeout: Duration,
+}
+
+/// What `events` takes.
+#[derive(Debug, Args)]
+pub struct EventsArgs {
+    /// Begin behind this number of the journal, 0 with everything there is [default: with what happens from now on]
+    #[arg(long, value_name = "N")]
+    pub(crate) after: Option<u64>,
+    /// Only these kinds, such as message or turn_ended; comma separated, may be given several times
+    #[arg(long = "kind", value_name = "KIND", value_delimiter = ',', value_parser = event_kind)]
+    pub(crate) kinds: Vec<EventKind>,
+    /// Leave out what models are just saying and thinking
+    #[arg(long)]
+    pub(crate) no_deltas: bool,
+    /// Only this agent's
+    #[arg(long = "agent", value_name = "ID")]
+    pub(crate) agent_id: Option<String>,
+    /// Print each event as one line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Reads a token. A function would do, but then clap repeats what was given, and that may be a secret with a slip in it.
@@ -235,4 +362,16 @@ impl TypedValueParser for KeyReader {
 fn seconds(text: &str) -> Result<Duration, String> {
     let wanted = text.parse().ok().and_then(|seconds: f64| Duration::try_from_secs_f64(seconds).ok());
     wanted.filter(|wanted| !wanted.is_zero()).ok_or_else(|| "must be a number of seconds above 0".to_owned())
+}
+
+fn event_kind(text: &str) -> Result<EventKind, String> {
+    EventKind::find(text).ok_or_else(|| format!("must be one of {}", EventKind::choices()))
+}
+
+fn on_restart(text: &str) -> Result<OnRestart, String> {
+    match text {
+        "resume" => Ok(OnRestart::Resume),
+        "mark" => Ok(OnRestart::Mark),
+        _ => Err("must be resume or mark".to_owned()),
+    }
 }

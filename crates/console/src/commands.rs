@@ -11,9 +11,10 @@ use nexus3_protocol::methods::{
 use serde_json::{Value, json};
 
 use crate::args::{CreateArgs, RpcCommand, SendArgs};
-use crate::send::{Outgoing, send};
+use crate::send::{Outgoing, Telling, send};
 use crate::session::{Failure, Session};
 use crate::{EXIT_DONE, EXIT_REFUSED, Interrupt, Streams};
+use crate::{events, sessions};
 
 /// A message longer than this is not read to its end: the daemon takes far less.
 const MESSAGE_BYTES_MAX: u64 = 16 * 1024 * 1024;
@@ -52,6 +53,19 @@ pub(crate) async fn run(
             let permissions = session.client().agent(agent_id).get_permissions(&NoParams {}).await?;
             print::<spec::GetPermissions>(streams, &permissions)
         }
+        RpcCommand::Sessions { offset, limit } => sessions::list(session, offset, limit, streams).await,
+        RpcCommand::Fork { agent_id, new_agent_id, messages } => {
+            sessions::fork(session, agent_id, new_agent_id, messages, streams).await
+        }
+        RpcCommand::Rollback { agent_id, messages } => {
+            sessions::roll_back(session, agent_id, messages, streams).await
+        }
+        RpcCommand::Rename { agent_id, new_agent_id } => {
+            sessions::rename(session, agent_id, new_agent_id, streams).await
+        }
+        RpcCommand::Export { agent_id } => sessions::export(session, agent_id, streams).await,
+        RpcCommand::Import { file, name } => sessions::import(session, &file, name, streams).await,
+        RpcCommand::Events(args) => events::follow(args, session, streams, interrupt).await,
         RpcCommand::Destroy { agent_id, orphan } => destroy(session, agent_id, orphan, streams).await,
         RpcCommand::Shutdown => {
             print::<spec::ShutdownServer>(streams, &session.client().shutdown_server(&NoParams {}).await?)
@@ -86,14 +100,20 @@ async fn create(
         cwd: args.cwd.map(absolute).transpose()?,
         allowed_write_paths: list(args.write_paths),
         model: args.model,
+        on_restart: args.on_restart,
         ..CreateAgentParams::default()
     };
     let created = client.create_agent(&params).await?;
     let Some(message) = message else {
         return print::<spec::CreateAgent>(streams, &created);
     };
-    let outgoing = Outgoing { agent_id: created.agent_id.clone(), content: message, limit: args.timeout };
-    let answered = send(session, client, outgoing, streams.errors, interrupt).await;
+    let outgoing = Outgoing {
+        agent_id: created.agent_id.clone(),
+        content: message,
+        request_id: None,
+        limit: args.timeout,
+    };
+    let answered = send(session, client, outgoing, Telling::Whole, streams.errors, interrupt).await;
     let mut answer = value::<spec::CreateAgent>(&created)?;
     if let (Ok(answered), Some(members)) = (&answered, answer.as_object_mut()) {
         members.insert("response".to_owned(), value::<spec::Send>(answered)?);
@@ -110,9 +130,16 @@ async fn send_message(
     interrupt: Interrupt<'_>,
 ) -> Result<u8, Failure> {
     let content = message_text(args.text, streams.input)?;
-    let outgoing = Outgoing { agent_id: args.agent_id, content, limit: args.timeout };
-    let answered = send(session, session.client(), outgoing, streams.errors, interrupt).await?;
-    print::<spec::Send>(streams, &answered)?;
+    let (agent_id, request_id, limit) = (args.agent_id, args.request_id, args.timeout);
+    let outgoing = Outgoing { agent_id, content, request_id, limit };
+    let telling = if args.stream { Telling::AsSaid(streams.output) } else { Telling::Whole };
+    let answered = send(session, session.client(), outgoing, telling, streams.errors, interrupt).await?;
+    if !args.stream {
+        print::<spec::Send>(streams, &answered)?;
+    } else if let Some(halted) = &answered.halted {
+        // For people; a script asks for the whole answer.
+        let _ = writeln!(streams.errors, "the turn stopped before its end: {halted}");
+    }
     judge(&answered)
 }
 
@@ -206,7 +233,7 @@ fn value<M: MethodSpec>(output: &M::Output) -> Result<Value, Failure> {
 }
 
 /// Prints a method's answer, members in the order of the method list's documents.
-fn print<M: MethodSpec>(streams: &mut Streams<'_>, output: &M::Output) -> Result<u8, Failure> {
+pub(crate) fn print<M: MethodSpec>(streams: &mut Streams<'_>, output: &M::Output) -> Result<u8, Failure> {
     let text = serde_json::to_string_pretty(output).map_err(Failure::unwritten)?;
     write(streams, &text)
 }
@@ -215,7 +242,7 @@ fn print_value(streams: &mut Streams<'_>, answer: &Value) -> Result<u8, Failure>
     write(streams, &format!("{answer:#}"))
 }
 
-fn write(streams: &mut Streams<'_>, text: &str) -> Result<u8, Failure> {
+pub(crate) fn write(streams: &mut Streams<'_>, text: &str) -> Result<u8, Failure> {
     writeln!(streams.output, "{text}").and_then(|()| streams.output.flush()).map_err(Failure::unwritten)?;
     Ok(EXIT_DONE)
 }

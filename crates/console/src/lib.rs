@@ -3,8 +3,11 @@
 
 mod args;
 mod commands;
+mod document;
+mod events;
 mod send;
 mod session;
+mod sessions;
 #[cfg(test)]
 mod tests;
 
@@ -12,7 +15,8 @@ use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
 
-pub use args::{CreateArgs, RpcArgs, RpcCommand, SendArgs};
+pub use args::{CreateArgs, EventsArgs, RpcArgs, RpcCommand, SendArgs};
+pub use document::{DocumentFault, document_name, read_document};
 
 use session::Session;
 
@@ -50,7 +54,7 @@ pub struct Streams<'a> {
 type Interrupt<'a> = Pin<&'a mut dyn Future<Output = ()>>;
 
 /// Runs one command and says its exit code. `interrupt` ends when the user presses Ctrl-C; it is polled only while a
-/// send is waiting for its answer, which is then cancelled at the daemon.
+/// send is waiting for its answer, which is then cancelled at the daemon, and while events are watched.
 pub async fn run(
     args: RpcArgs,
     options: &ConsoleOptions,

@@ -5,8 +5,10 @@ use std::io::Write;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
-use nexus3_client::{AgentClient, Client, ClientFault};
+use nexus3_client::{AgentClient, Client, ClientFault, SendStep};
+use nexus3_protocol::events::{Event, LiveEvent};
 use nexus3_protocol::methods::{CancelParams, RequestId, SendOutput, SendParams};
+use nexus3_protocol::sse::SseEvent;
 use tokio::time::{sleep, timeout};
 
 use crate::Interrupt;
@@ -22,7 +24,17 @@ const CANCEL_RETRY: Duration = Duration::from_millis(100);
 pub(crate) struct Outgoing {
     pub(crate) agent_id: String,
     pub(crate) content: String,
+    /// The send's name; one is made up when there is none.
+    pub(crate) request_id: Option<String>,
     pub(crate) limit: Duration,
+}
+
+/// How the answer is told.
+pub(crate) enum Telling<'a> {
+    /// All of it at the end, by whoever asked.
+    Whole,
+    /// Its text, here, as it is said.
+    AsSaid(&'a mut dyn Write),
 }
 
 /// Sends a message and waits for the answer; a cancelled send's answer is an answer, too.
@@ -30,38 +42,92 @@ pub(crate) async fn send(
     session: &Session,
     client: Client,
     outgoing: Outgoing,
+    telling: Telling<'_>,
     errors: &mut dyn Write,
     interrupt: Interrupt<'_>,
 ) -> Result<SendOutput, Failure> {
-    let Outgoing { agent_id, content, limit } = outgoing;
+    let Outgoing { agent_id, content, request_id, limit } = outgoing;
     // The limit is ours to keep: the client's own must not drop the connection before the turn is cancelled.
     let client = client.with_timeout(limit.saturating_add(CANCEL_GRACE * 2));
     let agent = client.agent(&agent_id);
-    let request_id = RequestId::Text((session.request_id)());
+    let request_id = RequestId::Text(request_id.unwrap_or_else(session.request_id));
     let params =
         SendParams { content, request_id: Some(request_id.clone()), source: None, source_agent_id: None };
-    let mut sending = pin!(agent.send(&params));
+    let mut sending = pin!(async {
+        let answered = match telling {
+            Telling::Whole => agent.send(&params).await.map_err(Failure::from),
+            Telling::AsSaid(output) => tell(&agent, &params, output).await,
+        };
+        answered.map_err(|failure| repeatable(failure, &request_id))
+    });
     let reason = tokio::select! {
         biased;
-        answered = &mut sending => return Ok(answered?),
+        answered = &mut sending => return answered,
         () = interrupt => "interrupted".to_owned(),
         () = sleep(limit) => format!("no answer within {limit:?}"),
     };
     // Progress for people; when nobody reads it, the cancel still has to happen.
     let _ = writeln!(errors, "{reason}; cancelling {request_id}");
     match timeout(CANCEL_GRACE, cancel(&agent, &request_id, sending)).await {
-        Ok(answered) => Ok(answered?),
+        Ok(answered) => answered,
         Err(_) => Err(Failure::Said(format!(
             "the turn did not end within {CANCEL_GRACE:?} of its cancellation; try: nexus3 rpc cancel {agent_id} {request_id}"
         ))),
     }
 }
 
+/// Nobody knows what became of a send whose connection broke; its name makes it safe to ask again.
+fn repeatable(failure: Failure, request_id: &RequestId) -> Failure {
+    match failure {
+        Failure::Call(fault @ ClientFault::Transport { .. }) => Failure::Said(format!(
+            "{fault}; send the same again with --request-id {request_id}: it is not done twice"
+        )),
+        other => other,
+    }
+}
+
+/// Writes the text as it is said, and what of it did not come that way at the end.
+async fn tell(
+    agent: &AgentClient<'_>,
+    params: &SendParams,
+    output: &mut dyn Write,
+) -> Result<SendOutput, Failure> {
+    let mut steps = agent.send_streamed(params).await?;
+    let mut told = String::new();
+    let answer = loop {
+        match steps.next().await? {
+            SendStep::Answer(answer) => break answer,
+            SendStep::Event(event) => {
+                let Some(text) = said(&event) else { continue };
+                output
+                    .write_all(text.as_bytes())
+                    .and_then(|()| output.flush())
+                    .map_err(Failure::unwritten)?;
+                told.push_str(&text);
+            }
+        }
+    };
+    // An answer that was stored is not said again, and a reader that was too slow has missed some.
+    let rest =
+        answer.content.strip_prefix(&told).map_or_else(|| format!("\n{}", answer.content), str::to_owned);
+    let end = if rest.is_empty() && told.ends_with('\n') { "" } else { "\n" };
+    write!(output, "{rest}{end}").and_then(|()| output.flush()).map_err(Failure::unwritten)?;
+    Ok(*answer)
+}
+
+/// The text that a model has just said, if that is what the event tells.
+fn said(event: &SseEvent) -> Option<String> {
+    match Event::read(&event.event, &event.data) {
+        Ok(Some(Event::Live(LiveEvent::TextDelta(delta)))) => Some(delta.text),
+        _ => None,
+    }
+}
+
 async fn cancel(
     agent: &AgentClient<'_>,
     request_id: &RequestId,
-    mut sending: Pin<&mut impl Future<Output = Result<SendOutput, ClientFault>>>,
-) -> Result<SendOutput, ClientFault> {
+    mut sending: Pin<&mut impl Future<Output = Result<SendOutput, Failure>>>,
+) -> Result<SendOutput, Failure> {
     let params = CancelParams { request_id: request_id.clone() };
     loop {
         if agent.cancel(&params).await?.cancelled {

@@ -14,6 +14,7 @@ pub(crate) struct Session {
     pub(crate) request_id: fn() -> String,
     token: Option<Token>,
     home: PathBuf,
+    api_key: Option<String>,
     key_argued: bool,
 }
 
@@ -39,12 +40,22 @@ impl Session {
             request_id: options.request_id,
             token,
             home: options.home.clone(),
+            api_key: options.api_key.clone(),
             key_argued: args.api_key.is_some(),
         })
     }
 
     pub(crate) fn client(&self) -> Client {
         Client::new(self.endpoint.clone(), self.token.clone())
+    }
+
+    /// A client with the token of now: a daemon that was started again has another one.
+    pub(crate) fn fresh_client(&self) -> Result<Client, TokenFault> {
+        if self.key_argued {
+            return Ok(self.client());
+        }
+        let token = discover_token(&self.home, self.api_key.as_deref(), &self.endpoint)?;
+        Ok(Client::new(self.endpoint.clone(), token))
     }
 
     /// Where the token came from that the daemon did not take.

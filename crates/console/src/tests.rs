@@ -2,6 +2,9 @@
 
 mod agents;
 mod daemon;
+mod documents;
+mod events;
+mod streams;
 
 use std::fs;
 use std::future::pending;
@@ -125,7 +128,7 @@ fn every_command_has_an_example() {
 
 #[test]
 fn wrong_usage_exits_with_2() {
-    let lines: [&[&str]; 19] = [
+    let lines: [&[&str]; 28] = [
         &[],
         &["nothing"],
         &["send", "a"],
@@ -145,6 +148,15 @@ fn wrong_usage_exits_with_2() {
         &["permissions", "a", "b"],
         &["list", "-p", "0"],
         &["list", "--api-key", "two words"],
+        &["create", "--on-restart", "maybe"],
+        &["sessions", "--limit", "0"],
+        &["fork"],
+        &["fork", "a", "--messages=-1"],
+        &["rollback", "a"],
+        &["rename", "a"],
+        &["import"],
+        &["events", "--kind", "nothing"],
+        &["events", "--after", "soon"],
     ];
     for line in lines {
         let fault = Binary::try_parse_from(["nexus3", "rpc"].iter().chain(line)).err().unwrap();

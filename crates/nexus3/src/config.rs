@@ -121,7 +121,7 @@ impl Layers {
             .into_iter()
             .map(|(name, value)| (name.to_string_lossy().into_owned(), value))
             .filter(|(name, _)| name.starts_with("NEXUS3_"))
-            .filter(|(name, _)| !suggest::OTHER_VARIABLES.contains(&name.as_str()))
+            .filter(|(name, _)| !suggest::is_other_variable(name))
             .collect();
         for (name, value) in ours {
             match SETTINGS.iter().position(|setting| setting.environment() == name) {

@@ -1,15 +1,18 @@
 //! The nexus3 binary: reads the command line, the environment and the configuration, assembles the rooms, serves.
 //! It decides nothing else.
 
+mod assemble;
 mod cli;
 mod config;
 mod home;
+mod import;
 mod logs;
 mod model;
 mod process;
 mod serve;
 mod signals;
 mod token_file;
+mod upkeep;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -17,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::cli::{Cli, Command, ConfigCommand};
+use crate::cli::{AuditCommand, Cli, Command, ConfigCommand};
 use crate::config::Config;
 
 /// How a run can fail, in exit codes. They are part of the contract with scripts.
@@ -35,6 +38,9 @@ enum Failure {
     /// Something else has the port.
     #[error("{0}")]
     PortTaken(String),
+    /// Another process has the store.
+    #[error("{0}")]
+    StoreTaken(String),
 }
 
 impl Failure {
@@ -44,6 +50,7 @@ impl Failure {
             Failure::Usage(_) => 2,
             Failure::PortServed(_) => 3,
             Failure::PortTaken(_) => 4,
+            Failure::StoreTaken(_) => 5,
         }
     }
 }
@@ -73,6 +80,10 @@ fn run(cli: Cli) -> Result<u8, Failure> {
             serve::run(home.clone(), &config, &environment).map(|()| 0)
         }
         Command::Rpc(args) => call(args, home.clone(), &load(&[])?, &environment),
+        Command::Backup(args) => upkeep::backup(&args, &home),
+        Command::Check(args) => upkeep::check(&args, &home),
+        Command::Audit(AuditCommand::Verify(args)) => upkeep::verify(&args, &home),
+        Command::Import(args) => import::run(&args, home.clone(), &load(&[])?, &environment),
         Command::Config(ConfigCommand::Show) => print(&config::show(&load(&[])?)),
         Command::Config(ConfigCommand::Reference) => print(&config::reference()),
     }

@@ -1,10 +1,18 @@
 //! What the process asks of the operating system: time, random bytes, descriptors, and to be left alone by debuggers.
 
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use agent::outside::{Clock, Entropy, Moment};
 use agent::{Fault, FaultKind};
 use rustix::process::{Resource, Rlimit};
+
+/// The variable that names places to fail at on purpose. Only builds for tests look at it.
+pub(crate) const FAILPOINTS: &str = "NEXUS3_FAILPOINTS";
+
+/// The variable that names a file with seconds to add to the time, which may change. Only builds for tests look at it.
+pub(crate) const CLOCK_FILE: &str = "NEXUS3_CLOCK_FILE";
 
 /// The machine's clock.
 pub(crate) struct SystemClock;
@@ -13,6 +21,28 @@ impl Clock for SystemClock {
     fn now(&self) -> Moment {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Moment(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+    }
+}
+
+/// The machine's clock as if somebody set it now and then: for tests.
+struct SetClock {
+    /// Holds the seconds to add; none when it cannot be read.
+    file: PathBuf,
+}
+
+impl Clock for SetClock {
+    fn now(&self) -> Moment {
+        let text = std::fs::read_to_string(&self.file).unwrap_or_default();
+        let seconds: i64 = text.trim().parse().unwrap_or_default();
+        Moment(SystemClock.now().0.saturating_add(seconds.saturating_mul(1_000_000)))
+    }
+}
+
+/// The clock, set by this file if there is one.
+pub(crate) fn clock(file: Option<String>) -> Arc<dyn Clock> {
+    match file {
+        None => Arc::new(SystemClock),
+        Some(file) => Arc::new(SetClock { file: file.into() }),
     }
 }
 
@@ -26,8 +56,8 @@ impl Entropy for SystemEntropy {
     }
 }
 
-/// A name for a send made at the command line. A name that repeats is refused by the daemon, so time will do when
-/// there are no random bytes.
+/// A name for a send made at the command line. A name that repeats is refused by the daemon unless the send does too, so
+/// time will do when there are no random bytes.
 pub(crate) fn request_id() -> String {
     let mut bytes = [0; 8];
     if getrandom::fill(&mut bytes).is_err() {

@@ -3,29 +3,25 @@
 use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
-use agent::permission::FilePath;
+use agent::outside::Store;
 use jiff::tz::TimeZone;
 use nexus3_client::{DETECT_TIMEOUT, Detection, Endpoint, detect_server};
 use rpc::{Desk, DeskOptions};
-use runtime::{Outside, PoolHandle, PoolOptions};
+use runtime::PoolHandle;
 use server::http::{HttpDoor, HttpLimits, HttpOptions};
 use server::{BindFault, Host, Listener};
-use tools::{Catalog, Disk, Parts};
+use store::SqliteStore;
 
 use crate::Failure;
+use crate::assemble::{Assembly, open_store, store_path};
 use crate::config::Config;
 use crate::home::{self, Environment, Prepared};
 use crate::logs::{self, LogOptions};
-use crate::model::ModelShelf;
-use crate::process::{self, SystemClock, SystemEntropy};
+use crate::process::{self, SystemEntropy};
 use crate::signals::StopSignals;
 use crate::token_file::{self, TokenFile};
-
-/// The prompt of an agent that is created without one.
-const SYSTEM_PROMPT: &str = "You are an agent run by nexus3. Be accurate and brief.";
 
 /// How long answers that are ready may take to be written once all turns have ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(5);
@@ -69,19 +65,15 @@ fn log_options(home: &Path, config: &Config) -> LogOptions {
 async fn serve(home: PathBuf, config: &Config, environment: &Environment) -> Result<(), Failure> {
     let mut signals =
         StopSignals::watch().map_err(|fault| Failure::Run(format!("cannot watch for signals: {fault}")))?;
-    let models = Arc::new(ModelShelf::open(config.model.as_deref(), environment)?);
-    let user_home = home::user_home(environment).and_then(|path| as_file_path(&path).ok());
-    let workspace = Arc::new(Disk::new(user_home));
-    let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
-    let tools = Arc::new(Catalog::new(Parts { clock: clock.clone(), entropy: entropy.clone() }));
-    let options = pool_options(config, &home, &workspace, &tools)?;
+    let assembly = Assembly::prepare(&home, config, environment)?;
     let listener = listen(config).await?;
     let address = listener.address();
+    let store = open_store(&home, config, environment)?;
+    let pool = assembly.open(store.clone()).await?;
     let token = if config.auth { Some(token_file::generate(&SystemEntropy)?) } else { None };
     let token_file =
         token.as_deref().map(|token| TokenFile::write(&home, address.port(), token)).transpose()?;
 
-    let pool = PoolHandle::new(options, Outside { models, tools, workspace, clock, entropy });
     let desk = Desk::new(pool.clone(), DeskOptions { zone: TimeZone::system() });
     let limits = http_limits(config, process::raise_descriptor_limit());
     let options = HttpOptions { allowed_origins: config.allowed_origins.clone(), token, limits };
@@ -89,12 +81,13 @@ async fn serve(home: PathBuf, config: &Config, environment: &Environment) -> Res
         .map_err(|fault| Failure::Run(format!("cannot serve on {address}: {fault}")))?;
     let is_default_home = home::locate(None, environment).is_ok_and(|default| default == home);
     let home_flag = if is_default_home { String::new() } else { format!(" --home {}", home.display()) };
-    greet(address, token_file.as_ref(), config, &home, &home_flag);
+    greet(address, token_file.as_ref(), config, &home, &home_flag, pool.agent_count());
 
-    wait_for_stop(&door, &pool, &mut signals, config).await;
-    stop(&door, &pool, &mut signals, config).await;
+    let mut stopping = Stopping { door: &door, pool: &pool, store: &store, signals: &mut signals };
+    let cause = stopping.wait(config).await;
+    let stopped = stopping.stop(cause, config).await;
     drop(token_file);
-    Ok(())
+    stopped
 }
 
 async fn listen(config: &Config) -> Result<Listener, Failure> {
@@ -120,42 +113,6 @@ async fn explain_port(address: SocketAddr) -> Failure {
             "something that is not nexus3 is using {address}; choose another port (nexus3 serve PORT)"
         )),
     }
-}
-
-fn pool_options(
-    config: &Config,
-    home: &Path,
-    workspace: &Disk,
-    tools: &Catalog,
-) -> Result<PoolOptions, Failure> {
-    let limits = &config.limits;
-    // Its token, its store and its configuration are nobody's business but the daemon's.
-    let blocked = [as_file_path(&std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned()))?];
-    let cwd = std::env::current_dir()
-        .map_err(|fault| Failure::Run(format!("the working directory cannot be read: {fault}")))?;
-    Ok(PoolOptions {
-        limits: runtime::Limits {
-            agents_max: limits.agents_max,
-            turns_running_max: limits.turns_running_max,
-            turns_open_max: limits.turns_running_max + limits.turns_queued_max,
-            agent_turns_open_max: limits.agent_queue_max + 1,
-            tool_iterations_max: limits.tool_iterations_max.into(),
-            model_idle: Duration::from_millis(limits.model_idle_ms),
-            tools_running_max: limits.tools_running_max,
-            tool_result_bytes_max: limits.tool_result_bytes_max,
-        },
-        system_prompt_default: Some(SYSTEM_PROMPT.to_owned()),
-        presets: config
-            .presets(&blocked, workspace, tools)
-            .map_err(|fault| Failure::Usage(fault.to_string()))?,
-        preset_default: config.default_preset.clone(),
-        cwd: as_file_path(&cwd)?,
-    })
-}
-
-fn as_file_path(path: &Path) -> Result<FilePath, Failure> {
-    let text = path.to_str().ok_or_else(|| Failure::Run(format!("{} is not UTF-8", path.display())))?;
-    FilePath::resolve(text, &FilePath::root()).map_err(|fault| Failure::Run(format!("{text}: {fault}")))
 }
 
 /// Every connection takes a descriptor, and models and logs need some too: with few of them, fewer connections are
@@ -188,11 +145,20 @@ fn http_limits(config: &Config, descriptors: Option<u64>) -> HttpLimits {
         write: ms(limits.write_ms),
         keep_alive: ms(limits.keep_alive_ms),
         connections_max: connections_max(config, descriptors),
+        event_streams_max: limits.event_streams_max,
+        heartbeat: ms(limits.heartbeat_ms),
     }
 }
 
 /// Programs wait for the line that starts with `Server:`; from then on the daemon answers.
-fn greet(address: SocketAddr, token_file: Option<&TokenFile>, config: &Config, home: &Path, home_flag: &str) {
+fn greet(
+    address: SocketAddr,
+    token_file: Option<&TokenFile>,
+    config: &Config,
+    home: &Path,
+    home_flag: &str,
+    kept: usize,
+) {
     let port = address.port();
     let is_default_port = port == nexus3_protocol::discovery::PORT_DEFAULT;
     let port_flag = if is_default_port { String::new() } else { format!(" -p {port}") };
@@ -203,52 +169,115 @@ fn greet(address: SocketAddr, token_file: Option<&TokenFile>, config: &Config, h
     };
     let model = config.model.as_deref().unwrap_or("none; start with --model openai/NAME to get answers");
     let text = format!(
-        "nexus3 {version}\n{token}\nLogs: {logs}\nModel: {model}\nTry it from another terminal:\n  \
+        "nexus3 {version}\n{token}\nStore: {store} ({kept} {agents} kept)\nLogs: {logs}\nModel: {model}\nTry it from another terminal:\n  \
          nexus3 rpc create helper{flag}\n  nexus3 rpc send helper 'Hello!'{flag}\nServer: http://{address}\n\
          Press Ctrl+C to stop.\n",
         version = env!("CARGO_PKG_VERSION"),
+        store = store_path(home).display(),
+        agents = if kept == 1 { "agent" } else { "agents" },
         logs = home.join("logs").display(),
     );
     let mut stdout = std::io::stdout().lock();
     // Nobody has to listen.
     let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-    tracing::info!(%address, auth = config.auth, "serving");
+    tracing::info!(%address, auth = config.auth, kept, "serving");
 }
 
-async fn wait_for_stop(door: &HttpDoor, pool: &PoolHandle, signals: &mut StopSignals, config: &Config) {
-    let idle = async {
-        match config.idle_timeout_s {
-            0 => std::future::pending().await,
-            seconds => door.idle(Duration::from_secs(seconds), || pool.open_turns() > 0).await,
-        }
-    };
-    let reason = tokio::select! {
-        name = signals.next() => name,
-        () = pool.stop_requested() => "a client's request",
-        () = idle => "the idle timeout",
-    };
-    tracing::info!("stopping because of {reason}");
+/// What makes the daemon stop.
+enum StopCause {
+    /// Somebody wants it to.
+    Asked(&'static str),
+    /// The store takes nothing more, and this is why: what is done from now on would be lost.
+    StoreFailed(String),
 }
 
-/// No new requests; turns get their time, unless a second signal says that there is none; answers are written.
-async fn stop(door: &HttpDoor, pool: &PoolHandle, signals: &mut StopSignals, config: &Config) {
-    door.close();
-    let grace = Duration::from_millis(config.stop_grace_ms);
-    let mut stopping = std::pin::pin!(pool.stop(grace));
-    let cancelled = loop {
-        tokio::select! {
-            cancelled = &mut stopping => break cancelled,
-            name = signals.next() => {
-                tracing::warn!("{name} again: cancelling open turns now");
-                pool.abort_turns();
+/// The daemon on its way out.
+struct Stopping<'a> {
+    door: &'a HttpDoor,
+    pool: &'a PoolHandle,
+    store: &'a SqliteStore,
+    signals: &'a mut StopSignals,
+}
+
+impl Stopping<'_> {
+    /// Waits until there is a reason to stop.
+    async fn wait(&mut self, config: &Config) -> StopCause {
+        let idle = async {
+            match config.idle_timeout_s {
+                0 => std::future::pending().await,
+                seconds => self.door.idle(Duration::from_secs(seconds), || self.pool.open_turns() > 0).await,
             }
+        };
+        tokio::select! {
+            name = self.signals.next() => StopCause::Asked(name),
+            () = self.pool.stop_requested() => StopCause::Asked("a client's request"),
+            () = idle => StopCause::Asked("the idle timeout"),
+            why = self.pool.store_failed() => StopCause::StoreFailed(why),
         }
-    };
-    if cancelled > 0 {
-        tracing::warn!("{cancelled} turns did not end in time and were cancelled");
     }
-    if !door.closed(LAST_ANSWERS).await {
-        tracing::warn!("some clients did not take their last answer in time");
+
+    /// No new requests; turns get their time, unless a second signal says that there is none; everything is kept;
+    /// answers are written. A store that has failed leaves nothing to wait for.
+    async fn stop(&mut self, cause: StopCause, config: &Config) -> Result<(), Failure> {
+        let (grace, mut failed) = match cause {
+            StopCause::Asked(name) => {
+                tracing::info!("stopping because of {name}");
+                (Duration::from_millis(config.stop_grace_ms), None)
+            }
+            StopCause::StoreFailed(why) => {
+                tracing::error!("the store has failed: {why}; stopping at once");
+                (Duration::ZERO, Some(why))
+            }
+        };
+        self.door.close();
+        if failed.is_some() {
+            self.pool.abort_turns();
+        }
+        failed = self.end_turns(grace, failed).await;
+        self.close_store().await;
+        if !self.door.closed(LAST_ANSWERS).await {
+            tracing::warn!("some clients did not take their last answer in time");
+        }
+        match failed {
+            None => {
+                tracing::info!("stopped");
+                Ok(())
+            }
+            Some(why) => Err(Failure::Run(format!(
+                "the store has failed: {why}. Nothing that was answered is lost; what was being worked on is settled at \
+                 the next start"
+            ))),
+        }
     }
-    tracing::info!("stopped");
+
+    /// Ends the open turns, and says why the store failed if it has.
+    async fn end_turns(&mut self, grace: Duration, mut failed: Option<String>) -> Option<String> {
+        let mut ending = std::pin::pin!(self.pool.stop(grace));
+        let cancelled = loop {
+            tokio::select! {
+                cancelled = &mut ending => break cancelled,
+                name = self.signals.next() => {
+                    tracing::warn!("{name} again: cancelling open turns now");
+                    self.pool.abort_turns();
+                }
+                why = self.pool.store_failed(), if failed.is_none() => {
+                    tracing::error!("the store has failed: {why}; cancelling open turns now");
+                    self.pool.abort_turns();
+                    failed = Some(why);
+                }
+            }
+        };
+        if cancelled > 0 {
+            tracing::warn!("{cancelled} turns did not end in time and were cancelled");
+        }
+        failed
+    }
+
+    /// What is in line is kept, unless a signal says that there is no time: nothing of it was answered yet.
+    async fn close_store(&mut self) {
+        tokio::select! {
+            () = self.store.close() => {}
+            name = self.signals.next() => tracing::warn!("{name} again: leaving the store as it is"),
+        }
+    }
 }

@@ -1,9 +1,9 @@
 //! Who asks, and what they may do. Built by a door from what it has checked, judged here, at the call, from what the
 //! daemon knows then.
 
-use agent::{AgentId, Fault};
+use agent::{AgentId, Fault, FaultKind};
 use nexus3_protocol::Method;
-use runtime::{AgentHandle, PoolHandle};
+use runtime::{AgentHandle, AgentRef, By, PoolHandle};
 
 /// Whoever makes a call.
 #[derive(Clone)]
@@ -19,7 +19,7 @@ enum Shown {
     /// The daemon's token, or nothing where none is needed.
     AdminToken,
     /// The capability of an agent.
-    Capability(AgentHandle),
+    Capability(AgentRef),
 }
 
 /// Whom a call counts as.
@@ -27,7 +27,58 @@ pub(crate) enum Principal {
     /// Whoever runs the daemon.
     Admin,
     /// An agent: its own methods, and what its grant allows over those below it.
+    Agent(AgentRef),
+}
+
+/// The same, awake: for work that asks what it may do.
+pub(crate) enum Author {
+    /// Whoever runs the daemon.
+    Admin,
+    /// An agent.
     Agent(AgentHandle),
+}
+
+impl Author {
+    pub(crate) fn by(&self) -> By<'_> {
+        match self {
+            Author::Admin => By::Admin,
+            Author::Agent(own) => By::Agent(own),
+        }
+    }
+}
+
+/// What somebody wants of an agent.
+#[derive(Clone, Copy)]
+pub(crate) struct Errand {
+    /// What it is called.
+    name: &'static str,
+    /// The tool that does the same to another agent. Having the tool is leave for the errand.
+    tool: &'static str,
+    /// Whether an agent may do it to itself.
+    is_for_itself: bool,
+}
+
+impl Errand {
+    /// Reading an agent's events: no more than its messages.
+    pub(crate) const EVENTS: Errand = Errand { name: "events", ..Errand::of(Method::GetMessages) };
+
+    const fn of(method: Method) -> Self {
+        Errand { name: "", tool: tool_for(method), is_for_itself: is_for_itself(method) }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        self.name
+    }
+
+    pub(crate) fn tool(self) -> &'static str {
+        self.tool
+    }
+}
+
+impl From<Method> for Errand {
+    fn from(method: Method) -> Self {
+        Errand { name: method.name(), ..Errand::of(method) }
+    }
 }
 
 impl Caller {
@@ -38,7 +89,7 @@ impl Caller {
     }
 
     /// The holder of an agent's capability.
-    pub(crate) fn capability(agent: AgentHandle) -> Self {
+    pub(crate) fn capability(agent: AgentRef) -> Self {
         Self { shown: Shown::Capability(agent), narrowed_to: None }
     }
 
@@ -49,24 +100,29 @@ impl Caller {
         self
     }
 
-    /// Whom this call counts as. An agent that is gone is nobody.
+    /// Whom this call counts as. An agent that is gone is nobody. Wakes nobody.
     pub(crate) fn principal(&self, pool: &PoolHandle) -> Result<Principal, Fault> {
         let named = self.narrowed_to.as_deref();
         match (&self.shown, named) {
             (Shown::AdminToken, None) => Ok(Principal::Admin),
             (Shown::AdminToken, Some(name)) => {
-                let agent = AgentId::parse(name).ok().and_then(|id| pool.find(&id));
+                let agent = AgentId::parse(name).ok().and_then(|id| pool.refer(&id));
                 let unknown = || denied("X-Nexus-Agent names no agent that exists".to_owned());
                 agent.map(Principal::Agent).ok_or_else(unknown)
             }
             (Shown::Capability(agent), Some(name)) if agent.id().as_str() != name => {
                 Err(denied("X-Nexus-Agent does not match the agent of the capability token".to_owned()))
             }
-            (Shown::Capability(agent), _) => {
-                let alive = pool.find(agent.id()).filter(|other| other.is_same(agent));
-                let gone = || denied("Invalid API key".to_owned());
-                alive.map(Principal::Agent).ok_or_else(gone)
-            }
+            (Shown::Capability(agent), _) if pool.still_there(agent) => Ok(Principal::Agent(agent.clone())),
+            (Shown::Capability(_), _) => Err(denied("Invalid API key".to_owned())),
+        }
+    }
+
+    /// Whom this call counts as, awake.
+    pub(crate) async fn author(&self, pool: &PoolHandle) -> Result<Author, Fault> {
+        match self.principal(pool)? {
+            Principal::Admin => Ok(Author::Admin),
+            Principal::Agent(own) => pool.wake(&own).await.map(Author::Agent),
         }
     }
 
@@ -90,46 +146,62 @@ impl Caller {
         }
     }
 
-    /// For an agent's methods: admins, the agent itself, and those above it as far as their grant goes.
-    pub(crate) fn must_reach(
+    /// For what is done to an agent: admins, the agent itself, and those above it as far as their grant goes.
+    pub(crate) async fn must_reach(
         &self,
         pool: &PoolHandle,
-        target: &AgentHandle,
-        method: Method,
+        target: &AgentRef,
+        errand: Errand,
     ) -> Result<(), Fault> {
         let own = match self.principal(pool)? {
             Principal::Admin => return Ok(()),
             Principal::Agent(own) => own,
         };
-        let name = method.name();
-        let not_authorized = || {
-            let text = format!("Agent '{}' is not authorized to call {name} on '{}'", own.id(), target.id());
-            denied(text)
-        };
-        if own.is_same(target) {
-            // Nobody widens its own rights.
-            return if method == Method::SetPermissions { Err(not_authorized()) } else { Ok(()) };
+        if own.serial() == target.serial() {
+            return if errand.is_for_itself {
+                Ok(())
+            } else {
+                Err(not_authorized(&own, errand, target.id()))
+            };
         }
-        if !target.is_below(&own) {
-            return Err(not_authorized());
+        if !pool.is_under(target.serial(), &own) {
+            return Err(not_authorized(&own, errand, target.id()));
         }
-        own.may_reach(tool_for(method), target).map_err(|denial| denied(denial.text))
+        let (own, target) = (pool.wake(&own).await?, pool.wake(target).await?);
+        own.may_reach(errand.tool, &target).map_err(|denial| denied(denial.text))
+    }
+
+    /// For what the daemon does to an agent: who is not there and who is out of reach are the same to an agent.
+    pub(crate) async fn must_find(
+        &self,
+        pool: &PoolHandle,
+        id: &AgentId,
+        method: Method,
+    ) -> Result<AgentRef, Fault> {
+        let errand = Errand::from(method);
+        match (self.principal(pool)?, pool.refer(id)) {
+            (_, Some(agent)) => self.must_reach(pool, &agent, errand).await.map(|()| agent),
+            (Principal::Admin, None) => {
+                Err(Fault::new(FaultKind::NotFound, format!("Agent not found: {id}")))
+            }
+            (Principal::Agent(own), None) => Err(not_authorized(&own, errand, id)),
+        }
     }
 
     /// `main` need not exist yet: only an admin may bring it into being.
-    pub(crate) fn must_reach_main(&self, pool: &PoolHandle, method: Method) -> Result<AgentHandle, Fault> {
+    pub(crate) async fn must_reach_main(
+        &self,
+        pool: &PoolHandle,
+        method: Method,
+    ) -> Result<AgentHandle, Fault> {
         let main = AgentId::main();
-        if let Some(agent) = pool.find(&main) {
-            self.must_reach(pool, &agent, method)?;
-            return Ok(agent);
+        if let Some(agent) = pool.refer(&main) {
+            self.must_reach(pool, &agent, method.into()).await?;
+            return pool.wake(&agent).await;
         }
         match self.principal(pool)? {
-            Principal::Admin => pool.main_agent(),
-            Principal::Agent(own) => {
-                let text =
-                    format!("Agent '{}' is not authorized to call {} on 'main'", own.id(), method.name());
-                Err(denied(text))
-            }
+            Principal::Admin => pool.main_agent().await,
+            Principal::Agent(own) => Err(not_authorized(&own, method.into(), &main)),
         }
     }
 
@@ -138,10 +210,10 @@ impl Caller {
         &self,
         pool: &PoolHandle,
         target: &AgentId,
-        found: Option<&AgentHandle>,
+        found: Option<&AgentRef>,
     ) -> Result<(), Fault> {
         let Principal::Agent(own) = self.principal(pool)? else { return Ok(()) };
-        if found.is_some_and(|other| other.is_same(&own) || other.is_below(&own)) {
+        if found.is_some_and(|other| pool.is_under(other.serial(), &own)) {
             return Ok(());
         }
         let text = format!("Agent '{}' is not authorized to destroy '{target}'", own.id());
@@ -149,22 +221,44 @@ impl Caller {
     }
 }
 
-/// The tool that does to another agent what a method does. Having the tool is leave to call the method.
-fn tool_for(method: Method) -> &'static str {
+/// The tool that does to another agent what a method does.
+const fn tool_for(method: Method) -> &'static str {
     match method {
-        Method::Send | Method::Steer => "agent_send",
+        Method::Send | Method::Steer | Method::RollbackAgent => "agent_send",
         Method::Cancel | Method::Shutdown => "agent_cancel",
-        Method::CreateAgent | Method::SetPermissions => "agent_create",
+        Method::CreateAgent
+        | Method::SetPermissions
+        | Method::ForkAgent
+        | Method::RenameAgent
+        | Method::ImportAgent => "agent_create",
         Method::DestroyAgent => "agent_destroy",
-        Method::ListAgents | Method::ListChildren => "agent_list",
+        Method::ListAgents | Method::ListChildren | Method::ListSessions => "agent_list",
         Method::GetTokens
         | Method::GetContext
         | Method::GetMessages
         | Method::GetAgent
         | Method::GetPermissions
+        | Method::ExportAgent
         | Method::ShutdownServer
         | Method::Discover => "agent_status",
     }
+}
+
+/// Nobody widens its own rights, and nobody writes its own history.
+const fn is_for_itself(method: Method) -> bool {
+    !matches!(
+        method,
+        Method::SetPermissions
+            | Method::ForkAgent
+            | Method::RollbackAgent
+            | Method::RenameAgent
+            | Method::ExportAgent
+    )
+}
+
+fn not_authorized(own: &AgentRef, errand: Errand, target: &AgentId) -> Fault {
+    let name = errand.name;
+    denied(format!("Agent '{}' is not authorized to call {name} on '{target}'", own.id()))
 }
 
 fn denied(text: String) -> Fault {

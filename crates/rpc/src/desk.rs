@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use jiff::tz::TimeZone;
 use nexus3_protocol::envelope::{write_error, write_result};
 use nexus3_protocol::{Door, ErrorCode, Id, Incoming, Params, Refused, Request, RpcError, Rules};
-use runtime::{AgentHandle, PoolHandle};
+use runtime::{AgentRef, PoolHandle};
 
 use crate::caller::Caller;
 
@@ -34,7 +34,7 @@ pub struct Entrance(pub(crate) Place);
 
 pub(crate) enum Place {
     Daemon,
-    Agent(AgentHandle),
+    Agent(AgentRef),
 }
 
 /// A door that is not there.
@@ -77,7 +77,7 @@ impl Desk {
     /// byte by byte.
     #[must_use]
     pub fn capability_caller(&self, token: &[u8]) -> Option<Caller> {
-        self.pool.find_by_capability(token).map(Caller::capability)
+        self.pool.refer_by_capability(token).map(Caller::capability)
     }
 
     /// The daemon's own door.
@@ -86,13 +86,13 @@ impl Desk {
         Entrance(Place::Daemon)
     }
 
-    /// One agent's door.
+    /// One agent's door. Nobody is woken by looking for it.
     ///
     /// # Errors
     /// When there is none.
     pub fn agent_entrance(&self, name: &str) -> Result<Entrance, NoEntrance> {
         let id = AgentId::parse(name).map_err(|_| NoEntrance::NotAName)?;
-        let agent = self.pool.find(&id).ok_or(NoEntrance::NoSuchAgent)?;
+        let agent = self.pool.refer(&id).ok_or(NoEntrance::NoSuchAgent)?;
         Ok(Entrance(Place::Agent(agent)))
     }
 

@@ -1,7 +1,6 @@
 //! The same calls without a wire: for programs that run the daemon inside themselves. Handlers, checks and faults are the
 //! ones that HTTP callers meet; only the bytes are missing.
 
-use agent::AgentId;
 use nexus3_protocol::methods::{self, spec};
 use nexus3_protocol::{AgentApi, ErrorCode, Method, RpcError};
 use runtime::AgentHandle;
@@ -30,14 +29,13 @@ impl DirectApi {
         Self { desk: self.desk.clone(), caller: self.caller.clone().narrowed_to(agent_id) }
     }
 
-    fn agent(&self, agent_id: &str, method: Method) -> Result<AgentHandle, RpcError> {
-        let found = AgentId::parse(agent_id).ok().and_then(|id| self.desk.pool.find(&id));
-        let agent = found
-            .ok_or_else(|| RpcError::new(ErrorCode::InvalidParams, format!("Agent not found: {agent_id}")))?;
-        self.caller
-            .must_reach(&self.desk.pool, &agent, method)
-            .map_err(|fault| self.desk.answered(&fault, &self.caller, method))?;
-        Ok(agent)
+    async fn agent(&self, agent_id: &str, method: Method) -> Result<AgentHandle, RpcError> {
+        let entrance = self
+            .desk
+            .agent_entrance(agent_id)
+            .map_err(|_| RpcError::new(ErrorCode::InvalidParams, format!("Agent not found: {agent_id}")))?;
+        let agent = self.desk.agent_behind(&entrance, &self.caller, method).await;
+        agent.map_err(|fault| self.desk.answered(&fault, &self.caller, method))
     }
 }
 
@@ -64,7 +62,7 @@ macro_rules! direct_call {
             agent_id: &str,
             params: &methods::$params,
         ) -> Result<methods::$output, RpcError> {
-            let agent = self.agent(agent_id, Method::$spec)?;
+            let agent = self.agent(agent_id, Method::$spec).await?;
             let done =
                 AgentHandler::<spec::$spec>::handle(&self.desk, &self.caller, &agent, params.clone()).await;
             done.map_err(|fault| self.desk.answered(&fault, &self.caller, Method::$spec))

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use agent::{Fault, FaultKind};
+use agent::Fault;
 use nexus3_protocol::json::{Json, from_members};
 use nexus3_protocol::methods::spec;
 use nexus3_protocol::{Door, Method, MethodSpec, RpcError, for_each_method};
@@ -48,6 +48,7 @@ impl Desk {
                 let params = read::<spec::$spec>(params)?;
                 let agent = self
                     .agent_behind(entrance, caller, method)
+                    .await
                     .map_err(|fault| self.answered(&fault, caller, method))?;
                 AgentHandler::<spec::$spec>::handle(self, caller, &agent, params).await
             }};
@@ -65,25 +66,19 @@ impl Desk {
     }
 
     /// The agent a call is for, if the caller may call it. At the daemon's door that is `main`, created on first use.
-    fn agent_behind(
+    pub(crate) async fn agent_behind(
         &self,
         entrance: &Entrance,
         caller: &Caller,
         method: Method,
     ) -> Result<AgentHandle, Fault> {
         match &entrance.0 {
+            // The body may have come long after the head, and the agent may be gone by now.
             Place::Agent(agent) => {
-                caller.must_reach(&self.pool, agent, method)?;
-                // The body may have come long after the head, and the agent may be gone by now. In a stop all of them
-                // are; then the answer is that.
-                if !self.pool.is_stopping()
-                    && !self.pool.find(agent.id()).is_some_and(|now| now.is_same(agent))
-                {
-                    return Err(Fault::new(FaultKind::NotFound, format!("Agent not found: {}", agent.id())));
-                }
-                Ok(agent.clone())
+                caller.must_reach(&self.pool, agent, method.into()).await?;
+                self.pool.wake(agent).await
             }
-            Place::Daemon => caller.must_reach_main(&self.pool, method),
+            Place::Daemon => caller.must_reach_main(&self.pool, method).await,
         }
     }
 }
@@ -93,6 +88,6 @@ fn opens(door: Door, method: Method) -> bool {
     door == Door::Daemon || method.door() == Door::Agent
 }
 
-fn read<M: MethodSpec>(params: &Members<'_>) -> Result<M::Params, RpcError> {
+pub(crate) fn read<M: MethodSpec>(params: &Members<'_>) -> Result<M::Params, RpcError> {
     from_members(params).map_err(|fault| bad_params(&fault))
 }

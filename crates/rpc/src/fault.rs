@@ -2,14 +2,23 @@
 
 use agent::{Fault, FaultKind};
 use nexus3_protocol::json::ParamFault;
-use nexus3_protocol::{ErrorCode, Method, RpcError};
+use nexus3_protocol::{ErrorCode, RpcError};
 use serde_json::json;
 
-use crate::caller::Caller;
+use crate::caller::{Caller, Errand, Principal};
 use crate::desk::Desk;
 
 /// The error a caller gets for a fault. What only the log should know goes there.
 pub(crate) fn to_error(fault: &Fault) -> RpcError {
+    if fault.kind == FaultKind::Internal {
+        let cause = fault.cause.as_deref().unwrap_or("unknown");
+        tracing::error!(cause, "internal fault: {}", fault.public);
+    }
+    as_error(fault)
+}
+
+/// The same, of a fault that was told before.
+pub(crate) fn as_error(fault: &Fault) -> RpcError {
     let public = fault.public.as_ref();
     match fault.kind {
         FaultKind::Invalid | FaultKind::NotFound => RpcError::new(ErrorCode::InvalidParams, public),
@@ -19,23 +28,32 @@ pub(crate) fn to_error(fault: &Fault) -> RpcError {
         FaultKind::Busy { retry_after_ms } => {
             RpcError::new(ErrorCode::Busy, public).with_data(json!({ "retry_after_ms": retry_after_ms }))
         }
-        FaultKind::Model => RpcError::new(ErrorCode::Internal, public),
-        FaultKind::Internal => {
-            tracing::error!(cause = fault.cause.as_deref().unwrap_or("unknown"), "internal fault: {public}");
-            RpcError::new(ErrorCode::Internal, public)
+        FaultKind::Full { retry_after_ms } => {
+            let data = json!({ "kind": "storage_full", "retry_after_ms": retry_after_ms });
+            RpcError::new(ErrorCode::Busy, public).with_data(data)
         }
+        FaultKind::Interrupted => {
+            RpcError::new(ErrorCode::Internal, public).with_data(json!({ "kind": "interrupted" }))
+        }
+        FaultKind::Model | FaultKind::Internal => RpcError::new(ErrorCode::Internal, public),
     }
 }
 
 impl Desk {
-    /// The same, for a call: what was denied is written to the audit trail, once, here.
-    pub(crate) fn answered(&self, fault: &Fault, caller: &Caller, method: Method) -> RpcError {
+    /// The same, for a call: what was denied is written to the audit trail, in the journal and in the log, once, here.
+    pub(crate) fn answered(&self, fault: &Fault, caller: &Caller, errand: impl Into<Errand>) -> RpcError {
         if fault.kind == FaultKind::Denied {
+            let (principal, action) = (caller.name(&self.pool), errand.into().name());
+            let rule = fault.cause.as_deref().unwrap_or("ceiling");
             tracing::warn!(
                 target: "nexus3::audit",
-                event = "denied", principal = caller.name(&self.pool), action = method.name(),
-                rule = fault.cause.as_deref().unwrap_or("ceiling"), "{}", fault.public
+                event = "denied", principal, action, rule, "{}", fault.public
             );
+            let own = match caller.principal(&self.pool) {
+                Ok(Principal::Agent(own)) => Some(own),
+                Ok(Principal::Admin) | Err(_) => None,
+            };
+            self.pool.note_denial(&principal, own.as_ref(), action, rule, &fault.public);
         }
         to_error(fault)
     }

@@ -5,11 +5,15 @@ mod caller;
 mod desk;
 mod direct;
 mod dispatch;
+mod events;
 mod fault;
 mod local_time;
 mod methods;
+mod session;
+mod streams;
 
 pub use caller::Caller;
 pub use desk::{Answer, AnswerKind, Desk, DeskOptions, Entrance, NoEntrance};
 pub use direct::DirectApi;
 pub use runtime::CAPABILITY_PREFIX;
+pub use streams::{EventStream, NoStream, Reply};

@@ -1,5 +1,6 @@
 //! The handlers, by noun. Each takes and gives protocol types, and speaks to the runtime in between.
 
-mod agents;
-mod calls;
+pub(crate) mod agents;
+pub(crate) mod calls;
 mod rights;
+mod sessions;

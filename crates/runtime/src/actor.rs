@@ -1,49 +1,39 @@
 //! One task owns one live agent: it takes commands at any time, and runs one turn at a time, first come first served.
-//! What a turn does with the model is in [`perform`].
+//! What a turn does with the model is in [`perform`], what a send is in [`open`], and how sends that were there before
+//! are met again in [`repeats`].
 
+mod open;
 mod perform;
+mod repeats;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
-use agent::outside::Clock;
-use agent::{Fault, FaultKind, Message, RequestId, Source, TurnEnd, TurnOutcome};
+use agent::journal::{OnRestart, Record};
+use agent::outside::StoreFault;
+use agent::{Fault, FaultKind, RequestId, Source, TurnOutcome};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
-use tokio_util::sync::DropGuard;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-use self::perform::Performance;
+pub(crate) use self::open::Open;
+use self::open::{Acceptance, Keeping, Reply, other_content, told};
+use self::perform::{Finale, Performance};
+use self::repeats::cancelled;
 use crate::handle::{NewMessage, Shared};
-use crate::turnstile::Place;
+use crate::turnstile::{Place, busy};
 
 /// What an agent's task can be told.
 pub(crate) enum Command {
     /// Work on a message.
-    Send { message: NewMessage, reply: oneshot::Sender<Result<TurnEnd, Fault>>, place: Place },
+    Send { message: NewMessage, reply: Reply, place: Place, kept: Option<Keeping> },
     /// End a send of this name.
     Cancel { request_id: RequestId, reply: oneshot::Sender<bool> },
     /// Add a word to the turn under way.
     Steer { text: String, source: Source, reply: oneshot::Sender<Option<RequestId>> },
-}
-
-/// A send that waits or runs.
-struct Open {
-    message: NewMessage,
-    reply: oneshot::Sender<Result<TurnEnd, Fault>>,
-    place: Place,
-}
-
-impl Open {
-    /// The place is free before the answer is out: whoever gets it may send again at once. A caller that went away
-    /// does not want the answer; that is its right.
-    fn answer(self, answer: Result<TurnEnd, Fault>) {
-        drop(self.place);
-        let _ = self.reply.send(answer);
-    }
-
-    fn answer_cancelled(self) {
-        self.answer(Ok(TurnEnd::unbegun()));
-    }
+    /// Keep only the first messages.
+    Rollback { messages: usize, by: String, reply: oneshot::Sender<Result<usize, Fault>> },
 }
 
 /// The task's state.
@@ -51,29 +41,38 @@ pub(crate) struct Actor {
     shared: Arc<Shared>,
     inbox: mpsc::Receiver<Box<Command>>,
     waiting: VecDeque<Open>,
-    clock: Arc<dyn Clock>,
+    /// Sends that were cancelled while they waited, until that is kept: a repeated one is answered after it.
+    leaving: Vec<(RequestId, CancellationToken)>,
+    /// Why the agent cannot go on; it is woken again from what was kept.
+    fallen: Option<Fault>,
     /// The last to go: tells whoever waits for the task's end, also when it ends by a panic.
     _ended: DropGuard,
 }
 
+type CancelReply = oneshot::Sender<bool>;
+
+/// How often a turn is begun, each time cut off by a stop of the daemon, before it is given up.
+const ATTEMPTS_MAX: u32 = 3;
+
 /// What a command means for the turn under way.
 enum Interrupt {
     Nothing,
-    Cancel,
+    Cancel(CancelReply),
     Steer { text: String, source: Source, reply: oneshot::Sender<Option<RequestId>> },
 }
 
 impl Actor {
+    /// `waiting` are sends that were taken before, in their order.
     pub(crate) fn new(
         shared: Arc<Shared>,
         inbox: mpsc::Receiver<Box<Command>>,
-        clock: Arc<dyn Clock>,
+        waiting: VecDeque<Open>,
     ) -> Self {
         let ended = shared.ended.clone().drop_guard();
-        Self { shared, inbox, waiting: VecDeque::new(), clock, _ended: ended }
+        Self { shared, inbox, waiting, leaving: Vec::new(), fallen: None, _ended: ended }
     }
 
-    /// Runs until the agent is ended, or nobody knows of it any more.
+    /// Runs until the agent is ended, goes to sleep, or falls.
     pub(crate) async fn run(mut self) {
         loop {
             let flow = match self.waiting.pop_front() {
@@ -88,19 +87,38 @@ impl Actor {
         self.dismiss().await;
     }
 
-    /// Waits for a command.
+    /// Waits for a command; after a while, tries to go to sleep.
     async fn rest(&mut self) -> ControlFlow<()> {
-        tokio::select! {
+        let idle = self.shared.limits.idle_sleep;
+        let tired = async {
+            if idle.is_zero() { std::future::pending().await } else { tokio::time::sleep(idle).await }
+        };
+        let command = tokio::select! {
             biased;
-            () = self.shared.ending.cancelled() => ControlFlow::Break(()),
-            command = self.inbox.recv() => match command {
-                Some(command) => {
-                    self.take(*command, None);
-                    ControlFlow::Continue(())
-                }
-                None => ControlFlow::Break(()),
-            },
+            () = self.shared.ending.cancelled() => return ControlFlow::Break(()),
+            () = self.shared.stumbled.cancelled() => {
+                let fault = StoreFault::Full("the end of a send could not be kept".to_owned());
+                return self.fall(fault.into()).await;
+            }
+            command = self.inbox.recv() => command,
+            () = tired => return self.go_to_sleep(),
+        };
+        match command.map(|command| *command) {
+            Some(Command::Rollback { messages, by, reply }) => {
+                Box::pin(self.roll_back(messages, by, reply)).await
+            }
+            Some(command) => {
+                self.take(command, None);
+                ControlFlow::Continue(())
+            }
+            None => ControlFlow::Break(()),
         }
+    }
+
+    fn go_to_sleep(&mut self) -> ControlFlow<()> {
+        let pool = self.shared.pool.upgrade();
+        let sleeps = pool.is_none_or(|pool| pool.directory.put_to_sleep(self.shared.kin.serial));
+        if sleeps { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     /// Answers whoever still waits. A sender may have its place in the inbox without having put its command there yet;
@@ -108,117 +126,298 @@ impl Actor {
     async fn dismiss(&mut self) {
         self.inbox.close();
         while let Some(command) = self.inbox.recv().await {
-            self.take(*command, None);
+            match *command {
+                Command::Send { message, reply, place, kept } => {
+                    let mut open = Open::new(message, place, 0).answered_to(reply);
+                    open.keepings.extend(kept);
+                    self.waiting.push_back(open);
+                }
+                // Whoever waits hears that nobody answers.
+                Command::Cancel { .. } | Command::Steer { .. } | Command::Rollback { .. } => {}
+            }
         }
         for open in self.waiting.drain(..) {
-            open.answer_cancelled();
+            match &self.fallen {
+                Some(fault) => open.answer(&Err(fault.clone())),
+                None => open.answer_cancelled(),
+            }
         }
         tracing::debug!("agent ended");
     }
 
+    /// The agent cannot keep what it does. It ends, and the next call wakes it from what was kept.
+    async fn fall(&mut self, fault: Fault) -> ControlFlow<()> {
+        tracing::warn!(
+            cause = fault.cause.as_deref().unwrap_or_default(),
+            "the agent could not keep its work: {fault}"
+        );
+        // What is in line is kept or refused before anybody can wake it, with the state that is true without the rest.
+        self.shared.recount();
+        let _ = self.shared.append(Vec::new(), |_| {}).await;
+        if let Some(pool) = self.shared.pool.upgrade() {
+            pool.directory.drop_live(&self.shared);
+            if let FaultKind::Full { retry_after_ms } = fault.kind {
+                pool.take_up_later(self.shared.kin.serial, Duration::from_millis(retry_after_ms));
+            }
+        }
+        self.fallen = Some(fault);
+        ControlFlow::Break(())
+    }
+
     /// Takes a command; `running` is the send whose turn is under way.
-    fn take(&mut self, command: Command, running: Option<&RequestId>) -> Interrupt {
+    fn take(&mut self, command: Command, running: Option<&mut Open>) -> Interrupt {
         match command {
-            Command::Send { message, reply, place } => {
-                self.accept(Open { message, reply, place }, running);
+            Command::Send { message, reply, place, kept } => {
+                self.accept(message, reply, place, kept, running);
                 Interrupt::Nothing
             }
-            Command::Cancel { request_id, reply } => {
-                let interrupt = self.cancel(&request_id, running);
-                let _ = reply.send(interrupt.is_some());
-                interrupt.unwrap_or(Interrupt::Nothing)
-            }
+            Command::Cancel { request_id, reply } => self.cancel(&request_id, reply, running.as_deref()),
             Command::Steer { text, source, reply } => Interrupt::Steer { text, source, reply },
+            Command::Rollback { reply, .. } => {
+                let text = "busy: a turn is open; cancel it or wait for its end";
+                let _ = reply.send(Err(Fault::new(busy(), text)));
+                Interrupt::Nothing
+            }
         }
     }
 
-    fn accept(&mut self, open: Open, running: Option<&RequestId>) {
-        let name = &open.message.request_id;
-        let taken =
-            running == Some(name) || self.waiting.iter().any(|other| other.message.request_id == *name);
-        if taken {
-            let text = format!("request_id is already in use by an open send: {name}");
-            open.answer(Err(Fault::new(FaultKind::Invalid, text)));
-        } else {
-            self.waiting.push_back(open);
+    /// A send whose name is open already is that send, if it says the same.
+    fn accept(
+        &mut self,
+        message: NewMessage,
+        reply: Reply,
+        place: Place,
+        kept: Option<Keeping>,
+        running: Option<&mut Open>,
+    ) {
+        let must_wait = running.is_some() || !self.waiting.is_empty();
+        let mut open = running.into_iter().chain(&mut self.waiting);
+        if let Some(same) = open.find(|open| open.message.request_id == message.request_id) {
+            if same.message.text == message.text {
+                same.replies.push(reply);
+                same.keepings.extend(kept);
+            } else {
+                drop(place);
+                let _ = reply.send(Err(other_content(&message.request_id)));
+            }
+            return;
+        }
+        let mut open = Open::new(message, place, self.shared.next_turn()).answered_to(reply);
+        open.keepings.extend(kept);
+        let earlier = self.leaving.iter().rfind(|(name, _)| *name == open.message.request_id);
+        open.earlier = earlier.map(|(_, is_over)| is_over.clone());
+        if must_wait {
+            self.put_in_line(&mut open);
+        }
+        self.waiting.push_back(open);
+    }
+
+    /// A send that has to wait is kept now: it may be acknowledged before its turn comes.
+    fn put_in_line(&self, open: &mut Open) {
+        let turn = open.turn;
+        let keeping = self.shared.append(vec![open.accepted()], |state| state.turns = state.turns.max(turn));
+        let (done, is_done) = oneshot::channel();
+        let keepings = std::mem::take(&mut open.keepings);
+        self.spawn(async move {
+            let result = keeping.await;
+            for keeping in keepings {
+                let _ = keeping.send(result.clone().map_err(Fault::from));
+            }
+            let _ = done.send(result);
+        });
+        open.acceptance = Acceptance::InLine(is_done);
+    }
+
+    /// Small work beside the agent's own; a stop of the pool waits for it.
+    fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        match self.shared.pool.upgrade() {
+            Some(pool) => drop(pool.tasks.spawn(work)),
+            None => drop(tokio::spawn(work)),
         }
     }
 
-    /// None when there is no send of that name.
-    fn cancel(&mut self, name: &RequestId, running: Option<&RequestId>) -> Option<Interrupt> {
-        if running == Some(name) {
-            return Some(Interrupt::Cancel);
+    /// Ends a send of this name. Whoever asked is told when that is kept.
+    fn cancel(
+        &mut self,
+        name: &RequestId,
+        reply: oneshot::Sender<bool>,
+        running: Option<&Open>,
+    ) -> Interrupt {
+        if running.is_some_and(|open| open.message.request_id == *name) {
+            return Interrupt::Cancel(reply);
         }
-        let place = self.waiting.iter().position(|open| open.message.request_id == *name)?;
-        self.waiting.remove(place)?.answer_cancelled();
-        Some(Interrupt::Nothing)
+        let place = self.waiting.iter().position(|open| open.message.request_id == *name);
+        match place.and_then(|place| self.waiting.remove(place)) {
+            Some(open) => {
+                let is_over = CancellationToken::new();
+                self.leaving.retain(|(_, is_over)| !is_over.is_cancelled());
+                self.leaving.push((name.clone(), is_over.clone()));
+                let (shared, is_over) = (Arc::clone(&self.shared), is_over.drop_guard());
+                self.spawn(async move {
+                    cancelled(shared, open, Some(reply)).await;
+                    drop(is_over);
+                });
+            }
+            None => {
+                let _ = reply.send(false);
+            }
+        }
+        Interrupt::Nothing
     }
 
     /// Runs one turn to its end, taking commands all the while.
-    async fn serve(&mut self, open: Open) -> ControlFlow<()> {
-        let running = open.message.request_id.clone();
-        let (slot, flow) = self.claim_slot(&running).await;
-        let Some(slot) = slot else {
-            open.answer_cancelled();
-            return flow;
-        };
-        let message = Message::user(open.message.text.clone(), open.message.source.clone());
-        let (shared, clock) = (Arc::clone(&self.shared), Arc::clone(&self.clock));
-        let (mut performance, mut ended) = Performance::begin(Arc::clone(&shared), clock, message, slot);
-        let mut flow = ControlFlow::Continue(());
-        let end = loop {
-            if let Some(end) = ended {
-                break end;
-            }
-            ended = tokio::select! {
-                biased;
-                () = shared.ending.cancelled() => {
-                    flow = ControlFlow::Break(());
-                    performance.cancel()
+    async fn serve(&mut self, mut open: Open) -> ControlFlow<()> {
+        if let Some(why) = self.why_not_resumed(&open) {
+            return self.interrupt(open, why).await;
+        }
+        if self.shared.turnstile.abort.is_cancelled() {
+            return self.end_unbegun(open, None).await;
+        }
+        let slot = match Arc::clone(&self.shared.turnstile.slots).try_acquire_owned() {
+            Ok(slot) => slot,
+            Err(_) => {
+                if matches!(open.acceptance, Acceptance::Unknown) {
+                    self.put_in_line(&mut open);
                 }
-                () = shared.turnstile.abort.cancelled() => performance.cancel(),
-                command = self.inbox.recv() => match command.map(|command| self.take(*command, Some(&running))) {
-                    Some(Interrupt::Nothing) => None,
-                    Some(Interrupt::Cancel) => performance.cancel(),
-                    Some(Interrupt::Steer { text, source, reply }) => {
-                        let taken = performance.steer(text, source);
-                        let _ = reply.send(taken.then(|| running.clone()));
-                        None
-                    }
-                    None => {
-                        flow = ControlFlow::Break(());
+                match self.claim_slot(&mut open).await {
+                    Ok(slot) => slot,
+                    Err(reply) => return self.end_unbegun(open, reply).await,
+                }
+            }
+        };
+        if let Acceptance::InLine(kept) = &mut open.acceptance {
+            match kept.await {
+                Ok(Ok(())) => open.acceptance = Acceptance::Kept,
+                Ok(Err(StoreFault::Taken)) => return self.repeat(open).await,
+                Ok(Err(StoreFault::Gone)) => {
+                    open.answer_cancelled();
+                    return ControlFlow::Continue(());
+                }
+                refused => {
+                    let fault = refused.ok().and_then(Result::err).map(Fault::from);
+                    open.answer(&Err(fault.unwrap_or_else(|| self.shared.unreachable())));
+                    return ControlFlow::Continue(());
+                }
+            }
+        }
+        let performance = Performance::begin(Arc::clone(&self.shared), &open, Some(slot));
+        self.perform(open, performance, Vec::new()).await
+    }
+
+    /// A turn that was open when the daemon stopped goes on, or is marked, as the agent was told; and one that was begun
+    /// again and again may be what stops the daemon.
+    fn why_not_resumed(&self, open: &Open) -> Option<String> {
+        if !open.was_recovered {
+            return None;
+        }
+        if open.attempts + 1 >= ATTEMPTS_MAX {
+            return Some(format!("the daemon stopped {ATTEMPTS_MAX} times while the turn ran"));
+        }
+        let marks = self.shared.on_restart == OnRestart::Mark;
+        marks.then(|| "the daemon stopped before the turn had ended".to_owned())
+    }
+
+    /// Plays a turn to its end; `cancels` hear whether it was cancelled.
+    async fn perform(
+        &mut self,
+        mut open: Open,
+        mut performance: Performance,
+        mut cancels: Vec<CancelReply>,
+    ) -> ControlFlow<()> {
+        let shared = Arc::clone(&self.shared);
+        let mut finale = performance.advance();
+        let finale = loop {
+            if let Some(finale) = finale {
+                break finale;
+            }
+            finale = tokio::select! {
+                biased;
+                () = shared.ending.cancelled() => Some(Finale::Ended(performance.abandon())),
+                () = shared.turnstile.abort.cancelled(), if !performance.is_ending() => {
+                    if open.is_unattended() && performance.is_begun() {
+                        Some(Finale::Left)
+                    } else {
                         performance.cancel()
                     }
+                }
+                command = self.inbox.recv() => match command.map(|command| self.take(*command, Some(&mut open))) {
+                    Some(Interrupt::Nothing) => None,
+                    Some(Interrupt::Cancel(reply)) => {
+                        cancels.push(reply);
+                        performance.cancel()
+                    }
+                    Some(Interrupt::Steer { text, source, reply }) => {
+                        self.steer(&mut performance, &open, (text, source), reply);
+                        None
+                    }
+                    None => Some(Finale::Ended(performance.abandon())),
                 },
-                ended = performance.step() => ended,
+                finale = performance.step() => finale,
             };
+            if performance.is_begun() {
+                open.tell_kept(&Ok(()));
+            }
         };
         // The slot is free before the answer is out, like the place.
         drop(performance);
-        let answer = match &end.outcome {
-            TurnOutcome::Failed(fault) => Err(fault.clone()),
-            TurnOutcome::Completed | TurnOutcome::Cancelled => Ok(end),
-        };
-        open.answer(answer);
-        flow
+        let is_cancelled = matches!(&finale, Finale::Ended(end) if end.outcome == TurnOutcome::Cancelled);
+        for reply in cancels {
+            let _ = reply.send(is_cancelled);
+        }
+        match finale {
+            Finale::Ended(end) => {
+                open.answer(&told(end));
+                if shared.ending.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            }
+            Finale::Left => ControlFlow::Continue(()),
+            Finale::Taken => self.repeat(open).await,
+            Finale::Fell(fault) => {
+                open.answer(&Err(fault.clone()));
+                self.fall(fault).await
+            }
+        }
     }
 
-    /// Waits for a free slot among the running turns; none when the send was cancelled or the agent ended meanwhile.
-    async fn claim_slot(&mut self, running: &RequestId) -> (Option<OwnedSemaphorePermit>, ControlFlow<()>) {
+    /// Adds a word; it is acknowledged when it is kept.
+    fn steer(
+        &self,
+        performance: &mut Performance,
+        open: &Open,
+        (text, source): (String, Source),
+        reply: oneshot::Sender<Option<RequestId>>,
+    ) {
+        let Some(message) = performance.steer(text, source) else {
+            let _ = reply.send(None);
+            return;
+        };
+        let record = Record::Steered { turn: open.turn, message: Box::new(message) };
+        let keeping = self.shared.append(vec![record], |_| {});
+        let name = open.message.request_id.clone();
+        self.spawn(async move {
+            let kept = keeping.await.is_ok();
+            let _ = reply.send(kept.then_some(name));
+        });
+    }
+
+    /// Waits for a free slot among the running turns.
+    ///
+    /// # Errors
+    /// When the send was cancelled or the agent ended meanwhile: whom to tell.
+    async fn claim_slot(&mut self, open: &mut Open) -> Result<OwnedSemaphorePermit, Option<CancelReply>> {
         let shared = Arc::clone(&self.shared);
         let slots = Arc::clone(&shared.turnstile.slots);
         let mut slot = std::pin::pin!(slots.acquire_owned());
         loop {
             tokio::select! {
                 biased;
-                () = shared.ending.cancelled() => return (None, ControlFlow::Break(())),
-                () = shared.turnstile.abort.cancelled() => return (None, ControlFlow::Continue(())),
-                slot = &mut slot => return (slot.ok(), ControlFlow::Continue(())),
-                command = self.inbox.recv() => match command.map(|command| self.take(*command, Some(running))) {
+                () = shared.ending.cancelled() => return Err(None),
+                () = shared.turnstile.abort.cancelled() => return Err(None),
+                slot = &mut slot => return slot.map_err(|_| None),
+                command = self.inbox.recv() => match command.map(|command| self.take(*command, Some(open))) {
                     // A turn that has not begun has no word to add to.
                     Some(Interrupt::Nothing | Interrupt::Steer { .. }) => {}
-                    Some(Interrupt::Cancel) => return (None, ControlFlow::Continue(())),
-                    None => return (None, ControlFlow::Break(())),
+                    Some(Interrupt::Cancel(reply)) => return Err(Some(reply)),
+                    None => return Err(None),
                 },
             }
         }

@@ -54,4 +54,13 @@ impl CapabilityDigest {
     pub(crate) fn of(token: &[u8]) -> Self {
         Self(Sha256::digest(token).into())
     }
+
+    /// The digest of an agent that was kept.
+    pub(crate) fn kept(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    pub(crate) fn bytes(self) -> [u8; 32] {
+        self.0
+    }
 }

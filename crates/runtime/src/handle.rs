@@ -2,11 +2,12 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll};
 
-use agent::outside::{Moment, Provider};
+use agent::journal::{AgentRecord, AgentState, KeptRights, OnRestart, Record, Serial};
+use agent::outside::{Append, Clock, Doing, Moment, Provider, Store, StoreFault};
 use agent::permission::{Denial, Effect, Verdict, judge};
 use agent::{AgentId, Fault, FaultKind, RequestId, Source, TurnEnd};
 use tokio::sync::{mpsc, oneshot};
@@ -14,10 +15,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::actor::Command;
 use crate::capability::CapabilityDigest;
+use crate::feed::Feed;
 use crate::kin::Kin;
 use crate::limits::Limits;
 use crate::pool::{By, Pool};
-use crate::published::{AgentContext, AgentPage, AgentSummary, AgentTokens, Published};
+use crate::published::{AgentContext, AgentLife, AgentPage, AgentSummary, AgentTokens, Published};
 use crate::turnstile::{Place, Turnstile, busy};
 
 /// A message for an agent.
@@ -25,13 +27,35 @@ use crate::turnstile::{Place, Turnstile, busy};
 pub struct NewMessage {
     /// Its text.
     pub text: String,
-    /// The name of this send, for `cancel`.
+    /// The name of this send. The same name with the same text is the same send: it is answered with what is running, or
+    /// with what was answered before.
     pub request_id: RequestId,
     /// Where it comes from.
     pub source: Source,
 }
 
-/// A handle to one agent.
+/// Which agent, whether it is live or not: a cheap clone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentRef {
+    pub(crate) serial: Serial,
+    pub(crate) id: AgentId,
+}
+
+impl AgentRef {
+    /// The agent's name.
+    #[must_use]
+    pub fn id(&self) -> &AgentId {
+        &self.id
+    }
+
+    /// What tells it from others for ever.
+    #[must_use]
+    pub fn serial(&self) -> Serial {
+        self.serial
+    }
+}
+
+/// A handle to one live agent. While there is one the agent does not go to sleep.
 #[derive(Clone)]
 pub struct AgentHandle {
     pub(crate) shared: Arc<Shared>,
@@ -44,16 +68,32 @@ pub(crate) struct Shared {
     pub(crate) kin: Arc<Kin>,
     pub(crate) capability: CapabilityDigest,
     pub(crate) created_at: Moment,
+    pub(crate) by: String,
+    pub(crate) origin: Option<String>,
+    pub(crate) on_restart: OnRestart,
+    /// The model it asked for.
+    pub(crate) model_asked: Option<String>,
     pub(crate) model: Option<Arc<str>>,
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) published: Published,
+    /// The state that is in line to be kept. Held while something is put in line, so that the last in line is the newest.
+    pub(crate) kept: Mutex<AgentState>,
+    /// The turns taken so far.
+    pub(crate) turns: AtomicU64,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) feed: Arc<Feed>,
     pub(crate) turnstile: Arc<Turnstile>,
     pub(crate) open_turns: Arc<AtomicUsize>,
     pub(crate) limits: Arc<Limits>,
     /// The pool holds its agents, so they must not hold it.
     pub(crate) pool: Weak<Pool>,
+    /// When it was last asked for something, in milliseconds of the pool's life.
+    pub(crate) last_used: AtomicU64,
     /// Cancelled when the agent has to end.
     pub(crate) ending: CancellationToken,
+    /// Cancelled when a send is open in the store that the task no longer knows of.
+    pub(crate) stumbled: CancellationToken,
     /// Cancelled when its task has ended.
     pub(crate) ended: CancellationToken,
 }
@@ -61,14 +101,15 @@ pub(crate) struct Shared {
 /// An accepted message's answer. Dropping it does not end the turn.
 pub struct Answering {
     reply: oneshot::Receiver<Result<TurnEnd, Fault>>,
-    id: AgentId,
+    shared: Arc<Shared>,
 }
 
 impl Future for Answering {
     type Output = Result<TurnEnd, Fault>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.reply).poll(cx).map(|answer| answer.unwrap_or_else(|_| Err(gone(&self.id))))
+        let answer = Pin::new(&mut self.reply).poll(cx);
+        answer.map(|answer| answer.unwrap_or_else(|_| Err(self.shared.unreachable())))
     }
 }
 
@@ -81,6 +122,41 @@ impl AgentHandle {
 
     pub(crate) fn kin(&self) -> &Arc<Kin> {
         &self.shared.kin
+    }
+
+    /// Which agent this is.
+    #[must_use]
+    pub fn refer(&self) -> AgentRef {
+        AgentRef { serial: self.kin().serial, id: self.shared.id.clone() }
+    }
+
+    /// Whether nobody else can reach the agent's task, and it has nothing to do.
+    pub(crate) fn is_only_one(&self) -> bool {
+        self.inbox.strong_count() == 1 && self.shared.open_turns.load(Ordering::Acquire) == 0
+    }
+
+    pub(crate) fn last_used(&self) -> u64 {
+        self.shared.last_used.load(Ordering::Relaxed)
+    }
+
+    /// What the agent is made from when it is kept.
+    #[must_use]
+    pub fn record(&self) -> AgentRecord {
+        let rights = KeptRights::clone(&self.kin().standing().kept);
+        let shared = &self.shared;
+        AgentRecord {
+            id: shared.id.clone(),
+            parent: shared.kin.parent.as_ref().map(|parent| parent.serial),
+            created_at: shared.created_at,
+            by: shared.by.clone(),
+            system_prompt: shared.published.read().window.system().map(ToString::to_string),
+            cwd: shared.kin.cwd.clone(),
+            model: shared.model_asked.clone(),
+            capability: shared.capability.bytes(),
+            on_restart: shared.on_restart,
+            rights,
+            origin: shared.origin.clone(),
+        }
     }
 
     /// Whether this agent is below another in the tree.
@@ -116,32 +192,66 @@ impl AgentHandle {
     /// Gives the agent a message and waits for the turn's end. Dropping the future does not end the turn.
     ///
     /// # Errors
-    /// When there is no room, the agent is gone, or a send of that name is still open.
+    /// When there is no room, the agent is gone, or a send of that name had another text.
     pub async fn send(&self, message: NewMessage) -> Result<TurnEnd, Fault> {
         self.submit(message)?.await
     }
 
-    /// Gives the agent a message; what is accepted will be worked on, whether the answer is waited for or not.
+    /// Gives the agent a message; whether it is kept is known with the answer.
     ///
     /// # Errors
     /// When there is no room or the agent is gone.
     pub fn submit(&self, message: NewMessage) -> Result<Answering, Fault> {
         let place = self.enter()?;
-        self.submit_at(place, message)
+        self.submit_at(place, message, None)
+    }
+
+    /// Leaves the agent a message: it is kept when this returns, and will be worked on.
+    ///
+    /// # Errors
+    /// When there is no room, the agent is gone, or the message cannot be kept.
+    pub async fn leave(&self, message: NewMessage) -> Result<Answering, Fault> {
+        let (kept, is_kept) = oneshot::channel();
+        let place = self.enter()?;
+        let answering = self.submit_at(place, message, Some(kept))?;
+        is_kept.await.unwrap_or_else(|_| Err(self.shared.unreachable()))?;
+        Ok(answering)
     }
 
     pub(crate) fn enter(&self) -> Result<Place, Fault> {
         self.shared.turnstile.enter(&self.shared.open_turns, self.shared.limits.agent_turns_open_max)
     }
 
-    pub(crate) fn submit_at(&self, place: Place, message: NewMessage) -> Result<Answering, Fault> {
+    fn submit_at(
+        &self,
+        place: Place,
+        message: NewMessage,
+        kept: Option<oneshot::Sender<Result<(), Fault>>>,
+    ) -> Result<Answering, Fault> {
         let (reply, answer) = oneshot::channel();
-        let command = Box::new(Command::Send { message, reply, place });
+        let command = Box::new(Command::Send { message, reply, place, kept });
         self.inbox.try_send(command).map_err(|refused| match refused {
             mpsc::error::TrySendError::Full(_) => Fault::new(busy(), "busy: the agent's inbox is full"),
-            mpsc::error::TrySendError::Closed(_) => gone(self.id()),
+            mpsc::error::TrySendError::Closed(_) => self.shared.unreachable(),
         })?;
-        Ok(Answering { reply: answer, id: self.id().clone() })
+        Ok(self.answering(answer))
+    }
+
+    pub(crate) fn answering(&self, reply: oneshot::Receiver<Result<TurnEnd, Fault>>) -> Answering {
+        Answering { reply, shared: Arc::clone(&self.shared) }
+    }
+
+    /// Keeps the first messages of the context and takes the others out of it; gives how many those were. They stay in
+    /// the journal.
+    ///
+    /// # Errors
+    /// When a turn is open, a call would be left without its result, or the change cannot be kept.
+    pub async fn rollback(&self, messages: usize, by: By<'_>) -> Result<usize, Fault> {
+        let (reply, answer) = oneshot::channel();
+        let by = by.name().to_owned();
+        let sent = self.inbox.send(Box::new(Command::Rollback { messages, by, reply })).await;
+        sent.map_err(|_| self.shared.unreachable())?;
+        answer.await.unwrap_or_else(|_| Err(self.shared.unreachable()))
     }
 
     /// Ends a running or waiting send now. False when there is none of that name.
@@ -174,14 +284,16 @@ impl AgentHandle {
     }
 
     /// Marks the agent as finished. An agent may say so of itself; only an admin's word lets the daemon stop.
-    pub(crate) fn mark_finished(&self, by: By<'_>) {
-        let mut state = self.shared.published.write();
-        state.should_shutdown = true;
-        state.is_finished |= matches!(by, By::Admin);
-    }
-
-    pub(crate) fn is_finished(&self) -> bool {
-        self.shared.published.read().is_finished
+    pub(crate) async fn mark_finished(&self, by: By<'_>) -> Result<(), Fault> {
+        let is_admin = matches!(by, By::Admin);
+        let record = Record::Finished { by: by.name().to_owned() };
+        let keeping = self.shared.append(vec![record], |state| {
+            state.should_shutdown = true;
+            state.is_finished |= is_admin;
+        });
+        keeping.await?;
+        self.shared.published.write().should_shutdown = true;
+        Ok(())
     }
 
     /// The agent in a list; whoever lists knows how many children it has.
@@ -199,13 +311,16 @@ impl AgentHandle {
             open_turns: self.shared.open_turns.load(Ordering::Acquire),
             model: self.shared.model.clone(),
             last_action_at: state.last_action_at,
-            parent: kin.parent.as_ref().map(|parent| parent.id.clone()),
+            parent: kin.parent.as_ref().map(|parent| parent.id()),
             child_count,
             depth: kin.depth,
             preset: standing.preset,
             level: standing.level,
             cwd: kin.cwd.clone(),
             write_folders,
+            state: AgentLife::Live,
+            on_restart: self.shared.on_restart,
+            origin: self.shared.origin.clone(),
         }
     }
 
@@ -239,6 +354,63 @@ impl AgentHandle {
 }
 
 impl Shared {
+    /// Puts records in line, with the state as `change` makes it and whatever was used up since the last time.
+    pub(crate) fn append(
+        &self,
+        records: Vec<Record>,
+        change: impl FnOnce(&mut AgentState),
+    ) -> Doing<'static, Result<(), StoreFault>> {
+        let mut state = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut state);
+        let append = Append {
+            agent: self.kin.serial,
+            name: Some(self.id.clone()),
+            at: self.clock.now(),
+            records,
+            state: Some(state.clone()),
+            ledgers: self.kin.ledgers_to_keep(),
+        };
+        self.store.append(vec![append])
+    }
+
+    /// What was put in line was not kept: the state counts what is shown again.
+    pub(crate) fn recount(&self) {
+        let messages = self.published.read().window.messages().len() as u64;
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).messages = messages;
+    }
+
+    /// Puts a record in line that changes nothing; nobody waits for it.
+    pub(crate) fn note(&self, record: Record) {
+        let append = Append {
+            agent: self.kin.serial,
+            name: Some(self.id.clone()),
+            at: self.clock.now(),
+            records: vec![record],
+            state: None,
+            ledgers: Vec::new(),
+        };
+        drop(self.store.append(vec![append]));
+    }
+
+    /// Whether it is kept that the agent is gone; its task hears of that a moment later.
+    pub(crate) async fn is_destroyed(&self) -> Result<bool, StoreFault> {
+        let kept = self.store.agents(vec![self.kin.serial]).await?;
+        Ok(kept.iter().all(|agent| agent.gone))
+    }
+
+    /// The number of the next turn.
+    pub(crate) fn next_turn(&self) -> u64 {
+        self.turns.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// Why nobody answers: the agent is gone, or it fell and is not up again.
+    pub(crate) fn unreachable(&self) -> Fault {
+        if self.ending.is_cancelled() {
+            return gone(&self.id);
+        }
+        Fault::new(busy(), format!("busy: agent '{}' could not keep its work and is being restored", self.id))
+    }
+
     /// The tools a model is shown: those it may use now.
     pub(crate) fn visible_tools(&self) -> Vec<Arc<agent::ToolSpec>> {
         let Some(pool) = self.pool.upgrade() else { return Vec::new() };

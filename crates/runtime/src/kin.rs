@@ -1,6 +1,7 @@
 //! An agent's place in the tree: its ancestors, what it was given, what it has used up. It outlives the agent for as
 //! long as a descendant does, so that an orphan's ceiling stays what it was.
 
+mod keeping;
 #[cfg(test)]
 mod tests;
 
@@ -8,25 +9,28 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use agent::AgentId;
+use agent::journal::{KeptRights, Serial};
 use agent::permission::{
     Authority, FilePath, Folders, Grant, Kinship, Level, Link, Resource, ceiling, effective,
 };
 
+pub(crate) use self::keeping::KeptKin;
 use crate::ledger::{Account, Ledger};
 use crate::pool::RightsSpec;
 
 /// One agent in the tree.
 #[derive(Debug)]
 pub(crate) struct Kin {
-    pub(crate) id: AgentId,
+    /// Changes when the agent is renamed.
+    id: RwLock<AgentId>,
     /// Tells two agents of one name apart; rises with age.
-    pub(crate) serial: u64,
+    pub(crate) serial: Serial,
     pub(crate) parent: Option<Arc<Kin>>,
     pub(crate) depth: u32,
     pub(crate) cwd: FilePath,
     standing: RwLock<Standing>,
     /// Held by whoever changes the standing, from looking at it on.
-    changing: Mutex<()>,
+    changing: tokio::sync::Mutex<()>,
     ledger: Mutex<Ledger>,
     /// Where the shares of this agent are set aside, by resource: the nearest ancestor with a limit at the time.
     lenders: Mutex<Vec<(Resource, Arc<Kin>)>>,
@@ -36,6 +40,14 @@ pub(crate) struct Kin {
     descendants: AtomicU64,
     /// Whether the agent exists no more.
     gone: AtomicBool,
+    /// Whether it is in line to be kept. What is set aside for whoever is not is not kept either.
+    born: AtomicBool,
+    /// What is set aside for those, by resource.
+    for_unborn: [AtomicU64; 4],
+    /// Rises with every change of what is used up or set aside.
+    version: AtomicU64,
+    /// The highest version that is in line to be kept.
+    version_in_line: AtomicU64,
 }
 
 /// What an agent is in the tree, before it is there.
@@ -55,6 +67,8 @@ pub(crate) struct Standing {
     pub(crate) authority: Arc<Authority>,
     /// What was asked for, so that one part of it can be changed later.
     pub(crate) rights: Arc<RightsSpec>,
+    /// The same as it is kept.
+    pub(crate) kept: Arc<KeptRights>,
 }
 
 /// There is not so much left.
@@ -71,31 +85,59 @@ impl Kin {
     /// When they have not so much left; nothing is taken then.
     pub(crate) fn new(new: NewKin) -> Result<Arc<Self>, Short> {
         let budget = new.standing.authority.may.budget;
-        let kin = Arc::new(Self {
+        let kin = Self::unborn(new);
+        for resource in Resource::CONSUMED {
+            let limit = budget.limit(resource);
+            if let Some(limit) = limit
+                && let Err(short) = kin.set_limit(resource, Some(limit))
+            {
+                kin.give_up();
+                return Err(short);
+            }
+        }
+        Ok(Arc::new(kin))
+    }
+
+    fn unborn(new: NewKin) -> Self {
+        Self {
             depth: new.parent.as_ref().map_or(0, |parent| parent.depth + 1),
-            id: new.id,
+            id: RwLock::new(new.id),
             serial: new.serial,
             parent: new.parent,
             cwd: new.cwd,
             standing: RwLock::new(new.standing),
-            changing: Mutex::default(),
+            changing: tokio::sync::Mutex::default(),
             ledger: Mutex::new(Ledger::default()),
             lenders: Mutex::default(),
             totals: Default::default(),
             descendants: AtomicU64::new(0),
             gone: AtomicBool::new(false),
-        });
-        // What was borrowed before a shortage is given back when `kin` is dropped.
-        for resource in Resource::CONSUMED {
-            if let Some(limit) = budget.limit(resource) {
-                kin.set_limit(resource, Some(limit))?;
-            }
+            born: AtomicBool::new(false),
+            for_unborn: Default::default(),
+            version: AtomicU64::new(0),
+            version_in_line: AtomicU64::new(0),
         }
-        Ok(kin)
     }
 
-    pub(crate) fn changing(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn id(&self) -> AgentId {
+        self.id.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn rename(&self, id: AgentId) {
+        *self.id.write().unwrap_or_else(PoisonError::into_inner) = id;
+    }
+
+    /// An agent that was never there gives back what was set aside for it.
+    pub(crate) fn give_up(&self) {
+        self.settle();
+    }
+
+    fn touch(&self) {
+        self.version.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) async fn changing(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.changing.lock().await
     }
 
     pub(crate) fn standing(&self) -> Standing {
@@ -133,7 +175,7 @@ impl Kin {
 
     /// The agent, its parent, and so on, each with what it has now.
     pub(crate) fn line(&self) -> Vec<Link> {
-        let link = |kin: &Kin| Link { agent: kin.id.clone(), authority: kin.authority() };
+        let link = |kin: &Kin| Link { agent: kin.id(), authority: kin.authority() };
         std::iter::once(link(self)).chain(self.ancestors().map(link)).collect()
     }
 
@@ -244,6 +286,7 @@ impl Kin {
                 self.uncount(resource, amount, counted);
                 return false;
             }
+            kin.touch();
         }
         true
     }
@@ -251,6 +294,7 @@ impl Kin {
     fn uncount(&self, resource: Resource, amount: u64, counted: u32) {
         for (_, kin) in (0..counted).zip(std::iter::once(self).chain(self.ancestors())) {
             kin.total(resource).fetch_sub(amount, Ordering::AcqRel);
+            kin.touch();
         }
     }
 
@@ -263,8 +307,27 @@ impl Kin {
         };
         if paid {
             account.used = account.used.saturating_add(amount);
+            self.touch();
         }
         paid
+    }
+
+    /// What was taken was not used after all.
+    pub(crate) fn give_back(&self, resource: Resource, amount: u64) {
+        self.uncount(resource, amount, self.depth + 1);
+        self.unpay(resource, amount);
+    }
+
+    fn unpay(&self, resource: Resource, amount: u64) {
+        let mut ledger = self.ledger();
+        let account = ledger.account_mut(resource);
+        account.used = account.used.saturating_sub(amount);
+        self.touch();
+        if account.limit.is_none()
+            && let Some(parent) = &self.parent
+        {
+            parent.unpay(resource, amount);
+        }
     }
 
     /// Writes down what was used, also when it was too much.
@@ -273,6 +336,7 @@ impl Kin {
         for kin in std::iter::once(self).chain(self.ancestors()) {
             // Adding always succeeds.
             let _ = kin.total(resource).fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+            kin.touch();
         }
         self.charge(resource, amount);
     }
@@ -281,6 +345,7 @@ impl Kin {
         let mut ledger = self.ledger();
         let account = ledger.account_mut(resource);
         account.used = account.used.saturating_add(amount);
+        self.touch();
         if account.limit.is_none()
             && let Some(parent) = &self.parent
         {
@@ -290,8 +355,7 @@ impl Kin {
 
     /// Children are held and not used up; what is counted for them here is looked at by nobody.
     fn total(&self, resource: Resource) -> &AtomicU64 {
-        let place = Resource::CONSUMED.iter().position(|consumed| *consumed == resource);
-        &self.totals[place.unwrap_or_default()]
+        &self.totals[place_of(resource)]
     }
 
     /// Another limit for one resource. More is taken from the ancestors, less goes back to them.
@@ -322,6 +386,7 @@ impl Kin {
             }
         };
         *account = next;
+        self.touch();
         Ok(())
     }
 
@@ -343,6 +408,10 @@ impl Kin {
         }
         account.reserved = account.reserved.saturating_sub(before).saturating_add(after);
         drop(ledger);
+        if !self.is_born() {
+            lender.set_aside_for_unborn(resource, before, after);
+        }
+        lender.touch();
         if !lenders.iter().any(|(lent, _)| *lent == resource) {
             lenders.push((resource, lender));
         }
@@ -360,6 +429,11 @@ impl Kin {
         theirs.reserved = theirs.reserved.saturating_sub(account.share);
         let used = account.used.saturating_sub(account.paid_elsewhere);
         theirs.used = theirs.used.saturating_add(used);
+        drop(ledger);
+        if !self.is_born() {
+            lender.set_aside_for_unborn(resource, account.share, 0);
+        }
+        lender.touch();
     }
 
     /// Gives all shares back. What a turn that is just being ended still uses is paid by whoever is above.
@@ -369,6 +443,7 @@ impl Kin {
             let account = ledger.account_mut(resource);
             self.repay(resource, *account);
             *account = Account { limit: None, paid_elsewhere: 0, share: 0, ..*account };
+            self.touch();
         }
     }
 
@@ -403,8 +478,6 @@ impl Kin {
     }
 }
 
-impl Drop for Kin {
-    fn drop(&mut self) {
-        self.settle();
-    }
+fn place_of(resource: Resource) -> usize {
+    Resource::CONSUMED.iter().position(|consumed| *consumed == resource).unwrap_or_default()
 }

@@ -4,6 +4,7 @@
 mod actor;
 mod audit;
 mod capability;
+mod feed;
 mod handle;
 mod kin;
 mod ledger;
@@ -15,10 +16,11 @@ mod turnstile;
 mod waits;
 
 pub use capability::{CAPABILITY_PREFIX, Capability};
-pub use handle::{AgentHandle, Answering, NewMessage};
+pub use feed::{Delta, DeltaKind, FeedItem, FeedScope, Subscription};
+pub use handle::{AgentHandle, AgentRef, Answering, NewMessage};
 pub use limits::Limits;
 pub use pool::{
-    AgentRights, AgentSpec, By, Change, Children, Created, FirstMessage, Holding, MayGrant, Name, Outside,
-    PoolHandle, PoolOptions, RightsSpec,
+    AgentRights, AgentSpec, Among, By, Change, Children, Created, FirstMessage, Fork, Holding, Import,
+    MayGrant, Name, Outside, PoolHandle, PoolOptions, RightsSpec,
 };
-pub use published::{AgentContext, AgentPage, AgentSummary, AgentTokens};
+pub use published::{AgentContext, AgentLife, AgentPage, AgentSummary, AgentTokens};

@@ -21,6 +21,12 @@ pub struct Limits {
     pub tool_result_bytes_max: usize,
     /// How long a model may be silent.
     pub model_idle: Duration,
+    /// Agents that are live at once; beyond, those that rest longest are put to sleep.
+    pub live_agents_max: usize,
+    /// How long an agent rests before it is put to sleep; zero is for ever.
+    pub idle_sleep: Duration,
+    /// How long the name of a send that ended is remembered.
+    pub request_retention: Duration,
 }
 
 impl Default for Limits {
@@ -34,6 +40,9 @@ impl Default for Limits {
             tools_running_max: 10,
             tool_result_bytes_max: 1_048_576,
             model_idle: Duration::from_secs(120),
+            live_agents_max: 4096,
+            idle_sleep: Duration::from_secs(600),
+            request_retention: Duration::from_secs(24 * 60 * 60),
         }
     }
 }

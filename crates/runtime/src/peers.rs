@@ -8,9 +8,12 @@ use agent::permission::{Effect, Verdict, judge};
 use agent::{AgentId, Fault, FaultKind, RequestId, Source, TurnEnd, TurnOutcome};
 
 use crate::actor::Command;
-use crate::handle::{AgentHandle, Answering, NewMessage, Shared, gone};
+use crate::handle::{AgentHandle, AgentRef, Answering, NewMessage, Shared, gone};
 use crate::kin::Kin;
-use crate::pool::{AgentSpec, By, Children, Created, FirstMessage, Name, Pool, PoolHandle, RightsSpec};
+use crate::pool::{
+    AgentSpec, Among, By, Children, Created, FirstMessage, Name, Pool, PoolHandle, RightsSpec,
+};
+use crate::published::AgentSummary;
 use crate::turnstile::shutting_down;
 use crate::waits::Waiting;
 
@@ -34,29 +37,31 @@ impl PeersOf {
     }
 
     /// The agent itself; it may have been destroyed while its tool runs.
-    fn own(&self, pool: &PoolHandle) -> Result<AgentHandle, Fault> {
-        let own = pool.find(&self.id).filter(|own| own.kin().serial == self.kin.serial);
-        own.ok_or_else(|| gone(&self.id))
+    async fn own(&self, pool: &PoolHandle) -> Result<AgentHandle, Fault> {
+        pool.wake(&AgentRef { serial: self.kin.serial, id: self.id.clone() }).await
     }
 
     /// Another agent, if this one may reach it.
-    fn reach(&self, pool: &PoolHandle, id: &AgentId) -> Result<AgentHandle, Fault> {
-        let found = pool.find(id);
-        let kinship = found
-            .as_ref()
-            .map_or(agent::permission::Kinship::Other, |other| self.kin.kinship_to(other.kin()));
+    fn reach(&self, pool: &PoolHandle, id: &AgentId) -> Result<AgentRef, Fault> {
+        let kinship = pool.pool.directory.kinship(self.kin.serial, id);
         match judge(&[Effect::Reach(id.clone(), kinship)], &self.kin.may()) {
-            Verdict::Allowed(_) => found.ok_or_else(|| gone(id)),
+            Verdict::Allowed(_) => pool.refer(id).ok_or_else(|| gone(id)),
             Verdict::Denied(denial) => Err(Fault::denied(denial.dimension.name(), denial.text)),
         }
     }
 
+    /// The same, awake.
+    async fn reach_awake(&self, pool: &PoolHandle, id: &AgentId) -> Result<AgentHandle, Fault> {
+        let target = self.reach(pool, id)?;
+        pool.wake(&target).await
+    }
+
     /// Makes a child. The pool is only borrowed here: a tool that waits must not keep it.
-    fn make(&self, new: NewPeer) -> Result<(Created, Option<Result<Waiting, Fault>>), Fault> {
+    async fn make(&self, new: NewPeer) -> Result<(Created, Option<Result<Waiting, Fault>>), Fault> {
         let pool = self.pool()?;
-        let own = self.own(&pool)?;
+        let own = self.own(&pool).await?;
         let waits = new.wait && new.initial_message.is_some();
-        let created = pool.create(spec(new, self.source()), By::Agent(&own))?;
+        let created = pool.create(spec(new, self.source()), By::Agent(&own)).await?;
         let id = created.handle.id();
         tracing::info!(target: "nexus3::audit", event = "created", principal = %self.id, agent = %id, "agent created");
         // Only whoever waits may keep the child from waiting for it. The child may have begun already; it exists either
@@ -65,9 +70,9 @@ impl PeersOf {
         Ok((created, waiting))
     }
 
-    fn address(&self, to: &AgentId) -> Result<(AgentHandle, RequestId), Fault> {
+    async fn address(&self, to: &AgentId) -> Result<(AgentHandle, RequestId), Fault> {
         let pool = self.pool()?;
-        Ok((self.reach(&pool, to)?, pool.make_up_request_id()?))
+        Ok((self.reach_awake(&pool, to).await?, pool.make_up_request_id()?))
     }
 
     fn source(&self) -> Source {
@@ -103,7 +108,7 @@ fn answer(request_id: RequestId, end: TurnEnd) -> PeerAnswer {
 impl Peers for PeersOf {
     fn create(&self, new: NewPeer) -> Doing<'_, Result<PeerCreated, Fault>> {
         Box::pin(async move {
-            let (created, waiting) = self.make(new)?;
+            let (created, waiting) = self.make(new).await?;
             let id = created.handle.id().clone();
             let Some((request_id, answering)) = created.initial else {
                 return Ok(PeerCreated { id, initial_request_id: None, response: None });
@@ -120,10 +125,10 @@ impl Peers for PeersOf {
 
     fn send(&self, to: AgentId, content: String, wait: bool) -> Doing<'_, Result<PeerAnswer, Fault>> {
         Box::pin(async move {
-            let (target, request_id) = self.address(&to)?;
+            let (target, request_id) = self.address(&to).await?;
             let message = NewMessage { text: content, request_id: request_id.clone(), source: self.source() };
             if !wait {
-                target.submit(message)?;
+                target.leave(message).await?;
                 let content = String::new();
                 return Ok(PeerAnswer { content, request_id, cancelled: false, halted: None, queued: true });
             }
@@ -134,16 +139,18 @@ impl Peers for PeersOf {
         })
     }
 
-    fn status(&self, of: &AgentId) -> Result<PeerStatus, Fault> {
-        let pool = self.pool()?;
-        let target = self.reach(&pool, of)?;
-        Ok(status(&pool, &target))
+    fn status(&self, of: AgentId) -> Doing<'_, Result<PeerStatus, Fault>> {
+        Box::pin(async move {
+            let pool = self.pool()?;
+            let target = self.reach_awake(&pool, &of).await?;
+            Ok(status(pool.summary(&target)))
+        })
     }
 
     fn cancel(&self, at: AgentId, request_id: RequestId) -> Doing<'_, Result<bool, Fault>> {
         Box::pin(async move {
             let pool = self.pool()?;
-            let target = self.reach(&pool, &at)?;
+            let target = self.reach_awake(&pool, &at).await?;
             Ok(target.cancel(request_id).await)
         })
     }
@@ -156,24 +163,22 @@ impl Peers for PeersOf {
                 Err(fault) if fault.kind == FaultKind::NotFound => return Ok(false),
                 Err(fault) => return Err(fault),
             };
-            if !target.kin().is_below(&self.kin) {
+            let own = AgentRef { serial: self.kin.serial, id: self.id.clone() };
+            if target.serial == own.serial || !pool.is_under(target.serial, &own) {
                 let text = format!("Agent '{}' is not authorized to destroy '{agent}'", self.id);
                 return Err(Fault::denied("targets", text));
             }
-            Ok(pool.destroy_this(&target, Children::Go).await)
+            let by = self.own(&pool).await?;
+            pool.destroy(&target, Children::Go, By::Agent(&by)).await
         })
     }
 
-    fn list(&self) -> Vec<PeerStatus> {
-        let Ok(pool) = self.pool() else { return Vec::new() };
-        let mine =
-            |other: &AgentHandle| other.kin().serial == self.kin.serial || other.kin().is_below(&self.kin);
-        let (_, agents) = pool.list_page(mine, 0, usize::MAX);
-        agents
-            .into_iter()
-            .filter_map(|agent| pool.find(&agent.id))
-            .map(|agent| status(&pool, &agent))
-            .collect()
+    fn list(&self) -> Doing<'_, Result<Vec<PeerStatus>, Fault>> {
+        Box::pin(async move {
+            let own = AgentRef { serial: self.kin.serial, id: self.id.clone() };
+            let (_, agents) = self.pool()?.list_page(Among::Under(&own), 0, usize::MAX).await?;
+            Ok(agents.into_iter().map(status).collect())
+        })
     }
 }
 
@@ -192,11 +197,12 @@ fn spec(new: NewPeer, source: Source) -> AgentSpec {
         },
         level_max: Some(agent::permission::Level::Trusted),
         initial: new.initial_message.map(|text| FirstMessage { text, source }),
+        on_restart: None,
+        origin: None,
     }
 }
 
-fn status(pool: &PoolHandle, agent: &AgentHandle) -> PeerStatus {
-    let summary = pool.summary(agent);
+fn status(summary: AgentSummary) -> PeerStatus {
     PeerStatus {
         id: summary.id,
         parent: summary.parent,

@@ -1,28 +1,38 @@
 //! All agents of a daemon: finding, listing and ending them, and stopping as a whole. Making them is in [`create`],
-//! what they may do in [`rights`].
+//! waking them and putting them to sleep in [`wake`], ending them in [`destroy`], what they may do in [`rights`], and
+//! what else can be done to a conversation in [`sessions`].
 
 mod create;
+mod destroy;
 mod directory;
+mod list;
+mod restore;
 mod rights;
+mod sessions;
+mod wake;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use agent::outside::{Clock, Entropy, Models, Toolbox, Workspace};
+use agent::journal::{DAEMON, OnRestart, Record, Serial};
+use agent::outside::{Append, Clock, Entropy, Models, Store, Toolbox, Workspace};
 use agent::permission::{FilePath, Presets};
-use agent::{AgentId, Fault, RequestId};
+use agent::{AgentId, Fault, FaultKind, RequestId};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+pub(crate) use self::create::Author;
 pub use self::create::{AgentSpec, By, Created, FirstMessage, Name};
 pub use self::directory::Children;
 use self::directory::Directory;
+pub use self::list::Among;
 pub use self::rights::{AgentRights, Change, Holding, MayGrant, RightsSpec};
+pub use self::sessions::{Fork, Import};
 use crate::capability::CapabilityDigest;
-use crate::handle::AgentHandle;
+use crate::feed::{Feed, FeedScope, Subscription};
+use crate::handle::{AgentHandle, AgentRef};
 use crate::limits::Limits;
-use crate::published::AgentSummary;
 use crate::turnstile::Turnstile;
 use crate::waits::Waits;
 
@@ -39,6 +49,10 @@ pub struct PoolOptions {
     pub preset_default: String,
     /// The working directory of an agent that is created without one.
     pub cwd: FilePath,
+    /// What becomes of a turn that a crash cuts off, when its agent was told nothing.
+    pub on_restart_default: OnRestart,
+    /// The version of the program, for the journal.
+    pub version: String,
 }
 
 impl Default for PoolOptions {
@@ -49,6 +63,8 @@ impl Default for PoolOptions {
             presets: Presets::builtin(&[]),
             preset_default: Presets::DEFAULT.to_owned(),
             cwd: FilePath::root(),
+            on_restart_default: OnRestart::default(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }
 }
@@ -66,6 +82,8 @@ pub struct Outside {
     pub clock: Arc<dyn Clock>,
     /// Random bytes.
     pub entropy: Arc<dyn Entropy>,
+    /// Where agents are kept.
+    pub store: Arc<dyn Store>,
 }
 
 /// A handle to the pool: a cheap clone.
@@ -82,52 +100,81 @@ pub(crate) struct Pool {
     turnstile: Arc<Turnstile>,
     pub(crate) waits: Arc<Waits>,
     pub(crate) tasks: TaskTracker,
+    pub(crate) feed: Arc<Feed>,
     stop_wanted: CancellationToken,
     serials: AtomicU64,
+    /// Places among the live that are promised to agents that are about to be.
+    live_promised: AtomicUsize,
+    /// Whoever makes an agent shares it; whoever takes one out of the tree or renames it has it alone.
+    tree: tokio::sync::RwLock<()>,
+    /// Held while places in the tree are made from what was kept: one place must not be made twice.
+    restoring: tokio::sync::Mutex<()>,
+    /// When the pool was opened.
+    opened_at: tokio::time::Instant,
 }
 
 impl PoolHandle {
-    /// An empty pool. Agents run on the tokio runtime of whoever creates them.
-    #[must_use]
-    pub fn new(options: PoolOptions, outside: Outside) -> Self {
+    /// A pool of what the store has. Turns that were open when it was last left are taken up again in the background.
+    /// Agents run on the tokio runtime of whoever opens it.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn open(options: PoolOptions, outside: Outside) -> Result<Self, Fault> {
+        let (store, feed) = (Arc::clone(&outside.store), Arc::new(Feed::new()));
+        store.watch(Arc::clone(&feed) as Arc<_>);
+        let (rows, last_serial) = (store.index().await?, store.last_serial().await?);
+        let unsettled = store.unsettled().await?;
         let limits = Arc::new(options.limits.clone());
-        let pool = Pool {
-            directory: Directory::default(),
+        let pool = Arc::new(Pool {
+            directory: Directory::of(rows),
             turnstile: Arc::new(Turnstile::new(&limits)),
             waits: Arc::default(),
             tasks: TaskTracker::new(),
+            feed,
             stop_wanted: CancellationToken::new(),
-            serials: AtomicU64::new(0),
+            serials: AtomicU64::new(last_serial + 1),
+            live_promised: AtomicUsize::new(0),
+            tree: tokio::sync::RwLock::default(),
+            restoring: tokio::sync::Mutex::default(),
+            opened_at: tokio::time::Instant::now(),
             outside,
             options,
             limits,
-        };
-        Self { pool: Arc::new(pool) }
+        });
+        pool.note(Record::DaemonStarted { version: pool.options.version.clone() });
+        pool.drop_temporary().await?;
+        pool.settle(unsettled);
+        pool.forget_old_turns();
+        Ok(Self { pool })
     }
 
-    /// Creates an agent. A refused create leaves nothing behind.
+    /// Creates an agent: it is kept when this returns. A refused create leaves nothing behind.
     ///
     /// # Errors
-    /// When the ask is wrong or not allowed, the name is taken, or the pool is full or stopping.
-    pub fn create(&self, spec: AgentSpec, by: By<'_>) -> Result<Created, Fault> {
-        self.pool.create(spec, by)
+    /// When the ask is wrong or not allowed, the name is taken, the pool is full or stopping, or there is no room to keep
+    /// it.
+    pub async fn create(&self, spec: AgentSpec, by: By<'_>) -> Result<Created, Fault> {
+        let (pool, author) = (Arc::clone(&self.pool), Author::of(by));
+        // Whoever asked may go away; what has begun is finished or undone.
+        self.pool.finish(async move { pool.create(spec, author.by()).await }).await
     }
 
     /// The agent `main`, created on first use.
     ///
     /// # Errors
     /// When the pool is full or stopping.
-    pub fn main_agent(&self) -> Result<AgentHandle, Fault> {
+    pub async fn main_agent(&self) -> Result<AgentHandle, Fault> {
         let id = AgentId::main();
         loop {
-            if let Some(handle) = self.find(&id) {
+            if let Some(handle) = self.find(&id).await? {
                 return Ok(handle);
             }
             let spec = AgentSpec { name: Name::Given(id.clone()), ..AgentSpec::default() };
-            match self.create(spec, By::Admin) {
+            match self.create(spec, By::Admin).await {
                 Ok(created) => return Ok(created.handle),
                 // Somebody else was faster.
-                Err(_) if self.find(&id).is_some() => {}
+                Err(_) if self.refer(&id).is_some() => {}
+                Err(fault) if fault.kind == FaultKind::Invalid => tokio::task::yield_now().await,
                 Err(fault) => return Err(fault),
             }
         }
@@ -141,45 +188,89 @@ impl PoolHandle {
         self.pool.make_up_request_id()
     }
 
-    /// Finds an agent.
+    /// Which agent has this name. Does not wake it.
     #[must_use]
-    pub fn find(&self, id: &AgentId) -> Option<AgentHandle> {
-        self.pool.directory.find(id)
+    pub fn refer(&self, id: &AgentId) -> Option<AgentRef> {
+        self.pool.directory.find(id).map(|serial| AgentRef { serial, id: id.clone() })
     }
 
-    /// The agent that a capability token stands for.
+    /// The agent that a capability token stands for. Does not wake it.
     #[must_use]
-    pub fn find_by_capability(&self, token: &[u8]) -> Option<AgentHandle> {
-        self.pool.directory.find_by_capability(&CapabilityDigest::of(token))
+    pub fn refer_by_capability(&self, token: &[u8]) -> Option<AgentRef> {
+        let found = self.pool.directory.find_by_capability(&CapabilityDigest::of(token));
+        found.map(|(serial, id)| AgentRef { serial, id })
     }
 
-    /// All agents in the order they were created.
+    /// Whether the agent still exists. Another agent of its name is another agent.
     #[must_use]
-    pub fn list(&self) -> Vec<AgentSummary> {
-        self.list_page(|_| true, 0, usize::MAX).1
+    pub fn still_there(&self, agent: &AgentRef) -> bool {
+        self.pool.directory.exists(agent.serial)
     }
 
-    /// Some of the agents that pass, in the order they were created, and how many pass.
+    /// Whether an agent is another, or below it.
     #[must_use]
-    pub fn list_page(
+    pub fn is_under(&self, agent: Serial, top: &AgentRef) -> bool {
+        self.pool.directory.is_under(agent, top.serial)
+    }
+
+    /// Everybody below an agent.
+    #[must_use]
+    pub fn below(&self, top: &AgentRef) -> Vec<Serial> {
+        self.pool.directory.below(top.serial)
+    }
+
+    /// Finds an agent, and wakes it if it sleeps.
+    ///
+    /// # Errors
+    /// When it cannot be woken.
+    pub async fn find(&self, id: &AgentId) -> Result<Option<AgentHandle>, Fault> {
+        match self.refer(id) {
+            None => Ok(None),
+            Some(agent) => match self.wake(&agent).await {
+                Err(fault) if fault.kind == FaultKind::NotFound => Ok(None),
+                woken => woken.map(Some),
+            },
+        }
+    }
+
+    /// The agent, woken if it sleeps; however many ask at once, it is woken once.
+    ///
+    /// # Errors
+    /// When it is gone or cannot be woken.
+    pub async fn wake(&self, agent: &AgentRef) -> Result<AgentHandle, Fault> {
+        self.pool.wake(agent).await
+    }
+
+    /// Listens to what happens behind `after`; with none, from now on.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub async fn subscribe(&self, scope: FeedScope, after: Option<u64>) -> Result<Subscription, Fault> {
+        Subscription::begin(&self.pool.feed, Arc::clone(&self.pool.outside.store), scope, after).await
+    }
+
+    /// Writes into the journal that something was not allowed.
+    pub fn note_denial(
         &self,
-        passes: impl Fn(&AgentHandle) -> bool,
-        offset: usize,
-        limit: usize,
-    ) -> (usize, Vec<AgentSummary>) {
-        self.pool.directory.page(passes, offset, limit)
+        principal: &str,
+        agent: Option<&AgentRef>,
+        action: &str,
+        rule: &str,
+        text: &str,
+    ) {
+        let record = Record::Denied {
+            principal: principal.to_owned(),
+            action: action.to_owned(),
+            rule: rule.to_owned(),
+            text: text.to_owned(),
+        };
+        let agent = agent.filter(|agent| self.still_there(agent));
+        self.pool.note_of(agent, record);
     }
 
-    /// One agent as it is in a list.
-    #[must_use]
-    pub fn summary(&self, agent: &AgentHandle) -> AgentSummary {
-        agent.summary(self.pool.directory.child_count(agent))
-    }
-
-    /// An agent's children in the order they were created.
-    #[must_use]
-    pub fn children(&self, agent: &AgentHandle) -> Vec<AgentSummary> {
-        self.pool.directory.children(agent).iter().map(|child| self.summary(child)).collect()
+    /// Returns when the store has failed and takes nothing more, with the reason: the daemon has to be started again.
+    pub async fn store_failed(&self) -> String {
+        self.pool.feed.broken().await
     }
 
     /// How many agents there are.
@@ -188,38 +279,62 @@ impl PoolHandle {
         self.pool.directory.len()
     }
 
-    /// Ends the agent of this name; see [`PoolHandle::destroy_this`]. False when there is none.
-    pub async fn destroy(&self, id: &AgentId, children: Children) -> bool {
-        match self.find(id) {
-            Some(agent) => self.destroy_this(&agent, children).await,
-            None => false,
-        }
+    /// The presets there are.
+    #[must_use]
+    pub fn presets(&self) -> &Presets {
+        &self.pool.options.presets
+    }
+
+    /// Whether there is a model of this name.
+    #[must_use]
+    pub fn knows_model(&self, name: &str) -> bool {
+        self.pool.outside.models.find(name).is_ok()
     }
 
     /// Ends an agent, and its children with it unless they are to stay. False when it is gone already; another agent of
-    /// its name is left alone. The names are free at once; dropping the future does not save anybody.
-    pub async fn destroy_this(&self, agent: &AgentHandle, children: Children) -> bool {
-        let leaving = self.pool.directory.remove(agent, children);
-        leaving.iter().for_each(AgentHandle::begin_end);
+    /// its name is left alone. The names are free when this returns; dropping the future does not save anybody.
+    ///
+    /// # Errors
+    /// When that cannot be kept; nobody is ended then.
+    pub async fn destroy(&self, agent: &AgentRef, children: Children, by: By<'_>) -> Result<bool, Fault> {
+        let (pool, serial, by) = (self.clone(), agent.serial, by.name().to_owned());
+        let destroy = async move {
+            let leaving = pool.pool.destroy(serial, children, &by).await?;
+            if !leaving.is_empty() {
+                pool.stop_when_all_finished();
+            }
+            Ok(leaving)
+        };
+        let leaving = self.pool.finish(destroy).await?;
         if leaving.is_empty() {
-            return false;
+            return Ok(false);
         }
-        self.stop_when_all_finished();
-        for handle in leaving {
+        for handle in leaving.into_iter().flatten() {
             handle.ended().await;
         }
-        true
+        Ok(true)
     }
 
     /// Marks an agent as finished; when an admin has said so of all agents, the daemon is asked to stop.
-    pub fn finish_agent(&self, handle: &AgentHandle, by: By<'_>) {
-        handle.mark_finished(by);
-        self.stop_when_all_finished();
+    ///
+    /// # Errors
+    /// When that cannot be kept.
+    pub async fn finish_agent(&self, agent: &AgentHandle, by: By<'_>) -> Result<(), Fault> {
+        let (pool, agent, author) = (self.clone(), agent.clone(), Author::of(by));
+        let finish = async move {
+            agent.mark_finished(author.by()).await?;
+            if matches!(author, Author::Admin) {
+                pool.pool.directory.set_finished(agent.kin().serial);
+            }
+            pool.stop_when_all_finished();
+            Ok(())
+        };
+        self.pool.finish(finish).await
     }
 
     /// An empty pool goes on: its agents are still to come, or its last one was destroyed.
     fn stop_when_all_finished(&self) {
-        if self.pool.directory.some_and_all(AgentHandle::is_finished) {
+        if self.pool.directory.some_and_all_finished() {
             self.request_stop();
         }
     }
@@ -264,12 +379,48 @@ impl PoolHandle {
         pool.directory.close().iter().for_each(AgentHandle::begin_end);
         pool.tasks.close();
         pool.tasks.wait().await;
+        pool.note(Record::DaemonStopped);
         cancelled
     }
 }
 
+impl Drop for Pool {
+    /// Whoever works for the pool itself ends with it.
+    fn drop(&mut self) {
+        self.stop_wanted.cancel();
+    }
+}
+
 impl Pool {
-    fn next_serial(&self) -> u64 {
+    /// Writes something into the journal; nobody waits for it.
+    fn note(&self, record: Record) {
+        self.note_of(None, record);
+    }
+
+    fn note_of(&self, agent: Option<&AgentRef>, record: Record) {
+        let append = Append {
+            agent: agent.map_or(DAEMON, |agent| agent.serial),
+            name: agent.map(|agent| agent.id.clone()),
+            at: self.outside.clock.now(),
+            records: vec![record],
+            state: None,
+            ledgers: Vec::new(),
+        };
+        drop(self.outside.store.append(vec![append]));
+    }
+
+    /// Runs something to its end, whether or not whoever asked for it stays.
+    async fn finish<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Fault>> + Send + 'static,
+    ) -> Result<T, Fault> {
+        let done = self.tasks.spawn(work).await;
+        done.unwrap_or_else(|fault| {
+            Err(Fault::new(FaultKind::Internal, "Internal error: the call panicked").caused_by(fault))
+        })
+    }
+
+    fn next_serial(&self) -> Serial {
         self.serials.fetch_add(1, Ordering::Relaxed)
     }
 

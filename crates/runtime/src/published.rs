@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use agent::journal::{AgentState, OnRestart};
 use agent::outside::Moment;
 use agent::permission::{FilePath, Level};
 use agent::{AgentId, Halt, Message, TokenCount, Used, Window, WindowSize};
@@ -22,21 +23,19 @@ pub(crate) struct State {
     pub(crate) last_action_at: Option<Moment>,
     pub(crate) used: Used,
     pub(crate) should_shutdown: bool,
-    /// Whether an admin said so: only that lets the daemon stop.
-    pub(crate) is_finished: bool,
 }
 
 impl Published {
-    pub(crate) fn new(window: Window) -> Self {
+    /// What an agent shows that was in this state.
+    pub(crate) fn new(window: Window, kept: &AgentState) -> Self {
         let state = State {
             window,
-            halted: None,
+            halted: kept.halted,
             is_working: false,
-            last_rounds: 0,
-            last_action_at: None,
-            used: Used::default(),
-            should_shutdown: false,
-            is_finished: false,
+            last_rounds: kept.last_rounds,
+            last_action_at: kept.last_action_at,
+            used: kept.used,
+            should_shutdown: kept.should_shutdown,
         };
         Self { state: RwLock::new(state) }
     }
@@ -86,6 +85,32 @@ pub struct AgentSummary {
     pub cwd: FilePath,
     /// Where it may write now.
     pub write_folders: Vec<FilePath>,
+    /// Whether it is live.
+    pub state: AgentLife,
+    /// What becomes of a turn that a crash cuts off.
+    pub on_restart: OnRestart,
+    /// Where it came from, if it was not made from nothing.
+    pub origin: Option<String>,
+}
+
+/// Whether an agent is live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AgentLife {
+    /// A task has it.
+    Live,
+    /// It is in the store alone; the next call wakes it.
+    Asleep,
+}
+
+impl AgentLife {
+    /// The word clients know.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            AgentLife::Live => "live",
+            AgentLife::Asleep => "asleep",
+        }
+    }
 }
 
 /// An agent's context in numbers.

@@ -78,6 +78,20 @@ impl Turnstile {
         Ok(Place { _at_agent: at_agent, _in_pool: in_pool, _open: self.open.token() })
     }
 
+    /// Lets a turn in that was let in before: nothing that was accepted is refused later.
+    pub(crate) fn enter_anyway(&self, agent_open: &Arc<AtomicUsize>) -> Place {
+        let counted = |count: &Arc<AtomicUsize>| {
+            count.fetch_add(1, Ordering::AcqRel);
+            Counted { count: Arc::clone(count) }
+        };
+        let (at_agent, in_pool) = (counted(agent_open), counted(&self.open_count));
+        Place { _at_agent: at_agent, _in_pool: in_pool, _open: self.open.token() }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
     /// How many turns are open.
     pub(crate) fn open_turns(&self) -> usize {
         self.open_count.load(Ordering::Acquire)

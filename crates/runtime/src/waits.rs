@@ -29,7 +29,7 @@ impl Waits {
     pub(crate) fn begin(self: &Arc<Self>, from: &Kin, to: &Kin) -> Result<Waiting, Fault> {
         let mut edges = self.edges();
         if leads_to(&edges, to.serial, from.serial) {
-            let (from, to) = (&from.id, &to.id);
+            let (from, to) = (from.id(), to.id());
             let text =
                 format!("waiting would never end: '{from}' would wait for '{to}', which waits for '{from}'");
             return Err(Fault::new(FaultKind::Invalid, text));

@@ -1,8 +1,10 @@
 //! The HTTP door. A connection passes a strict [`gate`] before hyper sees it; a request passes the checks in
-//! [`service`] before its body is read; then the desk answers.
+//! [`service`] before its body is read; then the desk answers, at once or as an event stream ([`events`]).
 
 mod accept;
 mod activity;
+mod body;
+mod events;
 mod gate;
 mod guard;
 mod head;

@@ -1,5 +1,5 @@
 //! The daemon under test: the real binary as a process with a home of its own, and ways to talk to it.
-//! How it is started is in `daemon/start.rs`.
+//! How it is started is in `daemon/start.rs`, how again in `daemon/stopped.rs`.
 
 use std::fs;
 use std::net::TcpStream;
@@ -11,13 +11,16 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::events::EventStream;
 use crate::process::captured::Waited;
 use crate::process::{PATIENCE, Process};
 use crate::raw::{self, RawAnswer, RawConnection};
 
 mod start;
+mod stopped;
 
-pub use start::{FailedStart, TestDaemonBuilder};
+pub use start::{FailedStart, StartingDaemon, TestDaemonBuilder};
+pub use stopped::StoppedDaemon;
 
 /// A running daemon. Dropping it kills the process and removes what was made for it.
 #[derive(Debug)]
@@ -27,8 +30,9 @@ pub struct TestDaemon {
     home: PathBuf,
     token: Option<String>,
     last_id: AtomicU64,
+    builder: TestDaemonBuilder,
     /// Last, so that the process is gone before its directory.
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl TestDaemon {
@@ -84,6 +88,12 @@ impl TestDaemon {
     /// A fresh connection without delay, whose reads and writes fail after 20 s.
     pub fn connect(&self) -> TcpStream {
         raw::connect(self.port)
+    }
+
+    /// Listens to its events at a path; panics where it does not let us. `after` is sent as `Last-Event-ID`.
+    pub fn events(&self, path: &str, after: Option<u64>) -> EventStream {
+        let stream = EventStream::open(self.port, path, self.token(), after);
+        stream.unwrap_or_else(|cause| panic!("no events at {path}: {cause}{}", self.process))
     }
 
     /// A fresh connection for several requests.

@@ -5,12 +5,16 @@
 
 mod command;
 mod daemon;
+mod events;
+mod kill9;
 mod model;
 mod process;
 mod raw;
 
 pub use command::{Finished, run};
-pub use daemon::{FailedStart, TestDaemon, TestDaemonBuilder};
+pub use daemon::{FailedStart, StartingDaemon, StoppedDaemon, TestDaemon, TestDaemonBuilder};
+pub use events::{EventStream, Heard, StreamEvent};
+pub use kill9::{Kill9, Kill9Report};
 pub use model::script::{SCRIPT_WORDS, Script, ScriptFault, ScriptWord, ScriptedCall};
-pub use model::{ModelOptions, RecordedRequest, ScriptedModel};
+pub use model::{Ledger, ModelOptions, Question, RecordedRequest, ScriptedModel, Tally};
 pub use raw::{RawAnswer, RawConnection};

@@ -4,6 +4,7 @@
 mod answer;
 mod body;
 mod events;
+mod ledger;
 mod observed;
 mod request;
 pub(crate) mod script;
@@ -19,6 +20,7 @@ use tokio::net::TcpListener;
 use tokio::runtime;
 use tokio::sync::oneshot;
 
+pub use ledger::{Ledger, Question, Tally};
 use observed::Observed;
 pub use observed::RecordedRequest;
 use server::Server;
@@ -38,11 +40,13 @@ pub struct ModelOptions {
     pub obedient: bool,
     /// Whether requests stay readable. A benchmark turns it off: millions of them would fill the memory.
     pub keep_requests: bool,
+    /// Whether questions are counted. A benchmark turns this off too.
+    pub keep_ledger: bool,
 }
 
 impl Default for ModelOptions {
     fn default() -> Self {
-        Self { port: 0, key: None, obedient: false, keep_requests: true }
+        Self { port: 0, key: None, obedient: false, keep_requests: true, keep_ledger: true }
     }
 }
 
@@ -80,7 +84,7 @@ impl ScriptedModel {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, options.port)))?;
         let port = listener.local_addr()?.port();
-        let observed = Arc::new(Observed::new(options.keep_requests));
+        let observed = Arc::new(Observed::new(options.keep_requests, options.keep_ledger));
         let server = Server::new(options.key.clone(), options.obedient, Arc::clone(&observed));
         let (stop, stopped) = oneshot::channel();
         let thread = thread::Builder::new()
@@ -119,6 +123,21 @@ impl ScriptedModel {
     /// Every request so far, whatever it was answered; oldest first.
     pub fn requests(&self) -> Vec<RecordedRequest> {
         self.observed.requests()
+    }
+
+    /// Every question so far, and how often it was asked and answered.
+    pub fn ledger(&self) -> Ledger {
+        self.observed.ledger()
+    }
+
+    /// How often one question was asked and answered so far.
+    pub fn tally(&self, user: &str, round: usize) -> Tally {
+        self.observed.tally(user, round)
+    }
+
+    /// Waits until a question was asked so often, counted since the start.
+    pub fn wait_asked(&self, user: &str, round: usize, n: usize) {
+        self.observed.wait_asked(WAIT_MAX, &Question { user: user.to_owned(), round }, n);
     }
 
     /// How many connections were accepted so far.

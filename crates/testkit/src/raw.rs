@@ -51,7 +51,8 @@ impl RawAnswer {
 #[derive(Debug)]
 pub struct RawConnection {
     stream: TcpStream,
-    unread: Vec<u8>,
+    /// What came and was not taken yet.
+    pub(crate) unread: Vec<u8>,
 }
 
 /// How the end of a body is found.
@@ -63,16 +64,22 @@ enum Framing {
     ToEnd,
 }
 
-struct Head {
-    status: u16,
-    headers: Vec<(String, String)>,
-    bytes: usize,
+pub(crate) struct Head {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    /// Its own length.
+    pub(crate) bytes: usize,
 }
 
 impl RawConnection {
     /// Connects to a port of 127.0.0.1.
     pub fn open(port: u16) -> Self {
         Self { stream: connect(port), unread: Vec::new() }
+    }
+
+    /// Connects to a port of 127.0.0.1, where somebody may listen.
+    pub fn try_open(port: u16) -> io::Result<Self> {
+        Ok(Self { stream: try_connect(port)?, unread: Vec::new() })
     }
 
     /// Sends bytes at once; panics where the peer does not take them.
@@ -148,7 +155,7 @@ impl RawConnection {
         Ok(answer)
     }
 
-    fn read_head(&mut self) -> io::Result<Head> {
+    pub(crate) fn read_head(&mut self) -> io::Result<Head> {
         loop {
             if let Some(end) = find(&self.unread, b"\r\n\r\n") {
                 return Head::parse(&self.unread[..end + 4]);
@@ -210,7 +217,8 @@ impl RawConnection {
         }
     }
 
-    fn fill(&mut self) -> io::Result<()> {
+    /// Waits for more bytes and puts them behind those that are there.
+    pub(crate) fn fill(&mut self) -> io::Result<()> {
         let mut piece = [0; 16 * 1024];
         loop {
             match self.stream.read(&mut piece) {
@@ -257,23 +265,26 @@ impl Head {
 }
 
 pub(crate) fn connect(port: u16) -> TcpStream {
-    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))
-        .unwrap_or_else(|cause| panic!("cannot connect to 127.0.0.1:{port}: {cause}"));
-    stream.set_nodelay(true).expect("a connected socket takes options");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a connected socket takes options");
-    stream.set_write_timeout(Some(PATIENCE)).expect("a connected socket takes options");
-    stream
+    try_connect(port).unwrap_or_else(|cause| panic!("cannot connect to 127.0.0.1:{port}: {cause}"))
+}
+
+fn try_connect(port: u16) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    Ok(stream)
 }
 
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes.windows(wanted.len()).position(|window| window == wanted)
 }
 
-fn malformed(what: &str) -> io::Error {
+pub(crate) fn malformed(what: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, format!("malformed response: {what}"))
 }
 
-fn is_end(cause: &io::Error) -> bool {
+pub(crate) fn is_end(cause: &io::Error) -> bool {
     [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset, ErrorKind::ConnectionAborted]
         .contains(&cause.kind())
 }

@@ -21,6 +21,7 @@ pub(crate) fn tools(parts: &Arc<Parts>) -> Vec<Arc<dyn Tool>> {
         tool::<regex::Replace>(parts),
         tool::<fs::ReadFile>(parts),
         tool::<fs::WriteFile>(parts),
+        tool::<fs::AppendFile>(parts),
         tool::<agents::Create>(parts),
         tool::<agents::Send>(parts),
         tool::<agents::Status>(parts),

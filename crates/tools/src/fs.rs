@@ -1,11 +1,14 @@
 //! Tools for files. How a file is opened without leaving the folder that allows it is in `beneath.rs`.
 
+mod append;
+mod append_file;
 mod beneath;
 mod protected;
 mod read_file;
 mod replace;
 mod write_file;
 
+pub(crate) use append_file::AppendFile;
 pub(crate) use read_file::ReadFile;
 pub(crate) use write_file::WriteFile;
 

@@ -83,7 +83,7 @@ impl Client {
         params: &M::Params,
     ) -> Result<M::Output, ClientFault> {
         let method = M::METHOD.name();
-        let id = Id::from(self.last_id.fetch_add(1, Ordering::Relaxed) + 1);
+        let id = self.next_id();
         let ask = self.ask(target, write_request(Some(&id), method, params).map_err(unwritable)?)?;
         let Ok(answered) = tokio::time::timeout(self.timeout, self.exchange(method, ask)).await else {
             let endpoint = self.endpoint.clone();
@@ -96,12 +96,23 @@ impl Client {
             .map_err(|error| ClientFault::Rpc { status, error })
     }
 
-    fn ask(&self, target: Target<'_>, body: Vec<u8>) -> Result<Ask, ClientFault> {
-        let mut ask = post(&self.endpoint, &path(target)?, body).map_err(unwritable)?;
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    pub(crate) fn next_id(&self) -> Id<'static> {
+        Id::from(self.last_id.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    pub(crate) fn ask(&self, target: Target<'_>, body: Vec<u8>) -> Result<Ask, ClientFault> {
+        Ok(self.signed(post(&self.endpoint, &path(target)?, body).map_err(unwritable)?))
+    }
+
+    pub(crate) fn signed(&self, mut ask: Ask) -> Ask {
         if let Some(token) = &self.token {
             ask.headers_mut().insert(AUTHORIZATION, token.authorization());
         }
-        Ok(ask)
+        ask
     }
 
     async fn exchange(&self, method: &'static str, mut ask: Ask) -> Result<Answer, ClientFault> {
@@ -120,7 +131,7 @@ impl Client {
         self.settle(method, outcome)
     }
 
-    fn settle(
+    pub(crate) fn settle(
         &self,
         method: &'static str,
         outcome: Result<(Answer, Option<Link>), LinkFault>,
@@ -156,12 +167,12 @@ impl Client {
     }
 }
 
-fn unwritable(fault: impl std::fmt::Display) -> ClientFault {
+pub(crate) fn unwritable(fault: impl std::fmt::Display) -> ClientFault {
     ClientFault::Request(format!("the request cannot be written: {fault}"))
 }
 
 /// The id goes into the path as it is, so only characters that mean nothing there may pass.
-fn path(target: Target<'_>) -> Result<String, ClientFault> {
+pub(crate) fn path(target: Target<'_>) -> Result<String, ClientFault> {
     match target {
         Target::Daemon => Ok("/".to_owned()),
         Target::Agent(id) if is_path_safe(id) => Ok(format!("/agent/{id}")),
@@ -177,7 +188,7 @@ fn is_path_safe(id: &str) -> bool {
 }
 
 /// The outer fault says why the bytes are not an answer to this request; the inner one is the daemon's.
-fn read_answer<M: MethodSpec>(
+pub(crate) fn read_answer<M: MethodSpec>(
     answer: &Answer,
     id: &Id<'_>,
 ) -> Result<Result<M::Output, nexus3_protocol::RpcError>, String> {
@@ -195,7 +206,7 @@ fn read_answer<M: MethodSpec>(
     }
 }
 
-fn with_causes(fault: &hyper::Error) -> String {
+pub(crate) fn with_causes(fault: &hyper::Error) -> String {
     let mut text = fault.to_string();
     let mut cause = fault.source();
     while let Some(inner) = cause {

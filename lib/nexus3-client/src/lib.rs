@@ -9,6 +9,7 @@ mod detection;
 mod endpoint;
 mod fault;
 mod link;
+mod stream;
 mod token;
 
 pub use client::{ANSWER_BYTES_MAX, AgentClient, CALL_TIMEOUT, Client, Target};
@@ -17,4 +18,5 @@ pub use detection::{
 };
 pub use endpoint::Endpoint;
 pub use fault::ClientFault;
+pub use stream::{EventStream, SendStep, SendStream, Watch};
 pub use token::{Token, TokenFault, TokenSource, discover_token};

@@ -10,9 +10,10 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1::{Connection, SendRequest, handshake};
-use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HOST};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use nexus3_protocol::sse::MEDIA_TYPE;
 use tokio::net::TcpStream;
 
 use crate::Endpoint;
@@ -62,39 +63,87 @@ impl Link {
     ) -> Result<(Answer, Option<Link>), LinkFault> {
         let Link { mut sender, driver } = self;
         let mut driver = Some(driver);
-        let answer = {
-            let mut work = pin!(ask_and_read(&mut sender, ask, body_bytes_max));
-            poll_fn(|context| {
-                let done = work.as_mut().poll(context);
-                // Also when the work is done: this is when a connection that the peer wants closed ends.
-                if driver.as_mut().is_some_and(|driver| Pin::new(driver).poll(context).is_ready()) {
-                    // Dropping the driver is what gives an unsent request back.
-                    driver = None;
-                }
-                match done {
-                    Poll::Pending if driver.is_none() => work.as_mut().poll(context),
-                    other => other,
-                }
-            })
-            .await?
-        };
+        let work = async { read(ask_only(&mut sender, ask).await?, body_bytes_max).await };
+        let answer = drive(&mut driver, work).await?;
         Ok((answer, driver.map(|driver| Link { sender, driver })))
+    }
+
+    /// Sends a request whose answer is read as it comes.
+    pub(crate) async fn begin(self, ask: Ask) -> Result<Flow, LinkFault> {
+        let Link { mut sender, driver } = self;
+        let mut driver = Some(driver);
+        let response = drive(&mut driver, ask_only(&mut sender, ask)).await?;
+        Ok(Flow { response, driver, _sender: sender })
     }
 }
 
-async fn ask_and_read(
-    sender: &mut SendRequest<Full<Bytes>>,
-    ask: Ask,
-    body_bytes_max: usize,
-) -> Result<Answer, LinkFault> {
+/// An answer that is read as it comes. Dropping it closes its connection.
+pub(crate) struct Flow {
+    response: Response<Incoming>,
+    driver: Option<Driver>,
+    /// Without it the connection would be closed.
+    _sender: SendRequest<Full<Bytes>>,
+}
+
+impl Flow {
+    pub(crate) fn status(&self) -> u16 {
+        self.response.status().as_u16()
+    }
+
+    /// Whether the answer says of itself that it is of this type.
+    pub(crate) fn is_of_type(&self, media_type: &str) -> bool {
+        let named = self.response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let essence = named.and_then(|value| value.split(';').next()).unwrap_or_default();
+        essence.trim().eq_ignore_ascii_case(media_type)
+    }
+
+    /// The next bytes; none at the end. Nothing is lost when the wait is given up.
+    pub(crate) async fn bytes(&mut self) -> Result<Option<Bytes>, hyper::Error> {
+        let body = self.response.body_mut();
+        let work = async {
+            while let Some(frame) = body.frame().await {
+                if let Ok(data) = frame?.into_data() {
+                    return Ok(Some(data));
+                }
+            }
+            Ok(None)
+        };
+        drive(&mut self.driver, work).await
+    }
+
+    /// The rest of the answer as a whole.
+    pub(crate) async fn whole(self, body_bytes_max: usize) -> Result<Answer, LinkFault> {
+        let Flow { response, mut driver, _sender } = self;
+        drive(&mut driver, read(response, body_bytes_max)).await
+    }
+}
+
+/// Works while the connection is driven.
+async fn drive<T>(driver: &mut Option<Driver>, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    poll_fn(|context| {
+        let done = work.as_mut().poll(context);
+        // Also when the work is done: this is when a connection that the peer wants closed ends.
+        if driver.as_mut().is_some_and(|driver| Pin::new(driver).poll(context).is_ready()) {
+            // Dropping the driver is what gives an unsent request back.
+            *driver = None;
+        }
+        match done {
+            Poll::Pending if driver.is_none() => work.as_mut().poll(context),
+            other => other,
+        }
+    })
+    .await
+}
+
+async fn ask_only(sender: &mut SendRequest<Full<Bytes>>, ask: Ask) -> Result<Response<Incoming>, LinkFault> {
     if sender.ready().await.is_err() {
         return Err(LinkFault::Unsent(Box::new(ask)));
     }
-    let response = sender.try_send_request(ask).await.map_err(|mut fault| match fault.take_message() {
+    sender.try_send_request(ask).await.map_err(|mut fault| match fault.take_message() {
         Some(ask) => LinkFault::Unsent(Box::new(ask)),
         None => LinkFault::Broken(fault.into_error()),
-    })?;
-    read(response, body_bytes_max).await
+    })
 }
 
 async fn read(response: Response<Incoming>, body_bytes_max: usize) -> Result<Answer, LinkFault> {
@@ -121,4 +170,15 @@ pub(crate) fn post(endpoint: &Endpoint, path: &str, body: Vec<u8>) -> Result<Ask
         .header(HOST, endpoint.to_string())
         .header(CONTENT_TYPE, "application/json")
         .body(Full::new(Bytes::from(body)))
+}
+
+/// A GET of an event stream.
+///
+/// # Errors
+/// When the host or the path cannot stand in a request.
+pub(crate) fn watch(endpoint: &Endpoint, path: &str) -> Result<Ask, hyper::http::Error> {
+    Request::get(path)
+        .header(HOST, endpoint.to_string())
+        .header(ACCEPT, MEDIA_TYPE)
+        .body(Full::new(Bytes::new()))
 }

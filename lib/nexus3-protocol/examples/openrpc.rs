@@ -1,4 +1,5 @@
-//! Prints what `cargo xtask schema` checks in: `json` for openrpc.json, `markdown` for the reference page.
+//! Prints what `cargo xtask schema` checks in: `json` for openrpc.json, `markdown` and `events` for the
+//! reference pages.
 
 use std::process::ExitCode;
 
@@ -6,8 +7,9 @@ fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
         Some("json") => println!("{:#}", nexus3_protocol::schema::openrpc()),
         Some("markdown") => print!("{}", nexus3_protocol::schema::markdown()),
+        Some("events") => print!("{}", nexus3_protocol::schema::events_markdown()),
         _ => {
-            eprintln!("usage: openrpc json|markdown");
+            eprintln!("usage: openrpc json|markdown|events");
             return ExitCode::from(2);
         }
     }

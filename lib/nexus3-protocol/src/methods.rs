@@ -5,6 +5,7 @@ mod agents;
 mod calls;
 mod rights;
 mod scalars;
+mod sessions;
 #[cfg(test)]
 mod tests;
 
@@ -21,7 +22,13 @@ pub use rights::{
     AgentOutput, ChildrenOutput, GrantView, HoldingView, LimitView, NamesView, PermissionsOutput,
     SetPermissionsParams,
 };
-pub use scalars::{Count, MessageOffset, PageSize, RequestId};
+pub use scalars::{Count, MessageOffset, OnRestart, PageSize, RequestId};
+pub use sessions::{
+    ExportAgentOutput, ExportAgentParams, ForkAgentOutput, ForkAgentParams, ImportAgentOutput,
+    ImportAgentParams, ListSessionsOutput, ListSessionsParams, RenameAgentOutput, RenameAgentParams,
+    RollbackAgentOutput, RollbackAgentParams, SessionDocument, SessionExtras, SessionMessage, SessionSummary,
+    SessionToolCall,
+};
 
 use crate::Door;
 
@@ -38,12 +45,32 @@ macro_rules! for_each_method {
             DestroyAgent destroy_agent = "destroy_agent" at Daemon: DestroyAgentParams => DestroyAgentOutput;
             /// Lists the agents in the order they were created.
             ListAgents list_agents = "list_agents" at Daemon: ListAgentsParams => ListAgentsOutput;
+            /// Lists the agents that are kept, in the order they were created, also those that sleep. Nobody is woken.
+            ListSessions list_sessions = "list_sessions" at Daemon: ListSessionsParams => ListSessionsOutput;
+            /// Makes a new agent that knows the first messages of another. It has the same prompt, rights, working directory,
+            /// model and parent, and a token of its own; what the other has used up is not its affair.
+            ForkAgent fork_agent = "fork_agent" at Daemon: ForkAgentParams => ForkAgentOutput;
+            /// Takes the newest messages of an agent away. What tools did meanwhile is not undone. Refused while a turn is
+            /// open.
+            RollbackAgent rollback_agent = "rollback_agent" at Daemon: RollbackAgentParams => RollbackAgentOutput;
+            /// Gives an agent another name. It keeps everything else, its token too; the old name is free.
+            RenameAgent rename_agent = "rename_agent" at Daemon: RenameAgentParams => RenameAgentOutput;
+            /// Gives an agent's session as one JSON document, which `import_agent` reads. It holds no token.
+            ExportAgent export_agent = "export_agent" at Daemon: ExportAgentParams => ExportAgentOutput;
+            /// Makes an agent from a session document: one of `export_agent`, or a session file of the original NEXUS3. It
+            /// stands at the top of a tree of its own and never gets more rights than the document says: `yolo` becomes
+            /// `trusted`, a preset that is not known here becomes `sandboxed`. A refused import changes nothing. Only for
+            /// admins.
+            ImportAgent import_agent = "import_agent" at Daemon: ImportAgentParams => ImportAgentOutput;
             /// Stops the daemon: no new turns, open turns get the grace time to finish.
             ShutdownServer shutdown_server = "shutdown_server" at Daemon: NoParams => ShutdownServerOutput;
             /// This list, as an OpenRPC document.
             Discover discover = "rpc.discover" at Daemon: NoParams => DiscoverOutput;
             /// Gives an agent a message and answers when its turn has ended. One turn runs at a time; further
-            /// messages wait in order. A client that goes away does not end the turn.
+            /// messages wait in order. A client that goes away does not end the turn. The same `request_id` again, with
+            /// the same content, gets the same turn: its answer when it has ended, also after a restart of the daemon.
+            /// With `Accept: text/event-stream` the turn's events are streamed and the last one, `response`, holds the
+            /// answer.
             Send send = "send" at Agent: SendParams => SendOutput;
             /// Ends a running or waiting `send` now; that `send` answers with the text it had.
             Cancel cancel = "cancel" at Agent: CancelParams => CancelOutput;

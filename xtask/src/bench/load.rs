@@ -35,6 +35,7 @@ pub(crate) struct Herd {
 /// One connection of a round: what has arrived, and since when it is waited for.
 struct Lane<'a> {
     stream: &'a TcpStream,
+    request: &'a [u8],
     inbox: &'a mut Inbox,
     since: Instant,
 }
@@ -50,8 +51,14 @@ impl Herd {
         match &mut self.connections[..] {
             // Without a poll before each read: the answer is waited for in the read itself.
             [only] => drive_one(only, request, time),
-            several => drive_several(several, request, time),
+            several => drive_several(several, &[request], time),
         }
+    }
+
+    /// The same with a request of its own for each connection.
+    pub(crate) fn drive_each(&mut self, requests: &[Vec<u8>], time: Duration) -> io::Result<Round> {
+        let requests: Vec<&[u8]> = requests.iter().map(Vec::as_slice).collect();
+        drive_several(&mut self.connections, &requests, time)
     }
 }
 
@@ -68,17 +75,19 @@ fn drive_one(connection: &mut Connection, request: &[u8], time: Duration) -> io:
     Ok(Round { times, took: since - start })
 }
 
-fn drive_several(connections: &mut [Connection], request: &[u8], time: Duration) -> io::Result<Round> {
+/// The requests go round: one of them is sent on all connections.
+fn drive_several(connections: &mut [Connection], requests: &[&[u8]], time: Duration) -> io::Result<Round> {
     let start = Instant::now();
-    for connection in connections.iter_mut() {
-        connection.send(request)?;
+    let each = |place: usize| requests[place % requests.len()];
+    for (place, connection) in connections.iter_mut().enumerate() {
+        connection.send(each(place))?;
     }
     let mut polled = Vec::with_capacity(connections.len());
     let mut lanes = Vec::with_capacity(connections.len());
-    for Connection { stream, inbox } in connections {
+    for (place, Connection { stream, inbox }) in connections.iter_mut().enumerate() {
         let stream: &TcpStream = stream;
         polled.push(PollFd::from_borrowed_fd(stream.as_fd(), PollFlags::IN));
-        lanes.push(Lane { stream, inbox, since: start });
+        lanes.push(Lane { stream, request: each(place), inbox, since: start });
     }
     let mut times = Times::default();
     let mut under_way = lanes.len();
@@ -96,7 +105,7 @@ fn drive_several(connections: &mut [Connection], request: &[u8], time: Duration)
             times.push(now - lane.since);
             if now - start < time {
                 lane.since = now;
-                io::Write::write_all(&mut lane.stream, request)?;
+                io::Write::write_all(&mut lane.stream, lane.request)?;
             } else {
                 under_way -= 1;
             }

@@ -1,4 +1,4 @@
-//! Builds what is measured, as it is shipped, and says where it is.
+//! Builds what is measured, as it is shipped, and says where it is. Other commands build their programs here too.
 
 use std::path::PathBuf;
 
@@ -13,21 +13,39 @@ pub(crate) struct Programs {
     pub(crate) scripted_model: PathBuf,
     pub(crate) floor: PathBuf,
     pub(crate) embed: PathBuf,
+    pub(crate) durable: PathBuf,
 }
 
 /// Builds one after the other: in one call cargo would join the features that they ask of common crates, and the
 /// daemon would not be the one that is shipped.
 pub(crate) fn build() -> Result<Programs, Failure> {
     Ok(Programs {
-        nexus3: build_one("nexus3", "--package nexus3 --bin nexus3")?,
-        scripted_model: build_one("scripted-model", "--package testkit --bin scripted-model")?,
-        floor: build_one("floor", "--package server --example floor")?,
-        embed: build_one("embed", "--package nexus3 --example embed")?,
+        nexus3: build_one(Profile::Release, "nexus3", "--package nexus3 --bin nexus3")?,
+        scripted_model: build_one(
+            Profile::Release,
+            "scripted-model",
+            "--package testkit --bin scripted-model",
+        )?,
+        floor: build_one(Profile::Release, "floor", "--package server --example floor")?,
+        embed: build_one(Profile::Release, "embed", "--package nexus3 --example embed")?,
+        durable: build_one(Profile::Release, "durable", "--package nexus3 --example durable")?,
     })
 }
 
-fn build_one(name: &str, target: &str) -> Result<PathBuf, Failure> {
-    let call = format!("build --release --locked {target} --message-format json-render-diagnostics");
+/// How a program is built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Profile {
+    Debug,
+    Release,
+}
+
+/// Builds a program and says where it is.
+pub(crate) fn build_one(profile: Profile, name: &str, target: &str) -> Result<PathBuf, Failure> {
+    let profile = match profile {
+        Profile::Debug => "",
+        Profile::Release => "--release",
+    };
+    let call = format!("build {profile} --locked {target} --message-format json-render-diagnostics");
     let printed = cargo::printed_by(&call)?;
     // A line that is no message of cargo's is of no interest, whatever it is.
     let built = Message::parse_stream(printed.as_bytes()).find_map(|message| match message {

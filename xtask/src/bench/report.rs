@@ -37,8 +37,10 @@ pub(crate) struct Row {
 pub(crate) enum Goal {
     Below(f64),
     AtMost(f64),
+    AtLeast(f64),
     /// For what both columns are made into.
     ComparedBelow(f64),
+    ComparedAtMost(f64),
     ComparedAtLeast(f64),
 }
 
@@ -66,7 +68,9 @@ impl Row {
         Some(match self.goal? {
             Goal::Below(bound) => self.ours.median < bound,
             Goal::AtMost(bound) => self.ours.median <= bound,
+            Goal::AtLeast(bound) => self.ours.median >= bound,
             Goal::ComparedBelow(bound) => compared < bound,
+            Goal::ComparedAtMost(bound) => compared <= bound,
             Goal::ComparedAtLeast(bound) => compared >= bound,
         })
     }
@@ -76,7 +80,9 @@ impl Row {
             None => String::new(),
             Some(Goal::Below(bound)) => format!("< {bound}"),
             Some(Goal::AtMost(bound)) => format!("<= {bound}"),
+            Some(Goal::AtLeast(bound)) => format!(">= {bound}"),
             Some(Goal::ComparedBelow(bound)) => format!("{compared} < {bound}"),
+            Some(Goal::ComparedAtMost(bound)) => format!("{compared} <= {bound}"),
             Some(Goal::ComparedAtLeast(bound)) => format!("{compared} >= {bound}"),
         };
         let met = match self.is_met() {
@@ -243,9 +249,14 @@ mod tests {
     #[test]
     fn what_was_not_measured_meets_no_goal() {
         let nothing = Spread::of([]);
-        for goal in
-            [Goal::Below(1.0), Goal::AtMost(1.0), Goal::ComparedBelow(1.0), Goal::ComparedAtLeast(1.0)]
-        {
+        for goal in [
+            Goal::Below(1.0),
+            Goal::AtMost(1.0),
+            Goal::AtLeast(1.0),
+            Goal::ComparedBelow(1.0),
+            Goal::ComparedAtMost(1.0),
+            Goal::ComparedAtLeast(1.0),
+        ] {
             assert_eq!(Row::new("x", "ms", nothing).goal(goal).is_met(), Some(false), "{goal:?}");
         }
         assert_eq!(Row::new("x", "ms", nothing).is_met(), None);

@@ -18,6 +18,8 @@ pub(crate) struct DaemonOptions<'a> {
     pub(crate) model: Option<&'a Server>,
     /// As in `limits.turns_running_max`.
     pub(crate) turns_running_max: Option<usize>,
+    /// A home that is there already; a fresh one without it.
+    pub(crate) home: Option<&'a Path>,
 }
 
 /// A server that answers.
@@ -42,7 +44,7 @@ impl Server {
 
     /// A daemon with a home of its own, and its token read.
     pub(crate) fn daemon(bench: &Bench, options: &DaemonOptions<'_>) -> Result<Self, Failure> {
-        let home = folder(bench)?;
+        let home = options.home.map_or_else(|| folder(bench), |home| Ok(home.to_owned()))?;
         let mut command = call(&bench.programs.nexus3);
         command.arg("--home").arg(&home).args(["serve", "0"]);
         if let Some(model) = options.model {
@@ -128,7 +130,7 @@ pub(crate) const MODEL_KEY: &str = "sk-scripted";
 pub(crate) const SYSTEM_PROMPT: &str = "You are measured. Be brief.";
 
 /// An empty folder in the leash's.
-fn folder(bench: &Bench) -> Result<PathBuf, Failure> {
+pub(crate) fn folder(bench: &Bench) -> Result<PathBuf, Failure> {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let folder = bench.leash.folder().join(COUNT.fetch_add(1, Ordering::Relaxed).to_string());
     fs::create_dir(&folder).map_err(|cause| Failure::Failed(format!("{}: {cause}", folder.display())))?;

@@ -62,8 +62,9 @@ pub(crate) const ROOMS: &[Room] = &[
     room("xtask", &[], &[], Reach::Environment),
 ];
 
-/// The process tests of the binary are the only ones that need the testkit.
-const TESTS_USE: &[(&str, &str)] = &[("nexus3", "testkit")];
+/// What only tests may use. The process tests of the binary are the only ones that need the testkit; those of the runtime
+/// and of rpc keep agents in the store in memory, because a double of it would be a second store.
+const TESTS_USE: &[(&str, &str)] = &[("nexus3", "testkit"), ("rpc", "store"), ("runtime", "store")];
 
 /// Names that say nothing, so that everything ends up there.
 const EMPTY_NAMES: &[&str] = &["core", "common", "types", "util", "utils", "helper", "helpers"];
@@ -193,6 +194,15 @@ mod tests {
     fn only_the_tests_of_the_binary_use_the_testkit() {
         assert!(found("nexus3", "testkit", Purpose::Test).is_empty());
         assert_eq!(found("runtime", "testkit", Purpose::Test), ["`runtime` may not use `testkit`"]);
+    }
+
+    #[test]
+    fn only_tests_of_the_runtime_and_of_rpc_use_a_store() {
+        for from in ["rpc", "runtime"] {
+            assert!(found(from, "store", Purpose::Test).is_empty(), "{from}");
+            assert_eq!(found(from, "store", Purpose::Build), [format!("`{from}` may not use `store`")]);
+        }
+        assert_eq!(found("server", "store", Purpose::Test), ["`server` may not use `store`"]);
     }
 
     #[test]

@@ -83,10 +83,7 @@ pub trait Peers: Send + Sync {
     fn send(&self, to: AgentId, content: String, wait: bool) -> Doing<'_, Result<PeerAnswer, Fault>>;
 
     /// Looks at another agent.
-    ///
-    /// # Errors
-    /// When there is none of that name.
-    fn status(&self, of: &AgentId) -> Result<PeerStatus, Fault>;
+    fn status(&self, of: AgentId) -> Doing<'_, Result<PeerStatus, Fault>>;
 
     /// Ends a send of another agent. False when there is none of that name.
     fn cancel(&self, at: AgentId, request_id: RequestId) -> Doing<'_, Result<bool, Fault>>;
@@ -95,5 +92,5 @@ pub trait Peers: Send + Sync {
     fn destroy(&self, agent: AgentId) -> Doing<'_, Result<bool, Fault>>;
 
     /// The agent itself and those below it, oldest first.
-    fn list(&self) -> Vec<PeerStatus>;
+    fn list(&self) -> Doing<'_, Result<Vec<PeerStatus>, Fault>>;
 }

@@ -147,8 +147,8 @@ pub enum PresetFault {
     },
 }
 
-/// The tool that writes: presets without folders to write to do not show it.
-const WRITE_TOOLS: &[&str] = &["fs.write_file"];
+/// The tools that write: presets without folders to write to do not show them.
+const WRITE_TOOLS: &[&str] = &["fs.write_file", "fs.append_file"];
 
 /// The tools that manage agents.
 const AGENT_TOOLS: &[&str] = &["agent_create", "agent_status", "agent_cancel", "agent_destroy", "agent_list"];

@@ -1,6 +1,6 @@
 //! The calls of one answer: which may run now, what came of each, and the results in the order of the calls.
 
-use crate::{Message, ToolCall, ToolOutcome};
+use crate::{Ending, Message, ToolCall, ToolOutcome};
 
 /// How a call can run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +14,7 @@ pub enum Manner {
 }
 
 const RESULT_INTERRUPTED: &str = "Cancelled by user: tool execution was interrupted";
+const RESULT_STOPPED: &str = "Did not execute: the daemon stopped";
 const RESULT_HALTED: &str = "Did not execute: halted due to error in previous tool";
 
 /// Calls of one answer that are run. The model is told of the first that is not; further ones are as if never made.
@@ -65,6 +66,19 @@ impl Calls {
         let state = match &manner {
             Manner::Unusable(why) => State::Done(ToolOutcome::Failed(why.clone())),
             Manner::Parallel | Manner::Ordered => State::Waiting,
+        };
+        self.entries.push(Entry { call, manner, state });
+    }
+
+    /// Takes a call of an answer that was read before; with an outcome it is done.
+    pub(super) fn restore(&mut self, call: ToolCall, mut manner: Manner, outcome: Option<ToolOutcome>) {
+        if self.entries.len() >= CALLS_MAX {
+            manner = Manner::Unusable(too_many());
+        }
+        let state = match (&manner, outcome) {
+            (_, Some(outcome)) => State::Done(outcome),
+            (Manner::Unusable(why), None) => State::Done(ToolOutcome::Failed(why.clone())),
+            (Manner::Parallel | Manner::Ordered, None) => State::Waiting,
         };
         self.entries.push(Entry { call, manner, state });
     }
@@ -128,10 +142,11 @@ impl Calls {
     }
 
     /// Everything that is not done is over.
-    pub(super) fn interrupt(&mut self) {
+    pub(super) fn interrupt(&mut self, ending: Ending) {
+        let result = if ending == Ending::Interrupted { RESULT_STOPPED } else { RESULT_INTERRUPTED };
         for entry in &mut self.entries {
             if !matches!(entry.state, State::Done(_)) {
-                entry.state = State::Done(ToolOutcome::Failed(RESULT_INTERRUPTED.to_owned()));
+                entry.state = State::Done(ToolOutcome::Failed(result.to_owned()));
             }
         }
     }

@@ -2,6 +2,7 @@
 //! when, words that are added, budgets, and random scripts are in the files below.
 
 mod budgets;
+mod resuming;
 mod running;
 mod scripts;
 mod steers;

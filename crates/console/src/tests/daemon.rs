@@ -1,4 +1,5 @@
-//! A daemon for tests: real HTTP, canned answers by method. A held send answers when its cancel arrives.
+//! A daemon for tests: real HTTP, canned answers by method. A held send answers when its cancel arrives. Watching is
+//! known as the method `events`.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -16,6 +17,10 @@ pub(super) enum Reply {
     Refused(u16, &'static str),
     /// This result, once a cancel has been answered with true.
     Held(Value),
+    /// An event stream with this text; `ID` in it stands for the request's id.
+    Stream(&'static str),
+    /// The same, but the stream stays open.
+    OpenStream(&'static str),
     /// Nothing, ever.
     Silence,
 }
@@ -35,6 +40,7 @@ struct State {
     asked: Mutex<Vec<Asked>>,
     connections: Mutex<usize>,
     send_arrived: Notify,
+    watch_arrived: Notify,
     cancelled: Notify,
 }
 
@@ -79,17 +85,33 @@ impl Daemon {
         let state = self.state.clone();
         async move { state.send_arrived.notified().await }
     }
+
+    /// Ends when somebody has begun to watch for the `times`th time.
+    pub(super) fn watch_arrived(&self, times: usize) -> impl Future<Output = ()> + use<> {
+        let state = self.state.clone();
+        async move {
+            while state.asked.lock().unwrap().iter().filter(|asked| asked.method == "events").count() < times
+            {
+                state.watch_arrived.notified().await;
+            }
+        }
+    }
 }
 
-async fn serve(mut stream: TcpStream, state: Arc<State>) {
-    while let Some((head, body)) = read_request(&mut stream).await {
-        let request: Value = serde_json::from_str(&body).unwrap();
+async fn serve(mut connection: TcpStream, state: Arc<State>) {
+    while let Some((head, body)) = read_request(&mut connection).await {
+        let is_watch = head.starts_with("GET ");
+        let request =
+            if is_watch { json!({ "method": "events" }) } else { serde_json::from_str(&body).unwrap() };
         let method = request["method"].as_str().unwrap().to_owned();
         let path = head.split(' ').nth(1).unwrap().to_owned();
         let params = request["params"].clone();
         state.asked.lock().unwrap().push(Asked { path, head, method: method.clone(), params });
         if method == "send" {
             state.send_arrived.notify_one();
+        }
+        if is_watch {
+            state.watch_arrived.notify_one();
         }
         let answer = match state.next(&method) {
             Reply::Result(result) => {
@@ -107,9 +129,15 @@ async fn serve(mut stream: TcpStream, state: Arc<State>) {
                 state.cancelled.notified().await;
                 http(200, &json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }))
             }
+            Reply::Stream(text) => stream(text, &request["id"]),
+            Reply::OpenStream(text) => {
+                let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";
+                let _ = connection.write_all(format!("{head}{text}").as_bytes()).await;
+                std::future::pending().await
+            }
             Reply::Silence => std::future::pending().await,
         };
-        if stream.write_all(answer.as_bytes()).await.is_err() {
+        if connection.write_all(answer.as_bytes()).await.is_err() {
             return;
         }
     }
@@ -128,7 +156,7 @@ async fn read_request(stream: &mut TcpStream) -> Option<(String, String)> {
     loop {
         if let Some((head, body)) = String::from_utf8_lossy(&bytes).split_once("\r\n\r\n") {
             let lower = head.to_ascii_lowercase();
-            let length = lower.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+            let length = lower.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap_or("0");
             if body.len() >= length.parse().unwrap() {
                 return Some((head.to_owned(), body.to_owned()));
             }
@@ -145,4 +173,10 @@ fn http(status: u16, body: &Value) -> String {
         "HTTP/1.1 {status} Said\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     )
+}
+
+fn stream(text: &str, id: &Value) -> String {
+    let text = text.replace("ID", &id.to_string());
+    let length = text.len();
+    format!("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: {length}\r\n\r\n{text}")
 }

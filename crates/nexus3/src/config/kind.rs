@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use agent::AgentId;
+use agent::journal::OnRestart;
+use store::Durability;
 use toml::de::{DeArray, DeValue};
 use tracing::Level;
 
 use super::presets::{NAME_RULE, is_name};
 use super::web_origin::{WebOriginShape, web_origin_shape};
-
-const LEVELS: [Level; 5] = [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE];
 
 /// A text in a message is cut here, so that one bad value cannot fill the screen.
 const QUOTE_CHARS_MAX: usize = 60;
@@ -31,7 +31,8 @@ pub(crate) enum Kind {
     Host,
     Origins,
     Model,
-    Level,
+    /// One of these words.
+    OneOf(&'static [&'static str]),
     /// The name of a preset.
     Preset,
     /// Names of presets.
@@ -82,7 +83,7 @@ impl Kind {
                 r#"a list of origins like "https://example.com" (scheme://host[:port], no path)"#.to_owned()
             }
             Self::Model => r#"a text "provider/name""#.to_owned(),
-            Self::Level => "one of error, warn, info, debug, trace".to_owned(),
+            Self::OneOf(words) => format!("one of {}", words.join(", ")),
             Self::Preset => "the name of a preset".to_owned(),
             Self::Presets => r#"a list of presets like "worker""#.to_owned(),
             Self::Names => r#"a list of tools like "fs.read_file""#.to_owned(),
@@ -110,7 +111,7 @@ impl Kind {
                     .collect::<Result<_, _>>()
                     .map(Value::Texts)
             }
-            Self::Host | Self::Model | Self::Level | Self::Preset | Self::Targets | Self::Line => {
+            Self::Host | Self::Model | Self::OneOf(_) | Self::Preset | Self::Targets | Self::Line => {
                 self.word(text).ok_or_else(|| Refusal::new(quote(text)))
             }
         }
@@ -131,7 +132,7 @@ impl Kind {
                     .ok_or_else(|| integer.to_string())
             }
             (
-                Self::Host | Self::Model | Self::Level | Self::Preset | Self::Targets | Self::Line,
+                Self::Host | Self::Model | Self::OneOf(_) | Self::Preset | Self::Targets | Self::Line,
                 DeValue::String(text),
             ) => self.word(text).ok_or_else(|| quote(text)),
             (_, other) => Err(describe(other)),
@@ -151,7 +152,7 @@ impl Kind {
             Self::Model => text.split_once('/').is_some_and(|(provider, name)| {
                 !provider.is_empty() && !name.is_empty() && !text.chars().any(char::is_control)
             }),
-            Self::Level => level(text).is_some(),
+            Self::OneOf(words) => words.contains(&text),
             Self::Preset => is_name(text),
             Self::Targets => matches!(text, "nobody" | "parent" | "children" | "family"),
             Self::Line => text.chars().count() <= LINE_CHARS_MAX && !text.chars().any(char::is_control),
@@ -189,7 +190,7 @@ impl Kind {
                     .map(|id| id.to_string())
                     .map_err(|fault| format!("{} ({fault})", quote(text)));
             }
-            Self::Flag | Self::Count { .. } | Self::Host | Self::Model | Self::Level => false,
+            Self::Flag | Self::Count { .. } | Self::Host | Self::Model | Self::OneOf(_) => false,
             Self::Preset | Self::Line => false,
         };
         if fits { Ok(text.to_owned()) } else { Err(quote(text)) }
@@ -281,21 +282,42 @@ impl Field for Vec<String> {
     }
 }
 
-impl Field for Level {
+/// A type whose values are words, the setting's and the file's.
+pub(crate) trait Word: Copy + PartialEq + 'static {
+    /// The words.
+    const WORDS: &'static [&'static str];
+    /// What they mean, in the same order.
+    const MEANINGS: &'static [Self];
+}
+
+impl Word for Level {
+    const WORDS: &'static [&'static str] = &["error", "warn", "info", "debug", "trace"];
+    const MEANINGS: &'static [Self] = &[Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE];
+}
+
+impl Word for Durability {
+    const WORDS: &'static [&'static str] = &["full", "normal"];
+    const MEANINGS: &'static [Self] = &[Durability::Full, Durability::Normal];
+}
+
+impl Word for OnRestart {
+    const WORDS: &'static [&'static str] = &["resume", "mark"];
+    const MEANINGS: &'static [Self] = &[OnRestart::Resume, OnRestart::Mark];
+}
+
+impl<W: Word> Field for W {
     fn put(&mut self, value: Value) -> bool {
         let Value::Text(text) = value else { return false };
-        let Some(level) = level(&text) else { return false };
-        *self = level;
+        let place = W::WORDS.iter().position(|word| *word == text);
+        let Some(meaning) = place.and_then(|place| W::MEANINGS.get(place)) else { return false };
+        *self = *meaning;
         true
     }
 
     fn get(&self) -> Value {
-        Value::Text(self.as_str().to_lowercase())
+        let place = W::MEANINGS.iter().position(|meaning| meaning == self);
+        place.map_or(Value::Unset, |place| Value::Text(W::WORDS[place].to_owned()))
     }
-}
-
-fn level(text: &str) -> Option<Level> {
-    LEVELS.into_iter().find(|level| level.as_str().to_lowercase() == text)
 }
 
 fn is_tool_name(text: &str) -> bool {

@@ -1,10 +1,12 @@
 //! The one list of settings: key, type, default, what it may be, what it means. `Config`, the file's and the
 //! environment's names, the effective view and the reference page all come from it.
 
+use agent::journal::OnRestart;
+use store::Durability;
 use tracing::Level;
 
 use super::Origin;
-use super::kind::{Field, Kind, Value};
+use super::kind::{Field, Kind, Value, Word};
 use super::presets::CustomPreset;
 
 const DAY_MS: u64 = 86_400_000;
@@ -127,6 +129,12 @@ settings! {
     idle_timeout_s: u64 = 0, Kind::Count { min: 0, max: YEAR_S };
     /// How long running turns may take to end once the daemon is asked to stop.
     stop_grace_ms: u64 = 10_000, Kind::Count { min: 0, max: 3_600_000 };
+    /// When a step counts as kept: `full` once it survives a power cut, `normal` once it survives the daemon's end.
+    durability: Durability = Durability::Full, Kind::OneOf(Durability::WORDS);
+    /// What becomes of a turn that a crash cut off, when its agent does not say: `resume` it, or `mark` it interrupted.
+    on_restart: OnRestart = OnRestart::Resume, Kind::OneOf(OnRestart::WORDS);
+    /// Seconds without work after which an agent leaves memory until it is called again; 0 never.
+    idle_sleep_s: u64 = 600, Kind::Count { min: 0, max: YEAR_S };
 
     [limits] Limits: "What one client, one request or all of them together may take.";
     /// Longest request body; a longer one is answered 413.
@@ -155,6 +163,8 @@ settings! {
     connections_max: usize = 16_384, Kind::Count { min: 1, max: 1_000_000 };
     /// Most agents, live and asleep together.
     agents_max: usize = 100_000, Kind::Count { min: 1, max: 10_000_000 };
+    /// Most agents in memory at once; those that have rested longest are put to sleep for others.
+    live_agents_max: usize = 4_096, Kind::Count { min: 1, max: 1_000_000 };
     /// Most turns running at once; the rest wait in a queue.
     turns_running_max: usize = 256, Kind::Count { min: 1, max: 65_536 };
     /// Most turns waiting, over all agents; past it a send is answered "busy".
@@ -169,10 +179,16 @@ settings! {
     tool_result_bytes_max: usize = 1_048_576, Kind::Count { min: 1_024, max: GIB };
     /// How long a model may stay silent in the middle of an answer.
     model_idle_ms: u64 = 120_000, Kind::Count { min: 1, max: DAY_MS };
+    /// How long a send's `request_id` is known after its end: until then, the same send gets the same answer.
+    request_retention_s: u64 = 86_400, Kind::Count { min: 1, max: YEAR_S };
+    /// Most event streams open at once.
+    event_streams_max: usize = 1_024, Kind::Count { min: 1, max: 1_000_000 };
+    /// How long an event stream may be silent before a sign of life is written.
+    heartbeat_ms: u64 = 15_000, Kind::Count { min: 10, max: DAY_MS };
 
     [log] LogSettings: "What is logged, and how much of it is kept.";
     /// Least severe level shown on standard error.
-    level: Level = Level::INFO, Kind::Level;
+    level: Level = Level::INFO, Kind::OneOf(Level::WORDS);
     /// Write standard error as JSON, one object a line.
     json: bool = false, Kind::Flag;
     /// Keep each agent's events in its `verbose.md`.

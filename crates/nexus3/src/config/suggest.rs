@@ -2,6 +2,7 @@
 
 use super::presets::{self, KEYS};
 use super::settings::{SETTINGS, Setting, TABLES};
+use crate::process::{CLOCK_FILE, FAILPOINTS};
 
 /// Past this a name is no typing mistake, and comparing it would cost more than it helps.
 const NAME_CHARS_MAX: usize = 64;
@@ -9,7 +10,15 @@ const NAME_CHARS_MAX: usize = 64;
 const BUILTIN_PRESETS: [&str; 4] = ["sandboxed", "trusted", "worker", "yolo"];
 
 /// Names of the environment that belong to nexus3 but are not settings.
-pub(crate) const OTHER_VARIABLES: [&str; 3] = ["NEXUS3_HOME", "NEXUS3_API_KEY", "NEXUS3_CACHE"];
+const OTHER_VARIABLES: &[&str] = &["NEXUS3_HOME", "NEXUS3_API_KEY", "NEXUS3_CACHE"];
+
+/// What only builds for tests look at: elsewhere nobody should believe that it works.
+const TEST_VARIABLES: [&str; 2] = [FAILPOINTS, CLOCK_FILE];
+
+/// Whether a name of the environment belongs to nexus3 but is no setting.
+pub(crate) fn is_other_variable(name: &str) -> bool {
+    OTHER_VARIABLES.contains(&name) || (cfg!(debug_assertions) && TEST_VARIABLES.contains(&name))
+}
 
 /// What to say after "unknown key 'table.name'"; empty when nothing comes near.
 pub(crate) fn for_key(table: &str, name: &str) -> String {
@@ -55,7 +64,9 @@ pub(crate) fn for_preset_name(name: &str) -> String {
 pub(crate) fn for_variable(variable: &str) -> String {
     let bare = |name: &str| name.trim_start_matches("NEXUS3_").to_owned();
     let given = bare(variable);
-    let known = || SETTINGS.iter().map(Setting::environment).chain(OTHER_VARIABLES.map(str::to_owned));
+    let known = || {
+        SETTINGS.iter().map(Setting::environment).chain(OTHER_VARIABLES.iter().map(|name| (*name).to_owned()))
+    };
     // The table left out is the likeliest slip: NEXUS3_BODY_BYTES_MAX.
     let in_table = known().find(|name| bare(name).split_once('_').is_some_and(|(_, rest)| rest == given));
     let near = in_table.or_else(|| nearest(&given, known().map(|name| (bare(&name), name))));

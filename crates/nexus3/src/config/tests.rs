@@ -5,6 +5,8 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::symlink;
 
+use agent::journal::OnRestart;
+use store::Durability;
 use tempfile::TempDir;
 use tracing::Level;
 
@@ -46,6 +48,8 @@ fn without_any_layer_the_defaults_hold() {
     assert_eq!((config.host.as_str(), config.port, config.auth), ("127.0.0.1", 8765, true));
     assert_eq!((config.allowed_origins.len(), config.model.as_deref()), (0, None));
     assert_eq!((config.idle_timeout_s, config.stop_grace_ms), (0, 10_000));
+    assert_eq!((config.durability, config.on_restart), (Durability::Full, OnRestart::Resume));
+    assert_eq!(config.idle_sleep_s, 600);
     let limits = &config.limits;
     assert_eq!((limits.body_bytes_max, limits.request_line_bytes_max), (1_048_576, 8192));
     assert_eq!((limits.head_bytes_max, limits.headers_max), (32_768, 128));
@@ -55,7 +59,9 @@ fn without_any_layer_the_defaults_hold() {
     assert_eq!((limits.connections_max, limits.agents_max), (16_384, 100_000));
     assert_eq!((limits.turns_running_max, limits.turns_queued_max), (256, 8_192));
     assert_eq!((limits.agent_queue_max, limits.tool_iterations_max), (1024, 10));
-    assert_eq!(limits.model_idle_ms, 120_000);
+    assert_eq!((limits.model_idle_ms, limits.live_agents_max), (120_000, 4096));
+    assert_eq!((limits.request_retention_s, limits.event_streams_max), (86_400, 1024));
+    assert_eq!(limits.heartbeat_ms, 15_000);
     let log = &config.log;
     assert_eq!((log.level, log.json, log.verbose, log.raw), (Level::INFO, false, false, false));
     assert_eq!((log.file_bytes_max, log.files_max), (5_242_880, 3));
@@ -102,8 +108,29 @@ fn good_values_are_taken_in_every_spelling() {
 }
 
 #[test]
+fn a_setting_of_words_takes_each_of_them_in_every_layer() {
+    let file = load_layers(Some("durability = 'normal'\non_restart = 'mark'"), &[], &[]).unwrap();
+    let env = [("NEXUS3_DURABILITY", "normal"), ("NEXUS3_ON_RESTART", "mark")];
+    let env = load_layers(None, &env, &[]).unwrap();
+    let flags = load_layers(None, &[], &[("durability", "normal"), ("on_restart", "mark")]).unwrap();
+    for config in [file, env, flags] {
+        assert_eq!((config.durability, config.on_restart), (Durability::Normal, OnRestart::Mark));
+    }
+    let problems = load_layers(Some("durability = 'FULL'"), &[("NEXUS3_ON_RESTART", "")], &[]).unwrap_err();
+    let expected = [
+        "config.toml:1:14: durability must be one of full, normal, got \"FULL\"",
+        "environment: NEXUS3_ON_RESTART must be one of resume, mark, got \"\"",
+    ];
+    assert_eq!(problems, expected);
+}
+
+#[test]
 fn names_that_are_not_ours_or_not_settings_are_left_alone() {
     let env = [("NEXUS3_HOME", "/x"), ("NEXUS3_API_KEY", "k"), ("NEXUS3_CACHE", "/c"), ("NEXUS_PORT", "x")];
+    for name in ["NEXUS3_FAILPOINTS", "NEXUS3_CLOCK_FILE"] {
+        let on_purpose = load_layers(None, &[(name, "x")], &[]);
+        assert_eq!(on_purpose.is_ok(), cfg!(debug_assertions), "only builds for tests know {name}");
+    }
     assert_eq!(load_layers(None, &env, &[]).unwrap(), Config::default());
 }
 
@@ -449,6 +476,12 @@ fn the_list_is_sound() {
         if let Some(text) = default.to_toml() {
             let file = load_layers(Some(&format!("{} = {text}", setting.key)), &[], &[]);
             assert!(file.is_ok(), "{}", setting.key);
+        }
+        if let Kind::OneOf(words) = setting.kind {
+            for word in words {
+                assert!((setting.put)(&mut config, Value::Text((*word).to_owned())), "{}", setting.key);
+                assert_eq!((setting.get)(&config), Value::Text((*word).to_owned()), "{}", setting.key);
+            }
         }
         if let Kind::Count { min, max } = setting.kind {
             for count in [min, max] {

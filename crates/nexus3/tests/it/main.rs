@@ -6,6 +6,7 @@
 mod agents;
 mod command_line;
 mod documents;
+mod durability;
 mod embedding;
 mod http;
 mod life;

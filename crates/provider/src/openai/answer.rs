@@ -1,4 +1,4 @@
-//! Reads the answer's events: text as it comes, tool calls only when they are whole, usage, and the end.
+//! Reads the answer's events: text and thoughts as they come, tool calls only when they are whole, usage, and the end.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,18 @@ struct Choice {
 #[derive(Deserialize)]
 struct Delta {
     content: Option<String>,
+    /// Two spellings of what the model thinks; some servers send both, with the same text. Of any shape, so that an
+    /// odd one costs no answer.
+    reasoning_content: Option<serde_json::Value>,
+    reasoning: Option<serde_json::Value>,
     tool_calls: Option<Vec<CallPiece>>,
+}
+
+impl Delta {
+    fn thought(&self) -> Option<&str> {
+        let spellings = [&self.reasoning_content, &self.reasoning].into_iter().flatten();
+        spellings.filter_map(serde_json::Value::as_str).find(|text| !text.is_empty())
+    }
 }
 
 #[derive(Deserialize)]
@@ -104,6 +115,9 @@ impl AnswerReader {
 
     fn take_choice(&mut self, choice: Choice, emit: &mut impl FnMut(Result<ModelEvent, Fault>)) {
         if let Some(delta) = choice.delta {
+            if let Some(thought) = delta.thought() {
+                emit(Ok(ModelEvent::Reasoning(thought.to_owned())));
+            }
             if let Some(text) = delta.content.filter(|text| !text.is_empty()) {
                 emit(Ok(ModelEvent::Text(text)));
             }
@@ -223,6 +237,24 @@ mod tests {
         ]);
         assert_eq!(out, [text("Hel"), text("lo")]);
         assert_eq!(reader.take_usage(), Some(Usage { input: 5, output: 2, cached: 4 }));
+        assert_eq!(reader.finish(), Ok(ModelEvent::Done));
+    }
+
+    #[test]
+    fn thoughts_come_in_either_spelling_and_once() {
+        let thought = |text: &str| Ok(ModelEvent::Reasoning(text.to_owned()));
+        let (out, mut reader) = read(&[
+            r#"{"choices":[{"delta":{"role":"assistant","content":"","reasoning_content":""}}]}"#,
+            r#"{"choices":[{"delta":{"content":null,"reasoning_content":"Let"}}]}"#,
+            r#"{"choices":[{"delta":{"reasoning":" me"}}]}"#,
+            r#"{"choices":[{"delta":{"reasoning_content":" see","reasoning":" see"}}]}"#,
+            r#"{"choices":[{"delta":{"content":"4","reasoning":"."}}]}"#,
+            r#"{"choices":[{"delta":{"content":"2","reasoning":{"effort":1},"reasoning_content":7}}]}"#,
+            r#"{"choices":[{"delta":{},"finish_reason":"stop"}]}"#,
+        ]);
+        let thoughts = ["Let", " me", " see", "."].map(thought);
+        assert_eq!(out[..4], thoughts);
+        assert_eq!(out[4..], [text("4"), text("2")]);
         assert_eq!(reader.finish(), Ok(ModelEvent::Done));
     }
 

@@ -34,6 +34,25 @@ async fn null_is_as_good_as_left_out() {
 }
 
 #[tokio::test]
+async fn thoughts_are_handed_on_beside_the_text() {
+    let events = [
+        said(r#"{"role":"assistant","content":null,"reasoning_content":null,"reasoning":null}"#),
+        said(r#"{"reasoning_content":"Hm"}"#),
+        said(r#"{"reasoning":", yes"}"#),
+        said(r#"{"content":"Hello"}"#),
+        FINISH.to_owned(),
+    ];
+    let answer = ask_for(&events.concat()).await;
+    assert!(answer.is_done());
+    assert_eq!(answer.text(), "Hello");
+    let thoughts = answer.items.iter().filter_map(|item| match item {
+        Ok(ModelEvent::Reasoning(text)) => Some(text.as_str()),
+        _ => None,
+    });
+    assert_eq!(thoughts.collect::<Vec<_>>(), ["Hm", ", yes"]);
+}
+
+#[tokio::test]
 async fn a_call_that_the_length_limit_cut_is_not_handed_on() {
     let half = said(
         r#"{"tool_calls":[{"index":0,"id":"c","function":{"name":"rm","arguments":"{\"path\":\"/tmp"}}]}"#,

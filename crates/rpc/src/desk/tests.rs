@@ -10,6 +10,10 @@ mod faults;
 mod matrix;
 mod notifications;
 mod permissions;
+mod repeats;
+mod sessions;
+mod streamed_sends;
+mod streams;
 mod trees;
 mod turns;
 
@@ -20,6 +24,7 @@ use agent::permission::FilePath;
 use futures_util::FutureExt;
 use runtime::{AgentSpec, By, Limits, Name, PoolOptions, RightsSpec};
 use serde_json::Value;
+use store::MemoryStore;
 use tokio::sync::Semaphore;
 
 use self::doubles::{CWD, CountingEntropy, EchoModel, FewFolders, FewTools, FixedClock, OneModel, token};
@@ -31,14 +36,20 @@ struct House {
     pool: PoolHandle,
     entropy: Arc<CountingEntropy>,
     released: Arc<Semaphore>,
+    store: Arc<MemoryStore>,
 }
 
 impl House {
-    fn new() -> Self {
-        Self::with(Limits::default())
+    async fn new() -> Self {
+        Self::with(Limits::default()).await
     }
 
-    fn with(limits: Limits) -> Self {
+    async fn with(limits: Limits) -> Self {
+        Self::kept_in(store::memory(), limits).await
+    }
+
+    /// A house over what a store has.
+    async fn kept_in(store: Arc<MemoryStore>, limits: Limits) -> Self {
         let (entropy, released) = (Arc::new(CountingEntropy::default()), Arc::new(Semaphore::new(0)));
         let outside = runtime::Outside {
             models: Arc::new(OneModel(Arc::new(EchoModel { released: Arc::clone(&released) }))),
@@ -46,6 +57,7 @@ impl House {
             workspace: Arc::new(FewFolders),
             clock: Arc::new(FixedClock),
             entropy: Arc::<CountingEntropy>::clone(&entropy),
+            store: Arc::<MemoryStore>::clone(&store),
         };
         let options = PoolOptions {
             limits,
@@ -53,9 +65,9 @@ impl House {
             cwd: FilePath::resolve(CWD, &FilePath::root()).unwrap(),
             ..PoolOptions::default()
         };
-        let pool = PoolHandle::new(options, outside);
+        let pool = PoolHandle::open(options, outside).await.unwrap();
         let options = DeskOptions { zone: TimeZone::UTC };
-        Self { desk: Desk::new(pool.clone(), options), pool, entropy, released }
+        Self { desk: Desk::new(pool.clone(), options), pool, entropy, released, store }
     }
 
     /// What the daemon's door gives back to an admin.
@@ -78,19 +90,19 @@ impl House {
     }
 
     /// Creates agents without going through a door.
-    fn agents(&self, names: &[&str]) {
+    async fn agents(&self, names: &[&str]) {
         for name in names {
-            self.agent(name, "sandboxed", None);
+            self.agent(name, "sandboxed", None).await;
         }
     }
 
     /// Creates an agent without going through a door, and gives its capability's text.
-    fn agent(&self, name: &str, preset: &str, parent: Option<&str>) -> String {
+    async fn agent(&self, name: &str, preset: &str, parent: Option<&str>) -> String {
         let id = |name: &str| AgentId::parse(name).unwrap();
         let rights = RightsSpec { preset: Some(preset.to_owned()), ..RightsSpec::default() };
         let (name, parent) = (Name::Given(id(name)), parent.map(id));
         let spec = AgentSpec { name, parent, rights, ..AgentSpec::default() };
-        self.pool.create(spec, By::Admin).unwrap().capability.reveal().to_owned()
+        self.pool.create(spec, By::Admin).await.unwrap().capability.reveal().to_owned()
     }
 
     /// The result of an admin's call.
@@ -106,8 +118,8 @@ impl House {
         self.at_daemon(&request("create_agent", params)).await
     }
 
-    fn names(&self) -> Vec<String> {
-        self.pool.list().iter().map(|agent| agent.id.to_string()).collect()
+    async fn names(&self) -> Vec<String> {
+        self.pool.list().await.unwrap().iter().map(|agent| agent.id.to_string()).collect()
     }
 
     /// Starts a call and leaves it open.
@@ -117,6 +129,7 @@ impl House {
             pool: self.pool.clone(),
             entropy: Arc::clone(&self.entropy),
             released: Arc::clone(&self.released),
+            store: Arc::clone(&self.store),
         };
         tokio::spawn(async move { house.asked_by(&Caller::admin(), door, body).await })
     }
@@ -156,7 +169,8 @@ async fn settle() {
 
 #[test]
 fn a_call_can_be_polled_once_without_a_runtime_around_it() {
-    let house = House::new();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let house = runtime.block_on(House::new());
     let body = br#"{"jsonrpc":"2.0","method":"list_agents","id":1}"#;
     let (entrance, caller) = (house.desk.daemon_entrance(), Caller::admin());
     let answer = house.desk.answer(entrance, &caller, body).now_or_never();

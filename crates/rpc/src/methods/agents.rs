@@ -1,14 +1,15 @@
 //! The daemon's own methods: creating, destroying and listing agents, stopping, describing itself.
 
+use agent::journal::OnRestart;
 use agent::permission::{Budget, FilePath, Level, Resource};
 use agent::{AgentId, Fault, FaultKind, Halt, Source};
 use nexus3_protocol::Method;
 use nexus3_protocol::methods::{
-    AgentSummary, BudgetParams, CreateAgentOutput, CreateAgentParams, DestroyAgentOutput, DestroyAgentParams,
-    DiscoverOutput, InitialError, InitialResponse, ListAgentsOutput, ListAgentsParams, MayGrantParams,
-    NoParams, ShutdownServerOutput, spec,
+    self, AgentSummary, BudgetParams, CreateAgentOutput, CreateAgentParams, DestroyAgentOutput,
+    DestroyAgentParams, DiscoverOutput, InitialError, InitialResponse, ListAgentsOutput, ListAgentsParams,
+    MayGrantParams, NoParams, ShutdownServerOutput, spec,
 };
-use runtime::{AgentHandle, AgentSpec, By, Children, FirstMessage, MayGrant, Name, RightsSpec};
+use runtime::{AgentSpec, Among, Children, FirstMessage, MayGrant, Name, RightsSpec};
 
 use super::calls::{SOURCE_DEFAULT, outward, send_output, whole};
 use crate::caller::{Caller, Principal};
@@ -19,14 +20,10 @@ use crate::local_time::local;
 
 impl DaemonHandler<spec::CreateAgent> for Desk {
     async fn handle(&self, caller: &Caller, params: CreateAgentParams) -> Result<CreateAgentOutput, Fault> {
-        let principal = caller.principal(&self.pool)?;
+        let author = caller.author(&self.pool).await?;
         let wait = params.wait_for_initial_response.unwrap_or(false);
         let spec = agent_spec(params)?;
-        let by = match &principal {
-            Principal::Admin => By::Admin,
-            Principal::Agent(own) => By::Agent(own),
-        };
-        let created = self.pool.create(spec, by)?;
+        let created = self.pool.create(spec, author.by()).await?;
         let id = created.handle.id();
         tracing::info!(agent = %id, "agent created");
         let mut output = CreateAgentOutput {
@@ -55,11 +52,12 @@ impl DaemonHandler<spec::CreateAgent> for Desk {
 impl DaemonHandler<spec::DestroyAgent> for Desk {
     async fn handle(&self, caller: &Caller, params: DestroyAgentParams) -> Result<DestroyAgentOutput, Fault> {
         let id = parse_id("agent_id", &params.agent_id)?;
-        let found = self.pool.find(&id);
+        let found = self.pool.refer(&id);
         caller.may_destroy(&self.pool, &id, found.as_ref())?;
+        let author = caller.author(&self.pool).await?;
         let children = if params.orphan.unwrap_or(false) { Children::Stay } else { Children::Go };
         let success = match &found {
-            Some(agent) => self.pool.destroy_this(agent, children).await,
+            Some(agent) => self.pool.destroy(agent, children, author.by()).await?,
             None => false,
         };
         if success {
@@ -72,13 +70,9 @@ impl DaemonHandler<spec::DestroyAgent> for Desk {
 impl DaemonHandler<spec::ListAgents> for Desk {
     async fn handle(&self, caller: &Caller, params: ListAgentsParams) -> Result<ListAgentsOutput, Fault> {
         let principal = caller.principal(&self.pool)?;
-        let passes = |agent: &AgentHandle| match &principal {
-            Principal::Admin => true,
-            Principal::Agent(own) => agent.is_same(own) || agent.is_below(own),
-        };
         let offset = params.offset.map_or(0, |offset| whole(offset.0));
         let limit = params.limit.map_or(usize::MAX, |limit| whole(limit.0));
-        let (total, agents) = self.pool.list_page(passes, offset, limit);
+        let (total, agents) = self.pool.list_page(among(&principal), offset, limit).await?;
         let agents = agents.into_iter().map(|agent| self.summary(agent)).collect();
         Ok(ListAgentsOutput { agents, total: total as u64 })
     }
@@ -121,8 +115,16 @@ impl Desk {
             cwd: agent.cwd.to_string(),
             write_paths: (!anywhere).then_some(write_paths),
             preset: agent.preset.to_string(),
-            state: "live".to_owned(),
+            state: agent.state.name().to_owned(),
         }
+    }
+}
+
+/// Whom a caller may list: everybody, or itself and those below it.
+pub(super) fn among(principal: &Principal) -> Among<'_> {
+    match principal {
+        Principal::Admin => Among::All,
+        Principal::Agent(own) => Among::Under(own),
     }
 }
 
@@ -156,10 +158,12 @@ fn agent_spec(params: CreateAgentParams) -> Result<AgentSpec, Fault> {
         },
         level_max: Some(Level::Trusted),
         initial: params.initial_message.map(|text| FirstMessage { text, source }),
+        on_restart: params.on_restart.map(on_restart_inward),
+        origin: None,
     })
 }
 
-pub(super) fn may_grant(params: MayGrantParams) -> Result<MayGrant, Fault> {
+pub(crate) fn may_grant(params: MayGrantParams) -> Result<MayGrant, Fault> {
     Ok(MayGrant {
         preset: params.preset,
         disable_tools: tool_list("may_grant.disable_tools", params.disable_tools)?,
@@ -172,7 +176,7 @@ pub(super) fn may_grant(params: MayGrantParams) -> Result<MayGrant, Fault> {
 const TOOL_NAME_CHARS_MAX: usize = 128;
 
 /// A name that no tool has is taken as it is, for tools still to come; a text that no tool can have is a slip.
-pub(super) fn tool_list(parameter: &str, names: Option<Vec<String>>) -> Result<Vec<String>, Fault> {
+pub(crate) fn tool_list(parameter: &str, names: Option<Vec<String>>) -> Result<Vec<String>, Fault> {
     let names = names.unwrap_or_default();
     let fits = |name: &str| {
         (1..=TOOL_NAME_CHARS_MAX).contains(&name.len())
@@ -186,7 +190,7 @@ pub(super) fn tool_list(parameter: &str, names: Option<Vec<String>>) -> Result<V
     }
 }
 
-pub(super) fn budget_of(params: &BudgetParams) -> Budget {
+pub(crate) fn budget_of(params: &BudgetParams) -> Budget {
     limits_of(params).into_iter().fold(Budget::unlimited(), |budget, (resource, limit)| {
         if limit.is_some() { budget.with(resource, limit) } else { budget }
     })
@@ -207,10 +211,24 @@ fn failed(fault: &Fault) -> InitialResponse {
     InitialResponse::Failed { error: InitialError { code: error.code, message: error.message } }
 }
 
-pub(super) fn invalid(text: &str) -> Fault {
+pub(crate) fn invalid(text: &str) -> Fault {
     Fault::new(FaultKind::Invalid, text.to_owned())
 }
 
-fn parse_id(parameter: &str, text: &str) -> Result<AgentId, Fault> {
+pub(crate) fn on_restart_inward(way: methods::OnRestart) -> OnRestart {
+    match way {
+        methods::OnRestart::Resume => OnRestart::Resume,
+        methods::OnRestart::Mark => OnRestart::Mark,
+    }
+}
+
+pub(crate) fn on_restart_outward(way: OnRestart) -> methods::OnRestart {
+    match way {
+        OnRestart::Resume => methods::OnRestart::Resume,
+        OnRestart::Mark => methods::OnRestart::Mark,
+    }
+}
+
+pub(crate) fn parse_id(parameter: &str, text: &str) -> Result<AgentId, Fault> {
     AgentId::parse(text).map_err(|fault| invalid(&format!("{parameter} invalid: {fault}")))
 }

@@ -1,13 +1,13 @@
 //! An agent's methods: sending, cancelling, and reading what it holds.
 
-use agent::{Ending, Fault, Halt, Message, RequestId, Source, TurnEnd, TurnOutcome};
+use agent::{Ending, Fault, Halt, Message, RequestId, Source, ToolCall, TurnEnd, TurnOutcome};
 use nexus3_protocol::methods::{self, spec};
 use nexus3_protocol::methods::{
     CancelOutput, CancelParams, ContextOutput, MessageView, MessagesOutput, MessagesParams, NoParams,
     SendOutput, SendParams, ShutdownOutput, SteerOutput, SteerParams, TokensOutput, ToolCallView, Usage,
     UsedTokens,
 };
-use runtime::{AgentHandle, By, NewMessage};
+use runtime::{AgentHandle, NewMessage};
 use serde_json::{Map, Value};
 
 use crate::caller::{Caller, Principal};
@@ -24,31 +24,39 @@ impl AgentHandler<spec::Send> for Desk {
         agent: &AgentHandle,
         params: SendParams,
     ) -> Result<SendOutput, Fault> {
-        let request_id = match params.request_id {
-            Some(id) => inward(id),
-            None => self.pool.make_up_request_id()?,
-        };
-        let source = self.source(caller, params.source, params.source_agent_id)?;
-        let message = NewMessage { text: params.content, request_id: request_id.clone(), source };
+        let message = self.new_message(caller, params)?;
+        let request_id = message.request_id.clone();
         let end = agent.send(message).await?;
         Ok(send_output(request_id, end))
     }
 }
 
+impl Desk {
+    /// What `send` takes, in the runtime's words.
+    pub(crate) fn new_message(&self, caller: &Caller, params: SendParams) -> Result<NewMessage, Fault> {
+        let request_id = match params.request_id {
+            Some(id) => inward(id),
+            None => self.pool.make_up_request_id()?,
+        };
+        let source = self.source(caller, params.source, params.source_agent_id)?;
+        Ok(NewMessage { text: params.content, request_id, source })
+    }
+}
+
 /// A turn's end in the words of `send`.
-pub(super) fn send_output(request_id: RequestId, end: TurnEnd) -> SendOutput {
+pub(crate) fn send_output(request_id: RequestId, end: TurnEnd) -> SendOutput {
     SendOutput {
         cancelled: end.outcome == TurnOutcome::Cancelled,
         content: end.content,
         request_id: outward(request_id),
         halted_at_iteration_limit: end.halted == Some(Halt::IterationLimit),
         halted: end.halted.map(|halt| halt.name().to_owned()),
-        usage: end.usage.map(|usage| Usage {
-            input_tokens: usage.input,
-            output_tokens: usage.output,
-            cached_tokens: usage.cached,
-        }),
+        usage: end.usage.map(usage),
     }
+}
+
+pub(crate) fn usage(usage: agent::Usage) -> Usage {
+    Usage { input_tokens: usage.input, output_tokens: usage.output, cached_tokens: usage.cached }
 }
 
 impl AgentHandler<spec::Steer> for Desk {
@@ -85,10 +93,8 @@ impl AgentHandler<spec::Shutdown> for Desk {
         agent: &AgentHandle,
         _: NoParams,
     ) -> Result<ShutdownOutput, Fault> {
-        match caller.principal(&self.pool)? {
-            Principal::Admin => self.pool.finish_agent(agent, By::Admin),
-            Principal::Agent(own) => self.pool.finish_agent(agent, By::Agent(&own)),
-        }
+        let author = caller.author(&self.pool).await?;
+        self.pool.finish_agent(agent, author.by()).await?;
         Ok(ShutdownOutput { success: true })
     }
 }
@@ -172,22 +178,22 @@ pub(super) fn whole(number: u64) -> usize {
 }
 
 fn view(index: u64, message: &Message) -> MessageView {
-    let calls = message.tool_calls.iter().map(|call| ToolCallView {
-        id: call.id.clone(),
-        name: call.name.clone(),
-        arguments: call.arguments.clone(),
-    });
     MessageView {
         index,
         role: message.role.as_str().to_owned(),
         content: message.text.clone(),
-        tool_calls: calls.collect(),
+        tool_calls: message.tool_calls.iter().map(call_view).collect(),
         tool_call_id: message.tool_call_id.clone(),
         meta: meta(message),
     }
 }
 
-fn meta(message: &Message) -> Option<Map<String, Value>> {
+pub(crate) fn call_view(call: &ToolCall) -> ToolCallView {
+    ToolCallView { id: call.id.clone(), name: call.name.clone(), arguments: call.arguments.clone() }
+}
+
+/// Where a message came from and how it ended.
+pub(crate) fn meta(message: &Message) -> Option<Map<String, Value>> {
     let mut meta = Map::new();
     let mut put = |key: &str, value: Value| drop(meta.insert(key.to_owned(), value));
     if let Some(kind) = &message.source.kind {
@@ -202,6 +208,7 @@ fn meta(message: &Message) -> Option<Map<String, Value>> {
         Some(Ending::Cancelled) => put("cancelled", Value::Bool(true)),
         Some(Ending::Failed) => put("failed", Value::Bool(true)),
         Some(Ending::Denied) => put("denied", Value::Bool(true)),
+        Some(Ending::Interrupted) => put("interrupted", Value::Bool(true)),
         None => {}
     }
     (!meta.is_empty()).then_some(meta)
@@ -214,7 +221,7 @@ fn inward(id: methods::RequestId) -> RequestId {
     }
 }
 
-pub(super) fn outward(id: RequestId) -> methods::RequestId {
+pub(crate) fn outward(id: RequestId) -> methods::RequestId {
     match id {
         RequestId::Text(text) => methods::RequestId::Text(text),
         RequestId::Number(number) => methods::RequestId::Number(number),

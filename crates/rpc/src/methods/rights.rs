@@ -6,10 +6,10 @@ use nexus3_protocol::methods::{
     AgentOutput, ChildrenOutput, GrantView, HoldingView, LimitView, NamesView, NoParams, PermissionsOutput,
     SetPermissionsParams, spec,
 };
-use runtime::{AgentHandle, AgentRights, By, Change, Holding};
+use runtime::{AgentHandle, AgentRights, Change, Holding};
 
 use super::agents::{invalid, limits_of, may_grant, tool_list};
-use crate::caller::{Caller, Principal};
+use crate::caller::Caller;
 use crate::desk::Desk;
 use crate::dispatch::AgentHandler;
 
@@ -17,7 +17,7 @@ impl AgentHandler<spec::GetAgent> for Desk {
     async fn handle(&self, _: &Caller, agent: &AgentHandle, _: NoParams) -> Result<AgentOutput, Fault> {
         let summary = self.pool.summary(agent);
         let rights = self.pool.rights(agent);
-        let children = self.pool.children(agent);
+        let children = self.pool.children(agent).await?;
         Ok(AgentOutput {
             depth: summary.depth.into(),
             ancestors: names(&rights.ancestors),
@@ -34,7 +34,8 @@ impl AgentHandler<spec::GetAgent> for Desk {
 
 impl AgentHandler<spec::ListChildren> for Desk {
     async fn handle(&self, _: &Caller, agent: &AgentHandle, _: NoParams) -> Result<ChildrenOutput, Fault> {
-        let children = self.pool.children(agent).into_iter().map(|child| self.summary(child)).collect();
+        let children = self.pool.children(agent).await?;
+        let children = children.into_iter().map(|child| self.summary(child)).collect();
         Ok(ChildrenOutput { agent_id: agent.id().to_string(), children })
     }
 }
@@ -53,10 +54,8 @@ impl AgentHandler<spec::SetPermissions> for Desk {
         params: SetPermissionsParams,
     ) -> Result<PermissionsOutput, Fault> {
         let change = change(params)?;
-        match caller.principal(&self.pool)? {
-            Principal::Admin => self.pool.change_rights(agent, &change, By::Admin)?,
-            Principal::Agent(own) => self.pool.change_rights(agent, &change, By::Agent(&own))?,
-        }
+        let author = caller.author(&self.pool).await?;
+        self.pool.change_rights(agent, &change, author.by()).await?;
         Ok(permissions(&self.pool.rights(agent)))
     }
 }

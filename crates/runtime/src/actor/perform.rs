@@ -1,7 +1,8 @@
 //! Carries a turn's actions out: the only caller of [`Provider`](agent::outside::Provider) and of tools, which are run
-//! by [`toolwork`]. It keeps what the turn keeps, pays for what the turn uses, and a panic on the model's side fails this
-//! turn alone.
+//! by [`toolwork`]. What the turn keeps is staged by [`keeping`] and kept before anything follows from it; what it uses
+//! is paid for; and a panic on the model's side fails this turn alone.
 
+mod keeping;
 mod toolwork;
 mod walltime;
 
@@ -12,37 +13,64 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::outside::{Clock, ModelEvent, ModelRequest, ModelStream};
+use agent::journal::{Record, Stage};
+use agent::outside::{ModelEvent, ModelRequest, ModelStream, StoreFault};
 use agent::permission::Resource;
 use agent::{
-    Fault, FaultKind, Message, Source, Turn, TurnAction, TurnEnd, TurnEvent, TurnLimits, TurnOutcome,
+    Fault, FaultKind, Message, RequestId, Source, Turn, TurnAction, TurnEnd, TurnEvent, TurnLimits,
+    TurnOutcome,
 };
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit};
 use tokio::time::Instant;
 
+use self::keeping::Staged;
 use self::toolwork::{Begun, ToolWork};
 use self::walltime::WallTime;
+use super::open::Open;
+use crate::feed::{Delta, DeltaKind};
 use crate::handle::Shared;
 
 /// A turn on stage.
 pub(super) struct Performance {
     shared: Arc<Shared>,
-    clock: Arc<dyn Clock>,
+    number: u64,
+    request_id: RequestId,
     turn: Turn,
+    /// What is to be done next, in order.
+    todo: VecDeque<TurnAction>,
+    staged: Staged,
+    /// How the turn ends, once that is in line.
+    ending: Option<TurnEnd>,
     awaited: Awaited,
     tools: ToolWork,
     wall: WallTime,
     /// One of the slots for running turns; given back while the turn waits for other agents.
     slot: Option<OwnedSemaphorePermit>,
+    /// Whether somebody has ended it.
+    is_broken_off: bool,
+    /// What there was not enough of to begin.
+    spent: Option<Resource>,
     /// When the model was asked, or last said something. A step is dropped whenever a command comes in; a timer in it
     /// would start anew each time.
     heard_at: Instant,
 }
 
+/// How a performance is over.
+pub(super) enum Finale {
+    /// The turn has ended, and that is kept.
+    Ended(TurnEnd),
+    /// The daemon stops, and nobody waits for the answer: the turn goes on when it is started again.
+    Left,
+    /// The store has a turn of that name already; nothing was done.
+    Taken,
+    /// What the turn did could not be kept.
+    Fell(Fault),
+}
+
 type Claim = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>;
 
-/// What the turn waits for.
+/// What the turn waits for, when nothing is on its way to the store.
 enum Awaited {
     /// The answer under way.
     Model(ModelStream),
@@ -55,58 +83,129 @@ enum Awaited {
 }
 
 impl Performance {
-    /// Begins a turn. A turn for which there is no budget ends at once.
-    pub(super) fn begin(
-        shared: Arc<Shared>,
-        clock: Arc<dyn Clock>,
-        message: Message,
-        slot: OwnedSemaphorePermit,
-    ) -> (Self, Option<TurnEnd>) {
+    /// Begins a turn, or goes on with one that was begun before. Nothing happens until it is advanced.
+    pub(super) fn begin(shared: Arc<Shared>, open: &Open, slot: Option<OwnedSemaphorePermit>) -> Self {
         let limits = TurnLimits {
             rounds_max: shared.limits.tool_iterations_max,
             calls_running_max: shared.limits.tools_running_max,
         };
-        let paid = shared.kin.take(Resource::Turns, 1);
-        let (turn, actions) = Turn::start(message, limits);
+        let mut tools = ToolWork::new(Arc::clone(&shared));
+        let mut staged = Staged::default();
+        let mut spent = None;
+        let (turn, actions) = match &open.stage {
+            Stage::Waiting => {
+                spent = (!shared.kin.take(Resource::Turns, 1)).then_some(Resource::Turns);
+                let message = Message::user(open.message.text.clone(), open.message.source.clone());
+                let (turn, mut actions) = Turn::start(message, limits);
+                staged.begin(open, &shared);
+                // The message is in the journal with the send that brought it.
+                if let Some(TurnAction::Keep(message)) = (!actions.is_empty()).then(|| actions.remove(0)) {
+                    staged.show(message);
+                }
+                (turn, actions)
+            }
+            Stage::Running(progress) => {
+                staged.reopen(open, &shared);
+                let manners = progress.calls.iter().map(|call| tools.offer(call)).collect();
+                Turn::resume(progress.clone(), manners, limits)
+            }
+        };
         shared.published.write().is_working = true;
-        let mut performance = Self {
-            tools: ToolWork::new(Arc::clone(&shared)),
+        Self {
+            number: open.turn,
+            request_id: open.message.request_id.clone(),
+            turn,
+            todo: actions.into(),
+            staged,
+            ending: None,
+            awaited: Awaited::Nothing,
+            tools,
             wall: WallTime::start(),
             shared,
-            clock,
-            turn,
-            awaited: Awaited::Nothing,
-            slot: Some(slot),
+            slot,
+            is_broken_off: false,
+            spent,
             heard_at: Instant::now(),
-        };
-        let spent = (!paid).then_some(Resource::Turns);
-        let ended = performance.carry_out(actions, spent);
-        (performance, ended)
+        }
     }
 
     /// Ends the turn now: the model's stream and the tools are dropped with it.
-    pub(super) fn cancel(&mut self) -> Option<TurnEnd> {
-        self.hang_up();
-        self.tools.stop();
-        self.feed(TurnEvent::Cancel)
+    pub(super) fn cancel(&mut self) -> Option<Finale> {
+        self.break_off(TurnEvent::Cancel);
+        self.advance()
     }
 
-    /// Adds a word; false when the turn has enough of them.
-    pub(super) fn steer(&mut self, text: String, source: Source) -> bool {
-        let takes = self.turn.takes_steers();
-        if takes {
-            // A word is only put aside; nothing follows from it yet.
-            let ended = self.feed(TurnEvent::Steer(Message::user(text, source)));
-            debug_assert!(ended.is_none());
+    /// Cancels a turn that has not gone on yet; the next advance does it.
+    pub(super) fn give_up(&mut self) {
+        self.break_off(TurnEvent::Cancel);
+    }
+
+    /// Ends a turn that is not to go on; the next advance does it.
+    pub(super) fn interrupt(&mut self, why: String) {
+        self.break_off(TurnEvent::Interrupt(why));
+    }
+
+    /// Once is enough: what a second would say is not to be kept.
+    fn break_off(&mut self, event: TurnEvent) {
+        if std::mem::replace(&mut self.is_broken_off, true) {
+            return;
         }
-        takes
+        self.hang_up();
+        self.tools.stop();
+        let actions = self.turn.on(event);
+        // What was still to be begun is not; what was still to be kept is, and so is an end that had come before.
+        self.todo.retain(|action| matches!(action, TurnAction::Keep(_) | TurnAction::End(_)));
+        self.todo.extend(actions);
+    }
+
+    /// Ends the turn of an agent that is gone: there is nobody to keep anything for.
+    pub(super) fn abandon(&mut self) -> TurnEnd {
+        if let Some(end) = self.ending.take() {
+            return end;
+        }
+        self.break_off(TurnEvent::Cancel);
+        let end = self.todo.drain(..).find_map(|action| match action {
+            TurnAction::End(end) => Some(end),
+            TurnAction::Keep(_) | TurnAction::AskModel | TurnAction::RunTool(..) => None,
+        });
+        self.shared.published.write().is_working = false;
+        self.wall.pay(&self.shared.kin);
+        if let Some(pool) = self.shared.pool.upgrade() {
+            pool.keep_ledgers_above(&self.shared.kin);
+        }
+        end.unwrap_or_else(TurnEnd::unbegun)
+    }
+
+    /// Whether the turn is about to end: nothing can change how.
+    pub(super) fn is_ending(&self) -> bool {
+        self.is_broken_off || self.ending.is_some()
+    }
+
+    /// Whether the store knows of the turn.
+    pub(super) fn is_begun(&self) -> bool {
+        self.staged.is_begun()
+    }
+
+    /// Adds a word, and gives it to be kept; none when the turn has enough of them.
+    pub(super) fn steer(&mut self, text: String, source: Source) -> Option<Message> {
+        if !self.turn.takes_steers() || !self.is_begun() {
+            return None;
+        }
+        let message = Message::user(text, source);
+        // A word is only put aside; nothing follows from it yet.
+        self.todo.extend(self.turn.on(TurnEvent::Steer(message.clone())));
+        Some(message)
     }
 
     /// Waits for what comes next and does what follows from it. Safe to drop and call again.
-    pub(super) async fn step(&mut self) -> Option<TurnEnd> {
+    pub(super) async fn step(&mut self) -> Option<Finale> {
         // A model that never pauses must not keep the thread from whoever wants to cancel it. Comes first, where
         // dropping the step loses nothing.
         tokio::task::consume_budget().await;
+        if self.staged.is_in_line() {
+            let kept = self.staged.kept().await;
+            return self.went_on(kept);
+        }
         let left = self.wall.left(&self.shared.kin);
         let event = match left {
             None => self.next_event().await,
@@ -123,17 +222,85 @@ impl Performance {
         self.heard_at = Instant::now();
         match event {
             Some(event) => self.feed(event),
-            None => self.ask_or_stop(),
+            // The slot has come: what was used up meanwhile counts.
+            None => self.todo.push_front(TurnAction::AskModel),
+        }
+        self.advance()
+    }
+
+    /// What was in line is kept, or it is not.
+    fn went_on(&mut self, kept: Result<(), StoreFault>) -> Option<Finale> {
+        match kept {
+            Ok(()) => {
+                self.staged.publish(&self.shared);
+                match self.ending.take() {
+                    Some(end) => {
+                        self.finish(&end);
+                        Some(Finale::Ended(end))
+                    }
+                    None => self.advance(),
+                }
+            }
+            Err(fault) => {
+                self.hang_up();
+                self.tools.stop();
+                self.shared.published.write().is_working = false;
+                self.shared.recount();
+                Some(match fault {
+                    StoreFault::Taken if !self.is_begun() => {
+                        if self.spent.is_none() {
+                            self.shared.kin.give_back(Resource::Turns, 1);
+                        }
+                        Finale::Taken
+                    }
+                    // Somebody has destroyed the agent: there is nobody to keep anything for.
+                    StoreFault::Gone => Finale::Ended(self.abandon()),
+                    fault => Finale::Fell(fault.into()),
+                })
+            }
         }
     }
 
+    /// Does what is to be done, up to where something has to be kept first or waited for.
+    pub(super) fn advance(&mut self) -> Option<Finale> {
+        while !self.staged.is_in_line() {
+            let Some(action) = self.todo.pop_front() else { break };
+            match action {
+                TurnAction::Keep(message) => self.staged.keep(message),
+                TurnAction::RunTool(place, call) => self.begin_tool(place, &call),
+                TurnAction::AskModel if self.staged.is_empty() => self.begin_asking(),
+                TurnAction::AskModel => {
+                    self.todo.push_front(TurnAction::AskModel);
+                    break;
+                }
+                TurnAction::End(end) => {
+                    self.end(end);
+                    break;
+                }
+            }
+        }
+        if !self.staged.is_in_line() && !self.staged.is_empty() {
+            self.staged.put_in_line(&self.shared);
+        }
+        None
+    }
+
+    fn end(&mut self, end: TurnEnd) {
+        self.wall.pay(&self.shared.kin);
+        self.tools.stop();
+        self.staged.end(self.number, &self.request_id, &end);
+        self.ending = Some(end);
+    }
+
     /// What runs is ended, and then the turn.
-    fn out_of_time(&mut self) -> Option<TurnEnd> {
+    fn out_of_time(&mut self) -> Option<Finale> {
         self.wall.pay(&self.shared.kin);
         self.hang_up();
-        let mut events = VecDeque::from([TurnEvent::BudgetSpent(Resource::WallMs)]);
-        events.extend(self.tools.give_up(Resource::WallMs));
-        self.feed_all(events)
+        self.feed(TurnEvent::BudgetSpent(Resource::WallMs));
+        for event in self.tools.give_up(Resource::WallMs) {
+            self.feed(event);
+        }
+        self.advance()
     }
 
     /// Drops the stream. A panic on its way out is the model's; it must not take the agent's task with it.
@@ -171,7 +338,15 @@ impl Performance {
         let next = AssertUnwindSafe(stream.next()).catch_unwind();
         let event = match tokio::time::timeout(patience, next).await {
             Ok(Ok(Some(Ok(event)))) => match event {
-                ModelEvent::Text(text) => return TurnEvent::Text(text),
+                ModelEvent::Text(text) => {
+                    self.say(DeltaKind::Text, &text);
+                    return TurnEvent::Text(text);
+                }
+                // Not part of the answer: whoever listens hears it, and the turn goes on.
+                ModelEvent::Reasoning(text) => {
+                    self.say(DeltaKind::Reasoning, &text);
+                    return TurnEvent::Text(String::new());
+                }
                 ModelEvent::Usage(usage) => return TurnEvent::Usage(usage),
                 ModelEvent::ToolCall(call) => {
                     let manner = self.tools.offer(&call);
@@ -191,57 +366,47 @@ impl Performance {
         event
     }
 
-    fn feed(&mut self, event: TurnEvent) -> Option<TurnEnd> {
-        self.feed_all(VecDeque::from([event]))
-    }
-
-    fn feed_all(&mut self, mut events: VecDeque<TurnEvent>) -> Option<TurnEnd> {
-        while let Some(event) = events.pop_front() {
-            if let TurnEvent::Usage(usage) = event {
-                self.shared.published.write().used.add(usage);
-                self.shared.kin.record(Resource::Tokens, usage.input.saturating_add(usage.output));
-            }
-            for action in self.turn.on(event) {
-                match action {
-                    TurnAction::Keep(message) => self.keep(message),
-                    TurnAction::AskModel => events.extend(self.begin_asking(None)),
-                    TurnAction::RunTool(place, call) => events.extend(self.begin_tool(place, &call)),
-                    TurnAction::End(end) => {
-                        self.finish(&end);
-                        return Some(end);
-                    }
-                }
-            }
+    /// Tells whoever listens what the model says.
+    fn say(&self, kind: DeltaKind, text: &str) {
+        let shared = &self.shared;
+        if shared.feed.is_heard() && !text.is_empty() {
+            shared.feed.say(Delta {
+                agent: shared.kin.serial,
+                name: shared.id.clone(),
+                request_id: self.request_id.clone(),
+                turn: self.number,
+                kind,
+                text: text.to_owned(),
+            });
         }
-        None
     }
 
-    /// The first actions of a turn; `spent` is what there was not enough of to begin.
-    fn carry_out(&mut self, actions: Vec<TurnAction>, spent: Option<Resource>) -> Option<TurnEnd> {
-        let mut events = VecDeque::new();
-        for action in actions {
-            match action {
-                TurnAction::Keep(message) => self.keep(message),
-                TurnAction::AskModel => events.extend(self.begin_asking(spent)),
-                // A turn that has not asked yet has no calls and no end.
-                TurnAction::RunTool(..) | TurnAction::End(_) => {}
-            }
+    fn feed(&mut self, event: TurnEvent) {
+        if let TurnEvent::Usage(usage) = event {
+            self.shared.published.write().used.add(usage);
+            self.shared.kin.record(Resource::Tokens, usage.input.saturating_add(usage.output));
         }
-        self.feed_all(events)
-    }
-
-    /// The slot has come: what was used up meanwhile counts.
-    fn ask_or_stop(&mut self) -> Option<TurnEnd> {
-        let events = self.begin_asking(None);
-        self.feed_all(events.into_iter().collect())
+        let done = match &event {
+            TurnEvent::ToolDone(place, outcome) => Some((*place, outcome.clone())),
+            _ => None,
+        };
+        let actions = self.turn.on(event);
+        // With the last of them all results come into the context: until then each is kept by itself.
+        if let Some((place, outcome)) = done
+            && !actions.iter().any(|action| matches!(action, TurnAction::Keep(_)))
+        {
+            self.staged.push(Record::CallDone { turn: self.number, place, outcome });
+        }
+        self.todo.extend(actions);
     }
 
     /// Asks the model, or waits for a slot to do it, or says why not.
-    fn begin_asking(&mut self, spent: Option<Resource>) -> Option<TurnEvent> {
+    fn begin_asking(&mut self) {
         let used_up = |resource: &Resource| self.shared.kin.left(*resource) == Some(0);
-        let spent = spent.or_else(|| [Resource::Tokens, Resource::WallMs].into_iter().find(used_up));
+        let spent =
+            self.spent.take().or_else(|| [Resource::Tokens, Resource::WallMs].into_iter().find(used_up));
         if let Some(resource) = spent {
-            return Some(TurnEvent::BudgetSpent(resource));
+            return self.feed(TurnEvent::BudgetSpent(resource));
         }
         if self.slot.is_some() {
             self.ask();
@@ -249,35 +414,30 @@ impl Performance {
             let slots = Arc::clone(&self.shared.turnstile.slots);
             self.awaited = Awaited::Slot(Box::pin(slots.acquire_owned()));
         }
-        None
     }
 
-    fn begin_tool(&mut self, place: usize, call: &agent::ToolCall) -> Vec<TurnEvent> {
+    fn begin_tool(&mut self, place: usize, call: &agent::ToolCall) {
         self.awaited = Awaited::Tools;
         match self.tools.begin(place, call) {
-            Begun::Runs => Vec::new(),
+            Begun::Runs(class) => self.begun(place, call, class),
             // Whoever it waits for may need the slot.
-            Begun::WaitsForOthers => {
+            Begun::WaitsForOthers(class) => {
                 self.slot = None;
-                Vec::new()
+                self.begun(place, call, class);
             }
-            Begun::Over(outcome) => vec![TurnEvent::ToolDone(place, outcome)],
-            Begun::Spent(resource) => vec![
-                TurnEvent::BudgetSpent(resource),
-                TurnEvent::ToolDone(place, agent::ToolOutcome::Failed(agent::spent_result(resource))),
-            ],
+            Begun::Over(outcome) => self.feed(TurnEvent::ToolDone(place, outcome)),
+            Begun::Spent(resource) => {
+                self.feed(TurnEvent::BudgetSpent(resource));
+                let outcome = agent::ToolOutcome::Failed(agent::spent_result(resource));
+                self.feed(TurnEvent::ToolDone(place, outcome));
+            }
         }
     }
 
-    fn keep(&self, message: Message) {
-        tracing::info!(target: "nexus3::context", role = message.role.as_str(), text = %message.text);
-        for call in &message.tool_calls {
-            tracing::info!(target: "nexus3::context", role = "tool call", text = %format_args!("{}({})", call.name, call.arguments));
-        }
-        let now = self.clock.now();
-        let mut state = self.shared.published.write();
-        state.window.push(message);
-        state.last_action_at = Some(now);
+    /// A call does not run before it is kept that it may.
+    fn begun(&mut self, place: usize, call: &agent::ToolCall, class: agent::ToolClass) {
+        let (call_id, tool) = (call.id.clone(), call.name.clone());
+        self.staged.push(Record::CallBegun { turn: self.number, place, call_id, tool, class });
     }
 
     fn ask(&mut self) {
@@ -297,14 +457,10 @@ impl Performance {
     }
 
     fn finish(&mut self, end: &TurnEnd) {
-        self.wall.pay(&self.shared.kin);
-        self.tools.stop();
-        let now = self.clock.now();
         let mut state = self.shared.published.write();
         state.halted = end.halted;
         state.is_working = false;
         state.last_rounds = end.rounds;
-        state.last_action_at = Some(now);
         drop(state);
         match &end.outcome {
             TurnOutcome::Failed(fault) => {
@@ -314,6 +470,7 @@ impl Performance {
                 tracing::debug!(rounds = end.rounds, halted = ?end.halted, "turn completed");
             }
             TurnOutcome::Cancelled => tracing::debug!(rounds = end.rounds, "turn cancelled"),
+            TurnOutcome::Interrupted(why) => tracing::warn!("turn interrupted: {why}"),
         }
     }
 }

@@ -1,9 +1,12 @@
 //! The algebra of kin and ledgers: what is left, who pays, what is set aside, and that nothing is made or lost on the
 //! way. Trees of random shape and history are held against a count of everything that was ever used.
 
+mod keeping;
+
 use std::sync::Arc;
 
 use agent::AgentId;
+use agent::journal::{KeptAsk, KeptRights};
 use agent::permission::{Budget, FilePath, Kinship, Presets, Reasons, Resource};
 
 use super::*;
@@ -17,6 +20,13 @@ fn standing(budget: Budget) -> Standing {
         level: Level::Sandboxed,
         authority: Arc::new(authority),
         rights: Arc::new(RightsSpec { budget, ..RightsSpec::default() }),
+        kept: Arc::new(KeptRights {
+            preset: Presets::DEFAULT.to_owned(),
+            level: Level::Sandboxed,
+            budget,
+            may: KeptAsk::default(),
+            may_grant: None,
+        }),
     }
 }
 
@@ -33,6 +43,7 @@ fn attempt(serial: u64, parent: Option<&Arc<Kin>>, budget: Budget) -> Result<Arc
         standing: standing(budget),
     })?;
     kin.admit()?;
+    kin.be_born();
     Ok(kin)
 }
 
@@ -64,6 +75,20 @@ fn whoever_has_no_limit_draws_on_the_nearest_above_that_has_one() {
     assert_eq!(account(&bottom), (4, 0, Some(1)), "what is refused is not counted");
     bottom.record(TURNS, 3);
     assert_eq!(account(&top), (12, 0, Some(0)), "what has happened is counted");
+}
+
+#[test]
+fn what_is_given_back_was_never_used() {
+    let top = kin(1, None, turns(10));
+    let middle = kin(2, Some(&top), turns(None));
+    let bottom = kin(3, Some(&middle), turns(3));
+    let before = (account(&top), account(&middle), account(&bottom));
+    for taker in [&middle, &bottom] {
+        assert!(taker.take(TURNS, 2));
+        taker.give_back(TURNS, 2);
+        assert_eq!((account(&top), account(&middle), account(&bottom)), before);
+    }
+    assert!(bottom.take(TURNS, 3) && middle.take(TURNS, 7), "all of it can still be used");
 }
 
 #[test]
@@ -211,7 +236,7 @@ fn kinship_is_by_blood_and_not_by_name() {
     let child = kin(2, Some(&top), Budget::unlimited());
     let grandchild = kin(3, Some(&child), Budget::unlimited());
     let namesake = Kin::new(NewKin {
-        id: top.id.clone(),
+        id: top.id(),
         serial: 9,
         parent: None,
         cwd: FilePath::root(),
@@ -280,11 +305,11 @@ fn check(members: &[Member], seed: u64) {
             members.iter().filter(|one| one.kin.is_below(&head.kin) || one.kin.serial == head.kin.serial);
         let used: u64 = family.clone().map(|one| one.used).sum();
         let fair = head.limit_max.is_none_or(|limit| used <= limit);
-        assert!(fair, "seed {seed}: {} used {used} of {:?}", head.kin.id, head.limit_max);
+        assert!(fair, "seed {seed}: {} used {used} of {:?}", head.kin.id(), head.limit_max);
         let alive = family.filter(|one| !one.gone && one.kin.serial != head.kin.serial).count() as u64;
-        assert_eq!(head.kin.descendants(), alive, "seed {seed}: {}", head.kin.id);
+        assert_eq!(head.kin.descendants(), alive, "seed {seed}: {}", head.kin.id());
         let reserved = head.kin.account(TURNS).reserved;
-        assert!(alive > 0 || reserved == 0, "seed {seed}: {} set {reserved} aside for nobody", head.kin.id);
+        assert!(alive > 0 || reserved == 0, "seed {seed}: {} set {reserved} aside for nobody", head.kin.id());
     }
 }
 

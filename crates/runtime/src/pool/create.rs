@@ -1,23 +1,23 @@
 //! Making an agent: every part of the ask is checked, and checked against what the parent may grant, before anything is
 //! made. A refused create leaves nothing behind.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
+use agent::journal::{AgentState, OnRestart, Record};
+use agent::outside::{Moment, Provider, StoreFault};
 use agent::permission::{DEPTH_MAX, Dimension, Effect, FilePath, Grant, Level, Preset};
-use agent::{AgentId, Fault, FaultKind, RequestId, Source, Window};
-use tokio::sync::mpsc;
-use tokio_util::sync::CancellationToken;
-use tracing::Instrument;
+use agent::{AgentId, Fault, FaultKind, Message, RequestId, Source, Window};
+use tokio::sync::oneshot;
 
 use super::Pool;
 use super::directory::NotIn;
 use super::rights::{RightsSpec, must_be_allowed, must_not_widen, too_little};
-use crate::actor::Actor;
+use super::wake::NewAgent;
+use crate::actor::Open;
 use crate::capability::Capability;
-use crate::handle::{AgentHandle, Answering, NewMessage, Shared};
+use crate::handle::{AgentHandle, Answering, NewMessage};
 use crate::kin::{Kin, NewKin, Standing};
-use crate::published::Published;
 use crate::turnstile::shutting_down;
 
 /// What an agent is made from.
@@ -39,6 +39,10 @@ pub struct AgentSpec {
     pub level_max: Option<Level>,
     /// Its first message.
     pub initial: Option<FirstMessage>,
+    /// What becomes of a turn that a crash cuts off; the pool's own way when nothing is said.
+    pub on_restart: Option<OnRestart>,
+    /// Where it comes from, if it is not made from nothing.
+    pub origin: Option<String>,
 }
 
 /// What an agent is called.
@@ -73,10 +77,32 @@ pub enum By<'a> {
 
 impl By<'_> {
     /// For the audit trail.
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         match self {
             By::Admin => "admin",
             By::Agent(own) => own.id().as_str(),
+        }
+    }
+}
+
+/// The same, for work that goes on when whoever asked for it is gone.
+pub(crate) enum Author {
+    Admin,
+    Agent(AgentHandle),
+}
+
+impl Author {
+    pub(crate) fn of(by: By<'_>) -> Self {
+        match by {
+            By::Admin => Author::Admin,
+            By::Agent(own) => Author::Agent(own.clone()),
+        }
+    }
+
+    pub(crate) fn by(&self) -> By<'_> {
+        match self {
+            Author::Admin => By::Admin,
+            Author::Agent(own) => By::Agent(own),
         }
     }
 }
@@ -91,9 +117,6 @@ pub struct Created {
     pub initial: Option<(RequestId, Answering)>,
 }
 
-/// Commands that may wait in an inbox beyond the turns that are open: cancels.
-const INBOX_SPARE: usize = 16;
-
 /// Names made up before the random bytes are taken to be none: even among 100,000 agents the first is nearly always
 /// free.
 const MADE_UP_IDS_MAX: usize = 16;
@@ -102,40 +125,48 @@ const MADE_UP_IDS_MAX: usize = 16;
 const CREATE_TOOL: &str = "agent_create";
 
 /// What is known of an agent before it has a name.
-struct Plan {
-    spec: AgentSpec,
-    parent: Option<Arc<Kin>>,
-    cwd: FilePath,
-    standing: Standing,
-    provider: Arc<dyn agent::outside::Provider>,
+pub(super) struct Plan {
+    pub(super) spec: AgentSpec,
+    pub(super) parent: Option<Arc<Kin>>,
+    pub(super) cwd: FilePath,
+    pub(super) standing: Standing,
+    pub(super) provider: Arc<dyn Provider>,
+    pub(super) by: String,
+    pub(super) created_at: Option<Moment>,
+    /// Messages it begins with.
+    pub(super) messages: Vec<Arc<Message>>,
 }
 
 impl Pool {
-    pub(crate) fn create(self: &Arc<Self>, spec: AgentSpec, by: By<'_>) -> Result<Created, Fault> {
-        if self.stop_wanted.is_cancelled() {
-            return Err(shutting_down());
-        }
-        let plan = self.plan(spec, by)?;
+    pub(crate) async fn create(self: &Arc<Self>, spec: AgentSpec, by: By<'_>) -> Result<Created, Fault> {
+        let plan = self.plan(spec, by).await?;
+        self.make_planned(&plan).await
+    }
+
+    pub(super) async fn make_planned(self: &Arc<Self>, plan: &Plan) -> Result<Created, Fault> {
         match plan.spec.name.clone() {
             Name::Given(id) => {
-                let created = self.make(&plan, &id)?;
+                let created = self.make(plan, &id).await?;
                 created.ok_or_else(|| Fault::new(FaultKind::Invalid, format!("Agent already exists: {id}")))
             }
-            Name::MadeUp => self.make_named(&plan, || self.make_up_id()),
-            Name::Temporary => self.make_named(&plan, || {
-                let none = || Fault::new(FaultKind::Internal, "no temporary agent ID is free");
-                self.directory.free_temporary_id().ok_or_else(none)
-            }),
+            Name::MadeUp => self.make_named(plan, || self.make_up_id()).await,
+            Name::Temporary => {
+                let name = || {
+                    let none = || Fault::new(FaultKind::Internal, "no temporary agent ID is free");
+                    self.directory.free_temporary_id().ok_or_else(none)
+                };
+                self.make_named(plan, name).await
+            }
         }
     }
 
-    fn make_named(
+    async fn make_named(
         self: &Arc<Self>,
         plan: &Plan,
         name: impl Fn() -> Result<AgentId, Fault>,
     ) -> Result<Created, Fault> {
         for _ in 0..MADE_UP_IDS_MAX {
-            if let Some(created) = self.make(plan, &name()?)? {
+            if let Some(created) = self.make(plan, &name()?).await? {
                 return Ok(created);
             }
         }
@@ -151,8 +182,11 @@ impl Pool {
     }
 
     /// Checks the whole ask.
-    fn plan(&self, spec: AgentSpec, by: By<'_>) -> Result<Plan, Fault> {
-        let parent = self.parent(&spec, by)?;
+    pub(super) async fn plan(&self, spec: AgentSpec, by: By<'_>) -> Result<Plan, Fault> {
+        if self.stop_wanted.is_cancelled() {
+            return Err(shutting_down());
+        }
+        let parent = self.parent_of(&spec, by).await?;
         let preset = self.preset(&spec.rights, spec.level_max)?;
         self.check_ceiling(preset, &spec.rights, parent.as_deref(), by)?;
         if spec.level_max.is_some_and(|max| preset.level > max) {
@@ -165,28 +199,28 @@ impl Pool {
             None => self.outside.models.usual(),
             Some(model) => self.outside.models.find(model)?,
         };
-        Ok(Plan { spec, parent, cwd, standing, provider })
+        let by = by.name().to_owned();
+        Ok(Plan { spec, parent, cwd, standing, provider, by, created_at: None, messages: Vec::new() })
     }
 
-    fn parent(&self, spec: &AgentSpec, by: By<'_>) -> Result<Option<Arc<Kin>>, Fault> {
+    async fn parent_of(&self, spec: &AgentSpec, by: By<'_>) -> Result<Option<Arc<Kin>>, Fault> {
         let parent = match (by, &spec.parent) {
             (By::Admin, None) => return Ok(None),
             (By::Admin, Some(id)) => {
-                let found = self.directory.find(id);
-                found
-                    .ok_or_else(|| Fault::new(FaultKind::Invalid, format!("Parent agent not found: {id}")))?
+                let none = || Fault::new(FaultKind::Invalid, format!("Parent agent not found: {id}"));
+                self.kin_of(self.directory.find(id).ok_or_else(none)?).await?
             }
             (By::Agent(own), Some(id)) if own.id() != id => {
                 let text = "Cannot create agent: requester does not match the parent agent";
                 return Err(Fault::denied("identity", text));
             }
-            (By::Agent(own), _) => own.clone(),
+            (By::Agent(own), _) => Arc::clone(own.kin()),
         };
-        if parent.kin().depth >= DEPTH_MAX {
+        if parent.depth >= DEPTH_MAX {
             let text = format!("Cannot create agent: max nesting depth ({DEPTH_MAX}) exceeded");
             return Err(Fault::denied("depth", text));
         }
-        Ok(Some(Arc::clone(parent.kin())))
+        Ok(Some(parent))
     }
 
     /// May this preset be had under this parent? What only an admin may ask for is refused to agents here.
@@ -221,8 +255,10 @@ impl Pool {
     }
 
     /// None when the name is taken.
-    fn make(self: &Arc<Self>, plan: &Plan, id: &AgentId) -> Result<Option<Created>, Fault> {
+    async fn make(self: &Arc<Self>, plan: &Plan, id: &AgentId) -> Result<Option<Created>, Fault> {
         let capability = Capability::generate(&*self.outside.entropy)?;
+        // Waited for first: what is set aside while somebody waits would be kept without the agent it is for.
+        let _making = self.tree.read().await;
         let kin = Kin::new(NewKin {
             id: id.clone(),
             serial: self.next_serial(),
@@ -231,46 +267,78 @@ impl Pool {
             standing: plan.standing.clone(),
         })
         .map_err(too_little)?;
-        let prompt = plan.spec.system_prompt.as_deref().or(self.options.system_prompt_default.as_deref());
-        let (inbox, commands) = mpsc::channel(self.limits.agent_turns_open_max + INBOX_SPARE);
-        let shared = Arc::new(Shared {
-            id: id.clone(),
-            kin,
-            capability: capability.digest(),
-            created_at: self.outside.clock.now(),
-            model: plan.provider.model().map(Arc::from),
-            provider: Arc::clone(&plan.provider),
-            published: Published::new(Window::new(prompt)),
-            turnstile: Arc::clone(&self.turnstile),
-            open_turns: Arc::new(AtomicUsize::new(0)),
-            limits: Arc::clone(&self.limits),
-            pool: Arc::downgrade(self),
-            ending: CancellationToken::new(),
-            ended: CancellationToken::new(),
-        });
-        let handle = AgentHandle { shared: Arc::clone(&shared), inbox };
-        // Both before the agent can be found: a first message that finds no room refuses the whole create.
-        let first = plan.spec.initial.as_ref().map(|first| self.first_message(&handle, first)).transpose()?;
-        // From before the agent can be found until its task is spawned, so that a stop waits for both.
-        let _creating = self.tasks.token();
-        match self.directory.insert(handle.clone(), self.limits.agents_max) {
+        match self.directory.reserve(&kin, capability.digest(), self.limits.agents_max) {
             Ok(()) => {}
-            Err(NotIn::Taken) => return Ok(None),
-            Err(NotIn::Refused(fault)) => return Err(fault),
+            Err(refused) => {
+                kin.give_up();
+                return match refused {
+                    NotIn::Taken => Ok(None),
+                    NotIn::Refused(fault) => Err(fault),
+                };
+            }
         }
-        let span = tracing::info_span!(parent: None, "agent", agent = %id);
-        tracing::debug!(parent: &span, "agent created");
-        let actor = Actor::new(shared, commands, Arc::clone(&self.outside.clock));
-        self.tasks.spawn(actor.run().instrument(span));
-        Ok(Some(Created { handle, capability, initial: first }))
+        match self.keep_new(plan, &kin, &capability).await {
+            Ok(created) => Ok(Some(created)),
+            Err(fault) => {
+                self.directory.remove(&kin);
+                Err(fault)
+            }
+        }
     }
 
-    /// Puts the first message into the inbox before anybody else can.
-    fn first_message(
-        &self,
-        handle: &AgentHandle,
-        first: &FirstMessage,
-    ) -> Result<(RequestId, Answering), Fault> {
+    /// Keeps the agent with its first message, and lets it live then.
+    async fn keep_new(
+        self: &Arc<Self>,
+        plan: &Plan,
+        kin: &Arc<Kin>,
+        capability: &Capability,
+    ) -> Result<Created, Fault> {
+        let live_place = self.make_room_for_live()?;
+        let prompt = plan.spec.system_prompt.as_deref().or(self.options.system_prompt_default.as_deref());
+        let mut window = Window::new(prompt);
+        plan.messages.iter().for_each(|message| window.push(Arc::clone(message)));
+        let turns = u64::from(plan.spec.initial.is_some());
+        let state = AgentState { messages: plan.messages.len() as u64, turns, ..AgentState::default() };
+        let new = NewAgent {
+            kin: Arc::clone(kin),
+            capability: capability.digest(),
+            created_at: plan.created_at.unwrap_or_else(|| self.outside.clock.now()),
+            by: plan.by.clone(),
+            origin: plan.spec.origin.clone(),
+            on_restart: plan.spec.on_restart.unwrap_or(self.options.on_restart_default),
+            model_asked: plan.spec.model.clone(),
+            provider: Arc::clone(&plan.provider),
+            window,
+            state,
+        };
+        let (handle, commands) = self.assemble(new);
+        let first = plan.spec.initial.as_ref().map(|first| self.first_message(&handle, first)).transpose()?;
+        let mut records = vec![Record::Created(Box::new(handle.record()))];
+        let kept = |message: &Arc<Message>| Record::MessageKept(Box::new(Message::clone(message)));
+        records.extend(plan.messages.iter().map(kept));
+        records.extend(first.as_ref().map(|(_, open)| open.accepted()));
+        kin.be_born();
+        handle.shared.append(records, |_| {}).await.map_err(|fault| match fault {
+            StoreFault::NameTaken => {
+                Fault::new(FaultKind::Invalid, format!("Agent already exists: {}", handle.id()))
+            }
+            fault => fault.into(),
+        })?;
+        let (initial, waiting) = match first {
+            None => (None, VecDeque::new()),
+            Some((request_id, mut open)) => {
+                let (reply, answer) = oneshot::channel();
+                open.is_kept();
+                let initial = (request_id, handle.answering(answer));
+                (Some(initial), VecDeque::from([open.answered_to(reply)]))
+            }
+        };
+        self.let_live(&handle, commands, waiting, live_place);
+        Ok(Created { handle, capability: capability.clone(), initial })
+    }
+
+    /// The first message has its place before the agent can be found: if there is no room, there is no agent.
+    fn first_message(&self, handle: &AgentHandle, first: &FirstMessage) -> Result<(RequestId, Open), Fault> {
         let mut bytes = [0; 16];
         self.outside.entropy.fill(&mut bytes)?;
         let request_id = RequestId::Text(uuid_text(bytes));
@@ -279,8 +347,7 @@ impl Pool {
             request_id: request_id.clone(),
             source: first.source.clone(),
         };
-        let answering = handle.submit(message)?;
-        Ok((request_id, answering))
+        Ok((request_id, Open::new(message, handle.enter()?, handle.shared.next_turn())))
     }
 }
 

@@ -1,15 +1,18 @@
-//! Which agents exist, whose children they are, and by which capability each is known. A lock instead of a task of its
-//! own, because a list must never wait in a queue; it is held for a look-up or an insert, never across an await.
+//! Which agents there are, whose children they are, by which capability each is known, and which of them are live. A
+//! lock instead of a task of its own, because a list must never wait in a queue; it is held for a look-up or an insert,
+//! never across an await.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
+use agent::journal::Serial;
+use agent::outside::IndexRow;
+use agent::permission::Kinship;
 use agent::{AgentId, Fault, FaultKind};
 
 use crate::capability::CapabilityDigest;
-use crate::handle::AgentHandle;
+use crate::handle::{AgentHandle, Shared};
 use crate::kin::{Kin, Short};
-use crate::published::AgentSummary;
 use crate::turnstile::{busy, shutting_down};
 
 #[derive(Default)]
@@ -19,13 +22,35 @@ pub(crate) struct Directory {
 
 #[derive(Default)]
 struct Entries {
-    by_id: HashMap<AgentId, u64>,
-    by_serial: BTreeMap<u64, AgentHandle>,
-    /// Children by their parent's serial, with those that are gone for as long as there are orphans of theirs: whoever
-    /// is above them goes through them.
-    children: HashMap<u64, BTreeSet<u64>>,
-    by_capability: HashMap<CapabilityDigest, u64>,
+    /// Names that are taken, by whoever has them or is about to.
+    by_id: HashMap<AgentId, Serial>,
+    /// Everybody by age, with those that are gone for as long as there are orphans of theirs.
+    nodes: BTreeMap<Serial, Node>,
+    children: HashMap<Serial, BTreeSet<Serial>>,
+    by_capability: HashMap<CapabilityDigest, Serial>,
+    live: usize,
     closed: bool,
+}
+
+/// One agent. Small: there may be very many of them, and most are asleep.
+struct Node {
+    id: AgentId,
+    parent: Option<Serial>,
+    capability: CapabilityDigest,
+    stage: Stage,
+    is_finished: bool,
+    /// Its place in the tree, while somebody needs it.
+    kin: Weak<Kin>,
+}
+
+enum Stage {
+    /// It is being kept for the first time; nobody can find it yet.
+    Coming,
+    /// It is in the store alone. Whoever wakes it holds the gate meanwhile.
+    Asleep(Option<Arc<tokio::sync::Mutex<()>>>),
+    Live(AgentHandle),
+    /// It was destroyed; somebody below it lives on.
+    Gone,
 }
 
 /// Why an agent was not let in.
@@ -36,44 +61,246 @@ pub(crate) enum NotIn {
     Refused(Fault),
 }
 
+/// An agent as it is found.
+pub(crate) enum Found {
+    Live(AgentHandle),
+    /// Whoever wants to wake it takes this gate first, and looks again.
+    Asleep(Arc<tokio::sync::Mutex<()>>),
+    Nowhere,
+}
+
+/// One agent in a list.
+pub(crate) struct Listed {
+    pub(crate) serial: Serial,
+    pub(crate) live: Option<AgentHandle>,
+    pub(crate) child_count: usize,
+}
+
+/// What becomes of the children of an agent that is destroyed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Children {
+    /// They go with it.
+    Go,
+    /// They stay, under the ceiling they had.
+    Stay,
+}
+
 impl Directory {
-    /// Lets an agent in, when its parent is still there and everybody above it may have one more.
-    pub(crate) fn insert(&self, handle: AgentHandle, agents_max: usize) -> Result<(), NotIn> {
+    /// A directory of what was kept.
+    pub(crate) fn of(rows: Vec<IndexRow>) -> Self {
+        let mut entries = Entries::default();
+        for row in rows {
+            if let Some(parent) = row.parent {
+                entries.children.entry(parent).or_default().insert(row.serial);
+            }
+            let capability = CapabilityDigest::kept(row.capability);
+            if !row.gone {
+                entries.by_id.insert(row.id.clone(), row.serial);
+                entries.by_capability.insert(capability, row.serial);
+            }
+            let node = Node {
+                id: row.id,
+                parent: row.parent,
+                capability,
+                stage: if row.gone { Stage::Gone } else { Stage::Asleep(None) },
+                is_finished: row.is_finished,
+                kin: Weak::new(),
+            };
+            entries.nodes.insert(row.serial, node);
+        }
+        Self { entries: RwLock::new(entries) }
+    }
+
+    /// Keeps a name for an agent that is about to be kept, when its parent is still there and everybody above it may have
+    /// one more.
+    pub(crate) fn reserve(
+        &self,
+        kin: &Arc<Kin>,
+        capability: CapabilityDigest,
+        agents_max: usize,
+    ) -> Result<(), NotIn> {
         let mut entries = self.write();
+        let id = kin.id();
         if entries.closed {
             return Err(NotIn::Refused(shutting_down()));
         }
-        if entries.by_id.contains_key(handle.id()) {
+        if entries.by_id.contains_key(&id) {
             return Err(NotIn::Taken);
         }
         if entries.by_id.len() >= agents_max {
             return Err(NotIn::Refused(Fault::new(busy(), format!("busy: {agents_max} agents exist"))));
         }
-        let kin = handle.kin();
         if let Some(parent) = &kin.parent {
-            if !entries.by_serial.contains_key(&parent.serial) {
-                let text = format!("Parent agent not found: {}", parent.id);
+            if !entries.exists(parent.serial) {
+                let text = format!("Parent agent not found: {}", parent.id());
                 return Err(NotIn::Refused(Fault::new(FaultKind::Invalid, text)));
             }
-            kin.admit().map_err(|short| NotIn::Refused(too_many_children(kin, short)))?;
+            kin.admit().map_err(|short| NotIn::Refused(too_many_children(&id, short)))?;
             entries.children.entry(parent.serial).or_default().insert(kin.serial);
         }
-        entries.by_id.insert(handle.id().clone(), kin.serial);
-        entries.by_capability.insert(handle.shared.capability, kin.serial);
-        entries.by_serial.insert(kin.serial, handle);
+        let node = Node {
+            id: id.clone(),
+            parent: kin.parent.as_ref().map(|parent| parent.serial),
+            capability,
+            stage: Stage::Coming,
+            is_finished: false,
+            kin: Arc::downgrade(kin),
+        };
+        entries.by_id.insert(id, kin.serial);
+        entries.nodes.insert(kin.serial, node);
         Ok(())
     }
 
-    pub(crate) fn find(&self, id: &AgentId) -> Option<AgentHandle> {
+    /// The agent is kept, or has woken: from now on it can be found. False when it has to end at once: it was destroyed
+    /// while it woke, or everything stops.
+    pub(crate) fn go_live(&self, handle: AgentHandle) -> bool {
+        let mut entries = self.write();
+        let (serial, closed) = (handle.kin().serial, entries.closed);
+        let Some(node) = entries.nodes.get_mut(&serial) else { return false };
+        if !matches!(node.stage, Stage::Coming | Stage::Asleep(_)) {
+            return false;
+        }
+        let capability = node.capability;
+        node.stage = Stage::Live(handle);
+        entries.live += 1;
+        entries.by_capability.insert(capability, serial);
+        !closed
+    }
+
+    pub(crate) fn find(&self, id: &AgentId) -> Option<Serial> {
         let entries = self.read();
-        entries.by_id.get(id).and_then(|serial| entries.by_serial.get(serial)).cloned()
+        entries.by_id.get(id).copied().filter(|serial| entries.exists(*serial))
     }
 
     /// The agent known by a capability.
-    pub(crate) fn find_by_capability(&self, digest: &CapabilityDigest) -> Option<AgentHandle> {
+    pub(crate) fn find_by_capability(&self, digest: &CapabilityDigest) -> Option<(Serial, AgentId)> {
         let entries = self.read();
-        let serial = entries.by_capability.get(digest)?;
-        entries.by_serial.get(serial).cloned()
+        let serial = *entries.by_capability.get(digest)?;
+        entries.nodes.get(&serial).map(|node| (serial, node.id.clone()))
+    }
+
+    pub(crate) fn exists(&self, serial: Serial) -> bool {
+        self.read().exists(serial)
+    }
+
+    pub(crate) fn name_of(&self, serial: Serial) -> Option<AgentId> {
+        let entries = self.read();
+        entries.nodes.get(&serial).filter(|_| entries.exists(serial)).map(|node| node.id.clone())
+    }
+
+    /// The agent, if it is live.
+    pub(crate) fn live(&self, serial: Serial) -> Option<AgentHandle> {
+        match &self.read().nodes.get(&serial)?.stage {
+            Stage::Live(handle) => Some(handle.clone()),
+            Stage::Coming | Stage::Asleep(_) | Stage::Gone => None,
+        }
+    }
+
+    pub(crate) fn look(&self, serial: Serial) -> Found {
+        if let Some(handle) = self.live(serial) {
+            return Found::Live(handle);
+        }
+        let mut entries = self.write();
+        match entries.nodes.get_mut(&serial).map(|node| &mut node.stage) {
+            Some(Stage::Live(handle)) => Found::Live(handle.clone()),
+            Some(Stage::Asleep(gate)) => Found::Asleep(Arc::clone(gate.get_or_insert_default())),
+            Some(Stage::Coming | Stage::Gone) | None => Found::Nowhere,
+        }
+    }
+
+    /// Lets a live agent go, if nobody but the directory can reach it: then nobody can give it work meanwhile.
+    pub(crate) fn put_to_sleep(&self, serial: Serial) -> bool {
+        let mut entries = self.write();
+        let Some(node) = entries.nodes.get_mut(&serial) else { return false };
+        match &node.stage {
+            Stage::Live(handle) if handle.is_only_one() => {
+                node.stage = Stage::Asleep(None);
+                entries.live -= 1;
+                true
+            }
+            Stage::Live(_) | Stage::Coming | Stage::Asleep(_) | Stage::Gone => false,
+        }
+    }
+
+    /// Lets a live agent go that has stumbled; whoever still has a handle meets a closed inbox.
+    pub(crate) fn drop_live(&self, fallen: &Arc<Shared>) {
+        let mut entries = self.write();
+        let Some(node) = entries.nodes.get_mut(&fallen.kin.serial) else { return };
+        // It may have been put to sleep and woken since: then another is live in its place.
+        if matches!(&node.stage, Stage::Live(handle) if Arc::ptr_eq(&handle.shared, fallen)) {
+            node.stage = Stage::Asleep(None);
+            entries.live -= 1;
+        }
+    }
+
+    /// Live agents that rest, the longest first.
+    pub(crate) fn resting(&self, count: usize) -> Vec<Serial> {
+        let entries = self.read();
+        let mut resting: Vec<(u64, Serial)> = entries
+            .nodes
+            .iter()
+            .filter_map(|(serial, node)| match &node.stage {
+                Stage::Live(handle) if handle.is_only_one() => Some((handle.last_used(), *serial)),
+                Stage::Live(_) | Stage::Coming | Stage::Asleep(_) | Stage::Gone => None,
+            })
+            .collect();
+        resting.sort_unstable();
+        resting.into_iter().take(count).map(|(_, serial)| serial).collect()
+    }
+
+    pub(crate) fn live_count(&self) -> usize {
+        self.read().live
+    }
+
+    /// The place in the tree, if somebody has it.
+    pub(crate) fn kin(&self, serial: Serial) -> Option<Arc<Kin>> {
+        self.read().nodes.get(&serial)?.kin.upgrade()
+    }
+
+    /// Everybody may find the place in the tree from now on.
+    pub(crate) fn set_kin(&self, kin: &Arc<Kin>) {
+        if let Some(node) = self.write().nodes.get_mut(&kin.serial) {
+            node.kin = Arc::downgrade(kin);
+        }
+    }
+
+    /// An agent's parent, and whether it is gone.
+    pub(crate) fn parent(&self, serial: Serial) -> Option<Serial> {
+        self.read().nodes.get(&serial)?.parent
+    }
+
+    /// How many exist below.
+    pub(crate) fn descendants(&self, serial: Serial) -> u64 {
+        let entries = self.read();
+        entries.below(serial).filter(|serial| entries.exists(*serial)).count() as u64
+    }
+
+    /// Everybody below.
+    pub(crate) fn below(&self, serial: Serial) -> Vec<Serial> {
+        self.read().below(serial).collect()
+    }
+
+    /// Whether one agent is another, or below it.
+    pub(crate) fn is_under(&self, serial: Serial, top: Serial) -> bool {
+        let entries = self.read();
+        entries.line(serial).any(|serial| serial == top)
+    }
+
+    /// What the agent of this name is to another.
+    pub(crate) fn kinship(&self, own: Serial, id: &AgentId) -> Kinship {
+        let entries = self.read();
+        let Some(other) = entries.by_id.get(id).copied().filter(|serial| entries.exists(*serial)) else {
+            return Kinship::Other;
+        };
+        if other == own {
+            Kinship::Itself
+        } else if entries.nodes.get(&own).is_some_and(|node| node.parent == Some(other)) {
+            Kinship::Parent
+        } else if entries.line(other).any(|serial| serial == own) {
+            Kinship::Descendant
+        } else {
+            Kinship::Other
+        }
     }
 
     /// The lowest `.1`, `.2`, … that is free.
@@ -83,42 +310,77 @@ impl Directory {
         names.filter_map(|name| AgentId::parse(&name).ok()).find(|id| !entries.by_id.contains_key(id))
     }
 
-    /// Takes an agent out, and its descendants with it unless they are to be orphans. The agent comes first.
-    pub(crate) fn remove(&self, agent: &AgentHandle, children: Children) -> Vec<AgentHandle> {
-        let mut entries = self.write();
-        let serial = agent.kin().serial;
-        if !entries.by_serial.contains_key(&serial) {
-            return Vec::new();
-        }
-        let mut leaving = vec![serial];
-        let mut place = 0;
-        while children == Children::Go && place < leaving.len() {
-            leaving.extend(entries.children.get(&leaving[place]).into_iter().flatten());
-            place += 1;
-        }
-        leaving.into_iter().filter_map(|serial| entries.take(serial)).collect()
+    /// The temporary agents.
+    pub(crate) fn temporary(&self) -> Vec<Serial> {
+        let entries = self.read();
+        let is_temporary = |(_, node): &(&Serial, &Node)| node.id.is_temporary();
+        entries.nodes.iter().filter(is_temporary).map(|(serial, _)| *serial).collect()
     }
 
-    /// Takes everybody out and lets nobody in again: an agent that came after would never be ended.
+    /// Who goes when this agent is destroyed; the agent comes first, and whoever is above comes before who is below.
+    pub(crate) fn leaving(&self, serial: Serial, children: Children) -> Vec<Serial> {
+        let entries = self.read();
+        if !entries.exists(serial) {
+            return Vec::new();
+        }
+        let below = (children == Children::Go).then(|| entries.below(serial)).into_iter().flatten();
+        std::iter::once(serial).chain(below).filter(|serial| entries.exists(*serial)).collect()
+    }
+
+    /// Takes an agent out. Gives its handle if it was live.
+    pub(crate) fn remove(&self, kin: &Kin) -> Option<AgentHandle> {
+        self.write().take(kin)
+    }
+
+    /// Another name. False when it is taken.
+    pub(crate) fn reserve_name(&self, serial: Serial, id: &AgentId) -> bool {
+        let mut entries = self.write();
+        let free = !entries.by_id.contains_key(id);
+        if free {
+            entries.by_id.insert(id.clone(), serial);
+        }
+        free
+    }
+
+    pub(crate) fn forget_name(&self, id: &AgentId) {
+        self.write().by_id.remove(id);
+    }
+
+    pub(crate) fn set_name(&self, serial: Serial, id: &AgentId) {
+        let mut entries = self.write();
+        let Some(node) = entries.nodes.get_mut(&serial) else { return };
+        let before = std::mem::replace(&mut node.id, id.clone());
+        if let Some(kin) = node.kin.upgrade() {
+            kin.rename(id.clone());
+        }
+        entries.by_id.remove(&before);
+    }
+
+    pub(crate) fn set_finished(&self, serial: Serial) {
+        if let Some(node) = self.write().nodes.get_mut(&serial) {
+            node.is_finished = true;
+        }
+    }
+
+    /// Lets nobody in again, and gives everybody who is live.
     pub(crate) fn close(&self) -> Vec<AgentHandle> {
         let mut entries = self.write();
         entries.closed = true;
-        let serials: Vec<u64> = entries.by_serial.keys().copied().collect();
-        serials.into_iter().filter_map(|serial| entries.take(serial)).collect()
+        let live = |node: &Node| match &node.stage {
+            Stage::Live(handle) => Some(handle.clone()),
+            Stage::Coming | Stage::Asleep(_) | Stage::Gone => None,
+        };
+        entries.nodes.values().filter_map(live).collect()
     }
 
     /// Some of the agents that pass, in the order they were created, and how many pass.
-    pub(crate) fn page(
-        &self,
-        passes: impl Fn(&AgentHandle) -> bool,
-        offset: usize,
-        limit: usize,
-    ) -> (usize, Vec<AgentSummary>) {
+    pub(crate) fn page(&self, under: Option<Serial>, offset: usize, limit: usize) -> (usize, Vec<Listed>) {
         let entries = self.read();
+        let passes = |serial: &Serial| under.is_none_or(|top| entries.line(*serial).any(|one| one == top));
         let (mut total, mut page) = (0, Vec::new());
-        for handle in entries.by_serial.values().filter(|handle| passes(handle)) {
+        for serial in entries.nodes.keys().filter(|serial| entries.exists(**serial) && passes(serial)) {
             if total >= offset && page.len() < limit {
-                page.push(handle.summary(entries.children_of(handle).count()));
+                page.push(entries.listed(*serial));
             }
             total += 1;
         }
@@ -126,19 +388,20 @@ impl Directory {
     }
 
     /// An agent's children in the order they were created.
-    pub(crate) fn children(&self, parent: &AgentHandle) -> Vec<AgentHandle> {
+    pub(crate) fn children(&self, parent: Serial) -> Vec<Listed> {
         let entries = self.read();
-        entries.children_of(parent).filter_map(|serial| entries.by_serial.get(serial)).cloned().collect()
+        entries.children_of(parent).map(|serial| entries.listed(serial)).collect()
     }
 
-    pub(crate) fn child_count(&self, parent: &AgentHandle) -> usize {
+    pub(crate) fn child_count(&self, parent: Serial) -> usize {
         self.read().children_of(parent).count()
     }
 
-    /// Whether there is anybody, and all of them pass.
-    pub(crate) fn some_and_all(&self, passes: impl Fn(&AgentHandle) -> bool) -> bool {
+    /// Whether there is anybody, and all of them are finished.
+    pub(crate) fn some_and_all_finished(&self) -> bool {
         let entries = self.read();
-        !entries.by_serial.is_empty() && entries.by_serial.values().all(passes)
+        let mut existing = entries.nodes.iter().filter(|(serial, _)| entries.exists(**serial)).peekable();
+        existing.peek().is_some() && existing.all(|(_, node)| node.is_finished)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -155,50 +418,78 @@ impl Directory {
     }
 }
 
-/// What becomes of the children of an agent that is destroyed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Children {
-    /// They go with it.
-    Go,
-    /// They stay, under the ceiling they had.
-    Stay,
-}
-
 impl Entries {
-    fn children_of(&self, parent: &AgentHandle) -> impl Iterator<Item = &u64> {
-        let exists = |serial: &&u64| self.by_serial.contains_key(serial);
-        self.children.get(&parent.kin().serial).into_iter().flatten().filter(exists)
+    fn exists(&self, serial: Serial) -> bool {
+        let there = |node: &Node| matches!(node.stage, Stage::Asleep(_) | Stage::Live(_));
+        self.nodes.get(&serial).is_some_and(there)
     }
 
-    fn take(&mut self, serial: u64) -> Option<AgentHandle> {
-        let handle = self.by_serial.remove(&serial)?;
-        self.by_id.remove(handle.id());
-        self.by_capability.remove(&handle.shared.capability);
-        let kin = handle.kin();
-        self.prune(kin);
+    /// The agent, its parent, and so on.
+    fn line(&self, serial: Serial) -> impl Iterator<Item = Serial> {
+        std::iter::successors(Some(serial), |serial| self.nodes.get(serial)?.parent)
+    }
+
+    /// Everybody below, those above before those below them.
+    fn below(&self, serial: Serial) -> impl Iterator<Item = Serial> {
+        let mut found: Vec<Serial> = self.children.get(&serial).into_iter().flatten().copied().collect();
+        let mut place = 0;
+        while place < found.len() {
+            found.extend(self.children.get(&found[place]).into_iter().flatten());
+            place += 1;
+        }
+        found.into_iter()
+    }
+
+    fn children_of(&self, parent: Serial) -> impl Iterator<Item = Serial> {
+        let all = self.children.get(&parent).into_iter().flatten().copied();
+        all.filter(|serial| self.exists(*serial))
+    }
+
+    fn listed(&self, serial: Serial) -> Listed {
+        let live = match self.nodes.get(&serial).map(|node| &node.stage) {
+            Some(Stage::Live(handle)) => Some(handle.clone()),
+            Some(Stage::Coming | Stage::Asleep(_) | Stage::Gone) | None => None,
+        };
+        Listed { serial, live, child_count: self.children_of(serial).count() }
+    }
+
+    fn take(&mut self, kin: &Kin) -> Option<AgentHandle> {
+        let node = self.nodes.get_mut(&kin.serial)?;
+        let (id, capability) = (node.id.clone(), node.capability);
+        let stage = std::mem::replace(&mut node.stage, Stage::Gone);
+        self.by_id.remove(&id);
+        self.by_capability.remove(&capability);
+        self.prune(kin.serial);
         kin.dismiss();
-        Some(handle)
+        match stage {
+            Stage::Live(handle) => {
+                self.live -= 1;
+                Some(handle)
+            }
+            Stage::Coming | Stage::Asleep(_) | Stage::Gone => None,
+        }
     }
 
     /// Forgets an agent that is gone, and those above it that were gone before, when nobody is below them any more.
-    fn prune(&mut self, kin: &Kin) {
-        let mut kin = kin;
-        while !self.by_serial.contains_key(&kin.serial) && !self.children.contains_key(&kin.serial) {
-            let Some(parent) = &kin.parent else { return };
-            if let Some(siblings) = self.children.get_mut(&parent.serial) {
-                siblings.remove(&kin.serial);
+    fn prune(&mut self, serial: Serial) {
+        let mut serial = serial;
+        while self.nodes.get(&serial).is_some_and(|node| matches!(node.stage, Stage::Gone))
+            && !self.children.contains_key(&serial)
+        {
+            let Some(parent) = self.nodes.remove(&serial).and_then(|node| node.parent) else { return };
+            if let Some(siblings) = self.children.get_mut(&parent) {
+                siblings.remove(&serial);
                 if siblings.is_empty() {
-                    self.children.remove(&parent.serial);
+                    self.children.remove(&parent);
                 }
             }
-            kin = parent;
+            serial = parent;
         }
     }
 }
 
-fn too_many_children(kin: &Kin, short: Short) -> Fault {
+fn too_many_children(id: &AgentId, short: Short) -> Fault {
     let Short { resource, .. } = short;
-    let text =
-        format!("Cannot create agent '{}': the budget of {resource} of an ancestor is used up", kin.id);
+    let text = format!("Cannot create agent '{id}': the budget of {resource} of an ancestor is used up");
     Fault::denied(resource.name(), text)
 }

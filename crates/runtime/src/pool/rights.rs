@@ -3,16 +3,18 @@
 
 use std::sync::Arc;
 
+use agent::journal::Record;
 use agent::permission::{
     Ask, Authority, Budget, Dimension, Effect, FilePath, Grant, Level, Limit, Preset, PresetFault, Resource,
     Verdict, Whose, explain, judge,
 };
 use agent::{AgentId, Fault, FaultKind};
 
-use super::create::By;
+use super::create::{Author, By};
+use super::restore::{kept_ask, kept_rights};
 use super::{Pool, PoolHandle};
 use crate::handle::AgentHandle;
-use crate::kin::{Short, Standing};
+use crate::kin::{Kin, Short, Standing};
 
 /// What an agent is given, as it was asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -86,6 +88,31 @@ pub struct Change {
     pub budget: Vec<(Resource, Option<u64>)>,
 }
 
+impl Change {
+    fn applied_to(&self, rights: &RightsSpec) -> RightsSpec {
+        let mut rights = rights.clone();
+        if self.preset.is_some() {
+            rights.preset.clone_from(&self.preset);
+        }
+        if let Some(tools) = &self.disable_tools {
+            rights.disable_tools.clone_from(tools);
+        }
+        if self.write_paths.is_some() {
+            rights.write_paths.clone_from(&self.write_paths);
+        }
+        if self.may_create.is_some() {
+            rights.may_create.clone_from(&self.may_create);
+        }
+        if self.may_grant.is_some() {
+            rights.may_grant.clone_from(&self.may_grant);
+        }
+        for (resource, limit) in &self.budget {
+            rights.budget = rights.budget.with(*resource, *limit);
+        }
+        rights
+    }
+}
+
 /// What an agent may do and grant now.
 #[derive(Debug, Clone)]
 pub struct AgentRights {
@@ -134,7 +161,7 @@ impl PoolHandle {
             id: agent.id().clone(),
             preset: Arc::clone(&standing.preset),
             level: standing.level,
-            ancestors: kin.ancestors().map(|kin| kin.id.clone()).collect(),
+            ancestors: kin.ancestors().map(Kin::id).collect(),
             may: kin.may(),
             may_grant: kin.may_grant(),
             limits: explain(&line, Whose::May),
@@ -146,34 +173,53 @@ impl PoolHandle {
     /// Changes what an agent was given.
     ///
     /// # Errors
-    /// When the change is wrong, or more than the ancestors may grant; nothing changes then.
-    pub fn change_rights(&self, agent: &AgentHandle, change: &Change, by: By<'_>) -> Result<(), Fault> {
+    /// When the change is wrong, or more than the ancestors may grant, or cannot be kept; nothing changes then.
+    pub async fn change_rights(&self, agent: &AgentHandle, change: &Change, by: By<'_>) -> Result<(), Fault> {
+        let (pool, agent, change) = (Arc::clone(&self.pool), agent.clone(), change.clone());
+        let author = Author::of(by);
+        // Whoever asked may go away; a change that has begun is finished.
+        self.pool.finish(async move { pool.change_rights(&agent, &change, author.by()).await }).await
+    }
+}
+
+impl Pool {
+    async fn change_rights(&self, agent: &AgentHandle, change: &Change, by: By<'_>) -> Result<(), Fault> {
         let kin = agent.kin();
         // Two changes at once would each begin from what was before, and the second would undo the first.
-        let _changing = kin.changing();
-        let mut rights = RightsSpec::clone(&kin.standing().rights);
-        if change.preset.is_some() {
-            rights.preset.clone_from(&change.preset);
+        let _changing = kin.changing().await;
+        let before = kin.standing();
+        let standing = self.changed_standing(kin, &before, change, by)?;
+        let budget = standing.rights.budget;
+        kin.change(standing.clone()).map_err(|short| match budget.limit(short.resource) {
+            Some(_) => too_little(short),
+            None => held_by_children(short),
+        })?;
+        let by = by.name().to_owned();
+        let record = Record::RightsChanged { by: by.clone(), rights: Box::new((*standing.kept).clone()) };
+        if let Err(fault) = agent.shared.append(vec![record], |_| {}).await {
+            // What was before fits: nothing else could take what is given back here.
+            let _ = kin.change(before);
+            return Err(fault.into());
         }
-        if let Some(tools) = &change.disable_tools {
-            rights.disable_tools.clone_from(tools);
-        }
-        if change.write_paths.is_some() {
-            rights.write_paths.clone_from(&change.write_paths);
-        }
-        if change.may_create.is_some() {
-            rights.may_create.clone_from(&change.may_create);
-        }
-        if change.may_grant.is_some() {
-            rights.may_grant.clone_from(&change.may_grant);
-        }
-        for (resource, limit) in &change.budget {
-            rights.budget = rights.budget.with(*resource, *limit);
-        }
+        tracing::info!(
+            target: "nexus3::audit",
+            event = "changed", principal = by, action = "set_permissions", agent = %agent.id(), "permissions changed"
+        );
+        Ok(())
+    }
+
+    fn changed_standing(
+        &self,
+        kin: &Kin,
+        before: &Standing,
+        change: &Change,
+        by: By<'_>,
+    ) -> Result<Standing, Fault> {
+        let rights = change.applied_to(&before.rights);
         let outer = kin.parent.as_ref().map(|parent| parent.may_grant());
-        let preset = self.pool.preset(&rights, Some(Level::Trusted))?;
+        let preset = self.preset(&rights, Some(Level::Trusted))?;
         if change.preset.is_some() && preset.level > Level::Trusted {
-            return Err(self.pool.no_such_preset(preset.name(), Some(Level::Trusted)));
+            return Err(self.no_such_preset(preset.name(), Some(Level::Trusted)));
         }
         let create = Effect::Create(preset.lineage.clone());
         if let Some(parent) = &kin.parent {
@@ -184,21 +230,9 @@ impl PoolHandle {
             must_be_allowed(std::slice::from_ref(&create), &own.kin().may())?;
             must_not_widen(change.may_create.is_some() || change.may_grant.is_some())?;
         }
-        let standing = self.pool.standing(&rights, &kin.cwd, outer.as_ref())?;
-        kin.change(standing).map_err(|short| match rights.budget.limit(short.resource) {
-            Some(_) => too_little(short),
-            None => held_by_children(short),
-        })?;
-        let principal = by.name();
-        tracing::info!(
-            target: "nexus3::audit",
-            event = "changed", principal, action = "set_permissions", agent = %agent.id(), "permissions changed"
-        );
-        Ok(())
+        self.standing(&rights, &kin.cwd, outer.as_ref())
     }
-}
 
-impl Pool {
     pub(super) fn preset(&self, rights: &RightsSpec, level_max: Option<Level>) -> Result<&Preset, Fault> {
         let name = rights.preset.as_deref().unwrap_or(&self.options.preset_default);
         self.options.presets.find(name).map_err(|_| self.no_such_preset(name, level_max))
@@ -240,15 +274,18 @@ impl Pool {
         };
         let may = preset.resolve(&ask).map_err(|fault| ill_fitting(&fault))?;
         let mut authority = may.authority();
+        let mut kept = kept_rights(preset, &ask);
         if let Some(second) = &rights.may_grant {
-            authority =
-                Authority { may_grant: Arc::new(self.second_set(second, preset, &ask, outer)?), ..authority };
+            let (grant, ask) = self.second_set(second, preset, &ask, outer)?;
+            authority = Authority { may_grant: Arc::new(grant), ..authority };
+            kept.may_grant = Some((second.preset.clone(), kept_ask(&ask)));
         }
         Ok(Standing {
             preset: Arc::clone(preset.name()),
             level: preset.level,
             authority: Arc::new(authority),
             rights: Arc::new(rights.clone()),
+            kept: Arc::new(kept),
         })
     }
 
@@ -258,7 +295,7 @@ impl Pool {
         own: &Preset,
         first: &Ask,
         outer: Option<&Grant>,
-    ) -> Result<Grant, Fault> {
+    ) -> Result<(Grant, Ask), Fault> {
         let preset = match &second.preset {
             None => own,
             Some(name) => self.named_preset("may_grant.preset", name)?,
@@ -273,7 +310,8 @@ impl Pool {
             may_create: self.preset_names("may_grant.may_create", second.may_create.as_deref(), outer)?,
             budget: first.budget,
         };
-        preset.resolve(&ask).map(|resolved| resolved.grant).map_err(|fault| ill_fitting(&fault))
+        let resolved = preset.resolve(&ask).map_err(|fault| ill_fitting(&fault))?;
+        Ok((resolved.grant, ask))
     }
 
     fn write_paths(

@@ -1,7 +1,7 @@
 //! Agents come and go: names, how many, `main`, and what becomes of the work of one that is destroyed.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier};
 
 use agent::outside::Entropy;
 use agent::{AgentId, Fault, FaultKind, TurnOutcome};
@@ -9,42 +9,43 @@ use futures_util::FutureExt;
 use runtime::{AgentSpec, Children, Limits};
 
 use crate::history::texts;
-use crate::world::{
-    FixedClock, World, at_once, end_of, fault_of, id, is_busy, named, number, settle, start, tasks,
-};
+use crate::world::{Plan, World, at_once, end_of, fault_of, is_busy, named, number, settle, start, tasks};
 
 #[tokio::test(start_paused = true)]
 async fn a_taken_name_is_refused_and_the_agent_stays_as_it_is() {
-    let world = World::new();
-    let agent = world.agent("a");
+    let world = World::new().await;
+    let agent = world.agent("a").await;
     end_of(start(&agent, 1, "say a; done")).await;
-    let fault = world.refusal(named("a"));
+    let fault = world.refusal(named("a")).await;
     assert_eq!((fault.kind, fault.public.as_ref()), (FaultKind::Invalid, "Agent already exists: a"));
     assert_eq!(world.pool.agent_count(), 1);
-    assert_eq!(world.summary(&world.pool.find(&id("a")).expect("it is there")).message_count, 2);
+    assert_eq!(world.summary(&world.find("a").await).message_count, 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn there_are_never_more_agents_than_allowed() {
-    let world = World::with(Limits { agents_max: 2, ..Limits::default() });
-    world.agent("a");
-    world.agent("b");
-    for fault in [world.refusal(named("c")), world.refusal(AgentSpec::default())] {
+    let world = World::with(Limits { agents_max: 2, ..Limits::default() }).await;
+    world.agent("a").await;
+    world.agent("b").await;
+    for fault in [world.refusal(named("c")).await, world.refusal(AgentSpec::default()).await] {
         assert!(is_busy(&fault), "{fault:?}");
         assert_eq!(fault.public, "busy: 2 agents exist");
     }
-    assert!(world.pool.main_agent().is_err_and(|fault| is_busy(&fault)));
-    assert!(world.pool.destroy(&id("a"), Children::Go).await);
-    world.agent("c");
-    assert_eq!(world.names(), ["b", "c"]);
+    assert!(world.pool.main_agent().await.is_err_and(|fault| is_busy(&fault)));
+    assert!(world.destroy_named("a", Children::Go).await);
+    world.agent("c").await;
+    assert_eq!(world.names().await, ["b", "c"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_without_a_name_gets_eight_hex_digits_that_nobody_has() {
-    let world = World::new();
+    let world = World::new().await;
     // Each agent takes random bytes twice: for its name, and for its capability.
-    world.agent("00000002");
-    let made: Vec<_> = (0..3).map(|_| world.make(AgentSpec::default()).id().to_string()).collect();
+    world.agent("00000002").await;
+    let mut made = Vec::new();
+    for _ in 0..3 {
+        made.push(world.make(AgentSpec::default()).await.id().to_string());
+    }
     assert_eq!(made, ["00000004", "00000006", "00000008"]);
 }
 
@@ -71,54 +72,54 @@ impl Entropy for DryEntropy {
     }
 }
 
-fn world_with(entropy: Arc<dyn Entropy>) -> World {
-    World::from(Arc::new(FixedClock), entropy, Limits::default())
+async fn world_with(entropy: Arc<dyn Entropy>) -> World {
+    World::open(Plan { entropy, ..Plan::default() }).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_random_bytes_a_name_is_refused_and_not_sought_for_ever() {
-    let stuck = world_with(Arc::new(StuckEntropy::default()));
-    assert_eq!(stuck.make(AgentSpec::default()).id().as_str(), "abababab", "the first is free");
-    let fault = stuck.refusal(AgentSpec::default());
+    let stuck = world_with(Arc::new(StuckEntropy::default())).await;
+    assert_eq!(stuck.make(AgentSpec::default()).await.id().as_str(), "abababab", "the first is free");
+    let fault = stuck.refusal(AgentSpec::default()).await;
     assert_eq!((fault.kind, fault.public.as_ref()), (FaultKind::Internal, "no agent ID could be made up"));
-    let dry = world_with(Arc::new(DryEntropy));
+    let dry = world_with(Arc::new(DryEntropy)).await;
     for spec in [AgentSpec::default(), named("a")] {
-        assert_eq!(dry.refusal(spec).public, "no random bytes");
+        assert_eq!(dry.refusal(spec).await.public, "no random bytes");
     }
     assert!(dry.pool.make_up_request_id().is_err());
     assert_eq!((stuck.pool.agent_count(), dry.pool.agent_count()), (1, 0));
 }
 
-#[test]
-fn main_is_created_once_however_many_ask_for_it_at_once() {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime can be made");
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn main_is_created_once_however_many_ask_for_it_at_once() {
     for _ in 0..100 {
-        let world = World::new();
-        let together = Barrier::new(4);
-        std::thread::scope(|scope| {
-            for _ in 0..4 {
-                scope.spawn(|| {
-                    let _entered = runtime.enter();
-                    together.wait();
-                    assert_eq!(*world.pool.main_agent().expect("there is room").id(), AgentId::main());
-                });
-            }
-        });
+        let world = World::new().await;
+        let together = Arc::new(tokio::sync::Barrier::new(4));
+        let ask = || {
+            let (pool, together) = (world.pool.clone(), Arc::clone(&together));
+            tokio::spawn(async move {
+                together.wait().await;
+                pool.main_agent().await.expect("there is room").id().clone()
+            })
+        };
+        for asking in [ask(), ask(), ask(), ask()] {
+            assert_eq!(asking.await.expect("nobody panics"), AgentId::main());
+        }
         assert_eq!(world.pool.agent_count(), 1);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_destroyed_agent_answers_all_its_sends_and_frees_its_name_at_once() {
-    let world = World::new();
-    let agent = world.agent("a");
+    let world = World::new().await;
+    let agent = world.agent("a").await;
     let running = start(&agent, 1, "say hel; wait");
     let waiting = [start(&agent, 2, "say b; done"), start(&agent, 3, "say c; done")];
     settle().await;
     let just_sent = start(&agent, 4, "say d; done");
     let mut destroying = Box::pin(world.destroy(&agent));
     assert!((&mut destroying).now_or_never().is_none());
-    let successor = world.agent("a");
+    let successor = world.agent("a").await;
     assert!(at_once(destroying).await);
     assert_eq!(end_of(running).await.content, "hel");
     for sending in waiting {
@@ -137,8 +138,8 @@ async fn a_destroyed_agent_answers_all_its_sends_and_frees_its_name_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_destroyed_agent_is_gone_for_whoever_still_knows_it() {
-    let world = World::new();
-    let agent = world.agent("a");
+    let world = World::new().await;
+    let agent = world.agent("a").await;
     end_of(start(&agent, 1, "say a; done")).await;
     assert!(world.destroy(&agent).await);
     assert!(!world.destroy(&agent).await, "there is nothing left to destroy");
@@ -151,8 +152,8 @@ async fn a_destroyed_agent_is_gone_for_whoever_still_knows_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_destroy_whose_caller_goes_away_ends_the_agent_all_the_same() {
-    let world = World::with(Limits { agent_turns_open_max: 1, ..Limits::default() });
-    let agent = world.agent("a");
+    let world = World::with(Limits { agent_turns_open_max: 1, ..Limits::default() }).await;
+    let agent = world.agent("a").await;
     let running = start(&agent, 1, "say hel; wait");
     settle().await;
     // So many commands that the inbox is full before the agent's task gets to run.
@@ -172,8 +173,8 @@ async fn a_destroy_whose_caller_goes_away_ends_the_agent_all_the_same() {
 
 #[tokio::test(start_paused = true)]
 async fn agents_end_when_everybody_who_knew_them_has_gone() {
-    let world = World::new();
-    let agent = world.agent("a");
+    let world = World::new().await;
+    let agent = world.agent("a").await;
     let sending = start(&agent, 1, "say hel; wait");
     settle().await;
     sending.abort();

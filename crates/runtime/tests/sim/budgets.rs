@@ -8,7 +8,7 @@ use runtime::{AgentHandle, AgentSpec, Change, Children, Holding, RightsSpec};
 use tokio::time::Instant;
 
 use crate::history::{messages, objection_when_idle, questions, results, texts};
-use crate::world::{World, at_once, below, end_of, id, named, number, settle, start};
+use crate::world::{World, at_once, below, end_of, named, number, settle, start};
 
 fn limited(spec: AgentSpec, resource: Resource, limit: u64) -> AgentSpec {
     let budget = spec.rights.budget.with(resource, Some(limit));
@@ -16,13 +16,13 @@ fn limited(spec: AgentSpec, resource: Resource, limit: u64) -> AgentSpec {
 }
 
 /// An agent that may have children.
-fn parent(world: &World, name: &str, resource: Resource, limit: u64) -> AgentHandle {
-    world.make(limited(crate::world::preset(named(name), "trusted"), resource, limit))
+async fn parent(world: &World, name: &str, resource: Resource, limit: u64) -> AgentHandle {
+    world.make(limited(crate::world::preset(named(name), "trusted"), resource, limit)).await
 }
 
-fn grant(world: &World, agent: &AgentHandle, resource: Resource, limit: Option<u64>) {
+async fn grant(world: &World, agent: &AgentHandle, resource: Resource, limit: Option<u64>) {
     let change = Change { budget: vec![(resource, limit)], ..Change::default() };
-    world.change(agent, &change).expect("there is so much");
+    world.change(agent, &change).await.expect("there is so much");
 }
 
 fn holding(world: &World, agent: &AgentHandle, resource: Resource) -> Holding {
@@ -48,14 +48,14 @@ fn assert_halted(end: &TurnEnd, resource: Resource) {
 
 #[tokio::test(start_paused = true)]
 async fn turns_halt_and_go_on() {
-    let world = World::new();
-    let agent = world.make(limited(named("a"), Resource::Turns, 1));
+    let world = World::new().await;
+    let agent = world.make(limited(named("a"), Resource::Turns, 1)).await;
     assert_eq!(end_of(start(&agent, 1, "#1 say a; done")).await.content, "a");
     assert_halted(&end_of(start(&agent, 2, "#2 say never; done")).await, Resource::Turns);
     assert_eq!(world.model.seen().questions.len(), 1, "the model was not asked");
     assert_eq!(world.summary(&agent).halted, Some(Halt::Budget(Resource::Turns)));
     assert_eq!(objection_when_idle(&messages(&agent)), None);
-    grant(&world, &agent, Resource::Turns, Some(2));
+    grant(&world, &agent, Resource::Turns, Some(2)).await;
     assert_eq!(end_of(start(&agent, 3, "#3 say b; done")).await.content, "b");
     assert_eq!(questions(&agent).len(), 3, "what was asked in vain is kept");
     assert_eq!(account(&world, &agent, Resource::Turns), (Some(2), 2, 0, Some(0)));
@@ -63,22 +63,22 @@ async fn turns_halt_and_go_on() {
 
 #[tokio::test(start_paused = true)]
 async fn tool_calls_halt_and_go_on() {
-    let world = World::new();
-    let agent = world.make(limited(named("a"), Resource::ToolCalls, 2));
+    let world = World::new().await;
+    let agent = world.make(limited(named("a"), Resource::ToolCalls, 2)).await;
     let script = "#1 call slow 10; call note b; call note c; call step 1; done | say never; done";
     assert_halted(&end_of(start(&agent, 1, script)).await, Resource::ToolCalls);
     let spent = "Did not execute: the budget of tool_calls is used up";
     assert_eq!(results(&agent), ["took 10", "noted b", spent, spent], "what runs may end");
     assert_eq!(objection_when_idle(&messages(&agent)), None);
     assert_eq!(end_of(start(&agent, 2, "#2 say words; done")).await.content, "words", "words need no tools");
-    grant(&world, &agent, Resource::ToolCalls, None);
+    grant(&world, &agent, Resource::ToolCalls, None).await;
     assert_eq!(end_of(start(&agent, 3, "#3 call note d; done | say b; done")).await.content, "b");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_denied_call_costs_nothing() {
-    let world = World::new();
-    let agent = world.make(limited(named("a"), Resource::ToolCalls, 1));
+    let world = World::new().await;
+    let agent = world.make(limited(named("a"), Resource::ToolCalls, 1)).await;
     let script =
         "call write x; call agent_create; call nonsense; call note !; call note b; done | say a; done";
     assert_eq!(end_of(start(&agent, 1, script)).await.content, "a");
@@ -87,8 +87,8 @@ async fn a_denied_call_costs_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn tokens_halt_and_go_on() {
-    let world = World::new();
-    let agent = world.make(limited(named("a"), Resource::Tokens, 10));
+    let world = World::new().await;
+    let agent = world.make(limited(named("a"), Resource::Tokens, 10)).await;
     let end = end_of(start(
         &agent,
         1,
@@ -98,29 +98,29 @@ async fn tokens_halt_and_go_on() {
     assert_halted(&end, Resource::Tokens);
     assert_eq!(account(&world, &agent, Resource::Tokens), (Some(10), 18, 0, Some(0)), "one answer too many");
     assert_halted(&end_of(start(&agent, 2, "#2 say never; done")).await, Resource::Tokens);
-    grant(&world, &agent, Resource::Tokens, Some(19));
+    grant(&world, &agent, Resource::Tokens, Some(19)).await;
     assert_eq!(end_of(start(&agent, 3, "#3 report 1; say b; done")).await.content, "b");
 }
 
 #[tokio::test(start_paused = true)]
 async fn wall_time_halts_a_model_in_the_middle_of_its_answer_and_goes_on() {
-    let world = World::new();
-    let agent = world.make(limited(named("a"), Resource::WallMs, 1000));
+    let world = World::new().await;
+    let agent = world.make(limited(named("a"), Resource::WallMs, 1000)).await;
     let before = Instant::now();
     let end = end_of(start(&agent, 1, "#1 say hel; pass 5000; say lo; done")).await;
     assert_halted(&end, Resource::WallMs);
     assert!(end.content.starts_with("hel["), "{}", end.content);
     assert_eq!((before.elapsed(), world.model.seen().live_total), (Duration::from_secs(1), 0));
     assert_halted(&end_of(start(&agent, 2, "#2 say never; done")).await, Resource::WallMs);
-    grant(&world, &agent, Resource::WallMs, Some(9000));
+    grant(&world, &agent, Resource::WallMs, Some(9000)).await;
     assert_eq!(end_of(start(&agent, 3, "#3 say hel; pass 5000; say lo; done")).await.content, "hello");
     assert_eq!(account(&world, &agent, Resource::WallMs), (Some(9000), 6000, 0, Some(3000)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn wall_time_halts_tools_that_run() {
-    let world = World::new();
-    let agent = world.make(limited(named("a"), Resource::WallMs, 1000));
+    let world = World::new().await;
+    let agent = world.make(limited(named("a"), Resource::WallMs, 1000)).await;
     let script = "call slow 500; call slow 5000; call step 1; done | say never; done";
     assert_halted(&end_of(start(&agent, 1, script)).await, Resource::WallMs);
     let (stopped, spent) =
@@ -132,34 +132,34 @@ async fn wall_time_halts_tools_that_run() {
 
 #[tokio::test(start_paused = true)]
 async fn wall_time_that_is_granted_while_a_turn_runs_counts_for_it() {
-    let world = World::new();
-    let agent = world.make(limited(named("a"), Resource::WallMs, 1000));
+    let world = World::new().await;
+    let agent = world.make(limited(named("a"), Resource::WallMs, 1000)).await;
     let sending = start(&agent, 1, "say hel; pass 5000; say lo; done");
     tokio::time::sleep(Duration::from_millis(500)).await;
-    grant(&world, &agent, Resource::WallMs, Some(9000));
+    grant(&world, &agent, Resource::WallMs, Some(9000)).await;
     assert_eq!(end_of(sending).await.content, "hello");
 }
 
 #[tokio::test(start_paused = true)]
 async fn children_are_so_many_at_once_and_more_when_granted() {
-    let world = World::new();
-    let agent = parent(&world, "p", Resource::Children, 1);
-    let child = world.child("c", &agent);
-    let fault = world.refusal(below(named("d"), &agent));
+    let world = World::new().await;
+    let agent = parent(&world, "p", Resource::Children, 1).await;
+    let child = world.child("c", &agent).await;
+    let fault = world.refusal(below(named("d"), &agent)).await;
     assert_eq!(fault.kind, FaultKind::Denied);
     assert!(world.destroy(&child).await);
-    world.child("d", &agent);
+    world.child("d", &agent).await;
     assert_eq!(account(&world, &agent, Resource::Children), (Some(1), 1, 0, Some(0)));
-    grant(&world, &agent, Resource::Children, Some(2));
-    world.child("e", &agent);
-    assert_eq!(world.refusal(below(named("f"), &agent)).kind, FaultKind::Denied);
+    grant(&world, &agent, Resource::Children, Some(2)).await;
+    world.child("e", &agent).await;
+    assert_eq!(world.refusal(below(named("f"), &agent)).await.kind, FaultKind::Denied);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_without_a_limit_draws_on_those_above_it() {
-    let world = World::new();
-    let parent = parent(&world, "p", Resource::Turns, 3);
-    let child = world.child("c", &parent);
+    let world = World::new().await;
+    let parent = parent(&world, "p", Resource::Turns, 3).await;
+    let child = world.child("c", &parent).await;
     for place in 1..=2 {
         end_of(start(&child, place, &format!("#{place} say a; done"))).await;
     }
@@ -173,11 +173,11 @@ async fn an_agent_without_a_limit_draws_on_those_above_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_share_is_set_aside_and_what_is_left_of_it_comes_back() {
-    let world = World::new();
-    let parent = parent(&world, "p", Resource::Turns, 10);
-    let child = world.make(limited(below(named("c"), &parent), Resource::Turns, 6));
+    let world = World::new().await;
+    let parent = parent(&world, "p", Resource::Turns, 10).await;
+    let child = world.make(limited(below(named("c"), &parent), Resource::Turns, 6)).await;
     assert_eq!(account(&world, &parent, Resource::Turns), (Some(10), 0, 6, Some(4)));
-    let fault = world.refusal(limited(below(named("d"), &parent), Resource::Turns, 5));
+    let fault = world.refusal(limited(below(named("d"), &parent), Resource::Turns, 5)).await;
     assert!(fault.public.contains("what the parent has left") && fault.public.ends_with(": 4"), "{fault}");
     end_of(start(&child, 1, "say a; done")).await;
     assert_eq!(account(&world, &parent, Resource::Turns), (Some(10), 0, 6, Some(4)));
@@ -187,13 +187,13 @@ async fn a_share_is_set_aside_and_what_is_left_of_it_comes_back() {
 
 #[tokio::test(start_paused = true)]
 async fn an_orphans_share_comes_back_when_it_is_gone_too() {
-    let world = World::new();
-    let top = world.make(limited(crate::world::preset(named("top"), "yolo"), Resource::Turns, 10));
+    let world = World::new().await;
+    let top = world.make(limited(crate::world::preset(named("top"), "yolo"), Resource::Turns, 10)).await;
     let middle = limited(below(crate::world::preset(named("middle"), "yolo"), &top), Resource::Turns, 6);
-    let middle = world.make(middle);
-    let orphan = world.make(limited(below(named("orphan"), &middle), Resource::Turns, 2));
+    let middle = world.make(middle).await;
+    let orphan = world.make(limited(below(named("orphan"), &middle), Resource::Turns, 2)).await;
     end_of(start(&middle, 1, "#1 say a; done")).await;
-    assert!(world.pool.destroy(&id("middle"), Children::Stay).await);
+    assert!(world.destroy_named("middle", Children::Stay).await);
     assert_eq!(account(&world, &top, Resource::Turns), (Some(10), 0, 6, Some(4)), "an orphan lives on it");
     end_of(start(&orphan, 1, "#2 say b; done")).await;
     assert!(world.destroy(&orphan).await);
@@ -202,12 +202,12 @@ async fn an_orphans_share_comes_back_when_it_is_gone_too() {
 
 #[tokio::test(start_paused = true)]
 async fn an_orphan_without_a_share_still_lives_on_its_dead_parents() {
-    let world = World::new();
-    let top = world.make(limited(crate::world::preset(named("top"), "yolo"), Resource::Turns, 4));
+    let world = World::new().await;
+    let top = world.make(limited(crate::world::preset(named("top"), "yolo"), Resource::Turns, 4)).await;
     let middle = limited(below(crate::world::preset(named("middle"), "yolo"), &top), Resource::Turns, 2);
-    let middle = world.make(middle);
-    let orphan = world.child("orphan", &middle);
-    assert!(world.pool.destroy(&id("middle"), Children::Stay).await);
+    let middle = world.make(middle).await;
+    let orphan = world.child("orphan", &middle).await;
+    assert!(world.destroy_named("middle", Children::Stay).await);
     for place in 1..=2 {
         assert_eq!(end_of(start(&orphan, place, &format!("#{place} say a; done"))).await.halted, None);
     }
@@ -222,13 +222,13 @@ async fn an_orphan_without_a_share_still_lives_on_its_dead_parents() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lowered_limit_gives_back_nothing_that_is_used() {
-    let world = World::new();
-    let parent = parent(&world, "p", Resource::Turns, 4);
-    let child = world.make(limited(below(named("c"), &parent), Resource::Turns, 4));
+    let world = World::new().await;
+    let parent = parent(&world, "p", Resource::Turns, 4).await;
+    let child = world.make(limited(below(named("c"), &parent), Resource::Turns, 4)).await;
     for place in 1..=3 {
         end_of(start(&child, place, &format!("#{place} say a; done"))).await;
     }
-    grant(&world, &child, Resource::Turns, Some(1));
+    grant(&world, &child, Resource::Turns, Some(1)).await;
     assert_eq!(holding(&world, &parent, Resource::Turns).left, Some(1));
     assert!(world.destroy(&child).await);
     assert_eq!(account(&world, &parent, Resource::Turns), (Some(4), 3, 0, Some(1)));
@@ -236,10 +236,10 @@ async fn a_lowered_limit_gives_back_nothing_that_is_used() {
 
 #[tokio::test(start_paused = true)]
 async fn time_that_a_destroyed_child_took_is_paid_for() {
-    let world = World::new();
-    let parent = parent(&world, "p", Resource::WallMs, 100_000);
-    let shared = world.child("shared", &parent);
-    let own = world.make(limited(below(named("own"), &parent), Resource::WallMs, 50_000));
+    let world = World::new().await;
+    let parent = parent(&world, "p", Resource::WallMs, 100_000).await;
+    let shared = world.child("shared", &parent).await;
+    let own = world.make(limited(below(named("own"), &parent), Resource::WallMs, 50_000)).await;
     let sendings = [start(&shared, 1, "#1 wait"), start(&own, 1, "#2 wait")];
     tokio::time::sleep(Duration::from_secs(10)).await;
     for agent in [&shared, &own] {
@@ -253,10 +253,10 @@ async fn time_that_a_destroyed_child_took_is_paid_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_turn_is_paid_for_too() {
-    let world = World::new();
+    let world = World::new().await;
     let budget = Budget::unlimited().with(Resource::Turns, Some(9)).with(Resource::WallMs, Some(9000));
     let agent =
-        world.make(AgentSpec { rights: RightsSpec { budget, ..RightsSpec::default() }, ..named("a") });
+        world.make(AgentSpec { rights: RightsSpec { budget, ..RightsSpec::default() }, ..named("a") }).await;
     let sending = start(&agent, 1, "say hel; wait");
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(at_once(agent.cancel(number(1))).await);

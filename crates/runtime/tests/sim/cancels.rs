@@ -8,8 +8,8 @@ use crate::world::{World, at_once, end_of, number, settle, start};
 
 #[tokio::test(start_paused = true)]
 async fn a_running_send_ends_now_with_what_was_said() {
-    let world = World::new();
-    let agent = world.agent("a");
+    let world = World::new().await;
+    let agent = world.agent("a").await;
     let sending = start(&agent, 1, "report 5; say hel; wait; say lo; done");
     settle().await;
     assert!(at_once(agent.cancel(number(1))).await);
@@ -26,8 +26,8 @@ async fn a_running_send_ends_now_with_what_was_said() {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiting_send_ends_now_and_never_reaches_the_model() {
-    let world = World::new();
-    let agent = world.agent("a");
+    let world = World::new().await;
+    let agent = world.agent("a").await;
     let running = start(&agent, 1, "wait; say a; done");
     let waiting = start(&agent, 2, "say b; done");
     let behind = start(&agent, 3, "say c; done");
@@ -43,8 +43,8 @@ async fn a_waiting_send_ends_now_and_never_reaches_the_model() {
 
 #[tokio::test(start_paused = true)]
 async fn a_send_that_waits_for_a_slot_can_be_cancelled() {
-    let world = World::with(Limits { turns_running_max: 1, ..Limits::default() });
-    let (first, second) = (world.agent("first"), world.agent("second"));
+    let world = World::with(Limits { turns_running_max: 1, ..Limits::default() }).await;
+    let (first, second) = (world.agent("first").await, world.agent("second").await);
     let running = start(&first, 1, "wait; say a; done");
     let waiting = start(&second, 1, "say b; done");
     settle().await;
@@ -58,8 +58,8 @@ async fn a_send_that_waits_for_a_slot_can_be_cancelled() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_not_open_cannot_be_cancelled() {
-    let world = World::new();
-    let agent = world.agent("a");
+    let world = World::new().await;
+    let agent = world.agent("a").await;
     assert!(!at_once(agent.cancel(number(1))).await, "it never was");
     end_of(start(&agent, 1, "say a; done")).await;
     assert!(!at_once(agent.cancel(number(1))).await, "it has ended");
@@ -74,8 +74,8 @@ async fn what_is_not_open_cannot_be_cancelled() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_in_a_tool_round_answers_every_call() {
-    let world = World::new();
-    let agent = world.agent("a");
+    let world = World::new().await;
+    let agent = world.agent("a").await;
     let sending = start(&agent, 1, "call note x; call note y; done | say so; wait");
     world.model.asked(2).await;
     settle().await;
@@ -86,8 +86,8 @@ async fn a_cancel_in_a_tool_round_answers_every_call() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_never_pauses_can_be_cancelled() {
-    let world = World::new();
-    let agent = world.agent("a");
+    let world = World::new().await;
+    let agent = world.agent("a").await;
     let sending = start(&agent, 1, "flood 1000000; done");
     world.model.asked(1).await;
     assert!(at_once(agent.cancel(number(1))).await, "the model left nobody else the thread");
@@ -98,8 +98,11 @@ async fn a_model_that_never_pauses_can_be_cancelled() {
 
 #[tokio::test(start_paused = true)]
 async fn a_thousand_stalled_sends_keep_no_control_call_waiting() {
-    let world = World::with(Limits { turns_running_max: 8, ..Limits::default() });
-    let agents: Vec<_> = (0..10).map(|place| world.agent(&format!("a{place}"))).collect();
+    let world = World::with(Limits { turns_running_max: 8, ..Limits::default() }).await;
+    let mut agents = Vec::new();
+    for place in 0..10 {
+        agents.push(world.agent(&format!("a{place}")).await);
+    }
     let mut sendings: Vec<_> =
         (0..1000).map(|place| start(&agents[place % 10], i64::try_from(place).unwrap(), "wait")).collect();
     settle().await;
@@ -110,7 +113,7 @@ async fn a_thousand_stalled_sends_keep_no_control_call_waiting() {
     let first = sendings.remove(0);
     assert!(at_once(agents[0].cancel(number(0))).await);
     assert_eq!(at_once(end_of(first)).await.outcome, TurnOutcome::Cancelled);
-    assert_eq!(world.pool.list().len(), 10);
+    assert_eq!(world.list().await.len(), 10);
     assert!(at_once(world.destroy(&agents[0])).await);
     assert_eq!(world.pool.open_turns(), 1000 - 2 - 99);
     world.pool.abort_turns();

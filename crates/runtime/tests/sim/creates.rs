@@ -5,19 +5,21 @@ use agent::{Fault, FaultKind};
 use runtime::{AgentHandle, AgentSpec, By, Change, Limits, RightsSpec};
 
 use crate::history::{questions, results, texts};
-use crate::world::{World, at_once, below, end_of, first, id, is_busy, named, preset, settle, start, tasks};
+use crate::world::{
+    POOL_TASKS, World, at_once, below, end_of, first, id, is_busy, named, preset, settle, start, tasks,
+};
 
 /// Everything that a create could leave behind.
-fn traces(world: &World) -> impl PartialEq + std::fmt::Debug + use<> {
-    let holdings = |name: &String| {
-        let agent = world.pool.find(&id(name)).expect("it is listed");
+async fn traces(world: &World) -> impl PartialEq + std::fmt::Debug + use<> {
+    let names = world.names().await;
+    let mut accounts = Vec::new();
+    for name in &names {
+        let agent = world.find(name).await;
         let rights = world.pool.rights(&agent);
         let account = |one: &runtime::Holding| (one.limit, one.used, one.reserved, one.left);
-        let accounts: Vec<_> = rights.holdings.iter().map(account).collect();
-        (accounts, world.summary(&agent).child_count, world.summary(&agent).open_turns)
-    };
-    let names = world.names();
-    let accounts: Vec<_> = names.iter().map(holdings).collect();
+        let own: Vec<_> = rights.holdings.iter().map(account).collect();
+        accounts.push((own, world.summary(&agent).child_count, world.summary(&agent).open_turns));
+    }
     (names, accounts, world.pool.agent_count(), world.pool.open_turns(), tasks())
 }
 
@@ -30,12 +32,14 @@ fn texts_of(words: &[&str]) -> Option<Vec<String>> {
 }
 
 /// A parent that has a little of everything.
-fn parent(world: &World) -> AgentHandle {
+async fn parent(world: &World) -> AgentHandle {
     let budget = Budget::unlimited().with(Resource::Turns, Some(10)).with(Resource::Children, Some(2));
-    world.make(rights(
-        named("p"),
-        RightsSpec { preset: Some("trusted".to_owned()), budget, ..RightsSpec::default() },
-    ))
+    world
+        .make(rights(
+            named("p"),
+            RightsSpec { preset: Some("trusted".to_owned()), budget, ..RightsSpec::default() },
+        ))
+        .await
 }
 
 fn wrong_asks(parent: &AgentHandle) -> Vec<(&'static str, AgentSpec)> {
@@ -77,87 +81,87 @@ fn wrong_asks(parent: &AgentHandle) -> Vec<(&'static str, AgentSpec)> {
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_create_leaves_nothing_behind() {
-    let world = World::new();
-    let parent = parent(&world);
-    world.child("kid", &parent);
-    let before = traces(&world);
+    let world = World::new().await;
+    let parent = parent(&world).await;
+    world.child("kid", &parent).await;
+    let before = traces(&world).await;
     for (why, spec) in wrong_asks(&parent) {
-        let fault = world.refusal(spec);
+        let fault = world.refusal(spec).await;
         assert!(fault.public.contains(why), "{fault} instead of {why}");
         settle().await;
-        assert_eq!(traces(&world), before, "after: {fault}");
+        assert_eq!(traces(&world).await, before, "after: {fault}");
     }
-    world.make(first(below(named("new"), &parent), "say a; done"));
-    let before = traces(&world);
-    let fault = world.refusal(first(below(named("one-too-many"), &parent), "say never; done"));
+    world.make(first(below(named("new"), &parent), "say a; done")).await;
+    let before = traces(&world).await;
+    let fault = world.refusal(first(below(named("one-too-many"), &parent), "say never; done")).await;
     assert_eq!((fault.kind, fault.public.contains("the budget of children")), (FaultKind::Denied, true));
-    assert_eq!(traces(&world), before);
+    assert_eq!(traces(&world).await, before);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_may_not_create_leaves_nothing_behind() {
-    let world = World::new();
-    let (parent, plain) = (parent(&world), world.agent("plain"));
-    let before = traces(&world);
-    let refuse = |spec: AgentSpec, by: &AgentHandle| -> Fault {
-        world.pool.create(spec, By::Agent(by)).err().expect("the create is refused")
+    let world = World::new().await;
+    let (parent, plain) = (parent(&world).await, world.agent("plain").await);
+    let before = traces(&world).await;
+    let refuse = async |spec: AgentSpec, by: &AgentHandle| -> Fault {
+        world.pool.create(spec, By::Agent(by)).await.err().expect("the create is refused")
     };
     let widened = RightsSpec { may_create: texts_of(&["worker"]), ..RightsSpec::default() };
     let refused = [
-        ("Tool 'agent_create' is disabled", refuse(first(named("new"), "say x; done"), &plain)),
-        ("requester does not match", refuse(below(named("new"), &plain), &parent)),
-        ("exceeds parent ceiling", refuse(preset(named("new"), "trusted"), &parent)),
-        ("only an admin may widen", refuse(rights(named("new"), widened), &parent)),
+        ("Tool 'agent_create' is disabled", refuse(first(named("new"), "say x; done"), &plain).await),
+        ("requester does not match", refuse(below(named("new"), &plain), &parent).await),
+        ("exceeds parent ceiling", refuse(preset(named("new"), "trusted"), &parent).await),
+        ("only an admin may widen", refuse(rights(named("new"), widened), &parent).await),
     ];
     for (why, fault) in refused {
         assert_eq!(fault.kind, FaultKind::Denied);
         assert!(fault.public.contains(why), "{fault} instead of {why}");
     }
-    assert_eq!(traces(&world), before);
+    assert_eq!(traces(&world).await, before);
     assert!(world.destroy(&plain).await);
-    let fault = refuse(first(named("new"), "say x; done"), &plain);
+    let fault = refuse(first(named("new"), "say x; done"), &plain).await;
     assert!(fault.public.contains("agent_create"), "{fault}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_dead_parent_gets_no_children() {
-    let world = World::new();
-    let parent = parent(&world);
+    let world = World::new().await;
+    let parent = parent(&world).await;
     assert!(world.destroy(&parent).await);
-    let fault = world.pool.create(first(named("new"), "say x; done"), By::Agent(&parent)).err();
+    let fault = world.pool.create(first(named("new"), "say x; done"), By::Agent(&parent)).await.err();
     assert_eq!(fault.expect("it is gone").public, "Parent agent not found: p");
     settle().await;
-    assert_eq!((world.pool.agent_count(), world.pool.open_turns(), tasks()), (0, 0, 0));
+    assert_eq!((world.pool.agent_count(), world.pool.open_turns(), tasks()), (0, 0, POOL_TASKS));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_first_message_without_a_place_refuses_the_create() {
-    let world = World::with(Limits { turns_open_max: 1, ..Limits::default() });
-    let parent = parent(&world);
+    let world = World::with(Limits { turns_open_max: 1, ..Limits::default() }).await;
+    let parent = parent(&world).await;
     let sending = start(&parent, 1, "wait; say a; done");
     settle().await;
-    let before = traces(&world);
-    let fault = world.refusal(first(below(named("new"), &parent), "say x; done"));
+    let before = traces(&world).await;
+    let fault = world.refusal(first(below(named("new"), &parent), "say x; done")).await;
     assert!(is_busy(&fault), "{fault:?}");
-    assert_eq!(traces(&world), before);
+    assert_eq!(traces(&world).await, before);
     world.model.release_all();
     end_of(sending).await;
-    world.make(first(below(named("new"), &parent), "say x; done"));
+    world.make(first(below(named("new"), &parent), "say x; done")).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_full_pool_refuses_a_create_and_takes_its_first_message_back() {
-    let world = World::with(Limits { agents_max: 1, ..Limits::default() });
-    let parent = parent(&world);
-    let before = traces(&world);
-    assert!(is_busy(&world.refusal(first(below(named("new"), &parent), "say x; done"))));
-    assert_eq!(traces(&world), before);
+    let world = World::with(Limits { agents_max: 1, ..Limits::default() }).await;
+    let parent = parent(&world).await;
+    let before = traces(&world).await;
+    assert!(is_busy(&world.refusal(first(below(named("new"), &parent), "say x; done")).await));
+    assert_eq!(traces(&world).await, before);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_first_message_is_worked_on_before_any_other() {
-    let world = World::new();
-    let created = world.create(first(named("a"), "#1 say first; done")).expect("there is room");
+    let world = World::new().await;
+    let created = world.create(first(named("a"), "#1 say first; done")).await.expect("there is room");
     let second = start(&created.handle, 2, "#2 say second; done");
     let (_, answering) = created.initial.expect("there was a first message");
     assert_eq!(answering.await.expect("it is answered").content, "first");
@@ -167,11 +171,11 @@ async fn a_first_message_is_worked_on_before_any_other() {
 
 #[tokio::test(start_paused = true)]
 async fn a_first_message_that_nobody_waits_for_is_worked_on_and_can_be_cancelled() {
-    let world = World::new();
-    let worked = world.make(first(named("a"), "say first; done"));
+    let world = World::new().await;
+    let worked = world.make(first(named("a"), "say first; done")).await;
     settle().await;
     assert_eq!(texts(&worked), ["say first; done", "first"]);
-    let created = world.create(first(named("b"), "say hel; wait")).expect("there is room");
+    let created = world.create(first(named("b"), "say hel; wait")).await.expect("there is room");
     let (request_id, answering) = created.initial.expect("there was a first message");
     settle().await;
     assert!(at_once(created.handle.cancel(request_id)).await);
@@ -180,17 +184,17 @@ async fn a_first_message_that_nobody_waits_for_is_worked_on_and_can_be_cancelled
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_creates_a_child_and_waits_for_its_first_answer_or_not() {
-    let world = World::new();
-    let parent = world.trusted("p");
+    let world = World::new().await;
+    let parent = world.trusted("p").await;
     let script = "call agent_create {id=x wait=yes say hi; done}; call agent_create {id=y wait; say yo; done}; \
                   call agent_create {id=z preset=worker cwd=a}; done | say so; done";
     assert_eq!(at_once(end_of(start(&parent, 1, script))).await.content, "so");
     assert_eq!(results(&parent), ["created x, which said 'hi'", "created y", "created z"]);
-    let children = world.pool.children(&parent);
+    let children = world.children(&parent).await;
     let made: Vec<_> =
         children.iter().map(|child| (child.id.as_str(), &*child.preset, child.cwd.as_str())).collect();
     assert_eq!(made, [("x", "sandboxed", "/work"), ("y", "sandboxed", "/work"), ("z", "worker", "/work/a")]);
-    let unwaited = world.pool.find(&id("y")).expect("it is there");
+    let unwaited = world.find("y").await;
     assert_eq!((world.pool.open_turns(), questions(&unwaited).len()), (1, 1), "it works on");
     world.model.release_all();
     settle().await;
@@ -199,37 +203,41 @@ async fn an_agent_creates_a_child_and_waits_for_its_first_answer_or_not() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_of_a_create_that_waits_leaves_the_child_and_ends_its_first_message() {
-    let world = World::new();
-    let parent = world.trusted("p");
+    let world = World::new().await;
+    let parent = world.trusted("p").await;
     let sending = start(&parent, 1, "call agent_create {id=x wait=yes say hel; wait}; done");
     settle().await;
     assert!(at_once(parent.cancel(crate::world::number(1))).await);
     end_of(sending).await;
     settle().await;
-    assert_eq!(world.names(), ["p", "x"]);
+    assert_eq!(world.names().await, ["p", "x"]);
     assert_eq!((world.pool.open_turns(), world.model.seen().live_total), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_child_may_wait_for_a_parent_that_does_not_wait_for_it() {
-    let world = World::new();
-    let parent = world.trusted("p");
+    let world = World::new().await;
+    let parent = world.trusted("p").await;
     let child = "#c call agent_send {to=p wait=yes #q say yes; done}; done | say heard; done";
     let script = format!("call agent_create {{id=x {child}}}; done | say so; done");
     assert_eq!(end_of(start(&parent, 1, &script)).await.content, "so");
     settle().await;
-    let child = world.pool.find(&id("x")).expect("it is there");
+    let child = world.find("x").await;
     assert_eq!(results(&child), ["said 'yes'"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_narrowed_parent_creates_no_more() {
-    let world = World::new();
-    let parent = world.trusted("p");
+    let world = World::new().await;
+    let parent = world.trusted("p").await;
     let change = Change { preset: Some("worker".to_owned()), ..Change::default() };
-    world.change(&parent, &change).expect("a narrower preset");
+    world.change(&parent, &change).await.expect("a narrower preset");
     end_of(start(&parent, 1, "call agent_create {id=x say hi; done}; done | say so; done")).await;
     assert_eq!(results(&parent), ["Permission denied: Tool 'agent_create' is disabled by permission policy"]);
-    assert_eq!(world.refusal(below(named("x"), &parent)).kind, FaultKind::Denied, "not even by an admin");
-    assert_eq!(world.names(), ["p"]);
+    assert_eq!(
+        world.refusal(below(named("x"), &parent)).await.kind,
+        FaultKind::Denied,
+        "not even by an admin"
+    );
+    assert_eq!(world.names().await, ["p"]);
 }

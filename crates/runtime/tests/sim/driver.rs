@@ -73,6 +73,7 @@ fn some_limits(dice: &mut Dice) -> Limits {
         tools_running_max: dice.between(1, 4),
         tool_result_bytes_max: 1000,
         model_idle: std::time::Duration::from_secs(dice.between(1, 60) as u64),
+        ..Limits::default()
     }
 }
 
@@ -108,8 +109,10 @@ pub(crate) struct Sent {
     pub(crate) fate: Fate,
     pub(crate) cancel_wanted: bool,
     pub(crate) cancel_confirmed: bool,
-    /// Another send of this agent had the same name.
+    /// Another send of this agent had the same name and said something else.
     pub(crate) reuses_name: bool,
+    /// The send that this one repeats.
+    pub(crate) repeats: Option<usize>,
     /// Somebody added a word, which is a script of its own.
     pub(crate) steered: bool,
 }
@@ -144,11 +147,12 @@ impl Drop for Log {
 }
 
 impl Driver {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) async fn new(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         let limits = some_limits(&mut dice);
         let temper = if dice.percent(35) { Temper::sociable(&mut dice) } else { Temper::any(&mut dice) };
-        let world = World::with(limits.clone());
+        let world = World::with(limits.clone()).await;
+        world.store.take_time(*dice.pick(&[0, 0, 1, 3]));
         world.tools.watch(&world.pool);
         Self {
             dice,
@@ -180,18 +184,18 @@ impl Driver {
     }
 
     /// Learns which agents other agents have created and destroyed meanwhile.
-    pub(crate) fn sync(&mut self) {
+    pub(crate) async fn sync(&mut self) {
         let pool = self.world.pool.clone();
         for life in self.existing() {
-            let found = pool.find(&self.lives[life].name);
-            if !found.is_some_and(|found| found.is_same(&self.lives[life].handle)) {
+            if !pool.still_there(&self.lives[life].handle.refer()) {
                 self.log.note(format!("life {life} was destroyed by an agent"));
                 self.lives[life].destroyed = true;
             }
         }
-        for summary in pool.list() {
+        for summary in self.world.list().await {
             if self.life_of(&summary.id).is_none() {
-                let handle = pool.find(&summary.id).expect("it is listed");
+                // Whoever made it may have ended it meanwhile.
+                let Ok(Some(handle)) = pool.find(&summary.id).await else { continue };
                 self.log.note(format!("life {} is '{}', created by an agent", self.lives.len(), summary.id));
                 self.add_life(handle, None);
             }
@@ -222,7 +226,13 @@ impl Driver {
             source: agent::Source::default(),
         };
         let mut future = Box::pin(async move { agent.send(message).await });
-        let reuses_name = self.sent.iter().any(|sent| sent.life == life && sent.request_id == request_id);
+        let same_name = |sent: &&Sent| sent.life == life && sent.request_id == request_id;
+        let reuses_name = self.sent.iter().filter(same_name).any(|sent| sent.plot.script != plot.script);
+        let says_the_same = |sent: &Sent| same_name(&sent) && sent.plot.script == plot.script;
+        let repeats = self.sent.iter().position(says_the_same);
+        let before = repeats.map(|place| &self.sent[place]);
+        let cancel_wanted = before.is_some_and(|before| before.cancel_wanted);
+        let steered = before.is_some_and(|before| before.steered);
         let fate = match tokio::task::unconstrained(&mut future).now_or_never() {
             None => Fate::Open(future),
             Some(answer) => {
@@ -231,7 +241,7 @@ impl Driver {
             }
         };
         self.log.note(format!("send {} to life {life}: {}", plot.script, fate.name()));
-        let (cancel_wanted, cancel_confirmed, steered) = (false, false, false);
+        let cancel_confirmed = false;
         self.sent.push(Sent {
             life,
             request_id,
@@ -240,6 +250,7 @@ impl Driver {
             cancel_wanted,
             cancel_confirmed,
             reuses_name,
+            repeats,
             steered,
         });
     }
@@ -254,8 +265,8 @@ impl Driver {
     }
 
     /// Takes the answers that are there.
-    pub(crate) fn collect(&mut self) {
-        self.sync();
+    pub(crate) async fn collect(&mut self) {
+        self.sync().await;
         for place in 0..self.sent.len() {
             let Fate::Open(future) = &mut self.sent[place].fate else { continue };
             if let Some(answer) = tokio::task::unconstrained(future).now_or_never() {
@@ -278,12 +289,22 @@ impl Driver {
                     let wanted = sent.cancel_wanted || self.lives[sent.life].destroyed || self.stopping;
                     wanted && (sent.steered || sent.plot.may_begin_with(&end.content))
                 }
-                TurnOutcome::Failed(_) => false,
+                TurnOutcome::Failed(_) | TurnOutcome::Interrupted(_) => false,
             },
             Err(fault) if fault.kind == FaultKind::Invalid => sent.reuses_name,
             Err(fault) => !sent.cancel_confirmed && sent.plot.may_fail_as(fault.kind),
         };
         assert!(fair, "{script} was answered with {answer:?}");
+        if let Some(Fate::Answered(before)) = sent.repeats.map(|before| &self.sent[before].fate) {
+            // One that was cancelled before it was kept is not known.
+            let unbegun = Ok(TurnEnd::unbegun());
+            // An agent that has to go answers everybody like this.
+            let goes = self.lives[sent.life].destroyed || self.stopping;
+            // One of that name with other content that waits at the same time is taken for the first.
+            let is_mistaken = sent.reuses_name && answer.is_err();
+            let fair = *before == unbegun || answer == before || (goes && *answer == unbegun) || is_mistaken;
+            assert!(fair, "{script}: {answer:?} after {before:?}");
+        }
     }
 
     /// A budget halts only where somebody has set one.

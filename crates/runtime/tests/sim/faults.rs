@@ -13,8 +13,8 @@ const IDLE: Duration = Duration::from_secs(120);
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_fails_its_turn_alone() {
-    let world = World::new();
-    let agent = world.agent("a");
+    let world = World::new().await;
+    let agent = world.agent("a").await;
     let scripts = ["panic-at-ask", "say a; yield; panic", "call note; done | panic"];
     for (place, script) in (1..).zip(scripts) {
         let waiting_before = start(&agent, place, script);
@@ -31,8 +31,8 @@ async fn a_panic_fails_its_turn_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_panics_when_dropped_does_not_take_the_agent_with_it() {
-    let world = World::new();
-    let agent = world.agent("a");
+    let world = World::new().await;
+    let agent = world.agent("a").await;
     let whole = start(&agent, 1, "panic-at-drop; say a; done");
     let behind = start(&agent, 2, "panic-at-drop; say b; wait");
     assert_eq!(end_of(whole).await.content, "a", "the answer was there before");
@@ -46,8 +46,8 @@ async fn a_stream_that_panics_when_dropped_does_not_take_the_agent_with_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_turn_keeps_what_was_said_and_the_agent_goes_on() {
-    let world = World::new();
-    let agent = world.agent("a");
+    let world = World::new().await;
+    let agent = world.agent("a").await;
     let fault = fault_of(start(&agent, 1, "say hel; fail")).await;
     assert_eq!((fault.kind, fault.public.as_ref()), (FaultKind::Model, "the model failed"));
     let broken = &messages(&agent)[1];
@@ -57,8 +57,8 @@ async fn a_failed_turn_keeps_what_was_said_and_the_agent_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_just_ends_is_no_answer() {
-    let world = World::new();
-    let agent = world.agent("a");
+    let world = World::new().await;
+    let agent = world.agent("a").await;
     for (place, script) in (1..).zip(["", "say hel", "say hel; call note", "report 1"]) {
         let fault = fault_of(start(&agent, place, script)).await;
         assert_eq!(fault.kind, FaultKind::Model, "{script:?}");
@@ -69,8 +69,8 @@ async fn a_stream_that_just_ends_is_no_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_model_is_given_up_after_its_time() {
-    let world = World::with(Limits { model_idle: IDLE, ..Limits::default() });
-    let agent = world.agent("a");
+    let world = World::with(Limits { model_idle: IDLE, ..Limits::default() }).await;
+    let agent = world.agent("a").await;
     let before = Instant::now();
     let fault = fault_of(start(&agent, 1, "say hel; pass 100000; say lo; wait")).await;
     assert_eq!(fault.public, "API request timed out: the model was silent for 120 s");
@@ -82,15 +82,15 @@ async fn a_silent_model_is_given_up_after_its_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_says_something_now_and_then_is_never_given_up() {
-    let world = World::with(Limits { model_idle: IDLE, ..Limits::default() });
+    let world = World::with(Limits { model_idle: IDLE, ..Limits::default() }).await;
     let script = "say a; pass 119000; say b; pass 119000; say c; pass 119000; done";
-    assert_eq!(end_of(start(&world.agent("a"), 1, script)).await.content, "abc");
+    assert_eq!(end_of(start(&world.agent("a").await, 1, script)).await.content, "abc");
 }
 
 #[tokio::test(start_paused = true)]
 async fn commands_give_a_silent_model_no_more_time() {
-    let world = World::with(Limits { model_idle: IDLE, ..Limits::default() });
-    let agent = world.agent("a");
+    let world = World::with(Limits { model_idle: IDLE, ..Limits::default() }).await;
+    let agent = world.agent("a").await;
     let before = Instant::now();
     let sending = start(&agent, 1, "wait");
     while !sending.is_finished() {
@@ -104,7 +104,7 @@ async fn commands_give_a_silent_model_no_more_time() {
 
 #[tokio::test(start_paused = true)]
 async fn each_question_of_a_turn_has_its_own_time() {
-    let world = World::with(Limits { model_idle: IDLE, ..Limits::default() });
+    let world = World::with(Limits { model_idle: IDLE, ..Limits::default() }).await;
     let script = "pass 100000; call note; done | pass 100000; say b; done";
-    assert_eq!(end_of(start(&world.agent("a"), 1, script)).await.content, "b");
+    assert_eq!(end_of(start(&world.agent("a").await, 1, script)).await.content, "b");
 }

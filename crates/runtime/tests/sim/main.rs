@@ -3,28 +3,40 @@
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking, and so do its helpers")]
 
+mod acks;
 mod agents;
 mod budgets;
 mod cancels;
 mod checks;
+mod crashes;
 mod creates;
 mod dice;
 mod driver;
 mod families;
 mod faults;
+mod feeds;
+mod full_disk;
 mod history;
+mod lives;
+mod lives_acts;
+mod lives_checks;
 mod many_cancels;
 mod model;
 mod operations;
 mod places;
 mod plots;
+mod repeats;
+mod restarts;
 mod rights;
 mod script;
+mod sessions;
 mod simulation;
+mod sleeps;
 mod snapshots;
 mod steers;
 mod stops;
 mod talks;
+mod test_store;
 mod threads;
 mod toolruns;
 mod tools;

@@ -39,8 +39,8 @@ pub(crate) struct Seen {
     pub(crate) overlaps: Vec<String>,
     /// What was reported, by agent.
     pub(crate) reported: HashMap<String, Used>,
-    /// How often each agent asked with each script.
-    rounds: HashMap<(String, String), usize>,
+    /// How often each agent got an empty answer to a script behind so many messages.
+    empty: HashMap<(String, String, usize), usize>,
     waiting: VecDeque<Arc<Notify>>,
     calls: usize,
 }
@@ -91,10 +91,15 @@ impl Provider for ScriptedModel {
         let asking = request.messages.iter().rev().find(|message| message.role == Role::User);
         let script = asking.expect("a question has a user's message").text.clone();
         let mut seen = self.seen();
-        let asked = seen.rounds.entry((agent.clone(), script.clone())).or_default();
-        let number = *asked;
-        *asked += 1;
-        let steps = round(&script, number);
+        // An answer that was kept is in the question; an empty one leaves nothing behind and is remembered.
+        let answers = |message: &&Arc<agent::Message>| message.role == Role::Assistant;
+        let since = request.messages.iter().rev().take_while(|message| message.role != Role::User);
+        let number = since.filter(answers).count();
+        let key = (agent.clone(), script.clone(), request.messages.len());
+        let empty = seen.empty.entry(key).or_default();
+        let steps = round(&script, number + *empty);
+        let is_word = |step: &Step| matches!(step, Step::Say(_) | Step::Call(..) | Step::Flood(1..));
+        *empty += usize::from(!steps.iter().any(is_word));
         seen.questions.push((agent.clone(), script));
         seen.requests.push(request);
         self.stage.asked.send_replace(seen.questions.len());
@@ -145,6 +150,7 @@ impl Playing {
         loop {
             let event = match self.steps.pop_front()? {
                 Step::Say(text) => ModelEvent::Text(text),
+                Step::Think(text) => ModelEvent::Reasoning(text),
                 Step::Call(name, arguments) => self.call(name, arguments),
                 Step::Report(tokens) => self.report(tokens),
                 Step::Done => ModelEvent::Done,

@@ -13,20 +13,20 @@ impl Driver {
     /// One throw.
     pub(crate) async fn operate(&mut self) {
         match self.dice.below(100) {
-            0..14 => self.create_something(),
+            0..14 => self.create_something().await,
             14..38 => self.send_something(),
             38..46 => self.cancel_something().await,
             46..49 => self.destroy_something().await,
-            49 if self.dice.percent(50) => self.finish_something(),
-            50..55 => self.read_something(),
+            49 if self.dice.percent(50) => self.finish_something().await,
+            50..55 => self.read_something().await,
             55..59 => self.drop_something(),
             59..67 => self.release_something(),
             67..73 => self.let_time_pass().await,
             73..79 => self.steer_something().await,
-            79..87 => self.change_something(),
+            79..87 => self.change_something().await,
             _ => self.give_way().await,
         }
-        self.collect();
+        self.collect().await;
         self.check_now();
     }
 
@@ -42,6 +42,14 @@ impl Driver {
         let plot = self.playwright.plot(&mut self.dice, number, self.limits.tool_iterations_max);
         let known = self.sent.iter().filter(|sent| sent.life == life).map(|sent| sent.request_id.clone());
         let known: Vec<_> = known.collect();
+        let sends: Vec<_> = (0..number).filter(|place| self.sent[*place].life == life).collect();
+        if let [_, ..] = sends.as_slice()
+            && self.dice.percent(12)
+        {
+            let again = &self.sent[*self.dice.pick(&sends)];
+            let (request_id, plot) = (again.request_id.clone(), again.plot.clone());
+            return self.send(life, request_id, plot);
+        }
         let request_id = match known.as_slice() {
             [_, ..] if self.dice.percent(5) => self.dice.pick(&known).clone(),
             _ if self.dice.percent(50) => RequestId::Text(number.to_string()),
@@ -76,7 +84,7 @@ impl Driver {
             assert!(self.sent[only].was_accepted(), "a send that never was has been cancelled");
             self.sent[only].cancel_confirmed = true;
         } else if !self.lives[life].destroyed && !self.stopping {
-            self.collect();
+            self.collect().await;
             let is_open = matches!(self.sent[only].fate, Fate::Open(_));
             assert!(!is_open, "{name} is open, and cancel did not find it");
         }
@@ -104,9 +112,11 @@ impl Driver {
         }
     }
 
-    pub(crate) fn read_something(&mut self) {
-        let listed: Vec<_> = self.world.pool.list().into_iter().map(|agent| agent.id).collect();
-        let existing = self.existing();
+    pub(crate) async fn read_something(&mut self) {
+        self.sync().await;
+        let listed: Vec<_> = self.world.list().await.into_iter().map(|agent| agent.id).collect();
+        let mut existing = self.existing();
+        existing.sort_by_key(|life| self.lives[*life].handle.refer().serial());
         let expected: Vec<_> = existing.iter().map(|life| self.lives[*life].name.clone()).collect();
         assert_eq!(listed, expected, "agents are listed in the order they were created");
         if self.lives.is_empty() {

@@ -7,23 +7,23 @@ use runtime::{AgentHandle, AgentSpec, Change, RightsSpec};
 use crate::history::{messages, results};
 use crate::world::{World, below, end_of, named, preset, settle, start};
 
-fn disable(world: &World, agent: &AgentHandle, tools: &[&str]) {
+async fn disable(world: &World, agent: &AgentHandle, tools: &[&str]) {
     let tools = tools.iter().map(ToString::to_string).collect();
     let change = Change { disable_tools: Some(tools), ..Change::default() };
-    world.change(agent, &change).expect("less is always allowed");
+    world.change(agent, &change).await.expect("less is always allowed");
 }
 
 #[tokio::test(start_paused = true)]
 async fn narrowing_a_parent_denies_its_childs_next_effect() {
-    let world = World::new();
-    let parent = world.trusted("p");
-    let child = world.child("c", &parent);
+    let world = World::new().await;
+    let parent = world.trusted("p").await;
+    let child = world.child("c", &parent).await;
     let script =
         "call note a; call slow release; call step 1; call note b; done | call note c; done | say so; done";
     let sending = start(&child, 1, script);
     world.tools.begun(2).await;
     settle().await;
-    disable(&world, &parent, &["step", "note"]);
+    disable(&world, &parent, &["step", "note"]).await;
     world.tools.release_all();
     assert_eq!(end_of(sending).await.content, "so");
     let denied = |tool| format!("Permission denied: Tool '{tool}' is disabled by permission policy");
@@ -31,19 +31,19 @@ async fn narrowing_a_parent_denies_its_childs_next_effect() {
         ["noted a".to_owned(), "took release".to_owned(), denied("step"), denied("note"), denied("note")];
     assert_eq!(results(&child), told);
     assert_eq!(messages(&child)[4].ending, Some(Ending::Denied));
-    disable(&world, &parent, &[]);
+    disable(&world, &parent, &[]).await;
     end_of(start(&child, 2, "#2 call note d; done | say so; done")).await;
     assert_eq!(results(&child)[5], "noted d", "what is given back counts at once");
 }
 
 #[tokio::test(start_paused = true)]
 async fn narrowing_an_agent_denies_its_own_next_effect() {
-    let world = World::new();
-    let agent = world.make(preset(named("a"), "trusted"));
+    let world = World::new().await;
+    let agent = world.make(preset(named("a"), "trusted")).await;
     let sending = start(&agent, 1, "call write x; call step release; call write y; done | say so; done");
     world.tools.begun(2).await;
     let change = Change { write_paths: Some(vec!["b".to_owned()]), ..Change::default() };
-    world.change(&agent, &change).expect("within its preset");
+    world.change(&agent, &change).await.expect("within its preset");
     world.tools.release_all();
     end_of(sending).await;
     let told = results(&agent);
@@ -53,12 +53,12 @@ async fn narrowing_an_agent_denies_its_own_next_effect() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_is_shown_the_tools_it_may_use_now() {
-    let world = World::new();
-    let parent = world.trusted("p");
-    let child = world.child("c", &parent);
+    let world = World::new().await;
+    let parent = world.trusted("p").await;
+    let child = world.child("c", &parent).await;
     let sending = start(&child, 1, "call slow release; done | say a; done");
     world.tools.begun(1).await;
-    disable(&world, &parent, &["note"]);
+    disable(&world, &parent, &["note"]).await;
     world.tools.release_all();
     end_of(sending).await;
     let seen = world.model.seen();
@@ -71,13 +71,15 @@ async fn a_model_is_shown_the_tools_it_may_use_now() {
 
 #[tokio::test(start_paused = true)]
 async fn files_are_opened_beneath_a_folder_that_allows_them() {
-    let world = World::new();
-    let parent = world.trusted("p");
+    let world = World::new().await;
+    let parent = world.trusted("p").await;
     let spec = AgentSpec { cwd: Some("a".to_owned()), ..below(named("c"), &parent) };
-    let child = world.make(AgentSpec {
-        rights: RightsSpec { write_paths: Some(vec!["deep".to_owned()]), ..RightsSpec::default() },
-        ..spec
-    });
+    let child = world
+        .make(AgentSpec {
+            rights: RightsSpec { write_paths: Some(vec!["deep".to_owned()]), ..RightsSpec::default() },
+            ..spec
+        })
+        .await;
     let script = "call read x; call read ../b/x; call write deep/y; call write y; call write deep/../y; done \
                   | say so; done";
     end_of(start(&child, 1, script)).await;
@@ -91,9 +93,9 @@ async fn files_are_opened_beneath_a_folder_that_allows_them() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_that_is_too_much_changes_nothing() {
-    let world = World::new();
-    let parent = world.trusted("p");
-    let child = world.child("c", &parent);
+    let world = World::new().await;
+    let parent = world.trusted("p").await;
+    let child = world.child("c", &parent).await;
     let before = world.pool.rights(&child);
     let changes = [
         (FaultKind::Denied, Change { preset: Some("trusted".to_owned()), ..Change::default() }),
@@ -102,7 +104,7 @@ async fn a_change_that_is_too_much_changes_nothing() {
         (FaultKind::Denied, Change { write_paths: Some(vec!["/elsewhere".to_owned()]), ..Change::default() }),
     ];
     for (kind, change) in changes {
-        let fault = world.change(&child, &change).expect_err("it is too much");
+        let fault = world.change(&child, &change).await.expect_err("it is too much");
         assert_eq!(fault.kind, kind, "{fault}");
     }
     let after = world.pool.rights(&child);
@@ -111,29 +113,29 @@ async fn a_change_that_is_too_much_changes_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_of_one_limit_that_is_too_much_changes_no_other() {
-    let world = World::new();
+    let world = World::new().await;
     let limited = |turns, calls| {
         let budget = agent::permission::Budget::unlimited();
         budget.with(Resource::Turns, Some(turns)).with(Resource::ToolCalls, Some(calls))
     };
     let rights =
         RightsSpec { preset: Some("trusted".to_owned()), budget: limited(10, 10), ..RightsSpec::default() };
-    let parent = world.make(AgentSpec { rights, ..named("p") });
+    let parent = world.make(AgentSpec { rights, ..named("p") }).await;
     let rights = RightsSpec { budget: limited(2, 2), ..RightsSpec::default() };
-    let child = world.make(AgentSpec { rights, ..below(named("c"), &parent) });
+    let child = world.make(AgentSpec { rights, ..below(named("c"), &parent) }).await;
     let reserved = || world.pool.rights(&parent).holdings.iter().map(|one| one.reserved).collect::<Vec<_>>();
     let before = reserved();
     let budget = vec![(Resource::Turns, Some(9)), (Resource::ToolCalls, Some(11))];
     let change = Change { budget, ..Change::default() };
-    assert_eq!(world.change(&child, &change).map_err(|fault| fault.kind), Err(FaultKind::Denied));
+    assert_eq!(world.change(&child, &change).await.map_err(|fault| fault.kind), Err(FaultKind::Denied));
     assert_eq!(reserved(), before);
     assert_eq!(world.pool.rights(&child).holdings[0].limit, Some(2));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_denied_call_is_a_result_and_the_turn_goes_on() {
-    let world = World::new();
-    let agent = world.make(preset(named("a"), "worker"));
+    let world = World::new().await;
+    let agent = world.make(preset(named("a"), "worker")).await;
     let script = "call write x; call agent_send {to=b say x; done}; call note y; done | say so; done";
     assert_eq!(end_of(start(&agent, 1, script)).await.content, "so");
     assert_eq!(world.tools.lines(), ["a note y"]);
@@ -144,9 +146,9 @@ async fn a_denied_call_is_a_result_and_the_turn_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_begins_is_allowed_in_that_very_moment() {
-    let world = World::new();
+    let world = World::new().await;
     world.tools.watch(&world.pool);
-    let agent = world.agent("a");
+    let agent = world.agent("a").await;
     for place in 0..300 {
         // However long the answer is, somewhere in it the agent's task gives way to others.
         let sending =
@@ -154,7 +156,7 @@ async fn a_call_that_begins_is_allowed_in_that_very_moment() {
         let mut disabled = false;
         while !sending.is_finished() {
             disabled = !disabled;
-            disable(&world, &agent, if disabled { &["note"] } else { &[] });
+            disable(&world, &agent, if disabled { &["note"] } else { &[] }).await;
             tokio::task::yield_now().await;
         }
     }

@@ -9,6 +9,8 @@ use std::time::Duration;
 pub(crate) enum Step {
     /// `say TEXT`
     Say(String),
+    /// `think TEXT`
+    Think(String),
     /// `call NAME ARGUMENTS`: a tool call.
     Call(String, String),
     /// `report N`: used N tokens, and one for the answer.
@@ -67,6 +69,7 @@ fn step(word: &str) -> Step {
     let number = || object.parse::<u64>().expect("a number");
     match verb {
         "say" => Step::Say(object.to_owned()),
+        "think" => Step::Think(object.to_owned()),
         "call" => call(object),
         "report" => Step::Report(number()),
         "yield" => Step::Yield,

@@ -80,7 +80,7 @@ fn the_seeds_get_everywhere() {
 }
 
 #[expect(clippy::disallowed_methods, reason = "whoever runs the tests chooses the seeds")]
-fn number_in(variable: &str) -> Option<u64> {
+pub(crate) fn number_in(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().expect("seeds are numbers"))
 }
 
@@ -92,9 +92,9 @@ fn run(seed: u64) -> Vec<String> {
         .build()
         .expect("a runtime can be made");
     runtime.block_on(async {
-        let mut driver = Driver::new(seed);
+        let mut driver = Driver::new(seed).await;
         for _ in 0..driver.dice.between(0, 8) {
-            driver.create_something();
+            driver.create_something().await;
         }
         for _ in 0..driver.dice.between(20, 150) {
             driver.operate().await;
@@ -118,7 +118,7 @@ impl Driver {
             self.world.model.release_all();
             self.world.tools.release_all();
             tokio::time::sleep(Duration::from_millis(500)).await;
-            self.collect();
+            self.collect().await;
             if self.world.pool.open_turns() == 0 {
                 break;
             }
@@ -142,7 +142,7 @@ impl Driver {
                 Plot { script, ending: PlotEnding::Says("still here"), waits: false },
             );
             settle().await;
-            self.collect();
+            self.collect().await;
             assert_eq!(self.unanswered(life), Vec::<&str>::new(), "life {life} answers");
             let last = self.sent.last().map(|sent| &sent.fate);
             assert!(matches!(last, Some(Fate::Answered(Ok(_)))), "life {life} answers well");
@@ -161,9 +161,9 @@ impl Driver {
         let mut stopped = tokio::task::unconstrained(&mut stopping).now_or_never();
         for _ in 0..self.dice.between(0, 5) {
             self.send_something();
-            self.create_too_late();
+            self.create_too_late().await;
             self.release_something();
-            self.collect();
+            self.collect().await;
         }
         if self.dice.percent(20) {
             pool.abort_turns();
@@ -174,17 +174,16 @@ impl Driver {
         let took = tokio::time::Instant::now() - before;
         assert!(took <= grace + Duration::from_millis(1), "a stop with {grace:?} took {took:?}");
         self.log.note(format!("stopped, {stopped:?} cancelled"));
-        self.lives.iter_mut().for_each(|life| life.destroyed = true);
-        self.read_something();
+        self.read_something().await;
         assert_eq!(pool.stop(grace).await, 0, "a second stop finds nothing to do");
         drop(pool);
-        self.check_all()
+        self.check_all().await
     }
 
-    fn create_too_late(&mut self) {
+    async fn create_too_late(&mut self) {
         let lives = self.lives.len();
         // After a stop has emptied the directory, the driver's own list is ahead of it.
-        let fault = self.world.pool.create(runtime::AgentSpec::default(), runtime::By::Admin).err();
+        let fault = self.world.pool.create(runtime::AgentSpec::default(), runtime::By::Admin).await.err();
         assert!(fault.is_some_and(|fault| crate::world::is_busy(&fault)), "no agent is made in a stop");
         assert_eq!(self.lives.len(), lives);
     }
@@ -207,8 +206,8 @@ impl Driver {
         lines
     }
 
-    fn check_all(mut self) -> Vec<String> {
-        self.collect();
+    async fn check_all(mut self) -> Vec<String> {
+        self.collect().await;
         for life in 0..self.lives.len() {
             assert_eq!(self.unanswered(life), Vec::<&str>::new(), "every accepted send is answered");
         }

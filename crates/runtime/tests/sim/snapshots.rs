@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use agent::outside::{Clock, Moment};
 use agent::{Halt, Role, Usage, Used};
+use futures_util::FutureExt;
 use runtime::{AgentSpec, Limits, PoolHandle};
 
 use crate::history::{roles, texts};
@@ -13,8 +14,8 @@ use crate::world::{NOW, World, end_of, fault_of, named, number, settle, start};
 
 #[tokio::test(start_paused = true)]
 async fn a_running_turn_is_read_as_far_as_it_got() {
-    let world = World::new();
-    let agent = world.agent("a");
+    let world = World::new().await;
+    let agent = world.agent("a").await;
     assert_eq!(world.summary(&agent).last_action_at, None);
     let sending = start(&agent, 1, "say let me see; call note; done | say hel; wait; say lo; done");
     world.model.asked(2).await;
@@ -39,8 +40,8 @@ async fn a_running_turn_is_read_as_far_as_it_got() {
 
 #[tokio::test(start_paused = true)]
 async fn pages_of_messages_meet_without_gap_or_overlap() {
-    let world = World::new();
-    let agent = world.agent("a");
+    let world = World::new().await;
+    let agent = world.agent("a").await;
     for place in 0..5 {
         end_of(start(&agent, place, &format!("#{place} say {place}; done"))).await;
     }
@@ -55,8 +56,8 @@ async fn pages_of_messages_meet_without_gap_or_overlap() {
 
 #[tokio::test(start_paused = true)]
 async fn usage_adds_up_over_rounds_and_turns_however_they_end() {
-    let world = World::with(Limits { tool_iterations_max: 3, ..Limits::default() });
-    let agent = world.agent("a");
+    let world = World::with(Limits { tool_iterations_max: 3, ..Limits::default() }).await;
+    let agent = world.agent("a").await;
     let end = end_of(start(&agent, 1, "#1 report 1; call note; done | report 10; say a; done")).await;
     assert_eq!(end.usage, Some(Usage { input: 11, output: 2, cached: 0 }));
     fault_of(start(&agent, 2, "#2 report 100; fail")).await;
@@ -71,8 +72,8 @@ async fn usage_adds_up_over_rounds_and_turns_however_they_end() {
 
 #[tokio::test(start_paused = true)]
 async fn a_halted_agent_is_no_longer_halted_after_its_next_turn() {
-    let world = World::with(Limits { tool_iterations_max: 3, ..Limits::default() });
-    let agent = world.agent("a");
+    let world = World::with(Limits { tool_iterations_max: 3, ..Limits::default() }).await;
+    let agent = world.agent("a").await;
     let end = end_of(start(&agent, 1, "call note; done")).await;
     assert_eq!(end.halted, Some(Halt::IterationLimit));
     assert_eq!((end.rounds, agent.context().last_rounds, agent.context().rounds_max), (3, 3, 3));
@@ -87,10 +88,10 @@ async fn a_halted_agent_is_no_longer_halted_after_its_next_turn() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_sees_the_prompt_and_everything_said_so_far() {
-    let world = World::new();
-    let own = world.make(AgentSpec { system_prompt: Some("be brief".to_owned()), ..named("own") });
-    let none = world.make(AgentSpec { system_prompt: Some(String::new()), ..named("none") });
-    let agents = [own, none, world.agent("default")];
+    let world = World::new().await;
+    let own = world.make(AgentSpec { system_prompt: Some("be brief".to_owned()), ..named("own") }).await;
+    let none = world.make(AgentSpec { system_prompt: Some(String::new()), ..named("none") }).await;
+    let agents = [own, none, world.agent("default").await];
     for agent in &agents {
         end_of(start(agent, 1, "say a; done")).await;
         fault_of(start(agent, 2, "fail")).await;
@@ -111,8 +112,8 @@ struct CuriousClock {
 
 impl Clock for CuriousClock {
     fn now(&self) -> Moment {
-        let agents = self.pool.get().map_or(0, |pool| pool.list().len());
-        Moment(i64::try_from(agents).unwrap_or(i64::MAX))
+        let agents = self.pool.get().map(|pool| (pool.agent_count(), pool.list().now_or_never()));
+        Moment(agents.map_or(0, |(count, _)| i64::try_from(count).unwrap_or(i64::MAX)))
     }
 }
 
@@ -123,9 +124,9 @@ fn nobody_outside_is_asked_under_a_lock() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
         runtime.expect("a runtime can be made").block_on(async {
             let clock = Arc::new(CuriousClock::default());
-            let world = World::under(Arc::<CuriousClock>::clone(&clock), Limits::default());
+            let world = World::under(Arc::<CuriousClock>::clone(&clock), Limits::default()).await;
             let _ = clock.pool.set(world.pool.clone());
-            let end = end_of(start(&world.agent("a"), 1, "say a; done")).await;
+            let end = end_of(start(&world.agent("a").await, 1, "say a; done")).await;
             done.send(end.content).expect("the test waits");
         });
     });

@@ -9,8 +9,8 @@ const WORD: &str = "#s say steered; done";
 
 #[tokio::test(start_paused = true)]
 async fn a_word_is_delivered_before_the_model_is_asked_again() {
-    let world = World::new();
-    let agent = world.agent("a");
+    let world = World::new().await;
+    let agent = world.agent("a").await;
     let sending = start(&agent, 1, "call slow release; done | say never; done");
     world.tools.begun(1).await;
     assert_eq!(at_once(agent.steer(WORD.to_owned(), Source::default())).await, Some(number(1)));
@@ -22,8 +22,8 @@ async fn a_word_is_delivered_before_the_model_is_asked_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_word_that_comes_during_the_last_answer_gets_one_more() {
-    let world = World::new();
-    let agent = world.agent("a");
+    let world = World::new().await;
+    let agent = world.agent("a").await;
     let sending = start(&agent, 1, "say first; wait; done");
     settle().await;
     assert_eq!(at_once(agent.steer(WORD.to_owned(), Source::default())).await, Some(number(1)));
@@ -33,8 +33,8 @@ async fn a_word_that_comes_during_the_last_answer_gets_one_more() {
 
 #[tokio::test(start_paused = true)]
 async fn a_word_is_kept_when_the_turn_is_cancelled() {
-    let world = World::new();
-    let agent = world.agent("a");
+    let world = World::new().await;
+    let agent = world.agent("a").await;
     let sending = start(&agent, 1, "say first; wait; done");
     settle().await;
     assert!(agent.steer(WORD.to_owned(), Source::default()).await.is_some());
@@ -45,8 +45,8 @@ async fn a_word_is_kept_when_the_turn_is_cancelled() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_running_turn_there_is_nothing_to_add_to() {
-    let world = World::with(runtime::Limits { turns_running_max: 1, ..runtime::Limits::default() });
-    let (first, second) = (world.agent("a"), world.agent("b"));
+    let world = World::with(runtime::Limits { turns_running_max: 1, ..runtime::Limits::default() }).await;
+    let (first, second) = (world.agent("a").await, world.agent("b").await);
     let steer = || at_once(second.steer(WORD.to_owned(), Source::default()));
     assert_eq!(steer().await, None, "it rests");
     let sendings = [start(&first, 1, "wait; say a; done"), start(&second, 1, "say b; done")];
@@ -63,8 +63,8 @@ async fn without_a_running_turn_there_is_nothing_to_add_to() {
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_takes_so_many_words_and_no_more() {
-    let world = World::new();
-    let agent = world.agent("a");
+    let world = World::new().await;
+    let agent = world.agent("a").await;
     let sending = start(&agent, 1, "say first; wait; done");
     settle().await;
     for _ in 0..STEERS_MAX {

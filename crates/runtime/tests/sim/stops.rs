@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use agent::TurnOutcome;
 use agent::outside::{Clock, Moment};
+use agent::{FaultKind, TurnOutcome};
 use futures_util::FutureExt;
 use runtime::{AgentSpec, By, Children, Limits, PoolHandle};
 use tokio::time::Instant;
 
-use crate::world::{NOW, World, at_once, end_of, fault_of, id, is_busy, named, settle, start, tasks};
+use crate::world::{NOW, World, at_once, end_of, fault_of, is_busy, named, settle, start, tasks};
 
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -19,45 +19,46 @@ fn stop_is_wanted(pool: &PoolHandle) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_is_wanted_when_the_last_agent_is_finished() {
-    let world = World::new();
-    let (first, second) = (world.agent("first"), world.agent("second"));
-    world.pool.finish_agent(&first, By::Admin);
-    world.pool.finish_agent(&first, By::Admin);
+    let world = World::new().await;
+    let (first, second) = (world.agent("first").await, world.agent("second").await);
+    world.finish(&first).await;
+    world.finish(&first).await;
     assert!(!stop_is_wanted(&world.pool), "one of two is finished");
     assert!(world.summary(&first).should_shutdown && !world.summary(&second).should_shutdown);
     assert_eq!(end_of(start(&first, 1, "say a; done")).await.content, "a", "a finished agent still answers");
-    world.pool.finish_agent(&second, By::Admin);
+    world.finish(&second).await;
     assert!(stop_is_wanted(&world.pool));
-    let fault = world.refusal(named("third"));
+    let fault = world.refusal(named("third")).await;
     assert!(is_busy(&fault) && fault.public == "Server shutting down", "{fault:?}");
     assert_eq!(end_of(start(&first, 2, "say b; done")).await.content, "b", "until it is stopped");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_is_wanted_when_the_last_unfinished_agent_is_destroyed() {
-    let world = World::new();
-    let finished = world.agent("finished");
-    world.agent("unfinished");
-    world.pool.finish_agent(&finished, By::Admin);
-    assert!(world.pool.destroy(&id("unfinished"), Children::Go).await);
+    let world = World::new().await;
+    let finished = world.agent("finished").await;
+    world.agent("unfinished").await;
+    world.finish(&finished).await;
+    assert!(world.destroy_named("unfinished", Children::Go).await);
     assert!(stop_is_wanted(&world.pool));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_empty_pool_goes_on() {
-    let world = World::new();
-    let agent = world.agent("a");
+    let world = World::new().await;
+    let agent = world.agent("a").await;
     assert!(world.destroy(&agent).await);
     assert!(!stop_is_wanted(&world.pool), "its last agent was destroyed");
-    world.pool.finish_agent(&agent, By::Admin);
+    let fault = world.pool.finish_agent(&agent, By::Admin).await.expect_err("it is gone");
+    assert_eq!(fault.kind, FaultKind::NotFound);
     assert!(!stop_is_wanted(&world.pool), "an agent that is gone decides nothing");
-    world.agent("b");
+    world.agent("b").await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_waits_for_turns_that_end_in_time() {
-    let world = World::new();
-    let agent = world.agent("a");
+    let world = World::new().await;
+    let agent = world.agent("a").await;
     let sendings = [start(&agent, 1, "say a; pass 4000; done"), start(&agent, 2, "say b; pass 4000; done")];
     settle().await;
     let before = Instant::now();
@@ -67,13 +68,17 @@ async fn a_stop_waits_for_turns_that_end_in_time() {
         let end = end_of(sending).await;
         assert_eq!((end.outcome, end.content.as_str()), (TurnOutcome::Completed, said));
     }
-    assert_eq!((world.pool.agent_count(), world.pool.open_turns()), (0, 0));
+    assert_eq!(
+        (world.pool.agent_count(), world.pool.open_turns(), tasks()),
+        (1, 0, 0),
+        "agents outlive a stop"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_cancels_what_does_not_end_in_time() {
-    let world = World::with(Limits { turns_running_max: 2, ..Limits::default() });
-    let agents = ["a", "b", "c"].map(|name| world.agent(name));
+    let world = World::with(Limits { turns_running_max: 2, ..Limits::default() }).await;
+    let agents = world.agents(["a", "b", "c"]).await;
     let in_time = start(&agents[0], 1, "say done; pass 3000; done");
     let late: Vec<_> = agents.iter().map(|agent| start(agent, 2, "say hel; wait")).collect();
     settle().await;
@@ -90,8 +95,8 @@ async fn a_stop_cancels_what_does_not_end_in_time() {
 
 #[tokio::test(start_paused = true)]
 async fn an_abort_cuts_the_grace_short() {
-    let world = World::new();
-    let agent = world.agent("a");
+    let world = World::new().await;
+    let agent = world.agent("a").await;
     let sendings = [start(&agent, 1, "say hel; wait"), start(&agent, 2, "wait")];
     settle().await;
     let mut stopping = Box::pin(world.pool.stop(GRACE));
@@ -106,8 +111,8 @@ async fn an_abort_cuts_the_grace_short() {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_gets_in_once_a_stop_has_begun() {
-    let world = World::new();
-    let agent = world.agent("a");
+    let world = World::new().await;
+    let agent = world.agent("a").await;
     let sending = start(&agent, 1, "wait; say a; done");
     settle().await;
     let mut stopping = Box::pin(world.pool.stop(GRACE));
@@ -115,8 +120,8 @@ async fn nothing_gets_in_once_a_stop_has_begun() {
     assert!(stop_is_wanted(&world.pool));
     let refused = [
         fault_of(start(&agent, 2, "say b; done")).await,
-        world.refusal(AgentSpec::default()),
-        world.pool.main_agent().err().expect("not even main"),
+        world.refusal(AgentSpec::default()).await,
+        world.pool.main_agent().await.err().expect("not even main"),
     ];
     for fault in refused {
         assert!(is_busy(&fault) && fault.public == "Server shutting down", "{fault:?}");
@@ -130,13 +135,13 @@ async fn nothing_gets_in_once_a_stop_has_begun() {
 
 #[tokio::test(start_paused = true)]
 async fn an_empty_pool_stops_at_once() {
-    assert_eq!(at_once(World::new().pool.stop(GRACE)).await, 0);
+    assert_eq!(at_once(World::new().await.pool.stop(GRACE)).await, 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_that_is_given_up_can_be_made_again() {
-    let world = World::new();
-    let agent = world.agent("a");
+    let world = World::new().await;
+    let agent = world.agent("a").await;
     let sending = start(&agent, 1, "wait");
     settle().await;
     let mut stopping = Box::pin(world.pool.stop(GRACE));
@@ -166,35 +171,48 @@ impl Clock for HeldClock {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_that_is_being_created_does_not_slip_in_behind_a_stop() {
     let clock = Arc::new(HeldClock::default());
-    let world = World::under(Arc::<HeldClock>::clone(&clock), Limits::default());
+    let world = World::under(Arc::<HeldClock>::clone(&clock), Limits::default()).await;
     let (asked, was_asked) = mpsc::channel();
     let (go_on, goes_on) = mpsc::channel();
     *clock.hold.lock().expect("nobody panicked") = Some((asked, goes_on));
     let pool = world.pool.clone();
-    let creating = tokio::task::spawn_blocking(move || {
-        pool.create(named("late"), By::Admin).map(|created| created.handle.id().clone())
+    let creating = tokio::spawn(async move {
+        let created = pool.create(named("late"), By::Admin).await;
+        created.map(|created| created.handle.id().clone())
     });
-    was_asked.recv().expect("the clock was asked");
-    assert_eq!(world.pool.stop(GRACE).await, 0);
+    tokio::task::spawn_blocking(move || was_asked.recv().expect("the clock was asked"))
+        .await
+        .expect("it was");
+    let pool = world.pool.clone();
+    let stopping = tokio::spawn(async move { pool.stop(GRACE).await });
+    world.pool.stop_requested().await;
     go_on.send(()).expect("the clock waits");
     let created = creating.await.expect("create does not panic");
-    assert!(created.as_ref().is_err_and(is_busy), "{created:?} after the stop");
-    assert_eq!(world.pool.agent_count(), 0);
+    let stopped =
+        tokio::time::timeout(GRACE, stopping).await.expect("a stop waits for nobody but those at work");
+    assert_eq!(stopped.expect("a stop does not panic"), 0);
+    match created {
+        Ok(id) => assert_eq!(world.names().await, [id.to_string()], "what was said to be kept is kept"),
+        Err(fault) => {
+            assert!(is_busy(&fault), "{fault:?} after the stop");
+            assert_eq!(world.pool.agent_count(), 0);
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sends_that_race_with_a_destroy_are_always_answered() {
-    let world = World::new();
+    let world = World::new().await;
     for _ in 0..300 {
-        let agent = world.agent("a");
+        let agent = world.agent("a").await;
         let sendings: Vec<_> = (0..4).map(|place| start(&agent, place, "wait")).collect();
-        let pool = world.pool.clone();
-        let destroying = tokio::spawn(async move { pool.destroy(&id("a"), Children::Go).await });
-        assert!(destroying.await.expect("destroy does not panic"));
+        let (pool, target) = (world.pool.clone(), agent.refer());
+        let destroying = tokio::spawn(async move { pool.destroy(&target, Children::Go, By::Admin).await });
+        assert_eq!(destroying.await.expect("destroy does not panic"), Ok(true));
         for sending in sendings {
             let answer = tokio::time::timeout(Duration::from_secs(30), sending).await;
             let answer = answer.expect("a send was lost").expect("a send does not panic");
-            let gone = |fault: agent::Fault| fault.kind == agent::FaultKind::NotFound;
+            let gone = |fault: agent::Fault| fault.kind == FaultKind::NotFound;
             assert!(answer.map_or_else(gone, |end| end.outcome == TurnOutcome::Cancelled));
         }
     }

@@ -8,15 +8,15 @@ use crate::history::{messages, objection_when_idle, questions, results, texts};
 use crate::world::{World, at_once, end_of, named, number, preset, settle, start};
 
 /// An agent that may do everything.
-fn free(world: &World, name: &str) -> AgentHandle {
-    world.make(preset(named(name), "yolo"))
+async fn free(world: &World, name: &str) -> AgentHandle {
+    world.make(preset(named(name), "yolo")).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn whoever_waits_gets_the_answer() {
-    let world = World::new();
-    let parent = world.trusted("p");
-    let child = world.child("c", &parent);
+    let world = World::new().await;
+    let parent = world.trusted("p").await;
+    let child = world.child("c", &parent).await;
     let script = "call agent_send {to=c wait=yes report 1; say hi; done}; done | say so; done";
     assert_eq!(end_of(start(&parent, 1, script)).await.content, "so");
     assert_eq!(results(&parent), ["said 'hi'"]);
@@ -28,9 +28,9 @@ async fn whoever_waits_gets_the_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn whoever_does_not_wait_goes_on_at_once() {
-    let world = World::new();
-    let parent = world.trusted("p");
-    let child = world.child("c", &parent);
+    let world = World::new().await;
+    let parent = world.trusted("p").await;
+    let child = world.child("c", &parent).await;
     let script = "call agent_send {to=c wait; say hi; done}; done | say so; done";
     assert_eq!(at_once(end_of(start(&parent, 1, script))).await.content, "so");
     assert_eq!(results(&parent), ["has it"]);
@@ -43,9 +43,9 @@ async fn whoever_does_not_wait_goes_on_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_of_whoever_waits_cancels_what_it_waits_for() {
-    let world = World::new();
-    let parent = world.trusted("p");
-    let child = world.child("c", &parent);
+    let world = World::new().await;
+    let parent = world.trusted("p").await;
+    let child = world.child("c", &parent).await;
     let others = start(&child, 5, "#5 wait; say mine; done");
     let sending = start(&parent, 1, "say so; call agent_send {to=c wait=yes #6 say hel; wait}; done");
     settle().await;
@@ -78,9 +78,9 @@ async fn a_cancel_of_whoever_waits_cancels_what_it_waits_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_send_is_an_answer_to_whoever_waits() {
-    let world = World::new();
-    let parent = world.trusted("p");
-    let child = world.child("c", &parent);
+    let world = World::new().await;
+    let parent = world.trusted("p").await;
+    let child = world.child("c", &parent).await;
     let sending = start(&parent, 1, "call agent_send {to=c wait=yes say hel; wait}; done | say so; done");
     settle().await;
     assert!(at_once(world.destroy(&child)).await);
@@ -90,9 +90,9 @@ async fn a_cancelled_send_is_an_answer_to_whoever_waits() {
 
 #[tokio::test(start_paused = true)]
 async fn two_agents_never_wait_for_each_other() {
-    let world = World::new();
-    let parent = world.trusted("p");
-    let child = world.child("c", &parent);
+    let world = World::new().await;
+    let parent = world.trusted("p").await;
+    let child = world.child("c", &parent).await;
     let inner = "call agent_send {to=p wait=yes say never; done}; done | say alone; done";
     let script = format!("call agent_send {{to=c wait=yes {inner}}}; done | say so; done");
     assert_eq!(at_once(end_of(start(&parent, 1, &script))).await.content, "so");
@@ -107,8 +107,8 @@ async fn two_agents_never_wait_for_each_other() {
 
 #[tokio::test(start_paused = true)]
 async fn three_agents_never_wait_in_a_circle() {
-    let world = World::new();
-    let agents = ["a", "b", "c"].map(|name| free(&world, name));
+    let world = World::new().await;
+    let agents = [free(&world, "a").await, free(&world, "b").await, free(&world, "c").await];
     let third = "call agent_send {to=a wait=yes say never; done}; done | say third; done";
     let second = format!("call agent_send {{to=c wait=yes {third}}}; done | say second; done");
     let script = format!("call agent_send {{to=b wait=yes {second}}}; done | say first; done");
@@ -121,8 +121,8 @@ async fn three_agents_never_wait_in_a_circle() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_without_waiting_may_go_round_in_a_circle() {
-    let world = World::new();
-    let (first, second) = (free(&world, "a"), free(&world, "b"));
+    let world = World::new().await;
+    let (first, second) = (free(&world, "a").await, free(&world, "b").await);
     let inner = "call agent_send {to=a say back; done}; done | say b; done";
     let script = format!("call agent_send {{to=b wait=yes {inner}}}; done | say a; done");
     end_of(start(&first, 1, &script)).await;
@@ -133,17 +133,17 @@ async fn a_message_without_waiting_may_go_round_in_a_circle() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_to_oneself_is_refused() {
-    let world = World::new();
-    let agent = free(&world, "a");
+    let world = World::new().await;
+    let agent = free(&world, "a").await;
     end_of(start(&agent, 1, "call agent_send {to=a wait=yes say never; done}; done | say a; done")).await;
     assert_eq!(results(&agent), ["Permission denied: 'a' cannot target itself"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn with_one_slot_whoever_waits_does_not_keep_it() {
-    let world = World::with(Limits { turns_running_max: 1, ..Limits::default() });
-    let parent = world.trusted("p");
-    let child = world.child("c", &parent);
+    let world = World::with(Limits { turns_running_max: 1, ..Limits::default() }).await;
+    let parent = world.trusted("p").await;
+    let child = world.child("c", &parent).await;
     let script = "#1 call agent_send {to=c wait=yes #2 say hi; done}; done | say so; done";
     assert_eq!(at_once(end_of(start(&parent, 1, script))).await.content, "so");
     let before: Vec<_> =
@@ -165,8 +165,11 @@ async fn with_one_slot_whoever_waits_does_not_keep_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_whole_line_of_waiting_agents_needs_one_slot() {
-    let world = World::with(Limits { turns_running_max: 1, ..Limits::default() });
-    let agents = ["a", "b", "c", "d"].map(|name| free(&world, name));
+    let world = World::with(Limits { turns_running_max: 1, ..Limits::default() }).await;
+    let mut agents = Vec::new();
+    for name in ["a", "b", "c", "d"] {
+        agents.push(free(&world, name).await);
+    }
     let mut script = "say bottom; done".to_owned();
     for to in ["d", "c", "b"] {
         script = format!("call agent_send {{to={to} wait=yes {script}}}; done | say {to} answered; done");
@@ -177,10 +180,10 @@ async fn a_whole_line_of_waiting_agents_needs_one_slot() {
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_gave_its_slot_away_waits_for_another_and_can_be_cancelled_meanwhile() {
-    let world = World::with(Limits { turns_running_max: 1, ..Limits::default() });
-    let parent = world.trusted("p");
-    let child = world.child("c", &parent);
-    let other = world.agent("other");
+    let world = World::with(Limits { turns_running_max: 1, ..Limits::default() }).await;
+    let parent = world.trusted("p").await;
+    let child = world.child("c", &parent).await;
+    let other = world.agent("other").await;
     let sending =
         start(&parent, 1, "call agent_send {to=c wait=yes #2 wait; say hi; done}; done | say so; done");
     settle().await;
@@ -200,9 +203,9 @@ async fn a_turn_that_gave_its_slot_away_waits_for_another_and_can_be_cancelled_m
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_takes_too_long_is_given_up_and_its_send_with_it() {
-    let world = World::with(Limits { model_idle: crate::tools::TALK_TIME * 2, ..Limits::default() });
-    let parent = world.trusted("p");
-    world.child("c", &parent);
+    let world = World::with(Limits { model_idle: crate::tools::TALK_TIME * 2, ..Limits::default() }).await;
+    let parent = world.trusted("p").await;
+    world.child("c", &parent).await;
     let before = Instant::now();
     let script = "call agent_send {to=c wait=yes say hel; pass 1100000000; done}; done | say so; done";
     assert_eq!(end_of(start(&parent, 1, script)).await.content, "so");
@@ -213,10 +216,10 @@ async fn a_wait_that_takes_too_long_is_given_up_and_its_send_with_it() {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_manages_those_below_it_and_nobody_else() {
-    let world = World::new();
-    let parent = world.trusted("p");
-    let child = world.child("c", &parent);
-    world.trusted("stranger");
+    let world = World::new().await;
+    let parent = world.trusted("p").await;
+    let child = world.child("c", &parent).await;
+    world.trusted("stranger").await;
     let open = start(&child, 1, "wait");
     settle().await;
     let script = "call agent_status to=c; call agent_list; call agent_destroy to=stranger; \
@@ -231,15 +234,15 @@ async fn an_agent_manages_those_below_it_and_nobody_else() {
     );
     assert_eq!(told[3], "destroyed: true");
     assert_eq!(end_of(open).await.outcome, TurnOutcome::Cancelled);
-    assert_eq!(world.names(), ["p", "stranger"]);
+    assert_eq!(world.names().await, ["p", "stranger"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_child_does_not_destroy_its_parent() {
-    let world = World::new();
-    let parent = free(&world, "p");
-    let child = world.make(crate::world::below(preset(named("c"), "yolo"), &parent));
+    let world = World::new().await;
+    let parent = free(&world, "p").await;
+    let child = world.make(crate::world::below(preset(named("c"), "yolo"), &parent)).await;
     end_of(start(&child, 1, "call agent_destroy to=p; done | say so; done")).await;
     assert_eq!(results(&child), ["Agent 'c' is not authorized to destroy 'p'"]);
-    assert_eq!(world.names(), ["p", "c"]);
+    assert_eq!(world.names().await, ["p", "c"]);
 }

@@ -9,7 +9,7 @@ use runtime::{AgentHandle, AgentSpec, Change, Children, Limits, RightsSpec};
 
 use crate::dice::Dice;
 use crate::history::{messages, objection_when_idle};
-use crate::world::{Sending, World, below, id, named, preset, start};
+use crate::world::{Sending, World, below, named, preset, start};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -42,10 +42,12 @@ async fn all_answered(sendings: Vec<Sending>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn families_that_do_everything_at_once_never_hang() {
     for seed in 0..20 {
-        let world = World::with(Limits { turns_running_max: 2, ..Limits::default() });
+        let world = World::with(Limits { turns_running_max: 2, ..Limits::default() }).await;
         let mut dice = Dice::new(seed);
-        let agents: Vec<_> =
-            (0..4).map(|place| world.make(preset(named(&format!("a{place}")), "yolo"))).collect();
+        let mut agents = Vec::new();
+        for place in 0..4 {
+            agents.push(world.make(preset(named(&format!("a{place}")), "yolo")).await);
+        }
         let mut sendings = Vec::new();
         for place in 0..40 {
             let script = talk(&mut dice, place, 0);
@@ -63,10 +65,10 @@ async fn families_that_do_everything_at_once_never_hang() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_share_is_never_lent_twice_and_always_comes_back() {
     const LIMIT: u64 = 200;
-    let world = Arc::new(World::new());
+    let world = Arc::new(World::new().await);
     let budget = Budget::unlimited().with(Resource::Turns, Some(LIMIT));
     let rights = RightsSpec { preset: Some("trusted".to_owned()), budget, ..RightsSpec::default() };
-    let top = world.make(AgentSpec { rights, ..named("top") });
+    let top = world.make(AgentSpec { rights, ..named("top") }).await;
     let mut busy = Vec::new();
     for thread in 0..4 {
         let (world, top) = (Arc::clone(&world), top.clone());
@@ -78,14 +80,14 @@ async fn a_share_is_never_lent_twice_and_always_comes_back() {
                 let budget = Budget::unlimited().with(Resource::Turns, share);
                 let rights = RightsSpec { budget, ..RightsSpec::default() };
                 let spec = AgentSpec { rights, ..named(&name) };
-                let Ok(child) = world.create(below(spec, &top)) else { continue };
+                let Ok(child) = world.create(below(spec, &top)).await else { continue };
                 let sending = start(&child.handle, round, &format!("#{thread}.{round} say a; done"));
                 let more = Some(dice.below(90) as u64).filter(|_| dice.percent(70));
                 let change = Change { budget: vec![(Resource::Turns, more)], ..Change::default() };
                 // There may not be so much left.
-                let _ = world.change(&child.handle, &change);
+                let _ = world.change(&child.handle, &change).await;
                 all_answered(vec![sending]).await;
-                assert!(world.pool.destroy(&id(&name), Children::Go).await);
+                assert!(world.destroy_named(&name, Children::Go).await);
             }
         }));
     }

@@ -76,32 +76,35 @@ enum Kind {
     Agents(agents::Verb),
 }
 
-const KINDS: &[(&str, Kind, Pace)] = &[
-    ("note", Kind::Note, Pace::Parallel),
-    ("slow", Kind::Slow, Pace::Parallel),
-    ("step", Kind::Step, Pace::Ordered),
-    ("broken", Kind::Broken, Pace::Ordered),
-    ("panics", Kind::Panics, Pace::Parallel),
-    ("panics_at_prepare", Kind::PanicsAtPrepare, Pace::Parallel),
-    ("panics_at_effects", Kind::PanicsAtEffects, Pace::Parallel),
-    ("panics_at_drop", Kind::PanicsAtDrop, Pace::Parallel),
-    ("long", Kind::Long, Pace::Parallel),
-    ("read", Kind::Read, Pace::Parallel),
-    ("write", Kind::Write, Pace::Ordered),
-    ("agent_create", Kind::Agents(agents::Verb::Create), Pace::Waiting),
-    ("agent_send", Kind::Agents(agents::Verb::Send), Pace::Waiting),
-    ("agent_status", Kind::Agents(agents::Verb::Status), Pace::Parallel),
-    ("agent_cancel", Kind::Agents(agents::Verb::Cancel), Pace::Parallel),
-    ("agent_destroy", Kind::Agents(agents::Verb::Destroy), Pace::Parallel),
-    ("agent_list", Kind::Agents(agents::Verb::List), Pace::Parallel),
+const KINDS: &[(&str, Kind, Pace, ToolClass)] = &[
+    ("note", Kind::Note, Pace::Parallel, ToolClass::Pure),
+    ("slow", Kind::Slow, Pace::Parallel, ToolClass::Pure),
+    ("step", Kind::Step, Pace::Ordered, ToolClass::Pure),
+    ("keyed", Kind::Slow, Pace::Parallel, ToolClass::Keyed),
+    ("once", Kind::Slow, Pace::Parallel, ToolClass::Once),
+    ("once_step", Kind::Step, Pace::Ordered, ToolClass::Once),
+    ("broken", Kind::Broken, Pace::Ordered, ToolClass::Pure),
+    ("panics", Kind::Panics, Pace::Parallel, ToolClass::Pure),
+    ("panics_at_prepare", Kind::PanicsAtPrepare, Pace::Parallel, ToolClass::Pure),
+    ("panics_at_effects", Kind::PanicsAtEffects, Pace::Parallel, ToolClass::Pure),
+    ("panics_at_drop", Kind::PanicsAtDrop, Pace::Parallel, ToolClass::Pure),
+    ("long", Kind::Long, Pace::Parallel, ToolClass::Pure),
+    ("read", Kind::Read, Pace::Parallel, ToolClass::Pure),
+    ("write", Kind::Write, Pace::Ordered, ToolClass::Pure),
+    ("agent_create", Kind::Agents(agents::Verb::Create), Pace::Waiting, ToolClass::Once),
+    ("agent_send", Kind::Agents(agents::Verb::Send), Pace::Waiting, ToolClass::Once),
+    ("agent_status", Kind::Agents(agents::Verb::Status), Pace::Parallel, ToolClass::Pure),
+    ("agent_cancel", Kind::Agents(agents::Verb::Cancel), Pace::Parallel, ToolClass::Once),
+    ("agent_destroy", Kind::Agents(agents::Verb::Destroy), Pace::Parallel, ToolClass::Once),
+    ("agent_list", Kind::Agents(agents::Verb::List), Pace::Parallel, ToolClass::Pure),
 ];
 
 impl TestTools {
     pub(crate) fn new() -> Self {
         let stage =
             Arc::new(Stage { seen: Mutex::default(), begun: watch::Sender::new(0), pool: Mutex::default() });
-        let tool = |(name, kind, pace): &(&str, Kind, Pace)| -> Arc<dyn Tool> {
-            Arc::new(TestTool { spec: spec(name, *pace), kind: *kind, stage: Arc::clone(&stage) })
+        let tool = |(name, kind, pace, class): &(&str, Kind, Pace, ToolClass)| -> Arc<dyn Tool> {
+            Arc::new(TestTool { spec: spec(name, *pace, *class), kind: *kind, stage: Arc::clone(&stage) })
         };
         Self { all: KINDS.iter().map(tool).collect(), stage }
     }
@@ -184,7 +187,7 @@ struct TestTool {
     stage: Arc<Stage>,
 }
 
-fn spec(name: &str, pace: Pace) -> Arc<ToolSpec> {
+fn spec(name: &str, pace: Pace, class: ToolClass) -> Arc<ToolSpec> {
     let time = if pace == Pace::Waiting { TALK_TIME } else { TOOL_TIME };
     Arc::new(ToolSpec {
         name: Arc::from(name),
@@ -193,7 +196,7 @@ fn spec(name: &str, pace: Pace) -> Arc<ToolSpec> {
         description: Arc::from("does as it is told"),
         input_schema: Arc::from("{}"),
         pace,
-        class: ToolClass::Pure,
+        class,
         time_ms_max: u64::try_from(time.as_millis()).expect("not that long"),
         tokens: 3,
     })
@@ -246,7 +249,7 @@ impl Prepared for TestCall {
 
     fn run(self: Box<Self>, leave: Leave) -> Doing<'static, ToolOutcome> {
         Box::pin(async move {
-            let _live = Live::begin(&self);
+            let _live = Live::begin(&self).await;
             self.work(leave).await
         })
     }
@@ -282,13 +285,17 @@ impl TestCall {
     }
 
     /// What of this call is not allowed now, to its agent or by an ancestor.
-    fn objection(&self, pool: &PoolHandle, agent: &AgentHandle) -> Option<String> {
+    async fn objection(&self, pool: &PoolHandle, agent: &AgentHandle) -> Option<String> {
         let mut effects = vec![Effect::Use(Arc::clone(&self.name))];
         effects.extend(self.effects.iter().cloned());
         let rights = pool.rights(agent);
-        let above =
-            rights.ancestors.iter().filter_map(|id| pool.find(id)).filter(|other| agent.is_below(other));
-        let grants = std::iter::once(rights.may).chain(above.map(|other| pool.rights(&other).may_grant));
+        let mut grants = vec![rights.may];
+        for id in &rights.ancestors {
+            // Another agent may have the name of an ancestor that is gone.
+            let above = pool.find(id).await.ok().flatten().filter(|other| agent.is_below(other));
+            grants.extend(above.map(|other| pool.rights(&other).may_grant));
+        }
+        let grants = grants.into_iter();
         grants.map(|grant| judge(&effects, &grant)).find_map(|verdict| match verdict {
             Verdict::Allowed(_) => None,
             Verdict::Denied(denial) => Some(format!("'{}' ran {}: {}", self.agent, self.name, denial.text)),
@@ -303,12 +310,16 @@ struct Live {
 }
 
 impl Live {
-    fn begin(call: &TestCall) -> Self {
+    async fn begin(call: &TestCall) -> Self {
         let stage = Arc::clone(&call.stage);
         let pool = stage.pool().clone();
-        let agent = pool.as_ref().map(|pool| pool.find(&call.agent).expect("whoever calls is there"));
-        let violation =
-            pool.as_ref().zip(agent.as_ref()).and_then(|(pool, agent)| call.objection(pool, agent));
+        let (mut agent, mut violation) = (None, None);
+        if let Some(pool) = pool {
+            let caller = pool.find(&call.agent).await.expect("whoever calls is awake");
+            let caller = caller.expect("whoever calls is there");
+            violation = call.objection(&pool, &caller).await;
+            agent = Some(caller);
+        }
         let mut seen = stage.seen();
         seen.violations.extend(violation);
         let line = format!("{} {} {}", call.agent, call.name, call.arguments);

@@ -2,11 +2,10 @@
 
 use agent::permission::{DEPTH_MAX, Resource};
 use agent::{FaultKind, TurnOutcome};
-use futures_util::FutureExt;
-use runtime::{AgentHandle, AgentSpec, Children, Name};
+use runtime::{AgentHandle, AgentSpec, Among, Children, Name};
 
 use crate::history::results;
-use crate::world::{World, at_once, below, end_of, id, named, preset, settle, start, tasks};
+use crate::world::{POOL_TASKS, World, at_once, below, end_of, id, named, preset, settle, start, tasks};
 
 fn count(world: &World, agent: &AgentHandle) -> u64 {
     let holdings = world.pool.rights(agent).holdings;
@@ -14,22 +13,22 @@ fn count(world: &World, agent: &AgentHandle) -> u64 {
 }
 
 /// A line of agents, each the child of the one before.
-fn line(world: &World, names: &[&str]) -> Vec<AgentHandle> {
+async fn line(world: &World, names: &[&str]) -> Vec<AgentHandle> {
     let mut agents: Vec<AgentHandle> = Vec::new();
     for name in names {
         let spec = preset(named(name), "yolo");
         let spec = agents.last().map_or_else(|| spec.clone(), |parent| below(spec.clone(), parent));
-        agents.push(world.make(spec));
+        agents.push(world.make(spec).await);
     }
     agents
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_tree_is_so_deep_and_no_deeper() {
-    let world = World::new();
-    let agents = line(&world, &["a0", "a1", "a2", "a3", "a4", "a5"]);
+    let world = World::new().await;
+    let agents = line(&world, &["a0", "a1", "a2", "a3", "a4", "a5"]).await;
     assert_eq!(world.summary(&agents[5]).depth, DEPTH_MAX);
-    let fault = world.refusal(below(preset(named("a6"), "yolo"), &agents[5]));
+    let fault = world.refusal(below(preset(named("a6"), "yolo"), &agents[5])).await;
     assert_eq!(fault.kind, FaultKind::Denied);
     assert_eq!(fault.public, "Cannot create agent: max nesting depth (5) exceeded");
     let counts: Vec<_> = agents.iter().map(|agent| count(&world, agent)).collect();
@@ -38,32 +37,30 @@ async fn a_tree_is_so_deep_and_no_deeper() {
 
 #[tokio::test(start_paused = true)]
 async fn children_go_with_their_parent_and_answer_all_their_sends() {
-    let world = World::new();
-    let agents = line(&world, &["a", "b", "c"]);
-    let other = world.agent("other");
+    let world = World::new().await;
+    let agents = line(&world, &["a", "b", "c"]).await;
+    let other = world.agent("other").await;
     let sendings: Vec<_> = agents.iter().map(|agent| start(agent, 1, "say hel; wait")).collect();
     settle().await;
-    let mut destroying = Box::pin(world.destroy(&agents[0]));
-    assert!((&mut destroying).now_or_never().is_none());
-    assert_eq!(world.names(), ["other"], "all names are free at once");
-    assert!(at_once(destroying).await);
+    assert!(at_once(world.destroy(&agents[0])).await);
+    assert_eq!(world.names().await, ["other"], "all names are free");
     for sending in sendings {
         assert_eq!(end_of(sending).await.outcome, TurnOutcome::Cancelled);
     }
-    assert_eq!((world.pool.open_turns(), tasks()), (0, 1));
+    assert_eq!((world.pool.open_turns(), tasks()), (0, 1 + POOL_TASKS));
     assert_eq!(end_of(start(&other, 1, "say a; done")).await.content, "a");
 }
 
 #[tokio::test(start_paused = true)]
 async fn orphans_stay_under_the_ceiling_they_had() {
-    let world = World::new();
-    let parent = world.trusted("p");
-    let child = world.child("c", &parent);
+    let world = World::new().await;
+    let parent = world.trusted("p").await;
+    let child = world.child("c", &parent).await;
     let before = world.pool.rights(&child);
     let running = start(&child, 1, "wait; say a; done");
     settle().await;
-    assert!(at_once(world.pool.destroy(&id("p"), Children::Stay)).await);
-    assert_eq!(world.names(), ["c"]);
+    assert!(at_once(world.destroy_named("p", Children::Stay)).await);
+    assert_eq!(world.names().await, ["c"]);
     world.model.release_all();
     assert_eq!(end_of(running).await.content, "a", "its turn goes on");
     let after = world.pool.rights(&child);
@@ -73,14 +70,14 @@ async fn orphans_stay_under_the_ceiling_they_had() {
 
 #[tokio::test(start_paused = true)]
 async fn a_new_agent_of_a_dead_parents_name_does_not_adopt_its_orphans() {
-    let world = World::new();
-    let parent = world.trusted("p");
-    let child = world.child("c", &parent);
-    assert!(world.pool.destroy(&id("p"), Children::Stay).await);
-    let successor = world.trusted("p");
+    let world = World::new().await;
+    let parent = world.trusted("p").await;
+    let child = world.child("c", &parent).await;
+    assert!(world.destroy_named("p", Children::Stay).await);
+    let successor = world.trusted("p").await;
     assert!(!successor.is_same(&parent) && !child.is_below(&successor) && child.is_below(&parent));
     assert_eq!((world.summary(&successor).child_count, count(&world, &successor)), (0, 0));
-    assert!(world.pool.children(&successor).is_empty());
+    assert!(world.children(&successor).await.is_empty());
     end_of(start(&successor, 1, "call agent_list; call agent_send {to=c say x; done}; done | say so; done"))
         .await;
     let told = results(&successor);
@@ -88,70 +85,77 @@ async fn a_new_agent_of_a_dead_parents_name_does_not_adopt_its_orphans() {
     assert!(told[1].starts_with("Permission denied: cannot target agent 'c'"), "{}", told[1]);
     end_of(start(&child, 1, "call agent_send {to=p say x; done}; done | say so; done")).await;
     assert!(results(&child)[0].starts_with("Permission denied"), "it is not the parent");
-    assert!(world.pool.destroy(&id("p"), Children::Go).await);
-    assert_eq!(world.names(), ["c"]);
+    assert!(world.destroy_named("p", Children::Go).await);
+    assert_eq!(world.names().await, ["c"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn orphans_still_go_with_whoever_is_above_their_dead_parent() {
-    let world = World::new();
-    let agents = line(&world, &["a", "b", "c", "d"]);
-    assert!(world.pool.destroy(&id("b"), Children::Stay).await);
+    let world = World::new().await;
+    let agents = line(&world, &["a", "b", "c", "d"]).await;
+    assert!(world.destroy_named("b", Children::Stay).await);
     assert_eq!(world.summary(&agents[0]).child_count, 0, "a child's orphan is no child");
     assert_eq!(count(&world, &agents[0]), 2);
     assert!(agents[2].is_below(&agents[0]));
-    assert!(world.pool.destroy(&id("a"), Children::Go).await);
-    assert_eq!(world.names(), Vec::<String>::new());
+    assert!(world.destroy_named("a", Children::Go).await);
+    assert_eq!(world.names().await, Vec::<String>::new());
     settle().await;
-    assert_eq!(tasks(), 0);
+    assert_eq!(tasks(), POOL_TASKS);
 }
 
 #[tokio::test(start_paused = true)]
 async fn children_are_listed_and_counted_while_they_exist() {
-    let world = World::new();
-    let parent = world.trusted("p");
-    let children = ["a", "b"].map(|name| world.child(name, &parent));
-    let listed: Vec<_> = world.pool.children(&parent).iter().map(|child| child.id.to_string()).collect();
+    let world = World::new().await;
+    let parent = world.trusted("p").await;
+    let children = [world.child("a", &parent).await, world.child("b", &parent).await];
+    let listed: Vec<_> = world.children(&parent).await.iter().map(|child| child.id.to_string()).collect();
     assert_eq!((listed, world.summary(&parent).child_count), (vec!["a".to_owned(), "b".to_owned()], 2));
     assert_eq!(world.summary(&children[0]).parent, Some(id("p")));
     assert!(world.destroy(&children[0]).await);
     assert_eq!((world.summary(&parent).child_count, count(&world, &parent)), (1, 1));
-    let page = world.pool.list_page(|agent| agent.is_below(&parent), 0, 10);
-    assert_eq!((page.0, page.1[0].id.as_str()), (1, "b"));
+    world.agent("other").await;
+    let under = parent.refer();
+    let (total, page) = world.pool.list_page(Among::Under(&under), 1, 10).await.expect("it can be read");
+    assert_eq!((total, page.len(), page[0].id.as_str()), (2, 1, "b"), "itself and everybody below it");
 }
 
 #[tokio::test(start_paused = true)]
 async fn temporary_names_are_the_lowest_that_are_free() {
-    let world = World::new();
+    let world = World::new().await;
     let temporary = || AgentSpec { name: Name::Temporary, ..AgentSpec::default() };
-    let made: Vec<_> = (0..3).map(|_| world.make(temporary())).collect();
-    assert_eq!(world.names(), [".1", ".2", ".3"]);
+    let mut made = Vec::new();
+    for _ in 0..3 {
+        made.push(world.make(temporary()).await);
+    }
+    assert_eq!(world.names().await, [".1", ".2", ".3"]);
     assert!(made.iter().all(|agent| agent.id().is_temporary()));
     assert!(world.destroy(&made[1]).await);
-    world.agent(".4");
-    let next: Vec<_> = (0..2).map(|_| world.make(temporary()).id().to_string()).collect();
-    assert_eq!(next, [".2", ".5"]);
+    world.agent(".4").await;
+    for next in [".2", ".5"] {
+        assert_eq!(world.make(temporary()).await.id().as_str(), next);
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_capability_finds_its_agent_and_dies_with_it() {
-    let world = World::new();
-    let made: Vec<_> = ["a", "b"].map(|name| world.create(named(name)).expect("there is room")).into();
+    let world = World::new().await;
+    let mut made = Vec::new();
+    for name in ["a", "b"] {
+        made.push(world.create(named(name)).await.expect("there is room"));
+    }
     for created in &made {
-        let found = world.pool.find_by_capability(created.capability.reveal().as_bytes());
-        assert!(found.is_some_and(|found| found.is_same(&created.handle)));
+        let found = world.pool.refer_by_capability(created.capability.reveal().as_bytes());
+        assert!(found.is_some_and(|found| found == created.handle.refer()));
         assert!(created.capability.reveal().starts_with(runtime::CAPABILITY_PREFIX));
         assert!(!format!("{:?}", created.capability).contains(created.capability.reveal()));
     }
     let token = made[0].capability.reveal();
     for wrong in ["", "nxc_", &token[..token.len() - 1], &format!("{token} "), &token.to_uppercase()] {
-        assert!(world.pool.find_by_capability(wrong.as_bytes()).is_none(), "{wrong:?}");
+        assert!(world.pool.refer_by_capability(wrong.as_bytes()).is_none(), "{wrong:?}");
     }
-    let mut destroying = Box::pin(world.destroy(&made[0].handle));
-    assert!((&mut destroying).now_or_never().is_none());
-    assert!(world.pool.find_by_capability(token.as_bytes()).is_none(), "it dies at once");
-    destroying.await;
-    let again = world.create(named("a")).expect("the name is free");
-    assert!(world.pool.find_by_capability(token.as_bytes()).is_none(), "also when the name lives on");
-    assert!(world.pool.find_by_capability(again.capability.reveal().as_bytes()).is_some());
+    assert!(world.destroy(&made[0].handle).await);
+    assert!(world.pool.refer_by_capability(token.as_bytes()).is_none(), "it dies with the agent");
+    let again = world.create(named("a")).await.expect("the name is free");
+    assert!(world.pool.refer_by_capability(token.as_bytes()).is_none(), "also when the name lives on");
+    assert!(world.pool.refer_by_capability(again.capability.reveal().as_bytes()).is_some());
 }

@@ -1,19 +1,20 @@
 //! The world of a pool under test: the scripted model, tools that do as they are told, a disk with a few folders, a
-//! clock that stands, entropy that counts.
+//! clock that stands, entropy that counts, a store that can be told to fail. A second world may have the store of a first.
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use agent::outside::{Clock, Entropy, Models, Moment, Provider, Workspace};
 use agent::permission::FilePath;
 use agent::{AgentId, Fault, FaultKind, RequestId, Source, TurnEnd};
 use runtime::{
-    AgentHandle, AgentSpec, AgentSummary, By, Change, Children, Created, FirstMessage, Limits, Name,
-    NewMessage, Outside, PoolHandle, PoolOptions, RightsSpec,
+    AgentHandle, AgentLife, AgentRef, AgentSpec, AgentSummary, By, Change, Children, Created, FirstMessage,
+    Limits, Name, NewMessage, Outside, PoolHandle, PoolOptions, RightsSpec,
 };
 
 use crate::model::ScriptedModel;
+use crate::test_store::TestStore;
 use crate::tools::TestTools;
 
 pub(crate) const NOW: Moment = Moment(1_700_000_000_000_000);
@@ -24,6 +25,28 @@ pub(crate) struct FixedClock;
 impl Clock for FixedClock {
     fn now(&self) -> Moment {
         NOW
+    }
+}
+
+/// A clock that is set by hand.
+pub(crate) struct SetClock {
+    now: AtomicI64,
+}
+
+impl SetClock {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { now: AtomicI64::new(NOW.0) })
+    }
+
+    pub(crate) fn forward(&self, time: std::time::Duration) {
+        let micros = i64::try_from(time.as_micros()).expect("not that long");
+        self.now.fetch_add(micros, Ordering::Relaxed);
+    }
+}
+
+impl Clock for SetClock {
+    fn now(&self) -> Moment {
+        Moment(self.now.load(Ordering::Relaxed))
     }
 }
 
@@ -44,9 +67,10 @@ impl Entropy for CountingEntropy {
     }
 }
 
-/// One model, by the one name it has.
+/// One model, by every name it has.
 struct OneModel {
     model: Arc<ScriptedModel>,
+    names: Vec<&'static str>,
 }
 
 impl Models for OneModel {
@@ -55,7 +79,7 @@ impl Models for OneModel {
     }
 
     fn find(&self, name: &str) -> Result<Arc<dyn Provider>, Fault> {
-        if name == "scripted/one" {
+        if self.names.contains(&name) {
             Ok(self.usual())
         } else {
             Err(Fault::new(FaultKind::Invalid, format!("no such model: {name}")))
@@ -80,78 +104,179 @@ impl Workspace for Disk {
     }
 }
 
-/// A pool, its model and its tools.
+/// A pool, its model, its tools and its store.
 pub(crate) struct World {
     pub(crate) pool: PoolHandle,
     pub(crate) model: Arc<ScriptedModel>,
     pub(crate) tools: Arc<TestTools>,
+    pub(crate) store: Arc<TestStore>,
+    plan: Plan,
+}
+
+/// What a world is made of, where it is not made as usual.
+#[derive(Clone)]
+pub(crate) struct Plan {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) entropy: Arc<dyn Entropy>,
+    pub(crate) store: Arc<TestStore>,
+    pub(crate) tools: Arc<TestTools>,
+    pub(crate) options: PoolOptions,
+    /// Names of models, beside the usual one.
+    pub(crate) models: Vec<&'static str>,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            clock: Arc::new(FixedClock),
+            entropy: Arc::new(CountingEntropy::default()),
+            store: TestStore::new(),
+            tools: Arc::new(TestTools::new()),
+            options: PoolOptions {
+                system_prompt_default: Some("the pool's prompt".to_owned()),
+                cwd: path("/work"),
+                ..PoolOptions::default()
+            },
+            models: vec!["scripted/one"],
+        }
+    }
+}
+
+impl Plan {
+    pub(crate) fn limits(mut self, limits: Limits) -> Self {
+        self.options.limits = limits;
+        self
+    }
 }
 
 impl World {
-    pub(crate) fn new() -> Self {
-        Self::with(Limits::default())
+    pub(crate) async fn new() -> Self {
+        Self::open(Plan::default()).await
     }
 
-    pub(crate) fn with(limits: Limits) -> Self {
-        Self::under(Arc::new(FixedClock), limits)
+    pub(crate) async fn with(limits: Limits) -> Self {
+        Self::open(Plan::default().limits(limits)).await
     }
 
-    pub(crate) fn under(clock: Arc<dyn Clock>, limits: Limits) -> Self {
-        Self::from(clock, Arc::new(CountingEntropy::default()), limits)
+    pub(crate) async fn under(clock: Arc<dyn Clock>, limits: Limits) -> Self {
+        Self::open(Plan { clock, ..Plan::default() }.limits(limits)).await
     }
 
-    pub(crate) fn from(clock: Arc<dyn Clock>, entropy: Arc<dyn Entropy>, limits: Limits) -> Self {
+    /// The same world with what is kept now, for its next life.
+    pub(crate) fn next_life(&self) -> Plan {
+        Plan { store: TestStore::over(Arc::clone(self.store.memory())), ..self.plan.clone() }
+    }
+
+    /// The daemon is killed and started again: what is not kept is lost. The model is a new one.
+    pub(crate) async fn restart(self) -> Self {
+        let plan = self.next_life();
+        self.kill().await;
+        Self::open(plan).await
+    }
+
+    /// The daemon is killed.
+    pub(crate) async fn kill(self) {
+        self.store.die();
+        drop(self);
+        // Whoever was at work finds nobody to work for.
+        settle().await;
+    }
+
+    /// The daemon stops in order and is started again.
+    pub(crate) async fn stop_and_start(self) -> Self {
+        let plan = self.next_life();
+        self.pool.stop(std::time::Duration::from_secs(10)).await;
+        drop(self);
+        Self::open(plan).await
+    }
+
+    pub(crate) async fn open(plan: Plan) -> Self {
+        let kept_plan = plan.clone();
+        let Plan { clock, entropy, store, tools, options, models } = plan;
         let model = Arc::new(ScriptedModel::new());
-        let tools = Arc::new(TestTools::new());
         let outside = Outside {
-            models: Arc::new(OneModel { model: Arc::clone(&model) }),
+            models: Arc::new(OneModel { model: Arc::clone(&model), names: models }),
             tools: Arc::<TestTools>::clone(&tools),
             workspace: Arc::new(Disk),
             clock,
             entropy,
+            store: Arc::<TestStore>::clone(&store),
         };
-        let options = PoolOptions {
-            limits,
-            system_prompt_default: Some("the pool's prompt".to_owned()),
-            cwd: path("/work"),
-            ..PoolOptions::default()
-        };
-        Self { pool: PoolHandle::new(options, outside), model, tools }
+        let pool = PoolHandle::open(options, outside).await.expect("the store can be read");
+        Self { pool, model, tools, store, plan: kept_plan }
     }
 
     /// An agent of the default preset.
-    pub(crate) fn agent(&self, name: &str) -> AgentHandle {
-        self.make(named(name))
+    pub(crate) async fn agent(&self, name: &str) -> AgentHandle {
+        self.make(named(name)).await
+    }
+
+    /// Several of them.
+    pub(crate) async fn agents<const COUNT: usize>(&self, names: [&str; COUNT]) -> Vec<AgentHandle> {
+        let mut agents = Vec::new();
+        for name in names {
+            agents.push(self.agent(name).await);
+        }
+        agents
     }
 
     /// An agent that may create others.
-    pub(crate) fn trusted(&self, name: &str) -> AgentHandle {
-        self.make(preset(named(name), "trusted"))
+    pub(crate) async fn trusted(&self, name: &str) -> AgentHandle {
+        self.make(preset(named(name), "trusted")).await
     }
 
     /// A child of the default preset.
-    pub(crate) fn child(&self, name: &str, parent: &AgentHandle) -> AgentHandle {
-        self.make(below(named(name), parent))
+    pub(crate) async fn child(&self, name: &str, parent: &AgentHandle) -> AgentHandle {
+        self.make(below(named(name), parent)).await
     }
 
-    pub(crate) fn make(&self, spec: AgentSpec) -> AgentHandle {
-        self.create(spec).expect("the agent can be").handle
+    pub(crate) async fn make(&self, spec: AgentSpec) -> AgentHandle {
+        self.create(spec).await.expect("the agent can be").handle
     }
 
-    pub(crate) fn create(&self, spec: AgentSpec) -> Result<Created, Fault> {
-        self.pool.create(spec, By::Admin)
+    pub(crate) async fn create(&self, spec: AgentSpec) -> Result<Created, Fault> {
+        self.pool.create(spec, By::Admin).await
     }
 
-    pub(crate) fn refusal(&self, spec: AgentSpec) -> Fault {
-        self.create(spec).err().expect("the create is refused")
+    pub(crate) async fn refusal(&self, spec: AgentSpec) -> Fault {
+        self.create(spec).await.err().expect("the create is refused")
     }
 
-    pub(crate) fn change(&self, agent: &AgentHandle, change: &Change) -> Result<(), Fault> {
-        self.pool.change_rights(agent, change, By::Admin)
+    pub(crate) async fn change(&self, agent: &AgentHandle, change: &Change) -> Result<(), Fault> {
+        self.pool.change_rights(agent, change, By::Admin).await
     }
 
-    pub(crate) fn names(&self) -> Vec<String> {
-        self.pool.list().iter().map(|agent| agent.id.to_string()).collect()
+    pub(crate) async fn finish(&self, agent: &AgentHandle) {
+        self.pool.finish_agent(agent, By::Admin).await.expect("it can be kept");
+    }
+
+    /// The agent, awake.
+    pub(crate) async fn find(&self, name: &str) -> AgentHandle {
+        self.pool.find(&id(name)).await.expect("it can be woken").expect("it is there")
+    }
+
+    pub(crate) async fn list(&self) -> Vec<AgentSummary> {
+        self.pool.list().await.expect("the store can be read")
+    }
+
+    /// An agent as it is in a list.
+    pub(crate) async fn listed(&self, name: &str) -> AgentSummary {
+        let found = self.list().await.into_iter().find(|agent| agent.id.as_str() == name);
+        found.expect("it is listed")
+    }
+
+    pub(crate) async fn names(&self) -> Vec<String> {
+        self.list().await.iter().map(|agent| agent.id.to_string()).collect()
+    }
+
+    /// Which of the agents are live.
+    pub(crate) async fn live(&self) -> Vec<String> {
+        let live = |agent: &AgentSummary| agent.state == AgentLife::Live;
+        self.list().await.iter().filter(|agent| live(agent)).map(|agent| agent.id.to_string()).collect()
+    }
+
+    pub(crate) async fn children(&self, agent: &AgentHandle) -> Vec<AgentSummary> {
+        self.pool.children(agent).await.expect("the store can be read")
     }
 
     pub(crate) fn summary(&self, agent: &AgentHandle) -> AgentSummary {
@@ -159,7 +284,17 @@ impl World {
     }
 
     pub(crate) async fn destroy(&self, agent: &AgentHandle) -> bool {
-        self.pool.destroy(agent.id(), Children::Go).await
+        self.end(&agent.refer(), Children::Go).await
+    }
+
+    /// Ends an agent, by its name.
+    pub(crate) async fn destroy_named(&self, name: &str, children: Children) -> bool {
+        let agent = self.pool.refer(&id(name)).expect("it is there");
+        self.end(&agent, children).await
+    }
+
+    pub(crate) async fn end(&self, agent: &AgentRef, children: Children) -> bool {
+        self.pool.destroy(agent, children, By::Admin).await.expect("it can be kept")
     }
 }
 
@@ -241,6 +376,9 @@ pub(crate) async fn settle() {
 pub(crate) fn tasks() -> usize {
     tokio::runtime::Handle::current().metrics().num_alive_tasks()
 }
+
+/// Tasks that a pool has for itself, until it is stopped.
+pub(crate) const POOL_TASKS: usize = 1;
 
 pub(crate) fn is_busy(fault: &Fault) -> bool {
     matches!(fault.kind, FaultKind::Busy { .. })

@@ -58,8 +58,10 @@ impl HttpDoor {
         let shared = Arc::new(Shared {
             desk,
             guard: Guard::new(port, options.allowed_origins, options.token),
+            event_streams: Arc::new(Semaphore::new(limits.event_streams_max.min(Semaphore::MAX_PERMITS))),
+            streams_stop: CancellationToken::new(),
             limits,
-            activity: Activity::new(),
+            activity: Arc::new(Activity::new()),
         });
         let door = Self { shared, stop: CancellationToken::new(), tasks: TaskTracker::new() };
         door.tasks.spawn(accept_all(
@@ -76,15 +78,16 @@ impl HttpDoor {
         self.shared.activity.idle(time, in_use).await;
     }
 
-    /// Stops accepting and closes idle connections; requests under way go on.
+    /// Stops accepting and closes idle connections; requests under way go on, event streams too.
     pub fn close(&self) {
         self.stop.cancel();
         self.tasks.close();
     }
 
-    /// Waits for the answers under way, at most `time`. Returns whether all were written. Only after
-    /// [`HttpDoor::close`].
+    /// Ends event streams behind what there is to tell, and waits for the answers under way, at most `time`. Returns
+    /// whether all were written. Only after [`HttpDoor::close`].
     pub async fn closed(&self, time: Duration) -> bool {
+        self.shared.streams_stop.cancel();
         tokio::time::timeout(time, self.tasks.wait()).await.is_ok()
     }
 }

@@ -1,7 +1,6 @@
 //! Whether anybody uses the door: requests under way, and when the last one ended.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -21,6 +20,9 @@ struct State {
 /// A request under way.
 pub(super) struct Busy<'a>(&'a Activity);
 
+/// A request that goes on when its answer has begun.
+pub(super) struct LongBusy(Arc<Activity>);
+
 impl Activity {
     pub(super) fn new() -> Self {
         Self { state: Mutex::new(State { under_way: 0, last: Instant::now() }) }
@@ -29,6 +31,15 @@ impl Activity {
     pub(super) fn begin(&self) -> Busy<'_> {
         self.with(|state| state.under_way += 1);
         Busy(self)
+    }
+
+    fn end(&self) {
+        // Before the lock, which all requests meet at: reading the clock is the longest part.
+        let now = Instant::now();
+        self.with(|state| {
+            state.under_way -= 1;
+            state.last = state.last.max(now);
+        });
     }
 
     /// Returns when no request has been under way for `time` and `in_use` says no.
@@ -54,12 +65,20 @@ impl Activity {
 
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
-        // Before the lock, which all requests meet at: reading the clock is the longest part.
-        let now = Instant::now();
-        self.0.with(|state| {
-            state.under_way -= 1;
-            state.last = state.last.max(now);
-        });
+        self.0.end();
+    }
+}
+
+impl LongBusy {
+    pub(super) fn begin(activity: Arc<Activity>) -> Self {
+        activity.with(|state| state.under_way += 1);
+        Self(activity)
+    }
+}
+
+impl Drop for LongBusy {
+    fn drop(&mut self) {
+        self.0.end();
     }
 }
 
@@ -78,6 +97,19 @@ mod tests {
             drop(busy);
         };
         tokio::join!(idle, end_request);
+        assert!(start.elapsed() >= Duration::from_secs(40), "idle after {:?}", start.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stream_puts_the_end_off_as_long_as_it_lasts() {
+        let activity = Arc::new(Activity::new());
+        let start = Instant::now();
+        let busy = LongBusy::begin(Arc::clone(&activity));
+        let end_stream = async {
+            tokio::time::sleep(Duration::from_secs(35)).await;
+            drop(busy);
+        };
+        tokio::join!(activity.idle(Duration::from_secs(10), || false), end_stream);
         assert!(start.elapsed() >= Duration::from_secs(40), "idle after {:?}", start.elapsed());
     }
 }

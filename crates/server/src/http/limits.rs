@@ -29,6 +29,10 @@ pub struct HttpLimits {
     pub keep_alive: Duration,
     /// Connections at once. Beyond: they wait in the kernel.
     pub connections_max: usize,
+    /// Event streams at once, those of a `send` not counted. Beyond: 503.
+    pub event_streams_max: usize,
+    /// How long an event stream may be silent; then a comment is written.
+    pub heartbeat: Duration,
 }
 
 impl Default for HttpLimits {
@@ -46,6 +50,8 @@ impl Default for HttpLimits {
             write: Duration::from_secs(30),
             keep_alive: Duration::from_secs(75),
             connections_max: 16_384,
+            event_streams_max: 1024,
+            heartbeat: Duration::from_secs(15),
         }
     }
 }

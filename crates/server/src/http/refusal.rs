@@ -2,14 +2,15 @@
 
 use std::borrow::Cow;
 
-use bytes::Bytes;
-use http_body_util::Full;
 use hyper::header::{
-    ALLOW, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderValue, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    ALLOW, CONNECTION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+    X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{Response, StatusCode};
 use nexus3_protocol::envelope::write_error;
 use nexus3_protocol::{ErrorCode, Id, RpcError};
+
+use super::body::AnswerBody;
 
 /// Why a request was turned away.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,13 +47,14 @@ impl Refusal {
     }
 
     /// The whole answer.
-    pub(super) fn into_response(self) -> Response<Full<Bytes>> {
+    pub(super) fn into_response(self) -> Response<AnswerBody> {
         let error = RpcError::new(self.code(), self.message.clone());
         let mut response = json_response(self.status, HeaderMap::default(), write_error(&Id::NULL, &error));
         let headers = response.headers_mut();
         let hint = match self.status {
             StatusCode::UNAUTHORIZED => Some((WWW_AUTHENTICATE, "Bearer")),
             StatusCode::METHOD_NOT_ALLOWED => Some((ALLOW, "POST")),
+            StatusCode::SERVICE_UNAVAILABLE => Some((RETRY_AFTER, "1")),
             _ => None,
         };
         if let Some((name, value)) = hint {
@@ -70,8 +72,8 @@ pub(super) fn json_response(
     status: StatusCode,
     mut headers: HeaderMap,
     body: Vec<u8>,
-) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(body)));
+) -> Response<AnswerBody> {
+    let mut response = Response::new(AnswerBody::from(body));
     *response.status_mut() = status;
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -80,8 +82,8 @@ pub(super) fn json_response(
 }
 
 /// The answer to a notification.
-pub(super) fn silent_response() -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::default());
+pub(super) fn silent_response() -> Response<AnswerBody> {
+    let mut response = Response::new(AnswerBody::from(Vec::new()));
     *response.status_mut() = StatusCode::NO_CONTENT;
     response
 }

@@ -6,14 +6,18 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::{Bytes, BytesMut};
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONNECTION, CONTENT_ENCODING, EXPECT, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
-use rpc::{AnswerKind, Caller, Desk, Entrance, NoEntrance};
+use rpc::{Answer, AnswerKind, Caller, Desk, Entrance, NoEntrance, Reply};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
 use super::activity::Activity;
+use super::body::AnswerBody;
+use super::events::{self, WatchPath};
 use super::gate::{STAND_IN_PATH, Slot};
 use super::guard::{Guard, Shown, invalid_key};
 use super::head::body_too_large;
@@ -25,7 +29,11 @@ pub(super) struct Shared {
     pub(super) desk: Desk,
     pub(super) guard: Guard,
     pub(super) limits: Arc<HttpLimits>,
-    pub(super) activity: Activity,
+    pub(super) activity: Arc<Activity>,
+    /// Places for event streams.
+    pub(super) event_streams: Arc<Semaphore>,
+    /// Ends event streams.
+    pub(super) streams_stop: CancellationToken,
 }
 
 static AGENT_NAME: HeaderName = HeaderName::from_static("x-nexus-agent");
@@ -33,7 +41,7 @@ static AGENT_NAME: HeaderName = HeaderName::from_static("x-nexus-agent");
 const NO_ROUTE: &str = "Not found. Use /, /rpc, or /agent/{agent_id}.";
 
 /// Answers one request.
-pub(super) async fn serve(shared: &Shared, slot: &Slot, request: Request<Incoming>) -> Response<Full<Bytes>> {
+pub(super) async fn serve(shared: &Shared, slot: &Slot, request: Request<Incoming>) -> Response<AnswerBody> {
     let _busy = shared.activity.begin();
     let (mut parts, mut body) = request.into_parts();
     // A chunked body is the last thing on its connection: the gate does not look for a head behind it.
@@ -56,7 +64,7 @@ async fn answer(
     slot: &Slot,
     parts: &mut Parts,
     body: &mut Incoming,
-) -> Result<Response<Full<Bytes>>, Refusal> {
+) -> Result<Response<AnswerBody>, Refusal> {
     if parts.uri.path() == STAND_IN_PATH
         && let Some(refusal) = slot.get()
     {
@@ -64,25 +72,43 @@ async fn answer(
     }
     shared.guard.check_host(&parts.uri, &parts.headers)?;
     shared.guard.check_origin(&parts.headers)?;
-    if parts.method != Method::POST {
+    let watched = WatchPath::of(&parts.method, parts.uri.path());
+    if parts.method != Method::POST && watched.is_none() {
         return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed. Use POST."));
     }
     let caller = caller(shared, &parts.headers)?;
-    let entrance = route(&shared.desk, &parts.uri)?;
+    let entrance = match watched {
+        None => route(&shared.desk, &parts.uri)?,
+        Some(path) => watch_route(&shared.desk, &parts.uri, path)?,
+    };
     let caller = narrowed(caller, &parts.headers)?;
+    if watched.is_some() {
+        return events::watch(shared, parts, &entrance, &caller).await;
+    }
     if parts.headers.contains_key(CONTENT_ENCODING) {
         return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Encoding is not understood"));
     }
     let body = read(body, shared.limits.body_bytes_max, slot).await?;
-    let answer = shared.desk.answer(entrance, &caller, &body).await;
+    let answer = if events::takes_stream(&parts.headers) {
+        match shared.desk.answer_streaming(entrance, &caller, &body).await {
+            Reply::Stream(events) => return Ok(events::streamed(shared, events)),
+            Reply::Whole(answer) => answer,
+        }
+    } else {
+        shared.desk.answer(entrance, &caller, &body).await
+    };
+    Ok(respond(parts, answer))
+}
+
+fn respond(parts: &mut Parts, answer: Answer) -> Response<AnswerBody> {
     // Hyper reads the next request's headers into the map that an answer leaves behind: this one has the room already.
     let mut headers = std::mem::take(&mut parts.headers);
     headers.clear();
-    Ok(match answer.kind {
+    match answer.kind {
         AnswerKind::Answered => json_response(StatusCode::OK, headers, answer.body),
         AnswerKind::Refused => json_response(StatusCode::BAD_REQUEST, headers, answer.body),
         AnswerKind::Silent => silent_response(),
-    })
+    }
 }
 
 /// Whether the body of a refused request is already here to be thrown away. If not, nobody waits for it: hyper ends the
@@ -104,22 +130,33 @@ async fn has_arrived(headers: &HeaderMap, body: &mut Incoming) -> bool {
 
 /// Paths are compared whole: a query, a trailing slash or another spelling is another path.
 fn route(desk: &Desk, uri: &hyper::Uri) -> Result<Entrance, Refusal> {
-    let not_found = || Refusal::new(StatusCode::NOT_FOUND, NO_ROUTE);
     if uri.authority().is_some() || uri.query().is_some() {
-        return Err(not_found());
+        return Err(no_route());
     }
     match uri.path() {
         "/" | "/rpc" => Ok(desk.daemon_entrance()),
-        path => {
-            let name = path.strip_prefix("/agent/").ok_or_else(not_found)?;
-            desk.agent_entrance(name).map_err(|fault| match fault {
-                NoEntrance::NotAName => not_found(),
-                NoEntrance::NoSuchAgent => {
-                    Refusal::new(StatusCode::NOT_FOUND, format!("Agent not found: {name}"))
-                }
-            })
-        }
+        path => agent_route(desk, path.strip_prefix("/agent/").ok_or_else(no_route)?),
     }
+}
+
+/// The same for what is watched: here a query says what is wanted.
+fn watch_route(desk: &Desk, uri: &hyper::Uri, path: WatchPath<'_>) -> Result<Entrance, Refusal> {
+    match path {
+        _ if uri.authority().is_some() => Err(no_route()),
+        WatchPath::All => Ok(desk.daemon_entrance()),
+        WatchPath::Agent(name) => agent_route(desk, name),
+    }
+}
+
+fn agent_route(desk: &Desk, name: &str) -> Result<Entrance, Refusal> {
+    desk.agent_entrance(name).map_err(|fault| match fault {
+        NoEntrance::NotAName => no_route(),
+        NoEntrance::NoSuchAgent => Refusal::new(StatusCode::NOT_FOUND, format!("Agent not found: {name}")),
+    })
+}
+
+fn no_route() -> Refusal {
+    Refusal::new(StatusCode::NOT_FOUND, NO_ROUTE)
 }
 
 /// Who asks, by the token it shows.

@@ -48,7 +48,7 @@ fn main() -> ExitCode {
 }
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Wish, String> {
-    let mut options = ModelOptions { keep_requests: false, ..ModelOptions::default() };
+    let mut options = ModelOptions { keep_requests: false, keep_ledger: false, ..ModelOptions::default() };
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
         match arg.as_str() {

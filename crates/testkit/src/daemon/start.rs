@@ -20,7 +20,7 @@ use crate::process::{PATIENCE, Process};
 const DEFAULT_PORT: u16 = 8765;
 
 /// How a daemon is started.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 #[must_use = "nothing runs before start"]
 pub struct TestDaemonBuilder {
     binary: PathBuf,
@@ -54,6 +54,36 @@ impl fmt::Display for FailedStart {
 
 impl std::error::Error for FailedStart {}
 
+/// A daemon that may not be ready yet. Dropping it kills the process and removes what was made for it.
+#[derive(Debug)]
+#[must_use = "a daemon that is dropped is killed"]
+pub struct StartingDaemon {
+    pub(super) process: Process,
+    pub(super) home: PathBuf,
+    pub(super) builder: TestDaemonBuilder,
+    pub(super) directory: TempDir,
+}
+
+impl StartingDaemon {
+    /// Waits until it is ready; panics only where it is neither ready nor ended after 20 s.
+    pub fn ready(self) -> Result<TestDaemon, FailedStart> {
+        let Self { process, home, builder, directory } = self;
+        match process.stdout.wait(PATIENCE, port_in) {
+            Waited::Found(port) => {
+                let token = token_in(&home, port);
+                let last_id = AtomicU64::new(0);
+                Ok(TestDaemon { process, port, home, token, last_id, builder, directory })
+            }
+            Waited::Closed => {
+                let status = process.wait_exit();
+                let status = status.unwrap_or_else(|| panic!("the daemon closed stdout and stays{process}"));
+                Err(FailedStart { status, stdout: process.stdout.text(), stderr: process.stderr.text() })
+            }
+            Waited::Late => panic!("the daemon did not say its address within {PATIENCE:?}{process}"),
+        }
+    }
+}
+
 impl TestDaemonBuilder {
     pub(super) fn new(binary: PathBuf) -> Self {
         Self { binary, port: 0, home: None, config: None, args: Vec::new(), env: Vec::new() }
@@ -68,6 +98,12 @@ impl TestDaemonBuilder {
     /// Sets a variable in its environment, which has only PATH, TZ and HOME otherwise.
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Takes a variable away again.
+    pub fn without_env(mut self, name: &str) -> Self {
+        self.env.retain(|(known, _)| known != name);
         self
     }
 
@@ -104,23 +140,25 @@ impl TestDaemonBuilder {
 
     /// Starts the daemon and waits until it is ready; panics only where it is neither ready nor ended after 20 s.
     pub fn try_start(self) -> Result<TestDaemon, FailedStart> {
+        self.spawn().ready()
+    }
+
+    /// Starts the daemon and does not wait: it can be ended before it is ready.
+    pub fn spawn(self) -> StartingDaemon {
         let directory = TempDir::new().expect("a temporary directory can be made");
+        self.spawn_in(directory)
+    }
+
+    /// What was made for an earlier daemon is used again.
+    pub(super) fn spawn_in(self, directory: TempDir) -> StartingDaemon {
         let home = self.home.clone().unwrap_or_else(|| directory.path().join("home"));
         self.furnish(&home);
         let process = Process::spawn(&mut self.command(&home, directory.path()));
-        match process.stdout.wait(PATIENCE, port_in) {
-            Waited::Found(port) => {
-                let token = token_in(&home, port);
-                let last_id = AtomicU64::new(0);
-                Ok(TestDaemon { process, port, home, token, last_id, _directory: directory })
-            }
-            Waited::Closed => {
-                let status = process.wait_exit();
-                let status = status.unwrap_or_else(|| panic!("the daemon closed stdout and stays{process}"));
-                Err(FailedStart { status, stdout: process.stdout.text(), stderr: process.stderr.text() })
-            }
-            Waited::Late => panic!("the daemon did not say its address within {PATIENCE:?}{process}"),
-        }
+        StartingDaemon { process, home, builder: self, directory }
+    }
+
+    pub(super) fn binary(&self) -> &Path {
+        &self.binary
     }
 
     fn furnish(&self, home: &Path) {

@@ -50,6 +50,7 @@ pub(crate) enum Wait {
 /// What the model does in one answer, before it is known how the answer travels.
 enum Beat {
     Say(String),
+    Think(String),
     Call(ScriptedCall),
     Wait(Wait),
     Cut,
@@ -72,27 +73,7 @@ impl Answer {
             Script::Html => Self::known(200, "text/html; charset=utf-8", Bytes::from_static(PAGE.as_bytes())),
             Script::Garbage => Self::garbage(request.delivery),
             Script::Silent => Self { before: vec![Wait::Forever], ..Self::known(200, JSON, Bytes::new()) },
-            Script::Reply { text } => Self::perform(request, number, vec![Beat::Say(text)]),
-            Script::Echo { text } => Self::perform(request, number, vec![Beat::Say(format!("echo: {text}"))]),
-            Script::History => Self::perform(request, number, vec![Beat::Say(history(request))]),
-            Script::Empty => Self::perform(request, number, Vec::new()),
-            Script::Chunks { count, text } => {
-                let deltas =
-                    events::pieces(&text, count).into_iter().map(|piece| Beat::Say(piece.to_owned()));
-                Self::perform(request, number, deltas.collect())
-            }
-            Script::Stall { text } => {
-                Self::perform(request, number, vec![Beat::Say(text), Beat::Wait(Wait::Forever)])
-            }
-            Script::Cut { text } => Self::perform(request, number, vec![Beat::Say(text), Beat::Cut]),
-            Script::Slow { pause_ms, text } => Self::perform(request, number, slow(pause_ms, &text)),
-            Script::Hold { name, text } => {
-                let end = Beat::Say(format!(" released {name}"));
-                Self::perform(request, number, vec![Beat::Say(text), Beat::Wait(Wait::Release(name)), end])
-            }
-            Script::Tools { calls } | Script::Insist { calls } => {
-                Self::perform(request, number, calls.into_iter().map(Beat::Call).collect())
-            }
+            script => Self::perform(request, number, beats(request, script)),
         }
     }
 
@@ -147,6 +128,7 @@ impl Answer {
                 // A delta without content means nothing; real models do not send it.
                 Beat::Say(text) if text.is_empty() => {}
                 Beat::Say(text) => events.say(&text),
+                Beat::Think(thought) => events.think(&thought),
                 Beat::Call(call) => events.call(&call),
                 Beat::Wait(wait) => steps.extend([Step::Send(events.frame()), Step::Wait(wait)]),
                 Beat::Cut => {
@@ -165,6 +147,8 @@ impl Answer {
         for beat in beats {
             match beat {
                 Beat::Say(more) => text.push_str(&more),
+                // Only streams are watched while the model thinks.
+                Beat::Think(_) => {}
                 Beat::Call(call) => calls.push(call),
                 Beat::Wait(wait) => before.push(wait),
                 Beat::Cut => {
@@ -184,6 +168,32 @@ impl Answer {
 
     fn steps(steps: VecDeque<Step>) -> Self {
         Self { status: 200, content_type: EVENT_STREAM, before: Vec::new(), body: AnswerPlan::Steps(steps) }
+    }
+}
+
+/// What a script does step by step. Those that are no stream have no beats.
+fn beats(request: &ChatRequest, script: Script) -> Vec<Beat> {
+    match script {
+        Script::Status { .. } | Script::Html | Script::Garbage | Script::Silent | Script::Empty => Vec::new(),
+        Script::Reply { text } => vec![Beat::Say(text)],
+        Script::Echo { text } => vec![Beat::Say(format!("echo: {text}"))],
+        Script::History => vec![Beat::Say(history(request))],
+        Script::Chunks { count, text } => {
+            events::pieces(&text, count).into_iter().map(|piece| Beat::Say(piece.to_owned())).collect()
+        }
+        Script::Stall { text } => vec![Beat::Say(text), Beat::Wait(Wait::Forever)],
+        Script::Cut { text } => vec![Beat::Say(text), Beat::Cut],
+        Script::Slow { pause_ms, text } => slow(pause_ms, &text),
+        Script::Hold { name, text } => {
+            let end = Beat::Say(format!(" released {name}"));
+            vec![Beat::Say(text), Beat::Wait(Wait::Release(name)), end]
+        }
+        Script::Think { thought, rest } => {
+            let mut all = vec![Beat::Think(thought)];
+            all.extend(beats(request, *rest));
+            all
+        }
+        Script::Tools { calls } | Script::Insist { calls } => calls.into_iter().map(Beat::Call).collect(),
     }
 }
 

@@ -62,8 +62,10 @@ impl Body for AnswerBody {
                 self.waiting = None;
             }
             let step = self.steps.pop_front();
-            if self.steps.is_empty() && !matches!(step, Some(Step::Wait(_))) {
-                self.attendance.end();
+            match step {
+                Some(Step::Cut) => self.attendance.break_off(),
+                Some(Step::Send(_)) | None if self.steps.is_empty() => self.attendance.end(),
+                _ => {}
             }
             match step {
                 Some(Step::Send(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),

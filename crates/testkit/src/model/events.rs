@@ -45,8 +45,16 @@ impl Events {
     }
 
     pub(crate) fn say(&mut self, text: &str) {
-        let mut delta = Vec::with_capacity(text.len() + 16);
-        delta.extend_from_slice(b"{\"content\":");
+        self.text_delta(b"{\"content\":", text);
+    }
+
+    pub(crate) fn think(&mut self, thought: &str) {
+        self.text_delta(b"{\"reasoning_content\":", thought);
+    }
+
+    fn text_delta(&mut self, member: &[u8], text: &str) {
+        let mut delta = Vec::with_capacity(text.len() + 32);
+        delta.extend_from_slice(member);
         push_string(&mut delta, text);
         delta.push(b'}');
         self.delta(&delta, "null");

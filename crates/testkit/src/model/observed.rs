@@ -10,6 +10,8 @@ use hyper::http::request;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::ledger::{Ledger, Question, Tally};
+
 /// One request as it arrived.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordedRequest {
@@ -47,20 +49,23 @@ struct State {
     counts: Counts,
     kept: Vec<(request::Parts, Bytes)>,
     answers: HashMap<String, String>,
+    ledger: Ledger,
 }
 
 #[derive(Debug)]
 pub(crate) struct Observed {
     keep_requests: bool,
+    keep_ledger: bool,
     state: Mutex<State>,
     changed: Condvar,
     released: watch::Sender<BTreeSet<String>>,
 }
 
 impl Observed {
-    pub(crate) fn new(keep_requests: bool) -> Self {
+    pub(crate) fn new(keep_requests: bool, keep_ledger: bool) -> Self {
         Self {
             keep_requests,
+            keep_ledger,
             state: Mutex::default(),
             changed: Condvar::new(),
             released: watch::Sender::new(BTreeSet::new()),
@@ -79,8 +84,25 @@ impl Observed {
         self.lock().kept.iter().map(|(head, body)| recorded(head, body)).collect()
     }
 
+    pub(crate) fn ledger(&self) -> Ledger {
+        self.lock().ledger.clone()
+    }
+
+    pub(crate) fn tally(&self, user: &str, round: usize) -> Tally {
+        self.lock().ledger.of(user, round)
+    }
+
     pub(crate) fn counts(&self) -> Counts {
         self.lock().counts
+    }
+
+    /// Waits until a question was asked so often; panics when that takes longer than `within`.
+    pub(crate) fn wait_asked(&self, within: Duration, question: &Question, n: usize) {
+        let Question { user, round } = question;
+        let asked = |state: &State| state.ledger.of(user, *round).asked;
+        let waited = self.changed.wait_timeout_while(self.lock(), within, |state| asked(state) < n);
+        let has = asked(&waited.unwrap_or_else(PoisonError::into_inner).0);
+        assert!(has >= n, "the scripted model was asked {question:?} {has} times in {within:?}, not {n}");
     }
 
     /// Waits until `count` is at least `n`; panics when that takes longer than `within`.
@@ -108,7 +130,13 @@ impl Observed {
     }
 
     /// Records a request that has arrived whole; its number counts from 1.
-    pub(crate) fn attend(self: &Arc<Self>, head: request::Parts, body: Bytes) -> (usize, Attendance) {
+    pub(crate) fn attend(
+        self: &Arc<Self>,
+        head: request::Parts,
+        body: Bytes,
+        question: Option<Question>,
+    ) -> (usize, Attendance) {
+        let question = question.filter(|_| self.keep_ledger);
         let mut number = 0;
         self.change(|state| {
             state.counts.requests += 1;
@@ -116,8 +144,11 @@ impl Observed {
             if self.keep_requests {
                 state.kept.push((head, body));
             }
+            if let Some(question) = &question {
+                state.ledger.ask(question);
+            }
         });
-        (number, Attendance { observed: Arc::clone(self), open: true })
+        (number, Attendance { observed: Arc::clone(self), open: true, question })
     }
 
     pub(crate) fn stall(&self) -> Stalled<'_> {
@@ -141,6 +172,7 @@ impl Observed {
 pub(crate) struct Attendance {
     observed: Arc<Observed>,
     open: bool,
+    question: Option<Question>,
 }
 
 impl Attendance {
@@ -148,8 +180,18 @@ impl Attendance {
         &self.observed
     }
 
+    /// The answer is out, to its last byte.
     pub(crate) fn end(&mut self) {
         self.open = false;
+        if let Some(question) = self.question.take() {
+            self.observed.change(|state| state.ledger.answer(&question));
+        }
+    }
+
+    /// The answer ends here, and is not whole.
+    pub(crate) fn break_off(&mut self) {
+        self.open = false;
+        self.question = None;
     }
 }
 
@@ -191,11 +233,18 @@ mod tests {
     #[test]
     #[should_panic = "the scripted model waited 1ms for 2 requests and has 1: Counts { connections: 1, requests: 1"]
     fn a_wait_that_is_in_vain_says_what_there_is() {
-        let observed = Arc::new(Observed::new(true));
+        let observed = Arc::new(Observed::new(true, true));
         observed.count_connection();
         let (head, _) = hyper::Request::new(()).into_parts();
-        let (_, mut attendance) = observed.attend(head, Bytes::new());
+        let (_, mut attendance) = observed.attend(head, Bytes::new(), None);
         attendance.end();
         observed.wait(Duration::from_millis(1), "requests", 2, |counts| counts.requests);
+    }
+
+    #[test]
+    #[should_panic = "the scripted model was asked Question { user: \"never\", round: 0 } 0 times in 1ms, not 1"]
+    fn a_wait_for_a_question_that_never_comes_ends() {
+        let question = Question { user: "never".to_owned(), round: 0 };
+        Observed::new(true, true).wait_asked(Duration::from_millis(1), &question, 1);
     }
 }

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::ledger::Question;
+
 /// A request that is whole enough to be answered.
 #[derive(Debug)]
 pub(crate) struct ChatRequest {
@@ -88,6 +90,14 @@ impl ChatRequest {
     /// All user messages, oldest first.
     pub(crate) fn users(&self) -> impl DoubleEndedIterator<Item = Cow<'_, str>> {
         self.messages.iter().filter(|message| message.role == "user").map(Message::text)
+    }
+
+    /// Which question of a conversation it is.
+    pub(crate) fn question(&self) -> Question {
+        let last = self.messages.iter().rposition(|message| message.role == "user");
+        let since = &self.messages[last.map_or(0, |last| last + 1)..];
+        let round = since.iter().filter(|message| message.role == "assistant").count();
+        Question { user: self.last_user().into_owned(), round }
     }
 
     /// The size of all contents.

@@ -45,6 +45,13 @@ pub enum Script {
         /// What comes before the wait; may be empty.
         text: String,
     },
+    /// Think this, then do the rest.
+    Think {
+        /// What is streamed as reasoning.
+        thought: String,
+        /// What follows; something that is streamed.
+        rest: Box<Script>,
+    },
     /// Call these tools, all in one message.
     Tools {
         /// At least one call.
@@ -140,6 +147,12 @@ pub const SCRIPT_WORDS: &[ScriptWord] = &[
         usage: "!hold NAME [TEXT]",
         meaning: "stream TEXT, wait for the release of NAME, end with ` released NAME`",
         parse: hold,
+    },
+    ScriptWord {
+        name: "think",
+        usage: "!think THOUGHT | REST",
+        meaning: "stream THOUGHT as reasoning, then REST: a script, or a text to answer",
+        parse: think,
     },
     ScriptWord {
         name: "tool",
@@ -280,6 +293,20 @@ fn status(rest: &str) -> Result<Script, String> {
         return Err(format!("{code} is no final status"));
     }
     Ok(Script::Status { code, body: (!body.is_empty()).then(|| body.to_owned()) })
+}
+
+fn think(rest: &str) -> Result<Script, String> {
+    let Some((thought, rest)) = rest.split_once('|') else {
+        return Err("what follows the thought is missing".to_owned());
+    };
+    let rest = match Script::parse(rest.trim_start()).map_err(|fault| fault.to_string())? {
+        Script::Echo { text } => Script::Reply { text },
+        Script::Status { .. } | Script::Html | Script::Garbage | Script::Silent => {
+            return Err("only what is streamed can follow a thought".to_owned());
+        }
+        script => script,
+    };
+    Ok(Script::Think { thought: thought.trim_end().to_owned(), rest: Box::new(rest) })
 }
 
 fn tools(rest: &str) -> Result<Script, String> {

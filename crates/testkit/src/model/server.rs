@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 use super::answer::Answer;
 use super::body::AnswerBody;
 use super::observed::Observed;
-use super::request::ChatRequest;
+use super::request::{BadRequest, ChatRequest};
 
 const CHAT_COMPLETIONS: &str = "/v1/chat/completions";
 const ACCEPT_AGAIN: Duration = Duration::from_millis(10);
@@ -68,8 +68,10 @@ impl Server {
         let (head, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
         let refused = self.refused(&head);
-        let (number, attendance) = self.observed.attend(head, body.clone());
-        let answer = refused.unwrap_or_else(|| self.answer(&body, number));
+        let chat = ChatRequest::parse(&body);
+        let question = chat.as_ref().ok().filter(|_| refused.is_none()).map(ChatRequest::question);
+        let (number, attendance) = self.observed.attend(head, body, question);
+        let answer = refused.unwrap_or_else(|| self.answer(chat, number));
         for wait in answer.before {
             wait.over(&self.observed).await;
         }
@@ -89,8 +91,8 @@ impl Server {
         (given != Some(expected.as_bytes())).then(Answer::unauthorized)
     }
 
-    fn answer(&self, body: &[u8], number: usize) -> Answer {
-        match ChatRequest::parse(body) {
+    fn answer(&self, chat: Result<ChatRequest, BadRequest>, number: usize) -> Answer {
+        match chat {
             Ok(request) => {
                 Answer::to(&request, number, self.obedient, |prompt| self.observed.answer_to(prompt))
             }

@@ -2,9 +2,12 @@
 
 #![expect(clippy::expect_used, reason = "a test fails by panicking, and so do its helpers")]
 
+mod event_streams;
 mod model_answers;
+mod model_ledger;
 mod model_refusals;
 mod model_waits;
 mod processes;
 mod raw_connections;
+mod restarts;
 mod support;

@@ -120,6 +120,17 @@ fn an_empty_answer_finishes_without_content() {
 }
 
 #[test]
+fn a_thought_is_streamed_before_the_answer_and_is_no_content() {
+    let model = ScriptedModel::start();
+    let events = events(&ask(&model, &asking("!think let me see | !chunks 2 42")));
+    let delta = |place: usize| &events[place]["choices"][0]["delta"];
+    assert_eq!(delta(1), &json!({ "reasoning_content": "let me see" }));
+    assert_eq!(deltas(&events), ["4", "2"]);
+    let answer = ask(&model, &whole(asking("!think let me see | 42"))).json();
+    assert_eq!(answer["choices"][0]["message"]["content"], "42");
+}
+
+#[test]
 fn history_is_every_user_message() {
     let model = ScriptedModel::start();
     let messages = json!([

@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::refused;
 use super::words::StatusWords;
 use crate::define::{Answer, Call, Define, compact};
 
@@ -23,7 +24,8 @@ impl Define for List {
     const NAME: &'static str = "agent_list";
 
     async fn run(_input: Input, call: Call) -> Answer {
-        let agents = call.leave.peers.list().into_iter().map(StatusWords::from).collect();
+        let agents = call.leave.peers.list().await.map_err(refused)?;
+        let agents = agents.into_iter().map(StatusWords::from).collect();
         compact(&Output { agents })
     }
 }

@@ -29,7 +29,7 @@ impl Define for Status {
     }
 
     async fn run(input: Input, call: Call) -> Answer {
-        let status = call.leave.peers.status(&input.agent_id.0).map_err(refused)?;
+        let status = call.leave.peers.status(input.agent_id.0).await.map_err(refused)?;
         compact(&StatusWords::from(status))
     }
 }

@@ -40,11 +40,22 @@ pub(super) fn replace(
 ) -> Result<(), ToolOutcome> {
     let seat = place.seat()?;
     let _lock = lock(place, &seat)?;
-    let old = place.seated_now(&seat)?;
+    replace_seated(place, &seat, content, entropy, stop)
+}
+
+/// Whoever calls it holds the seat's lock.
+pub(super) fn replace_seated(
+    place: &Place,
+    seat: &Seat,
+    content: &Content<'_>,
+    entropy: &dyn Entropy,
+    stop: &Stop,
+) -> Result<(), ToolOutcome> {
+    let old = place.seated_now(seat)?;
     if let Some(old) = &old {
         may_replace(place, old)?;
     }
-    let mut draft = Draft::create(place, &seat, old.as_ref(), entropy)?;
+    let mut draft = Draft::create(place, seat, old.as_ref(), entropy)?;
     let tell = |fault: io::Error| failed(format!("{}: {fault}", place.given()));
     if let Some(old) = old.as_ref().filter(|_| content.is_appended) {
         let old = old.open(OFlags::RDONLY).map_err(|errno| place.trouble(errno))?;
@@ -60,10 +71,11 @@ pub(super) fn replace(
     draft.file.sync_all().map_err(tell)?;
     // The last moment to turn back: from here on the new content is there.
     stop.check()?;
-    draft.publish().map_err(tell)
+    draft.publish().map_err(tell)?;
+    seat.sync().map_err(|errno| place.trouble(errno))
 }
 
-fn lock(place: &Place, seat: &Seat) -> Result<MutexGuard<'static, ()>, ToolOutcome> {
+pub(super) fn lock(place: &Place, seat: &Seat) -> Result<MutexGuard<'static, ()>, ToolOutcome> {
     let folder = rustix::fs::fstat(&seat.folder).map_err(|errno| place.trouble(errno))?;
     let mut hasher = DefaultHasher::new();
     (folder.st_dev, folder.st_ino, &seat.name).hash(&mut hasher);

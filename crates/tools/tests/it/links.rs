@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use agent::ToolOutcome;
 use agent::permission::{Folders, Grant};
 
-use crate::sandbox::{SECRET, Sandbox, append, outside, read, write, written};
+use crate::sandbox::{SECRET, Sandbox, add, append, outside, read, write, written};
 use crate::world::{World, done, path};
 
 /// A sandbox with links of every kind.
@@ -86,9 +86,11 @@ async fn links_that_lead_out_are_denied() {
         assert_eq!(read(&world, way).await, outside(way), "reading {way}");
         assert_eq!(write(&world, way, "mine").await, outside(way), "writing {way}");
         assert_eq!(append(&world, way, "mine").await, outside(way), "appending to {way}");
+        assert_eq!(add(&world, way, "mine").await, outside(way), "adding to {way}");
     }
     for new in ["middle/new.txt", "middle/new/new.txt", "absolute-middle/new.txt", "winding/a/b/c"] {
         assert_eq!(write(&world, new, "mine").await, outside(new));
+        assert_eq!(add(&world, new, "mine").await, outside(new));
     }
     assert_eq!(sandbox.names("outside"), ["secret.txt", "sub"]);
     assert_eq!(sandbox.content("outside/secret.txt"), SECRET);

@@ -8,6 +8,7 @@
 )]
 
 mod agents;
+mod appends;
 mod escapes;
 mod links;
 mod pure;
@@ -15,5 +16,6 @@ mod races;
 mod reads;
 mod regexes;
 mod sandbox;
+mod small_disk;
 mod world;
 mod writes;

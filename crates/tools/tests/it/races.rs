@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use agent::ToolOutcome;
 use rustix::fs::{CWD, RenameFlags};
 
-use crate::sandbox::{SECRET, Sandbox, append, read, write};
+use crate::sandbox::{SECRET, Sandbox, add, append, read, write};
 use crate::world::World;
 
 /// Swaps two names again and again until it is dropped.
@@ -74,6 +74,9 @@ async fn writing_never_escapes_through_a_swapped_folder() {
         let outcome = write(&world, "door/secret.txt", "mine").await;
         assert!(!matches!(&outcome, ToolOutcome::Failed(_)), "in round {round}: {outcome:?}");
         write(&world, &format!("door/new-{round}/file"), "mine").await;
+        let outcome = add(&world, "door/secret.txt", "mine").await;
+        assert!(!matches!(&outcome, ToolOutcome::Failed(_)), "in round {round}: {outcome:?}");
+        add(&world, &format!("door/more-{round}/file"), "mine").await;
     }
     swapping.end();
     assert_eq!(sandbox.names("outside"), ["secret.txt", "sub"]);
@@ -120,7 +123,13 @@ async fn no_append_is_lost() {
             let world = World::at(&sandbox.at("inside"));
             tokio::spawn(async move {
                 for line in 0..25 {
-                    append(&world, "log", &format!("{writer} {line}\n")).await;
+                    let text = format!("{writer} {line}\n");
+                    let outcome = if (writer + line) % 3 == 0 {
+                        append(&world, "log", &text).await
+                    } else {
+                        add(&world, "log", &text).await
+                    };
+                    assert_eq!(outcome.word(), "done", "{outcome:?}");
                 }
             })
         })

@@ -71,6 +71,11 @@ pub(crate) async fn append(world: &World, path: &str, content: &str) -> ToolOutc
     world.call("fs.write_file", &json!({ "path": path, "content": content, "append": true })).await
 }
 
+/// By the tool that does nothing else.
+pub(crate) async fn add(world: &World, path: &str, content: &str) -> ToolOutcome {
+    world.call("fs.append_file", &json!({ "path": path, "content": content })).await
+}
+
 pub(crate) fn outside(path: &str) -> ToolOutcome {
     ToolOutcome::Denied(format!("Permission denied: Path not in allowed directories: {path}"))
 }

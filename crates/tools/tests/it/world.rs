@@ -167,9 +167,9 @@ impl Peers for Listening {
         })
     }
 
-    fn status(&self, of: &AgentId) -> Result<PeerStatus, Fault> {
-        self.hear(of, format!("status {of}"))?;
-        Ok(Self::status_of(of))
+    fn status(&self, of: AgentId) -> Doing<'_, Result<PeerStatus, Fault>> {
+        let heard = self.hear(&of, format!("status {of}"));
+        Box::pin(std::future::ready(heard.map(|()| Self::status_of(&of))))
     }
 
     fn cancel(&self, at: AgentId, request_id: RequestId) -> Doing<'_, Result<bool, Fault>> {
@@ -182,7 +182,8 @@ impl Peers for Listening {
         Box::pin(async move { heard.map(|()| agent.as_str() != "child-unknown") })
     }
 
-    fn list(&self) -> Vec<PeerStatus> {
-        ["me", "child"].map(|id| Self::status_of(&AgentId::parse(id).expect("a name"))).into()
+    fn list(&self) -> Doing<'_, Result<Vec<PeerStatus>, Fault>> {
+        let agents = ["me", "child"].map(|id| Self::status_of(&AgentId::parse(id).expect("a name")));
+        Box::pin(std::future::ready(Ok(agents.into())))
     }
 }

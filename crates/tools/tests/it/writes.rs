@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::process::Command;
 
 use agent::ToolOutcome;
 use serde_json::json;
 
 use crate::sandbox::{SECRET, Sandbox, append, outside, read, write, written};
+use crate::small_disk::SmallDisk;
 use crate::world::{World, failed};
 
 fn mode(sandbox: &Sandbox, name: &str) -> u32 {
@@ -153,24 +153,6 @@ async fn a_failed_write_leaves_the_old_file_and_no_draft() {
     assert_eq!(outcome, failed("Execution failed: long is longer than 104857600 bytes"));
     assert_eq!(long.metadata().unwrap().len(), (100 << 20) + 1);
     assert_eq!(sandbox.names("inside"), ["long", "ok.txt", "sub"]);
-}
-
-/// A small disk of its own, as long as it lives.
-struct SmallDisk(String);
-
-impl SmallDisk {
-    fn mount(folder: String) -> Option<Self> {
-        let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "tmpfs", &folder]).output();
-        mounted.is_ok_and(|output| output.status.success()).then_some(Self(folder))
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let unmounted = Command::new("umount").arg(&self.0).status();
-        assert!(unmounted.is_ok_and(|status| status.success()), "{} stays mounted", self.0);
-    }
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::scalars::count;
-use super::{Count, MessageOffset, PageSize, RequestId, SendOutput};
+use super::{Count, MessageOffset, OnRestart, PageSize, RequestId, SendOutput};
 
 /// No parameters.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +63,10 @@ pub struct CreateAgentParams {
     /// How much the agent may use up over its life; a share of its parent's. No limit when it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<BudgetParams>,
+    /// What becomes of a turn that a crash of the daemon cuts off: `resume` goes on with it, `mark` ends it as
+    /// interrupted. The configured default, normally `resume`, when it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_restart: Option<OnRestart>,
 }
 
 /// What an agent may grant to children.

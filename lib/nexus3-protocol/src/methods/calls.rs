@@ -11,7 +11,8 @@ use super::{Count, MessageOffset, PageSize, RequestId};
 pub struct SendParams {
     /// The message.
     pub content: String,
-    /// Names this send for `cancel`. Made up when it is left out.
+    /// Names this send, for `cancel` and for repeating it: the agent works on a name only once. With other content it
+    /// is refused. Made up when it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<RequestId>,
     /// Where the message comes from, kept with it. `rpc` when it is left out.
@@ -215,7 +216,7 @@ pub struct MessageView {
     pub tool_calls: Vec<ToolCallView>,
     /// The call that a tool's message answers.
     pub tool_call_id: Option<String>,
-    /// Where it came from and how it ended: `source`, `source_agent_id`, `cancelled`, `failed`, `denied`.
+    /// Where it came from and how it ended: `source`, `source_agent_id`, `cancelled`, `failed`, `denied`, `interrupted`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<serde_json::Map<String, serde_json::Value>>,
 }

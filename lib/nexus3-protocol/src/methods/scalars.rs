@@ -69,6 +69,18 @@ pub(super) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option
     Option::<MessageOffset>::deserialize(deserializer).map(|count| count.map(|count| count.0))
 }
 
+/// What becomes of a turn that a crash of the daemon cuts off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum OnRestart {
+    /// It goes on. A tool that must not run twice is not run again; the model is told that its outcome is not known.
+    #[default]
+    Resume,
+    /// It ends as interrupted; the same `send` again goes on with it.
+    Mark,
+}
+
 /// Where a page of messages or agents starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

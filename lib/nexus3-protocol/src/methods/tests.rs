@@ -4,6 +4,7 @@ mod document;
 mod faults;
 mod list;
 mod rights;
+mod sessions;
 mod shapes;
 
 use super::*;

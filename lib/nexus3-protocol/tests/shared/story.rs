@@ -2,8 +2,10 @@
 //! wire and without one; `transcript.txt` holds what goes over the wire meanwhile, line by line.
 
 use nexus3_protocol::methods::{
-    BudgetParams, CancelParams, CreateAgentParams, DestroyAgentParams, InitialResponse, ListAgentsParams,
-    MessagesParams, NoParams, PageSize, RequestId, SendParams, SetPermissionsParams, SteerParams,
+    BudgetParams, CancelParams, CreateAgentParams, DestroyAgentParams, ExportAgentParams, ForkAgentParams,
+    ImportAgentParams, InitialResponse, ListAgentsParams, ListSessionsParams, MessagesParams, NoParams,
+    PageSize, RenameAgentParams, RequestId, RollbackAgentParams, SendParams, SetPermissionsParams,
+    SteerParams,
 };
 use nexus3_protocol::{AgentApi, RpcError};
 
@@ -32,6 +34,7 @@ pub(super) async fn tell<A: AgentApi>(api: &A, error: impl Fn(A::Fault) -> RpcEr
     create(api, &error).await;
     send_and_read(api, &error).await;
     change_rights(api, &error).await;
+    keep_sessions(api, &error).await;
     end(api, &error).await;
 }
 
@@ -93,15 +96,15 @@ async fn create<A: AgentApi>(api: &A, error: &impl Fn(A::Fault) -> RpcError) {
 async fn send_and_read<A: AgentApi>(api: &A, error: &impl Fn(A::Fault) -> RpcError) {
     let lead = api.for_agent("lead");
     assert_eq!(lead.agent_id(), "lead");
-    let message = |content: &str| SendParams {
+    let message = |content: &str, number: i64| SendParams {
         content: content.to_owned(),
-        request_id: Some(RequestId::Number(7)),
+        request_id: Some(RequestId::Number(number)),
         ..SendParams::default()
     };
-    let answer = lead.send(&message("hello")).await.unwrap();
+    let answer = lead.send(&message("hello", 7)).await.unwrap();
     assert_eq!((answer.content.as_str(), answer.request_id), ("you said hello", RequestId::Number(7)));
     assert_eq!(answer.usage.map(|usage| usage.input_tokens), Some(5));
-    let failed = error(lead.send(&message("fail")).await.unwrap_err());
+    let failed = error(lead.send(&message("fail", 8)).await.unwrap_err());
     assert_eq!((failed.code, failed.message.as_str(), failed.data), (-32603, "the model failed", None));
     let cancelled = lead.cancel(&CancelParams { request_id: RequestId::Number(7) }).await.unwrap();
     assert_eq!(cancelled.reason.as_deref(), Some("not_found_or_completed"));
@@ -144,6 +147,53 @@ async fn change_rights<A: AgentApi>(api: &A, error: &impl Fn(A::Fault) -> RpcErr
     assert_eq!(after.budget[0].left, Some(0));
     let more = SendParams { content: "more".to_owned(), ..SendParams::default() };
     assert_eq!(helper.send(&more).await.unwrap().halted.as_deref(), Some("budget"));
+}
+
+async fn keep_sessions<A: AgentApi>(api: &A, error: &impl Fn(A::Fault) -> RpcError) {
+    let message = |content: &str| SendParams {
+        content: content.to_owned(),
+        request_id: Some(RequestId::Number(7)),
+        ..SendParams::default()
+    };
+    let again = api.for_agent("lead").send(&message("hello")).await.unwrap();
+    assert_eq!(again.content, "you said hello", "the same send is not done twice");
+    let other = error(api.for_agent("lead").send(&message("other")).await.unwrap_err());
+    let text = "request_id was used before with other content: 7";
+    assert_eq!((other.code, other.message.as_str(), other.data), (-32602, text, None));
+
+    let page = ListSessionsParams { limit: Some(PageSize(1)), ..ListSessionsParams::default() };
+    let list = api.list_sessions(&page).await.unwrap();
+    assert_eq!(
+        (list.total, list.sessions[0].agent_id.as_str(), list.sessions[0].message_count),
+        (3, "lead", 4)
+    );
+
+    let fork = |messages| ForkAgentParams {
+        agent_id: "lead".to_owned(),
+        new_agent_id: Some("copy".to_owned()),
+        messages: Some(messages),
+    };
+    let torn = error(api.fork_agent(&fork(9)).await.unwrap_err());
+    let text = "messages must be at most 4, the number there are, got: 9";
+    assert_eq!((torn.code, torn.message.as_str()), (-32602, text));
+    let copy = api.fork_agent(&fork(2)).await.unwrap();
+    assert_eq!((copy.url.as_str(), copy.message_count), ("/agent/copy", 2));
+    assert!(copy.token.starts_with("nxc_"));
+    let back = RollbackAgentParams { agent_id: "copy".to_owned(), messages: 0 };
+    let back = api.rollback_agent(&back).await.unwrap();
+    assert_eq!((back.message_count, back.removed), (0, 2));
+    let name = RenameAgentParams { agent_id: "copy".to_owned(), new_agent_id: "twin".to_owned() };
+    assert_eq!(api.rename_agent(&name).await.unwrap().url, "/agent/twin");
+
+    let export = |agent_id: &str| ExportAgentParams { agent_id: agent_id.to_owned() };
+    let nobody = error(api.export_agent(&export("copy")).await.unwrap_err());
+    assert_eq!((nobody.code, nobody.message.as_str()), (-32602, "Agent not found: copy"));
+    let session = api.export_agent(&export("lead")).await.unwrap().session;
+    assert_eq!((session.messages.len(), session.permission_level.as_str()), (4, "trusted"));
+    let import = ImportAgentParams { session, agent_id: Some("again".to_owned()) };
+    let again = api.import_agent(&import).await.unwrap();
+    assert_eq!((again.url.as_str(), again.message_count), ("/agent/again", 4));
+    assert_eq!(again.notes, Vec::<String>::new());
 }
 
 async fn end<A: AgentApi>(api: &A, error: &impl Fn(A::Fault) -> RpcError) {

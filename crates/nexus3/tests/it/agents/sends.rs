@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::support::calls::OpenCalls;
 use crate::support::{Errors as _, Stage, is_hex, members, path};
 
 fn stage_with_worker() -> Stage {
@@ -100,29 +101,79 @@ fn where_a_message_came_from_is_kept_with_it() {
 }
 
 #[test]
-fn a_name_is_refused_only_while_a_send_of_that_name_is_open() {
+fn a_send_that_is_repeated_while_it_is_open_is_one_turn_with_one_answer() {
     let stage = stage_with_worker();
+    let mut running = stage.start_send("worker", "!hold gate", "5");
+    stage.model.wait_stalled(1);
+    let mut waiting = stage.queue_send("worker", "later", "later");
+    let again = |content: &str, name: &str| json!({ "content": content, "request_id": name });
+    for _ in 0..2 {
+        running.start(&stage.daemon, &path("worker"), "send", again("!hold gate", "5"));
+        waiting.start(&stage.daemon, &path("worker"), "send", again("later", "later"));
+    }
+    stage.model.release("gate");
+    for _ in 0..3 {
+        assert_eq!(running.result()["content"], " released gate");
+        assert_eq!(waiting.result()["content"], "echo: later");
+    }
+    assert_eq!(stage.send("worker", "!history")["content"], "!hold gate | later | !history");
+    assert_eq!(stage.model.requests().len(), 3);
+}
+
+#[test]
+fn a_send_that_is_repeated_after_its_end_gets_the_same_answer_and_the_model_is_not_asked() {
+    let stage = stage_with_worker();
+    let params = json!({ "content": "hi", "request_id": "r" });
+    let first = send(&stage, params.clone());
+    assert!(first["usage"].is_object(), "{first}");
+    assert_eq!(send(&stage, params), first);
+    let cancelled = stage.start_send("worker", "!stall", "c");
+    stage.model.wait_stalled(1);
+    stage.cancel("worker", "c");
+    let cancelled = cancelled.result();
+    assert_eq!(cancelled["cancelled"], true);
+    assert_eq!(send(&stage, json!({ "content": "!stall", "request_id": "c" })), cancelled);
+    let params = json!({ "content": "!status 500", "request_id": "f" });
+    let failed = stage.daemon.error(&path("worker"), "send", params.clone());
+    assert_eq!(stage.daemon.error(&path("worker"), "send", params), failed);
+    assert_eq!(stage.send("worker", "!history")["content"], "hi | !stall | !status 500 | !history");
+    assert_eq!(stage.model.requests().len(), 4);
+}
+
+#[test]
+fn a_name_that_was_used_with_other_content_is_refused_while_that_send_is_open_and_afterwards() {
+    let stage = stage_with_worker();
+    let refused = |name: &str| {
+        let params = json!({ "content": "again", "request_id": name });
+        let error = stage.daemon.error(&path("worker"), "send", params);
+        let message = format!("request_id was used before with other content: {name}");
+        assert_eq!(error, json!({ "code": -32602, "message": message }));
+    };
     let running = stage.start_send("worker", "!hold gate", "5");
     stage.model.wait_stalled(1);
     let waiting = stage.queue_send("worker", "later", "later");
-    for name in ["5", "later"] {
-        let params = json!({ "content": "again", "request_id": name });
-        let error = stage.daemon.error(&path("worker"), "send", params);
-        let message = format!("request_id is already in use by an open send: {name}");
-        assert_eq!(error, json!({ "code": -32602, "message": message }));
-    }
-    let mut number = crate::support::calls::OpenCalls::none();
-    number.start(&stage.daemon, &path("worker"), "send", json!({ "content": "number", "request_id": 5 }));
+    ["5", "later"].iter().for_each(|name| refused(name));
+    stage.model.release("gate");
+    assert_eq!(running.result()["content"], " released gate");
+    assert_eq!(waiting.result()["content"], "echo: later");
+    ["5", "later"].iter().for_each(|name| refused(name));
+    assert_eq!(stage.send("worker", "!history")["content"], "!hold gate | later | !history");
+}
+
+#[test]
+fn a_number_and_its_digits_and_the_same_name_elsewhere_are_other_sends() {
+    let stage = stage_with_worker();
+    let running = stage.start_send("worker", "!hold gate", "5");
+    stage.model.wait_stalled(1);
+    let params = json!({ "content": "number", "request_id": 5 });
+    let number = OpenCalls::of(&stage.daemon, &path("worker"), "send", params);
     stage.create("other");
     let other = json!({ "content": "elsewhere", "request_id": "5" });
     assert_eq!(stage.daemon.result(&path("other"), "send", other)["content"], "echo: elsewhere");
     stage.model.release("gate");
     assert_eq!(running.result()["content"], " released gate");
-    assert_eq!(waiting.result()["content"], "echo: later");
     let number = number.result();
     assert_eq!((&number["content"], &number["request_id"]), (&json!("echo: number"), &json!(5)));
-    let again = send(&stage, json!({ "content": "again", "request_id": "5" }));
-    assert_eq!(again["content"], "echo: again");
 }
 
 #[test]

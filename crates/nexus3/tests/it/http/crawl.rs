@@ -58,6 +58,51 @@ fn nothing_answers_but_what_is_on_the_list() {
     }
 }
 
+/// What is watched by GET with the token, and what looks like it and is not.
+const WATCHED: [(&str, u16); 12] = [
+    ("/events", 200),
+    ("/events?after=0", 200),
+    ("/agent/main/events", 200),
+    ("/agent/nope/events", 404),
+    ("/agent/%6dain/events", 404),
+    ("/events/", 405),
+    ("/Events", 405),
+    ("/rpc/events", 405),
+    ("/agent/events", 405),
+    ("/agent//events", 405),
+    ("/agent/main/events/", 405),
+    ("/agent/main/nope/events", 405),
+];
+
+#[test]
+fn nothing_is_watched_but_what_is_on_the_list() {
+    let daemon = daemon().start();
+    daemon.result("/", "create_agent", serde_json::json!({ "agent_id": "main" }));
+    let (good, stranger) =
+        (Ask::good(&daemon).body(""), Ask::good(&daemon).without("Authorization").body(""));
+    for (path, watched) in WATCHED {
+        let head = |ask: &Ask, method: &str| {
+            let mut connection = daemon.connection();
+            connection.send(&ask.clone().method(method).target(path).bytes());
+            connection.read_head_answer().expect("a head")
+        };
+        let answer = head(&good, "GET");
+        assert_eq!(answer.status, watched, "GET {path}");
+        if watched == 200 {
+            let headers =
+                ["content-type", "cache-control", "x-content-type-options"].map(|name| answer.header(name));
+            assert_eq!(headers, [Some("text/event-stream"), Some("no-store"), Some("nosniff")], "{path}");
+        }
+        let unknown = if watched == 405 { 405 } else { 401 };
+        assert_eq!(head(&stranger, "GET").status, unknown, "GET {path} without a token");
+        assert_eq!(head(&good, "POST").status, 404, "POST {path}");
+        assert_eq!(head(&stranger, "POST").status, 401, "POST {path} without a token");
+        for method in METHODS.into_iter().filter(|method| *method != "GET") {
+            assert_eq!(head(&good, method).status, 405, "{method} {path}");
+        }
+    }
+}
+
 #[test]
 fn a_head_request_gets_the_head_of_its_refusal() {
     let daemon = daemon().start();

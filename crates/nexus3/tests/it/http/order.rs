@@ -75,6 +75,26 @@ fn the_fault_that_is_looked_at_first_wins_before_the_body_has_come() {
 }
 
 #[test]
+fn a_stream_is_guarded_like_a_call() {
+    let daemon = daemon().config("[limits]\nbody_ms = 600000\n").start();
+    let watch = || Ask::good(&daemon).method("GET").target("/events");
+    let all: Vec<&Fault> = FAULTS.iter().chain(STAND_INS.iter().map(|(_, fault)| fault)).collect();
+    let of = |names: &[&str]| -> Vec<&Fault> {
+        names.iter().map(|name| *all.iter().find(|fault| fault.name == *name).expect("a fault")).collect()
+    };
+    let faults = of(&["malformed", "body too large", "host", "origin", "token", "caller"]);
+    for (place, first) in faults.iter().enumerate() {
+        first.check("nothing of a stream", &daemon, watch());
+        for second in &faults[place + 1..] {
+            first.check(second.name, &daemon, (second.spoil)(watch()));
+        }
+    }
+    for first in of(&["no host", "no token"]) {
+        first.check("nothing of a stream", &daemon, watch());
+    }
+}
+
+#[test]
 fn a_wrong_body_is_only_looked_at_when_nothing_else_is_wrong() {
     let daemon = daemon().start();
     for fault in FAULTS.iter().filter(|fault| fault.status != 413) {

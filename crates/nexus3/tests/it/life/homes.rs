@@ -34,6 +34,20 @@ fn the_home_is_below_the_users_own_when_nobody_says_otherwise() {
 }
 
 #[test]
+fn the_store_is_in_the_home_and_for_its_user_alone() {
+    let daemon = TestDaemon::builder(BIN).start();
+    let store = daemon.home().join("nexus3.db");
+    let told = format!("Store: {} (0 agents kept)\n", store.display());
+    assert!(daemon.stdout().contains(&told), "{}", daemon.stdout());
+    let names: Vec<_> = fs::read_dir(daemon.home()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let files: Vec<_> = names.iter().filter(|path| path.to_string_lossy().contains("nexus3.db")).collect();
+    assert!(files.contains(&&store) && files.len() > 1, "{names:?}");
+    for file in files {
+        assert_eq!(fs::metadata(file).unwrap().mode() & 0o7777, 0o600, "{}", file.display());
+    }
+}
+
+#[test]
 fn an_open_home_is_closed_with_a_warning() {
     for mode in [0o755, 0o750, 0o777, 0o701] {
         let outer = tempfile::tempdir().unwrap();

@@ -2,11 +2,11 @@
 
 use rustix::process::Signal;
 use serde_json::json;
-use testkit::{TestDaemon, run};
+use testkit::{Heard, TestDaemon, run};
 
 use super::{assert_stopped, token_path};
 use crate::support::program::Program;
-use crate::support::{BIN, Stage};
+use crate::support::{BIN, PATIENCE, Stage};
 
 #[test]
 fn a_signal_stops_it() {
@@ -65,6 +65,42 @@ fn an_open_turn_is_not_idle() {
     assert_eq!(open.result()["content"], " released gate");
     stage.model.release("other");
     assert_stopped(&stage.daemon);
+}
+
+#[test]
+fn a_daemon_that_is_watched_is_not_idle() {
+    // Heartbeats tell that a watcher has left.
+    let config = "idle_timeout_s = 1\nlimits.heartbeat_ms = 100";
+    let daemon = TestDaemon::builder(BIN).config(config).start();
+    let events = daemon.events("/events", None);
+    for _ in 0..2 {
+        let clock = TestDaemon::builder(BIN).config("idle_timeout_s = 1").start();
+        assert_eq!(clock.wait_exit().code(), Some(0));
+    }
+    daemon.result("/", "list_agents", json!({}));
+    drop(events);
+    assert_stopped(&daemon);
+}
+
+#[test]
+fn whoever_watches_does_not_hold_it_and_hears_its_end() {
+    let stage = Stage::with("stop_grace_ms = 3600000");
+    stage.create("worker");
+    let streams = ["/events", "/agent/worker/events"].map(|path| stage.daemon.events(path, Some(0)));
+    let running = stage.start_send("worker", "!hold gate", "r");
+    stage.model.wait_stalled(1);
+    stage.daemon.signal("SIGTERM");
+    stage.daemon.wait_stderr("stopping because of SIGTERM");
+    stage.model.release("gate");
+    assert_eq!(running.result()["content"], " released gate");
+    assert_stopped(&stage.daemon);
+    for mut events in streams {
+        let mut kinds = Vec::new();
+        while let Heard::Event(event) = events.hear(PATIENCE).expect("a stream that ends in order") {
+            kinds.push(event.kind);
+        }
+        assert!(kinds.contains(&"turn_ended".to_owned()), "{kinds:?}");
+    }
 }
 
 #[test]

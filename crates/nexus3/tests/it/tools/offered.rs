@@ -37,13 +37,16 @@ fn each_preset_shows_what_it_allows() {
     for (preset, more) in [
         ("worker", vec!["fs_read_file"]),
         ("sandboxed", vec!["fs_read_file", "agent_send"]),
-        ("trusted", [&["fs_read_file", "fs_write_file"][..], &AGENTS].concat()),
+        ("trusted", [&["fs_read_file", "fs_write_file", "fs_append_file"][..], &AGENTS].concat()),
     ] {
         stage.create_with(json!({ "agent_id": preset, "preset": preset }));
         assert_eq!(names(&stage, preset), [&PURE[..], &more].concat(), "{preset}");
     }
     stage.create_with(json!({ "agent_id": "writer", "allowed_write_paths": ["out"] }));
-    assert!(names(&stage, "writer").contains(&"fs_write_file".to_owned()), "who may write is shown how");
+    let shown = names(&stage, "writer");
+    for tool in ["fs_write_file", "fs_append_file"] {
+        assert!(shown.contains(&tool.to_owned()), "who may write is shown how: {shown:?}");
+    }
 }
 
 #[test]
@@ -56,7 +59,7 @@ fn a_disabled_tool_is_absent_in_each_of_its_spellings() {
         );
         let shown = names(&stage, &name);
         assert!(!shown.iter().any(|tool| tool == "fs_read_file" || tool == "echo"), "{spelling}: {shown:?}");
-        assert_eq!(shown.len(), 16);
+        assert_eq!(shown.len(), 17);
         let said = stage.said(&name, "!tool read_file {\"path\":\"/etc/hostname\"}");
         assert_eq!(
             said,

@@ -51,14 +51,18 @@ fn every_limit_of_a_leaf_names_who_set_it_and_why() {
     ]);
     assert_eq!(set_by(&rights, "limits", "lead"), lead);
     let middle = lines(&[
-        ["tools", "all but base64.encode, fs.write_file", "preset 'sandboxed' and disable_tools"],
+        [
+            "tools",
+            "all but base64.encode, fs.append_file, fs.write_file",
+            "preset 'sandboxed' and disable_tools",
+        ],
         ["read", &folder.at("src"), "cwd of preset 'sandboxed'"],
         ["write", "nowhere", "preset 'sandboxed'"],
         ["turns", "9", "budget"],
     ]);
     assert_eq!(set_by(&rights, "limits", "middle"), middle);
     let tools = "all but agent_cancel, agent_create, agent_destroy, agent_list, agent_status, base64.encode, \
-                 fs.write_file";
+                 fs.append_file, fs.write_file";
     let leaf = lines(&[
         ["tools", tools, "preset 'sandboxed'"],
         ["read", &folder.at("src/deep"), "cwd of preset 'sandboxed'"],
@@ -86,6 +90,7 @@ fn what_counts_is_shown_beside_where_it_comes_from() {
         "agent_list",
         "agent_status",
         "base64.encode",
+        "fs.append_file",
         "fs.write_file",
     ];
     let may = json!({

@@ -9,10 +9,11 @@ use crate::support::dice::Dice;
 use crate::support::{Stage, listed, path};
 
 const CALLERS: u64 = 6;
-const CALLS: usize = 120;
+const CALLS: u64 = 120;
 const NAMES: [&str; 5] = ["root", "a", "b", "c", "d"];
 
-fn choose(dice: &mut Dice) -> (String, &'static str, Value) {
+/// Names of sends move on with the calls: they meet while they are open, are repeated afterwards, and are new again.
+fn choose(dice: &mut Dice, call: u64) -> (String, &'static str, Value) {
     let (agent, other) = (dice.choose(&NAMES), dice.choose(&NAMES));
     match dice.roll(12) {
         0..=2 => {
@@ -29,7 +30,7 @@ fn choose(dice: &mut Dice) -> (String, &'static str, Value) {
         4 => (path(agent), "set_permissions", json!({ "budget": { "tool_calls": dice.roll(30) } })),
         5 => (path(agent), "set_permissions", json!({ "unlimited": ["tool_calls"] })),
         6 => (path(agent), "steer", json!({ "content": "a word" })),
-        7 => (path(agent), "cancel", json!({ "request_id": dice.roll(5) })),
+        7 => (path(agent), "cancel", json!({ "request_id": call / 4 + dice.roll(5) })),
         8 => (path(agent), "get_permissions", json!({})),
         _ => {
             let sending =
@@ -41,15 +42,15 @@ fn choose(dice: &mut Dice) -> (String, &'static str, Value) {
                 1 => creating,
                 _ => format!("{sending}\n{creating}"),
             };
-            (path(agent), "send", json!({ "content": script, "request_id": dice.roll(5) }))
+            (path(agent), "send", json!({ "content": script, "request_id": call / 4 + dice.roll(5) }))
         }
     }
 }
 
 fn storm(stage: &Stage, caller: u64) {
     let mut dice = Dice(caller);
-    for _ in 0..CALLS {
-        let (path, method, params) = choose(&mut dice);
+    for call in 0..CALLS {
+        let (path, method, params) = choose(&mut dice, call);
         let mut request = json!({ "jsonrpc": "2.0", "id": caller, "method": method });
         request["params"] = params;
         let answer = stage.daemon.post(&path, &[], request.to_string().as_bytes());

@@ -67,13 +67,12 @@ fn a_place_is_given_back_however_a_turn_ends() {
     let stage = Stage::with("[limits]\nturns_running_max = 1\nturns_queued_max = 1\nagent_queue_max = 1");
     stage.create("worker");
     for round in 0..3 {
-        let stalled = stage.start_send("worker", "!stall", "stalled");
+        let names = ["stalled", "waiting"].map(|name| format!("{name} {round}"));
+        let stalled = stage.start_send("worker", "!stall", &names[0]);
         stage.model.wait_stalled(1);
-        let waiting = stage.start_send("worker", "waits", "waiting");
-        crate::support::until("the second send to arrive", || {
-            stage.cancel("worker", "waiting")["cancelled"] == true
-        });
-        stage.cancel("worker", "stalled");
+        let waiting = stage.queue_send("worker", "waits", &names[1]);
+        assert_eq!(stage.cancel("worker", &*names[1])["cancelled"], true, "{round}");
+        stage.cancel("worker", &*names[0]);
         assert_eq!(stalled.result()["cancelled"], true, "{round}");
         assert_eq!(waiting.result()["cancelled"], true, "{round}");
         stage.send_in_vain("worker", "!status 500");

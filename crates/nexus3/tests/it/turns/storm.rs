@@ -10,11 +10,12 @@ use crate::support::history::assert_all_valid;
 use crate::support::{Stage, path};
 
 const CALLERS: u64 = 6;
-const CALLS: usize = 120;
+const CALLS: u64 = 120;
 
-fn choose(dice: &mut Dice) -> (String, &'static str, Value) {
+/// Names of sends move on with the calls: they meet while they are open, are repeated afterwards, and are new again.
+fn choose(dice: &mut Dice, call: u64) -> (String, &'static str, Value) {
     let agent = format!("agent-{}", dice.roll(4));
-    let request_id = dice.roll(5);
+    let request_id = call / 4 + dice.roll(5);
     match dice.roll(10) {
         0 | 1 => ("/".to_owned(), "create_agent", json!({ "agent_id": agent })),
         2 => ("/".to_owned(), "destroy_agent", json!({ "agent_id": agent })),
@@ -31,8 +32,8 @@ fn choose(dice: &mut Dice) -> (String, &'static str, Value) {
 
 fn storm(stage: &Stage, caller: u64) {
     let mut dice = Dice(caller);
-    for _ in 0..CALLS {
-        let (path, method, params) = choose(&mut dice);
+    for call in 0..CALLS {
+        let (path, method, params) = choose(&mut dice, call);
         let mut request = json!({ "jsonrpc": "2.0", "id": caller, "method": method });
         request["params"] = params;
         let answer = stage.daemon.post(&path, &[], request.to_string().as_bytes());

@@ -36,13 +36,50 @@ const CREATED: &str = concat!(
 
 const CREATED_UNNAMED: &str = concat!(
     r#"{"agent_id":"00000001","url":"/agent/00000001","#,
-    r#""token":"nxc_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAI"}"#
+    r#""token":"nxc_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAQ"}"#
 );
 
 const MESSAGES: &str = concat!(
     r#"{"agent_id":"worker","total":2,"offset":0,"limit":200,"messages":["#,
     r#"{"index":0,"role":"user","content":"hi","tool_call_id":null,"meta":{"source":"rpc"}},"#,
     r#"{"index":1,"role":"assistant","content":"you said hi","tool_call_id":null}]}"#
+);
+
+const SESSIONS: &str = concat!(
+    r#"{"sessions":[{"agent_id":"worker","state":"live","created_at":"2024-01-15T10:30:00.000000","#,
+    r#""modified_at":"2024-01-15T10:30:00.000000","message_count":2,"parent_agent_id":null,"model":"echo/one","#,
+    r#""preset":"sandboxed","on_restart":"resume","origin":null}],"total":1}"#
+);
+
+const EXPORTED: &str = concat!(
+    r#"{"session":{"schema_version":1,"agent_id":"worker","created_at":"2024-01-15T10:30:00.000000","#,
+    r#""modified_at":"2024-01-15T10:30:00.000000","messages":[{"role":"user","content":"hi","meta":{"source":"rpc"}},"#,
+    r#"{"role":"assistant","content":"you said hi"}],"system_prompt":"Be brief.","system_prompt_path":null,"#,
+    r#""working_directory":"/home/user/agents","permission_level":"sandboxed","permission_preset":"sandboxed","#,
+    r#""disabled_tools":[],"session_allowances":{},"model_alias":null,"clipboard_agent_entries":[],"#,
+    r#""token_usage":{"cached_tokens":4,"input_tokens":5,"output_tokens":2,"requests":1},"provenance":"user","#,
+    r#""nexus3":{"allowed_write_paths":null,"may_create":null,"may_grant":null,"budget":{},"on_restart":"resume","#,
+    r#""origin":null}}}"#
+);
+
+const FORKED: &str = concat!(
+    r#"{"agent_id":"copy","url":"/agent/copy","token":"nxc_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAI","#,
+    r#""message_count":2}"#
+);
+
+const ROLLED_BACK: &str = r#"{"agent_id":"copy","message_count":0,"removed":2}"#;
+
+const RENAMED: &str = r#"{"agent_id":"twin","url":"/agent/twin"}"#;
+
+const IMPORT: &str = concat!(
+    r#"{"session":{"agent_id":"old","created_at":"2024-01-15T10:30:00","modified_at":"2024-01-15T10:30:00","#,
+    r#""messages":[{"role":"user","content":"hi"}],"system_prompt":"","working_directory":"/srv/other","#,
+    r#""permission_level":"yolo"}}"#
+);
+
+const IMPORTED: &str = concat!(
+    r#"{"agent_id":"old","url":"/agent/old","token":"nxc_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAM","#,
+    r#""message_count":1,"notes":["the preset 'yolo' became 'trusted': an import never gives more"]}"#
 );
 
 /// Calls in the order they are made: door, method, params, result.
@@ -97,6 +134,14 @@ const CALLS: &[(&str, &str, &str, &str)] = &[
     ("worker", "list_children", "{}", r#"{"agent_id":"worker","children":[]}"#),
     ("worker", "get_permissions", "{}", PERMISSIONS),
     ("worker", "set_permissions", "{}", PERMISSIONS),
+    ("/", "list_sessions", "{}", SESSIONS),
+    ("/", "export_agent", r#"{"agent_id":"worker"}"#, EXPORTED),
+    ("/", "fork_agent", r#"{"agent_id":"worker","new_agent_id":"copy"}"#, FORKED),
+    ("/", "rollback_agent", r#"{"agent_id":"copy","messages":0}"#, ROLLED_BACK),
+    ("/", "rename_agent", r#"{"agent_id":"copy","new_agent_id":"twin"}"#, RENAMED),
+    ("/", "destroy_agent", r#"{"agent_id":"twin"}"#, r#"{"success":true,"agent_id":"twin"}"#),
+    ("/", "import_agent", IMPORT, IMPORTED),
+    ("/", "destroy_agent", r#"{"agent_id":"old"}"#, r#"{"success":true,"agent_id":"old"}"#),
     ("/", "destroy_agent", r#"{"agent_id":"nobody"}"#, r#"{"success":false,"agent_id":"nobody"}"#),
     ("/", "create_agent", "{}", CREATED_UNNAMED),
     ("/", "destroy_agent", r#"{"agent_id":"00000001"}"#, r#"{"success":true,"agent_id":"00000001"}"#),
@@ -106,7 +151,7 @@ const CALLS: &[(&str, &str, &str, &str)] = &[
 
 #[tokio::test(start_paused = true)]
 async fn every_method_answers_in_its_words() {
-    let house = House::new();
+    let house = House::new().await;
     let mut called = BTreeSet::new();
     for (door, method, params, expected) in CALLS {
         let answer = house.asked_by(&Caller::admin(), door, &request(method, params)).await;
@@ -124,7 +169,7 @@ async fn every_method_answers_in_its_words() {
 
 #[tokio::test(start_paused = true)]
 async fn a_send_without_a_name_is_told_the_name_it_got() {
-    let house = House::new();
+    let house = House::new().await;
     let (_, answer) = house.at_daemon(&request("send", r#"{"content":"hi"}"#)).await;
     assert!(answer.contains(r#""request_id":"0000000000000001""#), "{answer}");
     let (_, answer) = house.at_daemon(&request("send", r#"{"content":"hi","request_id":7}"#)).await;
@@ -133,7 +178,7 @@ async fn a_send_without_a_name_is_told_the_name_it_got() {
 
 #[tokio::test(start_paused = true)]
 async fn where_a_message_came_from_is_kept_with_it() {
-    let house = House::new();
+    let house = House::new().await;
     for params in [
         r#"{"content":"a","source":"repl","source_agent_id":"boss"}"#,
         r#"{"content":"b","source_agent_id":9}"#,
@@ -153,8 +198,8 @@ async fn where_a_message_came_from_is_kept_with_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_send_answers_with_what_was_said() {
-    let house = House::new();
-    house.agents(&["a"]);
+    let house = House::new().await;
+    house.agents(&["a"]).await;
     let sending = house
         .start("a", r#"{"jsonrpc":"2.0","method":"send","params":{"content":"wait","request_id":4},"id":1}"#);
     settle().await;
@@ -170,8 +215,8 @@ async fn a_cancelled_send_answers_with_what_was_said() {
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_goes_away_does_not_end_its_turn() {
-    let house = House::new();
-    house.agents(&["a"]);
+    let house = House::new().await;
+    house.agents(&["a"]).await;
     let sending = house.start("a", r#"{"jsonrpc":"2.0","method":"send","params":{"content":"wait"},"id":1}"#);
     settle().await;
     sending.abort();
@@ -184,7 +229,7 @@ async fn a_caller_that_goes_away_does_not_end_its_turn() {
 
 #[tokio::test(start_paused = true)]
 async fn tool_calls_and_their_results_are_among_the_messages() {
-    let house = House::with(Limits { tool_iterations_max: 1, ..Limits::default() });
+    let house = House::with(Limits { tool_iterations_max: 1, ..Limits::default() }).await;
     let (_, answer) = house.at_daemon(&request("send", r#"{"content":"tool"}"#)).await;
     assert!(answer.contains(r#""halted_at_iteration_limit":true"#), "{answer}");
     let (_, messages) = house.at_daemon(&request("get_messages", r#"{"offset":1,"limit":2}"#)).await;
@@ -198,7 +243,7 @@ async fn tool_calls_and_their_results_are_among_the_messages() {
 
 #[tokio::test(start_paused = true)]
 async fn agents_come_in_the_order_they_were_created_and_temporary_ones_are_marked() {
-    let house = House::new();
+    let house = House::new().await;
     for name in ["zeta", ".tmp", "alpha"] {
         let (kind, _) =
             house.at_daemon(&request("create_agent", &format!(r#"{{"agent_id":"{name}"}}"#))).await;
@@ -216,8 +261,8 @@ async fn agents_come_in_the_order_they_were_created_and_temporary_ones_are_marke
 
 #[tokio::test(start_paused = true)]
 async fn shutdown_of_the_last_agent_asks_for_a_stop() {
-    let house = House::new();
-    house.agents(&["a", "b"]);
+    let house = House::new().await;
+    house.agents(&["a", "b"]).await;
     house.at_agent("a", &request("shutdown", "{}")).await;
     assert!(house.pool.stop_requested().now_or_never().is_none());
     assert_eq!(house.at_agent("b", &request("shutdown", "{}")).await, result(r#"{"success":true}"#));

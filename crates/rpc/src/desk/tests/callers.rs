@@ -2,12 +2,13 @@
 
 use nexus3_protocol::Method;
 
+use super::matrix::LEAST_IMPORT;
 use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_may_not_call_for_the_daemon_or_for_others() {
-    let house = House::new();
-    house.agents(&["a", "b", "main"]);
+    let house = House::new().await;
+    house.agents(&["a", "b", "main"]).await;
     let caller = Caller::admin().narrowed_to("a");
     let cases = [
         ("/", "create_agent", r#"{"agent_id":"c"}"#, "Tool 'agent_create' is disabled by permission policy"),
@@ -24,15 +25,23 @@ async fn an_agent_may_not_call_for_the_daemon_or_for_others() {
         let answer = house.asked_by(&caller, door, &request(method, params)).await;
         assert_eq!(answer, denied(message), "{method} at {door}");
     }
-    assert_eq!(house.names(), ["a", "b", "main"]);
-    assert!(house.pool.list().iter().all(|agent| agent.message_count == 0 && !agent.should_shutdown));
+    assert_eq!(house.names().await, ["a", "b", "main"]);
+    assert!(
+        house
+            .pool
+            .list()
+            .await
+            .unwrap()
+            .iter()
+            .all(|agent| agent.message_count == 0 && !agent.should_shutdown)
+    );
     assert!(house.pool.stop_requested().now_or_never().is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_may_call_its_own_methods_and_end_itself() {
-    let house = House::new();
-    house.agents(&["a", "b"]);
+    let house = House::new().await;
+    house.agents(&["a", "b"]).await;
     let caller = Caller::admin().narrowed_to("a");
     for (method, params) in [
         ("send", r#"{"content":"hi"}"#),
@@ -55,13 +64,13 @@ async fn an_agent_may_call_its_own_methods_and_end_itself() {
     assert!(document.contains(r#""result":"#));
     let destroyed = house.asked_by(&caller, "/", &request("destroy_agent", r#"{"agent_id":"a"}"#)).await;
     assert_eq!(destroyed, result(r#"{"success":true,"agent_id":"a"}"#));
-    assert_eq!(house.names(), ["b"]);
+    assert_eq!(house.names().await, ["b"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_no_agent_gives_no_right_at_all() {
-    let house = House::new();
-    house.agents(&["a"]);
+    let house = House::new().await;
+    house.agents(&["a"]).await;
     let text = "X-Nexus-Agent names no agent that exists";
     for name in ["nobody", "", "..", "a ", "A", "main", "a\u{0}"] {
         let caller = Caller::admin().narrowed_to(name);
@@ -69,7 +78,10 @@ async fn a_name_that_is_no_agent_gives_no_right_at_all() {
             let params = match method {
                 Method::Send | Method::Steer => r#"{"content":"hi"}"#,
                 Method::Cancel => r#"{"request_id":1}"#,
-                Method::DestroyAgent => r#"{"agent_id":"a"}"#,
+                Method::DestroyAgent | Method::ForkAgent | Method::ExportAgent => r#"{"agent_id":"a"}"#,
+                Method::RollbackAgent => r#"{"agent_id":"a","messages":0}"#,
+                Method::RenameAgent => r#"{"agent_id":"a","new_agent_id":"b"}"#,
+                Method::ImportAgent => LEAST_IMPORT,
                 _ => "{}",
             };
             let answer = house.asked_by(&caller, "/", &request(method.name(), params)).await;
@@ -78,13 +90,13 @@ async fn a_name_that_is_no_agent_gives_no_right_at_all() {
         let answer = house.asked_by(&caller, "a", &request("get_tokens", "{}")).await;
         assert_eq!(answer, denied(text), "{name:?} at a");
     }
-    assert_eq!(house.names(), ["a"], "main was not created for a stranger");
+    assert_eq!(house.names().await, ["a"], "main was not created for a stranger");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_creates_becomes_the_parent() {
-    let house = House::new();
-    let token = house.agent("lead", "trusted", None);
+    let house = House::new().await;
+    let token = house.agent("lead", "trusted", None).await;
     let capability = house.desk.capability_caller(token.as_bytes()).unwrap();
     for (name, parent, caller) in [
         ("a", "", capability.clone()),
@@ -101,8 +113,8 @@ async fn an_agent_that_creates_becomes_the_parent() {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_may_not_ask_for_what_only_admins_may() {
-    let house = House::new();
-    house.agent("lead", "trusted", None);
+    let house = House::new().await;
+    house.agent("lead", "trusted", None).await;
     let caller = Caller::admin().narrowed_to("lead");
     let widens = "Permission delta would exceed parent ceiling: only an admin may widen a grant";
     for (params, message) in [
@@ -116,12 +128,12 @@ async fn an_agent_may_not_ask_for_what_only_admins_may() {
         let answer = house.asked_by(&caller, "/", &request("create_agent", params)).await;
         assert_eq!(answer, denied(message), "{params}");
     }
-    assert_eq!(house.names(), ["lead"]);
+    assert_eq!(house.names().await, ["lead"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_without_the_tool_creates_nobody_also_when_an_admin_could_for_it() {
-    let house = House::new();
+    let house = House::new().await;
     let params = r#"{"agent_id":"lead","preset":"trusted","disable_tools":["agent_create"]}"#;
     house.create(params).await;
     let caller = Caller::admin().narrowed_to("lead");
@@ -132,8 +144,8 @@ async fn an_agent_without_the_tool_creates_nobody_also_when_an_admin_could_for_i
 
 #[tokio::test(start_paused = true)]
 async fn a_capability_is_found_by_its_whole_text_and_dies_with_its_agent() {
-    let house = House::new();
-    let token = house.agent("a", "sandboxed", None);
+    let house = House::new().await;
+    let token = house.agent("a", "sandboxed", None).await;
     for wrong in
         ["", "nxc_", &token[..token.len() - 1], &format!("{token} "), &token.to_lowercase(), &token[4..]]
     {
@@ -143,7 +155,7 @@ async fn a_capability_is_found_by_its_whole_text_and_dies_with_its_agent() {
     let gone = house.asked_by(&caller, "/", &request("destroy_agent", r#"{"agent_id":"a"}"#)).await;
     assert_eq!(gone, result(r#"{"success":true,"agent_id":"a"}"#));
     assert!(house.desk.capability_caller(token.as_bytes()).is_none());
-    let second = house.agent("a", "sandboxed", None);
+    let second = house.agent("a", "sandboxed", None).await;
     assert_ne!(second, token);
     assert!(house.desk.capability_caller(token.as_bytes()).is_none(), "the next of that name is another");
     let late = house.asked_by(&caller, "a", &request("get_tokens", "{}")).await;
@@ -152,8 +164,8 @@ async fn a_capability_is_found_by_its_whole_text_and_dies_with_its_agent() {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_does_not_bring_main_into_being() {
-    let house = House::new();
-    house.agents(&["a"]);
+    let house = House::new().await;
+    house.agents(&["a"]).await;
     let caller = Caller::admin().narrowed_to("a");
     for method in Method::ALL.iter().filter(|method| method.door() == Door::Agent) {
         let params = match method {
@@ -165,5 +177,5 @@ async fn an_agent_does_not_bring_main_into_being() {
         let text = format!("Agent 'a' is not authorized to call {} on 'main'", method.name());
         assert_eq!(answer, denied(&text));
     }
-    assert_eq!(house.names(), ["a"]);
+    assert_eq!(house.names().await, ["a"]);
 }

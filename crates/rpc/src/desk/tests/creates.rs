@@ -13,7 +13,7 @@ const FAMILY: [&str; 5] = [
 ];
 
 async fn family() -> House {
-    let house = House::new();
+    let house = House::new().await;
     for params in FAMILY {
         let (_, answer) = house.create(params).await;
         assert!(answer.contains(r#""result":"#), "{params}: {answer}");
@@ -24,7 +24,7 @@ async fn family() -> House {
 /// What a refused create must leave as it is: who is there, and what everybody has left.
 async fn trace(house: &House) -> (Value, Vec<Value>, usize) {
     let mut holdings = Vec::new();
-    for name in house.names() {
+    for name in house.names().await {
         holdings.push(house.get(&name, "get_permissions", "{}").await);
     }
     (house.get("/", "list_agents", "{}").await, holdings, house.pool.open_turns())
@@ -176,8 +176,8 @@ async fn what_the_parent_may_not_grant_is_denied_and_leaves_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_holds_no_more_than_can_be_looked_through_at_every_call() {
-    let house = House::new();
-    house.agents(&["a"]);
+    let house = House::new().await;
+    house.agents(&["a"]).await;
     let full = vec![r#""out""#; 256].join(",");
     let long = format!(r#"{full},"out""#);
     let text = |name: &str| error(-32602, &format!("{name} must hold at most 256 items, got: 257"));
@@ -191,7 +191,7 @@ async fn a_list_holds_no_more_than_can_be_looked_through_at_every_call() {
         let body = request("set_permissions", &format!(r#"{{"{name}":[{long}]}}"#));
         assert_eq!(house.at_agent("a", &body).await, text(name));
     }
-    assert_eq!(house.names(), ["a"]);
+    assert_eq!(house.names().await, ["a"]);
     let (_, answer) =
         house.create(&format!(r#"{{"disable_tools":[{full}],"allowed_write_paths":[{full}]}}"#)).await;
     assert!(answer.contains(r#""result":"#), "{answer}");
@@ -214,7 +214,7 @@ async fn the_names_of_a_refused_create_are_free() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tree_is_at_most_five_levels_below_its_root() {
-    let house = House::new();
+    let house = House::new().await;
     let mut parent = String::new();
     for depth in 0..=5 {
         let below = if depth == 0 { String::new() } else { format!(r#","parent_agent_id":"{parent}""#) };
@@ -227,7 +227,7 @@ async fn a_tree_is_at_most_five_levels_below_its_root() {
     }
     let below = house.create(r#"{"agent_id":"a6","preset":"trusted","parent_agent_id":"a5"}"#).await;
     assert_eq!(below, denied("Cannot create agent: max nesting depth (5) exceeded"));
-    assert_eq!(house.names(), ["a0", "a1", "a2", "a3", "a4", "a5"]);
+    assert_eq!(house.names().await, ["a0", "a1", "a2", "a3", "a4", "a5"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -248,12 +248,12 @@ async fn a_list_of_presets_that_are_none_names_the_choices() {
     }
     let (_, answer) = house.create(r#"{"may_create":["yolo"]}"#).await;
     assert!(answer.contains("must be one of sandboxed, trusted, worker, got: 'yolo'"), "{answer}");
-    assert_eq!(house.names(), ["lead", "box", "pen", "full", "only"]);
+    assert_eq!(house.names().await, ["lead", "box", "pen", "full", "only"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_is_what_was_asked_for() {
-    let house = House::new();
+    let house = House::new().await;
     let params = concat!(
         r#"{"temporary":true,"preset":"trusted","cwd":"sub","allowed_write_paths":["deep","../out"],"#,
         r#""disable_tools":["read_file","fs_write_file","no.such_tool"],"model":"echo/one","system_prompt":""}"#
@@ -280,7 +280,7 @@ async fn an_agent_is_what_was_asked_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_first_message_is_answered_when_it_is_waited_for() {
-    let house = House::new();
+    let house = House::new().await;
     let params = r#"{"agent_id":"a","initial_message":"hi","wait_for_initial_response":true}"#;
     let id = "00000000-0000-4000-8000-000000000001";
     let expected = format!(
@@ -296,7 +296,7 @@ async fn a_first_message_is_answered_when_it_is_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn a_first_message_is_queued_when_nobody_waits_and_can_be_cancelled_by_its_name() {
-    let house = House::new();
+    let house = House::new().await;
     let id = "00000000-0000-4000-8000-000000000001";
     let expected = format!(
         r#"{{"agent_id":"a","url":"/agent/a","token":"{}","initial_request_id":"{id}","initial_status":"queued"}}"#,
@@ -312,7 +312,7 @@ async fn a_first_message_is_queued_when_nobody_waits_and_can_be_cancelled_by_its
 
 #[tokio::test(start_paused = true)]
 async fn a_first_message_comes_before_all_others() {
-    let house = House::new();
+    let house = House::new().await;
     house.create(r#"{"agent_id":"a","initial_message":"first"}"#).await;
     house.get("a", "send", r#"{"content":"second"}"#).await;
     let messages = house.get("a", "get_messages", "{}").await["messages"].take();
@@ -322,26 +322,26 @@ async fn a_first_message_comes_before_all_others() {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_exists_also_when_its_first_message_failed() {
-    let house = House::new();
+    let house = House::new().await;
     let params = r#"{"agent_id":"a","initial_message":"fail","wait_for_initial_response":true}"#;
     let expected = format!(
         r#"{{"agent_id":"a","url":"/agent/a","token":"{}","initial_request_id":"00000000-0000-4000-8000-000000000001","response":{{"error":{{"code":-32603,"message":"the model failed"}}}}}}"#,
         token(1)
     );
     assert_eq!(house.create(params).await, result(&expected));
-    assert_eq!(house.names(), ["a"]);
+    assert_eq!(house.names().await, ["a"]);
     assert_eq!(house.get("a", "send", r#"{"content":"hi"}"#).await["content"], "you said hi");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_first_message_that_finds_no_room_refuses_the_whole_agent() {
-    let house = House::with(Limits { turns_open_max: 1, ..Limits::default() });
-    house.agents(&["a"]);
+    let house = House::with(Limits { turns_open_max: 1, ..Limits::default() }).await;
+    house.agents(&["a"]).await;
     let sending = house.start("a", r#"{"jsonrpc":"2.0","method":"send","params":{"content":"wait"},"id":1}"#);
     settle().await;
     let full = house.create(r#"{"agent_id":"b","initial_message":"hi"}"#).await;
     assert_eq!(full, error_with(-32001, "busy: 1 turns are open", r#","data":{"retry_after_ms":250}"#));
-    assert_eq!(house.names(), ["a"]);
+    assert_eq!(house.names().await, ["a"]);
     house.released.add_permits(1);
     assert!(sending.await.unwrap().1.contains("hello"));
     assert_eq!(house.pool.open_turns(), 0);

@@ -13,13 +13,13 @@ use crate::DirectApi;
 
 #[tokio::test(start_paused = true)]
 async fn the_story_is_the_same_without_a_wire() {
-    story::tell(&DirectApi::new(House::new().desk), |fault| fault).await;
+    story::tell(&DirectApi::new(House::new().await.desk), |fault| fault).await;
 }
 
 /// The other half is in the client's tests: its requests are these, and it reads these answers.
 #[tokio::test(start_paused = true)]
 async fn the_transcript_of_the_story_is_what_a_desk_answers() {
-    let house = House::new();
+    let house = House::new().await;
     for (place, line) in story::lines().into_iter().enumerate() {
         let entrance = match line.door {
             "/" => house.desk.daemon_entrance(),
@@ -53,10 +53,10 @@ fn the_transcript_holds_every_method() {
 
 #[tokio::test(start_paused = true)]
 async fn a_narrowed_caller_may_no_more_than_over_the_wire() {
-    let house = House::new();
-    house.agent("lead", "trusted", None);
-    house.agent("helper", "sandboxed", Some("lead"));
-    house.agents(&["other"]);
+    let house = House::new().await;
+    house.agent("lead", "trusted", None).await;
+    house.agent("helper", "sandboxed", Some("lead")).await;
+    house.agents(&["other"]).await;
     let api = DirectApi::new(house.desk.clone()).narrowed_to("lead");
     let message = SendParams { content: "hi".to_owned(), ..SendParams::default() };
     assert_eq!(api.for_agent("lead").send(&message).await.unwrap().content, "you said hi");
@@ -83,20 +83,20 @@ async fn a_narrowed_caller_may_no_more_than_over_the_wire() {
 
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_none_finds_no_agent_and_main_is_not_made() {
-    let house = House::new();
+    let house = House::new().await;
     let api = DirectApi::new(house.desk.clone());
     for name in ["", "..", "a/b", "nobody", "main"] {
         let fault = api.get_tokens(name, &NoParams {}).await.unwrap_err();
         assert_eq!(fault, RpcError::new(ErrorCode::InvalidParams, format!("Agent not found: {name}")));
     }
-    assert_eq!(house.names(), Vec::<String>::new());
+    assert_eq!(house.names().await, Vec::<String>::new());
 }
 
-#[test]
-fn calls_can_be_spawned_and_the_caller_shared() {
+#[tokio::test]
+async fn calls_can_be_spawned_and_the_caller_shared() {
     fn spawnable<T: Send>(_: &T) {}
     fn shared<T: Send + Sync>(_: &T) {}
-    let api = DirectApi::new(House::new().desk);
+    let api = DirectApi::new(House::new().await.desk);
     shared(&api);
     spawnable(&api.send("a", &SendParams::default()));
     spawnable(&api.create_agent(&CreateAgentParams::default()));

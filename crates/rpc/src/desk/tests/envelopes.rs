@@ -6,7 +6,7 @@ use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn an_id_comes_back_byte_for_byte() {
-    let house = House::new();
+    let house = House::new().await;
     let ids = [
         "1",
         "0",
@@ -36,7 +36,7 @@ async fn an_id_comes_back_byte_for_byte() {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_no_request_is_refused_and_leaves_nothing_behind() {
-    let house = House::new();
+    let house = House::new().await;
     let cases = [
         ("", -32700),
         ("{", -32700),
@@ -71,74 +71,74 @@ async fn what_is_no_request_is_refused_and_leaves_nothing_behind() {
         let (kind, answer) = house.at_daemon(body).await;
         assert_eq!(kind, AnswerKind::Refused, "{body}");
         assert!(answer.contains(&format!(r#""error":{{"code":{code},"message":""#)), "{body}: {answer}");
-        assert_eq!(house.names(), Vec::<String>::new(), "{body}");
+        assert_eq!(house.names().await, Vec::<String>::new(), "{body}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn bytes_that_are_no_text_are_refused() {
-    let house = House::new();
+    let house = House::new().await;
     let body =
         b"{\"jsonrpc\":\"2.0\",\"method\":\"create_agent\",\"params\":{\"agent_id\":\"\xff\"},\"id\":1}";
     let answer = house.desk.answer(house.desk.daemon_entrance(), &Caller::admin(), body).await;
     assert_eq!(answer.kind, AnswerKind::Refused);
-    assert_eq!(house.names(), Vec::<String>::new());
+    assert_eq!(house.names().await, Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_cut_anywhere_does_nothing() {
-    let house = House::new();
+    let house = House::new().await;
     let body = request("create_agent", r#"{"agent_id":"cut","system_prompt":"Be bri\u00e9f."}"#);
     for end in 0..body.len() {
         let entrance = house.desk.daemon_entrance();
         let answer = house.desk.answer(entrance, &Caller::admin(), &body.as_bytes()[..end]).await;
         assert_eq!(answer.kind, AnswerKind::Refused, "cut at {end}");
-        assert_eq!(house.names(), Vec::<String>::new(), "cut at {end}");
+        assert_eq!(house.names().await, Vec::<String>::new(), "cut at {end}");
     }
     house.at_daemon(&body).await;
-    assert_eq!(house.names(), ["cut"]);
+    assert_eq!(house.names().await, ["cut"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_method_that_is_not_there_is_named_in_short() {
-    let house = House::new();
+    let house = House::new().await;
     for name in ["nope", "Send", "send ", "rpc.", "__proto__"] {
         let answer = house.at_daemon(&request(name, "{}")).await;
         assert_eq!(answer, error(-32601, &format!("Method not found: {name}")));
     }
     let (_, answer) = house.at_daemon(&request(&"n".repeat(100_000), "{}")).await;
     assert!(answer.len() < 400, "{} bytes", answer.len());
-    assert_eq!(house.names(), Vec::<String>::new(), "nobody was created to find that out");
+    assert_eq!(house.names().await, Vec::<String>::new(), "nobody was created to find that out");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_agents_door_knows_no_method_of_the_daemon() {
-    let house = House::new();
-    house.agents(&["a"]);
+    let house = House::new().await;
+    house.agents(&["a"]).await;
     for method in Method::ALL.iter().filter(|method| method.door() == Door::Daemon) {
         let answer = house.at_agent("a", &request(method.name(), r#"{"agent_id":"a"}"#)).await;
         assert_eq!(answer, error(-32601, &format!("Method not found: {}", method.name())));
     }
-    assert_eq!(house.names(), ["a"]);
+    assert_eq!(house.names().await, ["a"]);
     assert!(house.pool.stop_requested().now_or_never().is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_daemons_door_hands_agent_methods_to_main_created_on_first_use() {
-    let house = House::new();
+    let house = House::new().await;
     house.at_daemon(&request("list_agents", "{}")).await;
-    assert_eq!(house.names(), Vec::<String>::new(), "nobody has used it yet");
+    assert_eq!(house.names().await, Vec::<String>::new(), "nobody has used it yet");
     let (_, answer) = house.at_daemon(&request("get_messages", "{}")).await;
     assert!(answer.contains(r#""agent_id":"main","total":0"#), "{answer}");
     house.at_daemon(&request("send", r#"{"content":"hi"}"#)).await;
-    assert_eq!(house.names(), ["main"]);
+    assert_eq!(house.names().await, ["main"]);
     let (_, answer) = house.at_agent("main", &request("get_context", "{}")).await;
     assert!(answer.contains(r#""message_count":2"#), "both doors lead to the same agent: {answer}");
 }
 
-#[test]
-fn there_is_no_door_without_an_agent() {
-    let house = House::new();
+#[tokio::test]
+async fn there_is_no_door_without_an_agent() {
+    let house = House::new().await;
     let closed = |name: &str| house.desk.agent_entrance(name).err();
     for name in ["", "..", "a/b", "a b", "%61", "\u{e4}", "-a", "a\n"] {
         assert_eq!(closed(name), Some(NoEntrance::NotAName), "{name:?}");

@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn parameters_that_do_not_fit_are_named_and_leave_nothing_behind() {
-    let house = House::new();
+    let house = House::new().await;
     let cases = [
         ("create_agent", r#"{"agent_id":5}"#, "agent_id must be string, got: int"),
         ("create_agent", r#"{"agent_id":""}"#, "agent_id invalid: Agent ID cannot be empty"),
@@ -14,6 +14,22 @@ async fn parameters_that_do_not_fit_are_named_and_leave_nothing_behind() {
         ("list_agents", r#"{"limit":0}"#, "limit must be an integer between 1 and 2000"),
         ("list_agents", r#"{"offset":-1}"#, "offset must be a non-negative integer"),
         ("list_agents", r#"{"all":true}"#, "Extra inputs are not permitted: all"),
+        ("list_sessions", r#"{"limit":2001}"#, "limit must be an integer between 1 and 2000"),
+        ("fork_agent", "{}", "Missing required parameter: agent_id"),
+        ("fork_agent", r#"{"agent_id":""}"#, "agent_id invalid: Agent ID cannot be empty"),
+        (
+            "fork_agent",
+            r#"{"agent_id":"a","new_agent_id":""}"#,
+            "new_agent_id invalid: Agent ID cannot be empty",
+        ),
+        ("fork_agent", r#"{"agent_id":"a"}"#, "Agent not found: a"),
+        ("rollback_agent", r#"{"agent_id":"a"}"#, "Missing required parameter: messages"),
+        ("rollback_agent", r#"{"agent_id":"a","messages":0}"#, "Agent not found: a"),
+        ("rename_agent", r#"{"agent_id":"a"}"#, "Missing required parameter: new_agent_id"),
+        ("rename_agent", r#"{"agent_id":"a","new_agent_id":"b"}"#, "Agent not found: a"),
+        ("export_agent", r#"{"agent_id":"a","to":"b"}"#, "Extra inputs are not permitted: to"),
+        ("export_agent", r#"{"agent_id":"a"}"#, "Agent not found: a"),
+        ("import_agent", "{}", "Missing required parameter: session"),
         ("shutdown_server", r#"{"now":true}"#, "Extra inputs are not permitted: now"),
         ("rpc.discover", r#"{"a":1}"#, "Extra inputs are not permitted: a"),
         ("send", "{}", "Missing required parameter: content"),
@@ -38,14 +54,14 @@ async fn parameters_that_do_not_fit_are_named_and_leave_nothing_behind() {
     for (method, params, message) in cases {
         let answer = house.at_daemon(&request(method, params)).await;
         assert_eq!(answer, error(-32602, message), "{method} {params}");
-        assert_eq!(house.names(), Vec::<String>::new(), "{method} {params} created an agent");
+        assert_eq!(house.names().await, Vec::<String>::new(), "{method} {params} created an agent");
     }
     assert!(house.pool.stop_requested().now_or_never().is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_page_beyond_every_message_is_empty() {
-    let house = House::new();
+    let house = House::new().await;
     let answer = house.at_daemon(&request("get_messages", r#"{"offset":18446744073709551615}"#)).await;
     let expected = r#"{"agent_id":"main","total":0,"offset":18446744073709551615,"limit":200,"messages":[]}"#;
     assert_eq!(answer, result(expected));
@@ -53,26 +69,26 @@ async fn a_page_beyond_every_message_is_empty() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_create_leaves_nothing_behind() {
-    let house = House::new();
-    house.agents(&["a"]);
+    let house = House::new().await;
+    house.agents(&["a"]).await;
     let taken = house.at_daemon(&request("create_agent", r#"{"agent_id":"a","system_prompt":"x"}"#)).await;
     assert_eq!(taken, error(-32602, "Agent already exists: a"));
     let climbs = house.at_daemon(&request("create_agent", r#"{"agent_id":"a..b"}"#)).await;
     let text = "agent_id invalid: Invalid agent ID \"a..b\": contains forbidden pattern '..'";
     assert_eq!(climbs, error(-32602, text));
-    assert_eq!(house.names(), ["a"]);
+    assert_eq!(house.names().await, ["a"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_handler_that_panics_costs_its_own_call_alone() {
-    let house = House::new();
-    house.agents(&["a"]);
+    let house = House::new().await;
+    house.agents(&["a"]).await;
     house.entropy.panics.store(true, Ordering::Relaxed);
     let panicked = error(-32603, "Internal error: the call panicked");
     assert_eq!(house.create("{}").await, panicked);
     assert_eq!(house.create(r#"{"agent_id":"b"}"#).await, panicked);
     assert_eq!(house.at_agent("a", &request("send", r#"{"content":"hi"}"#)).await, panicked);
-    assert_eq!(house.names(), ["a"]);
+    assert_eq!(house.names().await, ["a"]);
     let (_, named) = house.at_agent("a", &request("send", r#"{"content":"hi","request_id":1}"#)).await;
     assert!(named.contains(r#""content":"you said hi""#), "other calls go on meanwhile: {named}");
     house.entropy.panics.store(false, Ordering::Relaxed);
@@ -87,8 +103,8 @@ async fn a_handler_that_panics_costs_its_own_call_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_is_busy_and_says_when_to_come_back() {
-    let house = House::with(Limits { agents_max: 1, agent_turns_open_max: 1, ..Limits::default() });
-    house.agents(&["a"]);
+    let house = House::with(Limits { agents_max: 1, agent_turns_open_max: 1, ..Limits::default() }).await;
+    house.agents(&["a"]).await;
     let sending = house.start("a", r#"{"jsonrpc":"2.0","method":"send","params":{"content":"wait"},"id":1}"#);
     settle().await;
     let later = r#","data":{"retry_after_ms":250}"#;
@@ -105,30 +121,32 @@ async fn a_full_queue_is_busy_and_says_when_to_come_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_model_is_told_without_what_only_the_log_should_know() {
-    let house = House::new();
+    let house = House::new().await;
     let failed = house.at_daemon(&request("send", r#"{"content":"fail"}"#)).await;
     assert_eq!(failed, error(-32603, "the model failed"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_of_an_open_send_is_refused_to_another() {
-    let house = House::new();
-    house.agents(&["a"]);
+async fn a_name_of_a_send_is_refused_to_other_content() {
+    let house = House::new().await;
+    house.agents(&["a"]).await;
     let sending = house.start(
         "a",
         r#"{"jsonrpc":"2.0","method":"send","params":{"content":"wait","request_id":"r"},"id":1}"#,
     );
     settle().await;
     let second = house.at_agent("a", &request("send", r#"{"content":"hi","request_id":"r"}"#)).await;
-    assert_eq!(second, error(-32602, "request_id is already in use by an open send: r"));
+    assert_eq!(second, error(-32602, "request_id was used before with other content: r"));
     house.released.add_permits(1);
     assert!(sending.await.unwrap().1.contains(r#""content":"hello""#));
+    let late = house.at_agent("a", &request("send", r#"{"content":"hi","request_id":"r"}"#)).await;
+    assert_eq!(late, error(-32602, "request_id was used before with other content: r"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_was_destroyed_behind_an_open_door_is_not_found() {
-    let house = House::new();
-    house.agents(&["a"]);
+    let house = House::new().await;
+    house.agents(&["a"]).await;
     let entrance = house.desk.agent_entrance("a").unwrap();
     house.at_daemon(&request("destroy_agent", r#"{"agent_id":"a"}"#)).await;
     let body = request("send", r#"{"content":"hi"}"#);
@@ -139,8 +157,8 @@ async fn an_agent_that_was_destroyed_behind_an_open_door_is_not_found() {
 
 #[tokio::test(start_paused = true)]
 async fn a_destroyed_agent_answers_the_calls_that_were_open() {
-    let house = House::new();
-    house.agents(&["a"]);
+    let house = House::new().await;
+    house.agents(&["a"]).await;
     let open = |id: i64| {
         (id, house.start("a", r#"{"jsonrpc":"2.0","method":"send","params":{"content":"wait"},"id":1}"#))
     };

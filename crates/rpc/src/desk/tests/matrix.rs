@@ -44,7 +44,7 @@ enum Outcome {
 }
 
 /// Creates one of the tree with what it needs to have children, and gives its capability's text.
-fn plant(house: &House, name: &str, parent: Option<&str>) -> String {
+async fn plant(house: &House, name: &str, parent: Option<&str>) -> String {
     let id = |name: &str| AgentId::parse(name).unwrap();
     let rights = RightsSpec {
         preset: Some("trusted".to_owned()),
@@ -53,21 +53,21 @@ fn plant(house: &House, name: &str, parent: Option<&str>) -> String {
     };
     let (name, parent) = (Name::Given(id(name)), parent.map(id));
     let spec = AgentSpec { name, parent, rights, ..AgentSpec::default() };
-    house.pool.create(spec, By::Admin).unwrap().capability.reveal().to_owned()
+    house.pool.create(spec, By::Admin).await.unwrap().capability.reveal().to_owned()
 }
 
 /// parent → me → child → grandchild; parent → sibling; stranger. And the caller.
 async fn tree(shown: Shown) -> (House, Caller) {
-    let house = House::new();
-    plant(&house, "parent", None);
-    let early = plant(&house, "me", Some("parent"));
+    let house = House::new().await;
+    plant(&house, "parent", None).await;
+    let early = plant(&house, "me", Some("parent")).await;
     let early = house.desk.capability_caller(early.as_bytes()).unwrap();
     house.get("/", "destroy_agent", r#"{"agent_id":"me"}"#).await;
-    let token = plant(&house, "me", Some("parent"));
-    plant(&house, "child", Some("me"));
-    plant(&house, "grandchild", Some("child"));
-    plant(&house, "sibling", Some("parent"));
-    plant(&house, "stranger", None);
+    let token = plant(&house, "me", Some("parent")).await;
+    plant(&house, "child", Some("me")).await;
+    plant(&house, "grandchild", Some("child")).await;
+    plant(&house, "sibling", Some("parent")).await;
+    plant(&house, "stranger", None).await;
     let own = house.desk.capability_caller(token.as_bytes()).unwrap();
     let caller = match shown {
         Shown::Admin => Caller::admin(),
@@ -80,6 +80,16 @@ async fn tree(shown: Shown) -> (House, Caller) {
     (house, caller)
 }
 
+/// The least that `import_agent` takes.
+pub(super) const LEAST_IMPORT: &str = concat!(
+    r#"{"session":{"agent_id":"new","created_at":"2024-01-15T10:30:00","modified_at":"2024-01-15T10:30:00","#,
+    r#""messages":[],"system_prompt":"","working_directory":"/","permission_level":"sandboxed"}}"#
+);
+
+/// Methods that the daemon does to an agent, and that no agent may do to itself.
+const TO_OTHERS: [Method; 4] =
+    [Method::ForkAgent, Method::RollbackAgent, Method::RenameAgent, Method::ExportAgent];
+
 /// The door and the parameters to call a method on somebody.
 fn call(method: Method, target: &'static str) -> (&'static str, String) {
     let params = match method {
@@ -87,7 +97,12 @@ fn call(method: Method, target: &'static str) -> (&'static str, String) {
         Method::Steer => r#"{"content":"left"}"#.to_owned(),
         Method::Cancel => r#"{"request_id":1}"#.to_owned(),
         Method::CreateAgent => format!(r#"{{"agent_id":"new","parent_agent_id":"{target}"}}"#),
-        Method::DestroyAgent => format!(r#"{{"agent_id":"{target}"}}"#),
+        Method::DestroyAgent | Method::ExportAgent => format!(r#"{{"agent_id":"{target}"}}"#),
+        Method::ForkAgent | Method::RenameAgent => {
+            format!(r#"{{"agent_id":"{target}","new_agent_id":"new"}}"#)
+        }
+        Method::RollbackAgent => format!(r#"{{"agent_id":"{target}","messages":0}}"#),
+        Method::ImportAgent => LEAST_IMPORT.to_owned(),
         Method::SetPermissions => r#"{"disable_tools":["fs.read_file"]}"#.to_owned(),
         _ => "{}".to_owned(),
     };
@@ -107,13 +122,22 @@ fn expected(shown: Shown, method: Method, target: &'static str) -> Outcome {
         Shown::Admin if method == Method::CreateAgent && target == "nobody" => {
             return Outcome::Invalid("Parent agent not found: nobody");
         }
+        Shown::Admin if TO_OTHERS.contains(&method) && target == "nobody" => {
+            return Outcome::Invalid("Agent not found: nobody");
+        }
         Shown::Admin => return Outcome::Allowed,
         Shown::Narrowed | Shown::Capability | Shown::CapabilityAndOwnName => {}
     }
     let (name, below) = (method.name(), ["child", "grandchild"].contains(&target));
     match method {
-        Method::ListAgents | Method::Discover => Outcome::Allowed,
-        Method::ShutdownServer => denied("Agent 'me' is not authorized to call shutdown_server"),
+        Method::ListAgents | Method::ListSessions | Method::Discover => Outcome::Allowed,
+        Method::ShutdownServer | Method::ImportAgent => {
+            denied(&format!("Agent 'me' is not authorized to call {name}"))
+        }
+        Method::ForkAgent if target == "grandchild" => denied("Agent 'me' may fork only its own children"),
+        method if TO_OTHERS.contains(&method) && target == "me" => {
+            denied(&format!("Agent 'me' is not authorized to call {name} on 'me'"))
+        }
         Method::CreateAgent if target == "me" => Outcome::Allowed,
         Method::CreateAgent => denied("Cannot create agent: requester does not match the parent agent"),
         Method::DestroyAgent if target == "me" || below => Outcome::Allowed,
@@ -129,7 +153,7 @@ fn expected(shown: Shown, method: Method, target: &'static str) -> Outcome {
 /// What can be seen of everybody, to tell whether anything was done.
 async fn seen(house: &House) -> Vec<Value> {
     let mut seen = vec![house.get("/", "list_agents", "{}").await];
-    for name in house.names() {
+    for name in house.names().await {
         seen.push(house.get(&name, "get_permissions", "{}").await);
     }
     seen
@@ -211,9 +235,9 @@ async fn an_agent_reaches_those_below_it_by_the_tools_it_has() {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_reaches_only_those_that_its_grant_names() {
-    let house = House::new();
-    house.agent("me", "trusted", None);
-    house.agent("child", "sandboxed", Some("me"));
+    let house = House::new().await;
+    house.agent("me", "trusted", None).await;
+    house.agent("child", "sandboxed", Some("me")).await;
     house.get("me", "set_permissions", r#"{"preset":"sandboxed"}"#).await;
     let caller = Caller::admin().narrowed_to("me");
     let sent = house.asked_by(&caller, "child", &request("send", r#"{"content":"hi"}"#)).await;

@@ -12,10 +12,10 @@ fn both(method: &str, params: &str) -> [String; 2] {
 
 #[tokio::test(start_paused = true)]
 async fn a_notification_is_done_and_not_answered() {
-    let house = House::new();
+    let house = House::new().await;
     for (place, body) in both("create_agent", "{}").iter().enumerate() {
         assert_eq!(house.at_daemon(body).await, SILENT);
-        assert_eq!(house.names().len(), place + 1);
+        assert_eq!(house.names().await.len(), place + 1);
     }
     for body in both("send", r#"{"content":"hi"}"#) {
         assert_eq!(house.at_agent("00000001", &body).await, SILENT);
@@ -24,14 +24,14 @@ async fn a_notification_is_done_and_not_answered() {
     assert!(context.contains(r#""message_count":4"#), "{context}");
     for (body, left) in both("destroy_agent", r#"{"agent_id":"00000001"}"#).iter().zip([1, 1]) {
         assert_eq!(house.at_daemon(body).await, SILENT);
-        assert_eq!(house.names().len(), left);
+        assert_eq!(house.names().await.len(), left);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_notification_that_goes_wrong_is_silent_too() {
-    let house = House::with(Limits { agents_max: 1, ..Limits::default() });
-    house.agents(&["a"]);
+    let house = House::with(Limits { agents_max: 1, ..Limits::default() }).await;
+    house.agents(&["a"]).await;
     let wrong = [
         ("no_such_method", "{}"),
         ("create_agent", r#"{"agent_id":"a"}"#),
@@ -59,12 +59,12 @@ async fn a_notification_that_goes_wrong_is_silent_too() {
     for body in both("create_agent", "{}") {
         assert_eq!(house.at_daemon(&body).await, SILENT);
     }
-    assert_eq!(house.names(), ["a"]);
+    assert_eq!(house.names().await, ["a"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_no_request_is_answered_with_a_null_id() {
-    let house = House::new();
+    let house = House::new().await;
     for body in ["{", "[]", r#"{"method":"list_agents"}"#, r#"{"jsonrpc":"2.0","method":"x","params":[]}"#] {
         let (kind, answer) = house.at_daemon(body).await;
         assert_eq!(kind, AnswerKind::Refused);

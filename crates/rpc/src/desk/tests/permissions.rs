@@ -8,14 +8,14 @@ use super::*;
 pub(super) const SANDBOXED: &str = concat!(
     r#"{"agent_id":"worker","preset":"sandboxed","permission_level":"SANDBOXED","ancestors":[],"#,
     r#""may":{"tools":{"all_but":["agent_cancel","agent_create","agent_destroy","agent_list","agent_status","#,
-    r#""fs.write_file"]},"read":["/home/user/agents"],"write":[],"blocked":[],"commands":{"only":[]},"#,
+    r#""fs.append_file","fs.write_file"]},"read":["/home/user/agents"],"write":[],"blocked":[],"commands":{"only":[]},"#,
     r#""hosts":{"only":[]},"create":{"only":[]},"targets":"parent agent"},"#,
     r#""may_grant":{"tools":{"all_but":["agent_cancel","agent_create","agent_destroy","agent_list","#,
-    r#""agent_status","fs.write_file"]},"read":["/home/user/agents"],"write":[],"blocked":[],"#,
+    r#""agent_status","fs.append_file","fs.write_file"]},"read":["/home/user/agents"],"write":[],"blocked":[],"#,
     r#""commands":{"only":[]},"hosts":{"only":[]},"create":{"only":[]},"targets":"parent agent"},"#,
     r#""limits":["#,
     r#"{"limit":"tools","allows":"all but agent_cancel, agent_create, agent_destroy, agent_list, agent_status, "#,
-    r#"fs.write_file","set_by":"worker","reason":"preset 'sandboxed'"},"#,
+    r#"fs.append_file, fs.write_file","set_by":"worker","reason":"preset 'sandboxed'"},"#,
     r#"{"limit":"read","allows":"/home/user/agents","set_by":"worker","reason":"cwd of preset 'sandboxed'"},"#,
     r#"{"limit":"write","allows":"nowhere","set_by":"worker","reason":"preset 'sandboxed'"},"#,
     r#"{"limit":"commands","allows":"none","set_by":"worker","reason":"preset 'sandboxed'"},"#,
@@ -24,7 +24,7 @@ pub(super) const SANDBOXED: &str = concat!(
     r#"{"limit":"targets","allows":"parent agent","set_by":"worker","reason":"preset 'sandboxed'"}],"#,
     r#""grant_limits":["#,
     r#"{"limit":"tools","allows":"all but agent_cancel, agent_create, agent_destroy, agent_list, agent_status, "#,
-    r#"fs.write_file","set_by":"worker","reason":"preset 'sandboxed'"},"#,
+    r#"fs.append_file, fs.write_file","set_by":"worker","reason":"preset 'sandboxed'"},"#,
     r#"{"limit":"read","allows":"/home/user/agents","set_by":"worker","reason":"cwd of preset 'sandboxed'"},"#,
     r#"{"limit":"write","allows":"nowhere","set_by":"worker","reason":"preset 'sandboxed'"},"#,
     r#"{"limit":"commands","allows":"none","set_by":"worker","reason":"preset 'sandboxed'"},"#,
@@ -40,7 +40,7 @@ pub(super) const SANDBOXED: &str = concat!(
 
 /// lead (trusted) → pen (sandboxed, in sub) → calf (sandboxed, in sub/deep).
 async fn three_deep() -> House {
-    let house = House::new();
+    let house = House::new().await;
     for params in [
         r#"{"agent_id":"lead","preset":"trusted","may_create":["trusted","sandboxed"],"budget":{"turns":10}}"#,
         concat!(
@@ -110,7 +110,7 @@ async fn every_limit_names_who_set_it_and_why() {
 
 #[tokio::test(start_paused = true)]
 async fn doing_and_granting_are_explained_apart() {
-    let house = House::new();
+    let house = House::new().await;
     let params = concat!(
         r#"{"agent_id":"lead","preset":"trusted","allowed_write_paths":[],"#,
         r#""may_grant":{"preset":"trusted","allowed_write_paths":["out"]}}"#
@@ -214,12 +214,12 @@ async fn a_change_that_cannot_be_names_what_is_wrong_with_it() {
 
 #[tokio::test(start_paused = true)]
 async fn another_preset_replaces_the_old_one() {
-    let house = House::new();
-    house.agents(&["a"]);
+    let house = House::new().await;
+    house.agents(&["a"]).await;
     let trusted = house.get("a", "set_permissions", r#"{"preset":"trusted"}"#).await;
     assert_eq!((&trusted["preset"], &trusted["permission_level"]), (&json!("trusted"), &json!("TRUSTED")));
     assert_eq!(trusted["may"]["create"], json!({ "only": ["sandboxed", "worker"] }));
-    house.agent("b", "sandboxed", Some("a"));
+    house.agent("b", "sandboxed", Some("a")).await;
     house.get("a", "set_permissions", r#"{"preset":"worker"}"#).await;
     let b = house.get("b", "get_permissions", "{}").await;
     assert_eq!(b["may"]["targets"], "nobody", "a child is never more than its parent");
@@ -229,7 +229,7 @@ async fn another_preset_replaces_the_old_one() {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_cannot_make_of_its_child_what_it_could_not_have_created() {
-    let house = House::new();
+    let house = House::new().await;
     let lead = r#"{"agent_id":"lead","preset":"trusted","may_grant":{"preset":"trusted","may_create":["trusted","sandboxed"]}}"#;
     assert!(house.create(lead).await.1.contains("result"));
     let caller = Caller::admin().narrowed_to("lead");
@@ -245,7 +245,7 @@ async fn an_agent_cannot_make_of_its_child_what_it_could_not_have_created() {
 
 #[tokio::test(start_paused = true)]
 async fn no_second_set_over_the_wire_is_yolo() {
-    let house = House::new();
+    let house = House::new().await;
     for (params, parameter) in [
         (r#"{"may_grant":{"preset":"yolo"}}"#, "may_grant.preset"),
         (r#"{"may_grant":{"may_create":["yolo"]}}"#, "may_grant.may_create"),
@@ -254,12 +254,12 @@ async fn no_second_set_over_the_wire_is_yolo() {
         let message = format!("{parameter} must be one of sandboxed, trusted, worker, got: 'yolo'");
         assert_eq!(house.create(params).await, error(-32602, &message));
     }
-    assert_eq!(house.names(), Vec::<String>::new());
+    assert_eq!(house.names().await, Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_admin_takes_back_what_an_agent_may_create_and_grant() {
-    let house = House::new();
+    let house = House::new().await;
     assert!(house.create(r#"{"agent_id":"lead","preset":"trusted"}"#).await.1.contains("result"));
     let child = r#"{"agent_id":"child","parent_agent_id":"lead","may_create":["sandboxed"]}"#;
     assert!(house.create(child).await.1.contains("result"));

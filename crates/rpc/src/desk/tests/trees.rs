@@ -5,11 +5,11 @@ use serde_json::json;
 use super::*;
 
 /// lead → helper, writer.
-fn small_tree() -> House {
-    let house = House::new();
-    house.agent("lead", "trusted", None);
-    house.agent("helper", "sandboxed", Some("lead"));
-    house.agent("writer", "worker", Some("lead"));
+async fn small_tree() -> House {
+    let house = House::new().await;
+    house.agent("lead", "trusted", None).await;
+    house.agent("helper", "sandboxed", Some("lead")).await;
+    house.agent("writer", "worker", Some("lead")).await;
     house
 }
 
@@ -19,8 +19,8 @@ fn names_of(agents: &Value) -> Vec<&str> {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_comes_in_pages_and_counts_all() {
-    let house = House::new();
-    house.agents(&["a", "b", "c", "d", "e"]);
+    let house = House::new().await;
+    house.agents(&["a", "b", "c", "d", "e"]).await;
     let cases: [(&str, &[&str]); 7] = [
         ("{}", &["a", "b", "c", "d", "e"]),
         (r#"{"limit":2}"#, &["a", "b"]),
@@ -40,7 +40,7 @@ async fn a_list_comes_in_pages_and_counts_all() {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_shows_each_agents_place_and_preset() {
-    let house = small_tree();
+    let house = small_tree().await;
     let list = house.get("/", "list_agents", "{}").await;
     let shown: Vec<_> = list["agents"]
         .as_array()
@@ -67,7 +67,7 @@ async fn a_list_shows_each_agents_place_and_preset() {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_is_shown_with_its_line_and_its_work() {
-    let house = small_tree();
+    let house = small_tree().await;
     let lead = house.get("lead", "get_agent", "{}").await;
     assert_eq!(lead["children"], json!(["helper", "writer"]));
     assert_eq!((&lead["ancestors"], &lead["depth"]), (&json!([]), &json!(0)));
@@ -91,7 +91,7 @@ async fn an_agent_is_shown_with_its_line_and_its_work() {
 
 #[tokio::test(start_paused = true)]
 async fn children_are_those_right_below() {
-    let house = small_tree();
+    let house = small_tree().await;
     let children = house.get("lead", "list_children", "{}").await;
     assert_eq!(children["agent_id"], "lead");
     assert_eq!(names_of(&children["children"]), ["helper", "writer"]);
@@ -103,29 +103,29 @@ async fn children_are_those_right_below() {
 
 #[tokio::test(start_paused = true)]
 async fn children_go_with_their_parent_unless_they_are_left_behind() {
-    let house = small_tree();
+    let house = small_tree().await;
     let destroyed = house.at_daemon(&request("destroy_agent", r#"{"agent_id":"lead","orphan":true}"#)).await;
     assert_eq!(destroyed, result(r#"{"success":true,"agent_id":"lead"}"#));
-    assert_eq!(house.names(), ["helper", "writer"]);
+    assert_eq!(house.names().await, ["helper", "writer"]);
     let helper = house.get("helper", "get_agent", "{}").await;
     assert_eq!((&helper["ancestors"], &helper["depth"]), (&json!(["lead"]), &json!(1)), "its ceiling stays");
     assert_eq!(helper["agent"]["parent_agent_id"], "lead");
 
-    let house = small_tree();
+    let house = small_tree().await;
     for orphan in ["", r#","orphan":false"#, r#","orphan":null"#] {
         let params = format!(r#"{{"agent_id":"lead"{orphan}}}"#);
         house.get("/", "destroy_agent", &params).await;
-        assert_eq!(house.names(), Vec::<String>::new(), "{params}");
-        house.agent("lead", "trusted", None);
-        house.agent("helper", "sandboxed", Some("lead"));
+        assert_eq!(house.names().await, Vec::<String>::new(), "{params}");
+        house.agent("lead", "trusted", None).await;
+        house.agent("helper", "sandboxed", Some("lead")).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_orphan_is_no_child_of_the_next_agent_of_its_parents_name() {
-    let house = small_tree();
+    let house = small_tree().await;
     house.get("/", "destroy_agent", r#"{"agent_id":"lead","orphan":true}"#).await;
-    house.agent("lead", "trusted", None);
+    house.agent("lead", "trusted", None).await;
     let lead = house.get("lead", "get_agent", "{}").await;
     assert_eq!((&lead["children"], &lead["agent"]["child_count"]), (&json!([]), &json!(0)));
     let caller = Caller::admin().narrowed_to("lead");
@@ -137,7 +137,7 @@ async fn an_orphan_is_no_child_of_the_next_agent_of_its_parents_name() {
 
 #[tokio::test(start_paused = true)]
 async fn an_orphans_rights_stay_below_what_its_parent_may_grant() {
-    let house = House::new();
+    let house = House::new().await;
     house.create(r#"{"agent_id":"pen","cwd":"sub","may_create":["sandboxed"]}"#).await;
     house.create(r#"{"agent_id":"calf","parent_agent_id":"pen"}"#).await;
     let before = house.get("calf", "get_permissions", "{}").await;
@@ -151,7 +151,7 @@ async fn an_orphans_rights_stay_below_what_its_parent_may_grant() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_child_had_set_aside_goes_back_when_it_is_destroyed() {
-    let house = House::new();
+    let house = House::new().await;
     house.create(r#"{"agent_id":"lead","preset":"trusted","budget":{"turns":10,"children":2}}"#).await;
     house.create(r#"{"agent_id":"c","parent_agent_id":"lead","budget":{"turns":6}}"#).await;
     house.get("c", "send", r#"{"content":"hi"}"#).await;

@@ -10,8 +10,8 @@ async fn steer(house: &House, params: &str) -> (AnswerKind, String) {
 
 #[tokio::test(start_paused = true)]
 async fn a_word_is_read_before_the_model_is_asked_again() {
-    let house = House::new();
-    house.agents(&["a"]);
+    let house = House::new().await;
+    house.agents(&["a"]).await;
     let sending = house.start("a", WAIT);
     settle().await;
     let params = r#"{"content":"left","source":"repl","source_agent_id":"boss"}"#;
@@ -33,8 +33,8 @@ async fn a_word_is_read_before_the_model_is_asked_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_word_finds_nobody_when_no_turn_is_running() {
-    let house = House::new();
-    house.agents(&["a"]);
+    let house = House::new().await;
+    house.agents(&["a"]).await;
     let idle = result(r#"{"steered":false,"reason":"no_running_turn_or_full"}"#);
     assert_eq!(steer(&house, r#"{"content":"left"}"#).await, idle);
     house.get("a", "send", r#"{"content":"hi"}"#).await;
@@ -48,8 +48,8 @@ async fn a_word_finds_nobody_when_no_turn_is_running() {
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_takes_sixteen_words_and_keeps_them_when_it_is_cancelled() {
-    let house = House::new();
-    house.agents(&["a"]);
+    let house = House::new().await;
+    house.agents(&["a"]).await;
     let sending = house.start("a", WAIT);
     settle().await;
     for _ in 0..16 {
@@ -65,7 +65,7 @@ async fn a_turn_takes_sixteen_words_and_keeps_them_when_it_is_cancelled() {
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_without_a_budget_says_so_and_the_next_goes_on_when_more_is_granted() {
-    let house = House::new();
+    let house = House::new().await;
     house.create(r#"{"agent_id":"a","budget":{"turns":1}}"#).await;
     let (_, first) = house.at_agent("a", &request("send", r#"{"content":"hi","request_id":1}"#)).await;
     assert!(!first.contains("halted\":\""), "{first}");
@@ -87,7 +87,7 @@ async fn a_turn_without_a_budget_says_so_and_the_next_goes_on_when_more_is_grant
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_call_without_a_budget_is_answered_and_ends_the_turn() {
-    let house = House::new();
+    let house = House::new().await;
     house.create(r#"{"agent_id":"a","budget":{"tool_calls":0}}"#).await;
     let sent = house.get("a", "send", r#"{"content":"read notes.txt"}"#).await;
     assert_eq!(sent["halted"], "budget");
@@ -101,7 +101,7 @@ async fn a_tool_call_without_a_budget_is_answered_and_ends_the_turn() {
 
 #[tokio::test(start_paused = true)]
 async fn the_answer_that_uses_up_the_tokens_is_whole_and_the_next_turn_halts() {
-    let house = House::new();
+    let house = House::new().await;
     house.create(r#"{"agent_id":"a","budget":{"tokens":3}}"#).await;
     let sent = house.get("a", "send", r#"{"content":"hi"}"#).await;
     assert_eq!((&sent["content"], sent.get("halted")), (&Value::from("you said hi"), None));
@@ -113,8 +113,8 @@ async fn the_answer_that_uses_up_the_tokens_is_whole_and_the_next_turn_halts() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_not_allowed_is_marked_among_the_messages_and_the_model_goes_on() {
-    let house = House::new();
-    house.agents(&["a"]);
+    let house = House::new().await;
+    house.agents(&["a"]).await;
     let sent = house.get("a", "send", r#"{"content":"read /srv/other/x"}"#).await;
     let text = "Permission denied: cannot read '/srv/other/x': Path outside allowed directories. \
                 Allowed: /home/user/agents";

@@ -9,8 +9,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use agent::outside::{Doing, Leave, Prepared, Scene, Tool};
-use agent::permission::{Effect, Kinship, Permit, Resource, Verdict, judge};
-use agent::{AgentId, Manner, Pace, ToolCall, ToolOutcome, ToolSpec, TurnEvent};
+use agent::permission::{Effect, Permit, Resource, Verdict, judge};
+use agent::{AgentId, Manner, Pace, ToolCall, ToolClass, ToolOutcome, ToolSpec, TurnEvent};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 
@@ -40,9 +40,9 @@ struct Offered {
 
 /// What came of the attempt to begin a call.
 pub(super) enum Begun {
-    Runs,
+    Runs(ToolClass),
     /// It runs, and waits for other agents.
-    WaitsForOthers,
+    WaitsForOthers(ToolClass),
     /// It is over before it began.
     Over(ToolOutcome),
     /// There is no budget for it.
@@ -92,10 +92,7 @@ impl ToolWork {
             .find(&call.name)
             .ok_or_else(|| format!("Unknown tool: {}", call.name.chars().take(64).collect::<String>()))?;
         let own = &self.shared.kin;
-        let kinship = |id: &AgentId| match pool.directory.find(id) {
-            Some(other) => own.kinship_to(other.kin()),
-            None => Kinship::Other,
-        };
+        let kinship = |id: &AgentId| pool.directory.kinship(own.serial, id);
         let preset_lineage = |name: Option<&str>| {
             let name = name.unwrap_or(&pool.options.preset_default);
             pool.options.presets.find(name).map(|preset| preset.lineage.clone()).unwrap_or_default()
@@ -131,7 +128,7 @@ impl ToolWork {
         tracing::debug!(tool = %spec.name, "running a tool");
         self.running.push(run(place, &spec, prepared, effects, Arc::clone(&self.shared)));
         self.places.push(place);
-        if spec.pace == Pace::Waiting { Begun::WaitsForOthers } else { Begun::Runs }
+        if spec.pace == Pace::Waiting { Begun::WaitsForOthers(spec.class) } else { Begun::Runs(spec.class) }
     }
 
     /// The next call that is done. Never returns while none runs.
@@ -170,7 +167,7 @@ impl Shared {
         match judge(effects, &self.kin.may()) {
             Verdict::Allowed(permit) => Ok(permit),
             Verdict::Denied(denial) => {
-                audit::denied_tool(&self.id, tool, denial.dimension.name(), &denial.text);
+                audit::denied_tool(self, tool, denial.dimension.name(), &denial.text);
                 Err(ToolOutcome::Denied(format!("Permission denied: {}", denial.text)))
             }
         }
@@ -196,7 +193,7 @@ fn run(
         // Called within, so that a panic in it is the tool's too.
         let outcome = call.run(Leave { permit, peers }).await;
         if let ToolOutcome::Denied(text) = &outcome {
-            audit::denied_tool(&shared.id, &tool, "tool", text);
+            audit::denied_tool(&shared, &tool, "tool", text);
         }
         outcome
     };

@@ -103,14 +103,14 @@ async fn attempt(verb: Verb, words: &Words<'_>, leave: &Leave) -> Result<String,
             let (to, message) = (words.target().map_err(read)?, words.message.to_owned());
             said(&peers.send(to, message, words.waits()).await?)
         }
-        Verb::Status => format!("{:?}", peers.status(&words.target().map_err(read)?)?),
+        Verb::Status => format!("{:?}", peers.status(words.target().map_err(read)?).await?),
         Verb::Cancel => {
             let request = RequestId::Text(words.get("request").unwrap_or_default().to_owned());
             format!("cancelled: {}", peers.cancel(words.target().map_err(read)?, request).await?)
         }
         Verb::Destroy => format!("destroyed: {}", peers.destroy(words.target().map_err(read)?).await?),
         Verb::List => {
-            let names: Vec<_> = peers.list().into_iter().map(|peer| peer.id.to_string()).collect();
+            let names: Vec<_> = peers.list().await?.into_iter().map(|peer| peer.id.to_string()).collect();
             names.join(" ")
         }
     })

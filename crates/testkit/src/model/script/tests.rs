@@ -23,6 +23,17 @@ fn well_formed() -> Vec<(&'static str, Script)> {
         ("!slow 20 a b c", Script::Slow { pause_ms: 20, text: text("a b c") }),
         ("!hold gate", Script::Hold { name: text("gate"), text: text("") }),
         ("!hold gate so far", Script::Hold { name: text("gate"), text: text("so far") }),
+        (
+            "!think hm hm | 42",
+            Script::Think { thought: text("hm hm"), rest: Box::new(Script::Reply { text: text("42") }) },
+        ),
+        (
+            "!think hm |!hold gate so | far",
+            Script::Think {
+                thought: text("hm"),
+                rest: Box::new(Script::Hold { name: text("gate"), text: text("so | far") }),
+            },
+        ),
         ("!tool list", Script::Tools { calls: vec![call("list", "{}")] }),
         (
             "!tool read {\"path\": \"a b\"}",
@@ -70,6 +81,8 @@ fn a_misused_word_says_how_it_is_written() {
         ("!chunks many a", "\"many\" is not a number that fits; write: !chunks N TEXT"),
         ("!slow", "\"\" is not a number that fits; write: !slow MS TEXT"),
         ("!hold", "the name to release is missing; write: !hold NAME [TEXT]"),
+        ("!think hm", "what follows the thought is missing; write: !think THOUGHT | REST"),
+        ("!think hm | !silent", "only what is streamed can follow a thought; write: !think THOUGHT | REST"),
         ("!tool", "the tool's name is missing; write: !tool NAME {JSON}"),
         ("!tool a {}\n!reply b", "\"!reply b\" is not a tool call; write: !tool NAME {JSON}"),
         ("!status 100", "100 is no final status; write: !status CODE [BODY]"),
@@ -87,8 +100,8 @@ fn an_unknown_word_is_named_and_the_known_ones_are_listed() {
     let fault = Script::parse("!replay x").expect_err("no such word");
     assert_eq!(
         fault.to_string(),
-        "unknown script word !replay; known: !reply !chunks !stall !silent !slow !hold !tool !insist !status !cut \
-         !garbage !html !empty !history"
+        "unknown script word !replay; known: !reply !chunks !stall !silent !slow !hold !think !tool !insist !status \
+         !cut !garbage !html !empty !history"
     );
 }
 

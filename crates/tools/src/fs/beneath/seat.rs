@@ -8,7 +8,7 @@ use agent::permission::{FilePath, Rooted};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::{Base, Found, Place, open_at, open_folder, outside, split};
+use super::{Base, Found, Place, open_at, open_folder, outside, own_path, split};
 use crate::define::failed;
 use crate::fs::protected::is_protected;
 
@@ -22,6 +22,20 @@ impl Seat {
     fn open(&self) -> Result<OwnedFd, Errno> {
         let bound = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
         open_at(self.folder.as_fd(), &self.name, OFlags::PATH, bound)
+    }
+
+    /// Returns when the folder's names are on the disk. Neither a folder that may not be read nor some file systems
+    /// can be asked for it.
+    pub(crate) fn sync(&self) -> Result<(), Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match rustix::fs::open(own_path(self.folder.as_fd()), flags, Mode::empty()) {
+            Ok(folder) => rustix::fs::fsync(folder).or_else(|errno| match errno {
+                Errno::INVAL => Ok(()),
+                errno => Err(errno),
+            }),
+            Err(Errno::ACCESS) => Ok(()),
+            Err(errno) => Err(errno),
+        }
     }
 }
 

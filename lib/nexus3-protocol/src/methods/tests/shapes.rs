@@ -80,7 +80,7 @@ fn create_agent_takes_a_name_and_a_prompt() {
 }
 
 #[test]
-fn create_agent_takes_fourteen_members_and_null_is_as_good_as_none() {
+fn create_agent_takes_fifteen_members_and_null_is_as_good_as_none() {
     let text = |text: &str| Some(text.to_owned());
     let texts = |texts: &[&str]| Some(texts.iter().map(|text| (*text).to_owned()).collect());
     let params = CreateAgentParams {
@@ -109,18 +109,19 @@ fn create_agent_takes_fourteen_members_and_null_is_as_good_as_none() {
             wall_ms: Some(4),
             children: Some(0),
         }),
+        on_restart: Some(OnRestart::Mark),
     };
     let full = concat!(
         r#"{"agent_id":"w1","temporary":false,"system_prompt":"Be brief.","preset":"trusted","#,
         r#""disable_tools":["fs.read_file"],"parent_agent_id":"p","cwd":"/srv","allowed_write_paths":["out"],"#,
         r#""model":"a/b","initial_message":"hi","wait_for_initial_response":true,"may_create":[],"#,
         r#""may_grant":{"preset":"worker","disable_tools":["a"],"allowed_write_paths":["b"],"may_create":["c"]},"#,
-        r#""budget":{"turns":1,"tool_calls":2,"tokens":3,"wall_ms":4,"children":0}}"#,
+        r#""budget":{"turns":1,"tool_calls":2,"tokens":3,"wall_ms":4,"children":0},"on_restart":"mark"}"#,
     );
     check(params, full);
     let members: Map<String, Value> = serde_json::from_str(full).unwrap();
     let nulls: Map<String, Value> = members.into_iter().map(|(name, _)| (name, Value::Null)).collect();
-    assert_eq!(nulls.len(), 14);
+    assert_eq!(nulls.len(), 15);
     reads(&Value::from(nulls).to_string(), CreateAgentParams::default());
     check(MayGrantParams::default(), "{}");
     check(BudgetParams::default(), "{}");

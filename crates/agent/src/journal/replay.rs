@@ -1,0 +1,206 @@
+//! Reads an agent's records again: which messages are in its context, and how far each open turn had come.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use super::{AcceptedTurn, Record};
+use crate::{Message, Role, ToolCall, ToolClass, ToolOutcome, TurnOutcome};
+
+/// What an agent's records add up to.
+#[derive(Debug, Default)]
+pub struct Replay {
+    messages: Vec<Arc<Message>>,
+    open: VecDeque<OpenTurn>,
+    /// Turns that were interrupted last, each with the messages there were then: they may be opened again.
+    interrupted: Vec<(OpenTurn, usize)>,
+}
+
+/// A turn that has not ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenTurn {
+    /// What was taken.
+    pub accepted: AcceptedTurn,
+    /// How far it had come.
+    pub stage: Stage,
+    /// How often it was opened again.
+    pub attempts: u32,
+}
+
+/// How far a turn had come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stage {
+    /// It had not begun.
+    Waiting,
+    /// It had begun.
+    Running(Progress),
+}
+
+/// What a turn had done.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Progress {
+    /// Answers of the model that are in the context.
+    pub answers: u64,
+    /// What it had said.
+    pub said: String,
+    /// The calls of its last answer, while their results are not in the context.
+    pub calls: Vec<ToolCall>,
+    /// Those that were about to run, by their place.
+    pub begun: BTreeMap<usize, ToolClass>,
+    /// Those that were done.
+    pub done: BTreeMap<usize, ToolOutcome>,
+    /// Words that were added and are not in the context.
+    pub steers: VecDeque<Message>,
+}
+
+/// Interrupted turns that are remembered, so that one of them can be opened again.
+const INTERRUPTED_MAX: usize = 64;
+
+impl Replay {
+    /// Reads all records of an agent.
+    #[must_use]
+    pub fn of(records: impl IntoIterator<Item = Record>) -> Self {
+        let mut replay = Self::default();
+        records.into_iter().for_each(|record| replay.read(record));
+        replay
+    }
+
+    /// The messages of the context and the turns that are open, in the order they were taken; but the one that runs comes
+    /// first, because its question is in the context.
+    #[must_use]
+    pub fn into_parts(mut self) -> (Vec<Arc<Message>>, VecDeque<OpenTurn>) {
+        self.open.make_contiguous().sort_by_key(|open| open.stage == Stage::Waiting);
+        (self.messages, self.open)
+    }
+
+    /// An interrupted turn, as it would be if it were opened again; the messages that stay then. None when it had begun and
+    /// others came behind it: the model would answer those again instead, and asked anew it would do again what it did.
+    #[must_use]
+    pub fn interrupted(&self, turn: u64) -> Option<(OpenTurn, usize)> {
+        let (open, end) = self.interrupted.iter().find(|(open, _)| open.accepted.turn == turn)?;
+        let messages = self.messages.len();
+        match open.stage {
+            Stage::Running(_) if *end == messages => Some((open.clone(), without_notice(&self.messages))),
+            Stage::Running(_) => None,
+            Stage::Waiting => Some((open.clone(), messages)),
+        }
+    }
+
+    fn read(&mut self, record: Record) {
+        match record {
+            Record::TurnAccepted(accepted) => {
+                let open = OpenTurn { accepted: *accepted, stage: Stage::Waiting, attempts: 0 };
+                self.open.push_back(open);
+            }
+            Record::TurnBegun { turn } => self.begin(turn),
+            Record::MessageKept(message) => self.keep(*message),
+            Record::Steered { turn, message } => {
+                if let Some(progress) = self.progress(turn) {
+                    progress.steers.push_back(*message);
+                }
+            }
+            Record::CallBegun { turn, place, class, .. } => {
+                if let Some(progress) = self.progress(turn) {
+                    progress.begun.insert(place, class);
+                }
+            }
+            Record::CallDone { turn, place, outcome } => {
+                if let Some(progress) = self.progress(turn) {
+                    progress.done.insert(place, outcome);
+                }
+            }
+            Record::TurnEnded { turn, end, .. } => {
+                self.end(turn, matches!(end.outcome, TurnOutcome::Interrupted(_)));
+            }
+            Record::TurnReopened { turn, messages, .. } => self.reopen(turn, messages),
+            Record::RolledBack { messages, .. } => {
+                self.messages.truncate(messages);
+                // What they had begun is no longer there.
+                self.interrupted.clear();
+            }
+            Record::Created(_)
+            | Record::RightsChanged { .. }
+            | Record::Renamed { .. }
+            | Record::Finished { .. }
+            | Record::Destroyed { .. }
+            | Record::Denied { .. }
+            | Record::DaemonStarted { .. }
+            | Record::DaemonStopped => {}
+        }
+    }
+
+    fn begin(&mut self, turn: u64) {
+        let Some(open) = self.open.iter_mut().find(|open| open.accepted.turn == turn) else { return };
+        self.messages.push(Arc::new(open.accepted.message.clone()));
+        open.stage = Stage::Running(Progress::default());
+    }
+
+    fn keep(&mut self, message: Message) {
+        if let Some(progress) = self.running() {
+            match message.role {
+                Role::User => drop(progress.steers.pop_front()),
+                Role::Tool => progress.calls.clear(),
+                Role::Assistant => {
+                    progress.answers += 1;
+                    progress.said.push_str(&message.text);
+                    progress.calls.clone_from(&message.tool_calls);
+                    progress.begun.clear();
+                    progress.done.clear();
+                }
+            }
+        }
+        self.messages.push(Arc::new(message));
+    }
+
+    fn end(&mut self, turn: u64, was_interrupted: bool) {
+        let Some(place) = self.open.iter().position(|open| open.accepted.turn == turn) else { return };
+        let Some(mut open) = self.open.remove(place) else { return };
+        if was_interrupted {
+            if let Stage::Running(progress) = &mut open.stage {
+                // Whatever was missing got its result when the turn was interrupted.
+                progress.calls.clear();
+                progress.answers = progress.answers.saturating_sub(1);
+            }
+            if self.interrupted.len() >= INTERRUPTED_MAX {
+                self.interrupted.remove(0);
+            }
+            self.interrupted.push((open, self.messages.len()));
+        }
+    }
+
+    fn reopen(&mut self, turn: u64, messages: usize) {
+        self.messages.truncate(messages);
+        let place = self.interrupted.iter().position(|(open, _)| open.accepted.turn == turn);
+        if let Some(place) = place {
+            // Nobody waited for it in line: it goes first.
+            self.open.push_front(self.interrupted.remove(place).0);
+        }
+        if let Some(open) = self.open.iter_mut().find(|open| open.accepted.turn == turn) {
+            open.attempts += 1;
+        }
+    }
+
+    fn progress(&mut self, turn: u64) -> Option<&mut Progress> {
+        let open = self.open.iter_mut().find(|open| open.accepted.turn == turn)?;
+        match &mut open.stage {
+            Stage::Running(progress) => Some(progress),
+            Stage::Waiting => None,
+        }
+    }
+
+    /// One turn runs at a time.
+    fn running(&mut self) -> Option<&mut Progress> {
+        self.open.iter_mut().find_map(|open| match &mut open.stage {
+            Stage::Running(progress) => Some(progress),
+            Stage::Waiting => None,
+        })
+    }
+}
+
+/// An interrupted turn leaves an empty answer at the end, so that the context does not end on a question. It is taken
+/// back when the turn goes on.
+fn without_notice(messages: &[Arc<Message>]) -> usize {
+    let is_notice = |message: &&Arc<Message>| {
+        message.role == Role::Assistant && message.ending == Some(crate::Ending::Interrupted)
+    };
+    messages.len() - usize::from(messages.last().filter(is_notice).is_some())
+}

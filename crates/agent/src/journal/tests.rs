@@ -1,0 +1,314 @@
+//! What records add up to: every sequence that a turn can leave, told by hand. Turns that are cut off at every commit
+//! are in [`prefixes`]; who plays them is in [`play`].
+
+mod play;
+mod prefixes;
+
+use super::*;
+use crate::{Ending, Role, Source, ToolCall};
+
+fn user(text: &str) -> Message {
+    Message::user(text, Source::default())
+}
+
+fn accepted(turn: u64) -> Record {
+    let request_id = RequestId::Number(i64::try_from(turn).expect("a small number"));
+    Record::TurnAccepted(Box::new(AcceptedTurn { turn, request_id, message: user(&format!("ask {turn}")) }))
+}
+
+fn begun(turn: u64) -> Record {
+    Record::TurnBegun { turn }
+}
+
+fn kept(message: Message) -> Record {
+    Record::MessageKept(Box::new(message))
+}
+
+fn answer(text: &str) -> Record {
+    kept(Message::assistant(text, Vec::new()))
+}
+
+fn calls(text: &str, ids: &[&str]) -> Record {
+    kept(Message::assistant(text, ids.iter().map(|id| call(id)).collect()))
+}
+
+fn call(id: &str) -> ToolCall {
+    ToolCall { id: id.to_owned(), name: "x".to_owned(), arguments: "{}".to_owned() }
+}
+
+fn result(id: &str) -> Record {
+    kept(Message::result(id, &ToolOutcome::Done(id.to_uppercase())))
+}
+
+fn call_begun(turn: u64, place: usize, class: ToolClass) -> Record {
+    let (call_id, tool) = (place.to_string(), "x".to_owned());
+    Record::CallBegun { turn, place, call_id, tool, class }
+}
+
+fn call_done(turn: u64, place: usize, text: &str) -> Record {
+    Record::CallDone { turn, place, outcome: ToolOutcome::Done(text.to_owned()) }
+}
+
+fn steered(turn: u64, text: &str) -> Record {
+    Record::Steered { turn, message: Box::new(user(text)) }
+}
+
+fn ended(turn: u64, outcome: crate::TurnOutcome) -> Record {
+    let request_id = RequestId::Number(i64::try_from(turn).expect("a small number"));
+    Record::TurnEnded { turn, request_id, end: Box::new(TurnEnd::without_a_word(outcome)) }
+}
+
+fn completed(turn: u64) -> Record {
+    ended(turn, crate::TurnOutcome::Completed)
+}
+
+fn interrupted(turn: u64) -> Record {
+    ended(turn, crate::TurnOutcome::Interrupted("a crash".to_owned()))
+}
+
+fn notice() -> Record {
+    kept(Message::broken_off("", Ending::Interrupted))
+}
+
+fn reopened(turn: u64, messages: usize) -> Record {
+    let request_id = RequestId::Number(i64::try_from(turn).expect("a small number"));
+    Record::TurnReopened { turn, request_id, messages }
+}
+
+/// The texts of the context, and the open turns.
+fn replayed(records: &[Record]) -> (Vec<String>, Vec<OpenTurn>) {
+    let (messages, open) = Replay::of(records.to_vec()).into_parts();
+    (messages.iter().map(|message| message.text.clone()).collect(), open.into())
+}
+
+fn texts(records: &[Record]) -> Vec<String> {
+    replayed(records).0
+}
+
+/// How far the one turn had come that is open.
+fn progress(records: &[Record]) -> Progress {
+    let (_, mut open) = replayed(records);
+    assert_eq!(open.len(), 1, "one turn is open");
+    match open.remove(0).stage {
+        Stage::Running(progress) => progress,
+        Stage::Waiting => panic!("it has begun"),
+    }
+}
+
+#[test]
+fn nothing_adds_up_to_nothing() {
+    assert_eq!(replayed(&[]), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn a_turn_that_was_only_taken_waits_and_is_not_in_the_context() {
+    let (texts, open) = replayed(&[accepted(1), accepted(2)]);
+    assert_eq!(texts, Vec::<String>::new());
+    assert_eq!(open.iter().map(|open| open.accepted.turn).collect::<Vec<_>>(), [1, 2], "in their order");
+    assert!(open.iter().all(|open| open.stage == Stage::Waiting && open.attempts == 0));
+}
+
+#[test]
+fn a_turn_that_was_begun_has_its_message_in_the_context() {
+    let records = [accepted(1), begun(1)];
+    assert_eq!(texts(&records), ["ask 1"]);
+    assert_eq!(progress(&records), Progress::default());
+}
+
+#[test]
+fn a_turn_that_ended_is_over() {
+    let records = [accepted(1), begun(1), answer("yes"), completed(1)];
+    assert_eq!(replayed(&records), (vec!["ask 1".to_owned(), "yes".to_owned()], Vec::new()));
+    for outcome in [crate::TurnOutcome::Cancelled, crate::TurnOutcome::Completed] {
+        let unbegun = [accepted(1), ended(1, outcome)];
+        assert_eq!(replayed(&unbegun), (Vec::new(), Vec::new()), "one that never began leaves nothing");
+    }
+}
+
+#[test]
+fn calls_are_open_until_their_results_are_in_the_context() {
+    let mut records = vec![accepted(1), begun(1), calls("let me see", &["a", "b"])];
+    let expected = Progress {
+        answers: 1,
+        said: "let me see".to_owned(),
+        calls: vec![call("a"), call("b")],
+        ..Progress::default()
+    };
+    assert_eq!(progress(&records), expected);
+    records.push(call_begun(1, 0, ToolClass::Once));
+    records.push(call_begun(1, 1, ToolClass::Pure));
+    let begun = progress(&records).begun;
+    assert_eq!(begun.into_iter().collect::<Vec<_>>(), [(0, ToolClass::Once), (1, ToolClass::Pure)]);
+    records.push(call_done(1, 1, "B"));
+    let done = progress(&records).done;
+    assert_eq!(done.into_iter().collect::<Vec<_>>(), [(1, ToolOutcome::Done("B".to_owned()))]);
+    records.extend([result("a"), result("b")]);
+    assert_eq!(progress(&records).calls, [], "they have their results");
+    assert_eq!(texts(&records), ["ask 1", "let me see", "A", "B"]);
+}
+
+#[test]
+fn what_calls_of_an_earlier_answer_did_says_nothing_of_the_next() {
+    let mut records = vec![accepted(1), begun(1), calls("one ", &["a"]), call_begun(1, 0, ToolClass::Once)];
+    records.extend([call_done(1, 0, "A"), result("a"), calls("two", &["b"])]);
+    let progress = progress(&records);
+    assert_eq!((progress.answers, progress.said.as_str()), (2, "one two"));
+    assert_eq!(progress.calls, [call("b")]);
+    assert!(progress.begun.is_empty() && progress.done.is_empty());
+}
+
+#[test]
+fn a_word_is_remembered_until_it_is_in_the_context() {
+    let mut records = vec![accepted(1), begun(1), steered(1, "one"), steered(1, "two")];
+    assert_eq!(progress(&records).steers, [user("one"), user("two")]);
+    records.extend([answer("hm"), kept(user("one")), kept(user("two"))]);
+    assert_eq!(progress(&records).steers, []);
+    assert_eq!(texts(&records), ["ask 1", "hm", "one", "two"]);
+    records.push(steered(1, "three"));
+    assert_eq!(progress(&records).steers, [user("three")]);
+}
+
+#[test]
+fn what_waits_behind_a_turn_is_left_alone_by_it() {
+    let records =
+        [accepted(1), begun(1), accepted(2), steered(1, "word"), calls("", &["a"]), call_done(1, 0, "A")];
+    let (_, open) = replayed(&records);
+    assert_eq!(open[1].stage, Stage::Waiting);
+    let Stage::Running(progress) = &open[0].stage else { panic!("it has begun") };
+    assert_eq!((progress.calls.len(), progress.done.len(), progress.steers.len()), (1, 1, 1));
+}
+
+#[test]
+fn the_turn_that_runs_goes_on_before_one_that_was_taken_earlier_and_still_waits() {
+    let records = [accepted(1), accepted(2), accepted(3), begun(2), accepted(4)];
+    let (_, open) = replayed(&records);
+    assert_eq!(open.iter().map(|open| open.accepted.turn).collect::<Vec<_>>(), [2, 1, 3, 4]);
+}
+
+#[test]
+fn a_turn_that_goes_on_after_a_crash_keeps_all_it_had_and_counts_how_often() {
+    let mut records = vec![accepted(1), begun(1), calls("", &["a"]), call_begun(1, 0, ToolClass::Once)];
+    for attempts in 1..=3 {
+        records.push(reopened(1, 2));
+        let (_, open) = replayed(&records);
+        assert_eq!(open[0].attempts, attempts);
+        assert_eq!(progress(&records).begun.len(), 1);
+    }
+    assert_eq!(texts(&records).len(), 2);
+}
+
+/// An interrupted turn with a call, as the runtime leaves it.
+fn interrupted_in_a_call() -> Vec<Record> {
+    let mut records = vec![accepted(1), begun(1), calls("see", &["a"]), call_begun(1, 0, ToolClass::Pure)];
+    records.extend([reopened(1, 2), result("a"), notice(), interrupted(1)]);
+    records
+}
+
+#[test]
+fn an_interrupted_turn_is_over_and_can_be_opened_again() {
+    let records = interrupted_in_a_call();
+    assert_eq!(replayed(&records), (["ask 1", "see", "A", ""].map(str::to_owned).into(), Vec::new()));
+    let replay = Replay::of(records);
+    let (open, messages) = replay.interrupted(1).expect("it was interrupted");
+    assert_eq!(messages, 3, "the notice is taken back");
+    let expected = Progress { answers: 1, said: "see".to_owned(), ..Progress::default() };
+    let Stage::Running(progress) = &open.stage else { panic!("it had begun") };
+    assert_eq!((progress.answers, &progress.said, &progress.calls), (1, &expected.said, &expected.calls));
+    assert!(replay.interrupted(2).is_none());
+}
+
+#[test]
+fn a_turn_that_is_opened_again_goes_on_before_the_notice() {
+    let mut records = interrupted_in_a_call();
+    records.push(reopened(1, 3));
+    assert_eq!(texts(&records), ["ask 1", "see", "A"]);
+    assert_eq!((progress(&records).answers, progress(&records).calls), (1, Vec::new()));
+    records.extend([answer("so"), completed(1)]);
+    assert_eq!(replayed(&records), (["ask 1", "see", "A", "so"].map(str::to_owned).into(), Vec::new()));
+    assert!(Replay::of(records).interrupted(1).is_none(), "it is completed");
+}
+
+#[test]
+fn a_turn_that_was_interrupted_before_it_began_begins_when_it_is_opened_again() {
+    let mut records = vec![accepted(1), interrupted(1)];
+    let replay = Replay::of(records.clone());
+    let (open, messages) = replay.interrupted(1).expect("it was interrupted");
+    assert_eq!((&open.stage, messages), (&Stage::Waiting, 0));
+    records.extend([reopened(1, 0), begun(1)]);
+    assert_eq!(texts(&records), ["ask 1"]);
+    assert_eq!(progress(&records), Progress::default());
+}
+
+#[test]
+fn only_its_own_notice_is_taken_back() {
+    let mut records = interrupted_in_a_call();
+    records.extend([accepted(2), interrupted(2)]);
+    let replay = Replay::of(records.clone());
+    let (_, messages) = replay.interrupted(2).expect("it was interrupted");
+    assert_eq!(messages, 4, "the notice of the first stays: its question has no other answer");
+    records.extend([accepted(3), begun(3), answer("three"), completed(3)]);
+    let replay = Replay::of(records);
+    let (open, messages) = replay.interrupted(2).expect("it was interrupted");
+    assert_eq!((open.stage, messages), (Stage::Waiting, 6), "nothing of the third is taken back");
+}
+
+#[test]
+fn a_turn_that_had_begun_and_has_others_behind_it_stays_interrupted() {
+    let mut records = interrupted_in_a_call();
+    records.extend([accepted(2), begun(2), answer("two"), completed(2)]);
+    assert!(Replay::of(records).interrupted(1).is_none(), "asked at the end it would be asked twice");
+}
+
+#[test]
+fn what_was_rolled_back_is_not_in_the_context_and_its_turns_cannot_be_opened_again() {
+    let mut records = interrupted_in_a_call();
+    records.push(Record::RolledBack { by: "admin".to_owned(), messages: 0 });
+    assert_eq!(texts(&records), Vec::<String>::new());
+    assert!(Replay::of(records.clone()).interrupted(1).is_none());
+    records.extend([accepted(2), begun(2), answer("two"), completed(2)]);
+    assert_eq!(texts(&records), ["ask 2", "two"]);
+}
+
+#[test]
+fn messages_that_came_without_a_turn_are_in_the_context() {
+    let records = [kept(user("from elsewhere")), answer("long ago"), accepted(1)];
+    let (texts, open) = replayed(&records);
+    assert_eq!((texts, open.len()), (["from elsewhere", "long ago"].map(str::to_owned).into(), 1));
+}
+
+#[test]
+fn what_is_no_part_of_a_conversation_changes_nothing_of_it() {
+    let by = || "admin".to_owned();
+    let id = AgentId::parse("b").expect("a name");
+    let others = [
+        Record::Renamed { by: by(), id },
+        Record::Finished { by: by() },
+        Record::Denied { principal: by(), action: by(), rule: by(), text: by() },
+        Record::DaemonStarted { version: by() },
+        Record::DaemonStopped,
+        Record::Destroyed { by: by() },
+    ];
+    let plain = [accepted(1), begun(1), calls("", &["a"]), call_begun(1, 0, ToolClass::Once)];
+    let mixed: Vec<_> = plain.iter().flat_map(|one| others.iter().cloned().chain([one.clone()])).collect();
+    assert_eq!(replayed(&mixed), replayed(&plain));
+}
+
+#[test]
+fn records_of_turns_that_nobody_knows_are_passed_over() {
+    let strange =
+        [begun(9), steered(9, "word"), call_begun(9, 0, ToolClass::Once), call_done(9, 0, "x"), completed(9)];
+    assert_eq!(replayed(&strange), (Vec::new(), Vec::new()));
+    assert!(Replay::of(strange.to_vec()).interrupted(9).is_none());
+}
+
+#[test]
+fn every_kind_has_a_word_of_its_own() {
+    let kinds = [accepted(1), begun(1), answer(""), steered(1, ""), call_done(1, 0, ""), completed(1)];
+    let mut words: Vec<_> = kinds.iter().map(Record::kind).collect();
+    words.extend([reopened(1, 0).kind(), call_begun(1, 0, ToolClass::Once).kind()]);
+    let all = words.len();
+    words.sort_unstable();
+    words.dedup();
+    assert_eq!(words.len(), all);
+    assert_eq!((Role::User, OnRestart::ALL.map(OnRestart::name)), (Role::User, ["resume", "mark"]));
+}

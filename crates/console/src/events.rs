@@ -1,0 +1,156 @@
+//! `events`: what happens, as lines, over restarts of the daemon. Nothing is left out and nothing comes twice, because
+//! each connection begins behind the last number that was printed.
+
+mod line;
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use nexus3_client::{ClientFault, Watch};
+use nexus3_protocol::events::{EventFilter, EventQuery};
+use tokio::time::sleep;
+
+use crate::args::EventsArgs;
+use crate::session::{Failure, Session};
+use crate::{EXIT_DONE, Interrupt, Streams};
+
+/// The shortest and the longest wait before the daemon is tried again.
+const RETRY_WAITS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
+
+/// A daemon that has just been started takes a new token: being refused so often after a restart is still no answer.
+const REFUSALS_MAX: u32 = 5;
+
+/// Prints events until Ctrl-C.
+pub(crate) async fn follow(
+    args: EventsArgs,
+    session: &Session,
+    streams: &mut Streams<'_>,
+    interrupt: Interrupt<'_>,
+) -> Result<u8, Failure> {
+    let kinds = (!args.kinds.is_empty()).then(|| args.kinds.into_iter().collect());
+    let filter = EventFilter { kinds, deltas: !args.no_deltas };
+    let watch = Watch { agent_id: args.agent_id, query: EventQuery { after: args.after, filter } };
+    let style = if args.json { Style::Programs } else { Style::People };
+    tokio::select! {
+        biased;
+        () = interrupt => Ok(EXIT_DONE),
+        ended = watch_for_ever(watch, style, session, streams) => match ended {
+            // A reader that went away has seen enough.
+            Stopped::Unread => Ok(EXIT_DONE),
+            Stopped::Failed(failure) => Err(failure),
+        },
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Style {
+    People,
+    Programs,
+}
+
+/// Why the watching ended.
+enum Stopped {
+    /// Nobody reads what is printed.
+    Unread,
+    Failed(Failure),
+}
+
+async fn watch_for_ever(
+    mut watch: Watch,
+    style: Style,
+    session: &Session,
+    streams: &mut Streams<'_>,
+) -> Stopped {
+    let mut patience = Patience::default();
+    loop {
+        let why = match watch_once(&mut watch, style, session, streams, &mut patience).await {
+            Ok(()) => "the daemon ended the stream".to_owned(),
+            Err(Stopped::Failed(Failure::Call(fault))) if patience.bears(&fault) => lost(&fault),
+            Err(stopped) => return stopped,
+        };
+        if patience.announce() {
+            // For people; when nobody reads it, the stream still goes on.
+            let _ = writeln!(streams.errors, "{why}; trying again until Ctrl-C");
+        }
+        sleep(patience.wait()).await;
+    }
+}
+
+/// Watching asks for nothing that could have been carried out or not.
+fn lost(fault: &ClientFault) -> String {
+    match fault {
+        ClientFault::Transport { reason, .. } => format!("the connection was lost: {reason}"),
+        other => other.to_string(),
+    }
+}
+
+/// Watches over one connection. `watch` stands behind what was printed.
+async fn watch_once(
+    watch: &mut Watch,
+    style: Style,
+    session: &Session,
+    streams: &mut Streams<'_>,
+    patience: &mut Patience,
+) -> Result<(), Stopped> {
+    let failed = |fault: ClientFault| Stopped::Failed(Failure::Call(fault));
+    let client = session.fresh_client().map_err(|fault| failed(fault.into()))?;
+    let mut events = client.watch(watch).await.map_err(failed)?;
+    patience.connected();
+    loop {
+        let next = events.next().await;
+        // Also when there is nothing to print: a stream may say where it stands before anything happens.
+        watch.query.after = events.position().or(watch.query.after);
+        let Some(event) = next.map_err(failed)? else { return Ok(()) };
+        let text = match style {
+            Style::People => line::for_people(&event),
+            Style::Programs => line::for_programs(&event),
+        };
+        let written = writeln!(streams.output, "{text}").and_then(|()| streams.output.flush());
+        written.map_err(|fault| match fault.kind() {
+            ErrorKind::BrokenPipe => Stopped::Unread,
+            _ => Stopped::Failed(Failure::unwritten(fault)),
+        })?;
+    }
+}
+
+/// How long the daemon is waited for.
+#[derive(Default)]
+struct Patience {
+    was_connected: bool,
+    announced: bool,
+    failures: u32,
+    refusals: u32,
+}
+
+impl Patience {
+    fn connected(&mut self) {
+        *self = Self { was_connected: true, ..Self::default() };
+    }
+
+    /// Whether to try again. A daemon that was never reached is no daemon.
+    fn bears(&mut self, fault: &ClientFault) -> bool {
+        let refused = matches!(fault, ClientFault::Rpc { status: 401 | 403, .. } | ClientFault::Token(_));
+        self.refusals += u32::from(refused);
+        let passing = match fault {
+            ClientFault::Connect { .. } | ClientFault::Timeout { .. } | ClientFault::Transport { .. } => true,
+            ClientFault::Rpc { status, .. } => {
+                matches!(status, 429 | 503) || (refused && self.refusals <= REFUSALS_MAX)
+            }
+            ClientFault::Token(_) => self.refusals <= REFUSALS_MAX,
+            ClientFault::Protocol { .. } | ClientFault::Request(_) => false,
+        };
+        self.was_connected && passing
+    }
+
+    /// Whether this is the first failure of a row.
+    fn announce(&mut self) -> bool {
+        !std::mem::replace(&mut self.announced, true)
+    }
+
+    fn wait(&mut self) -> Duration {
+        let (shortest, longest) = RETRY_WAITS;
+        let wait = shortest.saturating_mul(1 << self.failures.min(16));
+        self.failures += 1;
+        wait.min(longest)
+    }
+}

@@ -1,0 +1,98 @@
+//! An event in one line: for people cut to what a screen shows, for programs whole.
+
+use nexus3_protocol::events::{Event, KeptEvent, KeptRecord, LiveEvent, Message, TurnEnded};
+use nexus3_protocol::sse::SseEvent;
+use serde_json::{Value, json};
+
+/// A line for people is cut here.
+const LINE_CHARS_MAX: usize = 160;
+
+/// An event for programs: its data as the daemon wrote it, on one line, with `kind` in it.
+pub(super) fn for_programs(event: &SseEvent) -> String {
+    match serde_json::from_str::<Value>(&event.data) {
+        Ok(data) if data.is_object() => data.to_string(),
+        _ => json!({ "kind": event.event, "data": event.data }).to_string(),
+    }
+}
+
+/// An event for people: number, time, agent, kind, and what it says.
+pub(super) fn for_people(event: &SseEvent) -> String {
+    let line = match Event::read(&event.event, &event.data) {
+        Ok(Some(Event::Kept(kept))) => kept_line(&kept),
+        Ok(Some(Event::Live(live))) => live_line(&live),
+        // Of a newer daemon.
+        Ok(None) | Err(_) => format!("{:>6} {} {}", "-", event.event, event.data),
+    };
+    cut(&line)
+}
+
+fn kept_line(event: &KeptEvent) -> String {
+    let (sequence, at, kind) = (event.sequence, &event.at, event.record.kind().name());
+    let agent = event.agent_id.as_deref().unwrap_or("daemon");
+    format!("{sequence:>6} {at} {agent} {kind} {}", told(&event.record))
+}
+
+fn live_line(event: &LiveEvent) -> String {
+    let kind = event.kind().name();
+    match event {
+        LiveEvent::TextDelta(delta) => format!("{:>6} {} {kind} {:?}", "-", delta.agent_id, delta.text),
+        LiveEvent::ReasoningDelta(delta) => format!("{:>6} {} {kind} {:?}", "-", delta.agent_id, delta.text),
+        LiveEvent::Gap(gap) => {
+            format!("{:>6} {kind} events may be missing; there are {} to {}", "-", gap.first, gap.last)
+        }
+        LiveEvent::Lagged(_) => format!("{:>6} {kind} too slow: some text was left out", "-"),
+    }
+}
+
+fn told(record: &KeptRecord) -> String {
+    match record {
+        KeptRecord::AgentCreated(created) => {
+            let origin = created.origin.as_ref().map(|origin| format!(", from {origin}")).unwrap_or_default();
+            format!("by {}, preset {}{origin}", created.by, created.rights.preset)
+        }
+        KeptRecord::PermissionsChanged(changed) => {
+            format!("by {}, preset {}", changed.by, changed.rights.preset)
+        }
+        KeptRecord::AgentRenamed(renamed) => format!("by {}, to {}", renamed.by, renamed.new_agent_id),
+        KeptRecord::AgentFinished(finished) => format!("by {}", finished.by),
+        KeptRecord::AgentDestroyed(destroyed) => format!("by {}", destroyed.by),
+        KeptRecord::TurnAccepted(accepted) => {
+            format!("turn {} as {}, {}", accepted.turn, accepted.request_id, message(&accepted.message))
+        }
+        KeptRecord::TurnBegun(begun) => format!("turn {}", begun.turn),
+        KeptRecord::Message(kept) => message(kept),
+        KeptRecord::Steered(steered) => format!("turn {}, {}", steered.turn, message(&steered.message)),
+        KeptRecord::ToolBegun(begun) => format!("turn {}, {} ({})", begun.turn, begun.tool, begun.class),
+        KeptRecord::ToolDone(done) => format!("turn {}, {}: {:?}", done.turn, done.outcome, done.text),
+        KeptRecord::TurnEnded(ended) => end(ended),
+        KeptRecord::TurnReopened(reopened) => {
+            format!("turn {} as {}", reopened.turn, reopened.request_id)
+        }
+        KeptRecord::RolledBack(back) => format!("by {}, {} messages stay", back.by, back.messages),
+        KeptRecord::Denied(denied) => format!("{}: {} ({})", denied.action, denied.text, denied.rule),
+        KeptRecord::DaemonStarted(started) => format!("nexus3 {}", started.version),
+        KeptRecord::DaemonStopped(_) => String::new(),
+    }
+}
+
+fn message(message: &Message) -> String {
+    let calls = message.tool_calls.iter().map(|call| format!(" calls {}", call.name));
+    format!("{}: {:?}{}", message.role, message.content, calls.collect::<String>())
+}
+
+fn end(ended: &TurnEnded) -> String {
+    let reason = ended.error.as_ref().map(|error| &error.message).or(ended.reason.as_ref());
+    let reason = reason.or(ended.halted.as_ref()).map(|reason| format!(" ({reason})")).unwrap_or_default();
+    format!("turn {} as {}, {}{reason}: {:?}", ended.turn, ended.request_id, ended.outcome, ended.content)
+}
+
+/// Control characters would let what a model says paint on the terminal.
+fn cut(line: &str) -> String {
+    let shown = |char: char| if char.is_control() { ' ' } else { char };
+    let mut chars = line.trim_end().chars().map(shown);
+    let mut short: String = chars.by_ref().take(LINE_CHARS_MAX).collect();
+    if chars.next().is_some() {
+        short.push('…');
+    }
+    short
+}

@@ -1,0 +1,95 @@
+//! `events`: what is printed, and what happens when the daemon goes away.
+
+use super::*;
+
+const TWO: &str = "id: 6\n\n: hello\n\nid: 7\nevent: turn_begun\n\
+data: {\"sequence\":7,\"agent_id\":\"a\",\"number\":3,\"at\":\"2026-11-16T02:00:00.000001Z\",\"kind\":\"turn_begun\",\"turn\":1}\n\n\
+event: text_delta\ndata: {\"kind\":\"text_delta\",\"journalled\":false,\"agent_id\":\"a\",\"request_id\":\"r\",\"turn\":1,\"text\":\"hi\\n\"}\n\n";
+
+const STOPPED: &str = "id: 8\nevent: daemon_stopped\n\
+data: {\"sequence\":8,\"agent_id\":null,\"number\":1,\"at\":\"2026-11-16T02:00:00.000002Z\",\"kind\":\"daemon_stopped\"}\n\n";
+
+const OF_A_NEWER_DAEMON: &str = "id: 9\nevent: slept\ndata: {\"kind\":\"slept\",\"sequence\":9}\n\n";
+
+fn gone() -> Reply {
+    Reply::Refused(404, "Agent not found: a")
+}
+
+#[tokio::test]
+async fn events_are_lines_for_people() {
+    let daemon = Daemon::start(&[("events", Reply::Stream(TWO)), ("events", gone())]).await;
+    let finished = rpc(&daemon, &["events"]).await;
+    let expected = "     7 2026-11-16T02:00:00.000001Z a turn_begun turn 1\n     - a text_delta \"hi\\n\"\n";
+    assert_eq!((finished.code, finished.output.as_str()), (1, expected));
+    let lost = "the daemon ended the stream; trying again until Ctrl-C\nAgent not found: a (-32600)\n";
+    assert_eq!(finished.errors, lost);
+}
+
+#[tokio::test]
+async fn events_are_lines_of_json_for_programs() {
+    let both = [
+        ("events", Reply::Stream(STOPPED)),
+        ("events", Reply::Stream(OF_A_NEWER_DAEMON)),
+        ("events", gone()),
+    ];
+    let daemon = Daemon::start(&both).await;
+    let finished = rpc(&daemon, &["events", "--json"]).await;
+    let lines: Vec<Value> = finished.output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((lines[0]["kind"].as_str(), lines[0]["sequence"].as_u64()), (Some("daemon_stopped"), Some(8)));
+    assert_eq!(lines[1], json!({ "kind": "slept", "sequence": 9 }));
+}
+
+#[tokio::test]
+async fn a_connection_that_is_lost_is_made_again_behind_the_last_event() {
+    let replies = [("events", Reply::Stream(TWO)), ("events", Reply::Stream(STOPPED)), ("events", gone())];
+    let daemon = Daemon::start(&replies).await;
+    rpc(
+        &daemon,
+        &["events", "--agent", "a", "--kind", "turn_begun,message", "--kind", "denied", "--no-deltas"],
+    )
+    .await;
+    let paths: Vec<String> = daemon.asked().into_iter().map(|asked| asked.path).collect();
+    let filter = "kind=turn_begun,message,denied&deltas=false";
+    let expected = [format!("/agent/a/events?{filter}"), format!("/agent/a/events?after=7&{filter}")];
+    assert_eq!(paths[..2], expected);
+    assert!(paths[2].starts_with("/agent/a/events?after=8&"), "{}", paths[2]);
+}
+
+#[tokio::test]
+async fn ctrl_c_ends_the_watching_with_0() {
+    let daemon =
+        Daemon::start(&[("events", Reply::Stream(STOPPED)), ("events", Reply::OpenStream(""))]).await;
+    let finished = Run::new(&daemon, &["events", "--after", "0"]).finish_or(daemon.watch_arrived(2)).await;
+    assert_eq!((finished.code, finished.output.lines().count()), (0, 1));
+    assert_eq!(daemon.asked()[0].path, "/events?after=0");
+}
+
+#[tokio::test]
+async fn a_daemon_that_was_started_again_is_shown_its_new_token() {
+    let refused = Reply::Refused(403, "Invalid API key");
+    let replies =
+        [("events", Reply::Stream(STOPPED)), ("events", refused), ("events", Reply::OpenStream(""))];
+    let daemon = Daemon::start(&replies).await;
+    let (home, path) = token_file(0o600);
+    let change = async {
+        daemon.watch_arrived(1).await;
+        fs::write(&path, "nxk_new").unwrap();
+        daemon.watch_arrived(3).await;
+    };
+    let finished = Run { home: Some(home.path()), ..Run::new(&daemon, &["events"]) }.finish_or(change).await;
+    assert_eq!(finished.code, 0, "{}", finished.errors);
+    let heads: Vec<String> = daemon.asked().into_iter().map(|asked| asked.head).collect();
+    assert!(heads[0].contains("Bearer nxk_secret") && heads[2].contains("Bearer nxk_new"));
+}
+
+#[tokio::test]
+async fn a_daemon_that_never_answered_is_not_waited_for() {
+    let daemon = Daemon::start(&[("events", Reply::Refused(403, "Invalid API key"))]).await;
+    let finished = rpc(&daemon, &["events"]).await;
+    assert_eq!((finished.code, daemon.asked().len()), (1, 1));
+    let reserved = tokio::net::TcpSocket::new_v4().unwrap();
+    reserved.bind(std::net::SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let port = reserved.local_addr().unwrap().port();
+    let finished = Run { port, ..Run::new(&daemon, &["events"]) }.finish().await;
+    assert!(finished.errors.starts_with("no nexus3 daemon at "), "{}", finished.errors);
+}

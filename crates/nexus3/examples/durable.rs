@@ -1,0 +1,267 @@
+//! What keeping things costs, measured in one process with a model that answers at once: sends that are on the disk when
+//! they are answered, long histories, many stored agents. `cargo xtask bench store` runs it and reads what it prints, one
+//! round a line. The words are `turns FILE full|normal AGENTS SECONDS`, `history FILE|memory ROUNDS`,
+//! `fill FILE AGENTS` and `wake FILE AGENTS`.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use agent::outside::{
+    Clock, Entropy, ModelEvent, ModelRequest, ModelStream, Models, Moment, Provider, Store,
+};
+use agent::permission::Presets;
+use agent::{AgentId, Fault, FaultKind, TokenCount};
+use futures_util::StreamExt;
+use futures_util::stream;
+use jiff::tz::TimeZone;
+use nexus3_protocol::AgentApi;
+use nexus3_protocol::methods::{CreateAgentParams, SendParams};
+use rpc::{Desk, DeskOptions, DirectApi};
+use runtime::{Limits, Outside, PoolHandle, PoolOptions};
+use store::{Durability, SqliteOptions};
+use tokio::task::JoinSet;
+use tools::{Catalog, Disk, Parts};
+
+type Anything = Box<dyn Error + Send + Sync>;
+
+/// Creates that are under way at once.
+const CREATING: usize = 256;
+
+#[tokio::main]
+async fn main() -> Result<(), Anything> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["turns", file, durability, agents, seconds] => {
+            let durability = if durability == "normal" { Durability::Normal } else { Durability::Full };
+            turns(&Host::open(file, durability).await?, agents.parse()?, seconds.parse()?).await
+        }
+        ["history", file, rounds] => {
+            history(&Host::open(file, Durability::Full).await?, rounds.parse()?).await
+        }
+        ["fill", file, agents] => fill(&Host::open(file, Durability::Normal).await?, agents.parse()?).await,
+        ["wake", file, agents] => wake(&Host::open(file, Durability::Full).await?, agents.parse()?).await,
+        _ => Err("see the head of crates/nexus3/examples/durable.rs".into()),
+    }
+}
+
+/// A daemon without a door.
+struct Host {
+    pool: PoolHandle,
+    api: DirectApi,
+}
+
+impl Host {
+    async fn open(file: &str, durability: Durability) -> Result<Self, Anything> {
+        let store: Arc<dyn Store> = if file == "memory" {
+            store::memory()
+        } else {
+            store::open(&SqliteOptions { durability, ..SqliteOptions::at(file) })?
+        };
+        let limits = Limits { agents_max: 1_000_000, live_agents_max: 100_000, ..Limits::default() };
+        let options = PoolOptions { limits, presets: Presets::builtin(&[]), ..PoolOptions::default() };
+        let pool = PoolHandle::open(options, outside(store)).await?;
+        let desk = Desk::new(pool.clone(), DeskOptions { zone: TimeZone::UTC });
+        Ok(Self { pool, api: DirectApi::new(desk) })
+    }
+
+    async fn create(&self, name: &str) -> Result<(), Anything> {
+        let params = CreateAgentParams { agent_id: Some(name.to_owned()), ..CreateAgentParams::default() };
+        self.api.create_agent(&params).await?;
+        Ok(())
+    }
+
+    async fn send(&self, name: &str) -> Result<(), Anything> {
+        send(&self.api, name).await
+    }
+
+    async fn close(&self) {
+        self.pool.stop(Duration::from_secs(10)).await;
+    }
+}
+
+async fn send(api: &DirectApi, name: &str) -> Result<(), Anything> {
+    let answer =
+        api.send(name, &SendParams { content: "Hello!".to_owned(), ..SendParams::default() }).await?;
+    if answer.content == "Hello!" { Ok(()) } else { Err(format!("{name} said {:?}", answer.content).into()) }
+}
+
+/// Each agent sends as soon as it is answered. Prints turns per second, and p50 and p99 of a send in milliseconds.
+async fn turns(host: &Host, agents: usize, seconds: f64) -> Result<(), Anything> {
+    for agent in 0..agents {
+        host.create(&format!("agent-{agent}")).await?;
+    }
+    let start = Instant::now();
+    let end = start + Duration::from_secs_f64(seconds);
+    let mut sending = JoinSet::new();
+    for agent in 0..agents {
+        let api = host.api.clone();
+        sending.spawn(async move {
+            let name = format!("agent-{agent}");
+            let mut times = Vec::new();
+            while Instant::now() < end {
+                let since = Instant::now();
+                send(&api, &name).await?;
+                times.push(since.elapsed());
+            }
+            Ok::<_, Anything>(times)
+        });
+    }
+    let mut times = Vec::new();
+    while let Some(sent) = sending.join_next().await {
+        times.extend(sent??);
+    }
+    let rate = times.len() as f64 / start.elapsed().as_secs_f64();
+    let (p50, p99) = percentiles(&mut times);
+    println!("{rate} {p50} {p99}");
+    host.close().await;
+    Ok(())
+}
+
+/// The same turns with a long and with a short history, in turns. Prints the median of each round in milliseconds, the
+/// long one first.
+async fn history(host: &Host, rounds: usize) -> Result<(), Anything> {
+    const LONG: usize = 10_000;
+    const SHORT: usize = 10;
+    const SENDS: usize = 50;
+    for (name, messages) in [("long", LONG), ("short", SHORT)] {
+        host.create(name).await?;
+        for _ in 0..messages / 2 {
+            host.send(name).await?;
+        }
+    }
+    for round in 0..rounds {
+        let mut medians = Vec::new();
+        // The short history would grow with the rounds.
+        let short = format!("short-{round}");
+        host.create(&short).await?;
+        for _ in 0..SHORT / 2 {
+            host.send(&short).await?;
+        }
+        let (mut long_times, mut short_times) = (Vec::new(), Vec::new());
+        for _ in 0..SENDS {
+            for (name, times) in [("long", &mut long_times), (short.as_str(), &mut short_times)] {
+                let since = Instant::now();
+                host.send(name).await?;
+                times.push(since.elapsed());
+            }
+        }
+        for times in [&mut long_times, &mut short_times] {
+            medians.push(percentiles(times).0.to_string());
+        }
+        println!("{}", medians.join(" "));
+    }
+    host.close().await;
+    Ok(())
+}
+
+/// Stores agents, each with one turn in its history.
+async fn fill(host: &Host, agents: usize) -> Result<(), Anything> {
+    let mut creating = JoinSet::new();
+    for agent in 0..agents {
+        if creating.len() >= CREATING
+            && let Some(created) = creating.join_next().await
+        {
+            created??;
+        }
+        let api = host.api.clone();
+        creating.spawn(async move {
+            let name = format!("agent-{agent}");
+            let params = CreateAgentParams { agent_id: Some(name.clone()), ..CreateAgentParams::default() };
+            api.create_agent(&params).await?;
+            send(&api, &name).await
+        });
+    }
+    while let Some(created) = creating.join_next().await {
+        created??;
+    }
+    host.close().await;
+    Ok(())
+}
+
+/// Wakes agents that were stored. Prints p50 and p99 in milliseconds.
+async fn wake(host: &Host, agents: usize) -> Result<(), Anything> {
+    let mut times = Vec::new();
+    for agent in 0..agents {
+        let id = AgentId::parse(&format!("agent-{}", agent * 7 % agents))?;
+        let since = Instant::now();
+        host.pool.find(&id).await?.ok_or("a stored agent is not there")?;
+        times.push(since.elapsed());
+    }
+    let (p50, p99) = percentiles(&mut times);
+    println!("{p50} {p99}");
+    host.close().await;
+    Ok(())
+}
+
+/// In milliseconds.
+fn percentiles(times: &mut [Duration]) -> (f64, f64) {
+    times.sort_unstable();
+    let at = |percent: usize| {
+        let rank = (times.len() * percent).div_ceil(100).saturating_sub(1);
+        times.get(rank).map_or(f64::NAN, |time| time.as_secs_f64() * 1e3)
+    };
+    (at(50), at(99))
+}
+
+fn outside(store: Arc<dyn Store>) -> Outside {
+    let (clock, entropy) = (Arc::new(MachineClock), Arc::new(MachineEntropy));
+    let parts = Parts { clock: clock.clone(), entropy: entropy.clone() };
+    Outside {
+        models: Arc::new(OnlyParrot(Arc::new(Parrot))),
+        tools: Arc::new(Catalog::new(parts)),
+        workspace: Arc::new(Disk::new(None)),
+        store,
+        clock,
+        entropy,
+    }
+}
+
+/// A model that repeats what it hears, at once.
+struct Parrot;
+
+impl Provider for Parrot {
+    fn ask(&self, request: ModelRequest) -> ModelStream {
+        let heard = request.messages.last().map(|message| message.text.clone()).unwrap_or_default();
+        stream::iter([Ok(ModelEvent::Text(heard)), Ok(ModelEvent::Done)]).boxed()
+    }
+
+    fn model(&self) -> Option<&str> {
+        Some("parrot")
+    }
+
+    fn window_tokens(&self) -> TokenCount {
+        1_000_000
+    }
+}
+
+struct OnlyParrot(Arc<Parrot>);
+
+impl Models for OnlyParrot {
+    fn usual(&self) -> Arc<dyn Provider> {
+        self.0.clone()
+    }
+
+    fn find(&self, name: &str) -> Result<Arc<dyn Provider>, Fault> {
+        Err(Fault::new(FaultKind::Invalid, format!("Unknown model '{name}': there is only the parrot")))
+    }
+}
+
+struct MachineClock;
+
+impl Clock for MachineClock {
+    fn now(&self) -> Moment {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Moment(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+    }
+}
+
+struct MachineEntropy;
+
+impl Entropy for MachineEntropy {
+    fn fill(&self, bytes: &mut [u8]) -> Result<(), Fault> {
+        getrandom::fill(bytes)
+            .map_err(|fault| Fault::new(FaultKind::Internal, "no random bytes can be had").caused_by(fault))
+    }
+}

@@ -1,0 +1,120 @@
+//! The pool and what it stands on, put together from the configuration: for the daemon, and for commands that work on
+//! the home without one.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::outside::Clock;
+use agent::permission::FilePath;
+use runtime::{Outside, PoolHandle, PoolOptions};
+use store::{OpenFault, SqliteOptions, SqliteStore};
+use tools::{Catalog, Disk, Parts};
+
+use crate::Failure;
+use crate::config::Config;
+use crate::home::{self, Environment};
+use crate::model::ModelShelf;
+use crate::process::{self, CLOCK_FILE, FAILPOINTS, SystemEntropy};
+
+/// The prompt of an agent that is created without one.
+const SYSTEM_PROMPT: &str = "You are an agent run by nexus3. Be accurate and brief.";
+
+/// The file in the home where everything is kept.
+const STORE_FILE: &str = "nexus3.db";
+
+/// Where the store of a home is.
+pub(crate) fn store_path(home: &Path) -> PathBuf {
+    home.join(STORE_FILE)
+}
+
+/// Opens the home's store, which is then nobody else's.
+pub(crate) fn open_store(
+    home: &Path,
+    config: &Config,
+    environment: &Environment,
+) -> Result<Arc<SqliteStore>, Failure> {
+    let failpoints = if cfg!(debug_assertions) { home::variable(environment, FAILPOINTS)? } else { None };
+    let options = SqliteOptions { path: store_path(home), durability: config.durability, failpoints };
+    store::open(&options).map_err(|fault| match fault {
+        fault @ OpenFault::Locked { .. } => Failure::StoreTaken(fault.to_string()),
+        fault => Failure::Run(fault.to_string()),
+    })
+}
+
+/// Everything a pool needs but its store: what can be wrong with it is known before anything is opened.
+pub(crate) struct Assembly {
+    options: PoolOptions,
+    models: Arc<ModelShelf>,
+    tools: Arc<Catalog>,
+    workspace: Arc<Disk>,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<SystemEntropy>,
+}
+
+impl Assembly {
+    pub(crate) fn prepare(home: &Path, config: &Config, environment: &Environment) -> Result<Self, Failure> {
+        let models = Arc::new(ModelShelf::open(config.model.as_deref(), environment)?);
+        let user_home = home::user_home(environment).and_then(|path| as_file_path(&path).ok());
+        let workspace = Arc::new(Disk::new(user_home));
+        let clock_file = if cfg!(debug_assertions) { home::variable(environment, CLOCK_FILE)? } else { None };
+        let (clock, entropy) = (process::clock(clock_file), Arc::new(SystemEntropy));
+        let tools = Arc::new(Catalog::new(Parts { clock: clock.clone(), entropy: entropy.clone() }));
+        let options = pool_options(config, home, &workspace, &tools)?;
+        Ok(Self { options, models, tools, workspace, clock, entropy })
+    }
+
+    /// Wakes nobody, but settles the turns that a crash cut off.
+    pub(crate) async fn open(self, store: Arc<SqliteStore>) -> Result<PoolHandle, Failure> {
+        let Self { options, models, tools, workspace, clock, entropy } = self;
+        let outside = Outside { models, tools, workspace, clock, entropy, store };
+        PoolHandle::open(options, outside)
+            .await
+            .map_err(|fault| Failure::Run(format!("the agents that are kept cannot be read: {fault}")))
+    }
+}
+
+fn pool_options(
+    config: &Config,
+    home: &Path,
+    workspace: &Disk,
+    tools: &Catalog,
+) -> Result<PoolOptions, Failure> {
+    // Its token, its store and its configuration are nobody's business but the daemon's.
+    let blocked = [as_file_path(&std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned()))?];
+    let cwd = std::env::current_dir()
+        .map_err(|fault| Failure::Run(format!("the working directory cannot be read: {fault}")))?;
+    Ok(PoolOptions {
+        limits: pool_limits(config),
+        system_prompt_default: Some(SYSTEM_PROMPT.to_owned()),
+        presets: config
+            .presets(&blocked, workspace, tools)
+            .map_err(|fault| Failure::Usage(fault.to_string()))?,
+        preset_default: config.default_preset.clone(),
+        cwd: as_file_path(&cwd)?,
+        on_restart_default: config.on_restart,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    })
+}
+
+fn pool_limits(config: &Config) -> runtime::Limits {
+    let limits = &config.limits;
+    runtime::Limits {
+        agents_max: limits.agents_max,
+        live_agents_max: limits.live_agents_max,
+        turns_running_max: limits.turns_running_max,
+        turns_open_max: limits.turns_running_max + limits.turns_queued_max,
+        agent_turns_open_max: limits.agent_queue_max + 1,
+        tool_iterations_max: limits.tool_iterations_max.into(),
+        model_idle: Duration::from_millis(limits.model_idle_ms),
+        tools_running_max: limits.tools_running_max,
+        tool_result_bytes_max: limits.tool_result_bytes_max,
+        idle_sleep: Duration::from_secs(config.idle_sleep_s),
+        request_retention: Duration::from_secs(limits.request_retention_s),
+    }
+}
+
+fn as_file_path(path: &Path) -> Result<FilePath, Failure> {
+    let text = path.to_str().ok_or_else(|| Failure::Run(format!("{} is not UTF-8", path.display())))?;
+    FilePath::resolve(text, &FilePath::root()).map_err(|fault| Failure::Run(format!("{text}: {fault}")))
+}

@@ -1,0 +1,122 @@
+//! A clock that is set while the daemon runs: what happened is in the order it happened, and nothing is forgotten early.
+
+use std::fs;
+
+use serde_json::Value;
+use testkit::ScriptedModel;
+
+use super::{Journal, of_kind, wait_settled};
+use crate::support::folder::Folder;
+use crate::support::{Stage, builder};
+
+const HOUR_S: i64 = 3600;
+const DAY_S: i64 = 24 * HOUR_S;
+
+/// A daemon whose clock can be set.
+struct Timed {
+    stage: Stage,
+    folder: Folder,
+}
+
+impl Timed {
+    fn open() -> Self {
+        let (folder, model) = (Folder::with(&[("clock", "0")]), ScriptedModel::start());
+        let daemon = builder(&model).env("NEXUS3_CLOCK_FILE", folder.at("clock")).start();
+        Self { stage: Stage { daemon, model }, folder }
+    }
+
+    /// Sets the clock so many seconds away from the right time.
+    fn set(&self, seconds: i64) {
+        // At once: a clock that is read while it is written would be right.
+        self.folder.write("next", &seconds.to_string());
+        fs::rename(self.folder.at("next"), self.folder.at("clock")).expect("a file can be renamed");
+    }
+
+    fn kill_and_start(self) -> Self {
+        Self { stage: self.stage.kill_and_start(), ..self }
+    }
+}
+
+fn times(entries: &[Value]) -> Vec<&str> {
+    entries.iter().map(|entry| entry["at"].as_str().expect("a time")).collect()
+}
+
+#[test]
+fn events_are_in_the_order_they_happened_whatever_the_clock_said() {
+    let timed = Timed::open();
+    timed.stage.create("worker");
+    let mut last = 0;
+    for (number, seconds) in [0, HOUR_S, -HOUR_S, 30 * DAY_S, 0].into_iter().enumerate() {
+        timed.set(seconds);
+        assert_eq!(timed.stage.said("worker", &number.to_string()), format!("echo: {number}"));
+        let mut later = timed.stage.daemon.events("/events", Some(last));
+        let first = later.next_event(crate::support::PATIENCE).sequence();
+        assert_eq!(first, Some(last + 1), "a cursor is a place and not a time");
+        last = Journal::of(&timed.stage.daemon).len() as u64;
+    }
+    let entries = Journal::of(&timed.stage.daemon);
+    assert!(!times(&entries).is_sorted(), "the clock did go back: {:?}", times(&entries));
+    let ends: Vec<_> = of_kind(&entries, "turn_ended").iter().map(|end| end["content"].clone()).collect();
+    assert_eq!(ends, ["echo: 0", "echo: 1", "echo: 2", "echo: 3", "echo: 4"]);
+    let timed = timed.kill_and_start();
+    assert_eq!(Journal::of(&timed.stage.daemon)[..entries.len()], entries);
+    let said: Vec<String> = timed.stage.messages("worker").into_iter().map(|(_, text)| text).collect();
+    assert_eq!(said.len(), 10);
+    assert_eq!(said[9], "echo: 4");
+    super::assert_sound(timed.stage.daemon.home());
+}
+
+#[test]
+fn a_turn_goes_on_whatever_the_clock_says() {
+    let timed = Timed::open();
+    timed.stage.create_with(serde_json::json!({ "agent_id": "worker", "budget": { "wall_ms": 60_000 } }));
+    for (number, seconds) in [2 * DAY_S, -2 * DAY_S, 0].into_iter().enumerate() {
+        let gate = format!("gate{number}");
+        let open = timed.stage.start_send("worker", &format!("!hold {gate} so far"), &gate);
+        timed.stage.model.wait_asked(&format!("!hold {gate} so far"), 0, 1);
+        timed.set(seconds);
+        timed.stage.model.release(&gate);
+        assert_eq!(open.result()["content"], format!("so far released {gate}"));
+    }
+    let timed = timed.kill_and_start();
+    let entries = wait_settled(&timed.stage.daemon, &[]);
+    assert!(of_kind(&entries, "turn_ended").iter().all(|end| end["outcome"] == "completed"));
+}
+
+#[test]
+fn a_clock_that_goes_back_makes_nothing_forgotten() {
+    let timed = Timed::open();
+    timed.stage.create("worker");
+    timed.set(30 * DAY_S);
+    timed.stage.send_named("worker", "ahead", "ahead");
+    timed.set(0);
+    timed.stage.send_named("worker", "right", "right");
+    timed.set(-30 * DAY_S);
+    timed.stage.send_named("worker", "behind", "behind");
+    let timed = timed.kill_and_start();
+    for name in ["ahead", "right", "behind"] {
+        let again = timed.stage.send_named("worker", name, name);
+        assert_eq!(again["result"]["content"], format!("echo: {name}"), "{again}");
+        assert_eq!(timed.stage.model.tally(name, 0).asked, 1, "{name}");
+    }
+    assert_eq!(timed.stage.messages("worker").len(), 6);
+}
+
+#[test]
+fn names_of_sends_are_known_for_a_day_and_not_for_ever() {
+    let timed = Timed::open();
+    timed.stage.create("worker");
+    timed.stage.send_named("worker", "hello", "r");
+    timed.set(DAY_S - HOUR_S);
+    let timed = timed.kill_and_start();
+    timed.stage.send_named("worker", "hello", "r");
+    assert_eq!(timed.stage.model.tally("hello", 0).asked, 1, "it is not a day old");
+    timed.set(DAY_S + HOUR_S);
+    let timed = timed.kill_and_start();
+    // Old names are forgotten in the background.
+    crate::support::until("the name to be forgotten", || {
+        timed.stage.send_named("worker", "hello", "r");
+        timed.stage.model.tally("hello", 0).asked == 2
+    });
+    assert_eq!(timed.stage.messages("worker").len(), 4);
+}

@@ -1,0 +1,153 @@
+//! Events and turns: a send that is told as it goes, streams that take no turn's place, and streams at the daemon's end.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use testkit::{EventStream, Heard, StreamEvent, TestDaemon};
+
+use super::{kinds, read_to, refusal};
+use crate::durability::{Journal, named};
+use crate::support::{PATIENCE, Stage, path};
+
+/// Starts a send that is told as it goes.
+fn send_told(daemon: &TestDaemon, agent: &str, params: &Value) -> EventStream {
+    let body = json!({ "jsonrpc": "2.0", "id": "x", "method": "send", "params": params }).to_string();
+    let headers = [("Accept", "application/json, text/event-stream;q=0.9")];
+    let request = daemon.post_bytes(&path(agent), &headers, body.as_bytes());
+    EventStream::ask(daemon.port(), &request).expect("a stream of events")
+}
+
+fn whole(mut stream: EventStream) -> Vec<StreamEvent> {
+    let mut events = Vec::new();
+    loop {
+        match stream.hear(PATIENCE).expect("a stream") {
+            Heard::Event(event) => events.push(event),
+            Heard::End => return events,
+            Heard::Silence => panic!("the stream does not end: {events:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_send_that_is_told_ends_with_the_answer_that_it_would_have_had() {
+    let stage = Stage::open();
+    stage.create("worker");
+    let call = r#"!tool echo {"text":"hi"}"#;
+    let events = whole(send_told(&stage.daemon, "worker", &named(call, "r")));
+    let without: Vec<&str> = kinds(&events).into_iter().filter(|kind| !kind.ends_with("_delta")).collect();
+    let kept = ["turn_accepted", "turn_begun", "message", "tool_begun", "message", "message", "turn_ended"];
+    assert_eq!(without[..7], kept);
+    assert_eq!(without[7..], ["response"]);
+    let response = events.last().expect("a response");
+    assert_eq!((response.id.as_ref(), &response.json()["id"]), (None, &json!("x")));
+    let plain = stage.daemon.result(&path("worker"), "send", named(call, "r"));
+    assert_eq!(response.json()["result"], plain, "and the same send without a stream gets the same");
+    let again = whole(send_told(&stage.daemon, "worker", &named(call, "r")));
+    assert_eq!(again.last().map(|event| event.json()["result"].clone()), Some(plain));
+    assert_eq!(stage.model.tally(call, 0).asked, 1);
+    let ids: Vec<u64> = events.iter().filter_map(StreamEvent::sequence).collect();
+    assert!(ids.is_sorted() && ids.len() == 7, "{ids:?}");
+}
+
+#[test]
+fn a_send_that_is_told_and_refused_is_told_so() {
+    let stage = Stage::open();
+    stage.create("worker");
+    for (params, code) in [
+        (json!({ "content": 5 }), -32602),
+        (json!({ "content": "!status 500 boom", "request_id": "f" }), -32603),
+        (json!({ "content": "other", "request_id": "f" }), -32602),
+    ] {
+        let events = whole(send_told(&stage.daemon, "worker", &params));
+        let response = events.last().expect("a response");
+        assert_eq!((response.kind.as_str(), &response.json()["error"]["code"]), ("response", &json!(code)));
+    }
+}
+
+#[test]
+fn a_send_that_is_told_is_cancelled_and_says_what_it_had() {
+    let stage = Stage::open();
+    stage.create("worker");
+    let mut stream = send_told(&stage.daemon, "worker", &named("!hold never so far", "r"));
+    read_to(&mut stream, "text_delta");
+    assert_eq!(stage.cancel("worker", "r")["cancelled"], true);
+    let rest = whole(stream);
+    assert_eq!(kinds(&rest), ["message", "turn_ended", "response"]);
+    let response = rest[2].json();
+    assert_eq!(
+        (&response["result"]["cancelled"], &response["result"]["content"]),
+        (&json!(true), &json!("so far"))
+    );
+}
+
+#[test]
+fn a_told_send_that_is_left_goes_on() {
+    let stage = Stage::open();
+    stage.create("worker");
+    let mut stream = send_told(&stage.daemon, "worker", &named("!hold gate so far", "r"));
+    read_to(&mut stream, "text_delta");
+    drop(stream);
+    stage.model.release("gate");
+    let answer = stage.send_named("worker", "!hold gate so far", "r");
+    assert_eq!(answer["result"]["content"], "so far released gate");
+    assert_eq!(stage.model.tally("!hold gate so far", 0).asked, 1);
+}
+
+#[test]
+fn streams_take_no_turns_place_and_count_as_use() {
+    let stage = Stage::with("idle_timeout_s = 1\n[limits]\nheartbeat_ms = 50\nturns_running_max = 1\n");
+    stage.create("worker");
+    let mut all = stage.daemon.events("/events", None);
+    let its = stage.daemon.events("/agent/worker/events", None);
+    let more: Vec<EventStream> = (0..20).map(|_| stage.daemon.events("/events", None)).collect();
+    assert_eq!(stage.said("worker", "hello"), "echo: hello");
+    read_to(&mut all, "turn_ended");
+    drop((its, more));
+    let beyond = Duration::from_millis(1500);
+    assert_eq!(all.hear(beyond).expect("a stream"), Heard::Silence, "somebody watches, so it stays");
+    drop(all);
+    assert_eq!(stage.daemon.wait_exit().code(), Some(0));
+    assert!(stage.daemon.stderr().contains("the idle timeout"), "{}", stage.daemon.stderr());
+}
+
+#[test]
+fn there_are_only_so_many_streams() {
+    let stage = Stage::with("[limits]\nevent_streams_max = 3\nheartbeat_ms = 50\n");
+    stage.create("worker");
+    let mut open: Vec<EventStream> = (0..3).map(|_| stage.daemon.events("/events", None)).collect();
+    for target in ["/events", "/agent/worker/events"] {
+        let (status, message) = refusal(&stage.daemon, target, "");
+        assert_eq!(status, 503, "{message}");
+        assert!(message.contains("event_streams_max"), "{message}");
+    }
+    let told = whole(send_told(&stage.daemon, "worker", &named("hello", "r")));
+    assert_eq!(told.last().map(|event| event.kind.as_str()), Some("response"), "a send needs no such place");
+    drop(open.pop());
+    crate::support::until("a free place", || {
+        EventStream::open(stage.daemon.port(), "/events", stage.daemon.token(), None).is_ok()
+    });
+}
+
+#[test]
+fn streams_end_with_the_daemon_and_tell_how_turns_ended_before() {
+    let stage = Stage::with("stop_grace_ms = 0\n");
+    stage.create("worker");
+    let mut all = stage.daemon.events("/events?deltas=false", Some(0));
+    let _open = stage.start_send("worker", "!stall so far", "r");
+    stage.model.wait_stalled(1);
+    stage.daemon.signal("SIGTERM");
+    let mut seen = Vec::new();
+    while let Heard::Event(event) = all.hear(PATIENCE).expect("a stream") {
+        seen.push(event);
+    }
+    assert_eq!(all.hear(PATIENCE).expect("a stream"), Heard::End);
+    assert_eq!(stage.daemon.wait_exit().code(), Some(0), "{}", stage.daemon.stderr());
+    let last = seen.last().and_then(StreamEvent::sequence);
+    assert!(String::from_utf8_lossy(all.body()).contains(": the daemon stops\n"));
+    let Stage { daemon, model } = stage;
+    let stage = Stage { daemon: daemon.exited().start(), model };
+    let mut later = stage.daemon.events("/events?deltas=false", last);
+    seen.extend(read_to(&mut later, "daemon_started"));
+    let journal = Journal::of(&stage.daemon);
+    assert!(seen.iter().map(StreamEvent::json).eq(journal), "what was not told at the end is told later");
+}

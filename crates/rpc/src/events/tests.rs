@@ -1,0 +1,210 @@
+//! Every record in the words of the wire: the kinds agree, and no secret is told.
+
+use agent::journal::{AcceptedTurn, OnRestart};
+use agent::outside::Moment;
+use agent::permission::Level;
+use agent::{AgentId, Ending, Fault, FaultKind, Halt, Source, ToolCall, ToolOutcome, Usage};
+use serde_json::{Value, json};
+
+use super::*;
+
+const DIGEST: [u8; 32] = [0xab; 32];
+
+fn path(text: &str) -> FilePath {
+    FilePath::resolve(text, &FilePath::root()).unwrap()
+}
+
+fn kept_rights() -> KeptRights {
+    let second = KeptAsk { disable_tools: vec!["b".into()], ..KeptAsk::default() };
+    KeptRights {
+        preset: "worker".into(),
+        level: Level::Sandboxed,
+        budget: Budget::unlimited().with(Resource::Tokens, Some(9)),
+        may: KeptAsk {
+            disable_tools: vec!["a".into()],
+            write_paths: Some(vec![path("/w")]),
+            may_create: Some(Vec::new()),
+        },
+        may_grant: Some((None, second)),
+    }
+}
+
+fn agent_record() -> AgentRecord {
+    AgentRecord {
+        id: AgentId::main(),
+        parent: Some(3),
+        created_at: Moment(1_705_314_600_000_000),
+        by: "admin".into(),
+        system_prompt: Some("Be brief.".into()),
+        cwd: path("/srv"),
+        model: Some("echo/one".into()),
+        capability: DIGEST,
+        on_restart: OnRestart::Mark,
+        rights: kept_rights(),
+        origin: Some("fork of a at 2".into()),
+    }
+}
+
+fn end(outcome: TurnOutcome) -> TurnEnd {
+    let usage = Some(Usage { input: 3, output: 2, cached: 1 });
+    TurnEnd { outcome, content: "done".into(), usage, rounds: 2, halted: Some(Halt::IterationLimit) }
+}
+
+fn ended_by(outcome: TurnOutcome) -> Record {
+    Record::TurnEnded { turn: 2, request_id: RequestId::Number(5), end: Box::new(end(outcome)) }
+}
+
+/// One of each record at least, with what follows its kind on the wire.
+fn records() -> Vec<(Record, Value)> {
+    let mut records = of_agents();
+    records.extend(of_turns());
+    records.extend(ends());
+    records
+}
+
+fn of_agents() -> Vec<(Record, Value)> {
+    let by = || "admin".to_owned();
+    let rights = json!({
+        "preset": "worker", "permission_level": "SANDBOXED", "disable_tools": ["a"], "allowed_write_paths": ["/w"],
+        "may_create": [], "may_grant": { "disable_tools": ["b"] }, "budget": { "tokens": 9 },
+    });
+    vec![
+        (
+            Record::Created(Box::new(agent_record())),
+            json!({
+                "by": "admin", "serial": 7, "parent_serial": 3, "created_at": "2024-01-15T10:30:00.000000Z",
+                "system_prompt": "Be brief.", "cwd": "/srv", "model": "echo/one", "on_restart": "mark",
+                "origin": "fork of a at 2", "rights": rights,
+            }),
+        ),
+        (
+            Record::RightsChanged { by: by(), rights: Box::new(kept_rights()) },
+            json!({ "by": "admin", "rights": rights }),
+        ),
+        (Record::Renamed { by: by(), id: AgentId::main() }, json!({ "by": "admin", "new_agent_id": "main" })),
+        (Record::Finished { by: by() }, json!({ "by": "admin" })),
+        (Record::Destroyed { by: by() }, json!({ "by": "admin" })),
+        (Record::RolledBack { by: by(), messages: 3 }, json!({ "by": "admin", "messages": 3 })),
+        (
+            Record::Denied {
+                principal: "a".into(),
+                action: "send".into(),
+                rule: "identity".into(),
+                text: "no".into(),
+            },
+            json!({ "principal": "a", "action": "send", "rule": "identity", "text": "no" }),
+        ),
+        (Record::DaemonStarted { version: "0.1.0".into() }, json!({ "version": "0.1.0" })),
+        (Record::DaemonStopped, json!({})),
+    ]
+}
+
+fn of_turns() -> Vec<(Record, Value)> {
+    let user = || Message::user("hi", Source { kind: Some("rpc".into()), agent: None });
+    let user_json =
+        json!({ "role": "user", "content": "hi", "tool_call_id": null, "meta": { "source": "rpc" } });
+    let call = ToolCall { id: "c1".into(), name: "x".into(), arguments: "{}".into() };
+    let accepted = AcceptedTurn { turn: 2, request_id: RequestId::Text("r".into()), message: user() };
+    vec![
+        (
+            Record::TurnAccepted(Box::new(accepted)),
+            json!({ "turn": 2, "request_id": "r", "message": user_json }),
+        ),
+        (Record::TurnBegun { turn: 2 }, json!({ "turn": 2 })),
+        (Record::MessageKept(Box::new(user())), user_json.clone()),
+        (
+            Record::MessageKept(Box::new(Message::assistant("", vec![call]))),
+            json!({
+                "role": "assistant", "content": "", "tool_call_id": null,
+                "tool_calls": [{ "id": "c1", "name": "x", "arguments": "{}" }],
+            }),
+        ),
+        (
+            Record::MessageKept(Box::new(Message::broken_off("ha", Ending::Interrupted))),
+            json!({ "role": "assistant", "content": "ha", "tool_call_id": null, "meta": { "interrupted": true } }),
+        ),
+        (Record::Steered { turn: 2, message: Box::new(user()) }, json!({ "turn": 2, "message": user_json })),
+        (
+            Record::CallBegun {
+                turn: 2,
+                place: 1,
+                call_id: "c1".into(),
+                tool: "x".into(),
+                class: ToolClass::Once,
+            },
+            json!({ "turn": 2, "place": 1, "call_id": "c1", "tool": "x", "class": "once" }),
+        ),
+        (
+            Record::CallDone { turn: 2, place: 1, outcome: ToolOutcome::Denied("no".into()) },
+            json!({ "turn": 2, "place": 1, "outcome": "denied", "text": "no" }),
+        ),
+        (
+            Record::TurnReopened { turn: 2, request_id: RequestId::Number(5), messages: 3 },
+            json!({ "turn": 2, "request_id": 5, "messages": 3 }),
+        ),
+    ]
+}
+
+fn ends() -> Vec<(Record, Value)> {
+    let said = |outcome: &str, rest: Value| {
+        let mut all = json!({
+            "turn": 2, "request_id": 5, "outcome": outcome, "content": "done", "rounds": 2,
+            "halted": "iteration_limit", "usage": { "input_tokens": 3, "output_tokens": 2, "cached_tokens": 1 },
+        });
+        all.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+        all
+    };
+    let fault = Fault::new(FaultKind::Model, "the model failed").caused_by("for the log alone");
+    vec![
+        (ended_by(TurnOutcome::Completed), said("completed", json!({}))),
+        (ended_by(TurnOutcome::Cancelled), said("cancelled", json!({}))),
+        (
+            ended_by(TurnOutcome::Failed(fault)),
+            said("failed", json!({ "error": { "code": -32603, "message": "the model failed" } })),
+        ),
+        (
+            ended_by(TurnOutcome::Interrupted("the daemon stopped".into())),
+            said("interrupted", json!({ "reason": "the daemon stopped" })),
+        ),
+    ]
+}
+
+fn shown(record: Record) -> Value {
+    let name = (!matches!(record, Record::DaemonStarted { .. } | Record::DaemonStopped)).then(AgentId::main);
+    let agent = if name.is_some() { 7 } else { 0 };
+    let at = Moment(1_705_314_600_000_042);
+    let entry = Entry { sequence: 9, agent, name, number: 4, at, record };
+    let Event::Kept(event) = kept(&entry) else { panic!("an entry is kept") };
+    serde_json::to_value(event).unwrap()
+}
+
+#[test]
+fn every_record_is_told_with_its_kind_its_place_and_what_it_holds() {
+    for (record, expected) in records() {
+        let kind = record.kind();
+        let mut all = expected;
+        let agent_id = if kind.starts_with("daemon") { Value::Null } else { "main".into() };
+        let head = json!({
+            "sequence": 9, "agent_id": agent_id, "number": 4, "at": "2024-01-15T10:30:00.000042Z", "kind": kind,
+        });
+        all.as_object_mut().unwrap().extend(head.as_object().unwrap().clone());
+        assert_eq!(shown(record), all, "{kind}");
+    }
+}
+
+#[test]
+fn every_kind_of_the_journal_comes_from_a_record() {
+    use nexus3_protocol::events::EventKind;
+    let told: Vec<_> = records().iter().map(|(record, _)| record.kind()).collect();
+    for kind in EventKind::ALL.iter().filter(|kind| kind.is_journalled()) {
+        assert!(told.contains(&kind.name()), "no record is told as {}", kind.name());
+    }
+}
+
+#[test]
+fn the_digest_of_a_capability_is_never_told() {
+    let text = shown(Record::Created(Box::new(agent_record()))).to_string();
+    for spelling in ["abab", "ABAB", "171", "q6ur", "capability"] {
+        assert!(!text.contains(spelling), "{spelling} is in {text}");
+    }
+}

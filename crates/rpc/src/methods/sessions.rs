@@ -1,0 +1,171 @@
+//! Kept sessions: listed, copied, shortened, renamed, written down and read again.
+
+use std::sync::Arc;
+
+use agent::{Fault, Message};
+use nexus3_protocol::Method;
+use nexus3_protocol::methods::{
+    ExportAgentOutput, ExportAgentParams, ForkAgentOutput, ForkAgentParams, ImportAgentOutput,
+    ImportAgentParams, ListSessionsOutput, ListSessionsParams, PageSize, RenameAgentOutput,
+    RenameAgentParams, RollbackAgentOutput, RollbackAgentParams, SessionSummary, spec,
+};
+use runtime::{AgentHandle, AgentSummary, Fork};
+
+use super::agents::{among, invalid, on_restart_outward, parse_id};
+use super::calls::whole;
+use crate::caller::Caller;
+use crate::desk::Desk;
+use crate::dispatch::DaemonHandler;
+use crate::local_time::local;
+use crate::session::{Here, Reading, Session};
+
+/// The most text of one export: as much as a client reads of one answer, less what JSON adds.
+const EXPORT_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+impl DaemonHandler<spec::ListSessions> for Desk {
+    async fn handle(&self, caller: &Caller, params: ListSessionsParams) -> Result<ListSessionsOutput, Fault> {
+        let principal = caller.principal(&self.pool)?;
+        let offset = params.offset.map_or(0, |offset| whole(offset.0));
+        let limit = whole(params.limit.unwrap_or_default().0);
+        let (total, agents) = self.pool.list_page(among(&principal), offset, limit).await?;
+        let sessions = agents.into_iter().map(|agent| self.session(agent)).collect();
+        Ok(ListSessionsOutput { sessions, total: total as u64 })
+    }
+}
+
+impl DaemonHandler<spec::ForkAgent> for Desk {
+    async fn handle(&self, caller: &Caller, params: ForkAgentParams) -> Result<ForkAgentOutput, Fault> {
+        let id = parse_id("agent_id", &params.agent_id)?;
+        let new = params.new_agent_id.as_deref().map(|id| parse_id("new_agent_id", id)).transpose()?;
+        let source = caller.must_find(&self.pool, &id, Method::ForkAgent).await?;
+        let author = caller.author(&self.pool).await?;
+        let source = self.pool.wake(&source).await?;
+        let fork = Fork { id: new, messages: params.messages.map(whole) };
+        let created = self.pool.fork(&source, fork, author.by()).await?;
+        let id = created.handle.id();
+        tracing::info!(agent = %id, source = %source.id(), "agent forked");
+        Ok(ForkAgentOutput {
+            agent_id: id.to_string(),
+            url: format!("/agent/{id}"),
+            token: created.capability.reveal().to_owned(),
+            message_count: created.handle.context().message_count as u64,
+        })
+    }
+}
+
+impl DaemonHandler<spec::RollbackAgent> for Desk {
+    async fn handle(
+        &self,
+        caller: &Caller,
+        params: RollbackAgentParams,
+    ) -> Result<RollbackAgentOutput, Fault> {
+        let id = parse_id("agent_id", &params.agent_id)?;
+        let agent = caller.must_find(&self.pool, &id, Method::RollbackAgent).await?;
+        let author = caller.author(&self.pool).await?;
+        let agent = self.pool.wake(&agent).await?;
+        let removed = agent.rollback(whole(params.messages), author.by()).await?;
+        Ok(RollbackAgentOutput {
+            agent_id: agent.id().to_string(),
+            message_count: params.messages,
+            removed: removed as u64,
+        })
+    }
+}
+
+impl DaemonHandler<spec::RenameAgent> for Desk {
+    async fn handle(&self, caller: &Caller, params: RenameAgentParams) -> Result<RenameAgentOutput, Fault> {
+        let id = parse_id("agent_id", &params.agent_id)?;
+        let new = parse_id("new_agent_id", &params.new_agent_id)?;
+        let agent = caller.must_find(&self.pool, &id, Method::RenameAgent).await?;
+        let author = caller.author(&self.pool).await?;
+        let renamed = self.pool.rename(&agent, new, author.by()).await?;
+        tracing::info!(agent = %id, to = %renamed.id(), "agent renamed");
+        Ok(RenameAgentOutput { agent_id: renamed.id().to_string(), url: format!("/agent/{}", renamed.id()) })
+    }
+}
+
+impl DaemonHandler<spec::ExportAgent> for Desk {
+    async fn handle(&self, caller: &Caller, params: ExportAgentParams) -> Result<ExportAgentOutput, Fault> {
+        let id = parse_id("agent_id", &params.agent_id)?;
+        let agent = caller.must_find(&self.pool, &id, Method::ExportAgent).await?;
+        let agent = self.pool.wake(&agent).await?;
+        let (record, summary, messages) = (agent.record(), self.pool.summary(&agent), all_messages(&agent)?);
+        let used = agent.tokens().used;
+        let session = Session { record: &record, summary: &summary, used, messages: &messages };
+        Ok(ExportAgentOutput { session: session.document(&self.options.zone) })
+    }
+}
+
+impl DaemonHandler<spec::ImportAgent> for Desk {
+    async fn handle(&self, caller: &Caller, params: ImportAgentParams) -> Result<ImportAgentOutput, Fault> {
+        caller.must_be_admin(&self.pool, Method::ImportAgent)?;
+        let reading = self.read_session(params)?;
+        let author = caller.author(&self.pool).await?;
+        let created = self.pool.import(reading.import, author.by()).await.map_err(in_the_sessions_words)?;
+        let id = created.handle.id();
+        tracing::info!(agent = %id, "agent imported");
+        Ok(ImportAgentOutput {
+            agent_id: id.to_string(),
+            url: format!("/agent/{id}"),
+            token: created.capability.reveal().to_owned(),
+            message_count: created.handle.context().message_count as u64,
+            notes: reading.notes,
+        })
+    }
+}
+
+impl Desk {
+    fn read_session(&self, params: ImportAgentParams) -> Result<Reading, Fault> {
+        let here = Here {
+            zone: &self.options.zone,
+            presets: self.pool.presets(),
+            knows_model: &|model| self.pool.knows_model(model),
+        };
+        here.read(params)
+    }
+
+    fn session(&self, agent: AgentSummary) -> SessionSummary {
+        let zone = &self.options.zone;
+        SessionSummary {
+            agent_id: agent.id.to_string(),
+            state: agent.state.name().to_owned(),
+            created_at: local(agent.created_at, zone),
+            modified_at: local(agent.last_action_at.unwrap_or(agent.created_at), zone),
+            message_count: agent.message_count as u64,
+            parent_agent_id: agent.parent.map(|parent| parent.to_string()),
+            model: agent.model.map(|model| model.to_string()),
+            preset: agent.preset.to_string(),
+            on_restart: on_restart_outward(agent.on_restart),
+            origin: agent.origin,
+        }
+    }
+}
+
+/// All messages, page by page, as far as they fit into one answer.
+fn all_messages(agent: &AgentHandle) -> Result<Vec<Arc<Message>>, Fault> {
+    let mut messages: Vec<Arc<Message>> = Vec::new();
+    let mut bytes = 0;
+    loop {
+        let page = agent.messages(messages.len(), whole(PageSize::MAX));
+        let is_end = page.messages.is_empty();
+        bytes += page.messages.iter().map(|message| message.text.len()).sum::<usize>();
+        messages.extend(page.messages);
+        if bytes > EXPORT_BYTES_MAX {
+            return Err(invalid(&format!(
+                "the session is too long for one document: more than {EXPORT_BYTES_MAX} bytes of text; read it with \
+                 get_messages, or fork the agent at an earlier message"
+            )));
+        }
+        if is_end || messages.len() >= page.total {
+            return Ok(messages);
+        }
+    }
+}
+
+/// The runtime calls it `cwd`; whoever reads the fault looks for it in a session.
+fn in_the_sessions_words(mut fault: Fault) -> Fault {
+    if let Some(rest) = fault.public.strip_prefix("cwd ") {
+        fault.public = format!("session.working_directory {rest}").into();
+    }
+    fault
+}

@@ -1,0 +1,195 @@
+//! The messages of a session, written down and read again. What is read can be shown to a model: every call has its
+//! result right behind it, and every result its call.
+
+use agent::{Ending, Fault, Message, RequestId, Source, ToolCall, ToolOutcome};
+use nexus3_protocol::methods::{SessionMessage, SessionToolCall};
+use serde_json::{Map, Value};
+
+use super::short;
+use crate::methods::agents::invalid;
+use crate::methods::calls::meta;
+
+/// Arguments nested deeper stay text: a document is only read to a certain depth.
+const DEPTH_MAX: usize = 32;
+
+/// What a model is told of a call whose result the session does not have.
+const NO_RESULT: &str = "Outcome unknown: the session has no result of this call.";
+
+pub(super) fn written(message: &Message) -> SessionMessage {
+    let call = |call: &ToolCall| SessionToolCall {
+        id: call.id.clone(),
+        name: call.name.clone(),
+        arguments: arguments(&call.arguments),
+    };
+    SessionMessage {
+        role: message.role.as_str().to_owned(),
+        content: message.text.clone(),
+        tool_calls: message.tool_calls.iter().map(call).collect(),
+        tool_call_id: message.tool_call_id.clone(),
+        meta: meta(message),
+    }
+}
+
+/// As an object, as the original has them; a text that is none stays a text.
+fn arguments(text: &str) -> Value {
+    match serde_json::from_str(text) {
+        Ok(value @ Value::Object(_)) if depth(&value) <= DEPTH_MAX => value,
+        _ => Value::from(text),
+    }
+}
+
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
+
+/// Reads the messages of a document; `notes` gets what was left out or added.
+pub(super) fn read(messages: &[SessionMessage], notes: &mut Vec<String>) -> Result<Vec<Message>, Fault> {
+    let mut history = History::default();
+    for (place, message) in messages.iter().enumerate() {
+        history.take(message).map_err(|wrong| invalid(&format!("session.messages[{place}]{wrong}")))?;
+    }
+    history.settle();
+    let mut note = |count: usize, text: &str| {
+        if count > 0 {
+            notes.push(format!("{count} {text}"));
+        }
+    };
+    note(history.system, "system messages were left out: the prompt is system_prompt");
+    note(history.empty, "empty answers were left out");
+    note(history.unanswered, "tool calls had no result; their outcome is told as unknown");
+    Ok(history.messages)
+}
+
+#[derive(Default)]
+struct History {
+    messages: Vec<Message>,
+    /// Calls of the last answer that wait for their results.
+    waiting: Vec<String>,
+    system: usize,
+    empty: usize,
+    unanswered: usize,
+}
+
+impl History {
+    /// Takes one message; what is wrong with it follows its place in the document.
+    fn take(&mut self, message: &SessionMessage) -> Result<(), String> {
+        if message.role != "assistant" && !message.tool_calls.is_empty() {
+            return Err(".tool_calls are only made by an assistant".to_owned());
+        }
+        if message.role != "tool" && message.tool_call_id.is_some() {
+            return Err(".tool_call_id belongs to a tool".to_owned());
+        }
+        let meta = Meta(message.meta.as_ref());
+        match message.role.as_str() {
+            "tool" => self.take_result(message, meta),
+            "system" => {
+                self.system += 1;
+                Ok(())
+            }
+            "user" => {
+                self.settle();
+                self.messages.push(Message::user(message.content.clone(), meta.source()?));
+                Ok(())
+            }
+            "assistant" => self.take_answer(message, meta),
+            other => {
+                let choices = "user, assistant, tool, system";
+                Err(format!(".role must be one of {choices}, got: '{}'", short(other)))
+            }
+        }
+    }
+
+    fn take_answer(&mut self, message: &SessionMessage, meta: Meta<'_>) -> Result<(), String> {
+        self.settle();
+        let ending = meta.ending()?;
+        if message.content.is_empty() && message.tool_calls.is_empty() && ending.is_none() {
+            self.empty += 1;
+            return Ok(());
+        }
+        for (place, call) in message.tool_calls.iter().enumerate() {
+            if self.waiting.contains(&call.id) {
+                return Err(format!(".tool_calls[{place}].id stands twice: '{}'", short(&call.id)));
+            }
+            self.waiting.push(call.id.clone());
+        }
+        let calls = message.tool_calls.iter().map(|call| ToolCall {
+            id: call.id.clone(),
+            name: call.name.clone(),
+            arguments: match &call.arguments {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            },
+        });
+        let answer = Message::assistant(message.content.clone(), calls.collect());
+        self.messages.push(Message { ending, ..answer });
+        Ok(())
+    }
+
+    fn take_result(&mut self, message: &SessionMessage, meta: Meta<'_>) -> Result<(), String> {
+        let id =
+            message.tool_call_id.as_ref().ok_or(".tool_call_id is missing: which call does it answer?")?;
+        let place = self.waiting.iter().position(|waiting| waiting == id);
+        let place = place.ok_or_else(|| format!(".tool_call_id answers no call: '{}'", short(id)))?;
+        self.waiting.remove(place);
+        let result = Message::result(id.as_str(), &ToolOutcome::Done(message.content.clone()));
+        self.messages.push(Message { ending: meta.ending()?, ..result });
+        Ok(())
+    }
+
+    /// Models refuse a call without a result.
+    fn settle(&mut self) {
+        self.unanswered += self.waiting.len();
+        for id in self.waiting.drain(..) {
+            let result = Message::result(id, &ToolOutcome::Failed(NO_RESULT.to_owned()));
+            self.messages.push(Message { ending: Some(Ending::Interrupted), ..result });
+        }
+    }
+}
+
+/// What stands beside a message.
+#[derive(Clone, Copy)]
+struct Meta<'a>(Option<&'a Map<String, Value>>);
+
+impl Meta<'_> {
+    fn get(&self, name: &str) -> Option<&Value> {
+        self.0?.get(name).filter(|value| !value.is_null())
+    }
+
+    fn source(&self) -> Result<Source, String> {
+        let kind = match self.get("source") {
+            None => None,
+            Some(Value::String(text)) => Some(text.clone()),
+            Some(_) => return Err(".meta.source must be string".to_owned()),
+        };
+        let agent = match self.get("source_agent_id") {
+            None => None,
+            Some(Value::String(text)) => Some(RequestId::Text(text.clone())),
+            Some(value) => {
+                let number = value.as_i64().ok_or(".meta.source_agent_id must be string or integer")?;
+                Some(RequestId::Number(number))
+            }
+        };
+        Ok(Source { kind, agent })
+    }
+
+    fn ending(&self) -> Result<Option<Ending>, String> {
+        let endings = [
+            ("cancelled", Ending::Cancelled),
+            ("failed", Ending::Failed),
+            ("denied", Ending::Denied),
+            ("interrupted", Ending::Interrupted),
+        ];
+        for (name, ending) in endings {
+            match self.get(name) {
+                Some(Value::Bool(true)) => return Ok(Some(ending)),
+                None | Some(Value::Bool(false)) => {}
+                Some(_) => return Err(format!(".meta.{name} must be boolean")),
+            }
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,138 @@
+//! A send from the moment it is taken to its answer.
+
+use agent::journal::{AcceptedTurn, OpenTurn, Record, Stage};
+use agent::outside::StoreFault;
+use agent::{Fault, FaultKind, Message, RequestId, TurnEnd, TurnOutcome};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::handle::NewMessage;
+use crate::turnstile::Place;
+
+pub(crate) type Reply = oneshot::Sender<Result<TurnEnd, Fault>>;
+pub(crate) type Keeping = oneshot::Sender<Result<(), Fault>>;
+
+/// A send that waits or runs.
+pub(crate) struct Open {
+    pub(super) message: NewMessage,
+    /// Everybody who asked for it: the same send may be repeated while it is open.
+    pub(super) replies: Vec<Reply>,
+    /// Everybody who wants to know that it is kept.
+    pub(super) keepings: Vec<Keeping>,
+    pub(super) place: Place,
+    pub(super) turn: u64,
+    pub(super) acceptance: Acceptance,
+    /// How far it had come before.
+    pub(super) stage: Stage,
+    /// How often it was begun again.
+    pub(super) attempts: u32,
+    /// Whether it was open when the agent woke.
+    pub(super) was_recovered: bool,
+    /// Cancelled when an earlier send of that name is over, if one was being ended when this one came.
+    pub(super) earlier: Option<CancellationToken>,
+}
+
+/// Whether the store knows of a send.
+pub(super) enum Acceptance {
+    /// Not yet: it is told when the turn begins.
+    Unknown,
+    /// It was told; this says what came of it.
+    InLine(oneshot::Receiver<Result<(), StoreFault>>),
+    Kept,
+    /// It was over before, and is to be opened again with so many messages in the context.
+    Reopened(usize),
+}
+
+impl Open {
+    pub(crate) fn new(message: NewMessage, place: Place, turn: u64) -> Self {
+        Self {
+            message,
+            replies: Vec::new(),
+            keepings: Vec::new(),
+            place,
+            turn,
+            acceptance: Acceptance::Unknown,
+            stage: Stage::Waiting,
+            attempts: 0,
+            was_recovered: false,
+            earlier: None,
+        }
+    }
+
+    /// A turn that the store knows to be open.
+    pub(crate) fn kept(open: OpenTurn, place: Place) -> Self {
+        let OpenTurn { accepted, stage, attempts } = open;
+        let AcceptedTurn { turn, request_id, message } = accepted;
+        let message = NewMessage { text: message.text, request_id, source: message.source };
+        let new = Self::new(message, place, turn);
+        Self { acceptance: Acceptance::Kept, stage, attempts, was_recovered: true, ..new }
+    }
+
+    /// The store knows of it.
+    pub(crate) fn is_kept(&mut self) {
+        self.acceptance = Acceptance::Kept;
+    }
+
+    pub(crate) fn answered_to(mut self, reply: Reply) -> Self {
+        self.replies.push(reply);
+        self
+    }
+
+    /// For the journal: the send was taken.
+    pub(crate) fn accepted(&self) -> Record {
+        let message = Message::user(self.message.text.clone(), self.message.source.clone());
+        let request_id = self.message.request_id.clone();
+        Record::TurnAccepted(Box::new(AcceptedTurn { turn: self.turn, request_id, message }))
+    }
+
+    /// For the journal: the send is over.
+    pub(super) fn ended(&self, end: TurnEnd) -> Record {
+        let request_id = self.message.request_id.clone();
+        Record::TurnEnded { turn: self.turn, request_id, end: Box::new(end) }
+    }
+
+    /// Whether nobody waits for the answer.
+    pub(super) fn is_unattended(&self) -> bool {
+        self.replies.iter().all(oneshot::Sender::is_closed)
+    }
+
+    /// Whether the store knows of it: then it goes on when the daemon is started again.
+    pub(super) fn is_left_to_store(&self) -> bool {
+        !matches!(self.acceptance, Acceptance::Unknown)
+    }
+
+    /// It is kept, or it cannot be.
+    pub(super) fn tell_kept(&mut self, kept: &Result<(), Fault>) {
+        // Whoever went away does not want to know.
+        self.keepings.drain(..).for_each(|keeping| drop(keeping.send(kept.clone())));
+    }
+
+    /// The place is free before the answer is out: whoever gets it may send again at once. A caller that went away
+    /// does not want the answer; that is its right.
+    pub(super) fn answer(mut self, answer: &Result<TurnEnd, Fault>) {
+        self.tell_kept(&answer.as_ref().map(|_| ()).map_err(Clone::clone));
+        drop(self.place);
+        for reply in self.replies {
+            let _ = reply.send(answer.clone());
+        }
+    }
+
+    pub(super) fn answer_cancelled(self) {
+        self.answer(&Ok(TurnEnd::unbegun()));
+    }
+}
+
+/// A turn's end as its sender is told.
+pub(super) fn told(end: TurnEnd) -> Result<TurnEnd, Fault> {
+    match end.outcome {
+        TurnOutcome::Failed(fault) => Err(fault),
+        TurnOutcome::Interrupted(why) => {
+            Err(Fault::new(FaultKind::Interrupted, format!("interrupted: {why}")))
+        }
+        TurnOutcome::Completed | TurnOutcome::Cancelled => Ok(end),
+    }
+}
+
+pub(super) fn other_content(name: &RequestId) -> Fault {
+    Fault::new(FaultKind::Invalid, format!("request_id was used before with other content: {name}"))
+}

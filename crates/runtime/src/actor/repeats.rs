@@ -1,0 +1,216 @@
+//! Sends that the store knows already: answered from it, opened again, or ended without having begun. And the way back
+//! to an earlier message.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use agent::journal::{Record, Replay, Stage};
+use agent::outside::{StoreFault, StoredTurn};
+use agent::{Fault, FaultKind, TurnEnd, TurnOutcome};
+use sha2::{Digest, Sha256};
+use tokio::sync::oneshot;
+
+use super::open::{Acceptance, Open, other_content, told};
+use super::perform::Performance;
+use super::{Actor, CancelReply};
+use crate::handle::Shared;
+use crate::turnstile::busy;
+
+/// Ends a send that has not begun. Whoever asked is told when that is kept.
+pub(super) async fn cancelled(shared: Arc<Shared>, mut open: Open, reply: Option<CancelReply>) {
+    // Nobody asked for its end, and nobody waits for it: it goes on when the daemon is started again.
+    if reply.is_none() && open.is_unattended() && open.is_left_to_store() {
+        return;
+    }
+    let accepted = match &mut open.acceptance {
+        Acceptance::InLine(kept) => kept.await.unwrap_or(Err(StoreFault::Gone)).map(|()| true),
+        Acceptance::Kept => Ok(true),
+        Acceptance::Unknown | Acceptance::Reopened(_) => Ok(false),
+    };
+    if accepted == Err(StoreFault::Taken) {
+        // It was over before it came: there is nothing to end.
+        drop(reply);
+        let answer = known(&shared, &open).await.and_then(|known| match known {
+            Known::Over(_, end) => told(end),
+            Known::Open => Err(unsettled(&open)),
+        });
+        return open.answer(&answer);
+    }
+    if let Err(fault @ (StoreFault::Full(_) | StoreFault::Broken(_) | StoreFault::Damaged(_))) = accepted {
+        // Whether there was one of that name before is not known: it cannot be said that this is its end.
+        drop(reply);
+        return open.answer(&Err(fault.into()));
+    }
+    // Nobody has kept it, or nobody will miss it.
+    let is_unknown = accepted != Ok(true) || shared.ending.is_cancelled();
+    let kept = match is_unknown {
+        true => Ok(()),
+        false => match shared.append(vec![open.ended(TurnEnd::unbegun())], |_| {}).await {
+            Err(StoreFault::Gone) => Ok(()),
+            kept => kept,
+        },
+    };
+    if let Some(reply) = reply {
+        let _ = reply.send(kept.is_ok());
+    }
+    match kept {
+        Ok(()) => open.answer_cancelled(),
+        Err(fault) => {
+            shared.stumbled.cancel();
+            open.answer(&Err(fault.into()));
+        }
+    }
+}
+
+/// What the store knows of a send.
+enum Known {
+    /// It is over: its turn, and how it ended.
+    Over(u64, TurnEnd),
+    /// It is open, although nobody here works on it: its end could not be kept.
+    Open,
+}
+
+/// What the store knows of a send of that name.
+async fn known(shared: &Shared, open: &Open) -> Result<Known, Fault> {
+    let name = &open.message.request_id;
+    if let Some(earlier) = &open.earlier {
+        earlier.cancelled().await;
+    }
+    match shared.store.turn(shared.kin.serial, name.clone()).await? {
+        Some(stored) if stored.content_digest != content_digest(open) => Err(other_content(name)),
+        Some(StoredTurn { turn, end: Some(end), .. }) => Ok(Known::Over(turn, end)),
+        Some(StoredTurn { end: None, .. }) => Ok(Known::Open),
+        None if shared.is_destroyed().await? => Ok(Known::Over(open.turn, TurnEnd::unbegun())),
+        // It was forgotten just now: the next try will tell.
+        None => Err(unsettled(open)),
+    }
+}
+
+fn unsettled(open: &Open) -> Fault {
+    Fault::new(busy(), format!("busy: the send {} is being settled", open.message.request_id))
+}
+
+impl Actor {
+    pub(super) async fn end_unbegun(&mut self, open: Open, reply: Option<CancelReply>) -> ControlFlow<()> {
+        let is_left = reply.is_none() && open.is_unattended();
+        if matches!(open.stage, Stage::Running(_)) && !is_left && !self.shared.ending.is_cancelled() {
+            // It had begun before the daemon stopped: what it left open in the context has to be closed.
+            let mut performance = Performance::begin(Arc::clone(&self.shared), &open, None);
+            performance.give_up();
+            return self.perform(open, performance, reply.into_iter().collect()).await;
+        }
+        cancelled(Arc::clone(&self.shared), open, reply).await;
+        let is_over = self.shared.ending.is_cancelled() || self.inbox.is_closed();
+        if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// Marks a turn as interrupted. It can be opened again by the same send.
+    pub(super) async fn interrupt(&mut self, open: Open, why: String) -> ControlFlow<()> {
+        if matches!(open.stage, Stage::Running(_)) {
+            let mut performance = Performance::begin(Arc::clone(&self.shared), &open, None);
+            performance.interrupt(why);
+            return self.perform(open, performance, Vec::new()).await;
+        }
+        let end = TurnEnd::without_a_word(TurnOutcome::Interrupted(why));
+        match self.shared.append(vec![open.ended(end.clone())], |_| {}).await {
+            Ok(()) => {
+                open.answer(&told(end));
+                ControlFlow::Continue(())
+            }
+            Err(fault) => {
+                let fault = Fault::from(fault);
+                open.answer(&Err(fault.clone()));
+                self.fall(fault).await
+            }
+        }
+    }
+
+    /// The store has a turn of that name.
+    pub(super) async fn repeat(&mut self, open: Open) -> ControlFlow<()> {
+        let answer = match known(&self.shared, &open).await {
+            Err(fault) => Err(fault),
+            Ok(Known::Over(turn, end)) => match end.outcome {
+                TurnOutcome::Interrupted(_) => return self.reopen(open, turn, end).await,
+                TurnOutcome::Completed | TurnOutcome::Cancelled | TurnOutcome::Failed(_) => told(end),
+            },
+            Ok(Known::Open) => {
+                // Whoever is woken from the store takes it up.
+                let fault = unsettled(&open);
+                open.answer(&Err(fault.clone()));
+                return self.fall(fault).await;
+            }
+        };
+        open.answer(&answer);
+        ControlFlow::Continue(())
+    }
+
+    /// An interrupted turn goes on where it was.
+    async fn reopen(&mut self, mut open: Open, turn: u64, end: TurnEnd) -> ControlFlow<()> {
+        let history = match self.shared.store.history(self.shared.kin.serial).await {
+            Ok(history) => history,
+            Err(fault) => {
+                open.answer(&Err(fault.into()));
+                return ControlFlow::Continue(());
+            }
+        };
+        let replay = Replay::of(history);
+        let Some((interrupted, messages)) = replay.interrupted(turn) else {
+            // Its messages were rolled back since.
+            open.answer(&told(end));
+            return ControlFlow::Continue(());
+        };
+        open.turn = turn;
+        open.stage = interrupted.stage;
+        open.acceptance = Acceptance::Reopened(messages);
+        self.waiting.push_front(open);
+        ControlFlow::Continue(())
+    }
+
+    pub(super) async fn roll_back(
+        &mut self,
+        messages: usize,
+        by: String,
+        reply: oneshot::Sender<Result<usize, Fault>>,
+    ) -> ControlFlow<()> {
+        let total = match self.can_roll_back(messages) {
+            Ok(total) => total,
+            Err(fault) => {
+                let _ = reply.send(Err(fault));
+                return ControlFlow::Continue(());
+            }
+        };
+        let record = Record::RolledBack { by, messages };
+        let kept = self.shared.append(vec![record], |state| state.messages = messages as u64).await;
+        match kept {
+            Ok(()) => {
+                self.shared.published.write().window.truncate(messages);
+                let _ = reply.send(Ok(total - messages));
+                ControlFlow::Continue(())
+            }
+            Err(fault) => {
+                let fault = Fault::from(fault);
+                let _ = reply.send(Err(fault.clone()));
+                self.fall(fault).await
+            }
+        }
+    }
+
+    fn can_roll_back(&self, messages: usize) -> Result<usize, Fault> {
+        let state = self.shared.published.read();
+        let total = state.window.messages().len();
+        let invalid = |text: String| Err(Fault::new(FaultKind::Invalid, text));
+        if messages > total {
+            return invalid(format!(
+                "messages must be at most {total}, the number there are, got: {messages}"
+            ));
+        }
+        if !state.window.can_end_at(messages) {
+            return invalid(format!("messages {messages} would cut a tool call from its result"));
+        }
+        Ok(total)
+    }
+}
+
+fn content_digest(open: &Open) -> [u8; 32] {
+    Sha256::digest(open.message.text.as_bytes()).into()
+}

@@ -1,0 +1,93 @@
+//! Kin on its way to the store and back: what is written of it, and how it takes the place it had.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use agent::journal::{KeptAccount, KeptLedger, Serial};
+use agent::permission::Resource;
+
+use super::{Kin, NewKin, place_of};
+use crate::ledger::Account;
+
+/// What an agent was in the tree, as it was kept.
+pub(crate) struct KeptKin {
+    pub(crate) new: NewKin,
+    pub(crate) ledger: KeptLedger,
+    pub(crate) descendants: u64,
+    pub(crate) gone: bool,
+}
+
+impl Kin {
+    /// Takes the place it had. Nothing is taken from its ancestors: what it had set aside is set aside still.
+    pub(crate) fn restore(kept: KeptKin) -> Arc<Self> {
+        let KeptKin { new, ledger, descendants, gone } = kept;
+        let kin = Self::unborn(new);
+        for (resource, account) in Resource::CONSUMED.into_iter().zip(ledger.accounts) {
+            let KeptAccount { limit, used, reserved, paid_elsewhere, share, lender, total } = account;
+            *kin.ledger().account_mut(resource) = Account { limit, used, reserved, paid_elsewhere, share };
+            kin.total(resource).store(total, Ordering::Release);
+            if let Some(lender) = lender.and_then(|serial| kin.ancestor(serial)) {
+                kin.lenders().push((resource, lender));
+            }
+        }
+        kin.descendants.store(descendants, Ordering::Release);
+        kin.gone.store(gone, Ordering::Release);
+        kin.born.store(true, Ordering::Release);
+        kin.version.store(ledger.version, Ordering::Release);
+        kin.version_in_line.store(ledger.version, Ordering::Release);
+        Arc::new(kin)
+    }
+
+    pub(super) fn is_born(&self) -> bool {
+        self.born.load(Ordering::Acquire)
+    }
+
+    /// It is about to be kept: what its ancestors have set aside for it is kept with it.
+    pub(crate) fn be_born(&self) {
+        self.born.store(true, Ordering::Release);
+        let lenders: Vec<_> = self.lenders().clone();
+        for (resource, lender) in lenders {
+            lender.set_aside_for_unborn(resource, self.account(resource).share, 0);
+            lender.touch();
+        }
+    }
+
+    pub(super) fn set_aside_for_unborn(&self, resource: Resource, before: u64, after: u64) {
+        let change = |sum: u64| Some(sum.saturating_sub(before).saturating_add(after));
+        // Changing it always succeeds.
+        let _ = self.for_unborn[place_of(resource)].fetch_update(Ordering::AcqRel, Ordering::Acquire, change);
+    }
+
+    fn ancestor(&self, serial: Serial) -> Option<Arc<Kin>> {
+        let line = std::iter::successors(self.parent.as_ref(), |kin| kin.parent.as_ref());
+        line.into_iter().find(|kin| kin.serial == serial).cloned()
+    }
+
+    /// What has changed since it was last put in line, for the agent and everybody above it.
+    pub(crate) fn ledgers_to_keep(&self) -> Vec<(Serial, KeptLedger)> {
+        let line = std::iter::once(self).chain(self.ancestors());
+        line.filter_map(|kin| kin.ledger_to_keep().map(|ledger| (kin.serial, ledger))).collect()
+    }
+
+    /// The version is read first: what is newer than it says is put in line again later.
+    fn ledger_to_keep(&self) -> Option<KeptLedger> {
+        let version = self.version.load(Ordering::Acquire);
+        if self.version_in_line.fetch_max(version, Ordering::AcqRel) >= version {
+            return None;
+        }
+        Some(self.kept_ledger(version))
+    }
+
+    fn kept_ledger(&self, version: u64) -> KeptLedger {
+        let lenders: Vec<_> = self.lenders().iter().map(|(resource, kin)| (*resource, kin.serial)).collect();
+        let accounts = Resource::CONSUMED.map(|resource| {
+            let Account { limit, used, reserved, paid_elsewhere, share } = self.account(resource);
+            let lender = lenders.iter().find(|(lent, _)| *lent == resource).map(|(_, serial)| *serial);
+            let total = self.total(resource).load(Ordering::Acquire);
+            let for_unborn = self.for_unborn[place_of(resource)].load(Ordering::Acquire);
+            let reserved = reserved.saturating_sub(for_unborn);
+            KeptAccount { limit, used, reserved, paid_elsewhere, share, lender, total }
+        });
+        KeptLedger { version, accounts }
+    }
+}

@@ -1,0 +1,117 @@
+//! Lists of agents, live or asleep. A list wakes nobody.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use agent::Fault;
+use agent::journal::Serial;
+use agent::outside::StoredAgent;
+
+use super::directory::Listed;
+use super::{Pool, PoolHandle};
+use crate::handle::{AgentHandle, AgentRef};
+use crate::kin::Kin;
+use crate::published::{AgentLife, AgentSummary};
+
+/// Which agents to list.
+#[derive(Debug, Clone, Copy)]
+pub enum Among<'a> {
+    /// All of them.
+    All,
+    /// One of them, and everybody below it.
+    Under(&'a AgentRef),
+}
+
+/// Agents that sleep, read at once.
+const READ_AT_ONCE: usize = 1024;
+
+impl PoolHandle {
+    /// All agents in the order they were created.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn list(&self) -> Result<Vec<AgentSummary>, Fault> {
+        self.list_page(Among::All, 0, usize::MAX).await.map(|(_, agents)| agents)
+    }
+
+    /// Some of the agents in the order they were created, and how many there are.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn list_page(
+        &self,
+        among: Among<'_>,
+        offset: usize,
+        limit: usize,
+    ) -> Result<(usize, Vec<AgentSummary>), Fault> {
+        let under = match among {
+            Among::All => None,
+            Among::Under(top) => Some(top.serial),
+        };
+        let (total, page) = self.pool.directory.page(under, offset, limit);
+        Ok((total, self.pool.summaries(page).await?))
+    }
+
+    /// One live agent as it is in a list.
+    #[must_use]
+    pub fn summary(&self, agent: &AgentHandle) -> AgentSummary {
+        agent.summary(self.pool.directory.child_count(agent.kin().serial))
+    }
+
+    /// An agent's children in the order they were created.
+    ///
+    /// # Errors
+    /// When the store cannot be read.
+    pub async fn children(&self, agent: &AgentHandle) -> Result<Vec<AgentSummary>, Fault> {
+        self.pool.summaries(self.pool.directory.children(agent.kin().serial)).await
+    }
+}
+
+impl Pool {
+    async fn summaries(&self, listed: Vec<Listed>) -> Result<Vec<AgentSummary>, Fault> {
+        let mut summaries = Vec::with_capacity(listed.len());
+        for some in listed.chunks(READ_AT_ONCE) {
+            let asleep: Vec<Serial> =
+                some.iter().filter(|one| one.live.is_none()).map(|one| one.serial).collect();
+            let loaded = if asleep.is_empty() { HashMap::new() } else { self.load(&asleep).await? };
+            for one in some {
+                // Whoever is in neither was destroyed meanwhile.
+                match (&one.live, loaded.get(&one.serial)) {
+                    (Some(live), _) => summaries.push(live.summary(one.child_count)),
+                    (None, Some((kin, stored))) => {
+                        summaries.push(self.summary_of(kin, stored, one.child_count));
+                    }
+                    (None, None) => {}
+                }
+            }
+        }
+        Ok(summaries)
+    }
+
+    fn summary_of(&self, kin: &Arc<Kin>, stored: &StoredAgent, child_count: usize) -> AgentSummary {
+        let StoredAgent { record, state, .. } = stored;
+        let standing = kin.standing();
+        let model = record.model.as_deref().map(Arc::from);
+        AgentSummary {
+            id: record.id.clone(),
+            created_at: record.created_at,
+            message_count: usize::try_from(state.messages).unwrap_or(usize::MAX),
+            should_shutdown: state.should_shutdown,
+            halted: state.halted,
+            is_working: false,
+            open_turns: 0,
+            model: model.or_else(|| self.outside.models.usual().model().map(Arc::from)),
+            last_action_at: state.last_action_at,
+            parent: kin.parent.as_ref().map(|parent| parent.id()),
+            child_count,
+            depth: kin.depth,
+            preset: standing.preset,
+            level: standing.level,
+            cwd: record.cwd.clone(),
+            write_folders: kin.write_folders().roots().to_vec(),
+            state: AgentLife::Asleep,
+            on_restart: record.on_restart,
+            origin: record.origin.clone(),
+        }
+    }
+}

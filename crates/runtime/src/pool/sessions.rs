@@ -1,0 +1,175 @@
+//! What can be done to a conversation as a whole: copied up to a message, given another name, brought in from elsewhere.
+
+use std::sync::Arc;
+
+use agent::journal::Record;
+use agent::outside::{Append, Moment, StoreFault};
+use agent::permission::Effect;
+use agent::{AgentId, Fault, FaultKind, Message};
+
+use super::create::{Author, By, Created, Name, Plan};
+use super::rights::must_be_allowed;
+use super::{AgentSpec, Pool, PoolHandle};
+use crate::handle::{AgentHandle, AgentRef};
+use crate::turnstile::busy;
+
+/// A copy of an agent.
+#[derive(Debug, Clone, Default)]
+pub struct Fork {
+    /// What it is called; made up when nothing is said.
+    pub id: Option<AgentId>,
+    /// The messages it begins with; all when nothing is said.
+    pub messages: Option<usize>,
+}
+
+/// An agent from elsewhere.
+#[derive(Debug, Clone)]
+pub struct Import {
+    /// What it is made from.
+    pub spec: AgentSpec,
+    /// Its messages.
+    pub messages: Vec<Message>,
+    /// When it was made, if that is known.
+    pub created_at: Option<Moment>,
+    /// Where it comes from.
+    pub origin: String,
+}
+
+impl PoolHandle {
+    /// Makes a new agent with the first messages of another, and all that the other was given.
+    ///
+    /// # Errors
+    /// As for a create, and when the messages would end within a tool call.
+    pub async fn fork(&self, source: &AgentHandle, fork: Fork, by: By<'_>) -> Result<Created, Fault> {
+        let (pool, source, author) = (Arc::clone(&self.pool), source.clone(), Author::of(by));
+        self.pool.finish(async move { pool.fork(&source, fork, author.by()).await }).await
+    }
+
+    /// Gives an agent another name. What was kept of it stays with it.
+    ///
+    /// # Errors
+    /// When the name is taken, the agent is at work, or the name cannot be kept.
+    pub async fn rename(&self, agent: &AgentRef, id: AgentId, by: By<'_>) -> Result<AgentRef, Fault> {
+        let (pool, agent, by) = (Arc::clone(&self.pool), agent.clone(), by.name().to_owned());
+        self.pool.finish(async move { pool.rename(&agent, id, by).await }).await
+    }
+
+    /// Makes an agent with messages it had elsewhere.
+    ///
+    /// # Errors
+    /// As for a create.
+    pub async fn import(&self, import: Import, by: By<'_>) -> Result<Created, Fault> {
+        let (pool, author) = (Arc::clone(&self.pool), Author::of(by));
+        let import = async move {
+            let Import { spec, messages, created_at, origin } = import;
+            let spec = AgentSpec { origin: Some(origin), initial: None, ..spec };
+            let messages = messages.into_iter().map(Arc::new).collect();
+            let plan = Plan { messages, created_at, ..pool.plan(spec, author.by()).await? };
+            pool.make_planned(&plan).await
+        };
+        self.pool.finish(import).await
+    }
+}
+
+impl Pool {
+    async fn fork(self: &Arc<Self>, source: &AgentHandle, fork: Fork, by: By<'_>) -> Result<Created, Fault> {
+        let (record, kin) = (source.record(), source.kin());
+        if let By::Agent(own) = by {
+            let preset = self.preset(&kin.standing().rights, None)?;
+            let is_parent = kin.parent.as_ref().is_some_and(|parent| parent.serial == own.kin().serial);
+            if !is_parent {
+                let text = format!("Agent '{}' may fork only its own children", own.id());
+                return Err(Fault::denied("targets", text));
+            }
+            must_be_allowed(&[Effect::Create(preset.lineage.clone())], &own.kin().may())?;
+        }
+        let messages = first_messages(source, fork.messages)?;
+        let provider = Arc::clone(&source.shared.provider);
+        let spec = AgentSpec {
+            name: fork.id.map_or(Name::MadeUp, Name::Given),
+            // An agent without a prompt stays without.
+            system_prompt: Some(record.system_prompt.unwrap_or_default()),
+            model: record.model,
+            on_restart: Some(record.on_restart),
+            origin: Some(format!("fork of {} at {}", record.id, messages.len())),
+            ..AgentSpec::default()
+        };
+        let plan = Plan {
+            spec,
+            parent: kin.parent.clone(),
+            cwd: kin.cwd.clone(),
+            standing: kin.standing(),
+            provider,
+            by: by.name().to_owned(),
+            created_at: None,
+            messages,
+        };
+        self.make_planned(&plan).await
+    }
+
+    async fn rename(self: &Arc<Self>, agent: &AgentRef, id: AgentId, by: String) -> Result<AgentRef, Fault> {
+        let _alone = self.tree.write().await;
+        if id.is_temporary() && !agent.id.is_temporary() {
+            let text = format!("an agent that is kept cannot get a temporary name: {id}");
+            return Err(Fault::new(FaultKind::Invalid, text));
+        }
+        if !self.directory.exists(agent.serial) {
+            return Err(crate::handle::gone(&agent.id));
+        }
+        if !self.directory.put_to_sleep(agent.serial) && self.directory.live(agent.serial).is_some() {
+            let text = format!("busy: agent '{}' is at work; rename it when it rests", agent.id);
+            return Err(Fault::new(busy(), text));
+        }
+        // Nobody wakes it meanwhile: whoever wakes it would know it by its old name.
+        let super::directory::Found::Asleep(gate) = self.directory.look(agent.serial) else {
+            return Err(Fault::new(busy(), format!("busy: agent '{}' is at work", agent.id)));
+        };
+        let _awake = gate.lock().await;
+        if self.directory.live(agent.serial).is_some() {
+            return Err(Fault::new(busy(), format!("busy: agent '{}' is at work", agent.id)));
+        }
+        if !self.directory.reserve_name(agent.serial, &id) {
+            return Err(taken(&id));
+        }
+        let append = Append {
+            agent: agent.serial,
+            // The name it has then; later records bear the new one.
+            name: Some(agent.id.clone()),
+            at: self.outside.clock.now(),
+            records: vec![Record::Renamed { by, id: id.clone() }],
+            state: None,
+            ledgers: Vec::new(),
+        };
+        match self.outside.store.append(vec![append]).await {
+            Ok(()) => {
+                self.directory.set_name(agent.serial, &id);
+                Ok(AgentRef { serial: agent.serial, id })
+            }
+            Err(fault) => {
+                self.directory.forget_name(&id);
+                Err(if fault == StoreFault::NameTaken { taken(&id) } else { fault.into() })
+            }
+        }
+    }
+}
+
+fn taken(id: &AgentId) -> Fault {
+    Fault::new(FaultKind::Invalid, format!("Agent already exists: {id}"))
+}
+
+fn first_messages(source: &AgentHandle, count: Option<usize>) -> Result<Vec<Arc<Message>>, Fault> {
+    let state = source.shared.published.read();
+    let all = state.window.messages();
+    let count = count.unwrap_or(all.len());
+    let invalid = |text: String| Err(Fault::new(FaultKind::Invalid, text));
+    if count > all.len() {
+        return invalid(format!(
+            "messages must be at most {}, the number there are, got: {count}",
+            all.len()
+        ));
+    }
+    if !state.window.can_end_at(count) {
+        return invalid(format!("messages {count} would cut a tool call from its result"));
+    }
+    Ok(all[..count].to_vec())
+}

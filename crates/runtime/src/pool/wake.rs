@@ -1,0 +1,385 @@
+//! Agents come to life and go to sleep. What is live is bounded; what sleeps costs a line in the directory.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use agent::journal::{AgentState, OnRestart, Replay, Serial};
+use agent::outside::{ModelRequest, ModelStream, Moment, Provider, StoredAgent};
+use agent::{AgentId, Fault, FaultKind, TokenCount, Window};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use super::Pool;
+use super::directory::Found;
+use crate::actor::{Actor, Command, Open};
+use crate::capability::CapabilityDigest;
+use crate::handle::{AgentHandle, AgentRef, Shared, gone};
+use crate::kin::{KeptKin, Kin, NewKin};
+use crate::published::Published;
+use crate::turnstile::{busy, shutting_down};
+
+/// Commands that may wait in an inbox beyond the turns that are open: cancels.
+const INBOX_SPARE: usize = 16;
+
+/// How often names of old sends are forgotten.
+const FORGET_EVERY: Duration = Duration::from_secs(600);
+
+/// Agents that are woken at once to settle their turns.
+const SETTLED_AT_ONCE: usize = 64;
+
+/// An agent that is about to live.
+pub(super) struct NewAgent {
+    pub(super) kin: Arc<Kin>,
+    pub(super) capability: CapabilityDigest,
+    pub(super) created_at: Moment,
+    pub(super) by: String,
+    pub(super) origin: Option<String>,
+    pub(super) on_restart: OnRestart,
+    pub(super) model_asked: Option<String>,
+    pub(super) provider: Arc<dyn Provider>,
+    pub(super) window: Window,
+    pub(super) state: AgentState,
+}
+
+/// A place among the live, promised to one agent until it is live or is given up.
+pub(super) struct LivePlace<'a>(&'a AtomicUsize);
+
+impl Drop for LivePlace<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+type Commands = mpsc::Receiver<Box<Command>>;
+
+impl Pool {
+    pub(crate) async fn wake(self: &Arc<Self>, agent: &AgentRef) -> Result<AgentHandle, Fault> {
+        loop {
+            match self.directory.look(agent.serial) {
+                Found::Live(handle) => {
+                    handle.shared.last_used.store(self.now_ms(), Ordering::Relaxed);
+                    return Ok(handle);
+                }
+                Found::Nowhere => return Err(gone(&agent.id)),
+                Found::Asleep(gate) => {
+                    let _waking = gate.lock().await;
+                    // Whoever had the gate before has woken it; if it sleeps again since, it has another gate.
+                    if let Found::Asleep(now) = self.directory.look(agent.serial)
+                        && Arc::ptr_eq(&now, &gate)
+                    {
+                        return self.bring_back(agent).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Makes the agent from what was kept.
+    async fn bring_back(self: &Arc<Self>, agent: &AgentRef) -> Result<AgentHandle, Fault> {
+        if self.stop_wanted.is_cancelled() && self.turnstile.is_closed() {
+            return Err(shutting_down());
+        }
+        let live_place = self.make_room_for_live()?;
+        let (kin, stored) =
+            self.load(&[agent.serial]).await?.remove(&agent.serial).ok_or_else(|| gone(&agent.id))?;
+        let records = self.outside.store.history(agent.serial).await?;
+        let (messages, open) = Replay::of(records).into_parts();
+        let StoredAgent { record, mut state, .. } = stored;
+        let mut window = Window::new(record.system_prompt.as_deref());
+        messages.into_iter().for_each(|message| window.push(message));
+        state.messages = window.messages().len() as u64;
+        let provider = self.provider(record.model.as_deref());
+        let (handle, commands) = self.assemble(NewAgent {
+            kin,
+            capability: CapabilityDigest::kept(record.capability),
+            created_at: record.created_at,
+            by: record.by,
+            origin: record.origin,
+            on_restart: record.on_restart,
+            model_asked: record.model,
+            provider,
+            window,
+            state,
+        });
+        let waiting = open.into_iter().map(|open| {
+            let place = self.turnstile.enter_anyway(&handle.shared.open_turns);
+            Open::kept(open, place)
+        });
+        let waiting = waiting.collect();
+        self.let_live(&handle, commands, waiting, live_place);
+        Ok(handle)
+    }
+
+    /// A model that is gone does not keep an agent from being read; it is missed when it is asked.
+    fn provider(&self, model: Option<&str>) -> Arc<dyn Provider> {
+        match model.map(|model| (model, self.outside.models.find(model))) {
+            None => self.outside.models.usual(),
+            Some((_, Ok(provider))) => provider,
+            Some((model, Err(fault))) => Arc::new(MissingModel { model: model.to_owned(), fault }),
+        }
+    }
+
+    pub(super) fn assemble(self: &Arc<Self>, new: NewAgent) -> (AgentHandle, Commands) {
+        let (inbox, commands) = mpsc::channel(self.limits.agent_turns_open_max + INBOX_SPARE);
+        let shared = Arc::new(Shared {
+            id: new.kin.id(),
+            kin: new.kin,
+            capability: new.capability,
+            created_at: new.created_at,
+            by: new.by,
+            origin: new.origin,
+            on_restart: new.on_restart,
+            model_asked: new.model_asked,
+            model: new.provider.model().map(Arc::from),
+            provider: new.provider,
+            published: Published::new(new.window, &new.state),
+            turns: AtomicU64::new(new.state.turns),
+            kept: Mutex::new(new.state),
+            store: Arc::clone(&self.outside.store),
+            clock: Arc::clone(&self.outside.clock),
+            feed: Arc::clone(&self.feed),
+            turnstile: Arc::clone(&self.turnstile),
+            open_turns: Arc::new(AtomicUsize::new(0)),
+            limits: Arc::clone(&self.limits),
+            pool: Arc::downgrade(self),
+            last_used: AtomicU64::new(self.now_ms()),
+            ending: CancellationToken::new(),
+            stumbled: CancellationToken::new(),
+            ended: CancellationToken::new(),
+        });
+        (AgentHandle { shared, inbox }, commands)
+    }
+
+    /// Starts the agent's task and lets others find it.
+    pub(super) fn let_live(
+        &self,
+        handle: &AgentHandle,
+        commands: Commands,
+        waiting: VecDeque<Open>,
+        _until_live: LivePlace<'_>,
+    ) {
+        // Until the task is spawned, so that a stop waits for both.
+        let _starting = self.tasks.token();
+        let span = tracing::info_span!(parent: None, "agent", agent = %handle.id());
+        tracing::debug!(parent: &span, "agent is live");
+        let actor = Actor::new(Arc::clone(&handle.shared), commands, waiting);
+        if !self.directory.go_live(handle.clone()) {
+            handle.begin_end();
+        }
+        self.tasks.spawn(actor.run().instrument(span));
+    }
+
+    /// Puts those to sleep that rest longest, when too many are live.
+    ///
+    /// # Errors
+    /// When all of them are at work.
+    pub(super) fn make_room_for_live(&self) -> Result<LivePlace<'_>, Fault> {
+        let max = self.limits.live_agents_max.max(1);
+        if let Some(place) = self.promise_live(max) {
+            return Ok(place);
+        }
+        // Some more than needed, so that not everybody who comes has to look at all of them.
+        for serial in self.directory.resting(max / 16 + 1) {
+            self.directory.put_to_sleep(serial);
+        }
+        let busy = || Fault::new(busy(), format!("busy: {max} agents are at work"));
+        self.promise_live(max).ok_or_else(busy)
+    }
+
+    /// Whoever is promised a place counts before it is live: many may wake at once.
+    fn promise_live(&self, max: usize) -> Option<LivePlace<'_>> {
+        let promised = self.live_promised.fetch_add(1, Ordering::AcqRel) + 1;
+        let place = LivePlace(&self.live_promised);
+        (self.directory.live_count() + promised <= max).then_some(place)
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.opened_at.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// An agent's place in the tree.
+    pub(super) async fn kin_of(&self, serial: Serial) -> Result<Arc<Kin>, Fault> {
+        if let Some(kin) = self.directory.kin(serial) {
+            return Ok(kin);
+        }
+        let gone = || Fault::new(FaultKind::NotFound, "Agent not found");
+        self.load(&[serial]).await?.remove(&serial).map(|(kin, _)| kin).ok_or_else(gone)
+    }
+
+    /// Agents as they are kept, with their places in the tree.
+    pub(super) async fn load(
+        &self,
+        serials: &[Serial],
+    ) -> Result<HashMap<Serial, (Arc<Kin>, StoredAgent)>, Fault> {
+        let _restoring = self.restoring.lock().await;
+        let mut wanted: BTreeSet<Serial> = serials.iter().copied().collect();
+        for serial in serials {
+            let mut serial = *serial;
+            while self.directory.kin(serial).is_none() {
+                wanted.insert(serial);
+                match self.directory.parent(serial) {
+                    Some(parent) => serial = parent,
+                    None => break,
+                }
+            }
+        }
+        let mut rows = self.outside.store.agents(wanted.into_iter().collect()).await?;
+        // Whoever is above was there before.
+        rows.sort_unstable_by_key(|row| row.serial);
+        let mut loaded: HashMap<Serial, (Arc<Kin>, StoredAgent)> = HashMap::new();
+        for row in rows {
+            let kin = match self.directory.kin(row.serial) {
+                Some(kin) => kin,
+                None => self.restore_kin(&row, &loaded)?,
+            };
+            loaded.insert(row.serial, (kin, row));
+        }
+        Ok(loaded)
+    }
+
+    fn restore_kin(
+        &self,
+        row: &StoredAgent,
+        loaded: &HashMap<Serial, (Arc<Kin>, StoredAgent)>,
+    ) -> Result<Arc<Kin>, Fault> {
+        let parent = match row.record.parent {
+            None => None,
+            Some(parent) => {
+                let found = loaded.get(&parent).map(|(kin, _)| Arc::clone(kin));
+                // Without whoever is above it, nothing would limit it.
+                Some(found.or_else(|| self.directory.kin(parent)).ok_or_else(|| orphaned(&row.record.id))?)
+            }
+        };
+        let kin = Kin::restore(KeptKin {
+            new: NewKin {
+                id: row.record.id.clone(),
+                serial: row.serial,
+                parent,
+                cwd: row.record.cwd.clone(),
+                standing: self.restored(&row.record.rights, &row.record.cwd),
+            },
+            ledger: row.ledger.clone(),
+            descendants: self.directory.descendants(row.serial),
+            gone: row.gone,
+        });
+        self.directory.set_kin(&kin);
+        Ok(kin)
+    }
+
+    /// Temporary agents do not outlive the daemon. Whoever is below them and is not temporary does.
+    pub(super) async fn drop_temporary(self: &Arc<Self>) -> Result<(), Fault> {
+        for serial in self.directory.temporary() {
+            self.destroy(serial, super::Children::Stay, "restart").await?;
+        }
+        Ok(())
+    }
+
+    /// Wakes everybody whose turn was open: it goes on, or is marked.
+    pub(super) fn settle(self: &Arc<Self>, unsettled: Vec<Serial>) {
+        if unsettled.is_empty() {
+            return;
+        }
+        tracing::info!(
+            "{} agents had open turns when the daemon stopped; they are taken up",
+            unsettled.len()
+        );
+        self.take_up(unsettled);
+    }
+
+    /// Turns of an agent that could not keep its work are open in the store. They go on when there may be room again, also
+    /// when nobody asks for them.
+    pub(crate) fn take_up_later(self: &Arc<Self>, serial: Serial, after: Duration) {
+        let (pool, stop) = (Arc::downgrade(self), self.stop_wanted.clone());
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = tokio::time::sleep(after) => {}
+                () = stop.cancelled() => return,
+            }
+            if let Some(pool) = pool.upgrade() {
+                pool.take_up(vec![serial]);
+            }
+        });
+    }
+
+    fn take_up(self: &Arc<Self>, unsettled: Vec<Serial>) {
+        let pool = Arc::downgrade(self);
+        let turnstile = Arc::clone(&self.turnstile);
+        self.tasks.spawn(async move {
+            let wake = |serial| {
+                let pool = pool.upgrade();
+                async move {
+                    let Some(pool) = pool else { return };
+                    let Some(id) = pool.directory.name_of(serial) else { return };
+                    let agent = AgentRef { serial, id };
+                    while let Err(fault) = pool.wake(&agent).await {
+                        let FaultKind::Busy { retry_after_ms } = fault.kind else {
+                            return tracing::error!(agent = %agent.id, "a turn could not be taken up: {fault}");
+                        };
+                        if pool.stop_wanted.is_cancelled() {
+                            return;
+                        }
+                        tokio::time::sleep(Duration::from_millis(retry_after_ms)).await;
+                    }
+                }
+            };
+            use futures_util::StreamExt;
+            let waking = futures_util::stream::iter(unsettled).map(wake).buffer_unordered(SETTLED_AT_ONCE);
+            tokio::select! {
+                () = waking.collect::<()>() => {}
+                () = turnstile.abort.cancelled() => {}
+            }
+        });
+    }
+
+    /// Names of sends are remembered for a while.
+    pub(super) fn forget_old_turns(self: &Arc<Self>) {
+        let (store, clock) = (Arc::clone(&self.outside.store), Arc::clone(&self.outside.clock));
+        let retention = i64::try_from(self.limits.request_retention.as_micros()).unwrap_or(i64::MAX);
+        let stop = self.stop_wanted.clone();
+        self.tasks.spawn(async move {
+            let forget = async {
+                loop {
+                    let before = Moment(clock.now().0.saturating_sub(retention));
+                    if let Err(fault) = store.forget_turns(before).await {
+                        tracing::warn!("names of old sends could not be forgotten: {fault}");
+                    }
+                    tokio::time::sleep(FORGET_EVERY).await;
+                }
+            };
+            tokio::select! {
+                () = forget => {}
+                () = stop.cancelled() => {}
+            }
+        });
+    }
+}
+
+fn orphaned(id: &AgentId) -> Fault {
+    let fault = Fault::new(FaultKind::Internal, "Internal error: the store is damaged; run nexus3 check");
+    fault.caused_by(format!("the parent of agent '{id}' is not in the store"))
+}
+
+/// A model that was there when the agent was made.
+struct MissingModel {
+    model: String,
+    fault: Fault,
+}
+
+impl Provider for MissingModel {
+    fn ask(&self, _: ModelRequest) -> ModelStream {
+        let text = format!("the model of this agent cannot be used any more: {}", self.fault.public);
+        let fault = Fault::new(FaultKind::Model, text);
+        Box::pin(futures_util::stream::once(std::future::ready(Err(fault))))
+    }
+
+    fn model(&self) -> Option<&str> {
+        Some(&self.model)
+    }
+
+    fn window_tokens(&self) -> TokenCount {
+        0
+    }
+}

@@ -1,0 +1,341 @@
+//! What is done to a daemon over its lives, one throw of the dice at a time.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use agent::journal::{OnRestart, Serial};
+use agent::outside::StoreFault;
+use agent::permission::{Budget, Resource};
+use agent::{RequestId, Source};
+use runtime::{AgentHandle, AgentSpec, By, Children, Name, NewMessage, RightsSpec};
+
+use crate::history::{messages, objection_when_idle};
+use crate::lives::{Known, Lives, Sent};
+use crate::lives_checks::is_final;
+use crate::world::{World, id, settle};
+
+/// Scripts, and what they say when nobody interferes. `N` is a number that no other script has.
+const SCRIPTS: &[(&str, &str)] = &[
+    ("#N say a; yield; say b; done", "ab"),
+    ("#N report 2; call note x; call once N; done | say u; done", "u"),
+    ("#N say t; call slow 30; call once_step N; call keyed N; done | say u; done", "tu"),
+    ("#N call once N; yield; done | call keyed N; call note !; done | say v; done", "v"),
+    ("#N wait; say w; done", "w"),
+    ("#N say t; call slow release; done | wait; say u; done", "tu"),
+    ("#N say a; fail", ""),
+];
+
+impl Lives {
+    pub(crate) async fn operate(&mut self) {
+        match self.dice.below(100) {
+            0..6 => self.create().await,
+            6..26 => self.send().await,
+            26..36 => self.repeat().await,
+            36..40 => self.repeat_wrongly().await,
+            40..46 => self.leave().await,
+            46..54 => self.cancel().await,
+            54..58 => self.steer().await,
+            58..64 => self.release(),
+            64..72 => self.let_time_pass().await,
+            72..75 => self.destroy().await,
+            75..78 => self.rename().await,
+            78..81 => self.roll_back().await,
+            81..86 => self.run_out_of_room(),
+            86..90 => self.kill().await,
+            90..94 => self.kill_in_the_middle().await,
+            94..96 => self.stop_and_start().await,
+            _ => self.give_way().await,
+        }
+        self.collect().await;
+    }
+
+    pub(crate) async fn create(&mut self) {
+        let parent = self.some_agent().filter(|_| self.dice.percent(50));
+        let name = match self.dice.below(6) {
+            0 => Name::Temporary,
+            1 => Name::MadeUp,
+            _ => Name::Given(id(&format!("n{}", self.agents.len()))),
+        };
+        let share = self.dice.percent(30).then(|| self.dice.below(5) as u64);
+        let marks = self.dice.percent(25);
+        let spec = AgentSpec {
+            name,
+            parent: parent.map(|place| self.agents[place].refer.id().clone()),
+            rights: RightsSpec {
+                preset: Some("yolo".to_owned()),
+                budget: Budget::unlimited().with(Resource::Children, share.map(|share| share + 2)),
+                ..RightsSpec::default()
+            },
+            on_restart: Some(if marks { OnRestart::Mark } else { OnRestart::Resume }),
+            ..AgentSpec::default()
+        };
+        match self.world().create(spec).await {
+            Ok(created) => {
+                self.log.note(format!("create {} below {parent:?}, marks: {marks}", created.handle.id()));
+                self.agents.push(Known {
+                    refer: created.handle.refer(),
+                    parent: parent.map(|place| self.agents[place].refer.serial()),
+                    capability: created.capability,
+                    marks,
+                    is_gone: false,
+                    words: Vec::new(),
+                    is_rolled_back: false,
+                });
+            }
+            Err(fault) => self.log.note(format!("create: {fault}")),
+        }
+    }
+
+    fn write(&mut self, serial: Serial) -> usize {
+        self.written += 1;
+        let number = self.written;
+        let (script, says) = *self.dice.pick(SCRIPTS);
+        let request_id = match self.dice.percent(50) {
+            true => RequestId::Text(number.to_string()),
+            false => RequestId::Number(i64::try_from(number).expect("small")),
+        };
+        self.sent.push(Sent {
+            serial,
+            request_id,
+            script: script.replace('N', &number.to_string()),
+            says,
+            open: Vec::new(),
+            answers: Vec::new(),
+            is_acknowledged: false,
+            cancel_wanted: false,
+            is_cancelled: false,
+            is_steered: false,
+            is_contested: false,
+        });
+        self.sent.len() - 1
+    }
+
+    fn message(&self, place: usize) -> NewMessage {
+        let sent = &self.sent[place];
+        let (text, request_id) = (sent.script.clone(), sent.request_id.clone());
+        NewMessage { text, request_id, source: Source::default() }
+    }
+
+    async fn send(&mut self) {
+        let Some(place) = self.some_agent() else { return };
+        let Some(agent) = self.handle(place).await else { return };
+        let sent = self.write(self.agents[place].refer.serial());
+        self.submit(agent, sent);
+    }
+
+    fn submit(&mut self, agent: AgentHandle, sent: usize) {
+        let message = self.message(sent);
+        self.log.note(format!("send {} to {}", message.text, agent.id()));
+        self.sent[sent].open.push(tokio::spawn(async move { agent.send(message).await }));
+    }
+
+    /// A send of an agent that is there.
+    fn some_sent(&mut self) -> Option<(usize, usize)> {
+        let there: Vec<_> = (0..self.sent.len())
+            .filter_map(|sent| Some((sent, self.place_of(self.sent[sent].serial)?)))
+            .filter(|(_, place)| !self.agents[*place].is_gone)
+            .collect();
+        (!there.is_empty()).then(|| *self.dice.pick(&there))
+    }
+
+    async fn repeat(&mut self) {
+        let Some((sent, place)) = self.some_sent() else { return };
+        let Some(agent) = self.handle(place).await else { return };
+        self.log.note("repeat".to_owned());
+        self.submit(agent, sent);
+    }
+
+    /// The same name with another text.
+    async fn repeat_wrongly(&mut self) {
+        let Some((sent, place)) = self.some_sent() else { return };
+        let is_known = self.sent[sent].is_acknowledged;
+        let Some(agent) = self.handle(place).await.filter(|_| is_known) else { return };
+        self.sent[sent].is_contested = true;
+        let message = NewMessage { text: "#x say other; done".to_owned(), ..self.message(sent) };
+        let asking = tokio::spawn(async move { agent.send(message).await });
+        // It may have to wait for its turn to be refused.
+        for _ in 0..200 {
+            tokio::task::yield_now().await;
+        }
+        if asking.is_finished() {
+            let answer = asking.await.expect("a send does not panic");
+            self.log.note(format!("other content: {answer:?}"));
+            assert!(answer.is_err(), "{} was answered for other content", self.sent[sent].script);
+        } else {
+            self.release_all();
+            asking.abort();
+        }
+    }
+
+    async fn leave(&mut self) {
+        let Some(place) = self.some_agent() else { return };
+        let Some(agent) = self.handle(place).await else { return };
+        let sent = self.write(self.agents[place].refer.serial());
+        let left = agent.leave(self.message(sent)).await.map(drop);
+        self.log.note(format!("leave {} at {}: {left:?}", self.sent[sent].script, agent.id()));
+        self.sent[sent].is_acknowledged |= left.is_ok();
+    }
+
+    async fn cancel(&mut self) {
+        let Some((sent, place)) = self.some_sent() else { return };
+        let Some(agent) = self.handle(place).await else { return };
+        self.sent[sent].cancel_wanted = true;
+        let is_cancelled = agent.cancel(self.sent[sent].request_id.clone()).await;
+        self.log.note(format!("cancel {}: cancelled: {is_cancelled}", self.sent[sent].script));
+        // One that was never kept is not known when it is sent again.
+        self.sent[sent].is_cancelled |= is_cancelled && self.sent[sent].is_acknowledged;
+    }
+
+    async fn steer(&mut self) {
+        let Some(place) = self.some_agent() else { return };
+        let Some(agent) = self.handle(place).await else { return };
+        self.written += 1;
+        let text = format!("#s{} say steered; done", self.written);
+        // A word that could not be kept is not acknowledged, and may be heard all the same.
+        let serial = self.agents[place].refer.serial();
+        let may_hear = |sent: &&mut Sent| sent.serial == serial && !sent.answers.iter().any(is_final);
+        self.sent.iter_mut().filter(may_hear).for_each(|sent| sent.is_steered = true);
+        if agent.steer(text.clone(), Source::default()).await.is_some() {
+            self.log.note(format!("word taken by {}: {text}", agent.id()));
+            self.agents[place].words.push(text);
+        }
+    }
+
+    fn release(&mut self) {
+        if self.dice.percent(50) {
+            self.world().model.release_one()
+        } else {
+            self.world().tools.release_one()
+        };
+    }
+
+    pub(crate) fn release_all(&self) {
+        self.world().model.release_all();
+        self.world().tools.release_all();
+    }
+
+    async fn let_time_pass(&mut self) {
+        let time = Duration::from_millis(*self.dice.pick(&[1, 100, 2_000, 70_000]));
+        tokio::time::sleep(time).await;
+        let live = self.world().live().await;
+        let asleep = self.world().names().await.into_iter().filter(|name| !live.contains(name));
+        let asleep: Vec<_> = asleep.collect();
+        self.log.note(format!("{time:?} pass, asleep: {asleep:?}"));
+    }
+
+    async fn destroy(&mut self) {
+        let Some(place) = self.some_agent() else { return };
+        let children = if self.dice.percent(50) { Children::Go } else { Children::Stay };
+        let target = self.agents[place].refer.clone();
+        let destroyed = self.world().pool.destroy(&target, children, By::Admin).await;
+        self.log.note(format!("destroy {}, {children:?}: {destroyed:?}", target.id()));
+        if destroyed.is_ok() {
+            self.bury(target.serial(), children);
+        }
+    }
+
+    fn bury(&mut self, serial: Serial, children: Children) {
+        let parents: BTreeMap<_, _> =
+            self.agents.iter().map(|known| (known.refer.serial(), known.parent)).collect();
+        let is_below = |mut serial: Serial, top: Serial| loop {
+            match parents.get(&serial).copied().flatten() {
+                Some(parent) if parent == top => return true,
+                Some(parent) => serial = parent,
+                None => return false,
+            }
+        };
+        for known in &mut self.agents {
+            let own = known.refer.serial();
+            known.is_gone |= own == serial || (children == Children::Go && is_below(own, serial));
+        }
+    }
+
+    async fn rename(&mut self) {
+        let Some(place) = self.some_agent() else { return };
+        self.written += 1;
+        let temporary = self.agents[place].refer.id().is_temporary();
+        let name = format!("{}r{}", if temporary { "." } else { "" }, self.written);
+        let renamed = self.world().pool.rename(&self.agents[place].refer, id(&name), By::Admin).await;
+        if let Ok(renamed) = renamed {
+            self.log.note(format!("{} is renamed to {name}", self.agents[place].refer.id()));
+            self.agents[place].refer = renamed;
+        }
+    }
+
+    async fn roll_back(&mut self) {
+        let Some(place) = self.some_agent() else { return };
+        let Some(agent) = self.handle(place).await else { return };
+        let history = messages(&agent);
+        // One may go back to a question too; what comes behind it is then a second question in a row.
+        let ends = (0..=history.len()).filter(|end| objection_when_idle(&history[..*end]).is_none());
+        let messages = *self.dice.pick(&ends.collect::<Vec<_>>());
+        if let Ok(removed) = agent.rollback(messages, By::Admin).await {
+            self.log.note(format!("{} is rolled back to {messages}: {removed}", agent.id()));
+            self.agents[place].is_rolled_back |= removed > 0;
+        }
+    }
+
+    fn run_out_of_room(&mut self) {
+        let times = self.dice.between(1, 4);
+        self.log.note(format!("{times} calls find no room"));
+        self.world().store.refuse(times, StoreFault::Full("no space".to_owned()));
+    }
+
+    async fn give_way(&mut self) {
+        for _ in 0..self.dice.between(1, 20) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Whoever waited for the old daemon is cut off.
+    async fn cut_off(&mut self) {
+        for sent in &mut self.sent {
+            for open in sent.open.drain(..) {
+                open.abort();
+            }
+        }
+        self.agents.iter_mut().for_each(|known| known.is_gone |= known.refer.id().is_temporary());
+        tokio::task::yield_now().await;
+    }
+
+    pub(crate) async fn kill(&mut self) {
+        self.log.note("killed".to_owned());
+        self.world().store.die();
+        self.start_again().await;
+    }
+
+    /// The daemon keeps some calls more, and nothing behind them.
+    async fn kill_in_the_middle(&mut self) {
+        let calls = self.dice.between(1, 6);
+        self.log.note(format!("killed in the middle, {calls} calls later"));
+        self.world().store.live_for(calls);
+        if self.dice.percent(50) {
+            self.release_all();
+        }
+        tokio::time::sleep(Duration::from_millis(40)).await;
+        self.collect().await;
+        self.start_again().await;
+    }
+
+    async fn start_again(&mut self) {
+        self.cut_off().await;
+        let world = self.world.take().expect("the daemon runs");
+        let yields = *self.dice.pick(&[0, 1, 4]);
+        let world = world.restart().await;
+        world.store.take_time(yields);
+        self.world = Some(world);
+    }
+
+    async fn stop_and_start(&mut self) {
+        self.world().store.heal();
+        let plan = self.world().next_life();
+        let stopping = self.world().pool.stop(Duration::from_secs(1));
+        stopping.await;
+        self.collect().await;
+        self.cut_off().await;
+        drop(self.world.take());
+        settle().await;
+        self.world = Some(World::open(plan).await);
+        self.log.note("stopped and started".to_owned());
+    }
+}

@@ -1,0 +1,403 @@
+//! What outlives the daemon: everything an agent is and has, whether it was stopped, killed, or only slept.
+
+use std::sync::Arc;
+
+use agent::journal::OnRestart;
+use agent::permission::{Budget, Narrowing, Presets, Resource};
+use agent::{FaultKind, TurnOutcome};
+use runtime::{AgentHandle, AgentLife, AgentSpec, Change, Children, MayGrant, Name, RightsSpec};
+
+use crate::history::{messages, objection_when_idle, results, texts};
+use crate::world::{Plan, World, below, end_of, fault_of, id, named, number, preset, settle, start};
+
+/// Everything that can be seen of an agent.
+pub(crate) fn portrait(world: &World, agent: &AgentHandle) -> String {
+    let mut summary = world.summary(agent);
+    summary.state = AgentLife::Live;
+    let parts = [
+        format!("{summary:?}"),
+        format!("{:?}", messages(agent)),
+        format!("{:?}", agent.record()),
+        format!("{:?}", world.pool.rights(agent)),
+        format!("{:?} {:?} {:?}", agent.tokens(), agent.context(), agent.tool_names()),
+    ];
+    parts.join("\n")
+}
+
+async fn portraits(world: &World) -> Vec<String> {
+    let mut portraits = Vec::new();
+    for name in world.names().await {
+        portraits.push(portrait(world, &world.find(&name).await));
+    }
+    portraits
+}
+
+fn budget() -> Budget {
+    let budget = Budget::unlimited().with(Resource::Turns, Some(10)).with(Resource::ToolCalls, Some(20));
+    budget.with(Resource::Tokens, Some(1000)).with(Resource::WallMs, Some(100_000))
+}
+
+/// A family that has done something of everything.
+async fn family(world: &World) {
+    let rights = RightsSpec { preset: Some("trusted".into()), budget: budget(), ..RightsSpec::default() };
+    let parent = world.make(AgentSpec { rights, ..named("p") }).await;
+    let rights = RightsSpec {
+        disable_tools: vec!["step".into()],
+        write_paths: Some(vec!["deep".into()]),
+        budget: Budget::unlimited().with(Resource::Turns, Some(4)).with(Resource::Children, Some(3)),
+        ..RightsSpec::default()
+    };
+    let child = AgentSpec {
+        rights,
+        cwd: Some("a".into()),
+        model: Some("scripted/one".into()),
+        system_prompt: Some("be brief".into()),
+        on_restart: Some(OnRestart::Mark),
+        origin: Some("somewhere".into()),
+        ..below(named("c"), &parent)
+    };
+    let child = world.make(child).await;
+    world.child("g", &parent).await;
+    end_of(start(&parent, 1, "#1 report 7; call note x; done | pass 300; say so; done")).await;
+    end_of(start(&child, 1, "#2 report 5; call write deep/y; call step 1; done | say done; done")).await;
+    fault_of(start(&child, 2, "#3 say hel; fail")).await;
+    let change = Change { write_paths: Some(vec!["deep".into()]), ..Change::default() };
+    world.change(&child, &change).await.expect("it is its own");
+    world.finish(&child).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn everything_survives_a_kill_a_stop_and_sleep() {
+    let world = World::new().await;
+    family(&world).await;
+    let before = portraits(&world).await;
+    assert_eq!(before.len(), 3);
+    let world = world.restart().await;
+    assert_eq!(world.live().await, Vec::<String>::new(), "nobody is woken for nothing");
+    assert_eq!(portraits(&world).await, before, "after a kill");
+    let world = world.stop_and_start().await;
+    assert_eq!(portraits(&world).await, before, "after a stop");
+    assert_eq!(world.model.seen().questions.len(), 0, "no model was asked for that");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_shows_the_same_of_an_agent_whether_it_sleeps_or_not() {
+    let world = World::new().await;
+    family(&world).await;
+    let shown = |list: Vec<runtime::AgentSummary>| -> Vec<String> {
+        let awake = |mut one: runtime::AgentSummary| {
+            one.state = AgentLife::Live;
+            format!("{one:?}")
+        };
+        list.into_iter().map(awake).collect()
+    };
+    let before = shown(world.list().await);
+    let world = world.restart().await;
+    let asleep = world.list().await;
+    assert!(asleep.iter().all(|agent| agent.state == AgentLife::Asleep));
+    assert_eq!(shown(asleep), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_woken_agent_goes_on_where_it_was() {
+    let world = World::new().await;
+    family(&world).await;
+    let world = world.restart().await;
+    let child = world.find("c").await;
+    assert_eq!(
+        end_of(start(&child, 9, "#9 call read deep/z; call step 1; done | say on; done")).await.content,
+        "on"
+    );
+    let request = world.model.seen().requests[0].clone();
+    assert_eq!(request.system.as_deref(), Some("be brief"));
+    let asked: Vec<_> = request.messages.iter().map(|message| message.text.as_str()).collect();
+    assert_eq!(asked.len(), 8, "{asked:?}");
+    assert_eq!(asked[6], "hel", "what had failed before is there too");
+    assert_eq!(results(&child).split_off(2)[0], "deep/z beneath /work/a");
+    assert!(results(&child)[3].contains("Tool 'step' is disabled"), "{:?}", results(&child));
+    let turns = world.pool.rights(&child).holdings[0];
+    assert_eq!((turns.limit, turns.used, turns.left), (Some(4), 3, Some(1)));
+    assert_eq!(objection_when_idle(&messages(&child)), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_capability_outlives_the_daemon_and_not_its_agent() {
+    let world = World::new().await;
+    let token = world.create(named("a")).await.expect("there is room").capability;
+    let gone = world.create(named("b")).await.expect("there is room");
+    world.destroy(&gone.handle).await;
+    let world = world.restart().await;
+    let found = world.pool.refer_by_capability(token.reveal().as_bytes()).expect("it is known");
+    assert_eq!(found.id().as_str(), "a");
+    assert!(world.pool.refer_by_capability(gone.capability.reveal().as_bytes()).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_is_held_under_its_sleeping_parents_ceiling() {
+    let world = World::new().await;
+    let parent = world.trusted("p").await;
+    world.child("c", &parent).await;
+    let change = Change { disable_tools: Some(vec!["note".into()]), ..Change::default() };
+    world.change(&parent, &change).await.expect("less is always allowed");
+    drop(parent);
+    let world = world.restart().await;
+    let child = world.find("c").await;
+    assert_eq!(world.live().await, ["c"], "the parent sleeps on");
+    end_of(start(&child, 1, "call note x; call slow 1; done | say so; done")).await;
+    assert_eq!(results(&child)[0], "Permission denied: Tool 'note' is disabled by permission policy");
+    let parent = world.find("p").await;
+    world
+        .change(&parent, &Change { disable_tools: Some(Vec::new()), ..Change::default() })
+        .await
+        .expect("allowed");
+    end_of(start(&child, 2, "#2 call note y; done | say so; done")).await;
+    assert_eq!(results(&child)[2], "noted y", "both look at one place in the tree");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_set_aside_stays_set_aside_and_comes_back_once() {
+    let world = World::new().await;
+    let turns = |limit| Budget::unlimited().with(Resource::Turns, Some(limit));
+    let rights = RightsSpec { preset: Some("trusted".into()), budget: turns(10), ..RightsSpec::default() };
+    let parent = world.make(AgentSpec { rights, ..named("p") }).await;
+    let rights = RightsSpec { budget: turns(6), ..RightsSpec::default() };
+    let child = world.make(AgentSpec { rights, ..below(named("c"), &parent) }).await;
+    end_of(start(&child, 1, "#1 say a; done")).await;
+    drop((parent, child));
+    let account = |world: &World, agent: &AgentHandle| {
+        let one = world.pool.rights(agent).holdings[0];
+        (one.limit, one.used, one.reserved, one.left)
+    };
+    let world = world.restart().await;
+    let parent = world.find("p").await;
+    assert_eq!(account(&world, &parent), (Some(10), 0, 6, Some(4)));
+    let rights = RightsSpec { budget: turns(5), ..RightsSpec::default() };
+    let fault = world.refusal(AgentSpec { rights, ..below(named("d"), &parent) }).await;
+    assert_eq!(fault.kind, FaultKind::Denied, "{fault}");
+    assert!(world.destroy_named("c", Children::Go).await, "it sleeps, and is destroyed all the same");
+    assert_eq!(account(&world, &parent), (Some(10), 1, 0, Some(9)));
+    drop(parent);
+    let world = world.restart().await;
+    assert_eq!(account(&world, &world.find("p").await), (Some(10), 1, 0, Some(9)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn temporary_agents_do_not_outlive_the_daemon_and_their_children_do() {
+    let world = World::new().await;
+    let temporary =
+        world.make(preset(AgentSpec { name: Name::Temporary, ..AgentSpec::default() }, "yolo")).await;
+    let named_so = world.create(named(".t")).await.expect("there is room");
+    let kept = world.child("kept", &temporary).await;
+    world.child(".u", &temporary).await;
+    let (may, token) = (world.pool.rights(&kept).may, named_so.capability);
+    drop((temporary, kept));
+    let world = world.restart().await;
+    assert_eq!(world.names().await, ["kept"]);
+    assert!(world.pool.refer_by_capability(token.reveal().as_bytes()).is_none());
+    let kept = world.find("kept").await;
+    assert_eq!(
+        (world.summary(&kept).depth, world.pool.rights(&kept).may),
+        (1, may),
+        "under the ceiling it had"
+    );
+    let next = world.make(AgentSpec { name: Name::Temporary, ..AgentSpec::default() }).await;
+    assert_eq!(next.id().as_str(), ".1", "its name is free");
+    assert!(!kept.is_below(&next), "and whoever gets it adopts nobody");
+}
+
+#[tokio::test(start_paused = true)]
+async fn orphans_keep_the_ceiling_they_had() {
+    let world = World::new().await;
+    let parent = world.trusted("p").await;
+    let change = Change { disable_tools: Some(vec!["note".into()]), ..Change::default() };
+    let orphan = world.child("o", &parent).await;
+    world.change(&parent, &change).await.expect("less is always allowed");
+    assert!(world.destroy_named("p", Children::Stay).await);
+    let before = portrait(&world, &orphan);
+    drop((parent, orphan));
+    let world = world.restart().await;
+    let orphan = world.find("o").await;
+    assert_eq!(portrait(&world, &orphan), before);
+    end_of(start(&orphan, 1, "call note x; done | say so; done")).await;
+    assert!(results(&orphan)[0].starts_with("Permission denied"), "{:?}", results(&orphan));
+    let successor = world.trusted("p").await;
+    assert!(!orphan.is_below(&successor));
+}
+
+fn options_with(extra: &[(&str, Narrowing)]) -> runtime::PoolOptions {
+    let mut presets = Presets::builtin(&[]);
+    for (name, narrowing) in extra {
+        presets.add(name, "trusted", narrowing.clone()).expect("a good preset");
+    }
+    runtime::PoolOptions { presets, ..Plan::default().options }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_preset_means_what_it_means_now_and_one_that_is_gone_allows_nothing() {
+    let plan = Plan { options: options_with(&[("mine", Narrowing::default())]), ..Plan::default() };
+    let world = World::open(plan).await;
+    let agent = world.make(preset(named("a"), "mine")).await;
+    world.make(below(named("c"), &agent)).await;
+    end_of(start(&agent, 1, "#1 call note x; done | say so; done")).await;
+    drop(agent);
+    let narrower = Narrowing { disable_tools: vec![Arc::from("note")], ..Narrowing::default() };
+    let plan = Plan { options: options_with(&[("mine", narrower)]), ..world.next_life() };
+    world.kill().await;
+    let world = World::open(plan).await;
+    let agent = world.find("a").await;
+    end_of(start(&agent, 2, "#2 call note x; call slow 1; done | say so; done")).await;
+    assert!(results(&agent)[1].starts_with("Permission denied"), "{:?}", results(&agent));
+    assert_eq!(results(&agent)[2], "took 1");
+    drop(agent);
+    let plan = Plan { options: options_with(&[]), ..world.next_life() };
+    world.kill().await;
+    let world = World::open(plan).await;
+    let agent = world.find("a").await;
+    assert_eq!(texts(&agent).len(), 9, "it can be read");
+    assert_eq!((agent.tool_names().len(), world.summary(&agent).preset.as_ref()), (0, "mine"));
+    end_of(start(&agent, 3, "#3 call note x; call read y; done | say so; done")).await;
+    assert!(results(&agent)[3..].iter().all(|result| result.starts_with("Permission denied")));
+    let child = world.find("c").await;
+    end_of(start(&child, 1, "#4 call note x; done | say so; done")).await;
+    assert!(results(&child)[0].starts_with("Permission denied"), "nor to anybody below it");
+    assert_eq!(world.refusal(below(named("d"), &agent)).await.kind, FaultKind::Denied);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_whose_model_is_gone_can_be_read_and_says_so_when_it_is_asked() {
+    let world = World::open(Plan { models: vec!["scripted/one", "scripted/two"], ..Plan::default() }).await;
+    let agent = world.make(AgentSpec { model: Some("scripted/two".into()), ..named("a") }).await;
+    end_of(start(&agent, 1, "#1 say a; done")).await;
+    drop(agent);
+    let plan = Plan { models: vec!["scripted/one"], ..world.next_life() };
+    world.kill().await;
+    let world = World::open(plan).await;
+    let agent = world.find("a").await;
+    assert_eq!((texts(&agent).len(), agent.record().model.as_deref()), (2, Some("scripted/two")));
+    let fault = fault_of(start(&agent, 2, "#2 say b; done")).await;
+    assert_eq!(fault.kind, FaultKind::Model);
+    assert!(fault.public.contains("no such model: scripted/two"), "{fault}");
+    assert_eq!(objection_when_idle(&messages(&agent)), None);
+    let plan = world.next_life();
+    drop(agent);
+    world.kill().await;
+    let world = World::open(Plan { models: vec!["scripted/two"], ..plan }).await;
+    assert_eq!(
+        end_of(start(&world.find("a").await, 3, "#3 say c; done")).await.content,
+        "c",
+        "when it is back"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn second_sets_and_rights_that_were_changed_are_those_of_later() {
+    let world = World::new().await;
+    let may_grant = MayGrant { disable_tools: vec!["note".into()], ..MayGrant::default() };
+    let rights = RightsSpec {
+        preset: Some("trusted".into()),
+        may_grant: Some(may_grant),
+        may_create: Some(vec!["sandboxed".into()]),
+        ..RightsSpec::default()
+    };
+    let agent = world.make(AgentSpec { rights, ..named("a") }).await;
+    let change = Change {
+        disable_tools: Some(vec!["slow".into()]),
+        budget: vec![(Resource::Turns, Some(7))],
+        ..Change::default()
+    };
+    world.change(&agent, &change).await.expect("it is allowed");
+    let before = portrait(&world, &agent);
+    drop(agent);
+    let world = world.restart().await;
+    let agent = world.find("a").await;
+    assert_eq!(portrait(&world, &agent), before);
+    world
+        .change(&agent, &Change { disable_tools: Some(Vec::new()), ..Change::default() })
+        .await
+        .expect("more");
+    let rights = world.pool.rights(&agent);
+    assert_eq!(rights.holdings[0].limit, Some(7), "a change of one thing changes no other");
+    assert!(!rights.may_grant.tools.contains("note") && rights.may.tools.contains("slow"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn serials_are_never_given_twice() {
+    let world = World::new().await;
+    let first = world.agent("a").await.refer().serial();
+    world.destroy_named("a", Children::Go).await;
+    let world = world.restart().await;
+    let second = world.agent("a").await.refer().serial();
+    assert!(second > first, "{first} and {second}");
+    let world = world.restart().await;
+    assert_eq!(world.find("a").await.refer().serial(), second);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_that_everybody_had_asked_for_is_not_asked_for_again_by_itself() {
+    let world = World::new().await;
+    let agent = world.agent("a").await;
+    world.finish(&agent).await;
+    assert!(world.pool.is_stopping());
+    drop(agent);
+    let world = world.stop_and_start().await;
+    assert!(!world.pool.is_stopping());
+    let agent = world.find("a").await;
+    assert!(world.summary(&agent).should_shutdown);
+    assert_eq!(end_of(start(&agent, 1, "say a; done")).await.content, "a");
+}
+
+#[tokio::test(start_paused = true)]
+async fn turns_that_a_stop_cancels_are_over_and_those_that_nobody_waits_for_go_on() {
+    let world = World::new().await;
+    let (waited, left) = (world.agent("waited").await, world.agent("left").await);
+    let sending = start(&waited, 1, "#1 say hel; wait; say lo; done");
+    let leaving = start(&left, 1, "#2 say hel; pass 20000; say lo; done");
+    settle().await;
+    leaving.abort();
+    assert!(leaving.await.is_err_and(|fault| fault.is_cancelled()));
+    drop((waited, left));
+    let world = world.stop_and_start().await;
+    assert_eq!(end_of(sending).await.outcome, TurnOutcome::Cancelled);
+    let left = world.find("left").await;
+    assert_eq!(world.pool.open_turns(), 1);
+    assert_eq!(end_of(start(&left, 1, "#2 say hel; pass 20000; say lo; done")).await.content, "hello");
+    assert_eq!(texts(&left).len(), 2);
+    assert_eq!(texts(&world.find("waited").await), ["#1 say hel; wait; say lo; done", "hel"]);
+    assert!(!left.cancel(number(1)).await);
+    assert!(world.pool.find(&id("nobody")).await.expect("it can be looked for").is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_set_aside_for_an_agent_that_was_never_kept_is_not_set_aside_after_a_crash() {
+    let turns = |limit| Budget::unlimited().with(Resource::Turns, Some(limit));
+    let world = World::new().await;
+    let rights = RightsSpec { preset: Some("trusted".into()), budget: turns(10), ..RightsSpec::default() };
+    let parent = world.make(AgentSpec { rights, ..named("p") }).await;
+    let other = world.agent("x").await.refer();
+    // Whoever is destroyed has the tree for itself until that is kept.
+    world.store.hold();
+    let destroying = {
+        let pool = world.pool.clone();
+        tokio::spawn(async move { pool.destroy(&other, Children::Go, runtime::By::Admin).await })
+    };
+    settle().await;
+    let rights = RightsSpec { budget: turns(4), ..RightsSpec::default() };
+    let creating = {
+        let (pool, spec) = (world.pool.clone(), AgentSpec { rights, ..below(named("c"), &parent) });
+        tokio::spawn(async move { pool.create(spec, runtime::By::Admin).await.map(drop) })
+    };
+    settle().await;
+    parent.submit(crate::world::message(1, "#1 say a; done")).expect("there is room");
+    drop(parent);
+    settle().await;
+    world.store.live_for(2);
+    world.store.release();
+    settle().await;
+    destroying.abort();
+    creating.abort();
+    let world = world.restart().await;
+    settle().await;
+    assert_eq!(world.names().await, ["p"]);
+    let turns = world.pool.rights(&world.find("p").await).holdings[0];
+    assert_eq!((turns.reserved, turns.left), (0, Some(9)));
+}

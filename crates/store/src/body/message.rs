@@ -1,0 +1,354 @@
+//! Messages, outcomes and the ends of turns, as they are written down.
+
+use std::borrow::Cow;
+
+use agent::permission::Resource;
+use agent::{
+    Ending, Fault, FaultKind, Halt, Message, RequestId, Role, Source, ToolCall, ToolClass, ToolOutcome,
+    TurnEnd, TurnOutcome, Usage,
+};
+use serde::{Deserialize, Serialize};
+
+use super::BodyFault;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MessageBody<'a> {
+    role: RoleWord,
+    text: Cow<'a, str>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<CallBody<'a>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tool_call_id: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    source: Option<SourceBody<'a>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ending: Option<EndingWord>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CallBody<'a> {
+    id: Cow<'a, str>,
+    name: Cow<'a, str>,
+    arguments: Cow<'a, str>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SourceBody<'a> {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kind: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    agent: Option<RequestIdBody<'a>>,
+}
+
+/// A text or a number, as clients write it.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum RequestIdBody<'a> {
+    Number(i64),
+    Text(Cow<'a, str>),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum RoleWord {
+    User,
+    Assistant,
+    Tool,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum EndingWord {
+    Cancelled,
+    Failed,
+    Denied,
+    Interrupted,
+}
+
+impl<'a> MessageBody<'a> {
+    pub(super) fn of(message: &'a Message) -> Self {
+        let Message { role, text, tool_calls, tool_call_id, source, ending } = message;
+        Self {
+            role: match role {
+                Role::User => RoleWord::User,
+                Role::Assistant => RoleWord::Assistant,
+                Role::Tool => RoleWord::Tool,
+            },
+            text: Cow::Borrowed(text),
+            tool_calls: tool_calls.iter().map(CallBody::of).collect(),
+            tool_call_id: tool_call_id.as_deref().map(Cow::Borrowed),
+            source: SourceBody::of(source),
+            ending: ending.map(|ending| match ending {
+                Ending::Cancelled => EndingWord::Cancelled,
+                Ending::Failed => EndingWord::Failed,
+                Ending::Denied => EndingWord::Denied,
+                Ending::Interrupted => EndingWord::Interrupted,
+            }),
+        }
+    }
+
+    pub(super) fn message(self) -> Message {
+        Message {
+            role: match self.role {
+                RoleWord::User => Role::User,
+                RoleWord::Assistant => Role::Assistant,
+                RoleWord::Tool => Role::Tool,
+            },
+            text: self.text.into_owned(),
+            tool_calls: self.tool_calls.into_iter().map(CallBody::call).collect(),
+            tool_call_id: self.tool_call_id.map(Cow::into_owned),
+            source: self.source.map(SourceBody::source).unwrap_or_default(),
+            ending: self.ending.map(|ending| match ending {
+                EndingWord::Cancelled => Ending::Cancelled,
+                EndingWord::Failed => Ending::Failed,
+                EndingWord::Denied => Ending::Denied,
+                EndingWord::Interrupted => Ending::Interrupted,
+            }),
+        }
+    }
+}
+
+impl<'a> CallBody<'a> {
+    fn of(call: &'a ToolCall) -> Self {
+        let ToolCall { id, name, arguments } = call;
+        Self { id: id.into(), name: name.into(), arguments: arguments.into() }
+    }
+
+    fn call(self) -> ToolCall {
+        ToolCall {
+            id: self.id.into_owned(),
+            name: self.name.into_owned(),
+            arguments: self.arguments.into_owned(),
+        }
+    }
+}
+
+impl<'a> SourceBody<'a> {
+    fn of(source: &'a Source) -> Option<Self> {
+        let Source { kind, agent } = source;
+        let body =
+            Self { kind: kind.as_deref().map(Cow::Borrowed), agent: agent.as_ref().map(RequestIdBody::of) };
+        (body.kind.is_some() || body.agent.is_some()).then_some(body)
+    }
+
+    fn source(self) -> Source {
+        Source { kind: self.kind.map(Cow::into_owned), agent: self.agent.map(RequestIdBody::id) }
+    }
+}
+
+impl<'a> RequestIdBody<'a> {
+    pub(super) fn of(id: &'a RequestId) -> Self {
+        match id {
+            RequestId::Text(text) => Self::Text(text.into()),
+            RequestId::Number(number) => Self::Number(*number),
+        }
+    }
+
+    pub(super) fn id(self) -> RequestId {
+        match self {
+            Self::Text(text) => RequestId::Text(text.into_owned()),
+            Self::Number(number) => RequestId::Number(number),
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ClassWord {
+    Pure,
+    Keyed,
+    Once,
+}
+
+impl From<ToolClass> for ClassWord {
+    fn from(class: ToolClass) -> Self {
+        match class {
+            ToolClass::Pure => Self::Pure,
+            ToolClass::Keyed => Self::Keyed,
+            ToolClass::Once => Self::Once,
+        }
+    }
+}
+
+impl From<ClassWord> for ToolClass {
+    fn from(word: ClassWord) -> Self {
+        match word {
+            ClassWord::Pure => Self::Pure,
+            ClassWord::Keyed => Self::Keyed,
+            ClassWord::Once => Self::Once,
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum OutcomeBody<'a> {
+    Done(Cow<'a, str>),
+    Failed(Cow<'a, str>),
+    Denied(Cow<'a, str>),
+}
+
+impl<'a> OutcomeBody<'a> {
+    pub(super) fn of(outcome: &'a ToolOutcome) -> Self {
+        match outcome {
+            ToolOutcome::Done(text) => Self::Done(text.into()),
+            ToolOutcome::Failed(text) => Self::Failed(text.into()),
+            ToolOutcome::Denied(text) => Self::Denied(text.into()),
+        }
+    }
+
+    pub(super) fn outcome(self) -> ToolOutcome {
+        match self {
+            Self::Done(text) => ToolOutcome::Done(text.into_owned()),
+            Self::Failed(text) => ToolOutcome::Failed(text.into_owned()),
+            Self::Denied(text) => ToolOutcome::Denied(text.into_owned()),
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EndBody<'a> {
+    outcome: TurnOutcomeBody<'a>,
+    content: Cow<'a, str>,
+    usage: Option<UsageBody>,
+    rounds: u64,
+    halted: Option<Cow<'a, str>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum TurnOutcomeBody<'a> {
+    Completed,
+    Cancelled,
+    Failed(FaultBody<'a>),
+    Interrupted(Cow<'a, str>),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FaultBody<'a> {
+    kind: FaultKindBody,
+    public: Cow<'a, str>,
+    cause: Option<Cow<'a, str>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum FaultKindBody {
+    Invalid,
+    Denied,
+    NotFound,
+    Busy { retry_after_ms: u64 },
+    Full { retry_after_ms: u64 },
+    Interrupted,
+    Model,
+    Internal,
+}
+
+/// Tokens of a report.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct UsageBody {
+    input: u64,
+    output: u64,
+    cached: u64,
+}
+
+impl From<Usage> for UsageBody {
+    fn from(usage: Usage) -> Self {
+        let Usage { input, output, cached } = usage;
+        Self { input, output, cached }
+    }
+}
+
+impl From<UsageBody> for Usage {
+    fn from(body: UsageBody) -> Self {
+        Self { input: body.input, output: body.output, cached: body.cached }
+    }
+}
+
+impl<'a> EndBody<'a> {
+    pub(super) fn of(end: &'a TurnEnd) -> Self {
+        let TurnEnd { outcome, content, usage, rounds, halted } = end;
+        Self {
+            outcome: match outcome {
+                TurnOutcome::Completed => TurnOutcomeBody::Completed,
+                TurnOutcome::Cancelled => TurnOutcomeBody::Cancelled,
+                TurnOutcome::Failed(fault) => TurnOutcomeBody::Failed(FaultBody::of(fault)),
+                TurnOutcome::Interrupted(why) => TurnOutcomeBody::Interrupted(why.into()),
+            },
+            content: content.into(),
+            usage: usage.map(UsageBody::from),
+            rounds: *rounds,
+            halted: halted.map(|halt| halt_word(halt).into()),
+        }
+    }
+
+    pub(super) fn end(self) -> Result<TurnEnd, BodyFault> {
+        Ok(TurnEnd {
+            outcome: match self.outcome {
+                TurnOutcomeBody::Completed => TurnOutcome::Completed,
+                TurnOutcomeBody::Cancelled => TurnOutcome::Cancelled,
+                TurnOutcomeBody::Failed(fault) => TurnOutcome::Failed(fault.fault()),
+                TurnOutcomeBody::Interrupted(why) => TurnOutcome::Interrupted(why.into_owned()),
+            },
+            content: self.content.into_owned(),
+            usage: self.usage.map(Usage::from),
+            rounds: self.rounds,
+            halted: self.halted.map(|word| halt(&word)).transpose()?,
+        })
+    }
+}
+
+impl<'a> FaultBody<'a> {
+    fn of(fault: &'a Fault) -> Self {
+        let Fault { kind, public, cause } = fault;
+        let kind = match *kind {
+            FaultKind::Invalid => FaultKindBody::Invalid,
+            FaultKind::Denied => FaultKindBody::Denied,
+            FaultKind::NotFound => FaultKindBody::NotFound,
+            FaultKind::Busy { retry_after_ms } => FaultKindBody::Busy { retry_after_ms },
+            FaultKind::Full { retry_after_ms } => FaultKindBody::Full { retry_after_ms },
+            FaultKind::Interrupted => FaultKindBody::Interrupted,
+            FaultKind::Model => FaultKindBody::Model,
+            FaultKind::Internal => FaultKindBody::Internal,
+        };
+        Self { kind, public: public.as_ref().into(), cause: cause.as_deref().map(Cow::Borrowed) }
+    }
+
+    fn fault(self) -> Fault {
+        let kind = match self.kind {
+            FaultKindBody::Invalid => FaultKind::Invalid,
+            FaultKindBody::Denied => FaultKind::Denied,
+            FaultKindBody::NotFound => FaultKind::NotFound,
+            FaultKindBody::Busy { retry_after_ms } => FaultKind::Busy { retry_after_ms },
+            FaultKindBody::Full { retry_after_ms } => FaultKind::Full { retry_after_ms },
+            FaultKindBody::Interrupted => FaultKind::Interrupted,
+            FaultKindBody::Model => FaultKind::Model,
+            FaultKindBody::Internal => FaultKind::Internal,
+        };
+        Fault { kind, public: self.public.into_owned().into(), cause: self.cause.map(Cow::into_owned) }
+    }
+}
+
+const ITERATION_LIMIT: &str = "iteration_limit";
+
+/// `iteration_limit`, or the resource whose budget is used up.
+pub(super) fn halt_word(halt: Halt) -> &'static str {
+    match halt {
+        Halt::IterationLimit => ITERATION_LIMIT,
+        Halt::Budget(resource) => resource.name(),
+    }
+}
+
+pub(super) fn halt(word: &str) -> Result<Halt, BodyFault> {
+    if word == ITERATION_LIMIT {
+        return Ok(Halt::IterationLimit);
+    }
+    let resource = Resource::ALL.into_iter().find(|resource| resource.name() == word);
+    resource.map(Halt::Budget).ok_or_else(|| BodyFault::new(format!("unknown halt {word:?}")))
+}

@@ -1,0 +1,257 @@
+//! What an agent is made from, its state and its ledger, as they are written down.
+
+use std::borrow::Cow;
+
+use agent::journal::{
+    AgentRecord, AgentState, KeptAccount, KeptAsk, KeptLedger, KeptRights, OnRestart, Serial,
+};
+use agent::outside::Moment;
+use agent::permission::{Budget, FilePath, Level, Resource};
+use agent::{AgentId, Used};
+use serde::{Deserialize, Serialize};
+
+use super::BodyFault;
+use super::message::{UsageBody, halt, halt_word};
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AgentBody<'a> {
+    id: Cow<'a, str>,
+    parent: Option<Serial>,
+    created_at: i64,
+    by: Cow<'a, str>,
+    system_prompt: Option<Cow<'a, str>>,
+    cwd: Cow<'a, str>,
+    model: Option<Cow<'a, str>>,
+    capability: String,
+    on_restart: Cow<'a, str>,
+    origin: Option<Cow<'a, str>>,
+}
+
+impl<'a> AgentBody<'a> {
+    pub(super) fn of(record: &'a AgentRecord) -> Self {
+        let AgentRecord {
+            id,
+            parent,
+            created_at,
+            by,
+            system_prompt,
+            cwd,
+            model,
+            capability,
+            on_restart,
+            rights: _,
+            origin,
+        } = record;
+        Self {
+            id: id.as_str().into(),
+            parent: *parent,
+            created_at: created_at.0,
+            by: by.into(),
+            system_prompt: system_prompt.as_deref().map(Cow::Borrowed),
+            cwd: cwd.as_str().into(),
+            model: model.as_deref().map(Cow::Borrowed),
+            capability: crate::digest::hex(capability),
+            on_restart: on_restart.name().into(),
+            origin: origin.as_deref().map(Cow::Borrowed),
+        }
+    }
+
+    pub(super) fn record(self, rights: KeptRights) -> Result<AgentRecord, BodyFault> {
+        let capability = crate::digest::unhex(&self.capability)
+            .ok_or_else(|| BodyFault::new("the capability is no digest"))?;
+        Ok(AgentRecord {
+            id: agent_id(&self.id)?,
+            parent: self.parent,
+            created_at: Moment(self.created_at),
+            by: self.by.into_owned(),
+            system_prompt: self.system_prompt.map(Cow::into_owned),
+            cwd: file_path(&self.cwd)?,
+            model: self.model.map(Cow::into_owned),
+            capability,
+            on_restart: OnRestart::ALL
+                .into_iter()
+                .find(|policy| policy.name() == self.on_restart)
+                .ok_or_else(|| BodyFault::new(format!("unknown on_restart {:?}", self.on_restart)))?,
+            rights,
+            origin: self.origin.map(Cow::into_owned),
+        })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RightsBody<'a> {
+    preset: Cow<'a, str>,
+    level: LevelWord,
+    /// One for each of [`Resource::ALL`], in that order.
+    budget: [Option<u64>; Resource::ALL.len()],
+    may: AskBody<'a>,
+    may_grant: Option<GrantBody<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum LevelWord {
+    Sandboxed,
+    Trusted,
+    Yolo,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GrantBody<'a> {
+    preset: Option<Cow<'a, str>>,
+    ask: AskBody<'a>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AskBody<'a> {
+    disable_tools: Cow<'a, [String]>,
+    write_paths: Option<Vec<Cow<'a, str>>>,
+    may_create: Option<Cow<'a, [String]>>,
+}
+
+impl<'a> RightsBody<'a> {
+    pub(super) fn of(rights: &'a KeptRights) -> Self {
+        let KeptRights { preset, level, budget, may, may_grant } = rights;
+        Self {
+            preset: preset.into(),
+            level: match level {
+                Level::Sandboxed => LevelWord::Sandboxed,
+                Level::Trusted => LevelWord::Trusted,
+                Level::Yolo => LevelWord::Yolo,
+            },
+            budget: Resource::ALL.map(|resource| budget.limit(resource)),
+            may: AskBody::of(may),
+            may_grant: may_grant.as_ref().map(|(preset, ask)| GrantBody {
+                preset: preset.as_deref().map(Cow::Borrowed),
+                ask: AskBody::of(ask),
+            }),
+        }
+    }
+
+    pub(super) fn rights(self) -> Result<KeptRights, BodyFault> {
+        let limits = Resource::ALL.into_iter().zip(self.budget);
+        let may_grant = self.may_grant.map(|grant| {
+            let ask = grant.ask.ask()?;
+            Ok::<_, BodyFault>((grant.preset.map(Cow::into_owned), ask))
+        });
+        Ok(KeptRights {
+            preset: self.preset.into_owned(),
+            level: match self.level {
+                LevelWord::Sandboxed => Level::Sandboxed,
+                LevelWord::Trusted => Level::Trusted,
+                LevelWord::Yolo => Level::Yolo,
+            },
+            budget: limits
+                .fold(Budget::unlimited(), |budget, (resource, limit)| budget.with(resource, limit)),
+            may: self.may.ask()?,
+            may_grant: may_grant.transpose()?,
+        })
+    }
+}
+
+impl<'a> AskBody<'a> {
+    fn of(ask: &'a KeptAsk) -> Self {
+        let KeptAsk { disable_tools, write_paths, may_create } = ask;
+        let texts = |paths: &'a Vec<FilePath>| paths.iter().map(|path| path.as_str().into()).collect();
+        Self {
+            disable_tools: disable_tools.into(),
+            write_paths: write_paths.as_ref().map(texts),
+            may_create: may_create.as_ref().map(|names| names.into()),
+        }
+    }
+
+    fn ask(self) -> Result<KeptAsk, BodyFault> {
+        let paths = |texts: Vec<Cow<'_, str>>| texts.iter().map(|text| file_path(text)).collect();
+        Ok(KeptAsk {
+            disable_tools: self.disable_tools.into_owned(),
+            write_paths: self.write_paths.map(paths).transpose()?,
+            may_create: self.may_create.map(Cow::into_owned),
+        })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StateBody {
+    messages: u64,
+    turns: u64,
+    requests: u64,
+    usage: UsageBody,
+    halted: Option<String>,
+    last_rounds: u64,
+    last_action_at: Option<i64>,
+    should_shutdown: bool,
+    is_finished: bool,
+}
+
+impl StateBody {
+    pub(super) fn of(state: &AgentState) -> Self {
+        let AgentState {
+            messages,
+            turns,
+            used: Used { requests, usage },
+            halted,
+            last_rounds,
+            last_action_at,
+            should_shutdown,
+            is_finished,
+        } = state;
+        Self {
+            messages: *messages,
+            turns: *turns,
+            requests: *requests,
+            usage: UsageBody::from(*usage),
+            halted: halted.map(|halt| halt_word(halt).to_owned()),
+            last_rounds: *last_rounds,
+            last_action_at: last_action_at.map(|moment| moment.0),
+            should_shutdown: *should_shutdown,
+            is_finished: *is_finished,
+        }
+    }
+
+    pub(super) fn state(self) -> Result<AgentState, BodyFault> {
+        Ok(AgentState {
+            messages: self.messages,
+            turns: self.turns,
+            used: Used { requests: self.requests, usage: self.usage.into() },
+            halted: self.halted.as_deref().map(halt).transpose()?,
+            last_rounds: self.last_rounds,
+            last_action_at: self.last_action_at.map(Moment),
+            should_shutdown: self.should_shutdown,
+            is_finished: self.is_finished,
+        })
+    }
+}
+
+/// An account in the order of the fields: limit, used, reserved, paid elsewhere, share, lender, total. Names would be
+/// most of the text, and it is written at every turn.
+pub(super) type AccountBody = (Option<u64>, u64, u64, u64, u64, Option<Serial>, u64);
+
+const ACCOUNTS: usize = Resource::CONSUMED.len();
+
+pub(super) fn accounts_body(ledger: &KeptLedger) -> [AccountBody; ACCOUNTS] {
+    ledger.accounts.map(|account| {
+        let KeptAccount { limit, used, reserved, paid_elsewhere, share, lender, total } = account;
+        (limit, used, reserved, paid_elsewhere, share, lender, total)
+    })
+}
+
+pub(super) fn ledger(version: u64, accounts: [AccountBody; ACCOUNTS]) -> KeptLedger {
+    let accounts = accounts.map(|(limit, used, reserved, paid_elsewhere, share, lender, total)| {
+        KeptAccount { limit, used, reserved, paid_elsewhere, share, lender, total }
+    });
+    KeptLedger { version, accounts }
+}
+
+pub(super) fn agent_id(text: &str) -> Result<AgentId, BodyFault> {
+    AgentId::parse(text).map_err(BodyFault::new)
+}
+
+fn file_path(text: &str) -> Result<FilePath, BodyFault> {
+    let path = FilePath::resolve(text, &FilePath::root()).map_err(BodyFault::new)?;
+    if path.as_str() == text { Ok(path) } else { Err(BodyFault::new(format!("{text:?} is no plain path"))) }
+}

@@ -1,0 +1,142 @@
+//! One suite for every store: each claim runs in memory and on a SQLite file, which is opened again in between and
+//! checked at the end.
+
+mod agents;
+mod appending;
+mod reading;
+mod sameness;
+pub(crate) mod samples;
+mod turns;
+
+use std::sync::{Arc, Mutex};
+
+use agent::journal::{Record, Serial};
+use agent::outside::{Append, Entry, Moment, Store, StoreFault, Watcher};
+
+pub(crate) use samples::{accepted, append, created, ended, message};
+
+/// A folder in memory where there is one: what is asked of a store here does not depend on a disk, and disks are slow.
+pub(crate) fn folder() -> tempfile::TempDir {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+/// A store under test.
+pub(crate) struct Bench {
+    pub(crate) store: Arc<dyn Store>,
+    folder: Option<tempfile::TempDir>,
+}
+
+impl Bench {
+    pub(crate) fn in_memory() -> Self {
+        Self { store: crate::memory(), folder: None }
+    }
+
+    pub(crate) fn in_sqlite() -> Self {
+        Self::open_at(folder())
+    }
+
+    /// The store of a folder that has one.
+    pub(crate) fn open_at(folder: tempfile::TempDir) -> Self {
+        let store = crate::open(&crate::SqliteOptions::at(folder.path().join("nexus3.db"))).unwrap();
+        Self { store, folder: Some(folder) }
+    }
+
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        self.folder.as_ref().unwrap().path()
+    }
+
+    /// Closes and opens a store that outlives its process.
+    pub(crate) async fn reopen(&mut self) {
+        let Some(folder) = &self.folder else { return };
+        self.store.close().await;
+        self.store = crate::open(&crate::SqliteOptions::at(folder.path().join("nexus3.db"))).unwrap();
+    }
+
+    pub(crate) async fn keep(&self, append: Append) {
+        self.store.append(vec![append]).await.unwrap();
+    }
+
+    pub(crate) async fn refused(&self, appends: Vec<Append>) -> StoreFault {
+        self.store.append(appends).await.unwrap_err()
+    }
+
+    /// Makes an agent.
+    pub(crate) async fn create(&self, serial: Serial, name: &str, parent: Option<Serial>) {
+        self.keep(append(serial, name, [created(name, parent)])).await;
+    }
+
+    /// Everything the store says, to be compared.
+    pub(crate) async fn everything(&self) -> String {
+        let index = self.store.index().await.unwrap();
+        let agents = self.store.agents(index.iter().map(|row| row.serial).collect()).await.unwrap();
+        let entries = self.store.read(samples::span(None, 0)).await.unwrap();
+        let unsettled = self.store.unsettled().await.unwrap();
+        let bounds = self.store.bounds().await.unwrap();
+        let last = self.store.last_serial().await.unwrap();
+        format!("{index:#?}\n{agents:#?}\n{entries:#?}\n{unsettled:?} {bounds:?} {last}")
+    }
+
+    async fn end(self) {
+        self.store.close().await;
+        let Some(folder) = &self.folder else { return };
+        let path = folder.path().join("nexus3.db");
+        let report = crate::check(&path).unwrap();
+        assert!(report.is_sound(), "{report}");
+    }
+}
+
+/// Runs each claim on each store.
+macro_rules! claims {
+    ($($claim:ident),* $(,)?) => {
+        mod in_memory {
+            $(#[tokio::test]
+            async fn $claim() {
+                let mut bench = $crate::conformance::Bench::in_memory();
+                super::$claim(&mut bench).await;
+                bench.end().await;
+            })*
+        }
+
+        mod in_sqlite {
+            $(#[tokio::test]
+            async fn $claim() {
+                let mut bench = $crate::conformance::Bench::in_sqlite();
+                super::$claim(&mut bench).await;
+                bench.end().await;
+            })*
+        }
+    };
+}
+pub(crate) use claims;
+
+/// Notes what it hears.
+#[derive(Default)]
+pub(crate) struct Listener {
+    pub(crate) heard: Mutex<Vec<Arc<Entry>>>,
+    pub(crate) broken: Mutex<Vec<String>>,
+}
+
+impl Watcher for Listener {
+    fn kept(&self, entries: &[Arc<Entry>]) {
+        self.heard.lock().unwrap().extend_from_slice(entries);
+    }
+
+    fn broken(&self, why: &str) {
+        self.broken.lock().unwrap().push(why.to_owned());
+    }
+}
+
+impl Listener {
+    pub(crate) fn sequences(&self) -> Vec<u64> {
+        self.heard.lock().unwrap().iter().map(|entry| entry.sequence).collect()
+    }
+}
+
+/// Any record that happens to an agent.
+pub(crate) fn begun(turn: u64) -> Record {
+    Record::TurnBegun { turn }
+}
+
+pub(crate) fn at(seconds: i64) -> Moment {
+    Moment(seconds * 1_000_000)
+}

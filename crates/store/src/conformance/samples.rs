@@ -1,0 +1,282 @@
+//! Records with every field, and short ways to write appends.
+
+use agent::journal::{
+    AcceptedTurn, AgentRecord, AgentState, KeptAccount, KeptAsk, KeptLedger, KeptRights, OnRestart, Record,
+    Serial,
+};
+use agent::outside::{Append, Moment, Span};
+use agent::permission::{Budget, FilePath, Level, Resource};
+use agent::{
+    AgentId, Ending, Fault, FaultKind, Halt, Message, RequestId, Role, Source, ToolCall, ToolClass,
+    ToolOutcome, TurnEnd, TurnOutcome, Usage, Used,
+};
+
+/// Texts that something might trip over.
+pub(crate) fn odd_texts() -> Vec<String> {
+    let plain = [
+        "",
+        " ",
+        "\0",
+        "a\0b",
+        "\u{1f980} crab",
+        "\"quoted\" \\ back",
+        "line\nline\r\n\ttab",
+        "\u{2028}\u{feff}\u{fffd}",
+        "null",
+        "{\"json\": [1, 2]}",
+        "'; DROP TABLE journal; --",
+        "%s %00 ?1",
+    ];
+    let mut texts: Vec<String> = plain.into_iter().map(str::to_owned).collect();
+    texts.push("\u{1f980}".repeat(2000));
+    texts
+}
+
+/// As long as anything is.
+pub(crate) fn long_text() -> String {
+    "\u{1f980}\0".repeat((1 << 20) / 5)
+}
+
+pub(crate) fn id(name: &str) -> AgentId {
+    AgentId::parse(name).unwrap()
+}
+
+fn path(text: &str) -> FilePath {
+    FilePath::resolve(text, &FilePath::root()).unwrap()
+}
+
+pub(crate) fn append(agent: Serial, name: &str, records: impl Into<Vec<Record>>) -> Append {
+    Append {
+        agent,
+        name: (!name.is_empty()).then(|| id(name)),
+        at: Moment(1_700_000_000_000_000),
+        records: records.into(),
+        state: None,
+        ledgers: Vec::new(),
+    }
+}
+
+pub(crate) fn span(agent: Option<Serial>, after: u64) -> Span {
+    Span { agent, after, limit: usize::MAX }
+}
+
+pub(crate) fn message(text: &str) -> Record {
+    Record::MessageKept(Box::new(Message::user(text, Source::default())))
+}
+
+pub(crate) fn accepted(turn: u64, request: &str) -> Record {
+    let message = Message::user(format!("content of {request}"), Source::default());
+    Record::TurnAccepted(Box::new(AcceptedTurn { turn, request_id: request_id(request), message }))
+}
+
+pub(crate) fn ended(turn: u64, request: &str) -> Record {
+    let end = TurnEnd {
+        content: format!("answer to {request}"),
+        ..TurnEnd::without_a_word(TurnOutcome::Completed)
+    };
+    Record::TurnEnded { turn, request_id: request_id(request), end: Box::new(end) }
+}
+
+pub(crate) fn reopened(turn: u64, request: &str) -> Record {
+    Record::TurnReopened { turn, request_id: request_id(request), messages: 1 }
+}
+
+pub(crate) fn destroyed() -> Record {
+    Record::Destroyed { by: "admin".to_owned() }
+}
+
+pub(crate) fn renamed(name: &str) -> Record {
+    Record::Renamed { by: "admin".to_owned(), id: id(name) }
+}
+
+pub(crate) fn request_id(text: &str) -> RequestId {
+    RequestId::Text(text.to_owned())
+}
+
+pub(crate) fn created(name: &str, parent: Option<Serial>) -> Record {
+    let record = AgentRecord { id: id(name), parent, ..agent_record("a prompt") };
+    Record::Created(Box::new(record))
+}
+
+pub(crate) fn rights(text: &str) -> KeptRights {
+    let ask = KeptAsk {
+        disable_tools: vec![text.to_owned(), "fs.write_file".to_owned()],
+        write_paths: Some(vec![path("/srv/a b"), path("/srv/\u{1f980}")]),
+        may_create: Some(vec!["sandboxed".to_owned()]),
+    };
+    KeptRights {
+        preset: text.to_owned(),
+        level: Level::Trusted,
+        budget: Budget::unlimited().with(Resource::Tokens, Some(u64::MAX)).with(Resource::Children, Some(0)),
+        may: ask.clone(),
+        may_grant: Some((Some(text.to_owned()), ask)),
+    }
+}
+
+pub(crate) fn agent_record(text: &str) -> AgentRecord {
+    AgentRecord {
+        id: id("worker-1"),
+        parent: None,
+        created_at: Moment(-1),
+        by: text.to_owned(),
+        system_prompt: Some(text.to_owned()),
+        cwd: path("/srv/work"),
+        model: Some(text.to_owned()),
+        capability: std::array::from_fn(|place| u8::try_from(place).unwrap() * 7),
+        on_restart: OnRestart::Mark,
+        rights: rights(text),
+        origin: Some(text.to_owned()),
+    }
+}
+
+pub(crate) fn state(turns: u64) -> AgentState {
+    AgentState {
+        messages: 2,
+        turns,
+        used: Used { requests: 3, usage: Usage { input: u64::MAX, output: 5, cached: 6 } },
+        halted: Some(Halt::Budget(Resource::WallMs)),
+        last_rounds: 8,
+        last_action_at: Some(Moment(9)),
+        should_shutdown: true,
+        is_finished: false,
+    }
+}
+
+pub(crate) fn ledger(version: u64) -> KeptLedger {
+    let account = |used| KeptAccount {
+        limit: Some(u64::MAX),
+        used,
+        reserved: 2,
+        paid_elsewhere: 3,
+        share: 4,
+        lender: Some(5),
+        total: 6,
+    };
+    KeptLedger { version, accounts: [account(version), account(1), KeptAccount::default(), account(3)] }
+}
+
+fn messages(text: &str) -> Vec<Message> {
+    let call = ToolCall { id: text.to_owned(), name: text.to_owned(), arguments: text.to_owned() };
+    let source = Source { kind: Some(text.to_owned()), agent: Some(RequestId::Text(text.to_owned())) };
+    let numbered = Source { kind: None, agent: Some(RequestId::Number(i64::MIN)) };
+    let mut messages = vec![
+        Message::user(text, source),
+        Message::user(text, numbered),
+        Message::assistant(text, vec![call.clone(), call]),
+        Message {
+            role: Role::Tool,
+            tool_call_id: Some(text.to_owned()),
+            ..Message::user(text, Source::default())
+        },
+    ];
+    for ending in [Ending::Cancelled, Ending::Failed, Ending::Denied, Ending::Interrupted] {
+        messages.push(Message::broken_off(text, ending));
+    }
+    messages
+}
+
+fn ends(text: &str) -> Vec<TurnEnd> {
+    let kinds = [
+        FaultKind::Invalid,
+        FaultKind::Denied,
+        FaultKind::NotFound,
+        FaultKind::Busy { retry_after_ms: u64::MAX },
+        FaultKind::Full { retry_after_ms: 0 },
+        FaultKind::Interrupted,
+        FaultKind::Model,
+        FaultKind::Internal,
+    ];
+    let mut outcomes =
+        vec![TurnOutcome::Completed, TurnOutcome::Cancelled, TurnOutcome::Interrupted(text.to_owned())];
+    outcomes.extend(kinds.map(|kind| {
+        TurnOutcome::Failed(Fault { kind, public: text.to_owned().into(), cause: Some(text.to_owned()) })
+    }));
+    outcomes.push(TurnOutcome::Failed(Fault::new(FaultKind::Model, "without a cause")));
+    let mut ends: Vec<_> = outcomes.into_iter().map(TurnEnd::without_a_word).collect();
+    let halts = Resource::ALL.map(Halt::Budget).into_iter().chain([Halt::IterationLimit]);
+    ends.extend(halts.map(|halt| TurnEnd {
+        outcome: TurnOutcome::Completed,
+        content: text.to_owned(),
+        usage: Some(Usage { input: 1, output: u64::MAX, cached: 0 }),
+        rounds: u64::MAX,
+        halted: Some(halt),
+    }));
+    ends
+}
+
+/// Every kind of record, with every variant of every field, and this text wherever a text can be.
+pub(crate) fn every_record(text: &str) -> Vec<Record> {
+    let owned = || text.to_owned();
+    let bare = AgentRecord {
+        parent: Some(7),
+        system_prompt: None,
+        model: None,
+        origin: None,
+        on_restart: OnRestart::Resume,
+        rights: KeptRights { may: KeptAsk::default(), may_grant: None, level: Level::Yolo, ..rights(text) },
+        ..agent_record(text)
+    };
+    let halved =
+        KeptRights { may_grant: Some((None, KeptAsk::default())), level: Level::Sandboxed, ..rights(text) };
+    let mut records = vec![
+        Record::Created(Box::new(agent_record(text))),
+        Record::Created(Box::new(bare)),
+        Record::RightsChanged { by: owned(), rights: Box::new(halved) },
+        Record::Renamed { by: owned(), id: id(".temporary") },
+        Record::Finished { by: owned() },
+        Record::Destroyed { by: owned() },
+        Record::TurnBegun { turn: u64::MAX },
+        Record::TurnReopened { turn: 1, request_id: RequestId::Number(-5), messages: usize::MAX },
+        Record::RolledBack { by: owned(), messages: 0 },
+        Record::Denied { principal: owned(), action: owned(), rule: owned(), text: owned() },
+        Record::DaemonStarted { version: owned() },
+        Record::DaemonStopped,
+    ];
+    for message in messages(text) {
+        records.push(Record::Steered { turn: 3, message: Box::new(message.clone()) });
+        records.push(Record::TurnAccepted(Box::new(AcceptedTurn {
+            turn: 4,
+            request_id: RequestId::Text(owned()),
+            message: message.clone(),
+        })));
+        records.push(Record::MessageKept(Box::new(message)));
+    }
+    for class in [ToolClass::Pure, ToolClass::Keyed, ToolClass::Once] {
+        records.push(Record::CallBegun {
+            turn: 5,
+            place: usize::MAX,
+            call_id: owned(),
+            tool: owned(),
+            class,
+        });
+    }
+    for outcome in [ToolOutcome::Done(owned()), ToolOutcome::Failed(owned()), ToolOutcome::Denied(owned())] {
+        records.push(Record::CallDone { turn: 6, place: 0, outcome });
+    }
+    let ended = |end| Record::TurnEnded { turn: 7, request_id: RequestId::Text(owned()), end: Box::new(end) };
+    records.extend(ends(text).into_iter().map(ended));
+    records
+}
+
+/// How many kinds there are: a new one does not compile until it is counted, and is missed until it has a sample.
+pub(crate) fn kinds(record: &Record) -> usize {
+    match record {
+        Record::Created(_)
+        | Record::RightsChanged { .. }
+        | Record::Renamed { .. }
+        | Record::Finished { .. }
+        | Record::Destroyed { .. }
+        | Record::TurnAccepted(_)
+        | Record::TurnBegun { .. }
+        | Record::MessageKept(_)
+        | Record::Steered { .. }
+        | Record::CallBegun { .. }
+        | Record::CallDone { .. }
+        | Record::TurnEnded { .. }
+        | Record::TurnReopened { .. }
+        | Record::RolledBack { .. }
+        | Record::Denied { .. }
+        | Record::DaemonStarted { .. }
+        | Record::DaemonStopped => 17,
+    }
+}

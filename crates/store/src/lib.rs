@@ -1,0 +1,18 @@
+//! Keeps things: the journal and what follows from it, in one SQLite file or in memory. What a record means is the
+//! business of `agent`; when one is written, of the runtime.
+
+mod body;
+mod call;
+mod digest;
+mod memory;
+mod sqlite;
+mod upkeep;
+
+#[cfg(test)]
+mod conformance;
+
+pub use memory::{MemoryStore, memory};
+pub use sqlite::{Durability, OpenFault, SqliteOptions, SqliteStore, open};
+pub use upkeep::{
+    BackupReport, ChainBreak, ChainReport, CheckReport, Problem, UpkeepFault, backup, check, verify_chain,
+};

@@ -1,0 +1,119 @@
+//! A store in memory, for tests and for embedding without a file: what it keeps ends with it.
+
+mod rows;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use agent::RequestId;
+use agent::journal::{Record, Serial};
+use agent::outside::{
+    Append, Bounds, Doing, Entry, IndexRow, Moment, Span, Store, StoreFault, StoredAgent, StoredTurn, Watcher,
+};
+
+use self::rows::Rows;
+use crate::call::refusal;
+
+/// A store in memory.
+#[derive(Default)]
+pub struct MemoryStore {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    rows: Rows,
+    watcher: Option<Arc<dyn Watcher>>,
+    is_closed: bool,
+}
+
+/// A new, empty store in memory.
+#[must_use]
+pub fn memory() -> Arc<MemoryStore> {
+    Arc::default()
+}
+
+impl MemoryStore {
+    /// Whatever panicked while it held the lock was a watcher, and the rows were whole by then.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn keep(&self, appends: Vec<Append>) -> Result<(), StoreFault> {
+        let mut state = self.state();
+        if state.is_closed {
+            return Err(refusal::closed());
+        }
+        let entries = state.rows.keep(appends)?;
+        // Under the lock, so that watchers hear of entries in their order.
+        if let Some(watcher) = state.watcher.as_ref().filter(|_| !entries.is_empty()) {
+            watcher.kept(&entries);
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for MemoryStore {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("MemoryStore").field("entries", &self.state().rows.bounds().last).finish()
+    }
+}
+
+fn ready<'a, T: Send + 'a>(value: T) -> Doing<'a, T> {
+    Box::pin(std::future::ready(value))
+}
+
+impl Store for MemoryStore {
+    fn append(&self, appends: Vec<Append>) -> Doing<'static, Result<(), StoreFault>> {
+        ready(self.keep(appends))
+    }
+
+    fn index(&self) -> Doing<'_, Result<Vec<IndexRow>, StoreFault>> {
+        ready(Ok(self.state().rows.index()))
+    }
+
+    fn last_serial(&self) -> Doing<'_, Result<Serial, StoreFault>> {
+        ready(Ok(self.state().rows.last_serial()))
+    }
+
+    fn agents(&self, serials: Vec<Serial>) -> Doing<'_, Result<Vec<StoredAgent>, StoreFault>> {
+        ready(Ok(self.state().rows.agents(&serials)))
+    }
+
+    fn history(&self, agent: Serial) -> Doing<'_, Result<Vec<Record>, StoreFault>> {
+        ready(Ok(self.state().rows.history(agent)))
+    }
+
+    fn unsettled(&self) -> Doing<'_, Result<Vec<Serial>, StoreFault>> {
+        ready(Ok(self.state().rows.unsettled()))
+    }
+
+    fn turn(
+        &self,
+        agent: Serial,
+        request_id: RequestId,
+    ) -> Doing<'_, Result<Option<StoredTurn>, StoreFault>> {
+        ready(Ok(self.state().rows.turn(agent, &request_id)))
+    }
+
+    fn read(&self, span: Span) -> Doing<'_, Result<Vec<Arc<Entry>>, StoreFault>> {
+        ready(Ok(self.state().rows.read(span)))
+    }
+
+    fn bounds(&self) -> Doing<'_, Result<Bounds, StoreFault>> {
+        ready(Ok(self.state().rows.bounds()))
+    }
+
+    fn forget_turns(&self, before: Moment) -> Doing<'static, Result<u64, StoreFault>> {
+        let mut state = self.state();
+        ready(if state.is_closed { Err(refusal::closed()) } else { Ok(state.rows.forget_turns(before)) })
+    }
+
+    fn watch(&self, watcher: Arc<dyn Watcher>) {
+        self.state().watcher = Some(watcher);
+    }
+
+    fn close(&self) -> Doing<'_, ()> {
+        self.state().is_closed = true;
+        ready(())
+    }
+}

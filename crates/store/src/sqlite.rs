@@ -1,0 +1,182 @@
+//! A store in one SQLite file: one thread writes, with one commit for all that waits; a few threads read. What is in
+//! the file is in [`schema`]; how it is opened and what is refused, in [`opening`].
+
+mod checkpoint;
+mod failpoints;
+mod files;
+mod line;
+mod look;
+mod mark;
+mod migrate;
+mod opening;
+mod place;
+mod queries;
+mod readers;
+mod schema;
+mod scribe;
+mod sums;
+mod trouble;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::RequestId;
+use agent::journal::{Record, Serial};
+use agent::outside::{
+    Append, Bounds, Doing, Entry, IndexRow, Moment, Span, Store, StoreFault, StoredAgent, StoredTurn, Watcher,
+};
+use tokio::sync::oneshot;
+
+use self::line::{Line, Task, Waiting};
+use self::readers::Readers;
+use crate::call::{Call, refusal};
+
+pub(crate) use self::files::Files;
+pub(crate) use self::files::folder_of;
+pub(crate) use self::look::{ENTRIES, Kept, Look, database_id, first_look, kept};
+pub(crate) use self::mark::Mark;
+pub use self::opening::{OpenFault, open};
+pub(crate) use self::opening::{open_alone, open_to_read};
+pub(crate) use self::schema::{current_version, schema_problems};
+pub(crate) use self::sums::{AGENT_SUMMED, agent_sum, turn_sum};
+
+/// Where a store is, and how it is kept.
+#[derive(Debug, Clone)]
+pub struct SqliteOptions {
+    /// The database file. Its folder has to be there; files beside it bear its name and an ending.
+    pub path: PathBuf,
+    /// What "kept" means.
+    pub durability: Durability,
+    /// Where to fail on purpose, for tests: `edge[:kind][@n]=action[,…]`. A release build refuses any.
+    pub failpoints: Option<String>,
+}
+
+impl SqliteOptions {
+    /// The usual options for a file.
+    #[must_use]
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), durability: Durability::Full, failpoints: None }
+    }
+}
+
+/// What "kept" means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// It survives a power cut.
+    #[default]
+    Full,
+    /// It survives the end of the process; a power cut may take the last seconds, never the middle.
+    Normal,
+}
+
+/// How long an end that nobody waits for may take.
+const DROP_WAIT: Duration = Duration::from_secs(5);
+
+/// A store in a SQLite file.
+pub struct SqliteStore {
+    line: Arc<Line>,
+    readers: Arc<Readers>,
+}
+
+impl std::fmt::Debug for SqliteStore {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("SqliteStore").finish_non_exhaustive()
+    }
+}
+
+impl SqliteStore {
+    fn read_with<T: Send + 'static>(
+        &self,
+        query: impl FnOnce(&rusqlite::Connection) -> Result<T, StoreFault> + Send + 'static,
+    ) -> Doing<'static, Result<T, StoreFault>> {
+        answer(self.readers.ask(query))
+    }
+}
+
+/// What was put in line is answered, or whoever should have answered is no more.
+fn answer<T: Send + 'static>(
+    waiting: Result<oneshot::Receiver<Result<T, StoreFault>>, StoreFault>,
+) -> Doing<'static, Result<T, StoreFault>> {
+    match waiting {
+        Err(fault) => Box::pin(std::future::ready(Err(fault))),
+        Ok(answer) => Box::pin(async move { answer.await.unwrap_or_else(|_| Err(refusal::closed())) }),
+    }
+}
+
+impl Store for SqliteStore {
+    fn append(&self, appends: Vec<Append>) -> Doing<'static, Result<(), StoreFault>> {
+        answer(Call::prepare(appends).and_then(|call| {
+            let (reply, answer) = oneshot::channel();
+            self.line.join(Task::Append(Waiting { call, reply }))?;
+            Ok(answer)
+        }))
+    }
+
+    fn index(&self) -> Doing<'_, Result<Vec<IndexRow>, StoreFault>> {
+        self.read_with(queries::index)
+    }
+
+    fn last_serial(&self) -> Doing<'_, Result<Serial, StoreFault>> {
+        self.read_with(queries::last_serial)
+    }
+
+    fn agents(&self, serials: Vec<Serial>) -> Doing<'_, Result<Vec<StoredAgent>, StoreFault>> {
+        self.read_with(move |db| queries::agents(db, &serials))
+    }
+
+    fn history(&self, agent: Serial) -> Doing<'_, Result<Vec<Record>, StoreFault>> {
+        self.read_with(move |db| queries::history(db, agent))
+    }
+
+    fn unsettled(&self) -> Doing<'_, Result<Vec<Serial>, StoreFault>> {
+        self.read_with(queries::unsettled)
+    }
+
+    fn turn(
+        &self,
+        agent: Serial,
+        request_id: RequestId,
+    ) -> Doing<'_, Result<Option<StoredTurn>, StoreFault>> {
+        self.read_with(move |db| queries::turn(db, agent, &request_id))
+    }
+
+    fn read(&self, span: Span) -> Doing<'_, Result<Vec<Arc<Entry>>, StoreFault>> {
+        self.read_with(move |db| queries::read(db, span))
+    }
+
+    fn bounds(&self) -> Doing<'_, Result<Bounds, StoreFault>> {
+        self.read_with(queries::bounds)
+    }
+
+    fn forget_turns(&self, before: Moment) -> Doing<'static, Result<u64, StoreFault>> {
+        let (reply, waiting) = oneshot::channel();
+        answer(self.line.join(Task::Forget { before, forgotten: 0, reply }).map(|()| waiting))
+    }
+
+    fn watch(&self, watcher: Arc<dyn Watcher>) {
+        self.line.watch(watcher);
+    }
+
+    fn close(&self) -> Doing<'_, ()> {
+        let ended = self.line.close();
+        Box::pin(async move {
+            // Whether the writer says that it has ended or falls silent, it has.
+            let _ = ended.await;
+        })
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        drop(self.line.close());
+        if !self.line.wait_for_end(DROP_WAIT) {
+            tracing::warn!("the store was left while it still wrote; its lock is freed when it has ended");
+        }
+        self.readers.close();
+    }
+}

@@ -1,0 +1,168 @@
+//! Faults on real files: what is refused when a store is opened, what disks do to it, and what a crash leaves.
+
+mod damage;
+mod failing;
+mod migrations;
+mod power;
+#[cfg(debug_assertions)]
+mod pretending;
+mod refusals;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use agent::outside::{Store as _, StoreFault};
+
+use super::{Durability, Files, OpenFault, SqliteOptions, SqliteStore, open};
+use crate::conformance::{append, begun, created, message};
+
+/// A folder for one store.
+struct Home {
+    folder: tempfile::TempDir,
+}
+
+impl Home {
+    fn new() -> Self {
+        Self { folder: crate::conformance::folder() }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("nexus3.db")
+    }
+
+    fn files(&self) -> Files {
+        Files::of(&self.path())
+    }
+
+    fn open(&self) -> Arc<SqliteStore> {
+        open(&SqliteOptions::at(self.path())).unwrap()
+    }
+
+    #[cfg(debug_assertions)]
+    fn open_failing(&self, failpoints: &str) -> Arc<SqliteStore> {
+        let failpoints = Some(failpoints.to_owned());
+        open(&SqliteOptions { failpoints, ..SqliteOptions::at(self.path()) }).unwrap()
+    }
+
+    fn refusal(&self) -> OpenFault {
+        open(&SqliteOptions::at(self.path())).unwrap_err()
+    }
+
+    /// A store with one agent and some messages, closed in order.
+    async fn filled(messages: u32) -> Self {
+        let home = Self::new();
+        fill(&home.open(), messages).await;
+        home
+    }
+
+    /// The files of a daemon that was killed now.
+    fn crash(&self) -> Home {
+        let other = Home::new();
+        for from in [self.path(), self.files().wal(), self.files().mark()] {
+            if from.exists() {
+                std::fs::copy(&from, other.folder.path().join(from.file_name().unwrap())).unwrap();
+            }
+        }
+        other
+    }
+
+    /// Nothing is left of it in memory: the next to open it reads the files.
+    async fn is_sound(&self) -> bool {
+        let report = crate::check(&self.path()).unwrap();
+        if !report.is_sound() {
+            println!("{report}");
+        }
+        report.is_sound()
+    }
+}
+
+async fn fill(store: &Arc<SqliteStore>, messages: u32) {
+    keep(store, [created("main", None)]).await.unwrap();
+    for number in 0..messages {
+        keep(store, [message(&format!("message {number}, and more of it"))]).await.unwrap();
+    }
+    store.close().await;
+}
+
+/// Appends to agent 1.
+async fn keep(
+    store: &Arc<SqliteStore>,
+    records: impl Into<Vec<agent::journal::Record>>,
+) -> Result<(), StoreFault> {
+    store.append(vec![append(1, "main", records)]).await
+}
+
+async fn last(store: &Arc<SqliteStore>) -> u64 {
+    store.bounds().await.unwrap().last
+}
+
+/// Changes the bytes of a file.
+fn edit(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut bytes = std::fs::read(path).unwrap();
+    change(&mut bytes);
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn the_library_is_new_enough() {
+    assert!(rusqlite::version_number() >= 3_051_003, "{}", rusqlite::version());
+}
+
+#[tokio::test]
+async fn a_store_that_is_dropped_keeps_what_was_in_line() {
+    let home = Home::new();
+    let store = home.open();
+    keep(&store, [created("main", None)]).await.unwrap();
+    let waiting: Vec<_> = (0..100).map(|turn| store.append(vec![append(1, "main", [begun(turn)])])).collect();
+    drop(store);
+    for answer in waiting {
+        assert_eq!(answer.await, Ok(()));
+    }
+    assert_eq!(last(&home.open()).await, 101);
+}
+
+#[tokio::test]
+async fn a_closed_store_is_one_file_and_what_guards_it() {
+    let home = Home::filled(5).await;
+    let mut names: Vec<_> = std::fs::read_dir(home.folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["nexus3.db", "nexus3.db.lock", "nexus3.db.mark"]);
+}
+
+#[tokio::test]
+async fn only_the_owner_can_read_the_files() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let home = Home::new();
+    let store = home.open();
+    keep(&store, [created("main", None)]).await.unwrap();
+    let modes = || {
+        std::fs::read_dir(home.folder.path()).unwrap().map(|entry| {
+            let entry = entry.unwrap();
+            (entry.file_name(), entry.metadata().unwrap().permissions().mode() & 0o777)
+        })
+    };
+    assert_eq!(modes().count(), 5, "database, log, its index, lock, mark");
+    assert!(modes().all(|(_, mode)| mode == 0o600), "{:?}", modes().collect::<Vec<_>>());
+    store.close().await;
+    std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(!home.is_sound().await, "others can read it");
+    drop(home.open());
+    assert!(modes().all(|(_, mode)| mode == 0o600), "{:?}", modes().collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn both_durabilities_keep_what_they_say() {
+    for durability in [Durability::Full, Durability::Normal] {
+        let home = Home::new();
+        let store = open(&SqliteOptions { durability, ..SqliteOptions::at(home.path()) }).unwrap();
+        keep(&store, [created("main", None)]).await.unwrap();
+        let copy = home.crash();
+        assert_eq!(last(&copy.open()).await, 1, "{durability:?}: the end of a process takes nothing");
+        store.close().await;
+        let mark = super::Mark::read(&home.files().mark()).unwrap().unwrap();
+        assert_eq!(mark.sequence, 1, "{durability:?}");
+    }
+}

@@ -1,0 +1,95 @@
+//! Power cuts: whatever prefix of the write-ahead log has reached the disk, and whatever stands behind it, each call is
+//! there as a whole or not at all, and none is missing that was answered before.
+
+use super::*;
+use crate::conformance::{Bench, accepted, ended};
+
+/// Answered calls: how long the log was then, and how far the journal.
+struct Answered {
+    log: u64,
+    last: u64,
+}
+
+/// Calls of different sizes, and the files that a power cut finds.
+async fn written() -> (Home, Vec<Answered>, Arc<SqliteStore>) {
+    let home = Home::new();
+    let store = home.open();
+    let log = || std::fs::metadata(home.files().wal()).unwrap().len();
+    let mut answered = vec![Answered { log: log(), last: 0 }];
+    keep(&store, [created("main", None)]).await.unwrap();
+    answered.push(Answered { log: log(), last: 1 });
+    for turn in 0..12 {
+        let request = format!("send {turn}");
+        keep(&store, [accepted(turn, &request), begun(turn)]).await.unwrap();
+        answered.push(Answered { log: log(), last: last(&store).await });
+        let text = "x".repeat(usize::try_from(turn).unwrap() * 1500);
+        keep(&store, [message(&text), ended(turn, &request)]).await.unwrap();
+        answered.push(Answered { log: log(), last: last(&store).await });
+    }
+    (home, answered, store)
+}
+
+async fn check_prefix(crashed: &Home, answered: &[Answered], prefix: u64, what: &str) {
+    let store = open(&SqliteOptions::at(crashed.path())).unwrap_or_else(|fault| panic!("{what}: {fault}"));
+    let there = last(&store).await;
+    let promised = answered.iter().rev().find(|call| call.log <= prefix).map_or(0, |call| call.last);
+    assert!(there >= promised, "{what}: {there} of {promised}");
+    assert!(answered.iter().any(|call| call.last == there), "{what}: {there} is in the middle of a call");
+    store.close().await;
+    assert!(crashed.is_sound().await, "{what}");
+}
+
+#[tokio::test]
+async fn every_prefix_of_the_log_is_whole_calls() {
+    let (home, answered, store) = written().await;
+    let crashed = home.crash();
+    store.close().await;
+    let log = std::fs::read(crashed.files().wal()).unwrap();
+    let database = std::fs::read(crashed.path()).unwrap();
+    std::fs::remove_file(crashed.files().mark()).unwrap();
+    let frame = 24 + 4096;
+    let ends = (0..=(log.len() - 32) / frame).map(|frames| 32 + frames * frame);
+    let cuts = ends.flat_map(|end| [end.saturating_sub(1), end, end + 7, end + 24, end + 2000]);
+    // Seven has no part in five or three: all places and all tails come together.
+    for (number, cut) in cuts.filter(|cut| *cut <= log.len()).enumerate().step_by(7) {
+        std::fs::write(crashed.path(), &database).unwrap();
+        let mut prefix = log[..cut].to_vec();
+        // What never reached the disk may be missing, zero, or what was there before.
+        match number % 3 {
+            0 => {}
+            1 => prefix.resize(cut + 5000, 0),
+            _ => prefix.extend(log[..cut].iter().rev().take(5000)),
+        }
+        std::fs::write(crashed.files().wal(), prefix).unwrap();
+        check_prefix(&crashed, &answered, cut as u64, &format!("cut at {cut}, tail {}", number % 3)).await;
+        std::fs::remove_file(crashed.files().mark()).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_torn_page_in_the_last_commit_takes_only_that_commit() {
+    let (home, answered, store) = written().await;
+    let crashed = home.crash();
+    store.close().await;
+    std::fs::remove_file(crashed.files().mark()).unwrap();
+    let [.., before, end] = answered.as_slice() else { panic!("nothing was written") };
+    edit(&crashed.files().wal(), |log| {
+        let middle = usize::try_from(before.log.midpoint(end.log)).unwrap();
+        log[middle..middle + 512].fill(0xaa);
+    });
+    check_prefix(&crashed, &answered, before.log, "torn").await;
+}
+
+#[tokio::test]
+async fn what_was_answered_survives_a_crash_with_its_state() {
+    let bench = Bench::in_sqlite();
+    bench.create(1, "main", None).await;
+    bench.keep(append(1, "main", [accepted(1, "send")])).await;
+    let truth = bench.everything().await;
+    let crashed = crate::conformance::folder();
+    for name in ["nexus3.db", "nexus3.db-wal", "nexus3.db.mark"] {
+        std::fs::copy(bench.folder().join(name), crashed.path().join(name)).unwrap();
+    }
+    let again = Bench::open_at(crashed);
+    assert_eq!(again.everything().await, truth);
+}

@@ -1,0 +1,68 @@
+//! Disks that fail at a failpoint: a full one heals, one that did not take what was written is the end.
+
+use agent::outside::Store as _;
+
+use super::*;
+use crate::conformance::samples::span;
+use crate::conformance::{Listener, accepted};
+
+#[tokio::test]
+async fn a_full_disk_refuses_the_group_and_heals() {
+    let home = Home::new();
+    let store = home.open_failing("commit.before:turn_accepted@1=full, commit.before:turn_accepted@2=full");
+    let listener = Arc::new(Listener::default());
+    store.watch(Arc::clone(&listener) as _);
+    keep(&store, [created("main", None)]).await.unwrap();
+    let call = || store.append(vec![append(1, "main", [message("a"), accepted(1, "send")])]);
+    for _ in 0..2 {
+        assert!(matches!(call().await, Err(StoreFault::Full(_))));
+        assert_eq!(last(&store).await, 1);
+    }
+    assert_eq!(call().await, Ok(()), "the same call passes when there is room");
+    assert_eq!(call().await, Err(StoreFault::Taken));
+    assert_eq!(listener.sequences(), [1, 2, 3]);
+    assert!(listener.broken.lock().unwrap().is_empty());
+    store.close().await;
+    assert!(home.is_sound().await);
+}
+
+#[tokio::test]
+async fn a_disk_that_fails_is_the_end() {
+    let home = Home::new();
+    let store = home.open_failing("commit.before:turn_accepted=fsync");
+    let listener = Arc::new(Listener::default());
+    store.watch(Arc::clone(&listener) as _);
+    keep(&store, [created("main", None)]).await.unwrap();
+    keep(&store, [message("kept")]).await.unwrap();
+    let failing = store.append(vec![append(1, "main", [accepted(1, "send")])]);
+    let beside = store.append(vec![append(1, "main", [begun(1)])]);
+    let forgetting = store.forget_turns(agent::outside::Moment(0));
+    for answer in [failing.await, beside.await, forgetting.await.map(drop), keep(&store, [begun(1)]).await] {
+        assert!(matches!(answer, Err(StoreFault::Broken(_))), "{answer:?}");
+    }
+    assert_eq!(listener.broken.lock().unwrap().len(), 1, "told once");
+    assert_eq!(listener.sequences(), [1, 2]);
+    assert_eq!(store.read(span(None, 0)).await.unwrap().len(), 2, "reads go on");
+    store.close().await;
+    assert_eq!(last(&home.open()).await, 2);
+    assert!(home.is_sound().await);
+}
+
+#[tokio::test]
+async fn a_checkpoint_that_fails_is_the_end_and_one_without_room_is_not() {
+    for (failpoint, is_the_end) in [("checkpoint.before@1=full", false), ("checkpoint.before@1=fsync", true)]
+    {
+        let home = Home::new();
+        let store = home.open_failing(failpoint);
+        keep(&store, [created("main", None)]).await.unwrap();
+        let large = message(&"x".repeat(100_000));
+        let mut kept = 1;
+        while kept < 200 && keep(&store, [large.clone()]).await.is_ok() {
+            kept += 1;
+        }
+        assert_eq!(kept < 200, is_the_end, "{failpoint}");
+        store.close().await;
+        assert_eq!(last(&home.open()).await, kept, "{failpoint}");
+        assert!(home.is_sound().await);
+    }
+}

@@ -1,0 +1,173 @@
+//! The chain of the journal: every entry's hash covers the entry and the hash before it, so that no entry can be
+//! changed, removed or put in between without changing all that follow.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use rusqlite::Connection;
+
+use super::{UpkeepFault, with_store};
+use crate::digest::{genesis, hex};
+use crate::sqlite::{ENTRIES, Files, Kept, Look, Mark, database_id, first_look, kept};
+
+/// Breaks that are told.
+const BREAKS_MAX: usize = 100;
+/// Entries that are read in one transaction, so that a daemon is not kept from emptying its log.
+const ENTRIES_AT_ONCE: i64 = 4096;
+
+/// What the chain of a journal says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChainReport {
+    /// The file.
+    pub path: PathBuf,
+    /// Entries there are.
+    pub entries: u64,
+    /// The first of them; zero when there is none.
+    pub first: u64,
+    /// The last of them; zero when there is none.
+    pub last: u64,
+    /// The hash of the last: whoever notes it can tell later that nothing before it has changed.
+    pub head: [u8; 32],
+    /// Where the chain breaks; the first hundred places.
+    pub breaks: Vec<ChainBreak>,
+}
+
+/// A place where the chain breaks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChainBreak {
+    /// The entry.
+    pub sequence: u64,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+impl ChainReport {
+    /// Whether every entry follows from the one before it.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.breaks.is_empty()
+    }
+}
+
+impl fmt::Display for ChainBreak {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "entry {}: {}", self.sequence, self.why)
+    }
+}
+
+impl fmt::Display for ChainReport {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path: _, entries, first, last, head, breaks } = self;
+        if breaks.is_empty() {
+            return write!(out, "chain: whole, {entries} entries, {first} to {last}, head {}", hex(head));
+        }
+        write!(out, "chain: BROKEN, {entries} entries, {first} to {last}")?;
+        breaks.iter().try_for_each(|place| write!(out, "\n  {place}"))
+    }
+}
+
+/// Reads the whole journal of a store and says whether its chain holds.
+///
+/// # Errors
+/// When there is no store, or it cannot be opened.
+pub fn verify_chain(path: &Path) -> Result<ChainReport, UpkeepFault> {
+    if !path.exists() {
+        return Err(UpkeepFault::Missing(path.to_owned()));
+    }
+    with_store(path, |db| verify(db, path), ChainReport::is_whole)
+}
+
+fn verify(db: &Connection, path: &Path) -> Result<ChainReport, UpkeepFault> {
+    let sql = |error| UpkeepFault::sql(path, error);
+    let mark = Mark::read(&Files::of(path).mark()).map_err(|error| UpkeepFault::io(path, error))?;
+    let look = first_look(db, mark.as_ref()).map_err(sql)?;
+    if let Look::Empty | Look::Foreign(_) | Look::Newer(_) | Look::Older(_) = look {
+        let what = "not a store of this version; run nexus3 check".to_owned();
+        return Err(UpkeepFault::NotOurs { path: path.to_owned(), what });
+    }
+    let mut report = chain_of(db, path).map_err(sql)?;
+    if let Look::Lost { last, marked } = look {
+        let why = format!("missing: {marked} entries were kept, and the last there is is {last}");
+        report.breaks.push(ChainBreak { sequence: last + 1, why });
+    }
+    Ok(report)
+}
+
+/// The chain as a connection sees it.
+pub(crate) fn chain_of(db: &Connection, path: &Path) -> rusqlite::Result<ChainReport> {
+    walk(db, path, |_| {})
+}
+
+/// Follows the chain, and shows every entry that can be read.
+pub(super) fn walk(
+    db: &Connection,
+    path: &Path,
+    mut show: impl FnMut(&Kept<'_>),
+) -> rusqlite::Result<ChainReport> {
+    let database = database_id(db)?.unwrap_or_default();
+    let mut report = ChainReport {
+        path: path.to_owned(),
+        entries: 0,
+        first: 0,
+        last: 0,
+        head: genesis(&database),
+        breaks: Vec::new(),
+    };
+    let mut statement = db.prepare(&format!("{ENTRIES} WHERE sequence > ?1 ORDER BY sequence LIMIT ?2"))?;
+    loop {
+        let before = report.entries;
+        let after = i64::try_from(report.last).unwrap_or(i64::MAX);
+        let mut rows = statement.query((after, ENTRIES_AT_ONCE))?;
+        loop {
+            let row = match rows.next() {
+                Ok(Some(row)) => row,
+                Ok(None) => break,
+                Err(error) => {
+                    let why = format!("it and what follows cannot be read: {error}");
+                    report.note(ChainBreak { sequence: report.last + 1, why });
+                    return Ok(report);
+                }
+            };
+            match kept(row) {
+                Ok(entry) => {
+                    report.follow(&entry);
+                    show(&entry);
+                }
+                Err(error) => {
+                    let sequence = row.get::<_, i64>(0)?.unsigned_abs();
+                    report.note(ChainBreak { sequence, why: format!("it makes no sense: {error}") });
+                    report.entries += 1;
+                    report.last = sequence;
+                }
+            }
+        }
+        if report.entries == before {
+            return Ok(report);
+        }
+    }
+}
+
+impl ChainReport {
+    fn follow(&mut self, entry: &Kept<'_>) {
+        let sequence = entry.sequence;
+        if sequence != self.last + 1 {
+            let why = format!("entries from {} on are missing before it", self.last + 1);
+            self.note(ChainBreak { sequence, why });
+        } else if !entry.follows(&self.head) {
+            let why = "it was changed, or does not follow from the one before it".to_owned();
+            self.note(ChainBreak { sequence, why });
+        }
+        if self.entries == 0 {
+            self.first = sequence;
+        }
+        self.entries += 1;
+        self.last = sequence;
+        self.head = entry.hash;
+    }
+
+    fn note(&mut self, place: ChainBreak) {
+        if self.breaks.len() < BREAKS_MAX {
+            self.breaks.push(place);
+        }
+    }
+}

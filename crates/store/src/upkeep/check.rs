@@ -1,0 +1,386 @@
+//! The full check of a store: its pages, its rules, its chain, and whether the tables follow from one another. Says
+//! everything that is wrong, and what to do about it. Changes nothing.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Connection, Row};
+
+use super::chain::{ChainReport, walk};
+use super::{UpkeepFault, with_store};
+use crate::body;
+use crate::digest::Content;
+use crate::sqlite::{AGENT_SUMMED, Files, Look, Mark, agent_sum, current_version, first_look, turn_sum};
+
+/// Problems of one sort that are told.
+const PROBLEMS_MAX: usize = 100;
+
+const RESTORE: &str = "restore a backup: stop the daemon; remove the -wal, -shm and .mark files of the store; put the backup in \
+                       its place. Without one, move the files away to begin anew";
+const REINDEX: &str = "the rows are whole: stop the daemon and run `sqlite3 FILE REINDEX`";
+
+/// What a full check found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckReport {
+    /// The file.
+    pub path: PathBuf,
+    /// The version of its schema; zero when it could not be read.
+    pub version: u32,
+    /// Bytes of the database.
+    pub bytes: u64,
+    /// Bytes of its write-ahead log.
+    pub wal_bytes: u64,
+    /// Agents there are.
+    pub agents: u64,
+    /// Agents that are gone, and kept because somebody below them lives on.
+    pub gone: u64,
+    /// Names of sends that are remembered.
+    pub turns: u64,
+    /// Turns that are open.
+    pub open_turns: u64,
+    /// The journal.
+    pub chain: Option<ChainReport>,
+    /// Everything that is wrong.
+    pub problems: Vec<Problem>,
+}
+
+/// Something that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// What.
+    pub what: String,
+    /// What to do.
+    pub repair: String,
+}
+
+impl CheckReport {
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}\n    to repair: {}", self.what, self.repair)
+    }
+}
+
+impl fmt::Display for CheckReport {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, version, bytes, wal_bytes, agents, gone, turns, open_turns, chain, problems } = self;
+        let kibibytes = |bytes: &u64| bytes.div_ceil(1024);
+        writeln!(
+            out,
+            "{}: schema {version}, {} KiB, log {} KiB",
+            path.display(),
+            kibibytes(bytes),
+            kibibytes(wal_bytes)
+        )?;
+        writeln!(out, "{agents} agents ({gone} gone), {turns} sends remembered, {open_turns} turns open")?;
+        if let Some(chain) = chain {
+            writeln!(out, "{chain}")?;
+        }
+        if problems.is_empty() {
+            return write!(out, "sound");
+        }
+        write!(out, "{} problems:", problems.len())?;
+        problems.iter().try_for_each(|problem| write!(out, "\n  {problem}"))
+    }
+}
+
+/// Checks the store of a file, also while a daemon uses it.
+///
+/// # Errors
+/// When there is no file, or the system does not let it be read. Everything else is in the report.
+pub fn check(path: &Path) -> Result<CheckReport, UpkeepFault> {
+    let files = Files::of(path);
+    let file = match std::fs::metadata(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(UpkeepFault::Missing(path.to_owned()));
+        }
+        Err(error) => return Err(UpkeepFault::io(path, error)),
+    };
+    let mut report = CheckReport {
+        path: path.to_owned(),
+        version: 0,
+        bytes: file.len(),
+        wal_bytes: std::fs::metadata(files.wal()).map_or(0, |file| file.len()),
+        agents: 0,
+        gone: 0,
+        turns: 0,
+        open_turns: 0,
+        chain: None,
+        problems: Vec::new(),
+    };
+    if file.permissions().mode() & 0o077 != 0 {
+        report.note("other users can read it", "chmod 600 it and the files beside it");
+    }
+    // The mark first: the journal only grows.
+    let mark = Mark::read(&files.mark()).map_err(|error| UpkeepFault::io(&files.mark(), error))?;
+    let examined = |db: &Connection| {
+        let mut report = report.clone();
+        report.examine(db, mark.as_ref());
+        Ok(report)
+    };
+    match with_store(path, examined, CheckReport::is_sound) {
+        Err(UpkeepFault::Sql { error, .. }) => {
+            report.note(&format!("it cannot be opened: {error}"), RESTORE);
+            Ok(report)
+        }
+        done => done,
+    }
+}
+
+impl CheckReport {
+    fn note(&mut self, what: &str, repair: &str) {
+        self.problems.push(Problem { what: what.to_owned(), repair: repair.to_owned() });
+    }
+
+    fn examine(&mut self, db: &Connection, mark: Option<&Mark>) {
+        self.version = db.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap_or_default();
+        if self.is_foreign(db, mark) {
+            return;
+        }
+        self.attempt("its pages", |report| report.pages(db));
+        self.attempt("its references", |report| report.references(db));
+        self.attempt("its schema", |report| {
+            for problem in crate::sqlite::schema_problems(db)? {
+                report.note(&problem, RESTORE);
+            }
+            Ok(())
+        });
+        self.attempt("its journal", |report| report.journal(db));
+        self.attempt("its agents", |report| report.agents(db));
+        self.attempt("its turns", |report| report.turns(db));
+    }
+
+    /// Does one part of the check; a part that cannot be done is a problem, and the next is done all the same.
+    fn attempt(&mut self, what: &str, part: impl FnOnce(&mut Self) -> rusqlite::Result<()>) {
+        if let Err(error) = part(self) {
+            self.note(&format!("{what} cannot be read: {error}"), RESTORE);
+        }
+    }
+
+    /// Whether it makes no sense to look further.
+    fn is_foreign(&mut self, db: &Connection, mark: Option<&Mark>) -> bool {
+        let look = match first_look(db, mark) {
+            Ok(look) => look,
+            Err(error) => {
+                self.note(&format!("it cannot be read: {error}"), RESTORE);
+                // What is no database has nothing more to be looked at.
+                return error.sqlite_error_code() == Some(rusqlite::ErrorCode::NotADatabase);
+            }
+        };
+        match look {
+            Look::Current { .. } | Look::Damaged(_) => false,
+            Look::Lost { last, marked } => {
+                let what = format!(
+                    "the journal ends at entry {last}, but {marked} were kept: its -wal was cut, changed or removed"
+                );
+                self.note(&what, "put the -wal back or restore a newer backup; if this file is older on purpose, remove its .mark");
+                false
+            }
+            Look::Empty => {
+                self.note("nothing was ever written to it", "start the daemon, or restore a backup");
+                true
+            }
+            Look::Foreign(application) => {
+                self.note(
+                    &format!("it is another program's (application id {application:#x})"),
+                    "move it away",
+                );
+                true
+            }
+            Look::Newer(version) => {
+                let what = format!(
+                    "schema version {version} is newer than {}, the last this nexus3 knows",
+                    current_version()
+                );
+                self.note(&what, "use the nexus3 that wrote it");
+                true
+            }
+            Look::Older(version) => {
+                let what = format!("schema version {version} is older than {}", current_version());
+                self.note(&what, "start the daemon once: it takes a copy and migrates");
+                true
+            }
+        }
+    }
+
+    fn pages(&mut self, db: &Connection) -> rusqlite::Result<()> {
+        let mut statement = db.prepare(&format!("PRAGMA integrity_check({PROBLEMS_MAX})"))?;
+        let mut rows = statement.query(())?;
+        while let Some(row) = rows.next()? {
+            let said: String = row.get(0)?;
+            // One row may have several lines.
+            for line in said.lines().filter(|line| *line != "ok") {
+                let is_index = line.contains("missing from index") || line.contains("entries in index");
+                self.note(line, if is_index { REINDEX } else { RESTORE });
+            }
+        }
+        Ok(())
+    }
+
+    fn references(&mut self, db: &Connection) -> rusqlite::Result<()> {
+        let mut statement = db.prepare("PRAGMA foreign_key_check")?;
+        let mut rows = statement.query(())?;
+        let mut found = 0;
+        while let Some(row) = rows.next()? {
+            found += 1;
+            if found <= PROBLEMS_MAX {
+                let (table, serial): (String, Option<i64>) = (row.get(0)?, row.get(1)?);
+                self.note(&format!("{table}: row {} refers to nothing", serial.unwrap_or_default()), RESTORE);
+            }
+        }
+        Ok(())
+    }
+
+    fn journal(&mut self, db: &Connection) -> rusqlite::Result<()> {
+        let mut tails: HashMap<u64, (u64, u64)> = HashMap::new();
+        let mut found = Vec::new();
+        let chain = walk(db, &self.path.clone(), |entry| {
+            let Content { agent, kind, body, .. } = entry.content;
+            let (last, number) = tails.get(&agent).map_or((None, 0), |(last, number)| (Some(*last), *number));
+            if (entry.previous, entry.number) != (last, number + 1) {
+                found.push(format!(
+                    "entry {}: it does not follow its agent's entry before it",
+                    entry.sequence
+                ));
+            }
+            if let Err(fault) = body::read_record(kind, body) {
+                found.push(format!("entry {}: {kind} makes no sense: {fault}", entry.sequence));
+            }
+            found.truncate(PROBLEMS_MAX);
+            tails.insert(agent, (entry.sequence, entry.number));
+        })?;
+        for broken in &chain.breaks {
+            self.note(&format!("the chain breaks at {broken}"), RESTORE);
+        }
+        found.iter().for_each(|what| self.note(what, RESTORE));
+        let end = chain.last;
+        self.chain = Some(chain);
+        self.tails(db, &mut tails, end)
+    }
+
+    /// The tails are those of the entries; a daemon may have gone on meanwhile.
+    fn tails(
+        &mut self,
+        db: &Connection,
+        tails: &mut HashMap<u64, (u64, u64)>,
+        end: u64,
+    ) -> rusqlite::Result<()> {
+        let mut statement = db.prepare("SELECT serial, last, number FROM states")?;
+        let mut rows = statement.query(())?;
+        let mut wrong = Vec::new();
+        while let Some(row) = rows.next()? {
+            let [agent, last, number] = [row.get(0)?, row.get(1)?, row.get(2)?].map(i64::unsigned_abs);
+            if tails.remove(&agent) != Some((last, number)) && last <= end {
+                wrong.push(agent);
+            }
+        }
+        wrong.extend(tails.keys());
+        for agent in wrong.into_iter().take(PROBLEMS_MAX) {
+            self.note(&format!("agent {agent}: its last entry is not where it should be"), RESTORE);
+        }
+        Ok(())
+    }
+
+    fn agents(&mut self, db: &Connection) -> rusqlite::Result<()> {
+        let mut statement = db.prepare(&format!(
+            "SELECT {AGENT_SUMMED}, sum, state, ledger_version, ledger, is_finished, \
+             EXISTS (SELECT 1 FROM agents AS child WHERE child.parent = agents.serial) \
+             FROM agents LEFT JOIN states USING (serial)",
+        ))?;
+        let mut rows = statement.query(())?;
+        let mut found = 0;
+        while let Some(row) = rows.next()? {
+            let gone: bool = row.get(3)?;
+            self.agents += u64::from(!gone);
+            self.gone += u64::from(gone);
+            if let Some(what) = agent_problem(row)? {
+                found += 1;
+                if found <= PROBLEMS_MAX {
+                    self.note(&format!("agent {}: {what}", row.get::<_, i64>(0)?), RESTORE);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn turns(&mut self, db: &Connection) -> rusqlite::Result<()> {
+        let count = |sql| db.query_row(sql, (), |row| row.get::<_, i64>(0)).map(i64::unsigned_abs);
+        self.turns = count("SELECT count(*) FROM turns")?;
+        self.open_turns = count("SELECT count(*) FROM turns WHERE ended IS NULL")?;
+        let mut statement = db.prepare(
+            "SELECT accepted, turns.agent, request, turn, content, turns.sum, ended, ended_at, \
+             (kind IS 'turn_ended' AND journal.agent IS turns.agent), \
+             EXISTS (SELECT 1 FROM agents WHERE serial = turns.agent AND gone = 0) \
+             FROM turns LEFT JOIN journal ON sequence = ended",
+        )?;
+        let mut rows = statement.query(())?;
+        let mut found = 0;
+        while let Some(row) = rows.next()? {
+            if let Some(what) = turn_problem(row)? {
+                found += 1;
+                if found <= PROBLEMS_MAX {
+                    let (agent, turn): (i64, i64) = (row.get(1)?, row.get(3)?);
+                    self.note(&format!("turn {turn} of agent {agent}: {what}"), RESTORE);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is wrong with a row of turns.
+fn turn_problem(row: &Row<'_>) -> rusqlite::Result<Option<&'static str>> {
+    let (accepted, agent, turn): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(3)?);
+    let sum = turn_sum(accepted, agent, &row.get(2)?, turn, &row.get(4)?);
+    let (ended, ended_at): (Option<i64>, Option<i64>) = (row.get(6)?, row.get(7)?);
+    let (has_end, has_agent): (bool, bool) = (row.get(8)?, row.get(9)?);
+    Ok(match ended {
+        _ if sum != row.get::<_, i64>(5)? => Some("its row is not as it was written"),
+        _ if ended.is_some() != ended_at.is_some() => Some("it is half open"),
+        Some(_) if !has_end => Some("its end is not in the journal"),
+        None if !has_agent => Some("it is open and its agent is not there"),
+        _ => None,
+    })
+}
+
+/// What is wrong with a row of agents.
+fn agent_problem(row: &Row<'_>) -> rusqlite::Result<Option<String>> {
+    if agent_sum(row, 0)? != row.get::<_, i64>(7)? {
+        return Ok(Some("its row is not as it was written".to_owned()));
+    }
+    let text = |place| row.get_ref(place)?.as_str().map_err(rusqlite::Error::from);
+    let (Some(state), Some(ledger)) = (row.get_ref(8)?.as_str_or_null()?, row.get_ref(10)?.as_str_or_null()?)
+    else {
+        return Ok(Some("it has no state".to_owned()));
+    };
+    let record = match body::read_agent(text(5)?, text(1)?, text(6)?) {
+        Ok(record) => record,
+        Err(fault) => return Ok(Some(format!("what it is made from makes no sense: {fault}"))),
+    };
+    let is_finished: bool = row.get(11)?;
+    match body::read_state(state) {
+        Ok(state) if state.is_finished == is_finished => {}
+        Ok(_) => return Ok(Some("its state and its row disagree on whether it is finished".to_owned())),
+        Err(fault) => return Ok(Some(format!("its state makes no sense: {fault}"))),
+    }
+    match body::read_ledger(ledger) {
+        Ok(ledger) if ledger.version == row.get::<_, i64>(9)?.unsigned_abs() => {}
+        Ok(_) => return Ok(Some("its ledger and its row disagree on the version".to_owned())),
+        Err(fault) => return Ok(Some(format!("its ledger makes no sense: {fault}"))),
+    }
+    let parent = row.get::<_, Option<i64>>(2)?.map(i64::unsigned_abs);
+    if record.parent != parent || row.get::<_, [u8; 32]>(4)? != record.capability {
+        return Ok(Some("its row and what it is made from disagree".to_owned()));
+    }
+    let (gone, has_children): (bool, bool) = (row.get(3)?, row.get(12)?);
+    Ok((gone && !has_children).then(|| "it is gone and nobody is below it".to_owned()))
+}

@@ -1,0 +1,176 @@
+//! Kills processes that write: whatever they were told is kept is there, in order, and the store is sound. The processes
+//! are this test program itself, told by a variable that it is a child.
+
+#![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking, and so do its helpers")]
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use agent::journal::{AgentRecord, KeptAsk, KeptRights, OnRestart, Record, Serial};
+use agent::outside::{Append, Moment, Store as _};
+use agent::permission::{Budget, FilePath, Level};
+use agent::{AgentId, Message, Source};
+use store::{SqliteOptions, SqliteStore};
+
+const HOME: &str = "NEXUS3_STORE_CHILD_HOME";
+const FAILPOINTS: &str = "NEXUS3_STORE_CHILD_FAILPOINTS";
+const AGENTS: Serial = 6;
+
+#[expect(clippy::disallowed_methods, reason = "a child of this test is told so by the environment")]
+fn told(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Not a test when it runs by itself: the process that is killed.
+#[test]
+fn the_process_that_is_killed() {
+    let Some(home) = told(HOME) else { return };
+    let failpoints = told(FAILPOINTS);
+    let store =
+        store::open(&SqliteOptions { failpoints, ..SqliteOptions::at(Path::new(&home).join("nexus3.db")) })
+            .unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    runtime.block_on(async {
+        let agents: Vec<_> =
+            (1..=AGENTS).map(|serial| tokio::spawn(write_on(Arc::clone(&store), serial))).collect();
+        for agent in agents {
+            agent.await.unwrap();
+        }
+    });
+}
+
+/// Writes numbered messages for ever, and says each number when it is kept.
+async fn write_on(store: Arc<SqliteStore>, serial: Serial) {
+    let kept = store.history(serial).await.unwrap().len();
+    if kept == 0 {
+        store.append(vec![append(serial, created(serial))]).await.unwrap();
+    }
+    // Some of them are large, so that the log is emptied now and then.
+    for number in kept.max(1).. {
+        let text = format!("{number} {}", "x".repeat(if number % 8 == 0 { 60_000 } else { 10 }));
+        let message = Record::MessageKept(Box::new(Message::user(text, Source::default())));
+        store.append(vec![append(serial, message)]).await.unwrap();
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "kept {serial} {number}").unwrap();
+        out.flush().unwrap();
+    }
+}
+
+fn append(agent: Serial, record: Record) -> Append {
+    let name = Some(AgentId::parse(&format!("agent-{agent}")).unwrap());
+    Append { agent, name, at: Moment(0), records: vec![record], state: None, ledgers: Vec::new() }
+}
+
+fn created(serial: Serial) -> Record {
+    let rights = KeptRights {
+        preset: "sandboxed".to_owned(),
+        level: Level::Sandboxed,
+        budget: Budget::unlimited(),
+        may: KeptAsk::default(),
+        may_grant: None,
+    };
+    Record::Created(Box::new(AgentRecord {
+        id: AgentId::parse(&format!("agent-{serial}")).unwrap(),
+        parent: None,
+        created_at: Moment(0),
+        by: "admin".to_owned(),
+        system_prompt: None,
+        cwd: FilePath::root(),
+        model: None,
+        capability: [0; 32],
+        on_restart: OnRestart::Resume,
+        rights,
+        origin: None,
+    }))
+}
+
+fn start(home: &Path, failpoints: Option<&str>) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["the_process_that_is_killed", "--exact", "--nocapture", "--test-threads=1"])
+        .env(HOME, home);
+    if let Some(failpoints) = failpoints {
+        command.env(FAILPOINTS, failpoints);
+    }
+    command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// Reads what a child says is kept, and kills it after so many; without a number it dies by itself.
+fn watch(mut child: Child, kills_after: Option<usize>, kept: &mut BTreeMap<Serial, usize>) {
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut heard = 0;
+    for line in lines {
+        let Some(numbers) = line.strip_prefix("kept ") else { continue };
+        let (serial, number) = numbers.split_once(' ').unwrap();
+        kept.insert(serial.parse().unwrap(), number.parse().unwrap());
+        heard += 1;
+        if kills_after == Some(heard) {
+            // What it says after this counts as well: it was said.
+            child.kill().unwrap();
+        }
+    }
+    assert!(!child.wait().unwrap().success(), "it was killed");
+}
+
+/// Everything that was said to be kept is there, without a hole, and the store is sound.
+fn check(path: &Path, kept: &BTreeMap<Serial, usize>) {
+    let report = store::check(path).unwrap();
+    assert!(report.is_sound(), "{report}");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let store = store::open(&SqliteOptions::at(path)).unwrap();
+    for serial in 1..=AGENTS {
+        let history = runtime.block_on(store.history(serial)).unwrap();
+        let numbers: Vec<usize> = history.iter().skip(1).map(number).collect();
+        assert_eq!(numbers, (1..=numbers.len()).collect::<Vec<_>>(), "agent {serial}");
+        let said = kept.get(&serial).copied().unwrap_or_default();
+        assert!(numbers.len() >= said, "agent {serial}: {said} were kept, {} are there", numbers.len());
+    }
+    runtime.block_on(store.close());
+}
+
+fn number(record: &Record) -> usize {
+    let Record::MessageKept(message) = record else { panic!("{record:?}") };
+    message.text.split(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_killed_process_loses_nothing_it_was_told_is_kept() {
+    let home = tempfile::tempdir().unwrap();
+    let path: PathBuf = home.path().join("nexus3.db");
+    let mut kept = BTreeMap::new();
+    for cycle in 0..12 {
+        watch(start(home.path(), None), Some(1 + cycle * 37 % 200), &mut kept);
+        check(&path, &kept);
+    }
+    assert!(kept.values().sum::<usize>() > 500, "{kept:?}");
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn a_crash_at_every_edge_loses_nothing_it_was_told_is_kept() {
+    for failpoint in [
+        "commit.before@1=abort",
+        "commit.before:message@5=abort",
+        "commit.before:message@60=abort",
+        "commit.after@1=abort",
+        "commit.after:agent_created@1=abort",
+        "commit.after:message@40=abort",
+        "checkpoint.before@1=abort",
+        "checkpoint.before@2=abort",
+        "migrate.before=abort",
+        "migrate.middle=abort",
+    ] {
+        let home = tempfile::tempdir().unwrap();
+        let path: PathBuf = home.path().join("nexus3.db");
+        let mut kept = BTreeMap::new();
+        watch(start(home.path(), Some(failpoint)), None, &mut kept);
+        if !failpoint.starts_with("migrate") {
+            check(&path, &kept);
+        }
+        watch(start(home.path(), None), Some(30), &mut kept);
+        check(&path, &kept);
+    }
+}

@@ -1,0 +1,264 @@
+//! A stream of server-sent events as a test reads it: one event at a time, each wait with an end, and every byte kept.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use socket2::SockRef;
+
+use crate::raw::{RawConnection, is_end, malformed};
+
+/// One event as it came.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StreamEvent {
+    /// The line `id:`, where there is one.
+    pub id: Option<String>,
+    /// The line `event:`; empty where there is none.
+    pub kind: String,
+    /// The lines `data:`, joined by line ends.
+    pub data: String,
+}
+
+impl StreamEvent {
+    /// The id as a number; none where there is no id or no number.
+    pub fn sequence(&self) -> Option<u64> {
+        self.id.as_ref()?.parse().ok()
+    }
+
+    /// The data as JSON; panics where it is none.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.data)
+            .unwrap_or_else(|cause| panic!("an event's data is not JSON: {cause}: {self:?}"))
+    }
+}
+
+/// How a wait for an event ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Heard {
+    /// With an event.
+    Event(StreamEvent),
+    /// With nothing in that time.
+    Silence,
+    /// With the end of the stream, or of the peer.
+    End,
+}
+
+/// Room for what is not read. Less than a segment of loopback would let bytes trickle for ever.
+const NARROW_BYTES: usize = 128 * 1024;
+
+/// An open stream.
+#[derive(Debug)]
+pub struct EventStream {
+    connection: RawConnection,
+    /// The names and values of the answer's head.
+    pub headers: Vec<(String, String)>,
+    chunks: Chunks,
+    reader: Reader,
+    ready: VecDeque<StreamEvent>,
+    /// The body so far, without the framing of chunks.
+    body: Vec<u8>,
+}
+
+impl EventStream {
+    /// Asks for the events at a path of 127.0.0.1; an answer that is no event stream is an error with its text.
+    pub fn open(port: u16, path: &str, token: Option<&str>, after: Option<u64>) -> io::Result<Self> {
+        let mut head =
+            format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAccept: text/event-stream\r\n");
+        if let Some(token) = token {
+            head += &format!("Authorization: Bearer {token}\r\n");
+        }
+        if let Some(after) = after {
+            head += &format!("Last-Event-ID: {after}\r\n");
+        }
+        Self::ask(port, format!("{head}\r\n").as_bytes())
+    }
+
+    /// Sends a request of any kind whose answer is a stream of events.
+    pub fn ask(port: u16, request: &[u8]) -> io::Result<Self> {
+        let mut connection = RawConnection::try_open(port)?;
+        connection.try_send(request)?;
+        let head = connection.read_head()?;
+        let has = |name: &str, start: &str| {
+            let mut values = head.headers.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
+            values.any(|(_, value)| value.to_ascii_lowercase().starts_with(start))
+        };
+        if head.status != 200 || !has("content-type", "text/event-stream") {
+            let answer = connection.try_read_answer()?;
+            return Err(io::Error::other(format!("status {}: {}", answer.status, answer.text())));
+        }
+        let chunks = if has("transfer-encoding", "chunked") { Chunks::Size } else { Chunks::Unframed };
+        connection.unread.drain(..head.bytes);
+        let (reader, ready) = (Reader::default(), VecDeque::new());
+        let mut stream = Self { connection, headers: head.headers, chunks, reader, ready, body: Vec::new() };
+        // Events may have come with the head.
+        stream.take()?;
+        Ok(stream)
+    }
+
+    /// The next event; panics where none comes within this time.
+    pub fn next_event(&mut self, within: Duration) -> StreamEvent {
+        match self.hear(within) {
+            Ok(Heard::Event(event)) => event,
+            other => panic!("no event within {within:?}: {other:?}; last: {:?}", self.tail()),
+        }
+    }
+
+    /// Waits for the next event. A stream that is no stream of events is an error.
+    pub fn hear(&mut self, within: Duration) -> io::Result<Heard> {
+        let until = Instant::now() + within;
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Ok(Heard::Event(event));
+            }
+            if self.chunks == Chunks::Over {
+                return Ok(Heard::End);
+            }
+            match self.read_until(until) {
+                Ok(()) => self.take()?,
+                Err(cause) if is_end(&cause) => return Ok(Heard::End),
+                Err(cause) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&cause.kind()) => {
+                    return Ok(Heard::Silence);
+                }
+                Err(cause) => return Err(cause),
+            }
+        }
+    }
+
+    /// Leaves little room for what is not read: the peer soon feels that nobody reads.
+    pub fn narrow(&self) {
+        let socket = SockRef::from(self.connection.stream());
+        socket.set_recv_buffer_size(NARROW_BYTES).expect("a connected socket takes options");
+    }
+
+    /// How many comments came so far: they keep a silent stream alive.
+    pub fn comments(&self) -> usize {
+        self.reader.comments
+    }
+
+    /// Every byte of the body so far, without the framing of chunks.
+    pub fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    fn tail(&self) -> String {
+        let start = self.body.len().saturating_sub(500);
+        String::from_utf8_lossy(&self.body[start..]).into_owned()
+    }
+
+    fn read_until(&mut self, until: Instant) -> io::Result<()> {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        self.connection.stream().set_read_timeout(Some(left))?;
+        self.connection.fill()
+    }
+
+    /// Takes the framing off what has come, and reads the events in it.
+    fn take(&mut self) -> io::Result<()> {
+        let before = self.body.len();
+        while self.chunks.step(&mut self.connection.unread, &mut self.body)? {}
+        self.reader.feed(&self.body[before..], &mut self.ready);
+        Ok(())
+    }
+}
+
+/// Where in the framing of a body the next byte is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Chunks {
+    Unframed,
+    Size,
+    /// So many bytes of a chunk are still to come.
+    Data(usize),
+    DataEnd,
+    Over,
+}
+
+impl Chunks {
+    /// Takes one piece; false when it needs more bytes for that.
+    fn step(&mut self, unread: &mut Vec<u8>, body: &mut Vec<u8>) -> io::Result<bool> {
+        match *self {
+            Self::Over => Ok(false),
+            Self::Unframed => {
+                body.append(unread);
+                Ok(false)
+            }
+            Self::Size => {
+                let Some(end) = line_end(unread) else { return Ok(false) };
+                let line: Vec<u8> = unread.drain(..end + 2).collect();
+                let line = String::from_utf8_lossy(&line);
+                let size = usize::from_str_radix(line.trim(), 16);
+                let size = size.map_err(|_| malformed(&format!("chunk size {line:?}")))?;
+                *self = if size == 0 { Self::Over } else { Self::Data(size) };
+                Ok(true)
+            }
+            Self::Data(left) => {
+                let taken = left.min(unread.len());
+                body.extend(unread.drain(..taken));
+                *self = if taken == left { Self::DataEnd } else { Self::Data(left - taken) };
+                Ok(taken == left)
+            }
+            Self::DataEnd => {
+                if unread.len() < 2 {
+                    return Ok(false);
+                }
+                if unread.drain(..2).ne(*b"\r\n") {
+                    return Err(malformed("a chunk that does not end where it says"));
+                }
+                *self = Self::Size;
+                Ok(true)
+            }
+        }
+    }
+}
+
+fn line_end(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(2).position(|window| window == b"\r\n")
+}
+
+/// Reads events out of bytes that come in any pieces.
+#[derive(Debug, Default)]
+struct Reader {
+    line: Vec<u8>,
+    event: StreamEvent,
+    has_data: bool,
+    comments: usize,
+}
+
+impl Reader {
+    fn feed(&mut self, bytes: &[u8], ready: &mut VecDeque<StreamEvent>) {
+        for byte in bytes {
+            if *byte != b'\n' {
+                self.line.push(*byte);
+                continue;
+            }
+            let line = String::from_utf8_lossy(&std::mem::take(&mut self.line)).into_owned();
+            self.take_line(line.trim_end_matches('\r'), ready);
+        }
+    }
+
+    fn take_line(&mut self, line: &str, ready: &mut VecDeque<StreamEvent>) {
+        if line.is_empty() {
+            let event = std::mem::take(&mut self.event);
+            if std::mem::take(&mut self.has_data) {
+                ready.push_back(event);
+            }
+            return;
+        }
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "" => self.comments += 1,
+            "id" => self.event.id = Some(value.to_owned()),
+            "event" => value.clone_into(&mut self.event.kind),
+            "data" => {
+                if std::mem::replace(&mut self.has_data, true) {
+                    self.event.data.push('\n');
+                }
+                self.event.data.push_str(value);
+            }
+            _ => {}
+        }
+    }
+}

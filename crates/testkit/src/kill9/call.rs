@@ -1,0 +1,88 @@
+//! Calls to a daemon that may be killed at any moment: the answer may never come, and that is an answer too.
+
+use std::io;
+
+use serde_json::{Value, json};
+
+use crate::raw::RawConnection;
+
+/// Where a daemon listens, and what opens it.
+#[derive(Debug, Clone)]
+pub(super) struct Address {
+    pub(super) port: u16,
+    pub(super) token: String,
+}
+
+/// What came of a call.
+#[derive(Debug)]
+pub(super) enum Reply {
+    Result(Value),
+    Error(Refusal),
+    /// Nobody knows: the connection ended before the answer.
+    Lost,
+}
+
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) code: i64,
+    pub(super) text: String,
+    /// The word in the error's data.
+    pub(super) kind: String,
+}
+
+/// A call whose bytes are sent.
+pub(super) struct Open(Option<RawConnection>);
+
+impl Address {
+    pub(super) fn call(&self, path: &str, method: &str, params: &Value) -> Reply {
+        self.start(path, method, params).answer()
+    }
+
+    pub(super) fn start(&self, path: &str, method: &str, params: &Value) -> Open {
+        Open(self.try_start(path, method, params).ok())
+    }
+
+    fn try_start(&self, path: &str, method: &str, params: &Value) -> io::Result<RawConnection> {
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+        let Self { port, token } = self;
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\n\
+             Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let mut connection = RawConnection::try_open(*port)?;
+        connection.try_send(request.as_bytes())?;
+        Ok(connection)
+    }
+}
+
+impl Open {
+    pub(super) fn answer(self) -> Reply {
+        let answer = self.0.and_then(|mut connection| connection.try_read_answer().ok());
+        let Some(answer) = answer else { return Reply::Lost };
+        let Ok(mut response) = serde_json::from_slice::<Value>(&answer.body) else {
+            let text = format!("status {}: {}", answer.status, answer.text());
+            return Reply::Error(Refusal { code: 0, text, kind: String::new() });
+        };
+        if response.get("result").is_some() {
+            return Reply::Result(response["result"].take());
+        }
+        let error = &response["error"];
+        Reply::Error(Refusal {
+            code: error["code"].as_i64().unwrap_or_default(),
+            text: error["message"].as_str().unwrap_or_default().to_owned(),
+            kind: error["data"]["kind"].as_str().unwrap_or_default().to_owned(),
+        })
+    }
+}
+
+impl Refusal {
+    /// Whether the same call may pass later.
+    pub(super) fn is_for_now(&self) -> bool {
+        self.code == -32001 || self.is_interrupted()
+    }
+
+    pub(super) fn is_interrupted(&self) -> bool {
+        self.kind == "interrupted"
+    }
+}

@@ -1,0 +1,118 @@
+//! Reads the event stream on a thread of its own, from one life of the daemon into the next, and lets others wait for
+//! what it reads.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use super::call::Address;
+use super::journal::Journal;
+use crate::events::{EventStream, Heard};
+
+/// Between two looks at whether somebody said stop.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+pub(super) struct Listener {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    journal: Journal,
+    /// Where to listen, and in which life that is.
+    address: Option<(u64, Address)>,
+    lives: u64,
+    is_over: bool,
+}
+
+impl Listener {
+    pub(super) fn start() -> Self {
+        let shared = Arc::new(Shared::default());
+        let listening = Arc::clone(&shared);
+        let thread = thread::Builder::new().name("listener".to_owned()).spawn(move || listening.listen());
+        Self { shared, thread: Some(thread.expect("a thread can be started")) }
+    }
+
+    /// Says where the daemon is in its next life.
+    pub(super) fn tell(&self, address: Address) {
+        let mut state = self.shared.lock();
+        state.lives += 1;
+        state.address = Some((state.lives, address));
+        self.shared.changed.notify_all();
+    }
+
+    /// Waits until the journal is as wanted; false when that takes too long.
+    pub(super) fn wait(&self, until: Instant, wanted: impl Fn(&Journal) -> bool) -> bool {
+        let left = until.saturating_duration_since(Instant::now());
+        let waited =
+            self.shared.changed.wait_timeout_while(self.shared.lock(), left, |state| !wanted(&state.journal));
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
+    pub(super) fn look<T>(&self, look: impl FnOnce(&mut Journal) -> T) -> T {
+        look(&mut self.shared.lock().journal)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.shared.lock().is_over = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A panic was printed when it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn listen(&self) {
+        let mut life = 0;
+        while let Some((next, address)) = self.next_life(life) {
+            life = next;
+            let after = self.lock().journal.last;
+            // A daemon that is gone already has another life.
+            let opened = EventStream::open(address.port, "/events", Some(&address.token), Some(after));
+            if let Ok(stream) = opened {
+                self.follow(stream);
+            }
+        }
+    }
+
+    fn next_life(&self, last: u64) -> Option<(u64, Address)> {
+        let is_old = |state: &mut State| {
+            !state.is_over && state.address.as_ref().is_none_or(|(life, _)| *life <= last)
+        };
+        let waited = self.changed.wait_while(self.lock(), is_old);
+        let state = waited.unwrap_or_else(PoisonError::into_inner);
+        state.address.clone().filter(|_| !state.is_over)
+    }
+
+    fn follow(&self, mut stream: EventStream) {
+        loop {
+            let heard = stream.hear(LOOK_EVERY);
+            let mut state = self.lock();
+            match heard {
+                Ok(Heard::Event(event)) => state.journal.read(&event),
+                Ok(Heard::Silence) if !state.is_over => {}
+                Ok(Heard::Silence | Heard::End) => return,
+                Err(cause) => {
+                    state.journal.faults.push(format!("the event stream broke: {cause}"));
+                    return;
+                }
+            }
+            self.changed.notify_all();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

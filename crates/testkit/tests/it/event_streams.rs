@@ -1,0 +1,95 @@
+//! Streams of events: read in any pieces, with waits that end, and seen to end.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use testkit::{EventStream, Heard, StreamEvent};
+
+const SOON: Duration = Duration::from_millis(20);
+const LONG: Duration = Duration::from_secs(10);
+
+const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n";
+
+/// Serves one connection: reads the request's head, then writes what it is given until nobody gives more.
+fn serving() -> (u16, Sender<Vec<u8>>, JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("an address").port();
+    let (give, given) = channel::<Vec<u8>>();
+    let thread = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        stream.set_nodelay(true).expect("a socket takes options");
+        let request = read_head(&mut stream);
+        given.iter().for_each(|bytes| stream.write_all(&bytes).expect("a peer that reads"));
+        request
+    });
+    (port, give, thread)
+}
+
+fn read_head(stream: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).expect("a request");
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).expect("text")
+}
+
+fn event(id: Option<&str>, kind: &str, data: &str) -> StreamEvent {
+    StreamEvent { id: id.map(str::to_owned), kind: kind.to_owned(), data: data.to_owned() }
+}
+
+#[test]
+fn events_are_read_one_at_a_time_whatever_the_pieces() {
+    let events = "id: 7\nevent: message\ndata: {\"a\":1}\n\n: beat\n\ndata: one\ndata:two\nretry: 5\n\n\
+                  event: none\n\nid: 8\r\ndata\r\n\r\n";
+    for piece in [1, 2, 3, 7, 1000] {
+        let (port, give, server) = serving();
+        let head = format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n").into_bytes();
+        let chunks = events
+            .as_bytes()
+            .chunks(piece)
+            .map(|chunk| [format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat());
+        let all = [head, chunks.collect::<Vec<_>>().concat(), b"0\r\n\r\n".to_vec()].concat();
+        all.chunks(piece).for_each(|bytes| give.send(bytes.to_vec()).expect("a server"));
+        let mut stream = EventStream::open(port, "/events", Some("tok"), Some(6)).expect("a stream");
+        assert_eq!(stream.next_event(LONG), event(Some("7"), "message", "{\"a\":1}"));
+        assert_eq!(stream.next_event(LONG), event(None, "", "one\ntwo"));
+        let last = stream.next_event(LONG);
+        assert_eq!((last.sequence(), last.data.as_str()), (Some(8), ""));
+        assert_eq!(stream.hear(LONG).expect("a stream"), Heard::End);
+        assert_eq!((stream.comments(), stream.body()), (1, events.as_bytes()));
+        drop(give);
+        let asked = server.join().expect("a server");
+        assert!(asked.starts_with("GET /events HTTP/1.1\r\n"), "{asked}");
+        for line in ["Authorization: Bearer tok\r\n", "Last-Event-ID: 6\r\n", "Accept: text/event-stream\r\n"]
+        {
+            assert!(asked.contains(line), "{asked}");
+        }
+    }
+}
+
+#[test]
+fn silence_and_the_end_are_told_apart() {
+    let (port, give, server) = serving();
+    give.send(format!("{HEAD}\r\ndata: 1\n\ndata: ha").into_bytes()).expect("a server");
+    let mut stream = EventStream::open(port, "/events", None, None).expect("a stream");
+    assert_eq!(stream.next_event(LONG).json(), 1);
+    assert_eq!(stream.hear(SOON).expect("a stream"), Heard::Silence);
+    give.send(b"lf\n\n".to_vec()).expect("a server");
+    assert_eq!(stream.next_event(LONG).data, "half");
+    drop(give);
+    assert_eq!(stream.hear(LONG).expect("a stream"), Heard::End);
+    assert!(!server.join().expect("a server").contains("Authorization"));
+}
+
+#[test]
+fn an_answer_that_is_no_stream_is_an_error_with_its_text() {
+    let (port, give, _server) = serving();
+    give.send(b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\ngone".to_vec()).expect("a server");
+    let refused = EventStream::open(port, "/events", None, None).expect_err("no stream");
+    assert_eq!(refused.to_string(), "status 404: gone");
+}

@@ -1,0 +1,56 @@
+//! Daemons that end and start again on the same home, with programs that stand in for them.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt as _;
+
+use testkit::{ScriptedModel, TestDaemon, TestDaemonBuilder};
+
+const STAND_IN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/stand-in.sh");
+
+fn stand_in(model: &ScriptedModel) -> TestDaemonBuilder {
+    TestDaemon::builder(STAND_IN).env("STAND_IN_PORT", model.port().to_string())
+}
+
+#[test]
+fn a_killed_daemon_starts_again_on_the_same_home() {
+    let model = ScriptedModel::start();
+    let daemon = stand_in(&model).env("ONCE", "1").arg("--first").start();
+    daemon.wait_stderr("env: ");
+    assert!(daemon.stderr().contains(" ONCE "), "{}", daemon.stderr());
+    let home = daemon.home().to_owned();
+    fs::write(home.join("kept"), "x").expect("a home");
+    let stopped = daemon.kill();
+    assert_eq!((stopped.status.signal(), stopped.port), (Some(9), model.port()));
+    assert!(stopped.stdout.starts_with("Welcome\n") && stopped.stderr.contains("args: serve"));
+    let daemon = stopped.start_with(|builder| builder.without_env("ONCE").arg("--second"));
+    daemon.wait_stderr("env: ");
+    assert!(daemon.stderr().contains("--first --second\n"), "{}", daemon.stderr());
+    assert!(!daemon.stderr().contains(" ONCE "), "{}", daemon.stderr());
+    assert_eq!(daemon.home(), home);
+    assert!(home.join("kept").exists());
+    let stopped = daemon.stop();
+    assert_eq!(stopped.status.code(), Some(7));
+    assert!(home.exists());
+    drop(stopped);
+    assert!(!home.exists(), "what was made for it goes with the last handle");
+}
+
+#[test]
+fn a_daemon_can_be_killed_before_it_is_ready() {
+    let model = ScriptedModel::start();
+    let stopped = stand_in(&model).spawn().kill();
+    assert_eq!((stopped.status.signal(), stopped.port), (Some(9), 0));
+    let home = stopped.home().to_owned();
+    let daemon = stopped.spawn_with(|builder| builder).ready().expect("a daemon");
+    assert_eq!((daemon.home(), daemon.port()), (home.as_path(), model.port()));
+}
+
+#[test]
+fn another_command_runs_on_the_same_home() {
+    let stopped = TestDaemon::builder("/bin/echo").spawn().exited();
+    assert!(stopped.status.success());
+    let finished = stopped.run(&["check", "--deep"]);
+    assert_eq!((finished.code, finished.stdout.as_str()), (0, "check --deep\n"));
+    let failed = stopped.try_start_with(|builder| builder.arg("again")).expect_err("echo ends");
+    assert!(failed.stdout.ends_with(" again\n"), "{}", failed.stdout);
+}

@@ -1,0 +1,62 @@
+//! `fs.append_file`: writes at the end of a text file.
+
+use agent::outside::Scene;
+use agent::permission::Effect;
+use agent::{Pace, ToolClass};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::append::append;
+use super::beneath::Place;
+use super::{CONTENT_BYTES_MAX, resolved};
+use crate::apart::apart;
+use crate::define::{Answer, Call, Define, compact};
+
+pub(crate) struct AppendFile;
+
+/// Appends to a text file. The file and missing folders are made. What was there is never rewritten.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    /// The file, relative to your working directory or absolute.
+    path: String,
+    /// What to append, at most 10 MiB.
+    content: String,
+    /// Whether to begin a new line first when the file does not end with one.
+    #[schemars(extend("default" = true))]
+    newline: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct Output<'a> {
+    bytes_written: usize,
+    path: &'a str,
+    success: bool,
+}
+
+impl Define for AppendFile {
+    type Input = Input;
+    const NAME: &'static str = "fs.append_file";
+    const ALIASES: &'static [&'static str] = &["append_file"];
+    const PACE: Pace = Pace::Ordered;
+    const CLASS: ToolClass = ToolClass::Once;
+    /// Room for the longest content, each line end and quote of it written as two characters.
+    const ARGUMENT_BYTES_MAX: usize = 2 * CONTENT_BYTES_MAX + (64 << 10);
+
+    fn effects(input: &Input, scene: &Scene<'_>) -> Result<Vec<Effect>, String> {
+        if input.content.len() > CONTENT_BYTES_MAX {
+            return Err(format!("Invalid input: field `content`: longer than {CONTENT_BYTES_MAX} bytes"));
+        }
+        Ok(vec![Effect::Write(resolved(&input.path, scene)?)])
+    }
+
+    async fn run(input: Input, call: Call) -> Answer {
+        apart(move |stop| {
+            let place = Place::only(call.leave.permit, &input.path)?;
+            let on_new_line = input.newline.unwrap_or(true);
+            let bytes_written = append(&place, input.content, on_new_line, &*call.parts.entropy, stop)?;
+            compact(&Output { bytes_written, path: &input.path, success: true })
+        })
+        .await
+    }
+}

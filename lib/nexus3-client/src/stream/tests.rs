@@ -1,0 +1,108 @@
+//! Streams from a scripted peer.
+
+use nexus3_protocol::events::{EventFilter, EventKind};
+
+use super::*;
+use crate::Token;
+use crate::canned::{Canned, http, refusal};
+
+fn events(body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+    .into_bytes()
+}
+
+fn message() -> SendParams {
+    SendParams { content: "hello".to_owned(), ..SendParams::default() }
+}
+
+fn query(after: Option<u64>, kinds: &[EventKind]) -> EventQuery {
+    let kinds = (!kinds.is_empty()).then(|| kinds.iter().copied().collect());
+    EventQuery { after, filter: EventFilter { kinds, deltas: true } }
+}
+
+#[tokio::test]
+async fn watching_is_a_get_with_token_and_filters_that_gives_events_until_the_end() {
+    let mut server = Canned::once(events("id: 4\n\n: hi\n\nid: 5\nevent: message\ndata: {}\n\n")).await;
+    let client = Client::new(server.endpoint.clone(), Some(Token::parse("nxk_a").unwrap()));
+    let query = query(Some(4), &[EventKind::Message, EventKind::TurnEnded]);
+    let mut stream = client.watch(&Watch { agent_id: Some("a".to_owned()), query }).await.unwrap();
+    assert_eq!(stream.position(), None);
+    let expected = SseEvent { event: "message".to_owned(), data: "{}".to_owned() };
+    assert_eq!(stream.next().await.unwrap(), Some(expected));
+    assert_eq!((stream.next().await.unwrap(), stream.position()), (None, Some(5)));
+    let request = server.asked().await;
+    let target = "GET /agent/a/events?after=4&kind=message,turn_ended HTTP/1.1\r\n";
+    assert!(request.starts_with(target), "{request}");
+    assert!(request.contains(": Bearer nxk_a\r\n"), "{request}");
+    assert!(request.to_ascii_lowercase().contains("accept: text/event-stream\r\n"), "{request}");
+}
+
+#[test]
+fn an_agent_that_could_change_the_path_is_never_sent() {
+    let with = |agent_id: Option<&str>| {
+        watch_path(&Watch { agent_id: agent_id.map(str::to_owned), query: EventQuery::default() })
+    };
+    assert_eq!(with(None).unwrap(), "/events");
+    assert_eq!(with(Some("a")).unwrap(), "/agent/a/events");
+    for id in ["", "a/b", "a?b", "a b"] {
+        assert!(matches!(with(Some(id)), Err(ClientFault::Request(_))), "{id:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_event_that_is_not_text_ends_the_stream_with_a_fault() {
+    let mut bytes = events("data: xx\n\n");
+    let place = bytes.windows(2).position(|pair| pair == b"xx").unwrap();
+    bytes[place] = 0xff;
+    let server = Canned::once(bytes).await;
+    let mut stream = Client::new(server.endpoint.clone(), None).watch(&Watch::default()).await.unwrap();
+    assert!(matches!(stream.next().await, Err(ClientFault::Protocol { method: "events", .. })));
+}
+
+#[tokio::test]
+async fn a_refusal_or_another_answer_is_no_stream() {
+    let server = Canned::once(refusal(403, "Invalid API key")).await;
+    let fault = Client::new(server.endpoint.clone(), None).watch(&Watch::default()).await.err().unwrap();
+    assert!(matches!(&fault, ClientFault::Rpc { status: 403, error } if error.message == "Invalid API key"));
+    for body in ["<html>", r#"{"jsonrpc":"2.0","id":0,"result":{}}"#] {
+        let server = Canned::once(http(200, body)).await;
+        let fault = Client::new(server.endpoint.clone(), None).watch(&Watch::default()).await.err().unwrap();
+        assert!(matches!(&fault, ClientFault::Protocol { status: 200, .. }), "{fault}");
+    }
+}
+
+#[tokio::test]
+async fn a_streamed_send_gives_its_steps_and_then_its_answer() {
+    let body = "event: text_delta\ndata: {\"text\":\"hi\"}\n\nevent: response\n\
+                data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"content\":\"hi\",\"request_id\":\"r\"}}\n\n";
+    let mut server = Canned::once(events(body)).await;
+    let client = Client::new(server.endpoint.clone(), None);
+    let mut stream = client.agent("a").send_streamed(&message()).await.unwrap();
+    assert!(matches!(stream.next().await.unwrap(), SendStep::Event(event) if event.event == "text_delta"));
+    assert!(matches!(stream.next().await.unwrap(), SendStep::Answer(output) if output.content == "hi"));
+    let request = server.asked().await;
+    assert!(request.starts_with("POST /agent/a HTTP/1.1\r\n"), "{request}");
+    assert!(request.to_ascii_lowercase().contains("accept: text/event-stream\r\n"), "{request}");
+}
+
+#[tokio::test]
+async fn a_streamed_send_that_is_refused_or_cut_off_is_a_fault() {
+    let refused = r#"event: response
+data: {"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no"}}
+
+"#;
+    let other = r#"event: response
+data: {"jsonrpc":"2.0","id":2,"result":{"content":"","request_id":"r"}}
+
+"#;
+    for (body, text) in [(refused, "no (-32602)"), (other, "instead of 1"), ("", "ended before the answer")] {
+        let server = Canned::once(events(body)).await;
+        let client = Client::new(server.endpoint.clone(), None);
+        let mut stream = client.agent("a").send_streamed(&message()).await.unwrap();
+        let fault = stream.next().await.unwrap_err().to_string();
+        assert!(fault.contains(text), "{fault}");
+    }
+}

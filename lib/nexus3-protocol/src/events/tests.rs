@@ -1,0 +1,93 @@
+//! Events: the exact JSON of every kind, how they stand on a stream, and the query that chooses among them.
+
+mod query;
+mod shapes;
+
+use std::collections::HashSet;
+
+use super::*;
+use crate::sse::SseReader;
+
+#[test]
+fn names_are_unique_and_found_again() {
+    let mut names = HashSet::new();
+    for &kind in EventKind::ALL {
+        assert!(names.insert(kind.name()) && kind.name() != RESPONSE, "{}", kind.name());
+        assert_eq!(EventKind::find(kind.name()), Some(kind));
+        assert!(kind.doc().ends_with('.'), "{}", kind.name());
+    }
+    for name in ["", "Message", "message ", "response", "agent-created"] {
+        assert_eq!(EventKind::find(name), None, "{name:?}");
+    }
+}
+
+#[test]
+fn only_what_is_kept_has_an_id_on_the_stream() {
+    for (event, json) in shapes::all() {
+        let mut bytes = Vec::new();
+        event.write(&mut bytes).unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        let kind = event.kind();
+        let id = if kind.is_journalled() { "id: 9\n" } else { "" };
+        assert_eq!(text, format!("{id}event: {}\ndata: {json}\n\n", kind.name()));
+    }
+}
+
+#[test]
+fn every_event_is_read_from_the_stream_it_was_written_to() {
+    let mut bytes = Vec::new();
+    let events = shapes::all();
+    for (event, _) in &events {
+        event.write(&mut bytes).unwrap();
+    }
+    let mut reader = SseReader::new(bytes.len());
+    reader.feed(&bytes);
+    for (event, _) in &events {
+        let read = reader.next_event().unwrap().unwrap();
+        assert_eq!(Event::read(&read.event, &read.data).unwrap().as_ref(), Some(event));
+    }
+    assert_eq!(reader.next_event(), Ok(None));
+    assert_eq!(reader.last_event_id(), Some("9"));
+}
+
+#[test]
+fn an_event_of_a_newer_daemon_is_passed_over_and_new_members_too() {
+    assert_eq!(Event::read("weather", "{}").unwrap(), None);
+    assert_eq!(Event::read(RESPONSE, "{}").unwrap(), None);
+    let data =
+        r#"{"sequence":9,"agent_id":"a","number":4,"at":"t","kind":"turn_begun","turn":2,"weather":[9]}"#;
+    let Some(Event::Kept(event)) = Event::read("turn_begun", data).unwrap() else { panic!("not kept") };
+    assert_eq!(event.record, KeptRecord::TurnBegun(TurnBegun { turn: 2 }));
+}
+
+#[test]
+fn data_that_is_not_of_its_kind_is_a_fault_that_names_it() {
+    for (kind, data) in [
+        ("turn_begun", "{}"),
+        ("turn_begun", "nonsense"),
+        ("turn_begun", r#"{"sequence":1,"agent_id":"a","number":1,"at":"t","kind":"turn_begun"}"#),
+        ("gap", r#"{"kind":"gap","journalled":true,"first":1,"last":2}"#),
+    ] {
+        let fault = Event::read(kind, data).unwrap_err();
+        assert!(fault.to_string().starts_with(&format!("the event {kind} cannot be read: ")), "{fault}");
+    }
+}
+
+#[cfg(feature = "schema")]
+#[test]
+fn the_reference_page_explains_every_kind_and_every_member() {
+    let page = crate::schema::events_markdown();
+    for (event, json) in shapes::all() {
+        let kind = event.kind();
+        let heading = format!("\n## {}\n", kind.name());
+        let (_, section) = page.split_once(&heading).unwrap();
+        let section = section.split("\n## ").next().unwrap();
+        let (head, _) = page.split_once("\n## ").unwrap();
+        let members: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&json).unwrap();
+        for member in members.keys() {
+            let row = format!("| `{member}` |");
+            assert!(section.contains(&row) || head.contains(&row), "{member} of {} is missing", kind.name());
+        }
+    }
+    assert!(page.contains("\n## response\n") && page.contains("\n## KeptMessage\n"));
+}

@@ -1,0 +1,90 @@
+//! The words of the query, in both directions, and what is said of those that do not fit.
+
+use super::*;
+
+fn kinds(kinds: &[EventKind]) -> Option<std::collections::BTreeSet<EventKind>> {
+    Some(kinds.iter().copied().collect())
+}
+
+fn query(
+    after: Option<u64>,
+    kinds: Option<std::collections::BTreeSet<EventKind>>,
+    deltas: bool,
+) -> EventQuery {
+    EventQuery { after, filter: EventFilter { kinds, deltas } }
+}
+
+#[test]
+fn a_query_says_where_to_begin_and_which_kinds() {
+    use EventKind::{Message, TurnEnded};
+    for (text, expected) in [
+        ("", query(None, None, true)),
+        ("&&", query(None, None, true)),
+        ("after=0", query(Some(0), None, true)),
+        ("after=18446744073709551615", query(Some(u64::MAX), None, true)),
+        ("after=007", query(Some(7), None, true)),
+        ("kind=message", query(None, kinds(&[Message]), true)),
+        ("kind=message,turn_ended", query(None, kinds(&[Message, TurnEnded]), true)),
+        ("kind=message%2Cturn_ended", query(None, kinds(&[Message, TurnEnded]), true)),
+        ("kind=turn_ended&kind=message&kind=message", query(None, kinds(&[Message, TurnEnded]), true)),
+        ("deltas=true", query(None, None, true)),
+        ("deltas=false&after=%31", query(Some(1), None, false)),
+    ] {
+        assert_eq!(EventQuery::read(text), Ok(expected), "{text}");
+    }
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    for original in [
+        query(None, None, true),
+        query(Some(7), None, false),
+        query(Some(0), kinds(EventKind::ALL), true),
+        query(None, kinds(&[EventKind::Denied]), false),
+    ] {
+        let text = original.write();
+        assert_eq!(EventQuery::read(text.strip_prefix('?').unwrap_or(&text)), Ok(original), "{text}");
+    }
+    assert_eq!(query(None, None, true).write(), "");
+    assert_eq!(
+        query(Some(7), kinds(&[EventKind::Denied]), false).write(),
+        "?after=7&kind=denied&deltas=false"
+    );
+}
+
+#[test]
+fn what_does_not_fit_is_named_with_the_choices() {
+    let said = |text: &str| EventQuery::read(text).unwrap_err().to_string();
+    for text in ["-1", "+1", "", "1.0", "abc", "18446744073709551616", "1%00", "%"] {
+        assert!(
+            said(&format!("after={text}")).starts_with("after must be a sequence number, got: '"),
+            "{text}"
+        );
+    }
+    let choices = EventKind::ALL.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(", ");
+    for (text, got) in
+        [("kind=weather", "weather"), ("kind=", ""), ("kind=message,", ""), ("kind=response", "response")]
+    {
+        assert_eq!(said(text), format!("kind must be one of {choices}, got: '{got}'"));
+    }
+    assert_eq!(said("deltas=no"), "deltas must be true or false, got: 'no'");
+    assert_eq!(said("after=1&after=2"), "after is given twice");
+    assert_eq!(said("deltas=true&deltas=true"), "deltas is given twice");
+    assert_eq!(said("limit=5"), "unknown query parameter 'limit': use after, kind and deltas");
+    assert_eq!(said("After=5"), "unknown query parameter 'After': use after, kind and deltas");
+    assert!(said(&format!("deltas={}", "x".repeat(10_000))).len() < 200);
+    assert!(!said("deltas=%0A%1b").contains('\n'));
+}
+
+#[test]
+fn a_filter_never_hides_that_something_is_missing() {
+    let only = query(None, kinds(&[EventKind::Message]), true).filter;
+    let passing: Vec<_> = EventKind::ALL.iter().copied().filter(|kind| only.passes(*kind)).collect();
+    assert_eq!(passing, [EventKind::Message, EventKind::Gap, EventKind::Lagged]);
+    let quiet = query(None, None, false).filter;
+    let hidden: Vec<_> = EventKind::ALL.iter().copied().filter(|kind| !quiet.passes(*kind)).collect();
+    assert_eq!(hidden, [EventKind::TextDelta, EventKind::ReasoningDelta]);
+    let both = query(None, kinds(&[EventKind::TextDelta]), false).filter;
+    assert!(!both.passes(EventKind::TextDelta));
+    assert!(EventKind::ALL.iter().all(|kind| EventFilter::default().passes(*kind)));
+}

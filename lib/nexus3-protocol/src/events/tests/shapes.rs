@@ -1,0 +1,221 @@
+//! The exact JSON of every event. A change here is a change of the wire.
+
+use serde_json::{Map, Value};
+
+use super::*;
+use crate::methods::{BudgetParams, MayGrantParams, OnRestart, RequestId, ToolCallView, Usage};
+
+fn text(text: &str) -> String {
+    text.to_owned()
+}
+
+fn request_id() -> RequestId {
+    RequestId::Text("r".to_owned())
+}
+
+fn message() -> Message {
+    Message {
+        role: text("user"),
+        content: text("hi"),
+        tool_calls: Vec::new(),
+        tool_call_id: None,
+        meta: Some(Map::from_iter([("source".to_owned(), Value::from("rpc"))])),
+    }
+}
+
+const MESSAGE: &str = r#"{"role":"user","content":"hi","tool_call_id":null,"meta":{"source":"rpc"}}"#;
+
+fn rights() -> Rights {
+    Rights {
+        preset: text("worker"),
+        permission_level: text("SANDBOXED"),
+        disable_tools: vec![text("fs.read_file")],
+        allowed_write_paths: Some(vec![text("/w")]),
+        may_create: Some(Vec::new()),
+        may_grant: Some(MayGrantParams { preset: Some(text("worker")), ..MayGrantParams::default() }),
+        budget: BudgetParams { turns: Some(5), ..BudgetParams::default() },
+    }
+}
+
+const RIGHTS: &str = concat!(
+    r#"{"preset":"worker","permission_level":"SANDBOXED","disable_tools":["fs.read_file"],"#,
+    r#""allowed_write_paths":["/w"],"may_create":[],"may_grant":{"preset":"worker"},"budget":{"turns":5}}"#,
+);
+
+fn kept(record: KeptRecord, rest: &str) -> (Event, String) {
+    let name = record.kind().name();
+    let agent_id = if name.starts_with("daemon") { None } else { Some(text("a")) };
+    let agent = agent_id.as_ref().map_or("null", |_| r#""a""#);
+    let event =
+        KeptEvent { sequence: 9, agent_id, number: 4, at: text("2024-01-15T10:30:00.000042Z"), record };
+    let head = format!(r#"{{"sequence":9,"agent_id":{agent},"number":4,"at":"2024-01-15T10:30:00.000042Z""#);
+    let comma = if rest.is_empty() { "" } else { "," };
+    (Event::Kept(Box::new(event)), format!(r#"{head},"kind":"{name}"{comma}{rest}}}"#))
+}
+
+fn live(event: LiveEvent, rest: &str) -> (Event, String) {
+    let name = event.kind().name();
+    let comma = if rest.is_empty() { "" } else { "," };
+    (Event::Live(event), format!(r#"{{"kind":"{name}","journalled":false{comma}{rest}}}"#))
+}
+
+/// One of each kind at least, with its JSON.
+pub(super) fn all() -> Vec<(Event, String)> {
+    let mut all = agents();
+    all.extend(turns());
+    all.extend(ends());
+    all.extend(others());
+    all
+}
+
+fn agents() -> Vec<(Event, String)> {
+    let by = || text("admin");
+    let created = AgentCreated {
+        by: by(),
+        serial: 7,
+        parent_serial: Some(3),
+        created_at: text("2024-01-15T10:30:00.000000Z"),
+        system_prompt: Some(text("Be brief.")),
+        cwd: text("/srv"),
+        model: None,
+        on_restart: OnRestart::Mark,
+        origin: Some(text("fork of b")),
+        rights: rights(),
+    };
+    let created_rest = format!(
+        "{}{RIGHTS}",
+        concat!(
+            r#""by":"admin","serial":7,"parent_serial":3,"created_at":"2024-01-15T10:30:00.000000Z","#,
+            r#""system_prompt":"Be brief.","cwd":"/srv","model":null,"on_restart":"mark","origin":"fork of b","rights":"#,
+        )
+    );
+    let changed = PermissionsChanged { by: by(), rights: rights() };
+    let renamed = AgentRenamed { by: by(), new_agent_id: text("b") };
+    vec![
+        kept(KeptRecord::AgentCreated(created), &created_rest),
+        kept(KeptRecord::PermissionsChanged(changed), &format!(r#""by":"admin","rights":{RIGHTS}"#)),
+        kept(KeptRecord::AgentRenamed(renamed), r#""by":"admin","new_agent_id":"b""#),
+        kept(KeptRecord::AgentFinished(AgentFinished { by: by() }), r#""by":"admin""#),
+        kept(KeptRecord::AgentDestroyed(AgentDestroyed { by: by() }), r#""by":"admin""#),
+        kept(KeptRecord::RolledBack(RolledBack { by: by(), messages: 2 }), r#""by":"admin","messages":2"#),
+    ]
+}
+
+fn turns() -> Vec<(Event, String)> {
+    let accepted = TurnAccepted { turn: 2, request_id: request_id(), message: message() };
+    let call = ToolCallView { id: text("c1"), name: text("fs.read_file"), arguments: text("{}") };
+    let answer = Message {
+        role: text("assistant"),
+        tool_calls: vec![call],
+        meta: None,
+        content: String::new(),
+        ..message()
+    };
+    let result = Message { role: text("tool"), tool_call_id: Some(text("c1")), meta: None, ..message() };
+    let steered = Steered { turn: 2, message: message() };
+    let begun =
+        ToolBegun { turn: 2, place: 0, call_id: text("c1"), tool: text("fs.read_file"), class: text("pure") };
+    let done = ToolDone { turn: 2, place: 0, outcome: text("done"), text: text("notes") };
+    let reopened = TurnReopened { turn: 2, request_id: RequestId::Number(5), messages: 3 };
+    vec![
+        kept(
+            KeptRecord::TurnAccepted(accepted),
+            &format!(r#""turn":2,"request_id":"r","message":{MESSAGE}"#),
+        ),
+        kept(KeptRecord::TurnBegun(TurnBegun { turn: 2 }), r#""turn":2"#),
+        kept(KeptRecord::Message(message()), &MESSAGE[1..MESSAGE.len() - 1]),
+        kept(
+            KeptRecord::Message(answer),
+            concat!(
+                r#""role":"assistant","content":"","tool_calls":[{"id":"c1","name":"fs.read_file","arguments":"{}"}],"#,
+                r#""tool_call_id":null"#,
+            ),
+        ),
+        kept(KeptRecord::Message(result), r#""role":"tool","content":"hi","tool_call_id":"c1""#),
+        kept(KeptRecord::Steered(steered), &format!(r#""turn":2,"message":{MESSAGE}"#)),
+        kept(
+            KeptRecord::ToolBegun(begun),
+            r#""turn":2,"place":0,"call_id":"c1","tool":"fs.read_file","class":"pure""#,
+        ),
+        kept(KeptRecord::ToolDone(done), r#""turn":2,"place":0,"outcome":"done","text":"notes""#),
+        kept(KeptRecord::TurnReopened(reopened), r#""turn":2,"request_id":5,"messages":3"#),
+    ]
+}
+
+fn ends() -> Vec<(Event, String)> {
+    let completed = TurnEnded {
+        turn: 2,
+        request_id: request_id(),
+        outcome: text("completed"),
+        content: text("done"),
+        rounds: 1,
+        halted: Some(text("budget")),
+        usage: Some(Usage { input_tokens: 3, output_tokens: 2, cached_tokens: 1 }),
+        error: None,
+        reason: None,
+    };
+    let bare = TurnEnded { halted: None, usage: None, ..completed.clone() };
+    let error = Some(TurnError { code: -32603, message: text("the model failed") });
+    let failed = TurnEnded { outcome: text("failed"), error, ..bare.clone() };
+    let reason = Some(text("the daemon stopped"));
+    let interrupted = TurnEnded { outcome: text("interrupted"), reason, ..bare };
+    let head = |outcome: &str| {
+        format!(r#""turn":2,"request_id":"r","outcome":"{outcome}","content":"done","rounds":1"#)
+    };
+    let usage = r#""usage":{"input_tokens":3,"output_tokens":2,"cached_tokens":1}"#;
+    vec![
+        kept(
+            KeptRecord::TurnEnded(completed),
+            &format!(r#"{},"halted":"budget",{usage}"#, head("completed")),
+        ),
+        kept(
+            KeptRecord::TurnEnded(failed),
+            &format!(r#"{},"error":{{"code":-32603,"message":"the model failed"}}"#, head("failed")),
+        ),
+        kept(
+            KeptRecord::TurnEnded(interrupted),
+            &format!(r#"{},"reason":"the daemon stopped""#, head("interrupted")),
+        ),
+    ]
+}
+
+fn others() -> Vec<(Event, String)> {
+    let denied =
+        Denied { principal: text("a"), action: text("send"), rule: text("identity"), text: text("no") };
+    let journalled = NotJournalled;
+    let said =
+        TextDelta { journalled, agent_id: text("a"), request_id: request_id(), turn: 2, text: text("hel") };
+    let thought = ReasoningDelta {
+        journalled,
+        agent_id: text("a"),
+        request_id: request_id(),
+        turn: 2,
+        text: text("hm"),
+    };
+    let delta = |text: &str| format!(r#""agent_id":"a","request_id":"r","turn":2,"text":"{text}""#);
+    vec![
+        kept(KeptRecord::Denied(denied), r#""principal":"a","action":"send","rule":"identity","text":"no""#),
+        kept(KeptRecord::DaemonStarted(DaemonStarted { version: text("0.1.0") }), r#""version":"0.1.0""#),
+        kept(KeptRecord::DaemonStopped(DaemonStopped {}), ""),
+        live(LiveEvent::TextDelta(said), &delta("hel")),
+        live(LiveEvent::ReasoningDelta(thought), &delta("hm")),
+        live(LiveEvent::Gap(Gap { journalled, first: 5, last: 9 }), r#""first":5,"last":9"#),
+        live(LiveEvent::Lagged(Lagged { journalled }), ""),
+        // The last, so that the last id of a stream of all is that of an event of the journal.
+        kept(KeptRecord::DaemonStopped(DaemonStopped {}), ""),
+    ]
+}
+
+#[test]
+fn every_kind_has_its_shape() {
+    let seen: HashSet<_> = all().iter().map(|(event, _)| event.kind()).collect();
+    assert_eq!(seen.len(), EventKind::ALL.len());
+    for (event, json) in all() {
+        let written = match &event {
+            Event::Kept(event) => serde_json::to_string(event),
+            Event::Live(event) => serde_json::to_string(event),
+        };
+        assert_eq!(written.unwrap(), json);
+        assert_eq!(Event::read(event.kind().name(), &json).unwrap(), Some(event));
+    }
+}

@@ -1,0 +1,223 @@
+//! Server-sent events: writing them, and a reader that is fed bytes as they come. Neither knows what an event means.
+
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
+
+/// The media type.
+pub const MEDIA_TYPE: &str = "text/event-stream";
+
+/// The header that a reader comes back with.
+pub const LAST_EVENT_ID: &str = "last-event-id";
+
+/// Writes one event. Its data is split into lines if it has any; ours never has.
+pub fn write_event(out: &mut Vec<u8>, id: Option<u64>, event: &str, data: &str) {
+    if let Some(id) = id {
+        write_line(out, "id", &id.to_string());
+    }
+    write_line(out, "event", event);
+    data.split('\n').for_each(|line| write_line(out, "data", line));
+    out.push(b'\n');
+}
+
+/// Writes a word for nobody: it keeps the connection open, or is read by a person.
+pub fn write_comment(out: &mut Vec<u8>, text: &str) {
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(text.as_bytes());
+    out.extend_from_slice(b"\n\n");
+}
+
+/// Tells a reader how long to wait before it comes back.
+pub fn write_retry(out: &mut Vec<u8>, retry_ms: u64) {
+    write_line(out, "retry", &retry_ms.to_string());
+    out.push(b'\n');
+}
+
+/// Tells a reader where it is without telling it an event.
+pub fn write_position(out: &mut Vec<u8>, id: u64) {
+    write_line(out, "id", &id.to_string());
+    out.push(b'\n');
+}
+
+fn write_line(out: &mut Vec<u8>, field: &str, value: &str) {
+    for part in [field, ": ", value, "\n"] {
+        out.extend_from_slice(part.as_bytes());
+    }
+}
+
+/// One event as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SseEvent {
+    /// Its kind; `message` when the sender did not say.
+    pub event: String,
+    /// Its data, lines joined.
+    pub data: String,
+}
+
+/// Why a stream cannot be followed any further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SseFault {
+    /// One event is larger than this reader takes.
+    #[error("an event is larger than {0} bytes")]
+    TooLarge(usize),
+    /// Not UTF-8.
+    #[error("the event stream is not UTF-8")]
+    NotText,
+}
+
+/// Collects bytes into events. It holds at most one event and what is behind it in the bytes of one feed.
+#[derive(Debug)]
+pub struct SseReader {
+    bytes_max: usize,
+    buffer: Vec<u8>,
+    /// Bytes at the front that were read.
+    taken: usize,
+    /// Up to here the line has no end.
+    searched: usize,
+    /// The last line ended with a carriage return: a line feed right behind it is no line of its own.
+    after_return: bool,
+    at_start: bool,
+    event: String,
+    data: String,
+    has_data: bool,
+    id: Option<String>,
+    last_event_id: Option<String>,
+    retry_ms: Option<u64>,
+}
+
+impl SseReader {
+    /// An empty reader that takes events up to this size.
+    #[must_use]
+    pub fn new(bytes_max: usize) -> Self {
+        Self {
+            bytes_max,
+            buffer: Vec::new(),
+            taken: 0,
+            searched: 0,
+            after_return: false,
+            at_start: true,
+            event: String::new(),
+            data: String::new(),
+            has_data: false,
+            id: None,
+            last_event_id: None,
+            retry_ms: None,
+        }
+    }
+
+    /// Where the reader is: what to come back with.
+    #[must_use]
+    pub fn last_event_id(&self) -> Option<&str> {
+        self.last_event_id.as_deref()
+    }
+
+    /// How long the sender wants readers to wait before they come back.
+    #[must_use]
+    pub fn retry_ms(&self) -> Option<u64> {
+        self.retry_ms
+    }
+
+    /// Adds bytes that arrived.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        if self.taken > 0 {
+            self.buffer.drain(..self.taken);
+            self.searched -= self.taken;
+            self.taken = 0;
+        }
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    /// The next whole event, or `None` when more bytes are needed.
+    ///
+    /// # Errors
+    /// When the stream cannot be followed any further.
+    pub fn next_event(&mut self) -> Result<Option<SseEvent>, SseFault> {
+        while let Some(line) = self.next_line() {
+            let line = std::str::from_utf8(&self.buffer[line]).map_err(|_| SseFault::NotText)?.to_owned();
+            if let Some(event) = self.read_line(&line) {
+                return Ok(Some(event));
+            }
+            if self.data.len() > self.bytes_max {
+                return Err(SseFault::TooLarge(self.bytes_max));
+            }
+        }
+        let unread = self.buffer.len() - self.taken;
+        if unread + self.data.len() > self.bytes_max {
+            return Err(SseFault::TooLarge(self.bytes_max));
+        }
+        Ok(None)
+    }
+
+    /// Where the next whole line is, without its end: line feed, carriage return, or both.
+    fn next_line(&mut self) -> Option<Range<usize>> {
+        if self.after_return && self.buffer.len() > self.taken {
+            self.after_return = false;
+            if self.buffer[self.taken] == b'\n' {
+                self.taken += 1;
+                self.searched = self.searched.max(self.taken);
+            }
+        }
+        if self.at_start && !self.skip_mark() {
+            return None;
+        }
+        let found = self.buffer[self.searched..].iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+        let Some(offset) = found else {
+            self.searched = self.buffer.len();
+            return None;
+        };
+        let (start, end) = (self.taken, self.searched + offset);
+        self.after_return = self.buffer[end] == b'\r';
+        self.taken = end + 1;
+        self.searched = self.taken;
+        Some(start..end)
+    }
+
+    /// A byte order mark may stand at the very start. False when more bytes are needed to tell.
+    fn skip_mark(&mut self) -> bool {
+        const MARK: &[u8] = b"\xef\xbb\xbf";
+        let start = &self.buffer[self.taken..];
+        if start.starts_with(MARK) {
+            self.taken += MARK.len();
+            self.searched = self.taken;
+        } else if start.len() < MARK.len() && MARK.starts_with(start) {
+            return false;
+        }
+        self.at_start = false;
+        true
+    }
+
+    fn read_line(&mut self, line: &str) -> Option<SseEvent> {
+        if line.is_empty() {
+            return self.dispatch();
+        }
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "event" => value.clone_into(&mut self.event),
+            "data" => {
+                if std::mem::replace(&mut self.has_data, true) {
+                    self.data.push('\n');
+                }
+                self.data.push_str(value);
+            }
+            "id" if !value.contains('\0') => self.id = Some(value.to_owned()),
+            "retry" if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) => {
+                self.retry_ms = value.parse().ok().or(self.retry_ms);
+            }
+            // A comment, or a field of a later standard.
+            _ => {}
+        }
+        None
+    }
+
+    fn dispatch(&mut self) -> Option<SseEvent> {
+        if let Some(id) = self.id.take() {
+            self.last_event_id = Some(id).filter(|id| !id.is_empty());
+        }
+        let event = std::mem::take(&mut self.event);
+        let data = std::mem::take(&mut self.data);
+        let event = if event.is_empty() { "message".to_owned() } else { event };
+        std::mem::take(&mut self.has_data).then_some(SseEvent { event, data })
+    }
+}

@@ -1,0 +1,64 @@
+//! The seeded property of permissions, in release mode.
+
+use super::unknown;
+use crate::cargo;
+use crate::command::Failure;
+
+const TEST: &str = "test --release --locked -p agent --test ceiling -- --nocapture nobody_may_do_or_grant";
+/// How the test is told the number of cases.
+const VARIABLE: &str = "CEILING_CASES";
+/// Would run one case instead.
+const NOT_SET: &str = "CEILING_SEED";
+const CASES: u64 = 10_000_000;
+
+pub(super) fn run(arguments: &[String]) -> Result<(), Failure> {
+    let cases = chosen(arguments)?;
+    println!("==> {VARIABLE}={cases} {}", cargo::shown(TEST));
+    let status = cargo::command(TEST)
+        .env(VARIABLE, cases.to_string())
+        .env_remove(NOT_SET)
+        .status()
+        .map_err(|cause| cargo::not_started(TEST, &cause))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(Failure::Failed("soak: permissions failed, see above".to_owned()))
+    }
+}
+
+fn chosen(arguments: &[String]) -> Result<u64, Failure> {
+    match arguments {
+        [] => Ok(CASES),
+        [cases] => match cases.replace('_', "").parse() {
+            Ok(0) | Err(_) => Err(unknown(cases)),
+            Ok(cases) => Ok(cases),
+        },
+        [_, more, ..] => Err(unknown(more)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choose(arguments: &[&str]) -> Result<u64, String> {
+        let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+        chosen(&arguments).map_err(|failure| failure.message().to_owned())
+    }
+
+    #[test]
+    fn the_number_of_cases_can_be_chosen() {
+        assert_eq!(choose(&[]), Ok(10_000_000));
+        assert_eq!(choose(&["5"]), Ok(5));
+        assert_eq!(choose(&["1_000_000"]), Ok(1_000_000));
+    }
+
+    #[test]
+    fn what_is_no_number_of_cases_is_refused_by_name() {
+        for (arguments, wrong) in
+            [(vec!["0"], "`0`"), (vec!["-1"], "`-1`"), (vec!["many"], "`many`"), (vec!["1", "2"], "`2`")]
+        {
+            assert!(choose(&arguments).is_err_and(|message| message.contains(wrong)), "{arguments:?}");
+        }
+    }
+}
