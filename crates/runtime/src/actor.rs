@@ -335,7 +335,7 @@ impl Actor {
                 () = shared.ending.cancelled() => Some(Finale::Ended(performance.abandon())),
                 () = shared.turnstile.abort.cancelled(), if !performance.is_ending() => {
                     if open.is_unattended() && performance.is_begun() {
-                        Some(Finale::Left)
+                        Some(performance.leave())
                     } else {
                         performance.cancel()
                     }

@@ -198,7 +198,8 @@ impl Soak {
     }
 
     fn start_again(&mut self, mut stopped: StoppedDaemon) -> TestDaemon {
-        while self.dice.percent(KILLED_STARTS) {
+        // One at the most: a turn that is cut off three times is not tried again, and that is as it should be.
+        if self.dice.percent(KILLED_STARTS) {
             let starting = stopped.spawn_with(|builder| builder);
             let (_keep, never) = channel::<()>();
             let _ = never.recv_timeout(Duration::from_millis(self.dice.roll(START_MS_MAX)));

@@ -171,9 +171,16 @@ impl Performance {
         self.shared.published.write().is_working = false;
         self.wall.pay(&self.shared.kin);
         if let Some(pool) = self.shared.pool.upgrade() {
-            pool.keep_ledgers_above(&self.shared.kin);
+            drop(pool.keep_ledgers_above(&self.shared.kin));
         }
         end.unwrap_or_else(TurnEnd::unbegun)
+    }
+
+    /// Leaves the turn to whoever starts the daemon again.
+    pub(super) fn leave(&mut self) -> Finale {
+        self.hang_up();
+        self.tools.stop();
+        Finale::Left
     }
 
     /// Whether the turn is about to end: nothing can change how.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agent::Fault;
 use agent::journal::{Record, Serial};
-use agent::outside::Append;
+use agent::outside::{Append, Doing, StoreFault};
 
 use super::{Children, Pool};
 use crate::handle::AgentHandle;
@@ -41,7 +41,10 @@ impl Pool {
             handle.iter().for_each(AgentHandle::begin_end);
             left.push(handle);
         }
-        self.keep_ledgers_above(&kins[0]);
+        // They are gone whether or not this is kept; it is kept with the next thing that happens above.
+        if let Err(fault) = self.keep_ledgers_above(&kins[0]).await {
+            tracing::warn!("what was given back could not be kept: {fault}");
+        }
         Ok(left)
     }
 
@@ -55,14 +58,19 @@ impl Pool {
     }
 
     /// What was set aside for those who left has gone back to whoever is above.
-    pub(crate) fn keep_ledgers_above(&self, kin: &Kin) {
-        let Some(parent) = &kin.parent else { return };
-        let (ledgers, at) = (parent.ledgers_to_keep(), self.outside.clock.now());
-        if ledgers.is_empty() {
-            return;
+    pub(crate) fn keep_ledgers_above(&self, kin: &Kin) -> Doing<'static, Result<(), StoreFault>> {
+        let append = kin.parent.as_ref().map(|parent| Append {
+            agent: parent.serial,
+            name: Some(parent.id()),
+            at: self.outside.clock.now(),
+            records: Vec::new(),
+            state: None,
+            ledgers: parent.ledgers_to_keep(),
+        });
+        let appends: Vec<Append> = append.into_iter().filter(|append| !append.ledgers.is_empty()).collect();
+        match appends.is_empty() {
+            true => Box::pin(std::future::ready(Ok(()))),
+            false => self.outside.store.append(appends),
         }
-        let name = Some(parent.id());
-        let append = Append { agent: parent.serial, name, at, records: Vec::new(), state: None, ledgers };
-        drop(self.outside.store.append(vec![append]));
     }
 }

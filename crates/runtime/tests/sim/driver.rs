@@ -183,15 +183,20 @@ impl Driver {
         (0..self.lives.len()).filter(|other| self.lives[*other].handle.is_below(top)).collect()
     }
 
-    /// Learns which agents other agents have created and destroyed meanwhile.
-    pub(crate) async fn sync(&mut self) {
-        let pool = self.world.pool.clone();
+    /// Learns which agents other agents have destroyed meanwhile.
+    pub(crate) fn bury(&mut self) {
         for life in self.existing() {
-            if !pool.still_there(&self.lives[life].handle.refer()) {
+            if !self.world.pool.still_there(&self.lives[life].handle.refer()) {
                 self.log.note(format!("life {life} was destroyed by an agent"));
                 self.lives[life].destroyed = true;
             }
         }
+    }
+
+    /// Learns which agents other agents have created and destroyed meanwhile.
+    pub(crate) async fn sync(&mut self) {
+        self.bury();
+        let pool = self.world.pool.clone();
         for summary in self.world.list().await {
             if self.life_of(&summary.id).is_none() {
                 // Whoever made it may have ended it meanwhile.
@@ -300,9 +305,10 @@ impl Driver {
             let unbegun = Ok(TurnEnd::unbegun());
             // An agent that has to go answers everybody like this.
             let goes = self.lives[sent.life].destroyed || self.stopping;
+            let is_cancelled = answer.as_ref().is_ok_and(|end| end.outcome == TurnOutcome::Cancelled);
             // One of that name with other content that waits at the same time is taken for the first.
             let is_mistaken = sent.reuses_name && answer.is_err();
-            let fair = *before == unbegun || answer == before || (goes && *answer == unbegun) || is_mistaken;
+            let fair = *before == unbegun || answer == before || (goes && is_cancelled) || is_mistaken;
             assert!(fair, "{script}: {answer:?} after {before:?}");
         }
     }

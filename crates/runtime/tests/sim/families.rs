@@ -38,18 +38,22 @@ impl Driver {
             Some(parent) if by_parent => By::Agent(parent),
             _ => By::Admin,
         };
+        let at_work = self.world.pool.open_turns() > 0;
         let created = self.world.pool.create(spec.clone(), by).await;
         let shown = created.as_ref().map(|created| created.handle.id().clone());
         self.log.note(format!("create {:?} below {:?}: {shown:?}", spec.name, spec.parent));
         match created {
-            Ok(created) => self.welcome(&spec, parent.as_ref(), created),
+            Ok(created) => {
+                self.bury();
+                self.welcome(&spec, parent.as_ref(), created);
+            }
             Err(fault) => {
                 // While others are at work, they leave traces of their own.
                 let after = self.traces().await.filter(|_| before.is_some());
                 let before = before.filter(|_| after.is_some());
                 assert_eq!(after, before, "a refused create left something behind: {fault}");
                 self.sync().await;
-                self.judge_refused_create(&spec, parent.as_ref(), &fault);
+                self.judge_refused_create(&spec, parent.as_ref(), &fault, at_work);
             }
         }
     }
@@ -67,7 +71,7 @@ impl Driver {
         match created {
             Ok(_) if there => {}
             Ok(handle) => {
-                assert!(!full && !self.stop_wanted, "an agent too many");
+                assert!((!full || at_work) && !self.stop_wanted, "an agent too many");
                 self.add_life(handle, None);
             }
             Err(fault) => {
@@ -131,12 +135,18 @@ impl Driver {
         self.add_life(created.handle, Some(created.capability));
     }
 
-    fn judge_refused_create(&self, spec: &AgentSpec, parent: Option<&AgentHandle>, fault: &agent::Fault) {
+    fn judge_refused_create(
+        &self,
+        spec: &AgentSpec,
+        parent: Option<&AgentHandle>,
+        fault: &agent::Fault,
+        at_work: bool,
+    ) {
         let taken = matches!(&spec.name, Name::Given(name) if self.life_of(name).is_some());
         let open = self.world.pool.open_turns();
         // Agents at work make and end agents meanwhile: one more than is there now may have been there then.
         let full = self.existing().len() >= self.limits.agents_max
-            || open > 0
+            || at_work
             || (spec.initial.is_some() && open >= self.limits.turns_open_max);
         let odd = spec.cwd.is_some()
             || spec.model.is_some()

@@ -94,6 +94,21 @@ async fn a_stop_cancels_what_does_not_end_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_turn_that_is_left_to_the_next_start_takes_nobody_with_it() {
+    let world = World::new().await;
+    let agent = world.agent("a").await;
+    let left = start(&agent, 1, "#1 panic-at-drop; say hel; wait");
+    settle().await;
+    let waiting = start(&agent, 2, "#2 say b; done");
+    settle().await;
+    left.abort();
+    settle().await;
+    assert_eq!(world.pool.stop(Duration::ZERO).await, 2);
+    assert_eq!(end_of(waiting).await.outcome, TurnOutcome::Cancelled, "whoever waits is answered");
+    assert_eq!((world.model.seen().live_total, tasks()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_abort_cuts_the_grace_short() {
     let world = World::new().await;
     let agent = world.agent("a").await;
