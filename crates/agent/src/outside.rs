@@ -24,7 +24,7 @@ pub struct ModelRequest {
     /// The system prompt.
     pub system: Option<Arc<str>>,
     /// The conversation, oldest first.
-    pub messages: Vec<Arc<Message>>,
+    pub messages: Arc<Vec<Arc<Message>>>,
     /// The tools it may call.
     pub tools: Vec<Arc<ToolSpec>>,
 }

@@ -13,8 +13,11 @@ const ANSWER_RESERVE: TokenCount = 2000;
 pub struct Window {
     system: Option<Arc<str>>,
     system_tokens: TokenCount,
-    messages: Vec<Arc<Message>>,
+    /// Shared with the question that is under way; nobody has it any more when a message is added.
+    messages: Arc<Vec<Arc<Message>>>,
     message_tokens: TokenCount,
+    /// Messages that a model is shown differently.
+    noted: usize,
 }
 
 /// A context's size in tokens.
@@ -58,13 +61,17 @@ impl Window {
     pub fn push(&mut self, message: impl Into<Arc<Message>>) {
         let message = message.into();
         self.message_tokens += estimate_message(&message);
-        self.messages.push(message);
+        self.noted += usize::from(note(&message).is_some());
+        Arc::make_mut(&mut self.messages).push(message);
     }
 
     /// Keeps the first messages and forgets the rest.
     pub fn truncate(&mut self, messages: usize) {
-        let forgotten = self.messages.drain(messages.min(self.messages.len())..);
-        self.message_tokens -= forgotten.map(|message| estimate_message(&message)).sum::<TokenCount>();
+        let forgotten = messages.min(self.messages.len())..;
+        for message in Arc::make_mut(&mut self.messages).drain(forgotten) {
+            self.message_tokens -= estimate_message(&message);
+            self.noted -= usize::from(note(&message).is_some());
+        }
     }
 
     /// Whether the context can end before the message at this place: no call before it waits for its result there.
@@ -95,22 +102,29 @@ impl Window {
     /// The messages as a model is shown them: an answer that broke off before its first word gets a word in its
     /// place, because models refuse an empty one.
     #[must_use]
-    pub fn shown(&self) -> Vec<Arc<Message>> {
-        self.messages.iter().map(show).collect()
+    pub fn shown(&self) -> Arc<Vec<Arc<Message>>> {
+        match self.noted {
+            0 => Arc::clone(&self.messages),
+            _ => Arc::new(self.messages.iter().map(show).collect()),
+        }
     }
 }
 
-fn show(message: &Arc<Message>) -> Arc<Message> {
-    let note = match message.ending {
-        Some(Ending::Cancelled) => "[cancelled]",
-        Some(Ending::Failed | Ending::Denied) => "[failed]",
-        Some(Ending::Interrupted) => "[interrupted]",
-        None => return Arc::clone(message),
+/// What stands in the place of a message that has no words.
+fn note(message: &Message) -> Option<&'static str> {
+    let note = match message.ending? {
+        Ending::Cancelled => "[cancelled]",
+        Ending::Failed | Ending::Denied => "[failed]",
+        Ending::Interrupted => "[interrupted]",
     };
-    if message.role != Role::Assistant || !message.text.is_empty() {
-        return Arc::clone(message);
+    (message.role == Role::Assistant && message.text.is_empty()).then_some(note)
+}
+
+fn show(message: &Arc<Message>) -> Arc<Message> {
+    match note(message) {
+        None => Arc::clone(message),
+        Some(note) => Arc::new(Message { text: note.to_owned(), ..Message::clone(message) }),
     }
-    Arc::new(Message { text: note.to_owned(), ..Message::clone(message) })
 }
 
 #[cfg(test)]

@@ -136,11 +136,11 @@ mod tests {
         let call = ToolCall { id: "c1".into(), name: "echo".into(), arguments: "{\"a\":1}".into() };
         let request = ModelRequest {
             system: Some(Arc::from("Be brief.")),
-            messages: vec![
+            messages: Arc::new(vec![
                 Arc::new(Message::user("hi", Source::default())),
                 Arc::new(Message::assistant("", vec![call])),
                 Arc::new(Message::result("c1", &ToolOutcome::Done("one".into()))),
-            ],
+            ]),
             tools: vec![Arc::new(ToolSpec {
                 name: "text.echo".into(),
                 model_name: "text_echo".into(),
@@ -184,7 +184,7 @@ mod tests {
             (long.as_str(), "", &long[..64], "{}"),
         ] {
             let call = ToolCall { id: "c".into(), name: name.into(), arguments: arguments.into() };
-            let messages = vec![Arc::new(Message::assistant("", vec![call]))];
+            let messages = Arc::new(vec![Arc::new(Message::assistant("", vec![call]))]);
             let request = ModelRequest { system: None, messages, tools: Vec::new() };
             let body: serde_json::Value = serde_json::from_slice(&write("m", &request).unwrap()).unwrap();
             let function = &body["messages"][0]["tool_calls"][0]["function"];

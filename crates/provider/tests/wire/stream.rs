@@ -21,7 +21,7 @@ pub(crate) fn question() -> ModelRequest {
     let message = Message::user("hi", Source::default());
     ModelRequest {
         system: Some(Arc::from("Be brief.")),
-        messages: vec![Arc::new(message)],
+        messages: Arc::new(vec![Arc::new(message)]),
         tools: Vec::new(),
     }
 }
