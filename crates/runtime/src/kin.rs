@@ -1,6 +1,7 @@
 //! An agent's place in the tree: its ancestors, what it was given, what it has used up. It outlives the agent for as
 //! long as a descendant does, so that an orphan's ceiling stays what it was.
 
+mod dismissal;
 mod keeping;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,8 @@ use agent::permission::{
     Authority, FilePath, Folders, Grant, Kinship, Level, Link, Resource, ceiling, effective,
 };
 
+pub(crate) use self::dismissal::Dismissal;
+use self::dismissal::Repaid;
 pub(crate) use self::keeping::KeptKin;
 use crate::ledger::{Account, Ledger};
 use crate::pool::RightsSpec;
@@ -129,7 +132,7 @@ impl Kin {
 
     /// An agent that was never there gives back what was set aside for it.
     pub(crate) fn give_up(&self) {
-        self.settle();
+        let _repaid = self.settle();
     }
 
     fn touch(&self) {
@@ -226,15 +229,16 @@ impl Kin {
         Ok(())
     }
 
-    /// The agent is gone: it no longer counts, and what it had set aside goes back unless orphans still live on it. So
-    /// does what an ancestor that was gone before had set aside, when this was its last orphan.
-    pub(crate) fn dismiss(&self) {
+    /// The agent goes: it no longer counts, and what it had set aside goes back unless orphans still live on it. So does
+    /// what an ancestor that was gone before had set aside, when this was its last orphan.
+    pub(crate) fn dismiss(&self) -> Dismissal<'_> {
         self.gone.store(true, Ordering::Release);
         for kin in self.ancestors() {
             kin.descendants.fetch_sub(1, Ordering::AcqRel);
         }
         let is_over = |kin: &&Kin| kin.gone.load(Ordering::Acquire) && kin.descendants() == 0;
-        std::iter::once(self).chain(self.ancestors()).filter(is_over).for_each(Kin::settle);
+        let over = std::iter::once(self).chain(self.ancestors()).filter(is_over);
+        Dismissal { kin: self, repaid: over.flat_map(Kin::settle).collect() }
     }
 
     pub(crate) fn descendants(&self) -> u64 {
@@ -381,7 +385,7 @@ impl Kin {
         next.share = match limit {
             Some(_) => self.borrow(resource, account.share, next.share_wanted())?,
             None => {
-                self.repay(resource, *account);
+                let _lender = self.repay(resource, *account);
                 0
             }
         };
@@ -418,33 +422,39 @@ impl Kin {
         Ok(after)
     }
 
-    /// Gives a share back: what was used of it stays used.
-    fn repay(&self, resource: Resource, account: Account) {
+    /// Gives a share back: what was used of it stays used. Gives whoever had set it aside.
+    fn repay(&self, resource: Resource, account: Account) -> Option<Arc<Kin>> {
         let mut lenders = self.lenders();
-        let Some(place) = lenders.iter().position(|(lent, _)| *lent == resource) else { return };
+        let place = lenders.iter().position(|(lent, _)| *lent == resource)?;
         let (_, lender) = lenders.swap_remove(place);
         drop(lenders);
-        let mut ledger = lender.ledger();
-        let theirs = ledger.account_mut(resource);
-        theirs.reserved = theirs.reserved.saturating_sub(account.share);
-        let used = account.used.saturating_sub(account.paid_elsewhere);
-        theirs.used = theirs.used.saturating_add(used);
-        drop(ledger);
+        lender.change_account(resource, |theirs| {
+            theirs.reserved = theirs.reserved.saturating_sub(account.share);
+            theirs.used = theirs.used.saturating_add(account.paid_here());
+        });
         if !self.is_born() {
             lender.set_aside_for_unborn(resource, account.share, 0);
         }
-        lender.touch();
+        Some(lender)
     }
 
     /// Gives all shares back. What a turn that is just being ended still uses is paid by whoever is above.
-    fn settle(&self) {
-        for resource in Resource::CONSUMED {
+    fn settle(&self) -> Vec<Repaid<'_>> {
+        let settle = |resource| {
             let mut ledger = self.ledger();
             let account = ledger.account_mut(resource);
-            self.repay(resource, *account);
-            *account = Account { limit: None, paid_elsewhere: 0, share: 0, ..*account };
+            let before = *account;
+            let lender = self.repay(resource, before);
+            *account = Account { limit: None, paid_elsewhere: 0, share: 0, ..before };
             self.touch();
-        }
+            Repaid { kin: self, resource, before, lender }
+        };
+        Resource::CONSUMED.into_iter().map(settle).collect()
+    }
+
+    fn change_account(&self, resource: Resource, change: impl FnOnce(&mut Account)) {
+        change(self.ledger().account_mut(resource));
+        self.touch();
     }
 
     fn nearest_limited(&self, resource: Resource) -> Option<Arc<Kin>> {

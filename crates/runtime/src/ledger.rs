@@ -35,6 +35,11 @@ impl Account {
         let held = self.used.saturating_add(self.reserved);
         self.limit.map_or(0, |limit| limit.max(held).saturating_sub(self.paid_elsewhere))
     }
+
+    /// What was used of the share.
+    pub(crate) fn paid_here(&self) -> u64 {
+        self.used.saturating_sub(self.paid_elsewhere)
+    }
 }
 
 impl Ledger {

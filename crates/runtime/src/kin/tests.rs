@@ -120,7 +120,7 @@ fn a_share_comes_back_less_what_was_used() {
     let top = kin(1, None, turns(10));
     let child = kin(2, Some(&top), turns(6));
     assert!(child.take(TURNS, 2));
-    child.dismiss();
+    child.dismiss().confirm();
     assert_eq!((account(&top), top.descendants()), ((2, 0, Some(8)), 0));
     drop(child);
     assert_eq!(account(&top), (2, 0, Some(8)), "and only once");
@@ -130,7 +130,7 @@ fn a_share_comes_back_less_what_was_used() {
 fn what_a_dead_agent_still_uses_is_paid_above() {
     let top = kin(1, None, turns(10));
     let child = kin(2, Some(&top), turns(6));
-    child.dismiss();
+    child.dismiss().confirm();
     child.record(TURNS, 3);
     assert_eq!(account(&top), (3, 0, Some(7)));
 }
@@ -140,13 +140,13 @@ fn a_dead_parent_keeps_its_share_for_its_orphans_and_no_longer() {
     let top = kin(1, None, turns(10));
     let middle = kin(2, Some(&top), turns(5));
     let orphans = [kin(3, Some(&middle), turns(2)), kin(4, Some(&middle), turns(None))];
-    middle.dismiss();
+    middle.dismiss().confirm();
     assert_eq!(account(&top), (0, 5, Some(5)));
     assert!(orphans[1].take(TURNS, 3) && !orphans[1].take(TURNS, 1), "two of five are set aside");
     assert!(orphans[0].take(TURNS, 2) && !orphans[0].take(TURNS, 1));
-    orphans[0].dismiss();
+    orphans[0].dismiss().confirm();
     assert_eq!(account(&top), (0, 5, Some(5)));
-    orphans[1].dismiss();
+    orphans[1].dismiss().confirm();
     assert_eq!((account(&top), top.descendants()), ((5, 0, Some(5)), 0));
 }
 
@@ -179,7 +179,7 @@ fn a_limit_with_shares_below_it_cannot_be_lifted() {
     let top = kin(1, None, turns(10));
     let child = kin(2, Some(&top), turns(2));
     assert_eq!(change(&top, None), Err(Short { resource: TURNS, left: 2 }));
-    child.dismiss();
+    child.dismiss().confirm();
     change(&top, None).expect("nobody holds a share any more");
 }
 
@@ -191,9 +191,9 @@ fn a_lender_that_comes_late_is_told_of_the_whole_share() {
     let second = kin(3, Some(&top), turns(10));
     change(&first, 8).expect("ten are left");
     assert_eq!(account(&top), (0, 18, Some(2)));
-    first.dismiss();
+    first.dismiss().confirm();
     assert_eq!(account(&top), (0, 10, Some(10)));
-    second.dismiss();
+    second.dismiss().confirm();
     assert_eq!(account(&top), (0, 0, Some(20)));
 }
 
@@ -226,7 +226,7 @@ fn children_are_counted_at_everybody_above() {
     assert_eq!(bottom.children_left(), Some(0));
     assert!(attempt(4, Some(&bottom), Budget::unlimited()).is_err());
     assert_eq!(middle.descendants(), 1, "a refused child counts nowhere");
-    bottom.dismiss();
+    bottom.dismiss().confirm();
     kin(5, Some(&middle), Budget::unlimited());
 }
 
@@ -279,7 +279,7 @@ fn step(state: &mut u64, members: &mut Vec<Member>) {
         }
         2 if !gone && place > 0 => {
             members[place].gone = true;
-            kin.dismiss();
+            kin.dismiss().confirm();
         }
         3 if !gone => {
             // The first keeps a limit, so that there is always somebody to hold the count against.
@@ -325,7 +325,7 @@ fn no_family_ever_uses_more_than_its_head_was_given() {
         }
         for member in members.iter_mut().skip(1).filter(|one| !one.gone) {
             member.gone = true;
-            member.kin.dismiss();
+            member.kin.dismiss().confirm();
         }
         check(&members, seed);
         let (used, total) =
@@ -357,4 +357,34 @@ fn a_lender_whose_limit_was_lifted_is_no_lender() {
     change(&child, 8).expect("the top has so much");
     assert_eq!(top.account(TURNS).reserved, 8, "it is set aside where there is a limit");
     assert!(attempt(4, Some(&top), turns(3)).is_err(), "and so nobody else can have it");
+}
+
+#[test]
+fn whoever_stays_after_all_has_what_it_had() {
+    let top = kin(1, None, turns(10));
+    let middle = kin(2, Some(&top), turns(6));
+    let bottom = kin(3, Some(&middle), turns(4));
+    assert!(bottom.take(TURNS, 2));
+    let before = (account(&top), account(&middle), account(&bottom));
+    let dismissals = [bottom.dismiss(), middle.dismiss()];
+    assert_eq!((account(&top), top.descendants()), ((2, 0, Some(8)), 0));
+    dismissals.into_iter().rev().for_each(Dismissal::take_back);
+    assert_eq!((account(&top), account(&middle), account(&bottom)), before);
+    assert_eq!((top.descendants(), middle.descendants()), (2, 1));
+    middle.dismiss().confirm();
+    bottom.dismiss().confirm();
+    assert_eq!((account(&top), top.descendants()), ((2, 0, Some(8)), 0), "and it can go again");
+}
+
+#[test]
+fn what_is_used_while_an_agent_goes_and_stays_is_paid_once() {
+    let top = kin(1, None, turns(10));
+    let child = kin(2, Some(&top), turns(6));
+    assert!(child.take(TURNS, 1));
+    let dismissal = child.dismiss();
+    child.record(TURNS, 2);
+    dismissal.take_back();
+    assert_eq!(account(&top), (2, 6, Some(2)), "two were paid above meanwhile");
+    child.dismiss().confirm();
+    assert_eq!(account(&top), (3, 0, Some(7)));
 }

@@ -280,7 +280,8 @@ impl Pool {
         match self.keep_new(plan, &kin, &capability).await {
             Ok(created) => Ok(Some(created)),
             Err(fault) => {
-                self.directory.remove(&kin);
+                self.directory.remove(kin.serial);
+                kin.dismiss().confirm();
                 Err(fault)
             }
         }

@@ -8,7 +8,7 @@ use agent::outside::{Append, Doing, StoreFault};
 
 use super::{Children, Pool};
 use crate::handle::AgentHandle;
-use crate::kin::Kin;
+use crate::kin::{Dismissal, Kin};
 
 impl Pool {
     /// Whoever left, with the handles of those that were live. Nobody when the agent is not there.
@@ -24,6 +24,23 @@ impl Pool {
             return Ok(Vec::new());
         }
         let kins = self.kins_of(&leaving).await?;
+        // Those below first: whoever is above is forgotten with the last of them.
+        let dismissals: Vec<Dismissal<'_>> = kins.iter().rev().map(|kin| kin.dismiss()).collect();
+        if let Err(fault) = self.keep_gone(&kins, by).await {
+            dismissals.into_iter().rev().for_each(Dismissal::take_back);
+            return Err(fault.into());
+        }
+        dismissals.into_iter().for_each(Dismissal::confirm);
+        let leave = |kin: &Arc<Kin>| {
+            let handle = self.directory.remove(kin.serial);
+            handle.iter().for_each(AgentHandle::begin_end);
+            handle
+        };
+        Ok(kins.iter().rev().map(leave).collect())
+    }
+
+    /// Keeps that they are gone, and with it what was set aside for them and has gone back to whoever is above.
+    fn keep_gone(&self, kins: &[Arc<Kin>], by: &str) -> Doing<'static, Result<(), StoreFault>> {
         let at = self.outside.clock.now();
         let gone = |kin: &Arc<Kin>| Append {
             agent: kin.serial,
@@ -33,19 +50,11 @@ impl Pool {
             state: None,
             ledgers: Vec::new(),
         };
-        // Those below first: whoever is above is forgotten with the last of them.
-        self.outside.store.append(kins.iter().rev().map(gone).collect()).await?;
-        let mut left = Vec::new();
-        for kin in kins.iter().rev() {
-            let handle = self.directory.remove(kin);
-            handle.iter().for_each(AgentHandle::begin_end);
-            left.push(handle);
+        let mut appends: Vec<Append> = kins.iter().rev().map(gone).collect();
+        if let (Some(append), Some(parent)) = (appends.last_mut(), &kins[0].parent) {
+            append.ledgers = parent.ledgers_to_keep();
         }
-        // They are gone whether or not this is kept; it is kept with the next thing that happens above.
-        if let Err(fault) = self.keep_ledgers_above(&kins[0]).await {
-            tracing::warn!("what was given back could not be kept: {fault}");
-        }
-        Ok(left)
+        self.outside.store.append(appends)
     }
 
     async fn kins_of(&self, serials: &[Serial]) -> Result<Vec<Arc<Kin>>, Fault> {
@@ -57,7 +66,7 @@ impl Pool {
         Ok(serials.iter().filter_map(|serial| loaded.get(serial)).map(|(kin, _)| Arc::clone(kin)).collect())
     }
 
-    /// What was set aside for those who left has gone back to whoever is above.
+    /// What a turn used while its agent went was paid by whoever is above.
     pub(crate) fn keep_ledgers_above(&self, kin: &Kin) -> Doing<'static, Result<(), StoreFault>> {
         let append = kin.parent.as_ref().map(|parent| Append {
             agent: parent.serial,

@@ -328,8 +328,8 @@ impl Directory {
     }
 
     /// Takes an agent out. Gives its handle if it was live.
-    pub(crate) fn remove(&self, kin: &Kin) -> Option<AgentHandle> {
-        self.write().take(kin)
+    pub(crate) fn remove(&self, serial: Serial) -> Option<AgentHandle> {
+        self.write().take(serial)
     }
 
     /// Another name. False when it is taken.
@@ -453,14 +453,13 @@ impl Entries {
         Listed { serial, live, child_count: self.children_of(serial).count() }
     }
 
-    fn take(&mut self, kin: &Kin) -> Option<AgentHandle> {
-        let node = self.nodes.get_mut(&kin.serial)?;
+    fn take(&mut self, serial: Serial) -> Option<AgentHandle> {
+        let node = self.nodes.get_mut(&serial)?;
         let (id, capability) = (node.id.clone(), node.capability);
         let stage = std::mem::replace(&mut node.stage, Stage::Gone);
         self.by_id.remove(&id);
         self.by_capability.remove(&capability);
-        self.prune(kin.serial);
-        kin.dismiss();
+        self.prune(serial);
         match stage {
             Stage::Live(handle) => {
                 self.live -= 1;

@@ -304,6 +304,23 @@ async fn a_cursor_beyond_the_end_is_a_gap_and_reading_begins_anew() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cursor_before_the_beginning_is_a_gap_and_reading_begins_with_what_there_is() {
+    let world = World::new().await;
+    world.agent("a").await;
+    talk(&world, "a", 2).await;
+    let (begin, end) = (4, last(&world).await);
+    world.store.begin_at(begin);
+    for cursor in [0, 1, begin - 2] {
+        let items = drain(&mut listen(&world, Some(cursor)).await);
+        assert!(matches!(items[0], FeedItem::Gap { first, last } if (first, last) == (begin, end)));
+        assert_eq!(sequences(&items), (begin..=end).collect::<Vec<_>>());
+    }
+    let items = drain(&mut listen(&world, Some(begin - 1)).await);
+    assert!(!items.iter().any(|item| matches!(item, FeedItem::Gap { .. })), "nothing is missing");
+    assert_eq!(sequences(&items), (begin..=end).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dropped_wait_loses_nothing() {
     let world = World::new().await;
     let agent = world.agent("a").await;

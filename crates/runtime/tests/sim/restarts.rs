@@ -401,3 +401,29 @@ async fn what_was_set_aside_for_an_agent_that_was_never_kept_is_not_set_aside_af
     let turns = world.pool.rights(&world.find("p").await).holdings[0];
     assert_eq!((turns.reserved, turns.left), (0, Some(9)));
 }
+#[tokio::test(start_paused = true)]
+async fn what_was_set_aside_for_an_agent_that_was_destroyed_comes_back_whenever_the_daemon_is_killed() {
+    let turns = |limit| Budget::unlimited().with(Resource::Turns, Some(limit));
+    for calls in 1..4 {
+        let world = World::new().await;
+        let rights =
+            RightsSpec { preset: Some("trusted".into()), budget: turns(10), ..RightsSpec::default() };
+        let parent = world.make(AgentSpec { rights, ..named("p") }).await;
+        let rights = RightsSpec { budget: turns(6), ..RightsSpec::default() };
+        let child = world.make(AgentSpec { rights, ..below(named("c"), &parent) }).await;
+        end_of(start(&child, 1, "#1 say a; done")).await;
+        let target = child.refer();
+        drop((parent, child));
+        world.store.live_for(calls);
+        let destroying = {
+            let pool = world.pool.clone();
+            tokio::spawn(async move { pool.destroy(&target, Children::Go, runtime::By::Admin).await })
+        };
+        settle().await;
+        destroying.abort();
+        let world = world.restart().await;
+        assert_eq!(world.names().await, ["p"]);
+        let turns = world.pool.rights(&world.find("p").await).holdings[0];
+        assert_eq!((turns.used, turns.reserved, turns.left), (1, 0, Some(9)), "killed behind {calls} calls");
+    }
+}

@@ -42,6 +42,8 @@ struct State {
     /// Everything that was put in line, with whether it was kept.
     seen: Vec<Seen>,
     histories: Vec<Serial>,
+    /// Nothing before this entry is there any more.
+    begins_at: u64,
     watcher: Option<Arc<dyn Watcher>>,
 }
 
@@ -106,6 +108,11 @@ impl TestStore {
         let mut state = self.desk.state();
         state.lives_for = Some(calls);
         state.is_dead = calls == 0;
+    }
+
+    /// Loses all entries before this one.
+    pub(crate) fn begin_at(&self, sequence: u64) {
+        self.desk.state().begins_at = sequence;
     }
 
     /// Keeps nothing from now on; whoever waits waits for ever.
@@ -289,11 +296,16 @@ impl Store for TestStore {
     }
 
     fn read(&self, span: Span) -> Doing<'_, Result<Vec<Arc<Entry>>, StoreFault>> {
-        self.kept.read(span)
+        let begins_at = self.desk.state().begins_at;
+        self.kept.read(Span { after: span.after.max(begins_at.saturating_sub(1)), ..span })
     }
 
     fn bounds(&self) -> Doing<'_, Result<Bounds, StoreFault>> {
-        self.kept.bounds()
+        let begins_at = self.desk.state().begins_at;
+        Box::pin(async move {
+            let bounds = self.kept.bounds().await?;
+            Ok(Bounds { first: bounds.first.max(begins_at), ..bounds })
+        })
     }
 
     fn forget_turns(&self, before: Moment) -> Doing<'static, Result<u64, StoreFault>> {

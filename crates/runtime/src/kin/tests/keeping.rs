@@ -82,7 +82,7 @@ fn a_restored_agent_has_what_it_had_and_takes_nothing_a_second_time() {
     let child_again = shelf.restore(&child, Some(&again));
     assert_eq!((seen(&again), seen(&child_again)), (seen(&top), seen(&child)));
     assert!(child_again.take(TURNS, 4) && !child_again.take(TURNS, 1));
-    child_again.dismiss();
+    child_again.dismiss().confirm();
     assert_eq!(account(&again), (7, 0, Some(3)), "its share goes back to whoever had lent it");
 }
 
@@ -110,7 +110,7 @@ fn a_lender_further_up_is_found_again() {
     let bottom_again = shelf.restore(&bottom, Some(&middle_again));
     change(&bottom_again, 9).expect("six are left");
     assert_eq!(account(&top_again), (0, 9, Some(1)));
-    bottom_again.dismiss();
+    bottom_again.dismiss().confirm();
     assert_eq!(account(&top_again), (0, 0, Some(10)));
 }
 
@@ -119,7 +119,7 @@ fn an_orphan_finds_its_dead_parents_share_again_and_gives_it_back_with_its_own()
     let top = kin(1, None, turns(10));
     let middle = kin(2, Some(&top), turns(5));
     let orphan = kin(3, Some(&middle), turns(2));
-    middle.dismiss();
+    middle.dismiss().confirm();
     assert!(orphan.take(TURNS, 1));
     let mut shelf = Shelf::default();
     shelf.keep(&orphan);
@@ -127,7 +127,7 @@ fn an_orphan_finds_its_dead_parents_share_again_and_gives_it_back_with_its_own()
     let middle_again = shelf.restore(&middle, Some(&top_again));
     let orphan_again = shelf.restore(&orphan, Some(&middle_again));
     assert_eq!(account(&top_again), (0, 5, Some(5)));
-    orphan_again.dismiss();
+    orphan_again.dismiss().confirm();
     assert_eq!((account(&top_again), top_again.descendants()), ((1, 0, Some(9)), 0));
 }
 
@@ -148,7 +148,7 @@ fn a_tree_that_is_made_again_at_any_time_goes_on_as_it_was() {
         }
         for member in members.iter_mut().skip(1).filter(|one| !one.gone) {
             member.gone = true;
-            member.kin.dismiss();
+            member.kin.dismiss().confirm();
         }
         let total = members.iter().map(|one| one.used).sum::<u64>();
         assert_eq!(members[0].kin.account(TURNS).used, total, "seed {seed}: nothing was lost");
