@@ -7,9 +7,11 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use agent::outside::{Clock, Entropy, ModelEvent, ModelRequest, ModelStream, Models, Moment, Provider};
+use agent::outside::{
+    Clock, Entropy, ModelEvent, ModelRequest, ModelStream, ModelTraits, Models, Moment, Provider,
+};
 use agent::permission::{FilePath, Presets};
-use agent::{Fault, FaultKind, TokenCount};
+use agent::{Fault, FaultKind};
 use futures_util::StreamExt;
 use futures_util::stream;
 use jiff::tz::TimeZone;
@@ -115,8 +117,9 @@ impl Provider for Parrot {
         Some("parrot")
     }
 
-    fn window_tokens(&self) -> TokenCount {
-        8_000
+    fn traits(&self) -> &ModelTraits {
+        const TRAITS: ModelTraits = ModelTraits::of_window(8_000);
+        &TRAITS
     }
 }
 

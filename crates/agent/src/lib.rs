@@ -15,8 +15,8 @@ mod window;
 
 pub use fault::{Fault, FaultKind};
 pub use id::{AgentId, AgentIdFault, RequestId};
-pub use message::{Ending, Message, Role, Source, ToolCall};
-pub use tokens::{TokenCount, Usage, Used};
+pub use message::{Ending, Image, Message, Role, Source, ToolCall};
+pub use tokens::{NanoDollars, Prices, TokenCount, Usage, Used};
 pub use tool::{Pace, ToolClass, ToolOutcome, ToolSpec};
 pub use turn::{
     Halt, Manner, STEERS_MAX, Turn, TurnAction, TurnEnd, TurnEvent, TurnLimits, TurnOutcome, spent_result,

@@ -1,5 +1,7 @@
 //! What stands in a context: messages, the tool calls in them, where they came from and how they ended.
 
+use std::sync::Arc;
+
 use crate::{RequestId, ToolOutcome};
 
 /// Who speaks.
@@ -58,6 +60,15 @@ pub enum Ending {
     Interrupted,
 }
 
+/// A picture that a user shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Image {
+    /// What it is, such as `image/png`.
+    pub media_type: String,
+    /// Its bytes.
+    pub data: Arc<[u8]>,
+}
+
 /// One message of a context.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
@@ -65,6 +76,8 @@ pub struct Message {
     pub role: Role,
     /// The text.
     pub text: String,
+    /// The pictures that a user's message shows.
+    pub images: Vec<Image>,
     /// The calls an assistant's message makes.
     pub tool_calls: Vec<ToolCall>,
     /// The call that a tool's message answers.
@@ -110,6 +123,7 @@ impl Message {
         Self {
             role,
             text,
+            images: Vec::new(),
             tool_calls: Vec::new(),
             tool_call_id: None,
             source: Source::default(),

@@ -12,21 +12,92 @@ use futures_core::Stream;
 pub use peers::{NewPeer, PeerAnswer, PeerCreated, PeerStatus, Peers};
 pub use store::{Append, Bounds, Entry, IndexRow, Span, Store, StoreFault, StoredAgent, StoredTurn, Watcher};
 
+use crate::journal::Serial;
 use crate::permission::{Effect, FilePath, Kinship, Permit};
-use crate::{AgentId, Fault, Message, TokenCount, ToolCall, ToolOutcome, ToolSpec, Usage};
+use crate::tokens::estimate;
+use crate::{AgentId, Fault, Message, Prices, TokenCount, ToolCall, ToolOutcome, ToolSpec, Usage};
 
 /// Something that takes its time. Dropping it ends it.
 pub type Doing<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What a model is asked.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ModelRequest {
     /// The system prompt.
     pub system: Option<Arc<str>>,
     /// The conversation, oldest first.
     pub messages: Arc<Vec<Arc<Message>>>,
+    /// Facts that differ from one question to the next, such as the time. They ride behind the last message, so that a
+    /// model's cache of everything before them holds. Not part of the conversation.
+    pub tail: Option<Arc<str>>,
     /// The tools it may call.
     pub tools: Vec<Arc<ToolSpec>>,
+    /// The JSON Schema that the answer's text has to fit, as text.
+    pub output_schema: Option<Arc<str>>,
+    /// The most tokens the answer may have; none leaves it to the model.
+    pub answer_tokens_max: Option<TokenCount>,
+    /// Who asks.
+    pub asker: Asker,
+}
+
+/// Who asks a model: agents of one tree share one place in its queue.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Asker {
+    /// The agent.
+    pub agent: Option<AgentId>,
+    /// The agent at the top of its tree.
+    pub root: Serial,
+}
+
+/// Why a model's answer ends where it does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopReason {
+    /// It said what it had to say.
+    Finished,
+    /// It wants its tools to run.
+    ToolCalls,
+    /// It reached the most tokens it may write, or its window is full.
+    Length,
+    /// The provider held the rest back, or the model refused.
+    Filtered,
+}
+
+/// What is known of a model beside its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelTraits {
+    /// How many tokens it can take, its answer among them.
+    pub window_tokens: TokenCount,
+    /// The most tokens it can answer with; none is not known.
+    pub answer_tokens_max: Option<TokenCount>,
+    /// What it costs; none is not known, or nothing.
+    pub prices: Option<Prices>,
+    /// Whether it can look at images.
+    pub takes_images: bool,
+    /// How much can be asked of it.
+    pub strength: Strength,
+}
+
+/// How much can be asked of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strength {
+    /// A long prompt and many tools.
+    Full,
+    /// A small local model: a short prompt and few tools.
+    Small,
+}
+
+impl ModelTraits {
+    /// A model of which nothing but its window is known.
+    #[must_use]
+    pub const fn of_window(window_tokens: TokenCount) -> Self {
+        Self {
+            window_tokens,
+            answer_tokens_max: None,
+            prices: None,
+            takes_images: false,
+            strength: Strength::Full,
+        }
+    }
 }
 
 /// What a model sends back, piece by piece. A stream that ends before `Done` was cut.
@@ -40,6 +111,8 @@ pub enum ModelEvent {
     ToolCall(ToolCall),
     /// What the request used.
     Usage(Usage),
+    /// Why the answer ends here; comes before `Done`, if the model says it.
+    Stopped(StopReason),
     /// The answer is complete.
     Done,
 }
@@ -55,8 +128,14 @@ pub trait Provider: Send + Sync {
     /// The model's name, as the user chose it.
     fn model(&self) -> Option<&str>;
 
-    /// How many tokens the model can take.
-    fn window_tokens(&self) -> TokenCount;
+    /// What is known of the model.
+    fn traits(&self) -> &ModelTraits;
+
+    /// How many tokens this text is for the model: by its own tokenizer where that is known, else an estimate. The same
+    /// text always gives the same count.
+    fn count(&self, text: &str) -> TokenCount {
+        estimate(text)
+    }
 }
 
 /// The models there are.

@@ -26,10 +26,14 @@ pub(crate) fn estimate_message(message: &Message) -> TokenCount {
 pub struct Usage {
     /// Tokens read, cached ones among them.
     pub input: TokenCount,
-    /// Tokens written.
+    /// Tokens written, those of its reasoning among them.
     pub output: TokenCount,
     /// Tokens read from the model's cache.
     pub cached: TokenCount,
+    /// Tokens read and written to the model's cache, where that has a price.
+    pub cache_written: TokenCount,
+    /// Tokens it thought before it answered.
+    pub reasoning: TokenCount,
 }
 
 impl Usage {
@@ -40,7 +44,42 @@ impl Usage {
             input: self.input.saturating_add(other.input),
             output: self.output.saturating_add(other.output),
             cached: self.cached.saturating_add(other.cached),
+            cache_written: self.cache_written.saturating_add(other.cache_written),
+            reasoning: self.reasoning.saturating_add(other.reasoning),
         }
+    }
+}
+
+/// An amount of money: billionths of a dollar.
+pub type NanoDollars = u64;
+
+/// What a model costs: millionths of a dollar for a million tokens.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Prices {
+    /// Tokens read.
+    pub input: u64,
+    /// Tokens written.
+    pub output: u64,
+    /// Tokens read from its cache.
+    pub cached: u64,
+    /// Tokens written to its cache.
+    pub cache_written: u64,
+}
+
+impl Prices {
+    /// What a report costs; an absurd one stays at the top instead of wrapping.
+    #[must_use]
+    pub fn cost(&self, usage: Usage) -> NanoDollars {
+        let special = usage.cached.saturating_add(usage.cache_written);
+        let plain = usage.input.saturating_sub(special);
+        let parts = [
+            (plain, self.input),
+            (usage.output, self.output),
+            (usage.cached, self.cached),
+            (usage.cache_written, self.cache_written),
+        ];
+        let sum: u128 = parts.iter().map(|(tokens, price)| u128::from(*tokens) * u128::from(*price)).sum();
+        NanoDollars::try_from(sum / 1000).unwrap_or(NanoDollars::MAX)
     }
 }
 
@@ -51,13 +90,16 @@ pub struct Used {
     pub requests: u64,
     /// Their sum.
     pub usage: Usage,
+    /// What they cost, as far as prices are known.
+    pub cost: NanoDollars,
 }
 
 impl Used {
-    /// Adds one report.
-    pub fn add(&mut self, usage: Usage) {
+    /// Adds one report, by a model of these prices.
+    pub fn add(&mut self, usage: Usage, prices: Option<&Prices>) {
         self.requests += 1;
         self.usage = self.usage.plus(usage);
+        self.cost = self.cost.saturating_add(prices.map_or(0, |prices| prices.cost(usage)));
     }
 }
 
@@ -81,7 +123,18 @@ mod tests {
 
     #[test]
     fn an_absurd_report_does_not_wrap() {
-        let huge = Usage { input: u64::MAX, output: 1, cached: 0 };
+        let huge = Usage { input: u64::MAX, output: 1, ..Usage::default() };
         assert_eq!(huge.plus(huge).input, u64::MAX);
+        let dear = Prices { input: u64::MAX, ..Prices::default() };
+        assert_eq!(dear.cost(huge), NanoDollars::MAX);
+    }
+
+    #[test]
+    fn cached_tokens_have_their_own_price() {
+        // Three dollars for a million tokens read, a tenth of it from the cache, fifteen for those written.
+        let prices =
+            Prices { input: 3_000_000, output: 15_000_000, cached: 300_000, cache_written: 3_750_000 };
+        let usage = Usage { input: 1000, output: 100, cached: 600, cache_written: 300, reasoning: 50 };
+        assert_eq!(prices.cost(usage), (100 * 3000) + (100 * 15_000) + (600 * 300) + (300 * 3750));
     }
 }

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use agent::outside::{
-    Clock, Entropy, ModelEvent, ModelRequest, ModelStream, Models, Moment, Provider, Store,
+    Clock, Entropy, ModelEvent, ModelRequest, ModelStream, ModelTraits, Models, Moment, Provider, Store,
 };
 use agent::permission::Presets;
-use agent::{AgentId, Fault, FaultKind, TokenCount};
+use agent::{AgentId, Fault, FaultKind};
 use futures_util::StreamExt;
 use futures_util::stream;
 use jiff::tz::TimeZone;
@@ -231,8 +231,9 @@ impl Provider for Parrot {
         Some("parrot")
     }
 
-    fn window_tokens(&self) -> TokenCount {
-        1_000_000
+    fn traits(&self) -> &ModelTraits {
+        const TRAITS: ModelTraits = ModelTraits::of_window(1_000_000);
+        &TRAITS
     }
 }
 

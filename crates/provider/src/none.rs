@@ -1,7 +1,7 @@
 //! The place of a model when none was chosen: it answers every question with how to choose one.
 
-use agent::outside::{ModelRequest, ModelStream, Provider};
-use agent::{Fault, FaultKind, TokenCount};
+use agent::outside::{ModelRequest, ModelStream, ModelTraits, Provider};
+use agent::{Fault, FaultKind};
 
 /// No model.
 #[derive(Debug, Clone, Copy, Default)]
@@ -19,7 +19,8 @@ impl Provider for NoModel {
         None
     }
 
-    fn window_tokens(&self) -> TokenCount {
-        super::openai::WINDOW_TOKENS_DEFAULT
+    fn traits(&self) -> &ModelTraits {
+        const TRAITS: ModelTraits = ModelTraits::of_window(super::openai::WINDOW_TOKENS_DEFAULT);
+        &TRAITS
     }
 }

@@ -6,7 +6,7 @@ mod question;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use agent::outside::{ModelEvent, ModelRequest, ModelStream, Provider};
+use agent::outside::{ModelEvent, ModelRequest, ModelStream, ModelTraits, Provider};
 use agent::{Fault, FaultKind, TokenCount};
 use futures_util::StreamExt;
 use futures_util::stream;
@@ -210,8 +210,9 @@ impl Provider for OpenAi {
         Some(&self.inner.name)
     }
 
-    fn window_tokens(&self) -> TokenCount {
-        WINDOW_TOKENS_DEFAULT
+    fn traits(&self) -> &ModelTraits {
+        const TRAITS: ModelTraits = ModelTraits::of_window(WINDOW_TOKENS_DEFAULT);
+        &TRAITS
     }
 }
 

@@ -341,7 +341,7 @@ impl AgentHandle {
     #[must_use]
     pub fn tokens(&self) -> AgentTokens {
         // Asked before the lock is taken: nothing foreign runs under it.
-        let budget = self.shared.provider.window_tokens();
+        let budget = self.shared.provider.traits().window_tokens;
         let tools = self.shared.visible_tools().iter().map(|tool| tool.tokens).sum();
         self.shared.published.read().tokens(budget, tools)
     }

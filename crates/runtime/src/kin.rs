@@ -176,6 +176,11 @@ impl Kin {
         std::iter::successors(self.parent.as_deref(), |kin| kin.parent.as_deref())
     }
 
+    /// Who is at the top of its tree.
+    pub(crate) fn root(&self) -> Serial {
+        self.ancestors().last().map_or(self.serial, |kin| kin.serial)
+    }
+
     /// The agent, its parent, and so on, each with what it has now.
     pub(crate) fn line(&self) -> Vec<Link> {
         let link = |kin: &Kin| Link { agent: kin.id(), authority: kin.authority() };

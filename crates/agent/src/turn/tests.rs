@@ -121,7 +121,7 @@ const MODEL_DONE: TurnEvent = TurnEvent::ModelDone;
 
 #[test]
 fn text_becomes_the_answer() {
-    let usage = Usage { input: 3, output: 2, cached: 1 };
+    let usage = Usage { input: 3, output: 2, cached: 1, ..Usage::default() };
     let play = Play::run(10, [text("Hel"), text("lo"), TurnEvent::Usage(usage), MODEL_DONE]);
     assert_eq!(play.history(), [(Role::User, "hi"), (Role::Assistant, "Hello")]);
     assert_eq!(play.asked, 1);
@@ -137,7 +137,7 @@ fn text_becomes_the_answer() {
 
 #[test]
 fn a_tool_round_goes_back_to_the_model_and_all_text_is_the_content() {
-    let usage = TurnEvent::Usage(Usage { input: 3, output: 2, cached: 1 });
+    let usage = TurnEvent::Usage(Usage { input: 3, output: 2, cached: 1, ..Usage::default() });
     let play = Play::run(
         10,
         [
@@ -160,7 +160,11 @@ fn a_tool_round_goes_back_to_the_model_and_all_text_is_the_content() {
     assert_eq!(play.history(), expected);
     assert_eq!((play.asked, play.started.as_slice()), (2, [0].as_slice()));
     assert_eq!((play.end().content.as_str(), play.end().rounds), ("Let me see. It is 42.", 2));
-    assert_eq!(play.end().usage, Some(Usage { input: 6, output: 4, cached: 2 }), "usage adds up");
+    assert_eq!(
+        play.end().usage,
+        Some(Usage { input: 6, output: 4, cached: 2, ..Usage::default() }),
+        "usage adds up"
+    );
 }
 
 #[test]

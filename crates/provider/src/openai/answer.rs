@@ -205,6 +205,7 @@ fn usage(report: &Report) -> Usage {
         input: report.prompt_tokens.unwrap_or(0),
         output: report.completion_tokens.unwrap_or(0),
         cached: cached.unwrap_or(0),
+        ..Usage::default()
     }
 }
 
@@ -236,7 +237,7 @@ mod tests {
             "[DONE]",
         ]);
         assert_eq!(out, [text("Hel"), text("lo")]);
-        assert_eq!(reader.take_usage(), Some(Usage { input: 5, output: 2, cached: 4 }));
+        assert_eq!(reader.take_usage(), Some(Usage { input: 5, output: 2, cached: 4, ..Usage::default() }));
         assert_eq!(reader.finish(), Ok(ModelEvent::Done));
     }
 

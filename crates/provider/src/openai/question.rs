@@ -152,6 +152,7 @@ mod tests {
                 time_ms_max: 1,
                 tokens: 1,
             })],
+            ..ModelRequest::default()
         };
         let body: serde_json::Value = serde_json::from_slice(&write("m", &request).unwrap()).unwrap();
         let expected = serde_json::json!({
@@ -185,7 +186,7 @@ mod tests {
         ] {
             let call = ToolCall { id: "c".into(), name: name.into(), arguments: arguments.into() };
             let messages = Arc::new(vec![Arc::new(Message::assistant("", vec![call]))]);
-            let request = ModelRequest { system: None, messages, tools: Vec::new() };
+            let request = ModelRequest { messages, ..ModelRequest::default() };
             let body: serde_json::Value = serde_json::from_slice(&write("m", &request).unwrap()).unwrap();
             let function = &body["messages"][0]["tool_calls"][0]["function"];
             let expected = serde_json::json!({ "name": sent_name, "arguments": sent_arguments });

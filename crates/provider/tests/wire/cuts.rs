@@ -19,7 +19,7 @@ fn whole() -> Answer {
         Ok(ModelEvent::Text(", \"Welt\" 🌍\n".to_owned())),
         call("call_a", "read_file", r#"{"path": "notes/été.md"}"#),
         call("call_b", "clock", "{}"),
-        Ok(ModelEvent::Usage(Usage { input: 57, output: 31, cached: 16 })),
+        Ok(ModelEvent::Usage(Usage { input: 57, output: 31, cached: 16, ..Usage::default() })),
         Ok(ModelEvent::Done),
     ];
     Answer { items }

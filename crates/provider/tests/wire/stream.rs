@@ -22,7 +22,7 @@ pub(crate) fn question() -> ModelRequest {
     ModelRequest {
         system: Some(Arc::from("Be brief.")),
         messages: Arc::new(vec![Arc::new(message)]),
-        tools: Vec::new(),
+        ..ModelRequest::default()
     }
 }
 

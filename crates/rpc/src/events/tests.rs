@@ -46,7 +46,7 @@ fn agent_record() -> AgentRecord {
 }
 
 fn end(outcome: TurnOutcome) -> TurnEnd {
-    let usage = Some(Usage { input: 3, output: 2, cached: 1 });
+    let usage = Some(Usage { input: 3, output: 2, cached: 1, ..Usage::default() });
     TurnEnd { outcome, content: "done".into(), usage, rounds: 2, halted: Some(Halt::IterationLimit) }
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::journal::{Record, Stage};
-use agent::outside::{ModelEvent, ModelRequest, ModelStream, StoreFault};
+use agent::outside::{Asker, ModelEvent, ModelRequest, ModelStream, StoreFault};
 use agent::permission::Resource;
 use agent::{
     Fault, FaultKind, Message, RequestId, Source, Turn, TurnAction, TurnEnd, TurnEvent, TurnLimits,
@@ -355,6 +355,7 @@ impl Performance {
                     return TurnEvent::Text(String::new());
                 }
                 ModelEvent::Usage(usage) => return TurnEvent::Usage(usage),
+                ModelEvent::Stopped(_) => return TurnEvent::Text(String::new()),
                 ModelEvent::ToolCall(call) => {
                     let manner = self.tools.offer(&call);
                     return TurnEvent::ToolCall(call, manner);
@@ -390,7 +391,8 @@ impl Performance {
 
     fn feed(&mut self, event: TurnEvent) {
         if let TurnEvent::Usage(usage) = event {
-            self.shared.published.write().used.add(usage);
+            let prices = self.shared.provider.traits().prices;
+            self.shared.published.write().used.add(usage, prices.as_ref());
             self.shared.kin.record(Resource::Tokens, usage.input.saturating_add(usage.output));
         }
         let done = match &event {
@@ -452,7 +454,13 @@ impl Performance {
         let tools = self.shared.visible_tools();
         let request = {
             let state = self.shared.published.read();
-            ModelRequest { system: state.window.system().cloned(), messages: state.window.shown(), tools }
+            ModelRequest {
+                system: state.window.system().cloned(),
+                messages: state.window.shown(),
+                tools,
+                asker: Asker { agent: Some(self.shared.id.clone()), root: self.shared.kin.root() },
+                ..ModelRequest::default()
+            }
         };
         tracing::debug!(messages = request.messages.len(), tools = request.tools.len(), "asking the model");
         let asked = std::panic::catch_unwind(AssertUnwindSafe(|| self.shared.provider.ask(request)));

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent::journal::{AgentState, OnRestart, Replay, Serial};
-use agent::outside::{ModelRequest, ModelStream, Moment, Provider, StoredAgent};
-use agent::{AgentId, Fault, FaultKind, TokenCount, Window};
+use agent::outside::{ModelRequest, ModelStream, ModelTraits, Moment, Provider, StoredAgent};
+use agent::{AgentId, Fault, FaultKind, Window};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -379,7 +379,8 @@ impl Provider for MissingModel {
         Some(&self.model)
     }
 
-    fn window_tokens(&self) -> TokenCount {
-        0
+    fn traits(&self) -> &ModelTraits {
+        const TRAITS: ModelTraits = ModelTraits::of_window(0);
+        &TRAITS
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use agent::outside::{ModelEvent, ModelRequest, ModelStream, Provider};
+use agent::outside::{ModelEvent, ModelRequest, ModelStream, ModelTraits, Provider};
 use agent::{Fault, FaultKind, Role, TokenCount, ToolCall, Usage, Used};
 use tokio::sync::{Notify, watch};
 
@@ -118,8 +118,9 @@ impl Provider for ScriptedModel {
         Some("scripted/one")
     }
 
-    fn window_tokens(&self) -> TokenCount {
-        WINDOW_TOKENS
+    fn traits(&self) -> &ModelTraits {
+        const TRAITS: ModelTraits = ModelTraits::of_window(WINDOW_TOKENS);
+        &TRAITS
     }
 }
 
@@ -190,8 +191,8 @@ impl Playing {
     }
 
     fn report(&self, tokens: u64) -> ModelEvent {
-        let usage = Usage { input: tokens, output: 1, cached: 0 };
-        self.stage.seen().reported.entry(self.agent.clone()).or_default().add(usage);
+        let usage = Usage { input: tokens, output: 1, ..Usage::default() };
+        self.stage.seen().reported.entry(self.agent.clone()).or_default().add(usage, None);
         ModelEvent::Usage(usage)
     }
 }

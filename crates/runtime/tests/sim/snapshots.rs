@@ -59,14 +59,14 @@ async fn usage_adds_up_over_rounds_and_turns_however_they_end() {
     let world = World::with(Limits { tool_iterations_max: 3, ..Limits::default() }).await;
     let agent = world.agent("a").await;
     let end = end_of(start(&agent, 1, "#1 report 1; call note; done | report 10; say a; done")).await;
-    assert_eq!(end.usage, Some(Usage { input: 11, output: 2, cached: 0 }));
+    assert_eq!(end.usage, Some(Usage { input: 11, output: 2, ..Usage::default() }));
     fault_of(start(&agent, 2, "#2 report 100; fail")).await;
     let sending = start(&agent, 3, "#3 report 1000; wait");
     settle().await;
     assert!(agent.cancel(number(3)).await);
     end_of(sending).await;
     assert_eq!(end_of(start(&agent, 4, "#4 say b; done")).await.usage, None, "nothing was reported");
-    let used = Used { requests: 4, usage: Usage { input: 1111, output: 4, cached: 0 } };
+    let used = Used { requests: 4, usage: Usage { input: 1111, output: 4, ..Usage::default() }, cost: 0 };
     assert_eq!(agent.tokens().used, used);
 }
 

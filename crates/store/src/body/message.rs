@@ -4,9 +4,11 @@ use std::borrow::Cow;
 
 use agent::permission::Resource;
 use agent::{
-    Ending, Fault, FaultKind, Halt, Message, RequestId, Role, Source, ToolCall, ToolClass, ToolOutcome,
-    TurnEnd, TurnOutcome, Usage,
+    Ending, Fault, FaultKind, Halt, Image, Message, RequestId, Role, Source, ToolCall, ToolClass,
+    ToolOutcome, TurnEnd, TurnOutcome, Usage,
 };
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::{Deserialize, Serialize};
 
 use super::BodyFault;
@@ -17,6 +19,8 @@ pub(super) struct MessageBody<'a> {
     role: RoleWord,
     text: Cow<'a, str>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    images: Vec<ImageBody<'a>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<CallBody<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<Cow<'a, str>>,
@@ -24,6 +28,14 @@ pub(super) struct MessageBody<'a> {
     source: Option<SourceBody<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ending: Option<EndingWord>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ImageBody<'a> {
+    media_type: Cow<'a, str>,
+    /// Base64.
+    data: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -70,7 +82,7 @@ enum EndingWord {
 
 impl<'a> MessageBody<'a> {
     pub(super) fn of(message: &'a Message) -> Self {
-        let Message { role, text, tool_calls, tool_call_id, source, ending } = message;
+        let Message { role, text, images, tool_calls, tool_call_id, source, ending } = message;
         Self {
             role: match role {
                 Role::User => RoleWord::User,
@@ -78,6 +90,7 @@ impl<'a> MessageBody<'a> {
                 Role::Tool => RoleWord::Tool,
             },
             text: Cow::Borrowed(text),
+            images: images.iter().map(ImageBody::of).collect(),
             tool_calls: tool_calls.iter().map(CallBody::of).collect(),
             tool_call_id: tool_call_id.as_deref().map(Cow::Borrowed),
             source: SourceBody::of(source),
@@ -90,14 +103,15 @@ impl<'a> MessageBody<'a> {
         }
     }
 
-    pub(super) fn message(self) -> Message {
-        Message {
+    pub(super) fn message(self) -> Result<Message, BodyFault> {
+        Ok(Message {
             role: match self.role {
                 RoleWord::User => Role::User,
                 RoleWord::Assistant => Role::Assistant,
                 RoleWord::Tool => Role::Tool,
             },
             text: self.text.into_owned(),
+            images: self.images.into_iter().map(ImageBody::image).collect::<Result<_, _>>()?,
             tool_calls: self.tool_calls.into_iter().map(CallBody::call).collect(),
             tool_call_id: self.tool_call_id.map(Cow::into_owned),
             source: self.source.map(SourceBody::source).unwrap_or_default(),
@@ -107,7 +121,20 @@ impl<'a> MessageBody<'a> {
                 EndingWord::Denied => Ending::Denied,
                 EndingWord::Interrupted => Ending::Interrupted,
             }),
-        }
+        })
+    }
+}
+
+impl<'a> ImageBody<'a> {
+    fn of(image: &'a Image) -> Self {
+        let Image { media_type, data } = image;
+        Self { media_type: media_type.into(), data: BASE64.encode(data) }
+    }
+
+    fn image(self) -> Result<Image, BodyFault> {
+        let data =
+            BASE64.decode(&self.data).map_err(|fault| BodyFault::new(format!("a picture: {fault}")))?;
+        Ok(Image { media_type: self.media_type.into_owned(), data: data.into() })
     }
 }
 
@@ -256,18 +283,29 @@ pub(super) struct UsageBody {
     input: u64,
     output: u64,
     cached: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    cache_written: u64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    reasoning: u64,
+}
+
+/// What most models never report is left out.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+pub(super) fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl From<Usage> for UsageBody {
     fn from(usage: Usage) -> Self {
-        let Usage { input, output, cached } = usage;
-        Self { input, output, cached }
+        let Usage { input, output, cached, cache_written, reasoning } = usage;
+        Self { input, output, cached, cache_written, reasoning }
     }
 }
 
 impl From<UsageBody> for Usage {
     fn from(body: UsageBody) -> Self {
-        Self { input: body.input, output: body.output, cached: body.cached }
+        let UsageBody { input, output, cached, cache_written, reasoning } = body;
+        Self { input, output, cached, cache_written, reasoning }
     }
 }
 

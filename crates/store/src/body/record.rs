@@ -204,7 +204,7 @@ fn read_turn(kind: &str, text: &str) -> Result<Record, BodyFault> {
             Record::TurnAccepted(Box::new(AcceptedTurn {
                 turn: body.turn,
                 request_id: body.request_id.id(),
-                message: body.message.message(),
+                message: body.message.message()?,
             }))
         }
         "turn_ended" => {
@@ -223,10 +223,10 @@ fn read_turn(kind: &str, text: &str) -> Result<Record, BodyFault> {
 
 fn read_rest(kind: &str, text: &str) -> Result<Record, BodyFault> {
     Ok(match kind {
-        "message" => Record::MessageKept(Box::new(parse::<MessageBody<'_>>(text)?.message())),
+        "message" => Record::MessageKept(Box::new(parse::<MessageBody<'_>>(text)?.message()?)),
         "steered" => {
             let body: SteeredBody<'_> = parse(text)?;
-            Record::Steered { turn: body.turn, message: Box::new(body.message.message()) }
+            Record::Steered { turn: body.turn, message: Box::new(body.message.message()?) }
         }
         "tool_begun" => {
             let body: CallBegunBody<'_> = parse(text)?;

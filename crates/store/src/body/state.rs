@@ -11,7 +11,7 @@ use agent::{AgentId, Used};
 use serde::{Deserialize, Serialize};
 
 use super::BodyFault;
-use super::message::{UsageBody, halt, halt_word};
+use super::message::{UsageBody, halt, halt_word, is_zero};
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -181,6 +181,8 @@ pub(super) struct StateBody {
     turns: u64,
     requests: u64,
     usage: UsageBody,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    cost: u64,
     halted: Option<String>,
     last_rounds: u64,
     last_action_at: Option<i64>,
@@ -193,7 +195,7 @@ impl StateBody {
         let AgentState {
             messages,
             turns,
-            used: Used { requests, usage },
+            used: Used { requests, usage, cost },
             halted,
             last_rounds,
             last_action_at,
@@ -205,6 +207,7 @@ impl StateBody {
             turns: *turns,
             requests: *requests,
             usage: UsageBody::from(*usage),
+            cost: *cost,
             halted: halted.map(|halt| halt_word(halt).to_owned()),
             last_rounds: *last_rounds,
             last_action_at: last_action_at.map(|moment| moment.0),
@@ -217,7 +220,7 @@ impl StateBody {
         Ok(AgentState {
             messages: self.messages,
             turns: self.turns,
-            used: Used { requests: self.requests, usage: self.usage.into() },
+            used: Used { requests: self.requests, usage: self.usage.into(), cost: self.cost },
             halted: self.halted.as_deref().map(halt).transpose()?,
             last_rounds: self.last_rounds,
             last_action_at: self.last_action_at.map(Moment),

@@ -7,7 +7,7 @@ use agent::journal::{
 use agent::outside::{Append, Moment, Span};
 use agent::permission::{Budget, FilePath, Level, Resource};
 use agent::{
-    AgentId, Ending, Fault, FaultKind, Halt, Message, RequestId, Role, Source, ToolCall, ToolClass,
+    AgentId, Ending, Fault, FaultKind, Halt, Image, Message, RequestId, Role, Source, ToolCall, ToolClass,
     ToolOutcome, TurnEnd, TurnOutcome, Usage, Used,
 };
 
@@ -133,7 +133,11 @@ pub(crate) fn state(turns: u64) -> AgentState {
     AgentState {
         messages: 2,
         turns,
-        used: Used { requests: 3, usage: Usage { input: u64::MAX, output: 5, cached: 6 } },
+        used: Used {
+            requests: 3,
+            usage: Usage { input: u64::MAX, output: 5, cached: 6, cache_written: 7, reasoning: 8 },
+            cost: 9,
+        },
         halted: Some(Halt::Budget(Resource::WallMs)),
         last_rounds: 8,
         last_action_at: Some(Moment(9)),
@@ -162,6 +166,10 @@ fn messages(text: &str) -> Vec<Message> {
     let mut messages = vec![
         Message::user(text, source),
         Message::user(text, numbered),
+        Message {
+            images: vec![Image { media_type: text.to_owned(), data: text.as_bytes().into() }],
+            ..Message::user(text, Source::default())
+        },
         Message::assistant(text, vec![call.clone(), call]),
         Message {
             role: Role::Tool,
@@ -197,7 +205,7 @@ fn ends(text: &str) -> Vec<TurnEnd> {
     ends.extend(halts.map(|halt| TurnEnd {
         outcome: TurnOutcome::Completed,
         content: text.to_owned(),
-        usage: Some(Usage { input: 1, output: u64::MAX, cached: 0 }),
+        usage: Some(Usage { input: 1, output: u64::MAX, ..Usage::default() }),
         rounds: u64::MAX,
         halted: Some(halt),
     }));

@@ -62,7 +62,7 @@ impl Stage {
                 self.calls_made += 1;
                 call(&format!("call {}", self.calls_made), manner)
             }
-            Cue::Usage => TurnEvent::Usage(Usage { input: 1, output: 1, cached: 0 }),
+            Cue::Usage => TurnEvent::Usage(Usage { input: 1, output: 1, ..Usage::default() }),
             Cue::ModelDone => MODEL_DONE,
             Cue::ModelFailed => TurnEvent::ModelFailed(fault()),
             Cue::ToolDone { which, real, outcome } => {

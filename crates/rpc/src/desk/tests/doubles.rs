@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use agent::outside::{
-    Clock, Doing, Entropy, Leave, ModelEvent, ModelRequest, ModelStream, Models, Moment, Prepared, Provider,
-    Scene, Tool, Toolbox, Workspace,
+    Clock, Doing, Entropy, Leave, ModelEvent, ModelRequest, ModelStream, ModelTraits, Models, Moment,
+    Prepared, Provider, Scene, Tool, Toolbox, Workspace,
 };
 use agent::permission::{Effect, FilePath};
-use agent::{Fault, FaultKind, Pace, TokenCount, ToolCall, ToolClass, ToolOutcome, ToolSpec, Usage};
+use agent::{Fault, FaultKind, Pace, ToolCall, ToolClass, ToolOutcome, ToolSpec, Usage};
 use futures_util::{StreamExt, stream};
 use tokio::sync::Semaphore;
 
@@ -37,7 +37,7 @@ impl Provider for EchoModel {
             ("tool", "") => calls("clock", "{}"),
             ("read", path) => calls("fs.read_file", path),
             _ => {
-                let usage = Usage { input: 5, output: 2, cached: 4 };
+                let usage = Usage { input: 5, output: 2, cached: 4, ..Usage::default() };
                 let events = [ModelEvent::Text(format!("you said {last}")), ModelEvent::Usage(usage)];
                 stream::iter(events.map(Ok)).chain(done()).boxed()
             }
@@ -48,8 +48,9 @@ impl Provider for EchoModel {
         Some("echo/one")
     }
 
-    fn window_tokens(&self) -> TokenCount {
-        10_000
+    fn traits(&self) -> &ModelTraits {
+        const TRAITS: ModelTraits = ModelTraits::of_window(10_000);
+        &TRAITS
     }
 }
 
