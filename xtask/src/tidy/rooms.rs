@@ -29,8 +29,10 @@ pub(crate) enum Reach {
 const PROTOCOL: &str = "nexus3-protocol";
 const CLIENT: &str = "nexus3-client";
 /// What the binary puts together: all rooms but the tools of development.
-const ASSEMBLED: &[&str] =
-    &[PROTOCOL, CLIENT, "agent", "runtime", "provider", "tools", "store", "mcp", "rpc", "server", "console"];
+const ASSEMBLED: &[&str] = &[
+    PROTOCOL, CLIENT, "agent", "runtime", "provider", "local", "weights", "tools", "store", "mcp", "rpc",
+    "server", "console",
+];
 
 const ASYNC: &[&str] = &["tokio", "tokio-util", "async-std", "smol"];
 const HTTP: &[&str] = &["hyper", "hyper-util", "http", "http-body-util", "reqwest", "axum"];
@@ -50,6 +52,8 @@ pub(crate) const ROOMS: &[Room] = &[
     room("agent", &[], &[ASYNC, HTTP, SQL, SYSTEM, CLOCK, RANDOM, LOG], Reach::Nothing),
     room("runtime", &["agent"], &[HTTP, SQL], Reach::World),
     room("provider", &["agent"], &[HTTP_SERVER, SQL], Reach::World),
+    room("local", &[], &[HTTP_CLIENT, SQL], Reach::World),
+    room("weights", &[], &[HTTP_SERVER, SQL], Reach::World),
     room("tools", &["agent", "mcp"], &[SQL], Reach::World),
     room("store", &["agent"], &[HTTP], Reach::World),
     room("mcp", &[PROTOCOL], &[SQL], Reach::World),

@@ -1,0 +1,1 @@
+//! Models that run on this machine: the engine that reads a GGUF file, embeddings, and the server that offers both.
