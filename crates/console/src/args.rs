@@ -20,6 +20,17 @@ use nexus3_protocol::methods::{OnRestart, PageSize};
   nexus3 rpc events --agent worker
   nexus3 rpc list -p 9000")]
 pub struct RpcArgs {
+    #[command(flatten)]
+    pub(crate) address: Address,
+
+    /// What to do
+    #[command(subcommand)]
+    pub(crate) command: RpcCommand,
+}
+
+/// Which daemon is meant.
+#[derive(Debug, Args)]
+pub(crate) struct Address {
     /// The daemon's port on this machine [default: the setting `port`, 8765]
     #[arg(short, long, global = true, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: Option<u16>,
@@ -28,10 +39,41 @@ pub struct RpcArgs {
     /// can see arguments: prefer the default
     #[arg(long, global = true, value_name = "KEY", value_parser = KeyReader)]
     pub(crate) api_key: Option<Token>,
+}
 
-    /// What to do
-    #[command(subcommand)]
-    pub(crate) command: RpcCommand,
+/// Asks once and prints the answer as it is said. Uses the running daemon, or starts one that stops by itself when it is
+/// no longer used.
+#[derive(Debug, Args)]
+#[command(after_help = "Exit code: 0 answered, 1 failed or cancelled, 2 wrong usage.
+
+The answer goes to standard output, everything else to standard error. Ctrl-C cancels. Without --agent nothing is kept.
+
+Examples:
+  nexus3 ask 'Why is the sky blue?'
+  nexus3 ask - < question.txt
+  nexus3 ask 'What does this project do?' --model anthropic/claude-sonnet-4-5
+  nexus3 ask 'And why is it red in the evening?' --agent weather")]
+pub struct AskArgs {
+    #[command(flatten)]
+    pub(crate) address: Address,
+    /// The question; "-" reads it from standard input
+    #[arg(value_name = "TEXT")]
+    pub(crate) text: String,
+    /// The model that answers [default: the daemon's]
+    #[arg(short, long, value_name = "MODEL")]
+    pub model: Option<String>,
+    /// Go on with the agent of this name, which is made when it is not there, instead of one for this question alone
+    #[arg(short, long = "agent", value_name = "ID")]
+    pub(crate) agent_id: Option<String>,
+    /// The system prompt of an agent that is made [default: the daemon's]
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) system_prompt: Option<String>,
+    /// Pull the small model without asking when there is no other
+    #[arg(short, long)]
+    pub yes: bool,
+    /// How long to wait for the answer before it is cancelled
+    #[arg(short, long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
+    pub(crate) timeout: Duration,
 }
 
 /// One command.

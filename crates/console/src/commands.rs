@@ -144,7 +144,7 @@ async fn send_message(
 }
 
 /// A script must not take half an answer for a whole one.
-fn judge(answered: &SendOutput) -> Result<u8, Failure> {
+pub(crate) fn judge(answered: &SendOutput) -> Result<u8, Failure> {
     if answered.cancelled {
         return Err(Failure::Said(
             "the send was cancelled; its content is what was said until then".to_owned(),
@@ -153,7 +153,7 @@ fn judge(answered: &SendOutput) -> Result<u8, Failure> {
     Ok(EXIT_DONE)
 }
 
-fn message_text(text: String, input: &mut dyn Read) -> Result<String, Failure> {
+pub(crate) fn message_text(text: String, input: &mut dyn Read) -> Result<String, Failure> {
     if text != "-" {
         return Ok(text);
     }
@@ -187,7 +187,7 @@ async fn status(session: &Session, agent_id: &str, streams: &mut Streams<'_>) ->
 }
 
 /// A relative folder is meant from where the user stands, not from where the daemon does.
-fn absolute(path: String) -> Result<String, Failure> {
+pub(crate) fn absolute(path: String) -> Result<String, Failure> {
     if path.starts_with('~') {
         return Ok(path);
     }

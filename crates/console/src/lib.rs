@@ -1,7 +1,8 @@
-//! The command line: an ordinary client. Owns the words of `nexus3 rpc …` and what they print; reads neither the
+//! The command line: an ordinary client. Owns the words of `nexus3 rpc …` and `nexus3 ask`, and what they print; reads neither the
 //! environment nor the terminal by itself, so that the binary and the tests hand in what they have.
 
 mod args;
+mod ask;
 mod commands;
 mod document;
 mod events;
@@ -15,7 +16,7 @@ use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
 
-pub use args::{CreateArgs, EventsArgs, RpcArgs, RpcCommand, SendArgs};
+pub use args::{AskArgs, CreateArgs, EventsArgs, RpcArgs, RpcCommand, SendArgs};
 pub use document::{DocumentFault, document_name, read_document};
 
 use session::Session;
@@ -62,11 +63,39 @@ pub async fn run(
     interrupt: impl Future<Output = ()>,
 ) -> u8 {
     let interrupt = pin!(interrupt);
-    let session = match Session::open(&args, options) {
+    let session = match &args.command {
+        RpcCommand::Detect => Ok(Session::unsigned(&args.address, options)),
+        _ => Session::open(&args.address, options),
+    };
+    let session = match session {
         Ok(session) => session,
         Err(fault) => return refuse(&mut streams, &fault.to_string()),
     };
     match commands::run(args.command, &session, &mut streams, interrupt).await {
+        Ok(code) => code,
+        Err(failure) => refuse(&mut streams, &failure.text(&session)),
+    }
+}
+
+/// Asks once. `start` starts a daemon on a port when none is there, and returns when it answers; what it says when it
+/// fails is for the user.
+pub async fn ask(
+    args: AskArgs,
+    options: &ConsoleOptions,
+    start: impl AsyncFnOnce(u16) -> Result<(), String>,
+    mut streams: Streams<'_>,
+    interrupt: impl Future<Output = ()>,
+) -> u8 {
+    let interrupt = pin!(interrupt);
+    let probe = Session::unsigned(&args.address, options);
+    if let Err(text) = ask::find_daemon(&probe, start).await {
+        return refuse(&mut streams, &text);
+    }
+    let session = match Session::open(&args.address, options) {
+        Ok(session) => session,
+        Err(fault) => return refuse(&mut streams, &fault.to_string()),
+    };
+    match ask::run(args, &session, &mut streams, interrupt).await {
         Ok(code) => code,
         Err(failure) => refuse(&mut streams, &failure.text(&session)),
     }

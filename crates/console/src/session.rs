@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use nexus3_client::{Client, ClientFault, Endpoint, Token, TokenFault, TokenSource, discover_token};
 use nexus3_protocol::discovery::token_candidates;
 
-use crate::{ConsoleOptions, RpcArgs, RpcCommand};
+use crate::ConsoleOptions;
+use crate::args::Address;
 
 /// The daemon a command talks to.
 pub(crate) struct Session {
@@ -27,22 +28,24 @@ pub(crate) enum Failure {
 }
 
 impl Session {
-    pub(crate) fn open(args: &RpcArgs, options: &ConsoleOptions) -> Result<Self, TokenFault> {
-        let endpoint = Endpoint::new(&options.host, args.port.unwrap_or(options.port));
-        let token = match (&args.api_key, &args.command) {
-            (Some(token), _) => Some(token.clone()),
-            // A probe shows no token, so a token that is not fit to be used must not stop it.
-            (None, RpcCommand::Detect) => None,
-            (None, _) => discover_token(&options.home, options.api_key.as_deref(), &endpoint)?,
-        };
-        Ok(Self {
-            endpoint,
+    pub(crate) fn open(address: &Address, options: &ConsoleOptions) -> Result<Self, TokenFault> {
+        let mut session = Self::unsigned(address, options);
+        if session.token.is_none() {
+            session.token = discover_token(&session.home, session.api_key.as_deref(), &session.endpoint)?;
+        }
+        Ok(session)
+    }
+
+    /// For a probe: it shows no token, so a token that is not fit to be used must not stop it.
+    pub(crate) fn unsigned(address: &Address, options: &ConsoleOptions) -> Self {
+        Self {
+            endpoint: Endpoint::new(&options.host, address.port.unwrap_or(options.port)),
             request_id: options.request_id,
-            token,
+            token: address.api_key.clone(),
             home: options.home.clone(),
             api_key: options.api_key.clone(),
-            key_argued: args.api_key.is_some(),
-        })
+            key_argued: address.api_key.is_some(),
+        }
     }
 
     pub(crate) fn client(&self) -> Client {

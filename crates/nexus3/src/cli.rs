@@ -13,6 +13,7 @@ use clap::{Args, Parser, Subcommand};
     subcommand_required = true,
     arg_required_else_help = true,
     after_help = "Start here:
+  nexus3 ask 'Why is the sky blue?'  one question, one answer
   nexus3 serve                       start the daemon
   nexus3 rpc create helper           create an agent
   nexus3 rpc send helper 'Hello!'    talk to it
@@ -32,6 +33,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Start the daemon (also: nexus3 --serve [PORT])
     Serve(ServeArgs),
+    /// Ask once and print the answer
+    Ask(console::AskArgs),
     /// Call a running daemon
     Rpc(console::RpcArgs),
     /// Copy the store into a file, also while a daemon runs
@@ -213,7 +216,7 @@ impl ServeArgs {
 }
 
 /// The commands: what stands behind one is its own business.
-const COMMANDS: &[&str] = &["serve", "rpc", "backup", "check", "audit", "import", "config"];
+const COMMANDS: &[&str] = &["serve", "ask", "rpc", "backup", "check", "audit", "import", "config"];
 
 /// `--serve [PORT]`, anywhere before a subcommand, is the subcommand `serve`.
 pub(crate) fn normalize(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
@@ -251,7 +254,7 @@ mod tests {
         let named: Vec<&str> =
             top.get_subcommands().map(clap::Command::get_name).filter(|name| *name != "help").collect();
         assert_eq!(named, COMMANDS);
-        for line in ["backup", "check", "audit verify", "import"] {
+        for line in ["ask", "backup", "check", "audit verify", "import"] {
             let command = line.split(' ').fold(&top, |command, word| command.find_subcommand(word).unwrap());
             let help = command.clone().render_long_help().to_string();
             assert!(help.contains(&format!("\n  nexus3 {line}")) && help.contains("Exit code: 0"), "{help}");

@@ -1,6 +1,7 @@
 //! The nexus3 binary: reads the command line, the environment and the configuration, assembles the rooms, serves.
 //! It decides nothing else.
 
+mod ask;
 mod assemble;
 mod cli;
 mod config;
@@ -79,6 +80,7 @@ fn run(cli: Cli) -> Result<u8, Failure> {
             let config = load(&args.flags())?;
             serve::run(home.clone(), &config, &environment).map(|()| 0)
         }
+        Command::Ask(args) => ask::run(args, home.clone(), &load(&[])?, &environment),
         Command::Rpc(args) => call(args, home.clone(), &load(&[])?, &environment),
         Command::Backup(args) => upkeep::backup(&args, &home),
         Command::Check(args) => upkeep::check(&args, &home),
@@ -95,20 +97,32 @@ fn call(
     config: &Config,
     environment: &home::Environment,
 ) -> Result<u8, Failure> {
-    let options = console::ConsoleOptions {
+    let options = console_options(home, config, environment)?;
+    let runtime = console_runtime()?;
+    let (mut input, mut output, mut errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
+    let streams = console::Streams { input: &mut input, output: &mut output, errors: &mut errors };
+    Ok(runtime.block_on(console::run(args, &options, streams, signals::interrupt())))
+}
+
+fn console_options(
+    home: std::path::PathBuf,
+    config: &Config,
+    environment: &home::Environment,
+) -> Result<console::ConsoleOptions, Failure> {
+    Ok(console::ConsoleOptions {
         home,
         api_key: home::variable(environment, "NEXUS3_API_KEY")?,
         host: config.host.clone(),
         port: config.port,
         request_id: process::request_id,
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    })
+}
+
+fn console_runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|fault| Failure::Run(format!("cannot start: {fault}")))?;
-    let (mut input, mut output, mut errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
-    let streams = console::Streams { input: &mut input, output: &mut output, errors: &mut errors };
-    Ok(runtime.block_on(console::run(args, &options, streams, signals::interrupt())))
+        .map_err(|fault| Failure::Run(format!("cannot start: {fault}")))
 }
 
 /// A reader that went away has seen enough.

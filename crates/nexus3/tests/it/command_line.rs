@@ -1,5 +1,6 @@
-//! `nexus3 rpc`: answers as JSON on stdout, everything else on stderr, and exit codes that scripts can rely on.
+//! `nexus3 rpc` and `nexus3 ask`: answers on stdout, everything else on stderr, and exit codes that scripts can rely on.
 
+mod ask;
 mod commands;
 mod refusals;
 mod sends;

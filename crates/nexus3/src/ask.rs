@@ -1,0 +1,106 @@
+//! `nexus3 ask`: the question goes to the running daemon, or to one that is started for it and stops by itself.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use nexus3_client::{DETECT_TIMEOUT, Detection, Endpoint, detect_server};
+use tokio::time::Instant;
+
+use crate::config::Config;
+use crate::home::{self, Environment};
+use crate::{Failure, console_options, console_runtime, signals};
+
+/// How long a daemon that nobody uses any more stays, so that the next question finds it.
+const IDLE_TIMEOUT_S: &str = "900";
+
+/// How long a daemon may take until it answers. Settling what a crash left takes its time.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How often to look whether it answers.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// The most of what a daemon said that is shown when it did not start.
+const SAID_BYTES_MAX: u64 = 4096;
+
+pub(crate) fn run(
+    args: console::AskArgs,
+    home: PathBuf,
+    config: &Config,
+    environment: &Environment,
+) -> Result<u8, Failure> {
+    let options = console_options(home.clone(), config, environment)?;
+    let runtime = console_runtime()?;
+    let (mut input, mut output, mut errors) = (io::stdin(), io::stdout(), io::stderr());
+    let streams = console::Streams { input: &mut input, output: &mut output, errors: &mut errors };
+    let start = async |port| start(&home, &config.host, port).await.map_err(|fault| fault.to_string());
+    Ok(runtime.block_on(console::ask(args, &options, start, streams, signals::interrupt())))
+}
+
+/// Starts a daemon of its own, which outlives this process, and waits until it answers.
+async fn start(home: &Path, host: &str, port: u16) -> Result<(), Failure> {
+    home::prepare(home)?;
+    let mut said = said_file(home)?;
+    let mut daemon = spawn(home, port, &said)?;
+    let endpoint = Endpoint::new(host, port);
+    let until = Instant::now() + START_TIMEOUT;
+    while Instant::now() < until {
+        if detect_server(&endpoint, DETECT_TIMEOUT).await == Detection::NexusServer {
+            return Ok(());
+        }
+        if let Ok(Some(status)) = daemon.try_wait() {
+            return Err(Failure::Run(format!("the daemon did not start ({status}): {}", read(&mut said))));
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+    // It may be at work still; two of them must not be.
+    let _ = daemon.kill();
+    Err(Failure::Run(format!(
+        "the daemon did not answer within {} s: {}; start it with nexus3 serve to see why",
+        START_TIMEOUT.as_secs(),
+        read(&mut said)
+    )))
+}
+
+fn spawn(home: &Path, port: u16, said: &File) -> Result<Child, Failure> {
+    let cannot = |fault: io::Error| Failure::Run(format!("the daemon cannot be started: {fault}"));
+    Command::new(std::env::current_exe().map_err(cannot)?)
+        .arg("--home")
+        .arg(home)
+        .args(["serve", "--port", &port.to_string(), "--idle-timeout", IDLE_TIMEOUT_S])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(said.try_clone().map_err(cannot)?)
+        // Ctrl-C is meant for the question, not for the daemon.
+        .process_group(0)
+        .spawn()
+        .map_err(cannot)
+}
+
+/// Where the daemon's last words go: nobody reads its standard error. Its logs are elsewhere.
+fn said_file(home: &Path) -> Result<File, Failure> {
+    let path = home.join("ask.stderr");
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&path)
+        .map_err(|fault| Failure::Run(format!("{} cannot be written: {fault}", path.display())))
+}
+
+fn read(said: &mut File) -> String {
+    let mut text = Vec::new();
+    // What cannot be read is not shown.
+    let _ = said.rewind().and_then(|()| said.take(SAID_BYTES_MAX).read_to_end(&mut text));
+    let text = String::from_utf8_lossy(&text);
+    match text.trim() {
+        "" => "it said nothing".to_owned(),
+        said => said.to_owned(),
+    }
+}

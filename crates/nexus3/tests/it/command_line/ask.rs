@@ -1,0 +1,112 @@
+//! `nexus3 ask`: one question, one answer, with the daemon that is there or one that is started for it.
+
+use std::net::TcpListener;
+use std::path::Path;
+
+use serde_json::json;
+use testkit::{Finished, ScriptedModel, run};
+
+use crate::support::{BIN, Stage, path};
+
+fn ask(stage: &Stage, arguments: &[&str]) -> Finished {
+    let port = stage.daemon.port().to_string();
+    run(BIN, &[&["ask", "-p", &port], arguments].concat(), &[], stage.daemon.home())
+}
+
+#[test]
+fn a_question_is_answered_by_the_running_daemon_and_nothing_is_kept() {
+    let stage = Stage::open();
+    let finished = ask(&stage, &["hello"]);
+    assert_eq!((finished.code, finished.stdout.as_str(), finished.stderr.as_str()), (0, "echo: hello\n", ""));
+    assert_eq!(stage.daemon.result("/", "list_agents", json!({}))["agents"], json!([]));
+}
+
+#[test]
+fn a_named_agent_remembers_what_it_was_asked() {
+    let stage = Stage::open();
+    for question in ["one", "two"] {
+        let finished = ask(&stage, &[question, "--agent", "weather"]);
+        assert_eq!((finished.code, finished.stdout), (0, format!("echo: {question}\n")));
+    }
+    let messages = stage.daemon.result(&path("weather"), "get_messages", json!({}));
+    assert_eq!(messages["total"], 4);
+    let finished = ask(&stage, &["three", "--agent", "weather", "--model", "openai/other"]);
+    assert_eq!(finished.code, 1);
+    assert!(finished.stderr.contains("is answered by openai/"), "{}", finished.stderr);
+}
+
+#[test]
+fn a_model_that_is_not_there_is_said_and_leaves_no_agent() {
+    let stage = Stage::open();
+    let finished = ask(&stage, &["hello", "--model", "nonsense"]);
+    assert_eq!((finished.code, finished.stdout.as_str()), (1, ""));
+    assert!(finished.stderr.contains("nonsense"), "{}", finished.stderr);
+    assert_eq!(stage.daemon.result("/", "list_agents", json!({}))["agents"], json!([]));
+}
+
+/// A daemon that nobody holds; it is stopped at the end, whatever became of the test.
+struct Started<'a> {
+    home: &'a Path,
+    port: String,
+}
+
+impl Started<'_> {
+    fn rpc(&self, arguments: &[&str]) -> Finished {
+        run(BIN, &[&["rpc", "-p", &self.port], arguments].concat(), &[], self.home)
+    }
+}
+
+impl Drop for Started<'_> {
+    fn drop(&mut self) {
+        let _ = self.rpc(&["shutdown"]);
+    }
+}
+
+fn free_port() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("it has an address").port().to_string()
+}
+
+#[test]
+fn a_daemon_is_started_when_there_is_none_and_the_next_question_finds_it() {
+    let (home, model) = (tempfile::tempdir().expect("a folder"), ScriptedModel::start());
+    let started = Started { home: home.path(), port: free_port() };
+    let environment = [
+        ("OPENAI_BASE_URL", model.base_url()),
+        ("OPENAI_API_KEY", model.key().unwrap_or("none")),
+        ("NEXUS3_MODEL", "openai/scripted"),
+    ];
+    for question in ["hello", "again"] {
+        let finished = run(BIN, &["ask", question, "-p", &started.port], &environment, home.path());
+        assert_eq!(
+            (finished.code, finished.stdout),
+            (0, format!("echo: {question}\n")),
+            "{}",
+            finished.stderr
+        );
+    }
+    assert_eq!(started.rpc(&["detect"]).code, 0, "it is still there");
+    assert_eq!(started.rpc(&["shutdown"]).code, 0);
+}
+
+#[test]
+fn a_daemon_that_does_not_start_says_why() {
+    let home = tempfile::tempdir().expect("a folder");
+    let finished =
+        run(BIN, &["ask", "hello", "-p", &free_port()], &[("NEXUS3_MODEL", "nonsense")], home.path());
+    assert_eq!((finished.code, finished.stdout.as_str()), (1, ""), "{}", finished.stderr);
+    assert!(
+        finished.stderr.contains("did not start") && finished.stderr.contains("nonsense"),
+        "{}",
+        finished.stderr
+    );
+}
+
+#[test]
+fn whatever_else_uses_the_port_is_left_alone() {
+    let (home, model) = (tempfile::tempdir().expect("a folder"), ScriptedModel::start());
+    let port = model.port().to_string();
+    let finished = run(BIN, &["ask", "hello", "-p", &port], &[], home.path());
+    assert_eq!((finished.code, finished.stdout.as_str()), (1, ""));
+    assert!(finished.stderr.contains("choose another one with -p PORT"), "{}", finished.stderr);
+}
