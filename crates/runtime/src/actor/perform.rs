@@ -2,11 +2,11 @@
 //! by [`toolwork`]. What the turn keeps is staged by [`keeping`] and kept before anything follows from it; what it uses
 //! is paid for; and a panic on the model's side fails this turn alone.
 
+mod faults;
 mod keeping;
 mod toolwork;
 mod walltime;
 
-use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -24,6 +24,7 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit};
 use tokio::time::Instant;
 
+use self::faults::{panic_text, panicked, silent};
 use self::keeping::Staged;
 use self::toolwork::{Begun, ToolWork};
 use self::walltime::WallTime;
@@ -488,19 +489,4 @@ impl Performance {
             TurnOutcome::Interrupted(why) => tracing::warn!("turn interrupted: {why}"),
         }
     }
-}
-
-fn silent() -> Fault {
-    let text = "Streaming response was interrupted before completion: the stream ended. \
-                Partial output may have been displayed; retry the request.";
-    Fault::new(FaultKind::Model, text)
-}
-
-fn panicked(panic: &(dyn Any + Send)) -> Fault {
-    Fault::new(FaultKind::Internal, "Internal error: the turn panicked").caused_by(panic_text(panic))
-}
-
-fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<&str>().copied();
-    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
 }
