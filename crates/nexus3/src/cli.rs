@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::models::ModelsArgs;
+
 /// Runs LLM agents for programs and people: JSON-RPC 2.0 on loopback HTTP.
 #[derive(Debug, Parser)]
 #[command(
@@ -46,6 +48,8 @@ pub(crate) enum Command {
     Audit(AuditCommand),
     /// Make agents from exported documents, or from session files of the original NEXUS3
     Import(ImportArgs),
+    /// Show, pull, remove and choose models
+    Models(ModelsArgs),
     /// Look at the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -216,7 +220,7 @@ impl ServeArgs {
 }
 
 /// The commands: what stands behind one is its own business.
-const COMMANDS: &[&str] = &["serve", "ask", "rpc", "backup", "check", "audit", "import", "config"];
+const COMMANDS: &[&str] = &["serve", "ask", "rpc", "backup", "check", "audit", "import", "models", "config"];
 
 /// `--serve [PORT]`, anywhere before a subcommand, is the subcommand `serve`.
 pub(crate) fn normalize(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
@@ -254,7 +258,8 @@ mod tests {
         let named: Vec<&str> =
             top.get_subcommands().map(clap::Command::get_name).filter(|name| *name != "help").collect();
         assert_eq!(named, COMMANDS);
-        for line in ["ask", "backup", "check", "audit verify", "import"] {
+        let models = ["models", "models list", "models info", "models pull", "models remove", "models use"];
+        for line in ["ask", "backup", "check", "audit verify", "import"].into_iter().chain(models) {
             let command = line.split(' ').fold(&top, |command, word| command.find_subcommand(word).unwrap());
             let help = command.clone().render_long_help().to_string();
             assert!(help.contains(&format!("\n  nexus3 {line}")) && help.contains("Exit code: 0"), "{help}");

@@ -9,6 +9,7 @@ mod home;
 mod import;
 mod logs;
 mod model;
+mod models;
 mod process;
 mod serve;
 mod signals;
@@ -86,6 +87,8 @@ fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Check(args) => upkeep::check(&args, &home),
         Command::Audit(AuditCommand::Verify(args)) => upkeep::verify(&args, &home),
         Command::Import(args) => import::run(&args, home.clone(), &load(&[])?, &environment),
+        // Looking for model servers is not wired yet: none are found.
+        Command::Models(args) => models::run(&args, &home, &environment, &load, Vec::new),
         Command::Config(ConfigCommand::Show) => print(&config::show(&load(&[])?)),
         Command::Config(ConfigCommand::Reference) => print(&config::reference()),
     }

@@ -1,0 +1,125 @@
+//! `nexus3 models`: shows, pulls, checks, removes and chooses models. What weights are and how they come is decided by
+//! `weights`; here it is asked for and told.
+
+mod args;
+mod bar;
+mod choose;
+mod list;
+mod pull;
+
+use std::path::{Path, PathBuf};
+
+use weights::{Catalog, ModelId, Shelf, WeightsFault};
+
+pub(crate) use self::args::ModelsArgs;
+use self::args::{ListArgs, ModelsCommand, RemoveArgs};
+use crate::config::Config;
+use crate::home::Environment;
+use crate::{Failure, print};
+
+/// The provider of weights that are here, before the slash of a model's name.
+pub(crate) const LOCAL: &str = "local";
+
+/// Reads the configuration, with these flags over it.
+type Load<'a> = &'a dyn Fn(&[(&'static str, String)]) -> Result<Config, Failure>;
+
+/// A model server that was found on this machine: what it is, and where.
+pub(crate) type FoundServer = (String, String);
+
+/// Does what `nexus3 models …` says.
+pub(crate) fn run(
+    args: &ModelsArgs,
+    home: &Path,
+    environment: &Environment,
+    load: Load<'_>,
+    found_servers: impl FnOnce() -> Vec<FoundServer>,
+) -> Result<u8, Failure> {
+    match &args.command {
+        None => list::list(&ListArgs::default(), home, &found_servers()),
+        Some(ModelsCommand::List(args)) => list::list(args, home, &found_servers()),
+        Some(ModelsCommand::Info(args)) => list::info(args, home),
+        Some(ModelsCommand::Pull(args)) => pull::run(args, home, environment),
+        Some(ModelsCommand::Remove(args)) => remove(args, home, load),
+        Some(ModelsCommand::Use(args)) => choose::run(args, home, environment, load),
+    }
+}
+
+/// Where weights are.
+pub(crate) fn folder(home: &Path) -> PathBuf {
+    home.join("models")
+}
+
+fn catalog() -> Result<Catalog, Failure> {
+    Catalog::builtin().map_err(failed)
+}
+
+fn remove(args: &RemoveArgs, home: &Path, load: Load<'_>) -> Result<u8, Failure> {
+    let id: ModelId = args.id.parse().map_err(failed)?;
+    let freed_bytes = Shelf::at(&folder(home)).remove(&id).map_err(failed)?;
+    let name = format!("{LOCAL}/{id}");
+    let is_usual = load(&[]).is_ok_and(|config| config.model.as_deref() == Some(&name));
+    let hint = if is_usual {
+        format!("The configuration still names {name}: choose another with nexus3 models use NAME.\n")
+    } else {
+        String::new()
+    };
+    print(&format!("{id} removed, {} free again.\n{hint}", size(freed_bytes)))
+}
+
+/// What the user wrote is wrong, or the world is.
+fn failed(fault: WeightsFault) -> Failure {
+    match fault {
+        WeightsFault::Name(_) | WeightsFault::SumText(_) | WeightsFault::Source { .. } => {
+            Failure::Usage(fault.to_string())
+        }
+        other => Failure::Run(other.to_string()),
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|fault| Failure::Run(format!("cannot start: {fault}")))
+}
+
+/// A size as people write it: three digits and a unit of powers of ten.
+fn size(bytes: u64) -> String {
+    if bytes < 1_000 {
+        return format!("{bytes} B");
+    }
+    let (scale, unit) = match bytes {
+        0..1_000_000 => (1e3, "kB"),
+        1_000_000..1_000_000_000 => (1e6, "MB"),
+        _ => (1e9, "GB"),
+    };
+    let scaled = bytes as f64 / scale;
+    let digits = if scaled < 10.0 {
+        2
+    } else if scaled < 100.0 {
+        1
+    } else {
+        0
+    };
+    format!("{scaled:.digits$} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_told_in_three_digits() {
+        for (bytes, told) in [
+            (0, "0 B"),
+            (999, "999 B"),
+            (1_000, "1.00 kB"),
+            (98_362_432, "98.4 MB"),
+            (1_117_320_768, "1.12 GB"),
+            (123_456_789, "123 MB"),
+            (u64::MAX, "18446744074 GB"),
+        ] {
+            assert_eq!(size(bytes), told);
+        }
+    }
+}

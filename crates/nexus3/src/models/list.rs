@@ -1,0 +1,231 @@
+//! `nexus3 models list` and `info`: the catalog and the shelf side by side.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use weights::{Catalog, Entry, Kind, ModelId, Pulled, Shelf, Shelved};
+
+use super::args::{InfoArgs, ListArgs};
+use super::{FoundServer, LOCAL, catalog, failed, folder, runtime, size};
+use crate::{Failure, print};
+
+/// One model: what the catalog says of it, and what is here of it. One of the two at least.
+struct Line<'a> {
+    id: ModelId,
+    entry: Option<&'a Entry>,
+    here: Option<Shelved>,
+}
+
+pub(super) fn list(args: &ListArgs, home: &Path, found_servers: &[FoundServer]) -> Result<u8, Failure> {
+    let catalog = catalog()?;
+    let lines = lines(&catalog, &Shelf::at(&folder(home)))?;
+    if args.json {
+        let servers: Vec<Value> =
+            found_servers.iter().map(|(name, url)| json!({ "name": name, "url": url })).collect();
+        let models: Vec<Value> = lines.iter().map(Line::json).collect();
+        return print(&format!("{:#}\n", json!({ "models": models, "servers": servers })));
+    }
+    print(&(table(&lines) + &servers(found_servers)))
+}
+
+pub(super) fn info(args: &InfoArgs, home: &Path) -> Result<u8, Failure> {
+    let catalog = catalog()?;
+    let shelf = Shelf::at(&folder(home));
+    let name = args.id.strip_prefix("local/").unwrap_or(&args.id);
+    let id: ModelId = name.parse().map_err(failed)?;
+    let line = Line { entry: catalog.find(name), here: shelf.look(&id), id };
+    if line.entry.is_none() && line.here.is_none() {
+        let text = format!("no model {name:?}; nexus3 models list shows what is here and what can be pulled");
+        return Err(Failure::Run(text));
+    }
+    if args.verify {
+        runtime()?.block_on(shelf.verify(&line.id)).map_err(failed)?;
+    }
+    let mut told = if args.json { format!("{:#}\n", line.json()) } else { line.sheet() };
+    if args.verify && !args.json {
+        told += "verified  the file is as it was pulled\n";
+    }
+    print(&told)
+}
+
+/// The catalog first, in its order, then what else is here.
+fn lines<'c>(catalog: &'c Catalog, shelf: &Shelf) -> Result<Vec<Line<'c>>, Failure> {
+    let known = catalog.entries().iter().map(|entry| Line {
+        id: entry.id.clone(),
+        entry: Some(entry),
+        here: shelf.look(&entry.id),
+    });
+    let mut lines: Vec<Line<'c>> = known.collect();
+    let listed: BTreeSet<ModelId> = lines.iter().map(|line| line.id.clone()).collect();
+    let here = shelf.list().map_err(failed)?;
+    let others = here.into_iter().filter(|shelved| !listed.contains(shelved.id()));
+    lines.extend(others.map(|shelved| Line { id: shelved.id().clone(), entry: None, here: Some(shelved) }));
+    Ok(lines)
+}
+
+impl Line<'_> {
+    fn pulled(&self) -> Option<&Pulled> {
+        match &self.here {
+            Some(Shelved::Ready(pulled)) => Some(pulled),
+            _ => None,
+        }
+    }
+
+    fn bytes(&self) -> Option<u64> {
+        let begun = match &self.here {
+            Some(Shelved::Begun { total_bytes, .. }) => *total_bytes,
+            _ => None,
+        };
+        self.pulled().map(|pulled| pulled.bytes).or(self.entry.map(|entry| entry.bytes)).or(begun)
+    }
+
+    fn licence(&self) -> Option<&str> {
+        let pulled = self.pulled().and_then(|pulled| pulled.licence.as_deref());
+        pulled.or(self.entry.map(|entry| entry.licence))
+    }
+
+    fn kind(&self) -> Option<Kind> {
+        self.pulled().map(|pulled| pulled.kind).or(self.entry.map(|entry| entry.kind))
+    }
+
+    /// How a program would name the state.
+    fn state(&self) -> &'static str {
+        match &self.here {
+            Some(Shelved::Ready(_)) => "ready",
+            Some(Shelved::Begun { .. }) => "begun",
+            Some(Shelved::Broken { .. }) => "broken",
+            None => "not_pulled",
+        }
+    }
+
+    fn state_words(&self) -> String {
+        match &self.here {
+            Some(Shelved::Ready(_)) => "ready".to_owned(),
+            Some(Shelved::Begun { kept_bytes, .. }) => match self.bytes().filter(|bytes| *bytes > 0) {
+                Some(bytes) => format!("{} % here", u128::from(*kept_bytes) * 100 / u128::from(bytes)),
+                None => format!("{} here", size(*kept_bytes)),
+            },
+            Some(Shelved::Broken { .. }) => "broken".to_owned(),
+            None => "not pulled".to_owned(),
+        }
+    }
+
+    fn purpose(&self) -> String {
+        let own = || format!("{}, your own", self.kind().map_or("unknown", Kind::word));
+        self.entry.map_or_else(own, |entry| entry.purpose.to_owned())
+    }
+
+    fn json(&self) -> Value {
+        let (entry, pulled) = (self.entry, self.pulled());
+        let kept_bytes = match &self.here {
+            Some(Shelved::Begun { kept_bytes, .. }) => Some(*kept_bytes),
+            _ => pulled.map(|pulled| pulled.bytes),
+        };
+        let sum = pulled.map(|pulled| pulled.sum).or(entry.map(|entry| entry.sum));
+        json!({
+            "id": self.id.as_str(),
+            "name": format!("{LOCAL}/{}", self.id),
+            "title": entry.map(|entry| entry.title),
+            "purpose": entry.map(|entry| entry.purpose),
+            "kind": self.kind().map(Kind::word),
+            "bytes": self.bytes(),
+            "kept_bytes": kept_bytes.unwrap_or_default(),
+            "sha256": sum.map(|sum| sum.to_string()),
+            "licence": self.licence(),
+            "window_tokens": entry.map(|entry| entry.window_tokens),
+            "state": self.state(),
+            "path": pulled.map(|pulled| pulled.path.to_string_lossy()),
+            "source": pulled.map(|pulled| &pulled.source),
+            "sources": self.sources(),
+            "pulled_at": pulled.map(|pulled| &pulled.pulled_at),
+        })
+    }
+
+    fn sources(&self) -> Vec<String> {
+        self.entry.map(|entry| entry.sources.iter().map(ToString::to_string).collect()).unwrap_or_default()
+    }
+
+    /// All that is known, a line each.
+    fn sheet(&self) -> String {
+        let mut rows: Vec<(&str, String)> = vec![("model", format!("{LOCAL}/{}", self.id))];
+        if let Some(entry) = self.entry {
+            rows.push(("title", entry.title.to_owned()));
+            rows.push(("for", entry.purpose.to_owned()));
+            rows.push(("window", format!("{} tokens", entry.window_tokens)));
+        }
+        rows.push(("kind", self.kind().map_or("unknown", Kind::word).to_owned()));
+        rows.push((
+            "size",
+            self.bytes().map_or("unknown".to_owned(), |bytes| format!("{} ({bytes} bytes)", size(bytes))),
+        ));
+        let words = self.entry.map(|entry| format!(": {}", entry.licence_words)).unwrap_or_default();
+        rows.push(("licence", format!("{}{words}", self.licence().unwrap_or("unknown"))));
+        let sum = self.pulled().map(|pulled| pulled.sum).or(self.entry.map(|entry| entry.sum));
+        rows.extend(sum.map(|sum| ("sha256", sum.to_string())));
+        rows.push(("state", self.state_words()));
+        if let Some(Shelved::Broken { why, .. }) = &self.here {
+            rows.push(("why", why.clone()));
+        }
+        if let Some(pulled) = self.pulled() {
+            rows.push(("file", pulled.path.display().to_string()));
+            rows.push(("pulled", format!("{} from {}", pulled.pulled_at, pulled.source)));
+        }
+        rows.extend(self.sources().into_iter().map(|source| ("source", source)));
+        rows.iter().map(|(name, value)| format!("{name:<9} {value}\n")).collect()
+    }
+}
+
+fn table(lines: &[Line<'_>]) -> String {
+    let head = ["MODEL", "SIZE", "LICENCE", "STATE", "FOR"].map(str::to_owned);
+    let rows = lines.iter().map(|line| {
+        [
+            line.id.to_string(),
+            line.bytes().map_or("?".to_owned(), size),
+            line.licence().unwrap_or("?").to_owned(),
+            line.state_words(),
+            line.purpose(),
+        ]
+    });
+    let rows: Vec<[String; 5]> = std::iter::once(head).chain(rows).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths = [width(0), width(1), width(2), width(3)];
+    let mut text = String::new();
+    for [id, bytes, licence, state, purpose] in &rows {
+        let [first, second, third, fourth] = widths;
+        text += &format!("{id:<first$}  {bytes:>second$}  {licence:<third$}  {state:<fourth$}  {purpose}\n");
+    }
+    let ready = lines.iter().find(|line| line.pulled().is_some_and(|pulled| pulled.kind == Kind::Chat));
+    text + &match ready {
+        Some(line) => format!("\nUse one: nexus3 models use {LOCAL}/{}\n", line.id),
+        None => "\nGet one: nexus3 models pull smollm2-135m\n".to_owned(),
+    }
+}
+
+fn servers(found: &[FoundServer]) -> String {
+    if found.is_empty() {
+        return String::new();
+    }
+    let lines: String = found.iter().map(|(name, url)| format!("  {name}  {url}\n")).collect();
+    format!("\nModel servers on this machine:\n{lines}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_shelf_lists_the_catalog_and_the_servers() {
+        let catalog = catalog().unwrap();
+        let home = tempfile::tempdir().unwrap();
+        let lines = lines(&catalog, &Shelf::at(&folder(home.path()))).unwrap();
+        let text = table(&lines) + &servers(&[("server".to_owned(), "http://127.0.0.1:1".to_owned())]);
+        assert!(
+            text.contains("smollm2-135m        98.4 MB  Apache-2.0  not pulled  the first minute"),
+            "{text}"
+        );
+        assert!(text.contains("Get one: nexus3 models pull smollm2-135m"), "{text}");
+        assert!(text.ends_with("Model servers on this machine:\n  server  http://127.0.0.1:1\n"), "{text}");
+        assert_eq!(lines.len(), catalog.entries().len());
+    }
+}

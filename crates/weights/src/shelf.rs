@@ -1,0 +1,407 @@
+//! The folder of weights: what is there, what has begun to come, and the changes to it. A file is under its name only
+//! when it is whole and its sum is right.
+
+#[cfg(test)]
+mod tests;
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use crate::catalog::{Entry, Kind};
+use crate::fault::{Attempt, FetchFault, WeightsFault};
+use crate::fetch::{self, Job};
+use crate::lock::Lock;
+use crate::name::ModelId;
+use crate::options::PullOptions;
+use crate::part::{Part, PartPaths};
+use crate::progress::{Progress, Reporter, Step};
+use crate::record::{self, Journal, Record};
+use crate::source::Source;
+use crate::sum::{Sum, Summing};
+
+/// The folder of weights.
+#[derive(Debug, Clone)]
+pub struct Shelf {
+    folder: PathBuf,
+}
+
+/// Weights that are to come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    /// Their name on the shelf.
+    pub id: ModelId,
+    /// Chat or embedder.
+    pub kind: Kind,
+    /// The size, when known.
+    pub bytes: Option<u64>,
+    /// The sum, when known.
+    pub sum: Option<Sum>,
+    /// The licence, when known.
+    pub licence: Option<String>,
+    /// Where they may come from, the first that works.
+    pub sources: Vec<Source>,
+}
+
+impl Wanted {
+    /// What a user names: any source, under a name of its own or one made of the file's.
+    ///
+    /// # Errors
+    /// When the file is of no kind that we know, or gives no name.
+    pub fn given(source: Source, name: Option<&str>, sum: Option<Sum>) -> Result<Self, WeightsFault> {
+        let file = source.file_name();
+        let kind = Kind::of_file(&file).ok_or_else(|| WeightsFault::Source {
+            text: source.to_string(),
+            why: "its file must end in .gguf (a chat model) or .onnx (an embedder)",
+        })?;
+        let id = name.map_or_else(|| ModelId::of_file(&file), str::parse)?;
+        Ok(Self { id, kind, bytes: None, sum, licence: None, sources: vec![source] })
+    }
+
+    /// A model of the catalog, from this file only.
+    #[must_use]
+    pub fn from_file(entry: &Entry, file: PathBuf) -> Self {
+        Self { sources: vec![Source::File(file)], ..Self::from(entry) }
+    }
+}
+
+impl From<&Entry> for Wanted {
+    fn from(entry: &Entry) -> Self {
+        Self {
+            id: entry.id.clone(),
+            kind: entry.kind,
+            bytes: Some(entry.bytes),
+            sum: Some(entry.sum),
+            licence: Some(entry.licence.to_owned()),
+            sources: entry.sources.clone(),
+        }
+    }
+}
+
+/// Weights that are there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pulled {
+    /// Their name.
+    pub id: ModelId,
+    /// Chat or embedder.
+    pub kind: Kind,
+    /// The file.
+    pub path: PathBuf,
+    /// Its size.
+    pub bytes: u64,
+    /// Its sum when it was pulled.
+    pub sum: Sum,
+    /// Where it came from.
+    pub source: String,
+    /// Its licence, when known.
+    pub licence: Option<String>,
+    /// When it was pulled, as `2026-01-31T10:30:00Z`.
+    pub pulled_at: String,
+}
+
+/// One thing on the shelf.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shelved {
+    /// Whole.
+    Ready(Pulled),
+    /// On its way; the next pull goes on from here.
+    Begun {
+        /// Its name.
+        id: ModelId,
+        /// What is there of it.
+        kept_bytes: u64,
+        /// The size of the whole, when known.
+        total_bytes: Option<u64>,
+        /// Where it comes from.
+        source: String,
+    },
+    /// Not as it was pulled.
+    Broken {
+        /// Its name.
+        id: ModelId,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+impl Shelved {
+    /// Its name.
+    #[must_use]
+    pub fn id(&self) -> &ModelId {
+        match self {
+            Self::Ready(pulled) => &pulled.id,
+            Self::Begun { id, .. } | Self::Broken { id, .. } => id,
+        }
+    }
+}
+
+impl Shelf {
+    /// Opens the folder, and makes it, for its owner alone.
+    ///
+    /// # Errors
+    /// When it cannot be made or closed to others.
+    pub fn open(folder: &Path) -> Result<Self, WeightsFault> {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+        made.map_err(WeightsFault::file("make", folder))?;
+        let metadata = fs::metadata(folder).map_err(WeightsFault::file("read", folder))?;
+        if metadata.permissions().mode() & 0o077 != 0 {
+            let closed = fs::set_permissions(folder, Permissions::from_mode(0o700));
+            closed.map_err(WeightsFault::file("close to others", folder))?;
+        }
+        Ok(Self::at(folder))
+    }
+
+    /// The folder as it is, made by nobody: for looking only.
+    #[must_use]
+    pub fn at(folder: &Path) -> Self {
+        Self { folder: folder.to_owned() }
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Everything that is there, sorted by name.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn list(&self) -> Result<Vec<Shelved>, WeightsFault> {
+        let entries = match fs::read_dir(&self.folder) {
+            Err(fault) if fault.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(WeightsFault::file("read", &self.folder))?,
+        };
+        let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let ids = names.filter_map(|name| {
+            let stem = name.strip_suffix(".part.json").or_else(|| name.strip_suffix(".json"))?;
+            stem.parse::<ModelId>().ok()
+        });
+        let ids: std::collections::BTreeSet<ModelId> = ids.collect();
+        Ok(ids.into_iter().filter_map(|id| self.look(&id)).collect())
+    }
+
+    /// The weights of this name, when they are whole.
+    #[must_use]
+    pub fn find(&self, id: &ModelId) -> Option<Pulled> {
+        match self.look(id) {
+            Some(Shelved::Ready(pulled)) => Some(pulled),
+            _ => None,
+        }
+    }
+
+    /// What is there under this name.
+    #[must_use]
+    pub fn look(&self, id: &ModelId) -> Option<Shelved> {
+        let record: Option<Record> = record::read(&self.place(id, "json"));
+        if let Some(pulled) = record.as_ref().and_then(|record| self.whole(id, record)) {
+            return Some(Shelved::Ready(pulled));
+        }
+        let journal: Option<Journal> = record::read(&self.place(id, "part.json"));
+        if let Some(journal) = journal.filter(|_| self.place(id, "part").is_file()) {
+            let Journal { source, kept_bytes, total_bytes, .. } = journal;
+            return Some(Shelved::Begun { id: id.clone(), kept_bytes, total_bytes, source });
+        }
+        let why = match record {
+            Some(record) => format!("{} is missing or has another size", record.file),
+            None if self.place(id, "json").exists() => "its record cannot be read".to_owned(),
+            None => return None,
+        };
+        Some(Shelved::Broken { id: id.clone(), why })
+    }
+
+    fn whole(&self, id: &ModelId, record: &Record) -> Option<Pulled> {
+        let kind = Kind::of_file(&record.file)?;
+        let path = self.place(id, kind.extension());
+        // A record names the file beside it and no other.
+        let same_name = path.file_name().is_some_and(|name| *name == *record.file);
+        let metadata = fs::metadata(&path).ok()?;
+        if !same_name || !metadata.is_file() || metadata.len() != record.bytes {
+            return None;
+        }
+        Some(Pulled {
+            id: id.clone(),
+            kind,
+            path,
+            bytes: record.bytes,
+            sum: record.sha256,
+            source: record.source.clone(),
+            licence: record.licence.clone(),
+            pulled_at: record.pulled_at.clone(),
+        })
+    }
+
+    fn place(&self, id: &ModelId, ending: &str) -> PathBuf {
+        self.folder.join(format!("{id}.{ending}"))
+    }
+
+    /// Brings weights from the first source that works, and tells how far it is. What is there already is kept: a pull
+    /// that ended in the middle goes on, one that is done comes back at once.
+    ///
+    /// # Errors
+    /// When every source fails, the disk is full, somebody else is at it, or the caller ends it.
+    pub async fn pull(
+        &self,
+        wanted: &Wanted,
+        options: &PullOptions,
+        progress: &mut (dyn FnMut(Progress) + Send),
+    ) -> Result<Pulled, WeightsFault> {
+        let _lock = Lock::take(&self.place(&wanted.id, "lock"), &wanted.id)?;
+        match self.find(&wanted.id) {
+            Some(there) if wanted.sum == Some(there.sum) => return Ok(there),
+            Some(there) => return Err(WeightsFault::Taken { id: there.id, sum: there.sum }),
+            None => {}
+        }
+        let mut reporter = Reporter::new(progress, wanted.bytes);
+        let mut attempts = Vec::new();
+        for source in self.in_order(wanted) {
+            reporter.trying(source.to_string());
+            match self.pull_from(source, wanted, options, &mut reporter).await {
+                Ok(pulled) => return Ok(pulled),
+                Err(FetchFault::Here(fault)) => return Err(fault),
+                Err(FetchFault::Cancelled) => return Err(WeightsFault::Cancelled(wanted.id.clone())),
+                Err(FetchFault::Source(why) | FetchFault::Wrong(why)) => {
+                    let source = source.to_string();
+                    reporter.note(Step::Failed { source: source.clone(), why: why.clone() });
+                    attempts.push(Attempt { source, why });
+                }
+            }
+        }
+        Err(WeightsFault::AllFailed { id: wanted.id.clone(), attempts })
+    }
+
+    /// The source that an earlier pull began with comes first.
+    fn in_order<'w>(&self, wanted: &'w Wanted) -> Vec<&'w Source> {
+        let journal: Option<Journal> = record::read(&self.place(&wanted.id, "part.json"));
+        let begun = journal.filter(|journal| journal.kept_bytes > 0).map(|journal| journal.source);
+        let mut sources: Vec<&Source> = wanted.sources.iter().collect();
+        sources.sort_by_key(|source| begun.as_ref() != Some(&source.to_string()));
+        sources
+    }
+
+    async fn pull_from(
+        &self,
+        source: &Source,
+        wanted: &Wanted,
+        options: &PullOptions,
+        reporter: &mut Reporter<'_>,
+    ) -> Result<Pulled, FetchFault> {
+        let paths = PartPaths {
+            folder: self.folder.clone(),
+            part: self.place(&wanted.id, "part"),
+            journal: self.place(&wanted.id, "part.json"),
+        };
+        let scratch = self.place(&wanted.id, "wheels");
+        let job = Job { wanted, options, paths, scratch: scratch.clone(), source_text: source.to_string() };
+        let fetched = fetch::fetch(source, &job, reporter).await;
+        // The next pull clears it too.
+        let _ = fs::remove_dir_all(&scratch);
+        let part = fetched?;
+        let (shelf, wanted, source) = (self.clone(), wanted.clone(), job.source_text);
+        let id = wanted.id.clone();
+        let accepting = tokio::task::spawn_blocking(move || shelf.accept(&wanted, source, part));
+        accepting.await.map_err(|_| FetchFault::Here(WeightsFault::BrokeOff(id)))?
+    }
+
+    /// Puts the file under its name, once it is what was wanted.
+    fn accept(&self, wanted: &Wanted, source: String, mut part: Part) -> Result<Pulled, FetchFault> {
+        let (bytes, sum) = (part.bytes(), part.sum());
+        let expected = wanted.sum.or(part.journal.told_sum);
+        let wrong = if let Some(wanted) = wanted.bytes.filter(|wanted| *wanted != bytes) {
+            Some(format!("{bytes} bytes came and it should be {wanted}"))
+        } else if let Some(expected) = expected.filter(|expected| *expected != sum) {
+            Some(format!("its sha256 is {sum} and should be {expected}"))
+        } else if !part.begins_with(magic(wanted.kind))? {
+            Some(format!("it is no .{} file", wanted.kind.extension()))
+        } else {
+            None
+        };
+        if let Some(why) = wrong {
+            part.discard()?;
+            return Err(FetchFault::Wrong(format!("{why}; what came was removed")));
+        }
+        let place = self.place(&wanted.id, wanted.kind.extension());
+        let record = Record {
+            id: wanted.id.to_string(),
+            file: format!("{}.{}", wanted.id, wanted.kind.extension()),
+            bytes,
+            sha256: sum,
+            source,
+            licence: wanted.licence.clone(),
+            pulled_at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        };
+        // First the record: a crash between the two leaves a whole part, which the next pull only has to check.
+        part.keep()?;
+        record::write(&self.place(&wanted.id, "json"), &record)?;
+        part.settle(&place)?;
+        let broken =
+            || FetchFault::Here(WeightsFault::Changed { path: place, why: "it has vanished".to_owned() });
+        self.whole(&wanted.id, &record).ok_or_else(broken)
+    }
+
+    /// Reads the file again and compares its sum with the one it had when it was pulled.
+    ///
+    /// # Errors
+    /// When it is not there, or is another.
+    pub async fn verify(&self, id: &ModelId) -> Result<Pulled, WeightsFault> {
+        let pulled = match self.look(id) {
+            Some(Shelved::Ready(pulled)) => pulled,
+            Some(Shelved::Broken { why, .. }) => {
+                return Err(WeightsFault::Changed { path: self.folder.clone(), why });
+            }
+            Some(Shelved::Begun { .. }) | None => return Err(WeightsFault::NotHere(id.clone())),
+        };
+        let path = pulled.path.clone();
+        let reading = tokio::task::spawn_blocking(move || sum_of(&path));
+        let sum = reading.await.map_err(|_| WeightsFault::BrokeOff(id.clone()))??;
+        if sum != pulled.sum {
+            let why = format!("its sha256 is {sum} and was {}", pulled.sum);
+            return Err(WeightsFault::Changed { path: pulled.path, why });
+        }
+        Ok(pulled)
+    }
+
+    /// Removes everything of this name, also what has only begun to come; gives the bytes that are free now.
+    ///
+    /// # Errors
+    /// When there is nothing, or somebody pulls it.
+    pub fn remove(&self, id: &ModelId) -> Result<u64, WeightsFault> {
+        if self.look(id).is_none() {
+            return Err(WeightsFault::NotHere(id.clone()));
+        }
+        let _lock = Lock::take(&self.place(id, "lock"), id)?;
+        let mut freed_bytes = 0;
+        // The record goes first: without it, nobody takes what is left for whole.
+        for ending in ["json", "gguf", "onnx", "part.json", "part"] {
+            let path = self.place(id, ending);
+            freed_bytes += fs::metadata(&path).map_or(0, |metadata| metadata.len());
+            record::remove(&path)?;
+        }
+        let _ = fs::remove_dir_all(self.place(id, "wheels"));
+        record::sync_folder(&self.folder)?;
+        Ok(freed_bytes)
+    }
+}
+
+/// How the files of a kind begin.
+fn magic(kind: Kind) -> &'static [u8] {
+    match kind {
+        Kind::Chat => b"GGUF",
+        // The first field of the message, its version.
+        Kind::Embedder => &[0x08],
+    }
+}
+
+fn sum_of(path: &Path) -> Result<Sum, WeightsFault> {
+    use std::io::Read as _;
+
+    let cannot = WeightsFault::file("read", path);
+    let mut file = fs::File::open(path).map_err(&cannot)?;
+    let (mut summing, mut block) = (Summing::default(), vec![0; 1 << 17]);
+    loop {
+        match file.read(&mut block).map_err(&cannot)? {
+            0 => return Ok(summing.sum()),
+            read => summing.add(&block[..read]),
+        }
+    }
+}
