@@ -1,1 +1,3 @@
 //! Models that run on this machine: the engine that reads a GGUF file, embeddings, and the server that offers both.
+
+pub mod generation;
