@@ -2,3 +2,4 @@
 
 pub mod embed;
 pub mod generation;
+pub mod server;
