@@ -1,0 +1,59 @@
+//! Serves models by hand: `model_server [--model FILE] [--embedder FILE] (--socket PATH | --port N) [--threads N]
+//! [--window N] [--idle SECONDS]`. The program itself does this by `nexus3 model-server`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use local::server::{ModelListener, ServeOptions, serve};
+use tokio_util::sync::CancellationToken;
+
+type Fault = Box<dyn std::error::Error>;
+
+enum Place {
+    Socket(PathBuf),
+    Port(u16),
+}
+
+fn main() -> Result<(), Fault> {
+    let (place, options) = read()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let listener = match place {
+            Place::Socket(path) => ModelListener::unix(&path)?,
+            Place::Port(port) => ModelListener::tcp(port)?,
+        };
+        println!("listening on {}", listener.address());
+        let stop = CancellationToken::new();
+        let interrupted = async {
+            let heard = tokio::signal::ctrl_c().await;
+            stop.cancel();
+            heard
+        };
+        let served = serve(listener, options, stop.clone());
+        tokio::pin!(served);
+        tokio::select! {
+            served = &mut served => Ok(served?),
+            _ = interrupted => Ok(served.await?),
+        }
+    })
+}
+
+fn read() -> Result<(Place, ServeOptions), Fault> {
+    let mut options = ServeOptions { nice: true, ..ServeOptions::default() };
+    let mut place = Place::Port(0);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(name) = arguments.next() {
+        let value = arguments.next().ok_or_else(|| format!("{name} needs a value"))?;
+        match name.as_str() {
+            "--model" => options.model = Some(value.into()),
+            "--embedder" => options.embedder = Some(value.into()),
+            "--socket" => place = Place::Socket(value.into()),
+            "--port" => place = Place::Port(value.parse()?),
+            "--threads" => options.threads = value.parse()?,
+            "--window" => options.window_tokens_max = Some(value.parse()?),
+            "--idle" => options.idle = Some(Duration::from_secs(value.parse()?)),
+            other => return Err(format!("{other} is unknown").into()),
+        }
+    }
+    Ok((place, options))
+}

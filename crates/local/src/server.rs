@@ -1,0 +1,154 @@
+//! The model server: a GGUF model and an embedding model behind OpenAI's protocol, on a Unix socket or on loopback.
+//! This file is its life, from the first connection to the stop; the words are in `request` and `reply`, the work is in
+//! `worker`, who is next is decided in `queue`.
+
+mod accept;
+mod activity;
+mod brain;
+mod embeddings;
+mod http;
+mod intake;
+mod listener;
+mod outbox;
+mod queue;
+mod refusal;
+mod reply;
+mod request;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::embed::{Embedder, MiniLm};
+use crate::generation::{LoadOptions, LoadedModel};
+use brain::{Brain, Engines};
+use http::Shared;
+pub use listener::ModelListener;
+
+/// How many conversations keep their computed prefix.
+const SLOTS: usize = 4;
+
+/// How long answers under way may take to be written when the server stops.
+const CLOSE_TIME: Duration = Duration::from_secs(5);
+
+/// What is served, and within which bounds.
+#[derive(Debug, Clone)]
+pub struct ServeOptions {
+    /// The GGUF file that answers chats; without it, chats are refused.
+    pub model: Option<PathBuf>,
+    /// What the model is called; the file's name without its ending when `None`.
+    pub model_name: Option<String>,
+    /// The ONNX file of all-MiniLM-L6-v2; without it, embeddings are refused.
+    pub embedder: Option<PathBuf>,
+    /// Threads that compute.
+    pub threads: usize,
+    /// The longest context; the file's own limit when `None`.
+    pub window_tokens_max: Option<usize>,
+    /// How many requests of a kind may wait; the next one is told to come back later.
+    pub queue_max: usize,
+    /// The server ends when nobody asked for work this long; `None` stays.
+    pub idle: Option<Duration>,
+    /// Whether the threads that compute stand back behind everybody else's (nice 10).
+    pub nice: bool,
+}
+
+impl Default for ServeOptions {
+    fn default() -> Self {
+        Self {
+            model: None,
+            model_name: None,
+            embedder: None,
+            threads: 1,
+            window_tokens_max: None,
+            queue_max: 64,
+            idle: None,
+            nice: false,
+        }
+    }
+}
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeFault {
+    /// There is nothing to serve.
+    #[error("neither a model nor an embedding model was named; name at least one file")]
+    Nothing,
+    /// The system gave no thread.
+    #[error("no thread for the model: {0}")]
+    Thread(#[source] io::Error),
+}
+
+/// Serves until `stop`, or until nobody asked for work for the idle time. Models are loaded by the first request that needs
+/// them. After it returned, the socket is gone: a parent that wants more starts the server again.
+///
+/// # Errors
+/// When there is nothing to serve, or no thread for it.
+pub async fn serve(
+    listener: ModelListener,
+    options: ServeOptions,
+    stop: CancellationToken,
+) -> Result<(), ServeFault> {
+    let engines = Engines {
+        brain: options.model.clone().map(|path| load_brain(path, &options)),
+        embedder: options.embedder.clone().map(|path| load_embedder(path, options.threads)),
+    };
+    serve_engines(listener, options, engines, stop).await
+}
+
+fn load_brain(path: PathBuf, options: &ServeOptions) -> brain::Load<dyn Brain> {
+    let options =
+        LoadOptions { threads: options.threads, window_tokens_max: options.window_tokens_max, slots: SLOTS };
+    Box::new(move || match LoadedModel::open(&path, &options) {
+        Ok(model) => Ok(Box::new(model)),
+        Err(fault) => Err(fault.to_string()),
+    })
+}
+
+fn load_embedder(path: PathBuf, threads: usize) -> brain::Load<dyn Embedder> {
+    Box::new(move || match MiniLm::open(&path, threads) {
+        Ok(model) => Ok(Box::new(model)),
+        Err(fault) => Err(fault.to_string()),
+    })
+}
+
+async fn serve_engines(
+    listener: ModelListener,
+    options: ServeOptions,
+    engines: Engines,
+    stop: CancellationToken,
+) -> Result<(), ServeFault> {
+    if engines.brain.is_none() && engines.embedder.is_none() {
+        return Err(ServeFault::Nothing);
+    }
+    let name = options.model_name.clone().or_else(|| options.model.as_deref().map(stem));
+    let threads = TaskTracker::new();
+    let workers = worker::start(engines, &options, &threads).map_err(ServeFault::Thread)?;
+    let shared = Arc::new(Shared::new(name.unwrap_or_default(), workers, listener.is_tcp()));
+    let tasks = TaskTracker::new();
+    tokio::select! {
+        () = stop.cancelled() => tracing::info!("the model server was told to stop"),
+        () = shared.activity.idle(options.idle) => tracing::info!("the model server was idle and stops"),
+        () = accept::accept_all(&listener, &shared, &tasks) => {}
+    }
+    drop(listener);
+    shared.stop();
+    tasks.close();
+    threads.close();
+    let all_ended = async { tokio::join!(tasks.wait(), threads.wait()) };
+    if tokio::time::timeout(CLOSE_TIME, all_ended).await.is_err() {
+        tracing::warn!("the model server stops with work under way");
+    }
+    Ok(())
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}

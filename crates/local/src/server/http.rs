@@ -1,0 +1,286 @@
+//! The paths of the server: which request is which work, and who may ask. Bodies are read in `intake`.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::header::{
+    ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN, RETRY_AFTER,
+};
+use hyper::{Method, Request, Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use super::activity::Activity;
+use super::embeddings::EmbedRequest;
+use super::intake::{Intake, Received};
+use super::outbox;
+use super::queue::Client;
+use super::refusal::Refusal;
+use super::reply::{ChunkWriter, Envelope, UsageChunk};
+use super::request::{ChatRequest, Delivery, check_model};
+use super::stream::{self as chat_stream, ChatStream};
+use super::worker::{ChatJob, EmbedJob, Workers};
+
+const ROOT_BYTES_MAX: usize = 256;
+
+/// The root of the agent tree that asks: what it asks for waits in one line.
+static ROOT: HeaderName = HeaderName::from_static("x-nexus-root");
+
+/// The only embedding model there is.
+const EMBEDDER: &str = "all-MiniLM-L6-v2";
+
+/// The body of an answer.
+pub(super) type AnswerBody = UnsyncBoxBody<Bytes, Infallible>;
+
+/// What all connections share.
+pub(super) struct Shared {
+    pub(super) activity: Arc<Activity>,
+    model: String,
+    workers: Workers,
+    intake: Intake,
+    stop: CancellationToken,
+    is_tcp: bool,
+}
+
+/// A path that we know.
+enum Path<'a> {
+    Health,
+    Models,
+    Model(&'a str),
+    Chat,
+    Embeddings,
+}
+
+impl Shared {
+    pub(super) fn new(model: String, workers: Workers, is_tcp: bool) -> Self {
+        let (activity, stop) = (Arc::new(Activity::new()), CancellationToken::new());
+        Self { activity, model, workers, intake: Intake::new(), stop, is_tcp }
+    }
+
+    /// Ends the work under way, and refuses what comes.
+    pub(super) fn stop(&self) {
+        self.stop.cancel();
+        if let Some(desk) = &self.workers.chats {
+            desk.stop();
+        }
+        if let Some(desk) = &self.workers.embeddings {
+            desk.stop();
+        }
+    }
+
+    /// A token of its own for a connection.
+    pub(super) fn stopping(&self) -> CancellationToken {
+        self.stop.child_token()
+    }
+}
+
+/// Answers one request.
+pub(super) async fn answer(
+    shared: &Shared,
+    connection: u64,
+    request: Request<Incoming>,
+) -> Response<AnswerBody> {
+    match route(shared, connection, request).await {
+        Ok(response) => response,
+        Err(refusal) => refuse(&refusal),
+    }
+}
+
+async fn route(
+    shared: &Shared,
+    connection: u64,
+    request: Request<Incoming>,
+) -> Result<Response<AnswerBody>, Refusal> {
+    if shared.is_tcp {
+        check_caller(request.headers())?;
+    }
+    let uri = request.uri().clone();
+    let path = Path::of(uri.path()).ok_or_else(|| unknown_path(uri.path()))?;
+    if request.method() != path.method() {
+        let text = format!("{} wants {}, not {}", uri.path(), path.method(), request.method());
+        return Err(Refusal::invalid_as(StatusCode::METHOD_NOT_ALLOWED, text));
+    }
+    match path {
+        Path::Health => Ok(whole(StatusCode::OK, health(shared).to_string())),
+        Path::Models => {
+            let list = json!({"object": "list", "data": models(shared)});
+            Ok(whole(StatusCode::OK, list.to_string()))
+        }
+        Path::Model(name) => {
+            let found = models(shared).into_iter().find(|model| model["id"] == name);
+            let text = format!("model {name:?} is not served here");
+            let refusal = || Refusal::invalid_as(StatusCode::NOT_FOUND, text).code("model_not_found");
+            found.map(|model| whole(StatusCode::OK, model.to_string())).ok_or_else(refusal)
+        }
+        Path::Chat => chat(shared, connection, request).await,
+        Path::Embeddings => embeddings(shared, connection, request).await,
+    }
+}
+
+impl<'a> Path<'a> {
+    fn of(path: &'a str) -> Option<Self> {
+        match path {
+            "/health" => Some(Path::Health),
+            "/v1/models" => Some(Path::Models),
+            "/v1/chat/completions" => Some(Path::Chat),
+            "/v1/embeddings" => Some(Path::Embeddings),
+            path => path.strip_prefix("/v1/models/").map(Path::Model),
+        }
+    }
+
+    fn method(&self) -> Method {
+        match self {
+            Path::Health | Path::Models | Path::Model(_) => Method::GET,
+            Path::Chat | Path::Embeddings => Method::POST,
+        }
+    }
+}
+
+fn unknown_path(path: &str) -> Refusal {
+    let text =
+        format!("{path} is unknown; there are /health, /v1/models, /v1/chat/completions and /v1/embeddings");
+    Refusal::invalid_as(StatusCode::NOT_FOUND, text).code("unknown_url")
+}
+
+/// On loopback every web page that a browser shows could call: what comes from one, or by another name, is refused.
+fn check_caller(headers: &HeaderMap) -> Result<(), Refusal> {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    if !["127.0.0.1", "localhost"].contains(&name) {
+        let text = format!("host {host:?} is not this machine: use 127.0.0.1 or localhost");
+        return Err(Refusal::invalid_as(StatusCode::FORBIDDEN, text));
+    }
+    if headers.contains_key(ORIGIN) {
+        return Err(Refusal::invalid_as(StatusCode::FORBIDDEN, "web pages may not call this server"));
+    }
+    Ok(())
+}
+
+fn health(shared: &Shared) -> Value {
+    let chats = shared.workers.chats.as_ref();
+    let embeddings = shared.workers.embeddings.as_ref();
+    let waiting =
+        chats.map_or(0, |desk| desk.queue.waiting()) + embeddings.map_or(0, |desk| desk.queue.waiting());
+    json!({
+        "status": "ok",
+        "model": chats.map(|_| shared.model.as_str()),
+        "loaded": chats.is_some_and(|desk| desk.is_loaded()),
+        "embedder": embeddings.map(|_| EMBEDDER),
+        "embedder_loaded": embeddings.is_some_and(|desk| desk.is_loaded()),
+        "waiting": waiting,
+    })
+}
+
+fn models(shared: &Shared) -> Vec<Value> {
+    let entry = |id: &str| json!({"id": id, "object": "model", "created": 0, "owned_by": "local"});
+    let mut models = Vec::new();
+    if let Some(desk) = &shared.workers.chats {
+        let mut model = entry(&shared.model);
+        // As other local servers call it; known once the model has been in memory.
+        if let Some(tokens) = desk.window_tokens() {
+            model["max_model_len"] = json!(tokens);
+        }
+        models.push(model);
+    }
+    if shared.workers.embeddings.is_some() {
+        models.push(entry(EMBEDDER));
+    }
+    models
+}
+
+async fn chat(
+    shared: &Shared,
+    connection: u64,
+    request: Request<Incoming>,
+) -> Result<Response<AnswerBody>, Refusal> {
+    let desk = shared.workers.chats.as_ref().ok_or_else(|| not_served("chat"))?;
+    let busy = shared.activity.begin();
+    let client = client(request.headers(), connection)?;
+    let Received { body, place } = shared.intake.read(request.into_body()).await?;
+    let request = ChatRequest::read(&body)?;
+    drop(body);
+    check_model(request.model.as_deref(), &shared.model)?;
+    let (outbox, inbox) = outbox::open();
+    desk.queue.push(client, ChatJob { chat: request.chat, outbox, _place: place })?;
+    let envelope = Envelope::new(&shared.model);
+    let usage = match request.delivery {
+        Delivery::Whole => {
+            return Ok(whole(StatusCode::OK, chat_stream::whole(inbox, &envelope).await?));
+        }
+        Delivery::Stream => UsageChunk::Left,
+        Delivery::StreamWithUsage => UsageChunk::Told,
+    };
+    let stream = ChatStream::open(inbox, ChunkWriter::new(envelope, usage), busy).await?;
+    Ok(streamed(stream))
+}
+
+async fn embeddings(
+    shared: &Shared,
+    connection: u64,
+    request: Request<Incoming>,
+) -> Result<Response<AnswerBody>, Refusal> {
+    let desk = shared.workers.embeddings.as_ref().ok_or_else(|| not_served("embedding"))?;
+    let _busy = shared.activity.begin();
+    let client = client(request.headers(), connection)?;
+    let Received { body, place } = shared.intake.read(request.into_body()).await?;
+    let mut request = EmbedRequest::read(&body)?;
+    drop(body);
+    check_model(request.model.as_deref(), EMBEDDER)?;
+    let (reply, points) = oneshot::channel();
+    let texts = std::mem::take(&mut request.texts);
+    desk.queue.push(client, EmbedJob { texts, reply, _place: place })?;
+    let embedded = points.await.unwrap_or_else(|_| Err(Refusal::stopping()))?;
+    Ok(whole(StatusCode::OK, request.answer(EMBEDDER, &embedded)?))
+}
+
+fn not_served(kind: &str) -> Refusal {
+    let text = format!("no {kind} model is served here: start the server with one");
+    Refusal::invalid_as(StatusCode::NOT_FOUND, text).param("model").code("model_not_found")
+}
+
+/// Whose line the request stands in.
+fn client(headers: &HeaderMap, connection: u64) -> Result<Client, Refusal> {
+    match headers.get(&ROOT).map(HeaderValue::to_str) {
+        None => Ok(Client::Connection(connection)),
+        Some(Ok(root)) if root.len() <= ROOT_BYTES_MAX => Ok(Client::Root(root.to_owned())),
+        Some(_) => {
+            Err(Refusal::invalid(format!("X-Nexus-Root has at most {ROOT_BYTES_MAX} plain characters")))
+        }
+    }
+}
+
+fn whole(status: StatusCode, body: impl Into<Bytes>) -> Response<AnswerBody> {
+    let mut response = Response::new(Full::new(body.into()).boxed_unsync());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+fn streamed(stream: ChatStream) -> Response<AnswerBody> {
+    let frames = stream::unfold(stream, |mut stream| async {
+        let bytes = stream.next().await?;
+        Some((Ok(Frame::data(Bytes::from(bytes))), stream))
+    });
+    let mut response = Response::new(StreamBody::new(frames).boxed_unsync());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn refuse(refusal: &Refusal) -> Response<AnswerBody> {
+    let mut response = whole(refusal.status, refusal.body());
+    if let Some(seconds) = refusal.retry_after_s {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    if refusal.status == StatusCode::METHOD_NOT_ALLOWED {
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, POST"));
+    }
+    response
+}

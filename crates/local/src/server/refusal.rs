@@ -1,0 +1,160 @@
+//! Answers that are no: OpenAI's error object and the status that belongs to it.
+
+use bytes::Bytes;
+use hyper::StatusCode;
+use serde::Serialize;
+
+use super::queue::NoPlace;
+use crate::embed::EmbedFault;
+use crate::generation::AnswerFault;
+
+/// When a client that found no place should come back.
+const RETRY_AFTER_S: u64 = 2;
+
+/// Why a request gets no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Refusal {
+    pub(super) status: StatusCode,
+    pub(super) retry_after_s: Option<u64>,
+    message: String,
+    kind: &'static str,
+    param: Option<String>,
+    code: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+struct Envelope<'a> {
+    error: Error<'a>,
+}
+
+#[derive(Serialize)]
+struct Error<'a> {
+    message: &'a str,
+    #[serde(rename = "type")]
+    kind: &'a str,
+    param: Option<&'a str>,
+    code: Option<&'a str>,
+}
+
+impl Refusal {
+    fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
+        Self { status, retry_after_s: None, message: message.into(), kind, param: None, code: None }
+    }
+
+    /// The request itself is wrong.
+    pub(super) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid_request_error", message)
+    }
+
+    /// As [`Refusal::invalid`], with another status.
+    pub(super) fn invalid_as(status: StatusCode, message: impl Into<String>) -> Self {
+        Self::new(status, "invalid_request_error", message)
+    }
+
+    /// The server failed, not the request.
+    pub(super) fn failed(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "server_error", message)
+    }
+
+    /// There is no room now.
+    pub(super) fn busy(message: impl Into<String>) -> Self {
+        let refusal =
+            Self::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", message).code("queue_full");
+        Self { retry_after_s: Some(RETRY_AFTER_S), ..refusal }
+    }
+
+    /// The server ends.
+    pub(super) fn stopping() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "server_error", "the model server is stopping; ask again")
+            .code("stopping")
+    }
+
+    /// The part of the request that is wrong.
+    pub(super) fn param(mut self, param: impl Into<String>) -> Self {
+        self.param = Some(param.into());
+        self
+    }
+
+    pub(super) fn code(mut self, code: &'static str) -> Self {
+        self.code = Some(code);
+        self
+    }
+
+    /// The error object.
+    pub(super) fn body(&self) -> Bytes {
+        let error =
+            Error { message: &self.message, kind: self.kind, param: self.param.as_deref(), code: self.code };
+        // Strings always serialise.
+        serde_json::to_vec(&Envelope { error }).unwrap_or_default().into()
+    }
+}
+
+impl From<NoPlace> for Refusal {
+    fn from(reason: NoPlace) -> Self {
+        let text = match reason {
+            NoPlace::Closed => return Refusal::stopping(),
+            NoPlace::Full => "too many requests wait for this model; ask again later",
+            NoPlace::ShareTaken => "too many of your requests wait for this model; ask again later",
+        };
+        let refusal =
+            Refusal::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", text).code("queue_full");
+        Refusal { retry_after_s: Some(RETRY_AFTER_S), ..refusal }
+    }
+}
+
+impl From<AnswerFault> for Refusal {
+    fn from(fault: AnswerFault) -> Self {
+        let text = fault.to_string();
+        match fault {
+            AnswerFault::TooLong { .. } => {
+                Refusal::invalid(text).param("messages").code("context_length_exceeded")
+            }
+            AnswerFault::Refused(_) => Refusal::invalid(text),
+            AnswerFault::Failed(_) => Refusal::failed(text),
+        }
+    }
+}
+
+impl From<EmbedFault> for Refusal {
+    fn from(fault: EmbedFault) -> Self {
+        Refusal::failed(fault.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(refusal: &Refusal) -> serde_json::Value {
+        serde_json::from_slice(&refusal.body()).unwrap()
+    }
+
+    #[test]
+    fn a_refusal_has_openais_shape() {
+        let refusal = Refusal::invalid("no \"such\" thing").param("messages[0]").code("odd");
+        let expected = json!({"error": {
+            "message": "no \"such\" thing", "type": "invalid_request_error", "param": "messages[0]", "code": "odd",
+        }});
+        assert_eq!(object(&refusal), expected);
+        let plain = object(&Refusal::failed("it broke"));
+        assert!(plain["error"]["param"].is_null() && plain["error"]["code"].is_null());
+    }
+
+    #[test]
+    fn a_prompt_that_does_not_fit_is_told_apart() {
+        let refusal = Refusal::from(AnswerFault::TooLong { prompt_tokens: 9000, window_tokens: 8192 });
+        assert_eq!(refusal.status, StatusCode::BAD_REQUEST);
+        assert_eq!(object(&refusal)["error"]["code"], "context_length_exceeded");
+    }
+
+    #[test]
+    fn a_full_queue_says_when_to_come_back() {
+        for reason in [NoPlace::Full, NoPlace::ShareTaken] {
+            let refusal = Refusal::from(reason);
+            assert_eq!((refusal.status, refusal.retry_after_s), (StatusCode::TOO_MANY_REQUESTS, Some(2)));
+        }
+        assert_eq!(Refusal::from(NoPlace::Closed).status, StatusCode::SERVICE_UNAVAILABLE);
+    }
+}

@@ -1,0 +1,267 @@
+//! Reading a chat request as OpenAI's clients write it. Fields we do not know are left alone; what we know and cannot do is
+//! refused by name.
+
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+use std::hash::{BuildHasher, RandomState};
+
+use hyper::StatusCode;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::refusal::Refusal;
+use crate::generation::{Chat, ChatMessage, ChatRole, MadeCall, OfferedTool, ToolChoice};
+use wire::{ChatIn, ContentIn, MessageIn, ResponseFormatIn, StopIn, ToolChoiceIn, ToolIn};
+
+const TOOLS_MAX: usize = 128;
+const STOPS_MAX: usize = 16;
+const STOP_BYTES_MAX: usize = 256;
+const NAME_BYTES_MAX: usize = 128;
+
+/// A chat request that can be answered.
+#[derive(Debug)]
+pub(super) struct ChatRequest {
+    /// The model it asks for; none takes what there is.
+    pub(super) model: Option<String>,
+    pub(super) chat: Chat,
+    pub(super) delivery: Delivery,
+}
+
+/// How the answer is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Delivery {
+    Whole,
+    Stream,
+    /// As a stream that ends with what it used.
+    StreamWithUsage,
+}
+
+impl ChatRequest {
+    /// Reads a body.
+    pub(super) fn read(body: &[u8]) -> Result<Self, Refusal> {
+        let request: ChatIn = parse(body)?;
+        if request.n.is_some_and(|count| count != 1) {
+            return Err(Refusal::invalid("only one answer can be had: leave `n` out").param("n"));
+        }
+        let delivery = delivery(&request);
+        let tools = tools(request.tools.unwrap_or_default())?;
+        let choice = choice(request.tool_choice, &tools)?;
+        let chat = Chat {
+            messages: messages(request.messages)?,
+            choice,
+            tools,
+            schema: schema(request.response_format)?,
+            answer_tokens_max: answer_tokens_max(request.max_completion_tokens.or(request.max_tokens))?,
+            temperature: within("temperature", request.temperature.unwrap_or(0.0), 0.0, 2.0)?,
+            top_p: within("top_p", request.top_p.unwrap_or(1.0), 0.0, 1.0)?,
+            seed: request.seed.map_or_else(any_seed, i64::cast_unsigned),
+            stop: stops(request.stop)?,
+        };
+        Ok(Self { model: request.model.filter(|model| !model.is_empty()), chat, delivery })
+    }
+}
+
+/// Reads JSON; what is wrong is said with its place.
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let value = serde_path_to_error::deserialize(&mut reader).map_err(|fault| {
+        let path = fault.path().to_string();
+        let refusal = Refusal::invalid(format!("the body cannot be read: {}", fault.inner()));
+        if path == "." { refusal } else { refusal.param(path) }
+    })?;
+    reader.end().map_err(|fault| Refusal::invalid(format!("the body goes on behind its JSON: {fault}")))?;
+    Ok(value)
+}
+
+fn delivery(request: &ChatIn) -> Delivery {
+    let wants_usage = request.stream_options.as_ref().and_then(|options| options.include_usage);
+    match (request.stream, wants_usage) {
+        (Some(true), Some(true)) => Delivery::StreamWithUsage,
+        (Some(true), _) => Delivery::Stream,
+        _ => Delivery::Whole,
+    }
+}
+
+fn messages(messages: Vec<MessageIn>) -> Result<Vec<ChatMessage>, Refusal> {
+    if messages.is_empty() {
+        return Err(Refusal::invalid("there is no message to answer").param("messages"));
+    }
+    let read = |(place, message)| {
+        message_of(message).map_err(|refusal: Refusal| refusal.param(format!("messages[{place}]")))
+    };
+    messages.into_iter().enumerate().map(read).collect()
+}
+
+fn message_of(message: MessageIn) -> Result<ChatMessage, Refusal> {
+    let role = match message.role.as_str() {
+        "system" | "developer" => ChatRole::System,
+        "user" => ChatRole::User,
+        "assistant" => ChatRole::Assistant,
+        "tool" => ChatRole::Tool,
+        other => {
+            return Err(Refusal::invalid(format!(
+                "role {other:?} is unknown: use system, developer, user, assistant or tool"
+            )));
+        }
+    };
+    if role == ChatRole::Tool && message.tool_call_id.is_none() {
+        return Err(Refusal::invalid("a tool's message needs the `tool_call_id` that it answers"));
+    }
+    let calls = message.tool_calls.unwrap_or_default().into_iter().map(|call| MadeCall {
+        id: call.id,
+        name: call.function.name,
+        arguments: call.function.arguments,
+    });
+    Ok(ChatMessage {
+        role,
+        text: text(message.content)?,
+        calls: calls.collect(),
+        call_id: message.tool_call_id,
+    })
+}
+
+fn text(content: Option<ContentIn>) -> Result<String, Refusal> {
+    let parts = match content {
+        None => return Ok(String::new()),
+        Some(ContentIn::Text(text)) => return Ok(text),
+        Some(ContentIn::Parts(parts)) => parts,
+    };
+    let mut text = String::new();
+    for part in parts {
+        match (part.kind.as_str(), part.text) {
+            ("text", Some(part)) => text.push_str(&part),
+            ("text", None) => return Err(Refusal::invalid("a part of type \"text\" needs a `text`")),
+            ("image_url" | "image" | "input_image", _) => {
+                return Err(Refusal::invalid(
+                    "this model takes no images: leave them out, or ask a model that sees",
+                )
+                .code("images_not_supported"));
+            }
+            (other, _) => {
+                return Err(Refusal::invalid(format!(
+                    "this model reads text only, not parts of type {other:?}"
+                )));
+            }
+        }
+    }
+    Ok(text)
+}
+
+fn tools(tools: Vec<ToolIn>) -> Result<Vec<OfferedTool>, Refusal> {
+    if tools.len() > TOOLS_MAX {
+        return Err(Refusal::invalid(format!("at most {TOOLS_MAX} tools can be offered")).param("tools"));
+    }
+    let mut offered: Vec<OfferedTool> = Vec::with_capacity(tools.len());
+    for (place, tool) in tools.into_iter().enumerate() {
+        let at = |refusal: Refusal| refusal.param(format!("tools[{place}]"));
+        let tool = tool_of(tool).map_err(at)?;
+        if offered.iter().any(|other| other.name == tool.name) {
+            return Err(at(Refusal::invalid(format!("tool {:?} is offered twice", tool.name))));
+        }
+        offered.push(tool);
+    }
+    Ok(offered)
+}
+
+fn tool_of(tool: ToolIn) -> Result<OfferedTool, Refusal> {
+    let (kind, Some(function)) = (tool.kind, tool.function) else {
+        return Err(Refusal::invalid("a tool needs a `function`"));
+    };
+    if kind != "function" {
+        return Err(Refusal::invalid(format!("tools of type {kind:?} cannot be offered: use \"function\"")));
+    }
+    let name = function.name;
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
+        return Err(Refusal::invalid(format!("a tool's name has 1 to {NAME_BYTES_MAX} plain characters")));
+    }
+    let parameters = function.parameters.unwrap_or_else(|| json!({"type": "object", "properties": {}}));
+    if !parameters.is_object() {
+        return Err(Refusal::invalid("`parameters` has to be a JSON schema, which is an object"));
+    }
+    Ok(OfferedTool { name, description: function.description.unwrap_or_default(), parameters })
+}
+
+fn choice(choice: Option<ToolChoiceIn>, tools: &[OfferedTool]) -> Result<ToolChoice, Refusal> {
+    let wrong = |text: String| Err(Refusal::invalid(text).param("tool_choice"));
+    match choice {
+        None if tools.is_empty() => Ok(ToolChoice::None),
+        None => Ok(ToolChoice::Auto),
+        Some(ToolChoiceIn::Mode(mode)) => match mode.as_str() {
+            "none" => Ok(ToolChoice::None),
+            "auto" if tools.is_empty() => Ok(ToolChoice::None),
+            "auto" => Ok(ToolChoice::Auto),
+            "required" if tools.is_empty() => wrong("a call is required, but no tool is offered".to_owned()),
+            "required" => Ok(ToolChoice::Required),
+            other => wrong(format!("{other:?} is unknown: use auto, none, required or a function")),
+        },
+        Some(ToolChoiceIn::Named { function }) => {
+            if tools.iter().any(|tool| tool.name == function.name) {
+                return Ok(ToolChoice::Named(function.name));
+            }
+            wrong(format!("tool {:?} is not offered", function.name))
+        }
+    }
+}
+
+fn schema(format: Option<ResponseFormatIn>) -> Result<Option<Value>, Refusal> {
+    let Some(format) = format else {
+        return Ok(None);
+    };
+    let wrong = |text: String| Err(Refusal::invalid(text).param("response_format"));
+    match (format.kind.as_str(), format.json_schema.and_then(|named| named.schema)) {
+        ("text", _) => Ok(None),
+        ("json_object", _) => Ok(Some(json!({"type": "object"}))),
+        ("json_schema", Some(schema @ (Value::Object(_) | Value::Bool(true)))) => Ok(Some(schema)),
+        ("json_schema", _) => wrong("`json_schema.schema` has to be a JSON schema".to_owned()),
+        (other, _) => wrong(format!("type {other:?} is unknown: use text, json_object or json_schema")),
+    }
+}
+
+fn answer_tokens_max(tokens: Option<u64>) -> Result<Option<usize>, Refusal> {
+    match tokens {
+        Some(0) => Err(Refusal::invalid("an answer has at least one token").param("max_completion_tokens")),
+        // What is larger than any window is no limit.
+        tokens => Ok(tokens.and_then(|tokens| usize::try_from(tokens).ok())),
+    }
+}
+
+fn within(name: &'static str, value: f64, from: f64, to: f64) -> Result<f32, Refusal> {
+    if !(from..=to).contains(&value) {
+        return Err(Refusal::invalid(format!("`{name}` is between {from} and {to}, not {value}")).param(name));
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "a small number, whose last digits do not matter")]
+    Ok(value as f32)
+}
+
+fn stops(stop: Option<StopIn>) -> Result<Vec<String>, Refusal> {
+    let stops = match stop {
+        None => Vec::new(),
+        Some(StopIn::One(stop)) => vec![stop],
+        Some(StopIn::Many(stops)) => stops,
+    };
+    let is_odd = |stop: &String| stop.is_empty() || stop.len() > STOP_BYTES_MAX;
+    if stops.len() > STOPS_MAX || stops.iter().any(is_odd) {
+        let text = format!("at most {STOPS_MAX} stop texts of 1 to {STOP_BYTES_MAX} bytes can be given");
+        return Err(Refusal::invalid(text).param("stop"));
+    }
+    Ok(stops)
+}
+
+/// A seed that nobody chose: the standard library's own randomness is enough for drawing words.
+fn any_seed() -> u64 {
+    RandomState::new().hash_one(0)
+}
+
+/// Whether the model asked for is the one there is.
+pub(super) fn check_model(asked: Option<&str>, there_is: &str) -> Result<(), Refusal> {
+    match asked {
+        Some(asked) if asked != there_is => {
+            let text = format!("model {asked:?} is not served here; there is {there_is:?}");
+            Err(Refusal::invalid_as(StatusCode::NOT_FOUND, text).param("model").code("model_not_found"))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,150 @@
+//! What clients send, and what they are told when it cannot be read.
+
+use super::*;
+
+fn read(request: &Value) -> Result<ChatRequest, Refusal> {
+    ChatRequest::read(&serde_json::to_vec(request).unwrap())
+}
+
+/// The error object of a request that has to be refused.
+fn refused(request: &Value) -> Value {
+    let refusal = read(request).unwrap_err();
+    assert_eq!(refusal.status, StatusCode::BAD_REQUEST);
+    serde_json::from_slice::<Value>(&refusal.body()).unwrap()["error"].take()
+}
+
+fn with(field: &str, value: Value) -> Value {
+    let mut request = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]});
+    request[field] = value;
+    request
+}
+
+fn tool(name: &str) -> Value {
+    json!({"type": "function", "function": {"name": name, "description": "d", "parameters": {"type": "object"}}})
+}
+
+#[test]
+fn a_plain_request_takes_the_defaults() {
+    let request = read(&with("user", json!("somebody"))).unwrap();
+    assert_eq!((request.model.as_deref(), request.delivery), (Some("m"), Delivery::Whole));
+    let chat = request.chat;
+    assert_eq!((chat.temperature, chat.top_p, chat.choice), (0.0, 1.0, ToolChoice::None));
+    assert!(chat.tools.is_empty() && chat.schema.is_none() && chat.stop.is_empty());
+    assert_eq!(chat.answer_tokens_max, None);
+}
+
+#[test]
+fn a_conversation_with_calls_keeps_its_order_and_its_ids() {
+    let request = read(&json!({"messages": [
+        {"role": "developer", "content": [{"type": "text", "text": "be "}, {"type": "text", "text": "brief"}]},
+        {"role": "user", "content": "what is in a.txt?"},
+        {"role": "assistant", "content": null, "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{\"path\":\"a.txt\"}"}}]},
+        {"role": "tool", "tool_call_id": "c1", "content": "nothing"},
+    ]}))
+    .unwrap();
+    let [system, _, assistant, tool] = &request.chat.messages[..] else { panic!("four messages") };
+    assert_eq!((system.role, system.text.as_str()), (ChatRole::System, "be brief"));
+    assert_eq!((assistant.text.as_str(), assistant.calls[0].name.as_str()), ("", "read"));
+    assert_eq!(assistant.calls[0].arguments, "{\"path\":\"a.txt\"}");
+    assert_eq!((tool.role, tool.call_id.as_deref()), (ChatRole::Tool, Some("c1")));
+}
+
+#[test]
+fn every_setting_arrives() {
+    let request = read(&json!({
+        "messages": [{"role": "user", "content": "hi"}], "max_tokens": 5, "max_completion_tokens": 7,
+        "temperature": 0.5, "top_p": 0.25, "seed": -1, "stop": "END", "stream": true,
+        "stream_options": {"include_usage": true},
+    }))
+    .unwrap();
+    let chat = request.chat;
+    assert_eq!(request.delivery, Delivery::StreamWithUsage);
+    assert_eq!((chat.answer_tokens_max, chat.seed), (Some(7), u64::MAX));
+    assert_eq!((chat.temperature, chat.top_p), (0.5, 0.25));
+    assert_eq!(chat.stop, ["END"]);
+    assert_eq!(read(&with("stream", json!(true))).unwrap().delivery, Delivery::Stream);
+}
+
+#[test]
+fn a_tool_choice_is_read_in_all_its_spellings() {
+    let chosen = |choice: Value| {
+        let mut request = with("tools", json!([tool("a"), tool("b")]));
+        request["tool_choice"] = choice;
+        read(&request).map(|request| request.chat.choice)
+    };
+    assert_eq!(chosen(Value::Null).unwrap(), ToolChoice::Auto);
+    assert_eq!(chosen(json!("auto")).unwrap(), ToolChoice::Auto);
+    assert_eq!(chosen(json!("none")).unwrap(), ToolChoice::None);
+    assert_eq!(chosen(json!("required")).unwrap(), ToolChoice::Required);
+    let named = json!({"type": "function", "function": {"name": "b"}});
+    assert_eq!(chosen(named).unwrap(), ToolChoice::Named("b".to_owned()));
+    assert!(chosen(json!({"type": "function", "function": {"name": "c"}})).is_err());
+    assert!(chosen(json!("sometimes")).is_err());
+    assert!(chosen(json!(3)).is_err());
+    assert!(read(&with("tool_choice", json!("required"))).is_err());
+}
+
+#[test]
+fn a_response_format_becomes_a_schema() {
+    let schema = |format: Value| read(&with("response_format", format)).map(|request| request.chat.schema);
+    assert_eq!(schema(json!({"type": "text"})).unwrap(), None);
+    assert_eq!(schema(json!({"type": "json_object"})).unwrap(), Some(json!({"type": "object"})));
+    let named = json!({"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "integer"}}});
+    assert_eq!(schema(named).unwrap(), Some(json!({"type": "integer"})));
+    assert!(schema(json!({"type": "json_schema"})).is_err());
+    assert!(schema(json!({"type": "json_schema", "json_schema": {"schema": 3}})).is_err());
+    assert!(schema(json!({"type": "yaml"})).is_err());
+}
+
+#[test]
+fn pictures_are_refused_clearly() {
+    let picture =
+        json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]);
+    let error = refused(&with("messages", picture));
+    assert_eq!((&error["code"], &error["param"]), (&json!("images_not_supported"), &json!("messages[0]")));
+    let sound = json!([{"role": "user", "content": [{"type": "input_audio"}]}]);
+    assert!(refused(&with("messages", sound))["message"].as_str().unwrap().contains("input_audio"));
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    for (field, value, param) in [
+        ("messages", json!([]), "messages"),
+        ("messages", json!([{"role": "user", "content": "a"}, {"role": "robot"}]), "messages[1]"),
+        ("messages", json!([{"role": "tool", "content": "a"}]), "messages[0]"),
+        ("messages", json!([{"role": "user", "content": 3}]), "messages[0].content"),
+        ("messages", json!([{"role": "user", "content": [{"type": "text"}]}]), "messages[0]"),
+        ("messages", json!("hi"), "messages"),
+        ("temperature", json!(3), "temperature"),
+        ("temperature", json!("warm"), "temperature"),
+        ("top_p", json!(-0.1), "top_p"),
+        ("max_tokens", json!(0), "max_completion_tokens"),
+        ("max_tokens", json!(-1), "max_tokens"),
+        ("n", json!(2), "n"),
+        ("stop", json!([""]), "stop"),
+        ("stop", json!(vec!["x"; STOPS_MAX + 1]), "stop"),
+        ("tools", json!([tool("a"), tool("a")]), "tools[1]"),
+        ("tools", json!([{"type": "web_search"}]), "tools[0]"),
+        ("tools", json!([{"type": "function", "function": {"name": ""}}]), "tools[0]"),
+        ("tools", json!([{"type": "function", "function": {"name": "a", "parameters": 1}}]), "tools[0]"),
+    ] {
+        assert_eq!(refused(&with(field, value.clone()))["param"], param, "{field}: {value}");
+    }
+}
+
+#[test]
+fn a_body_that_is_no_request_is_refused() {
+    for body in [&b""[..], b"{", b"[]", b"null", b"{\"messages\":[{\"role\":\"user\"}]} x", b"\xff"] {
+        assert_eq!(ChatRequest::read(body).unwrap_err().status, StatusCode::BAD_REQUEST);
+    }
+    let deep = format!("{{\"messages\":{}", "[".repeat(100_000));
+    assert!(ChatRequest::read(deep.as_bytes()).is_err());
+}
+
+#[test]
+fn only_the_model_that_is_served_can_be_asked() {
+    assert!(check_model(None, "m").is_ok() && check_model(Some("m"), "m").is_ok());
+    let refusal = check_model(Some("gpt"), "m").unwrap_err();
+    assert_eq!(refusal.status, StatusCode::NOT_FOUND);
+}

@@ -1,0 +1,124 @@
+//! One HTTP connection of a test.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::task::JoinHandle;
+
+use super::WAIT_MAX;
+
+/// A connection; dropping it closes it, whatever is under way.
+pub(super) struct Caller {
+    sender: SendRequest<Full<Bytes>>,
+    connection: JoinHandle<()>,
+}
+
+/// An answer that was read to its end.
+pub(super) struct Reply {
+    pub(super) status: StatusCode,
+    pub(super) headers: hyper::HeaderMap,
+    pub(super) text: String,
+}
+
+impl Caller {
+    pub(super) async fn unix(path: &Path) -> Self {
+        Self::on(UnixStream::connect(path).await.unwrap()).await
+    }
+
+    pub(super) async fn tcp(address: &str) -> Self {
+        Self::on(TcpStream::connect(address).await.unwrap()).await
+    }
+
+    async fn on(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
+        let (sender, connection) = handshake(TokioIo::new(stream)).await.unwrap();
+        let connection = tokio::spawn(async move { drop(connection.await) });
+        Self { sender, connection }
+    }
+
+    pub(super) async fn get(&mut self, path: &str) -> Reply {
+        read(self.send(Method::GET, path, &[], Bytes::new()).await).await
+    }
+
+    pub(super) async fn post(&mut self, path: &str, body: &Value) -> Reply {
+        read(self.begin(path, body, &[]).await).await
+    }
+
+    pub(super) async fn chat(&mut self, body: &Value) -> Reply {
+        self.post("/v1/chat/completions", body).await
+    }
+
+    pub(super) async fn chat_from(&mut self, root: &str, body: &Value) -> Reply {
+        read(self.begin("/v1/chat/completions", body, &[("X-Nexus-Root", root)]).await).await
+    }
+
+    /// The head of the answer; the rest is the test's to read.
+    pub(super) async fn begin(
+        &mut self,
+        path: &str,
+        body: &Value,
+        headers: &[(&str, &str)],
+    ) -> Response<Incoming> {
+        self.send(Method::POST, path, headers, Bytes::from(serde_json::to_vec(body).unwrap())).await
+    }
+
+    pub(super) async fn send(
+        &mut self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> Response<Incoming> {
+        let mut request = Request::builder().method(method).uri(path);
+        if !headers.iter().any(|(name, _)| *name == "Host") {
+            request = request.header("Host", "localhost");
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Full::new(body)).unwrap();
+        let answered = async {
+            self.sender.ready().await.unwrap();
+            self.sender.send_request(request).await.unwrap()
+        };
+        tokio::time::timeout(WAIT_MAX, answered).await.expect("the server answers")
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}
+
+pub(super) async fn read(response: Response<Incoming>) -> Reply {
+    let (head, body) = response.into_parts();
+    let body = tokio::time::timeout(WAIT_MAX, body.collect()).await.expect("the answer ends").unwrap();
+    let text = String::from_utf8(body.to_bytes().to_vec()).unwrap();
+    Reply { status: head.status, headers: head.headers, text }
+}
+
+impl Reply {
+    pub(super) fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|fault| panic!("{fault}: {}", self.text))
+    }
+
+    /// The code of the error object.
+    pub(super) fn code(&self) -> Value {
+        self.json()["error"]["code"].take()
+    }
+
+    /// The chunks of a stream, which has to end with its mark.
+    pub(super) fn chunks(&self) -> Vec<Value> {
+        let body = self.text.strip_suffix("data: [DONE]\n\n").expect("the stream ends with its mark");
+        let data = body.split("\n\n").filter_map(|event| event.strip_prefix("data: "));
+        data.map(|data| serde_json::from_str(data).unwrap()).collect()
+    }
+}

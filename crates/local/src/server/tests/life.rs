@@ -1,0 +1,84 @@
+//! Clients that go away, and how the server ends.
+
+use http_body_util::BodyExt;
+
+use super::client::read;
+use super::*;
+use crate::generation::EndedBy;
+
+#[tokio::test]
+async fn a_client_that_goes_away_ends_its_stream() {
+    let server = Server::start();
+    let mut caller = server.caller().await;
+    let mut response = caller.begin("/v1/chat/completions", &ask_stream("endless"), &[]).await;
+    assert!(response.frame().await.unwrap().is_ok());
+    drop((response, caller));
+    assert_eq!(server.stage.ended("endless").await, EndedBy::Cancelled);
+    assert_eq!(server.caller().await.chat(&ask("hello")).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_ends_the_answer_that_it_wanted_whole() {
+    let server = Server::start();
+    let asking = server.send("a", "endless").await;
+    server.stage.wait_asked(1).await;
+    asking.abort();
+    assert_eq!(server.stage.ended("endless").await, EndedBy::Cancelled);
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_while_it_waits_is_never_begun() {
+    let server = Server::start();
+    let held = server.send("a", "hold").await;
+    server.stage.wait_held().await;
+    let leaving = server.send("b", "leaving").await;
+    server.wait_waiting(1).await;
+    leaving.abort();
+    server.wait_waiting(0).await;
+    let staying = server.send("c", "staying").await;
+    server.wait_waiting(1).await;
+    server.stage.release();
+    for answered in [held, staying] {
+        assert_eq!(answered.await.unwrap().status, 200);
+    }
+    assert_eq!(server.stage.asked(), ["hold", "staying"]);
+}
+
+#[tokio::test]
+async fn a_stop_ends_what_runs_and_refuses_what_waits() {
+    let server = Server::start();
+    let mut caller = server.caller().await;
+    let mut response = caller.begin("/v1/chat/completions", &ask_stream("endless"), &[]).await;
+    assert!(response.frame().await.unwrap().is_ok());
+    let waiting = server.send("b", "waiting").await;
+    server.wait_waiting(1).await;
+    server.stop.cancel();
+    let rest = read(response).await.text;
+    assert!(rest.contains("\"code\":\"stopping\"") && !rest.contains("[DONE]"), "{rest}");
+    let refused = waiting.await.unwrap();
+    assert_eq!((refused.status.as_u16(), refused.code()), (503, json!("stopping")));
+    tokio::time::timeout(WAIT_MAX, server.running).await.expect("the server ends").unwrap().unwrap();
+    assert!(!server.path.exists());
+    assert_eq!(server.stage.asked(), ["endless"]);
+}
+
+#[tokio::test]
+async fn a_server_that_nobody_uses_ends() {
+    let server =
+        Server::with(ServeOptions { idle: Some(Duration::from_millis(20)), ..ServeOptions::default() });
+    tokio::time::timeout(WAIT_MAX, server.running).await.expect("the server ends").unwrap().unwrap();
+    assert!(!server.path.exists());
+}
+
+#[tokio::test]
+async fn work_under_way_keeps_the_server() {
+    let idle = Duration::from_millis(20);
+    let server = Server::with(ServeOptions { idle: Some(idle), nice: true, ..ServeOptions::default() });
+    let held = server.send("a", "hold").await;
+    server.stage.wait_held().await;
+    let mut running = server.running;
+    assert!(tokio::time::timeout(idle * 5, &mut running).await.is_err(), "it ended during an answer");
+    server.stage.release();
+    assert_eq!(held.await.unwrap().status, 200);
+    tokio::time::timeout(WAIT_MAX, running).await.expect("the server ends").unwrap().unwrap();
+}
