@@ -14,8 +14,22 @@ pub(crate) fn root() -> PathBuf {
 
 /// Runs `cargo <arguments>`; its output goes where ours goes.
 pub(crate) fn run(arguments: &str) -> Result<(), Failure> {
-    let status = command(arguments).status().map_err(|cause| not_started(arguments, &cause))?;
+    run_with(arguments, &[])
+}
+
+/// The same with variables around it.
+pub(crate) fn run_with(arguments: &str, variables: &[(&'static str, PathBuf)]) -> Result<(), Failure> {
+    let variables = variables.iter().map(|(name, path)| (name, path));
+    let status =
+        command(arguments).envs(variables).status().map_err(|cause| not_started(arguments, &cause))?;
     if status.success() { Ok(()) } else { Err(failed(arguments, &status.to_string())) }
+}
+
+/// Where cargo builds.
+pub(crate) fn target_folder() -> Result<PathBuf, Failure> {
+    let metadata = cargo_metadata::MetadataCommand::new().current_dir(root()).no_deps().exec();
+    let metadata = metadata.map_err(|cause| Failure::Failed(format!("cargo metadata: {cause}")))?;
+    Ok(metadata.target_directory.into_std_path_buf())
 }
 
 /// Runs `cargo <arguments>` and returns what it printed; its messages go where ours go.

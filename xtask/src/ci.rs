@@ -4,13 +4,14 @@
 use std::time::{Duration, Instant};
 
 use crate::command::{self, Command, Failure};
-use crate::{cargo, schema, tidy};
+use crate::{cargo, schema, tidy, weights};
 
 pub(crate) const COMMAND: Command = Command {
     name: "ci",
-    summary: "fmt, tidy, clippy, tests, kill9 soak, schema check, cargo-deny; stops at the first failure",
+    summary: "fmt, tidy, clippy, weights, tests, kill9 soak, schema check, cargo-deny; stops at the first failure",
     help: "usage: cargo xtask ci\n\n\
-        Runs, in order: cargo fmt --check, tidy, clippy (warnings are errors), all tests,\n\
+        Runs, in order: cargo fmt --check, tidy, clippy (warnings are errors),\n\
+        nexus3 models pull for the weights that tests need, all tests,\n\
         200 kills of the daemon under load, schema --check, cargo deny (bans, licenses, sources). Stops at the first failure.\n\
         cargo-deny has to be installed; `./scripts/test` sees to that and then runs this.",
     run,
@@ -21,6 +22,10 @@ enum Work {
     /// A cargo call that needs cargo-deny.
     Deny(&'static str),
     Tidy,
+    /// The weights that tests of real models need.
+    Weights,
+    /// A cargo call that is told where those are.
+    WithWeights(&'static str),
     SchemaCheck,
 }
 
@@ -37,7 +42,8 @@ const STEPS: &[Step] = &[
         name: "clippy",
         work: Work::Cargo("clippy --workspace --all-targets --all-features --locked -- -D warnings"),
     },
-    Step { name: "test", work: Work::Cargo("test --workspace --all-features --locked") },
+    Step { name: "weights", work: Work::Weights },
+    Step { name: "test", work: Work::WithWeights("test --workspace --all-features --locked") },
     Step { name: "kill9", work: Work::Cargo("xtask soak kill9 --cycles 200") },
     Step { name: "schema", work: Work::SchemaCheck },
     Step { name: "deny", work: Work::Deny("deny --locked check bans licenses sources") },
@@ -67,13 +73,18 @@ fn perform(step: &Step) -> Result<(), Failure> {
         Work::Cargo(arguments) => cargo::run(arguments),
         Work::Deny(arguments) => cargo::require_deny().and_then(|()| cargo::run(arguments)),
         Work::Tidy => tidy::check_and_print(&cargo::root()),
+        Work::Weights => weights::pull(),
+        Work::WithWeights(arguments) => cargo::run_with(arguments, &weights::variables()?),
         Work::SchemaCheck => schema::check(),
     }
 }
 
 fn shown(step: &Step) -> String {
     match step.work {
-        Work::Cargo(arguments) | Work::Deny(arguments) => cargo::shown(arguments),
+        Work::Cargo(arguments) | Work::Deny(arguments) | Work::WithWeights(arguments) => {
+            cargo::shown(arguments)
+        }
+        Work::Weights => "nexus3 models pull".to_owned(),
         Work::Tidy => "cargo xtask tidy".to_owned(),
         Work::SchemaCheck => "cargo xtask schema --check".to_owned(),
     }
@@ -144,6 +155,6 @@ mod tests {
         assert_eq!(lines[1], "fmt            1.0  ok");
         assert_eq!(lines[2], "tidy           1.0  FAILED");
         assert_eq!(lines[3], "clippy           -  not run");
-        assert_eq!(lines[8], "total          2.0");
+        assert_eq!(lines[9], "total          2.0");
     }
 }

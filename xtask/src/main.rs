@@ -9,6 +9,7 @@ mod command;
 mod schema;
 mod soak;
 mod tidy;
+mod weights;
 
 use std::process::ExitCode;
 

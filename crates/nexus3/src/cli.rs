@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::model_server::ModelServerArgs;
 use crate::models::ModelsArgs;
 
 /// Runs LLM agents for programs and people: JSON-RPC 2.0 on loopback HTTP.
@@ -50,6 +51,8 @@ pub(crate) enum Command {
     Import(ImportArgs),
     /// Show, pull, remove and choose models
     Models(ModelsArgs),
+    /// Serve a local model with OpenAI's protocol
+    ModelServer(ModelServerArgs),
     /// Look at the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -220,7 +223,8 @@ impl ServeArgs {
 }
 
 /// The commands: what stands behind one is its own business.
-const COMMANDS: &[&str] = &["serve", "ask", "rpc", "backup", "check", "audit", "import", "models", "config"];
+const COMMANDS: &[&str] =
+    &["serve", "ask", "rpc", "backup", "check", "audit", "import", "models", "model-server", "config"];
 
 /// `--serve [PORT]`, anywhere before a subcommand, is the subcommand `serve`.
 pub(crate) fn normalize(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
@@ -259,7 +263,9 @@ mod tests {
             top.get_subcommands().map(clap::Command::get_name).filter(|name| *name != "help").collect();
         assert_eq!(named, COMMANDS);
         let models = ["models", "models list", "models info", "models pull", "models remove", "models use"];
-        for line in ["ask", "backup", "check", "audit verify", "import"].into_iter().chain(models) {
+        for line in
+            ["ask", "model-server", "backup", "check", "audit verify", "import"].into_iter().chain(models)
+        {
             let command = line.split(' ').fold(&top, |command, word| command.find_subcommand(word).unwrap());
             let help = command.clone().render_long_help().to_string();
             assert!(help.contains(&format!("\n  nexus3 {line}")) && help.contains("Exit code: 0"), "{help}");

@@ -9,6 +9,7 @@ mod home;
 mod import;
 mod logs;
 mod model;
+mod model_server;
 mod models;
 mod process;
 mod serve;
@@ -89,6 +90,7 @@ fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Import(args) => import::run(&args, home.clone(), &load(&[])?, &environment),
         // Looking for model servers is not wired yet: none are found.
         Command::Models(args) => models::run(&args, &home, &environment, &load, Vec::new),
+        Command::ModelServer(args) => model_server::run(&args, &home),
         Command::Config(ConfigCommand::Show) => print(&config::show(&load(&[])?)),
         Command::Config(ConfigCommand::Reference) => print(&config::reference()),
     }

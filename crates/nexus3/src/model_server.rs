@@ -1,0 +1,136 @@
+//! `nexus3 model-server`: a local model behind OpenAI's protocol. The daemon starts one as its child when an agent first
+//! asks a local model; a person can start one too.
+
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use local::server::{ModelListener, ServeOptions};
+use tokio_util::sync::CancellationToken;
+use weights::{ModelId, Shelf};
+
+use crate::signals::StopSignals;
+use crate::{Failure, models, process};
+
+/// Serves a local model with OpenAI's protocol: /v1/chat/completions, /v1/embeddings, /v1/models and /health.
+#[derive(Debug, Args)]
+#[command(after_help = "Exit code: 0 stopped, 1 failed, 2 wrong usage.
+
+The daemon starts this by itself for models named local/ID. The weights are read by the first request that needs them.
+
+Examples:
+  nexus3 model-server --model smollm2-135m --port 9000
+  nexus3 model-server --model ./some.gguf --embedder minilm-l6-v2 --socket ./model.sock --idle-s 600")]
+pub(crate) struct ModelServerArgs {
+    /// The model that answers chats: a GGUF file, or the id of one that was pulled
+    #[arg(long, value_name = "FILE|ID", required_unless_present = "embedder")]
+    model: Option<String>,
+    /// The model that makes embeddings: an ONNX file, or the id of one that was pulled
+    #[arg(long, value_name = "FILE|ID")]
+    embedder: Option<String>,
+    /// What the chat model is called [default: its id, or its file's name]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Listen on this port of 127.0.0.1; 0 takes any free one
+    #[arg(short, long, value_name = "PORT", required_unless_present = "socket")]
+    port: Option<u16>,
+    /// Listen on a Unix socket instead
+    #[arg(long, value_name = "PATH", conflicts_with = "port")]
+    socket: Option<PathBuf>,
+    /// Threads that compute [default: one less than there are cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: Option<u16>,
+    /// The longest context in tokens [default: the model's own]
+    #[arg(long, value_name = "TOKENS", value_parser = clap::value_parser!(u32).range(256..))]
+    window: Option<u32>,
+    /// Requests that may wait
+    #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u16).range(1..))]
+    queue: u16,
+    /// Stop after this many seconds without a request [default: never]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    idle_s: Option<u32>,
+    /// Stop when standard input ends: so a child ends with whoever started it
+    #[arg(long)]
+    die_with_stdin: bool,
+}
+
+pub(crate) fn run(args: &ModelServerArgs, home: &Path) -> Result<u8, Failure> {
+    tracing_subscriber::fmt().with_writer(io::stderr).with_max_level(tracing::Level::INFO).init();
+    process::hide_memory();
+    let shelf = Shelf::at(&models::folder(home));
+    let find = |given: &Option<String>| given.as_deref().map(|given| weights_file(given, &shelf)).transpose();
+    let options = ServeOptions {
+        model: find(&args.model)?,
+        model_name: args.name.clone().or_else(|| args.model.as_ref().filter(|id| !is_path(id)).cloned()),
+        embedder: find(&args.embedder)?,
+        threads: args.threads.map_or_else(spare_cores, usize::from),
+        window_tokens_max: args.window.map(|tokens| tokens as usize),
+        queue_max: args.queue.into(),
+        idle: args.idle_s.map(|seconds| Duration::from_secs(seconds.into())),
+        nice: true,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(|fault| Failure::Run(format!("cannot start: {fault}")))?;
+    let served = runtime.block_on(serve(args, options));
+    // A read of standard input that never ends must not keep the process.
+    runtime.shutdown_background();
+    served.map(|()| 0)
+}
+
+async fn serve(args: &ModelServerArgs, options: ServeOptions) -> Result<(), Failure> {
+    let mut signals =
+        StopSignals::watch().map_err(|fault| Failure::Run(format!("cannot watch for signals: {fault}")))?;
+    let listener = listen(args)?;
+    let mut stdout = io::stdout().lock();
+    // Nobody has to listen.
+    let _ = writeln!(stdout, "Model server: {}", listener.address()).and_then(|()| stdout.flush());
+    drop(stdout);
+    let stop = CancellationToken::new();
+    if args.die_with_stdin {
+        let orphaned = stop.clone();
+        tokio::task::spawn_blocking(move || {
+            let mut rest = [0; 256];
+            while io::stdin().read(&mut rest).is_ok_and(|bytes| bytes > 0) {}
+            orphaned.cancel();
+        });
+    }
+    let asked = stop.clone();
+    tokio::spawn(async move {
+        signals.next().await;
+        asked.cancel();
+    });
+    local::server::serve(listener, options, stop).await.map_err(|fault| Failure::Run(fault.to_string()))
+}
+
+fn listen(args: &ModelServerArgs) -> Result<ModelListener, Failure> {
+    let listener = match &args.socket {
+        Some(path) => ModelListener::unix(path).map_err(|fault| (path.display().to_string(), fault)),
+        None => {
+            let port = args.port.unwrap_or(0);
+            ModelListener::tcp(port).map_err(|fault| (format!("127.0.0.1:{port}"), fault))
+        }
+    };
+    listener.map_err(|(place, fault)| Failure::Run(format!("cannot listen on {place}: {fault}")))
+}
+
+fn is_path(given: &str) -> bool {
+    given.contains('/') || given.ends_with(".gguf") || given.ends_with(".onnx")
+}
+
+fn weights_file(given: &str, shelf: &Shelf) -> Result<PathBuf, Failure> {
+    if is_path(given) {
+        return Ok(PathBuf::from(given));
+    }
+    let id: ModelId = given.parse().map_err(|fault| Failure::Usage(format!("{given}: {fault}")))?;
+    let found = shelf.find(&id).map(|pulled| pulled.path);
+    found.ok_or_else(|| Failure::Run(format!("{id} is not here: nexus3 models pull {id}")))
+}
+
+/// The machine has other things to do, too.
+fn spare_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1)).max(1)
+}
