@@ -1,8 +1,25 @@
 //! What a loaded model is asked and what it answers: the words of this crate's generation half.
 //! The forward pass is in `engine`, the prompt in `chat`; sockets and queues are the server's.
 
+pub(crate) mod grammar;
+pub(crate) mod outflow;
+pub(crate) mod run;
+pub(crate) mod sampler;
+
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+
+use crate::chat::prompt;
+use crate::chat::template::{CALL_BEGINS, Template};
+use crate::chat::tokens::Vocabulary;
+use crate::engine::cache::Shelf;
+use crate::engine::forward::Scratch;
+use crate::engine::gguf::{Gguf, Wrong};
+use crate::engine::map::map;
+use crate::engine::network::Network;
+use grammar::Grammars;
+use run::{Halt, Run};
+use sampler::Sampler;
 
 /// How a model file is loaded.
 #[derive(Debug, Clone)]
@@ -20,6 +37,13 @@ pub struct LoadOptions {
 pub struct LoadedModel {
     name: String,
     window_tokens: usize,
+    vocabulary: Vocabulary,
+    template: Template,
+    network: Network,
+    shelf: Shelf,
+    scratch: Scratch,
+    /// Made when the first answer needs one.
+    grammars: Option<Grammars>,
 }
 
 /// One question to a model: the conversation and how to answer it.
@@ -196,10 +220,29 @@ impl LoadedModel {
     /// # Errors
     /// When the file cannot be read, or is no model that this engine runs.
     pub fn open(path: &Path, options: &LoadOptions) -> Result<Self, LoadFault> {
-        let _ = options;
-        Err(LoadFault::Unusable {
-            path: path.to_path_buf(),
-            reason: "the engine is being written".to_owned(),
+        let bytes = map(path).map_err(|cause| LoadFault::Unreadable { path: path.to_path_buf(), cause })?;
+        Self::read(path, &bytes, options)
+            .map_err(|reason| LoadFault::Unusable { path: path.to_path_buf(), reason })
+    }
+
+    fn read(path: &Path, bytes: &[u8], options: &LoadOptions) -> Result<Self, Wrong> {
+        let file = Gguf::read(bytes)?;
+        let vocabulary = Vocabulary::read(&file)?;
+        let template = Template::parse(file.text("tokenizer.chat_template"))?;
+        let network = Network::read(&file, vocabulary.len(), options.threads)?;
+        let from_file = || {
+            path.file_stem().map_or_else(|| "model".to_owned(), |stem| stem.to_string_lossy().into_owned())
+        };
+        let window = network.shape.window;
+        Ok(Self {
+            name: file.text("general.name").map_or_else(from_file, str::to_owned),
+            window_tokens: options.window_tokens_max.map_or(window, |max| max.clamp(1, window)),
+            shelf: Shelf::new(&network.shape, options.slots),
+            vocabulary,
+            template,
+            network,
+            scratch: Scratch::default(),
+            grammars: None,
         })
     }
 
@@ -218,10 +261,11 @@ impl LoadedModel {
     /// How many tokens `text` is.
     #[must_use]
     pub fn count(&self, text: &str) -> usize {
-        text.len()
+        self.vocabulary.plain(text).len()
     }
 
-    /// Answers `chat`; `each` gets the pieces as they come and says whether to go on.
+    /// Answers `chat`; `each` gets the pieces as they come and says whether to go on. It is asked for every
+    /// token: a token whose text is held back comes as an empty text.
     ///
     /// # Errors
     /// When the prompt does not fit, the request cannot be met, or the engine fails.
@@ -230,7 +274,123 @@ impl LoadedModel {
         chat: &Chat,
         each: &mut dyn FnMut(Piece<'_>) -> ControlFlow<()>,
     ) -> Result<Answered, AnswerFault> {
-        let _ = (chat, each);
-        Err(AnswerFault::Failed("the engine is being written".to_owned()))
+        let plan = Plan::of(chat)?;
+        let mut text =
+            prompt::render(chat, &self.template, &self.vocabulary).map_err(AnswerFault::Refused)?;
+        if let Plan::Calls { .. } = plan {
+            text = format!("{text}{CALL_BEGINS}\n");
+        }
+        let prompt = self.vocabulary.rendered(&text);
+        if prompt.is_empty() || prompt.len() >= self.window_tokens {
+            return Err(AnswerFault::TooLong {
+                prompt_tokens: prompt.len(),
+                window_tokens: self.window_tokens,
+            });
+        }
+        if plan.needs_grammar() && self.grammars.is_none() {
+            self.grammars = Some(Grammars::new(&self.vocabulary).map_err(AnswerFault::Failed)?);
+        }
+        let slot = self.shelf.take(&prompt);
+        let cache = self.shelf.cache(slot);
+        let cached_tokens = cache.tokens().len();
+        let room = self.window_tokens - prompt.len();
+        let mut run = Run {
+            network: &self.network,
+            vocabulary: &self.vocabulary,
+            cache,
+            scratch: &mut self.scratch,
+            each,
+            sampler: Sampler::new(chat.temperature, chat.top_p, chat.seed),
+            window: self.window_tokens,
+            left: chat.answer_tokens_max.map_or(room, |max| max.min(room)),
+            answer_tokens: 0,
+            calls: Vec::new(),
+            mark: fingerprint(&prompt),
+            scores: Vec::new(),
+        };
+        let ended =
+            run.read_prompt(&prompt).and_then(|()| plan.carry_out(&mut run, chat, self.grammars.as_ref()));
+        let why = match ended {
+            Ok(why) => why,
+            Err(Halt::Cancelled) => EndedBy::Cancelled,
+            Err(Halt::Length) if run.calls.is_empty() => EndedBy::Length,
+            Err(Halt::Length) => EndedBy::Calls,
+            Err(Halt::Fault(fault)) => return Err(fault),
+        };
+        Ok(Answered { prompt_tokens: prompt.len(), cached_tokens, answer_tokens: run.answer_tokens, why })
     }
+}
+
+/// How an answer is made.
+enum Plan {
+    /// Text alone.
+    Text,
+    /// Text that may turn into calls of these tools.
+    TextOrCalls(Vec<OfferedTool>),
+    /// Calls of these tools, so many at most.
+    Calls { tools: Vec<OfferedTool>, most: usize },
+    /// What this schema wants.
+    Schema(serde_json::Value),
+    /// What this schema wants, or a call of one of these tools.
+    SchemaOrCall(serde_json::Value, Vec<OfferedTool>),
+}
+
+impl Plan {
+    fn of(chat: &Chat) -> Result<Self, AnswerFault> {
+        let tools = chat.tools.clone();
+        Ok(match (&chat.choice, &chat.schema) {
+            (ToolChoice::Required, _) if tools.is_empty() => {
+                return Err(AnswerFault::Refused("a call is required, but no tool is offered".to_owned()));
+            }
+            (ToolChoice::Required, _) => Self::Calls { tools, most: 8 },
+            (ToolChoice::Named(name), _) => {
+                let tools: Vec<_> = tools.into_iter().filter(|tool| tool.name == *name).collect();
+                if tools.is_empty() {
+                    return Err(AnswerFault::Refused(format!(
+                        "tool {name} is to be called, but is not offered"
+                    )));
+                }
+                Self::Calls { tools, most: 1 }
+            }
+            (ToolChoice::Auto, Some(schema)) if !tools.is_empty() => {
+                Self::SchemaOrCall(schema.clone(), tools)
+            }
+            (_, Some(schema)) => Self::Schema(schema.clone()),
+            (ToolChoice::Auto, None) if !tools.is_empty() => Self::TextOrCalls(tools),
+            (ToolChoice::Auto | ToolChoice::None, None) => Self::Text,
+        })
+    }
+
+    fn needs_grammar(&self) -> bool {
+        !matches!(self, Self::Text)
+    }
+
+    fn carry_out(
+        &self,
+        run: &mut Run<'_>,
+        chat: &Chat,
+        grammars: Option<&Grammars>,
+    ) -> Result<EndedBy, Halt> {
+        let refused = |why| Halt::Fault(AnswerFault::Refused(why));
+        let Some(grammars) = grammars.filter(|_| self.needs_grammar()) else {
+            return run.text(&chat.stop, &[], &|| Err("no tool is offered".to_owned()));
+        };
+        match self {
+            Self::Text => run.text(&chat.stop, &[], &|| Err("no tool is offered".to_owned())),
+            Self::TextOrCalls(tools) => run.text(&chat.stop, tools, &|| grammars.calls(tools)),
+            Self::Calls { tools, most } => run.calls(&|| grammars.calls(tools), *most),
+            Self::Schema(schema) => run.held(&mut grammars.schema(schema).map_err(refused)?),
+            Self::SchemaOrCall(schema, tools) => {
+                let mut matcher = grammars.schema_or_calls(schema, tools).map_err(refused)?;
+                run.held_or_call(&mut matcher, tools)
+            }
+        }
+    }
+}
+
+/// A number that differs between prompts.
+fn fingerprint(prompt: &[u32]) -> u64 {
+    prompt
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, token| (hash ^ u64::from(*token)).wrapping_mul(0x0100_0000_01b3))
 }

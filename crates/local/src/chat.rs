@@ -1,0 +1,6 @@
+//! Text on its way into a model and out of it: tokens, the file's chat template, tools in the prompt.
+//! Numbers are `engine`'s; which token comes next is `generation`'s.
+
+pub(crate) mod prompt;
+pub(crate) mod template;
+pub(crate) mod tokens;

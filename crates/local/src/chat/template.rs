@@ -1,0 +1,125 @@
+//! The chat template: the file's own, or ChatML where it has none. Templates come with the file, from
+//! strangers: they run with bounded fuel and see nothing but the conversation.
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Rest, Serde, Value};
+use minijinja::{Environment, Error, ErrorKind, context};
+use serde::Serialize;
+use serde_json::ser::Formatter;
+
+use crate::engine::gguf::Wrong;
+
+const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+/// What a template may spend; Qwen's takes a few hundred per message.
+const FUEL: u64 = 20_000_000;
+const TEMPLATE_BYTES_MAX: usize = 256 * 1024;
+
+/// How a model's tool section marks a call.
+pub(crate) const CALL_BEGINS: &str = "<tool_call>";
+/// And its end.
+pub(crate) const CALL_ENDS: &str = "</tool_call>";
+
+/// A parsed chat template.
+#[derive(Debug)]
+pub(crate) struct Template {
+    environment: Environment<'static>,
+    offers_tools: bool,
+}
+
+/// One message as templates know it.
+#[derive(Debug, Serialize)]
+pub(crate) struct TemplateMessage {
+    pub(crate) role: &'static str,
+    pub(crate) content: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tool_calls: Vec<serde_json::Value>,
+}
+
+impl Template {
+    /// Parses `source`, or takes ChatML when the file has none.
+    pub(crate) fn parse(source: Option<&str>) -> Result<Self, Wrong> {
+        let source = source.unwrap_or(CHATML);
+        if source.len() > TEMPLATE_BYTES_MAX {
+            return Err(format!(
+                "its chat template has {} bytes; {TEMPLATE_BYTES_MAX} are read",
+                source.len()
+            ));
+        }
+        let mut environment = Environment::new();
+        environment.set_fuel(Some(FUEL));
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+        environment.set_syntax(syntax.map_err(|fault| fault.to_string())?);
+        environment.add_filter("tojson", |value: Value, _: Rest<Value>| spaced_json(&value));
+        environment.add_function("raise_exception", |why: String| -> Result<Value, Error> {
+            Err(Error::new(ErrorKind::InvalidOperation, why))
+        });
+        environment
+            .add_template_owned("chat", source.to_owned())
+            .map_err(|fault| format!("its chat template is not understood: {fault}"))?;
+        // Only the way of calling that the grammar and the reader here know is offered by the template.
+        let offers_tools = source.contains(CALL_BEGINS) && source.contains("tools");
+        Ok(Self { environment, offers_tools })
+    }
+
+    /// Whether the template has a section for tools.
+    pub(crate) fn offers_tools(&self) -> bool {
+        self.offers_tools
+    }
+
+    /// The prompt for `messages`, up to where the answer begins.
+    pub(crate) fn render(
+        &self,
+        messages: &[TemplateMessage],
+        tools: &[serde_json::Value],
+        (begin, end): (&str, &str),
+    ) -> Result<String, String> {
+        let tools = if tools.is_empty() { Value::UNDEFINED } else { Value::from(Serde(tools)) };
+        let context = context! {
+            messages => Value::from(Serde(messages)),
+            tools => tools,
+            add_generation_prompt => true,
+            bos_token => begin,
+            eos_token => end,
+        };
+        let template = self.environment.get_template("chat").map_err(|fault| fault.to_string())?;
+        template.render(context).map_err(|fault| format!("the chat template fails: {fault}"))
+    }
+}
+
+/// JSON as Python writes it, which is what models were trained on.
+pub(crate) fn spaced_json(value: &impl Serialize) -> Result<String, Error> {
+    let mut out = Vec::new();
+    let mut serializer = serde_json::Serializer::with_formatter(&mut out, Spaced);
+    value
+        .serialize(&mut serializer)
+        .map_err(|fault| Error::new(ErrorKind::BadSerialization, fault.to_string()))?;
+    String::from_utf8(out).map_err(|fault| Error::new(ErrorKind::BadSerialization, fault.to_string()))
+}
+
+struct Spaced;
+
+impl Formatter for Spaced {
+    fn begin_array_value<W: ?Sized + std::io::Write>(
+        &mut self,
+        writer: &mut W,
+        first: bool,
+    ) -> std::io::Result<()> {
+        if first { Ok(()) } else { writer.write_all(b", ") }
+    }
+
+    fn begin_object_key<W: ?Sized + std::io::Write>(
+        &mut self,
+        writer: &mut W,
+        first: bool,
+    ) -> std::io::Result<()> {
+        if first { Ok(()) } else { writer.write_all(b", ") }
+    }
+
+    fn begin_object_value<W: ?Sized + std::io::Write>(&mut self, writer: &mut W) -> std::io::Result<()> {
+        writer.write_all(b": ")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,298 @@
+//! Reads the head of a GGUF file: its facts and where each tensor lies. Every length is checked against
+//! the bytes that are there before anything is allocated. What tensors hold is `convert`'s.
+
+use std::collections::HashMap;
+
+use candle_core::quantized::GgmlDType;
+
+/// What is wrong with a file, in words.
+pub(crate) type Wrong = String;
+
+/// The head of a GGUF file over the file's own bytes.
+#[derive(Debug)]
+pub(crate) struct Gguf<'a> {
+    facts: HashMap<&'a str, Fact<'a>>,
+    tensors: HashMap<&'a str, Tensor<'a>>,
+}
+
+/// One value of the file's metadata.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Fact<'a> {
+    Whole(i64),
+    Real(f64),
+    Flag(bool),
+    Text(&'a str),
+    Texts(Vec<&'a str>),
+    Wholes(Vec<i64>),
+    /// An array that nothing here needs.
+    Passed,
+}
+
+/// A tensor where it lies: `rows` rows of `columns` numbers.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Tensor<'a> {
+    pub(crate) kind: GgmlDType,
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) bytes: &'a [u8],
+}
+
+const TENSORS_MAX: u64 = 65_536;
+const FACTS_MAX: u64 = 65_536;
+const ARRAY_MAX: u64 = 4_000_000;
+const DIMENSIONS_MAX: u32 = 4;
+
+impl<'a> Gguf<'a> {
+    /// Reads the head of `bytes`.
+    pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, Wrong> {
+        let mut reader = Reader { bytes, at: 0 };
+        if reader.take(4)? != b"GGUF" {
+            return Err("it is not a GGUF file".to_owned());
+        }
+        let version = reader.u32()?;
+        if !(2..=3).contains(&version) {
+            return Err(format!("it is GGUF version {version}; versions 2 and 3 are read"));
+        }
+        let tensor_count = reader.count(TENSORS_MAX, "tensors")?;
+        let fact_count = reader.count(FACTS_MAX, "metadata entries")?;
+        let facts = read_facts(&mut reader, fact_count)?;
+        let places = (0..tensor_count).map(|_| reader.place()).collect::<Result<Vec<_>, _>>()?;
+        let alignment = match facts.get("general.alignment") {
+            None => 32,
+            Some(Fact::Whole(value)) => usize::try_from(*value)
+                .ok()
+                .filter(|value| value.is_power_of_two() && (4..=65_536).contains(value))
+                .ok_or_else(|| format!("its alignment {value} is no power of two between 4 and 65536"))?,
+            Some(_) => return Err("its alignment is not a number".to_owned()),
+        };
+        let start = reader.at.next_multiple_of(alignment);
+        let mut tensors = HashMap::with_capacity(places.len());
+        for place in places {
+            let (name, tensor) = place.resolve(bytes, start)?;
+            tensors.insert(name, tensor);
+        }
+        Ok(Self { facts, tensors })
+    }
+
+    pub(crate) fn fact(&self, key: &str) -> Option<&Fact<'a>> {
+        self.facts.get(key)
+    }
+
+    pub(crate) fn text(&self, key: &str) -> Option<&'a str> {
+        match self.facts.get(key) {
+            Some(Fact::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn texts(&self, key: &str) -> Option<&[&'a str]> {
+        match self.facts.get(key) {
+            Some(Fact::Texts(texts)) => Some(texts),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn whole(&self, key: &str) -> Option<usize> {
+        match self.facts.get(key) {
+            Some(Fact::Whole(value)) => usize::try_from(*value).ok(),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn real(&self, key: &str) -> Option<f64> {
+        match self.facts.get(key) {
+            Some(Fact::Real(value)) => Some(*value),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn has_tensor(&self, name: &str) -> bool {
+        self.tensors.contains_key(name)
+    }
+
+    /// The tensor `name`, which must be `rows` × `columns`.
+    pub(crate) fn tensor(&self, name: &str, rows: usize, columns: usize) -> Result<Tensor<'a>, Wrong> {
+        let tensor = self.tensors.get(name).ok_or_else(|| format!("tensor {name} is missing"))?;
+        if (tensor.rows, tensor.columns) != (rows, columns) {
+            return Err(format!(
+                "tensor {name} is {} by {} and should be {rows} by {columns}",
+                tensor.rows, tensor.columns
+            ));
+        }
+        Ok(*tensor)
+    }
+}
+
+fn read_facts<'a>(reader: &mut Reader<'a>, count: u64) -> Result<HashMap<&'a str, Fact<'a>>, Wrong> {
+    let mut facts = HashMap::new();
+    for _ in 0..count {
+        let key = reader.text()?;
+        let kind = reader.u32()?;
+        facts.insert(key, reader.fact(kind)?);
+    }
+    Ok(facts)
+}
+
+struct Place<'a> {
+    name: &'a str,
+    dimensions: Vec<u64>,
+    kind: u32,
+    offset: u64,
+}
+
+impl<'a> Place<'a> {
+    fn resolve(&self, bytes: &'a [u8], start: usize) -> Result<(&'a str, Tensor<'a>), Wrong> {
+        let name = self.name;
+        let kind = kind_of(self.kind).ok_or_else(|| {
+            format!("tensor {name} has the number format {}, which is not known here", self.kind)
+        })?;
+        let absurd = || format!("tensor {name} has an absurd size");
+        let columns = self.dimensions.first().copied().unwrap_or(1);
+        let rows = self
+            .dimensions
+            .iter()
+            .skip(1)
+            .try_fold(1u64, |product, dimension| product.checked_mul(*dimension))
+            .ok_or_else(absurd)?;
+        let columns = usize::try_from(columns).map_err(|_| absurd())?;
+        let rows = usize::try_from(rows).map_err(|_| absurd())?;
+        let count = rows.checked_mul(columns).ok_or_else(absurd)?;
+        if count == 0 || !columns.is_multiple_of(kind.block_size()) {
+            return Err(absurd());
+        }
+        let length = (count / kind.block_size()).checked_mul(kind.type_size()).ok_or_else(absurd)?;
+        let offset = usize::try_from(self.offset).map_err(|_| absurd())?;
+        let from = start.checked_add(offset).ok_or_else(absurd)?;
+        let to = from.checked_add(length).ok_or_else(absurd)?;
+        if !from.is_multiple_of(4) {
+            return Err(format!("tensor {name} is not aligned"));
+        }
+        let bytes = bytes
+            .get(from..to)
+            .ok_or_else(|| format!("tensor {name} ends beyond the file: the file is cut; pull it again"))?;
+        Ok((name, Tensor { kind, rows, columns, bytes }))
+    }
+}
+
+fn kind_of(number: u32) -> Option<GgmlDType> {
+    Some(match number {
+        0 => GgmlDType::F32,
+        1 => GgmlDType::F16,
+        2 => GgmlDType::Q4_0,
+        3 => GgmlDType::Q4_1,
+        6 => GgmlDType::Q5_0,
+        7 => GgmlDType::Q5_1,
+        8 => GgmlDType::Q8_0,
+        10 => GgmlDType::Q2K,
+        11 => GgmlDType::Q3K,
+        12 => GgmlDType::Q4K,
+        13 => GgmlDType::Q5K,
+        14 => GgmlDType::Q6K,
+        30 => GgmlDType::BF16,
+        _ => return None,
+    })
+}
+
+struct Reader<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], Wrong> {
+        let end = self.at.checked_add(count);
+        let taken = end.and_then(|end| self.bytes.get(self.at..end));
+        let taken = taken.ok_or_else(|| "the file is cut in its head; pull it again".to_owned())?;
+        self.at += count;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Wrong> {
+        let mut array = [0; N];
+        array.copy_from_slice(self.take(N)?);
+        Ok(array)
+    }
+
+    fn u32(&mut self) -> Result<u32, Wrong> {
+        Ok(u32::from_le_bytes(self.array()?))
+    }
+
+    fn u64(&mut self) -> Result<u64, Wrong> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    fn count(&mut self, max: u64, what: &str) -> Result<u64, Wrong> {
+        let count = self.u64()?;
+        if count > max {
+            return Err(format!("it claims {count} {what}; at most {max} are read"));
+        }
+        Ok(count)
+    }
+
+    fn text(&mut self) -> Result<&'a str, Wrong> {
+        let length = usize::try_from(self.u64()?).map_err(|_| "a text has an absurd length".to_owned())?;
+        let bytes = self.take(length)?;
+        std::str::from_utf8(bytes).map_err(|_| "a text in its head is not UTF-8".to_owned())
+    }
+
+    fn place(&mut self) -> Result<Place<'a>, Wrong> {
+        let name = self.text()?;
+        let dimension_count = self.u32()?;
+        if dimension_count > DIMENSIONS_MAX {
+            return Err(format!(
+                "tensor {name} has {dimension_count} dimensions; at most {DIMENSIONS_MAX} are read"
+            ));
+        }
+        let dimensions = (0..dimension_count).map(|_| self.u64()).collect::<Result<Vec<_>, _>>()?;
+        Ok(Place { name, dimensions, kind: self.u32()?, offset: self.u64()? })
+    }
+
+    fn fact(&mut self, kind: u32) -> Result<Fact<'a>, Wrong> {
+        match kind {
+            8 => Ok(Fact::Text(self.text()?)),
+            9 => self.list(),
+            _ => self.scalar(kind),
+        }
+    }
+
+    fn scalar(&mut self, kind: u32) -> Result<Fact<'a>, Wrong> {
+        Ok(match kind {
+            0 => Fact::Whole(i64::from(u8::from_le_bytes(self.array()?))),
+            1 => Fact::Whole(i64::from(i8::from_le_bytes(self.array()?))),
+            2 => Fact::Whole(i64::from(u16::from_le_bytes(self.array()?))),
+            3 => Fact::Whole(i64::from(i16::from_le_bytes(self.array()?))),
+            4 => Fact::Whole(i64::from(self.u32()?)),
+            5 => Fact::Whole(i64::from(i32::from_le_bytes(self.array()?))),
+            6 => Fact::Real(f64::from(f32::from_le_bytes(self.array()?))),
+            7 => Fact::Flag(self.array::<1>()? != [0]),
+            10 => Fact::Whole(i64::try_from(self.u64()?).unwrap_or(i64::MAX)),
+            11 => Fact::Whole(i64::from_le_bytes(self.array()?)),
+            12 => Fact::Real(f64::from_le_bytes(self.array()?)),
+            other => return Err(format!("a metadata entry has the unknown type {other}")),
+        })
+    }
+
+    fn list(&mut self) -> Result<Fact<'a>, Wrong> {
+        let kind = self.u32()?;
+        let count = self.count(ARRAY_MAX, "entries in one list")?;
+        match kind {
+            8 => Ok(Fact::Texts((0..count).map(|_| self.text()).collect::<Result<_, _>>()?)),
+            9 => Err("a list of lists in its head is not read".to_owned()),
+            0..=5 | 10 | 11 => {
+                let mut wholes = Vec::new();
+                for _ in 0..count {
+                    if let Fact::Whole(whole) = self.scalar(kind)? {
+                        wholes.push(whole);
+                    }
+                }
+                Ok(Fact::Wholes(wholes))
+            }
+            _ => {
+                for _ in 0..count {
+                    self.scalar(kind)?;
+                }
+                Ok(Fact::Passed)
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! A weight matrix in one of two block formats, and the numbers it is multiplied with. Blocks of 32 share
+//! a scale. The multiplication itself is `kernel`'s; how files become matrices is `convert`'s.
+
+use rayon::prelude::*;
+
+use super::kernel::{self, Product};
+use super::numbers::widen;
+
+/// How many numbers share a scale.
+pub(crate) const BLOCK: usize = 32;
+
+/// A matrix of `rows` × `columns` quantised numbers.
+#[derive(Debug, Clone)]
+pub(crate) struct Matrix {
+    pub(crate) rows: usize,
+    pub(crate) columns: usize,
+    pub(crate) blocks: Blocks,
+}
+
+/// The numbers of a matrix, row by row; scales and minima are half-precision bits.
+#[derive(Debug, Clone)]
+pub(crate) enum Blocks {
+    /// number = scale · quant + minimum; element `i` is the low half of byte `i`, element `i + 16` the high one.
+    Four { quants: Vec<[u8; 16]>, scales: Vec<u16>, minima: Vec<u16> },
+    /// number = scale · quant.
+    Eight { quants: Vec<[i8; 32]>, scales: Vec<u16> },
+}
+
+impl Matrix {
+    /// Row `row` as plain numbers.
+    pub(crate) fn row(&self, row: usize, into: &mut [f32]) {
+        let blocks = self.columns / BLOCK;
+        let range = row * blocks..(row + 1) * blocks;
+        match &self.blocks {
+            Blocks::Four { quants, scales, minima } => {
+                for (at, block) in range.zip(into.chunks_exact_mut(BLOCK)) {
+                    let (scale, minimum) = (widen(scales[at]), widen(minima[at]));
+                    for (index, byte) in quants[at].iter().enumerate() {
+                        block[index] = scale * f32::from(byte & 15) + minimum;
+                        block[index + 16] = scale * f32::from(byte >> 4) + minimum;
+                    }
+                }
+            }
+            Blocks::Eight { quants, scales } => {
+                for (at, block) in range.zip(into.chunks_exact_mut(BLOCK)) {
+                    let scale = widen(scales[at]);
+                    for (number, quant) in block.iter_mut().zip(&quants[at]) {
+                        *number = scale * f32::from(*quant);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Multiplies with each of the inputs; `out` gets, for each input in turn, one number per row.
+    pub(crate) fn multiply(&self, inputs: &Inputs, out: &mut [f32], crew: &Crew) {
+        let tokens = inputs.tokens;
+        if tokens == 1 {
+            self.by_rows(inputs, out, crew);
+            return;
+        }
+        let mut transposed = vec![0f32; self.rows * tokens];
+        self.by_rows(inputs, &mut transposed, crew);
+        for (row, numbers) in transposed.chunks_exact(tokens).enumerate() {
+            for (token, number) in numbers.iter().enumerate() {
+                out[token * self.rows + row] = *number;
+            }
+        }
+    }
+
+    fn by_rows(&self, inputs: &Inputs, out: &mut [f32], crew: &Crew) {
+        let tokens = inputs.tokens;
+        let share_rows = crew.share(self.rows);
+        crew.each(out, share_rows * tokens, |share, out| {
+            let first = share * share_rows;
+            kernel::multiply(Product { blocks: self.part(first, out.len() / tokens), inputs, out });
+        });
+    }
+
+    fn part(&self, first: usize, rows: usize) -> BlocksPart<'_> {
+        let blocks = self.columns / BLOCK;
+        let range = first * blocks..(first + rows) * blocks;
+        match &self.blocks {
+            Blocks::Four { quants, scales, minima } => BlocksPart::Four {
+                quants: &quants[range.clone()],
+                scales: &scales[range.clone()],
+                minima: &minima[range],
+            },
+            Blocks::Eight { quants, scales } => {
+                BlocksPart::Eight { quants: &quants[range.clone()], scales: &scales[range] }
+            }
+        }
+    }
+}
+
+/// Some rows of a matrix.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum BlocksPart<'a> {
+    Four { quants: &'a [[u8; 16]], scales: &'a [u16], minima: &'a [u16] },
+    Eight { quants: &'a [[i8; 32]], scales: &'a [u16] },
+}
+
+/// What a matrix is multiplied with: one vector per token, in blocks of 8-bit numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Inputs {
+    pub(crate) tokens: usize,
+    /// Blocks of one token.
+    pub(crate) blocks: usize,
+    pub(crate) quants: Vec<[i8; 32]>,
+    pub(crate) scales: Vec<f32>,
+    /// The sum of each block's numbers, for matrices whose blocks have a minimum.
+    pub(crate) sums: Vec<f32>,
+}
+
+impl Inputs {
+    /// Takes the vectors in `numbers`, each `columns` long.
+    pub(crate) fn fill(&mut self, numbers: &[f32], columns: usize) {
+        self.tokens = numbers.len() / columns;
+        self.blocks = columns / BLOCK;
+        let count = self.tokens * self.blocks;
+        self.quants.resize(count, [0; 32]);
+        self.scales.resize(count, 0.0);
+        self.sums.resize(count, 0.0);
+        kernel::quantise(numbers, self);
+    }
+}
+
+/// The threads that compute together; none of their own when there is only one.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    pool: Option<rayon::ThreadPool>,
+    threads: usize,
+}
+
+impl Crew {
+    /// A crew of `threads`.
+    pub(crate) fn new(threads: usize) -> Result<Self, rayon::ThreadPoolBuildError> {
+        let threads = threads.clamp(1, 256);
+        let pool = match threads {
+            1 => None,
+            _ => Some(
+                rayon::ThreadPoolBuilder::new()
+                    .num_threads(threads)
+                    .thread_name(|index| format!("model-{index}"))
+                    .build()?,
+            ),
+        };
+        Ok(Self { pool, threads })
+    }
+
+    /// How many of `rows` one thread takes; a multiple of four, so that no thread works for a handful.
+    fn share(&self, rows: usize) -> usize {
+        rows.div_ceil(self.threads).next_multiple_of(4).max(1)
+    }
+
+    /// Cuts `out` into shares of `size` and lets the crew work on each.
+    pub(crate) fn each(&self, out: &mut [f32], size: usize, work: impl Fn(usize, &mut [f32]) + Sync) {
+        match &self.pool {
+            None => out.chunks_mut(size).enumerate().for_each(|(share, out)| work(share, out)),
+            Some(pool) => pool.install(|| {
+                out.par_chunks_mut(size).enumerate().for_each(|(share, out)| work(share, out));
+            }),
+        }
+    }
+}
