@@ -66,7 +66,12 @@ pub enum WeightsFault {
         why: String,
     },
     /// The disk has too little room.
-    #[error("the disk of {} has {free_bytes} bytes free and {needed_bytes} are needed; make room and pull again: what has come is kept", path.display())]
+    #[error(
+        "the disk of {} has {} free and {} are needed; make room and pull again: what has come is kept",
+        path.display(),
+        megabytes(*free_bytes),
+        megabytes(*needed_bytes)
+    )]
     DiskFull {
         /// A place on the disk.
         path: PathBuf,
@@ -104,6 +109,10 @@ pub struct Attempt {
     pub source: String,
     /// Why it failed, and what would help.
     pub why: String,
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
 fn all_failed(id: &ModelId, attempts: &[Attempt]) -> String {

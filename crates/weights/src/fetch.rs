@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 use crate::fault::{FetchFault, WeightsFault};
 use crate::name::ModelId;
@@ -31,6 +32,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 pub(crate) struct Job<'a> {
     pub(crate) wanted: &'a Wanted,
     pub(crate) options: &'a PullOptions,
+    /// Ends the threads of this job, also when nobody waits for it any more.
+    pub(crate) stop: CancellationToken,
     pub(crate) paths: PartPaths,
     /// A folder for what is on its way; empty before and after.
     pub(crate) scratch: PathBuf,
@@ -68,7 +71,7 @@ impl Job<'_> {
     }
 
     pub(crate) fn watch(&self) -> Arc<Watch> {
-        Arc::new(Watch { cancel: self.options.cancel.clone(), ..Watch::default() })
+        Arc::new(Watch { cancel: self.stop.clone(), ..Watch::default() })
     }
 
     /// Waits for work on a thread and tells how far it is.
@@ -127,8 +130,10 @@ async fn copy(path: &Path, job: &Job<'_>, reporter: &mut Reporter<'_>) -> Result
     let copying = tokio::task::spawn_blocking(move || {
         part.begin_again()?;
         part.journal.total_bytes = Some(bytes);
-        part.fill(&mut file, bytes, &seen)?;
-        Ok(part)
+        match part.fill(&mut file, bytes, &seen) {
+            Ok(_) => Ok(part),
+            Err(fault) => part.leave().and(Err(fault)),
+        }
     });
     job.look_on(copying, &watch, || Step::Unpacking { part: 1, parts: 1 }, reporter).await?
 }

@@ -5,11 +5,13 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
 use crate::fault::{FetchFault, WeightsFault};
+use crate::lock::Lock;
 use crate::record::{self, Journal};
 use crate::space;
 use crate::sum::{Sum, Summing};
@@ -23,6 +25,8 @@ pub(crate) struct PartPaths {
     pub(crate) folder: PathBuf,
     pub(crate) part: PathBuf,
     pub(crate) journal: PathBuf,
+    /// For as long as anybody writes: also a thread that outlives the pull it worked for.
+    pub(crate) _lock: Arc<Lock>,
 }
 
 /// What others may see of a part while a thread works on it, and how they end that.
@@ -189,6 +193,14 @@ impl Part {
         record::sync_folder(&self.paths.folder)?;
         record::remove(&self.paths.journal)?;
         Ok(())
+    }
+
+    /// Leaves it to the next pull: what is safe stays, the rest gives its room back.
+    pub(crate) fn leave(self) -> Result<(), FetchFault> {
+        if self.journal.kept_bytes == 0 {
+            return self.discard();
+        }
+        self.file.set_len(self.journal.kept_bytes).map_err(self.cannot("write"))
     }
 
     /// Removes it: what came is not what was wanted.

@@ -7,6 +7,7 @@ mod tests;
 use std::fs::{self, DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::catalog::{Entry, Kind};
 use crate::fault::{Attempt, FetchFault, WeightsFault};
@@ -246,7 +247,7 @@ impl Shelf {
         options: &PullOptions,
         progress: &mut (dyn FnMut(Progress) + Send),
     ) -> Result<Pulled, WeightsFault> {
-        let _lock = Lock::take(&self.place(&wanted.id, "lock"), &wanted.id)?;
+        let lock = Arc::new(Lock::take(&self.place(&wanted.id, "lock"), &wanted.id)?);
         match self.find(&wanted.id) {
             Some(there) if wanted.sum == Some(there.sum) => return Ok(there),
             Some(there) => return Err(WeightsFault::Taken { id: there.id, sum: there.sum }),
@@ -256,7 +257,7 @@ impl Shelf {
         let mut attempts = Vec::new();
         for source in self.in_order(wanted) {
             reporter.trying(source.to_string());
-            match self.pull_from(source, wanted, options, &mut reporter).await {
+            match self.pull_from(source, wanted, options, &lock, &mut reporter).await {
                 Ok(pulled) => return Ok(pulled),
                 Err(FetchFault::Here(fault)) => return Err(fault),
                 Err(FetchFault::Cancelled) => return Err(WeightsFault::Cancelled(wanted.id.clone())),
@@ -284,15 +285,20 @@ impl Shelf {
         source: &Source,
         wanted: &Wanted,
         options: &PullOptions,
+        lock: &Arc<Lock>,
         reporter: &mut Reporter<'_>,
     ) -> Result<Pulled, FetchFault> {
         let paths = PartPaths {
             folder: self.folder.clone(),
             part: self.place(&wanted.id, "part"),
             journal: self.place(&wanted.id, "part.json"),
+            _lock: Arc::clone(lock),
         };
         let scratch = self.place(&wanted.id, "wheels");
-        let job = Job { wanted, options, paths, scratch: scratch.clone(), source_text: source.to_string() };
+        let stop = options.cancel.child_token();
+        let _guard = stop.clone().drop_guard();
+        let job =
+            Job { wanted, options, stop, paths, scratch: scratch.clone(), source_text: source.to_string() };
         let fetched = fetch::fetch(source, &job, reporter).await;
         // The next pull clears it too.
         let _ = fs::remove_dir_all(&scratch);

@@ -24,7 +24,8 @@ impl Bar {
             return Self::Lines { told: None };
         }
         let bar = ProgressBar::new(0);
-        let template = "{msg:24} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+        let template =
+            "{msg:24} [{bar:30}] {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {eta}";
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style.progress_chars("=> "));
         }
@@ -32,13 +33,15 @@ impl Bar {
     }
 
     pub(super) fn show(&mut self, progress: &Progress) {
+        if let Self::Moving(bar) = self {
+            bar.set_length(progress.total_bytes.unwrap_or(progress.done_bytes));
+            bar.set_position(progress.done_bytes);
+        }
         if let Some(note) = note(&progress.step) {
             self.say(&note);
         }
         match self {
             Self::Moving(bar) => {
-                bar.set_length(progress.total_bytes.unwrap_or(progress.done_bytes));
-                bar.set_position(progress.done_bytes);
                 if let Some(doing) = doing(&progress.step) {
                     bar.set_message(doing);
                 }

@@ -15,24 +15,67 @@ use crate::{Failure, print};
 /// What a shell takes for "ended by Ctrl-C".
 const EXIT_INTERRUPTED: u8 = 130;
 
+/// Whether the user has said yes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Consent {
+    /// On the command line.
+    Given,
+    /// Not yet: ask.
+    Asked,
+}
+
+/// What became of weights that were offered.
+#[derive(Debug)]
+pub(crate) enum Offered {
+    /// They were here before.
+    WasHere(Pulled),
+    /// They have come.
+    Came(Pulled),
+    /// The user does not want them.
+    Declined,
+    /// The user, or the system, ended it in the middle.
+    Interrupted,
+}
+
 pub(super) fn run(args: &PullArgs, home: &Path, environment: &Environment) -> Result<u8, Failure> {
-    let catalog = catalog()?;
-    let wanted = wanted(args, &catalog)?;
+    let wanted = wanted(args, &catalog()?)?;
+    let consent = if args.yes { Consent::Given } else { Consent::Asked };
+    match offer(&wanted, consent, home, environment)? {
+        Offered::WasHere(pulled) => {
+            print(&format!("{} is here already: {}\n", pulled.id, pulled.path.display()))
+        }
+        Offered::Came(pulled) => print(&arrived(&pulled, wanted.sum.is_some())),
+        Offered::Declined => {
+            tell("Nothing was pulled.");
+            Ok(1)
+        }
+        Offered::Interrupted => Ok(EXIT_INTERRUPTED),
+    }
+}
+
+/// Says what would come, asks, and brings it with its progress on standard error. For every command that needs weights;
+/// blocks, and runs a runtime of its own.
+pub(crate) fn offer(
+    wanted: &Wanted,
+    consent: Consent,
+    home: &Path,
+    environment: &Environment,
+) -> Result<Offered, Failure> {
     home::prepare(home)?;
     let shelf = Shelf::open(&folder(home)).map_err(failed)?;
     if let Some(there) = shelf.find(&wanted.id).filter(|there| wanted.sum == Some(there.sum)) {
-        return print(&format!("{} is here already: {}\n", there.id, there.path.display()));
+        return Ok(Offered::WasHere(there));
     }
-    if !agreed(&wanted, catalog.find(wanted.id.as_str()), args)? {
-        tell("Nothing was pulled.");
-        return Ok(1);
+    describe(wanted, catalog()?.find(wanted.id.as_str()));
+    if consent == Consent::Asked && !agreed()? {
+        return Ok(Offered::Declined);
     }
     let options = PullOptions { hub_base: variable(environment, "HF_ENDPOINT")?, ..PullOptions::default() };
-    match bring(&shelf, &wanted, &options)? {
-        Ok(pulled) => print(&arrived(&pulled, wanted.sum.is_some())),
+    match bring(&shelf, wanted, &options)? {
+        Ok(pulled) => Ok(Offered::Came(pulled)),
         Err(fault @ WeightsFault::Cancelled(_)) => {
             tell(&format!("nexus3: {fault}"));
-            Ok(EXIT_INTERRUPTED)
+            Ok(Offered::Interrupted)
         }
         Err(fault) => Err(failed(fault)),
     }
@@ -84,8 +127,8 @@ fn absolute(file: &Path) -> Result<std::path::PathBuf, Failure> {
     std::path::absolute(file).map_err(|fault| Failure::Usage(format!("{}: {fault}", file.display())))
 }
 
-/// Shows size and licence, and asks.
-fn agreed(wanted: &Wanted, entry: Option<&Entry>, args: &PullArgs) -> Result<bool, Failure> {
+/// Size and licence, before anything comes.
+fn describe(wanted: &Wanted, entry: Option<&Entry>) {
     match entry {
         Some(entry) => {
             tell(&format!("{}: {}", entry.id, entry.title));
@@ -103,9 +146,9 @@ fn agreed(wanted: &Wanted, entry: Option<&Entry>, args: &PullArgs) -> Result<boo
             tell("  licence  not known: look where it comes from");
         }
     }
-    if args.yes {
-        return Ok(true);
-    }
+}
+
+fn agreed() -> Result<bool, Failure> {
     if !std::io::stdin().is_terminal() {
         return Err(Failure::Usage("nobody can be asked here: say --yes to pull it".to_owned()));
     }

@@ -11,6 +11,7 @@ mod embedding;
 mod http;
 mod life;
 mod logs;
+mod models;
 mod obedience;
 mod settings;
 mod support;

@@ -35,11 +35,13 @@ pub(super) async fn fetch(
         None => None,
     };
     let mut download = Download { client: client(job)?, url, job, part, tries_in_vain: 0 };
-    loop {
-        match download.go_on(reporter).await {
-            Ok(()) => return download.into_part(),
-            Err(Trouble::Final(fault)) => return Err(fault),
-            Err(Trouble::Retry { why, after }) => download.wait(&why, after, reporter).await?,
+    match download.run(reporter).await {
+        Ok(()) => download.into_part(),
+        Err(fault) => {
+            if let Some(part) = download.part {
+                part.leave()?;
+            }
+            Err(fault)
         }
     }
 }
@@ -50,6 +52,7 @@ fn client(job: &Job<'_>) -> Result<Client, FetchFault> {
     Client::builder()
         .connect_timeout(job.options.connect)
         .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
         .build()
         .map_err(|fault| FetchFault::source(format!("no HTTP client can be made: {fault}")))
 }
@@ -77,6 +80,16 @@ impl From<FetchFault> for Trouble {
 }
 
 impl Download<'_> {
+    async fn run(&mut self, reporter: &mut Reporter<'_>) -> Result<(), FetchFault> {
+        loop {
+            match self.go_on(reporter).await {
+                Ok(()) => return Ok(()),
+                Err(Trouble::Final(fault)) => return Err(fault),
+                Err(Trouble::Retry { why, after }) => self.wait(&why, after, reporter).await?,
+            }
+        }
+    }
+
     /// One try: asks for what is missing and takes what comes.
     async fn go_on(&mut self, reporter: &mut Reporter<'_>) -> Result<(), Trouble> {
         let have = self

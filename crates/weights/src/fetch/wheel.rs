@@ -84,9 +84,7 @@ async fn append(
     let (mut part, unpacked) = job.look_on(unpacking, &watch, step, reporter).await?;
     if let Err(fault) = unpacked {
         // The parts before this one are as good as before.
-        if matches!(fault, FetchFault::Wrong(_)) && number == 1 {
-            part.discard()?;
-        }
+        part.leave()?;
         return Err(fault);
     }
     part.journal.wheels_done = number;
