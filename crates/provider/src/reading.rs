@@ -1,6 +1,9 @@
 //! What reading an answer has in common, whatever API it comes from: members of any shape, calls that are put together,
 //! limits, and how an answer ends. Which events there are is left to the dialects.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
 use agent::outside::{ModelEvent, StopReason};
