@@ -94,7 +94,7 @@ impl AnswerReader {
             tracing::debug!(bytes = data.len(), "the model sent an event that is not a chunk");
             return;
         };
-        self.seen_any = true;
+        self.seen_any |= chunk.error.is_none();
         if let Some(error) = chunk.error {
             let text = error.get("message").and_then(|text| text.as_str()).unwrap_or("no reason given");
             emit(Err(model_fault(format!("API request failed: {text}"))));
@@ -172,6 +172,11 @@ impl AnswerReader {
             return Ok(ModelEvent::Done);
         }
         Err(self.interrupted(&"the stream ended without a finish reason"))
+    }
+
+    /// Whether anything of the answer has come.
+    pub(super) fn has_begun(&self) -> bool {
+        self.seen_any
     }
 
     /// What to hand on before the end.

@@ -1,0 +1,54 @@
+//! What the APIs of models differ in: how a question is written and how an answer is read. How bytes travel, who may ask
+//! when and what is tried again is left to the transport.
+
+use agent::Fault;
+use agent::outside::{ModelEvent, ModelRequest};
+use bytes::Bytes;
+
+use crate::prefix::PrefixShelf;
+
+/// One API.
+pub(crate) trait Dialect: Send + Sync {
+    /// Where questions go, below the base URL.
+    fn endpoint(&self) -> &'static [&'static str];
+
+    /// Headers that this API wants beside the key.
+    fn headers(&self) -> &'static [(&'static str, &'static str)];
+
+    /// Writes a question: the pieces of the body in order. What was written for the same agent before is taken from the
+    /// shelf, so that the cost does not grow with the conversation.
+    fn write(&self, model: &ModelOptions, request: &ModelRequest, shelf: &PrefixShelf) -> Result<Vec<Bytes>, Fault>;
+
+    /// Reads one answer.
+    fn reader(&self) -> Box<dyn AnswerReader>;
+}
+
+/// What the user set for one model, as far as it goes into a question.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct ModelOptions {
+    /// The name to ask the server for.
+    pub(crate) name: String,
+    /// The most tokens of an answer, where the question does not say.
+    pub(crate) answer_tokens_max: Option<u64>,
+    /// Fields that are put into the body as they are, such as `temperature` or `reasoning_effort`.
+    pub(crate) extra: serde_json::Map<String, serde_json::Value>,
+    /// Whether the prompt is marked for the provider's cache, where it has marks.
+    pub(crate) caches_prompt: bool,
+    /// Whether the model can look at images.
+    pub(crate) takes_images: bool,
+}
+
+/// Puts an answer together from the data of its events. Never hands on half a tool call.
+pub(crate) trait AnswerReader: Send {
+    /// Takes the data of one event.
+    fn take(&mut self, data: &[u8], each: &mut dyn FnMut(Result<ModelEvent, Fault>));
+
+    /// Whether the answer is whole: nothing that comes after it matters.
+    fn is_whole(&self) -> bool;
+
+    /// The body has ended: what is still to be told, `Done` or a fault last.
+    fn finish(&mut self, each: &mut dyn FnMut(Result<ModelEvent, Fault>));
+
+    /// Whether anything of the answer has come: then it must not be asked for again.
+    fn has_begun(&self) -> bool;
+}
