@@ -81,9 +81,11 @@ impl Arrival {
 
     pub(crate) fn stream(mut self, place: Place) -> ModelStream {
         self.place = Some(place);
-        let stream = stream::unfold(self, |mut arrival| async move {
-            arrival.next().await.map(|item| (item, arrival))
-        });
+        let stream =
+            stream::unfold(
+                self,
+                |mut arrival| async move { arrival.next().await.map(|item| (item, arrival)) },
+            );
         Box::pin(stream)
     }
 

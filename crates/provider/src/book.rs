@@ -114,7 +114,8 @@ impl Book {
         if let Some(name) = &self.options.usual {
             return self.find(name).ok();
         }
-        let keyed = PROVIDERS.iter().filter(|known| known.site == Site::Cloud && !known.model_default.is_empty());
+        let keyed =
+            PROVIDERS.iter().filter(|known| known.site == Site::Cloud && !known.model_default.is_empty());
         let has_key = |name: &str| self.options.variables.contains_key(name);
         let mut keyed = keyed.filter(|known| known.key_variables.iter().any(|name| has_key(name)));
         if let Some(model) = keyed.find_map(|known| self.find(known.name).ok()) {

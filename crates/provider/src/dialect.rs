@@ -17,7 +17,12 @@ pub(crate) trait Dialect: Send + Sync {
 
     /// Writes a question: the pieces of the body in order. What was written for the same agent before is taken from the
     /// shelf, so that the cost does not grow with the conversation.
-    fn write(&self, model: &ModelOptions, request: &ModelRequest, shelf: &PrefixShelf) -> Result<Vec<Bytes>, Fault>;
+    fn write(
+        &self,
+        model: &ModelOptions,
+        request: &ModelRequest,
+        shelf: &PrefixShelf,
+    ) -> Result<Vec<Bytes>, Fault>;
 
     /// Reads one answer.
     fn reader(&self) -> Box<dyn AnswerReader>;

@@ -115,7 +115,8 @@ async fn get(http: &reqwest::Client, url: &str) -> Option<Value> {
 fn named(answer: &Value, list: &str, name: &str) -> Option<Vec<FoundModel>> {
     let entries = answer.get(list)?.as_array()?;
     let model = |entry: &Value| {
-        let window = entry.get("max_model_len").or_else(|| entry.pointer("/meta/n_ctx")).and_then(Value::as_u64);
+        let window =
+            entry.get("max_model_len").or_else(|| entry.pointer("/meta/n_ctx")).and_then(Value::as_u64);
         Some(FoundModel { name: entry.get(name)?.as_str()?.to_owned(), window_tokens: window })
     };
     let mut models: Vec<FoundModel> = entries.iter().filter_map(model).take(MODELS_MAX).collect();

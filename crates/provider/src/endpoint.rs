@@ -50,7 +50,7 @@ pub(crate) struct EndpointOptions {
     /// How it travels.
     pub(crate) auth: Auth,
     /// Headers beside those that the API wants.
-    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) headers: Vec<(String, Secret)>,
     /// What is put behind the `?` of every URL.
     pub(crate) query: Vec<(String, String)>,
     /// Certificates to trust beside the system's, as PEM.
@@ -97,7 +97,7 @@ impl Endpoint {
         let address = Address::parse(&options)?;
         let mut headers = HeaderMap::new();
         for (name, value) in &options.headers {
-            let (name, value) = header(&options.name, name, value)?;
+            let (name, value) = header(&options.name, name, value.expose())?;
             headers.insert(name, value);
         }
         Ok(Arc::new(Self {

@@ -159,15 +159,28 @@ mod tests {
     #[test]
     fn every_servers_words_for_a_full_context_are_known() {
         for (status, body) in [
-            (400, r#"{"error":{"message":"This model's maximum context length is 8192 tokens.","code":"context_length_exceeded"}}"#),
-            (400, r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 213456 tokens > 200000 maximum"}}"#),
-            (400, r#"{"error":{"code":400,"message":"the request exceeds the available context size, try increasing it","type":"exceed_context_size_error"}}"#),
+            (
+                400,
+                r#"{"error":{"message":"This model's maximum context length is 8192 tokens.","code":"context_length_exceeded"}}"#,
+            ),
+            (
+                400,
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 213456 tokens > 200000 maximum"}}"#,
+            ),
+            (
+                400,
+                r#"{"error":{"code":400,"message":"the request exceeds the available context size, try increasing it","type":"exceed_context_size_error"}}"#,
+            ),
             (500, r#"{"error":"input length exceeds maximum context length"}"#),
             (400, "The number of tokens to keep from the initial prompt is greater than the context length"),
             (413, "Input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000"),
         ] {
             let failing = Failing::of_status(status, body, None);
-            assert_eq!((failing.class, failing.fault.kind), (Class::ContextFull, FaultKind::ContextFull), "{body}");
+            assert_eq!(
+                (failing.class, failing.fault.kind),
+                (Class::ContextFull, FaultKind::ContextFull),
+                "{body}"
+            );
         }
         let plain = Failing::of_status(400, r#"{"error":{"message":"unknown field"}}"#, None);
         assert_eq!((plain.class, plain.fault.kind), (Class::Invalid, FaultKind::Model));
@@ -176,10 +189,23 @@ mod tests {
     #[test]
     fn a_status_says_what_can_be_done() {
         for (status, class) in [
-            (400, Class::Invalid), (401, Class::Refused), (403, Class::Refused), (404, Class::Refused),
-            (408, Class::Down), (409, Class::Limited), (413, Class::Invalid), (418, Class::Invalid),
-            (422, Class::Invalid), (429, Class::Limited), (500, Class::Down), (501, Class::Invalid),
-            (502, Class::Down), (503, Class::Down), (504, Class::Down), (529, Class::Limited), (302, Class::Refused),
+            (400, Class::Invalid),
+            (401, Class::Refused),
+            (403, Class::Refused),
+            (404, Class::Refused),
+            (408, Class::Down),
+            (409, Class::Limited),
+            (413, Class::Invalid),
+            (418, Class::Invalid),
+            (422, Class::Invalid),
+            (429, Class::Limited),
+            (500, Class::Down),
+            (501, Class::Invalid),
+            (502, Class::Down),
+            (503, Class::Down),
+            (504, Class::Down),
+            (529, Class::Limited),
+            (302, Class::Refused),
         ] {
             assert_eq!(Failing::of_status(status, "", None).class, class, "{status}");
         }

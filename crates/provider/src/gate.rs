@@ -138,7 +138,8 @@ impl Gate {
     fn resting(&self, until: Option<Instant>) -> Failing {
         let wait = until.map_or(COME_BACK, |until| until.saturating_duration_since(Instant::now()));
         let seconds = wait.as_secs_f64().ceil();
-        let text = format!("{} has failed or wants to be left alone; it is asked again in {seconds} s.", self.name);
+        let text =
+            format!("{} has failed or wants to be left alone; it is asked again in {seconds} s.", self.name);
         Failing::new(Class::Unasked, busy(text, wait))
     }
 }

@@ -97,7 +97,8 @@ static MODELS: &[KnownModel] = &[
 pub(crate) fn traits_of(provider: &str, model: &str, window_tokens_default: u64) -> ModelTraits {
     // A router names the maker first.
     let name = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase().replace('.', "-");
-    let known = MODELS.iter().filter(|known| begins(&name, known.begins)).max_by_key(|known| known.begins.len());
+    let known =
+        MODELS.iter().filter(|known| begins(&name, known.begins)).max_by_key(|known| known.begins.len());
     let Some(known) = known else { return ModelTraits::of_window(window_tokens_default) };
     let [input, output, cached, cache_written] = known.prices.map(|price| price * 1_000);
     let has_price = known.makers.contains(&provider);
@@ -134,6 +135,10 @@ mod tests {
     #[test]
     fn what_is_not_known_is_not_made_up() {
         assert_eq!(traits_of("openai", "o100", 77), ModelTraits::of_window(77));
-        assert_eq!(traits_of("together", "openai/gpt-5", 1).prices, None, "another's price is not the maker's");
+        assert_eq!(
+            traits_of("together", "openai/gpt-5", 1).prices,
+            None,
+            "another's price is not the maker's"
+        );
     }
 }

@@ -1,23 +1,29 @@
 //! Models: what a user names with `--model`, and the clients that speak to them.
 
+mod anthropic;
 mod arrival;
 mod book;
 pub mod catalog;
+mod chat;
 mod count;
 mod dialect;
 mod discover;
 mod endpoint;
 mod failing;
 mod fallback;
+#[cfg(test)]
+mod fixtures;
 mod gate;
 mod known;
 mod local;
-mod openai;
 mod patience;
 mod prefix;
+mod reading;
 mod remote;
+mod responses;
 mod secret;
 mod sse;
+mod writing;
 
 pub use book::{BookOptions, ModelBook, ModelSettings, ProviderSettings};
 pub use discover::{DiscoverOptions, Found, FoundModel, discover};

@@ -12,12 +12,12 @@ use agent::{Fault, TokenCount};
 
 use self::child::Child;
 use crate::catalog::LOCAL;
+use crate::chat::Chat;
 use crate::count::Tokenizer;
 use crate::dialect::ModelOptions;
 use crate::endpoint::{Auth, Endpoint, EndpointOptions};
 use crate::failing::{Class, Failing};
 use crate::gate::GateLimits;
-use crate::openai::Chat;
 use crate::patience::Patience;
 use crate::prefix::PrefixShelf;
 use crate::remote::{Begin, Remote, RemoteModel, TellsRoot, begun_when_polled};
@@ -94,7 +94,13 @@ impl LocalServer {
             auth: Auth::None,
             socket: Some(socket.clone()),
             // A crash costs the turn that ran; it is not asked again behind the user's back.
-            patience: Patience { first_byte: FIRST_BYTE, idle: IDLE, budget: FIRST_BYTE, tries_max: 1, ..Patience::default() },
+            patience: Patience {
+                first_byte: FIRST_BYTE,
+                idle: IDLE,
+                budget: FIRST_BYTE,
+                tries_max: 1,
+                ..Patience::default()
+            },
             limits: GateLimits { concurrency: CONCURRENCY, ..GateLimits::default() },
             ..EndpointOptions::default()
         })?;
@@ -132,7 +138,8 @@ pub(crate) fn local_traits() -> ModelTraits {
 
 /// The path of a Unix socket is short, an id may not be.
 fn short_hash(id: &str) -> u64 {
-    id.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    id.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 impl Begin for LocalModel {

@@ -48,7 +48,8 @@ pub(crate) fn pause_after(tries: u32) -> Duration {
 pub(crate) fn retry_after(headers: &reqwest::header::HeaderMap, now: jiff::Timestamp) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let milliseconds = text("retry-after-ms").and_then(|text| text.parse::<f64>().ok());
-    let wait = milliseconds.map(|count| count / 1000.0).or_else(|| read_retry_after(text("retry-after")?, now));
+    let wait =
+        milliseconds.map(|count| count / 1000.0).or_else(|| read_retry_after(text("retry-after")?, now));
     let wait = wait.filter(|seconds| seconds.is_finite() && *seconds >= 0.0)?;
     Some(Duration::from_secs_f64(wait.min(RETRY_AFTER_MAX.as_secs_f64())))
 }

@@ -8,6 +8,7 @@ use agent::{Fault, TokenCount};
 use futures_util::stream::{self, StreamExt};
 use tokio::time::Instant;
 
+use crate::arrival::Arrival;
 use crate::count::Tokenizer;
 use crate::dialect::{Dialect, ModelOptions};
 use crate::endpoint::{Endpoint, Sending};
@@ -15,7 +16,6 @@ use crate::failing::{Class, Failing};
 use crate::gate::Outcome;
 use crate::patience::pause_after;
 use crate::prefix::PrefixShelf;
-use crate::arrival::Arrival;
 
 /// A model whose failing is sorted, so that another can be asked in its place.
 pub(crate) trait Begin: Provider {
@@ -101,7 +101,9 @@ impl Remote {
             last = Some(failing);
             tokio::time::sleep(pause).await;
         }
-        Err(last.unwrap_or_else(|| Failing::counted("API request timed out", "it was tried too often".to_owned())))
+        Err(last.unwrap_or_else(|| {
+            Failing::counted("API request timed out", "it was tried too often".to_owned())
+        }))
     }
 
     async fn ask_once(

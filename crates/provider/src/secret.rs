@@ -27,6 +27,17 @@ impl Secret {
         Self(text)
     }
 
+    /// Whether it can be a key at all; the name says where it comes from.
+    pub(crate) fn check(&self, name: &str) -> Result<(), Fault> {
+        if self.0.is_empty() || self.0.len() > KEY_BYTES_MAX {
+            return Err(invalid(format!("{name} holds no key, or one that is too long")));
+        }
+        if !self.0.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(invalid(format!("{name} holds a blank or a character that no key has")));
+        }
+        Ok(())
+    }
+
     pub(crate) fn expose(&self) -> &str {
         &self.0
     }
@@ -71,14 +82,9 @@ impl KeySource {
             Self::File(path) => (path.display().to_string(), read_file(path)?),
             Self::Command(words) => (format!("key_command {:?}", first(words)), run(words).await?),
         };
-        let text = text.trim();
-        if text.is_empty() || text.len() > KEY_BYTES_MAX {
-            return Err(invalid(format!("{name} holds no key, or one that is too long")));
-        }
-        if !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(invalid(format!("{name} holds a blank or a character that no key has")));
-        }
-        Ok(Some(Secret(text.to_owned())))
+        let key = Secret(text.trim().to_owned());
+        key.check(&name)?;
+        Ok(Some(key))
     }
 }
 

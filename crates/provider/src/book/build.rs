@@ -7,16 +7,18 @@ use agent::Prices;
 use agent::outside::ModelTraits;
 
 use super::{Book, ModelSettings, NO_WEIGHTS, ProviderSettings, lock};
+use crate::anthropic::Anthropic;
 use crate::catalog::{Api, KnownProvider, LOCAL, PROVIDERS, Site, known_provider, ollama_base_url};
+use crate::chat::Chat;
 use crate::count::Tokenizer;
 use crate::dialect::{Dialect, ModelOptions};
 use crate::endpoint::{Endpoint, EndpointOptions};
 use crate::gate::GateLimits;
 use crate::known::{MACHINE_WINDOW_TOKENS_DEFAULT, WINDOW_TOKENS_DEFAULT, traits_of};
 use crate::local::{LocalServer, local_traits};
-use crate::openai::Chat;
 use crate::patience::Patience;
 use crate::remote::{Begin, Remote, RemoteModel, TellsRoot};
+use crate::responses::Responses;
 use crate::secret::KeySource;
 
 const AZURE_VERSION_DEFAULT: &str = "2024-10-21";
@@ -35,7 +37,8 @@ impl Book {
         }
         let nothing = ProviderSettings::default();
         let said = self.options.providers.get(provider).unwrap_or(&nothing);
-        let known = known_provider(said.kind.as_deref().unwrap_or(provider)).ok_or_else(|| no_provider(provider))?;
+        let known =
+            known_provider(said.kind.as_deref().unwrap_or(provider)).ok_or_else(|| no_provider(provider))?;
         let endpoint = self.endpoint(provider, known, said)?;
         let traits = overridden(self.traits(provider, known, model), settings);
         let path = match known.api {
@@ -59,7 +62,12 @@ impl Book {
         Ok(Arc::new(RemoteModel { inner: Arc::new(remote) }))
     }
 
-    fn build_local(&self, called: &str, id: &str, settings: &ModelSettings) -> Result<Arc<dyn Begin>, String> {
+    fn build_local(
+        &self,
+        called: &str,
+        id: &str,
+        settings: &ModelSettings,
+    ) -> Result<Arc<dyn Begin>, String> {
         let local = self.options.local.as_ref().ok_or(NO_WEIGHTS)?;
         let file = local.files.find(id).ok_or_else(|| {
             format!("its weights are not here; get them with: nexus3 models pull {id} --yes")
@@ -114,7 +122,7 @@ impl Book {
         said: &ProviderSettings,
     ) -> Result<EndpointOptions, String> {
         let (base_url, base_url_name) = self.base_url(provider, known, said)?;
-        let key = self.key(provider, known, said);
+        let key = self.key(provider, known, said)?;
         if key == KeySource::None && known.site == Site::Cloud && base_url == known.base_url {
             return Err(missing_key(provider, known, said));
         }
@@ -165,14 +173,22 @@ impl Book {
         Ok((known.base_url.to_owned(), format!("the address of {provider}")))
     }
 
-    fn key(&self, provider: &str, known: &KnownProvider, said: &ProviderSettings) -> KeySource {
+    fn key(
+        &self,
+        provider: &str,
+        known: &KnownProvider,
+        said: &ProviderSettings,
+    ) -> Result<KeySource, String> {
         if let Some(source) = &said.key {
-            return source.clone();
+            return Ok(source.clone());
         }
         let own = said.key_env.iter().map(String::as_str);
-        let usual = known.key_variables.iter().copied().filter(|_| said.key_env.is_none() && provider == known.name);
+        let usual =
+            known.key_variables.iter().copied().filter(|_| said.key_env.is_none() && provider == known.name);
         let found = own.chain(usual).find_map(|name| Some((name, self.options.variables.get(name)?)));
-        found.map_or(KeySource::None, |(name, key)| KeySource::Given { name: name.to_owned(), key: key.clone() })
+        let Some((name, key)) = found else { return Ok(KeySource::None) };
+        key.check(name).map_err(|fault| fault.to_string())?;
+        Ok(KeySource::Given { name: name.to_owned(), key: key.clone() })
     }
 }
 
@@ -200,8 +216,8 @@ fn dialect(api: Api) -> Arc<dyn Dialect> {
     match api {
         Api::OpenAiChat | Api::AzureChat => Arc::new(Chat::OPENAI),
         Api::CompatibleChat => Arc::new(Chat::COMPATIBLE),
-        Api::Responses => Arc::new(Chat::OPENAI),
-        Api::Anthropic => Arc::new(Chat::OPENAI),
+        Api::Responses => Arc::new(Responses),
+        Api::Anthropic => Arc::new(Anthropic),
     }
 }
 

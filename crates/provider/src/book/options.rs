@@ -41,7 +41,7 @@ pub struct ProviderSettings {
     /// How its key travels.
     pub auth: Option<Auth>,
     /// Headers beside those that the API wants.
-    pub headers: Vec<(String, String)>,
+    pub headers: Vec<(String, Secret)>,
     /// Certificates to trust beside the system's.
     pub ca_file: Option<PathBuf>,
     /// Azure's `api-version`.

@@ -44,7 +44,10 @@ async fn a_server_that_repeats_the_key_does_not_get_it_into_a_fault() {
 
 #[test]
 fn the_key_is_not_in_what_is_written_for_debugging() {
-    let settings = ProviderSettings { base_url: Some("https://api.openai.com/v1".into()), ..ProviderSettings::default() };
+    let settings = ProviderSettings {
+        base_url: Some("https://api.openai.com/v1".into()),
+        ..ProviderSettings::default()
+    };
     let options = options("https://api.openai.com/v1", settings);
     let shown = format!("{options:?} {options:#?}");
     assert!(!shown.contains(KEY), "{shown}");

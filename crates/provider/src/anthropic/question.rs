@@ -1,0 +1,272 @@
+//! Writes a question in the words of the Messages API. What comes from one side stands in one message: a message is left
+//! open until the other side speaks, so that everything that is written stays as it is when more comes behind it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use agent::outside::ModelRequest;
+use agent::{Ending, Fault, Message, Role, ToolSpec};
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use crate::dialect::ModelOptions;
+use crate::prefix::{Prefix, PrefixKey, PrefixShelf};
+use crate::writing::{
+    add_extra, arguments, base64, check_images, fitted, function_name, json, opened, output_schema,
+    push_json, schema,
+};
+
+/// The fields that nobody else can write.
+const RESERVED: &[&str] = &["model", "messages", "system", "stream", "tools"];
+
+/// The most tokens of an answer where nobody said: the API wants a number, and every current model can answer so much.
+const ANSWER_TOKENS_DEFAULT: u64 = 8192;
+
+/// The longest id that is surely taken.
+const ID_CHARS_MAX: usize = 128;
+
+/// How many of the last messages of the user are marked; with the tools and the system prompt four, as many as may be.
+const MARKED_MESSAGES: usize = 2;
+
+/// A mark, put into the last block of what the provider should remember.
+const MARK: &[u8] = b",\"cache_control\":{\"type\":\"ephemeral\"}";
+
+/// The end of a block, which a mark is put before.
+const BLOCK_END_BYTES: usize = "}".len();
+
+/// The end of a list of blocks or tools.
+const LIST_END_BYTES: usize = "}]".len();
+
+#[derive(Serialize)]
+struct Offer<'a> {
+    name: &'a str,
+    description: &'a str,
+    input_schema: &'a RawValue,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Block<'a> {
+    Text {
+        text: &'a str,
+    },
+    Image {
+        source: ImageSource<'a>,
+    },
+    ToolUse {
+        id: Cow<'a, str>,
+        name: Cow<'a, str>,
+        input: &'a RawValue,
+    },
+    ToolResult {
+        tool_use_id: Cow<'a, str>,
+        content: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        is_error: Option<bool>,
+    },
+}
+
+#[derive(Serialize)]
+struct ImageSource<'a> {
+    r#type: &'static str,
+    media_type: &'a str,
+    data: String,
+}
+
+pub(super) fn write(
+    model: &ModelOptions,
+    request: &ModelRequest,
+    shelf: &PrefixShelf,
+) -> Result<Vec<Bytes>, Fault> {
+    let key = PrefixKey::new(&request.asker, "anthropic", &model.name);
+    let mut prefix = shelf.take(&key);
+    let mut body = vec![Bytes::from(opened(&options(model, request)?)?)];
+    if !request.tools.is_empty() {
+        body.push(Bytes::from_static(b",\"tools\":"));
+        marked(model, &prefix.tools(&request.tools, offers)?, &mut body);
+    }
+    if let Some(system) = request.system.as_ref().filter(|text| !is_blank(text)) {
+        body.push(Bytes::from_static(b",\"system\":"));
+        marked(model, &prefix.system(system, |text| json(&[Block::Text { text }]))?, &mut body);
+    }
+    body.push(Bytes::from_static(b",\"messages\":["));
+    prefix.follow(&request.messages, &|before, message, out| spoken(model, before, message, out))?;
+    prefix.pieces(&marks(model, &request.messages, &prefix), &mut body);
+    body.push(end(request)?);
+    shelf.put(key, prefix);
+    Ok(body)
+}
+
+/// Everything that is small.
+fn options(model: &ModelOptions, request: &ModelRequest) -> Result<Map<String, Value>, Fault> {
+    let mut body = Map::new();
+    body.insert("model".to_owned(), json!(model.name));
+    body.insert("stream".to_owned(), json!(true));
+    body.insert("max_tokens".to_owned(), json!(model.answer_tokens_max.unwrap_or(ANSWER_TOKENS_DEFAULT)));
+    if let Some(mut schema) = output_schema(request)? {
+        close_objects(&mut schema);
+        body.insert(
+            "output_config".to_owned(),
+            json!({ "format": { "type": "json_schema", "schema": schema } }),
+        );
+    }
+    add_extra(&mut body, model, RESERVED)?;
+    if let Some(most) = request.answer_tokens_max {
+        body.insert("max_tokens".to_owned(), json!(most));
+    }
+    Ok(body)
+}
+
+/// The API takes only objects that say they have no other members. What fits such a schema fits the wider one too.
+fn close_objects(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            members.values_mut().for_each(close_objects);
+            if members.get("type").and_then(Value::as_str) == Some("object") {
+                members.entry("additionalProperties").or_insert(Value::Bool(false));
+            }
+        }
+        Value::Array(elements) => elements.iter_mut().for_each(close_objects),
+        _ => {}
+    }
+}
+
+fn offers(tools: &[Arc<ToolSpec>]) -> Result<Vec<u8>, Fault> {
+    let offer = |tool: &'_ Arc<ToolSpec>| -> Result<Vec<u8>, Fault> {
+        let input_schema = schema(&tool.input_schema)?;
+        json(&Offer { name: &tool.model_name, description: &tool.description, input_schema })
+    };
+    let offers = tools.iter().map(offer).collect::<Result<Vec<_>, _>>()?;
+    Ok([b"[".as_slice(), &offers.join(&b','), b"]"].concat())
+}
+
+/// A list with a mark in its last element.
+fn marked(model: &ModelOptions, list: &Bytes, body: &mut Vec<Bytes>) {
+    if !model.caches_prompt {
+        return body.push(list.clone());
+    }
+    let at = list.len().saturating_sub(LIST_END_BYTES);
+    body.extend([list.slice(..at), Bytes::from_static(MARK), list.slice(at..)]);
+}
+
+/// Where the marks of the messages go: behind the last two messages of the user, the older first.
+fn marks(model: &ModelOptions, messages: &[Arc<Message>], prefix: &Prefix) -> Vec<(usize, Bytes)> {
+    if !model.caches_prompt {
+        return Vec::new();
+    }
+    let mut marks = Vec::new();
+    let mut other_side = true;
+    for (place, message) in messages.iter().enumerate().rev().filter(|(_, message)| !is_silent(message)) {
+        let is_user = side(message) == Side::User;
+        if is_user && other_side {
+            marks.push((prefix.end_of(place).saturating_sub(BLOCK_END_BYTES), Bytes::from_static(MARK)));
+        }
+        other_side = !is_user;
+        if marks.len() == MARKED_MESSAGES {
+            break;
+        }
+    }
+    marks.reverse();
+    marks
+}
+
+/// Whose words they are: the API knows only two sides, and results come from the user's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Side {
+    User,
+    Assistant,
+}
+
+fn side(message: &Message) -> Side {
+    match message.role {
+        Role::User | Role::Tool => Side::User,
+        Role::Assistant => Side::Assistant,
+    }
+}
+
+/// The API refuses blocks without a word in them.
+fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
+}
+
+/// Whether a message has nothing that could be sent.
+fn is_silent(message: &Message) -> bool {
+    message.role != Role::Tool
+        && is_blank(&message.text)
+        && message.images.is_empty()
+        && message.tool_calls.is_empty()
+}
+
+fn spoken(
+    model: &ModelOptions,
+    before: &[Arc<Message>],
+    message: &Message,
+    out: &mut Vec<u8>,
+) -> Result<(), Fault> {
+    check_images(model, message)?;
+    if is_silent(message) {
+        return Ok(());
+    }
+    let last = before.iter().rev().find(|message| !is_silent(message));
+    open(last.map(|last| side(last)), side(message), out);
+    for (place, block) in blocks(message)?.iter().enumerate() {
+        if place > 0 {
+            out.push(b',');
+        }
+        push_json(block, out)?;
+    }
+    Ok(())
+}
+
+/// Goes on with the message that is open, or closes it and opens another one.
+fn open(last: Option<Side>, side: Side, out: &mut Vec<u8>) {
+    if last == Some(side) {
+        return out.push(b',');
+    }
+    if last.is_some() {
+        out.extend_from_slice(b"]},");
+    }
+    out.extend_from_slice(match side {
+        Side::User => b"{\"role\":\"user\",\"content\":[",
+        Side::Assistant => b"{\"role\":\"assistant\",\"content\":[",
+    });
+}
+
+fn blocks(message: &Message) -> Result<Vec<Block<'_>>, Fault> {
+    if message.role == Role::Tool {
+        return Ok(vec![Block::ToolResult {
+            tool_use_id: id(message.tool_call_id.as_deref().unwrap_or_default()),
+            content: &message.text,
+            is_error: matches!(message.ending, Some(Ending::Failed | Ending::Denied)).then_some(true),
+        }]);
+    }
+    let text = Some(message.text.as_str()).filter(|text| !is_blank(text));
+    let mut blocks: Vec<_> = text.map(|text| Block::Text { text }).into_iter().collect();
+    blocks.extend(message.images.iter().map(|image| Block::Image {
+        source: ImageSource { r#type: "base64", media_type: &image.media_type, data: base64(image) },
+    }));
+    for call in &message.tool_calls {
+        let input = schema(arguments(&call.arguments))?;
+        blocks.push(Block::ToolUse { id: id(&call.id), name: function_name(&call.name), input });
+    }
+    Ok(blocks)
+}
+
+/// Other providers' ids may hold signs that this API refuses.
+fn id(id: &str) -> Cow<'_, str> {
+    fitted(id, ID_CHARS_MAX)
+}
+
+/// What rides behind the last message, behind every mark, and the end of the body.
+fn end(request: &ModelRequest) -> Result<Bytes, Fault> {
+    let last = request.messages.iter().rev().find(|message| !is_silent(message)).map(|last| side(last));
+    let mut end = Vec::new();
+    if let Some(text) = request.tail.as_deref() {
+        open(last, Side::User, &mut end);
+        push_json(&Block::Text { text }, &mut end)?;
+    }
+    end.extend_from_slice(if end.is_empty() && last.is_none() { b"]}" } else { b"]}]}" });
+    Ok(Bytes::from(end))
+}

@@ -1,0 +1,254 @@
+//! Reads the events of a chat-completions answer: text and thoughts as they come, tool calls when they are whole.
+
+use agent::outside::StopReason;
+use agent::{Fault, Usage};
+use serde::Deserialize;
+
+use crate::dialect::AnswerReader;
+use crate::reading::{
+    CallPlace, Each, End, Progress, Raw, grow, is_object, model_fault, part, text, tokens, told_fault,
+};
+
+#[derive(Deserialize)]
+struct Chunk<'a> {
+    #[serde(borrow)]
+    choices: Raw<'a>,
+    #[serde(borrow)]
+    usage: Raw<'a>,
+    #[serde(borrow)]
+    error: Raw<'a>,
+}
+
+#[derive(Deserialize)]
+struct Choice<'a> {
+    #[serde(borrow)]
+    delta: Raw<'a>,
+    #[serde(borrow)]
+    finish_reason: Raw<'a>,
+}
+
+#[derive(Deserialize)]
+struct Delta<'a> {
+    #[serde(borrow)]
+    content: Raw<'a>,
+    #[serde(borrow)]
+    refusal: Raw<'a>,
+    /// Three spellings of what the model thinks; some servers send two of them, with the same text.
+    #[serde(borrow)]
+    reasoning_content: Raw<'a>,
+    #[serde(borrow)]
+    reasoning: Raw<'a>,
+    #[serde(borrow)]
+    reasoning_text: Raw<'a>,
+    #[serde(borrow)]
+    tool_calls: Raw<'a>,
+}
+
+/// A piece of a content that is a list.
+#[derive(Deserialize)]
+struct Piece<'a> {
+    #[serde(borrow)]
+    text: Raw<'a>,
+    #[serde(borrow)]
+    thinking: Raw<'a>,
+}
+
+#[derive(Deserialize)]
+struct CallPiece<'a> {
+    #[serde(borrow)]
+    index: Raw<'a>,
+    #[serde(borrow)]
+    id: Raw<'a>,
+    #[serde(borrow)]
+    function: Raw<'a>,
+}
+
+#[derive(Deserialize)]
+struct FunctionPiece<'a> {
+    #[serde(borrow)]
+    name: Raw<'a>,
+    #[serde(borrow)]
+    arguments: Raw<'a>,
+}
+
+#[derive(Deserialize)]
+struct Report<'a> {
+    #[serde(borrow)]
+    prompt_tokens: Raw<'a>,
+    #[serde(borrow)]
+    completion_tokens: Raw<'a>,
+    #[serde(borrow)]
+    prompt_tokens_details: Raw<'a>,
+    #[serde(borrow)]
+    completion_tokens_details: Raw<'a>,
+    /// DeepSeek's word for what was cached.
+    #[serde(borrow)]
+    prompt_cache_hit_tokens: Raw<'a>,
+}
+
+#[derive(Deserialize)]
+struct Details<'a> {
+    #[serde(borrow)]
+    cached_tokens: Raw<'a>,
+    #[serde(borrow)]
+    cache_write_tokens: Raw<'a>,
+    #[serde(borrow)]
+    reasoning_tokens: Raw<'a>,
+}
+
+/// Collects one answer.
+#[derive(Debug, Default)]
+pub(super) struct ChatReader {
+    progress: Progress,
+    /// A chunk of an answer has come, whatever was in it.
+    seen_any: bool,
+    /// A finish reason has come, or `[DONE]`.
+    finished: bool,
+    /// `[DONE]` has come: what follows is no part of the answer.
+    whole: bool,
+}
+
+impl AnswerReader for ChatReader {
+    /// What is not a chunk of an answer is passed over, as other clients do.
+    fn take(&mut self, data: &[u8], each: Each<'_>) {
+        if self.is_whole() {
+            return;
+        }
+        if data == b"[DONE]" {
+            (self.finished, self.whole) = (true, true);
+            self.progress.hand_on_calls(each);
+            return;
+        }
+        let Ok(chunk) = serde_json::from_slice::<Chunk<'_>>(data) else {
+            tracing::debug!(bytes = data.len(), "the model sent an event that is not a chunk");
+            return;
+        };
+        self.seen_any = true;
+        if chunk.error.is_some() {
+            return self.progress.fail(told_fault(chunk.error), each);
+        }
+        if let Some(report) = part(chunk.usage) {
+            self.progress.used(usage(&report));
+        }
+        for choice in part::<Vec<Raw<'_>>>(chunk.choices).into_iter().flatten() {
+            if let Err(fault) = self.take_choice(choice, each) {
+                return self.progress.fail(fault, each);
+            }
+        }
+        if self.finished {
+            self.progress.hand_on_calls(each);
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.whole || self.progress.has_failed()
+    }
+
+    fn finish(&mut self, each: Each<'_>) {
+        self.progress.finish(End::from(self.finished && self.seen_any), each);
+    }
+
+    fn has_begun(&self) -> bool {
+        self.progress.has_begun()
+    }
+}
+
+impl ChatReader {
+    fn take_choice(&mut self, choice: Raw<'_>, each: Each<'_>) -> Result<(), Fault> {
+        let Some(choice) = part::<Choice<'_>>(choice) else { return Ok(()) };
+        if let Some(delta) = part::<Delta<'_>>(choice.delta) {
+            self.take_delta(&delta, each)?;
+        }
+        let Some(reason) = text(choice.finish_reason) else { return Ok(()) };
+        self.finished = true;
+        self.progress.stopped(match reason.as_str() {
+            "tool_calls" | "function_call" => StopReason::ToolCalls,
+            "length" => StopReason::Length,
+            "content_filter" => StopReason::Filtered,
+            "error" | "insufficient_system_resource" => {
+                return Err(model_fault(format!("API request failed: the model gave up ({reason})")));
+            }
+            _ => StopReason::Finished,
+        });
+        Ok(())
+    }
+
+    fn take_delta(&mut self, delta: &Delta<'_>, each: Each<'_>) -> Result<(), Fault> {
+        let thoughts = [delta.reasoning_content, delta.reasoning, delta.reasoning_text];
+        if let Some(thought) = thoughts.into_iter().find_map(text) {
+            self.progress.think(thought, each);
+        }
+        self.take_content(delta.content, each);
+        if let Some(refusal) = text(delta.refusal) {
+            self.progress.say(refusal, each);
+            self.progress.stopped(StopReason::Filtered);
+        }
+        for piece in part::<Vec<Raw<'_>>>(delta.tool_calls).into_iter().flatten() {
+            if let Some(piece) = part(piece) {
+                self.take_call(&piece)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A text, or as Mistral has it a list of texts and thoughts.
+    fn take_content(&mut self, content: Raw<'_>, each: Each<'_>) {
+        if let Some(text) = text(content) {
+            return self.progress.say(text, each);
+        }
+        for piece in part::<Vec<Raw<'_>>>(content).into_iter().flatten() {
+            let Some(piece) = part::<Piece<'_>>(piece) else { continue };
+            for thought in part::<Vec<Raw<'_>>>(piece.thinking).into_iter().flatten() {
+                if let Some(thought) = part::<Piece<'_>>(thought).and_then(|thought| text(thought.text)) {
+                    self.progress.think(thought, each);
+                }
+            }
+            if let Some(text) = text(piece.text) {
+                self.progress.say(text, each);
+            }
+        }
+    }
+
+    fn take_call(&mut self, piece: &CallPiece<'_>) -> Result<(), Fault> {
+        let function = part::<FunctionPiece<'_>>(piece.function);
+        let (name, arguments) = function.map_or((None, None), |function| (function.name, function.arguments));
+        let (id, name) = (text(piece.id), text(name).unwrap_or_default());
+        let place = self.place(part(piece.index).unwrap_or(0), id.as_deref(), &name);
+        let call = self.progress.call(place)?;
+        if let Some(id) = id {
+            call.id = id;
+        }
+        // Some servers say the name again with every piece.
+        let name = if name == call.name { "" } else { &name };
+        match part::<String>(arguments) {
+            Some(more) => grow(call, name, &more),
+            // Some servers send the arguments as what they are.
+            None => grow(call, name, arguments.map_or("", |object| object.get())),
+        }
+    }
+
+    /// Some servers give every call the index 0: then a new id is a new call, and without ids a name behind whole
+    /// arguments is.
+    fn place(&self, index: u64, id: Option<&str>, name: &str) -> CallPlace {
+        let Some((place, call)) = self.progress.last_call(index) else { return (index, 0) };
+        let is_new = match id {
+            Some(id) => !call.id.is_empty() && call.id != id,
+            None => !name.is_empty() && is_object(&call.arguments),
+        };
+        (index, place.1.saturating_add(u32::from(is_new)))
+    }
+}
+
+fn usage(report: &Report<'_>) -> Usage {
+    let details = |raw| part::<Details<'_>>(raw);
+    let prompt = details(report.prompt_tokens_details);
+    let completion = details(report.completion_tokens_details);
+    let cached = prompt.as_ref().and_then(|details| tokens(details.cached_tokens));
+    Usage {
+        input: tokens(report.prompt_tokens).unwrap_or(0),
+        output: tokens(report.completion_tokens).unwrap_or(0),
+        cached: cached.or(tokens(report.prompt_cache_hit_tokens)).unwrap_or(0),
+        cache_written: prompt.and_then(|details| tokens(details.cache_write_tokens)).unwrap_or(0),
+        reasoning: completion.and_then(|details| tokens(details.reasoning_tokens)).unwrap_or(0),
+    }
+}

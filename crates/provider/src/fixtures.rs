@@ -1,0 +1,224 @@
+//! Walks the recorded streams and questions in `fixtures/`: `<dialect>/<case>/` holds `stream.sse` with `expected.json`,
+//! or `question.json`, or both. A new case is files only.
+
+mod asked;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use agent::Fault;
+use agent::outside::{ModelEvent, StopReason};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use crate::anthropic::Anthropic;
+use crate::chat::Chat;
+use crate::dialect::Dialect;
+use crate::responses::Responses;
+use crate::sse::EventReader;
+
+type Item = Result<ModelEvent, Fault>;
+
+fn dialects() -> [(&'static str, Box<dyn Dialect>); 3] {
+    [("anthropic", Box::new(Anthropic)), ("chat", Box::new(Chat::OPENAI)), ("responses", Box::new(Responses))]
+}
+
+fn folders(path: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(path).unwrap_or_else(|cause| panic!("{}: {cause}", path.display()));
+    let mut folders: Vec<_> =
+        entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect();
+    folders.sort();
+    folders
+}
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures")
+}
+
+fn read_json(path: &Path) -> Value {
+    let text = fs::read(path).unwrap_or_else(|cause| panic!("{}: {cause}", path.display()));
+    serde_json::from_slice(&text).unwrap_or_else(|cause| panic!("{}: {cause}", path.display()))
+}
+
+#[test]
+fn every_case_is_read_and_written_as_it_says() {
+    let known: Vec<_> = dialects().iter().map(|(name, _)| fixtures().join(name)).collect();
+    assert_eq!(folders(&fixtures()), known, "each folder is a dialect");
+    for (name, dialect) in dialects() {
+        let mut streams = 0;
+        for case in folders(&fixtures().join(name)) {
+            let (stream, question) = (case.join("stream.sse"), case.join("question.json"));
+            assert!(stream.exists() || question.exists(), "{}: no case", case.display());
+            if stream.exists() {
+                streams += 1;
+                check_stream(dialect.as_ref(), &case, &fs::read(stream).unwrap());
+            }
+            if question.exists() {
+                asked::check(dialect.as_ref(), &case, &read_json(&question));
+            }
+        }
+        assert!(streams >= 8, "{name} has {streams} streams");
+    }
+}
+
+fn check_stream(dialect: &dyn Dialect, case: &Path, stream: &[u8]) {
+    let case = case.display();
+    let expected = read_json(&PathBuf::from(format!("{case}/expected.json")));
+    let events = events(stream);
+    let whole = answer(dialect, &events);
+    assert_eq!(Value::from(told(&whole.items)), expected, "{case}");
+    for cut in cuts(stream) {
+        let got = answer(dialect, &events[..cut]);
+        let behind = format!("{case} cut behind {cut} events: {:?}", got.items);
+        let ends = got.items.iter().filter(|item| is_end(item)).count();
+        assert!(ends == 1 && got.items.last().is_some_and(is_end), "it ends once: {behind}");
+        assert!(said(&whole.items).starts_with(&said(&got.items)), "{behind}");
+        let calls = calls(&got.items);
+        assert!(calls.is_empty() || calls == self::calls(&whole.items), "half of the calls: {behind}");
+        let is_done = matches!(got.items.last(), Some(Ok(ModelEvent::Done)));
+        assert!(!is_done || events[..cut].iter().any(|data| is_own_end(data)), "no end was there: {behind}");
+        assert!(got.has_begun || !got.items.iter().any(is_content), "it has begun: {behind}");
+        assert!(cut > 0 || !got.has_begun, "it has not begun: {behind}");
+    }
+}
+
+/// How many events are whole at each byte where the stream may be cut.
+fn cuts(stream: &[u8]) -> BTreeSet<usize> {
+    let mut reader = EventReader::default();
+    let mut whole = 0;
+    let each = stream.iter().map(|byte| {
+        reader.feed(&[*byte], |_| whole += 1).unwrap();
+        whole
+    });
+    [0].into_iter().chain(each.collect::<Vec<_>>()).collect()
+}
+
+/// Whether an event is an end of the API's own, told by its text alone.
+fn is_own_end(data: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(data).replace(' ', "");
+    let ends = [
+        "[DONE]",
+        "\"type\":\"message_stop\"",
+        "\"type\":\"response.completed\"",
+        "\"type\":\"response.incomplete\"",
+    ];
+    ends.iter().any(|end| text.contains(end)) || text.contains("\"finish_reason\":\"")
+}
+
+fn events(stream: &[u8]) -> Vec<Vec<u8>> {
+    let mut events = Vec::new();
+    EventReader::default().feed(stream, |data| events.push(data.to_vec())).unwrap();
+    events
+}
+
+struct Answer {
+    items: Vec<Item>,
+    has_begun: bool,
+}
+
+fn answer(dialect: &dyn Dialect, events: &[Vec<u8>]) -> Answer {
+    let mut items = Vec::new();
+    let mut reader = dialect.reader();
+    for data in events {
+        reader.take(data, &mut |item| items.push(item));
+    }
+    reader.finish(&mut |item| items.push(item));
+    Answer { has_begun: reader.has_begun(), items }
+}
+
+fn is_content(item: &Item) -> bool {
+    matches!(item, Ok(ModelEvent::Text(_) | ModelEvent::Reasoning(_) | ModelEvent::ToolCall(_)))
+}
+
+fn is_end(item: &Item) -> bool {
+    matches!(item, Ok(ModelEvent::Done) | Err(_))
+}
+
+fn said(items: &[Item]) -> String {
+    let texts = items.iter().filter_map(|item| match item {
+        Ok(ModelEvent::Text(text)) => Some(text.as_str()),
+        _ => None,
+    });
+    texts.collect()
+}
+
+fn calls(items: &[Item]) -> Vec<&agent::ToolCall> {
+    let calls = items.iter().filter_map(|item| match item {
+        Ok(ModelEvent::ToolCall(call)) => Some(call),
+        _ => None,
+    });
+    calls.collect()
+}
+
+/// An answer as `expected.json` tells it; texts and thoughts that follow each other are one.
+fn told(items: &[Item]) -> Vec<Value> {
+    let mut told: Vec<Value> = Vec::new();
+    for item in items {
+        let (member, text) = match item {
+            Ok(ModelEvent::Text(text)) => ("text", text),
+            Ok(ModelEvent::Reasoning(text)) => ("reasoning", text),
+            other => {
+                told.push(told_other(other));
+                continue;
+            }
+        };
+        match told.last_mut().and_then(|last| last.get_mut(member)) {
+            Some(before) => *before = json!(format!("{}{text}", before.as_str().unwrap_or_default())),
+            None => told.push(json!({ member: text })),
+        }
+    }
+    told
+}
+
+fn told_other(item: &Item) -> Value {
+    match item {
+        Ok(ModelEvent::ToolCall(call)) => {
+            json!({ "call": { "id": call.id, "name": call.name, "arguments": call.arguments } })
+        }
+        Ok(ModelEvent::Usage(usage)) => json!({ "usage": {
+            "input": usage.input, "output": usage.output, "cached": usage.cached,
+            "cache_written": usage.cache_written, "reasoning": usage.reasoning,
+        } }),
+        Ok(ModelEvent::Stopped(reason)) => json!({ "stopped": match reason {
+            StopReason::Finished => "finished",
+            StopReason::ToolCalls => "tool_calls",
+            StopReason::Length => "length",
+            StopReason::Filtered => "filtered",
+        } }),
+        Err(fault) => json!({ "fault": fault.public }),
+        Ok(_) => json!("done"),
+    }
+}
+
+/// The events of all recorded streams of a dialect.
+fn recorded(name: &str) -> Vec<Vec<u8>> {
+    let streams = folders(&fixtures().join(name)).into_iter().map(|case| case.join("stream.sse"));
+    streams.filter_map(|path| fs::read(path).ok()).flat_map(|stream| events(&stream)).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn readers_take_anything_in_any_order_and_end_once(
+        picks in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), any::<Option<u8>>()), 0..40),
+        noise in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..4),
+    ) {
+        for (name, dialect) in dialects() {
+            let recorded = recorded(name);
+            let mut events: Vec<_> = picks.iter().map(|(event, place, byte)| {
+                let mut event = event.get(&recorded).clone();
+                if let Some(byte) = byte && !event.is_empty() {
+                    let place = place.index(event.len());
+                    event[place] = *byte;
+                }
+                event
+            }).collect();
+            events.extend(noise.iter().cloned());
+            let items = answer(dialect.as_ref(), &events).items;
+            prop_assert!(items.iter().filter(|item| is_end(item)).count() == 1);
+            prop_assert!(items.last().is_some_and(is_end));
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Tests of the shelf, and of every dialect with it.
+
+use std::cell::Cell;
+
+use agent::outside::ModelRequest;
+use agent::{Source, ToolCall, ToolOutcome};
+
+use super::*;
+use crate::anthropic::Anthropic;
+use crate::chat::Chat;
+use crate::dialect::{Dialect, ModelOptions};
+use crate::responses::Responses;
+
+fn key(agent: &str) -> PrefixKey {
+    let agent = AgentId::parse(agent).unwrap();
+    PrefixKey::new(&Asker { agent: Some(agent), ..Asker::default() }, "test", "m")
+}
+
+fn said(text: &str) -> Arc<Message> {
+    Arc::new(Message::user(text, Source::default()))
+}
+
+/// Writes the text of each message with a separator, and counts how many were written.
+fn follow(prefix: &mut Prefix, messages: &[Arc<Message>]) -> usize {
+    let written = Cell::new(0);
+    let write = |_: &[Arc<Message>], message: &Message, out: &mut Vec<u8>| {
+        written.set(written.get() + 1);
+        out.extend_from_slice(format!("{};", message.text).as_bytes());
+        Ok(())
+    };
+    prefix.follow(messages, &write).unwrap();
+    written.get()
+}
+
+fn text(prefix: &Prefix, inserts: &[(usize, Bytes)]) -> String {
+    let mut pieces = Vec::new();
+    prefix.pieces(inserts, &mut pieces);
+    String::from_utf8(pieces.concat()).unwrap()
+}
+
+#[test]
+fn only_what_is_new_is_written() {
+    let shelf = PrefixShelf::default();
+    let mut messages: Vec<_> = (0..1000).map(|number| said(&number.to_string())).collect();
+    let mut prefix = shelf.take(&key("a"));
+    assert_eq!(follow(&mut prefix, &messages), 1000);
+    shelf.put(key("a"), prefix);
+    messages.push(said("new"));
+    let mut prefix = shelf.take(&key("a"));
+    assert_eq!(follow(&mut prefix, &messages), 1, "the first thousand are not touched");
+    assert!(text(&prefix, &[]).ends_with("998;999;new;"));
+    assert_eq!(follow(&mut prefix, &messages), 0);
+}
+
+#[test]
+fn a_list_that_went_back_or_was_folded_gives_its_own_bytes() {
+    let [a, b, c, d] = ["a", "b", "c", "d"].map(said);
+    let mut prefix = Prefix::default();
+    follow(&mut prefix, &[a.clone(), b.clone(), c.clone()]);
+    assert_eq!(follow(&mut prefix, &[a.clone(), b.clone()]), 0, "rolled back");
+    assert_eq!(text(&prefix, &[]), "a;b;");
+    assert_eq!(follow(&mut prefix, &[a.clone(), b.clone(), d.clone()]), 1, "went on another way");
+    assert_eq!(text(&prefix, &[]), "a;b;d;");
+    assert_eq!(follow(&mut prefix, &[said("sum"), d]), 2, "folded");
+    assert_eq!(text(&prefix, &[]), "sum;d;");
+    assert_eq!(follow(&mut prefix, &[said("sum")]), 1, "the same text is not the same message");
+    assert_eq!(follow(&mut prefix, &[]), 0);
+    assert_eq!(text(&prefix, &[]), "");
+}
+
+#[test]
+fn blocks_stay_few_and_a_cut_inside_of_one_is_right() {
+    let messages: Vec<_> = (0..300).map(|number| said(&format!("{number:01000}"))).collect();
+    let mut prefix = Prefix::default();
+    for count in 1..=messages.len() {
+        assert_eq!(follow(&mut prefix, &messages[..count]), 1);
+    }
+    assert!(prefix.blocks.len() <= 300 * 1001 / BLOCK_BYTES + 1, "{} blocks", prefix.blocks.len());
+    follow(&mut prefix, &messages[..150]);
+    assert_eq!(text(&prefix, &[]).len(), 150 * 1001);
+    follow(&mut prefix, &messages);
+    let whole: String = messages.iter().map(|message| format!("{};", message.text)).collect();
+    assert_eq!(text(&prefix, &[]), whole);
+}
+
+#[test]
+fn what_is_put_in_between_lands_at_its_place() {
+    let mut prefix = Prefix::default();
+    follow(&mut prefix, &[said("ab"), said("cd")]);
+    let at = |place: usize, text: &'static str| (place, Bytes::from_static(text.as_bytes()));
+    assert_eq!(text(&prefix, &[at(0, "<"), at(2, "1"), at(3, "2"), at(6, ">")]), "<ab1;2cd;>");
+    assert_eq!(prefix.end_of(0), 3);
+    assert_eq!(text(&Prefix::default(), &[at(0, "x")]), "x");
+}
+
+#[test]
+fn the_shelf_is_bounded_and_forgets_who_was_asked_longest_ago() {
+    let shelf = PrefixShelf::of_bytes(3000);
+    let message = [said(&"x".repeat(700))];
+    for agent in ["a", "b", "c"] {
+        let mut prefix = shelf.take(&key(agent));
+        follow(&mut prefix, &message);
+        shelf.put(key(agent), prefix);
+        shelf.put(key("a"), shelf.take(&key("a")));
+    }
+    assert!(shelf.places().bytes <= 3000);
+    let again = |agent: &str| follow(&mut shelf.take(&key(agent)), &message);
+    assert_eq!((again("a"), again("b"), again("c")), (0, 0, 0), "three have room");
+    let mut prefix = Prefix::default();
+    follow(&mut prefix, &[said(&"y".repeat(4000))]);
+    shelf.put(key("d"), prefix);
+    assert_eq!(shelf.take(&key("d")).messages.len(), 0, "one that is longer than the shelf is not kept");
+    assert_eq!(shelf.places().bytes, 0, "all was taken");
+}
+
+#[test]
+fn the_oldest_goes_first() {
+    let shelf = PrefixShelf::of_bytes(2000);
+    let message = [said(&"x".repeat(700))];
+    for agent in ["a", "b", "c"] {
+        let mut prefix = Prefix::default();
+        follow(&mut prefix, &message);
+        shelf.put(key(agent), prefix);
+    }
+    let kept = ["a", "b", "c"].map(|agent| shelf.take(&key(agent)).messages.len());
+    assert_eq!(kept, [0, 1, 1]);
+}
+
+#[test]
+fn nobodys_conversation_is_not_kept() {
+    let shelf = PrefixShelf::default();
+    let key = PrefixKey::new(&Asker::default(), "test", "m");
+    let mut prefix = Prefix::default();
+    follow(&mut prefix, &[said("a")]);
+    shelf.put(key.clone(), prefix);
+    assert_eq!(shelf.take(&key).messages.len(), 0);
+}
+
+/// What a dialect writes from a used shelf has to be what it writes from an empty one.
+#[test]
+fn a_conversation_is_written_the_same_with_and_without_the_shelf() {
+    let call = |id: &str| ToolCall { id: id.into(), name: "echo".into(), arguments: "{\"a\":1}".into() };
+    let done = |id: &str| Message::result(id, &ToolOutcome::Done("one".into()));
+    let all: Vec<_> = [
+        Message::user("hi", Source::default()),
+        Message::assistant("", vec![call("c1"), call("c2")]),
+        done("c1"),
+        done("c2"),
+        Message::user("and \"now\"?", Source::default()),
+        Message::assistant("", Vec::new()),
+        Message::user("again", Source::default()),
+        Message::assistant("yes", Vec::new()),
+        Message::user("bye", Source::default()),
+    ]
+    .map(Arc::new)
+    .to_vec();
+    let mut lists: Vec<_> = (0..=all.len()).map(|count| all[..count].to_vec()).collect();
+    lists.push(all[..4].to_vec());
+    lists.push([vec![said("the story so far")], all[4..].to_vec()].concat());
+    let model = ModelOptions { name: "m".into(), caches_prompt: true, ..ModelOptions::default() };
+    let dialects: [&dyn Dialect; 4] = [&Chat::OPENAI, &Chat::COMPATIBLE, &Responses, &Anthropic];
+    for dialect in dialects {
+        let shelf = PrefixShelf::default();
+        for (number, messages) in lists.iter().enumerate() {
+            for system in [None, Some(Arc::from("Be brief."))] {
+                let request = ModelRequest {
+                    system,
+                    messages: Arc::new(messages.clone()),
+                    tail: (number % 2 == 0).then(|| Arc::from("It is \"noon\".")),
+                    asker: Asker { agent: Some(AgentId::main()), ..Asker::default() },
+                    ..ModelRequest::default()
+                };
+                let written = dialect.write(&model, &request, &shelf).unwrap().concat();
+                let fresh = dialect.write(&model, &request, &PrefixShelf::default()).unwrap().concat();
+                assert_eq!(String::from_utf8(written.clone()), String::from_utf8(fresh), "list {number}");
+                let body: serde_json::Value = serde_json::from_slice(&written).unwrap();
+                assert!(body["messages"].is_array() || body["input"].is_array(), "{body}");
+            }
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! What reading an answer has in common, whatever API it comes from: members of any shape, calls that are put together,
+//! limits, and how an answer ends. Which events there are is left to the dialects.
+
+use std::collections::BTreeMap;
+
+use agent::outside::{ModelEvent, StopReason};
+use agent::{Fault, FaultKind, TokenCount, ToolCall, Usage};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// The most calls one answer may make; a model that makes more is told so by a failed turn.
+const CALLS_MAX: usize = 128;
+
+/// The most bytes of one call.
+const CALL_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// More tokens than this are no count but a slip: no number that passed through JavaScript is exact beyond it.
+const TOKENS_MAX: TokenCount = 1 << 53;
+
+/// The most of a server's own words about an error that are passed on.
+const REASON_CHARS_MAX: usize = 2_000;
+
+/// Where what was read goes.
+pub(crate) type Each<'a> = &'a mut dyn FnMut(Result<ModelEvent, Fault>);
+
+/// A member of any shape: servers differ, and an odd one must cost nothing but itself.
+pub(crate) type Raw<'a> = Option<&'a RawValue>;
+
+/// A member as something, if it is that.
+pub(crate) fn part<'a, T: Deserialize<'a>>(raw: Raw<'a>) -> Option<T> {
+    serde_json::from_str(raw?.get()).ok()
+}
+
+/// A member as a text that says something.
+pub(crate) fn text(raw: Raw<'_>) -> Option<String> {
+    part::<String>(raw).filter(|text| !text.is_empty())
+}
+
+/// A member as a count of tokens. What is negative, broken or absurd was not counted.
+pub(crate) fn tokens(raw: Raw<'_>) -> Option<TokenCount> {
+    part::<TokenCount>(raw).filter(|count| *count <= TOKENS_MAX)
+}
+
+/// The fault for an error that the server tells inside of the stream.
+pub(crate) fn told_fault(error: Raw<'_>) -> Fault {
+    #[derive(Deserialize)]
+    struct Told<'a> {
+        #[serde(borrow)]
+        message: Raw<'a>,
+        #[serde(borrow, rename = "type")]
+        kind: Raw<'a>,
+        #[serde(borrow)]
+        code: Raw<'a>,
+    }
+    let told = part::<Told<'_>>(error);
+    let reason = told.as_ref().and_then(|told| text(told.message)).or_else(|| text(error));
+    let mut reason = reason.unwrap_or_else(|| "no reason given".to_owned());
+    reason.truncate(reason.char_indices().nth(REASON_CHARS_MAX).map_or(reason.len(), |(end, _)| end));
+    let fault = model_fault(format!("API request failed: {reason}"));
+    match told.and_then(|told| told.kind.or(told.code)) {
+        Some(kind) => fault.caused_by(kind.get().chars().take(REASON_CHARS_MAX).collect::<String>()),
+        None => fault,
+    }
+}
+
+pub(crate) fn model_fault(text: String) -> Fault {
+    Fault::new(FaultKind::Model, text)
+}
+
+/// Whether a text is a JSON object to its end.
+pub(crate) fn is_object(text: &str) -> bool {
+    text.trim_ascii_start().starts_with('{') && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+}
+
+/// Where a call stands among the others: by the place the server gave it, and its turn among those of one place.
+pub(crate) type CallPlace = (u64, u32);
+
+/// How far an answer has come.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    calls: BTreeMap<CallPlace, ToolCall>,
+    calls_handed_on: usize,
+    usage: Option<Usage>,
+    stop: Option<StopReason>,
+    /// Something of the answer has come.
+    begun: bool,
+    /// A fault was told: nothing comes after it.
+    failed: bool,
+}
+
+impl Progress {
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    pub(crate) fn say(&mut self, text: String, each: Each<'_>) {
+        self.begun = true;
+        each(Ok(ModelEvent::Text(text)));
+    }
+
+    pub(crate) fn think(&mut self, text: String, each: Each<'_>) {
+        self.begun = true;
+        each(Ok(ModelEvent::Reasoning(text)));
+    }
+
+    pub(crate) fn fail(&mut self, fault: Fault, each: Each<'_>) {
+        if !std::mem::replace(&mut self.failed, true) {
+            self.calls.clear();
+            each(Err(fault));
+        }
+    }
+
+    /// The call at this place, which is made if there is none.
+    ///
+    /// # Errors
+    /// When there are too many.
+    pub(crate) fn call(&mut self, place: CallPlace) -> Result<&mut ToolCall, Fault> {
+        self.begun = true;
+        if self.calls.len() >= CALLS_MAX && !self.calls.contains_key(&place) {
+            return Err(model_fault(format!("The model made more than {CALLS_MAX} tool calls.")));
+        }
+        let nothing = || ToolCall { id: String::new(), name: String::new(), arguments: String::new() };
+        Ok(self.calls.entry(place).or_insert_with(nothing))
+    }
+
+    /// The last call that was given this place.
+    pub(crate) fn last_call(&self, place: u64) -> Option<(CallPlace, &ToolCall)> {
+        let (key, call) = self.calls.range((place, 0)..=(place, u32::MAX)).next_back()?;
+        Some((*key, call))
+    }
+
+    pub(crate) fn has_calls(&self) -> bool {
+        !self.calls.is_empty() || self.calls_handed_on > 0
+    }
+
+    /// Takes a new report of what was used.
+    pub(crate) fn used(&mut self, usage: Usage) {
+        self.usage = Some(Usage {
+            cached: usage.cached.min(usage.input),
+            cache_written: usage.cache_written.min(usage.input),
+            reasoning: usage.reasoning.min(usage.output),
+            ..usage
+        });
+    }
+
+    pub(crate) fn stopped(&mut self, reason: StopReason) {
+        // A refusal inside of the answer says more than the way it ended.
+        if self.stop != Some(StopReason::Filtered) {
+            self.stop = Some(reason);
+        }
+    }
+
+    /// Hands the calls on, all or none: a limit that strikes in the middle of a call leaves half of it.
+    pub(crate) fn hand_on_calls(&mut self, each: Each<'_>) {
+        let calls = std::mem::take(&mut self.calls);
+        let cut_short = matches!(self.stop, Some(StopReason::Length | StopReason::Filtered));
+        if cut_short && !calls.values().all(|call| is_object(&call.arguments)) {
+            let text = "The model's answer was cut off in the middle of a tool call.";
+            return self.fail(model_fault(text.to_owned()), each);
+        }
+        for mut call in calls.into_values() {
+            if call.id.is_empty() {
+                call.id = format!("call_{}", self.calls_handed_on);
+            }
+            self.calls_handed_on += 1;
+            each(Ok(ModelEvent::ToolCall(call)));
+        }
+    }
+
+    /// The body has ended, with the API's own end of an answer or without.
+    pub(crate) fn finish(&mut self, end: End, each: Each<'_>) {
+        if self.failed {
+            return;
+        }
+        if end == End::Missing {
+            let fault = self.interrupted();
+            return self.fail(fault, each);
+        }
+        if let Some(usage) = self.usage.take() {
+            each(Ok(ModelEvent::Usage(usage)));
+        }
+        if let Some(reason) = self.stop {
+            // Many servers say of an answer with calls that it is simply finished.
+            let calls = reason == StopReason::Finished && self.calls_handed_on > 0;
+            each(Ok(ModelEvent::Stopped(if calls { StopReason::ToolCalls } else { reason })));
+        }
+        each(Ok(ModelEvent::Done));
+    }
+
+    fn interrupted(&self) -> Fault {
+        let text = if self.begun {
+            "Streaming response was interrupted before completion: the connection was cut. \
+             Partial output may have been displayed; retry the request."
+        } else {
+            "Streaming response failed before any data was received: no answer was in it."
+        };
+        model_fault(text.to_owned()).caused_by("the stream ended without the end of an answer")
+    }
+}
+
+/// Whether the API's own end of an answer has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Come,
+    Missing,
+}
+
+impl From<bool> for End {
+    fn from(has_come: bool) -> Self {
+        if has_come { Self::Come } else { Self::Missing }
+    }
+}
+
+/// Makes a call's text longer.
+///
+/// # Errors
+/// When the call becomes too long.
+pub(crate) fn grow(call: &mut ToolCall, name: &str, arguments: &str) -> Result<(), Fault> {
+    let bytes = [call.name.len(), call.arguments.len(), name.len(), arguments.len()];
+    if bytes.into_iter().sum::<usize>() > CALL_BYTES_MAX {
+        let text = format!("The model made a tool call of more than {CALL_BYTES_MAX} bytes.");
+        return Err(model_fault(text));
+    }
+    call.name.push_str(name);
+    call.arguments.push_str(arguments);
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! What writing a question has in common, whatever API it is for: names and arguments that servers take, images, the
+//! user's own fields, schemas. Where each of them stands is left to the dialects.
+
+use std::borrow::Cow;
+
+use agent::outside::ModelRequest;
+use agent::{Fault, FaultKind, Image, Message};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use crate::dialect::ModelOptions;
+
+/// The longest name that servers take.
+const NAME_CHARS_MAX: usize = 64;
+
+/// What an answer that has to fit a schema is called, where it has to have a name.
+pub(crate) const SCHEMA_NAME: &str = "answer";
+
+/// Something as JSON.
+pub(crate) fn json(value: &impl Serialize) -> Result<Vec<u8>, Fault> {
+    let mut out = Vec::new();
+    push_json(value, &mut out)?;
+    Ok(out)
+}
+
+/// Writes something as JSON behind what there is.
+pub(crate) fn push_json(value: &impl Serialize, out: &mut Vec<u8>) -> Result<(), Fault> {
+    serde_json::to_writer(out, value).map_err(unwritten)
+}
+
+pub(crate) fn unwritten(fault: serde_json::Error) -> Fault {
+    Fault::new(FaultKind::Internal, "the request could not be written").caused_by(fault)
+}
+
+/// A text as the inside of a JSON string, to be put behind what the string holds already.
+pub(crate) fn more_of_a_string(text: &str) -> Result<Vec<u8>, Fault> {
+    let mut quoted = json(&format!("\n\n{text}"))?;
+    quoted.pop();
+    quoted.remove(0);
+    Ok(quoted)
+}
+
+/// A name that no server takes would have every later question refused; its result has told the model already.
+pub(crate) fn function_name(name: &str) -> Cow<'_, str> {
+    fitted(name, NAME_CHARS_MAX)
+}
+
+/// A text of letters, digits, `_` and `-`, as names and ids have to be.
+pub(crate) fn fitted(name: &str, chars_max: usize) -> Cow<'_, str> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    if (1..=chars_max).contains(&name.len()) && name.bytes().all(fits) {
+        return Cow::Borrowed(name);
+    }
+    let fitted = |letter: char| if u8::try_from(letter).is_ok_and(fits) { letter } else { '_' };
+    let name: String = name.chars().take(chars_max).map(fitted).collect();
+    Cow::Owned(if name.is_empty() { "_".to_owned() } else { name })
+}
+
+/// Many servers read the arguments again; what is no object would have every later question refused.
+pub(crate) fn arguments(text: &str) -> &str {
+    if crate::reading::is_object(text) { text } else { "{}" }
+}
+
+/// A schema that is put in as it stands.
+pub(crate) fn schema(text: &str) -> Result<&RawValue, Fault> {
+    serde_json::from_str(text).map_err(unwritten)
+}
+
+/// The schema of the answer, taken apart.
+///
+/// # Errors
+/// When it is not JSON.
+pub(crate) fn output_schema(request: &ModelRequest) -> Result<Option<Value>, Fault> {
+    let Some(text) = request.output_schema.as_deref() else { return Ok(None) };
+    serde_json::from_str(text).map(Some).map_err(|fault| {
+        Fault::new(FaultKind::Invalid, format!("the schema of the answer is not JSON: {fault}"))
+    })
+}
+
+/// Whether a schema says of every object that it has all its members and no others: what OpenAI asks for before it
+/// promises that the answer fits. Others are sent too, without the promise.
+pub(crate) fn is_strict(schema: &Value) -> bool {
+    let Some(members) = schema.as_object() else { return true };
+    let closed = match members.get("properties").and_then(Value::as_object) {
+        Some(properties) => {
+            let required = members.get("required").and_then(Value::as_array);
+            let is_required = |name: &String| {
+                required.is_some_and(|names| names.iter().any(|known| known.as_str() == Some(name)))
+            };
+            members.get("additionalProperties") == Some(&Value::Bool(false))
+                && properties.keys().all(is_required)
+        }
+        None => members.get("type").and_then(Value::as_str) != Some("object"),
+    };
+    closed
+        && members.values().all(|value| match value {
+            Value::Object(_) => is_strict_below(value),
+            Value::Array(elements) => elements.iter().all(is_strict),
+            _ => true,
+        })
+}
+
+/// The members of `properties` and `$defs` are schemas, and they themselves are none.
+fn is_strict_below(value: &Value) -> bool {
+    let Some(members) = value.as_object() else { return true };
+    if members.contains_key("type") || members.contains_key("properties") {
+        return is_strict(value);
+    }
+    members.values().all(is_strict)
+}
+
+/// An image as the base64 of its bytes.
+pub(crate) fn base64(image: &Image) -> String {
+    STANDARD.encode(&image.data)
+}
+
+/// An image as a URL that holds it.
+pub(crate) fn image_url(image: &Image) -> String {
+    format!("data:{};base64,{}", image.media_type, base64(image))
+}
+
+/// Refuses images for a model that cannot look at them.
+pub(crate) fn check_images(model: &ModelOptions, message: &Message) -> Result<(), Fault> {
+    if message.images.is_empty() || model.takes_images {
+        return Ok(());
+    }
+    let text = format!(
+        "the model {} takes no images: ask a model that does, or set `images = true` for it in config.toml",
+        model.name
+    );
+    Err(Fault::new(FaultKind::Invalid, text))
+}
+
+/// Puts the user's own fields into a body. An object is added to the one that is there, everything else replaces it.
+///
+/// # Errors
+/// When a field is one that only the daemon can write.
+pub(crate) fn add_extra(
+    body: &mut Map<String, Value>,
+    model: &ModelOptions,
+    reserved: &[&str],
+) -> Result<(), Fault> {
+    for (name, value) in &model.extra {
+        if reserved.contains(&name.as_str()) {
+            let text = format!(
+                "the field {name:?} of the model {} is written by the daemon: leave it out of `extra`",
+                model.name
+            );
+            return Err(Fault::new(FaultKind::Invalid, text));
+        }
+        match (body.get_mut(name), value) {
+            (Some(Value::Object(ours)), Value::Object(theirs)) => {
+                ours.extend(theirs.iter().map(|(name, value)| (name.clone(), value.clone())));
+            }
+            _ => drop(body.insert(name.clone(), value.clone())),
+        }
+    }
+    Ok(())
+}
+
+/// The start of a body: its small fields, open for more.
+pub(crate) fn opened(body: &Map<String, Value>) -> Result<Vec<u8>, Fault> {
+    let mut out = json(body)?;
+    out.pop();
+    Ok(out)
+}
