@@ -41,12 +41,12 @@ pub(crate) fn open(
 fn variables(config: &Config, environment: &Environment) -> Result<HashMap<String, Secret>, Failure> {
     let known =
         PROVIDERS.iter().flat_map(|known| known.key_variables.iter().chain([&known.base_url_variable]));
-    let providers = config.providers();
-    let own = providers.values().filter_map(|provider| provider.key_env.as_deref());
+    let own = config.providers().into_values().filter_map(|provider| provider.key_env);
+    let names = known.map(|name| (*name).to_owned()).chain(own).filter(|name| !name.is_empty());
     let mut found = HashMap::new();
-    for name in known.copied().chain(own).filter(|name| !name.is_empty()) {
-        if let Some(value) = variable(environment, name)? {
-            found.insert(name.to_owned(), Secret::new(value));
+    for name in names.collect::<Vec<_>>() {
+        if let Some(value) = variable(environment, &name)? {
+            found.insert(name, Secret::new(value));
         }
     }
     Ok(found)
