@@ -147,8 +147,9 @@ pub(crate) enum ConfigCommand {
     after_help = "Exit code: 0 stopped, 1 failed, 2 wrong usage or configuration, 3 another nexus3 has the port,
 4 something else has the port, 5 another process has the store.
 
-The model is chosen by --model openai/NAME, with OPENAI_API_KEY in the environment, and OPENAI_BASE_URL for another
-server that speaks the same API.
+The model is chosen by --model PROVIDER/NAME or an alias of config.toml. Providers are found by their usual variables:
+OPENAI_API_KEY, ANTHROPIC_API_KEY, OPENROUTER_API_KEY and others, and OPENAI_BASE_URL for another server that speaks
+OpenAI's API.
 
 Examples:
   nexus3 serve

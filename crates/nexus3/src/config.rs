@@ -4,6 +4,7 @@
 mod file;
 mod kind;
 mod lines;
+mod named;
 mod page;
 mod presets;
 mod settings;
@@ -109,6 +110,7 @@ impl Layers {
         self.problems.extend(layer.problems);
         self.config.custom_presets = layer.presets.presets;
         self.presets_refused = layer.presets.refused;
+        self.config.named = layer.named;
         for entry in layer.entries {
             let at = format!("config.toml:{}: {}", entry.line, SETTINGS[entry.setting].key);
             self.put(entry.setting, Ok(entry.value), Origin::File { line: entry.line }, &at);

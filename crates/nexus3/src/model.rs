@@ -1,86 +1,81 @@
-//! Which models there are: the one the user chose, and others of the same server by name.
+//! Which models there are: puts the book of models together from the configuration and the environment.
 
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use agent::outside::{Models, Provider};
-use agent::{Fault, FaultKind};
-use provider::NoModel;
-use provider::openai::{BASE_URL_DEFAULT, OpenAi, OpenAiOptions};
+use provider::catalog::PROVIDERS;
+use provider::{BookOptions, LocalFiles, LocalOptions, ModelBook, Secret};
 
 use crate::Failure;
+use crate::config::Config;
 use crate::home::{Environment, variable};
 
+/// How long the embedded model stays without a question.
+const LOCAL_IDLE: Duration = Duration::from_secs(300);
+
+/// How long it may take until it answers at all; its weights are read later.
+const LOCAL_START: Duration = Duration::from_secs(30);
+
 /// The models of a daemon.
-pub(crate) struct ModelShelf {
-    usual: Arc<dyn Provider>,
-    /// The way to OpenAI's models, when the environment says how to reach them.
-    openai: Option<OpenAi>,
-}
-
-/// What a model's name looks like.
-const SHAPE: &str = "as in openai/gpt-4o-mini";
-
-/// The longest name of a model.
-const NAME_CHARS_MAX: usize = 200;
-
-impl ModelShelf {
-    /// The models, with the named one as the usual; without a name, one that says how to choose.
-    pub(crate) fn open(model: Option<&str>, environment: &Environment) -> Result<Self, Failure> {
-        let Some(model) = model else {
-            // A server that cannot be reached is only a fault once somebody asks for its models.
-            return Ok(Self { usual: Arc::new(NoModel), openai: openai("", environment).ok() });
-        };
-        match model.split_once('/') {
-            Some(("openai", name)) => {
-                let openai = openai(name, environment)?;
-                Ok(Self { usual: Arc::new(openai.clone()), openai: Some(openai) })
-            }
-            _ => Err(Failure::Usage(format!("model {model:?}: the provider must be openai, {SHAPE}"))),
-        }
-    }
-}
-
-impl Models for ModelShelf {
-    fn usual(&self) -> Arc<dyn Provider> {
-        Arc::clone(&self.usual)
-    }
-
-    fn find(&self, name: &str) -> Result<Arc<dyn Provider>, Fault> {
-        let shown: String = name.chars().take(NAME_CHARS_MAX).collect();
-        let unknown = |why: &str| Fault::new(FaultKind::Invalid, format!("Unknown model '{shown}': {why}"));
-        match name.split_once('/') {
-            Some(("openai", model)) if is_name(model) => {
-                let openai = self.openai.as_ref();
-                let openai = openai.ok_or_else(|| {
-                    unknown("start the daemon with OPENAI_API_KEY or OPENAI_BASE_URL in its environment")
-                })?;
-                Ok(Arc::new(openai.sibling(model)))
-            }
-            _ => Err(unknown(&format!("the name must be PROVIDER/NAME, {SHAPE}"))),
-        }
-    }
-}
-
-fn is_name(model: &str) -> bool {
-    (1..=NAME_CHARS_MAX).contains(&model.len()) && model.bytes().all(|byte| byte.is_ascii_graphic())
-}
-
-fn openai(name: &str, environment: &Environment) -> Result<OpenAi, Failure> {
-    let base_url = variable(environment, "OPENAI_BASE_URL")?;
-    let api_key = variable(environment, "OPENAI_API_KEY")?;
-    if base_url.is_none() && api_key.is_none() {
-        let text = format!(
-            "model openai/{name} needs OPENAI_API_KEY in the environment, or OPENAI_BASE_URL for a server that needs none"
-        );
-        return Err(Failure::Usage(text));
-    }
-    if api_key.as_ref().is_some_and(|key| !key.bytes().all(|byte| byte.is_ascii_graphic())) {
-        return Err(Failure::Usage("OPENAI_API_KEY holds a blank or a character that no key has".to_owned()));
-    }
-    let options = OpenAiOptions {
-        model: name.to_owned(),
-        base_url: base_url.unwrap_or_else(|| BASE_URL_DEFAULT.to_owned()),
-        api_key,
+pub(crate) fn open(
+    home: &Path,
+    config: &Config,
+    environment: &Environment,
+    files: Arc<dyn LocalFiles>,
+) -> Result<ModelBook, Failure> {
+    let options = BookOptions {
+        usual: config.model.clone(),
+        fallback: config.fallback.clone(),
+        providers: config.providers(),
+        models: config.models(),
+        variables: variables(config, environment)?,
+        local: local(home, files)?,
+        ..BookOptions::default()
     };
-    OpenAi::new(options).map_err(|fault| Failure::Usage(fault.to_string()))
+    ModelBook::open(options).map_err(|fault| Failure::Usage(fault.to_string()))
+}
+
+/// The variables that providers are known by; nothing else of the environment is handed on.
+fn variables(config: &Config, environment: &Environment) -> Result<HashMap<String, Secret>, Failure> {
+    let known =
+        PROVIDERS.iter().flat_map(|known| known.key_variables.iter().chain([&known.base_url_variable]));
+    let own = config.providers().into_values().filter_map(|provider| provider.key_env);
+    let names = known.map(|name| (*name).to_owned()).chain(own).filter(|name| !name.is_empty());
+    let mut found = HashMap::new();
+    for name in names.collect::<Vec<_>>() {
+        if let Some(value) = variable(environment, &name)? {
+            found.insert(name, Secret::new(value));
+        }
+    }
+    Ok(found)
+}
+
+/// The embedded model runs in a child of this very program.
+fn local(home: &Path, files: Arc<dyn LocalFiles>) -> Result<Option<LocalOptions>, Failure> {
+    let program = std::env::current_exe()
+        .map_err(|fault| Failure::Run(format!("cannot find the program itself: {fault}")))?;
+    Ok(Some(LocalOptions {
+        program,
+        args: vec!["model-server".to_owned()],
+        socket_dir: home.to_owned(),
+        idle: LOCAL_IDLE,
+        start_timeout: LOCAL_START,
+        files,
+    }))
+}
+
+/// No weights are here.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NoFiles;
+
+impl LocalFiles for NoFiles {
+    fn find(&self, _: &str) -> Option<PathBuf> {
+        None
+    }
+
+    fn all(&self) -> Vec<String> {
+        Vec::new()
+    }
 }

@@ -167,7 +167,7 @@ fn greet(
         Some(file) => format!("Token file: {}", file.path().display()),
         None => "No token is needed (--no-auth): every program on this machine may call.".to_owned(),
     };
-    let model = config.model.as_deref().unwrap_or("none; start with --model openai/NAME to get answers");
+    let model = config.model.as_deref().unwrap_or("none chosen; one is looked for on this machine");
     let text = format!(
         "nexus3 {version}\n{token}\nStore: {store} ({kept} {agents} kept)\nLogs: {logs}\nModel: {model}\nTry it from another terminal:\n  \
          nexus3 rpc create helper{flag}\n  nexus3 rpc send helper 'Hello!'{flag}\nServer: http://{address}\n\

@@ -1,18 +1,33 @@
 //! Models: what a user names with `--model`, and the clients that speak to them.
 
 mod anthropic;
-#[cfg_attr(not(test), expect(dead_code, reason = "the transport chooses between its two forms"))]
+mod arrival;
+mod book;
+pub mod catalog;
 mod chat;
-#[expect(dead_code, reason = "the transport asks through it")]
+mod count;
 mod dialect;
+mod discover;
+mod endpoint;
+mod failing;
+mod fallback;
 #[cfg(test)]
 mod fixtures;
-mod none;
-pub mod openai;
+mod gate;
+mod known;
+mod local;
+mod patience;
 mod prefix;
 mod reading;
+mod remote;
 mod responses;
+mod secret;
 mod sse;
 mod writing;
 
-pub use none::NoModel;
+pub use book::{BookOptions, ModelBook, ModelSettings, ProviderSettings};
+pub use discover::{DiscoverOptions, Found, FoundModel, discover};
+pub use endpoint::Auth;
+pub use known::{MACHINE_WINDOW_TOKENS_DEFAULT, WINDOW_TOKENS_DEFAULT};
+pub use local::{LocalFiles, LocalOptions};
+pub use secret::{KeySource, Secret};

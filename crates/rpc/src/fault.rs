@@ -35,7 +35,9 @@ pub(crate) fn as_error(fault: &Fault) -> RpcError {
         FaultKind::Interrupted => {
             RpcError::new(ErrorCode::Internal, public).with_data(json!({ "kind": "interrupted" }))
         }
-        FaultKind::Model | FaultKind::Internal => RpcError::new(ErrorCode::Internal, public),
+        FaultKind::Model | FaultKind::ContextFull | FaultKind::Internal => {
+            RpcError::new(ErrorCode::Internal, public)
+        }
     }
 }
 

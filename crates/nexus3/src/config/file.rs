@@ -8,6 +8,7 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::kind::{Value, describe, quote};
 use super::lines::Lines;
+use super::named::{self, NamedTable, Spec};
 use super::presets::{self, PresetLayer};
 use super::settings::{SETTINGS, TABLES, position};
 use super::suggest;
@@ -20,6 +21,7 @@ const DUPLICATE: &str = "duplicate key";
 pub(crate) struct FileLayer {
     pub(crate) entries: Vec<FileEntry>,
     pub(crate) presets: PresetLayer,
+    pub(crate) named: Vec<NamedTable>,
     pub(crate) problems: Vec<String>,
 }
 
@@ -40,6 +42,7 @@ pub(crate) fn read(text: &str, user_home: Option<&str>) -> FileLayer {
         user_home,
         entries: Vec::new(),
         presets: PresetLayer::default(),
+        named: Vec::new(),
         problems: Vec::new(),
     };
     let mut told = BTreeSet::new();
@@ -81,6 +84,7 @@ struct Reader<'t> {
     user_home: Option<&'t str>,
     entries: Vec<FileEntry>,
     presets: PresetLayer,
+    named: Vec<NamedTable>,
     problems: Vec<Problem>,
 }
 
@@ -116,10 +120,14 @@ impl Reader<'_> {
         for (key, value) in table.iter() {
             let name = key.get_ref().as_ref();
             let is_presets = name == presets::TABLE;
-            let is_table = is_presets || TABLES.iter().any(|(known, _)| *known == name);
+            let named = Spec::of(name);
+            let is_table = is_presets || named.is_some() || TABLES.iter().any(|(known, _)| *known == name);
             match value.get_ref().as_table() {
                 Some(inner) if is_presets => self.presets(inner),
-                Some(inner) if is_table => self.table(name, inner),
+                Some(inner) if is_table => match named {
+                    Some(spec) => self.named(spec, inner),
+                    None => self.table(name, inner),
+                },
                 None if is_table => self.not_a_table(key, value),
                 Some(_) | None => self.entry("", key, value),
             }
@@ -135,6 +143,14 @@ impl Reader<'_> {
     fn presets(&mut self, table: &DeTable<'_>) {
         self.presets = presets::read(table, &self.lines, self.user_home);
         for (offset, text) in std::mem::take(&mut self.presets.problems) {
+            self.note(offset, &text);
+        }
+    }
+
+    fn named(&mut self, spec: Spec, table: &DeTable<'_>) {
+        let layer = named::read(spec, table, &self.lines, self.user_home);
+        self.named.extend(layer.tables);
+        for (offset, text) in layer.problems {
             self.note(offset, &text);
         }
     }
@@ -190,7 +206,7 @@ impl Reader<'_> {
         self.problems.retain(|problem| problem.kind != ProblemKind::Meaning || !broken.covers(problem.line));
         self.problems.sort_by_key(|problem| problem.offset);
         let problems = self.problems.into_iter().map(|problem| problem.text).collect();
-        FileLayer { entries: self.entries, presets: self.presets, problems }
+        FileLayer { entries: self.entries, presets: self.presets, named: self.named, problems }
     }
 }
 

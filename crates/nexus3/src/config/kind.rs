@@ -4,10 +4,13 @@ use std::ops::Range;
 
 use agent::AgentId;
 use agent::journal::OnRestart;
+use provider::Secret;
+use provider::catalog::{PROVIDERS, known_provider};
 use store::Durability;
 use toml::de::{DeArray, DeValue};
 use tracing::Level;
 
+use super::named::tables;
 use super::presets::{NAME_RULE, is_name};
 use super::web_origin::{WebOriginShape, web_origin_shape};
 
@@ -45,6 +48,20 @@ pub(crate) enum Kind {
     Targets,
     /// A line for people.
     Line,
+    /// Names of models.
+    Models,
+    /// The name of a provider that is known.
+    Provider,
+    /// The name of a variable of the environment.
+    Variable,
+    /// A path, absolute or beneath the user's home.
+    Path,
+    /// A program and its words.
+    Command,
+    /// Names with texts that may be secret.
+    Headers,
+    /// A table that is handed on as it is.
+    Fields,
 }
 
 /// A checked value on its way to a field of `Config`.
@@ -55,6 +72,9 @@ pub(crate) enum Value {
     Count(u64),
     Text(String),
     Texts(Vec<String>),
+    /// Never shown.
+    Headers(Vec<(String, Secret)>),
+    Fields(serde_json::Map<String, serde_json::Value>),
 }
 
 /// Why a value was not taken.
@@ -82,7 +102,17 @@ impl Kind {
             Self::Origins => {
                 r#"a list of origins like "https://example.com" (scheme://host[:port], no path)"#.to_owned()
             }
-            Self::Model => r#"a text "provider/name""#.to_owned(),
+            Self::Model => r#"a text "provider/name", or an alias"#.to_owned(),
+            Self::Models => r#"a list of models like "provider/name", or of aliases"#.to_owned(),
+            Self::Provider => {
+                let names: Vec<&str> = PROVIDERS.iter().map(|known| known.name).collect();
+                format!("one of {}", names.join(", "))
+            }
+            Self::Variable => "the name of an environment variable".to_owned(),
+            Self::Path => r#"an absolute path, or one that begins with "~/""#.to_owned(),
+            Self::Command => r#"a list of a program and its words, like ["pass", "show", "key"]"#.to_owned(),
+            Self::Headers => r#"a table of texts, like { "X-Title" = "nexus3" }"#.to_owned(),
+            Self::Fields => "a table, like { temperature = 0.2 }".to_owned(),
             Self::OneOf(words) => format!("one of {}", words.join(", ")),
             Self::Preset => "the name of a preset".to_owned(),
             Self::Presets => r#"a list of presets like "worker""#.to_owned(),
@@ -104,16 +134,23 @@ impl Kind {
             Self::Count { .. } => {
                 text.parse().ok().and_then(|count| self.count(count)).ok_or_else(|| Refusal::new(quote(text)))
             }
-            Self::Origins | Self::Presets | Self::Names | Self::Paths => {
+            Self::Headers | Self::Fields => Err(Refusal::new(quote(text))),
+            Self::Origins | Self::Presets | Self::Names | Self::Paths | Self::Models | Self::Command => {
                 let parts = text.split(',').map(str::trim).filter(|_| !text.trim().is_empty());
                 parts
                     .map(|part| self.element(part).map_err(Refusal::new))
                     .collect::<Result<_, _>>()
                     .map(Value::Texts)
             }
-            Self::Host | Self::Model | Self::OneOf(_) | Self::Preset | Self::Targets | Self::Line => {
-                self.word(text).ok_or_else(|| Refusal::new(quote(text)))
-            }
+            Self::Host
+            | Self::Model
+            | Self::OneOf(_)
+            | Self::Preset
+            | Self::Targets
+            | Self::Line
+            | Self::Provider
+            | Self::Variable
+            | Self::Path => self.word(text).ok_or_else(|| Refusal::new(quote(text))),
         }
     }
 
@@ -121,9 +158,17 @@ impl Kind {
     pub(crate) fn read_toml(self, value: &DeValue<'_>) -> Result<Value, Vec<Refusal>> {
         let read = match (self, value) {
             (
-                Self::Origins | Self::Presets | Self::Names | Self::Paths | Self::Targets,
+                Self::Origins
+                | Self::Presets
+                | Self::Names
+                | Self::Paths
+                | Self::Targets
+                | Self::Models
+                | Self::Command,
                 DeValue::Array(array),
             ) => return self.elements(array),
+            (Self::Headers, DeValue::Table(table)) => return tables::headers(table),
+            (Self::Fields, DeValue::Table(table)) => return tables::fields(table).map(Value::Fields),
             (Self::Flag, DeValue::Boolean(flag)) => Ok(Value::Flag(*flag)),
             (Self::Count { .. }, DeValue::Integer(integer)) => {
                 i128::from_str_radix(integer.as_str(), integer.radix())
@@ -132,7 +177,15 @@ impl Kind {
                     .ok_or_else(|| integer.to_string())
             }
             (
-                Self::Host | Self::Model | Self::OneOf(_) | Self::Preset | Self::Targets | Self::Line,
+                Self::Host
+                | Self::Model
+                | Self::OneOf(_)
+                | Self::Preset
+                | Self::Targets
+                | Self::Line
+                | Self::Provider
+                | Self::Variable
+                | Self::Path,
                 DeValue::String(text),
             ) => self.word(text).ok_or_else(|| quote(text)),
             (_, other) => Err(describe(other)),
@@ -149,15 +202,17 @@ impl Kind {
     fn word(self, text: &str) -> Option<Value> {
         let fits = match self {
             Self::Host => matches!(text, "127.0.0.1" | "localhost" | "::1"),
-            Self::Model => text.split_once('/').is_some_and(|(provider, name)| {
-                !provider.is_empty() && !name.is_empty() && !text.chars().any(char::is_control)
-            }),
+            Self::Model => is_model(text),
+            Self::Provider => known_provider(text).is_some(),
+            Self::Variable => is_variable(text),
+            Self::Path => text.starts_with('/') || text.starts_with("~/"),
             Self::OneOf(words) => words.contains(&text),
             Self::Preset => is_name(text),
             Self::Targets => matches!(text, "nobody" | "parent" | "children" | "family"),
             Self::Line => text.chars().count() <= LINE_CHARS_MAX && !text.chars().any(char::is_control),
             Self::Flag | Self::Count { .. } => false,
             Self::Origins | Self::Presets | Self::Names | Self::Paths => false,
+            Self::Models | Self::Command | Self::Headers | Self::Fields => false,
         };
         fits.then(|| Value::Text(text.to_owned()))
     }
@@ -184,6 +239,8 @@ impl Kind {
             }
             Self::Presets => true,
             Self::Names => is_tool_name(text),
+            Self::Models => is_model(text),
+            Self::Command => !text.contains('\0'),
             Self::Paths => text.starts_with('/') || text == "~" || text.starts_with("~/"),
             Self::Targets => {
                 return AgentId::parse(text)
@@ -191,7 +248,8 @@ impl Kind {
                     .map_err(|fault| format!("{} ({fault})", quote(text)));
             }
             Self::Flag | Self::Count { .. } | Self::Host | Self::Model | Self::OneOf(_) => false,
-            Self::Preset | Self::Line => false,
+            Self::Preset | Self::Line | Self::Provider | Self::Variable | Self::Path => false,
+            Self::Headers | Self::Fields => false,
         };
         if fits { Ok(text.to_owned()) } else { Err(quote(text)) }
     }
@@ -206,6 +264,8 @@ impl Value {
             Self::Count(count) => Some(count.to_string()),
             Self::Text(text) => Some(toml::Value::from(text.as_str()).to_string()),
             Self::Texts(texts) => Some(toml::Value::from(texts.clone()).to_string()),
+            Self::Headers(headers) => Some(tables::show_headers(headers)),
+            Self::Fields(fields) => Some(tables::show_fields(fields)),
         }
     }
 }
@@ -318,6 +378,18 @@ impl<W: Word> Field for W {
         let place = W::MEANINGS.iter().position(|meaning| meaning == self);
         place.map_or(Value::Unset, |place| Value::Text(W::WORDS[place].to_owned()))
     }
+}
+
+/// A provider and a name, or an alias.
+fn is_model(text: &str) -> bool {
+    let has_halves =
+        text.split_once('/').is_some_and(|(provider, name)| !provider.is_empty() && !name.is_empty());
+    (has_halves || is_name(text)) && !text.chars().any(char::is_control)
+}
+
+fn is_variable(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    !text.is_empty() && text.bytes().all(fits) && !text.starts_with(|first: char| first.is_ascii_digit())
 }
 
 fn is_tool_name(text: &str) -> bool {

@@ -1,6 +1,7 @@
 //! What people read about the settings: the effective view and the reference page.
 
 use super::Origin;
+use super::named::{NamedTable, Spec};
 use super::presets::{self, CustomPreset, KEYS, NAME_RULE};
 use super::settings::{Config, SETTINGS, Setting, TABLES};
 
@@ -34,7 +35,7 @@ pub(crate) fn show(config: &Config) -> String {
         .collect();
     let width = lines.iter().map(|(left, _)| left.chars().count()).max().unwrap_or(0);
     let settings = lines.iter().map(|(left, origin)| format!("{left:width$}  # {origin}\n"));
-    settings.chain(config.custom_presets.iter().map(preset)).collect()
+    settings.chain(config.custom_presets.iter().map(preset)).chain(config.named.iter().map(named)).collect()
 }
 
 /// One table; it stands after the settings, since in TOML a table goes on to the next.
@@ -43,6 +44,15 @@ fn preset(custom: &CustomPreset) -> String {
     let entries = custom.entries.iter().map(|entry| {
         let value = entry.value.to_toml().unwrap_or_default();
         format!("{} = {value}  # config.toml:{}\n", KEYS[entry.key].name, entry.line)
+    });
+    std::iter::once(head).chain(entries).collect()
+}
+
+fn named(table: &NamedTable) -> String {
+    let head = format!("\n[{}]  # config.toml:{}\n", table.path(), table.line);
+    let entries = table.entries.iter().map(|entry| {
+        let value = entry.value.to_toml().unwrap_or_default();
+        format!("{} = {value}  # config.toml:{}\n", table.spec.keys()[entry.key].name, entry.line)
     });
     std::iter::once(head).chain(entries).collect()
 }
@@ -75,7 +85,24 @@ pub(crate) fn reference() -> String {
         page.push_str(&table(name, &defaults));
     }
     page.push_str(&preset_table());
+    for spec in Spec::ALL {
+        page.push_str(&named_table(spec));
+    }
     page
+}
+
+fn named_table(spec: Spec) -> String {
+    let mut table = format!(
+        "\n## `[{}.NAME]`\n\n{}\n\nNAME is {NAME_RULE}.\n\n\
+         | key | must be | when left out | meaning |\n|---|---|---|---|\n",
+        spec.table(),
+        spec.about(),
+    );
+    for key in spec.keys() {
+        let must_be = key.kind.must_be();
+        table.push_str(&format!("| `{}` | {must_be} | {} | {} |\n", key.name, key.left_out, key.doc));
+    }
+    table
 }
 
 fn preset_table() -> String {

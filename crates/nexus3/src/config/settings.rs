@@ -7,6 +7,7 @@ use tracing::Level;
 
 use super::Origin;
 use super::kind::{Field, Kind, Value, Word};
+use super::named::NamedTable;
 use super::presets::CustomPreset;
 
 const DAY_MS: u64 = 86_400_000;
@@ -66,6 +67,8 @@ macro_rules! settings {
             pub(super) origins: Vec<Origin>,
             /// In the order of the file.
             pub(super) custom_presets: Vec<CustomPreset>,
+            /// Providers and models, in the order of the file.
+            pub(super) named: Vec<NamedTable>,
         }
 
         $(
@@ -83,6 +86,7 @@ macro_rules! settings {
                     $( $table: $Table { $( $sub_key: $sub_default, )* }, )*
                     origins: vec![Origin::Default; SETTINGS.len()],
                     custom_presets: Vec::new(),
+                    named: Vec::new(),
                 }
             }
         }
@@ -123,6 +127,8 @@ settings! {
     allowed_origins: Vec<String> = Vec::new(), Kind::Origins;
     /// Model of agents that are created without one.
     model: Option<String> = None, Kind::Model;
+    /// Models to ask, in turn, when another fails before its answer has begun.
+    fallback: Vec<String> = Vec::new(), Kind::Models;
     /// Preset of agents that are created without one; never yolo, nor one that extends it.
     default_preset: String = "sandboxed".to_owned(), Kind::Preset;
     /// Stop after this many seconds without a request or a running turn; 0 never stops.

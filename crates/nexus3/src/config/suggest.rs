@@ -1,5 +1,6 @@
 //! Finds what a mistyped name was meant to be: a near spelling, or the same name in another table.
 
+use super::named::Spec;
 use super::presets::{self, KEYS};
 use super::settings::{SETTINGS, Setting, TABLES};
 use crate::process::{CLOCK_FILE, FAILPOINTS};
@@ -48,6 +49,12 @@ pub(crate) fn for_preset_key(preset: &str, name: &str) -> String {
     did_you_mean(nearest(name, known))
 }
 
+/// What to say after "unknown key 'table.name.key'".
+pub(crate) fn for_named_key(spec: Spec, table: &str, name: &str) -> String {
+    let known = spec.keys().iter().map(|key| (key.name.to_owned(), format!("'{table}.{}'", key.name)));
+    did_you_mean(nearest(name, known))
+}
+
 /// What to say after a name that no preset has; `custom` are the names beside the built-in ones.
 pub(crate) fn for_preset<'a>(name: &str, custom: impl Iterator<Item = &'a str>) -> String {
     let known = BUILTIN_PRESETS.into_iter().chain(custom);
@@ -78,7 +85,8 @@ fn by_name(setting: &Setting) -> (String, String) {
 }
 
 fn near_table(name: &str) -> Option<String> {
-    let tables = TABLES.iter().map(|(table, _)| *table).chain([presets::TABLE]);
+    let named = Spec::ALL.iter().map(|spec| spec.table());
+    let tables = TABLES.iter().map(|(table, _)| *table).chain([presets::TABLE]).chain(named);
     nearest(name, tables.map(|table| (table.to_owned(), table.to_owned())))
 }
 

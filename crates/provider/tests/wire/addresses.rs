@@ -1,20 +1,18 @@
 //! Base URLs: which are taken, which are refused, and where a question then goes.
 
 use agent::FaultKind;
-use agent::outside::Provider;
-use provider::NoModel;
-use provider::openai::{OpenAi, OpenAiOptions};
+use agent::outside::Models;
+use provider::{BookOptions, DiscoverOptions, ModelBook, ProviderSettings};
 
 use crate::server::Server;
-use crate::stream::{ask, client, collect, question, refusal};
+use crate::stream::{ask, client, collect, find, options, question, refusal};
 
 fn taken(base_url: &str) -> Result<(), String> {
-    let options = OpenAiOptions { model: "m".to_owned(), base_url: base_url.to_owned(), api_key: None };
-    match OpenAi::new(options) {
+    match find(options(base_url, ProviderSettings::default())) {
         Ok(_) => Ok(()),
         Err(fault) => {
             assert_eq!(fault.kind, FaultKind::Invalid);
-            assert!(fault.public.starts_with("OPENAI_BASE_URL "), "{fault}");
+            assert!(fault.public.starts_with("model \"openai/m\": OPENAI_BASE_URL "), "{fault}");
             Err(fault.public.into_owned())
         }
     }
@@ -121,8 +119,13 @@ async fn a_question_is_json_and_says_what_it_wants() {
 
 #[tokio::test]
 async fn without_a_model_every_question_is_answered_with_how_to_choose_one() {
-    let answer = collect(NoModel.ask(question())).await;
+    let nowhere = DiscoverOptions { ports: Vec::new(), ..DiscoverOptions::default() };
+    let book = ModelBook::open(BookOptions { discover: nowhere, ..BookOptions::default() });
+    let model = book.expect("nothing is wrong with nothing").usual();
+    let answer = collect(model.ask(question())).await;
     assert_eq!(answer.items.len(), 1);
-    assert!(answer.fault().public.contains("--model openai/NAME"));
-    assert_eq!(NoModel.model(), None);
+    for help in ["--model openai/NAME", "OPENAI_API_KEY", "Ollama", "nexus3 models pull smollm2-135m --yes"] {
+        assert!(answer.fault().public.contains(help), "{help}");
+    }
+    assert_eq!(model.model(), None);
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent::outside::{ModelEvent, Provider};
+use agent::outside::ModelEvent;
 use futures_util::StreamExt;
 
 use crate::server::{Act, Server};

@@ -1,6 +1,6 @@
 //! Connections: used again when an answer is complete, closed at once when nobody wants the rest.
 
-use agent::outside::{ModelEvent, Provider};
+use agent::outside::ModelEvent;
 use futures_util::StreamExt;
 
 use crate::server::{Act, Server, give_way};
@@ -26,7 +26,7 @@ async fn a_connection_is_used_again_after_a_complete_answer() {
     assert_eq!((seen.connections, seen.requests.len()), (1, 6));
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_connection_is_used_again_after_a_refusal() {
     let server = Server::start(refusal("429 Too Many Requests", b"slow down")).await;
     let client = client(&server.base_url());

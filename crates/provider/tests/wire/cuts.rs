@@ -46,7 +46,7 @@ fn check_cut(got: &Answer, is_whole: bool, place: usize) {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_body_that_ends_anywhere_is_done_only_behind_its_finish_reason() {
     let server = Server::start_each(|cut| {
         vec![
@@ -65,7 +65,7 @@ async fn a_body_that_ends_anywhere_is_done_only_behind_its_finish_reason() {
     assert_eq!(ask(&client).await, whole());
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_connection_cut_anywhere_gives_a_whole_answer_or_a_fault() {
     let events = RECORDED.split_inclusive(|byte| *byte == b'\n');
     let response: Vec<u8> = std::iter::once(head(CHUNKED)).chain(events.map(chunk)).flatten().collect();
@@ -84,7 +84,7 @@ async fn a_connection_cut_anywhere_gives_a_whole_answer_or_a_fault() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_split_anywhere_is_the_same_answer() {
     let server = Server::start_each(|cut| {
         let (first, second) = RECORDED.split_at(cut.min(RECORDED.len()));
@@ -102,7 +102,7 @@ async fn an_answer_split_anywhere_is_the_same_answer() {
     assert_eq!(server.seen().connections, 1, "all on one connection");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn an_answer_byte_by_byte_is_the_same_answer() {
     for ending in ["\n", "\r\n", "\r"] {
         let text = String::from_utf8_lossy(RECORDED).replace('\n', ending);

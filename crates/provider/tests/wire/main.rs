@@ -1,4 +1,4 @@
-//! The OpenAI client over a real socket, against a server that does what servers do on bad days.
+//! Models over a real socket, against a server that does what servers do on bad days.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking, and so do its helpers")]
 

@@ -1,9 +1,9 @@
 //! The key: it goes to the server as a bearer token and nowhere else.
 
-use provider::openai::{OpenAi, OpenAiOptions};
+use provider::ProviderSettings;
 
 use crate::server::{Act, Server};
-use crate::stream::{KEY, ask, ask_for, ask_with, client, refusal};
+use crate::stream::{KEY, ask, ask_for, ask_with, client, find, options, refusal};
 
 #[tokio::test]
 async fn the_key_is_sent_as_a_bearer_token() {
@@ -17,8 +17,10 @@ async fn the_key_is_sent_as_a_bearer_token() {
 #[tokio::test]
 async fn without_a_key_nothing_is_sent_in_its_place() {
     let server = Server::start(refusal("500 No", b"")).await;
-    let options = OpenAiOptions { model: "m".to_owned(), base_url: server.base_url(), api_key: None };
-    ask(&OpenAi::new(options).expect("a URL that is taken")).await;
+    let settings = ProviderSettings { tries_max: Some(1), ..ProviderSettings::default() };
+    let mut options = options(&server.base_url(), settings);
+    options.variables.remove("OPENAI_API_KEY");
+    ask(&find(options).expect("a URL that is taken")).await;
     assert!(!server.seen().requests[0].contains("authorization"));
 }
 
@@ -42,11 +44,11 @@ async fn a_server_that_repeats_the_key_does_not_get_it_into_a_fault() {
 
 #[test]
 fn the_key_is_not_in_what_is_written_for_debugging() {
-    let options = OpenAiOptions {
-        model: "m".to_owned(),
-        base_url: "https://api.openai.com/v1".to_owned(),
-        api_key: Some(KEY.to_owned()),
+    let settings = ProviderSettings {
+        base_url: Some("https://api.openai.com/v1".into()),
+        ..ProviderSettings::default()
     };
+    let options = options("https://api.openai.com/v1", settings);
     let shown = format!("{options:?} {options:#?}");
     assert!(!shown.contains(KEY), "{shown}");
     assert!(shown.contains("https://api.openai.com/v1"));

@@ -2,19 +2,39 @@
 
 use std::sync::Arc;
 
-use agent::outside::{ModelEvent, ModelRequest, ModelStream, Provider};
+use agent::outside::{ModelEvent, ModelRequest, ModelStream, Models, Provider};
 use agent::{Fault, Message, Source};
 use futures_util::StreamExt;
-use provider::openai::{OpenAi, OpenAiOptions};
+use provider::{BookOptions, ModelBook, ProviderSettings, Secret};
 
 use crate::server::{Act, Server};
 
 pub(crate) const KEY: &str = "sk-very-secret-0123456789";
 
-pub(crate) fn client(base_url: &str) -> OpenAi {
-    let options =
-        OpenAiOptions { model: "m".to_owned(), base_url: base_url.to_owned(), api_key: Some(KEY.to_owned()) };
-    OpenAi::new(options).expect("a URL that is taken")
+/// A model that is asked once, however it fails.
+pub(crate) fn client(base_url: &str) -> Arc<dyn Provider> {
+    client_with(base_url, ProviderSettings { tries_max: Some(1), ..ProviderSettings::default() })
+}
+
+/// A model that is asked as these settings say.
+pub(crate) fn client_with(base_url: &str, settings: ProviderSettings) -> Arc<dyn Provider> {
+    find(options(base_url, settings)).expect("a URL that is taken")
+}
+
+pub(crate) fn options(base_url: &str, settings: ProviderSettings) -> BookOptions {
+    let variables = [("OPENAI_BASE_URL", base_url), ("OPENAI_API_KEY", KEY)];
+    let variables = variables.map(|(name, value)| (name.to_owned(), Secret::new(value.to_owned())));
+    BookOptions {
+        usual: Some("openai/m".to_owned()),
+        providers: [("openai".to_owned(), settings)].into(),
+        variables: variables.into(),
+        ..BookOptions::default()
+    }
+}
+
+/// The usual model of these options.
+pub(crate) fn find(options: BookOptions) -> Result<Arc<dyn Provider>, Fault> {
+    ModelBook::open(options).map(|book| book.usual())
 }
 
 pub(crate) fn question() -> ModelRequest {
@@ -27,7 +47,7 @@ pub(crate) fn question() -> ModelRequest {
 }
 
 /// Everything one question gives, to the end of the stream.
-pub(crate) async fn ask(client: &OpenAi) -> Answer {
+pub(crate) async fn ask(client: &Arc<dyn Provider>) -> Answer {
     collect(client.ask(question())).await
 }
 

@@ -178,7 +178,9 @@ impl Telling {
 fn is_kept(end: &Result<TurnEnd, Fault>) -> bool {
     match end {
         Ok(end) => end.outcome == TurnOutcome::Completed,
-        Err(fault) => matches!(fault.kind, FaultKind::Model | FaultKind::Interrupted),
+        Err(fault) => {
+            matches!(fault.kind, FaultKind::Model | FaultKind::ContextFull | FaultKind::Interrupted)
+        }
     }
 }
 

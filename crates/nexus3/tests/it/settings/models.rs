@@ -18,26 +18,39 @@ fn refused(model: &str, env: &[(&str, &str)]) -> String {
 
 #[test]
 fn a_model_without_a_provider_or_a_name_is_refused() {
-    for model in ["gpt", "openai/", "/gpt", "", "/", "openai/a\nb"] {
+    for model in ["openai/", "/gpt", "", "/", "openai/a\nb"] {
         let told = refused(model, &[("OPENAI_API_KEY", "sk-x")]);
-        assert!(told.contains("--model must be a text \"provider/name\", got "), "{model:?}: {told}");
+        assert!(
+            told.contains("--model must be a text \"provider/name\", or an alias, got "),
+            "{model:?}: {told}"
+        );
     }
+    let told = refused("gpt", &[("OPENAI_API_KEY", "sk-x")]);
+    assert!(
+        told.contains("model \"gpt\": the name must be PROVIDER/NAME, as in openai/gpt-4o-mini"),
+        "{told}"
+    );
 }
 
 #[test]
 fn a_provider_that_is_not_there_is_refused() {
-    for model in ["anthropic/claude", "OpenAI/gpt", "open ai/gpt"] {
+    for model in ["nobody/claude", "OpenAI/gpt", "open ai/gpt"] {
         let told = refused(model, &[("OPENAI_API_KEY", "sk-x")]);
-        assert!(told.contains("the provider must be openai, as in openai/gpt-4o-mini"), "{told}");
+        assert!(told.contains("the known ones are anthropic, openai, "), "{told}");
     }
 }
 
 #[test]
 fn a_key_is_needed_where_nobody_says_which_server() {
     let told = refused("openai/gpt", &[]);
-    assert!(told.contains("model openai/gpt needs OPENAI_API_KEY in the environment"), "{told}");
+    assert!(
+        told.contains("model \"openai/gpt\": start the daemon with OPENAI_API_KEY in its environment"),
+        "{told}"
+    );
     let told = refused("openai/gpt", &[("OPENAI_API_KEY", "")]);
-    assert!(told.contains("needs OPENAI_API_KEY"), "{told}");
+    assert!(told.contains("OPENAI_API_KEY in its environment"), "{told}");
+    let told = refused("anthropic/claude", &[("OPENAI_API_KEY", "sk-x")]);
+    assert!(told.contains("ANTHROPIC_API_KEY in its environment"), "{told}");
 }
 
 #[test]

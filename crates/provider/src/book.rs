@@ -1,0 +1,198 @@
+//! All models there are, by name: aliases, `provider/model`, or a provider's own choice. Puts together what is known, what
+//! the user set and what the environment says. Reads no environment itself.
+
+mod build;
+mod options;
+mod unchosen;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use agent::outside::{Models, Provider};
+use agent::{Fault, FaultKind};
+
+pub use self::options::{BookOptions, ModelSettings, ProviderSettings};
+use self::unchosen::Unchosen;
+use crate::catalog::{LOCAL, PROVIDERS, Site, known_provider};
+use crate::discover::{Found, discover};
+use crate::endpoint::Endpoint;
+use crate::fallback::Fallback;
+use crate::local::LocalServer;
+use crate::prefix::PrefixShelf;
+use crate::remote::Begin;
+
+/// The longest name of a model.
+const NAME_CHARS_MAX: usize = 200;
+
+/// What a model's name looks like.
+const SHAPE: &str = "as in openai/gpt-4o-mini";
+
+/// The models; clones are the same.
+#[derive(Clone)]
+pub struct ModelBook {
+    inner: Arc<Book>,
+}
+
+pub(crate) struct Book {
+    options: BookOptions,
+    shelf: Arc<PrefixShelf>,
+    endpoints: Mutex<HashMap<String, Arc<Endpoint>>>,
+    servers: Mutex<HashMap<String, LocalServer>>,
+    /// Servers on this machine, as far as somebody has looked.
+    found: Mutex<Vec<Found>>,
+}
+
+impl ModelBook {
+    /// Checks the options as far as they are needed now: the usual model has to be there.
+    ///
+    /// # Errors
+    /// When the usual model cannot be reached for a reason that is known; the text says what is missing.
+    pub fn open(options: BookOptions) -> Result<Self, Fault> {
+        let book = Self {
+            inner: Arc::new(Book {
+                options,
+                shelf: Arc::default(),
+                endpoints: Mutex::default(),
+                servers: Mutex::default(),
+                found: Mutex::default(),
+            }),
+        };
+        if let Some(name) = &book.inner.options.usual {
+            book.inner.find(name).map_err(|fault| told_at_start(name, &fault))?;
+        }
+        Ok(book)
+    }
+
+    /// Looks for model servers on this machine, for when no model is chosen. What was found is known from now on.
+    pub async fn look_around(&self) -> Vec<Found> {
+        self.inner.look_around().await
+    }
+}
+
+/// The same reason, for somebody who starts the daemon.
+fn told_at_start(name: &str, fault: &Fault) -> Fault {
+    let shown = shown(name);
+    let why = fault.public.strip_prefix(&format!("Unknown model '{shown}': ")).unwrap_or(&fault.public);
+    Fault { public: format!("model {shown:?}: {why}").into(), ..fault.clone() }
+}
+
+fn shown(name: &str) -> String {
+    name.chars().take(NAME_CHARS_MAX).collect()
+}
+
+impl Models for ModelBook {
+    fn usual(&self) -> Arc<dyn Provider> {
+        match self.inner.choose() {
+            Some(model) => as_provider(model),
+            None => Arc::new(Unchosen::new(Arc::clone(&self.inner))),
+        }
+    }
+
+    fn find(&self, name: &str) -> Result<Arc<dyn Provider>, Fault> {
+        self.inner.find(name).map(as_provider)
+    }
+}
+
+fn as_provider(model: Arc<dyn Begin>) -> Arc<dyn Provider> {
+    model
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Book {
+    async fn look_around(&self) -> Vec<Found> {
+        let found = discover(&self.options.discover).await;
+        lock(&self.found).clone_from(&found);
+        found
+    }
+
+    /// The usual model: the one that was chosen; else that of the first provider with a key, of a server on this machine,
+    /// or the embedded one.
+    fn choose(&self) -> Option<Arc<dyn Begin>> {
+        if let Some(name) = &self.options.usual {
+            return self.find(name).ok();
+        }
+        let keyed =
+            PROVIDERS.iter().filter(|known| known.site == Site::Cloud && !known.model_default.is_empty());
+        let has_key = |name: &str| self.options.variables.contains_key(name);
+        let mut keyed = keyed.filter(|known| known.key_variables.iter().any(|name| has_key(name)));
+        if let Some(model) = keyed.find_map(|known| self.find(known.name).ok()) {
+            return Some(model);
+        }
+        self.choose_found().or_else(|| {
+            let first = self.options.local.as_ref()?.files.all().into_iter().next()?;
+            self.find(&format!("{LOCAL}/{first}")).ok()
+        })
+    }
+
+    fn choose_found(&self) -> Option<Arc<dyn Begin>> {
+        let names: Vec<String> = lock(&self.found)
+            .iter()
+            .filter_map(|found| {
+                let model = found.models.iter().find(|model| !model.only_embeds())?;
+                Some(format!("{}/{}", found.provider, model.name))
+            })
+            .collect();
+        names.iter().find_map(|name| self.find(name).ok())
+    }
+
+    /// A model with those that are asked in its place.
+    fn find(&self, name: &str) -> Result<Arc<dyn Begin>, Fault> {
+        let first = self.find_one(name)?;
+        let own = self.options.models.get(name).and_then(|model| model.fallback.as_ref());
+        let others: Vec<Arc<dyn Begin>> = own
+            .unwrap_or(&self.options.fallback)
+            .iter()
+            .filter(|other| *other != name)
+            .filter_map(|other| {
+                let found = self.find_one(other);
+                found.inspect_err(|fault| tracing::warn!("a fallback of {name} is left out: {fault}")).ok()
+            })
+            .collect();
+        if others.is_empty() { Ok(first) } else { Ok(Arc::new(Fallback::new(first, others))) }
+    }
+
+    fn find_one(&self, name: &str) -> Result<Arc<dyn Begin>, Fault> {
+        if let Some(settings) = self.options.models.get(name) {
+            let (provider, model) = self.split(&settings.model).map_err(|why| unknown(name, &why))?;
+            return self.build(name, &provider, &model, settings).map_err(|why| unknown(name, &why));
+        }
+        let (provider, model) = self.split(name).map_err(|why| unknown(name, &why))?;
+        let whole = format!("{provider}/{model}");
+        self.build(&whole, &provider, &model, &ModelSettings::default()).map_err(|why| unknown(name, &why))
+    }
+
+    /// The two halves of a name; a provider's bare name means the model that it would choose.
+    fn split(&self, name: &str) -> Result<(String, String), String> {
+        let shape = || format!("the name must be PROVIDER/NAME, {SHAPE}");
+        if let Some((provider, model)) = name.split_once('/') {
+            let is_name = (1..=NAME_CHARS_MAX).contains(&model.len())
+                && model.bytes().all(|byte| byte.is_ascii_graphic());
+            return if is_name { Ok((provider.to_owned(), model.to_owned())) } else { Err(shape()) };
+        }
+        if name == LOCAL {
+            let first = self.options.local.as_ref().and_then(|local| local.files.all().into_iter().next());
+            return first.map(|first| (LOCAL.to_owned(), first)).ok_or_else(|| NO_WEIGHTS.to_owned());
+        }
+        let settings = self.options.providers.get(name);
+        let kind = settings.and_then(|settings| settings.kind.as_deref()).unwrap_or(name);
+        let Some(known) = known_provider(kind) else { return Err(shape()) };
+        let found = lock(&self.found).iter().find(|found| found.provider == name).cloned();
+        let found = found.and_then(|found| found.models.into_iter().next()).map(|model| model.name);
+        let default = Some(known.model_default).filter(|model| !model.is_empty()).map(str::to_owned);
+        match default.or(found) {
+            Some(model) => Ok((name.to_owned(), model)),
+            None => Err(format!("{name} has no model of its own choice; name one, as in {name}/MODEL")),
+        }
+    }
+}
+
+/// What to do when the embedded model is not here.
+pub(crate) const NO_WEIGHTS: &str =
+    "no embedded model is here; get one with: nexus3 models pull smollm2-135m --yes";
+
+fn unknown(name: &str, why: &str) -> Fault {
+    Fault::new(FaultKind::Invalid, format!("Unknown model '{}': {why}", shown(name)))
+}

@@ -1,0 +1,53 @@
+//! The place of a model when none was chosen and none was there at the start: looks again at every question, and says how
+//! to get one.
+
+use std::sync::Arc;
+
+use agent::outside::{ModelRequest, ModelStream, ModelTraits, Provider};
+use agent::{Fault, FaultKind};
+use futures_util::stream::{self, StreamExt};
+
+use super::Book;
+use crate::known::MACHINE_WINDOW_TOKENS_DEFAULT;
+use crate::remote::fault_stream;
+
+/// What to do when there is no model at all.
+const NO_MODEL: &str = "No model is configured. Start the daemon with --model openai/NAME (or another provider's \
+    model), with OPENAI_API_KEY in its environment (and OPENAI_BASE_URL for another server); or start Ollama on this \
+    machine; or get a small embedded model with: nexus3 models pull smollm2-135m --yes";
+
+pub(super) struct Unchosen {
+    book: Arc<Book>,
+}
+
+impl Unchosen {
+    pub(super) fn new(book: Arc<Book>) -> Self {
+        Self { book }
+    }
+}
+
+impl Provider for Unchosen {
+    fn ask(&self, request: ModelRequest) -> ModelStream {
+        let book = Arc::clone(&self.book);
+        let opening = async move {
+            if book.choose().is_none() {
+                book.look_around().await;
+            }
+            match book.choose() {
+                Some(model) => model.ask(request),
+                None => fault_stream(Fault::new(FaultKind::Model, NO_MODEL)),
+            }
+        };
+        Box::pin(stream::once(opening).flatten())
+    }
+
+    fn model(&self) -> Option<&str> {
+        None
+    }
+
+    /// Small enough for whatever is found.
+    fn traits(&self) -> &ModelTraits {
+        const TRAITS: ModelTraits = ModelTraits::of_window(MACHINE_WINDOW_TOKENS_DEFAULT);
+        &TRAITS
+    }
+}

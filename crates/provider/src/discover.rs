@@ -1,0 +1,145 @@
+//! Finds model servers on this machine: Ollama, LM Studio, llama.cpp and vLLM on their usual ports of loopback. Asks each
+//! what it has, all at once, and waits for none.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde_json::Value;
+
+/// The most bytes of a server's list that are read.
+const LIST_BYTES_MAX: usize = 1024 * 1024;
+
+/// The most models of one server that are told.
+const MODELS_MAX: usize = 1_000;
+
+/// Where is looked, and how long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DiscoverOptions {
+    /// Provider and port.
+    pub ports: Vec<(&'static str, u16)>,
+    /// For each server.
+    pub timeout: Duration,
+}
+
+impl Default for DiscoverOptions {
+    fn default() -> Self {
+        Self {
+            ports: vec![("ollama", 11_434), ("lmstudio", 1_234), ("llamacpp", 8_080), ("vllm", 8_000)],
+            timeout: Duration::from_millis(300),
+        }
+    }
+}
+
+/// A server that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// The provider's name.
+    pub provider: &'static str,
+    /// Where it is.
+    pub base_url: String,
+    /// What it has, in its own order; those that only embed come last.
+    pub models: Vec<FoundModel>,
+}
+
+/// A model that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundModel {
+    /// Its name at the server.
+    pub name: String,
+    /// How many tokens it takes, if the server says so.
+    pub window_tokens: Option<u64>,
+}
+
+impl FoundModel {
+    /// Whether its name says that it does not talk.
+    #[must_use]
+    pub fn only_embeds(&self) -> bool {
+        self.name.to_ascii_lowercase().contains("embed")
+    }
+}
+
+/// Looks for servers; those that do not answer in time are not there.
+pub async fn discover(options: &DiscoverOptions) -> Vec<Found> {
+    let Some(http) = client() else { return Vec::new() };
+    let probes = options.ports.iter().map(|(provider, port)| {
+        let probe = probe(&http, provider, *port);
+        async move { tokio::time::timeout(options.timeout, probe).await.ok().flatten() }
+    });
+    join_all(probes).await.into_iter().flatten().collect()
+}
+
+/// No certificates are read: nothing here is asked over TLS.
+fn client() -> Option<reqwest::Client> {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let builder = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).no_proxy();
+    match builder.tls_certs_only([]).build() {
+        Ok(http) => Some(http),
+        Err(fault) => {
+            tracing::warn!("no HTTP client could be made: {fault}");
+            None
+        }
+    }
+}
+
+async fn probe(http: &reqwest::Client, provider: &'static str, port: u16) -> Option<Found> {
+    let root = format!("http://127.0.0.1:{port}");
+    let models = match provider {
+        "ollama" => named(&get(http, &format!("{root}/api/tags")).await?, "models", "name")?,
+        "llamacpp" => {
+            // Many things listen on this port; only one has properties.
+            let properties = get(http, &format!("{root}/props")).await?;
+            let window = properties.pointer("/default_generation_settings/n_ctx").and_then(Value::as_u64);
+            let window = window.filter(|tokens| *tokens > 0);
+            let mut models = named(&get(http, &format!("{root}/v1/models")).await?, "data", "id")?;
+            models.iter_mut().for_each(|model| model.window_tokens = model.window_tokens.or(window));
+            models
+        }
+        _ => named(&get(http, &format!("{root}/v1/models")).await?, "data", "id")?,
+    };
+    Some(Found { provider, base_url: format!("{root}/v1"), models })
+}
+
+async fn get(http: &reqwest::Client, url: &str) -> Option<Value> {
+    let mut response = http.get(url).send().await.ok().filter(|response| response.status().is_success())?;
+    let mut body = Vec::new();
+    while let Some(bytes) = response.chunk().await.ok()? {
+        body.extend_from_slice(&bytes);
+        if body.len() > LIST_BYTES_MAX {
+            return None;
+        }
+    }
+    serde_json::from_slice(&body).ok()
+}
+
+/// The names in a list of objects.
+fn named(answer: &Value, list: &str, name: &str) -> Option<Vec<FoundModel>> {
+    let entries = answer.get(list)?.as_array()?;
+    let model = |entry: &Value| {
+        let window =
+            entry.get("max_model_len").or_else(|| entry.pointer("/meta/n_ctx")).and_then(Value::as_u64);
+        Some(FoundModel { name: entry.get(name)?.as_str()?.to_owned(), window_tokens: window })
+    };
+    let mut models: Vec<FoundModel> = entries.iter().filter_map(model).take(MODELS_MAX).collect();
+    models.sort_by_key(FoundModel::only_embeds);
+    Some(models)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_servers_list_is_read() {
+        let ollama = serde_json::json!({"models": [
+            {"name": "nomic-embed-text:latest", "size": 1}, {"name": "llama3.2:latest", "model": "llama3.2:latest"}
+        ]});
+        let names = named(&ollama, "models", "name").unwrap();
+        assert_eq!(names[0].name, "llama3.2:latest");
+        assert!(names[1].only_embeds());
+        let vllm = serde_json::json!({"object": "list", "data": [{"id": "m", "owned_by": "vllm", "max_model_len": 4096}]});
+        assert_eq!(named(&vllm, "data", "id").unwrap()[0].window_tokens, Some(4_096));
+        for other in [serde_json::json!({"data": 1}), serde_json::json!([]), serde_json::json!("<html>")] {
+            assert_eq!(named(&other, "data", "id"), None);
+        }
+    }
+}

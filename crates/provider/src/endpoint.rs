@@ -1,0 +1,267 @@
+//! One provider's server: its address, key, headers and connections. Sends one question and hands back the head of the
+//! answer, or why there is none. When to ask again and how an answer is read is left to others.
+
+mod address;
+mod body;
+
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
+
+use agent::{Fault, FaultKind};
+use bytes::Bytes;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use tokio::sync::OnceCell;
+
+pub(crate) use self::address::Address;
+use self::body::Pieces;
+use crate::failing::{Class, Failing};
+use crate::gate::{Gate, GateLimits};
+use crate::patience::{Patience, retry_after};
+use crate::secret::{KeySource, Secret};
+
+/// The most of an error's text that is passed on.
+const ERROR_BYTES_MAX: usize = 10_000;
+
+/// How the key travels.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Auth {
+    /// `Authorization: Bearer KEY`.
+    #[default]
+    Bearer,
+    /// `api-key: KEY`.
+    ApiKey,
+    /// `x-api-key: KEY`.
+    XApiKey,
+    /// Not at all.
+    None,
+}
+
+/// How to reach a provider.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct EndpointOptions {
+    /// The provider's name.
+    pub(crate) name: String,
+    /// The start of the server's URLs.
+    pub(crate) base_url: String,
+    /// What the user calls the base URL: a variable or a setting, for faults.
+    pub(crate) base_url_name: String,
+    /// Where the key comes from.
+    pub(crate) key: KeySource,
+    /// How it travels.
+    pub(crate) auth: Auth,
+    /// Headers beside those that the API wants.
+    pub(crate) headers: Vec<(String, Secret)>,
+    /// What is put behind the `?` of every URL.
+    pub(crate) query: Vec<(String, String)>,
+    /// Certificates to trust beside the system's, as PEM.
+    pub(crate) ca_file: Option<PathBuf>,
+    /// Takes plain http to other machines.
+    pub(crate) allow_insecure_http: bool,
+    /// The Unix socket to use in place of the URL's host.
+    pub(crate) socket: Option<PathBuf>,
+    /// How long is waited.
+    pub(crate) patience: Patience,
+    /// How much is asked at once.
+    pub(crate) limits: GateLimits,
+}
+
+/// A provider's server.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) address: Address,
+    pub(crate) patience: Patience,
+    pub(crate) gate: Arc<Gate>,
+    key_source: KeySource,
+    key: OnceCell<Option<Secret>>,
+    auth: Auth,
+    headers: HeaderMap,
+    ca_file: Option<PathBuf>,
+    socket: Option<PathBuf>,
+    /// Made at the first question: reading the trusted roots costs time and memory that an idle daemon should not pay.
+    http: OnceLock<reqwest::Client>,
+}
+
+/// A question on its way.
+pub(crate) struct Sending<'s> {
+    pub(crate) url: reqwest::Url,
+    pub(crate) body: Vec<Bytes>,
+    /// Headers of the API.
+    pub(crate) headers: &'static [(&'static str, &'static str)],
+    /// Headers of this question alone.
+    pub(crate) own_headers: &'s [(&'static str, String)],
+}
+
+impl Endpoint {
+    /// Checks the options; nothing is sent.
+    pub(crate) fn new(options: EndpointOptions) -> Result<Arc<Self>, Fault> {
+        let address = Address::parse(&options)?;
+        let mut headers = HeaderMap::new();
+        for (name, value) in &options.headers {
+            let (name, value) = header(&options.name, name, value.expose())?;
+            headers.insert(name, value);
+        }
+        Ok(Arc::new(Self {
+            address,
+            headers,
+            gate: Gate::new(&options.name, options.limits),
+            patience: options.patience,
+            key_source: options.key,
+            key: OnceCell::new(),
+            auth: options.auth,
+            ca_file: options.ca_file,
+            socket: options.socket,
+            http: OnceLock::new(),
+        }))
+    }
+
+    async fn key(&self) -> Result<Option<&Secret>, Fault> {
+        self.key.get_or_try_init(|| self.key_source.read()).await.map(Option::as_ref)
+    }
+
+    fn http(&self) -> Result<&reqwest::Client, Fault> {
+        if let Some(http) = self.http.get() {
+            return Ok(http);
+        }
+        // An error means that a provider is installed already, which is all that is wanted.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut builder = reqwest::Client::builder()
+            .connect_timeout(self.patience.connect)
+            .tcp_nodelay(true)
+            .redirect(reqwest::redirect::Policy::none())
+            // When to ask again is decided in one place, and counted there.
+            .retry(reqwest::retry::never())
+            .no_proxy();
+        if let Some(path) = &self.ca_file {
+            builder = builder.tls_certs_merge(certificates(path)?);
+        }
+        if let Some(path) = &self.socket {
+            builder = builder.unix_socket(path.as_path());
+        }
+        let made = builder.build();
+        let http = made.map_err(|fault| {
+            Fault::new(FaultKind::Internal, "no HTTP client could be made").caused_by(causes(&fault))
+        })?;
+        Ok(self.http.get_or_init(|| http))
+    }
+
+    /// Asks once: the head of a good answer.
+    pub(crate) async fn send(&self, sending: Sending<'_>) -> Result<reqwest::Response, Failing> {
+        let wrong = |fault| Failing::new(Class::Refused, fault);
+        let key = self.key().await.map_err(wrong)?;
+        let mut post = self.http().map_err(wrong)?.post(sending.url);
+        post = post.header("Content-Type", "application/json").headers(self.headers.clone());
+        for (name, value) in sending.headers {
+            post = post.header(*name, *value);
+        }
+        for (name, value) in sending.own_headers {
+            post = post.header(*name, value);
+        }
+        post = match (self.auth, key) {
+            (_, None) | (Auth::None, _) => post,
+            (Auth::Bearer, Some(key)) => post.bearer_auth(key.expose()),
+            (Auth::ApiKey, Some(key)) => post.header("api-key", sensitive(key)),
+            (Auth::XApiKey, Some(key)) => post.header("x-api-key", sensitive(key)),
+        };
+        let sent = post.body(Pieces::body(sending.body)).send();
+        let response = match tokio::time::timeout(self.patience.first_byte, sent).await {
+            Err(_) => return Err(self.silent()),
+            Ok(Err(fault)) => return Err(unreachable_model(&fault)),
+            Ok(Ok(response)) => response,
+        };
+        if response.status().is_success() { Ok(response) } else { Err(self.refused(response).await) }
+    }
+
+    /// Looks at something, without a key.
+    pub(crate) fn get(&self, url: reqwest::Url) -> Result<reqwest::RequestBuilder, Fault> {
+        Ok(self.http()?.get(url))
+    }
+
+    fn silent(&self) -> Failing {
+        let seconds = self.patience.first_byte.as_secs_f64();
+        Failing::counted("API request timed out", format!("no answer in {seconds} s"))
+    }
+
+    async fn refused(&self, mut response: reqwest::Response) -> Failing {
+        let status = response.status().as_u16();
+        let wait = retry_after(response.headers(), jiff::Timestamp::now());
+        let mut body = Vec::new();
+        // A key that begins within the limit has to be seen whole to be taken out.
+        let enough = ERROR_BYTES_MAX + self.known_key().map_or(0, |key| key.expose().len());
+        while body.len() < enough {
+            match tokio::time::timeout(self.patience.idle, response.chunk()).await {
+                Ok(Ok(Some(bytes))) => body.extend_from_slice(&bytes),
+                Ok(Ok(None) | Err(_)) | Err(_) => break,
+            }
+        }
+        let body = self.presentable(&String::from_utf8_lossy(&body));
+        tracing::debug!(target: "nexus3::raw", direction = "response", status, body = %body);
+        Failing::of_status(status, &body, wait)
+    }
+
+    fn known_key(&self) -> Option<&Secret> {
+        self.key.get().and_then(Option::as_ref)
+    }
+
+    /// A fault as it may leave.
+    pub(crate) fn guarded(&self, fault: Fault) -> Fault {
+        let cause = fault.cause.map(|cause| self.presentable(&cause));
+        Fault { kind: fault.kind, public: self.presentable(&fault.public).into(), cause }
+    }
+
+    /// A server's text as it may be passed on: bounded, and without the key, which some servers repeat.
+    fn presentable(&self, text: &str) -> String {
+        let mut text = self.known_key().map_or_else(|| text.to_owned(), |key| key.taken_out_of(text));
+        text.truncate(text.floor_char_boundary(ERROR_BYTES_MAX));
+        text
+    }
+}
+
+fn header(provider: &str, name: &str, value: &str) -> Result<(HeaderName, HeaderValue), Fault> {
+    let invalid = || {
+        let text = format!("provider {provider}: the header {name:?} is none, or its value cannot be sent");
+        Fault::new(FaultKind::Invalid, text)
+    };
+    let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
+    let mut value = HeaderValue::from_str(value).map_err(|_| invalid())?;
+    // It may well be a key.
+    value.set_sensitive(true);
+    Ok((name, value))
+}
+
+/// A key was held against what a header takes when it was read.
+fn sensitive(key: &Secret) -> HeaderValue {
+    let mut value = HeaderValue::from_str(key.expose()).unwrap_or(HeaderValue::from_static(""));
+    value.set_sensitive(true);
+    value
+}
+
+fn certificates(path: &std::path::Path) -> Result<Vec<reqwest::Certificate>, Fault> {
+    let shown = path.display();
+    let invalid = |why: String| Fault::new(FaultKind::Invalid, format!("ca_file {shown} {why}"));
+    let text = std::fs::read(path).map_err(|fault| invalid(format!("cannot be read: {fault}")))?;
+    let found = reqwest::Certificate::from_pem_bundle(&text);
+    let found = found.map_err(|fault| invalid(format!("holds no certificates: {}", causes(&fault))))?;
+    if found.is_empty() { Err(invalid("holds no certificates".to_owned())) } else { Ok(found) }
+}
+
+fn unreachable_model(fault: &reqwest::Error) -> Failing {
+    let failing = if fault.is_timeout() {
+        Failing::counted("API request timed out", "no connection".to_owned())
+    } else if fault.is_connect() {
+        Failing::counted("Failed to connect to API", "the model's server cannot be reached".to_owned())
+    } else {
+        let text = "HTTP error occurred: the request to the model failed";
+        Failing::new(Class::Down, Fault::new(FaultKind::Model, text))
+    };
+    failing.caused_by(causes(fault))
+}
+
+pub(crate) fn causes(fault: &dyn std::error::Error) -> String {
+    let mut text = fault.to_string();
+    let mut next = fault.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}

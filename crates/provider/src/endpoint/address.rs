@@ -1,0 +1,102 @@
+//! Where questions go: below the base URL, whose query stays a query. Refuses addresses that would send the key in the
+//! clear to another machine.
+
+use agent::{Fault, FaultKind};
+
+use super::EndpointOptions;
+
+/// A base URL that was checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Address(reqwest::Url);
+
+impl Address {
+    pub(crate) fn parse(options: &EndpointOptions) -> Result<Self, Fault> {
+        let name = &options.base_url_name;
+        let invalid = |why: &str| Fault::new(FaultKind::Invalid, format!("{name} {why}"));
+        let mut url = reqwest::Url::parse(&options.base_url)
+            .map_err(|fault| invalid(&format!("is not a URL: {fault}")))?;
+        let loopback = matches!(url.host_str(), Some("127.0.0.1" | "localhost" | "[::1]"));
+        let is_safe = loopback || options.allow_insecure_http || options.socket.is_some();
+        match url.scheme() {
+            "https" => {}
+            "http" if is_safe => {}
+            "http" => {
+                return Err(invalid(
+                    "must be https; plain http is only taken for loopback, or with allow_insecure_http",
+                ));
+            }
+            _ => return Err(invalid("must be https; plain http is only taken for loopback")),
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(invalid("must not hold a user name or password; give the key by its own setting"));
+        }
+        url.set_fragment(None);
+        if !options.query.is_empty() {
+            url.query_pairs_mut().extend_pairs(&options.query);
+        }
+        // However many slashes the base ends with.
+        let base_path = url.path().trim_end_matches('/').to_owned();
+        url.set_path(&base_path);
+        if url.cannot_be_a_base() {
+            return Err(invalid("is not a URL with a path"));
+        }
+        Ok(Self(url))
+    }
+
+    /// The URL of a place at the root of the same server.
+    pub(crate) fn beside(&self, name: &str) -> reqwest::Url {
+        let mut url = self.0.clone();
+        url.set_path(name);
+        url.set_query(None);
+        url
+    }
+
+    /// The URL of a place below the base. A first step that the base ends with already is not taken twice.
+    pub(crate) fn below(&self, path: &[String], endpoint: &[&str]) -> reqwest::Url {
+        let mut url = self.0.clone();
+        let last = url.path_segments().and_then(|mut path| path.next_back()).map(str::to_owned);
+        let repeats = path.is_empty() && endpoint.len() > 1 && last.as_deref() == endpoint.first().copied();
+        let endpoint = if repeats { &endpoint[1..] } else { endpoint };
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(path).extend(endpoint);
+        }
+        url
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn below(base_url: &str, query: &[(&str, &str)], path: &[&str], endpoint: &[&str]) -> String {
+        let query = query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let base_url = base_url.to_owned();
+        let address = Address::parse(&EndpointOptions { base_url, query, ..EndpointOptions::default() });
+        let path: Vec<String> = path.iter().map(|step| (*step).to_owned()).collect();
+        address.unwrap().below(&path, endpoint).to_string()
+    }
+
+    #[test]
+    fn every_api_has_its_place_below_the_base() {
+        let messages = &["v1", "messages"];
+        assert_eq!(below("https://a.example", &[], &[], messages), "https://a.example/v1/messages");
+        assert_eq!(below("https://a.example/v1/", &[], &[], messages), "https://a.example/v1/messages");
+        let azure = below(
+            "https://me.example/",
+            &[("api-version", "2024-10-21")],
+            &["openai", "deployments", "my model"],
+            &["chat", "completions"],
+        );
+        assert_eq!(
+            azure,
+            "https://me.example/openai/deployments/my%20model/chat/completions?api-version=2024-10-21"
+        );
+    }
+
+    #[test]
+    fn plain_http_to_another_machine_is_a_choice() {
+        let options = EndpointOptions { base_url: "http://10.0.0.1/v1".into(), ..EndpointOptions::default() };
+        assert!(Address::parse(&options).unwrap_err().public.contains("allow_insecure_http"));
+        assert!(Address::parse(&EndpointOptions { allow_insecure_http: true, ..options }).is_ok());
+    }
+}

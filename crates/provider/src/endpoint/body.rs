@@ -1,0 +1,44 @@
+//! A request's body in pieces that are shared and not copied, with its length known beforehand.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+
+pub(super) struct Pieces {
+    rest: VecDeque<Bytes>,
+    bytes: u64,
+}
+
+impl Pieces {
+    pub(super) fn body(pieces: Vec<Bytes>) -> reqwest::Body {
+        let rest: VecDeque<Bytes> = pieces.into_iter().filter(|piece| !piece.is_empty()).collect();
+        let bytes = rest.iter().map(|piece| piece.len() as u64).sum();
+        reqwest::Body::wrap(Self { rest, bytes })
+    }
+}
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let piece = self.rest.pop_front();
+        self.bytes -= piece.as_ref().map_or(0, |piece| piece.len() as u64);
+        Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.bytes)
+    }
+}

@@ -1,0 +1,213 @@
+//! Why a question came to nothing, sorted by what can be done about it: ask again, ask another model, ask for less, or
+//! nothing at all.
+
+use std::time::Duration;
+
+use agent::{Fault, FaultKind};
+
+/// A question that came to nothing before its answer began.
+#[derive(Debug)]
+pub(crate) struct Failing {
+    pub(crate) fault: Fault,
+    pub(crate) class: Class,
+    /// When the server wants to be asked again.
+    pub(crate) retry_after: Option<Duration>,
+    /// What the fault says before and after the number of tries, where it says that.
+    counted: Option<(&'static str, String)>,
+}
+
+/// What kind of failing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// The server cannot be reached, does not answer, or says that it is broken.
+    Down,
+    /// The server has too much to do, or we have asked too often.
+    Limited,
+    /// The server will not talk to us: the key, the rights, the address.
+    Refused,
+    /// The question itself is wrong; nobody would take it.
+    Invalid,
+    /// The question is longer than the model takes.
+    ContextFull,
+    /// We did not ask at all: too many wait, or the provider is resting.
+    Unasked,
+}
+
+impl Class {
+    /// Whether the same question may pass a little later.
+    pub(crate) fn may_pass_later(self) -> bool {
+        matches!(self, Self::Down | Self::Limited)
+    }
+
+    /// Whether another model may answer what this one did not.
+    pub(crate) fn may_pass_elsewhere(self) -> bool {
+        !matches!(self, Self::Invalid | Self::ContextFull)
+    }
+}
+
+impl Failing {
+    pub(crate) fn new(class: Class, fault: Fault) -> Self {
+        Self { fault, class, retry_after: None, counted: None }
+    }
+
+    /// A server that did not answer: the fault says how often it was asked.
+    pub(crate) fn counted(what: &'static str, why: String) -> Self {
+        let fault = Fault::new(FaultKind::Model, format!("{what} after 1 attempts: {why}"));
+        Self { counted: Some((what, why)), ..Self::new(Class::Down, fault) }
+    }
+
+    /// The same, after so many tries.
+    pub(crate) fn after(mut self, tries: u32) -> Self {
+        if let Some((what, why)) = &self.counted {
+            self.fault.public = format!("{what} after {tries} attempts: {why}").into();
+        }
+        self
+    }
+
+    /// The same, with its fault as it may leave.
+    pub(crate) fn guarded(mut self, guard: impl FnOnce(Fault) -> Fault) -> Self {
+        self.fault = guard(self.fault);
+        self
+    }
+
+    pub(crate) fn caused_by(mut self, cause: String) -> Self {
+        self.fault.cause = Some(cause);
+        self
+    }
+
+    /// A server's refusal, with as much of its body as is passed on.
+    pub(crate) fn of_status(status: u16, body: &str, retry_after: Option<Duration>) -> Self {
+        let text = match status {
+            401 => "Authentication failed. Check your API key.".into(),
+            403 => "Access forbidden. Check your API permissions.".into(),
+            404 => "API endpoint not found. Check your configuration.".into(),
+            other => format!("API request failed ({other}): {body}"),
+        };
+        let class = match status {
+            400 | 413 | 422 | 500 if says_context_is_full(body) => Class::ContextFull,
+            408 | 500 | 502 | 503 | 504 => Class::Down,
+            409 | 425 | 429 | 529 => Class::Limited,
+            401..=404 => Class::Refused,
+            // A redirect is an address that is not the server's.
+            300..=399 => Class::Refused,
+            _ => Class::Invalid,
+        };
+        let kind = if class == Class::ContextFull { FaultKind::ContextFull } else { FaultKind::Model };
+        let fault = Fault::new(kind, text).caused_by(format!("status {status}: {body}"));
+        Self { retry_after, ..Self::new(class, fault) }
+    }
+
+    /// An error that stood in the stream in place of an answer.
+    pub(crate) fn of_stream(fault: Fault) -> Self {
+        let fault = recognised(fault);
+        let class = match fault.kind {
+            FaultKind::ContextFull => Class::ContextFull,
+            FaultKind::Invalid | FaultKind::Internal => Class::Invalid,
+            _ if says_overloaded(&fault.public) => Class::Limited,
+            _ => Class::Refused,
+        };
+        Self::new(class, fault)
+    }
+}
+
+/// The same fault, with its kind set right when its text says that the question was too long.
+pub(crate) fn recognised(fault: Fault) -> Fault {
+    if fault.kind == FaultKind::Model && says_context_is_full(&fault.public) {
+        return Fault { kind: FaultKind::ContextFull, ..fault };
+    }
+    fault
+}
+
+/// What servers say when a question is longer than the model takes: OpenAI and those like it, Anthropic, llama.cpp,
+/// Ollama, vLLM, LM Studio, Mistral, Gemini.
+const CONTEXT_IS_FULL: &[&str] = &[
+    "context_length_exceeded",
+    "maximum context length",
+    "prompt is too long",
+    "exceed context limit",
+    "exceed_context_size",
+    "exceeds the available context size",
+    "exceeds context length",
+    "exceeds the context length",
+    "exceeds the context window",
+    "exceeds the maximum number of tokens",
+    "exceeds the limit of",
+    "context window of this model",
+    "input length exceeds",
+    "greater than the context length",
+    "too large for model with",
+    "context size has been exceeded",
+    "model_max_prompt_tokens_exceeded",
+];
+
+fn says_context_is_full(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    CONTEXT_IS_FULL.iter().any(|words| text.contains(words))
+}
+
+fn says_overloaded(text: &str) -> bool {
+    let text = text.to_ascii_lowercase();
+    ["overloaded", "rate limit", "rate_limit", "try again", "server_error", "temporarily"]
+        .iter()
+        .any(|words| text.contains(words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_servers_words_for_a_full_context_are_known() {
+        for (status, body) in [
+            (
+                400,
+                r#"{"error":{"message":"This model's maximum context length is 8192 tokens.","code":"context_length_exceeded"}}"#,
+            ),
+            (
+                400,
+                r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 213456 tokens > 200000 maximum"}}"#,
+            ),
+            (
+                400,
+                r#"{"error":{"code":400,"message":"the request exceeds the available context size, try increasing it","type":"exceed_context_size_error"}}"#,
+            ),
+            (500, r#"{"error":"input length exceeds maximum context length"}"#),
+            (400, "The number of tokens to keep from the initial prompt is greater than the context length"),
+            (413, "Input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000"),
+        ] {
+            let failing = Failing::of_status(status, body, None);
+            assert_eq!(
+                (failing.class, failing.fault.kind),
+                (Class::ContextFull, FaultKind::ContextFull),
+                "{body}"
+            );
+        }
+        let plain = Failing::of_status(400, r#"{"error":{"message":"unknown field"}}"#, None);
+        assert_eq!((plain.class, plain.fault.kind), (Class::Invalid, FaultKind::Model));
+    }
+
+    #[test]
+    fn a_status_says_what_can_be_done() {
+        for (status, class) in [
+            (400, Class::Invalid),
+            (401, Class::Refused),
+            (403, Class::Refused),
+            (404, Class::Refused),
+            (408, Class::Down),
+            (409, Class::Limited),
+            (413, Class::Invalid),
+            (418, Class::Invalid),
+            (422, Class::Invalid),
+            (429, Class::Limited),
+            (500, Class::Down),
+            (501, Class::Invalid),
+            (502, Class::Down),
+            (503, Class::Down),
+            (504, Class::Down),
+            (529, Class::Limited),
+            (302, Class::Refused),
+        ] {
+            assert_eq!(Failing::of_status(status, "", None).class, class, "{status}");
+        }
+    }
+}

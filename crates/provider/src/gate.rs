@@ -1,0 +1,185 @@
+//! The gate before one provider: how many questions may run, who is next, and whether the provider is resting. One queue
+//! per agent tree; the tree with the fewest running questions goes first. What a question is is left to others.
+
+mod budget;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use agent::journal::Serial;
+use agent::{Fault, FaultKind};
+use tokio::sync::{oneshot, watch};
+use tokio::time::Instant;
+
+use self::state::State;
+use crate::failing::{Class, Failing};
+
+/// How long a question may wait for its turn while the provider is well.
+const TURN_WAIT_MAX: Duration = Duration::from_secs(600);
+
+/// When to come back, where nothing better is known.
+const COME_BACK: Duration = Duration::from_secs(5);
+
+/// How much a provider is asked at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GateLimits {
+    /// Questions that run at once.
+    pub(crate) concurrency: usize,
+    /// Questions that wait; one more is told to come back.
+    pub(crate) waiting_max: usize,
+}
+
+impl Default for GateLimits {
+    fn default() -> Self {
+        Self { concurrency: 64, waiting_max: 8_192 }
+    }
+}
+
+/// What came of a try.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The server answered, be it with a refusal.
+    Up,
+    /// It did not, or said that it is broken.
+    Down,
+    /// It has too much to do; until then nobody asks.
+    Limited(Option<Duration>),
+}
+
+/// The gate.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    name: String,
+    state: Mutex<State>,
+    /// Rings when the time at which the provider may be asked has changed.
+    bell: watch::Sender<()>,
+}
+
+impl Gate {
+    pub(crate) fn new(name: &str, limits: GateLimits) -> Arc<Self> {
+        let state = Mutex::new(State::new(limits, Instant::now()));
+        Arc::new(Self { name: name.to_owned(), state, bell: watch::Sender::new(()) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for a place. A question that would have to wait beyond its deadline for a provider that rests is told so at
+    /// once. Dropping the future leaves the queue.
+    pub(crate) async fn enter(self: &Arc<Self>, root: Serial, deadline: Instant) -> Result<Place, Failing> {
+        let mut bell = self.bell.subscribe();
+        let (giving, mut given) = oneshot::channel();
+        let number = self.state().join(root, giving).ok_or_else(|| self.crowded())?;
+        let _leaving = Leaving { gate: self, root, number };
+        self.admit();
+        let patience_ends = Instant::now() + TURN_WAIT_MAX;
+        loop {
+            let closed_until = self.state().closed_until();
+            if given.is_empty() && closed_until.is_some_and(|until| until > deadline) {
+                return Err(self.resting(closed_until));
+            }
+            tokio::select! {
+                biased;
+                place = &mut given => return place.map_err(|_| self.crowded()),
+                () = tokio::time::sleep_until(closed_until.unwrap_or(patience_ends)) => {
+                    if closed_until.is_none() {
+                        return Err(self.crowded());
+                    }
+                    self.admit();
+                }
+                changed = bell.changed() => if changed.is_err() { return Err(self.crowded()) },
+            }
+        }
+    }
+
+    /// Lets in whoever may come in.
+    fn admit(self: &Arc<Self>) {
+        loop {
+            let Some((root, era, giving)) = self.state().next(Instant::now()) else { return };
+            // One who has left in the meantime gives the place back by dropping it.
+            let _ = giving.send(Place { gate: Arc::clone(self), root, era });
+        }
+    }
+
+    /// A new question: it earns a tenth of a retry.
+    pub(crate) fn count_question(&self) {
+        self.state().budget.earn();
+    }
+
+    /// Whether a question may be asked once more; not when retries would be more than a tenth of all questions.
+    pub(crate) fn spend_retry(&self) -> bool {
+        self.state().budget.spend(Instant::now())
+    }
+
+    fn settle(self: &Arc<Self>, era: u64, outcome: Outcome) {
+        let closed = {
+            let mut state = self.state();
+            let before = state.closed_until();
+            state.settle(era, outcome, Instant::now());
+            state.closed_until().filter(|until| before != Some(*until))
+        };
+        if let Some(until) = closed {
+            let wait_ms = until.saturating_duration_since(Instant::now()).as_millis();
+            tracing::warn!(provider = self.name, "nobody asks {} for {wait_ms} ms", self.name);
+            self.bell.send_replace(());
+        }
+        self.admit();
+    }
+
+    fn crowded(&self) -> Failing {
+        let text = format!("Too many questions wait for {}; try again later.", self.name);
+        Failing::new(Class::Unasked, busy(text, COME_BACK))
+    }
+
+    fn resting(&self, until: Option<Instant>) -> Failing {
+        let wait = until.map_or(COME_BACK, |until| until.saturating_duration_since(Instant::now()));
+        let seconds = wait.as_secs_f64().ceil();
+        let text =
+            format!("{} has failed or wants to be left alone; it is asked again in {seconds} s.", self.name);
+        Failing::new(Class::Unasked, busy(text, wait))
+    }
+}
+
+fn busy(text: String, wait: Duration) -> Fault {
+    let retry_after_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+    Fault::new(FaultKind::Busy { retry_after_ms }, text)
+}
+
+/// Takes a question out of the queue when nobody waits for it any more.
+struct Leaving<'g> {
+    gate: &'g Arc<Gate>,
+    root: Serial,
+    number: u64,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        self.gate.state().leave(self.root, self.number);
+    }
+}
+
+/// A place inside; dropping it lets the next one in.
+#[derive(Debug)]
+pub(crate) struct Place {
+    gate: Arc<Gate>,
+    root: Serial,
+    era: u64,
+}
+
+impl Place {
+    /// Says what came of the try.
+    pub(crate) fn settle(&self, outcome: Outcome) {
+        self.gate.settle(self.era, outcome);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.gate.state().release(self.root, self.era);
+        self.gate.admit();
+    }
+}

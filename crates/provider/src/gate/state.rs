@@ -1,0 +1,181 @@
+//! What the gate knows, as a plain machine told the time: the queues, the limit, and the provider's health. A provider
+//! that fails again and again is left alone; then one question tries it, and each that passes lets twice as many in.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use agent::journal::Serial;
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+use super::budget::RetryBudget;
+use super::{GateLimits, Outcome, Place};
+
+/// Failures in a row after which the provider is left alone.
+const FAILURES_MAX: u32 = 5;
+
+const REST_FIRST: Duration = Duration::from_secs(1);
+const REST_MAX: Duration = Duration::from_secs(60);
+
+/// The most that is put on top of a server's own time, so that not all come back in the same moment.
+const SPREAD_MAX: Duration = Duration::from_secs(1);
+
+type Giving = oneshot::Sender<Place>;
+
+#[derive(Debug)]
+pub(super) struct State {
+    limits: GateLimits,
+    pub(super) budget: RetryBudget,
+    /// Trees that wait, in the order in which they were served last.
+    order: VecDeque<Serial>,
+    queues: HashMap<Serial, VecDeque<(u64, Giving)>>,
+    waiting: usize,
+    number: u64,
+    /// Questions that run, by tree, of this era.
+    running: HashMap<Serial, usize>,
+    running_total: usize,
+    /// A rest begins a new era: what still hangs from before it takes no place.
+    era: u64,
+    /// How many may run now.
+    limit: usize,
+    closed_until: Option<Instant>,
+    failures: u32,
+    /// Rests since the provider was last well.
+    rests: u32,
+}
+
+impl State {
+    pub(super) fn new(limits: GateLimits, now: Instant) -> Self {
+        let limits = GateLimits { concurrency: limits.concurrency.max(1), ..limits };
+        Self {
+            limits,
+            budget: RetryBudget::new(now),
+            order: VecDeque::new(),
+            queues: HashMap::new(),
+            waiting: 0,
+            number: 0,
+            running: HashMap::new(),
+            running_total: 0,
+            era: 0,
+            limit: limits.concurrency,
+            closed_until: None,
+            failures: 0,
+            rests: 0,
+        }
+    }
+
+    pub(super) fn closed_until(&self) -> Option<Instant> {
+        self.closed_until
+    }
+
+    /// Puts a question into its tree's queue; nothing when too many wait.
+    pub(super) fn join(&mut self, root: Serial, giving: Giving) -> Option<u64> {
+        if self.waiting >= self.limits.waiting_max {
+            return None;
+        }
+        self.number += 1;
+        self.waiting += 1;
+        let queue = self.queues.entry(root).or_default();
+        if queue.is_empty() {
+            self.order.push_back(root);
+        }
+        queue.push_back((self.number, giving));
+        Some(self.number)
+    }
+
+    /// Takes a question out; one that was served is not there any more.
+    pub(super) fn leave(&mut self, root: Serial, number: u64) {
+        let Some(queue) = self.queues.get_mut(&root) else { return };
+        let before = queue.len();
+        queue.retain(|(other, _)| *other != number);
+        self.waiting -= before - queue.len();
+        self.forget_if_empty(root);
+    }
+
+    fn forget_if_empty(&mut self, root: Serial) {
+        if self.queues.get(&root).is_some_and(VecDeque::is_empty) {
+            self.queues.remove(&root);
+            self.order.retain(|other| *other != root);
+        }
+    }
+
+    /// Who comes in now, if anybody may.
+    pub(super) fn next(&mut self, now: Instant) -> Option<(Serial, u64, Giving)> {
+        if self.closed_until.is_some_and(|until| until > now) {
+            return None;
+        }
+        self.closed_until = None;
+        if self.running_total >= self.limit {
+            return None;
+        }
+        let running = |root: &Serial| self.running.get(root).copied().unwrap_or(0);
+        let place = (0..self.order.len()).min_by_key(|place| running(&self.order[*place]))?;
+        let root = self.order.remove(place)?;
+        self.order.push_back(root);
+        let (_, giving) = self.queues.get_mut(&root)?.pop_front()?;
+        self.waiting -= 1;
+        self.forget_if_empty(root);
+        *self.running.entry(root).or_default() += 1;
+        self.running_total += 1;
+        Some((root, self.era, giving))
+    }
+
+    /// A question is over.
+    pub(super) fn release(&mut self, root: Serial, era: u64) {
+        if era != self.era {
+            return;
+        }
+        self.running_total = self.running_total.saturating_sub(1);
+        if let Some(count) = self.running.get_mut(&root) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                self.running.remove(&root);
+            }
+        }
+    }
+
+    /// What came of a try. What was asked before a rest says nothing about the time after it.
+    pub(super) fn settle(&mut self, era: u64, outcome: Outcome, now: Instant) {
+        if era != self.era {
+            return;
+        }
+        match outcome {
+            Outcome::Up => {
+                self.failures = 0;
+                self.limit = self.limit.saturating_mul(2).min(self.limits.concurrency);
+                if self.limit == self.limits.concurrency {
+                    self.rests = 0;
+                }
+            }
+            Outcome::Down => {
+                self.failures += 1;
+                // While it recovers, one failure is enough.
+                if self.rests > 0 || self.failures >= FAILURES_MAX {
+                    self.rest(now);
+                }
+            }
+            Outcome::Limited(wait) => {
+                self.limit = (self.limit / 2).max(1);
+                if let Some(wait) = wait {
+                    let spread = wait.div_f64(10.0).min(SPREAD_MAX).mul_f64(fastrand::f64());
+                    self.close(now + wait + spread);
+                }
+            }
+        }
+    }
+
+    fn rest(&mut self, now: Instant) {
+        let longest = REST_FIRST.saturating_mul(1 << self.rests.min(16)).min(REST_MAX);
+        self.close(now + longest.mul_f64(0.5 + fastrand::f64() / 2.0));
+        self.rests += 1;
+        self.failures = 0;
+        self.limit = 1;
+        self.era += 1;
+        self.running.clear();
+        self.running_total = 0;
+    }
+
+    fn close(&mut self, until: Instant) {
+        self.closed_until = self.closed_until.max(Some(until));
+    }
+}

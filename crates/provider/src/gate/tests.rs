@@ -1,0 +1,163 @@
+//! The gate: places, fairness between trees, rests and returns.
+
+use std::collections::HashMap;
+
+use super::*;
+
+fn gate(concurrency: usize, waiting_max: usize) -> Arc<Gate> {
+    Gate::new("p", GateLimits { concurrency, waiting_max })
+}
+
+fn soon() -> Instant {
+    Instant::now() + Duration::from_secs(120)
+}
+
+/// Whether a future is not ready after everybody had their turn.
+async fn waits<F: Future>(future: std::pin::Pin<&mut F>) -> bool {
+    tokio::select! {
+        biased;
+        _ = future => false,
+        () = async { for _ in 0..10 { tokio::task::yield_now().await } } => true,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_run_than_may_and_the_next_comes_when_one_goes() {
+    let gate = gate(2, 10);
+    let first = gate.enter(1, soon()).await.unwrap();
+    let _second = gate.enter(1, soon()).await.unwrap();
+    let mut third = std::pin::pin!(gate.enter(1, soon()));
+    assert!(waits(third.as_mut()).await);
+    drop(first);
+    assert!(third.await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_queue_is_bounded_and_one_who_leaves_it_frees_a_place() {
+    let gate = gate(1, 2);
+    let _running = gate.enter(1, soon()).await.unwrap();
+    let mut one = Box::pin(gate.enter(2, soon()));
+    let mut two = Box::pin(gate.enter(3, soon()));
+    assert!(waits(one.as_mut()).await && waits(two.as_mut()).await);
+    let refused = gate.enter(4, soon()).await.unwrap_err();
+    assert!(matches!(refused.fault.kind, FaultKind::Busy { retry_after_ms } if retry_after_ms > 0));
+    drop(one);
+    let mut four = Box::pin(gate.enter(4, soon()));
+    assert!(waits(four.as_mut()).await, "there is room to wait again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_given_to_one_who_has_just_left_goes_to_the_next() {
+    let gate = gate(1, 10);
+    let running = gate.enter(1, soon()).await.unwrap();
+    let mut one = Box::pin(gate.enter(2, soon()));
+    let mut two = Box::pin(gate.enter(3, soon()));
+    assert!(waits(one.as_mut()).await && waits(two.as_mut()).await);
+    drop(running);
+    drop(one);
+    assert!(two.await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tree_that_floods_delays_the_others_by_no_more_than_one_round() {
+    let gate = gate(4, 10_000);
+    let (telling, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let mut tasks = tokio::task::JoinSet::new();
+    let mut ask = |root: Serial| {
+        let (gate, telling) = (Arc::clone(&gate), telling.clone());
+        tasks.spawn(async move {
+            let place = gate.enter(root, soon()).await.unwrap();
+            telling.send(root).unwrap();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            drop(place);
+        });
+    };
+    (0..1_000).for_each(|_| ask(1));
+    (2..=51).for_each(&mut ask);
+    drop(telling);
+    let mut started = Vec::new();
+    while let Some(root) = told.recv().await {
+        started.push(root);
+    }
+    let last_quiet = started.iter().rposition(|root| *root != 1).unwrap();
+    assert!(last_quiet < 120, "the last quiet one came in as number {last_quiet}");
+    assert_eq!(started.len(), 1_050);
+}
+
+async fn fail(gate: &Arc<Gate>, times: usize) {
+    for _ in 0..times {
+        let place = gate.enter(1, soon()).await.unwrap();
+        place.settle(Outcome::Down);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_is_down_rests_and_one_question_tries_it() {
+    let gate = gate(64, 10_000);
+    fail(&gate, 4).await;
+    let began = Instant::now();
+    drop(gate.enter(1, soon()).await);
+    assert_eq!(Instant::now(), began, "four failures are bad luck");
+    fail(&gate, 1).await;
+    let probe = gate.enter(1, soon()).await.unwrap();
+    let rest = began.elapsed();
+    assert!(rest >= Duration::from_millis(500) && rest <= Duration::from_millis(1_001), "{rest:?}");
+    let mut other = Box::pin(gate.enter(2, soon()));
+    assert!(waits(other.as_mut()).await, "only one probe");
+    probe.settle(Outcome::Down);
+    let began = Instant::now();
+    drop(probe);
+    let probe = other.await.unwrap();
+    assert!(began.elapsed() >= Duration::from_millis(1_000), "the second rest is longer");
+    probe.settle(Outcome::Up);
+}
+
+#[tokio::test(start_paused = true)]
+async fn when_it_comes_back_there_is_no_stampede() {
+    let gate = gate(64, 10_000);
+    fail(&gate, 5).await;
+    let mut tasks = tokio::task::JoinSet::new();
+    let starts = Arc::new(Mutex::new(HashMap::<u128, usize>::new()));
+    let began = Instant::now();
+    for root in 0..1_000 {
+        let (gate, starts) = (Arc::clone(&gate), Arc::clone(&starts));
+        tasks.spawn(async move {
+            let place = gate.enter(root, soon()).await.unwrap();
+            *starts.lock().unwrap().entry(began.elapsed().as_millis() / 50).or_default() += 1;
+            // The answer begins after a tenth of a second and takes another.
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            place.settle(Outcome::Up);
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        });
+    }
+    while tasks.join_next().await.is_some() {}
+    let starts = starts.lock().unwrap();
+    let mut slots: Vec<_> = starts.iter().map(|(slot, count)| (*slot, *count)).collect();
+    slots.sort_unstable();
+    assert_eq!(slots[0].1, 1, "one goes first: {slots:?}");
+    assert!(slots[1].1 <= 2, "{slots:?}");
+    assert!(slots.iter().all(|(_, count)| *count <= 64), "{slots:?}");
+    assert_eq!(slots.iter().map(|(_, count)| count).sum::<usize>(), 1_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_asks_before_the_servers_own_time() {
+    let gate = gate(64, 10_000);
+    let began = Instant::now();
+    gate.enter(1, soon()).await.unwrap().settle(Outcome::Limited(Some(Duration::from_secs(30))));
+    drop(gate.enter(2, soon()).await.unwrap());
+    let waited = began.elapsed();
+    assert!(waited >= Duration::from_secs(30) && waited <= Duration::from_secs(31), "{waited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rest_beyond_the_deadline_is_told_at_once() {
+    let gate = gate(64, 10_000);
+    let waiting = gate.enter(1, soon()).await.unwrap();
+    waiting.settle(Outcome::Limited(Some(Duration::from_secs(200))));
+    let began = Instant::now();
+    let refused = gate.enter(2, soon()).await.unwrap_err();
+    assert!(matches!(refused.fault.kind, FaultKind::Busy { retry_after_ms } if retry_after_ms >= 200_000));
+    assert!(refused.fault.public.contains("asked again in"), "{}", refused.fault);
+    assert_eq!(Instant::now(), began);
+}

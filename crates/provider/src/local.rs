@@ -1,0 +1,171 @@
+//! The embedded model: a child process of the same program that speaks chat completions on a Unix socket. Started at the
+//! first question, one at a time, again after a crash; how it answers is left to the room `local`.
+
+mod child;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::outside::{Doing, ModelRequest, ModelStream, ModelTraits, Provider, Strength};
+use agent::{Fault, TokenCount};
+
+use self::child::Child;
+use crate::catalog::LOCAL;
+use crate::chat::Chat;
+use crate::count::Tokenizer;
+use crate::dialect::ModelOptions;
+use crate::endpoint::{Auth, Endpoint, EndpointOptions};
+use crate::failing::{Class, Failing};
+use crate::gate::GateLimits;
+use crate::patience::Patience;
+use crate::prefix::PrefixShelf;
+use crate::remote::{Begin, Remote, RemoteModel, TellsRoot, begun_when_polled};
+
+/// What the embedded model is taken to hold.
+const WINDOW_TOKENS_DEFAULT: TokenCount = 8_192;
+
+/// Questions at the child at once; it lets the trees take turns itself.
+const CONCURRENCY: usize = 16;
+
+/// A small machine reads a long prompt for minutes; it says that it is alive meanwhile.
+const FIRST_BYTE: Duration = Duration::from_secs(600);
+const IDLE: Duration = Duration::from_secs(120);
+
+/// The weights that are on this machine.
+pub trait LocalFiles: Send + Sync {
+    /// The file of a model, by its id.
+    fn find(&self, id: &str) -> Option<PathBuf>;
+
+    /// The ids of all there are; the one to use when none is named comes first.
+    fn all(&self) -> Vec<String>;
+}
+
+/// How the child is started: `PROGRAM ARGS --model FILE --socket PATH --idle-s N --die-with-stdin`. Its standard input is a
+/// pipe that is never written to: when it ends, so has the daemon, and the child has to end too.
+#[derive(Clone)]
+pub struct LocalOptions {
+    /// The program; usually this one.
+    pub program: PathBuf,
+    /// Its first words, such as `model-server`.
+    pub args: Vec<String>,
+    /// A folder that nobody else can look into, for the sockets.
+    pub socket_dir: PathBuf,
+    /// How long the child stays without a question.
+    pub idle: Duration,
+    /// How long it may take until it answers at all.
+    pub start_timeout: Duration,
+    /// The weights.
+    pub files: Arc<dyn LocalFiles>,
+}
+
+impl std::fmt::Debug for LocalOptions {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { program, args, socket_dir, .. } = self;
+        out.debug_struct("LocalOptions")
+            .field("program", program)
+            .field("args", args)
+            .field("socket_dir", socket_dir)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One embedded model; clones share its child.
+#[derive(Clone)]
+pub(crate) struct LocalModel {
+    child: Arc<Child>,
+    remote: RemoteModel,
+}
+
+/// The child of one file and the way to it, shared by all who ask for it by whatever name.
+#[derive(Clone)]
+pub(crate) struct LocalServer {
+    child: Arc<Child>,
+    endpoint: Arc<Endpoint>,
+}
+
+impl LocalServer {
+    pub(crate) fn new(id: &str, file: PathBuf, options: &LocalOptions) -> Result<Self, Fault> {
+        let socket = options.socket_dir.join(format!("model-{:x}.sock", short_hash(id)));
+        let endpoint = Endpoint::new(EndpointOptions {
+            name: LOCAL.to_owned(),
+            base_url: "http://localhost/v1".to_owned(),
+            base_url_name: "the address of the embedded model".to_owned(),
+            auth: Auth::None,
+            socket: Some(socket.clone()),
+            // A crash costs the turn that ran; it is not asked again behind the user's back.
+            patience: Patience {
+                first_byte: FIRST_BYTE,
+                idle: IDLE,
+                budget: FIRST_BYTE,
+                tries_max: 1,
+                ..Patience::default()
+            },
+            limits: GateLimits { concurrency: CONCURRENCY, ..GateLimits::default() },
+            ..EndpointOptions::default()
+        })?;
+        let child = Arc::new(Child::new(id, file, socket, options, Arc::clone(&endpoint)));
+        Ok(Self { child, endpoint })
+    }
+
+    /// The model by the name that the user chose.
+    pub(crate) fn model(
+        &self,
+        name: String,
+        options: ModelOptions,
+        traits: ModelTraits,
+        shelf: Arc<PrefixShelf>,
+    ) -> LocalModel {
+        let remote = Remote {
+            name,
+            endpoint: Arc::clone(&self.endpoint),
+            dialect: Arc::new(Chat::COMPATIBLE),
+            path: Vec::new(),
+            options,
+            traits,
+            tokenizer: Tokenizer::Estimate,
+            shelf,
+            tells_root: TellsRoot::Yes,
+        };
+        LocalModel { child: Arc::clone(&self.child), remote: RemoteModel { inner: Arc::new(remote) } }
+    }
+}
+
+/// What an embedded model is like when the user says nothing about it.
+pub(crate) fn local_traits() -> ModelTraits {
+    ModelTraits { strength: Strength::Small, ..ModelTraits::of_window(WINDOW_TOKENS_DEFAULT) }
+}
+
+/// The path of a Unix socket is short, an id may not be.
+fn short_hash(id: &str) -> u64 {
+    id.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+impl Begin for LocalModel {
+    fn begin(&self, request: ModelRequest) -> Doing<'static, Result<ModelStream, Failing>> {
+        let Self { child, remote } = self.clone();
+        Box::pin(async move {
+            child.ensure_running().await.map_err(|fault| Failing::new(Class::Refused, fault))?;
+            remote.begin(request).await
+        })
+    }
+}
+
+impl Provider for LocalModel {
+    fn ask(&self, request: ModelRequest) -> ModelStream {
+        begun_when_polled(self.begin(request))
+    }
+
+    fn model(&self) -> Option<&str> {
+        self.remote.model()
+    }
+
+    fn traits(&self) -> &ModelTraits {
+        self.remote.traits()
+    }
+
+    fn count(&self, text: &str) -> TokenCount {
+        self.remote.count(text)
+    }
+}

@@ -1,0 +1,108 @@
+//! How long is waited and how often is asked again: the times of one provider, the pause between two tries, and what
+//! a server says about it. Who may ask at all is left to the gate.
+
+use std::time::Duration;
+
+/// The longest that a server's word for when to come back is obeyed.
+pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
+
+const PAUSE_FIRST: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// The times of one provider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Patience {
+    /// Until a connection stands.
+    pub(crate) connect: Duration,
+    /// From the question to the head of the answer.
+    pub(crate) first_byte: Duration,
+    /// Between two pieces of the answer.
+    pub(crate) idle: Duration,
+    /// For all tries of one question together, until its answer begins.
+    pub(crate) budget: Duration,
+    /// Most tries of one question.
+    pub(crate) tries_max: u32,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            first_byte: Duration::from_secs(60),
+            idle: Duration::from_secs(60),
+            budget: Duration::from_secs(120),
+            tries_max: 4,
+        }
+    }
+}
+
+/// How long to wait before the next try, after so many: any time up to a bound that doubles, so that many who failed
+/// together do not come back together.
+pub(crate) fn pause_after(tries: u32) -> Duration {
+    let bound = PAUSE_FIRST.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(PAUSE_MAX);
+    bound.mul_f64(fastrand::f64())
+}
+
+/// When the server wants to be asked again: `retry-after-ms`, or `retry-after` in seconds or as a date. Nothing when it
+/// does not say, or says what is no time.
+pub(crate) fn retry_after(headers: &reqwest::header::HeaderMap, now: jiff::Timestamp) -> Option<Duration> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let milliseconds = text("retry-after-ms").and_then(|text| text.parse::<f64>().ok());
+    let wait =
+        milliseconds.map(|count| count / 1000.0).or_else(|| read_retry_after(text("retry-after")?, now));
+    let wait = wait.filter(|seconds| seconds.is_finite() && *seconds >= 0.0)?;
+    Some(Duration::from_secs_f64(wait.min(RETRY_AFTER_MAX.as_secs_f64())))
+}
+
+fn read_retry_after(text: &str, now: jiff::Timestamp) -> Option<f64> {
+    if let Ok(seconds) = text.parse::<f64>() {
+        return Some(seconds);
+    }
+    let date = jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
+    Some(date.duration_since(now).as_secs_f64().max(0.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+
+    use super::*;
+
+    #[test]
+    fn a_server_says_when_in_seconds_milliseconds_or_as_a_date() {
+        let now: jiff::Timestamp = "2026-11-16T10:00:00Z".parse().unwrap();
+        let cases = [
+            ("retry-after", "7", Some(7_000)),
+            ("retry-after", " 1.5 ", Some(1_500)),
+            ("retry-after", "0", Some(0)),
+            ("retry-after-ms", "250", Some(250)),
+            ("retry-after", "Mon, 16 Nov 2026 10:00:30 GMT", Some(30_000)),
+            ("retry-after", "Mon, 16 Nov 2026 09:00:00 GMT", Some(0)),
+            ("retry-after", "Mon, 16 Nov 2099 09:00:00 GMT", Some(300_000)),
+            ("retry-after", "99999999999999999999", Some(300_000)),
+            ("retry-after", "1e300", Some(300_000)),
+            ("retry-after", "-5", None),
+            ("retry-after", "NaN", None),
+            ("retry-after", "inf", None),
+            ("retry-after", "soon", None),
+            ("retry-after", "", None),
+            ("retry-afterwards", "7", None),
+        ];
+        for (name, value, expected) in cases {
+            let name = HeaderName::from_static(name);
+            let headers = HeaderMap::from_iter([(name, HeaderValue::from_static(value))]);
+            let expected = expected.map(Duration::from_millis);
+            assert_eq!(retry_after(&headers, now), expected, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn pauses_grow_and_are_spread_below_their_bound() {
+        for (tries, bound_ms) in [(1, 500), (2, 1_000), (3, 2_000), (30, 30_000)] {
+            let pauses: Vec<Duration> = (0..500).map(|_| pause_after(tries)).collect();
+            assert!(pauses.iter().all(|pause| *pause <= Duration::from_millis(bound_ms)));
+            let low = pauses.iter().filter(|pause| **pause < Duration::from_millis(bound_ms / 2)).count();
+            assert!((100..400).contains(&low), "{tries}: {low} of 500 in the lower half");
+        }
+    }
+}

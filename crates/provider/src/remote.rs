@@ -1,0 +1,167 @@
+//! A model behind a server: waits at the gate, asks, asks again where that may help, and reads the answer. A dropped
+//! stream ends its request and leaves the queue.
+
+use std::sync::Arc;
+
+use agent::outside::{Doing, ModelRequest, ModelStream, ModelTraits, Provider};
+use agent::{Fault, TokenCount};
+use futures_util::stream::{self, StreamExt};
+use tokio::time::Instant;
+
+use crate::arrival::Arrival;
+use crate::count::Tokenizer;
+use crate::dialect::{Dialect, ModelOptions};
+use crate::endpoint::{Endpoint, Sending};
+use crate::failing::{Class, Failing};
+use crate::gate::Outcome;
+use crate::patience::pause_after;
+use crate::prefix::PrefixShelf;
+
+/// A model whose failing is sorted, so that another can be asked in its place.
+pub(crate) trait Begin: Provider {
+    /// Asks until the answer begins.
+    fn begin(&self, request: ModelRequest) -> Doing<'static, Result<ModelStream, Failing>>;
+}
+
+/// The stream of a question that is begun when the stream is polled.
+pub(crate) fn begun_when_polled(beginning: Doing<'static, Result<ModelStream, Failing>>) -> ModelStream {
+    let opening = async move {
+        beginning.await.unwrap_or_else(|failing| stream::once(std::future::ready(Err(failing.fault))).boxed())
+    };
+    Box::pin(stream::once(opening).flatten())
+}
+
+/// A model behind a server.
+#[derive(Clone)]
+pub(crate) struct RemoteModel {
+    pub(crate) inner: Arc<Remote>,
+}
+
+pub(crate) struct Remote {
+    /// As the user names it.
+    pub(crate) name: String,
+    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) dialect: Arc<dyn Dialect>,
+    /// Steps of the path before the API's own.
+    pub(crate) path: Vec<String>,
+    pub(crate) options: ModelOptions,
+    pub(crate) traits: ModelTraits,
+    pub(crate) tokenizer: Tokenizer,
+    pub(crate) shelf: Arc<PrefixShelf>,
+    /// Whether the server is told which tree asks.
+    pub(crate) tells_root: TellsRoot,
+}
+
+/// Whether a server is told which tree asks, to be fair between them itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TellsRoot {
+    Yes,
+    No,
+}
+
+impl Remote {
+    async fn begin(self: Arc<Self>, request: ModelRequest) -> Result<ModelStream, Failing> {
+        let begun = self.ask_patiently(&request).await;
+        begun.map_err(|failing| failing.guarded(|fault| self.endpoint.guarded(fault)))
+    }
+
+    async fn ask_patiently(&self, request: &ModelRequest) -> Result<ModelStream, Failing> {
+        let written = self.dialect.write(&self.options, request, &self.shelf);
+        let body = written.map_err(|fault| Failing::new(Class::Invalid, fault))?;
+        tracing::debug!(target: "nexus3::raw", direction = "request", body = %Shown(&body));
+        let own_headers = match self.tells_root {
+            TellsRoot::Yes => vec![("x-nexus-root", request.asker.root.to_string())],
+            TellsRoot::No => Vec::new(),
+        };
+        let (gate, patience) = (&self.endpoint.gate, &self.endpoint.patience);
+        let deadline = Instant::now() + patience.budget;
+        gate.count_question();
+        let mut last: Option<Failing> = None;
+        for tries in 1.. {
+            let place = match gate.enter(request.asker.root, deadline).await {
+                Ok(place) => place,
+                Err(unasked) => return Err(last.unwrap_or(unasked)),
+            };
+            let failing = match self.ask_once(&body, &own_headers).await {
+                Ok(reading) => {
+                    place.settle(Outcome::Up);
+                    return Ok(reading.stream(place));
+                }
+                Err(failing) => failing.after(tries),
+            };
+            place.settle(outcome(&failing));
+            drop(place);
+            let pause = failing.retry_after.unwrap_or_default().max(pause_after(tries));
+            let is_last = tries >= patience.tries_max || Instant::now() + pause > deadline;
+            if !failing.class.may_pass_later() || is_last || !gate.spend_retry() {
+                return Err(failing);
+            }
+            let fault = self.endpoint.guarded(failing.fault.clone());
+            tracing::info!(model = self.name, tries, pause_ms = pause.as_millis(), "asking again: {fault}");
+            last = Some(failing);
+            tokio::time::sleep(pause).await;
+        }
+        Err(last.unwrap_or_else(|| {
+            Failing::counted("API request timed out", "it was tried too often".to_owned())
+        }))
+    }
+
+    async fn ask_once(
+        &self,
+        body: &[bytes::Bytes],
+        own_headers: &[(&'static str, String)],
+    ) -> Result<Arrival, Failing> {
+        let url = self.endpoint.address.below(&self.path, self.dialect.endpoint());
+        let headers = self.dialect.headers();
+        let response = self.endpoint.send(Sending { url, body: body.to_vec(), headers, own_headers }).await?;
+        Arrival::begin(Arc::clone(&self.endpoint), response, self.dialect.reader()).await
+    }
+}
+
+fn outcome(failing: &Failing) -> Outcome {
+    match failing.class {
+        Class::Down => Outcome::Down,
+        Class::Limited => Outcome::Limited(failing.retry_after),
+        Class::Refused | Class::Invalid | Class::ContextFull | Class::Unasked => Outcome::Up,
+    }
+}
+
+/// A body for the log.
+struct Shown<'b>(&'b [bytes::Bytes]);
+
+impl std::fmt::Display for Shown<'_> {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Pieces may end in the middle of a letter.
+        let whole: Vec<u8> = self.0.concat();
+        out.write_str(&String::from_utf8_lossy(&whole))
+    }
+}
+
+impl Begin for RemoteModel {
+    fn begin(&self, request: ModelRequest) -> Doing<'static, Result<ModelStream, Failing>> {
+        Box::pin(Arc::clone(&self.inner).begin(request))
+    }
+}
+
+impl Provider for RemoteModel {
+    fn ask(&self, request: ModelRequest) -> ModelStream {
+        begun_when_polled(self.begin(request))
+    }
+
+    fn model(&self) -> Option<&str> {
+        Some(&self.inner.name)
+    }
+
+    fn traits(&self) -> &ModelTraits {
+        &self.inner.traits
+    }
+
+    fn count(&self, text: &str) -> TokenCount {
+        self.inner.tokenizer.count(text)
+    }
+}
+
+/// A model that is only a fault: it was named, and cannot be reached for a reason that is known.
+pub(crate) fn fault_stream(fault: Fault) -> ModelStream {
+    Box::pin(stream::once(std::future::ready(Err(fault))))
+}
