@@ -28,6 +28,14 @@ pub struct RpcArgs {
     pub(crate) command: RpcCommand,
 }
 
+impl AskArgs {
+    /// The port, if one was named.
+    #[must_use]
+    pub fn port(&self) -> Option<u16> {
+        self.address.port
+    }
+}
+
 /// Which daemon is meant.
 #[derive(Debug, Args)]
 pub(crate) struct Address {

@@ -1,7 +1,7 @@
 //! `nexus3 ask`: the question goes to the running daemon, or to one that is started for it and stops by itself.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Seek};
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,8 @@ use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::home::{self, Environment};
+use crate::model::{self, WeightsHere};
+use crate::models::{self, Consent, Offered};
 use crate::{Failure, console_options, console_runtime, signals};
 
 /// How long a daemon that nobody uses any more stays, so that the next question finds it.
@@ -35,10 +37,55 @@ pub(crate) fn run(
 ) -> Result<u8, Failure> {
     let options = console_options(home.clone(), config, environment)?;
     let runtime = console_runtime()?;
+    let endpoint = Endpoint::new(&config.host, args.port().unwrap_or(config.port));
+    let is_first = runtime.block_on(detect_server(&endpoint, DETECT_TIMEOUT)) == Detection::NoServer;
+    if is_first && args.model.is_none() {
+        let consent = if args.yes { Consent::Given } else { Consent::Asked };
+        match see_to_a_model(&home, config, environment, consent, &runtime)? {
+            Ready::Yes => {}
+            Ready::No(code) => return Ok(code),
+        }
+    }
     let (mut input, mut output, mut errors) = (io::stdin(), io::stdout(), io::stderr());
     let streams = console::Streams { input: &mut input, output: &mut output, errors: &mut errors };
     let start = async |port| start(&home, &config.host, port).await.map_err(|fault| fault.to_string());
     Ok(runtime.block_on(console::ask(args, &options, start, streams, signals::interrupt())))
+}
+
+/// Whether there is a model to ask.
+enum Ready {
+    Yes,
+    /// The user does not want one; the exit code.
+    No(u8),
+}
+
+/// Makes sure that there is a model: one that was chosen, of a key, of a server on this machine, or pulled before. With
+/// none of them the small one is offered.
+fn see_to_a_model(
+    home: &Path,
+    config: &Config,
+    environment: &Environment,
+    consent: Consent,
+    runtime: &tokio::runtime::Runtime,
+) -> Result<Ready, Failure> {
+    let book = model::open(home, config, environment, WeightsHere::in_home(home))?;
+    if book.has_usual() || !runtime.block_on(book.look_around()).is_empty() {
+        return Ok(Ready::Yes);
+    }
+    let _ = writeln!(
+        io::stderr(),
+        "There is no model yet: no key in the environment, no model server on this machine, no weights."
+    );
+    match models::offer(&models::first_model()?, consent, home, environment)? {
+        Offered::WasHere(_) | Offered::Came(_) => Ok(Ready::Yes),
+        Offered::Declined => {
+            let text = "Then set a key (such as ANTHROPIC_API_KEY or OPENAI_API_KEY), start a model server (such as \
+                        Ollama), or see nexus3 models.";
+            let _ = writeln!(io::stderr(), "{text}");
+            Ok(Ready::No(1))
+        }
+        Offered::Interrupted => Ok(Ready::No(130)),
+    }
 }
 
 /// Starts a daemon of its own, which outlives this process, and waits until it answers.

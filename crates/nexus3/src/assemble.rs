@@ -15,7 +15,7 @@ use tools::{Catalog, Disk, Parts};
 use crate::Failure;
 use crate::config::Config;
 use crate::home::{self, Environment};
-use crate::model::{self, NoFiles};
+use crate::model::{self, WeightsHere};
 use crate::process::{self, CLOCK_FILE, FAILPOINTS, SystemEntropy};
 
 /// The prompt of an agent that is created without one.
@@ -55,7 +55,7 @@ pub(crate) struct Assembly {
 
 impl Assembly {
     pub(crate) fn prepare(home: &Path, config: &Config, environment: &Environment) -> Result<Self, Failure> {
-        let models = model::open(home, config, environment, Arc::new(NoFiles))?;
+        let models = model::open(home, config, environment, WeightsHere::in_home(home))?;
         let user_home = home::user_home(environment).and_then(|path| as_file_path(&path).ok());
         let workspace = Arc::new(Disk::new(user_home));
         let clock_file = if cfg!(debug_assertions) { home::variable(environment, CLOCK_FILE)? } else { None };

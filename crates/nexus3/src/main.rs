@@ -89,7 +89,7 @@ fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Audit(AuditCommand::Verify(args)) => upkeep::verify(&args, &home),
         Command::Import(args) => import::run(&args, home.clone(), &load(&[])?, &environment),
         // Looking for model servers is not wired yet: none are found.
-        Command::Models(args) => models::run(&args, &home, &environment, &load, Vec::new),
+        Command::Models(args) => models::run(&args, &home, &environment, &load, model::found_servers),
         Command::ModelServer(args) => model_server::run(&args, &home),
         Command::Config(ConfigCommand::Show) => print(&config::show(&load(&[])?)),
         Command::Config(ConfigCommand::Reference) => print(&config::reference()),

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use provider::catalog::PROVIDERS;
-use provider::{BookOptions, LocalFiles, LocalOptions, ModelBook, Secret};
+use provider::{BookOptions, DiscoverOptions, Found, LocalFiles, LocalOptions, ModelBook, Secret, discover};
+use weights::{Kind, Shelf, Shelved};
 
-use crate::Failure;
 use crate::config::Config;
 use crate::home::{Environment, variable};
+use crate::models::{self, FoundServer};
+use crate::{Failure, console_runtime};
 
 /// How long the embedded model stays without a question.
 const LOCAL_IDLE: Duration = Duration::from_secs(300);
@@ -66,16 +68,43 @@ fn local(home: &Path, files: Arc<dyn LocalFiles>) -> Result<Option<LocalOptions>
     }))
 }
 
-/// No weights are here.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct NoFiles;
+/// The weights in a home.
+#[derive(Debug)]
+pub(crate) struct WeightsHere {
+    shelf: Shelf,
+}
 
-impl LocalFiles for NoFiles {
-    fn find(&self, _: &str) -> Option<PathBuf> {
-        None
+impl WeightsHere {
+    pub(crate) fn in_home(home: &Path) -> Arc<Self> {
+        Arc::new(Self { shelf: Shelf::at(&models::folder(home)) })
+    }
+}
+
+impl LocalFiles for WeightsHere {
+    fn find(&self, id: &str) -> Option<PathBuf> {
+        let pulled = self.shelf.find(&id.parse().ok()?)?;
+        (pulled.kind == Kind::Chat).then_some(pulled.path)
     }
 
+    /// Whoever pulled a larger one wants it.
     fn all(&self) -> Vec<String> {
-        Vec::new()
+        let ready = |shelved| match shelved {
+            Shelved::Ready(pulled) if pulled.kind == Kind::Chat => Some((pulled.bytes, pulled.id)),
+            _ => None,
+        };
+        let mut found: Vec<_> = self.shelf.list().unwrap_or_default().into_iter().filter_map(ready).collect();
+        found.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
+        found.into_iter().map(|(_, id)| id.to_string()).collect()
     }
+}
+
+/// The models of servers that were found on this machine, each with where it is.
+pub(crate) fn found_servers() -> Vec<FoundServer> {
+    let Ok(runtime) = console_runtime() else { return Vec::new() };
+    let found = runtime.block_on(discover(&DiscoverOptions::default()));
+    let named = |found: Found| {
+        let Found { provider, base_url, models } = found;
+        models.into_iter().map(move |model| (format!("{provider}/{}", model.name), base_url.clone()))
+    };
+    found.into_iter().flat_map(named).collect()
 }

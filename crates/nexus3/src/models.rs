@@ -9,16 +9,20 @@ mod pull;
 
 use std::path::{Path, PathBuf};
 
-use weights::{Catalog, ModelId, Shelf, WeightsFault};
+use weights::{Catalog, ModelId, Shelf, Wanted, WeightsFault};
 
 pub(crate) use self::args::ModelsArgs;
 use self::args::{ListArgs, ModelsCommand, RemoveArgs};
+pub(crate) use self::pull::{Consent, Offered, offer};
 use crate::config::Config;
 use crate::home::Environment;
 use crate::{Failure, print};
 
 /// The provider of weights that are here, before the slash of a model's name.
 pub(crate) const LOCAL: &str = "local";
+
+/// The model for the first minute.
+const FIRST: &str = "smollm2-135m";
 
 /// Reads the configuration, with these flags over it.
 type Load<'a> = &'a dyn Fn(&[(&'static str, String)]) -> Result<Config, Failure>;
@@ -42,6 +46,12 @@ pub(crate) fn run(
         Some(ModelsCommand::Remove(args)) => remove(args, home, load),
         Some(ModelsCommand::Use(args)) => choose::run(args, home, environment, load),
     }
+}
+
+/// The model for the first minute: small, quickly here, good enough for a first answer.
+pub(crate) fn first_model() -> Result<Wanted, Failure> {
+    let entry = catalog()?.find(FIRST).map(Wanted::from);
+    entry.ok_or_else(|| Failure::Run(format!("the catalog has no {FIRST}")))
 }
 
 /// Where weights are.

@@ -63,6 +63,12 @@ impl ModelBook {
         Ok(book)
     }
 
+    /// Whether there is a usual model without looking around.
+    #[must_use]
+    pub fn has_usual(&self) -> bool {
+        self.inner.choose().is_some()
+    }
+
     /// Looks for model servers on this machine, for when no model is chosen. What was found is known from now on.
     pub async fn look_around(&self) -> Vec<Found> {
         self.inner.look_around().await

@@ -13,7 +13,7 @@ use super::args::UseArgs;
 use super::{LOCAL, Load, catalog, failed, folder, runtime};
 use crate::config::Config;
 use crate::home::{self, Environment, variable};
-use crate::model::ModelShelf;
+use crate::model::{self, WeightsHere};
 use crate::{Failure, print};
 
 pub(super) fn run(
@@ -27,7 +27,8 @@ pub(super) fn run(
     let config = load(&[("model", name.clone())])?;
     match name.strip_prefix("local/") {
         Some(id) => check_local(id, home)?,
-        None => check_remote(&name, environment)?,
+        // The daemon would refuse it at its start for the same reason.
+        None => drop(model::open(home, &config, environment, WeightsHere::in_home(home))?),
     }
     home::prepare(home)?;
     let file = home.join("config.toml");
@@ -61,11 +62,6 @@ fn check_local(id: &str, home: &Path) -> Result<(), Failure> {
         Some(_) => Err(Failure::Usage(format!("{LOCAL}/{id} is an embedder: it answers no messages"))),
         None => Err(Failure::Usage(format!("{LOCAL}/{id} is not here: nexus3 models pull {id}"))),
     }
-}
-
-/// The daemon would refuse it at its start for the same reason.
-fn check_remote(name: &str, environment: &Environment) -> Result<(), Failure> {
-    ModelShelf::open(Some(name), environment).map(|_| ())
 }
 
 /// A daemon reads its configuration once.

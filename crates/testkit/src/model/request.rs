@@ -109,7 +109,8 @@ impl ChatRequest {
         let is_only = self.messages.len() == 1;
         let Some(last) = self.messages.last_mut().filter(|last| last.role != "system") else { return };
         let text = last.text();
-        let Some(start) = text.rfind(SESSION).filter(|_| text.ends_with(SESSION_END)) else { return };
+        let session = text.strip_suffix(SESSION_END).and_then(|text| text.rfind(SESSION));
+        let Some(start) = session else { return };
         let said = text[..start].strip_suffix("\n\n").unwrap_or(&text[..start]).to_owned();
         if said.is_empty() && last.role == "user" && !is_only {
             self.messages.pop();
