@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::Fault;
+use agent::outside::Models;
 use provider::catalog::PROVIDERS;
-use provider::{BookOptions, LocalFiles, LocalOptions, ModelBook, Secret};
+use provider::{BookOptions, LocalFiles, LocalOptions, ModelBook, RecordedModels, ReplayedModels, Secret};
 
 use crate::Failure;
 use crate::config::Config;
@@ -18,23 +20,55 @@ const LOCAL_IDLE: Duration = Duration::from_secs(300);
 /// How long it may take until it answers at all; its weights are read later.
 const LOCAL_START: Duration = Duration::from_secs(30);
 
-/// The models of a daemon.
-pub(crate) fn open(
-    home: &Path,
-    config: &Config,
-    environment: &Environment,
-    files: Arc<dyn LocalFiles>,
-) -> Result<ModelBook, Failure> {
-    let options = BookOptions {
-        usual: config.model.clone(),
-        fallback: config.fallback.clone(),
-        providers: config.providers(),
-        models: config.models(),
-        variables: variables(config, environment)?,
-        local: local(home, files)?,
-        ..BookOptions::default()
-    };
-    ModelBook::open(options).map_err(|fault| Failure::Usage(fault.to_string()))
+/// Where answers come from.
+pub(crate) enum ModelSource {
+    /// Models, and the file that keeps what they say.
+    Book { book: ModelBook, record: Option<PathBuf> },
+    /// A recording.
+    Replay(ReplayedModels),
+}
+
+impl ModelSource {
+    /// What can be wrong with it is known here; nothing is asked and nothing is written.
+    pub(crate) fn open(
+        home: &Path,
+        config: &Config,
+        environment: &Environment,
+        files: Arc<dyn LocalFiles>,
+    ) -> Result<Self, Failure> {
+        if let Some(path) = &config.replay {
+            return ReplayedModels::open(Path::new(path)).map(Self::Replay).map_err(as_usage);
+        }
+        let options = BookOptions {
+            usual: config.model.clone(),
+            fallback: config.fallback.clone(),
+            providers: config.providers(),
+            models: config.models(),
+            variables: variables(config, environment)?,
+            local: local(home, files)?,
+            ..BookOptions::default()
+        };
+        let book = ModelBook::open(options).map_err(as_usage)?;
+        Ok(Self::Book { book, record: config.record.as_ref().map(PathBuf::from) })
+    }
+
+    /// Where no model is chosen, one that runs on this machine is taken; it is looked for once, before the first agent.
+    pub(crate) async fn ready(self) -> Result<Arc<dyn Models>, Failure> {
+        let (book, record) = match self {
+            Self::Replay(models) => return Ok(Arc::new(models)),
+            Self::Book { book, record } => (book, record),
+        };
+        if book.usual().model().is_none() {
+            book.look_around().await;
+        }
+        let Some(path) = record else { return Ok(Arc::new(book)) };
+        let recorded = RecordedModels::create(Arc::new(book), &path).map_err(as_usage)?;
+        Ok(Arc::new(recorded))
+    }
+}
+
+fn as_usage(fault: Fault) -> Failure {
+    Failure::Usage(fault.public.into_owned())
 }
 
 /// The variables that providers are known by; nothing else of the environment is handed on.
