@@ -1,6 +1,9 @@
 //! What reading an answer has in common, whatever API it comes from: members of any shape, calls that are put together,
 //! limits, and how an answer ends. Which events there are is left to the dialects.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
 use agent::outside::{ModelEvent, StopReason};
@@ -57,7 +60,7 @@ pub(crate) fn told_fault(error: Raw<'_>) -> Fault {
     let mut reason = reason.unwrap_or_else(|| "no reason given".to_owned());
     reason.truncate(reason.char_indices().nth(REASON_CHARS_MAX).map_or(reason.len(), |(end, _)| end));
     let fault = model_fault(format!("API request failed: {reason}"));
-    match told.and_then(|told| told.kind.or(told.code)) {
+    match told.and_then(|told| told.code.or(told.kind)) {
         Some(kind) => fault.caused_by(kind.get().chars().take(REASON_CHARS_MAX).collect::<String>()),
         None => fault,
     }

@@ -1,4 +1,5 @@
-//! The scripted model: an OpenAI-compatible server on loopback whose messages tell it what to do.
+//! The scripted model: a server on loopback whose messages tell it what to do, in the words of OpenAI's chat completions,
+//! OpenAI's Responses or Anthropic's Messages.
 //! This file is the handle that a test holds; the words are in `script`, the waits in `observed`.
 
 mod answer;
@@ -7,6 +8,7 @@ mod events;
 mod ledger;
 mod observed;
 mod request;
+mod schema;
 pub(crate) mod script;
 mod server;
 
@@ -33,7 +35,8 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 pub struct ModelOptions {
     /// The port on 127.0.0.1; 0 takes a free one.
     pub port: u16,
-    /// The bearer key that callers have to send; none means that everybody is welcome.
+    /// The key that callers have to send, as `Authorization: Bearer` or as Anthropic's `x-api-key`; none means that
+    /// everybody is welcome.
     pub key: Option<String>,
     /// Whether the model does whatever it reads, wherever it stands: it calls every tool that a line with
     /// `!tool NAME {JSON}` in the system prompt, a message or a result asks for.
@@ -103,6 +106,11 @@ impl ScriptedModel {
     /// What a client takes as the API's base: `http://127.0.0.1:PORT/v1`.
     pub fn base_url(&self) -> &str {
         &self.base_url
+    }
+
+    /// What a client of Anthropic's takes as the API's base: `http://127.0.0.1:PORT`.
+    pub fn anthropic_base_url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
     }
 
     /// The port on 127.0.0.1.

@@ -152,18 +152,16 @@ impl ResponsesReader {
                     self.progress.think(thought, each);
                 }
             }
-            "response.reasoning_summary_part.added" => {
-                // Every part is a paragraph of its own.
-                if part::<u64>(event.summary_index).is_some_and(|index| index > 0) {
-                    self.progress.think("\n\n".to_owned(), each);
-                }
+            // Every part is a paragraph of its own.
+            "response.reasoning_summary_part.added" if part(event.summary_index) > Some(0_u64) => {
+                self.progress.think("\n\n".to_owned(), each);
             }
             "response.function_call_arguments.delta" => {
                 let more = text(event.delta).unwrap_or_default();
                 grow(self.progress.call((place(event), 0))?, "", &more)?;
             }
             "response.function_call_arguments.done" => {
-                self.settle_arguments(place(event), event.arguments)?
+                self.settle_arguments(place(event), event.arguments)?;
             }
             "response.output_item.added" | "response.output_item.done" => {
                 self.take_call(place(event), event.item)?;

@@ -123,7 +123,7 @@ fn spoken(
     out: &mut Vec<u8>,
 ) -> Result<(), Fault> {
     check_images(model, message)?;
-    let mut is_first = before.iter().all(|message| items(message).is_empty());
+    let mut is_first = before.iter().all(|message| is_silent(message));
     for item in items(message) {
         if !std::mem::take(&mut is_first) {
             out.push(b',');
@@ -133,7 +133,12 @@ fn spoken(
     Ok(())
 }
 
-/// What a message is here; nothing where the model said nothing and called nothing.
+/// Whether the model said nothing and called nothing.
+fn is_silent(message: &Message) -> bool {
+    message.role == Role::Assistant && message.text.is_empty() && message.tool_calls.is_empty()
+}
+
+/// What a message is here; nothing where it is silent.
 fn items(message: &Message) -> Vec<Item<'_>> {
     match message.role {
         Role::User => vec![Item::User { role: "user", content: parts(message) }],
@@ -170,7 +175,7 @@ fn tail(request: &ModelRequest) -> Result<(Option<Bytes>, Bytes), Fault> {
         let insert = [b",".as_slice(), &json(&part)?].concat();
         return Ok((Some(Bytes::from(insert)), Bytes::from_static(END)));
     }
-    let is_first = request.messages.iter().all(|message| items(message).is_empty());
+    let is_first = request.messages.iter().all(|message| is_silent(message));
     let comma: &[u8] = if is_first { b"" } else { b"," };
     let end = [comma, &json(&Item::User { role: "user", content: vec![part] })?, END].concat();
     Ok((None, Bytes::from(end)))

@@ -7,12 +7,13 @@ use testkit::{ModelOptions, SCRIPT_WORDS, ScriptedModel};
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
-const HEAD: &str = "A model that does what its messages say, over OpenAI's chat-completions API on 127.0.0.1.
+const HEAD: &str = "A model that does what its messages say, on 127.0.0.1: over OpenAI's chat completions (/v1/chat/completions) and
+Responses (/v1/responses) and Anthropic's Messages (/v1/messages).
 
 Usage: scripted-model [--port N] [--key K]
 
   --port N   the port to listen on; a free one without it
-  --key K    answer 401 to callers without this bearer key
+  --key K    answer 401 to callers without this key
   --help     this text
 
 A message that is one of these is obeyed, every other one is echoed:

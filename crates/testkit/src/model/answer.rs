@@ -5,9 +5,11 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
+use serde_json::Value;
 
-use super::events::{self, Events};
-use super::request::{BadRequest, ChatRequest, Delivery};
+use super::events;
+use super::request::{Api, BadRequest, ChatRequest, Delivery};
+use super::schema::sample;
 use super::script::{Script, ScriptFault, ScriptedCall, calls_asked_for};
 
 const JSON: &str = "application/json";
@@ -66,10 +68,13 @@ impl Answer {
     ) -> Self {
         let script = match script_of(request, obedient, registered) {
             Ok(script) => script,
-            Err(fault) => return Self::bad_request(&BadRequest { message: fault.to_string(), param: None }),
+            Err(fault) => {
+                let fault = BadRequest { message: fault.to_string(), param: None };
+                return Self::bad_request(request.api, &fault);
+            }
         };
-        match script {
-            Script::Status { code, body } => Self::status(code, body),
+        match fitted(request, script) {
+            Script::Status { code, body } => Self::status(request.api, code, body),
             Script::Html => Self::known(200, "text/html; charset=utf-8", Bytes::from_static(PAGE.as_bytes())),
             Script::Garbage => Self::garbage(request.delivery),
             Script::Silent => Self { before: vec![Wait::Forever], ..Self::known(200, JSON, Bytes::new()) },
@@ -77,28 +82,30 @@ impl Answer {
         }
     }
 
-    pub(crate) fn bad_request(fault: &BadRequest) -> Self {
-        Self::known(400, JSON, events::error("invalid_request_error", &fault.message, fault.param, None))
+    pub(crate) fn bad_request(api: Api, fault: &BadRequest) -> Self {
+        Self::known(400, JSON, events::error(api, "invalid_request_error", &fault.message, fault.param, None))
     }
 
-    pub(crate) fn unauthorized() -> Self {
+    pub(crate) fn unauthorized(api: Api) -> Self {
+        let kind = match api {
+            Api::Chat | Api::Responses => "invalid_request_error",
+            Api::Anthropic => "authentication_error",
+        };
         let message = "incorrect API key provided";
-        Self::known(401, JSON, events::error("invalid_request_error", message, None, Some("invalid_api_key")))
+        Self::known(401, JSON, events::error(api, kind, message, None, Some("invalid_api_key")))
     }
 
     pub(crate) fn not_found(method: &str, path: &str) -> Self {
         let message = format!("no such endpoint: {method} {path}");
-        Self::known(404, JSON, events::error("invalid_request_error", &message, None, Some("unknown_url")))
+        let body = events::error(Api::Chat, "invalid_request_error", &message, None, Some("unknown_url"));
+        Self::known(404, JSON, body)
     }
 
-    fn status(code: u16, body: Option<String>) -> Self {
+    fn status(api: Api, code: u16, body: Option<String>) -> Self {
         let Some(body) = body else {
             let kind = if code < 500 { "invalid_request_error" } else { "server_error" };
-            return Self::known(
-                code,
-                JSON,
-                events::error(kind, &format!("scripted status {code}"), None, None),
-            );
+            let body = events::error(api, kind, &format!("scripted status {code}"), None, None);
+            return Self::known(code, JSON, body);
         };
         let content_type = if body.starts_with('{') { JSON } else { "text/plain; charset=utf-8" };
         Self::known(code, content_type, Bytes::from(body))
@@ -121,7 +128,7 @@ impl Answer {
 
     /// Everything between two waits goes out as one frame: an instant answer is a single write.
     fn streamed(request: &ChatRequest, number: usize, beats: Vec<Beat>) -> Self {
-        let mut events = Events::new(request, number);
+        let mut events = events::begin(request, number);
         let mut steps = VecDeque::new();
         for beat in beats {
             match beat {
@@ -222,6 +229,19 @@ fn script_of(
         // Whoever obeys every word takes none for a slip.
         (None, Err(_)) if obedient => Ok(Script::Echo { text: prompt.into_owned() }),
         (None, script) => script,
+    }
+}
+
+/// A text is made to fit the schema that the question gives, unless it is JSON: then it is what a test wants said.
+fn fitted(request: &ChatRequest, script: Script) -> Script {
+    let Some(schema) = &request.schema else { return script };
+    match script {
+        Script::Reply { text } | Script::Echo { text } => match serde_json::from_str::<Value>(&text) {
+            Ok(_) => Script::Reply { text },
+            Err(_) => Script::Reply { text: sample(schema, &text).to_string() },
+        },
+        Script::Think { thought, rest } => Script::Think { thought, rest: Box::new(fitted(request, *rest)) },
+        script => script,
     }
 }
 

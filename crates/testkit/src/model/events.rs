@@ -1,174 +1,60 @@
-//! The bytes of OpenAI's answers: events of a stream, a whole completion, an error.
-//! Written by hand into one buffer, because the benchmark pays for every allocation here.
+//! The bytes of answers: events of a stream, a whole answer, an error; each API has its own file.
+//! Streams are written by hand into one buffer, because the benchmark pays for every allocation here.
 
-use std::io::Write as _;
+mod anthropic;
+mod chat;
+mod responses;
+
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use serde_json::json;
 
-use super::request::{ChatRequest, Delivery};
+use super::request::{Api, ChatRequest};
 use super::script::ScriptedCall;
 
-/// A stream under way: what was said and not yet sent is in `unsent`.
-pub(crate) struct Events {
-    number: usize,
-    /// Everything of an event before its delta; the same for all events of an answer.
-    opening: Vec<u8>,
-    /// What follows the finish reason; OpenAI shows a null usage in every event of a stream that ends with one.
-    closing: &'static str,
-    unsent: Vec<u8>,
-    usage: Option<Usage>,
-    calls: usize,
-}
+/// A stream under way.
+pub(crate) trait Events {
+    fn say(&mut self, text: &str);
 
-/// Counts tokens as one for every four bytes begun: wrong for every real model, and the same on every run.
-#[derive(Debug, Clone, Copy)]
-struct Usage {
-    prompt_bytes: usize,
-    said_bytes: usize,
-}
+    fn think(&mut self, thought: &str);
 
-impl Events {
-    pub(crate) fn new(request: &ChatRequest, number: usize) -> Self {
-        let with_usage = request.delivery == Delivery::StreamedWithUsage;
-        let mut events = Self {
-            number,
-            opening: opening(request, number),
-            closing: if with_usage { "}],\"usage\":null}\n\n" } else { "}]}\n\n" },
-            unsent: Vec::with_capacity(1024),
-            usage: with_usage.then(|| Usage { prompt_bytes: request.content_bytes(), said_bytes: 0 }),
-            calls: 0,
-        };
-        events.delta(b"{\"role\":\"assistant\",\"content\":\"\"}", "null");
-        events
-    }
+    fn call(&mut self, call: &ScriptedCall);
 
-    pub(crate) fn say(&mut self, text: &str) {
-        self.text_delta(b"{\"content\":", text);
-    }
-
-    pub(crate) fn think(&mut self, thought: &str) {
-        self.text_delta(b"{\"reasoning_content\":", thought);
-    }
-
-    fn text_delta(&mut self, member: &[u8], text: &str) {
-        let mut delta = Vec::with_capacity(text.len() + 32);
-        delta.extend_from_slice(member);
-        push_string(&mut delta, text);
-        delta.push(b'}');
-        self.delta(&delta, "null");
-        self.count(text);
-    }
-
-    /// A call as OpenAI streams it: first who is called, then the arguments, here in two pieces.
-    pub(crate) fn call(&mut self, call: &ScriptedCall) {
-        let index = self.calls;
-        self.calls += 1;
-        let id = call_id(self.number, index);
-        let function = json!({ "name": call.name, "arguments": "" });
-        let named = json!({ "index": index, "id": id, "type": "function", "function": function });
-        self.delta(json!({ "tool_calls": [named] }).to_string().as_bytes(), "null");
-        for piece in pieces(&call.arguments, 2) {
-            let more = json!({ "index": index, "function": { "arguments": piece } });
-            self.delta(json!({ "tool_calls": [more] }).to_string().as_bytes(), "null");
-        }
-        self.count(&call.name);
-        self.count(&call.arguments);
-    }
-
-    /// Takes what was said since the last frame.
-    pub(crate) fn frame(&mut self) -> Bytes {
-        Bytes::from(std::mem::take(&mut self.unsent))
-    }
+    /// Takes what was said and not yet sent.
+    fn frame(&mut self) -> Bytes;
 
     /// Ends the stream and takes its last frame.
-    pub(crate) fn finish(mut self) -> Bytes {
-        self.delta(b"{}", if self.calls == 0 { "\"stop\"" } else { "\"tool_calls\"" });
-        if let Some(usage) = self.usage {
-            // The opening ends inside of `choices`, which this event leaves empty.
-            let head = self.opening.len() - FIRST_CHOICE.len();
-            self.unsent.extend_from_slice(&self.opening[..head]);
-            self.unsent.extend_from_slice(b"],\"usage\":");
-            usage.write(&mut self.unsent);
-            self.unsent.extend_from_slice(b"}\n\n");
-        }
-        self.unsent.extend_from_slice(b"data: [DONE]\n\n");
-        self.frame()
-    }
-
-    fn delta(&mut self, delta: &[u8], finish_reason: &str) {
-        self.unsent.extend_from_slice(&self.opening);
-        self.unsent.extend_from_slice(delta);
-        self.unsent.extend_from_slice(b",\"finish_reason\":");
-        self.unsent.extend_from_slice(finish_reason.as_bytes());
-        self.unsent.extend_from_slice(self.closing.as_bytes());
-    }
-
-    fn count(&mut self, said: &str) {
-        if let Some(usage) = &mut self.usage {
-            usage.said_bytes += said.len();
-        }
-    }
+    fn finish(self: Box<Self>) -> Bytes;
 }
 
-const FIRST_CHOICE: &str = "{\"index\":0,\"delta\":";
-
-fn opening(request: &ChatRequest, number: usize) -> Vec<u8> {
-    let mut opening = Vec::with_capacity(192);
-    write!(
-        opening,
-        "data: {{\"id\":\"chatcmpl-{number}\",\"object\":\"chat.completion.chunk\",\"created\":{},\"model\":",
-        now_s()
-    )
-    .expect("a buffer takes all");
-    push_string(&mut opening, &request.model);
-    opening.extend_from_slice(b",\"choices\":[");
-    opening.extend_from_slice(FIRST_CHOICE.as_bytes());
-    opening
-}
-
-impl Usage {
-    fn write(self, buffer: &mut Vec<u8>) {
-        let (prompt, completion) = (self.prompt_bytes.div_ceil(4), self.said_bytes.div_ceil(4));
-        let total = prompt + completion;
-        write!(
-            buffer,
-            "{{\"prompt_tokens\":{prompt},\"completion_tokens\":{completion},\"total_tokens\":{total}}}"
-        )
-        .expect("a buffer takes all");
+/// Begins a stream.
+pub(crate) fn begin(request: &ChatRequest, number: usize) -> Box<dyn Events> {
+    match request.api {
+        Api::Chat => Box::new(chat::ChatEvents::new(request, number)),
+        Api::Anthropic => Box::new(anthropic::AnthropicEvents::new(request, number)),
+        Api::Responses => Box::new(responses::ResponsesEvents::new(request, number)),
     }
 }
 
 /// The answer to a request that did not ask for a stream.
 pub(crate) fn completion(request: &ChatRequest, number: usize, text: &str, calls: &[ScriptedCall]) -> Bytes {
-    let mut said_bytes = text.len();
-    let mut message = json!({ "role": "assistant", "content": text });
-    if !calls.is_empty() {
-        let listed = calls.iter().enumerate().map(|(index, call)| {
-            said_bytes += call.name.len() + call.arguments.len();
-            let function = json!({ "name": call.name, "arguments": call.arguments });
-            json!({ "id": call_id(number, index), "type": "function", "function": function })
-        });
-        message["tool_calls"] = listed.collect();
+    match request.api {
+        Api::Chat => chat::completion(request, number, text, calls),
+        Api::Anthropic => anthropic::completion(request, number, text, calls),
+        Api::Responses => responses::completion(request, number, text, calls),
     }
-    let finish_reason = if calls.is_empty() { "stop" } else { "tool_calls" };
-    let (prompt, completion) = (request.content_bytes().div_ceil(4), said_bytes.div_ceil(4));
-    let whole = json!({
-        "id": format!("chatcmpl-{number}"),
-        "object": "chat.completion",
-        "created": now_s(),
-        "model": request.model,
-        "choices": [{ "index": 0, "message": message, "finish_reason": finish_reason }],
-        "usage": { "prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion },
-    });
-    Bytes::from(whole.to_string())
 }
 
-/// OpenAI's form of an error.
-pub(crate) fn error(kind: &str, message: &str, param: Option<&str>, code: Option<&str>) -> Bytes {
-    let error = json!({ "message": message, "type": kind, "param": param, "code": code });
-    Bytes::from(json!({ "error": error }).to_string())
+/// An error in the API's form.
+pub(crate) fn error(api: Api, kind: &str, message: &str, param: Option<&str>, code: Option<&str>) -> Bytes {
+    let whole = match api {
+        Api::Chat | Api::Responses => {
+            json!({ "error": { "message": message, "type": kind, "param": param, "code": code } })
+        }
+        Api::Anthropic => json!({ "type": "error", "error": { "type": kind, "message": message } }),
+    };
+    Bytes::from(whole.to_string())
 }
 
 /// Cuts a text into pieces of nearly the same length; as many as asked for, or one for each character.
@@ -182,6 +68,20 @@ pub(crate) fn pieces(text: &str, count: usize) -> Vec<&str> {
 
 fn call_id(number: usize, index: usize) -> String {
     format!("call_{number}_{index}")
+}
+
+/// Counts tokens as one for every four bytes begun: wrong for every real model, and the same on every run.
+fn tokens(bytes: usize) -> usize {
+    bytes.div_ceil(4)
+}
+
+fn said_bytes(text: &str, calls: &[ScriptedCall]) -> usize {
+    text.len() + calls.iter().map(|call| call.name.len() + call.arguments.len()).sum::<usize>()
+}
+
+/// One event with its name, as Anthropic and the Responses API send it.
+fn push_named(buffer: &mut Vec<u8>, kind: &str, data: &serde_json::Value) {
+    buffer.extend_from_slice(format!("event: {kind}\ndata: {data}\n\n").as_bytes());
 }
 
 fn push_string(buffer: &mut Vec<u8>, text: &str) {

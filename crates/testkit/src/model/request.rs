@@ -1,4 +1,7 @@
-//! A chat-completions request as far as the scripted model reads it: parsed once, then only asked.
+//! A request as far as the scripted model reads it, in any of its APIs: parsed once, then only asked.
+
+mod anthropic;
+mod responses;
 
 use std::borrow::Cow;
 
@@ -7,11 +10,34 @@ use serde_json::Value;
 
 use super::ledger::Question;
 
+/// Which API a request is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Api {
+    Chat,
+    Anthropic,
+    Responses,
+}
+
+impl Api {
+    /// The API of a path.
+    pub(crate) fn at(path: &str) -> Option<Self> {
+        match path {
+            "/v1/chat/completions" => Some(Self::Chat),
+            "/v1/messages" => Some(Self::Anthropic),
+            "/v1/responses" => Some(Self::Responses),
+            _ => None,
+        }
+    }
+}
+
 /// A request that is whole enough to be answered.
 #[derive(Debug)]
 pub(crate) struct ChatRequest {
+    pub(crate) api: Api,
     pub(crate) model: String,
     pub(crate) delivery: Delivery,
+    /// What the answer has to fit.
+    pub(crate) schema: Option<Value>,
     messages: Vec<Message>,
 }
 
@@ -43,6 +69,8 @@ struct Fields {
     messages: Option<Vec<Message>>,
     stream: Option<bool>,
     stream_options: Option<StreamOptions>,
+    #[serde(default)]
+    response_format: Value,
 }
 
 #[derive(Debug, Deserialize)]
@@ -51,12 +79,19 @@ struct StreamOptions {
 }
 
 impl ChatRequest {
-    pub(crate) fn parse(body: &[u8]) -> Result<Self, BadRequest> {
-        let fields: Fields = serde_json::from_slice(body).map_err(|cause| BadRequest {
-            message: format!("cannot read the request: {cause}"),
-            param: None,
-        })?;
-        let model = fields.model.filter(|model| !model.trim().is_empty()).ok_or_else(|| missing("model"))?;
+    pub(crate) fn parse(api: Api, body: &[u8]) -> Result<Self, BadRequest> {
+        let mut request = match api {
+            Api::Chat => Self::chat(body)?,
+            Api::Anthropic => anthropic::parse(body)?,
+            Api::Responses => responses::parse(body)?,
+        };
+        request.forget_the_session();
+        Ok(request)
+    }
+
+    fn chat(body: &[u8]) -> Result<Self, BadRequest> {
+        let fields: Fields = read(body)?;
+        let model = named(fields.model)?;
         let messages =
             fields.messages.filter(|messages| !messages.is_empty()).ok_or_else(|| missing("messages"))?;
         let include_usage = fields.stream_options.and_then(|options| options.include_usage);
@@ -65,7 +100,23 @@ impl ChatRequest {
             (Some(true), _) => Delivery::Streamed,
             _ => Delivery::Whole,
         };
-        Ok(Self { model, delivery, messages })
+        let schema = fields.response_format.pointer("/json_schema/schema").cloned();
+        Ok(Self { api: Api::Chat, model, delivery, schema, messages })
+    }
+
+    /// What the daemon puts behind the last message is for real models, not for a script.
+    fn forget_the_session(&mut self) {
+        let is_only = self.messages.len() == 1;
+        let Some(last) = self.messages.last_mut().filter(|last| last.role != "system") else { return };
+        let text = last.text();
+        let session = text.strip_suffix(SESSION_END).and_then(|text| text.rfind(SESSION));
+        let Some(start) = session else { return };
+        let said = text[..start].strip_suffix("\n\n").unwrap_or(&text[..start]).to_owned();
+        if said.is_empty() && last.role == "user" && !is_only {
+            self.messages.pop();
+        } else {
+            last.content = Value::String(said);
+        }
     }
 
     /// What the tools said, when the conversation ends with them.
@@ -106,15 +157,40 @@ impl ChatRequest {
     }
 }
 
+const SESSION: &str = "<session-context>";
+const SESSION_END: &str = "</session-context>";
+
 impl Message {
-    /// The content, which is a string or a list of parts; parts that are not text say nothing here.
-    fn text(&self) -> Cow<'_, str> {
-        if let Some(text) = self.content.as_str() {
-            return Cow::Borrowed(text);
-        }
-        let parts = self.content.as_array().into_iter().flatten();
-        Cow::Owned(parts.filter_map(|part| part.get("text")?.as_str()).collect())
+    fn new(role: &str, text: impl Into<String>) -> Self {
+        Self { role: role.to_owned(), content: Value::String(text.into()) }
     }
+
+    fn text(&self) -> Cow<'_, str> {
+        text(&self.content)
+    }
+}
+
+/// A content, which is a string or a list of parts; parts that are not text say nothing here.
+fn text(content: &Value) -> Cow<'_, str> {
+    if let Some(text) = content.as_str() {
+        return Cow::Borrowed(text);
+    }
+    let parts = content.as_array().into_iter().flatten();
+    Cow::Owned(parts.filter_map(|part| part.get("text")?.as_str()).collect())
+}
+
+fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, BadRequest> {
+    let unreadable = |cause| BadRequest { message: format!("cannot read the request: {cause}"), param: None };
+    serde_json::from_slice(body).map_err(unreadable)
+}
+
+fn named(model: Option<String>) -> Result<String, BadRequest> {
+    model.filter(|model| !model.trim().is_empty()).ok_or_else(|| missing("model"))
+}
+
+/// The APIs that tell the usage of every stream.
+fn delivery(stream: Option<bool>) -> Delivery {
+    if stream == Some(true) { Delivery::StreamedWithUsage } else { Delivery::Whole }
 }
 
 fn missing(param: &'static str) -> BadRequest {

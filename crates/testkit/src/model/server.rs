@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::http::request;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -19,20 +19,19 @@ use tokio::task::JoinSet;
 use super::answer::Answer;
 use super::body::AnswerBody;
 use super::observed::Observed;
-use super::request::{BadRequest, ChatRequest};
+use super::request::{Api, BadRequest, ChatRequest};
 
-const CHAT_COMPLETIONS: &str = "/v1/chat/completions";
 const ACCEPT_AGAIN: Duration = Duration::from_millis(10);
 
 pub(crate) struct Server {
-    authorization: Option<String>,
+    key: Option<String>,
     obedient: bool,
     observed: Arc<Observed>,
 }
 
 impl Server {
     pub(crate) fn new(key: Option<String>, obedient: bool, observed: Arc<Observed>) -> Self {
-        Self { authorization: key.map(|key| format!("Bearer {key}")), obedient, observed }
+        Self { key, obedient, observed }
     }
 
     /// Serves until the other end of `stopped` is gone; then every connection is dropped.
@@ -67,11 +66,14 @@ impl Server {
     async fn respond(&self, request: Request<Incoming>) -> Result<Response<AnswerBody>, hyper::Error> {
         let (head, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
-        let refused = self.refused(&head);
-        let chat = ChatRequest::parse(&body);
-        let question = chat.as_ref().ok().filter(|_| refused.is_none()).map(ChatRequest::question);
+        let chat = self.admitted(&head).map(|api| (api, ChatRequest::parse(api, &body)));
+        let question = chat.as_ref().ok().and_then(|(_, chat)| chat.as_ref().ok()).map(ChatRequest::question);
         let (number, attendance) = self.observed.attend(head, body, question);
-        let answer = refused.unwrap_or_else(|| self.answer(chat, number));
+        let answer = match chat {
+            Ok((_, Ok(request))) => self.answer(&request, number),
+            Ok((api, Err(fault))) => Answer::bad_request(api, &fault),
+            Err(refusal) => refusal,
+        };
         for wait in answer.before {
             wait.over(&self.observed).await;
         }
@@ -82,21 +84,30 @@ impl Server {
         Ok(response)
     }
 
-    fn refused(&self, head: &request::Parts) -> Option<Answer> {
-        if head.method != Method::POST || head.uri.path() != CHAT_COMPLETIONS {
-            return Some(Answer::not_found(head.method.as_str(), head.uri.path()));
+    /// Which API a request is for, or why it is not answered.
+    fn admitted(&self, head: &request::Parts) -> Result<Api, Answer> {
+        let found = Api::at(head.uri.path()).filter(|_| head.method == Method::POST);
+        let api = found.ok_or_else(|| Answer::not_found(head.method.as_str(), head.uri.path()))?;
+        if !self.is_key_right(api, head) {
+            return Err(Answer::unauthorized(api));
         }
-        let expected = self.authorization.as_ref()?;
-        let given = head.headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
-        (given != Some(expected.as_bytes())).then(Answer::unauthorized)
+        if api == Api::Anthropic && !head.headers.contains_key("anthropic-version") {
+            let message = "anthropic-version: header is required".to_owned();
+            return Err(Answer::bad_request(api, &BadRequest { message, param: None }));
+        }
+        Ok(api)
     }
 
-    fn answer(&self, chat: Result<ChatRequest, BadRequest>, number: usize) -> Answer {
-        match chat {
-            Ok(request) => {
-                Answer::to(&request, number, self.obedient, |prompt| self.observed.answer_to(prompt))
-            }
-            Err(fault) => Answer::bad_request(&fault),
-        }
+    fn is_key_right(&self, api: Api, head: &request::Parts) -> bool {
+        let Some(key) = &self.key else { return true };
+        let (name, expected) = match api {
+            Api::Chat | Api::Responses => (AUTHORIZATION, format!("Bearer {key}")),
+            Api::Anthropic => (HeaderName::from_static("x-api-key"), key.clone()),
+        };
+        head.headers.get(name).is_some_and(|given| given.as_bytes() == expected.as_bytes())
+    }
+
+    fn answer(&self, request: &ChatRequest, number: usize) -> Answer {
+        Answer::to(request, number, self.obedient, |prompt| self.observed.answer_to(prompt))
     }
 }

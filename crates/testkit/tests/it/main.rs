@@ -4,6 +4,7 @@
 
 mod event_streams;
 mod model_answers;
+mod model_apis;
 mod model_ledger;
 mod model_refusals;
 mod model_waits;

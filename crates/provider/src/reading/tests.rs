@@ -1,0 +1,110 @@
+//! Tests of what all readers hold to: limits, and nothing behind a fault.
+
+use super::*;
+use crate::anthropic::Anthropic;
+use crate::chat::Chat;
+use crate::dialect::Dialect;
+use crate::responses::Responses;
+
+fn read(dialect: &dyn Dialect, events: impl Iterator<Item = String>) -> Vec<Result<ModelEvent, Fault>> {
+    let mut items = Vec::new();
+    let mut reader = dialect.reader();
+    for event in events {
+        reader.take(event.as_bytes(), &mut |item| items.push(item));
+    }
+    assert!(reader.is_whole(), "nothing behind a fault matters");
+    reader.finish(&mut |item| items.push(item));
+    items
+}
+
+/// The start of a call in each API, by its number.
+type Open = fn(usize) -> String;
+
+/// More of the first call's arguments.
+type Grow = fn(&str) -> String;
+
+fn dialects() -> [(Box<dyn Dialect>, Open, Grow); 3] {
+    [
+        (
+            Box::new(Chat::OPENAI),
+            |n| {
+                format!(
+                    r#"{{"choices":[{{"delta":{{"tool_calls":[{{"index":{n},"id":"c{n}","function":{{"name":"x","arguments":""}}}}]}}}}]}}"#
+                )
+            },
+            |more| {
+                format!(
+                    r#"{{"choices":[{{"delta":{{"tool_calls":[{{"index":0,"function":{{"arguments":"{more}"}}}}]}}}}]}}"#
+                )
+            },
+        ),
+        (
+            Box::new(Responses),
+            |n| {
+                format!(
+                    r#"{{"type":"response.output_item.added","output_index":{n},"item":{{"type":"function_call","call_id":"c{n}","name":"x"}}}}"#
+                )
+            },
+            |more| {
+                format!(
+                    r#"{{"type":"response.function_call_arguments.delta","output_index":0,"delta":"{more}"}}"#
+                )
+            },
+        ),
+        (
+            Box::new(Anthropic),
+            |n| {
+                format!(
+                    r#"{{"type":"content_block_start","index":{n},"content_block":{{"type":"tool_use","id":"c{n}","name":"x","input":{{}}}}}}"#
+                )
+            },
+            |more| {
+                format!(
+                    r#"{{"type":"content_block_delta","index":0,"delta":{{"type":"input_json_delta","partial_json":"{more}"}}}}"#
+                )
+            },
+        ),
+    ]
+}
+
+#[test]
+fn too_many_calls_are_a_fault_and_none_of_them_runs() {
+    for (dialect, open, _) in dialects() {
+        let items = read(dialect.as_ref(), (0..300).map(open));
+        let fault = model_fault("The model made more than 128 tool calls.".to_owned());
+        assert_eq!(items, [Err(fault)]);
+    }
+}
+
+#[test]
+fn an_endless_call_is_a_fault() {
+    let piece = "x".repeat(1024 * 1024);
+    for (dialect, open, grow) in dialects() {
+        let items = read(dialect.as_ref(), [open(0)].into_iter().chain((0..5).map(|_| grow(&piece))));
+        let fault = model_fault("The model made a tool call of more than 4194304 bytes.".to_owned());
+        assert_eq!(items, [Err(fault)]);
+    }
+}
+
+#[test]
+fn counts_that_cannot_be_are_not_counted() {
+    let count = |text: &str| tokens(Some(serde_json::from_str(text).unwrap()));
+    assert_eq!([count("0"), count("9007199254740992")], [Some(0), Some(9_007_199_254_740_992)]);
+    for absurd in ["-1", "1.5", "1e3", "9007199254740993", "1e300", "\"7\"", "{}", "null", "true"] {
+        assert_eq!(count(absurd), None, "{absurd}");
+    }
+}
+
+#[test]
+fn a_fault_of_the_server_is_cut_and_names_its_kind_for_the_log() {
+    let told = |text: &str| told_fault(Some(serde_json::from_str(text).unwrap()));
+    let fault = told(r#"{"message":"Overloaded","type":"overloaded_error"}"#);
+    assert_eq!(
+        (fault.public.as_ref(), fault.cause.as_deref()),
+        ("API request failed: Overloaded", Some("\"overloaded_error\""))
+    );
+    assert_eq!(told("\"no\"").public, "API request failed: no");
+    assert_eq!(told("[]").public, "API request failed: no reason given");
+    let long = told(&format!(r#"{{"message":"{}"}}"#, "\u{e4}".repeat(5000)));
+    assert!(long.public.len() < 4100);
+}

@@ -1,0 +1,126 @@
+//! The bytes of Anthropic's Messages API.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::{Events, call_id, pieces, push_named, said_bytes, tokens};
+use crate::model::request::ChatRequest;
+use crate::model::script::ScriptedCall;
+
+/// A stream of blocks: each is opened before anything of it is said, and closed before the next.
+pub(super) struct AnthropicEvents {
+    number: usize,
+    unsent: Vec<u8>,
+    /// The kind of the block that is open.
+    open: Option<&'static str>,
+    blocks: usize,
+    calls: usize,
+    said_bytes: usize,
+}
+
+impl AnthropicEvents {
+    pub(super) fn new(request: &ChatRequest, number: usize) -> Self {
+        let mut events =
+            Self { number, unsent: Vec::with_capacity(1024), open: None, blocks: 0, calls: 0, said_bytes: 0 };
+        let usage = usage(request, 1);
+        let message = message(request, number, &json!([]), &Value::Null, &usage);
+        events.push("message_start", &json!({ "type": "message_start", "message": message }));
+        events
+    }
+
+    fn push(&mut self, kind: &str, data: &Value) {
+        push_named(&mut self.unsent, kind, data);
+    }
+
+    fn open(&mut self, kind: &'static str, block: &Value) {
+        self.close();
+        let start = json!({ "type": "content_block_start", "index": self.blocks, "content_block": block });
+        self.push("content_block_start", &start);
+        self.open = Some(kind);
+    }
+
+    fn delta(&mut self, delta: &Value) {
+        let more = json!({ "type": "content_block_delta", "index": self.blocks, "delta": delta });
+        self.push("content_block_delta", &more);
+    }
+
+    fn close(&mut self) {
+        if self.open.take().is_some() {
+            let stop = json!({ "type": "content_block_stop", "index": self.blocks });
+            self.push("content_block_stop", &stop);
+            self.blocks += 1;
+        }
+    }
+}
+
+impl Events for AnthropicEvents {
+    fn say(&mut self, text: &str) {
+        if self.open != Some("text") {
+            self.open("text", &json!({ "type": "text", "text": "" }));
+        }
+        self.delta(&json!({ "type": "text_delta", "text": text }));
+        self.said_bytes += text.len();
+    }
+
+    fn think(&mut self, thought: &str) {
+        if self.open != Some("thinking") {
+            self.open("thinking", &json!({ "type": "thinking", "thinking": "", "signature": "" }));
+        }
+        self.delta(&json!({ "type": "thinking_delta", "thinking": thought }));
+        self.said_bytes += thought.len();
+    }
+
+    fn call(&mut self, call: &ScriptedCall) {
+        let id = call_id(self.number, self.calls);
+        self.calls += 1;
+        self.open("tool_use", &json!({ "type": "tool_use", "id": id, "name": call.name, "input": {} }));
+        for piece in pieces(&call.arguments, 2) {
+            self.delta(&json!({ "type": "input_json_delta", "partial_json": piece }));
+        }
+        self.said_bytes += call.name.len() + call.arguments.len();
+    }
+
+    fn frame(&mut self) -> Bytes {
+        Bytes::from(std::mem::take(&mut self.unsent))
+    }
+
+    fn finish(mut self: Box<Self>) -> Bytes {
+        self.close();
+        let delta = json!({ "stop_reason": stop_reason(self.calls), "stop_sequence": null });
+        let usage = json!({ "output_tokens": tokens(self.said_bytes) });
+        self.push("message_delta", &json!({ "type": "message_delta", "delta": delta, "usage": usage }));
+        self.push("message_stop", &json!({ "type": "message_stop" }));
+        self.frame()
+    }
+}
+
+/// The answer to a request that did not ask for a stream.
+pub(super) fn completion(request: &ChatRequest, number: usize, text: &str, calls: &[ScriptedCall]) -> Bytes {
+    let mut content: Vec<_> =
+        (!text.is_empty()).then(|| json!({ "type": "text", "text": text })).into_iter().collect();
+    content.extend(calls.iter().enumerate().map(|(index, call)| {
+        let input: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!(call.arguments));
+        json!({ "type": "tool_use", "id": call_id(number, index), "name": call.name, "input": input })
+    }));
+    let usage = usage(request, tokens(said_bytes(text, calls)));
+    let reason = json!(stop_reason(calls.len()));
+    Bytes::from(message(request, number, &json!(content), &reason, &usage).to_string())
+}
+
+fn message(request: &ChatRequest, number: usize, content: &Value, reason: &Value, usage: &Value) -> Value {
+    json!({
+        "id": format!("msg_{number}"), "type": "message", "role": "assistant", "model": request.model,
+        "content": content, "stop_reason": reason, "stop_sequence": null, "usage": usage,
+    })
+}
+
+fn usage(request: &ChatRequest, output: usize) -> Value {
+    json!({
+        "input_tokens": tokens(request.content_bytes()), "output_tokens": output,
+        "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0,
+    })
+}
+
+fn stop_reason(calls: usize) -> &'static str {
+    if calls == 0 { "end_turn" } else { "tool_use" }
+}

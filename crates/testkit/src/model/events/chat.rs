@@ -1,0 +1,162 @@
+//! The bytes of OpenAI's chat completions.
+
+use std::io::Write as _;
+
+use bytes::Bytes;
+use serde_json::json;
+
+use super::{Events, call_id, now_s, pieces, push_string, said_bytes, tokens};
+use crate::model::request::{ChatRequest, Delivery};
+use crate::model::script::ScriptedCall;
+
+/// A stream under way: what was said and not yet sent is in `unsent`.
+pub(super) struct ChatEvents {
+    number: usize,
+    /// Everything of an event before its delta; the same for all events of an answer.
+    opening: Vec<u8>,
+    /// What follows the finish reason; OpenAI shows a null usage in every event of a stream that ends with one.
+    closing: &'static str,
+    unsent: Vec<u8>,
+    usage: Option<Usage>,
+    calls: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Usage {
+    prompt_bytes: usize,
+    said_bytes: usize,
+}
+
+impl ChatEvents {
+    pub(super) fn new(request: &ChatRequest, number: usize) -> Self {
+        let with_usage = request.delivery == Delivery::StreamedWithUsage;
+        let mut events = Self {
+            number,
+            opening: opening(request, number),
+            closing: if with_usage { "}],\"usage\":null}\n\n" } else { "}]}\n\n" },
+            unsent: Vec::with_capacity(1024),
+            usage: with_usage.then(|| Usage { prompt_bytes: request.content_bytes(), said_bytes: 0 }),
+            calls: 0,
+        };
+        events.delta(b"{\"role\":\"assistant\",\"content\":\"\"}", "null");
+        events
+    }
+
+    fn text_delta(&mut self, member: &[u8], text: &str) {
+        let mut delta = Vec::with_capacity(text.len() + 32);
+        delta.extend_from_slice(member);
+        push_string(&mut delta, text);
+        delta.push(b'}');
+        self.delta(&delta, "null");
+        self.count(text);
+    }
+
+    fn delta(&mut self, delta: &[u8], finish_reason: &str) {
+        self.unsent.extend_from_slice(&self.opening);
+        self.unsent.extend_from_slice(delta);
+        self.unsent.extend_from_slice(b",\"finish_reason\":");
+        self.unsent.extend_from_slice(finish_reason.as_bytes());
+        self.unsent.extend_from_slice(self.closing.as_bytes());
+    }
+
+    fn count(&mut self, said: &str) {
+        if let Some(usage) = &mut self.usage {
+            usage.said_bytes += said.len();
+        }
+    }
+}
+
+impl Events for ChatEvents {
+    fn say(&mut self, text: &str) {
+        self.text_delta(b"{\"content\":", text);
+    }
+
+    fn think(&mut self, thought: &str) {
+        self.text_delta(b"{\"reasoning_content\":", thought);
+    }
+
+    /// A call as OpenAI streams it: first who is called, then the arguments, here in two pieces.
+    fn call(&mut self, call: &ScriptedCall) {
+        let index = self.calls;
+        self.calls += 1;
+        let id = call_id(self.number, index);
+        let function = json!({ "name": call.name, "arguments": "" });
+        let named = json!({ "index": index, "id": id, "type": "function", "function": function });
+        self.delta(json!({ "tool_calls": [named] }).to_string().as_bytes(), "null");
+        for piece in pieces(&call.arguments, 2) {
+            let more = json!({ "index": index, "function": { "arguments": piece } });
+            self.delta(json!({ "tool_calls": [more] }).to_string().as_bytes(), "null");
+        }
+        self.count(&call.name);
+        self.count(&call.arguments);
+    }
+
+    fn frame(&mut self) -> Bytes {
+        Bytes::from(std::mem::take(&mut self.unsent))
+    }
+
+    fn finish(mut self: Box<Self>) -> Bytes {
+        self.delta(b"{}", if self.calls == 0 { "\"stop\"" } else { "\"tool_calls\"" });
+        if let Some(usage) = self.usage {
+            // The opening ends inside of `choices`, which this event leaves empty.
+            let head = self.opening.len() - FIRST_CHOICE.len();
+            self.unsent.extend_from_slice(&self.opening[..head]);
+            self.unsent.extend_from_slice(b"],\"usage\":");
+            usage.write(&mut self.unsent);
+            self.unsent.extend_from_slice(b"}\n\n");
+        }
+        self.unsent.extend_from_slice(b"data: [DONE]\n\n");
+        self.frame()
+    }
+}
+
+const FIRST_CHOICE: &str = "{\"index\":0,\"delta\":";
+
+fn opening(request: &ChatRequest, number: usize) -> Vec<u8> {
+    let mut opening = Vec::with_capacity(192);
+    write!(
+        opening,
+        "data: {{\"id\":\"chatcmpl-{number}\",\"object\":\"chat.completion.chunk\",\"created\":{},\"model\":",
+        now_s()
+    )
+    .expect("a buffer takes all");
+    push_string(&mut opening, &request.model);
+    opening.extend_from_slice(b",\"choices\":[");
+    opening.extend_from_slice(FIRST_CHOICE.as_bytes());
+    opening
+}
+
+impl Usage {
+    fn write(self, buffer: &mut Vec<u8>) {
+        let (prompt, completion) = (tokens(self.prompt_bytes), tokens(self.said_bytes));
+        let total = prompt + completion;
+        write!(
+            buffer,
+            "{{\"prompt_tokens\":{prompt},\"completion_tokens\":{completion},\"total_tokens\":{total}}}"
+        )
+        .expect("a buffer takes all");
+    }
+}
+
+/// The answer to a request that did not ask for a stream.
+pub(super) fn completion(request: &ChatRequest, number: usize, text: &str, calls: &[ScriptedCall]) -> Bytes {
+    let mut message = json!({ "role": "assistant", "content": text });
+    if !calls.is_empty() {
+        let listed = calls.iter().enumerate().map(|(index, call)| {
+            let function = json!({ "name": call.name, "arguments": call.arguments });
+            json!({ "id": call_id(number, index), "type": "function", "function": function })
+        });
+        message["tool_calls"] = listed.collect();
+    }
+    let finish_reason = if calls.is_empty() { "stop" } else { "tool_calls" };
+    let (prompt, completion) = (tokens(request.content_bytes()), tokens(said_bytes(text, calls)));
+    let whole = json!({
+        "id": format!("chatcmpl-{number}"),
+        "object": "chat.completion",
+        "created": now_s(),
+        "model": request.model,
+        "choices": [{ "index": 0, "message": message, "finish_reason": finish_reason }],
+        "usage": { "prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion },
+    });
+    Bytes::from(whole.to_string())
+}

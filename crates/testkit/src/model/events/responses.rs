@@ -1,0 +1,174 @@
+//! The bytes of OpenAI's Responses API.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::{Events, call_id, now_s, pieces, push_named, said_bytes, tokens};
+use crate::model::request::ChatRequest;
+use crate::model::script::ScriptedCall;
+
+/// A stream of items: text that follows text belongs to the same one.
+pub(super) struct ResponsesEvents {
+    number: usize,
+    unsent: Vec<u8>,
+    sequence: usize,
+    /// The response as it is when it begins; its end is made from it.
+    response: Value,
+    /// What is whole.
+    output: Vec<Value>,
+    /// The item that grows, and what was said in it.
+    open: Option<(Kind, String)>,
+    prompt_tokens: usize,
+    said_bytes: usize,
+    calls: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Message,
+    Reasoning,
+}
+
+impl ResponsesEvents {
+    pub(super) fn new(request: &ChatRequest, number: usize) -> Self {
+        let mut events = Self {
+            number,
+            unsent: Vec::with_capacity(1024),
+            sequence: 0,
+            response: response(request, number, "in_progress", &[], &Value::Null),
+            output: Vec::new(),
+            open: None,
+            prompt_tokens: tokens(request.content_bytes()),
+            said_bytes: 0,
+            calls: 0,
+        };
+        let response = events.response.clone();
+        events.push("response.created", json!({ "response": response }));
+        events
+    }
+
+    fn push(&mut self, kind: &str, mut data: Value) {
+        data["type"] = json!(kind);
+        data["sequence_number"] = json!(self.sequence);
+        data["output_index"] = json!(self.output.len());
+        self.sequence += 1;
+        push_named(&mut self.unsent, kind, &data);
+    }
+
+    fn item_id(&self) -> String {
+        format!("item_{}_{}", self.number, self.output.len())
+    }
+
+    /// Says more in an item of this kind, which is opened if another one is.
+    fn more(&mut self, kind: Kind, text: &str) {
+        if self.open.as_ref().is_none_or(|(open, _)| *open != kind) {
+            self.close();
+            let item = item(kind, &self.item_id(), "");
+            self.push("response.output_item.added", json!({ "item": item }));
+            self.open = Some((kind, String::new()));
+        }
+        let id = self.item_id();
+        let (event, place) = match kind {
+            Kind::Message => ("response.output_text.delta", "content_index"),
+            Kind::Reasoning => ("response.reasoning_summary_text.delta", "summary_index"),
+        };
+        self.push(event, json!({ "item_id": id, place: 0, "delta": text }));
+        if let Some((_, said)) = &mut self.open {
+            said.push_str(text);
+        }
+        self.said_bytes += text.len();
+    }
+
+    fn close(&mut self) {
+        let Some((kind, said)) = self.open.take() else { return };
+        let item = item(kind, &self.item_id(), &said);
+        self.done(item);
+    }
+
+    fn done(&mut self, item: Value) {
+        self.push("response.output_item.done", json!({ "item": item }));
+        self.output.push(item);
+    }
+}
+
+impl Events for ResponsesEvents {
+    fn say(&mut self, text: &str) {
+        self.more(Kind::Message, text);
+    }
+
+    fn think(&mut self, thought: &str) {
+        self.more(Kind::Reasoning, thought);
+    }
+
+    fn call(&mut self, call: &ScriptedCall) {
+        self.close();
+        let id = self.item_id();
+        let call_id = call_id(self.number, self.calls);
+        self.calls += 1;
+        self.push("response.output_item.added", json!({ "item": called(&id, &call_id, &call.name, "") }));
+        for piece in pieces(&call.arguments, 2) {
+            self.push("response.function_call_arguments.delta", json!({ "item_id": id, "delta": piece }));
+        }
+        let whole = json!({ "item_id": id, "arguments": call.arguments });
+        self.push("response.function_call_arguments.done", whole);
+        self.done(called(&id, &call_id, &call.name, &call.arguments));
+        self.said_bytes += call.name.len() + call.arguments.len();
+    }
+
+    fn frame(&mut self) -> Bytes {
+        Bytes::from(std::mem::take(&mut self.unsent))
+    }
+
+    fn finish(mut self: Box<Self>) -> Bytes {
+        self.close();
+        let mut response = self.response.take();
+        response["status"] = json!("completed");
+        response["output"] = json!(self.output);
+        response["usage"] = usage(self.prompt_tokens, tokens(self.said_bytes));
+        self.push("response.completed", json!({ "response": response }));
+        self.frame()
+    }
+}
+
+/// The answer to a request that did not ask for a stream.
+pub(super) fn completion(request: &ChatRequest, number: usize, text: &str, calls: &[ScriptedCall]) -> Bytes {
+    let id = |place: usize| format!("item_{number}_{place}");
+    let mut output: Vec<_> =
+        (!text.is_empty()).then(|| item(Kind::Message, &id(0), text)).into_iter().collect();
+    for (index, call) in calls.iter().enumerate() {
+        output.push(called(&id(output.len()), &call_id(number, index), &call.name, &call.arguments));
+    }
+    let usage = usage(tokens(request.content_bytes()), tokens(said_bytes(text, calls)));
+    Bytes::from(response(request, number, "completed", &output, &usage).to_string())
+}
+
+fn response(request: &ChatRequest, number: usize, status: &str, output: &[Value], usage: &Value) -> Value {
+    json!({
+        "id": format!("resp_{number}"), "object": "response", "created_at": now_s(), "status": status,
+        "model": request.model, "output": output, "usage": usage, "error": null, "incomplete_details": null,
+    })
+}
+
+fn item(kind: Kind, id: &str, said: &str) -> Value {
+    match kind {
+        Kind::Reasoning => {
+            json!({ "type": "reasoning", "id": id, "summary": [{ "type": "summary_text", "text": said }] })
+        }
+        Kind::Message => {
+            let content = json!([{ "type": "output_text", "text": said, "annotations": [] }]);
+            json!({ "type": "message", "id": id, "role": "assistant", "content": content })
+        }
+    }
+}
+
+fn called(id: &str, call_id: &str, name: &str, arguments: &str) -> Value {
+    json!({ "type": "function_call", "id": id, "call_id": call_id, "name": name, "arguments": arguments })
+}
+
+fn usage(input: usize, output: usize) -> Value {
+    json!({
+        "input_tokens": input, "input_tokens_details": { "cached_tokens": 0 },
+        "output_tokens": output, "output_tokens_details": { "reasoning_tokens": 0 },
+        "total_tokens": input + output,
+    })
+}

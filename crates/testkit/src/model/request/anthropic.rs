@@ -1,0 +1,42 @@
+//! Reads a request to the Messages API: results stand inside of the user's messages there, and the prompt beside them.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Api, BadRequest, ChatRequest, Message, delivery, missing, named, read, text};
+
+#[derive(Debug, Deserialize)]
+struct Fields {
+    model: Option<String>,
+    max_tokens: Option<u64>,
+    #[serde(default)]
+    system: Value,
+    messages: Option<Vec<Message>>,
+    stream: Option<bool>,
+    #[serde(default)]
+    output_config: Value,
+}
+
+pub(super) fn parse(body: &[u8]) -> Result<ChatRequest, BadRequest> {
+    let fields: Fields = read(body)?;
+    let model = named(fields.model)?;
+    // This API alone wants a number.
+    fields.max_tokens.ok_or_else(|| missing("max_tokens"))?;
+    let given = fields.messages.filter(|messages| !messages.is_empty()).ok_or_else(|| missing("messages"))?;
+    let system = Some(text(&fields.system)).filter(|text| !text.is_empty());
+    let mut messages: Vec<_> = system.map(|text| Message::new("system", text)).into_iter().collect();
+    given.into_iter().for_each(|message| unfold(message, &mut messages));
+    let schema = fields.output_config.pointer("/format/schema").cloned();
+    Ok(ChatRequest { api: Api::Anthropic, model, delivery: delivery(fields.stream), schema, messages })
+}
+
+/// The results in a message as messages of their own, before what the user says beside them.
+fn unfold(message: Message, messages: &mut Vec<Message>) {
+    let blocks = message.content.as_array().into_iter().flatten();
+    let results = blocks.filter(|block| block["type"] == "tool_result");
+    let before = messages.len();
+    messages.extend(results.map(|block| Message::new("tool", text(&block["content"]))));
+    if messages.len() == before || !message.text().is_empty() {
+        messages.push(message);
+    }
+}

@@ -1,0 +1,50 @@
+//! Reads a request to the Responses API: what was said, called and returned are items of one list there.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Api, BadRequest, ChatRequest, Message, delivery, missing, named, read, text};
+
+#[derive(Debug, Deserialize)]
+struct Fields {
+    model: Option<String>,
+    #[serde(default)]
+    instructions: Value,
+    #[serde(default)]
+    input: Value,
+    stream: Option<bool>,
+    #[serde(default)]
+    text: Value,
+}
+
+pub(super) fn parse(body: &[u8]) -> Result<ChatRequest, BadRequest> {
+    let fields: Fields = read(body)?;
+    let model = named(fields.model)?;
+    let prompt = Some(text(&fields.instructions)).filter(|text| !text.is_empty());
+    let mut messages: Vec<_> = prompt.map(|text| Message::new("system", text)).into_iter().collect();
+    let before = messages.len();
+    match fields.input {
+        Value::String(said) => messages.push(Message::new("user", said)),
+        Value::Array(items) => items.into_iter().for_each(|item| take(item, &mut messages)),
+        _ => {}
+    }
+    if messages.len() == before {
+        return Err(missing("input"));
+    }
+    let schema = fields.text.pointer("/format/schema").cloned();
+    Ok(ChatRequest { api: Api::Responses, model, delivery: delivery(fields.stream), schema, messages })
+}
+
+/// What the model says and calls in one answer are several items, and one message.
+fn take(mut item: Value, messages: &mut Vec<Message>) {
+    match (item["type"].as_str(), item["role"].as_str()) {
+        (Some("function_call_output"), _) => messages.push(Message::new("tool", text(&item["output"]))),
+        (Some("function_call"), _) if messages.last().is_some_and(|last| last.role == "assistant") => {}
+        (Some("function_call"), _) => messages.push(Message::new("assistant", "")),
+        (_, Some(role)) => {
+            let role = if role == "developer" { "system" } else { role }.to_owned();
+            messages.push(Message { role, content: item["content"].take() });
+        }
+        _ => {}
+    }
+}

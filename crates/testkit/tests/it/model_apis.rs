@@ -1,0 +1,253 @@
+//! The same script words over Anthropic's Messages and OpenAI's Responses, and answers that fit a schema in all three APIs.
+
+use serde_json::{Value, json};
+use testkit::{RawAnswer, RawConnection, ScriptedModel};
+
+use crate::support::{ask, asking, said as chat_said};
+
+fn post(path: &str, header_lines: &str, body: &Value) -> Vec<u8> {
+    let body = body.to_string();
+    let length = body.len();
+    format!("POST {path} HTTP/1.1\r\nHost: model\r\nContent-Length: {length}\r\n{header_lines}\r\n{body}")
+        .into_bytes()
+}
+
+fn send(model: &ScriptedModel, path: &str, header_lines: &str, body: &Value) -> RawAnswer {
+    let mut connection = RawConnection::open(model.port());
+    connection.send(&post(path, header_lines, body));
+    connection.read_answer()
+}
+
+const VERSION: &str = "anthropic-version: 2023-06-01\r\n";
+
+fn messages(model: &ScriptedModel, body: &Value) -> RawAnswer {
+    send(model, "/v1/messages", VERSION, body)
+}
+
+fn responses(model: &ScriptedModel, body: &Value) -> RawAnswer {
+    send(model, "/v1/responses", "", body)
+}
+
+fn user(content: &str) -> Value {
+    json!({ "role": "user", "content": content })
+}
+
+fn asking_anthropic(messages: Value) -> Value {
+    let mut body = json!({ "model": "scripted", "max_tokens": 100, "stream": true });
+    body["messages"] = messages;
+    body
+}
+
+fn asking_responses(input: Value) -> Value {
+    let mut body = json!({ "model": "scripted", "stream": true });
+    body["input"] = input;
+    body
+}
+
+/// The events of a stream; each has its type as its name.
+fn events(answer: &RawAnswer) -> Vec<Value> {
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.header("content-type"), Some("text/event-stream; charset=utf-8"));
+    let text = answer.text();
+    let event = |event: &str| {
+        let (name, data) = event.split_once('\n').expect("an event has a name and data");
+        let data: Value = serde_json::from_str(data.strip_prefix("data: ").expect("data")).expect("JSON");
+        assert_eq!(name.strip_prefix("event: "), data["type"].as_str());
+        data
+    };
+    text.split_terminator("\n\n").map(event).collect()
+}
+
+fn kinds(events: &[Value]) -> Vec<&str> {
+    events.iter().filter_map(|event| event["type"].as_str()).collect()
+}
+
+/// The texts of all events of one type, put together.
+fn said(events: &[Value], kind: &str, place: &str) -> String {
+    let of_kind = events.iter().filter(|event| event["type"] == kind);
+    of_kind.filter_map(|event| event.pointer(place)?.as_str()).collect()
+}
+
+#[test]
+fn messages_stream_blocks_that_open_grow_and_close() {
+    let model = ScriptedModel::start();
+    let answer = messages(
+        &model,
+        &asking_anthropic(json!([user("!think hm | !tool read {\"path\":\"a\"}\n!tool list {}")])),
+    );
+    let events = events(&answer);
+    let block = ["content_block_start", "content_block_delta", "content_block_stop"];
+    let call = ["content_block_start", "content_block_delta", "content_block_delta", "content_block_stop"];
+    let expected =
+        [&["message_start"], &block[..], &call, &call, &["message_delta", "message_stop"]].concat();
+    assert_eq!(kinds(&events), expected);
+    assert_eq!(said(&events, "content_block_delta", "/delta/thinking"), "hm");
+    assert_eq!(said(&events, "content_block_delta", "/delta/partial_json"), "{\"path\":\"a\"}{}");
+    assert_eq!(
+        events[4]["content_block"],
+        json!({ "type": "tool_use", "id": "call_1_0", "name": "read", "input": {} })
+    );
+    assert_eq!((&events[4]["index"], &events[8]["index"]), (&json!(1), &json!(2)));
+    assert_eq!(events[12]["delta"]["stop_reason"], "tool_use");
+}
+
+#[test]
+fn messages_are_told_apart_from_results_and_the_prompt() {
+    let model = ScriptedModel::start();
+    let called = json!({ "role": "assistant", "content": [{ "type": "tool_use", "id": "c", "name": "a", "input": {} }] });
+    let result = json!({ "type": "tool_result", "tool_use_id": "c", "content": "first" });
+    let other = json!({ "type": "tool_result", "tool_use_id": "d", "content": [{ "type": "text", "text": "second" }] });
+    let context = json!({ "type": "text", "text": "<session-context>\nTime: noon\n</session-context>" });
+    let said = |content: Value| {
+        let conversation = json!([user("!tool a {}"), called, { "role": "user", "content": content }]);
+        let events = events(&messages(&model, &asking_anthropic(conversation)));
+        said(&events, "content_block_delta", "/delta/text")
+    };
+    assert_eq!(said(json!([result, other])), "tool said: first, second");
+    assert_eq!(said(json!([result, context])), "tool said: first", "the session's facts are no message");
+    assert_eq!(said(json!([result, { "type": "text", "text": "thanks" }, context])), "echo: thanks");
+    assert_eq!(model.tally("!tool a {}", 1).answered, 2);
+    let mut whole = asking_anthropic(json!([user("!reply Hi")]));
+    whole["stream"] = json!(false);
+    whole["system"] = json!([{ "type": "text", "text": "be kind" }]);
+    let answer = messages(&model, &whole).json();
+    assert_eq!(answer["content"], json!([{ "type": "text", "text": "Hi" }]));
+    assert_eq!((&answer["stop_reason"], &answer["usage"]["input_tokens"]), (&json!("end_turn"), &json!(4)));
+}
+
+#[test]
+fn responses_stream_items_and_end_with_all_of_them() {
+    let model = ScriptedModel::start();
+    let events = events(&responses(&model, &asking_responses(json!("!think hm | !chunks 2 Hi"))));
+    assert_eq!(said(&events, "response.reasoning_summary_text.delta", "/delta"), "hm");
+    assert_eq!(said(&events, "response.output_text.delta", "/delta"), "Hi");
+    let last = events.last().expect("events");
+    assert_eq!(last["type"], "response.completed");
+    let output = last["response"]["output"].as_array().expect("output");
+    assert_eq!(output.iter().map(|item| &item["type"]).collect::<Vec<_>>(), ["reasoning", "message"]);
+    assert_eq!(last["response"]["usage"]["output_tokens"], 1);
+    for (number, event) in events.iter().enumerate() {
+        assert_eq!(event["sequence_number"], json!(number));
+    }
+    let mut whole = asking_responses(json!([user("!tool list {}")]));
+    whole["stream"] = json!(false);
+    let answer = responses(&model, &whole).json();
+    let call = &answer["output"][0];
+    assert_eq!(
+        (&call["type"], &call["call_id"], &call["name"]),
+        (&json!("function_call"), &json!("call_2_0"), &json!("list"))
+    );
+}
+
+#[test]
+fn responses_read_calls_and_results_among_their_items() {
+    let model = ScriptedModel::start();
+    let input = json!([
+        { "role": "user", "content": [{ "type": "input_text", "text": "!tool a {}" }] },
+        { "role": "assistant", "content": "Sure." },
+        { "type": "function_call", "call_id": "c", "name": "a", "arguments": "{}" },
+        { "type": "function_call_output", "call_id": "c", "output": "done" },
+        { "role": "user", "content": [{ "type": "input_text", "text": "<session-context>\nx\n</session-context>" }] },
+    ]);
+    let events = events(&responses(&model, &asking_responses(input)));
+    assert_eq!(said(&events, "response.output_text.delta", "/delta"), "tool said: done");
+    assert_eq!(model.tally("!tool a {}", 1).answered, 1, "a text and its call are one answer");
+}
+
+#[test]
+fn the_sessions_facts_behind_a_message_are_no_part_of_it() {
+    let model = ScriptedModel::start();
+    model.answer("Hello", "Hi!");
+    let behind = "\n\n<session-context>\nTime: noon\n</session-context>";
+    assert_eq!(chat_said(&model, &asking(&format!("Hello{behind}"))), "Hi!");
+    assert_eq!(chat_said(&model, &asking(&format!("!reply ok{behind}"))), "ok");
+    assert_eq!(
+        chat_said(&model, &asking("<session-context> what is it?")),
+        "echo: <session-context> what is it?"
+    );
+    let shown = model.requests()[0].body["messages"][0]["content"].take();
+    assert!(shown.as_str().is_some_and(|text| text.ends_with(behind)), "requests are kept as they came");
+}
+
+#[test]
+fn an_answer_fits_the_schema_that_was_asked_for_in_every_api() {
+    let model = ScriptedModel::start();
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "name": { "type": "string", "maxLength": 3 },
+            "size": { "type": "integer", "minimum": 4 },
+            "kind": { "enum": ["red", "blue"] },
+            "tags": { "type": "array", "items": { "$ref": "#/$defs/tag" } },
+            "maybe": { "type": ["boolean", "null"] },
+        },
+        "required": ["name"],
+        "$defs": { "tag": { "anyOf": [{ "type": "string", "minLength": 6 }, { "type": "null" }] } },
+    });
+    let expected = json!({ "name": "Hel", "size": 4, "kind": "red", "tags": ["Hellox"], "maybe": true });
+    let mut chat = asking("Hello");
+    chat["response_format"] =
+        json!({ "type": "json_schema", "json_schema": { "name": "x", "schema": schema } });
+    let mut anthropic = asking_anthropic(json!([user("Hello")]));
+    anthropic["output_config"] = json!({ "format": { "type": "json_schema", "schema": schema } });
+    let mut response = asking_responses(json!("Hello"));
+    response["text"] = json!({ "format": { "type": "json_schema", "name": "x", "schema": schema } });
+    let anthropic = events(&messages(&model, &anthropic));
+    let response = events(&responses(&model, &response));
+    let answers = [
+        chat_said(&model, &chat),
+        said(&anthropic, "content_block_delta", "/delta/text"),
+        said(&response, "response.output_text.delta", "/delta"),
+    ];
+    for answer in answers {
+        assert_eq!(serde_json::from_str::<Value>(&answer).expect("JSON"), expected);
+    }
+    chat["messages"] = json!([user("!reply {\"name\": 7}")]);
+    assert_eq!(chat_said(&model, &chat), "{\"name\": 7}", "a test may want a wrong answer");
+}
+
+#[test]
+fn messages_are_refused_in_their_own_form() {
+    let model = ScriptedModel::with_key("sk-right");
+    let body = asking_anthropic(json!([user("Hello")]));
+    let error = |answer: &RawAnswer| (answer.status, answer.json()["error"]["type"].take());
+    let refused = messages(&model, &body);
+    assert_eq!(error(&refused), (401, json!("authentication_error")));
+    assert_eq!(refused.json()["type"], "error");
+    let keyed = format!("{VERSION}x-api-key: sk-right\r\n");
+    assert_eq!(send(&model, "/v1/messages", &keyed, &body).status, 200);
+    let unversioned = send(&model, "/v1/messages", "x-api-key: sk-right\r\n", &body);
+    assert_eq!(error(&unversioned), (400, json!("invalid_request_error")));
+    let limitless = json!({ "model": "m", "messages": [user("Hello")] });
+    assert_eq!(
+        error(&send(&model, "/v1/messages", &keyed, &limitless)),
+        (400, json!("invalid_request_error"))
+    );
+    let scripted = asking_anthropic(json!([user("!status 529")]));
+    assert_eq!(error(&send(&model, "/v1/messages", &keyed, &scripted)), (529, json!("server_error")));
+    let bearer = "Authorization: Bearer sk-right\r\n";
+    assert_eq!(send(&model, "/v1/responses", "", &asking_responses(json!("Hello"))).status, 401);
+    assert_eq!(send(&model, "/v1/responses", bearer, &json!({ "model": "m" })).status, 400);
+    assert_eq!(model.anthropic_base_url(), format!("http://127.0.0.1:{}", model.port()));
+}
+
+#[test]
+fn cuts_and_stalls_are_the_same_in_every_api() {
+    let model = ScriptedModel::start();
+    for (path, body) in [
+        ("/v1/messages", asking_anthropic(json!([user("!cut half")]))),
+        ("/v1/responses", asking_responses(json!("!cut half"))),
+    ] {
+        let mut connection = RawConnection::open(model.port());
+        connection.send(&post(path, VERSION, &body));
+        let received = String::from_utf8(connection.read_to_end()).expect("text");
+        assert!(received.contains("\"half\""), "{received}");
+        assert!(!received.contains("message_stop") && !received.contains("response.completed"), "{received}");
+    }
+    let mut connection = RawConnection::open(model.port());
+    connection.send(&post("/v1/messages", VERSION, &asking_anthropic(json!([user("!stall so far")]))));
+    model.wait_stalled(1);
+    drop(connection);
+    model.wait_aborted(1);
+    assert_eq!(ask(&model, &asking("still there")).status, 200);
+}
