@@ -104,7 +104,7 @@ fn outside() -> Outside {
     }
 }
 
-/// A model that repeats what it hears. A real one is `provider::openai::OpenAi`.
+/// A model that repeats what it hears. A real one is `provider::ModelBook`.
 struct Parrot;
 
 impl Provider for Parrot {

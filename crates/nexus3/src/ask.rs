@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::home::{self, Environment};
-use crate::model::{self, WeightsHere};
+use crate::model;
 use crate::models::{self, Consent, Offered};
 use crate::{Failure, console_options, console_runtime, signals};
 
@@ -68,7 +68,7 @@ fn see_to_a_model(
     consent: Consent,
     runtime: &tokio::runtime::Runtime,
 ) -> Result<Ready, Failure> {
-    let book = model::open(home, config, environment, WeightsHere::in_home(home))?;
+    let book = model::open_book(home, config, environment)?;
     if book.has_usual() || !runtime.block_on(book.look_around()).is_empty() {
         return Ok(Ready::Yes);
     }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use agent::outside::{Clock, Models};
 use agent::permission::FilePath;
-use provider::ModelBook;
 use runtime::{Outside, PoolHandle, PoolOptions};
 use store::{OpenFault, SqliteOptions, SqliteStore};
 use tools::{Catalog, Disk, Parts};
@@ -15,7 +14,7 @@ use tools::{Catalog, Disk, Parts};
 use crate::Failure;
 use crate::config::Config;
 use crate::home::{self, Environment};
-use crate::model::{self, WeightsHere};
+use crate::model::ModelSource;
 use crate::process::{self, CLOCK_FILE, FAILPOINTS, SystemEntropy};
 
 /// The prompt of an agent that is created without one.
@@ -46,7 +45,7 @@ pub(crate) fn open_store(
 /// Everything a pool needs but its store: what can be wrong with it is known before anything is opened.
 pub(crate) struct Assembly {
     options: PoolOptions,
-    models: ModelBook,
+    models: ModelSource,
     tools: Arc<Catalog>,
     workspace: Arc<Disk>,
     clock: Arc<dyn Clock>,
@@ -55,7 +54,7 @@ pub(crate) struct Assembly {
 
 impl Assembly {
     pub(crate) fn prepare(home: &Path, config: &Config, environment: &Environment) -> Result<Self, Failure> {
-        let models = model::open(home, config, environment, WeightsHere::in_home(home))?;
+        let models = ModelSource::open(home, config, environment)?;
         let user_home = home::user_home(environment).and_then(|path| as_file_path(&path).ok());
         let workspace = Arc::new(Disk::new(user_home));
         let clock_file = if cfg!(debug_assertions) { home::variable(environment, CLOCK_FILE)? } else { None };
@@ -68,11 +67,7 @@ impl Assembly {
     /// Wakes nobody, but settles the turns that a crash cut off.
     pub(crate) async fn open(self, store: Arc<SqliteStore>) -> Result<PoolHandle, Failure> {
         let Self { options, models, tools, workspace, clock, entropy } = self;
-        // Where no model is chosen, one that runs on this machine is taken; it is looked for once before the first agent.
-        if models.usual().model().is_none() {
-            models.look_around().await;
-        }
-        let models = Arc::new(models);
+        let models: Arc<dyn Models> = models.ready().await?;
         let outside = Outside { models, tools, workspace, clock, entropy, store };
         PoolHandle::open(options, outside)
             .await

@@ -172,6 +172,12 @@ pub(crate) struct ServeArgs {
     /// Model of the agents, as PROVIDER/NAME
     #[arg(short, long, value_name = "MODEL")]
     model: Option<String>,
+    /// Keep every exchange with a model in this new file
+    #[arg(long, value_name = "FILE", conflicts_with = "replay")]
+    record: Option<String>,
+    /// Serve the exchanges of this recording in place of models
+    #[arg(long, value_name = "FILE")]
+    replay: Option<String>,
     /// Stop after this many seconds without a request; 0 never stops
     #[arg(long, value_name = "SECONDS", alias = "idle-timeout")]
     idle_timeout_s: Option<String>,
@@ -205,6 +211,8 @@ impl ServeArgs {
             ("port", self.port.as_ref().or(self.port_flag.as_ref())),
             ("host", self.host.as_ref()),
             ("model", self.model.as_ref()),
+            ("record", self.record.as_ref()),
+            ("replay", self.replay.as_ref()),
             ("idle_timeout_s", self.idle_timeout_s.as_ref()),
             ("durability", self.durability.as_ref()),
             ("on_restart", self.on_restart.as_ref()),

@@ -5,8 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::Fault;
+use agent::outside::Models;
 use provider::catalog::PROVIDERS;
-use provider::{BookOptions, DiscoverOptions, Found, LocalFiles, LocalOptions, ModelBook, Secret, discover};
+use provider::{
+    BookOptions, DiscoverOptions, Found, LocalFiles, LocalOptions, ModelBook, RecordedModels, ReplayedModels,
+    Secret, discover,
+};
 use weights::{Kind, Shelf, Shelved};
 
 use crate::config::Config;
@@ -20,12 +25,44 @@ const LOCAL_IDLE: Duration = Duration::from_secs(300);
 /// How long it may take until it answers at all; its weights are read later.
 const LOCAL_START: Duration = Duration::from_secs(30);
 
-/// The models of a daemon.
-pub(crate) fn open(
+/// Where answers come from.
+pub(crate) enum ModelSource {
+    /// Models, and the file that keeps what they say.
+    Book { book: ModelBook, record: Option<PathBuf> },
+    /// A recording.
+    Replay(ReplayedModels),
+}
+
+impl ModelSource {
+    /// What can be wrong with it is known here; nothing is asked and nothing is written.
+    pub(crate) fn open(home: &Path, config: &Config, environment: &Environment) -> Result<Self, Failure> {
+        if let Some(path) = &config.replay {
+            return ReplayedModels::open(Path::new(path)).map(Self::Replay).map_err(as_usage);
+        }
+        let book = open_book(home, config, environment)?;
+        Ok(Self::Book { book, record: config.record.as_ref().map(PathBuf::from) })
+    }
+
+    /// Where no model is chosen, one that runs on this machine is taken; it is looked for once, before the first agent.
+    pub(crate) async fn ready(self) -> Result<Arc<dyn Models>, Failure> {
+        let (book, record) = match self {
+            Self::Replay(models) => return Ok(Arc::new(models)),
+            Self::Book { book, record } => (book, record),
+        };
+        if book.usual().model().is_none() {
+            book.look_around().await;
+        }
+        let Some(path) = record else { return Ok(Arc::new(book)) };
+        let recorded = RecordedModels::create(Arc::new(book), &path).map_err(as_usage)?;
+        Ok(Arc::new(recorded))
+    }
+}
+
+/// All models by name, from the configuration, the environment and the weights in the home.
+pub(crate) fn open_book(
     home: &Path,
     config: &Config,
     environment: &Environment,
-    files: Arc<dyn LocalFiles>,
 ) -> Result<ModelBook, Failure> {
     let options = BookOptions {
         usual: config.model.clone(),
@@ -33,10 +70,14 @@ pub(crate) fn open(
         providers: config.providers(),
         models: config.models(),
         variables: variables(config, environment)?,
-        local: local(home, files)?,
+        local: Some(local(home)?),
         ..BookOptions::default()
     };
-    ModelBook::open(options).map_err(|fault| Failure::Usage(fault.to_string()))
+    ModelBook::open(options).map_err(as_usage)
+}
+
+fn as_usage(fault: Fault) -> Failure {
+    Failure::Usage(fault.public.into_owned())
 }
 
 /// The variables that providers are known by; nothing else of the environment is handed on.
@@ -55,28 +96,28 @@ fn variables(config: &Config, environment: &Environment) -> Result<HashMap<Strin
 }
 
 /// The embedded model runs in a child of this very program.
-fn local(home: &Path, files: Arc<dyn LocalFiles>) -> Result<Option<LocalOptions>, Failure> {
+fn local(home: &Path) -> Result<LocalOptions, Failure> {
     let program = std::env::current_exe()
         .map_err(|fault| Failure::Run(format!("cannot find the program itself: {fault}")))?;
-    Ok(Some(LocalOptions {
+    Ok(LocalOptions {
         program,
         args: vec!["model-server".to_owned()],
         socket_dir: home.to_owned(),
         idle: LOCAL_IDLE,
         start_timeout: LOCAL_START,
-        files,
-    }))
+        files: Arc::new(WeightsHere::in_home(home)),
+    })
 }
 
 /// The weights in a home.
 #[derive(Debug)]
-pub(crate) struct WeightsHere {
+struct WeightsHere {
     shelf: Shelf,
 }
 
 impl WeightsHere {
-    pub(crate) fn in_home(home: &Path) -> Arc<Self> {
-        Arc::new(Self { shelf: Shelf::at(&models::folder(home)) })
+    fn in_home(home: &Path) -> Self {
+        Self { shelf: Shelf::at(&models::folder(home)) }
     }
 }
 

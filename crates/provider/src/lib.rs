@@ -23,6 +23,7 @@ mod remote;
 mod responses;
 mod secret;
 mod sse;
+mod tape;
 mod writing;
 
 pub use book::{BookOptions, ModelBook, ModelSettings, ProviderSettings};
@@ -31,3 +32,4 @@ pub use endpoint::Auth;
 pub use known::{MACHINE_WINDOW_TOKENS_DEFAULT, WINDOW_TOKENS_DEFAULT};
 pub use local::{LocalFiles, LocalOptions};
 pub use secret::{KeySource, Secret};
+pub use tape::{RecordedModels, ReplayedModels};

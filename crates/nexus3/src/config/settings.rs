@@ -129,6 +129,10 @@ settings! {
     model: Option<String> = None, Kind::Model;
     /// Models to ask, in turn, when another fails before its answer has begun.
     fallback: Vec<String> = Vec::new(), Kind::Models;
+    /// Keep every exchange with a model in this new file, to be served again with `replay`.
+    record: Option<String> = None, Kind::Line;
+    /// Serve the exchanges of this recording in place of models; what differs from it fails.
+    replay: Option<String> = None, Kind::Line;
     /// Preset of agents that are created without one; never yolo, nor one that extends it.
     default_preset: String = "sandboxed".to_owned(), Kind::Preset;
     /// Stop after this many seconds without a request or a running turn; 0 never stops.

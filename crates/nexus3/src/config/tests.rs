@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use tracing::Level;
 
 use super::kind::{Kind, Value};
+use super::named::Spec;
 use super::settings::{SETTINGS, TABLES};
 use super::{Config, Origin, file, load, reference, show};
 
@@ -218,9 +219,10 @@ fn a_wrong_type_or_range_is_told_with_what_fits() {
 }
 
 #[test]
-fn a_model_needs_a_provider_and_a_name() {
-    for bad in ["gpt", "/gpt", "openai/", "/", "", "a/b\\n"] {
-        let expected = format!("config.toml:1:9: model must be a text \"provider/name\", got \"{bad}\"");
+fn a_model_needs_a_provider_and_a_name_or_is_an_alias() {
+    for bad in ["Gpt 4", "/gpt", "openai/", "/", "", "a/b\\n"] {
+        let expected =
+            format!("config.toml:1:9: model must be a text \"provider/name\", or an alias, got \"{bad}\"");
         assert_eq!(file_problems(&format!("model = \"{bad}\"")), [expected], "{bad}");
     }
 }
@@ -458,7 +460,10 @@ fn the_reference_lists_every_setting_once() {
     }
     assert!(page.starts_with("# Configuration\n"));
     assert!(page.contains("| `port` | `NEXUS3_PORT` | `8765` | Port to listen on; 0 takes any free port. Must be an integer from 0 to 65535. |"));
-    assert_eq!(page.lines().filter(|line| line.starts_with("## ")).count(), TABLES.len() + 2);
+    assert_eq!(
+        page.lines().filter(|line| line.starts_with("## ")).count(),
+        TABLES.len() + 2 + Spec::ALL.len()
+    );
     let cells = |line: &&str| line.starts_with('|');
     assert!(page.lines().filter(cells).all(|line| line.matches('|').count() == 5), "{page}");
 }

@@ -13,7 +13,7 @@ use super::args::UseArgs;
 use super::{LOCAL, Load, catalog, failed, folder, runtime};
 use crate::config::Config;
 use crate::home::{self, Environment, variable};
-use crate::model::{self, WeightsHere};
+use crate::model;
 use crate::{Failure, print};
 
 pub(super) fn run(
@@ -28,7 +28,7 @@ pub(super) fn run(
     match name.strip_prefix("local/") {
         Some(id) => check_local(id, home)?,
         // The daemon would refuse it at its start for the same reason.
-        None => drop(model::open(home, &config, environment, WeightsHere::in_home(home))?),
+        None => drop(model::open_book(home, &config, environment)?),
     }
     home::prepare(home)?;
     let file = home.join("config.toml");

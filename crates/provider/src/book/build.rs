@@ -40,7 +40,7 @@ impl Book {
         let known =
             known_provider(said.kind.as_deref().unwrap_or(provider)).ok_or_else(|| no_provider(provider))?;
         let endpoint = self.endpoint(provider, known, said)?;
-        let traits = overridden(self.traits(provider, known, model), settings);
+        let traits = overridden(&self.traits(provider, known, model), settings);
         let path = match known.api {
             Api::AzureChat => {
                 let deployment = said.deployment.as_deref().unwrap_or(model);
@@ -72,7 +72,7 @@ impl Book {
         let file = local.files.find(id).ok_or_else(|| {
             format!("its weights are not here; get them with: nexus3 models pull {id} --yes")
         })?;
-        let traits = overridden(local_traits(), settings);
+        let traits = overridden(&local_traits(), settings);
         let mut servers = lock(&self.servers);
         let server = match servers.get(id) {
             Some(server) => server.clone(),
@@ -238,7 +238,7 @@ fn limits(said: &ProviderSettings) -> GateLimits {
     GateLimits { concurrency: concurrency.unwrap_or(usual.concurrency), ..usual }
 }
 
-fn overridden(traits: ModelTraits, settings: &ModelSettings) -> ModelTraits {
+fn overridden(traits: &ModelTraits, settings: &ModelSettings) -> ModelTraits {
     let [input, output, cached, cache_written] = settings.prices;
     let says_price = settings.prices.iter().any(Option::is_some);
     let known = traits.prices.unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent::outside::ModelEvent;
+use agent::outside::{ModelEvent, StopReason};
 use futures_util::StreamExt;
 
 use crate::server::{Act, Server};
@@ -114,6 +114,8 @@ async fn an_answer_is_done_with_its_last_event_even_if_the_body_never_ends() {
     assert_eq!(stream.next().await, Some(Ok(ModelEvent::Text("Hello".to_owned()))));
     // From here on only timers can move anything, and they take no time.
     tokio::time::pause();
+    let stopped = tokio::time::timeout(Duration::from_secs(60), stream.next()).await;
+    assert_eq!(stopped, Ok(Some(Ok(ModelEvent::Stopped(StopReason::Finished)))));
     let done = tokio::time::timeout(Duration::from_secs(60), stream.next()).await;
     assert_eq!(done, Ok(Some(Ok(ModelEvent::Done))), "the answer is whole");
     drop(stream);

@@ -1,6 +1,6 @@
 //! A recorded answer, cut and split at every byte: half of it is never taken for the whole.
 
-use agent::outside::ModelEvent;
+use agent::outside::{ModelEvent, StopReason};
 use agent::{ToolCall, Usage};
 
 use crate::server::{Act, Server};
@@ -20,6 +20,7 @@ fn whole() -> Answer {
         call("call_a", "read_file", r#"{"path": "notes/été.md"}"#),
         call("call_b", "clock", "{}"),
         Ok(ModelEvent::Usage(Usage { input: 57, output: 31, cached: 16, ..Usage::default() })),
+        Ok(ModelEvent::Stopped(StopReason::ToolCalls)),
         Ok(ModelEvent::Done),
     ];
     Answer { items }

@@ -6,6 +6,8 @@ mod addresses;
 mod answers;
 mod connections;
 mod cuts;
+mod local;
+mod patience;
 mod refusals;
 mod secrets;
 mod server;

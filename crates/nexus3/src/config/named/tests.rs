@@ -123,7 +123,7 @@ fn every_problem_is_told_with_its_place() {
             "[models.fast]\nmodel = \"openai/x\"\nfallback = [\"\"]\n",
             "models.fast.fallback must be a list of models",
         ),
-        ("[model.fast]\n", "unknown table 'model'"),
+        ("[modles.fast]\n", "unknown table 'modles'; did you mean 'models'?"),
     ] {
         let problems = read(text).unwrap_err().join("\n");
         assert!(problems.contains(told), "{text}\n{problems}");

@@ -1,0 +1,131 @@
+//! A request in one form only, so that two can be compared; and what a model says, in the words of the file.
+
+use agent::outside::{ModelEvent, ModelRequest, StopReason};
+use agent::{Fault, FaultKind, Message, ToolCall, Usage};
+use serde_json::{Value, json};
+
+use super::Told;
+
+/// Everything of a request that its answer should depend on. Not what rides behind the last message: that is the time.
+pub(super) fn request(request: &ModelRequest) -> Value {
+    json!({
+        "system": request.system.as_deref(),
+        "messages": request.messages.iter().map(|message| spoken(message)).collect::<Vec<_>>(),
+        "tools": request.tools.iter().map(|tool| json!({
+            "name": *tool.model_name,
+            "description": *tool.description,
+            "input_schema": *tool.input_schema,
+        })).collect::<Vec<_>>(),
+        "output_schema": request.output_schema.as_deref(),
+        "answer_tokens_max": request.answer_tokens_max,
+    })
+}
+
+fn spoken(message: &Message) -> Value {
+    let calls = message.tool_calls.iter();
+    let images = message.images.iter();
+    json!({
+        "role": message.role.as_str(),
+        "text": message.text,
+        "images": images.map(|image| json!({
+            "media_type": image.media_type,
+            "bytes": image.data.len(),
+            "digest": digest(&image.data),
+        })).collect::<Vec<_>>(),
+        "tool_calls": calls.map(|call| json!({
+            "id": call.id, "name": call.name, "arguments": call.arguments,
+        })).collect::<Vec<_>>(),
+        "tool_call_id": message.tool_call_id,
+    })
+}
+
+/// Tells requests apart for people; they are compared whole.
+pub(super) fn digest(bytes: &[u8]) -> String {
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{hash:016x}")
+}
+
+const STOPS: [(&str, StopReason); 4] = [
+    ("finished", StopReason::Finished),
+    ("tool_calls", StopReason::ToolCalls),
+    ("length", StopReason::Length),
+    ("filtered", StopReason::Filtered),
+];
+
+pub(super) fn told(item: &Result<ModelEvent, Fault>) -> Told {
+    match item {
+        Ok(ModelEvent::Text(text)) => Told::Text(text.clone()),
+        Ok(ModelEvent::Reasoning(text)) => Told::Reasoning(text.clone()),
+        Ok(ModelEvent::ToolCall(ToolCall { id, name, arguments })) => {
+            Told::ToolCall { id: id.clone(), name: name.clone(), arguments: arguments.clone() }
+        }
+        Ok(ModelEvent::Usage(Usage { input, output, cached, cache_written, reasoning })) => Told::Usage {
+            input: *input,
+            output: *output,
+            cached: *cached,
+            cache_written: *cache_written,
+            reasoning: *reasoning,
+        },
+        Ok(ModelEvent::Stopped(reason)) => {
+            let word = STOPS.iter().find(|(_, other)| other == reason).map_or("finished", |(word, _)| word);
+            Told::Stopped(word.to_owned())
+        }
+        Ok(ModelEvent::Done) => Told::Done,
+        Err(fault) => {
+            let kind = if fault.kind == FaultKind::ContextFull { "context_full" } else { "model" };
+            Told::Failed { kind: kind.to_owned(), text: fault.public.to_string() }
+        }
+    }
+}
+
+pub(super) fn said(told: Told) -> Result<ModelEvent, Fault> {
+    Ok(match told {
+        Told::Text(text) => ModelEvent::Text(text),
+        Told::Reasoning(text) => ModelEvent::Reasoning(text),
+        Told::ToolCall { id, name, arguments } => ModelEvent::ToolCall(ToolCall { id, name, arguments }),
+        Told::Usage { input, output, cached, cache_written, reasoning } => {
+            ModelEvent::Usage(Usage { input, output, cached, cache_written, reasoning })
+        }
+        Told::Stopped(word) => {
+            let reason = STOPS.iter().find(|(other, _)| *other == word).map(|(_, reason)| *reason);
+            ModelEvent::Stopped(reason.unwrap_or(StopReason::Finished))
+        }
+        Told::Done => ModelEvent::Done,
+        Told::Failed { kind, text } => {
+            let kind = if kind == "context_full" { FaultKind::ContextFull } else { FaultKind::Model };
+            return Err(Fault::new(kind, text));
+        }
+    })
+}
+
+/// The first thing in which two requests differ, for people.
+pub(super) fn difference(recorded: &Value, asked: &Value) -> String {
+    let shown = |value: &Value| {
+        let text = value.to_string();
+        match text.char_indices().nth(SHOWN_CHARS_MAX) {
+            None => text,
+            Some((end, _)) => format!("{}…", &text[..end]),
+        }
+    };
+    let (before, now) = (&recorded["messages"], &asked["messages"]);
+    let count = |list: &Value| list.as_array().map_or(0, Vec::len);
+    for place in 0..count(before).max(count(now)) {
+        if before[place] != now[place] {
+            let number = place + 1;
+            return format!(
+                "message {number}: recorded {}, asked {}",
+                shown(&before[place]),
+                shown(&now[place])
+            );
+        }
+    }
+    let differs = |key: &&&str| recorded[**key] != asked[**key];
+    match ["system", "tools", "output_schema", "answer_tokens_max"].iter().find(differs) {
+        Some(key) => format!("{key}: recorded {}, asked {}", shown(&recorded[*key]), shown(&asked[*key])),
+        None => "nothing that is known".to_owned(),
+    }
+}
+
+const SHOWN_CHARS_MAX: usize = 200;

@@ -1,0 +1,108 @@
+//! Keeps every exchange that came to its end. One that was dropped on the way is not kept.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use agent::outside::{ModelEvent, ModelRequest, ModelStream, ModelTraits, Models, Provider, Strength};
+use agent::{Fault, FaultKind, TokenCount};
+use futures_util::StreamExt;
+
+use super::{Exchange, canonical};
+
+/// Models whose exchanges are kept.
+pub struct RecordedModels {
+    models: Arc<dyn Models>,
+    tape: Arc<Mutex<File>>,
+}
+
+impl RecordedModels {
+    /// Begins a file; it must not be there yet. Nobody else can read it.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn create(models: Arc<dyn Models>, path: &Path) -> Result<Self, Fault> {
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        let file = file.map_err(|fault| {
+            Fault::new(FaultKind::Invalid, format!("cannot record to {}: {fault}", path.display()))
+        })?;
+        Ok(Self { models, tape: Arc::new(Mutex::new(file)) })
+    }
+
+    fn wrap(&self, model: Arc<dyn Provider>) -> Arc<dyn Provider> {
+        Arc::new(Recorded { model, tape: Arc::clone(&self.tape) })
+    }
+}
+
+impl Models for RecordedModels {
+    fn usual(&self) -> Arc<dyn Provider> {
+        self.wrap(self.models.usual())
+    }
+
+    fn find(&self, name: &str) -> Result<Arc<dyn Provider>, Fault> {
+        self.models.find(name).map(|model| self.wrap(model))
+    }
+}
+
+struct Recorded {
+    model: Arc<dyn Provider>,
+    tape: Arc<Mutex<File>>,
+}
+
+impl Recorded {
+    fn exchange(&self, request: &ModelRequest) -> Exchange {
+        let traits = self.model.traits();
+        let canonical = canonical::request(request);
+        Exchange {
+            agent: request.asker.agent.as_ref().map(ToString::to_string).unwrap_or_default(),
+            model: self.model.model().unwrap_or_default().to_owned(),
+            window_tokens: traits.window_tokens,
+            answer_tokens_max: traits.answer_tokens_max,
+            takes_images: traits.takes_images,
+            is_small: traits.strength == Strength::Small,
+            digest: canonical::digest(canonical.to_string().as_bytes()),
+            request: canonical,
+            events: Vec::new(),
+        }
+    }
+}
+
+impl Provider for Recorded {
+    fn ask(&self, request: ModelRequest) -> ModelStream {
+        let mut exchange = self.exchange(&request);
+        let tape = Arc::clone(&self.tape);
+        let stream = self.model.ask(request).map(move |item| {
+            exchange.events.push(canonical::told(&item));
+            if matches!(item, Ok(ModelEvent::Done) | Err(_)) {
+                keep(&tape, &exchange);
+            }
+            item
+        });
+        Box::pin(stream)
+    }
+
+    fn model(&self) -> Option<&str> {
+        self.model.model()
+    }
+
+    fn traits(&self) -> &ModelTraits {
+        self.model.traits()
+    }
+
+    fn count(&self, text: &str) -> TokenCount {
+        self.model.count(text)
+    }
+}
+
+/// A tape that cannot be written costs no turn, but it is told.
+fn keep(tape: &Mutex<File>, exchange: &Exchange) {
+    let written = serde_json::to_vec(exchange).map_err(std::io::Error::from).and_then(|mut line| {
+        line.push(b'\n');
+        tape.lock().unwrap_or_else(PoisonError::into_inner).write_all(&line)
+    });
+    if let Err(fault) = written {
+        tracing::error!("an exchange with a model could not be recorded: {fault}");
+    }
+}

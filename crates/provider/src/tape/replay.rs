@@ -1,0 +1,145 @@
+//! Serves recorded exchanges again, in order for each agent, without any network. What was not recorded is a fault that
+//! says what differs.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use agent::outside::{ModelRequest, ModelStream, ModelTraits, Models, Provider, Strength};
+use agent::{Fault, FaultKind};
+use futures_util::stream;
+
+use super::{Exchange, Told, canonical};
+use crate::remote::fault_stream;
+
+/// The most bytes of a recording.
+const TAPE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+
+/// Models that say what they said before.
+pub struct ReplayedModels {
+    tape: Arc<Tape>,
+    models: BTreeMap<String, ModelTraits>,
+    usual: String,
+}
+
+struct Tape {
+    /// What is left of each agent's exchanges, and how many have been served.
+    agents: Mutex<BTreeMap<String, (VecDeque<Exchange>, usize)>>,
+}
+
+impl ReplayedModels {
+    /// Reads a recording.
+    ///
+    /// # Errors
+    /// When the file cannot be read, is too long, or a line of it is no exchange.
+    pub fn open(path: &Path) -> Result<Self, Fault> {
+        let shown = path.display();
+        let cannot = |why: String| Fault::new(FaultKind::Invalid, format!("cannot replay {shown}: {why}"));
+        let bytes = std::fs::metadata(path).map_err(|fault| cannot(fault.to_string()))?.len();
+        if bytes > TAPE_BYTES_MAX {
+            return Err(cannot(format!("it is longer than {TAPE_BYTES_MAX} bytes")));
+        }
+        let text = std::fs::read_to_string(path).map_err(|fault| cannot(fault.to_string()))?;
+        let mut agents: BTreeMap<String, (VecDeque<Exchange>, usize)> = BTreeMap::new();
+        let mut models = BTreeMap::new();
+        let mut usual = None;
+        for (place, line) in text.lines().enumerate() {
+            let exchange: Exchange = serde_json::from_str(line)
+                .map_err(|fault| cannot(format!("line {} is no exchange: {fault}", place + 1)))?;
+            models.entry(exchange.model.clone()).or_insert_with(|| traits(&exchange));
+            usual.get_or_insert_with(|| exchange.model.clone());
+            agents.entry(exchange.agent.clone()).or_default().0.push_back(exchange);
+        }
+        let usual = usual.ok_or_else(|| cannot("nothing is recorded in it".to_owned()))?;
+        Ok(Self { tape: Arc::new(Tape { agents: Mutex::new(agents) }), models, usual })
+    }
+
+    fn model(&self, name: &str) -> Option<Arc<dyn Provider>> {
+        let traits = self.models.get(name)?.clone();
+        Some(Arc::new(Replayed { name: name.to_owned(), traits, tape: Arc::clone(&self.tape) }))
+    }
+}
+
+fn traits(exchange: &Exchange) -> ModelTraits {
+    ModelTraits {
+        answer_tokens_max: exchange.answer_tokens_max,
+        takes_images: exchange.takes_images,
+        strength: if exchange.is_small { Strength::Small } else { Strength::Full },
+        ..ModelTraits::of_window(exchange.window_tokens)
+    }
+}
+
+impl Models for ReplayedModels {
+    fn usual(&self) -> Arc<dyn Provider> {
+        let traits = self.models.get(&self.usual).cloned();
+        let traits = traits.unwrap_or(ModelTraits::of_window(crate::WINDOW_TOKENS_DEFAULT));
+        Arc::new(Replayed { name: self.usual.clone(), traits, tape: Arc::clone(&self.tape) })
+    }
+
+    fn find(&self, name: &str) -> Result<Arc<dyn Provider>, Fault> {
+        self.model(name).ok_or_else(|| {
+            let known: Vec<&str> = self.models.keys().map(String::as_str).collect();
+            let text = format!("Unknown model '{name}': the recording has only {}", known.join(", "));
+            Fault::new(FaultKind::Invalid, text)
+        })
+    }
+}
+
+struct Replayed {
+    name: String,
+    traits: ModelTraits,
+    tape: Arc<Tape>,
+}
+
+impl Tape {
+    /// The events of the next exchange of this agent, if it is the one that was recorded.
+    fn next(&self, agent: &str, request: &serde_json::Value) -> Result<Vec<Told>, Fault> {
+        let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_next = |left: &VecDeque<Exchange>| left.front().is_some_and(|next| next.request == *request);
+        // An agent whose name was made up this time has another name than last time.
+        let name = if agents.contains_key(agent) {
+            agent.to_owned()
+        } else {
+            let other = agents.iter().find(|(_, (left, _))| is_next(left)).map(|(name, _)| name.clone());
+            other.ok_or_else(|| differs(agent, 1, "no agent of the recording asked this"))?
+        };
+        let Some((left, served)) = agents.get_mut(&name) else {
+            return Err(differs(agent, 1, "no agent of the recording asked this"));
+        };
+        match left.front() {
+            None => Err(differs(agent, *served + 1, "the recording has no more of it")),
+            Some(next) if next.request != *request => {
+                Err(differs(agent, *served + 1, &canonical::difference(&next.request, request)))
+            }
+            Some(_) => {
+                *served += 1;
+                Ok(left.pop_front().map(|exchange| exchange.events).unwrap_or_default())
+            }
+        }
+    }
+}
+
+fn differs(agent: &str, number: usize, what: &str) -> Fault {
+    let text =
+        format!("The replay differs from its recording at exchange {number} of agent '{agent}': {what}");
+    tracing::error!("{text}");
+    Fault::new(FaultKind::Model, text)
+}
+
+impl Provider for Replayed {
+    fn ask(&self, request: ModelRequest) -> ModelStream {
+        let agent = request.asker.agent.as_ref().map(ToString::to_string).unwrap_or_default();
+        match self.tape.next(&agent, &canonical::request(&request)) {
+            Ok(events) => Box::pin(stream::iter(events.into_iter().map(canonical::said))),
+            Err(fault) => fault_stream(fault),
+        }
+    }
+
+    fn model(&self) -> Option<&str> {
+        Some(&self.name).filter(|name| !name.is_empty()).map(String::as_str)
+    }
+
+    fn traits(&self) -> &ModelTraits {
+        &self.traits
+    }
+}

@@ -1,0 +1,120 @@
+//! What is recorded is served again, and what was not is told.
+
+use std::sync::Arc;
+
+use agent::outside::{
+    Asker, ModelEvent, ModelRequest, ModelStream, ModelTraits, Models, Provider, StopReason,
+};
+use agent::{AgentId, Fault, FaultKind, Message, Source, ToolCall, Usage};
+use futures_util::StreamExt;
+use futures_util::stream;
+
+use super::*;
+
+/// A model that says a bit of everything, and fails when it is told to.
+struct Everything;
+
+impl Provider for Everything {
+    fn ask(&self, request: ModelRequest) -> ModelStream {
+        let text = request.messages.last().map(|message| message.text.clone()).unwrap_or_default();
+        if text == "fail" {
+            let fault = Fault::new(FaultKind::ContextFull, "too long");
+            return Box::pin(stream::iter([Err(fault)]));
+        }
+        let call = ToolCall { id: "c".into(), name: "n".into(), arguments: "{}".into() };
+        Box::pin(stream::iter([
+            Ok(ModelEvent::Reasoning("hm".into())),
+            Ok(ModelEvent::Text(format!("you said {text}"))),
+            Ok(ModelEvent::ToolCall(call)),
+            Ok(ModelEvent::Usage(Usage { input: 3, output: 2, ..Usage::default() })),
+            Ok(ModelEvent::Stopped(StopReason::ToolCalls)),
+            Ok(ModelEvent::Done),
+        ]))
+    }
+
+    fn model(&self) -> Option<&str> {
+        Some("test/everything")
+    }
+
+    fn traits(&self) -> &ModelTraits {
+        const TRAITS: ModelTraits = ModelTraits::of_window(4_096);
+        &TRAITS
+    }
+}
+
+impl Models for Everything {
+    fn usual(&self) -> Arc<dyn Provider> {
+        Arc::new(Everything)
+    }
+
+    fn find(&self, _: &str) -> Result<Arc<dyn Provider>, Fault> {
+        Ok(self.usual())
+    }
+}
+
+fn request(agent: &str, texts: &[&str], tail: &str) -> ModelRequest {
+    let messages = texts.iter().map(|text| Arc::new(Message::user(*text, Source::default())));
+    ModelRequest {
+        messages: Arc::new(messages.collect()),
+        tail: Some(Arc::from(tail)),
+        asker: Asker { agent: AgentId::parse(agent).ok(), root: 1 },
+        ..ModelRequest::default()
+    }
+}
+
+async fn all(models: &dyn Models, request: ModelRequest) -> Vec<Result<ModelEvent, Fault>> {
+    models.usual().ask(request).collect().await
+}
+
+#[tokio::test]
+async fn what_was_recorded_is_served_again_and_the_time_does_not_matter() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tape.jsonl");
+    let recorded = RecordedModels::create(Arc::new(Everything), &path).unwrap();
+    let asked = [("a", vec!["one"]), ("b", vec!["uno"]), ("a", vec!["one", "two"]), ("a", vec!["fail"])];
+    let mut said = Vec::new();
+    for (agent, texts) in &asked {
+        said.push(all(&recorded, request(agent, texts, "at noon")).await);
+    }
+    let replayed = ReplayedModels::open(&path).unwrap();
+    assert_eq!(replayed.usual().model(), Some("test/everything"));
+    assert_eq!(replayed.usual().traits().window_tokens, 4_096);
+    // Agents may come in another order among each other.
+    assert_eq!(all(&replayed, request("b", &["uno"], "at one")).await, said[1]);
+    assert_eq!(all(&replayed, request("a", &["one"], "at one")).await, said[0]);
+    assert_eq!(all(&replayed, request("a", &["one", "two"], "at two")).await, said[2]);
+    assert_eq!(all(&replayed, request("a", &["fail"], "at two")).await, said[3]);
+    let over = all(&replayed, request("a", &["more"], "")).await;
+    let fault = over[0].clone().unwrap_err();
+    assert!(fault.public.contains("exchange 4 of agent 'a': the recording has no more"), "{fault}");
+}
+
+#[tokio::test]
+async fn a_question_that_differs_is_told_with_the_first_difference() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tape.jsonl");
+    let recorded = RecordedModels::create(Arc::new(Everything), &path).unwrap();
+    all(&recorded, request("a", &["one", "two"], "")).await;
+    let replayed = ReplayedModels::open(&path).unwrap();
+    let said = all(&replayed, request("a", &["one", "too"], "")).await;
+    let fault = said[0].clone().unwrap_err();
+    assert_eq!(said.len(), 1);
+    assert!(fault.public.contains("exchange 1 of agent 'a': message 2: recorded "), "{fault}");
+    assert!(fault.public.contains("\"two\"") && fault.public.contains("\"too\""), "{fault}");
+    let again = all(&replayed, request("a", &["one", "two"], "")).await;
+    assert!(again.len() > 1, "the recorded one is still there");
+    let stranger = all(&replayed, request("c", &["one"], "")).await;
+    assert!(stranger[0].clone().unwrap_err().public.contains("no agent of the recording asked this"));
+}
+
+#[test]
+fn a_file_that_is_no_recording_is_refused_and_none_is_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tape.jsonl");
+    assert!(ReplayedModels::open(&path).is_err());
+    for text in ["", "{}\n", "no\n"] {
+        std::fs::write(&path, text).unwrap();
+        assert!(ReplayedModels::open(&path).is_err(), "{text:?}");
+    }
+    assert!(RecordedModels::create(Arc::new(Everything), &path).is_err());
+}

@@ -1,0 +1,226 @@
+//! Patience: what is asked again, when, how often, and what is not.
+
+use std::time::Duration;
+
+use agent::FaultKind;
+use agent::outside::{ModelEvent, Models};
+use futures_util::StreamExt;
+use provider::{BookOptions, ModelBook, ModelSettings, ProviderSettings, Secret};
+use tokio::time::Instant;
+
+use crate::server::{Act, Server};
+use crate::stream::{
+    Answer, CHUNKED, CHUNKED_END, KEY, ask, chunk, client_with, collect, head, question, refusal,
+};
+
+const ANSWER: &[u8] =
+    b"data: {\"choices\":[{\"delta\":{\"content\":\"Hello\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+
+fn whole() -> Vec<Act> {
+    vec![Act::Write(head(CHUNKED)), Act::Write(chunk(ANSWER)), Act::Write(CHUNKED_END.to_vec())]
+}
+
+fn with_header(status: &str, header: &str) -> Vec<Act> {
+    let head = format!("HTTP/1.1 {status}\r\n{header}\r\ncontent-length: 0\r\n\r\n");
+    vec![Act::Write(head.into_bytes())]
+}
+
+fn patient(server: &Server) -> std::sync::Arc<dyn agent::outside::Provider> {
+    client_with(&server.base_url(), ProviderSettings::default())
+}
+
+/// Fails so often with these acts, then answers.
+async fn after(failures: usize, acts: Vec<Act>) -> (Answer, usize, Duration) {
+    let server =
+        Server::start_each(move |number| if number < failures { acts.clone() } else { whole() }).await;
+    let began = Instant::now();
+    let answer = ask(&patient(&server)).await;
+    let requests = server.seen().requests.len();
+    (answer, requests, began.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_pass_later_is_asked_again() {
+    for status in ["408 a", "409 a", "429 a", "500 a", "502 a", "503 a", "504 a", "529 a"] {
+        let (answer, requests, _) = after(3, refusal(status, b"")).await;
+        assert_eq!((answer.text().as_str(), requests), ("Hello", 4), "{status}: {answer:?}");
+    }
+    let endings = [
+        vec![Act::Close],
+        vec![Act::Write(b"HTTP/1.1 200 OK\r\ncontent-le".to_vec()), Act::Close],
+        vec![Act::Write(head("connection: close\r\n")), Act::Close],
+        vec![
+            Act::Write(head("connection: close\r\n")),
+            Act::Write(b"<html>busy</html>".to_vec()),
+            Act::Close,
+        ],
+    ];
+    for acts in endings {
+        let (answer, requests, _) = after(2, acts.clone()).await;
+        assert_eq!((answer.text().as_str(), requests), ("Hello", 3), "{acts:?}: {answer:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn four_tries_are_enough() {
+    let (answer, requests, elapsed) = after(100, refusal("503 a", b"down")).await;
+    assert_eq!((answer.fault().public.as_ref(), requests), ("API request failed (503): down", 4));
+    assert!(elapsed < Duration::from_secs(10), "{elapsed:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_would_fail_again_is_not_asked_again() {
+    for status in ["400 a", "401 a", "402 a", "403 a", "404 a", "413 a", "422 a", "302 a"] {
+        let (answer, requests, elapsed) = after(100, refusal(status, b"no")).await;
+        assert_eq!((requests, elapsed), (1, Duration::ZERO), "{status}: {answer:?}");
+    }
+    let long = br#"{"error":{"message":"This model's maximum context length is 10.","code":"context_length_exceeded"}}"#;
+    let (answer, requests, _) = after(100, refusal("400 a", long)).await;
+    assert_eq!((answer.fault().kind, requests), (FaultKind::ContextFull, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_asks_before_the_time_that_the_server_named() {
+    for (header, wait_ms) in [("retry-after: 20", 20_000), ("retry-after-ms: 7000", 7_000)] {
+        let (answer, requests, elapsed) = after(1, with_header("429 a", header)).await;
+        assert_eq!((answer.text().as_str(), requests), ("Hello", 2), "{header}");
+        assert!(elapsed >= Duration::from_millis(wait_ms), "{header}: {elapsed:?}");
+        assert!(elapsed <= Duration::from_millis(wait_ms + 2_000), "{header}: {elapsed:?}");
+    }
+    for header in ["retry-after: soon", "retry-after: -1", "x: y"] {
+        let (answer, _, elapsed) = after(1, with_header("429 a", header)).await;
+        assert_eq!(answer.text(), "Hello");
+        assert!(elapsed <= Duration::from_secs(1), "{header}: {elapsed:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_is_too_long_is_told_to_everybody_at_once() {
+    let server = Server::start(with_header("429 a", "retry-after: 86400")).await;
+    let client = patient(&server);
+    let began = Instant::now();
+    assert_eq!(ask(&client).await.fault().public, "API request failed (429): ");
+    let second = ask(&client).await;
+    assert!(matches!(second.fault().kind, FaultKind::Busy { retry_after_ms } if retry_after_ms >= 299_000));
+    assert_eq!((server.seen().requests.len(), began.elapsed()), (1, Duration::ZERO));
+    tokio::time::advance(Duration::from_secs(302)).await;
+    ask(&client).await;
+    assert_eq!(server.seen().requests.len(), 2, "five minutes are the most that is obeyed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_silent_is_given_up() {
+    let settings = ProviderSettings { tries_max: Some(2), ..ProviderSettings::default() };
+    let server = Server::start(vec![Act::Hold]).await;
+    let began = Instant::now();
+    let answer = ask(&client_with(&server.base_url(), settings.clone())).await;
+    assert_eq!(answer.fault().public, "API request timed out after 2 attempts: no answer in 60 s");
+    assert!(began.elapsed() >= Duration::from_secs(119), "{:?}", began.elapsed());
+    let head_only = Server::start(vec![Act::Write(head(CHUNKED)), Act::Hold]).await;
+    let answer = ask(&client_with(&head_only.base_url(), settings)).await;
+    let text = "Streaming response failed before any data was received: the model was silent for 60 s.";
+    assert_eq!(answer.fault().public, text);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_has_begun_is_never_asked_for_again() {
+    let begun = b"data: {\"choices\":[{\"delta\":{\"content\":\"Hel\"}}]}\n\n";
+    for end in [Act::Close, Act::Hold] {
+        let server = Server::start(vec![Act::Write(head(CHUNKED)), Act::Write(chunk(begun)), end]).await;
+        let answer = ask(&patient(&server)).await;
+        assert_eq!(answer.text(), "Hel");
+        assert!(answer.fault().public.starts_with("Streaming response was interrupted"), "{answer:?}");
+        assert_eq!(server.seen().requests.len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_not_there_is_told_with_the_number_of_tries() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let port = listener.local_addr().expect("a bound socket has an address").port();
+    drop(listener);
+    let client = client_with(&format!("http://127.0.0.1:{port}/v1"), ProviderSettings::default());
+    let text = "Failed to connect to API after 4 attempts: the model's server cannot be reached";
+    assert_eq!(ask(&client).await.fault().public, text);
+}
+
+/// Two servers: one as OpenAI, one as Anthropic, and the second behind the first.
+fn two(first: &Server, second: &Server) -> ModelBook {
+    let variables = [
+        ("OPENAI_BASE_URL", first.base_url()),
+        ("OPENAI_API_KEY", KEY.to_owned()),
+        ("ANTHROPIC_BASE_URL", second.base_url()),
+        ("ANTHROPIC_API_KEY", KEY.to_owned()),
+    ];
+    let model = ModelSettings {
+        model: "openai/m".to_owned(),
+        fallback: Some(vec!["anthropic/claude".to_owned()]),
+        ..ModelSettings::default()
+    };
+    let options = BookOptions {
+        usual: Some("mine".to_owned()),
+        models: [("mine".to_owned(), model)].into(),
+        variables: variables.map(|(name, value)| (name.to_owned(), Secret::new(value))).into(),
+        ..BookOptions::default()
+    };
+    ModelBook::open(options).expect("both are there")
+}
+
+const CLAUDE: &[u8] = b"event: message_start\n\
+data: {\"type\":\"message_start\",\"message\":{\"id\":\"m\",\"role\":\"assistant\",\"content\":[],\"usage\":{\"input_tokens\":3,\"output_tokens\":1}}}\n\n\
+data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n\
+data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"Bonjour\"}}\n\n\
+data: {\"type\":\"content_block_stop\",\"index\":0}\n\n\
+data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"},\"usage\":{\"output_tokens\":2}}\n\n\
+data: {\"type\":\"message_stop\"}\n\n";
+
+#[tokio::test(start_paused = true)]
+async fn when_a_model_fails_for_good_the_next_is_asked_in_its_own_words() {
+    let claude =
+        || vec![Act::Write(head(CHUNKED)), Act::Write(chunk(CLAUDE)), Act::Write(CHUNKED_END.to_vec())];
+    for (status, tries) in [("500 a", 4), ("401 a", 1), ("404 a", 1)] {
+        let (first, second) = (Server::start(refusal(status, b"")).await, Server::start(claude()).await);
+        let answer = collect(two(&first, &second).usual().ask(question())).await;
+        assert_eq!(answer.text(), "Bonjour", "{status}: {answer:?}");
+        assert_eq!(first.seen().requests.len(), tries, "{status}");
+        let request = second.seen().requests[0].clone();
+        assert!(request.starts_with("POST /v1/messages HTTP/1.1\r\n"), "{request}");
+        assert!(
+            request.contains(&format!("x-api-key: {KEY}\r\n")) && !request.contains("Bearer"),
+            "{request}"
+        );
+        assert!(request.contains("anthropic-version: 2023-06-01\r\n"), "{request}");
+    }
+    let (first, second) = (Server::start(refusal("400 a", b"wrong")).await, Server::start(claude()).await);
+    let answer = collect(two(&first, &second).usual().ask(question())).await;
+    assert_eq!(answer.fault().public, "API request failed (400): wrong", "our own mistake stays one");
+    assert!(second.seen().requests.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_stream_gives_its_place_to_the_next() {
+    let server = Server::start_each(|number| {
+        if number == 0 {
+            vec![
+                Act::Write(head(CHUNKED)),
+                Act::Write(chunk(b"data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n")),
+                Act::Hold,
+            ]
+        } else {
+            whole()
+        }
+    })
+    .await;
+    let settings = ProviderSettings { concurrency: Some(1), ..ProviderSettings::default() };
+    let client = client_with(&server.base_url(), settings);
+    let mut first = client.ask(question());
+    assert_eq!(first.next().await, Some(Ok(ModelEvent::Text("a".to_owned()))));
+    let mut second = client.ask(question());
+    tokio::select! {
+        biased;
+        item = second.next() => panic!("the only place is taken: {item:?}"),
+        () = crate::server::give_way() => {}
+    }
+    drop(first);
+    assert_eq!(second.next().await, Some(Ok(ModelEvent::Text("Hello".to_owned()))));
+}
