@@ -7,6 +7,8 @@ pub(crate) mod convert;
 pub(crate) mod forward;
 pub(crate) mod gguf;
 pub(crate) mod kernel;
+#[cfg(test)]
+pub(crate) mod made;
 pub(crate) mod map;
 pub(crate) mod matrix;
 pub(crate) mod network;

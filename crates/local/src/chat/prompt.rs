@@ -25,7 +25,7 @@ pub(crate) fn render(chat: &Chat, template: &Template, vocabulary: &Vocabulary) 
         match messages.first_mut().filter(|message| message.role == "system") {
             Some(system) => system.content = format!("{}\n\n{list}", system.content),
             None => {
-                messages.insert(0, TemplateMessage { role: "system", content: list, tool_calls: Vec::new() })
+                messages.insert(0, TemplateMessage { role: "system", content: list, tool_calls: Vec::new() });
             }
         }
     }

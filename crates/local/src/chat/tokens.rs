@@ -10,6 +10,7 @@ use tokenizers::pre_tokenizers::sequence::Sequence;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::{SplitDelimiterBehavior, Tokenizer};
 
+use super::template::{CALL_BEGINS, CALL_ENDS};
 use crate::engine::gguf::{Fact, Gguf, Wrong};
 
 /// Put behind characters of said text that could begin a control token. It is no character of any
@@ -65,7 +66,7 @@ impl Vocabulary {
             .collect();
         controls.retain(|(name, _)| !name.is_empty());
         controls.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
-        let (bytes, ends) = token_bytes(names, special);
+        let (bytes, ends) = token_bytes(names, kinds);
         let named = |key: &str| {
             file.whole(key).and_then(|id| Some(((*names.get(id)?).to_owned(), u32::try_from(id).ok()?)))
         };
@@ -87,7 +88,7 @@ impl Vocabulary {
         self.ends.len()
     }
 
-    /// The bytes of `token`; none for control tokens.
+    /// The bytes of `token`; none for control tokens but the marks of a call.
     pub(crate) fn bytes(&self, token: u32) -> &[u8] {
         let at = token as usize;
         let from = if at == 0 { 0 } else { self.ends[at - 1] };
@@ -167,7 +168,7 @@ impl Vocabulary {
     }
 }
 
-/// Every token that stands for "my turn is over": files name one, models use several.
+/// Every token that stands for "my turn is over", or begins somebody else's: files name one, models use several.
 fn enders(controls: &[(String, u32)], end: u32) -> Vec<u32> {
     const NAMES: [&str; 6] =
         ["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<|eom_id|>", "</s>"];
@@ -179,7 +180,7 @@ fn enders(controls: &[(String, u32)], end: u32) -> Vec<u32> {
 }
 
 /// The byte that each character of a byte-level vocabulary stands for.
-fn token_bytes(names: &[&str], special: impl Fn(usize) -> bool) -> (Vec<u8>, Vec<usize>) {
+fn token_bytes(names: &[&str], kinds: &[i64]) -> (Vec<u8>, Vec<usize>) {
     let byte_of = |character: char| {
         let code = u32::from(character);
         match code {
@@ -192,8 +193,14 @@ fn token_bytes(names: &[&str], special: impl Fn(usize) -> bool) -> (Vec<u8>, Vec
     };
     let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(names.len()));
     for (at, name) in names.iter().enumerate() {
-        if !special(at) {
-            bytes.extend(name.chars().filter_map(byte_of));
+        match kinds.get(at) {
+            Some(&GIVEN) => bytes.extend_from_slice(name.as_bytes()),
+            // The marks of a call are looked for in the text, whatever the file makes of them.
+            Some(&CONTROL) if [CALL_BEGINS, CALL_ENDS].contains(name) => {
+                bytes.extend_from_slice(name.as_bytes());
+            }
+            Some(&CONTROL) => {}
+            _ => bytes.extend(name.chars().filter_map(byte_of)),
         }
         ends.push(bytes.len());
     }

@@ -1,16 +1,84 @@
-//! Attention of one token to the tokens before it, over the pages of a cache. Heads that share keys are
+//! Attention of tokens to the tokens before them, over the pages of a cache. Heads that share keys are
 //! computed together, so that each key is read once.
 
 use super::cache::{Cache, PAGE};
 use super::network::Shape;
-use super::numbers::{add_scaled, dot, exponential, widen_into};
+use super::numbers::{dot, exponential, widen_into};
 
 /// The largest size of a head.
 pub(crate) const HEAD_MAX: usize = 256;
 
+/// With fewer tokens at once it does not pay to widen the whole cache first.
+const WIDE_TOKENS_MIN: usize = 4;
+/// Nor with a longer conversation: the widened copy would not stay near the processor.
+const WIDE_POSITIONS_MAX: usize = 8_192;
+
+/// One layer's keys and values as plain numbers, when many tokens read them.
+#[derive(Debug, Default)]
+pub(crate) struct Widened {
+    numbers: Vec<f32>,
+    positions: usize,
+}
+
+impl Widened {
+    /// Fills itself for `tokens` tokens that attend to `positions`, or stays empty when that does not pay.
+    pub(crate) fn prepare(
+        &mut self,
+        cache: &Cache,
+        shape: &Shape,
+        layer: usize,
+        tokens: usize,
+        positions: usize,
+    ) {
+        self.positions = 0;
+        if tokens < WIDE_TOKENS_MIN || positions > WIDE_POSITIONS_MAX {
+            return;
+        }
+        self.positions = positions.next_multiple_of(PAGE);
+        let page_numbers = PAGE * shape.head;
+        self.numbers.resize(self.positions * shape.head * shape.key_heads * 2, 0.0);
+        let pages = self.positions / PAGE;
+        for (at, numbers) in self.numbers.chunks_exact_mut(page_numbers).enumerate() {
+            let (head, rest) = (at / (2 * pages), at % (2 * pages));
+            let halves = match rest < pages {
+                true => cache.keys(layer, head, rest),
+                false => cache.values(layer, head, rest - pages),
+            };
+            pulp::Arch::new().dispatch(Widen { halves, numbers });
+        }
+    }
+
+    /// The keys of `page`, and with `Half::Values` the values; none when nothing was prepared.
+    fn page(&self, shape: &Shape, head: usize, half: Half, page: usize) -> Option<&[f32]> {
+        let at = (head * 2 + half as usize) * self.positions + page * PAGE;
+        (self.positions > 0).then(|| &self.numbers[at * shape.head..(at + PAGE) * shape.head])
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Half {
+    Keys = 0,
+    Values = 1,
+}
+
+struct Widen<'a> {
+    halves: &'a [u16],
+    numbers: &'a mut [f32],
+}
+
+impl pulp::NullaryFnOnce for Widen<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn call(self) {
+        widen_into(self.halves, self.numbers);
+    }
+}
+
 /// One token's queries against the keys of one head.
 pub(crate) struct Attention<'a> {
     pub(crate) cache: &'a Cache,
+    pub(crate) widened: &'a Widened,
     pub(crate) shape: &'a Shape,
     pub(crate) layer: usize,
     pub(crate) key_head: usize,
@@ -26,38 +94,70 @@ impl Attention<'_> {
     pub(crate) fn run(self) {
         pulp::Arch::new().dispatch(self);
     }
+
+    #[inline(always)]
+    fn page<'b>(&'b self, half: Half, page: usize, room: &'b mut [f32]) -> &'b [f32] {
+        if let Some(numbers) = self.widened.page(self.shape, self.key_head, half, page) {
+            return numbers;
+        }
+        let halves = match half {
+            Half::Keys => self.cache.keys(self.layer, self.key_head, page),
+            Half::Values => self.cache.values(self.layer, self.key_head, page),
+        };
+        widen_into(halves, room);
+        room
+    }
 }
 
 impl pulp::NullaryFnOnce for Attention<'_> {
     type Output = ();
 
     #[inline(always)]
-    fn call(self) {
+    fn call(mut self) {
         let head = self.shape.head;
         let seen = self.position + 1;
         let mut scores = vec![0f32; self.queries.len() / head * seen];
-        let mut row = [0f32; HEAD_MAX];
-        let row = &mut row[..head];
+        let mut room = vec![0f32; PAGE * head];
         let scale = 1.0 / (head as f32).sqrt();
         for page in 0..seen.div_ceil(PAGE) {
-            let keys = self.cache.keys(self.layer, self.key_head, page).chunks_exact(head);
-            for (position, key) in (page * PAGE..seen).zip(keys) {
-                widen_into(key, row);
-                for (query, scores) in self.queries.chunks_exact(head).zip(scores.chunks_exact_mut(seen)) {
-                    scores[position] = dot(query, row) * scale;
+            let range = page * PAGE..seen.min((page + 1) * PAGE);
+            let keys = self.page(Half::Keys, page, &mut room);
+            for (query, scores) in self.queries.chunks_exact(head).zip(scores.chunks_exact_mut(seen)) {
+                for (score, key) in scores[range.clone()].iter_mut().zip(keys.chunks_exact(head)) {
+                    *score = dot(query, key) * scale;
                 }
             }
         }
         scores.chunks_exact_mut(seen).for_each(soften);
-        self.out.fill(0.0);
+        let out = std::mem::take(&mut self.out);
+        out.fill(0.0);
         for page in 0..seen.div_ceil(PAGE) {
-            let values = self.cache.values(self.layer, self.key_head, page).chunks_exact(head);
-            for (position, value) in (page * PAGE..seen).zip(values) {
-                widen_into(value, row);
-                for (out, scores) in self.out.chunks_exact_mut(head).zip(scores.chunks_exact(seen)) {
-                    add_scaled(out, row, scores[position]);
-                }
+            let range = page * PAGE..seen.min((page + 1) * PAGE);
+            let values = self.page(Half::Values, page, &mut room);
+            for (out, scores) in out.chunks_exact_mut(head).zip(scores.chunks_exact(seen)) {
+                mix(out, values, &scores[range.clone()]);
             }
+        }
+    }
+}
+
+/// Adds each row of `values` times its share to `out`; four rows at a time, so that `out` is touched less.
+#[inline(always)]
+fn mix(out: &mut [f32], values: &[f32], shares: &[f32]) {
+    let head = out.len();
+    let (fours, rest) = shares.as_chunks::<4>();
+    for (shares, rows) in fours.iter().zip(values.chunks_exact(4 * head)) {
+        let (first, others) = rows.split_at(head);
+        let (second, others) = others.split_at(head);
+        let (third, fourth) = others.split_at(head);
+        let rows = first.iter().zip(second).zip(third.iter().zip(fourth));
+        for (sum, ((a, b), (c, d))) in out.iter_mut().zip(rows) {
+            *sum += (shares[0] * a + shares[1] * b) + (shares[2] * c + shares[3] * d);
+        }
+    }
+    for (share, row) in rest.iter().zip(values[fours.len() * 4 * head..].chunks_exact(head)) {
+        for (sum, value) in out.iter_mut().zip(row) {
+            *sum += share * value;
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The forward pass: tokens in, the last one's scores out; their keys and values stay in the cache.
 
-use super::attention::Attention;
+use super::attention::{Attention, Widened};
 use super::cache::Cache;
 use super::matrix::Inputs;
 use super::network::{Layer, Linear, Network, Shape, Turning};
@@ -21,6 +21,7 @@ pub(crate) struct Scratch {
     gate: Vec<f32>,
     up: Vec<f32>,
     inputs: Inputs,
+    widened: Widened,
 }
 
 impl Network {
@@ -60,12 +61,15 @@ impl Network {
         turn(shape, &mut scratch.keys, shape.key_heads, first);
         keep(shape, cache, at, first, scratch);
         let cache = &*cache;
+        let tokens = scratch.stream.len() / shape.hidden;
+        scratch.widened.prepare(cache, shape, at, tokens, first + tokens);
         let share = shape.heads / shape.key_heads * shape.head;
-        let queries = &scratch.queries;
+        let (queries, widened) = (&scratch.queries, &scratch.widened);
         self.crew.each(&mut scratch.mixed, share, |item, out| {
             let (token, key_head) = (item / shape.key_heads, item % shape.key_heads);
             let queries = &queries[item * share..(item + 1) * share];
-            Attention { cache, shape, layer: at, key_head, position: first + token, queries, out }.run();
+            Attention { cache, widened, shape, layer: at, key_head, position: first + token, queries, out }
+                .run();
         });
         scratch.inputs.fill(&scratch.mixed, shape.heads * shape.head);
         self.apply(&layer.output, &scratch.inputs, &mut scratch.normed);

@@ -108,8 +108,9 @@ pub(crate) struct Inputs {
     pub(crate) blocks: usize,
     pub(crate) quants: Vec<[i8; 32]>,
     pub(crate) scales: Vec<f32>,
-    /// The sum of each block's numbers, for matrices whose blocks have a minimum.
-    pub(crate) sums: Vec<f32>,
+    /// The sum of each block's numbers, for matrices whose blocks have a minimum; each token's sums are
+    /// filled up with zeros to whole vectors.
+    pub(crate) sums: Vec<[f32; 8]>,
 }
 
 impl Inputs {
@@ -120,8 +121,14 @@ impl Inputs {
         let count = self.tokens * self.blocks;
         self.quants.resize(count, [0; 32]);
         self.scales.resize(count, 0.0);
-        self.sums.resize(count, 0.0);
+        self.sums.clear();
+        self.sums.resize(self.tokens * self.padded(), [0.0; 8]);
         kernel::quantise(numbers, self);
+    }
+
+    /// Vectors that the sums of one token take.
+    pub(crate) fn padded(&self) -> usize {
+        self.blocks.div_ceil(8)
     }
 }
 

@@ -194,12 +194,12 @@ impl Run<'_> {
     fn follow(&mut self, matcher: &mut Matcher, aloud: Aloud) -> Result<String, Halt> {
         let failed =
             |fault: &dyn std::fmt::Display| Halt::Fault(AnswerFault::Failed(format!("its grammar: {fault}")));
-        let (mut outflow, mut written, mut tokens) = (Outflow::new([]), Vec::new(), Vec::new());
+        let (mut outflow, mut written, mut tokens) = (Outflow::new([]), Vec::<u8>::new(), Vec::new());
         let mut closing = false;
         while !matcher.is_stopped() {
             closing = closing || self.left <= CLOSING_TOKENS || goes_in_circles(&tokens);
             let mask = matcher.compute_mask().map_err(|fault| failed(&fault))?;
-            let close = closing.then(|| self.closer(&|token| mask.is_allowed(token))).flatten();
+            let close = closing.then(|| self.closer(&written, &|token| mask.is_allowed(token))).flatten();
             mask.iter_unset_entries(|token| forbid(&mut self.scores, token));
             let Some(token) = self.pick(close)? else { break };
             matcher.consume_token(token).map_err(|fault| failed(&fault))?;
@@ -218,10 +218,16 @@ impl Run<'_> {
         Ok(String::from_utf8_lossy(&written).into_owned())
     }
 
-    /// The allowed token that ends what is open soonest.
-    fn closer(&self, allowed: &dyn Fn(u32) -> bool) -> Option<u32> {
+    /// The allowed token that ends what is open soonest. Inside a text a brace would only be more text,
+    /// so the quotation mark comes first, but for an object or a list that was just begun.
+    fn closer(&self, written: &[u8], allowed: &dyn Fn(u32) -> bool) -> Option<u32> {
+        let order = match written.last() {
+            Some(b'{') => ["}", "\"", "]", ","],
+            Some(b'[') => ["]", "\"", "}", ","],
+            _ => ["\"", "}", "]", ","],
+        };
         let single = |text: &str| self.vocabulary.plain(text).first().copied();
-        ["}", "]", "\""].into_iter().filter_map(single).find(|token| allowed(*token))
+        order.into_iter().filter_map(single).find(|token| allowed(*token))
     }
 
     /// The next token: `fixed`, or as the sampler draws; none when the answer is over.

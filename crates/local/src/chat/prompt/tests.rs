@@ -1,1 +1,105 @@
-//! Tests.
+//! Tests: what a model reads of a chat, with and without a place for tools in its template.
+
+use super::*;
+use crate::engine::gguf::Gguf;
+use crate::engine::made::{self, Made};
+use crate::engine::map::map;
+
+fn vocabulary() -> Vocabulary {
+    let file = made::write(&Made::default());
+    let bytes = map(&file.path).unwrap();
+    Vocabulary::read(&Gguf::read(&bytes).unwrap()).unwrap()
+}
+
+fn tool(name: &str, description: &str) -> OfferedTool {
+    let parameters = json!({"type": "object", "properties": {"path": {"type": "string"}, "lines": {"type": "integer"}}, "required": ["path"]});
+    OfferedTool { name: name.to_owned(), description: description.to_owned(), parameters }
+}
+
+fn said(role: ChatRole, text: &str) -> ChatMessage {
+    ChatMessage { role, text: text.to_owned(), calls: Vec::new(), call_id: None }
+}
+
+fn chat(messages: Vec<ChatMessage>, tools: Vec<OfferedTool>) -> Chat {
+    Chat {
+        messages,
+        tools,
+        choice: ToolChoice::Auto,
+        schema: None,
+        answer_tokens_max: None,
+        temperature: 0.0,
+        top_p: 1.0,
+        seed: 0,
+        stop: Vec::new(),
+    }
+}
+
+fn rendered(chat: &Chat, template: Option<&str>) -> String {
+    let text = render(chat, &Template::parse(template).unwrap(), &vocabulary()).unwrap();
+    text.replace('\u{fdd0}', "")
+}
+
+#[test]
+fn without_a_place_for_tools_the_system_message_lists_them() {
+    let mut chat = chat(
+        vec![said(ChatRole::System, "Be kind."), said(ChatRole::User, "hi")],
+        vec![tool("read_file", "Reads a file. At length.")],
+    );
+    let text = rendered(&chat, None);
+    assert!(text.starts_with("<|im_start|>system\nBe kind.\n\nYou have these tools:\n- read_file(path: string, lines?: integer): Reads a file.\n"), "{text}");
+    chat.messages.remove(0);
+    assert!(rendered(&chat, None).starts_with("<|im_start|>system\nYou have these tools:"));
+    chat.choice = ToolChoice::None;
+    assert!(!rendered(&chat, None).contains("tools"));
+}
+
+#[test]
+fn calls_and_results_become_text_there() {
+    let call = MadeCall {
+        id: "1".to_owned(),
+        name: "read_file".to_owned(),
+        arguments: "{\"path\":\"a\"}".to_owned(),
+    };
+    let assistant = ChatMessage { calls: vec![call], ..said(ChatRole::Assistant, "") };
+    let text = rendered(
+        &chat(vec![said(ChatRole::User, "hi"), assistant, said(ChatRole::Tool, "42")], Vec::new()),
+        None,
+    );
+    assert!(text.contains("assistant\n<tool_call>\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"a\"}}\n</tool_call><|im_end|>"), "{text}");
+    assert!(text.contains("user\n<tool_response>\n42\n</tool_response><|im_end|>"), "{text}");
+}
+
+#[test]
+fn a_template_with_a_place_for_tools_gets_them_whole() {
+    let template = "{% for tool in tools %}{{ tool | tojson }}{% endfor %}<tool_call>{% for m in messages %}{% for c in m.tool_calls %}{{ c.function.arguments | tojson }}{% endfor %}{% endfor %}";
+    let call = MadeCall {
+        id: "1".to_owned(),
+        name: "read_file".to_owned(),
+        arguments: "{\"path\":\"a\"}".to_owned(),
+    };
+    let assistant = ChatMessage { calls: vec![call], ..said(ChatRole::Assistant, "") };
+    let text = rendered(&chat(vec![assistant], vec![tool("read_file", "Reads.")]), Some(template));
+    assert!(
+        text.starts_with(
+            "{\"type\": \"function\", \"function\": {\"name\": \"read_file\", \"description\": \"Reads.\""
+        ),
+        "{text}"
+    );
+    assert!(text.ends_with("<tool_call>{\"path\": \"a\"}"), "{text}");
+}
+
+#[test]
+fn six_tools_with_long_descriptions_stay_within_their_allowance() {
+    let vocabulary = vocabulary();
+    let tools: Vec<_> = (0..6).map(|at| tool(&format!("t{at}"), &"hello ".repeat(200))).collect();
+    assert!(vocabulary.plain(&short_list(&tools, &vocabulary)).len() <= 300);
+}
+
+#[test]
+fn arguments_that_are_no_json_are_refused() {
+    let call = MadeCall { id: "call_7".to_owned(), name: "x".to_owned(), arguments: "{".to_owned() };
+    let assistant = ChatMessage { calls: vec![call], ..said(ChatRole::Assistant, "") };
+    let fault = render(&chat(vec![assistant], Vec::new()), &Template::parse(None).unwrap(), &vocabulary())
+        .unwrap_err();
+    assert!(fault.contains("call_7"), "{fault}");
+}

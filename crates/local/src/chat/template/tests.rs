@@ -1,1 +1,42 @@
-//! Tests.
+//! Tests: templates see what they expect, and cost no more than they may.
+
+use super::*;
+
+fn message(role: &'static str, content: &str) -> TemplateMessage {
+    TemplateMessage { role, content: content.to_owned(), tool_calls: Vec::new() }
+}
+
+#[test]
+fn a_file_without_a_template_speaks_chatml() {
+    let template = Template::parse(None).unwrap();
+    let text = template.render(&[message("user", "hi")], &[], ("", "<|im_end|>")).unwrap();
+    assert_eq!(text, "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
+    assert!(!template.offers_tools());
+}
+
+#[test]
+fn json_is_written_as_python_writes_it_and_in_order() {
+    let template = Template::parse(Some("{{ tools[0] | tojson }}<tool_call>")).unwrap();
+    let tool = serde_json::json!({"type": "function", "function": {"name": "a<b", "list": [1, "2"]}});
+    let text = template.render(&[], &[tool], ("", "")).unwrap();
+    assert_eq!(text, r#"{"type": "function", "function": {"name": "a<b", "list": [1, "2"]}}<tool_call>"#);
+    assert!(template.offers_tools());
+}
+
+#[test]
+fn an_endless_template_is_stopped() {
+    let endless = "{% for a in range(9999) %}{% for b in range(9999) %}{{ a }}{% endfor %}{% endfor %}";
+    let fault = Template::parse(Some(endless)).unwrap().render(&[], &[], ("", "")).unwrap_err();
+    assert!(fault.contains("fuel"), "{fault}");
+}
+
+#[test]
+fn a_template_that_refuses_says_why() {
+    let template = Template::parse(Some("{{ raise_exception('roles must alternate') }}")).unwrap();
+    assert!(template.render(&[], &[], ("", "")).unwrap_err().contains("roles must alternate"));
+}
+
+#[test]
+fn a_template_of_absurd_size_is_refused() {
+    Template::parse(Some(&"x".repeat(TEMPLATE_BYTES_MAX + 1))).unwrap_err();
+}

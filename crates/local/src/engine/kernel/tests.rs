@@ -1,1 +1,68 @@
-//! Tests.
+//! Tests: the fast multiplication gives what plain numbers give.
+
+use super::*;
+use crate::engine::made::random;
+use crate::engine::matrix::{Blocks, Matrix};
+use crate::engine::numbers::narrow;
+
+fn eight(rows: usize, columns: usize) -> Matrix {
+    let numbers = random(1, rows * columns, 1.0);
+    let (mut quants, mut scales) = (Vec::new(), Vec::new());
+    for block in numbers.as_chunks::<BLOCK>().0 {
+        let mut quant = [0; BLOCK];
+        scales.push(narrow(quantise_block(block, &mut quant).0));
+        quants.push(quant);
+    }
+    Matrix { rows, columns, blocks: Blocks::Eight { quants, scales } }
+}
+
+fn four(rows: usize, columns: usize) -> Matrix {
+    let count = rows * columns / BLOCK;
+    let halves = |seed| random(seed, count, 0.1).into_iter().map(narrow).collect();
+    let bytes = random(2, count * 16, 1.0);
+    let quants =
+        bytes.as_chunks::<16>().0.iter().map(|bytes| bytes.map(|byte| byte.to_bits() as u8)).collect();
+    Matrix { rows, columns, blocks: Blocks::Four { quants, scales: halves(3), minima: halves(4) } }
+}
+
+fn part(matrix: &Matrix) -> BlocksPart<'_> {
+    match &matrix.blocks {
+        Blocks::Four { quants, scales, minima } => BlocksPart::Four { quants, scales, minima },
+        Blocks::Eight { quants, scales } => BlocksPart::Eight { quants, scales },
+    }
+}
+
+#[test]
+fn fast_and_plain_and_exact_products_agree() {
+    for matrix in [eight(7, 576), four(7, 576), four(4, 32), eight(1, 64)] {
+        for tokens in [1, 2, 4, 5, 9] {
+            let numbers = random(9, tokens * matrix.columns, 2.0);
+            let mut inputs = Inputs::default();
+            inputs.fill(&numbers, matrix.columns);
+            let mut fast = vec![0f32; matrix.rows * tokens];
+            let mut plain = fast.clone();
+            multiply(Product { blocks: part(&matrix), inputs: &inputs, out: &mut fast });
+            multiply_plainly(&mut Product { blocks: part(&matrix), inputs: &inputs, out: &mut plain });
+            let mut row = vec![0f32; matrix.columns];
+            for (at, (fast, plain)) in fast.iter().zip(&plain).enumerate() {
+                matrix.row(at / tokens, &mut row);
+                let first = at % tokens * matrix.columns;
+                let exact = dot(&row, &numbers[first..first + matrix.columns]);
+                assert!((fast - plain).abs() < 1e-3, "{fast} {plain}");
+                assert!((fast - exact).abs() < 0.5, "{fast} {exact}");
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_and_the_extremes_quantise() {
+    let mut quants = [1; BLOCK];
+    assert_eq!(quantise_block(&[0.0; BLOCK], &mut quants), (0.0, 0.0));
+    assert_eq!(quants, [0; BLOCK]);
+    let mut block = [0.0; BLOCK];
+    (block[0], block[31]) = (-3.0, 3.0);
+    let (scale, sum) = quantise_block(&block, &mut quants);
+    assert_eq!((quants[0], quants[31]), (-127, 127));
+    assert!((scale - 3.0 / 127.0).abs() < 1e-7 && sum == 0.0);
+}

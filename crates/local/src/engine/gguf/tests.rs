@@ -1,0 +1,103 @@
+//! Tests: bad files are told what is wrong with them; none panics, none takes memory it has no bytes for.
+
+use super::*;
+use crate::engine::made::{self, Made};
+use crate::generation::{LoadFault, LoadOptions, LoadedModel};
+use candle_core::quantized::gguf_file::Value;
+use std::path::Path;
+
+const OPTIONS: LoadOptions = LoadOptions { threads: 1, window_tokens_max: None, slots: 1 };
+
+fn fault_of(path: &Path) -> String {
+    LoadedModel::open(path, &OPTIONS).unwrap_err().to_string()
+}
+
+#[test]
+fn a_made_up_model_loads_with_its_name_and_window() {
+    let file = made::write(&Made::default());
+    let model = LoadedModel::open(&file.path, &OPTIONS).unwrap();
+    assert_eq!((model.name(), model.window_tokens()), ("Made Up", made::WINDOW));
+    let options = LoadOptions { window_tokens_max: Some(100), ..OPTIONS };
+    assert_eq!(LoadedModel::open(&file.path, &options).unwrap().window_tokens(), 100);
+}
+
+#[test]
+fn a_file_cut_anywhere_is_refused() {
+    let file = made::write(&Made::default());
+    let bytes = std::fs::read(&file.path).unwrap();
+    let head = bytes.len() - made::names().len() * 272;
+    for cut in (0..2_000).chain((2_000..bytes.len() - 64).step_by(997)).chain([head]) {
+        assert!(Gguf::read(&bytes[..cut]).is_err(), "cut at {cut}");
+    }
+}
+
+#[test]
+fn flipped_bytes_in_the_head_never_panic() {
+    let file = made::write(&Made::default());
+    let bytes = std::fs::read(&file.path).unwrap();
+    for at in 0..1_200 {
+        for value in [0x00, 0x7f, 0xff] {
+            let mut wrong = bytes.clone();
+            wrong[at] = value;
+            if let Ok(read) = Gguf::read(&wrong) {
+                drop(crate::chat::tokens::Vocabulary::read(&read));
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_no_model_file_is_named_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.gguf");
+    assert!(matches!(LoadedModel::open(&path, &OPTIONS), Err(LoadFault::Unreadable { .. })));
+    std::fs::write(&path, b"").unwrap();
+    LoadedModel::open(&path, &OPTIONS).unwrap_err();
+    std::fs::write(&path, vec![b'x'; 4096]).unwrap();
+    assert!(fault_of(&path).contains("not a GGUF file"));
+    assert!(matches!(LoadedModel::open(folder.path(), &OPTIONS), Err(LoadFault::Unreadable { .. })));
+}
+
+#[test]
+fn facts_that_cannot_be_are_refused_by_name() {
+    let cases: [(&str, Option<Value>, &str); 11] = [
+        ("general.architecture", Some(Value::String("bert".to_owned())), "architecture is bert"),
+        ("general.alignment", Some(Value::U32(0)), "alignment 0"),
+        ("llama.block_count", Some(Value::U32(4_000_000)), "llama.block_count is 4000000"),
+        ("llama.block_count", None, "llama.block_count is missing"),
+        ("llama.block_count", Some(Value::U32(3)), "blk.2.attn_norm.weight is missing"),
+        ("llama.embedding_length", Some(Value::U32(512)), "and should be"),
+        ("llama.attention.head_count", Some(Value::U32(3)), "do not fit together"),
+        ("llama.rope.scaling.type", Some(Value::String("yarn".to_owned())), "scheme yarn"),
+        ("tokenizer.ggml.pre", Some(Value::String("martian".to_owned())), "rule martian"),
+        ("tokenizer.ggml.model", Some(Value::String("llama".to_owned())), "tokenizer is llama"),
+        ("tokenizer.chat_template", Some(Value::String("{% if %}".to_owned())), "chat template"),
+    ];
+    for (key, value, said) in cases {
+        let file = made::write(&Made { changed: vec![(key, value)], ..Made::default() });
+        let fault = fault_of(&file.path);
+        assert!(fault.contains(said), "{key}: {fault}");
+    }
+}
+
+#[test]
+fn a_missing_tensor_is_named() {
+    let file = made::write(&Made { left_out: Some("blk.1.ffn_up.weight"), ..Made::default() });
+    assert!(fault_of(&file.path).contains("tensor blk.1.ffn_up.weight is missing"));
+}
+
+#[test]
+fn counts_beyond_the_file_take_no_memory() {
+    let mut bytes = b"GGUF\x03\0\0\0".to_vec();
+    bytes.extend(1u64.to_le_bytes());
+    bytes.extend(1u64.to_le_bytes());
+    bytes.extend(1u64.to_le_bytes());
+    bytes.push(b'k');
+    bytes.extend(9u32.to_le_bytes());
+    bytes.extend(8u32.to_le_bytes());
+    bytes.extend(u64::MAX.to_le_bytes());
+    assert!(Gguf::read(&bytes).unwrap_err().contains("entries in one list"));
+    let at = bytes.len() - 8;
+    bytes[at..].copy_from_slice(&3_000_000u64.to_le_bytes());
+    assert!(Gguf::read(&bytes).unwrap_err().contains("cut in its head"));
+}

@@ -1,0 +1,138 @@
+//! Tests against a real file: `NEXUS3_TEST_MODEL=FILE cargo test -p local --features real-model-tests`.
+#![cfg(feature = "real-model-tests")]
+#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::disallowed_methods, reason = "whoever runs these tests names the file in the environment")]
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use local::generation::{
+    Answered, Chat, ChatMessage, ChatRole, EndedBy, LoadOptions, LoadedModel, MadeCall, OfferedTool, Piece,
+    ToolChoice,
+};
+use serde_json::{Value, json};
+
+fn model() -> LoadedModel {
+    let path = std::env::var_os("NEXUS3_TEST_MODEL")
+        .expect("set NEXUS3_TEST_MODEL to a GGUF file, for example SmolLM2-135M-Instruct (`nexus3 models pull smollm2-135m`)");
+    LoadedModel::open(&PathBuf::from(path), &LoadOptions { threads: 1, window_tokens_max: None, slots: 4 })
+        .unwrap()
+}
+
+fn said(role: ChatRole, text: &str) -> ChatMessage {
+    ChatMessage { role, text: text.to_owned(), calls: Vec::new(), call_id: None }
+}
+
+fn chat(messages: Vec<ChatMessage>) -> Chat {
+    Chat {
+        messages,
+        tools: Vec::new(),
+        choice: ToolChoice::Auto,
+        schema: None,
+        answer_tokens_max: Some(60),
+        temperature: 0.0,
+        top_p: 1.0,
+        seed: 0,
+        stop: Vec::new(),
+    }
+}
+
+fn run(model: &mut LoadedModel, chat: &Chat) -> (Answered, String, Vec<MadeCall>) {
+    let (mut text, mut calls) = (String::new(), Vec::new());
+    let answered = model
+        .answer(chat, &mut |piece| {
+            match piece {
+                Piece::Text(part) => text.push_str(part),
+                Piece::Call(call) => calls.push(call.clone()),
+                Piece::Read { .. } => {}
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    (answered, text, calls)
+}
+
+fn tools() -> Vec<OfferedTool> {
+    let tool = |name: &str, description: &str, parameters: Value| OfferedTool {
+        name: name.to_owned(),
+        description: description.to_owned(),
+        parameters,
+    };
+    let one = |name: &str| json!({"type": "object", "properties": {name: {"type": "string"}}, "required": [name], "additionalProperties": false});
+    vec![
+        tool("read_file", "Reads a file and gives its text.", one("path")),
+        tool("shell", "Runs a command.", one("command")),
+        tool("memory_search", "Finds what was said before.", one("query")),
+    ]
+}
+
+#[test]
+fn it_knows_the_capital_of_france() {
+    let (answered, text, _) = run(
+        &mut model(),
+        &chat(vec![said(ChatRole::User, "What is the capital of France? Answer in one sentence.")]),
+    );
+    println!("{text:?} {answered:?}");
+    assert!(text.contains("Paris"), "{text}");
+    assert_eq!(answered.why, EndedBy::Finished);
+}
+
+#[test]
+fn the_second_turn_computes_only_what_is_new() {
+    let mut model = model();
+    let mut messages = vec![said(ChatRole::User, "Name a colour.")];
+    let (first, text, _) = run(&mut model, &chat(messages.clone()));
+    messages.push(said(ChatRole::Assistant, &text));
+    messages.push(said(ChatRole::User, "Another one."));
+    let (second, _, _) = run(&mut model, &chat(messages));
+    assert!(second.cached_tokens + 2 >= first.prompt_tokens + first.answer_tokens, "{first:?} {second:?}");
+}
+
+#[test]
+fn a_required_call_is_valid() {
+    let mut model = model();
+    for question in
+        ["Read the file notes.txt", "List the files here", "What did we decide about the database?"]
+    {
+        let chat = Chat {
+            tools: tools(),
+            choice: ToolChoice::Required,
+            answer_tokens_max: Some(200),
+            ..chat(vec![said(ChatRole::User, question)])
+        };
+        let (answered, text, calls) = run(&mut model, &chat);
+        println!("{question}: {calls:?} {answered:?}");
+        assert_eq!((answered.why, text.as_str()), (EndedBy::Calls, ""));
+        for call in calls {
+            let arguments: Value = serde_json::from_str(&call.arguments).unwrap();
+            assert!(arguments.as_object().unwrap().values().all(Value::is_string));
+        }
+    }
+}
+
+#[test]
+fn free_choice_gives_text_or_valid_calls() {
+    let mut model = model();
+    for question in ["Say hello.", "Read the file notes.txt and tell me what it says."] {
+        let chat = Chat {
+            tools: tools(),
+            answer_tokens_max: Some(120),
+            ..chat(vec![said(ChatRole::User, question)])
+        };
+        let (answered, text, calls) = run(&mut model, &chat);
+        println!("{question}: {text:?} {calls:?} {answered:?}");
+        assert!(!text.is_empty() || !calls.is_empty());
+    }
+}
+
+#[test]
+fn an_answer_to_a_schema_is_valid() {
+    let schema = json!({"type": "object", "properties": {"city": {"type": "string"}, "country": {"type": "string"}}, "required": ["city", "country"], "additionalProperties": false});
+    let chat = Chat {
+        schema: Some(schema),
+        ..chat(vec![said(ChatRole::User, "Where is the Eiffel tower? Answer in JSON.")])
+    };
+    let (_, text, _) = run(&mut model(), &chat);
+    println!("{text}");
+    assert!(serde_json::from_str::<Value>(&text).unwrap()["city"].is_string());
+}
