@@ -25,6 +25,8 @@ pub enum FaultKind {
     Interrupted,
     /// The model, or the way to it, failed.
     Model,
+    /// The prompt does not fit the model's window.
+    ContextFull,
     /// The daemon itself failed.
     Internal,
 }

@@ -35,6 +35,9 @@ pub(crate) fn as_error(fault: &Fault) -> RpcError {
         FaultKind::Interrupted => {
             RpcError::new(ErrorCode::Internal, public).with_data(json!({ "kind": "interrupted" }))
         }
+        FaultKind::ContextFull => {
+            RpcError::new(ErrorCode::Internal, public).with_data(json!({ "kind": "context_full" }))
+        }
         FaultKind::Model | FaultKind::Internal => RpcError::new(ErrorCode::Internal, public),
     }
 }

@@ -89,7 +89,9 @@ impl From<&Fault> for NoStream {
             FaultKind::Denied => NoStream::Denied(text),
             FaultKind::NotFound | FaultKind::Invalid => NoStream::NoSuchAgent(text),
             FaultKind::Busy { .. } | FaultKind::Full { .. } => NoStream::Busy(text),
-            FaultKind::Interrupted | FaultKind::Model | FaultKind::Internal => NoStream::Failed(text),
+            FaultKind::Interrupted | FaultKind::Model | FaultKind::ContextFull | FaultKind::Internal => {
+                NoStream::Failed(text)
+            }
         }
     }
 }

@@ -258,6 +258,7 @@ impl TurnWatch {
             | Record::Renamed { .. }
             | Record::Finished { .. }
             | Record::RolledBack { .. }
+            | Record::Folded(_)
             | Record::Denied { .. }
             | Record::DaemonStarted { .. }
             | Record::DaemonStopped => false,

@@ -273,6 +273,7 @@ enum FaultKindBody {
     Full { retry_after_ms: u64 },
     Interrupted,
     Model,
+    ContextFull,
     Internal,
 }
 
@@ -353,6 +354,7 @@ impl<'a> FaultBody<'a> {
             FaultKind::Full { retry_after_ms } => FaultKindBody::Full { retry_after_ms },
             FaultKind::Interrupted => FaultKindBody::Interrupted,
             FaultKind::Model => FaultKindBody::Model,
+            FaultKind::ContextFull => FaultKindBody::ContextFull,
             FaultKind::Internal => FaultKindBody::Internal,
         };
         Self { kind, public: public.as_ref().into(), cause: cause.as_deref().map(Cow::Borrowed) }
@@ -367,6 +369,7 @@ impl<'a> FaultBody<'a> {
             FaultKindBody::Full { retry_after_ms } => FaultKind::Full { retry_after_ms },
             FaultKindBody::Interrupted => FaultKind::Interrupted,
             FaultKindBody::Model => FaultKind::Model,
+            FaultKindBody::ContextFull => FaultKind::ContextFull,
             FaultKindBody::Internal => FaultKind::Internal,
         };
         Fault { kind, public: self.public.into_owned().into(), cause: self.cause.map(Cow::into_owned) }
