@@ -46,7 +46,7 @@ pub struct Environment<'a> {
     pub cwd: &'a FilePath,
     /// Where it may write.
     pub writes: &'a [FilePath],
-    /// The operating system.
+    /// The operating system; empty is not known.
     pub system: &'a str,
 }
 
@@ -70,7 +70,8 @@ pub fn layered(
     }
     let writes: Vec<_> = writes.iter().map(FilePath::as_str).collect();
     let writes = if writes.is_empty() { "nowhere".to_owned() } else { writes.join(", ") };
-    let lines = format!("Working directory: {cwd}\nOperating system: {system}\nYou may write to: {writes}");
+    let system = if system.is_empty() { String::new() } else { format!("Operating system: {system}\n") };
+    let lines = format!("Working directory: {cwd}\n{system}You may write to: {writes}");
     prompt + "\n# Environment\nSource: the daemon\n\n" + &lines
 }
 

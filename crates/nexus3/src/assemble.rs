@@ -100,6 +100,7 @@ fn context_options(config: &Config) -> ContextOptions {
     ContextOptions {
         prompt: if config.context.layers { DefaultPrompt::Layers } else { DefaultPrompt::Nothing },
         tail: if config.context.tail { Tail::On } else { Tail::Off },
+        system: std::env::consts::OS,
     }
 }
 

@@ -17,6 +17,8 @@ pub struct ContextOptions {
     pub prompt: DefaultPrompt,
     /// Whether the time, the state of the working directory and what is left of budgets ride behind the last message.
     pub tail: Tail,
+    /// The operating system, for the environment; empty is not known.
+    pub system: &'static str,
 }
 
 /// The prompt of an agent that has none.
@@ -52,10 +54,11 @@ pub(crate) fn default_prompt(
     provider: &dyn Provider,
     cwd: &FilePath,
     writes: &[FilePath],
+    system: &str,
 ) -> String {
     let strength = provider.traits().strength;
     let notes = if strength == Strength::Small { Vec::new() } else { workspace.notes(cwd) };
-    let environment = Environment { cwd, writes, system: std::env::consts::OS };
+    let environment = Environment { cwd, writes, system };
     layered(strength, &notes, &environment, &|text| provider.count(text))
 }
 

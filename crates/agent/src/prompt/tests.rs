@@ -25,11 +25,11 @@ fn the_built_in_words_are_short() {
 
 #[test]
 fn every_layer_names_its_source_in_the_order_given() {
-    let owner = Note { source: "/home/me/.nexus3/NEXUS.md".to_owned(), ..note(Trust::Owner, "be kind") };
+    let owner = Note { source: "/home/user/.nexus3/NEXUS.md".to_owned(), ..note(Trust::Owner, "be kind") };
     let prompt = prompt(Strength::Full, &[owner, note(Trust::Project, "run cargo test")]);
     let places: Vec<_> = [
         "built in",
-        "/home/me/.nexus3/NEXUS.md\n\nbe kind",
+        "/home/user/.nexus3/NEXUS.md\n\nbe kind",
         "/work/a/AGENTS.md",
         "run cargo test",
         "Source: the daemon",

@@ -345,7 +345,13 @@ impl Pool {
             DefaultPrompt::Nothing => None,
             DefaultPrompt::Layers => {
                 let writes = kin.write_folders().roots().to_vec();
-                Some(default_prompt(&*self.outside.workspace, provider, &plan.cwd, &writes))
+                Some(default_prompt(
+                    &*self.outside.workspace,
+                    provider,
+                    &plan.cwd,
+                    &writes,
+                    self.options.context.system,
+                ))
             }
         });
         let count = |text: &str| provider.count(text);

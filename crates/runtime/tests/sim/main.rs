@@ -39,6 +39,7 @@ mod stops;
 mod talks;
 mod test_store;
 mod threads;
+mod told;
 mod toolruns;
 mod tools;
 mod trees;
