@@ -136,7 +136,7 @@ settings! {
     /// Seconds without work after which an agent leaves memory until it is called again; 0 never.
     idle_sleep_s: u64 = 600, Kind::Count { min: 0, max: YEAR_S };
 
-    [context] Context: "What agents are told beside their messages, and how long contexts are made shorter.";
+    [context] Context: "What agents are told beside their messages, and how contexts are made shorter.";
     /// Whether an agent without a prompt gets the built-in one, NEXUS.md of the home, notes of its folders, and where it works.
     layers: bool = true, Kind::Flag;
     /// Whether the time, the branch and what is left of budgets ride behind the last message.
