@@ -63,7 +63,7 @@ pub(crate) fn default_prompt(
 }
 
 /// Those of the tools that a small model is shown.
-fn few(tools: Vec<Arc<ToolSpec>>) -> Vec<Arc<ToolSpec>> {
+fn few(tools: &[Arc<ToolSpec>]) -> Vec<Arc<ToolSpec>> {
     let mut left = SMALL_TOOLS_TOKENS_MAX;
     let wanted = SMALL_TOOLS.iter().filter_map(|name| tools.iter().find(|tool| &*tool.name == *name));
     let fits = |tool: &&Arc<ToolSpec>| {
@@ -80,10 +80,10 @@ impl Shared {
         let Some(pool) = self.pool.upgrade() else { return Vec::new() };
         let may = self.kin.may();
         let specs = pool.outside.tools.all().iter().map(|tool| tool.spec());
-        let tools = specs.filter(|spec| may.tools.contains(&spec.name)).map(Arc::clone).collect();
+        let tools: Vec<_> = specs.filter(|spec| may.tools.contains(&spec.name)).map(Arc::clone).collect();
         match self.provider.traits().strength {
             Strength::Full => tools,
-            Strength::Small => few(tools),
+            Strength::Small => few(&tools),
         }
     }
 
