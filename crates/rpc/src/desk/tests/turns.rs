@@ -131,7 +131,7 @@ async fn a_summary_that_saves_nothing_changes_nothing_and_is_paid_for() {
         let params = format!(r#"{{"content":"message {turn} {}"}}"#, "x".repeat(400));
         house.at_daemon(&request("send", &params)).await;
     }
-    let read = |text: String| serde_json::from_str::<serde_json::Value>(&text).unwrap()["result"].clone();
+    let read = |text: String| serde_json::from_str::<Value>(&text).unwrap()["result"].clone();
     let before = read(house.at_daemon(&request("get_tokens", "{}")).await.1);
     // This model repeats what it is asked, which is no summary; the context is not full, so it stays as it is.
     let (_, answer) = house.at_daemon(&request("compact", "{}")).await;
