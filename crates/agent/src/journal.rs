@@ -7,9 +7,10 @@ mod tests;
 
 pub use replay::{OpenTurn, Progress, Replay, Stage};
 
+pub use crate::fold::Folded;
 use crate::outside::Moment;
 use crate::permission::{Budget, FilePath, Level, Resource};
-use crate::{AgentId, Halt, Message, RequestId, ToolClass, ToolOutcome, TurnEnd, Used};
+use crate::{AgentId, Halt, Message, NanoDollars, RequestId, ToolClass, ToolOutcome, TurnEnd, Used};
 
 /// Tells agents apart for ever: never given twice, rising with age. Zero is the daemon itself.
 pub type Serial = u64;
@@ -109,6 +110,8 @@ pub enum Record {
         /// Messages that stay.
         messages: usize,
     },
+    /// The context was made shorter; what it held before stays in the journal.
+    Folded(Box<Folded>),
     /// Something was not allowed.
     Denied {
         /// Who wanted it.
@@ -148,6 +151,7 @@ impl Record {
             Record::TurnEnded { .. } => "turn_ended",
             Record::TurnReopened { .. } => "turn_reopened",
             Record::RolledBack { .. } => "rolled_back",
+            Record::Folded(_) => "context_compacted",
             Record::Denied { .. } => "denied",
             Record::DaemonStarted { .. } => "daemon_started",
             Record::DaemonStopped => "daemon_stopped",
@@ -272,6 +276,8 @@ pub struct KeptLedger {
     pub version: u64,
     /// One for each of [`Resource::CONSUMED`], in that order.
     pub accounts: [KeptAccount; Resource::CONSUMED.len()],
+    /// What the agent and all below it have cost.
+    pub cost: NanoDollars,
 }
 
 /// One account of a ledger. The limit is in the agent's rights.

@@ -2,23 +2,31 @@
 //! an answer.
 //! Pure: no clock, no randomness, no I/O, no async. What it needs of the world is asked for in [`outside`].
 
+mod cut;
+mod date;
 mod fault;
+pub mod fold;
 mod id;
 pub mod journal;
 mod message;
 pub mod outside;
 pub mod permission;
+pub mod prompt;
+mod redact;
 mod tokens;
 mod tool;
 mod turn;
 mod window;
 
+pub use cut::{cut_middle, left_out};
+pub use date::minute;
 pub use fault::{Fault, FaultKind};
 pub use id::{AgentId, AgentIdFault, RequestId};
 pub use message::{Ending, Image, Message, Role, Source, ToolCall};
-pub use tokens::{NanoDollars, Prices, TokenCount, Usage, Used};
+pub use redact::redact;
+pub use tokens::{Counted, Counting, Gauge, NanoDollars, Prices, TokenCount, Usage, Used};
 pub use tool::{Pace, ToolClass, ToolOutcome, ToolSpec};
 pub use turn::{
     Halt, Manner, STEERS_MAX, Turn, TurnAction, TurnEnd, TurnEvent, TurnLimits, TurnOutcome, spent_result,
 };
-pub use window::{Window, WindowSize};
+pub use window::{Frame, Window, WindowSize};

@@ -14,6 +14,7 @@ pub use store::{Append, Bounds, Entry, IndexRow, Span, Store, StoreFault, Stored
 
 use crate::journal::Serial;
 use crate::permission::{Effect, FilePath, Kinship, Permit};
+use crate::prompt::Note;
 use crate::tokens::estimate;
 use crate::{AgentId, Fault, Message, Prices, TokenCount, ToolCall, ToolOutcome, ToolSpec, Usage};
 
@@ -168,6 +169,8 @@ pub struct Leave {
     pub permit: Permit,
     /// The other agents, for the agent that calls.
     pub peers: Arc<dyn Peers>,
+    /// What was cut off its earlier results.
+    pub results: Arc<dyn Results>,
 }
 
 /// A tool.
@@ -213,6 +216,38 @@ pub trait Workspace: Send + Sync {
     /// # Errors
     /// When no file can have such a path.
     fn place(&self, path: &str, base: &FilePath) -> Result<FilePath, String>;
+
+    /// What people have written down for agents that work in this folder, in the order it is read: their own notes, then
+    /// those of the folders above it, then its own. What cannot be read is left out, and said in the log.
+    fn notes(&self, _cwd: &FilePath) -> Vec<Note> {
+        Vec::new()
+    }
+
+    /// What is under way in this folder, in one line, such as the branch of its repository. Looks at a few small files
+    /// and runs nothing.
+    fn state(&self, _cwd: &FilePath) -> Option<String> {
+        None
+    }
+}
+
+/// What was cut off the result of a tool, for the agent that called it. It is there for a while.
+pub trait Results: Send + Sync {
+    /// A part of the result, from this byte on, not more than so many bytes.
+    ///
+    /// # Errors
+    /// When there is no such result any more; the text says what to do.
+    fn read(&self, handle: &str, offset: usize, bytes_max: usize) -> Result<ResultPart, String>;
+}
+
+/// A part of a result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResultPart {
+    /// The text.
+    pub text: String,
+    /// Where it begins: not within a character.
+    pub offset: usize,
+    /// How long the whole is.
+    pub bytes: usize,
 }
 
 /// A point in time: microseconds since 1970, UTC.
@@ -223,6 +258,11 @@ pub struct Moment(pub i64);
 pub trait Clock: Send + Sync {
     /// The time now.
     fn now(&self) -> Moment;
+
+    /// How far the clocks on the wall are from UTC at that time.
+    fn offset_minutes(&self, _at: Moment) -> i32 {
+        0
+    }
 }
 
 /// Gives random bytes that nobody can guess.

@@ -1,5 +1,7 @@
 //! How much text is, in tokens: an estimate before a model has seen it, and what models report afterwards.
 
+use std::sync::Arc;
+
 use crate::Message;
 
 /// A number of tokens, or of things counted beside them.
@@ -16,9 +18,67 @@ pub(crate) fn estimate(text: &str) -> TokenCount {
     }
 }
 
-pub(crate) fn estimate_message(message: &Message) -> TokenCount {
-    let calls = message.tool_calls.iter().map(|call| estimate(&call.name) + estimate(&call.arguments));
-    MESSAGE_OVERHEAD + estimate(&message.text) + calls.sum::<TokenCount>()
+/// Says how many tokens a text is, for one model.
+pub type Counting<'a> = &'a (dyn Fn(&str) -> TokenCount + 'a);
+
+/// About what a picture costs the models that take them.
+const IMAGE_TOKENS: TokenCount = 1000;
+
+fn count_message(message: &Message, count: Counting<'_>) -> TokenCount {
+    let calls = message.tool_calls.iter().map(|call| count(&call.name) + count(&call.arguments));
+    let images = message.images.len() as TokenCount * IMAGE_TOKENS;
+    MESSAGE_OVERHEAD + count(&message.text) + calls.sum::<TokenCount>() + images
+}
+
+/// A message that was counted: once, before it comes into a context.
+#[derive(Debug, Clone)]
+pub struct Counted {
+    pub(crate) message: Arc<Message>,
+    pub(crate) tokens: TokenCount,
+}
+
+impl Counted {
+    /// Counts a message.
+    #[must_use]
+    pub fn new(message: impl Into<Arc<Message>>, count: Counting<'_>) -> Self {
+        let message = message.into();
+        Self { tokens: count_message(&message, count), message }
+    }
+}
+
+/// How far a model's counts are from ours, in thousandths: learned from what it reports, forgotten with the task.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Gauge {
+    permille: Option<u64>,
+}
+
+impl Gauge {
+    /// Requests below this say more about a model's template than about its tokenizer.
+    const COUNTED_MIN: TokenCount = 256;
+    const PERMILLE_MIN: u64 = 500;
+    const PERMILLE_MAX: u64 = 2000;
+
+    /// A model has reported so many tokens for what was counted as so many. The first report counts whole, later ones
+    /// a quarter; no report moves the gauge beyond half or double.
+    pub fn learn(&mut self, counted: TokenCount, reported: TokenCount) {
+        if counted < Self::COUNTED_MIN || reported == 0 {
+            return;
+        }
+        let heard = (reported.saturating_mul(1000) / counted).clamp(Self::PERMILLE_MIN, Self::PERMILLE_MAX);
+        self.permille = Some(self.permille.map_or(heard, |known| (known * 3 + heard) / 4));
+    }
+
+    /// What the model would say to so many of our tokens.
+    #[must_use]
+    pub fn correct(self, counted: TokenCount) -> TokenCount {
+        counted.saturating_mul(self.permille.unwrap_or(1000)) / 1000
+    }
+
+    /// How many of our tokens are so many of the model's.
+    #[must_use]
+    pub fn uncorrect(self, tokens: TokenCount) -> TokenCount {
+        tokens.saturating_mul(1000) / self.permille.unwrap_or(1000)
+    }
 }
 
 /// Tokens as a model reported them for one or more requests.
@@ -118,7 +178,23 @@ mod tests {
     #[test]
     fn a_message_counts_its_calls_too() {
         let call = ToolCall { id: "1".into(), name: "echo".into(), arguments: "{\"a\": 12}".into() };
-        assert_eq!(estimate_message(&Message::assistant("", vec![call])), 4 + 1 + 2);
+        assert_eq!(Counted::new(Message::assistant("", vec![call]), &estimate).tokens, 4 + 1 + 2);
+    }
+
+    #[test]
+    fn a_gauge_follows_reports_within_bounds() {
+        let mut gauge = Gauge::default();
+        assert_eq!(gauge.correct(1000), 1000);
+        gauge.learn(100, 500);
+        assert_eq!(gauge.correct(1000), 1000, "a small request teaches nothing");
+        gauge.learn(1000, 1200);
+        assert_eq!((gauge.correct(1000), gauge.uncorrect(1200)), (1200, 1000));
+        gauge.learn(1000, 800);
+        assert_eq!(gauge.correct(1000), 1100);
+        (0..50).for_each(|_| gauge.learn(1000, u64::MAX));
+        assert!((1990..=2000).contains(&gauge.correct(1000)), "an absurd report moves it to the bound");
+        (0..50).for_each(|_| gauge.learn(1000, 1));
+        assert!((500..=510).contains(&gauge.correct(1000)));
     }
 
     #[test]

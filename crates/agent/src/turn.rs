@@ -9,7 +9,7 @@ use self::calls::Calls;
 pub use self::calls::Manner;
 use crate::journal::Progress;
 use crate::permission::Resource;
-use crate::{Ending, Fault, Message, ToolCall, ToolClass, ToolOutcome, Usage};
+use crate::{Ending, Fault, Message, TokenCount, ToolCall, ToolClass, ToolOutcome, Usage, fold};
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub enum TurnEvent {
     ToolCall(ToolCall, Manner),
     /// The model told what it used.
     Usage(Usage),
+    /// The context was folded, and so many tokens of it are free again.
+    Folded(TokenCount),
     /// The model's answer is complete.
     ModelDone,
     /// The model, or the way to it, failed.
@@ -226,6 +228,10 @@ impl Turn {
             }
             (_, TurnEvent::Usage(usage)) => {
                 self.usage = Some(self.usage.unwrap_or_default().plus(usage));
+                Vec::new()
+            }
+            (_, TurnEvent::Folded(reclaimed)) => {
+                self.said.push_str(&fold::notice(reclaimed));
                 Vec::new()
             }
             (Phase::Asking, TurnEvent::Text(text)) => {

@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 
-use crate::tokens::{estimate, estimate_message};
+use crate::fold::FoldPart;
+use crate::tokens::{Counted, Counting, Gauge};
 use crate::{Ending, Message, Role, TokenCount};
 
-/// What is kept free of a model's window for its answer.
-const ANSWER_RESERVE: TokenCount = 2000;
+/// What is kept free of a model's window for its answer: a quarter, and not more than this.
+const ANSWER_RESERVE_MAX: TokenCount = 2000;
+
+/// A context this full is folded before the model is asked.
+const FULL_PERCENT: TokenCount = 90;
 
 /// A context. Appending costs the same however long it is.
 #[derive(Debug, Clone, Default)]
@@ -15,9 +19,24 @@ pub struct Window {
     system_tokens: TokenCount,
     /// Shared with the question that is under way; nobody has it any more when a message is added.
     messages: Arc<Vec<Arc<Message>>>,
+    /// What each message was counted as.
+    tokens: Vec<TokenCount>,
     message_tokens: TokenCount,
     /// Messages that a model is shown differently.
     noted: usize,
+}
+
+/// What a context is held against: the model's window, and what is sent beside the context.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Frame {
+    /// What the model can take; zero is not known.
+    pub budget: TokenCount,
+    /// The descriptions of the tools.
+    pub tools: TokenCount,
+    /// What is added anew to each request.
+    pub dynamic: TokenCount,
+    /// How the model counts.
+    pub gauge: Gauge,
 }
 
 /// A context's size in tokens.
@@ -25,9 +44,13 @@ pub struct Window {
 pub struct WindowSize {
     /// The system prompt.
     pub system: TokenCount,
+    /// The descriptions of the tools.
+    pub tools: TokenCount,
+    /// What is added anew to each request.
+    pub dynamic: TokenCount,
     /// The messages.
     pub messages: TokenCount,
-    /// Both, and the tools.
+    /// All of these, corrected by what the model has reported.
     pub total: TokenCount,
     /// What the model can take.
     pub budget: TokenCount,
@@ -37,12 +60,20 @@ pub struct WindowSize {
     pub remaining: TokenCount,
 }
 
+impl WindowSize {
+    /// Whether it is time to fold. A window of unknown size is never full.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.budget > 0 && self.total > self.available * FULL_PERCENT / 100
+    }
+}
+
 impl Window {
     /// A context with no messages; an empty system prompt is none.
     #[must_use]
-    pub fn new(system: Option<&str>) -> Self {
+    pub fn new(system: Option<&str>, count: Counting<'_>) -> Self {
         let system = system.filter(|text| !text.is_empty());
-        Self { system_tokens: system.map_or(0, estimate), system: system.map(Arc::from), ..Self::default() }
+        Self { system_tokens: system.map_or(0, count), system: system.map(Arc::from), ..Self::default() }
     }
 
     /// The system prompt.
@@ -57,10 +88,22 @@ impl Window {
         &self.messages
     }
 
+    /// What each message was counted as.
+    pub(crate) fn tokens(&self) -> &[TokenCount] {
+        &self.tokens
+    }
+
+    /// What all messages were counted as.
+    #[must_use]
+    pub fn message_tokens(&self) -> TokenCount {
+        self.message_tokens
+    }
+
     /// Appends a message.
-    pub fn push(&mut self, message: impl Into<Arc<Message>>) {
-        let message = message.into();
-        self.message_tokens += estimate_message(&message);
+    pub fn push(&mut self, counted: Counted) {
+        let Counted { message, tokens } = counted;
+        self.message_tokens += tokens;
+        self.tokens.push(tokens);
         self.noted += usize::from(note(&message).is_some());
         Arc::make_mut(&mut self.messages).push(message);
     }
@@ -68,10 +111,30 @@ impl Window {
     /// Keeps the first messages and forgets the rest.
     pub fn truncate(&mut self, messages: usize) {
         let forgotten = messages.min(self.messages.len())..;
-        for message in Arc::make_mut(&mut self.messages).drain(forgotten) {
-            self.message_tokens -= estimate_message(&message);
+        for message in Arc::make_mut(&mut self.messages).drain(forgotten.clone()) {
             self.noted -= usize::from(note(&message).is_some());
         }
+        self.message_tokens -= self.tokens.drain(forgotten).sum::<TokenCount>();
+    }
+
+    /// The context made of these parts: what stays is not counted again.
+    #[must_use]
+    pub fn folded(&self, parts: &[FoldPart], count: Counting<'_>) -> Self {
+        let system = (self.system.clone(), self.system_tokens);
+        let mut window = Self { system: system.0, system_tokens: system.1, ..Self::default() };
+        for part in parts {
+            match part {
+                FoldPart::Stays { from, to } => {
+                    let to = (*to).min(self.messages.len());
+                    for place in *from..to {
+                        let message = Arc::clone(&self.messages[place]);
+                        window.push(Counted { message, tokens: self.tokens[place] });
+                    }
+                }
+                FoldPart::New(message) => window.push(Counted::new(Message::clone(message), count)),
+            }
+        }
+        window
     }
 
     /// Whether the context can end before the message at this place: no call before it waits for its result there.
@@ -84,13 +147,16 @@ impl Window {
         place <= self.messages.len() && !is_cut
     }
 
-    /// The size, for a model that can take `budget` tokens, with tools whose descriptions take `tools` of them.
+    /// The size within this frame.
     #[must_use]
-    pub fn size(&self, budget: TokenCount, tools: TokenCount) -> WindowSize {
-        let total = self.system_tokens + self.message_tokens + tools;
-        let available = budget.saturating_sub(ANSWER_RESERVE);
+    pub fn size(&self, frame: &Frame) -> WindowSize {
+        let Frame { budget, tools, dynamic, gauge } = *frame;
+        let total = gauge.correct(self.system_tokens + self.message_tokens + tools + dynamic);
+        let available = budget - (budget / 4).min(ANSWER_RESERVE_MAX);
         WindowSize {
             system: self.system_tokens,
+            tools,
+            dynamic,
             messages: self.message_tokens,
             total,
             budget,
@@ -128,70 +194,4 @@ fn show(message: &Arc<Message>) -> Arc<Message> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Source;
-
-    #[test]
-    fn size_adds_up_and_never_goes_below_zero() {
-        let mut window = Window::new(Some("12345678"));
-        window.push(Message::user("abcd", Source::default()));
-        let size = window.size(8000, 0);
-        assert_eq!((size.system, size.messages, size.total), (2, 5, 7));
-        assert_eq!((size.available, size.remaining), (6000, 5993));
-        assert_eq!(window.size(1000, 0).remaining, 0);
-    }
-
-    #[test]
-    fn an_empty_prompt_is_no_prompt() {
-        assert!(Window::new(Some("")).system().is_none());
-        assert_eq!(Window::new(None).size(8000, 0).total, 0);
-    }
-
-    #[test]
-    fn a_model_is_never_shown_an_empty_answer() {
-        let mut window = Window::new(None);
-        window.push(Message::user("one", Source::default()));
-        window.push(Message::broken_off("", Ending::Cancelled));
-        window.push(Message::user("two", Source::default()));
-        window.push(Message::broken_off("half", Ending::Failed));
-        let texts: Vec<_> = window.shown().iter().map(|message| message.text.clone()).collect();
-        assert_eq!(texts, ["one", "[cancelled]", "two", "half"]);
-        assert_eq!(window.messages()[1].text, "", "what is kept stays as it was");
-    }
-
-    fn talked() -> Window {
-        let call = |id: &str| crate::ToolCall { id: id.to_owned(), name: "x".into(), arguments: "{}".into() };
-        let result = |id: &str| Message::result(id, &crate::ToolOutcome::Done("done".to_owned()));
-        let mut window = Window::new(Some("12345678"));
-        window.push(Message::user("one", Source::default()));
-        window.push(Message::assistant("", vec![call("a"), call("b")]));
-        window.push(result("a"));
-        window.push(result("b"));
-        window.push(Message::assistant("so", Vec::new()));
-        window.push(Message::user("two", Source::default()));
-        window
-    }
-
-    #[test]
-    fn what_is_cut_off_is_no_longer_counted() {
-        let whole = talked();
-        for place in 0..=whole.messages().len() + 1 {
-            let mut cut = whole.clone();
-            cut.truncate(place);
-            let mut fresh = Window::new(Some("12345678"));
-            whole.messages().iter().take(place).for_each(|message| fresh.push(Arc::clone(message)));
-            assert_eq!(cut.messages(), fresh.messages());
-            assert_eq!(cut.size(8000, 0), fresh.size(8000, 0), "at {place}");
-        }
-    }
-
-    #[test]
-    fn a_context_ends_anywhere_but_between_a_call_and_its_results() {
-        let window = talked();
-        let ends: Vec<_> = (0..=7).filter(|place| window.can_end_at(*place)).collect();
-        assert_eq!(ends, [0, 1, 4, 5, 6], "not behind the last message either");
-        let empty = Window::new(None);
-        assert!(empty.can_end_at(0) && !empty.can_end_at(1));
-    }
-}
+mod tests;

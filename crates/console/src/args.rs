@@ -143,6 +143,21 @@ Examples:
         agent_id: String,
     },
 
+    /// Make an agent's context shorter: older messages are summed up
+    #[command(after_help = "Waits for a turn that is running. What was summed up stays in the journal.
+
+Examples:
+  nexus3 rpc compact worker
+  nexus3 rpc compact worker --if-full")]
+    Compact {
+        /// The agent
+        #[arg(value_name = "ID")]
+        agent_id: String,
+        /// Only when the context is full
+        #[arg(long)]
+        if_full: bool,
+    },
+
     /// Print an agent's messages
     #[command(after_help = "Examples:
   nexus3 rpc messages worker

@@ -5,8 +5,8 @@ use std::io::Read;
 use nexus3_client::{DETECT_TIMEOUT, Detection, detect_server};
 use nexus3_protocol::MethodSpec;
 use nexus3_protocol::methods::{
-    CancelOutput, CancelParams, CreateAgentParams, DestroyAgentParams, ListAgentsParams, MessageOffset,
-    MessagesParams, NoParams, PageSize, RequestId, SendOutput, SteerParams, spec,
+    CancelOutput, CancelParams, CompactParams, CreateAgentParams, DestroyAgentParams, ListAgentsParams,
+    MessageOffset, MessagesParams, NoParams, PageSize, RequestId, SendOutput, SteerParams, spec,
 };
 use serde_json::{Value, json};
 
@@ -37,6 +37,10 @@ pub(crate) async fn run(
             print::<spec::Cancel>(streams, &cancel(session, &agent_id, request_id).await?)
         }
         RpcCommand::Status { agent_id } => status(session, &agent_id, streams).await,
+        RpcCommand::Compact { agent_id, if_full } => {
+            let params = CompactParams { force: if_full.then_some(false) };
+            print::<spec::Compact>(streams, &session.client().agent(agent_id).compact(&params).await?)
+        }
         RpcCommand::Messages { agent_id, offset, limit } => {
             let page = MessagesParams { offset: offset.map(MessageOffset), limit: limit.map(PageSize) };
             print::<spec::GetMessages>(streams, &session.client().agent(agent_id).get_messages(&page).await?)

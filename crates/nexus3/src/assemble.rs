@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use agent::outside::{Clock, Models};
 use agent::permission::FilePath;
-use runtime::{Outside, PoolHandle, PoolOptions};
+use runtime::{ContextOptions, DefaultPrompt, Outside, PoolHandle, PoolOptions, Tail};
 use store::{OpenFault, SqliteOptions, SqliteStore};
 use tools::{Catalog, Disk, Parts};
 
@@ -16,9 +16,6 @@ use crate::config::Config;
 use crate::home::{self, Environment};
 use crate::model::ModelSource;
 use crate::process::{self, CLOCK_FILE, FAILPOINTS, SystemEntropy};
-
-/// The prompt of an agent that is created without one.
-const SYSTEM_PROMPT: &str = "You are an agent run by nexus3. Be accurate and brief.";
 
 /// The file in the home where everything is kept.
 const STORE_FILE: &str = "nexus3.db";
@@ -56,7 +53,8 @@ impl Assembly {
     pub(crate) fn prepare(home: &Path, config: &Config, environment: &Environment) -> Result<Self, Failure> {
         let models = ModelSource::open(home, config, environment)?;
         let user_home = home::user_home(environment).and_then(|path| as_file_path(&path).ok());
-        let workspace = Arc::new(Disk::new(user_home));
+        let own_notes = as_file_path(&std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned()))?;
+        let workspace = Arc::new(Disk::new(user_home).with_notes_in(own_notes));
         let clock_file = if cfg!(debug_assertions) { home::variable(environment, CLOCK_FILE)? } else { None };
         let (clock, entropy) = (process::clock(clock_file), Arc::new(SystemEntropy));
         let tools = Arc::new(Catalog::new(Parts { clock: clock.clone(), entropy: entropy.clone() }));
@@ -87,7 +85,8 @@ fn pool_options(
         .map_err(|fault| Failure::Run(format!("the working directory cannot be read: {fault}")))?;
     Ok(PoolOptions {
         limits: pool_limits(config),
-        system_prompt_default: Some(SYSTEM_PROMPT.to_owned()),
+        system_prompt_default: None,
+        context: context_options(config),
         presets: config
             .presets(&blocked, workspace, tools)
             .map_err(|fault| Failure::Usage(fault.to_string()))?,
@@ -96,6 +95,14 @@ fn pool_options(
         on_restart_default: config.on_restart,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     })
+}
+
+fn context_options(config: &Config) -> ContextOptions {
+    ContextOptions {
+        prompt: if config.context.layers { DefaultPrompt::Layers } else { DefaultPrompt::Nothing },
+        tail: if config.context.tail { Tail::On } else { Tail::Off },
+        system: std::env::consts::OS,
+    }
 }
 
 fn pool_limits(config: &Config) -> runtime::Limits {
@@ -110,6 +117,8 @@ fn pool_limits(config: &Config) -> runtime::Limits {
         model_idle: Duration::from_millis(limits.model_idle_ms),
         tools_running_max: limits.tools_running_max,
         tool_result_bytes_max: limits.tool_result_bytes_max,
+        fold_time: Duration::from_millis(config.context.summary_ms),
+        spool_bytes_max: config.context.results_bytes_max,
         idle_sleep: Duration::from_secs(config.idle_sleep_s),
         request_retention: Duration::from_secs(limits.request_retention_s),
     }

@@ -6,6 +6,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use agent::outside::{Clock, Entropy, Moment};
 use agent::{Fault, FaultKind};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use rustix::process::{Resource, Rlimit};
 
 /// The variable that names places to fail at on purpose. Only builds for tests look at it.
@@ -21,6 +23,11 @@ impl Clock for SystemClock {
     fn now(&self) -> Moment {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Moment(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+    }
+
+    fn offset_minutes(&self, at: Moment) -> i32 {
+        let instant = Timestamp::from_microsecond(at.0).unwrap_or(Timestamp::UNIX_EPOCH);
+        TimeZone::system().to_offset(instant).seconds() / 60
     }
 }
 

@@ -224,7 +224,7 @@ impl Caller {
 /// The tool that does to another agent what a method does.
 const fn tool_for(method: Method) -> &'static str {
     match method {
-        Method::Send | Method::Steer | Method::RollbackAgent => "agent_send",
+        Method::Send | Method::Steer | Method::Compact | Method::RollbackAgent => "agent_send",
         Method::Cancel | Method::Shutdown => "agent_cancel",
         Method::CreateAgent
         | Method::SetPermissions

@@ -35,9 +35,10 @@ pub(crate) fn as_error(fault: &Fault) -> RpcError {
         FaultKind::Interrupted => {
             RpcError::new(ErrorCode::Internal, public).with_data(json!({ "kind": "interrupted" }))
         }
-        FaultKind::Model | FaultKind::ContextFull | FaultKind::Internal => {
-            RpcError::new(ErrorCode::Internal, public)
+        FaultKind::ContextFull => {
+            RpcError::new(ErrorCode::Internal, public).with_data(json!({ "kind": "context_full" }))
         }
+        FaultKind::Model | FaultKind::Internal => RpcError::new(ErrorCode::Internal, public),
     }
 }
 

@@ -2,6 +2,8 @@
 //! What a turn does with the model is in [`perform`], what a send is in [`open`], and how sends that were there before
 //! are met again in [`repeats`].
 
+mod compact;
+mod folding;
 mod open;
 mod perform;
 mod repeats;
@@ -17,6 +19,8 @@ use agent::{Fault, FaultKind, RequestId, Source, TurnOutcome};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+pub(crate) use self::compact::Compaction;
+pub use self::compact::{CompactWhen, Compacted};
 pub(crate) use self::open::Open;
 use self::open::{Acceptance, Keeping, Reply, other_content, told};
 use self::perform::{Finale, Performance};
@@ -32,6 +36,8 @@ pub(crate) enum Command {
     Cancel { request_id: RequestId, reply: oneshot::Sender<bool> },
     /// Add a word to the turn under way.
     Steer { text: String, source: Source, reply: oneshot::Sender<Option<RequestId>> },
+    /// Make the context shorter.
+    Compact(Compaction),
     /// Keep only the first messages.
     Rollback { messages: usize, by: String, reply: oneshot::Sender<Result<usize, Fault>> },
 }
@@ -40,13 +46,30 @@ pub(crate) enum Command {
 pub(crate) struct Actor {
     shared: Arc<Shared>,
     inbox: mpsc::Receiver<Box<Command>>,
-    waiting: VecDeque<Open>,
+    waiting: VecDeque<Job>,
+    /// Whether a compaction is under way.
+    is_compacting: bool,
     /// Sends that were cancelled while they waited, until that is kept: a repeated one is answered after it.
     leaving: Vec<(RequestId, CancellationToken)>,
     /// Why the agent cannot go on; it is woken again from what was kept.
     fallen: Option<Fault>,
     /// The last to go: tells whoever waits for the task's end, also when it ends by a panic.
     _ended: DropGuard,
+}
+
+/// What waits for its turn.
+enum Job {
+    Send(Box<Open>),
+    Compact(Compaction),
+}
+
+impl Job {
+    fn send(&mut self) -> Option<&mut Open> {
+        match self {
+            Job::Send(open) => Some(open),
+            Job::Compact(_) => None,
+        }
+    }
 }
 
 type CancelReply = oneshot::Sender<bool>;
@@ -69,7 +92,16 @@ impl Actor {
         waiting: VecDeque<Open>,
     ) -> Self {
         let ended = shared.ended.clone().drop_guard();
-        Self { shared, inbox, waiting, leaving: Vec::new(), fallen: None, _ended: ended }
+        let waiting = waiting.into_iter().map(|open| Job::Send(Box::new(open))).collect();
+        Self {
+            shared,
+            inbox,
+            waiting,
+            is_compacting: false,
+            leaving: Vec::new(),
+            fallen: None,
+            _ended: ended,
+        }
     }
 
     /// Runs until the agent is ended, goes to sleep, or falls.
@@ -77,7 +109,8 @@ impl Actor {
         loop {
             let flow = match self.waiting.pop_front() {
                 // Boxed: most agents rest most of the time, and a resting task should be small.
-                Some(open) => Box::pin(self.serve(open)).await,
+                Some(Job::Send(open)) => Box::pin(self.serve(*open)).await,
+                Some(Job::Compact(compaction)) => Box::pin(self.compact(compaction)).await,
                 None => self.rest().await,
             };
             if flow.is_break() {
@@ -130,16 +163,18 @@ impl Actor {
                 Command::Send { message, reply, place, kept } => {
                     let mut open = Open::new(message, place, 0).answered_to(reply);
                     open.keepings.extend(kept);
-                    self.waiting.push_back(open);
+                    self.waiting.push_back(Job::Send(Box::new(open)));
                 }
                 // Whoever waits hears that nobody answers.
-                Command::Cancel { .. } | Command::Steer { .. } | Command::Rollback { .. } => {}
+                Command::Cancel { .. } | Command::Steer { .. } => {}
+                Command::Rollback { .. } | Command::Compact(_) => {}
             }
         }
-        for open in self.waiting.drain(..) {
-            match &self.fallen {
-                Some(fault) => open.answer(&Err(fault.clone())),
-                None => open.answer_cancelled(),
+        for job in self.waiting.drain(..) {
+            match (job, &self.fallen) {
+                (Job::Send(open), Some(fault)) => open.answer(&Err(fault.clone())),
+                (Job::Send(open), None) => open.answer_cancelled(),
+                (Job::Compact(_), _) => {}
             }
         }
         tracing::debug!("agent ended");
@@ -173,6 +208,10 @@ impl Actor {
             }
             Command::Cancel { request_id, reply } => self.cancel(&request_id, reply, running.as_deref()),
             Command::Steer { text, source, reply } => Interrupt::Steer { text, source, reply },
+            Command::Compact(compaction) => {
+                self.waiting.push_back(Job::Compact(compaction));
+                Interrupt::Nothing
+            }
             Command::Rollback { reply, .. } => {
                 let text = "busy: a turn is open; cancel it or wait for its end";
                 let _ = reply.send(Err(Fault::new(busy(), text)));
@@ -190,8 +229,8 @@ impl Actor {
         kept: Option<Keeping>,
         running: Option<&mut Open>,
     ) {
-        let must_wait = running.is_some() || !self.waiting.is_empty();
-        let mut open = running.into_iter().chain(&mut self.waiting);
+        let must_wait = running.is_some() || self.is_compacting || !self.waiting.is_empty();
+        let mut open = running.into_iter().chain(self.waiting.iter_mut().filter_map(Job::send));
         if let Some(same) = open.find(|open| open.message.request_id == message.request_id) {
             if same.message.text == message.text {
                 same.replies.push(reply);
@@ -209,7 +248,7 @@ impl Actor {
         if must_wait {
             self.put_in_line(&mut open);
         }
-        self.waiting.push_back(open);
+        self.waiting.push_back(Job::Send(Box::new(open)));
     }
 
     /// A send that has to wait is kept now: it may be acknowledged before its turn comes.
@@ -246,19 +285,20 @@ impl Actor {
         if running.is_some_and(|open| open.message.request_id == *name) {
             return Interrupt::Cancel(reply);
         }
-        let place = self.waiting.iter().position(|open| open.message.request_id == *name);
+        let is_it = |job: &Job| matches!(job, Job::Send(open) if open.message.request_id == *name);
+        let place = self.waiting.iter().position(is_it);
         match place.and_then(|place| self.waiting.remove(place)) {
-            Some(open) => {
+            Some(Job::Send(open)) => {
                 let is_over = CancellationToken::new();
                 self.leaving.retain(|(_, is_over)| !is_over.is_cancelled());
                 self.leaving.push((name.clone(), is_over.clone()));
                 let (shared, is_over) = (Arc::clone(&self.shared), is_over.drop_guard());
                 self.spawn(async move {
-                    cancelled(shared, open, Some(reply)).await;
+                    cancelled(shared, *open, Some(reply)).await;
                     drop(is_over);
                 });
             }
-            None => {
+            Some(Job::Compact(_)) | None => {
                 let _ = reply.send(false);
             }
         }
@@ -279,7 +319,7 @@ impl Actor {
                 if matches!(open.acceptance, Acceptance::Unknown) {
                     self.put_in_line(&mut open);
                 }
-                match self.claim_slot(&mut open).await {
+                match self.claim_slot(Some(&mut open)).await {
                     Ok(slot) => slot,
                     Err(reply) => return self.end_unbegun(open, reply).await,
                 }
@@ -403,7 +443,10 @@ impl Actor {
     ///
     /// # Errors
     /// When the send was cancelled or the agent ended meanwhile: whom to tell.
-    async fn claim_slot(&mut self, open: &mut Open) -> Result<OwnedSemaphorePermit, Option<CancelReply>> {
+    async fn claim_slot(
+        &mut self,
+        mut open: Option<&mut Open>,
+    ) -> Result<OwnedSemaphorePermit, Option<CancelReply>> {
         let shared = Arc::clone(&self.shared);
         let slots = Arc::clone(&shared.turnstile.slots);
         let mut slot = std::pin::pin!(slots.acquire_owned());
@@ -413,7 +456,7 @@ impl Actor {
                 () = shared.ending.cancelled() => return Err(None),
                 () = shared.turnstile.abort.cancelled() => return Err(None),
                 slot = &mut slot => return slot.map_err(|_| None),
-                command = self.inbox.recv() => match command.map(|command| self.take(*command, Some(open))) {
+                command = self.inbox.recv() => match command.map(|command| self.take(*command, open.as_deref_mut())) {
                     // A turn that has not begun has no word to add to.
                     Some(Interrupt::Nothing | Interrupt::Steer { .. }) => {}
                     Some(Interrupt::Cancel(reply)) => return Err(Some(reply)),

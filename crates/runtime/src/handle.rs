@@ -13,7 +13,7 @@ use agent::{AgentId, Fault, FaultKind, RequestId, Source, TurnEnd};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::actor::Command;
+use crate::actor::{Command, CompactWhen, Compacted, Compaction};
 use crate::capability::CapabilityDigest;
 use crate::feed::Feed;
 use crate::kin::Kin;
@@ -230,10 +230,7 @@ impl AgentHandle {
     ) -> Result<Answering, Fault> {
         let (reply, answer) = oneshot::channel();
         let command = Box::new(Command::Send { message, reply, place, kept });
-        self.inbox.try_send(command).map_err(|refused| match refused {
-            mpsc::error::TrySendError::Full(_) => Fault::new(busy(), "busy: the agent's inbox is full"),
-            mpsc::error::TrySendError::Closed(_) => self.shared.unreachable(),
-        })?;
+        self.inbox.try_send(command).map_err(|refused| self.refused(&refused))?;
         Ok(self.answering(answer))
     }
 
@@ -252,6 +249,27 @@ impl AgentHandle {
         let sent = self.inbox.send(Box::new(Command::Rollback { messages, by, reply })).await;
         sent.map_err(|_| self.shared.unreachable())?;
         answer.await.unwrap_or_else(|_| Err(self.shared.unreachable()))
+    }
+
+    /// Makes the context shorter: older messages are summed up by the model, or dropped when it cannot. Waits in line with
+    /// the sends. Dropping the future does not end it.
+    ///
+    /// # Errors
+    /// When there is no room in line, the agent is gone or ends meanwhile, or the change cannot be kept.
+    pub async fn compact(&self, when: CompactWhen, by: By<'_>) -> Result<Compacted, Fault> {
+        let (reply, answer) = oneshot::channel();
+        let compaction = Compaction { by: by.name().to_owned(), when, reply, place: self.enter()? };
+        self.inbox
+            .try_send(Box::new(Command::Compact(compaction)))
+            .map_err(|refused| self.refused(&refused))?;
+        answer.await.unwrap_or_else(|_| Err(self.shared.unreachable()))
+    }
+
+    fn refused(&self, refused: &mpsc::error::TrySendError<Box<Command>>) -> Fault {
+        match refused {
+            mpsc::error::TrySendError::Full(_) => Fault::new(busy(), "busy: the agent's inbox is full"),
+            mpsc::error::TrySendError::Closed(_) => self.shared.unreachable(),
+        }
     }
 
     /// Ends a running or waiting send now. False when there is none of that name.
@@ -341,9 +359,16 @@ impl AgentHandle {
     #[must_use]
     pub fn tokens(&self) -> AgentTokens {
         // Asked before the lock is taken: nothing foreign runs under it.
-        let budget = self.shared.provider.traits().window_tokens;
-        let tools = self.shared.visible_tools().iter().map(|tool| tool.tokens).sum();
-        self.shared.published.read().tokens(budget, tools)
+        let frame = self.shared.frame(&self.shared.visible_tools(), self.shared.dynamic_tokens());
+        let has_price = self.shared.provider.traits().prices.is_some();
+        let tree_cost = self.kin().tree_cost();
+        let state = self.shared.published.read();
+        AgentTokens {
+            size: state.window.size(&frame),
+            used: state.used,
+            tree_cost: (has_price || tree_cost > 0).then_some(tree_cost),
+            cost: (has_price || state.used.cost > 0).then_some(state.used.cost),
+        }
     }
 
     /// Some of the messages.
@@ -409,14 +434,6 @@ impl Shared {
             return gone(&self.id);
         }
         Fault::new(busy(), format!("busy: agent '{}' could not keep its work and is being restored", self.id))
-    }
-
-    /// The tools a model is shown: those it may use now.
-    pub(crate) fn visible_tools(&self) -> Vec<Arc<agent::ToolSpec>> {
-        let Some(pool) = self.pool.upgrade() else { return Vec::new() };
-        let may = self.kin.may();
-        let specs = pool.outside.tools.all().iter().map(|tool| tool.spec());
-        specs.filter(|spec| may.tools.contains(&spec.name)).map(Arc::clone).collect()
     }
 }
 

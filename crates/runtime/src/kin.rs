@@ -39,6 +39,8 @@ pub(crate) struct Kin {
     lenders: Mutex<Vec<(Resource, Arc<Kin>)>>,
     /// What the agent and all below it have used, by resource, whoever has set it aside.
     totals: [AtomicU64; 4],
+    /// What the agent and all below it have cost.
+    cost: AtomicU64,
     /// Descendants that exist.
     descendants: AtomicU64,
     /// Whether the agent exists no more.
@@ -113,6 +115,7 @@ impl Kin {
             ledger: Mutex::new(Ledger::default()),
             lenders: Mutex::default(),
             totals: Default::default(),
+            cost: AtomicU64::new(0),
             descendants: AtomicU64::new(0),
             gone: AtomicBool::new(false),
             born: AtomicBool::new(false),
@@ -128,11 +131,6 @@ impl Kin {
 
     pub(crate) fn rename(&self, id: AgentId) {
         *self.id.write().unwrap_or_else(PoisonError::into_inner) = id;
-    }
-
-    /// An agent that was never there gives back what was set aside for it.
-    pub(crate) fn give_up(&self) {
-        let _repaid = self.settle();
     }
 
     fn touch(&self) {

@@ -4,6 +4,7 @@
 mod actor;
 mod audit;
 mod capability;
+mod context;
 mod feed;
 mod handle;
 mod kin;
@@ -12,10 +13,13 @@ mod limits;
 mod peers;
 mod pool;
 mod published;
+mod spool;
 mod turnstile;
 mod waits;
 
+pub use actor::{CompactWhen, Compacted};
 pub use capability::{CAPABILITY_PREFIX, Capability};
+pub use context::{ContextOptions, DefaultPrompt, Tail};
 pub use feed::{Delta, DeltaKind, FeedItem, FeedScope, Subscription};
 pub use handle::{AgentHandle, AgentRef, Answering, NewMessage};
 pub use limits::Limits;

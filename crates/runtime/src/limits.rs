@@ -19,6 +19,10 @@ pub struct Limits {
     pub tools_running_max: usize,
     /// The most bytes of a tool's result that a model is shown.
     pub tool_result_bytes_max: usize,
+    /// The most bytes of whole results that are held, for all agents, behind those that were cut.
+    pub spool_bytes_max: usize,
+    /// How long a model may take to sum a context up.
+    pub fold_time: Duration,
     /// How long a model may be silent.
     pub model_idle: Duration,
     /// Agents that are live at once; beyond, those that rest longest are put to sleep.
@@ -39,6 +43,8 @@ impl Default for Limits {
             tool_iterations_max: 10,
             tools_running_max: 10,
             tool_result_bytes_max: 1_048_576,
+            spool_bytes_max: 64 << 20,
+            fold_time: Duration::from_secs(120),
             model_idle: Duration::from_secs(120),
             live_agents_max: 4096,
             idle_sleep: Duration::from_secs(600),

@@ -30,9 +30,11 @@ pub use self::list::Among;
 pub use self::rights::{AgentRights, Change, Holding, MayGrant, RightsSpec};
 pub use self::sessions::{Fork, Import};
 use crate::capability::CapabilityDigest;
+use crate::context::ContextOptions;
 use crate::feed::{Feed, FeedScope, Subscription};
 use crate::handle::{AgentHandle, AgentRef};
 use crate::limits::Limits;
+use crate::spool::Spool;
 use crate::turnstile::Turnstile;
 use crate::waits::Waits;
 
@@ -43,6 +45,8 @@ pub struct PoolOptions {
     pub limits: Limits,
     /// The prompt of an agent that is created without one.
     pub system_prompt_default: Option<String>,
+    /// What agents are told beside their messages.
+    pub context: ContextOptions,
     /// The presets there are.
     pub presets: Presets,
     /// The preset of an agent that is created without one.
@@ -60,6 +64,7 @@ impl Default for PoolOptions {
         Self {
             limits: Limits::default(),
             system_prompt_default: None,
+            context: ContextOptions::default(),
             presets: Presets::builtin(&[]),
             preset_default: Presets::DEFAULT.to_owned(),
             cwd: FilePath::root(),
@@ -99,6 +104,7 @@ pub(crate) struct Pool {
     limits: Arc<Limits>,
     turnstile: Arc<Turnstile>,
     pub(crate) waits: Arc<Waits>,
+    pub(crate) spool: Arc<Spool>,
     pub(crate) tasks: TaskTracker,
     pub(crate) feed: Arc<Feed>,
     stop_wanted: CancellationToken,
@@ -129,6 +135,7 @@ impl PoolHandle {
             directory: Directory::of(rows),
             turnstile: Arc::new(Turnstile::new(&limits)),
             waits: Arc::default(),
+            spool: Arc::new(Spool::new(limits.spool_bytes_max)),
             tasks: TaskTracker::new(),
             feed,
             stop_wanted: CancellationToken::new(),

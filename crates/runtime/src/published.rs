@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use agent::journal::{AgentState, OnRestart};
 use agent::outside::Moment;
 use agent::permission::{FilePath, Level};
-use agent::{AgentId, Halt, Message, TokenCount, Used, Window, WindowSize};
+use agent::{AgentId, Gauge, Halt, Message, NanoDollars, TokenCount, Used, Window, WindowSize};
 
 /// The published state of one agent. Locked for a few instructions at a time, never across an await.
 #[derive(Debug)]
@@ -22,6 +22,10 @@ pub(crate) struct State {
     pub(crate) last_rounds: u64,
     pub(crate) last_action_at: Option<Moment>,
     pub(crate) used: Used,
+    /// How the model counts.
+    pub(crate) gauge: Gauge,
+    /// What was added to the last question.
+    pub(crate) dynamic: TokenCount,
     pub(crate) should_shutdown: bool,
 }
 
@@ -35,6 +39,8 @@ impl Published {
             last_rounds: kept.last_rounds,
             last_action_at: kept.last_action_at,
             used: kept.used,
+            gauge: Gauge::default(),
+            dynamic: 0,
             should_shutdown: kept.should_shutdown,
         };
         Self { state: RwLock::new(state) }
@@ -133,10 +139,13 @@ pub struct AgentContext {
 pub struct AgentTokens {
     /// The size of the context.
     pub size: WindowSize,
-    /// The descriptions of its tools.
-    pub tools: TokenCount,
     /// What its models reported.
     pub used: Used,
+    /// What it and all below it have cost, as far as prices are known; none when its model has no price and nothing was
+    /// paid for.
+    pub tree_cost: Option<NanoDollars>,
+    /// What it has cost itself; none as above.
+    pub cost: Option<NanoDollars>,
 }
 
 /// The most text of one page.
@@ -152,10 +161,6 @@ pub struct AgentPage {
 }
 
 impl State {
-    pub(crate) fn tokens(&self, budget: TokenCount, tools: TokenCount) -> AgentTokens {
-        AgentTokens { size: self.window.size(budget, tools), tools, used: self.used }
-    }
-
     pub(crate) fn page(&self, offset: usize, limit: usize) -> AgentPage {
         let all = self.window.messages();
         let mut bytes = 0;

@@ -67,13 +67,12 @@ pub(crate) fn read_state(text: &str) -> Result<AgentState, BodyFault> {
 
 /// The text of a ledger, with its seal.
 pub(crate) fn write_ledger(ledger: &KeptLedger) -> Result<String, BodyFault> {
-    Ok(seal(write(&(ledger.version, state::accounts_body(ledger)))?))
+    Ok(seal(write(&state::LedgerBody::of(ledger))?))
 }
 
 /// The ledger of a sealed text.
 pub(crate) fn read_ledger(text: &str) -> Result<KeptLedger, BodyFault> {
-    let (version, accounts) = read(unseal(text)?)?;
-    Ok(state::ledger(version, accounts))
+    Ok(read::<state::LedgerBody>(unseal(text)?)?.ledger())
 }
 
 /// Digits of a sum at the end of a sealed text.

@@ -144,6 +144,7 @@ impl Line {
             | Record::CallBegun { .. }
             | Record::CallDone { .. }
             | Record::RolledBack { .. }
+            | Record::Folded(_)
             | Record::Denied { .. }
             | Record::DaemonStarted { .. }
             | Record::DaemonStopped => Change::Nothing,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agent::outside::Tool;
 
 use crate::define::{Parts, tool};
-use crate::{agents, base64, fs, hash, json, regex, text, time, uuid};
+use crate::{agents, base64, fs, hash, json, regex, result, text, time, uuid};
 
 pub(crate) fn tools(parts: &Arc<Parts>) -> Vec<Arc<dyn Tool>> {
     vec![
@@ -22,6 +22,7 @@ pub(crate) fn tools(parts: &Arc<Parts>) -> Vec<Arc<dyn Tool>> {
         tool::<fs::ReadFile>(parts),
         tool::<fs::WriteFile>(parts),
         tool::<fs::AppendFile>(parts),
+        tool::<result::Read>(parts),
         tool::<agents::Create>(parts),
         tool::<agents::Send>(parts),
         tool::<agents::Status>(parts),

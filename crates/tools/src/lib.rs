@@ -12,6 +12,7 @@ mod hash;
 mod json;
 mod regex;
 mod registry;
+mod result;
 mod spec;
 mod text;
 mod time;

@@ -1,21 +1,35 @@
-//! Where agents work, as the disk has it: paths as people write them become paths without links.
+//! Where agents work, as the disk has it: paths as people write them become paths without links. What people have written
+//! there for agents is found by [`notes`], the state of a repository by [`git`].
+
+mod git;
+mod notes;
 
 use std::io::ErrorKind;
 use std::path::Path;
 
 use agent::outside::Workspace;
 use agent::permission::{FilePath, PathFault};
+use agent::prompt::Note;
 
 /// The disk of this machine.
 pub struct Disk {
     home: Option<FilePath>,
+    /// Where the owner's own notes are.
+    own_notes: Option<FilePath>,
 }
 
 impl Disk {
     /// A disk where `~` stands for this folder.
     #[must_use]
     pub fn new(home: Option<FilePath>) -> Self {
-        Self { home }
+        Self { home, own_notes: None }
+    }
+
+    /// The same disk, with a folder where the owner keeps `NEXUS.md`.
+    #[must_use]
+    pub fn with_notes_in(mut self, folder: FilePath) -> Self {
+        self.own_notes = Some(folder);
+        self
     }
 
     /// A path as it was written, made absolute. What `..` means is left to the disk.
@@ -62,6 +76,14 @@ impl Workspace for Disk {
         }
         let wanted = FilePath::resolve(&text, base).map_err(|fault| fault.to_string())?;
         nearest(&wanted)
+    }
+
+    fn notes(&self, cwd: &FilePath) -> Vec<Note> {
+        notes::all(self.own_notes.as_ref(), cwd)
+    }
+
+    fn state(&self, cwd: &FilePath) -> Option<String> {
+        git::state(Path::new(cwd.as_str()))
     }
 }
 

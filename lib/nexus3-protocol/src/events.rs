@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 
 pub use query::{EventFilter, EventQuery, QueryFault, read_cursor};
 pub use records::{
-    AgentCreated, AgentDestroyed, AgentFinished, AgentRenamed, DaemonStarted, DaemonStopped, Denied, Gap,
-    Lagged, Message, NotJournalled, PermissionsChanged, ReasoningDelta, Rights, RolledBack, Steered,
-    TextDelta, ToolBegun, ToolDone, TurnAccepted, TurnBegun, TurnEnded, TurnError, TurnReopened,
+    AgentCreated, AgentDestroyed, AgentFinished, AgentRenamed, ContextCompacted, DaemonStarted,
+    DaemonStopped, Denied, Gap, Lagged, Message, NotJournalled, PermissionsChanged, ReasoningDelta, Rights,
+    RolledBack, Steered, TextDelta, ToolBegun, ToolDone, TurnAccepted, TurnBegun, TurnEnded, TurnError,
+    TurnReopened,
 };
 
 use crate::methods::Count;
@@ -161,6 +162,8 @@ define_events! {
         TurnReopened = "turn_reopened";
         /// The newest messages of a context were taken away.
         RolledBack = "rolled_back";
+        /// A context was made shorter: older messages were summed up, or dropped. What they were stays in the journal.
+        ContextCompacted = "context_compacted";
         /// Something was not allowed.
         Denied = "denied";
         /// The daemon began to serve. Only admins see it.

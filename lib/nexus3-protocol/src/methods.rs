@@ -15,8 +15,9 @@ pub use agents::{
     NoParams, ShutdownServerOutput,
 };
 pub use calls::{
-    CancelOutput, CancelParams, ContextOutput, MessageView, MessagesOutput, MessagesParams, SendOutput,
-    SendParams, ShutdownOutput, SteerOutput, SteerParams, TokensOutput, ToolCallView, Usage, UsedTokens,
+    CancelOutput, CancelParams, CompactOutput, CompactParams, ContextOutput, MessageView, MessagesOutput,
+    MessagesParams, SendOutput, SendParams, ShutdownOutput, SteerOutput, SteerParams, TokensOutput,
+    ToolCallView, Usage, UsedTokens,
 };
 pub use rights::{
     AgentOutput, ChildrenOutput, GrantView, HoldingView, LimitView, NamesView, PermissionsOutput,
@@ -76,6 +77,10 @@ macro_rules! for_each_method {
             Cancel cancel = "cancel" at Agent: CancelParams => CancelOutput;
             /// Adds a word to the turn that is running. The model reads it before it is asked again.
             Steer steer = "steer" at Agent: SteerParams => SteerOutput;
+            /// Makes an agent's context shorter: a model sums older messages up; when it cannot, the oldest are dropped. The
+            /// newest messages, the prompt and pinned messages stay. Waits in line with the sends. Later message indexes
+            /// are those of the shorter context.
+            Compact compact = "compact" at Agent: CompactParams => CompactOutput;
             /// Marks an agent as finished. When an admin has marked every agent, the daemon stops.
             Shutdown shutdown = "shutdown" at Agent: NoParams => ShutdownOutput;
             /// Counts the tokens of an agent's context and what its models have used.

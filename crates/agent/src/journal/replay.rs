@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::{AcceptedTurn, Record};
-use crate::{Message, Role, ToolCall, ToolClass, ToolOutcome, TurnOutcome};
+use super::{AcceptedTurn, Folded, Record};
+use crate::{Message, Role, ToolCall, ToolClass, ToolOutcome, TurnOutcome, fold};
 
 /// What an agent's records add up to.
 #[derive(Debug, Default)]
@@ -117,6 +117,7 @@ impl Replay {
                 // What they had begun is no longer there.
                 self.interrupted.clear();
             }
+            Record::Folded(folded) => self.fold(&folded),
             Record::Created(_)
             | Record::RightsChanged { .. }
             | Record::Renamed { .. }
@@ -176,6 +177,22 @@ impl Replay {
         }
         if let Some(open) = self.open.iter_mut().find(|open| open.accepted.turn == turn) {
             open.attempts += 1;
+        }
+    }
+
+    fn fold(&mut self, folded: &Folded) {
+        let before = self.messages.len();
+        self.messages = folded.apply(&self.messages);
+        let after = self.messages.len();
+        // A turn that was interrupted last can still go on, if what it ended with is there.
+        let keeps_end = folded.keeps_end(before);
+        self.interrupted.retain_mut(|(open, end)| {
+            let is_last = *end == before;
+            *end = if is_last { after } else { *end };
+            open.stage == Stage::Waiting || (is_last && keeps_end)
+        });
+        if let Some(progress) = folded.turn.and_then(|turn| self.progress(turn)) {
+            progress.said.push_str(&fold::notice(folded.reclaimed()));
         }
     }
 

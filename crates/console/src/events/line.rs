@@ -68,6 +68,10 @@ fn told(record: &KeptRecord) -> String {
         KeptRecord::TurnReopened(reopened) => {
             format!("turn {} as {}", reopened.turn, reopened.request_id)
         }
+        KeptRecord::ContextCompacted(folded) => {
+            let (before, after) = (folded.tokens_before, folded.tokens_after);
+            format!("{} by {}: {before} tokens became {after}", folded.how, folded.by)
+        }
         KeptRecord::RolledBack(back) => format!("by {}, {} messages stay", back.by, back.messages),
         KeptRecord::Denied(denied) => format!("{}: {} ({})", denied.action, denied.text, denied.rule),
         KeptRecord::DaemonStarted(started) => format!("nexus3 {}", started.version),

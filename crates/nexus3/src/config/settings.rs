@@ -146,6 +146,16 @@ settings! {
     /// Seconds without work after which an agent leaves memory until it is called again; 0 never.
     idle_sleep_s: u64 = 600, Kind::Count { min: 0, max: YEAR_S };
 
+    [context] Context: "What agents are told beside their messages, and how contexts are made shorter.";
+    /// Whether an agent without a prompt gets the built-in one, NEXUS.md of the home, notes of its folders, and where it works.
+    layers: bool = true, Kind::Flag;
+    /// Whether the time, the branch and what is left of budgets ride behind the last message.
+    tail: bool = true, Kind::Flag;
+    /// How long a model may take to sum older messages up; then they are dropped.
+    summary_ms: u64 = 120_000, Kind::Count { min: 1, max: DAY_MS };
+    /// Memory for whole results of tools that were cut for a model, for all agents.
+    results_bytes_max: usize = 67_108_864, Kind::Count { min: 0, max: GIB };
+
     [limits] Limits: "What one client, one request or all of them together may take.";
     /// Longest request body; a longer one is answered 413.
     body_bytes_max: usize = 1_048_576, Kind::Count { min: 1, max: GIB };

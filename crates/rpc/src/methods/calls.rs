@@ -1,13 +1,13 @@
 //! An agent's methods: sending, cancelling, and reading what it holds.
 
-use agent::{Ending, Fault, Halt, Message, RequestId, Source, ToolCall, TurnEnd, TurnOutcome};
+use agent::{Ending, Fault, Halt, Message, NanoDollars, RequestId, Source, ToolCall, TurnEnd, TurnOutcome};
 use nexus3_protocol::methods::{self, spec};
 use nexus3_protocol::methods::{
-    CancelOutput, CancelParams, ContextOutput, MessageView, MessagesOutput, MessagesParams, NoParams,
-    SendOutput, SendParams, ShutdownOutput, SteerOutput, SteerParams, TokensOutput, ToolCallView, Usage,
-    UsedTokens,
+    CancelOutput, CancelParams, CompactOutput, CompactParams, ContextOutput, MessageView, MessagesOutput,
+    MessagesParams, NoParams, SendOutput, SendParams, ShutdownOutput, SteerOutput, SteerParams, TokensOutput,
+    ToolCallView, Usage, UsedTokens,
 };
-use runtime::{AgentHandle, NewMessage};
+use runtime::{AgentHandle, CompactWhen, Compacted, NewMessage};
 use serde_json::{Map, Value};
 
 use crate::caller::{Caller, Principal};
@@ -105,8 +105,8 @@ impl AgentHandler<spec::GetTokens> for Desk {
         let (size, used) = (tokens.size, tokens.used);
         Ok(TokensOutput {
             system: size.system,
-            dynamic: 0,
-            tools: tokens.tools,
+            dynamic: size.dynamic,
+            tools: size.tools,
             messages: size.messages,
             total: size.total,
             budget: size.budget,
@@ -117,6 +117,43 @@ impl AgentHandler<spec::GetTokens> for Desk {
                 input_tokens: used.usage.input,
                 output_tokens: used.usage.output,
                 cached_tokens: used.usage.cached,
+                reasoning_tokens: (used.usage.reasoning > 0).then_some(used.usage.reasoning),
+                cost_usd: tokens.cost.map(dollars),
+            },
+            tree_cost_usd: tokens.tree_cost.map(dollars),
+        })
+    }
+}
+
+/// For people: what is lost beyond 15 digits is less than a billionth of a dollar.
+#[expect(clippy::cast_precision_loss, reason = "an amount for people")]
+fn dollars(cost: NanoDollars) -> f64 {
+    cost as f64 / 1e9
+}
+
+impl AgentHandler<spec::Compact> for Desk {
+    async fn handle(
+        &self,
+        caller: &Caller,
+        agent: &AgentHandle,
+        params: CompactParams,
+    ) -> Result<CompactOutput, Fault> {
+        let author = caller.author(&self.pool).await?;
+        let when = if params.force.unwrap_or(true) { CompactWhen::Now } else { CompactWhen::Full };
+        Ok(match agent.compact(when, author.by()).await? {
+            Compacted::Done { tokens_before, tokens_after } => CompactOutput {
+                compacted: true,
+                tokens_before: Some(tokens_before),
+                tokens_after: Some(tokens_after),
+                tokens_saved: Some(tokens_before.saturating_sub(tokens_after)),
+                reason: None,
+            },
+            Compacted::Nothing => CompactOutput {
+                compacted: false,
+                tokens_before: None,
+                tokens_after: None,
+                tokens_saved: None,
+                reason: Some("nothing_to_compact".to_owned()),
             },
         })
     }

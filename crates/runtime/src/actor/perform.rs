@@ -1,12 +1,13 @@
 //! Carries a turn's actions out: the only caller of [`Provider`](agent::outside::Provider) and of tools, which are run
-//! by [`toolwork`]. What the turn keeps is staged by [`keeping`] and kept before anything follows from it; what it uses
-//! is paid for; and a panic on the model's side fails this turn alone.
+//! by [`toolwork`]. How the model is asked is in [`asking`]. What the turn keeps is staged by [`keeping`] and kept before
+//! anything follows from it; what it uses is paid for; and a panic on the model's side fails this turn alone.
 
-mod faults;
+mod asking;
 mod keeping;
 mod toolwork;
 mod walltime;
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -14,22 +15,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::journal::{Record, Stage};
-use agent::outside::{Asker, ModelEvent, ModelRequest, ModelStream, StoreFault};
+use agent::outside::{ModelStream, StoreFault};
 use agent::permission::Resource;
 use agent::{
     Fault, FaultKind, Message, RequestId, Source, Turn, TurnAction, TurnEnd, TurnEvent, TurnLimits,
     TurnOutcome,
 };
-use futures_util::{FutureExt, StreamExt};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit};
 use tokio::time::Instant;
 
-use self::faults::{panic_text, panicked, silent};
+use self::asking::Asking;
 use self::keeping::Staged;
 use self::toolwork::{Begun, ToolWork};
 use self::walltime::WallTime;
+use super::folding::Folding;
 use super::open::Open;
-use crate::feed::{Delta, DeltaKind};
 use crate::handle::Shared;
 
 /// A turn on stage.
@@ -52,6 +52,7 @@ pub(super) struct Performance {
     is_broken_off: bool,
     /// What there was not enough of to begin.
     spent: Option<Resource>,
+    asking: Asking,
     /// When the model was asked, or last said something. A step is dropped whenever a command comes in; a timer in it
     /// would start anew each time.
     heard_at: Instant,
@@ -75,6 +76,8 @@ type Claim = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireErr
 enum Awaited {
     /// The answer under way.
     Model(ModelStream),
+    /// A summary of the older messages, before the model is asked.
+    Summary(Box<Folding>),
     /// The calls that run.
     Tools,
     /// A slot, to ask the model again.
@@ -101,7 +104,7 @@ impl Performance {
                 staged.begin(open, &shared);
                 // The message is in the journal with the send that brought it.
                 if let Some(TurnAction::Keep(message)) = (!actions.is_empty()).then(|| actions.remove(0)) {
-                    staged.show(message);
+                    staged.show(message, &shared);
                 }
                 (turn, actions)
             }
@@ -126,6 +129,7 @@ impl Performance {
             slot,
             is_broken_off: false,
             spent,
+            asking: Asking::default(),
             heard_at: Instant::now(),
         }
     }
@@ -230,7 +234,7 @@ impl Performance {
         self.heard_at = Instant::now();
         match event {
             Some(event) => self.feed(event),
-            // The slot has come: what was used up meanwhile counts.
+            // The slot has come, or the context was made shorter: what was used up meanwhile counts.
             None => self.todo.push_front(TurnAction::AskModel),
         }
         self.advance()
@@ -274,7 +278,7 @@ impl Performance {
         while !self.staged.is_in_line() {
             let Some(action) = self.todo.pop_front() else { break };
             match action {
-                TurnAction::Keep(message) => self.staged.keep(message),
+                TurnAction::Keep(message) => self.staged.keep(message, &self.shared),
                 TurnAction::RunTool(place, call) => self.begin_tool(place, &call),
                 TurnAction::AskModel if self.staged.is_empty() => self.begin_asking(),
                 TurnAction::AskModel => {
@@ -322,10 +326,14 @@ impl Performance {
         }
     }
 
-    /// None when the turn has its slot again.
+    /// None when the model is to be asked now.
     async fn next_event(&mut self) -> Option<TurnEvent> {
         match &mut self.awaited {
-            Awaited::Model(_) => Some(self.next_word().await),
+            Awaited::Model(_) => self.next_word().await,
+            Awaited::Summary(folding) => {
+                let step = folding.next().await;
+                self.summed(step)
+            }
             Awaited::Tools => {
                 let (place, outcome) = self.tools.next().await;
                 Some(TurnEvent::ToolDone(place, outcome))
@@ -339,62 +347,9 @@ impl Performance {
         }
     }
 
-    async fn next_word(&mut self) -> TurnEvent {
-        let idle = self.shared.limits.model_idle;
-        let patience = idle.saturating_sub(self.heard_at.elapsed());
-        let Awaited::Model(stream) = &mut self.awaited else { return TurnEvent::ModelFailed(silent()) };
-        let next = AssertUnwindSafe(stream.next()).catch_unwind();
-        let event = match tokio::time::timeout(patience, next).await {
-            Ok(Ok(Some(Ok(event)))) => match event {
-                ModelEvent::Text(text) => {
-                    self.say(DeltaKind::Text, &text);
-                    return TurnEvent::Text(text);
-                }
-                // Not part of the answer: whoever listens hears it, and the turn goes on.
-                ModelEvent::Reasoning(text) => {
-                    self.say(DeltaKind::Reasoning, &text);
-                    return TurnEvent::Text(String::new());
-                }
-                ModelEvent::Usage(usage) => return TurnEvent::Usage(usage),
-                ModelEvent::Stopped(_) => return TurnEvent::Text(String::new()),
-                ModelEvent::ToolCall(call) => {
-                    let manner = self.tools.offer(&call);
-                    return TurnEvent::ToolCall(call, manner);
-                }
-                ModelEvent::Done => TurnEvent::ModelDone,
-            },
-            Ok(Ok(Some(Err(fault)))) => TurnEvent::ModelFailed(fault),
-            Ok(Ok(None)) => TurnEvent::ModelFailed(silent()),
-            Ok(Err(panic)) => TurnEvent::ModelFailed(panicked(panic.as_ref())),
-            Err(_) => TurnEvent::ModelFailed(Fault::new(
-                FaultKind::Model,
-                format!("API request timed out: the model was silent for {} s", idle.as_secs_f64()),
-            )),
-        };
-        self.hang_up();
-        event
-    }
-
-    /// Tells whoever listens what the model says.
-    fn say(&self, kind: DeltaKind, text: &str) {
-        let shared = &self.shared;
-        if shared.feed.is_heard() && !text.is_empty() {
-            shared.feed.say(Delta {
-                agent: shared.kin.serial,
-                name: shared.id.clone(),
-                request_id: self.request_id.clone(),
-                turn: self.number,
-                kind,
-                text: text.to_owned(),
-            });
-        }
-    }
-
     fn feed(&mut self, event: TurnEvent) {
         if let TurnEvent::Usage(usage) = event {
-            let prices = self.shared.provider.traits().prices;
-            self.shared.published.write().used.add(usage, prices.as_ref());
-            self.shared.kin.record(Resource::Tokens, usage.input.saturating_add(usage.output));
+            self.shared.account(usage);
         }
         let done = match &event {
             TurnEvent::ToolDone(place, outcome) => Some((*place, outcome.clone())),
@@ -408,22 +363,6 @@ impl Performance {
             self.staged.push(Record::CallDone { turn: self.number, place, outcome });
         }
         self.todo.extend(actions);
-    }
-
-    /// Asks the model, or waits for a slot to do it, or says why not.
-    fn begin_asking(&mut self) {
-        let used_up = |resource: &Resource| self.shared.kin.left(*resource) == Some(0);
-        let spent =
-            self.spent.take().or_else(|| [Resource::Tokens, Resource::WallMs].into_iter().find(used_up));
-        if let Some(resource) = spent {
-            return self.feed(TurnEvent::BudgetSpent(resource));
-        }
-        if self.slot.is_some() {
-            self.ask();
-        } else {
-            let slots = Arc::clone(&self.shared.turnstile.slots);
-            self.awaited = Awaited::Slot(Box::pin(slots.acquire_owned()));
-        }
     }
 
     fn begin_tool(&mut self, place: usize, call: &agent::ToolCall) {
@@ -450,28 +389,6 @@ impl Performance {
         self.staged.push(Record::CallBegun { turn: self.number, place, call_id, tool, class });
     }
 
-    fn ask(&mut self) {
-        self.tools.next_round();
-        let tools = self.shared.visible_tools();
-        let request = {
-            let state = self.shared.published.read();
-            ModelRequest {
-                system: state.window.system().cloned(),
-                messages: state.window.shown(),
-                tools,
-                asker: Asker { agent: Some(self.shared.id.clone()), root: self.shared.kin.root() },
-                ..ModelRequest::default()
-            }
-        };
-        tracing::debug!(messages = request.messages.len(), tools = request.tools.len(), "asking the model");
-        let asked = std::panic::catch_unwind(AssertUnwindSafe(|| self.shared.provider.ask(request)));
-        self.awaited = Awaited::Model(asked.unwrap_or_else(|panic| {
-            let fault = panicked(panic.as_ref());
-            futures_util::stream::once(std::future::ready(Err(fault))).boxed()
-        }));
-        self.heard_at = Instant::now();
-    }
-
     fn finish(&mut self, end: &TurnEnd) {
         let mut state = self.shared.published.write();
         state.halted = end.halted;
@@ -489,4 +406,19 @@ impl Performance {
             TurnOutcome::Interrupted(why) => tracing::warn!("turn interrupted: {why}"),
         }
     }
+}
+
+fn silent() -> Fault {
+    let text = "Streaming response was interrupted before completion: the stream ended. \
+                Partial output may have been displayed; retry the request.";
+    Fault::new(FaultKind::Model, text)
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Fault {
+    Fault::new(FaultKind::Internal, "Internal error: the turn panicked").caused_by(panic_text(panic))
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
 }

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::open::{Acceptance, Open, other_content, told};
 use super::perform::Performance;
-use super::{Actor, CancelReply};
+use super::{Actor, CancelReply, Job};
 use crate::handle::Shared;
 use crate::turnstile::busy;
 
@@ -162,7 +162,7 @@ impl Actor {
         open.turn = turn;
         open.stage = interrupted.stage;
         open.acceptance = Acceptance::Reopened(messages);
-        self.waiting.push_front(open);
+        self.waiting.push_front(Job::Send(Box::new(open)));
         ControlFlow::Continue(())
     }
 

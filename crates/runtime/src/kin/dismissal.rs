@@ -62,3 +62,10 @@ impl Repaid<'_> {
         kin.lenders().push((resource, lender));
     }
 }
+
+impl Kin {
+    /// An agent that was never there gives back what was set aside for it.
+    pub(crate) fn give_up(&self) {
+        let _repaid = self.settle();
+    }
+}

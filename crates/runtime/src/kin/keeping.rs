@@ -1,8 +1,9 @@
-//! Kin on its way to the store and back: what is written of it, and how it takes the place it had.
+//! Kin on its way to the store and back: what is written of it, and how it takes the place it had. And what it costs.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use agent::NanoDollars;
 use agent::journal::{KeptAccount, KeptLedger, Serial};
 use agent::permission::Resource;
 
@@ -30,6 +31,7 @@ impl Kin {
                 kin.lenders().push((resource, lender));
             }
         }
+        kin.cost.store(ledger.cost, Ordering::Release);
         kin.descendants.store(descendants, Ordering::Release);
         kin.gone.store(gone, Ordering::Release);
         kin.born.store(true, Ordering::Release);
@@ -88,6 +90,24 @@ impl Kin {
             let reserved = reserved.saturating_sub(for_unborn);
             KeptAccount { limit, used, reserved, paid_elsewhere, share, lender, total }
         });
-        KeptLedger { version, accounts }
+        KeptLedger { version, accounts, cost: self.tree_cost() }
+    }
+
+    /// Writes down what a model has cost, for the agent and everybody above it.
+    pub(crate) fn record_cost(&self, cost: NanoDollars) {
+        if cost == 0 {
+            return;
+        }
+        let more = |sum: u64| Some(sum.saturating_add(cost));
+        for kin in std::iter::once(self).chain(self.ancestors()) {
+            // Adding always succeeds.
+            let _ = kin.cost.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+            kin.touch();
+        }
+    }
+
+    /// What the agent and all below it have cost.
+    pub(crate) fn tree_cost(&self) -> NanoDollars {
+        self.cost.load(Ordering::Acquire)
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use agent::journal::{AgentState, OnRestart, Record};
 use agent::outside::{Moment, Provider, StoreFault};
 use agent::permission::{DEPTH_MAX, Dimension, Effect, FilePath, Grant, Level, Preset};
-use agent::{AgentId, Fault, FaultKind, Message, RequestId, Source, Window};
+use agent::{AgentId, Counted, Fault, FaultKind, Message, RequestId, Source, Window};
 use tokio::sync::oneshot;
 
 use super::Pool;
@@ -16,6 +16,7 @@ use super::rights::{RightsSpec, must_be_allowed, must_not_widen, too_little};
 use super::wake::NewAgent;
 use crate::actor::Open;
 use crate::capability::Capability;
+use crate::context::{DefaultPrompt, default_prompt};
 use crate::handle::{AgentHandle, Answering, NewMessage};
 use crate::kin::{Kin, NewKin, Standing};
 use crate::turnstile::shutting_down;
@@ -295,9 +296,7 @@ impl Pool {
         capability: &Capability,
     ) -> Result<Created, Fault> {
         let live_place = self.make_room_for_live()?;
-        let prompt = plan.spec.system_prompt.as_deref().or(self.options.system_prompt_default.as_deref());
-        let mut window = Window::new(prompt);
-        plan.messages.iter().for_each(|message| window.push(Arc::clone(message)));
+        let window = self.window_of(plan, kin);
         let turns = u64::from(plan.spec.initial.is_some());
         let state = AgentState { messages: plan.messages.len() as u64, turns, ..AgentState::default() };
         let new = NewAgent {
@@ -336,6 +335,29 @@ impl Pool {
         };
         self.let_live(&handle, commands, waiting, live_place);
         Ok(Created { handle, capability: capability.clone(), initial })
+    }
+
+    /// The context an agent begins with. Its own prompt stands alone; without one it has the pool's, or the layers.
+    fn window_of(&self, plan: &Plan, kin: &Kin) -> Window {
+        let given = plan.spec.system_prompt.clone().or_else(|| self.options.system_prompt_default.clone());
+        let provider = &*plan.provider;
+        let prompt = given.or_else(|| match self.options.context.prompt {
+            DefaultPrompt::Nothing => None,
+            DefaultPrompt::Layers => {
+                let writes = kin.write_folders().roots().to_vec();
+                Some(default_prompt(
+                    &*self.outside.workspace,
+                    provider,
+                    &plan.cwd,
+                    &writes,
+                    self.options.context.system,
+                ))
+            }
+        });
+        let count = |text: &str| provider.count(text);
+        let mut window = Window::new(prompt.as_deref(), &count);
+        plan.messages.iter().for_each(|message| window.push(Counted::new(Arc::clone(message), &count)));
+        window
     }
 
     /// The first message has its place before the agent can be found: if there is no room, there is no agent.

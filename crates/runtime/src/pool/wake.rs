@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use agent::journal::{AgentState, OnRestart, Replay, Serial};
 use agent::outside::{ModelRequest, ModelStream, ModelTraits, Moment, Provider, StoredAgent};
-use agent::{AgentId, Fault, FaultKind, Window};
+use agent::{AgentId, Counted, Fault, FaultKind, Message, Window};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -88,10 +88,9 @@ impl Pool {
         let records = self.outside.store.history(agent.serial).await?;
         let (messages, open) = Replay::of(records).into_parts();
         let StoredAgent { record, mut state, .. } = stored;
-        let mut window = Window::new(record.system_prompt.as_deref());
-        messages.into_iter().for_each(|message| window.push(message));
-        state.messages = window.messages().len() as u64;
         let provider = self.provider(record.model.as_deref());
+        let window = counted(record.system_prompt.as_deref(), messages, &provider).await;
+        state.messages = window.messages().len() as u64;
         let (handle, commands) = self.assemble(NewAgent {
             kin,
             capability: CapabilityDigest::kept(record.capability),
@@ -354,6 +353,29 @@ impl Pool {
                 () = stop.cancelled() => {}
             }
         });
+    }
+}
+
+/// More text than this is counted beside whatever else the thread has to do.
+const COUNTED_HERE_BYTES_MAX: usize = 256 << 10;
+
+/// The context of an agent that comes back: every message is counted once.
+async fn counted(prompt: Option<&str>, messages: Vec<Arc<Message>>, provider: &Arc<dyn Provider>) -> Window {
+    let (prompt, provider) = (prompt.map(str::to_owned), Arc::clone(provider));
+    let bytes: usize = messages.iter().map(|message| message.text.len()).sum();
+    let count_all = move || {
+        let count = |text: &str| provider.count(text);
+        let mut window = Window::new(prompt.as_deref(), &count);
+        messages.iter().for_each(|message| window.push(Counted::new(Arc::clone(message), &count)));
+        window
+    };
+    if bytes <= COUNTED_HERE_BYTES_MAX {
+        return count_all();
+    }
+    match tokio::task::spawn_blocking(count_all).await {
+        Ok(window) => window,
+        // Only a panic ends it otherwise, and that is whoever counts.
+        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
     }
 }
 

@@ -27,7 +27,7 @@ impl Lives {
                 FaultKind::Interrupted => marks || fault.public.contains("stopped 3 times"),
                 FaultKind::Full { .. } | FaultKind::Busy { .. } => true,
                 FaultKind::Invalid => sent.is_contested,
-                FaultKind::Denied | FaultKind::Internal => false,
+                FaultKind::Denied | FaultKind::ContextFull | FaultKind::Internal => false,
             },
         };
         assert!(fair, "{} was answered with {answer:?}", sent.script);

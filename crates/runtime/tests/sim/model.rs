@@ -9,11 +9,16 @@ use tokio::sync::{Notify, watch};
 
 use crate::script::{Step, round};
 
-pub(crate) const WINDOW_TOKENS: TokenCount = 10_000;
+/// More than any history here gets; those that are about a full window have one of their own.
+pub(crate) const WINDOW_TOKENS: TokenCount = 1_000_000_000;
+
+/// How a question for a summary begins.
+const SUMMING: &str = "Below is the older part of a conversation";
 
 /// The model, and what it saw.
 pub(crate) struct ScriptedModel {
     stage: Arc<Stage>,
+    traits: ModelTraits,
 }
 
 struct Stage {
@@ -43,12 +48,21 @@ pub(crate) struct Seen {
     empty: HashMap<(String, String, usize), usize>,
     waiting: VecDeque<Arc<Notify>>,
     calls: usize,
+    /// What is done when a summary is wanted.
+    pub(crate) summary: String,
+    /// Questions for summaries, as they came.
+    pub(crate) summaries: Vec<String>,
+    /// Questions of more characters than this are refused as too long.
+    pub(crate) characters_max: Option<usize>,
+    /// How often that was.
+    pub(crate) refused: usize,
 }
 
 impl ScriptedModel {
-    pub(crate) fn new() -> Self {
-        let stage = Stage { seen: Mutex::default(), asked: watch::Sender::new(0) };
-        Self { stage: Arc::new(stage) }
+    pub(crate) fn new(traits: ModelTraits) -> Self {
+        let seen = Seen { summary: "say in short; done".to_owned(), ..Seen::default() };
+        let stage = Stage { seen: Mutex::new(seen), asked: watch::Sender::new(0) };
+        Self { stage: Arc::new(stage), traits }
     }
 
     pub(crate) fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -91,6 +105,18 @@ impl Provider for ScriptedModel {
         let asking = request.messages.iter().rev().find(|message| message.role == Role::User);
         let script = asking.expect("a question has a user's message").text.clone();
         let mut seen = self.seen();
+        let characters: usize = request.messages.iter().map(|message| message.text.len()).sum();
+        if seen.characters_max.is_some_and(|max| characters > max) {
+            seen.refused += 1;
+            let fault = Fault::new(FaultKind::ContextFull, "the prompt is too long");
+            return Box::pin(futures_util::stream::once(std::future::ready(Err(fault))));
+        }
+        if script.starts_with(SUMMING) {
+            let steps = round(&seen.summary, 0);
+            seen.summaries.push(script);
+            drop(seen);
+            return Playing::begin(Arc::clone(&self.stage), "a summary".to_owned(), steps).stream();
+        }
         // An answer that was kept is in the question; an empty one leaves nothing behind and is remembered.
         let answers = |message: &&Arc<agent::Message>| message.role == Role::Assistant;
         let since = request.messages.iter().rev().take_while(|message| message.role != Role::User);
@@ -107,11 +133,7 @@ impl Provider for ScriptedModel {
         if steps.contains(&Step::PanicAtAsk) {
             panic_quietly("the model panicked when asked");
         }
-        let playing = Playing::begin(Arc::clone(&self.stage), agent, steps);
-        Box::pin(futures_util::stream::unfold(playing, |mut playing| async move {
-            let item = playing.play().await?;
-            Some((item, playing))
-        }))
+        Playing::begin(Arc::clone(&self.stage), agent, steps).stream()
     }
 
     fn model(&self) -> Option<&str> {
@@ -119,8 +141,7 @@ impl Provider for ScriptedModel {
     }
 
     fn traits(&self) -> &ModelTraits {
-        const TRAITS: ModelTraits = ModelTraits::of_window(WINDOW_TOKENS);
-        &TRAITS
+        &self.traits
     }
 }
 
@@ -145,6 +166,13 @@ impl Playing {
         drop(seen);
         let panics_at_drop = steps.contains(&Step::PanicAtDrop);
         Self { stage, agent, steps: steps.into(), panics_at_drop }
+    }
+
+    fn stream(self) -> ModelStream {
+        Box::pin(futures_util::stream::unfold(self, |mut playing| async move {
+            let item = playing.play().await?;
+            Some((item, playing))
+        }))
     }
 
     async fn play(&mut self) -> Option<Result<ModelEvent, Fault>> {

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use agent::outside::{Clock, Entropy, Models, Moment, Provider, Workspace};
+use agent::outside::{Clock, Entropy, ModelTraits, Models, Moment, Provider, Workspace};
 use agent::permission::FilePath;
 use agent::{AgentId, Fault, FaultKind, RequestId, Source, TurnEnd};
 use runtime::{
@@ -13,7 +13,7 @@ use runtime::{
     Limits, Name, NewMessage, Outside, PoolHandle, PoolOptions, RightsSpec,
 };
 
-use crate::model::ScriptedModel;
+use crate::model::{ScriptedModel, WINDOW_TOKENS};
 use crate::test_store::TestStore;
 use crate::tools::TestTools;
 
@@ -123,6 +123,7 @@ pub(crate) struct Plan {
     pub(crate) options: PoolOptions,
     /// Names of models, beside the usual one.
     pub(crate) models: Vec<&'static str>,
+    pub(crate) traits: ModelTraits,
 }
 
 impl Default for Plan {
@@ -138,6 +139,7 @@ impl Default for Plan {
                 ..PoolOptions::default()
             },
             models: vec!["scripted/one"],
+            traits: ModelTraits::of_window(WINDOW_TOKENS),
         }
     }
 }
@@ -192,8 +194,8 @@ impl World {
 
     pub(crate) async fn open(plan: Plan) -> Self {
         let kept_plan = plan.clone();
-        let Plan { clock, entropy, store, tools, options, models } = plan;
-        let model = Arc::new(ScriptedModel::new());
+        let Plan { clock, entropy, store, tools, options, models, traits } = plan;
+        let model = Arc::new(ScriptedModel::new(traits));
         let outside = Outside {
             models: Arc::new(OneModel { model: Arc::clone(&model), names: models }),
             tools: Arc::<TestTools>::clone(&tools),

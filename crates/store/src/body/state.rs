@@ -236,18 +236,37 @@ pub(super) type AccountBody = (Option<u64>, u64, u64, u64, u64, Option<Serial>, 
 
 const ACCOUNTS: usize = Resource::CONSUMED.len();
 
-pub(super) fn accounts_body(ledger: &KeptLedger) -> [AccountBody; ACCOUNTS] {
-    ledger.accounts.map(|account| {
-        let KeptAccount { limit, used, reserved, paid_elsewhere, share, lender, total } = account;
-        (limit, used, reserved, paid_elsewhere, share, lender, total)
-    })
+/// A version, its accounts, and what was paid for models; the last is missing in what was written before there were
+/// prices.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum LedgerBody {
+    Priced(u64, [AccountBody; ACCOUNTS], u64),
+    Plain(u64, [AccountBody; ACCOUNTS]),
 }
 
-pub(super) fn ledger(version: u64, accounts: [AccountBody; ACCOUNTS]) -> KeptLedger {
-    let accounts = accounts.map(|(limit, used, reserved, paid_elsewhere, share, lender, total)| {
-        KeptAccount { limit, used, reserved, paid_elsewhere, share, lender, total }
-    });
-    KeptLedger { version, accounts }
+impl LedgerBody {
+    pub(super) fn of(ledger: &KeptLedger) -> Self {
+        let accounts = ledger.accounts.map(|account| {
+            let KeptAccount { limit, used, reserved, paid_elsewhere, share, lender, total } = account;
+            (limit, used, reserved, paid_elsewhere, share, lender, total)
+        });
+        match ledger.cost {
+            0 => Self::Plain(ledger.version, accounts),
+            cost => Self::Priced(ledger.version, accounts, cost),
+        }
+    }
+
+    pub(super) fn ledger(self) -> KeptLedger {
+        let (version, accounts, cost) = match self {
+            Self::Priced(version, accounts, cost) => (version, accounts, cost),
+            Self::Plain(version, accounts) => (version, accounts, 0),
+        };
+        let accounts = accounts.map(|(limit, used, reserved, paid_elsewhere, share, lender, total)| {
+            KeptAccount { limit, used, reserved, paid_elsewhere, share, lender, total }
+        });
+        KeptLedger { version, accounts, cost }
+    }
 }
 
 pub(super) fn agent_id(text: &str) -> Result<AgentId, BodyFault> {

@@ -1,5 +1,6 @@
 //! Records with every field, and short ways to write appends.
 
+use agent::fold::{FoldHow, FoldPart, Folded};
 use agent::journal::{
     AcceptedTurn, AgentRecord, AgentState, KeptAccount, KeptAsk, KeptLedger, KeptRights, OnRestart, Record,
     Serial,
@@ -156,7 +157,11 @@ pub(crate) fn ledger(version: u64) -> KeptLedger {
         lender: Some(5),
         total: 6,
     };
-    KeptLedger { version, accounts: [account(version), account(1), KeptAccount::default(), account(3)] }
+    KeptLedger {
+        version,
+        accounts: [account(version), account(1), KeptAccount::default(), account(3)],
+        cost: version / 2,
+    }
 }
 
 fn messages(text: &str) -> Vec<Message> {
@@ -192,6 +197,7 @@ fn ends(text: &str) -> Vec<TurnEnd> {
         FaultKind::Full { retry_after_ms: 0 },
         FaultKind::Interrupted,
         FaultKind::Model,
+        FaultKind::ContextFull,
         FaultKind::Internal,
     ];
     let mut outcomes =
@@ -249,6 +255,19 @@ pub(crate) fn every_record(text: &str) -> Vec<Record> {
         })));
         records.push(Record::MessageKept(Box::new(message)));
     }
+    for (how, turn) in [(FoldHow::Summary, Some(u64::MAX)), (FoldHow::Dropped, None)] {
+        let mut parts = vec![FoldPart::Stays { from: 0, to: usize::MAX }];
+        parts.extend(messages(text).into_iter().map(|message| FoldPart::New(Box::new(message))));
+        records.push(Record::Folded(Box::new(Folded {
+            turn,
+            by: owned(),
+            how,
+            messages_before: 9,
+            tokens_before: u64::MAX,
+            tokens_after: 1,
+            parts,
+        })));
+    }
     for class in [ToolClass::Pure, ToolClass::Keyed, ToolClass::Once] {
         records.push(Record::CallBegun {
             turn: 5,
@@ -283,8 +302,9 @@ pub(crate) fn kinds(record: &Record) -> usize {
         | Record::TurnEnded { .. }
         | Record::TurnReopened { .. }
         | Record::RolledBack { .. }
+        | Record::Folded(_)
         | Record::Denied { .. }
         | Record::DaemonStarted { .. }
-        | Record::DaemonStopped => 17,
+        | Record::DaemonStopped => 18,
     }
 }

@@ -135,6 +135,7 @@ impl Rows {
             | Record::CallBegun { .. }
             | Record::CallDone { .. }
             | Record::RolledBack { .. }
+            | Record::Folded(_)
             | Record::Denied { .. }
             | Record::DaemonStarted { .. }
             | Record::DaemonStopped => {}

@@ -75,6 +75,7 @@ fn the_tools_are_these() {
         ("fs.read_file", "read_file", Parallel, Pure, 30_000),
         ("fs.write_file", "write_file", Ordered, Once, 30_000),
         ("fs.append_file", "append_file", Ordered, Once, 30_000),
+        ("result.read", "read_result", Parallel, Pure, 30_000),
         ("agent_create", "nexus_create", Waiting, Once, 3_600_000),
         ("agent_send", "nexus_send", Waiting, Once, 3_600_000),
         ("agent_status", "nexus_status", Parallel, Pure, 30_000),

@@ -15,6 +15,7 @@ mod pure;
 mod races;
 mod reads;
 mod regexes;
+mod results;
 mod sandbox;
 mod small_disk;
 mod world;

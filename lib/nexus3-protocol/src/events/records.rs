@@ -224,6 +224,29 @@ pub struct RolledBack {
     pub messages: Count,
 }
 
+/// A context was made shorter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ContextCompacted {
+    /// The turn in which it happened; null when somebody asked for it between turns.
+    pub turn: Option<Count>,
+    /// Who wanted it: `auto` when the context was full, `admin`, or an agent.
+    pub by: String,
+    /// `summary`: a model has summed older messages up. `dropped`: older outputs and messages were dropped, or cut.
+    pub how: String,
+    /// Messages there were.
+    pub messages_before: Count,
+    /// Messages there are now.
+    pub messages_after: Count,
+    /// What the messages were counted as.
+    pub tokens_before: Count,
+    /// What they are counted as now.
+    pub tokens_after: Count,
+    /// The text that stands in the place of older messages, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
 /// Something was not allowed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

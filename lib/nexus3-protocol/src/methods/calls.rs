@@ -109,6 +109,36 @@ pub struct SteerOutput {
     pub reason: Option<String>,
 }
 
+/// What `compact` takes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct CompactParams {
+    /// Whether to compact also when the context is not full; true when it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub force: Option<bool>,
+}
+
+/// What `compact` answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct CompactOutput {
+    /// Whether the context is shorter now.
+    pub compacted: bool,
+    /// What the messages were counted as.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_before: Option<Count>,
+    /// What they are counted as now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_after: Option<Count>,
+    /// The difference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens_saved: Option<Count>,
+    /// Why nothing was done: `nothing_to_compact`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
 /// What `shutdown` answers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -119,7 +149,7 @@ pub struct ShutdownOutput {
 
 /// What `get_tokens` answers. The counts are estimates of what the next request would send; `used` is what models
 /// reported.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TokensOutput {
     /// The system prompt.
@@ -130,7 +160,7 @@ pub struct TokensOutput {
     pub tools: Count,
     /// The messages.
     pub messages: Count,
-    /// All of these.
+    /// All of these, corrected by what the model has reported for earlier requests.
     pub total: Count,
     /// What the model can take.
     pub budget: Count,
@@ -140,10 +170,13 @@ pub struct TokensOutput {
     pub remaining: Count,
     /// What models reported to have used, over the agent's life.
     pub used: UsedTokens,
+    /// What the agent and all below it have cost, in dollars, where prices are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree_cost_usd: Option<f64>,
 }
 
 /// What models reported to have used, over an agent's life.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UsedTokens {
     /// Requests that reported anything.
@@ -154,6 +187,12 @@ pub struct UsedTokens {
     pub output_tokens: Count,
     /// Tokens read from the model's cache.
     pub cached_tokens: Count,
+    /// Tokens the models thought before they answered, among those written; left out when none reported any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning_tokens: Option<Count>,
+    /// What that cost, in dollars, where prices are known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
 }
 
 /// What `get_context` answers.

@@ -2,10 +2,10 @@
 //! wire and without one; `transcript.txt` holds what goes over the wire meanwhile, line by line.
 
 use nexus3_protocol::methods::{
-    BudgetParams, CancelParams, CreateAgentParams, DestroyAgentParams, ExportAgentParams, ForkAgentParams,
-    ImportAgentParams, InitialResponse, ListAgentsParams, ListSessionsParams, MessagesParams, NoParams,
-    PageSize, RenameAgentParams, RequestId, RollbackAgentParams, SendParams, SetPermissionsParams,
-    SteerParams,
+    BudgetParams, CancelParams, CompactParams, CreateAgentParams, DestroyAgentParams, ExportAgentParams,
+    ForkAgentParams, ImportAgentParams, InitialResponse, ListAgentsParams, ListSessionsParams,
+    MessagesParams, NoParams, PageSize, RenameAgentParams, RequestId, RollbackAgentParams, SendParams,
+    SetPermissionsParams, SteerParams,
 };
 use nexus3_protocol::{AgentApi, RpcError};
 
@@ -117,6 +117,8 @@ async fn send_and_read<A: AgentApi>(api: &A, error: &impl Fn(A::Fault) -> RpcErr
     let page = MessagesParams { limit: Some(PageSize(1)), ..MessagesParams::default() };
     let messages = lead.get_messages(&page).await.unwrap();
     assert_eq!((messages.total, messages.messages[0].content.as_str()), (4, "hello"));
+    let compacted = lead.compact(&CompactParams { force: Some(true) }).await.unwrap();
+    assert_eq!((compacted.compacted, compacted.reason.as_deref()), (false, Some("nothing_to_compact")));
     let nobody = error(api.for_agent("nobody").get_tokens(&NoParams {}).await.unwrap_err());
     assert_eq!((nobody.code, nobody.message.as_str()), (-32602, "Agent not found: nobody"));
 }

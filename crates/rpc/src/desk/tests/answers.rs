@@ -130,6 +130,8 @@ const CALLS: &[(&str, &str, &str, &str)] = &[
         r#"{"cancelled":false,"request_id":"r1","reason":"not_found_or_completed"}"#,
     ),
     ("worker", "steer", r#"{"content":"left"}"#, r#"{"steered":false,"reason":"no_running_turn_or_full"}"#),
+    ("worker", "compact", "{}", r#"{"compacted":false,"reason":"nothing_to_compact"}"#),
+    ("worker", "compact", r#"{"force":false}"#, r#"{"compacted":false,"reason":"nothing_to_compact"}"#),
     ("worker", "get_agent", "{}", AGENT),
     ("worker", "list_children", "{}", r#"{"agent_id":"worker","children":[]}"#),
     ("worker", "get_permissions", "{}", PERMISSIONS),

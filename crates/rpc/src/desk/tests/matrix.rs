@@ -195,7 +195,7 @@ async fn everybody_may_do_exactly_what_it_should() {
 /// The tool that an agent needs to call a method on one below it.
 fn tool(method: Method) -> &'static str {
     match method {
-        Method::Send | Method::Steer => "agent_send",
+        Method::Send | Method::Steer | Method::Compact => "agent_send",
         Method::Cancel | Method::Shutdown => "agent_cancel",
         Method::SetPermissions => "agent_create",
         Method::ListChildren => "agent_list",

@@ -123,3 +123,31 @@ async fn a_call_that_is_not_allowed_is_marked_among_the_messages_and_the_model_g
     assert_eq!((&result["role"], &result["content"]), (&Value::from("tool"), &Value::from(text)));
     assert_eq!(result["meta"], serde_json::json!({ "denied": true }));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_summary_that_saves_nothing_changes_nothing_and_is_paid_for() {
+    let house = House::new().await;
+    for turn in 0..8 {
+        let params = format!(r#"{{"content":"message {turn} {}"}}"#, "x".repeat(400));
+        house.at_daemon(&request("send", &params)).await;
+    }
+    let read = |text: String| serde_json::from_str::<Value>(&text).unwrap()["result"].clone();
+    let before = read(house.at_daemon(&request("get_tokens", "{}")).await.1);
+    // This model repeats what it is asked, which is no summary; the context is not full, so it stays as it is.
+    let (_, answer) = house.at_daemon(&request("compact", "{}")).await;
+    let compacted = read(answer);
+    let after = read(house.at_daemon(&request("get_tokens", "{}")).await.1);
+    assert_eq!(compacted["reason"], "nothing_to_compact", "nothing is lost without need");
+    assert_eq!(before["messages"], after["messages"]);
+    assert_eq!(after["used"]["requests"], 9, "the attempt is paid for");
+}
+
+#[tokio::test(start_paused = true)]
+async fn compact_takes_nothing_but_force() {
+    let house = House::new().await;
+    house.agents(&["a"]).await;
+    for params in [r#"{"force":1}"#, r#"{"force":"yes"}"#, r#"{"pin":"x"}"#] {
+        let (_, answer) = house.at_agent("a", &request("compact", params)).await;
+        assert!(answer.contains(r#""code":-32602"#), "{params}: {answer}");
+    }
+}

@@ -1,11 +1,10 @@
 //! What a turn has to keep: staged while it goes on, put in line together, and shown to others when it is kept.
 
-use std::sync::Arc;
-
 use agent::journal::Record;
 use agent::outside::{Doing, Moment, StoreFault};
-use agent::{Message, RequestId, TurnEnd};
+use agent::{Counted, Message, RequestId, TurnEnd, Window};
 
+use super::super::folding::Fold;
 use super::super::open::{Acceptance, Open};
 use crate::handle::Shared;
 
@@ -13,7 +12,9 @@ use crate::handle::Shared;
 #[derive(Default)]
 pub(super) struct Staged {
     records: Vec<Record>,
-    messages: Vec<Arc<Message>>,
+    messages: Vec<Counted>,
+    /// The context, if it was made shorter.
+    folded: Option<Window>,
     /// Messages that stay in the context before those are added, if some do not.
     cut: Option<usize>,
     turns: u64,
@@ -26,7 +27,8 @@ struct InLine {
     keeping: Doing<'static, Result<(), StoreFault>>,
     /// When it was put in line: what others see is what is kept.
     at: Moment,
-    messages: Vec<Arc<Message>>,
+    messages: Vec<Counted>,
+    folded: Option<Window>,
     cut: Option<usize>,
 }
 
@@ -58,18 +60,25 @@ impl Staged {
         self.is_begun = true;
     }
 
-    pub(super) fn keep(&mut self, message: Message) {
+    pub(super) fn keep(&mut self, message: Message, shared: &Shared) {
         self.records.push(Record::MessageKept(Box::new(message.clone())));
-        self.show(message);
+        self.show(message, shared);
+    }
+
+    /// The context is made shorter. Nothing else is staged then: a fold comes between what a turn does.
+    pub(super) fn fold(&mut self, fold: Fold) {
+        self.records.push(Record::Folded(Box::new(fold.record)));
+        self.folded = Some(fold.window);
     }
 
     /// A message that is in the journal by itself.
-    pub(super) fn show(&mut self, message: Message) {
+    pub(super) fn show(&mut self, message: Message, shared: &Shared) {
         tracing::info!(target: "nexus3::context", role = message.role.as_str(), text = %message.text);
         for call in &message.tool_calls {
             tracing::info!(target: "nexus3::context", role = "tool call", text = %format_args!("{}({})", call.name, call.arguments));
         }
-        self.messages.push(Arc::new(message));
+        // Counted here, where nobody waits for a lock.
+        self.messages.push(Counted::new(message, &|text| shared.provider.count(text)));
     }
 
     pub(super) fn push(&mut self, record: Record) {
@@ -98,12 +107,12 @@ impl Staged {
     /// Puts everything that waits in line.
     pub(super) fn put_in_line(&mut self, shared: &Shared) {
         let (records, messages) = (std::mem::take(&mut self.records), std::mem::take(&mut self.messages));
-        let (cut, end) = (self.cut.take(), self.end.take());
+        let (cut, end, folded) = (self.cut.take(), self.end.take(), self.folded.take());
         let now = shared.clock.now();
         // What is shown is what is kept: counted from there, a call that was refused leaves no trace.
         let (used, there) = {
             let state = shared.published.read();
-            (state.used, state.window.messages().len())
+            (state.used, folded.as_ref().unwrap_or(&state.window).messages().len())
         };
         let keeping = shared.append(records, |state| {
             state.messages = (cut.unwrap_or(there) + messages.len()) as u64;
@@ -115,7 +124,7 @@ impl Staged {
                 state.last_rounds = rounds;
             }
         });
-        self.in_line = Some(InLine { keeping, at: now, messages, cut });
+        self.in_line = Some(InLine { keeping, at: now, messages, folded, cut });
     }
 
     /// Returns when what is in line is kept, or is not. Safe to drop and call again.
@@ -128,9 +137,12 @@ impl Staged {
 
     /// What was in line is kept: now others may see it.
     pub(super) fn publish(&mut self, shared: &Shared) {
-        let Some(InLine { at, messages, cut, .. }) = self.in_line.take() else { return };
+        let Some(InLine { at, messages, folded, cut, .. }) = self.in_line.take() else { return };
         self.is_begun = true;
         let mut state = shared.published.write();
+        if let Some(folded) = folded {
+            state.window = folded;
+        }
         if let Some(cut) = cut {
             state.window.truncate(cut);
         }

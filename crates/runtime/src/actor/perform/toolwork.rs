@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use agent::outside::{Doing, Leave, Prepared, Scene, Tool};
+use agent::outside::{Doing, Leave, Prepared, Results, Scene, Tool};
 use agent::permission::{Effect, Permit, Resource, Verdict, judge};
-use agent::{AgentId, Manner, Pace, ToolCall, ToolClass, ToolOutcome, ToolSpec, TurnEvent};
+use agent::{AgentId, Manner, Pace, TokenCount, ToolCall, ToolClass, ToolOutcome, ToolSpec, TurnEvent};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 
@@ -18,6 +18,7 @@ use super::panic_text;
 use crate::audit;
 use crate::handle::Shared;
 use crate::peers::PeersOf;
+use crate::spool::ResultsOf;
 
 pub(super) struct ToolWork {
     shared: Arc<Shared>,
@@ -28,10 +29,18 @@ pub(super) struct ToolWork {
     places: Vec<usize>,
     /// The bytes that results of the answer under way may still have.
     room: usize,
+    /// The tokens, of what the model can take, that they may still have.
+    token_room: TokenCount,
 }
 
 /// Results of one answer together may be as long as so many of the longest.
 const LONGEST_RESULTS_MAX: usize = 8;
+
+/// And so many times the share of one in what the model can take.
+const SHARES_MAX: TokenCount = 2;
+
+/// No result is cut to less.
+const SHARE_TOKENS_MIN: TokenCount = 64;
 
 struct Offered {
     spec: Arc<ToolSpec>,
@@ -57,6 +66,7 @@ impl ToolWork {
             running: FuturesUnordered::new(),
             places: Vec::new(),
             room: 0,
+            token_room: 0,
         };
         work.next_round();
         work
@@ -66,6 +76,7 @@ impl ToolWork {
     pub(super) fn next_round(&mut self) {
         self.offered.clear();
         self.room = self.shared.limits.tool_result_bytes_max.saturating_mul(LONGEST_RESULTS_MAX);
+        self.token_room = self.shared.result_share() * SHARES_MAX;
     }
 
     /// Reads a call's arguments and says how it can run.
@@ -137,12 +148,30 @@ impl ToolWork {
             Some((place, outcome)) => {
                 self.places.retain(|running| *running != place);
                 tracing::debug!(outcome = outcome.word(), "a tool is done");
-                let outcome = bounded(outcome, self.room);
+                let outcome = self.shared_out(bounded(outcome, self.room));
                 self.room = self.room.saturating_sub(outcome.text().len());
                 (place, outcome)
             }
             None => std::future::pending().await,
         }
+    }
+
+    /// A result that is longer than its share of what the model can take is cut in its middle; the whole is put aside for
+    /// the model to read on.
+    fn shared_out(&mut self, outcome: ToolOutcome) -> ToolOutcome {
+        let share = self.shared.result_share();
+        if share == 0 {
+            return outcome;
+        }
+        let tokens_max = share.min(self.token_room).max(SHARE_TOKENS_MIN);
+        let outcome = match outcome {
+            ToolOutcome::Done(text) => ToolOutcome::Done(self.shared.cut_result(text, tokens_max)),
+            ToolOutcome::Failed(text) => ToolOutcome::Failed(self.shared.cut_result(text, tokens_max)),
+            ToolOutcome::Denied(text) => ToolOutcome::Denied(text),
+        };
+        let tokens = self.shared.provider.count(outcome.text());
+        self.token_room = self.token_room.saturating_sub(tokens);
+        outcome
     }
 
     /// Ends what runs.
@@ -191,7 +220,11 @@ fn run(
         };
         let peers = Arc::new(PeersOf::new(&shared));
         // Called within, so that a panic in it is the tool's too.
-        let outcome = call.run(Leave { permit, peers }).await;
+        let results: Arc<dyn Results> = match shared.pool.upgrade() {
+            Some(pool) => Arc::new(ResultsOf { spool: Arc::clone(&pool.spool), agent: shared.kin.serial }),
+            None => return ToolOutcome::Failed("Server shutting down".to_owned()),
+        };
+        let outcome = call.run(Leave { permit, peers, results }).await;
         if let ToolOutcome::Denied(text) = &outcome {
             audit::denied_tool(&shared, &tool, "tool", text);
         }

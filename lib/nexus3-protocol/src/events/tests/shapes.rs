@@ -91,6 +91,16 @@ fn agents() -> Vec<(Event, String)> {
     );
     let changed = PermissionsChanged { by: by(), rights: rights() };
     let renamed = AgentRenamed { by: by(), new_agent_id: text("b") };
+    let compacted = ContextCompacted {
+        turn: Some(3),
+        by: text("auto"),
+        how: text("summary"),
+        messages_before: 9,
+        messages_after: 4,
+        tokens_before: 900,
+        tokens_after: 200,
+        note: Some(text("so far")),
+    };
     vec![
         kept(KeptRecord::AgentCreated(created), &created_rest),
         kept(KeptRecord::PermissionsChanged(changed), &format!(r#""by":"admin","rights":{RIGHTS}"#)),
@@ -98,6 +108,13 @@ fn agents() -> Vec<(Event, String)> {
         kept(KeptRecord::AgentFinished(AgentFinished { by: by() }), r#""by":"admin""#),
         kept(KeptRecord::AgentDestroyed(AgentDestroyed { by: by() }), r#""by":"admin""#),
         kept(KeptRecord::RolledBack(RolledBack { by: by(), messages: 2 }), r#""by":"admin","messages":2"#),
+        kept(
+            KeptRecord::ContextCompacted(compacted),
+            concat!(
+                r#""turn":3,"by":"auto","how":"summary","messages_before":9,"messages_after":4,"#,
+                r#""tokens_before":900,"tokens_after":200,"note":"so far""#
+            ),
+        ),
     ]
 }
 

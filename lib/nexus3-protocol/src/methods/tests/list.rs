@@ -47,6 +47,7 @@ fn the_list_is_the_promised_one() {
         ("send", Door::Agent),
         ("cancel", Door::Agent),
         ("steer", Door::Agent),
+        ("compact", Door::Agent),
         ("shutdown", Door::Agent),
         ("get_tokens", Door::Agent),
         ("get_context", Door::Agent),

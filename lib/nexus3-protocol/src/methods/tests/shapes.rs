@@ -302,7 +302,21 @@ fn steer_takes_a_word_and_says_which_send_took_it() {
 
 #[test]
 fn get_tokens_gives_the_counts_and_what_was_used() {
-    let used = UsedTokens { requests: 1, input_tokens: 2, output_tokens: 3, cached_tokens: 4 };
+    let used = UsedTokens {
+        requests: 1,
+        input_tokens: 2,
+        output_tokens: 3,
+        cached_tokens: 4,
+        ..UsedTokens::default()
+    };
+    let priced = UsedTokens { reasoning_tokens: Some(5), cost_usd: Some(0.25), ..used };
+    check(
+        priced,
+        concat!(
+            r#"{"requests":1,"input_tokens":2,"output_tokens":3,"cached_tokens":4,"reasoning_tokens":5,"#,
+            r#""cost_usd":0.25}"#
+        ),
+    );
     check(
         TokensOutput {
             system: 1,
@@ -314,12 +328,35 @@ fn get_tokens_gives_the_counts_and_what_was_used() {
             available: 6000,
             remaining: 5990,
             used,
+            tree_cost_usd: None,
         },
         concat!(
             r#"{"system":1,"dynamic":2,"tools":3,"messages":4,"total":10,"budget":8000,"available":6000,"#,
             r#""remaining":5990,"used":{"requests":1,"input_tokens":2,"output_tokens":3,"cached_tokens":4}}"#,
         ),
     );
+}
+
+#[test]
+fn compact_says_what_was_saved_or_why_nothing_was() {
+    check(CompactParams { force: None }, "{}");
+    check(CompactParams { force: Some(false) }, r#"{"force":false}"#);
+    let done = CompactOutput {
+        compacted: true,
+        tokens_before: Some(9),
+        tokens_after: Some(4),
+        tokens_saved: Some(5),
+        reason: None,
+    };
+    check(done, r#"{"compacted":true,"tokens_before":9,"tokens_after":4,"tokens_saved":5}"#);
+    let nothing = CompactOutput {
+        compacted: false,
+        tokens_before: None,
+        tokens_after: None,
+        tokens_saved: None,
+        reason: Some("nothing_to_compact".to_owned()),
+    };
+    check(nothing, r#"{"compacted":false,"reason":"nothing_to_compact"}"#);
 }
 
 #[test]

@@ -1,0 +1,162 @@
+//! A context made shorter. What is folded is decided here, in two ways: [`Summary`] has a model sum the older messages up,
+//! [`drop_oldest`] needs nobody. Who asks the model, keeps the record and goes on is left to the runtime.
+
+mod drop;
+mod plan;
+#[cfg(test)]
+mod tests;
+mod transcript;
+
+use std::sync::Arc;
+
+use crate::{Message, Role, TokenCount};
+
+pub use drop::drop_oldest;
+pub use plan::{Summary, Want};
+
+/// A user's message that begins with this stays in the context as it is when older ones are summed up or dropped.
+pub const PINNED: &str = "[pinned]";
+
+/// How a summary begins.
+const SUMMARY_HEAD: &str = "[Summary of the earlier conversation";
+
+/// How a note begins that says what was dropped.
+const NOTE_HEAD: &str = "[Earlier messages were dropped";
+
+/// What stays as it is beside the newest messages may be so much of what is available.
+const PINNED_PERCENT: TokenCount = 10;
+
+/// A context that was made shorter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Folded {
+    /// The turn in which it happened.
+    pub turn: Option<u64>,
+    /// Who wanted it: `auto` is the agent itself.
+    pub by: String,
+    /// In which way.
+    pub how: FoldHow,
+    /// Messages there were.
+    pub messages_before: usize,
+    /// What they were counted as.
+    pub tokens_before: TokenCount,
+    /// What the messages are counted as now.
+    pub tokens_after: TokenCount,
+    /// What the context is made of now, in order.
+    pub parts: Vec<FoldPart>,
+}
+
+/// In which way a context was made shorter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FoldHow {
+    /// A model has summed the older messages up.
+    Summary,
+    /// Older outputs and messages were dropped, or cut.
+    Dropped,
+}
+
+impl FoldHow {
+    /// Both of them.
+    pub const ALL: [FoldHow; 2] = [FoldHow::Summary, FoldHow::Dropped];
+
+    /// The word clients know.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            FoldHow::Summary => "summary",
+            FoldHow::Dropped => "dropped",
+        }
+    }
+}
+
+/// A part of a context that was made shorter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FoldPart {
+    /// Messages from this place on, up to but without that one, as they were.
+    Stays {
+        /// The first.
+        from: usize,
+        /// Behind the last.
+        to: usize,
+    },
+    /// A message in the place of others.
+    New(Box<Message>),
+}
+
+impl Folded {
+    /// The messages there are afterwards.
+    #[must_use]
+    pub fn apply(&self, messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
+        let mut folded = Vec::new();
+        for part in &self.parts {
+            match part {
+                FoldPart::Stays { from, to } => {
+                    folded.extend(messages.iter().take(*to).skip(*from).cloned());
+                }
+                FoldPart::New(message) => folded.push(Arc::new(Message::clone(message))),
+            }
+        }
+        folded
+    }
+
+    /// How many messages there are afterwards.
+    #[must_use]
+    pub fn messages_after(&self) -> usize {
+        let of_part = |part: &FoldPart| match part {
+            FoldPart::Stays { from, to } => to.saturating_sub(*from),
+            FoldPart::New(_) => 1,
+        };
+        self.parts.iter().map(of_part).sum()
+    }
+
+    /// Tokens that are free again.
+    #[must_use]
+    pub fn reclaimed(&self) -> TokenCount {
+        self.tokens_before.saturating_sub(self.tokens_after)
+    }
+
+    /// The text that took the place of others: the summary, or the note that says what was dropped.
+    #[must_use]
+    pub fn note(&self) -> Option<&str> {
+        let text = |part: &'_ FoldPart| match part {
+            FoldPart::New(message) if is_made(message) => Some(()),
+            FoldPart::New(_) | FoldPart::Stays { .. } => None,
+        };
+        self.parts.iter().find(|part| text(part).is_some()).and_then(|part| match part {
+            FoldPart::New(message) => Some(message.text.as_str()),
+            FoldPart::Stays { .. } => None,
+        })
+    }
+
+    /// Whether the last of so many messages is still the last.
+    pub(crate) fn keeps_end(&self, messages: usize) -> bool {
+        matches!(self.parts.last(), Some(FoldPart::Stays { from, to }) if from < to && *to == messages)
+    }
+}
+
+/// What a turn's content says of a fold.
+#[must_use]
+pub fn notice(reclaimed: TokenCount) -> String {
+    format!("\n[Context compacted: {reclaimed} tokens reclaimed]\n\n")
+}
+
+/// Whether a message is a summary or a note of an earlier fold.
+fn is_made(message: &Message) -> bool {
+    let begins = |head| message.text.starts_with(head);
+    message.role == Role::User && (begins(SUMMARY_HEAD) || begins(NOTE_HEAD))
+}
+
+fn is_summary(message: &Message) -> bool {
+    message.role == Role::User && message.text.starts_with(SUMMARY_HEAD)
+}
+
+fn is_pinned(message: &Message) -> bool {
+    message.role == Role::User && message.text.starts_with(PINNED)
+}
+
+/// Puts a message that stays into the list, together with its neighbour if that stays too.
+fn stay(parts: &mut Vec<FoldPart>, place: usize) {
+    match parts.last_mut() {
+        Some(FoldPart::Stays { to, .. }) if *to == place => *to += 1,
+        _ => parts.push(FoldPart::Stays { from: place, to: place + 1 }),
+    }
+}

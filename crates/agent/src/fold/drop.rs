@@ -1,0 +1,190 @@
+//! Makes a context shorter without a model: the same context always becomes the same. Oldest outputs of tools go first,
+//! then the oldest groups, and at last what is left is cut in its middle.
+
+use std::collections::BTreeMap;
+
+use super::{FoldPart, NOTE_HEAD, PINNED_PERCENT, is_made, is_pinned, is_summary, stay};
+use crate::cut::{cut_middle, left_out};
+use crate::tokens::{Counted, Counting};
+use crate::{Message, Role, Source, TokenCount, Window};
+
+/// Outputs shorter than this stay: their note would be no shorter.
+const OUTPUT_TOKENS_MIN: TokenCount = 32;
+
+/// No message is cut to less.
+const CUT_TOKENS_MIN: TokenCount = 48;
+
+/// Arguments of a call longer than this are left out when there is no other way.
+const ARGUMENT_TOKENS_MAX: TokenCount = 128;
+
+/// What a context of at most so many tokens is made of; what cannot be shortened any more stays, and none is when
+/// nothing would be shorter.
+#[must_use]
+pub fn drop_oldest(window: &Window, tokens_max: TokenCount, count: Counting<'_>) -> Option<Vec<FoldPart>> {
+    let mut dropping = Dropping::new(window, tokens_max, count);
+    dropping.drop_outputs();
+    dropping.drop_groups();
+    dropping.cut_long();
+    dropping.into_parts()
+}
+
+struct Dropping<'a> {
+    window: &'a Window,
+    count: Counting<'a>,
+    tokens_max: TokenCount,
+    tokens: TokenCount,
+    /// Where the newest group begins.
+    newest: usize,
+    /// What takes a message's place: another, or nothing.
+    changed: BTreeMap<usize, Option<Counted>>,
+}
+
+impl<'a> Dropping<'a> {
+    fn new(window: &'a Window, tokens_max: TokenCount, count: Counting<'a>) -> Self {
+        let total = window.messages().len();
+        let newest = (0..total).rev().find(|place| window.can_end_at(*place)).unwrap_or_default();
+        let tokens = window.message_tokens();
+        Self { window, count, tokens_max, tokens, newest, changed: BTreeMap::new() }
+    }
+
+    fn is_enough(&self) -> bool {
+        self.tokens <= self.tokens_max
+    }
+
+    fn change(&mut self, place: usize, message: Option<Message>) {
+        let before = match self.changed.get(&place) {
+            Some(changed) => changed.as_ref().map_or(0, |counted| counted.tokens),
+            None => self.window.tokens()[place],
+        };
+        let counted = message.map(|message| Counted::new(message, self.count));
+        self.tokens = self.tokens - before + counted.as_ref().map_or(0, |counted| counted.tokens);
+        self.changed.insert(place, counted);
+    }
+
+    fn drop_outputs(&mut self) {
+        for place in 0..self.newest {
+            if self.is_enough() {
+                return;
+            }
+            let (message, tokens) = (&self.window.messages()[place], self.window.tokens()[place]);
+            if message.role == Role::Tool && tokens > OUTPUT_TOKENS_MIN {
+                let text = format!("[output dropped to make room: {tokens} tokens]");
+                let short = Message { text, ..Message::clone(message) };
+                self.change(place, Some(short));
+            }
+        }
+    }
+
+    fn drop_groups(&mut self) {
+        if self.is_enough() || self.newest == 0 {
+            return;
+        }
+        let note = Message::user(note(self.window.messages().len()), Source::default());
+        self.tokens += Counted::new(note, self.count).tokens;
+        let staying = self.staying();
+        let mut from = 0;
+        while from < self.newest && !self.is_enough() {
+            let to = (from + 1..=self.newest).find(|place| self.window.can_end_at(*place));
+            let to = to.unwrap_or(self.newest);
+            (from..to).filter(|place| !staying.contains(place)).for_each(|place| self.change(place, None));
+            from = to;
+        }
+    }
+
+    /// What is not dropped with its neighbours: the user's newest words, the last summary, and what is pinned, as far as
+    /// there is room for them.
+    fn staying(&self) -> Vec<usize> {
+        let messages = self.window.messages();
+        let newest =
+            |is: &dyn Fn(&Message) -> bool| (0..self.newest).rev().find(|place| is(&messages[*place]));
+        let is_question = |message: &Message| message.role == Role::User && !is_made(message);
+        let asked_now = messages[self.newest..].iter().any(|message| is_question(message));
+        let question = newest(&is_question).filter(|_| !asked_now);
+        let pinned = (0..self.newest).rev().filter(|place| is_pinned(&messages[*place]));
+        let wanted = question.into_iter().chain(newest(&is_summary)).chain(pinned);
+        let mut left = (self.tokens_max * PINNED_PERCENT * 2 / 100).max(CUT_TOKENS_MIN);
+        let mut staying = Vec::new();
+        for place in wanted {
+            let tokens = self.window.tokens()[place];
+            // The question stays in any case: it can still be cut.
+            if (tokens <= left || Some(place) == question) && !staying.contains(&place) {
+                left = left.saturating_sub(tokens);
+                staying.push(place);
+            }
+        }
+        staying
+    }
+
+    /// The longest first, each by as much as is too much.
+    fn cut_long(&mut self) {
+        let mut left: Vec<_> = (0..self.window.messages().len())
+            .filter(|place| !matches!(self.changed.get(place), Some(None)))
+            .map(|place| (self.tokens_of(place), place))
+            .collect();
+        left.sort_unstable_by(|one, other| other.cmp(one));
+        for (tokens, place) in left {
+            if self.is_enough() {
+                return;
+            }
+            let wanted = tokens.saturating_sub(self.tokens - self.tokens_max).max(CUT_TOKENS_MIN);
+            if wanted < tokens {
+                let message = self.message_at(place).clone();
+                self.change(place, Some(shorten(message, wanted, self.count)));
+            }
+        }
+    }
+
+    fn tokens_of(&self, place: usize) -> TokenCount {
+        match self.changed.get(&place) {
+            Some(changed) => changed.as_ref().map_or(0, |counted| counted.tokens),
+            None => self.window.tokens()[place],
+        }
+    }
+
+    fn message_at(&self, place: usize) -> &Message {
+        match self.changed.get(&place) {
+            Some(Some(counted)) => &counted.message,
+            Some(None) | None => &self.window.messages()[place],
+        }
+    }
+
+    fn into_parts(self) -> Option<Vec<FoldPart>> {
+        let dropped = self.changed.values().filter(|changed| changed.is_none()).count();
+        let mut parts = Vec::new();
+        if dropped > 0 {
+            parts.push(FoldPart::New(Box::new(Message::user(note(dropped), Source::default()))));
+        }
+        for place in 0..self.window.messages().len() {
+            match self.changed.get(&place) {
+                None => stay(&mut parts, place),
+                Some(Some(counted)) => parts.push(FoldPart::New(Box::new(Message::clone(&counted.message)))),
+                Some(None) => {}
+            }
+        }
+        (self.tokens < self.window.message_tokens()).then_some(parts)
+    }
+}
+
+fn note(dropped: usize) -> String {
+    format!("{NOTE_HEAD} to make room: {dropped}. Ask the user or look again for what you miss.]")
+}
+
+/// Pictures go first, then the middle of the text, then arguments of calls.
+fn shorten(mut message: Message, tokens_max: TokenCount, count: Counting<'_>) -> Message {
+    if !message.images.is_empty() {
+        message.text.push_str(&format!("\n[{} pictures left out]", message.images.len()));
+        message.images.clear();
+    }
+    let others = Counted::new(Message { text: String::new(), ..message.clone() }, count).tokens;
+    let text_max = tokens_max.saturating_sub(others).max(CUT_TOKENS_MIN / 2);
+    message.text = cut_middle(&message.text, text_max, count, &|_, bytes| left_out(bytes));
+    if Counted::new(message.clone(), count).tokens > tokens_max {
+        for call in &mut message.tool_calls {
+            if count(&call.arguments) > ARGUMENT_TOKENS_MAX {
+                // Models want JSON here.
+                call.arguments = format!("{{\"left_out_bytes\":{}}}", call.arguments.len());
+            }
+        }
+    }
+    message
+}

@@ -1,0 +1,233 @@
+//! What is summed up, what is dropped, and what stays in any case.
+
+use super::*;
+use crate::outside::Moment;
+use crate::tokens::{Counted, estimate};
+use crate::{Frame, Gauge, Image, Source, ToolCall, ToolOutcome, Window};
+
+const NOW: Moment = Moment(1_705_314_600_000_000);
+
+fn window(messages: impl IntoIterator<Item = Message>) -> Window {
+    let mut window = Window::new(Some("the prompt"), &estimate);
+    messages.into_iter().for_each(|message| window.push(Counted::new(message, &estimate)));
+    window
+}
+
+fn user(text: impl Into<String>) -> Message {
+    Message::user(text, Source::default())
+}
+
+fn answer(text: impl Into<String>) -> Message {
+    Message::assistant(text, Vec::new())
+}
+
+/// A call and its result.
+fn used(id: &str, output: impl Into<String>) -> [Message; 2] {
+    let call = ToolCall { id: id.to_owned(), name: "read".to_owned(), arguments: "{}".to_owned() };
+    [Message::assistant("", vec![call]), Message::result(id, &ToolOutcome::Done(output.into()))]
+}
+
+/// A hundred tokens, and four around them.
+fn long(label: &str) -> String {
+    format!("{label}{}", "x".repeat(400 - label.len()))
+}
+
+fn talk(turns: usize) -> Vec<Message> {
+    (0..turns)
+        .flat_map(|turn| [user(long(&format!("q{turn} "))), answer(long(&format!("a{turn} ")))])
+        .collect()
+}
+
+fn plan(window: &Window, budget: TokenCount, want: Want) -> Option<Summary> {
+    let size = window.size(&Frame { budget, ..Frame::default() });
+    Summary::plan(window, &size, Gauge::default(), want)
+}
+
+fn starts(window: &Window) -> Vec<String> {
+    let start = |message: &Arc<Message>| message.text.chars().take(3).collect();
+    window.messages().iter().map(start).collect()
+}
+
+#[test]
+fn the_newest_messages_stay_and_the_rest_is_summed_up() {
+    let full = window(talk(10));
+    let summary = plan(&full, 4000, Want::Full).expect("there is enough");
+    let parts = summary.answered("  all was said  ", NOW, &estimate).expect("it is shorter");
+    let folded = full.folded(&parts, &estimate);
+    // A quarter of the 3,000 available is seven messages; what was asked last is among them.
+    assert_eq!(starts(&folded), ["[Su", "a6 ", "q7 ", "a7 ", "q8 ", "a8 ", "q9 ", "a9 "]);
+    let head = "[Summary of the earlier conversation: 13 messages, 2024-01-15 10:30 UTC]\n\nall was said";
+    assert_eq!(folded.messages()[0].text, head);
+    assert_eq!(folded.system(), full.system(), "the prompt is not touched");
+    let again = folded.messages().iter().map(|message| Message::clone(message));
+    assert_eq!(window(again).message_tokens(), folded.message_tokens(), "the count is that of a fresh one");
+}
+
+#[test]
+fn a_call_stays_with_its_results() {
+    let mut messages = talk(8);
+    messages.extend(used("c1", long("out")));
+    let full = window(messages);
+    for budget in (400..8000).step_by(100) {
+        let Some(summary) = plan(&full, budget, Want::Full) else { continue };
+        let parts = summary.answered("s", NOW, &estimate).expect("it is shorter");
+        let folded = full.folded(&parts, &estimate);
+        let first = &folded.messages()[1];
+        assert!(first.role != Role::Tool, "{budget}: {first:?}");
+    }
+}
+
+#[test]
+fn what_was_asked_and_what_is_pinned_stay() {
+    let mut messages = vec![user("[pinned] never push to main"), answer(long("a"))];
+    messages.push(user("find the bug"));
+    for call in 0..20 {
+        messages.extend(used(&format!("c{call}"), long("output")));
+    }
+    let full = window(messages);
+    let parts = plan(&full, 2000, Want::Full).and_then(|summary| summary.answered("s", NOW, &estimate));
+    let folded = full.folded(&parts.expect("a fold"), &estimate);
+    assert_eq!(starts(&folded)[..3], ["[Su", "[pi", "fin"]);
+    let dropped = drop_oldest(&full, 300, &estimate).expect("something can go");
+    let folded = full.folded(&dropped, &estimate);
+    assert_eq!(starts(&folded)[..3], ["[Ea", "[pi", "fin"]);
+    assert!(folded.message_tokens() <= 300, "{}", folded.message_tokens());
+}
+
+#[test]
+fn what_is_short_or_was_summed_up_before_is_left_alone() {
+    assert!(plan(&window([]), 4000, Want::Asked).is_none());
+    assert!(plan(&window([user("hi")]), 4000, Want::Asked).is_none());
+    assert!(plan(&window([user("hi"), answer("hello")]), 4000, Want::Asked).is_none());
+    let full = window(talk(10));
+    assert!(plan(&full, 100_000, Want::Full).is_none(), "it is all within what stays");
+    let parts = plan(&full, 100_000, Want::Asked).and_then(|summary| summary.answered("s", NOW, &estimate));
+    let folded = full.folded(&parts.expect("somebody asks"), &estimate);
+    let mut only_summary = folded;
+    only_summary.truncate(2);
+    assert!(plan(&only_summary, 100_000, Want::Asked).is_none(), "a summary is not summed up alone");
+}
+
+#[test]
+fn an_answer_that_is_no_summary_is_refused() {
+    let full = window(talk(10));
+    let summary = plan(&full, 4000, Want::Full).expect("there is enough");
+    for text in ["", " \n ", &"word ".repeat(1000)] {
+        assert_eq!(summary.answered(text, NOW, &estimate), None);
+    }
+    let secret =
+        summary.answered("the key is sk-aaaaaaaaaaaaaaaaaaaaaaaa", NOW, &estimate).expect("a summary");
+    let FoldPart::New(message) = &secret[0] else { panic!("the summary comes first") };
+    assert!(message.text.ends_with("the key is [redacted]"));
+}
+
+#[test]
+fn what_the_model_is_asked_fits_and_holds_no_secret() {
+    let mut messages = vec![user("my key is sk-aaaaaaaaaaaaaaaaaaaaaaaa")];
+    for call in 0..200 {
+        messages.extend(used(&format!("c{call}"), "line\n".repeat(2000)));
+    }
+    messages.extend(talk(2));
+    let full = window(messages);
+    for budget in [2_000, 8_000, 32_000, 400_000] {
+        let summary = plan(&full, budget, Want::Full).expect("there is enough");
+        let question = summary.question(&estimate);
+        let text = &question.messages[0].text;
+        assert!(estimate(text) <= budget * 3 / 4, "{budget}: {}", estimate(text));
+        assert!(!text.contains("sk-aaa") && question.tools.is_empty());
+        assert_eq!(question.answer_tokens_max, Some(summary.tokens_max()));
+        assert!(summary.tokens_max() <= 2000 && summary.tokens_max() <= budget / 10);
+        assert!(text.contains("-> read({})"), "{budget}");
+    }
+}
+
+#[test]
+fn old_outputs_are_dropped_before_messages() {
+    let mut messages = vec![user("go")];
+    messages.extend(used("c1", long("one")));
+    messages.extend(used("c2", long("two")));
+    messages.extend(used("c3", long("three")));
+    let full = window(messages);
+    let parts = drop_oldest(&full, full.message_tokens() - 60, &estimate).expect("something can go");
+    let folded = full.folded(&parts, &estimate);
+    let outputs: Vec<_> = folded.messages().iter().filter(|message| message.role == Role::Tool).collect();
+    assert_eq!(outputs[0].text, "[output dropped to make room: 104 tokens]");
+    assert_eq!((outputs[0].tool_call_id.as_deref(), outputs[1].text.as_str()), (Some("c1"), &*long("two")));
+    assert_eq!(folded.messages().len(), full.messages().len());
+}
+
+#[test]
+fn a_giant_last_message_is_cut_in_its_middle() {
+    let giant = format!("first {} last", "x".repeat(1_000_000));
+    for before in [Vec::new(), talk(3)] {
+        let mut messages = before;
+        messages.push(user(giant.clone()));
+        let full = window(messages);
+        let folded = full.folded(&drop_oldest(&full, 1000, &estimate).expect("it can be cut"), &estimate);
+        let last = folded.messages().last().expect("it is there");
+        assert!(last.text.starts_with("first ") && last.text.ends_with(" last"));
+        assert!(folded.message_tokens() <= 1000, "{}", folded.message_tokens());
+    }
+}
+
+#[test]
+fn giant_arguments_and_pictures_go_too() {
+    let arguments = format!("{{\"content\":\"{}\"}}", "x".repeat(100_000));
+    let call = ToolCall { id: "c".to_owned(), name: "write".to_owned(), arguments };
+    let image = Image { media_type: "image/png".to_owned(), data: Arc::from([0; 8]) };
+    let shown = Message { images: vec![image; 3], ..user("look") };
+    let result = Message::result("c", &ToolOutcome::Done("done".to_owned()));
+    let full = window([shown, Message::assistant("", vec![call]), result]);
+    let folded = full.folded(&drop_oldest(&full, 300, &estimate).expect("it can be cut"), &estimate);
+    assert!(folded.message_tokens() <= 300, "{}", folded.message_tokens());
+    assert_eq!(folded.messages()[1].tool_calls[0].arguments, "{\"left_out_bytes\":100014}");
+    assert_eq!(folded.messages()[0].text, "look\n[3 pictures left out]");
+}
+
+#[test]
+fn dropping_always_ends_within_its_bound_and_keeps_calls_with_results() {
+    let mut seed = 7_u64;
+    let mut dice = |bound: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % bound
+    };
+    for case in 0..300 {
+        let mut messages = Vec::new();
+        for turn in 0..1 + dice(12) {
+            messages.push(user("q".repeat(usize::try_from(dice(3000)).expect("small"))));
+            for call in 0..dice(4) {
+                let size = usize::try_from(dice(6000)).expect("small");
+                messages.extend(used(&format!("c{turn}-{call}"), "o".repeat(size)));
+            }
+            messages.push(answer("a".repeat(usize::try_from(dice(3000)).expect("small"))));
+        }
+        let full = window(messages);
+        let tokens_max = 200 + dice(2000);
+        let Some(parts) = drop_oldest(&full, tokens_max, &estimate) else {
+            assert!(full.message_tokens() <= tokens_max, "{case}: nothing was dropped");
+            continue;
+        };
+        let folded = full.folded(&parts, &estimate);
+        assert!(folded.message_tokens() <= tokens_max.max(48 * folded.messages().len() as u64), "{case}");
+        let mut calls: Vec<&str> = Vec::new();
+        for message in folded.messages() {
+            match &message.tool_call_id {
+                Some(id) => assert_eq!(calls.pop(), Some(id.as_str()), "{case}"),
+                None => assert!(calls.is_empty(), "{case}: a call without a result"),
+            }
+            calls.extend(message.tool_calls.iter().map(|call| call.id.as_str()));
+        }
+        let by = "test".to_owned();
+        let folded_record = Folded {
+            turn: None,
+            by,
+            how: FoldHow::Dropped,
+            messages_before: full.messages().len(),
+            tokens_before: 0,
+            tokens_after: 0,
+            parts,
+        };
+        assert_eq!(folded_record.apply(full.messages()), folded.messages(), "{case}");
+        assert_eq!(folded_record.messages_after(), folded.messages().len(), "{case}");
+    }
+}

@@ -1,0 +1,72 @@
+//! Messages as a text that a model can sum up: without secrets, and as long as there is room for.
+
+use crate::cut::{cut_middle, left_out};
+use crate::tokens::Counting;
+use crate::{Message, Role, TokenCount, redact};
+
+/// What is left of a tool's output or a call's arguments, in tokens, when there is less and less room.
+const OUTPUT_TOKENS: [TokenCount; 3] = [1000, 100, 20];
+
+/// A message may be so much of the whole, once outputs are as short as they get.
+const SHARE: TokenCount = 4;
+
+/// Secrets go first: half of one would look like nothing.
+struct Line {
+    role: Role,
+    text: String,
+    calls: Vec<(String, String)>,
+}
+
+impl Line {
+    fn of(message: &Message) -> Self {
+        let calls = message.tool_calls.iter();
+        Self {
+            role: message.role,
+            text: redact(&message.text).into_owned(),
+            calls: calls.map(|call| (call.name.clone(), redact(&call.arguments).into_owned())).collect(),
+        }
+    }
+
+    fn text(&self, output_max: TokenCount, text_max: TokenCount, count: Counting<'_>) -> String {
+        let cut = |text: &str, max| cut_middle(text, max, count, &|_, bytes| left_out(bytes));
+        let role = self.role.as_str().to_uppercase();
+        let own_max = if self.role == Role::Tool { output_max } else { text_max };
+        let mut text = format!("{role}: {}\n", cut(&self.text, own_max));
+        for (name, arguments) in &self.calls {
+            text.push_str(&format!("-> {name}({})\n", cut(arguments, output_max)));
+        }
+        text
+    }
+}
+
+/// The messages in their order. Outputs of tools are shortened first, then long messages, then the oldest are left out.
+pub(super) fn transcript(messages: &[&Message], room: TokenCount, count: Counting<'_>) -> String {
+    let lines: Vec<_> = messages.iter().map(|message| Line::of(message)).collect();
+    for output_max in OUTPUT_TOKENS {
+        let texts: Vec<_> = lines.iter().map(|line| line.text(output_max, TokenCount::MAX, count)).collect();
+        if texts.iter().map(|text| count(text)).sum::<TokenCount>() <= room {
+            return texts.concat();
+        }
+    }
+    newest(&lines, room, count)
+}
+
+fn newest(lines: &[Line], room: TokenCount, count: Counting<'_>) -> String {
+    let mut left = room;
+    let mut texts = Vec::new();
+    for line in lines.iter().rev() {
+        let text = line.text(OUTPUT_TOKENS[OUTPUT_TOKENS.len() - 1], (room / SHARE).max(1), count);
+        let tokens = count(&text);
+        if tokens > left {
+            break;
+        }
+        left -= tokens;
+        texts.push(text);
+    }
+    let missing = lines.len() - texts.len();
+    if missing > 0 {
+        texts.push(format!("[{missing} earlier messages left out]\n"));
+    }
+    texts.reverse();
+    texts.concat()
+}

@@ -1,0 +1,76 @@
+//! The size of a context, and where it may end.
+
+use super::*;
+use crate::Source;
+use crate::tokens::estimate;
+
+fn counted(message: impl Into<Arc<Message>>) -> Counted {
+    Counted::new(message, &estimate)
+}
+
+fn frame(budget: TokenCount) -> Frame {
+    Frame { budget, ..Frame::default() }
+}
+
+#[test]
+fn size_adds_up_and_never_goes_below_zero() {
+    let mut window = Window::new(Some("12345678"), &estimate);
+    window.push(counted(Message::user("abcd", Source::default())));
+    let size = window.size(&frame(8000));
+    assert_eq!((size.system, size.messages, size.total), (2, 5, 7));
+    assert_eq!((size.available, size.remaining), (6000, 5993));
+    assert_eq!(window.size(&frame(8)).remaining, 0);
+}
+
+#[test]
+fn an_empty_prompt_is_no_prompt() {
+    assert!(Window::new(Some(""), &estimate).system().is_none());
+    assert_eq!(Window::new(None, &estimate).size(&frame(8000)).total, 0);
+}
+
+#[test]
+fn a_model_is_never_shown_an_empty_answer() {
+    let mut window = Window::new(None, &estimate);
+    window.push(counted(Message::user("one", Source::default())));
+    window.push(counted(Message::broken_off("", Ending::Cancelled)));
+    window.push(counted(Message::user("two", Source::default())));
+    window.push(counted(Message::broken_off("half", Ending::Failed)));
+    let texts: Vec<_> = window.shown().iter().map(|message| message.text.clone()).collect();
+    assert_eq!(texts, ["one", "[cancelled]", "two", "half"]);
+    assert_eq!(window.messages()[1].text, "", "what is kept stays as it was");
+}
+
+fn talked() -> Window {
+    let call = |id: &str| crate::ToolCall { id: id.to_owned(), name: "x".into(), arguments: "{}".into() };
+    let result = |id: &str| Message::result(id, &crate::ToolOutcome::Done("done".to_owned()));
+    let mut window = Window::new(Some("12345678"), &estimate);
+    window.push(counted(Message::user("one", Source::default())));
+    window.push(counted(Message::assistant("", vec![call("a"), call("b")])));
+    window.push(counted(result("a")));
+    window.push(counted(result("b")));
+    window.push(counted(Message::assistant("so", Vec::new())));
+    window.push(counted(Message::user("two", Source::default())));
+    window
+}
+
+#[test]
+fn what_is_cut_off_is_no_longer_counted() {
+    let whole = talked();
+    for place in 0..=whole.messages().len() + 1 {
+        let mut cut = whole.clone();
+        cut.truncate(place);
+        let mut fresh = Window::new(Some("12345678"), &estimate);
+        whole.messages().iter().take(place).for_each(|message| fresh.push(counted(Arc::clone(message))));
+        assert_eq!(cut.messages(), fresh.messages());
+        assert_eq!(cut.size(&frame(8000)), fresh.size(&frame(8000)), "at {place}");
+    }
+}
+
+#[test]
+fn a_context_ends_anywhere_but_between_a_call_and_its_results() {
+    let window = talked();
+    let ends: Vec<_> = (0..=7).filter(|place| window.can_end_at(*place)).collect();
+    assert_eq!(ends, [0, 1, 4, 5, 6], "not behind the last message either");
+    let empty = Window::new(None, &estimate);
+    assert!(empty.can_end_at(0) && !empty.can_end_at(1));
+}

@@ -1,0 +1,154 @@
+//! Carries a fold out: asks the model for a summary, within a time, and makes of its answer what is kept and shown. What
+//! is folded is decided in [`agent::fold`]; when, by whoever drives this.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use agent::fold::{FoldHow, FoldPart, Folded, Summary, drop_oldest};
+use agent::outside::{Asker, ModelEvent, ModelStream};
+use agent::permission::Resource;
+use agent::{Frame, TokenCount, ToolSpec, Usage, Window, WindowSize};
+use futures_util::{FutureExt, StreamExt};
+use tokio::time::Instant;
+
+use crate::handle::Shared;
+
+/// A summary that says more than so many bytes for each token it may have is none.
+const TOKEN_BYTES_MAX: usize = 16;
+
+/// A context that is dropped from may be so much of what is available afterwards.
+const DROPPED_PERCENT: TokenCount = 60;
+
+/// No drop asks for less.
+const DROPPED_TOKENS_MIN: TokenCount = 64;
+
+/// A summary on its way.
+pub(super) struct Folding {
+    shared: Arc<Shared>,
+    summary: Summary,
+    stream: ModelStream,
+    text: String,
+    until: Instant,
+}
+
+/// What comes of waiting for a summary.
+pub(super) enum FoldStep {
+    /// The model told what it used.
+    Used(Usage),
+    /// It has summed up: the context's new parts.
+    Summed(Vec<FoldPart>),
+    /// What it says is no shorter than what it stands for, or is no summary.
+    Useless,
+    /// It has failed.
+    Failed(String),
+}
+
+impl Folding {
+    /// Asks; nothing happens until it is polled.
+    pub(super) fn begin(shared: &Arc<Shared>, summary: Summary) -> Self {
+        let mut question = summary.question(&|text| shared.provider.count(text));
+        question.asker = Asker { agent: Some(shared.id.clone()), root: shared.kin.root() };
+        let asked = std::panic::catch_unwind(AssertUnwindSafe(|| shared.provider.ask(question)));
+        // A model that panics says nothing.
+        let stream = asked.unwrap_or_else(|_| futures_util::stream::empty().boxed());
+        let until = Instant::now() + shared.limits.fold_time;
+        Self { shared: Arc::clone(shared), summary, stream, text: String::new(), until }
+    }
+
+    /// Waits for what comes next. Safe to drop and call again.
+    pub(super) async fn next(&mut self) -> FoldStep {
+        loop {
+            let next = AssertUnwindSafe(self.stream.next()).catch_unwind();
+            let event = match tokio::time::timeout_at(self.until, next).await {
+                Ok(Ok(Some(Ok(event)))) => event,
+                Ok(Ok(Some(Err(fault)))) => return FoldStep::Failed(fault.to_string()),
+                Ok(Ok(None)) => return FoldStep::Failed("the stream ended".to_owned()),
+                Ok(Err(_)) => return FoldStep::Failed("the model panicked".to_owned()),
+                Err(_) => return FoldStep::Failed("it took too long".to_owned()),
+            };
+            match event {
+                ModelEvent::Text(text) => self.text.push_str(&text),
+                ModelEvent::Usage(usage) => return FoldStep::Used(usage),
+                ModelEvent::Done => return self.done(),
+                // It was given no tool; and why it stopped is seen by what it said.
+                ModelEvent::Reasoning(_) | ModelEvent::ToolCall(_) | ModelEvent::Stopped(_) => {}
+            }
+            let tokens_max = usize::try_from(self.summary.tokens_max()).unwrap_or(usize::MAX);
+            if self.text.len() > tokens_max.saturating_mul(TOKEN_BYTES_MAX) {
+                return FoldStep::Failed("it says too much".to_owned());
+            }
+            tokio::task::consume_budget().await;
+        }
+    }
+
+    fn done(&self) -> FoldStep {
+        let count = |text: &str| self.shared.provider.count(text);
+        match self.summary.answered(&self.text, self.shared.clock.now(), &count) {
+            Some(parts) => FoldStep::Summed(parts),
+            None => FoldStep::Useless,
+        }
+    }
+}
+
+/// A context made shorter, to be kept and then shown.
+pub(super) struct Fold {
+    pub(super) record: Folded,
+    pub(super) window: Window,
+}
+
+impl Shared {
+    /// What these parts make of the context.
+    pub(super) fn fold(&self, parts: Vec<FoldPart>, how: FoldHow, turn: Option<u64>, by: &str) -> Fold {
+        let before = self.published.read().window.clone();
+        let window = before.folded(&parts, &|text| self.provider.count(text));
+        let record = Folded {
+            turn,
+            by: by.to_owned(),
+            how,
+            messages_before: before.messages().len(),
+            tokens_before: before.message_tokens(),
+            tokens_after: window.message_tokens(),
+            parts,
+        };
+        tracing::info!(
+            how = how.name(),
+            tokens_before = record.tokens_before,
+            tokens_after = record.tokens_after,
+            "the context was made shorter"
+        );
+        Fold { record, window }
+    }
+
+    /// What the context is held against.
+    pub(crate) fn frame(&self, tools: &[Arc<ToolSpec>], dynamic: TokenCount) -> Frame {
+        Frame {
+            budget: self.provider.traits().window_tokens,
+            tools: tools.iter().map(|tool| tool.tokens).sum(),
+            dynamic,
+            gauge: self.published.read().gauge,
+        }
+    }
+
+    /// The context without its oldest messages, as far as it has to be shorter. After a refusal it is halved, because the
+    /// model's window is not what was believed.
+    pub(super) fn dropped(&self, frame: &Frame, size: &WindowSize, refusals: u32) -> Option<Vec<FoldPart>> {
+        let window = self.published.read().window.clone();
+        let fixed = size.system + size.tools + size.dynamic;
+        let room = frame.gauge.uncorrect(size.available * DROPPED_PERCENT / 100).saturating_sub(fixed);
+        let half = if refusals > 0 { window.message_tokens() / 2 } else { TokenCount::MAX };
+        drop_oldest(&window, room.min(half).max(DROPPED_TOKENS_MIN), &|text| self.provider.count(text))
+    }
+
+    /// Whether a model may be asked for a summary: it is paid from the agent's budget.
+    pub(super) fn can_pay_summary(&self) -> bool {
+        [Resource::Tokens, Resource::WallMs].iter().all(|resource| self.kin.left(*resource) != Some(0))
+    }
+
+    /// Writes down what a model has used.
+    pub(super) fn account(&self, usage: Usage) {
+        let prices = self.provider.traits().prices;
+        self.published.write().used.add(usage, prices.as_ref());
+        self.kin.record(Resource::Tokens, usage.input.saturating_add(usage.output));
+        self.kin.record_cost(prices.map_or(0, |prices| prices.cost(usage)));
+    }
+}

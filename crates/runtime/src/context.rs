@@ -1,0 +1,113 @@
+//! What an agent is told beside its messages: its prompt when it has none of its own, the tools its model is shown, and
+//! what rides behind the last message. The words are in [`agent::prompt`].
+
+use std::sync::Arc;
+
+use agent::outside::{Provider, Strength, Workspace};
+use agent::permission::{FilePath, Resource};
+use agent::prompt::{Environment, Now, layered, tail};
+use agent::{TokenCount, ToolSpec};
+
+use crate::handle::Shared;
+
+/// What agents are told beside their messages.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ContextOptions {
+    /// The prompt of an agent that has none, when the pool has none either.
+    pub prompt: DefaultPrompt,
+    /// Whether the time, the state of the working directory and what is left of budgets ride behind the last message.
+    pub tail: Tail,
+    /// The operating system, for the environment; empty is not known.
+    pub system: &'static str,
+}
+
+/// The prompt of an agent that has none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DefaultPrompt {
+    /// There is none.
+    #[default]
+    Nothing,
+    /// The built-in words, the notes of the owner and of the project, the environment.
+    Layers,
+}
+
+/// Whether there is a tail.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Tail {
+    /// There is none.
+    #[default]
+    Off,
+    /// There is one.
+    On,
+}
+
+/// Tools that a small model is shown, in the order of what it needs most.
+const SMALL_TOOLS: [&str; 6] =
+    ["fs.read_file", "fs.write_file", "get_time", "json.query", "fs.append_file", "result.read"];
+
+/// What their descriptions may take together: with a short prompt, not more than 300 tokens.
+const SMALL_TOOLS_TOKENS_MAX: TokenCount = 220;
+
+/// The prompt of an agent that has none of its own. It is read once, when the agent is made, and kept with it.
+pub(crate) fn default_prompt(
+    workspace: &dyn Workspace,
+    provider: &dyn Provider,
+    cwd: &FilePath,
+    writes: &[FilePath],
+    system: &str,
+) -> String {
+    let strength = provider.traits().strength;
+    let notes = if strength == Strength::Small { Vec::new() } else { workspace.notes(cwd) };
+    let environment = Environment { cwd, writes, system };
+    layered(strength, &notes, &environment, &|text| provider.count(text))
+}
+
+/// Those of the tools that a small model is shown.
+fn few(tools: &[Arc<ToolSpec>]) -> Vec<Arc<ToolSpec>> {
+    let mut left = SMALL_TOOLS_TOKENS_MAX;
+    let wanted = SMALL_TOOLS.iter().filter_map(|name| tools.iter().find(|tool| &*tool.name == *name));
+    let fits = |tool: &&Arc<ToolSpec>| {
+        let fits = tool.tokens <= left;
+        left -= if fits { tool.tokens } else { 0 };
+        fits
+    };
+    wanted.filter(fits).cloned().collect()
+}
+
+impl Shared {
+    /// The tools a model is shown: those it may use now, and a small one only a few of them.
+    pub(crate) fn visible_tools(&self) -> Vec<Arc<ToolSpec>> {
+        let Some(pool) = self.pool.upgrade() else { return Vec::new() };
+        let may = self.kin.may();
+        let specs = pool.outside.tools.all().iter().map(|tool| tool.spec());
+        let tools: Vec<_> = specs.filter(|spec| may.tools.contains(&spec.name)).map(Arc::clone).collect();
+        match self.provider.traits().strength {
+            Strength::Full => tools,
+            Strength::Small => few(&tools),
+        }
+    }
+
+    /// What is under way in the working directory.
+    pub(crate) fn place_state(&self) -> Option<String> {
+        let pool = self.pool.upgrade().filter(|pool| pool.options.context.tail == Tail::On)?;
+        pool.outside.workspace.state(&self.kin.cwd)
+    }
+
+    /// What rides behind the last message now.
+    pub(crate) fn tail(&self, state: Option<&str>) -> Option<String> {
+        self.pool.upgrade().filter(|pool| pool.options.context.tail == Tail::On)?;
+        let at = self.clock.now();
+        let left = |resource: Resource| self.kin.left(resource).map(|left| (resource.name(), left));
+        let left: Vec<_> = Resource::CONSUMED.into_iter().filter_map(left).collect();
+        let offset_minutes = self.clock.offset_minutes(at);
+        Some(tail(&Now { at, offset_minutes, state, left: &left }))
+    }
+
+    /// About what the tail of the next question is.
+    pub(crate) fn dynamic_tokens(&self) -> TokenCount {
+        match self.published.read().dynamic {
+            0 => self.tail(None).map_or(0, |tail| self.provider.count(&tail)),
+            known => known,
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! Contexts that get too long: they are made shorter before the model is asked, within tool loops too, and when somebody
+//! asks for it. No turn dies of it, no crash leaves half of it, and nobody waits who need not.
+
+use std::sync::Arc;
+
+use agent::fold::{FoldHow, Folded};
+use agent::journal::Record;
+use agent::outside::{ModelTraits, Strength};
+use agent::permission::Budget;
+use agent::{Message, Prices, Role, TurnOutcome};
+use runtime::{AgentHandle, AgentSpec, By, CompactWhen, Compacted, Limits, RightsSpec};
+
+use crate::history::{messages, texts};
+use crate::world::{Plan, World, at_once, below, end_of, fault_of, message, named, number, settle, start};
+
+fn small(budget: u64) -> Plan {
+    Plan { traits: ModelTraits::of_window(budget), ..Plan::default() }
+}
+
+/// Twenty-five tokens and more.
+fn script(turn: usize) -> String {
+    format!("#{turn} say answer {turn} {}; done", "y".repeat(200))
+}
+
+async fn folds(world: &World, agent: &AgentHandle) -> Vec<Folded> {
+    let records = world.store.kept_of(agent.refer().serial()).await;
+    let folded = |record| match record {
+        Record::Folded(folded) => Some(*folded),
+        _ => None,
+    };
+    records.into_iter().filter_map(folded).collect()
+}
+
+/// Calls have their results, in order, and nothing else stands between them.
+fn check_calls(messages: &[Arc<Message>]) {
+    let mut open: Vec<&str> = Vec::new();
+    for message in messages {
+        match &message.tool_call_id {
+            Some(id) => assert_eq!(open.remove(0), id),
+            None => assert!(open.is_empty(), "{message:?} stands between a call and its result"),
+        }
+        open.extend(message.tool_calls.iter().map(|call| call.id.as_str()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_hundred_turns_in_a_small_window_never_fail() {
+    let world = World::open(small(4096)).await;
+    let agent = world.agent("a").await;
+    for turn in 1..=200 {
+        let end = end_of(start(&agent, i64::try_from(turn).expect("small"), &script(turn))).await;
+        assert_eq!(end.outcome, TurnOutcome::Completed);
+        assert!(end.content.contains(&format!("answer {turn} ")), "{}", end.content);
+        let size = agent.tokens().size;
+        assert!(size.total <= size.available, "turn {turn}: {size:?}");
+    }
+    let all = folds(&world, &agent).await;
+    assert!(all.len() > 3 && all.iter().all(|fold| fold.how == FoldHow::Summary), "{} folds", all.len());
+    assert_eq!(world.model.seen().summaries.len(), all.len(), "one question each");
+    let before = texts(&agent);
+    assert!(before[0].ends_with("in short"), "{}", before[0]);
+    let world = world.restart().await;
+    assert_eq!(texts(&world.find("a").await), before, "a restart gives the same context");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_says_that_its_context_was_compacted() {
+    let world = World::open(small(2048)).await;
+    let agent = world.agent("a").await;
+    let mut said = Vec::new();
+    for turn in 1..=30 {
+        said.push(end_of(start(&agent, i64::try_from(turn).expect("small"), &script(turn))).await.content);
+    }
+    let folded = folds(&world, &agent).await;
+    let turn = usize::try_from(folded[0].turn.expect("it was in a turn")).expect("small");
+    let notice =
+        format!("\n[Context compacted: {} tokens reclaimed]\n\nanswer {turn} ", folded[0].reclaimed());
+    assert!(said[turn - 1].starts_with(&notice), "{}", said[turn - 1]);
+    assert_eq!((folded[0].by.as_str(), folded[0].messages_before), ("auto", turn * 2 - 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_tool_loop_is_compacted_and_remembers_what_was_asked() {
+    let limits = Limits { tool_iterations_max: 40, ..Limits::default() };
+    let world = World::open(small(4096).limits(limits)).await;
+    let agent = world.agent("a").await;
+    let script = "#1 call long 1600; done";
+    let end = end_of(start(&agent, 1, script)).await;
+    assert_eq!((end.outcome, end.rounds), (TurnOutcome::Completed, 40));
+    assert!(end.content.contains("[Context compacted: "), "{}", end.content);
+    assert!(folds(&world, &agent).await.len() > 2);
+    let requests: Vec<_> =
+        world.model.seen().requests.iter().map(|request| Arc::clone(&request.messages)).collect();
+    for messages in requests {
+        check_calls(&messages);
+        assert!(messages.iter().any(|message| message.text == script), "the model knows what it was asked");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_summary_that_fails_in_any_way_is_replaced_by_dropping() {
+    let ways = [
+        "fail",
+        "",
+        "done",
+        "say  ; done",
+        "panic",
+        "panic-at-ask",
+        "flood 100000; done",
+        "pass 200000; say late; done",
+        "say half; pass 200000",
+    ];
+    for way in ways {
+        let world = World::open(small(4096)).await;
+        world.model.seen().summary = way.to_owned();
+        let agent = world.agent("a").await;
+        for turn in 1..=80 {
+            let end = end_of(start(&agent, turn, &script(usize::try_from(turn).expect("small")))).await;
+            assert_eq!(end.outcome, TurnOutcome::Completed, "{way}");
+        }
+        let all = folds(&world, &agent).await;
+        assert!(!all.is_empty() && all.iter().all(|fold| fold.how == FoldHow::Dropped), "{way}");
+        assert!(texts(&agent)[0].starts_with("[Earlier messages were dropped to make room: "), "{way}");
+        assert_eq!(world.model.seen().live_total, 0, "{way}: no stream is left");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_giant_message_is_cut_for_the_model_and_whole_in_the_journal() {
+    let world = World::open(small(4096)).await;
+    let agent = world.agent("a").await;
+    let giant = format!("#1 say hello; done | {}", "z ".repeat(500_000));
+    let end = end_of(start(&agent, 1, &giant)).await;
+    assert!(end.content.ends_with("hello"), "{}", end.content.len());
+    let size = agent.tokens().size;
+    assert!(size.total <= size.available, "{size:?}");
+    let records = world.store.kept_of(agent.refer().serial()).await;
+    let whole =
+        |record: &Record| matches!(record, Record::TurnAccepted(accepted) if accepted.message.text == giant);
+    assert!(records.iter().any(whole));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_says_too_long_is_asked_again_with_less() {
+    let world = World::new().await;
+    let agent = world.agent("a").await;
+    for turn in 1..=40 {
+        end_of(start(&agent, turn, &script(usize::try_from(turn).expect("small")))).await;
+    }
+    // Nobody knew that its window is this small.
+    world.model.seen().characters_max = Some(3000);
+    let end = end_of(start(&agent, 99, "#99 say still here; done")).await;
+    assert!(end.content.ends_with("still here"), "{}", end.content);
+    assert!(world.model.seen().refused > 1);
+    world.model.seen().characters_max = Some(1);
+    let fault = fault_of(start(&agent, 100, "#100 say never; done")).await;
+    assert_eq!(fault.kind, agent::FaultKind::ContextFull, "it ends, and says why");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_ends_a_summary_at_once() {
+    let world = World::open(small(2048)).await;
+    let agent = world.agent("a").await;
+    world.model.seen().summary = "say half; wait; done".to_owned();
+    let mut turn = 0;
+    let sending = loop {
+        turn += 1;
+        let sending = start(&agent, turn, &script(usize::try_from(turn).expect("small")));
+        settle().await;
+        if !world.model.seen().summaries.is_empty() {
+            break sending;
+        }
+        end_of(sending).await;
+    };
+    assert!(at_once(agent.cancel(number(turn))).await);
+    assert_eq!(end_of(sending).await.outcome, TurnOutcome::Cancelled);
+    settle().await;
+    assert_eq!(world.model.seen().live_total, 0);
+    assert_eq!(folds(&world, &agent).await.len(), 0);
+    world.model.seen().summary = "say in short; done".to_owned();
+    end_of(start(&agent, 1000, "#1000 say on; done")).await;
+    assert_eq!(folds(&world, &agent).await.len(), 1, "the next turn does it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemon_killed_around_a_fold_has_all_of_it_or_nothing() {
+    let mut seen = [0, 0];
+    for calls in 1..60 {
+        let world = World::open(small(1024)).await;
+        let agent = world.agent("a").await;
+        world.store.live_for(calls);
+        let mut turn = 0;
+        while !world.store.is_dead() && turn < 40 {
+            turn += 1;
+            let sending = start(&agent, turn, &script(usize::try_from(turn).expect("small")));
+            settle().await;
+            if !sending.is_finished() {
+                sending.abort();
+                break;
+            }
+        }
+        drop(agent);
+        let world = world.restart().await;
+        settle().await;
+        let agent = world.find("a").await;
+        let (all, texts) = (folds(&world, &agent).await, texts(&agent));
+        seen[usize::from(!all.is_empty())] += 1;
+        assert_eq!(texts.iter().any(|text| text.starts_with("[Summary")), !all.is_empty(), "{calls}");
+        let last = all.last().map_or(0, Folded::messages_after);
+        assert!(texts.len() >= last, "{calls}");
+        end_of(start(&agent, 1000, "#1000 say on; done")).await;
+        assert_eq!(messages(&agent).last().map(|message| message.role), Some(Role::Assistant));
+    }
+    assert!(seen[0] > 3 && seen[1] > 3, "{seen:?}");
+}
+
+async fn talked(world: &World, name: &str) -> AgentHandle {
+    let agent = world.agent(name).await;
+    for turn in 1..=10 {
+        end_of(start(&agent, turn, &script(usize::try_from(turn).expect("small")))).await;
+    }
+    agent
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_can_ask_for_it() {
+    let world = World::new().await;
+    let agent = talked(&world, "a").await;
+    assert_eq!(agent.compact(CompactWhen::Full, By::Admin).await, Ok(Compacted::Nothing), "it is not full");
+    let before = agent.tokens().size.messages;
+    let done = agent.compact(CompactWhen::Now, By::Admin).await.expect("it can be kept");
+    let after = agent.tokens().size.messages;
+    assert_eq!(done, Compacted::Done { tokens_before: before, tokens_after: after });
+    assert!(after < before / 2, "{before} became {after}");
+    let all = folds(&world, &agent).await;
+    assert_eq!((all.len(), all[0].turn, all[0].by.as_str()), (1, None, "admin"));
+    assert_eq!(world.listed("a").await.message_count, messages(&agent).len());
+    let empty = world.agent("b").await;
+    assert_eq!(empty.compact(CompactWhen::Now, By::Admin).await, Ok(Compacted::Nothing));
+    let texts_before = texts(&agent);
+    drop((agent, empty));
+    let world = world.restart().await;
+    assert_eq!(texts(&world.find("a").await), texts_before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_compaction_waits_in_line_and_others_wait_for_it() {
+    let world = World::new().await;
+    let agent = talked(&world, "a").await;
+    world.model.seen().summary = "wait; say in short; done".to_owned();
+    let running = start(&agent, 20, "#20 wait; say first; done");
+    settle().await;
+    let compacting = {
+        let agent = agent.clone();
+        tokio::spawn(async move { agent.compact(CompactWhen::Now, By::Admin).await })
+    };
+    settle().await;
+    let behind = start(&agent, 21, "#21 say second; done");
+    settle().await;
+    assert!(world.model.seen().summaries.is_empty(), "it waits for the turn");
+    world.model.release_one();
+    end_of(running).await;
+    settle().await;
+    assert_eq!(world.model.seen().summaries.len(), 1);
+    assert!(!behind.is_finished(), "the send waits for it");
+    let left = at_once(agent.leave(message(22, "#22 say third; done"))).await;
+    assert!(left.is_ok(), "what comes meanwhile is kept at once");
+    assert!(at_once(agent.cancel(number(22))).await, "and can be cancelled");
+    world.model.release_one();
+    let done = compacting.await.expect("no panic").expect("it can be kept");
+    assert!(matches!(done, Compacted::Done { .. }));
+    assert_eq!(end_of(behind).await.content, "second");
+    let order: Vec<_> =
+        texts(&agent).iter().rev().take(2).map(|text| text.chars().take(6).collect::<String>()).collect();
+    assert_eq!(order, ["second", "#21 sa"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_goes_takes_its_compaction_with_it() {
+    let world = World::new().await;
+    let agent = talked(&world, "a").await;
+    world.model.seen().summary = "wait; done".to_owned();
+    let compacting = {
+        let agent = agent.clone();
+        tokio::spawn(async move { agent.compact(CompactWhen::Now, By::Admin).await })
+    };
+    settle().await;
+    assert!(at_once(world.destroy(&agent)).await);
+    let fault = compacting.await.expect("no panic").expect_err("it is gone");
+    assert_eq!(fault.kind, agent::FaultKind::NotFound);
+    settle().await;
+    assert_eq!(world.model.seen().live_total, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_summary_is_paid_for_and_without_a_budget_there_is_none() {
+    let prices = Prices { input: 1_000_000, output: 1_000_000, ..Prices::default() };
+    let traits = ModelTraits { prices: Some(prices), ..ModelTraits::of_window(100_000) };
+    let world = World::open(Plan { traits, ..Plan::default() }).await;
+    let parent = world.trusted("p").await;
+    let budget = Budget::unlimited().with(agent::permission::Resource::Tokens, Some(1002));
+    let rights = RightsSpec { budget, ..RightsSpec::default() };
+    let child = world.make(AgentSpec { rights, ..below(named("c"), &parent) }).await;
+    for turn in 1..=10 {
+        end_of(start(&child, turn, &script(usize::try_from(turn).expect("small")))).await;
+    }
+    world.model.seen().summary = "say in short; report 1000; done".to_owned();
+    child.compact(CompactWhen::Now, By::Admin).await.expect("it can be kept");
+    let tokens = child.tokens();
+    assert_eq!((tokens.used.requests, tokens.used.usage.input, tokens.used.usage.output), (1, 1000, 1));
+    assert_eq!((tokens.cost, tokens.tree_cost), (Some(1_001_000), Some(1_001_000)));
+    assert_eq!((parent.tokens().cost, parent.tokens().tree_cost), (Some(0), Some(1_001_000)));
+    end_of(start(&child, 11, &format!("#11 say {}; report 0; done", "w".repeat(4000)))).await;
+    world.model.seen().summaries.clear();
+    let done = child.compact(CompactWhen::Now, By::Admin).await.expect("it can be kept");
+    assert!(matches!(done, Compacted::Done { .. }) && world.model.seen().summaries.is_empty());
+    assert_eq!(folds(&world, &child).await.last().map(|fold| fold.how), Some(FoldHow::Dropped));
+    drop((parent, child));
+    let world = world.restart().await;
+    let parent = world.find("p").await;
+    assert_eq!(parent.tokens().tree_cost, Some(1_002_000), "what was paid is kept");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_longer_than_its_share_is_cut_and_can_be_read_on() {
+    let world = World::open(small(8192)).await;
+    let agent = world.agent("a").await;
+    end_of(start(&agent, 1, "#1 call long 40000; done | say seen; done")).await;
+    let all = messages(&agent);
+    let result = all.iter().find(|message| message.role == Role::Tool).expect("a result");
+    let size = agent.tokens().size;
+    assert!(
+        result.text.len() < 4 * usize::try_from(size.available / 4).expect("small") + 400,
+        "{}",
+        result.text.len()
+    );
+    assert!(
+        result.text.contains(" bytes left out: call result_read with handle r1, offset "),
+        "{}",
+        result.text
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_small_model_is_shown_few_tools() {
+    let traits = ModelTraits { strength: Strength::Small, ..ModelTraits::of_window(4096) };
+    let world = World::open(Plan { traits, ..Plan::default() }).await;
+    let agent = world.trusted("a").await;
+    assert!(agent.tool_names().len() <= 6, "{:?}", agent.tool_names());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_models_own_counts_correct_ours() {
+    let world = World::open(small(100_000)).await;
+    let agent = talked(&world, "a").await;
+    let before = agent.tokens().size;
+    let counted = before.total;
+    end_of(start(&agent, 50, &format!("#50 report {}; say x; done", counted * 3 / 2))).await;
+    let after = agent.tokens().size;
+    let ours = after.system + after.messages + after.tools + after.dynamic;
+    assert!(
+        after.total > ours * 5 / 4 && after.total < ours * 2,
+        "{ours} counted, {} corrected",
+        after.total
+    );
+}

@@ -1,0 +1,69 @@
+//! What agents are told beside their messages: layers for those without a prompt, and what rides behind the last message.
+
+use agent::outside::{ModelTraits, Strength};
+use runtime::{AgentSpec, ContextOptions, DefaultPrompt, PoolOptions, Tail};
+
+use crate::world::{Plan, World, end_of, named, start};
+
+fn plan() -> Plan {
+    let context = ContextOptions { prompt: DefaultPrompt::Layers, tail: Tail::On, system: "linux" };
+    let options = PoolOptions { system_prompt_default: None, context, ..Plan::default().options };
+    Plan { options, ..Plan::default() }
+}
+
+fn last_asked(world: &World) -> (String, String) {
+    let seen = world.model.seen();
+    let request = seen.requests.last().expect("the model was asked");
+    let text = |text: &Option<std::sync::Arc<str>>| text.as_deref().unwrap_or_default().to_owned();
+    (text(&request.system), text(&request.tail))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_without_a_prompt_gets_the_layers_and_keeps_them() {
+    let world = World::open(plan()).await;
+    let agent = world.agent("a").await;
+    end_of(start(&agent, 1, "#1 say x; done")).await;
+    let (system, tail) = last_asked(&world);
+    assert!(system.starts_with("# System\nSource: built in\n"), "{system}");
+    assert!(
+        system.contains("Working directory: /work\nOperating system: linux\nYou may write to: "),
+        "{system}"
+    );
+    assert_eq!(tail, "<session-context>\nTime: 2023-11-14 22:13 UTC\n</session-context>");
+    let size = agent.tokens().size;
+    assert!(size.dynamic > 0 && size.system > 100 && size.system < 1300, "{size:?}");
+    drop(agent);
+    let world = world.restart().await;
+    end_of(start(&world.find("a").await, 2, "#2 say y; done")).await;
+    assert_eq!(last_asked(&world).0, system, "a restart gives the same prompt");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prompt_of_its_own_stands_alone() {
+    let world = World::open(plan()).await;
+    let spec = AgentSpec { system_prompt: Some("be a poet".to_owned()), ..named("a") };
+    let agent = world.make(spec).await;
+    end_of(start(&agent, 1, "#1 say x; done")).await;
+    let (system, tail) = last_asked(&world);
+    assert_eq!(system, "be a poet");
+    assert!(tail.contains("Time: "), "what is true now is told to everybody");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_small_model_is_told_little() {
+    let traits = ModelTraits { strength: Strength::Small, ..ModelTraits::of_window(4096) };
+    let world = World::open(Plan { traits, ..plan() }).await;
+    let agent = world.agent("a").await;
+    end_of(start(&agent, 1, "#1 say x; done")).await;
+    let size = agent.tokens().size;
+    assert!(size.system + size.tools <= 300, "{size:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_them_nothing_is_added() {
+    let world = World::new().await;
+    let agent = world.agent("a").await;
+    end_of(start(&agent, 1, "#1 say x; done")).await;
+    assert_eq!(last_asked(&world), ("the pool's prompt".to_owned(), String::new()));
+    assert_eq!(agent.tokens().size.dynamic, 0);
+}

@@ -1,0 +1,36 @@
+//! `result.read`: a part of a result that was too long to be shown whole.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::define::{Answer, Call, Define, failed};
+
+pub(crate) struct Read;
+
+/// Reads a part of a tool result that was too long to be shown whole.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Input {
+    /// The handle in the note where the result was cut.
+    handle: String,
+    /// The first byte to read.
+    offset: usize,
+    /// How many bytes to read, 8000 when left out, at most 64000.
+    limit: Option<usize>,
+}
+
+const BYTES_DEFAULT: usize = 8_000;
+const BYTES_MAX: usize = 64_000;
+
+impl Define for Read {
+    type Input = Input;
+    const NAME: &'static str = "result.read";
+    const ALIASES: &'static [&'static str] = &["read_result"];
+
+    async fn run(input: Input, call: Call) -> Answer {
+        let limit = input.limit.unwrap_or(BYTES_DEFAULT).clamp(1, BYTES_MAX);
+        let part = call.leave.results.read(&input.handle, input.offset, limit).map_err(failed)?;
+        let end = part.offset + part.text.len();
+        Ok(format!("{}\n[bytes {} to {end} of {}]", part.text, part.offset, part.bytes))
+    }
+}
