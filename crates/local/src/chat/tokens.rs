@@ -170,8 +170,15 @@ impl Vocabulary {
 
 /// Every token that stands for "my turn is over", or begins somebody else's: files name one, models use several.
 fn enders(controls: &[(String, u32)], end: u32) -> Vec<u32> {
-    const NAMES: [&str; 6] =
-        ["<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<|eom_id|>", "</s>"];
+    const NAMES: [&str; 7] = [
+        "<|im_end|>",
+        "<|im_start|>",
+        "<|endoftext|>",
+        "<|eot_id|>",
+        "<|end_of_text|>",
+        "<|eom_id|>",
+        "</s>",
+    ];
     let named = controls.iter().filter(|(name, _)| NAMES.contains(&name.as_str())).map(|(_, id)| *id);
     let mut enders: Vec<u32> = named.chain([end]).collect();
     enders.sort_unstable();
