@@ -1,6 +1,7 @@
 //! The embedding model on its real weights: only with the feature `real-model-tests`, from the file that
 //! `NEXUS3_TEST_EMBEDDER` names.
 #![cfg(feature = "real-model-tests")]
+#![expect(clippy::expect_used, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;
 

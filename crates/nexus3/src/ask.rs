@@ -4,7 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -31,24 +31,24 @@ const SAID_BYTES_MAX: u64 = 4096;
 
 pub(crate) fn run(
     args: console::AskArgs,
-    home: PathBuf,
+    home: &Path,
     config: &Config,
     environment: &Environment,
 ) -> Result<u8, Failure> {
-    let options = console_options(home.clone(), config, environment)?;
+    let options = console_options(home.to_owned(), config, environment)?;
     let runtime = console_runtime()?;
     let endpoint = Endpoint::new(&config.host, args.port().unwrap_or(config.port));
     let is_first = runtime.block_on(detect_server(&endpoint, DETECT_TIMEOUT)) == Detection::NoServer;
     if is_first && args.model.is_none() {
         let consent = if args.yes { Consent::Given } else { Consent::Asked };
-        match see_to_a_model(&home, config, environment, consent, &runtime)? {
+        match see_to_a_model(home, config, environment, consent, &runtime)? {
             Ready::Yes => {}
             Ready::No(code) => return Ok(code),
         }
     }
     let (mut input, mut output, mut errors) = (io::stdin(), io::stdout(), io::stderr());
     let streams = console::Streams { input: &mut input, output: &mut output, errors: &mut errors };
-    let start = async |port| start(&home, &config.host, port).await.map_err(|fault| fault.to_string());
+    let start = async |port| start(home, &config.host, port).await.map_err(|fault| fault.to_string());
     Ok(runtime.block_on(console::ask(args, &options, start, streams, signals::interrupt())))
 }
 

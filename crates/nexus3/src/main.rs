@@ -82,7 +82,7 @@ fn run(cli: Cli) -> Result<u8, Failure> {
             let config = load(&args.flags())?;
             serve::run(home.clone(), &config, &environment).map(|()| 0)
         }
-        Command::Ask(args) => ask::run(args, home.clone(), &load(&[])?, &environment),
+        Command::Ask(args) => ask::run(args, &home, &load(&[])?, &environment),
         Command::Rpc(args) => call(args, home.clone(), &load(&[])?, &environment),
         Command::Backup(args) => upkeep::backup(&args, &home),
         Command::Check(args) => upkeep::check(&args, &home),

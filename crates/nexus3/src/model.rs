@@ -101,7 +101,8 @@ fn local(home: &Path) -> Result<LocalOptions, Failure> {
         .map_err(|fault| Failure::Run(format!("cannot find the program itself: {fault}")))?;
     Ok(LocalOptions {
         program,
-        args: vec!["model-server".to_owned()],
+        // It gets no environment to find a home in.
+        args: vec!["--home".to_owned(), home.display().to_string(), "model-server".to_owned()],
         socket_dir: home.to_owned(),
         idle: LOCAL_IDLE,
         start_timeout: LOCAL_START,

@@ -135,7 +135,8 @@ impl Endpoint {
             builder = builder.tls_certs_merge(certificates(path)?);
         }
         if let Some(path) = &self.socket {
-            builder = builder.unix_socket(path.as_path());
+            // A connection to a child that has ended since would be a fault; a new one costs next to nothing.
+            builder = builder.unix_socket(path.as_path()).pool_max_idle_per_host(0);
         }
         let made = builder.build();
         let http = made.map_err(|fault| {

@@ -34,7 +34,7 @@ pub(crate) struct GateLimits {
 
 impl Default for GateLimits {
     fn default() -> Self {
-        Self { concurrency: 64, waiting_max: 8_192 }
+        Self { concurrency: 256, waiting_max: 8_192 }
     }
 }
 

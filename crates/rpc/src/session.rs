@@ -78,10 +78,10 @@ impl Session<'_> {
 
 fn token_usage(used: Used) -> Map<String, Value> {
     let numbers = [
-        ("requests", used.requests),
+        ("cached_tokens", used.usage.cached),
         ("input_tokens", used.usage.input),
         ("output_tokens", used.usage.output),
-        ("cached_tokens", used.usage.cached),
+        ("requests", used.requests),
     ];
     numbers.into_iter().map(|(name, number)| (name.to_owned(), Value::from(number))).collect()
 }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use agent::journal::{AgentRecord, AgentState, KeptRights, OnRestart, Record, Serial};
 use agent::outside::{Append, Clock, Doing, Moment, Provider, Store, StoreFault};
 use agent::permission::{Denial, Effect, Verdict, judge};
-use agent::{AgentId, Fault, FaultKind, RequestId, Source, TurnEnd};
+use agent::{AgentId, Fault, FaultKind, Frame, Gauge, RequestId, Source, TurnEnd};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -364,7 +364,8 @@ impl AgentHandle {
         let tree_cost = self.kin().tree_cost();
         let state = self.shared.published.read();
         AgentTokens {
-            size: state.window.size(&frame),
+            // As counted, so that the parts add up; what models report decides when to fold.
+            size: state.window.size(&Frame { gauge: Gauge::default(), ..frame }),
             used: state.used,
             tree_cost: (has_price || tree_cost > 0).then_some(tree_cost),
             cost: (has_price || state.used.cost > 0).then_some(state.used.cost),

@@ -1,6 +1,7 @@
 //! How a tool is written: its file names the input, what a call touches and what it does. Description, schema and the
 //! reading of arguments are derived from the input.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use agent::{Pace, ToolClass, ToolOutcome, ToolSpec};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::apart::{Stop, apart};
 use crate::{arguments, spec};
@@ -106,6 +108,24 @@ pub(crate) fn pretty(value: &impl Serialize) -> Answer {
     let mut text = Bounded(Vec::new());
     serde_json::to_writer_pretty(&mut text, value).map_err(failed)?;
     String::from_utf8(text.0).map_err(failed)
+}
+
+/// Writes the members of every object in the order of their names: whether a `Value` keeps another order depends on what
+/// else is in the build.
+pub(crate) struct Sorted<'a>(pub(crate) &'a Value);
+
+impl Serialize for Sorted<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Array(items) => serializer.collect_seq(items.iter().map(Sorted)),
+            Value::Object(members) => {
+                let members: BTreeMap<&String, Sorted<'_>> =
+                    members.iter().map(|(name, value)| (name, Sorted(value))).collect();
+                serializer.collect_map(members)
+            }
+            plain => plain.serialize(serializer),
+        }
+    }
 }
 
 /// The most that is laid out for eyes.

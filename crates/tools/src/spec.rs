@@ -6,7 +6,7 @@ use agent::{TokenCount, ToolSpec};
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
-use crate::define::Define;
+use crate::define::{Define, Sorted};
 
 /// Four characters are about one token.
 const TOKEN_CHARS: TokenCount = 4;
@@ -22,7 +22,8 @@ pub(crate) fn of<T: Define>() -> ToolSpec {
     let description = words(schema.remove("description").as_ref());
     schema.remove("title");
     complete(&mut schema);
-    let input_schema = Value::Object(schema).to_string();
+    // Writing a value into a text does not fail.
+    let input_schema = serde_json::to_string(&Sorted(&Value::Object(schema))).unwrap_or_default();
     let size =
         [T::NAME, &description, &input_schema].into_iter().map(|text| text.chars().count() as TokenCount);
     ToolSpec {

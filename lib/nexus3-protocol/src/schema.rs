@@ -1,6 +1,7 @@
 //! Documents made from the lists of methods and events: the OpenRPC file and the reference pages. Only their generator
 //! needs this.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use schemars::generate::SchemaSettings;
@@ -17,7 +18,7 @@ use crate::methods::schema_of;
 pub fn openrpc() -> Value {
     let mut generator = generator();
     let methods: Vec<Value> = Method::ALL.iter().map(|&method| describe(method, &mut generator)).collect();
-    json!({
+    sorted(json!({
         "openrpc": "1.3.2",
         "info": {
             "title": "nexus3",
@@ -27,7 +28,20 @@ pub fn openrpc() -> Value {
         },
         "methods": methods,
         "components": { "schemas": generator.take_definitions(true) },
-    })
+    }))
+}
+
+/// The same with the members of every object in the order of their names: whether `serde_json` keeps another order depends on
+/// what else is in the build.
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Array(items) => items.into_iter().map(sorted).collect(),
+        Value::Object(members) => {
+            let members: BTreeMap<String, Value> = members.into_iter().collect();
+            Value::Object(members.into_iter().map(|(name, value)| (name, sorted(value))).collect())
+        }
+        plain => plain,
+    }
 }
 
 fn generator() -> schemars::SchemaGenerator {
@@ -60,7 +74,7 @@ fn describe(method: Method, generator: &mut schemars::SchemaGenerator) -> Value 
     let params: Vec<Value> = params
         .get("properties")
         .and_then(Value::as_object)
-        .map(|properties| properties.iter().map(descriptor).collect())
+        .map(|properties| by_name(properties).into_iter().map(descriptor).collect())
         .unwrap_or_default();
     json!({
         "name": method.name(),
@@ -71,6 +85,10 @@ fn describe(method: Method, generator: &mut schemars::SchemaGenerator) -> Value 
         "result": { "name": "result", "schema": output },
         "x-door": method.door().path(),
     })
+}
+
+fn by_name(members: &Map<String, Value>) -> BTreeMap<&String, &Value> {
+    members.iter().collect()
 }
 
 fn one_line(doc: &str) -> String {
@@ -197,7 +215,7 @@ fn result_table(schema: &Value, schemas: &Map<String, Value>) -> String {
 fn members_table(heading: &str, schema: &Value) -> String {
     let Some(properties) = schema["properties"].as_object() else { return String::new() };
     let mut table = format!("\n| {heading} | type | meaning |\n|---|---|---|\n");
-    for (name, property) in properties {
+    for (name, property) in by_name(properties) {
         let meaning = one_line(property["description"].as_str().unwrap_or_default());
         let _ = writeln!(table, "| `{name}` | {} | {meaning} |", type_word(property));
     }

@@ -7,6 +7,8 @@ mod agents;
 mod command_line;
 mod documents;
 mod durability;
+#[cfg(feature = "real-model-tests")]
+mod embedded;
 mod embedding;
 mod http;
 mod life;

@@ -3,6 +3,7 @@
 mod choosing;
 mod listing;
 mod pulling;
+mod talking;
 
 use std::fs;
 use std::io::{Cursor, Write as _};

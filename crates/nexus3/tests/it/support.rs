@@ -23,6 +23,9 @@ use self::calls::OpenCalls;
 /// The binary under test.
 pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_nexus3");
 
+/// A model for texts that no usual window holds; agents name it.
+pub(crate) const BIG: &str = "[models.big]\nmodel = \"openai/scripted\"\nwindow_tokens = 100000000\n";
+
 /// How long anything may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -25,6 +25,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// One that lived this long did not fall over at once.
 const LIVED: Duration = Duration::from_secs(60);
 
+/// Where the child may find other programs.
+const CHILD_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
 /// The most of its complaints that are passed to the log.
 const COMPLAINT_BYTES_MAX: u64 = 64 * 1024;
 
@@ -114,6 +117,8 @@ impl Child {
             _ => {}
         }
         let mut command = Command::new(&self.options.program);
+        // Keys of other models are none of its business.
+        command.env_clear().env("PATH", CHILD_PATH);
         command.args(&self.options.args);
         command.arg("--model").arg(&self.file).arg("--socket").arg(&self.socket);
         command.arg("--idle-s").arg(self.options.idle.as_secs().to_string()).arg("--die-with-stdin");

@@ -350,17 +350,15 @@ async fn a_small_model_is_shown_few_tools() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_models_own_counts_correct_ours() {
+async fn the_models_own_counts_decide_when_to_fold() {
     let world = World::open(small(100_000)).await;
-    let agent = talked(&world, "a").await;
-    let before = agent.tokens().size;
-    let counted = before.total;
-    end_of(start(&agent, 50, &format!("#50 report {}; say x; done", counted * 3 / 2))).await;
-    let after = agent.tokens().size;
-    let ours = after.system + after.messages + after.tools + after.dynamic;
-    assert!(
-        after.total > ours * 5 / 4 && after.total < ours * 2,
-        "{ours} counted, {} corrected",
-        after.total
-    );
+    let agent = world.agent("a").await;
+    let long = "z".repeat(65_000 * 4);
+    end_of(start(&agent, 1, &format!("#1 say {long}; done"))).await;
+    let counted = agent.tokens().size.total;
+    end_of(start(&agent, 2, "#2 say x; done")).await;
+    assert!(folds(&world, &agent).await.is_empty(), "{counted} of 100,000 are not too many");
+    end_of(start(&agent, 3, &format!("#3 report {}; say x; done", counted * 3 / 2))).await;
+    end_of(start(&agent, 4, "#4 say x; done")).await;
+    assert!(!folds(&world, &agent).await.is_empty(), "the model counts half as many again");
 }

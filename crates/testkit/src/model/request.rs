@@ -106,13 +106,14 @@ impl ChatRequest {
 
     /// What the daemon puts behind the last message is for real models, not for a script.
     fn forget_the_session(&mut self) {
-        let is_only = self.messages.len() == 1;
+        let before = self.messages.len().checked_sub(2).map(|before| &self.messages[before].role);
+        let is_behind_a_tool = before.is_some_and(|role| role == "tool");
         let Some(last) = self.messages.last_mut().filter(|last| last.role != "system") else { return };
         let text = last.text();
         let session = text.strip_suffix(SESSION_END).and_then(|text| text.rfind(SESSION));
         let Some(start) = session else { return };
         let said = text[..start].strip_suffix("\n\n").unwrap_or(&text[..start]).to_owned();
-        if said.is_empty() && last.role == "user" && !is_only {
+        if said.is_empty() && last.role == "user" && is_behind_a_tool {
             self.messages.pop();
         } else {
             last.content = Value::String(said);

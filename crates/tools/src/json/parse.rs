@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::parsed;
 use crate::apart::Stop;
-use crate::define::{Answer, Compute, pretty};
+use crate::define::{Answer, Compute, Sorted, pretty};
 
 pub(crate) struct Parse;
 
@@ -22,6 +22,6 @@ impl Compute for Parse {
     const NAME: &'static str = "json.parse";
 
     fn compute(input: Input, _stop: &Stop) -> Answer {
-        pretty(&parsed(&input.text)?)
+        pretty(&Sorted(&parsed(&input.text)?))
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::parsed;
 use crate::apart::Stop;
-use crate::define::{Answer, Compute, failed, invalid, pretty};
+use crate::define::{Answer, Compute, Sorted, failed, invalid, pretty};
 
 pub(crate) struct Query;
 
@@ -39,7 +39,7 @@ impl Compute for Query {
         for step in steps(&input.path)? {
             found = follow(found, &step)?;
         }
-        pretty(found)
+        pretty(&Sorted(found))
     }
 }
 

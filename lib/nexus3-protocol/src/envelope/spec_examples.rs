@@ -153,15 +153,14 @@ fn without_message(mut response: Value) -> Value {
 }
 
 /// The responses of a text; those of a batch may come in any order.
-fn meaning(text: &[u8]) -> (bool, Vec<String>) {
+fn meaning(text: &[u8]) -> (bool, Vec<Value>) {
     let value: Value = serde_json::from_slice(text).unwrap();
     let (batch, responses) = match value {
         Value::Array(responses) => (true, responses),
         single => (false, vec![single]),
     };
-    let mut responses: Vec<String> =
-        responses.into_iter().map(|response| without_message(response).to_string()).collect();
-    responses.sort();
+    let mut responses: Vec<Value> = responses.into_iter().map(without_message).collect();
+    responses.sort_by_key(|response| response["id"].to_string());
     (batch, responses)
 }
 

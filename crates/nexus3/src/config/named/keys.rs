@@ -52,7 +52,7 @@ pub(super) static PROVIDERS: &[NamedKey] = &[
     key("api_version", Kind::Line, "Azure's `api-version`.", "2024-10-21 for Azure, else none"),
     key("deployment", Kind::Line, "Azure's deployment.", "the name of the model"),
     key("allow_insecure_http", Kind::Flag, "Take plain http to another machine.", "false"),
-    key("concurrency", Kind::Count { min: 1, max: 65_536 }, "Most questions at once.", "64"),
+    key("concurrency", Kind::Count { min: 1, max: 65_536 }, "Most questions at once.", "256"),
     key(
         "first_byte_ms",
         Kind::Count { min: 1, max: DAY_MS },

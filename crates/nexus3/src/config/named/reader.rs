@@ -62,7 +62,7 @@ impl Reader<'_> {
         let has = |key: &str| inner.iter().any(|(other, _)| other.get_ref() == key);
         match self.spec {
             Spec::Models if !has("model") => {
-                self.note(at, format!("{path}.model is missing, as in \"openai/gpt-4o-mini\""))
+                self.note(at, format!("{path}.model is missing, as in \"openai/gpt-4o-mini\""));
             }
             Spec::Providers if !has("kind") && known_provider(name).is_none() => {
                 let must_be = Kind::Provider.must_be();

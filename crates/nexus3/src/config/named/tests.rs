@@ -34,7 +34,7 @@ model = "anthropic/claude-haiku-4-5"
 "#;
 
 fn read(text: &str) -> Result<Config, Vec<String>> {
-    let layer = file::read(text, Some("/home/me"));
+    let layer = file::read(text, Some("/home/user"));
     if !layer.problems.is_empty() {
         return Err(layer.problems);
     }
@@ -49,7 +49,7 @@ fn the_tables_become_settings() {
     assert_eq!((work.kind.as_deref(), work.auth), (Some("openai"), Some(Auth::ApiKey)));
     let words = ["pass", "show", "models"].map(str::to_owned).to_vec();
     assert_eq!(work.key, Some(KeySource::Command(words)));
-    assert_eq!(work.ca_file.as_deref(), Some(std::path::Path::new("/home/me/ca.pem")));
+    assert_eq!(work.ca_file.as_deref(), Some(std::path::Path::new("/home/user/ca.pem")));
     assert_eq!((work.concurrency, work.tries_max, work.headers.len()), (Some(8), Some(2), 1));
     assert_eq!(providers["openai"].key, Some(KeySource::File("/keys/openai".into())));
     let models = config.models();

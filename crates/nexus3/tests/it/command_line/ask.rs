@@ -93,7 +93,8 @@ fn a_daemon_is_started_when_there_is_none_and_the_next_question_finds_it() {
 fn a_daemon_that_does_not_start_says_why() {
     let home = tempfile::tempdir().expect("a folder");
     std::fs::create_dir(home.path().join("nexus3.db")).expect("a folder where the store should be");
-    let finished = run(BIN, &["ask", "hello", "-p", &free_port()], &[], home.path());
+    let environment = [("NEXUS3_MODEL", "openai/scripted"), ("OPENAI_API_KEY", "none")];
+    let finished = run(BIN, &["ask", "hello", "-p", &free_port()], &environment, home.path());
     assert_eq!((finished.code, finished.stdout.as_str()), (1, ""), "{}", finished.stderr);
     let said = &finished.stderr;
     assert!(said.contains("did not start") && said.contains("nexus3.db"), "{said}");

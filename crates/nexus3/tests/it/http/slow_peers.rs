@@ -10,6 +10,7 @@ use testkit::{RawAnswer, RawConnection, ScriptedModel, TestDaemon};
 use crate::http::ask::{Ask, LIST};
 use crate::http::sockets::held_connections;
 use crate::http::support::{Honest, PATIENCE, assert_refused, assert_result, daemon, read_last};
+use crate::support::BIG;
 
 /// A peer that sends a head byte by byte and looks for an answer in between.
 struct Dripping {
@@ -164,8 +165,9 @@ fn a_turn_longer_than_every_limit_of_the_door_is_answered() {
 #[test]
 fn a_peer_that_does_not_take_its_answer_is_dropped() {
     let model = ScriptedModel::start();
-    let limits = "[limits]\nwrite_ms = 300\nbody_bytes_max = 16777216\n";
-    let daemon = daemon().model(&model).config(limits).start();
+    let limits = format!("[limits]\nwrite_ms = 300\nbody_bytes_max = 16777216\n{BIG}");
+    let daemon = daemon().model(&model).config(&limits).start();
+    daemon.result("/", "create_agent", json!({ "agent_id": "main", "model": "big" }));
     let content = "x".repeat(3 * 1024 * 1024);
     daemon.result("/", "send", json!({ "content": content }));
     let mut honest = Honest::new(&daemon);

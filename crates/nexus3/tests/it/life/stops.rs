@@ -6,7 +6,7 @@ use testkit::{Heard, TestDaemon, run};
 
 use super::{assert_stopped, token_path};
 use crate::support::program::Program;
-use crate::support::{BIN, PATIENCE, Stage};
+use crate::support::{BIG, BIN, PATIENCE, Stage};
 
 #[test]
 fn a_signal_stops_it() {
@@ -125,8 +125,8 @@ fn connections_that_say_nothing_do_not_hold_it() {
 
 #[test]
 fn a_client_that_does_not_take_its_answer_does_not_hold_it() {
-    let stage = Stage::open();
-    stage.create("worker");
+    let stage = Stage::with(BIG);
+    stage.create_with(json!({ "agent_id": "worker", "model": "big" }));
     let long = "0123456789abcdef".repeat(60_000);
     for _ in 0..8 {
         stage.send("worker", &long);

@@ -8,8 +8,13 @@ pub(crate) fn last_sent(model: &ScriptedModel) -> Vec<(String, String)> {
     let last = model.requests().pop().expect("the model was asked");
     conversation(&last)
         .iter()
-        .map(|message| (role(message).to_owned(), content(message).to_owned()))
+        .map(|message| (role(message).to_owned(), spoken(content(message)).to_owned()))
         .collect()
+}
+
+/// A message without what rides behind the last one: the time and the like.
+pub(crate) fn spoken(text: &str) -> &str {
+    text.split_once("<session-context>").map_or(text, |(before, _)| before.trim_end_matches('\n'))
 }
 
 /// Holds every request so far against the rules of strict models.

@@ -35,9 +35,12 @@ fn names(stage: &Stage, agent: &str) -> Vec<String> {
 fn each_preset_shows_what_it_allows() {
     let stage = Stage::open();
     for (preset, more) in [
-        ("worker", vec!["fs_read_file"]),
-        ("sandboxed", vec!["fs_read_file", "agent_send"]),
-        ("trusted", [&["fs_read_file", "fs_write_file", "fs_append_file"][..], &AGENTS].concat()),
+        ("worker", vec!["fs_read_file", "result_read"]),
+        ("sandboxed", vec!["fs_read_file", "result_read", "agent_send"]),
+        (
+            "trusted",
+            [&["fs_read_file", "fs_write_file", "fs_append_file", "result_read"][..], &AGENTS].concat(),
+        ),
     ] {
         stage.create_with(json!({ "agent_id": preset, "preset": preset }));
         assert_eq!(names(&stage, preset), [&PURE[..], &more].concat(), "{preset}");
@@ -59,7 +62,7 @@ fn a_disabled_tool_is_absent_in_each_of_its_spellings() {
         );
         let shown = names(&stage, &name);
         assert!(!shown.iter().any(|tool| tool == "fs_read_file" || tool == "echo"), "{spelling}: {shown:?}");
-        assert_eq!(shown.len(), 17);
+        assert_eq!(shown.len(), 18);
         let said = stage.said(&name, "!tool read_file {\"path\":\"/etc/hostname\"}");
         assert_eq!(
             said,

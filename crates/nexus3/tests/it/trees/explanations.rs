@@ -18,7 +18,7 @@ fn three_deep(stage: &Stage, folder: &Folder) {
     }));
     create(json!({
         "agent_id": "leaf", "parent_agent_id": "middle", "cwd": "deep", "allowed_write_paths": [],
-        "budget": { "tokens": 500, "turns": 4 },
+        "budget": { "tokens": 500, "turns": 4 }, "system_prompt": "Be brief.",
     }));
 }
 
@@ -142,6 +142,7 @@ fn an_agent_in_full_shows_its_place_its_tools_and_its_work() {
         "regex.match",
         "regex.replace",
         "fs.read_file",
+        "result.read",
         "agent_send",
     ];
     assert_eq!(leaf["tools"], json!(tools));

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use testkit::RawConnection;
 
 use crate::support::calls::{OpenCalls, request};
+use crate::support::history::spoken;
 use crate::support::{Stage, path};
 
 const SENDS: usize = 1_000;
@@ -58,7 +59,7 @@ fn running_and_waiting(stage: &Stage, refused: &Value) -> (Vec<usize>, Vec<usize
     let number = |request: testkit::RecordedRequest| -> usize {
         let messages = request.body["messages"].as_array().expect("messages").clone();
         let content = messages.last().and_then(|message| message["content"].as_str().map(str::to_owned));
-        content.and_then(|content| content.strip_prefix("!stall ")?.parse().ok()).expect("a stall")
+        content.and_then(|content| spoken(&content).strip_prefix("!stall ")?.parse().ok()).expect("a stall")
     };
     let running: BTreeSet<_> = stage.model.requests().into_iter().map(number).collect();
     assert_eq!(running.len(), RUNNING);

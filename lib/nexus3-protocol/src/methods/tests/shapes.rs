@@ -227,7 +227,7 @@ fn shutdowns_say_yes() {
 #[test]
 fn discover_answers_with_a_bare_document() {
     check(
-        DiscoverOutput(json!({ "openrpc": "1.3.2", "methods": [] })),
+        DiscoverOutput(json!({ "methods": [], "openrpc": "1.3.2" })),
         r#"{"methods":[],"openrpc":"1.3.2"}"#,
     );
 }

@@ -8,7 +8,7 @@ use testkit::{EventStream, Heard, StreamEvent};
 use super::read_to;
 use crate::durability::{Journal, named};
 use crate::support::calls::OpenCalls;
-use crate::support::{PATIENCE, Stage, path};
+use crate::support::{BIG, PATIENCE, Stage, path};
 
 const READERS: usize = 100;
 const AGENTS: usize = 10;
@@ -72,14 +72,14 @@ fn a_hundred_readers_that_do_not_read_slow_nobody_and_miss_nothing_that_is_kept(
 
 #[test]
 fn a_reader_that_never_reads_is_let_go_and_comes_back_to_its_place() {
-    let stage = Stage::with("[limits]\nwrite_ms = 200\n");
+    let stage = Stage::with(&format!("[limits]\nwrite_ms = 200\n{BIG}"));
     let long = "x".repeat(1_000_000);
     stage.model.answer(&long, "short");
     let mut stalled = stage.daemon.events("/events?deltas=false", Some(0));
     stalled.narrow();
     // More than the kernel keeps for a reader.
     for agent in 0..8 {
-        stage.create(&format!("a{agent}"));
+        stage.create_with(json!({ "agent_id": format!("a{agent}"), "model": "big" }));
         stage.send(&format!("a{agent}"), &long);
     }
     let mut seen: Vec<StreamEvent> = Vec::new();
@@ -100,10 +100,10 @@ fn a_reader_that_never_reads_is_let_go_and_comes_back_to_its_place() {
 #[test]
 fn a_reader_that_stands_still_does_not_let_the_log_grow() {
     const WAL_BYTES_MAX: u64 = 64 << 20;
-    let stage = Stage::with("[limits]\nwrite_ms = 3600000\n");
+    let stage = Stage::with(&format!("[limits]\nwrite_ms = 3600000\n{BIG}"));
     let long = "y".repeat(1_000_000);
     stage.model.answer(&long, "short");
-    stage.create("first");
+    stage.create_with(json!({ "agent_id": "first", "model": "big" }));
     let mut stalled = stage.daemon.events("/events?deltas=false", Some(0));
     stalled.narrow();
     read_to(&mut stalled, "agent_created");

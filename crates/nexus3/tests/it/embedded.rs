@@ -1,0 +1,65 @@
+//! The embedded model for real: the weights that `NEXUS3_TEST_MODEL` names, pulled into a home and asked through the daemon.
+
+use std::path::Path;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use testkit::{TestDaemon, run};
+
+use crate::support::{BIN, path, until};
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the weights are too large for the project; ci says where they are"
+)]
+fn weights() -> String {
+    std::env::var("NEXUS3_TEST_MODEL")
+        .expect("set NEXUS3_TEST_MODEL to the path of the pulled smollm2-135m, or run cargo xtask ci")
+}
+
+fn pulled_into(home: &Path) {
+    let pull = ["models", "pull", "smollm2-135m", "--from", &weights(), "--yes"];
+    let finished = run(BIN, &pull, &[], home);
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+}
+
+/// The process of the model server that a daemon has started.
+fn child_of(daemon: &TestDaemon) -> Option<Pid> {
+    let children = format!("/proc/{}/task", daemon.pid());
+    let tasks = std::fs::read_dir(children).ok()?;
+    let of_task = |task: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(task.ok()?.path().join("children")).ok()
+    };
+    let all: String = tasks.filter_map(of_task).collect();
+    all.split_whitespace().next().and_then(|pid| Pid::from_raw(pid.parse().ok()?))
+}
+
+fn ask(daemon: &TestDaemon, agent: &str, content: &str) -> Value {
+    daemon.result(&path(agent), "send", json!({ "content": content }))
+}
+
+#[test]
+fn an_agent_answers_from_the_embedded_model_and_a_crash_of_it_costs_one_turn() {
+    let home = tempfile::tempdir().unwrap();
+    pulled_into(home.path());
+    // Nothing is configured: the weights that are there are found.
+    let daemon = TestDaemon::builder(BIN).home(home.path()).start();
+    daemon.result("/", "create_agent", json!({ "agent_id": "a", "system_prompt": "Answer briefly." }));
+    let answer = ask(&daemon, "a", "What is the capital of France?");
+    assert!(answer["content"].as_str().is_some_and(|text| text.contains("Paris")), "{answer}");
+    assert!(answer["usage"]["input_tokens"].as_u64() > Some(5), "{answer}");
+    let child = child_of(&daemon).expect("the model server is a child of the daemon");
+    kill_process(child, Signal::KILL).expect("it was running");
+    until("the child to end", || {
+        let status = std::fs::read_to_string(format!("/proc/{}/stat", child.as_raw_nonzero()));
+        status.map_or(true, |text| text.contains(") Z "))
+    });
+    daemon.result("/", "create_agent", json!({ "agent_id": "b", "system_prompt": "Answer briefly." }));
+    let answer = ask(&daemon, "b", "What is the capital of France?");
+    assert!(answer["content"].as_str().is_some_and(|text| text.contains("Paris")), "{answer}");
+    let child = child_of(&daemon).expect("it was started again");
+    daemon.kill();
+    until("the child to end with the daemon", || {
+        !Path::new(&format!("/proc/{}", child.as_raw_nonzero())).exists()
+    });
+}
