@@ -7,6 +7,7 @@ mod http;
 mod load;
 mod machine;
 mod memory;
+mod models;
 mod numbers;
 mod options;
 mod process;
@@ -45,7 +46,9 @@ pub(crate) const COMMAND: Command = Command {
         direct  a call to an agent in the same process (examples/embed.rs), beside the same call over HTTP\n\
         agents  10,000 agents created over HTTP: memory of each, and how long a create takes\n\
         store   sends that are on the disk when they are answered, beside a writer that commits row by row; a\n        \
-        turn with 10,000 messages beside one with 10; start, waking and memory with many stored agents\n\n\
+        turn with 10,000 messages beside one with 10; start, waking and memory with many stored agents\n\
+        models  CPU time of a turn with 10 and with 10,000 messages; the embedded model and embeddings on one\n        \
+        thread, with the weights that ci has pulled\n\n\
         --seconds N  how long each side is under load in rpc (per number of connections), turn and\n             \
         store; 7 without it\n\
         --json FILE  write the numbers there too",
@@ -68,6 +71,7 @@ const GROUPS: &[Group] = &[
     Group { name: "direct", measure: direct::measure },
     Group { name: "agents", measure: agents::measure },
     Group { name: "store", measure: store::measure },
+    Group { name: "models", measure: models::measure },
 ];
 
 /// What every group works with.

@@ -14,6 +14,8 @@ pub(crate) struct Programs {
     pub(crate) floor: PathBuf,
     pub(crate) embed: PathBuf,
     pub(crate) durable: PathBuf,
+    pub(crate) speed: PathBuf,
+    pub(crate) embed_speed: PathBuf,
 }
 
 /// Builds one after the other: in one call cargo would join the features that they ask of common crates, and the
@@ -29,6 +31,8 @@ pub(crate) fn build() -> Result<Programs, Failure> {
         floor: build_one(Profile::Release, "floor", "--package server --example floor")?,
         embed: build_one(Profile::Release, "embed", "--package nexus3 --example embed")?,
         durable: build_one(Profile::Release, "durable", "--package nexus3 --example durable")?,
+        speed: build_one(Profile::Release, "speed", "--package local --example speed")?,
+        embed_speed: build_one(Profile::Release, "embed_speed", "--package local --example embed_speed")?,
     })
 }
 

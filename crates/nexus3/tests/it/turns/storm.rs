@@ -24,7 +24,7 @@ fn choose(dice: &mut Dice, call: u64) -> (String, &'static str, Value) {
         6 => ("/".to_owned(), "list_agents", json!({})),
         _ => {
             let script =
-                dice.choose(&["hi", "!tool x {}", "!status 500", "!cut half", "!empty", "!slow 2 a b c"]);
+                dice.choose(&["hi", "!tool x {}", "!status 400", "!cut half", "!empty", "!slow 2 a b c"]);
             (path(&agent), "send", json!({ "content": script, "request_id": request_id }))
         }
     }
