@@ -353,7 +353,7 @@ async fn a_small_model_is_shown_few_tools() {
 async fn the_models_own_counts_decide_when_to_fold() {
     let world = World::open(small(100_000)).await;
     let agent = world.agent("a").await;
-    let long = "z".repeat(65_000 * 4);
+    let long = "z".repeat(32_000 * 4);
     end_of(start(&agent, 1, &format!("#1 say {long}; done"))).await;
     let counted = agent.tokens().size.total;
     end_of(start(&agent, 2, "#2 say x; done")).await;
