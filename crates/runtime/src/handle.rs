@@ -314,34 +314,6 @@ impl AgentHandle {
         Ok(())
     }
 
-    /// The agent in a list; whoever lists knows how many children it has.
-    pub(crate) fn summary(&self, child_count: usize) -> AgentSummary {
-        let kin = self.kin();
-        let (standing, write_folders) = (kin.standing(), kin.write_folders().roots().to_vec());
-        let state = self.shared.published.read();
-        AgentSummary {
-            id: self.shared.id.clone(),
-            created_at: self.shared.created_at,
-            message_count: state.window.messages().len(),
-            should_shutdown: state.should_shutdown,
-            halted: state.halted,
-            is_working: state.is_working,
-            open_turns: self.shared.open_turns.load(Ordering::Acquire),
-            model: self.shared.model.clone(),
-            last_action_at: state.last_action_at,
-            parent: kin.parent.as_ref().map(|parent| parent.id()),
-            child_count,
-            depth: kin.depth,
-            preset: standing.preset,
-            level: standing.level,
-            cwd: kin.cwd.clone(),
-            write_folders,
-            state: AgentLife::Live,
-            on_restart: self.shared.on_restart,
-            origin: self.shared.origin.clone(),
-        }
-    }
-
     /// The context in numbers.
     #[must_use]
     pub fn context(&self) -> AgentContext {
@@ -380,6 +352,34 @@ impl AgentHandle {
 }
 
 impl Shared {
+    /// The agent in a list; whoever lists knows how many children it has.
+    pub(crate) fn summary(&self, child_count: usize) -> AgentSummary {
+        let kin = &self.kin;
+        let (standing, write_folders) = (kin.standing(), kin.write_folders().roots().to_vec());
+        let state = self.published.read();
+        AgentSummary {
+            id: self.id.clone(),
+            created_at: self.created_at,
+            message_count: state.window.messages().len(),
+            should_shutdown: state.should_shutdown,
+            halted: state.halted,
+            is_working: state.is_working,
+            open_turns: self.open_turns.load(Ordering::Acquire),
+            model: self.model.clone(),
+            last_action_at: state.last_action_at,
+            parent: kin.parent.as_ref().map(|parent| parent.id()),
+            child_count,
+            depth: kin.depth,
+            preset: standing.preset,
+            level: standing.level,
+            cwd: kin.cwd.clone(),
+            write_folders,
+            state: AgentLife::Live,
+            on_restart: self.on_restart,
+            origin: self.origin.clone(),
+        }
+    }
+
     /// Puts records in line, with the state as `change` makes it and whatever was used up since the last time.
     pub(crate) fn append(
         &self,

@@ -12,7 +12,7 @@ mod sessions;
 mod wake;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use agent::journal::{DAEMON, OnRestart, Record, Serial};
@@ -109,8 +109,6 @@ pub(crate) struct Pool {
     pub(crate) feed: Arc<Feed>,
     stop_wanted: CancellationToken,
     serials: AtomicU64,
-    /// Places among the live that are promised to agents that are about to be.
-    live_promised: AtomicUsize,
     /// Whoever makes an agent shares it; whoever takes one out of the tree or renames it has it alone.
     tree: tokio::sync::RwLock<()>,
     /// Held while places in the tree are made from what was kept: one place must not be made twice.
@@ -140,7 +138,6 @@ impl PoolHandle {
             feed,
             stop_wanted: CancellationToken::new(),
             serials: AtomicU64::new(last_serial + 1),
-            live_promised: AtomicUsize::new(0),
             tree: tokio::sync::RwLock::default(),
             restoring: tokio::sync::Mutex::default(),
             opened_at: tokio::time::Instant::now(),

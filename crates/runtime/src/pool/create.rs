@@ -295,7 +295,7 @@ impl Pool {
         kin: &Arc<Kin>,
         capability: &Capability,
     ) -> Result<Created, Fault> {
-        let live_place = self.make_room_for_live()?;
+        let live_place = self.make_room_for_live().await?;
         let window = self.window_of(plan, kin);
         let turns = u64::from(plan.spec.initial.is_some());
         let state = AgentState { messages: plan.messages.len() as u64, turns, ..AgentState::default() };

@@ -2,7 +2,7 @@
 //! lock instead of a task of its own, because a list must never wait in a queue; it is held for a look-up or an insert,
 //! never across an await.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 use agent::journal::Serial;
@@ -14,6 +14,10 @@ use crate::capability::CapabilityDigest;
 use crate::handle::{AgentHandle, Shared};
 use crate::kin::{Kin, Short};
 use crate::turnstile::{busy, shutting_down};
+
+mod live;
+
+pub(crate) use live::LivePlace;
 
 #[derive(Default)]
 pub(crate) struct Directory {
@@ -28,7 +32,9 @@ struct Entries {
     nodes: BTreeMap<Serial, Node>,
     children: HashMap<Serial, BTreeSet<Serial>>,
     by_capability: HashMap<CapabilityDigest, Serial>,
-    live: usize,
+    live: HashSet<Serial>,
+    /// Places among the live that are promised to agents that are about to be.
+    live_promised: usize,
     closed: bool,
 }
 
@@ -69,10 +75,10 @@ pub(crate) enum Found {
     Nowhere,
 }
 
-/// One agent in a list.
+/// One agent in a list. Whoever lists has no handle: being looked at keeps nobody awake.
 pub(crate) struct Listed {
     pub(crate) serial: Serial,
-    pub(crate) live: Option<AgentHandle>,
+    pub(crate) live: Option<Arc<Shared>>,
     pub(crate) child_count: usize,
 }
 
@@ -151,22 +157,6 @@ impl Directory {
         Ok(())
     }
 
-    /// The agent is kept, or has woken: from now on it can be found. False when it has to end at once: it was destroyed
-    /// while it woke, or everything stops.
-    pub(crate) fn go_live(&self, handle: AgentHandle) -> bool {
-        let mut entries = self.write();
-        let (serial, closed) = (handle.kin().serial, entries.closed);
-        let Some(node) = entries.nodes.get_mut(&serial) else { return false };
-        if !matches!(node.stage, Stage::Coming | Stage::Asleep(_)) {
-            return false;
-        }
-        let capability = node.capability;
-        node.stage = Stage::Live(handle);
-        entries.live += 1;
-        entries.by_capability.insert(capability, serial);
-        !closed
-    }
-
     pub(crate) fn find(&self, id: &AgentId) -> Option<Serial> {
         let entries = self.read();
         entries.by_id.get(id).copied().filter(|serial| entries.exists(*serial))
@@ -206,50 +196,6 @@ impl Directory {
             Some(Stage::Asleep(gate)) => Found::Asleep(Arc::clone(gate.get_or_insert_default())),
             Some(Stage::Coming | Stage::Gone) | None => Found::Nowhere,
         }
-    }
-
-    /// Lets a live agent go, if nobody but the directory can reach it: then nobody can give it work meanwhile.
-    pub(crate) fn put_to_sleep(&self, serial: Serial) -> bool {
-        let mut entries = self.write();
-        let Some(node) = entries.nodes.get_mut(&serial) else { return false };
-        match &node.stage {
-            Stage::Live(handle) if handle.is_only_one() => {
-                node.stage = Stage::Asleep(None);
-                entries.live -= 1;
-                true
-            }
-            Stage::Live(_) | Stage::Coming | Stage::Asleep(_) | Stage::Gone => false,
-        }
-    }
-
-    /// Lets a live agent go that has stumbled; whoever still has a handle meets a closed inbox.
-    pub(crate) fn drop_live(&self, fallen: &Arc<Shared>) {
-        let mut entries = self.write();
-        let Some(node) = entries.nodes.get_mut(&fallen.kin.serial) else { return };
-        // It may have been put to sleep and woken since: then another is live in its place.
-        if matches!(&node.stage, Stage::Live(handle) if Arc::ptr_eq(&handle.shared, fallen)) {
-            node.stage = Stage::Asleep(None);
-            entries.live -= 1;
-        }
-    }
-
-    /// Live agents that rest, the longest first.
-    pub(crate) fn resting(&self, count: usize) -> Vec<Serial> {
-        let entries = self.read();
-        let mut resting: Vec<(u64, Serial)> = entries
-            .nodes
-            .iter()
-            .filter_map(|(serial, node)| match &node.stage {
-                Stage::Live(handle) if handle.is_only_one() => Some((handle.last_used(), *serial)),
-                Stage::Live(_) | Stage::Coming | Stage::Asleep(_) | Stage::Gone => None,
-            })
-            .collect();
-        resting.sort_unstable();
-        resting.into_iter().take(count).map(|(_, serial)| serial).collect()
-    }
-
-    pub(crate) fn live_count(&self) -> usize {
-        self.read().live
     }
 
     /// The place in the tree, if somebody has it.
@@ -447,7 +393,7 @@ impl Entries {
 
     fn listed(&self, serial: Serial) -> Listed {
         let live = match self.nodes.get(&serial).map(|node| &node.stage) {
-            Some(Stage::Live(handle)) => Some(handle.clone()),
+            Some(Stage::Live(handle)) => Some(Arc::clone(&handle.shared)),
             Some(Stage::Coming | Stage::Asleep(_) | Stage::Gone) | None => None,
         };
         Listed { serial, live, child_count: self.children_of(serial).count() }
@@ -462,7 +408,7 @@ impl Entries {
         self.prune(serial);
         match stage {
             Stage::Live(handle) => {
-                self.live -= 1;
+                self.live.remove(&serial);
                 Some(handle)
             }
             Stage::Coming | Stage::Asleep(_) | Stage::Gone => None,

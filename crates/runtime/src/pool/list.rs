@@ -55,7 +55,7 @@ impl PoolHandle {
     /// One live agent as it is in a list.
     #[must_use]
     pub fn summary(&self, agent: &AgentHandle) -> AgentSummary {
-        agent.summary(self.pool.directory.child_count(agent.kin().serial))
+        agent.shared.summary(self.pool.directory.child_count(agent.kin().serial))
     }
 
     /// An agent's children in the order they were created.

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::Pool;
-use super::directory::Found;
+use super::directory::{Found, LivePlace};
 use crate::actor::{Actor, Command, Open};
 use crate::capability::CapabilityDigest;
 use crate::handle::{AgentHandle, AgentRef, Shared, gone};
@@ -26,6 +26,9 @@ const INBOX_SPARE: usize = 16;
 
 /// How often names of old sends are forgotten.
 const FORGET_EVERY: Duration = Duration::from_secs(600);
+
+/// Whoever reads from an agent keeps it from sleeping for a moment. Nobody is refused for that.
+const ROOM_WAITS_MS: [u64; 6] = [1, 4, 10, 25, 60, 150];
 
 /// Agents that are woken at once to settle their turns.
 const SETTLED_AT_ONCE: usize = 64;
@@ -42,15 +45,6 @@ pub(super) struct NewAgent {
     pub(super) provider: Arc<dyn Provider>,
     pub(super) window: Window,
     pub(super) state: AgentState,
-}
-
-/// A place among the live, promised to one agent until it is live or is given up.
-pub(super) struct LivePlace<'a>(&'a AtomicUsize);
-
-impl Drop for LivePlace<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
 }
 
 type Commands = mpsc::Receiver<Box<Command>>;
@@ -82,7 +76,7 @@ impl Pool {
         if self.stop_wanted.is_cancelled() && self.turnstile.is_closed() {
             return Err(shutting_down());
         }
-        let live_place = self.make_room_for_live()?;
+        let live_place = self.make_room_for_live().await?;
         let (kin, stored) =
             self.load(&[agent.serial]).await?.remove(&agent.serial).ok_or_else(|| gone(&agent.id))?;
         let records = self.outside.store.history(agent.serial).await?;
@@ -158,41 +152,33 @@ impl Pool {
         handle: &AgentHandle,
         commands: Commands,
         waiting: VecDeque<Open>,
-        _until_live: LivePlace<'_>,
+        place: LivePlace<'_>,
     ) {
         // Until the task is spawned, so that a stop waits for both.
         let _starting = self.tasks.token();
         let span = tracing::info_span!(parent: None, "agent", agent = %handle.id());
         tracing::debug!(parent: &span, "agent is live");
         let actor = Actor::new(Arc::clone(&handle.shared), commands, waiting);
-        if !self.directory.go_live(handle.clone()) {
+        if !self.directory.go_live(handle.clone(), place) {
             handle.begin_end();
         }
         self.tasks.spawn(actor.run().instrument(span));
     }
 
-    /// Puts those to sleep that rest longest, when too many are live.
+    /// A place among the live. Those that rest longest go to sleep for it.
     ///
     /// # Errors
-    /// When all of them are at work.
-    pub(super) fn make_room_for_live(&self) -> Result<LivePlace<'_>, Fault> {
+    /// When all of them are at work, and go on with it.
+    pub(super) async fn make_room_for_live(&self) -> Result<LivePlace<'_>, Fault> {
         let max = self.limits.live_agents_max.max(1);
-        if let Some(place) = self.promise_live(max) {
-            return Ok(place);
-        }
-        // Some more than needed, so that not everybody who comes has to look at all of them.
-        for serial in self.directory.resting(max / 16 + 1) {
-            self.directory.put_to_sleep(serial);
+        for wait_ms in ROOM_WAITS_MS {
+            if let Some(place) = self.directory.promise_live(max) {
+                return Ok(place);
+            }
+            tokio::time::sleep(Duration::from_millis(wait_ms)).await;
         }
         let busy = || Fault::new(busy(), format!("busy: {max} agents are at work"));
-        self.promise_live(max).ok_or_else(busy)
-    }
-
-    /// Whoever is promised a place counts before it is live: many may wake at once.
-    fn promise_live(&self, max: usize) -> Option<LivePlace<'_>> {
-        let promised = self.live_promised.fetch_add(1, Ordering::AcqRel) + 1;
-        let place = LivePlace(&self.live_promised);
-        (self.directory.live_count() + promised <= max).then_some(place)
+        self.directory.promise_live(max).ok_or_else(busy)
     }
 
     fn now_ms(&self) -> u64 {

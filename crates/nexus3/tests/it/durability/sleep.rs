@@ -119,11 +119,10 @@ fn only_so_many_agents_are_live_at_once() {
             assert!(live(&stage).len() <= LIVE_MAX, "{:?}", live(&stage));
         }
     }
-    // Those that are live: nobody has to make room for them.
-    let last = &names[names.len() - LIVE_MAX..];
-    let held: Vec<OpenCalls> = last.iter().map(|name| stage.start_send(name, "!hold gate", name)).collect();
+    let held: Vec<OpenCalls> =
+        names[..LIVE_MAX].iter().map(|name| stage.start_send(name, "!hold gate", name)).collect();
     stage.model.wait_stalled(LIVE_MAX);
-    let busy = stage.daemon.call(&path("a0"), "send", json!({ "content": "hello" }));
+    let busy = stage.daemon.call(&path("a19"), "send", json!({ "content": "hello" }));
     let error = &busy["error"];
     assert_eq!(error["code"], -32001, "all of them work: {busy}");
     assert!(error["data"]["retry_after_ms"].is_u64(), "{busy}");
@@ -131,6 +130,28 @@ fn only_so_many_agents_are_live_at_once() {
     stage.model.release("gate");
     held.iter().for_each(|open| drop(open.result()));
     assert_eq!(stage.said("a19", "hello"), "echo: hello");
+}
+
+/// Everybody who rests makes room at once for somebody else, however many come together, and while others look on.
+#[test]
+fn nobody_is_refused_while_as_many_rest_as_come() {
+    const LIVE_MAX: usize = 4;
+    let stage = Stage::with(&format!("[limits]\nlive_agents_max = {LIVE_MAX}\n"));
+    let names: Vec<String> = (0..LIVE_MAX * 2).map(|number| format!("a{number}")).collect();
+    names.iter().for_each(|name| stage.create(name));
+    for round in 0..50 {
+        let coming = &names[round % 2 * LIVE_MAX..][..LIVE_MAX];
+        let mut calls = OpenCalls::none();
+        for name in coming {
+            calls.start(&stage.daemon, &path(name), "send", named(name, &format!("{name}-{round}")));
+            calls.start(&stage.daemon, "/", "list_sessions", json!({}));
+        }
+        coming.iter().for_each(|_| {
+            calls.result();
+            calls.result();
+        });
+    }
+    names.iter().for_each(|name| assert_eq!(texts(&stage, name).len(), 50, "{name}"));
 }
 
 #[test]
