@@ -20,7 +20,8 @@ A message that is one of these is obeyed, every other one is echoed:
 ";
 
 const FOOT: &str = "
-After the results of tools it answers `tool said: RESULT, RESULT`. Only tests can release a hold; here it waits until
+After the results of tools it answers `tool said: RESULT, RESULT`. Asked to sum a conversation up, it does, or answers
+status 400 when `!nosummary` is in it. Only tests can release a hold; here it waits until
 the client goes away.";
 
 enum Wish {

@@ -210,6 +210,9 @@ fn script_of(
     registered: impl FnOnce(&str) -> Option<String>,
 ) -> Result<Script, ScriptFault> {
     let prompt = request.last_user();
+    if let Some(older) = asked_to_sum_up(&prompt) {
+        return Ok(summary(older));
+    }
     let said = request.trailing_tools();
     if said.is_none()
         && let Some(text) = registered(&prompt)
@@ -230,6 +233,19 @@ fn script_of(
         (None, Err(_)) if obedient => Ok(Script::Echo { text: prompt.into_owned() }),
         (None, script) => script,
     }
+}
+
+/// What the daemon wants to be summed up, when that is what it asks for.
+fn asked_to_sum_up(prompt: &str) -> Option<&str> {
+    prompt.strip_suffix("\n</conversation>")?.split_once("\n<conversation>\n").map(|(_, older)| older)
+}
+
+/// A summary whose length does not depend on what it sums up; none where that has the word.
+fn summary(older: &str) -> Script {
+    if older.contains("!nosummary") {
+        return Script::Status { code: 400, body: None };
+    }
+    Script::Reply { text: format!("Summed up: {} words.", older.split_whitespace().count()) }
 }
 
 /// A text is made to fit the schema that the question gives, unless it is JSON: then it is what a test wants said.

@@ -41,11 +41,8 @@ fn fail_at(points: Vec<String>) {
     assert!(failed.is_empty(), "these places to fail at were not survived: {failed:?}");
 }
 
-/// Every kind of record that the course brings about. A context is folded in the simulation of the runtime, which is killed at
-/// each call of the store around it.
 fn kinds() -> impl Iterator<Item = &'static str> {
-    let in_the_course = |kind: &&EventKind| kind.is_journalled() && **kind != EventKind::ContextCompacted;
-    EventKind::ALL.iter().filter(in_the_course).map(|kind| kind.name())
+    EventKind::ALL.iter().filter(|kind| kind.is_journalled()).map(|kind| kind.name())
 }
 
 #[test]

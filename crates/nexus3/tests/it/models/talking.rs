@@ -56,22 +56,52 @@ fn an_agent_names_its_own_model() {
     assert_eq!(request.header("anthropic-version"), Some("2023-06-01"));
 }
 
-#[test]
-fn two_hundred_turns_in_a_small_window_never_fail() {
+/// Tells an agent with a small window more than fits into it, which never fails: how its context was compacted, and
+/// its first message then.
+fn long_talk(turns: usize, words: &str) -> (Vec<String>, String) {
+    const WINDOW_TOKENS: usize = 4096;
     let (home, model) = (tempfile::tempdir().unwrap(), ScriptedModel::start());
     let daemon = with_all(&model, home.path(), "small")
-        .config("[models.small]\nmodel = \"openai/scripted\"\nwindow_tokens = 4096\n")
+        .config(&format!("[models.small]\nmodel = \"openai/scripted\"\nwindow_tokens = {WINDOW_TOKENS}\n"))
         .start();
     daemon.result("/", "create_agent", json!({ "agent_id": "a", "system_prompt": "Be brief." }));
-    let filler = "words that fill the window ".repeat(12);
-    for turn in 0..200 {
+    let filler = words.repeat(12);
+    for turn in 0..turns {
         let answer = said(&daemon, "a", &format!("turn {turn}: {filler}"));
         assert!(answer.contains(&format!("turn {turn}:")), "{answer}");
     }
     let tokens = daemon.result(&path("a"), "get_tokens", json!({}));
     assert!(tokens["total"].as_u64() <= tokens["available"].as_u64(), "{tokens}");
-    let mut events = daemon.events("/agent/a/events?kind=context_compacted", Some(0));
-    assert_eq!(events.next_event(crate::support::PATIENCE).kind, "context_compacted");
+    let first = daemon.result(&path("a"), "get_messages", json!({}))["messages"][0]["content"].take();
+    let mut events = daemon.events("/agent/a/events?kind=context_compacted&kind=agent_destroyed", Some(0));
+    daemon.result("/", "destroy_agent", json!({ "agent_id": "a" }));
+    let mut how = Vec::new();
+    loop {
+        let event = events.next_event(crate::support::PATIENCE);
+        if event.kind != "context_compacted" {
+            break;
+        }
+        how.push(event.json()["how"].as_str().unwrap_or_default().to_owned());
+    }
+    (how, first.as_str().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn two_hundred_turns_in_a_small_window_are_summed_up_and_never_fail() {
+    let (how, first) = long_talk(200, "words that fill the window ");
+    assert!(how.len() > 5 && how.iter().all(|how| how == "summary"), "{how:?}");
+    assert!(first.starts_with("[Summary of the earlier conversation"), "{first}");
+    assert!(first.contains("Summed up: "), "{first}");
+}
+
+#[test]
+fn where_nothing_can_be_summed_up_the_oldest_is_dropped_and_nothing_fails() {
+    let (how, first) = long_talk(100, "words that fill !nosummary windows ");
+    assert!(how.len() > 2 && how.iter().all(|how| how == "dropped"), "{how:?}");
+    assert!(
+        first.starts_with('[') && first.contains("messages"),
+        "the model is told what is missing: {first}"
+    );
 }
 
 #[test]

@@ -12,7 +12,7 @@ use testkit::{RawConnection, ScriptedModel, TestDaemonBuilder};
 use crate::durability::{FAILPOINTS, assert_sound, attempt, named, wait_settled};
 use crate::support::calls::request;
 use crate::support::folder::Folder;
-use crate::support::{Stage, builder, listed, until};
+use crate::support::{Stage, builder, listed, path, until};
 
 /// The send that a test keeps open until it is cancelled.
 const HELD: &str = "held";
@@ -20,6 +20,11 @@ const TOOLS: &str =
     "!tool echo {\"text\":\"hi\"}\n!tool fs_append_file {\"path\":\"file\",\"content\":\"line\"}";
 const STEERED: &str = "!hold gate so far";
 const WORD: &str = "a word";
+
+/// A message that is worth summing up.
+fn long(turn: &str) -> String {
+    format!("turn {turn}{}", " and words".repeat(40))
+}
 
 /// One course.
 pub(super) struct Course {
@@ -47,6 +52,7 @@ impl Course {
         course.narrow();
         course.want_too_much();
         course.go_through_names();
+        course.compact();
         course.stop();
     }
 
@@ -112,7 +118,11 @@ impl Course {
     }
 
     fn send(&mut self, content: &str, request_id: &str) -> Value {
-        let response = self.call("/agent/a", "send", &named(content, request_id));
+        self.send_to("a", content, request_id)
+    }
+
+    fn send_to(&mut self, agent: &str, content: &str, request_id: &str) -> Value {
+        let response = self.call(&path(agent), "send", &named(content, request_id));
         assert!(response.get("result").is_some(), "{}: {request_id}: {response}", self.point);
         response["result"].clone()
     }
@@ -233,6 +243,17 @@ impl Course {
         self.call_once("destroy_agent", &destroy, "");
     }
 
+    /// Everything but the last question and its answer is summed up, once.
+    fn compact(&mut self) {
+        self.call_once("create_agent", &json!({ "agent_id": "long" }), "Agent already exists: long");
+        for turn in ["one", "two", "three"] {
+            self.send_to("long", &long(turn), turn);
+        }
+        let response = self.call("/agent/long", "compact", &json!({}));
+        let was_done = self.aborts > 0 && response["result"]["reason"] == "nothing_to_compact";
+        assert!(response["result"]["compacted"] == true || was_done, "{}: {response}", self.point);
+    }
+
     /// The end is what it would be without the abort, now and after one more start.
     fn stop(&mut self) {
         // Whatever was still on its way to the journal gets there, or aborts the daemon.
@@ -252,7 +273,11 @@ impl Course {
 
     fn assert_end(&self) {
         let stage = self.stage();
-        assert_eq!(listed(&stage.daemon), ["early", "a", "d"], "{}", self.point);
+        assert_eq!(listed(&stage.daemon), ["early", "a", "d", "long"], "{}", self.point);
+        let kept: Vec<String> = stage.messages("long").into_iter().map(|(_, text)| text).collect();
+        let [summary, asked, answered] = &kept[..] else { panic!("{}: {kept:?}", self.point) };
+        assert!(summary.starts_with("[Summary of the earlier conversation: 4 messages"), "{summary}");
+        assert!(*asked == long("three") && answered.ends_with(asked), "{}: {kept:?}", self.point);
         self.assert_said("early", &["!hold before so far", "so far released before"]);
         self.assert_said("d", &["!reply first", "first"]);
         let said: Vec<String> = stage.messages("a").into_iter().map(|(_, text)| text).collect();
