@@ -10,7 +10,7 @@ pub use replay::{OpenTurn, Progress, Replay, Stage};
 pub use crate::fold::Folded;
 use crate::outside::Moment;
 use crate::permission::{Budget, FilePath, Level, Resource};
-use crate::{AgentId, Halt, Message, NanoDollars, RequestId, ToolClass, ToolOutcome, TurnEnd, Used};
+use crate::{AgentId, Gauge, Halt, Message, NanoDollars, RequestId, ToolClass, ToolOutcome, TurnEnd, Used};
 
 /// Tells agents apart for ever: never given twice, rising with age. Zero is the daemon itself.
 pub type Serial = u64;
@@ -257,6 +257,8 @@ pub struct AgentState {
     pub turns: u64,
     /// What its models reported.
     pub used: Used,
+    /// How its model counts.
+    pub gauge: Gauge,
     /// Why the last turn stopped before its end.
     pub halted: Option<Halt>,
     /// How often the last turn asked the model.

@@ -22,7 +22,7 @@ pub use cut::{cut_middle, left_out};
 pub use date::minute;
 pub use fault::{Fault, FaultKind};
 pub use id::{AgentId, AgentIdFault, RequestId};
-pub use message::{Ending, Image, Message, Role, Source, ToolCall};
+pub use message::{Ending, Image, Message, Role, Source, ToolCall, content_bytes};
 pub use redact::redact;
 pub use tokens::{Counted, Counting, Gauge, NanoDollars, Prices, TokenCount, Usage, Used};
 pub use tool::{Pace, ToolClass, ToolOutcome, ToolSpec};

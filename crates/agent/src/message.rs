@@ -1,5 +1,6 @@
 //! What stands in a context: messages, the tool calls in them, where they came from and how they ended.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::{RequestId, ToolOutcome};
@@ -67,6 +68,40 @@ pub struct Image {
     pub media_type: String,
     /// Its bytes.
     pub data: Arc<[u8]>,
+}
+
+impl Image {
+    /// The most bytes a picture may have.
+    pub const BYTES_MAX: usize = 5 << 20;
+
+    /// A picture, when these are the first bytes of one that models take.
+    #[must_use]
+    pub fn of(data: Vec<u8>) -> Option<Self> {
+        let media_type = match data.as_slice() {
+            [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => "image/png",
+            [0xff, 0xd8, 0xff, ..] => "image/jpeg",
+            [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => "image/gif",
+            [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => "image/webp",
+            _ => return None,
+        };
+        Some(Self { media_type: media_type.to_owned(), data: data.into() })
+    }
+}
+
+/// The bytes by which a send is known again: those of its text, and of its pictures if it has any.
+#[must_use]
+pub fn content_bytes<'a>(text: &'a str, images: &[Image]) -> Cow<'a, [u8]> {
+    if images.is_empty() {
+        return Cow::Borrowed(text.as_bytes());
+    }
+    // With its length before each part, no two contents are the same bytes; no text begins with this one.
+    let mut bytes = vec![0xff];
+    let parts = images.iter().flat_map(|image| [image.media_type.as_bytes(), &image.data]);
+    for part in std::iter::once(text.as_bytes()).chain(parts) {
+        bytes.extend((part.len() as u64).to_le_bytes());
+        bytes.extend(part);
+    }
+    Cow::Owned(bytes)
 }
 
 /// One message of a context.

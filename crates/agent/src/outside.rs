@@ -223,6 +223,14 @@ pub trait Workspace: Send + Sync {
         Vec::new()
     }
 
+    /// The bytes of a file that was allowed. `given` is its path as people wrote it.
+    ///
+    /// # Errors
+    /// When it cannot be read, is no regular file or has more bytes than this; the text names it as it was given.
+    fn bytes(&self, given: &str, _permit: Permit, _bytes_max: usize) -> Result<Vec<u8>, String> {
+        Err(format!("File not found: {given}"))
+    }
+
     /// What is under way in this folder, in one line, such as the branch of its repository. Looks at a few small files
     /// and runs nothing.
     fn state(&self, _cwd: &FilePath) -> Option<String> {

@@ -46,7 +46,7 @@ impl Counted {
     }
 }
 
-/// How far a model's counts are from ours, in thousandths: learned from what it reports, forgotten with the task.
+/// How far a model's counts are from ours, in thousandths: learned from what it reports, and kept with the agent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Gauge {
     permille: Option<u64>,
@@ -57,6 +57,18 @@ impl Gauge {
     const COUNTED_MIN: TokenCount = 256;
     const PERMILLE_MIN: u64 = 500;
     const PERMILLE_MAX: u64 = 2000;
+
+    /// A gauge as it was kept; one that cannot be is none.
+    #[must_use]
+    pub fn kept(permille: Option<u64>) -> Self {
+        Self { permille: permille.filter(|known| (Self::PERMILLE_MIN..=Self::PERMILLE_MAX).contains(known)) }
+    }
+
+    /// The thousandths, when something was learned.
+    #[must_use]
+    pub fn permille(self) -> Option<u64> {
+        self.permille
+    }
 
     /// A model has reported so many tokens for what was counted as so many. The first report counts whole, later ones
     /// a quarter; no report moves the gauge beyond half or double.

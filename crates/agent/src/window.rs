@@ -151,13 +151,16 @@ impl Window {
     #[must_use]
     pub fn size(&self, frame: &Frame) -> WindowSize {
         let Frame { budget, tools, dynamic, gauge } = *frame;
-        let total = gauge.correct(self.system_tokens + self.message_tokens + tools + dynamic);
+        let [system, tools, dynamic, messages] =
+            [self.system_tokens, tools, dynamic, self.message_tokens].map(|counted| gauge.correct(counted));
+        // The parts add up.
+        let total = system + tools + dynamic + messages;
         let available = budget - (budget / 4).min(ANSWER_RESERVE_MAX);
         WindowSize {
-            system: self.system_tokens,
+            system,
             tools,
             dynamic,
-            messages: self.message_tokens,
+            messages,
             total,
             budget,
             available,

@@ -76,6 +76,9 @@ pub struct AskArgs {
     /// The system prompt of an agent that is made [default: the daemon's]
     #[arg(long, value_name = "TEXT")]
     pub(crate) system_prompt: Option<String>,
+    /// Show the model this picture (PNG, JPEG, GIF or WebP); can be given several times
+    #[arg(long = "image", value_name = "FILE")]
+    pub(crate) images: Vec<String>,
     /// Pull the small model without asking when there is no other
     #[arg(short, long)]
     pub yes: bool,
@@ -117,6 +120,7 @@ A send that is repeated with the same --request-id and text is not done twice: i
 Examples:
   nexus3 rpc send worker 'Name three rivers.'
   nexus3 rpc send worker 'Tell me a long story.' --stream
+  nexus3 rpc send worker 'What is this?' --image photo.jpg
   nexus3 rpc send worker 'Pay the bill.' --request-id bill-17
   nexus3 rpc send worker - < question.txt
   nexus3 rpc send worker -t 10 -- '-1 is what kind of number?'")]
@@ -378,6 +382,9 @@ pub struct SendArgs {
     /// The message; "-" reads it from standard input
     #[arg(value_name = "TEXT")]
     pub(crate) text: String,
+    /// Show the model this picture (PNG, JPEG, GIF or WebP); can be given several times
+    #[arg(long = "image", value_name = "FILE")]
+    pub(crate) images: Vec<String>,
     /// Print the text as the model says it, instead of the answer as JSON at the end
     #[arg(long)]
     pub(crate) stream: bool,

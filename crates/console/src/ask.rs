@@ -6,6 +6,7 @@ use nexus3_protocol::methods::{CreateAgentParams, DestroyAgentParams, NoParams};
 
 use crate::args::AskArgs;
 use crate::commands::{absolute, judge, message_text};
+use crate::images::images;
 use crate::send::{Outgoing, Telling, send};
 use crate::session::{Failure, Session};
 use crate::{Interrupt, Streams};
@@ -37,13 +38,15 @@ pub(crate) async fn run(
     interrupt: Interrupt<'_>,
 ) -> Result<u8, Failure> {
     let content = message_text(args.text, streams.input)?;
+    let images = images(args.images)?;
     let client = session.client();
     let maker = Maker { client: &client, model: args.model, system_prompt: args.system_prompt };
     let (agent_id, is_guest) = match args.agent_id {
         Some(agent_id) => (maker.find_or_make(agent_id).await?, false),
         None => (maker.make(None).await?, true),
     };
-    let outgoing = Outgoing { agent_id: agent_id.clone(), content, request_id: None, limit: args.timeout };
+    let limit = args.timeout;
+    let outgoing = Outgoing { agent_id: agent_id.clone(), content, images, request_id: None, limit };
     let telling = Telling::AsSaid(streams.output);
     let answered = send(session, session.client(), outgoing, telling, streams.errors, interrupt).await;
     if is_guest {

@@ -11,6 +11,7 @@ use nexus3_protocol::methods::{
 use serde_json::{Value, json};
 
 use crate::args::{CreateArgs, RpcCommand, SendArgs};
+use crate::images::images;
 use crate::send::{Outgoing, Telling, send};
 use crate::session::{Failure, Session};
 use crate::{EXIT_DONE, EXIT_REFUSED, Interrupt, Streams};
@@ -114,6 +115,7 @@ async fn create(
     let outgoing = Outgoing {
         agent_id: created.agent_id.clone(),
         content: message,
+        images: Vec::new(),
         request_id: None,
         limit: args.timeout,
     };
@@ -135,7 +137,7 @@ async fn send_message(
 ) -> Result<u8, Failure> {
     let content = message_text(args.text, streams.input)?;
     let (agent_id, request_id, limit) = (args.agent_id, args.request_id, args.timeout);
-    let outgoing = Outgoing { agent_id, content, request_id, limit };
+    let outgoing = Outgoing { agent_id, content, images: images(args.images)?, request_id, limit };
     let telling = if args.stream { Telling::AsSaid(streams.output) } else { Telling::Whole };
     let answered = send(session, session.client(), outgoing, telling, streams.errors, interrupt).await?;
     if !args.stream {

@@ -6,6 +6,7 @@ mod ask;
 mod commands;
 mod document;
 mod events;
+mod images;
 mod send;
 mod session;
 mod sessions;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nexus3_client::{AgentClient, Client, ClientFault, SendStep};
 use nexus3_protocol::events::{Event, LiveEvent};
-use nexus3_protocol::methods::{CancelParams, RequestId, SendOutput, SendParams};
+use nexus3_protocol::methods::{CancelParams, ImageParam, RequestId, SendOutput, SendParams};
 use nexus3_protocol::sse::SseEvent;
 use tokio::time::{sleep, timeout};
 
@@ -24,6 +24,7 @@ const CANCEL_RETRY: Duration = Duration::from_millis(100);
 pub(crate) struct Outgoing {
     pub(crate) agent_id: String,
     pub(crate) content: String,
+    pub(crate) images: Vec<ImageParam>,
     /// The send's name; one is made up when there is none.
     pub(crate) request_id: Option<String>,
     pub(crate) limit: Duration,
@@ -46,13 +47,13 @@ pub(crate) async fn send(
     errors: &mut dyn Write,
     interrupt: Interrupt<'_>,
 ) -> Result<SendOutput, Failure> {
-    let Outgoing { agent_id, content, request_id, limit } = outgoing;
+    let Outgoing { agent_id, content, images, request_id, limit } = outgoing;
     // The limit is ours to keep: the client's own must not drop the connection before the turn is cancelled.
     let client = client.with_timeout(limit.saturating_add(CANCEL_GRACE * 2));
     let agent = client.agent(&agent_id);
     let request_id = RequestId::Text(request_id.unwrap_or_else(session.request_id));
     let params =
-        SendParams { content, request_id: Some(request_id.clone()), source: None, source_agent_id: None };
+        SendParams { content, images, request_id: Some(request_id.clone()), ..SendParams::default() };
     let mut sending = pin!(async {
         let answered = match telling {
             Telling::Whole => agent.send(&params).await.map_err(Failure::from),

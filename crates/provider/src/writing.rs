@@ -122,16 +122,16 @@ pub(crate) fn image_url(image: &Image) -> String {
     format!("data:{};base64,{}", image.media_type, base64(image))
 }
 
-/// Refuses images for a model that cannot look at them.
-pub(crate) fn check_images(model: &ModelOptions, message: &Message) -> Result<(), Fault> {
+/// A message as this model can take it. Pictures are refused when they are sent to a model that takes none; those that
+/// another model has seen before are left out here, and the model is told so.
+pub(crate) fn seen<'a>(model: &ModelOptions, message: &'a Message) -> Cow<'a, Message> {
     if message.images.is_empty() || model.takes_images {
-        return Ok(());
+        return Cow::Borrowed(message);
     }
-    let text = format!(
-        "the model {} takes no images: ask a model that does, or set `images = true` for it in config.toml",
-        model.name
-    );
-    Err(Fault::new(FaultKind::Invalid, text))
+    let mut seen = Message { images: Vec::new(), ..message.clone() };
+    let gap = if seen.text.is_empty() { "" } else { "\n" };
+    seen.text.push_str(&format!("{gap}[{} pictures left out: this model takes none]", message.images.len()));
+    Cow::Owned(seen)
 }
 
 /// Puts the user's own fields into a body. An object is added to the one that is there, everything else replaces it.

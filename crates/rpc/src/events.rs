@@ -13,6 +13,7 @@ use nexus3_protocol::methods::{BudgetParams, MayGrantParams};
 use runtime::{Delta, DeltaKind, FeedItem};
 
 use crate::fault::as_error;
+use crate::images::image_views;
 use crate::local_time::utc;
 use crate::methods::agents::on_restart_outward;
 use crate::methods::calls::{call_view, meta, outward, usage};
@@ -169,6 +170,7 @@ fn message(message: &Message) -> events::Message {
     events::Message {
         role: message.role.as_str().to_owned(),
         content: message.text.clone(),
+        images: image_views(message),
         tool_calls: message.tool_calls.iter().map(call_view).collect(),
         tool_call_id: message.tool_call_id.clone(),
         meta: meta(message),

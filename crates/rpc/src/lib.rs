@@ -7,6 +7,7 @@ mod direct;
 mod dispatch;
 mod events;
 mod fault;
+mod images;
 mod local_time;
 mod methods;
 mod session;

@@ -232,7 +232,7 @@ impl Actor {
         let must_wait = running.is_some() || self.is_compacting || !self.waiting.is_empty();
         let mut open = running.into_iter().chain(self.waiting.iter_mut().filter_map(Job::send));
         if let Some(same) = open.find(|open| open.message.request_id == message.request_id) {
-            if same.message.text == message.text {
+            if same.message.says_the_same(&message) {
                 same.replies.push(reply);
                 same.keepings.extend(kept);
             } else {

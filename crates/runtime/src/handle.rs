@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 
 use agent::journal::{AgentRecord, AgentState, KeptRights, OnRestart, Record, Serial};
 use agent::outside::{Append, Clock, Doing, Moment, Provider, Store, StoreFault};
-use agent::permission::{Denial, Effect, Verdict, judge};
-use agent::{AgentId, Fault, FaultKind, Frame, Gauge, RequestId, Source, TurnEnd};
+use agent::permission::{Denial, Effect, FilePath, Verdict, judge};
+use agent::{AgentId, Fault, FaultKind, Image, Message, RequestId, Source, TurnEnd};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -20,18 +20,32 @@ use crate::kin::Kin;
 use crate::limits::Limits;
 use crate::pool::{By, Pool};
 use crate::published::{AgentContext, AgentLife, AgentPage, AgentSummary, AgentTokens, Published};
-use crate::turnstile::{Place, Turnstile, busy};
+use crate::turnstile::{Place, Turnstile, busy, shutting_down};
 
 /// A message for an agent.
 #[derive(Debug, Clone)]
 pub struct NewMessage {
     /// Its text.
     pub text: String,
-    /// The name of this send. The same name with the same text is the same send: it is answered with what is running, or
+    /// Pictures that the model is to look at.
+    pub images: Vec<Image>,
+    /// The name of this send. The same name with the same text and pictures is the same send: it is answered with what is running, or
     /// with what was answered before.
     pub request_id: RequestId,
     /// Where it comes from.
     pub source: Source,
+}
+
+impl NewMessage {
+    /// As it comes into the context.
+    pub(crate) fn message(&self) -> Message {
+        Message { images: self.images.clone(), ..Message::user(self.text.clone(), self.source.clone()) }
+    }
+
+    /// Whether both say the same.
+    pub(crate) fn says_the_same(&self, other: &NewMessage) -> bool {
+        self.text == other.text && self.images == other.images
+    }
 }
 
 /// Which agent, whether it is live or not: a cheap clone.
@@ -200,8 +214,9 @@ impl AgentHandle {
     /// Gives the agent a message; whether it is kept is known with the answer.
     ///
     /// # Errors
-    /// When there is no room or the agent is gone.
+    /// When there is no room, the agent is gone, or its model takes no pictures and there are some.
     pub fn submit(&self, message: NewMessage) -> Result<Answering, Fault> {
+        self.can_look_at(&message.images)?;
         let place = self.enter()?;
         self.submit_at(place, message, None)
     }
@@ -216,6 +231,40 @@ impl AgentHandle {
         let answering = self.submit_at(place, message, Some(kept))?;
         is_kept.await.unwrap_or_else(|_| Err(self.shared.unreachable()))?;
         Ok(answering)
+    }
+
+    /// A picture from a file that the agent may read.
+    ///
+    /// # Errors
+    /// When the agent may not read it, it cannot be read, or is no picture that models take.
+    pub async fn picture(&self, path: &str) -> Result<Image, Fault> {
+        let invalid = |text: String| Fault::new(FaultKind::Invalid, text);
+        let file = FilePath::resolve(path, &self.kin().cwd).map_err(|fault| invalid(fault.to_string()))?;
+        let permit = match judge(&[Effect::Read(file)], &self.kin().may()) {
+            Verdict::Allowed(permit) => permit,
+            Verdict::Denied(denial) => return Err(Fault::denied(denial.dimension.name(), denial.text)),
+        };
+        let pool = self.shared.pool.upgrade().ok_or_else(shutting_down)?;
+        let given = path.to_owned();
+        let read = move || {
+            let bytes = pool.outside.workspace.bytes(&given, permit, Image::BYTES_MAX)?;
+            Image::of(bytes)
+                .ok_or_else(|| format!("{given} is no picture that models take: PNG, JPEG, GIF or WebP"))
+        };
+        let read = tokio::task::spawn_blocking(read).await;
+        read.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())).map_err(invalid)
+    }
+
+    /// Pictures for a model that takes none are refused before they are in the context, where they would stay.
+    fn can_look_at(&self, images: &[Image]) -> Result<(), Fault> {
+        if images.is_empty() || self.shared.provider.traits().takes_images {
+            return Ok(());
+        }
+        let model = self.shared.model.as_deref().unwrap_or("of this agent");
+        let text = format!(
+            "the model {model} takes no images: ask a model that does, or set `images = true` for it in config.toml"
+        );
+        Err(Fault::new(FaultKind::Invalid, text))
     }
 
     pub(crate) fn enter(&self) -> Result<Place, Fault> {
@@ -336,8 +385,7 @@ impl AgentHandle {
         let tree_cost = self.kin().tree_cost();
         let state = self.shared.published.read();
         AgentTokens {
-            // As counted, so that the parts add up; what models report decides when to fold.
-            size: state.window.size(&Frame { gauge: Gauge::default(), ..frame }),
+            size: state.window.size(&frame),
             used: state.used,
             tree_cost: (has_price || tree_cost > 0).then_some(tree_cost),
             cost: (has_price || state.used.cost > 0).then_some(state.used.cost),

@@ -126,7 +126,12 @@ impl Peers for PeersOf {
     fn send(&self, to: AgentId, content: String, wait: bool) -> Doing<'_, Result<PeerAnswer, Fault>> {
         Box::pin(async move {
             let (target, request_id) = self.address(&to).await?;
-            let message = NewMessage { text: content, request_id: request_id.clone(), source: self.source() };
+            let message = NewMessage {
+                text: content,
+                images: Vec::new(),
+                request_id: request_id.clone(),
+                source: self.source(),
+            };
             if !wait {
                 target.leave(message).await?;
                 let content = String::new();

@@ -39,7 +39,7 @@ impl Published {
             last_rounds: kept.last_rounds,
             last_action_at: kept.last_action_at,
             used: kept.used,
-            gauge: Gauge::default(),
+            gauge: kept.gauge,
             dynamic: 0,
             should_shutdown: kept.should_shutdown,
         };

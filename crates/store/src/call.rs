@@ -133,7 +133,7 @@ impl Line {
             Record::Destroyed { .. } => Change::Destroy,
             Record::TurnAccepted(accepted) => Change::Accept {
                 key: digest::request_key(&accepted.request_id),
-                content: digest::of_text(&accepted.message.text),
+                content: digest::of_content(&accepted.message),
             },
             Record::TurnEnded { request_id, .. } => Change::End(digest::request_key(request_id)),
             Record::TurnReopened { request_id, .. } => Change::Reopen(digest::request_key(request_id)),

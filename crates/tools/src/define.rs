@@ -95,8 +95,16 @@ pub(crate) fn invalid(what: impl std::fmt::Display) -> ToolOutcome {
 
 /// The tool could not do it.
 pub(crate) fn failed(what: impl std::fmt::Display) -> ToolOutcome {
-    ToolOutcome::Failed(format!("Execution failed: {what}"))
+    ToolOutcome::Failed(format!("{FAILED}{what}"))
 }
+
+/// Why a tool could not do it, for somebody who called none.
+pub(crate) fn reason(outcome: &ToolOutcome) -> &str {
+    let text = outcome.text();
+    text.strip_prefix(FAILED).unwrap_or(text)
+}
+
+const FAILED: &str = "Execution failed: ";
 
 /// JSON in one line.
 pub(crate) fn compact(value: &impl Serialize) -> Answer {

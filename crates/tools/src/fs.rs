@@ -12,8 +12,15 @@ pub(crate) use append_file::AppendFile;
 pub(crate) use read_file::ReadFile;
 pub(crate) use write_file::WriteFile;
 
+use std::io::Read as _;
+
+use agent::ToolOutcome;
 use agent::outside::Scene;
-use agent::permission::FilePath;
+use agent::permission::{FilePath, Permit};
+use rustix::fs::OFlags;
+
+use self::beneath::Place;
+use crate::define::failed;
 
 /// The most that is read or written at once.
 const CONTENT_BYTES_MAX: usize = 10 << 20;
@@ -21,4 +28,19 @@ const CONTENT_BYTES_MAX: usize = 10 << 20;
 /// Reads a path as a model wrote it. `~` and `file://` are names like any other.
 fn resolved(path: &str, scene: &Scene<'_>) -> Result<FilePath, String> {
     FilePath::resolve(path, scene.cwd).map_err(|fault| format!("Invalid input: field `path`: {fault}"))
+}
+
+/// The bytes of a regular file that has at most so many.
+pub(crate) fn bytes(given: &str, permit: Permit, bytes_max: usize) -> Result<Vec<u8>, ToolOutcome> {
+    let place = Place::only(permit, given)?;
+    let found = place.find()?.ok_or_else(|| place.missing())?;
+    found.regular(&place)?;
+    let file = found.open(OFlags::RDONLY).map_err(|errno| place.trouble(errno))?;
+    let mut bytes = Vec::new();
+    let read = file.take(bytes_max as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|fault| failed(format!("{}: {fault}", place.given())))?;
+    if bytes.len() > bytes_max {
+        return Err(failed(format!("{} has more than {bytes_max} bytes", place.given())));
+    }
+    Ok(bytes)
 }

@@ -8,8 +8,10 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use agent::outside::Workspace;
-use agent::permission::{FilePath, PathFault};
+use agent::permission::{FilePath, PathFault, Permit};
 use agent::prompt::Note;
+
+use crate::define::reason;
 
 /// The disk of this machine.
 pub struct Disk {
@@ -80,6 +82,10 @@ impl Workspace for Disk {
 
     fn notes(&self, cwd: &FilePath) -> Vec<Note> {
         notes::all(self.own_notes.as_ref(), cwd)
+    }
+
+    fn bytes(&self, given: &str, permit: Permit, bytes_max: usize) -> Result<Vec<u8>, String> {
+        crate::fs::bytes(given, permit, bytes_max).map_err(|outcome| reason(&outcome).to_owned())
     }
 
     fn state(&self, cwd: &FilePath) -> Option<String> {

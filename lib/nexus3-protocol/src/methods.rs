@@ -15,9 +15,9 @@ pub use agents::{
     NoParams, ShutdownServerOutput,
 };
 pub use calls::{
-    CancelOutput, CancelParams, CompactOutput, CompactParams, ContextOutput, MessageView, MessagesOutput,
-    MessagesParams, SendOutput, SendParams, ShutdownOutput, SteerOutput, SteerParams, TokensOutput,
-    ToolCallView, Usage, UsedTokens,
+    CancelOutput, CancelParams, CompactOutput, CompactParams, ContextOutput, ImageParam, ImageView,
+    MessageView, MessagesOutput, MessagesParams, SendOutput, SendParams, ShutdownOutput, SteerOutput,
+    SteerParams, TokensOutput, ToolCallView, Usage, UsedTokens,
 };
 pub use rights::{
     AgentOutput, ChildrenOutput, GrantView, HoldingView, LimitView, NamesView, PermissionsOutput,
@@ -27,8 +27,8 @@ pub use scalars::{Count, MessageOffset, OnRestart, PageSize, RequestId};
 pub use sessions::{
     ExportAgentOutput, ExportAgentParams, ForkAgentOutput, ForkAgentParams, ImportAgentOutput,
     ImportAgentParams, ListSessionsOutput, ListSessionsParams, RenameAgentOutput, RenameAgentParams,
-    RollbackAgentOutput, RollbackAgentParams, SessionDocument, SessionExtras, SessionMessage, SessionSummary,
-    SessionToolCall,
+    RollbackAgentOutput, RollbackAgentParams, SessionDocument, SessionExtras, SessionImage, SessionMessage,
+    SessionSummary, SessionToolCall,
 };
 
 use crate::Door;

@@ -2,6 +2,7 @@
 
 mod choosing;
 mod listing;
+mod pictures;
 mod pulling;
 mod talking;
 

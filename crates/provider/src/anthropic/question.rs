@@ -14,8 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::dialect::ModelOptions;
 use crate::prefix::{Prefix, PrefixKey, PrefixShelf};
 use crate::writing::{
-    add_extra, arguments, base64, check_images, fitted, function_name, json, opened, output_schema,
-    push_json, schema,
+    add_extra, arguments, base64, fitted, function_name, json, opened, output_schema, push_json, schema, seen,
 };
 
 /// The fields that nobody else can write.
@@ -205,7 +204,7 @@ fn spoken(
     message: &Message,
     out: &mut Vec<u8>,
 ) -> Result<(), Fault> {
-    check_images(model, message)?;
+    let message = &*seen(model, message);
     if is_silent(message) {
         return Ok(());
     }

@@ -13,8 +13,8 @@ use serde_json::{Map, Value, json};
 use crate::dialect::ModelOptions;
 use crate::prefix::{PrefixKey, PrefixShelf};
 use crate::writing::{
-    SCHEMA_NAME, add_extra, arguments, check_images, function_name, image_url, is_strict, json,
-    more_of_a_string, opened, output_schema, push_json, schema,
+    SCHEMA_NAME, add_extra, arguments, function_name, image_url, is_strict, json, more_of_a_string, opened,
+    output_schema, push_json, schema, seen,
 };
 
 /// The fields that nobody else can write.
@@ -107,7 +107,7 @@ pub(super) fn write(
     }
     body.push(Bytes::from(head));
     prefix.follow(&request.messages, &|before, message, out| spoken(model, before, message, out))?;
-    let (insert, end) = tail(request)?;
+    let (insert, end) = tail(model, request)?;
     let place = prefix.bytes().saturating_sub(MESSAGE_END_BYTES);
     let inserts: Vec<_> = insert.map(|bytes| (place, bytes)).into_iter().collect();
     prefix.pieces(&inserts, &mut body);
@@ -161,7 +161,7 @@ fn spoken(
     message: &Message,
     out: &mut Vec<u8>,
 ) -> Result<(), Fault> {
-    check_images(model, message)?;
+    let message = &*seen(model, message);
     if !before.is_empty() {
         out.push(b',');
     }
@@ -194,7 +194,7 @@ fn call(call: &ToolCall) -> Call<'_> {
 
 /// What rides behind the last message: what goes into it, and the end of the body. A tool's result takes it in too,
 /// because some servers refuse a user's message behind one.
-fn tail(request: &ModelRequest) -> Result<(Option<Bytes>, Bytes), Fault> {
+fn tail(model: &ModelOptions, request: &ModelRequest) -> Result<(Option<Bytes>, Bytes), Fault> {
     const END: &[u8] = b"]}";
     let Some(tail) = request.tail.as_deref() else { return Ok((None, Bytes::from_static(END))) };
     let last = request.messages.last().filter(|message| message.role != Role::Assistant);
@@ -204,7 +204,7 @@ fn tail(request: &ModelRequest) -> Result<(Option<Bytes>, Bytes), Fault> {
         let end = [comma, &json(&line("user", tail))?, END].concat();
         return Ok((None, Bytes::from(end)));
     };
-    let insert = if last.images.is_empty() {
+    let insert = if seen(model, last).images.is_empty() {
         more_of_a_string(tail)?
     } else {
         [b",".as_slice(), &json(&Part::Text { text: tail })?].concat()

@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 use crate::dialect::ModelOptions;
 use crate::prefix::{PrefixKey, PrefixShelf};
 use crate::writing::{
-    SCHEMA_NAME, add_extra, arguments, check_images, function_name, image_url, is_strict, json, opened,
-    output_schema, push_json, schema,
+    SCHEMA_NAME, add_extra, arguments, function_name, image_url, is_strict, json, opened, output_schema,
+    push_json, schema, seen,
 };
 
 /// The fields that nobody else can write.
@@ -122,7 +122,7 @@ fn spoken(
     message: &Message,
     out: &mut Vec<u8>,
 ) -> Result<(), Fault> {
-    check_images(model, message)?;
+    let message = &*seen(model, message);
     let mut is_first = before.iter().all(|message| is_silent(message));
     for item in items(message) {
         if !std::mem::take(&mut is_first) {

@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use crate::caller::{Caller, Principal};
 use crate::desk::Desk;
 use crate::dispatch::AgentHandler;
+use crate::images::{image_views, pictures};
 
 /// Where a message comes from when its sender does not say.
 pub(super) const SOURCE_DEFAULT: &str = "rpc";
@@ -24,7 +25,7 @@ impl AgentHandler<spec::Send> for Desk {
         agent: &AgentHandle,
         params: SendParams,
     ) -> Result<SendOutput, Fault> {
-        let message = self.new_message(caller, params)?;
+        let message = self.new_message(caller, agent, params).await?;
         let request_id = message.request_id.clone();
         let end = agent.send(message).await?;
         Ok(send_output(request_id, end))
@@ -33,13 +34,19 @@ impl AgentHandler<spec::Send> for Desk {
 
 impl Desk {
     /// What `send` takes, in the runtime's words.
-    pub(crate) fn new_message(&self, caller: &Caller, params: SendParams) -> Result<NewMessage, Fault> {
+    pub(crate) async fn new_message(
+        &self,
+        caller: &Caller,
+        agent: &AgentHandle,
+        params: SendParams,
+    ) -> Result<NewMessage, Fault> {
         let request_id = match params.request_id {
             Some(id) => inward(id),
             None => self.pool.make_up_request_id()?,
         };
         let source = self.source(caller, params.source, params.source_agent_id)?;
-        Ok(NewMessage { text: params.content, request_id, source })
+        let images = pictures(agent, params.images).await?;
+        Ok(NewMessage { text: params.content, images, request_id, source })
     }
 }
 
@@ -219,6 +226,7 @@ fn view(index: u64, message: &Message) -> MessageView {
         index,
         role: message.role.as_str().to_owned(),
         content: message.text.clone(),
+        images: image_views(message),
         tool_calls: message.tool_calls.iter().map(call_view).collect(),
         tool_call_id: message.tool_call_id.clone(),
         meta: meta(message),

@@ -148,7 +148,7 @@ fn all_messages(agent: &AgentHandle) -> Result<Vec<Arc<Message>>, Fault> {
     loop {
         let page = agent.messages(messages.len(), whole(PageSize::MAX));
         let is_end = page.messages.is_empty();
-        bytes += page.messages.iter().map(|message| message.text.len()).sum::<usize>();
+        bytes += page.messages.iter().map(|message| written_bytes(message)).sum::<usize>();
         messages.extend(page.messages);
         if bytes > EXPORT_BYTES_MAX {
             return Err(invalid(&format!(
@@ -160,6 +160,11 @@ fn all_messages(agent: &AgentHandle) -> Result<Vec<Arc<Message>>, Fault> {
             return Ok(messages);
         }
     }
+}
+
+/// How much of a document a message is, more or less: pictures are written in base64.
+fn written_bytes(message: &Message) -> usize {
+    message.text.len() + message.images.iter().map(|image| image.data.len() / 3 * 4).sum::<usize>()
 }
 
 /// The runtime calls it `cwd`; whoever reads the fault looks for it in a session.

@@ -6,6 +6,7 @@ use nexus3_protocol::methods::{SessionMessage, SessionToolCall};
 use serde_json::{Map, Value};
 
 use super::short;
+use crate::images::{images_read, images_written};
 use crate::methods::agents::invalid;
 use crate::methods::calls::meta;
 
@@ -24,6 +25,7 @@ pub(super) fn written(message: &Message) -> SessionMessage {
     SessionMessage {
         role: message.role.as_str().to_owned(),
         content: message.text.clone(),
+        images: images_written(message),
         tool_calls: message.tool_calls.iter().map(call).collect(),
         tool_call_id: message.tool_call_id.clone(),
         meta: meta(message),
@@ -80,6 +82,9 @@ impl History {
         if message.role != "assistant" && !message.tool_calls.is_empty() {
             return Err(".tool_calls are only made by an assistant".to_owned());
         }
+        if message.role != "user" && !message.images.is_empty() {
+            return Err(".images are only shown by a user".to_owned());
+        }
         if message.role != "tool" && message.tool_call_id.is_some() {
             return Err(".tool_call_id belongs to a tool".to_owned());
         }
@@ -92,7 +97,9 @@ impl History {
             }
             "user" => {
                 self.settle();
-                self.messages.push(Message::user(message.content.clone(), meta.source()?));
+                let images = images_read(&message.images)?;
+                let said = Message::user(message.content.clone(), meta.source()?);
+                self.messages.push(Message { images, ..said });
                 Ok(())
             }
             "assistant" => self.take_answer(message, meta),

@@ -90,7 +90,7 @@ impl Asked {
         let params = params?;
         let begin = async {
             let agent = desk.agent_behind(&entrance, &caller, Method::Send).await?;
-            let message = desk.new_message(&caller, params)?;
+            let message = desk.new_message(&caller, &agent, params).await?;
             let subscription = desk.pool.subscribe(FeedScope::Agent(agent.clone()), None).await?;
             let turn = TurnWatch::new(message.request_id.clone());
             Ok((agent.submit(message)?, subscription, turn))

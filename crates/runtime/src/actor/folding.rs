@@ -99,15 +99,18 @@ pub(super) struct Fold {
 impl Shared {
     /// What these parts make of the context.
     pub(super) fn fold(&self, parts: Vec<FoldPart>, how: FoldHow, turn: Option<u64>, by: &str) -> Fold {
-        let before = self.published.read().window.clone();
+        let (before, gauge) = {
+            let state = self.published.read();
+            (state.window.clone(), state.gauge)
+        };
         let window = before.folded(&parts, &|text| self.provider.count(text));
         let record = Folded {
             turn,
             by: by.to_owned(),
             how,
             messages_before: before.messages().len(),
-            tokens_before: before.message_tokens(),
-            tokens_after: window.message_tokens(),
+            tokens_before: gauge.correct(before.message_tokens()),
+            tokens_after: gauge.correct(window.message_tokens()),
             parts,
         };
         tracing::info!(
@@ -134,7 +137,7 @@ impl Shared {
     pub(super) fn dropped(&self, frame: &Frame, size: &WindowSize, refusals: u32) -> Option<Vec<FoldPart>> {
         let window = self.published.read().window.clone();
         let fixed = size.system + size.tools + size.dynamic;
-        let room = frame.gauge.uncorrect(size.available * DROPPED_PERCENT / 100).saturating_sub(fixed);
+        let room = frame.gauge.uncorrect((size.available * DROPPED_PERCENT / 100).saturating_sub(fixed));
         let half = if refusals > 0 { window.message_tokens() / 2 } else { TokenCount::MAX };
         drop_oldest(&window, room.min(half).max(DROPPED_TOKENS_MIN), &|text| self.provider.count(text))
     }

@@ -63,7 +63,8 @@ impl Open {
     pub(crate) fn kept(open: OpenTurn, place: Place) -> Self {
         let OpenTurn { accepted, stage, attempts } = open;
         let AcceptedTurn { turn, request_id, message } = accepted;
-        let message = NewMessage { text: message.text, request_id, source: message.source };
+        let Message { text, images, source, .. } = message;
+        let message = NewMessage { text, images, request_id, source };
         let new = Self::new(message, place, turn);
         Self { acceptance: Acceptance::Kept, stage, attempts, was_recovered: true, ..new }
     }
@@ -80,7 +81,7 @@ impl Open {
 
     /// For the journal: the send was taken.
     pub(crate) fn accepted(&self) -> Record {
-        let message = Message::user(self.message.text.clone(), self.message.source.clone());
+        let message = self.message.message();
         let request_id = self.message.request_id.clone();
         Record::TurnAccepted(Box::new(AcceptedTurn { turn: self.turn, request_id, message }))
     }

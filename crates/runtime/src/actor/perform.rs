@@ -99,8 +99,7 @@ impl Performance {
         let (turn, actions) = match &open.stage {
             Stage::Waiting => {
                 spent = (!shared.kin.take(Resource::Turns, 1)).then_some(Resource::Turns);
-                let message = Message::user(open.message.text.clone(), open.message.source.clone());
-                let (turn, mut actions) = Turn::start(message, limits);
+                let (turn, mut actions) = Turn::start(open.message.message(), limits);
                 staged.begin(open, &shared);
                 // The message is in the journal with the send that brought it.
                 if let Some(TurnAction::Keep(message)) = (!actions.is_empty()).then(|| actions.remove(0)) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use agent::journal::{Record, Replay, Stage};
 use agent::outside::{StoreFault, StoredTurn};
-use agent::{Fault, FaultKind, TurnEnd, TurnOutcome};
+use agent::{Fault, FaultKind, TurnEnd, TurnOutcome, content_bytes};
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
@@ -212,5 +212,5 @@ impl Actor {
 }
 
 fn content_digest(open: &Open) -> [u8; 32] {
-    Sha256::digest(open.message.text.as_bytes()).into()
+    Sha256::digest(content_bytes(&open.message.text, &open.message.images)).into()
 }

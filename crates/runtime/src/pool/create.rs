@@ -367,6 +367,7 @@ impl Pool {
         let request_id = RequestId::Text(uuid_text(bytes));
         let message = NewMessage {
             text: first.text.clone(),
+            images: Vec::new(),
             request_id: request_id.clone(),
             source: first.source.clone(),
         };

@@ -97,7 +97,12 @@ async fn a_first_message_is_worked_on_after_a_crash() {
     settle().await;
     let agent = world.find("a").await;
     assert_eq!(texts(&agent), ["#1 say a; done", "a"]);
-    let again = runtime::NewMessage { text: "#1 say a; done".into(), request_id, source: Source::default() };
+    let again = runtime::NewMessage {
+        text: "#1 say a; done".into(),
+        images: Vec::new(),
+        request_id,
+        source: Source::default(),
+    };
     assert_eq!(agent.send(again).await.expect("it is known").content, "a");
 }
 

@@ -227,6 +227,7 @@ impl Driver {
         let at_agent = self.world.summary(&agent).open_turns;
         let message = NewMessage {
             text: plot.script.clone(),
+            images: Vec::new(),
             request_id: request_id.clone(),
             source: agent::Source::default(),
         };

@@ -113,7 +113,7 @@ impl Lives {
     fn message(&self, place: usize) -> NewMessage {
         let sent = &self.sent[place];
         let (text, request_id) = (sent.script.clone(), sent.request_id.clone());
-        NewMessage { text, request_id, source: Source::default() }
+        NewMessage { text, images: Vec::new(), request_id, source: Source::default() }
     }
 
     async fn send(&mut self) {

@@ -337,6 +337,7 @@ pub(crate) fn number(number: i64) -> RequestId {
 pub(crate) fn message(request_id: i64, script: &str) -> NewMessage {
     NewMessage {
         text: script.to_owned(),
+        images: Vec::new(),
         request_id: RequestId::Number(request_id),
         source: Source::default(),
     }

@@ -7,7 +7,7 @@ use agent::journal::{
 };
 use agent::outside::Moment;
 use agent::permission::{Budget, FilePath, Level, Resource};
-use agent::{AgentId, Used};
+use agent::{AgentId, Gauge, Used};
 use serde::{Deserialize, Serialize};
 
 use super::BodyFault;
@@ -183,6 +183,9 @@ pub(super) struct StateBody {
     usage: UsageBody,
     #[serde(default, skip_serializing_if = "is_zero")]
     cost: u64,
+    /// Thousandths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    gauge: Option<u64>,
     halted: Option<String>,
     last_rounds: u64,
     last_action_at: Option<i64>,
@@ -196,6 +199,7 @@ impl StateBody {
             messages,
             turns,
             used: Used { requests, usage, cost },
+            gauge,
             halted,
             last_rounds,
             last_action_at,
@@ -208,6 +212,7 @@ impl StateBody {
             requests: *requests,
             usage: UsageBody::from(*usage),
             cost: *cost,
+            gauge: gauge.permille(),
             halted: halted.map(|halt| halt_word(halt).to_owned()),
             last_rounds: *last_rounds,
             last_action_at: last_action_at.map(|moment| moment.0),
@@ -221,6 +226,7 @@ impl StateBody {
             messages: self.messages,
             turns: self.turns,
             used: Used { requests: self.requests, usage: self.usage.into(), cost: self.cost },
+            gauge: Gauge::kept(self.gauge),
             halted: self.halted.as_deref().map(halt).transpose()?,
             last_rounds: self.last_rounds,
             last_action_at: self.last_action_at.map(Moment),

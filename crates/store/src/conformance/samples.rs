@@ -8,8 +8,8 @@ use agent::journal::{
 use agent::outside::{Append, Moment, Span};
 use agent::permission::{Budget, FilePath, Level, Resource};
 use agent::{
-    AgentId, Ending, Fault, FaultKind, Halt, Image, Message, RequestId, Role, Source, ToolCall, ToolClass,
-    ToolOutcome, TurnEnd, TurnOutcome, Usage, Used,
+    AgentId, Ending, Fault, FaultKind, Gauge, Halt, Image, Message, RequestId, Role, Source, ToolCall,
+    ToolClass, ToolOutcome, TurnEnd, TurnOutcome, Usage, Used,
 };
 
 /// Texts that something might trip over.
@@ -139,6 +139,7 @@ pub(crate) fn state(turns: u64) -> AgentState {
             usage: Usage { input: u64::MAX, output: 5, cached: 6, cache_written: 7, reasoning: 8 },
             cost: 9,
         },
+        gauge: Gauge::kept(Some(1100)),
         halted: Some(Halt::Budget(Resource::WallMs)),
         last_rounds: 8,
         last_action_at: Some(Moment(9)),

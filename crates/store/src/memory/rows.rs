@@ -113,7 +113,7 @@ impl Rows {
                 if self.turn_row(agent, &accepted.request_id).is_some() {
                     return Err(StoreFault::Taken);
                 }
-                let content = digest::of_text(&accepted.message.text);
+                let content = digest::of_content(&accepted.message);
                 let row = TurnRow { turn: accepted.turn, content, end: None };
                 self.set_turn(agent, &accepted.request_id, Some(row));
             }

@@ -23,6 +23,7 @@ fn message(content: &str) -> SendParams {
         request_id: Some(RequestId::Text("r".to_owned())),
         source: None,
         source_agent_id: None,
+        ..SendParams::default()
     }
 }
 

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::methods::{BudgetParams, Count, MayGrantParams, OnRestart, RequestId, ToolCallView, Usage};
+use crate::methods::{
+    BudgetParams, Count, ImageView, MayGrantParams, OnRestart, RequestId, ToolCallView, Usage,
+};
 
 /// An agent was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,6 +116,9 @@ pub struct Message {
     pub role: String,
     /// Its text.
     pub content: String,
+    /// The pictures a user's message shows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ImageView>,
     /// The tool calls an assistant's message made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCallView>,

@@ -21,6 +21,36 @@ pub struct SendParams {
     /// Which agent the message comes from, kept with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_agent_id: Option<RequestId>,
+    /// Pictures that the model is to look at: PNG, JPEG, GIF or WebP, at most 20, each at most 5 MiB. Refused when the
+    /// model takes none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ImageParam>,
+}
+
+/// A picture: `data` or `path`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ImageParam {
+    /// Its bytes in base64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<String>,
+    /// A file that the agent may read, absolute or relative to its working directory. It is read when the send comes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// What it is, such as `image/png`. Found out from the bytes; when given, it has to be right.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub media_type: Option<String>,
+}
+
+/// A picture of a message, without its bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ImageView {
+    /// What it is, such as `image/png`.
+    pub media_type: String,
+    /// How many bytes it has.
+    pub bytes: Count,
 }
 
 /// What `send` answers.
@@ -250,6 +280,9 @@ pub struct MessageView {
     pub role: String,
     /// Its text.
     pub content: String,
+    /// The pictures a user's message shows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ImageView>,
     /// The tool calls an assistant's message made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCallView>,

@@ -237,6 +237,9 @@ pub struct SessionMessage {
     /// Its text.
     #[serde(default)]
     pub content: String,
+    /// The pictures a user's message shows.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<SessionImage>,
     /// The tool calls an assistant's message made.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<SessionToolCall>,
@@ -246,6 +249,16 @@ pub struct SessionMessage {
     /// Where it came from and how it ended: `source`, `source_agent_id`, `cancelled`, `failed`, `denied`, `interrupted`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub meta: Option<Map<String, Value>>,
+}
+
+/// A picture of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SessionImage {
+    /// What it is, such as `image/png`.
+    pub media_type: String,
+    /// Its bytes in base64.
+    pub data: String,
 }
 
 /// A tool call of a session. The shape of model APIs, `{id, type, function: {name, arguments}}`, is read too.

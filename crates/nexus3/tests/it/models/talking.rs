@@ -9,7 +9,7 @@ use testkit::{ScriptedModel, TestDaemon, TestDaemonBuilder};
 use crate::support::{BIN, Errors as _, path};
 
 /// A daemon that reaches the scripted model as every provider.
-fn with_all(model: &ScriptedModel, home: &Path, name: &str) -> TestDaemonBuilder {
+pub(super) fn with_all(model: &ScriptedModel, home: &Path, name: &str) -> TestDaemonBuilder {
     let key = model.key().unwrap_or("none");
     TestDaemon::builder(BIN)
         .home(home)

@@ -110,14 +110,15 @@ impl Staged {
         let (cut, end, folded) = (self.cut.take(), self.end.take(), self.folded.take());
         let now = shared.clock.now();
         // What is shown is what is kept: counted from there, a call that was refused leaves no trace.
-        let (used, there) = {
+        let (used, gauge, there) = {
             let state = shared.published.read();
-            (state.used, folded.as_ref().unwrap_or(&state.window).messages().len())
+            (state.used, state.gauge, folded.as_ref().unwrap_or(&state.window).messages().len())
         };
         let keeping = shared.append(records, |state| {
             state.messages = (cut.unwrap_or(there) + messages.len()) as u64;
             state.turns = state.turns.max(self.turns);
             state.used = used;
+            state.gauge = gauge;
             state.last_action_at = Some(now);
             if let Some((halted, rounds)) = end {
                 state.halted = halted;

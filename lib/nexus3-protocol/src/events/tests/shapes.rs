@@ -17,6 +17,7 @@ fn message() -> Message {
     Message {
         role: text("user"),
         content: text("hi"),
+        images: Vec::new(),
         tool_calls: Vec::new(),
         tool_call_id: None,
         meta: Some(Map::from_iter([("source".to_owned(), Value::from("rpc"))])),

@@ -91,6 +91,7 @@ fn document() -> SessionDocument {
     let message = |role: &str, content: &str| SessionMessage {
         role: text(role),
         content: text(content),
+        images: Vec::new(),
         tool_calls: Vec::new(),
         tool_call_id: None,
         meta: None,

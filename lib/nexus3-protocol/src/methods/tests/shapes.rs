@@ -21,7 +21,7 @@ pub(super) fn reads<T: DeserializeOwned + PartialEq + Debug>(text: &str, value: 
 }
 
 fn send(content: &str) -> SendParams {
-    SendParams { content: content.to_owned(), request_id: None, source: None, source_agent_id: None }
+    SendParams { content: content.to_owned(), ..SendParams::default() }
 }
 
 fn answer() -> SendOutput {
@@ -244,6 +244,12 @@ fn send_takes_content_and_perhaps_names() {
         ..send("hi")
     };
     check(named, r#"{"content":"hi","request_id":-5,"source":"repl","source_agent_id":"main"}"#);
+    let shown = ImageParam { data: Some("iVBORw0KGgo=".to_owned()), ..ImageParam::default() };
+    let named = ImageParam { path: Some("a.png".to_owned()), ..ImageParam::default() };
+    check(
+        SendParams { images: vec![shown, named], ..send("look") },
+        r#"{"content":"look","images":[{"data":"iVBORw0KGgo="},{"path":"a.png"}]}"#,
+    );
 }
 
 #[test]
@@ -394,6 +400,7 @@ fn a_message_has_calls_and_meta_only_when_there_are_some() {
         index: 0,
         role: "user".to_owned(),
         content: "hi".to_owned(),
+        images: Vec::new(),
         tool_calls: Vec::new(),
         tool_call_id: None,
         meta: None,

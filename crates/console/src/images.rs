@@ -1,0 +1,29 @@
+//! Pictures for a message, from files of whoever runs the command.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use nexus3_protocol::methods::ImageParam;
+
+use crate::commands::absolute;
+use crate::session::Failure;
+
+/// What fits into a request beside a long text, in base64. What is larger is read by the daemon, if the agent may read it.
+const SENT_BYTES_MAX: usize = 600 << 10;
+
+/// Small files go with the message; of large ones the daemon is told the path.
+pub(crate) fn images(files: Vec<String>) -> Result<Vec<ImageParam>, Failure> {
+    let mut left = SENT_BYTES_MAX;
+    let mut images = Vec::with_capacity(files.len());
+    for file in files {
+        let bytes = std::fs::read(&file)
+            .map_err(|fault| Failure::Said(format!("the image {file} cannot be read: {fault}")))?;
+        images.push(match left.checked_sub(bytes.len()) {
+            Some(rest) => {
+                left = rest;
+                ImageParam { data: Some(BASE64.encode(bytes)), ..ImageParam::default() }
+            }
+            None => ImageParam { path: Some(absolute(file)?), ..ImageParam::default() },
+        });
+    }
+    Ok(images)
+}

@@ -1,0 +1,182 @@
+//! Messages that show pictures: they reach every kind of model, stay with the agent, and what is none changes nothing.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use testkit::ScriptedModel;
+
+use super::talking::with_all;
+use crate::support::folder::Folder;
+use crate::support::program::Program;
+use crate::support::{Errors as _, Stage, path};
+
+/// The smallest beginnings of pictures, in base64 and as bytes.
+const PNG: &str = "iVBORw0KGgo=";
+const PNG_BYTES: &[u8] = b"\x89PNG\r\n\x1a\n";
+const GIF: &str = "R0lGODlh";
+const GIF_BYTES: &[u8] = b"GIF89a";
+
+const EYES: &str = r#"
+[models.eyes]
+model = "openai/scripted"
+images = true
+[models.anthropic-eyes]
+model = "anthropic/scripted"
+images = true
+[models.responses-eyes]
+model = "openai-responses/scripted"
+images = true
+"#;
+
+fn seeing(home: &Folder) -> Stage {
+    let model = ScriptedModel::start();
+    Stage { daemon: with_all(&model, home.path(), "eyes").config(EYES).start(), model }
+}
+
+fn looks(agent: &str, images: &Value) -> (String, Value) {
+    (path(agent), json!({ "content": "look", "request_id": "r", "images": images }))
+}
+
+fn asked(stage: &Stage) -> String {
+    stage.model.requests().pop().expect("the model was asked").body.to_string()
+}
+
+#[test]
+fn pictures_reach_every_kind_of_model_as_data_and_from_files() {
+    let (home, folder) = (Folder::new(), Folder::new());
+    let stage = seeing(&home);
+    fs::write(folder.at("a.gif"), GIF_BYTES).unwrap();
+    let kinds = [
+        (
+            "eyes",
+            format!(r#""image_url":{{"url":"data:image/png;base64,{PNG}"}}"#),
+            format!("image/gif;base64,{GIF}"),
+        ),
+        ("anthropic-eyes", format!(r#""data":"{PNG}""#), format!(r#""data":"{GIF}""#)),
+        (
+            "responses-eyes",
+            format!(r#""image_url":"data:image/png;base64,{PNG}""#),
+            format!("image/gif;base64,{GIF}"),
+        ),
+    ];
+    for (model, first, second) in kinds {
+        stage.create_with(json!({ "agent_id": model, "model": model, "cwd": folder.text() }));
+        let images = json!([{ "data": PNG }, { "path": "a.gif", "media_type": "image/gif" }]);
+        let (place, params) = looks(model, &images);
+        assert_eq!(stage.daemon.result(&place, "send", params)["content"], "echo: look", "{model}");
+        let asked = asked(&stage);
+        assert!(asked.contains(&first) && asked.contains(&second), "{model}: {asked}");
+        let shown = stage.daemon.result(&place, "get_messages", json!({}))["messages"][0]["images"].take();
+        let expected = json!([
+            { "media_type": "image/png", "bytes": PNG_BYTES.len() },
+            { "media_type": "image/gif", "bytes": GIF_BYTES.len() },
+        ]);
+        assert_eq!(shown, expected, "without their bytes");
+    }
+}
+
+#[test]
+fn pictures_stay_with_the_agent_and_are_part_of_what_a_send_says() {
+    let home = Folder::new();
+    let stage = seeing(&home);
+    stage.create("a");
+    let (place, params) = looks("a", &json!([{ "data": PNG }]));
+    let answer = stage.daemon.result(&place, "send", params.clone());
+    let Stage { daemon, model } = stage;
+    daemon.kill();
+    let stage = Stage { daemon: with_all(&model, home.path(), "eyes").config(EYES).start(), model };
+    assert_eq!(stage.daemon.result(&place, "send", params), answer, "the same send is not asked again");
+    assert_eq!(stage.model.requests().len(), 1);
+    let (_, other) = looks("a", &json!([{ "data": GIF }]));
+    assert_eq!(stage.daemon.error(&place, "send", other)["code"], -32602, "another picture is another send");
+    stage.send("a", "and now?");
+    assert!(asked(&stage).contains(PNG), "the model still sees it");
+    let session = stage.daemon.result("/", "export_agent", json!({ "agent_id": "a" }))["session"].take();
+    stage.daemon.result("/", "import_agent", json!({ "session": session, "agent_id": "b" }));
+    stage.send("b", "and you?");
+    assert!(asked(&stage).contains(PNG), "it goes with the session");
+    stage.daemon.stop();
+    let Stage { model, .. } = stage;
+    // The same agents with a model that sees nothing: it is told so, and nothing fails.
+    let stage = Stage { daemon: with_all(&model, home.path(), "openai/scripted").start(), model };
+    stage.send("a", "still there?");
+    let asked = asked(&stage);
+    assert!(
+        !asked.contains(PNG) && asked.contains("[1 pictures left out: this model takes none]"),
+        "{asked}"
+    );
+}
+
+#[test]
+fn what_is_no_picture_is_refused_and_changes_nothing() {
+    let (home, folder, elsewhere) = (Folder::new(), Folder::new(), Folder::new());
+    let stage = seeing(&home);
+    folder.write("notes.txt", "no picture");
+    fs::write(elsewhere.at("a.png"), PNG_BYTES).unwrap();
+    fs::write(folder.at("large.png"), [PNG_BYTES, &vec![0; 5 << 20]].concat()).unwrap();
+    folder.link("link.png", &elsewhere.at("a.png"));
+    stage.create_with(json!({ "agent_id": "a", "preset": "sandboxed", "cwd": folder.text() }));
+    stage.create_with(json!({ "agent_id": "blind", "model": "openai/scripted", "cwd": folder.text() }));
+    let too_many: Vec<Value> = (0..21).map(|_| json!({ "data": PNG })).collect();
+    for (agent, images, said) in [
+        ("a", json!([{ "data": "no base64!" }]), "images[0].data is not base64"),
+        (
+            "a",
+            json!([{ "data": PNG }, { "data": "aGVsbG8=" }]),
+            "images[1].data is no picture that models take",
+        ),
+        (
+            "a",
+            json!([{ "data": PNG, "media_type": "image/gif" }]),
+            "'image/gif', but the bytes are image/png",
+        ),
+        ("a", json!([{ "data": PNG, "path": "a.png" }]), "images[0] must have either data or path"),
+        ("a", json!([{}]), "images[0] must have either data or path"),
+        ("a", json!([{ "path": "nothing.png" }]), "images[0].path: File not found: nothing.png"),
+        (
+            "a",
+            json!([{ "path": "notes.txt" }]),
+            "notes.txt is no picture that models take: PNG, JPEG, GIF or WebP",
+        ),
+        ("a", json!([{ "path": "large.png" }]), "large.png has more than 5242880 bytes"),
+        ("a", json!([{ "path": elsewhere.at("a.png") }]), "images[0].path: "),
+        ("a", json!([{ "path": "link.png" }]), "images[0].path: "),
+        ("a", Value::from(too_many), "images: at most 20, got: 21"),
+        (
+            "blind",
+            json!([{ "data": PNG }]),
+            "the model openai/scripted takes no images: ask a model that does",
+        ),
+    ] {
+        let (place, params) = looks(agent, &images);
+        let error = stage.daemon.error(&place, "send", params);
+        let text = error["message"].as_str().unwrap_or_default();
+        assert!(error["code"] == -32602 && text.contains(said), "{said}: {error}");
+    }
+    for agent in ["a", "blind"] {
+        assert_eq!(stage.daemon.result(&path(agent), "get_messages", json!({}))["total"], 0);
+    }
+    assert!(stage.model.requests().is_empty());
+}
+
+#[test]
+fn the_command_line_takes_pictures() {
+    let (home, folder) = (Folder::new(), Folder::new());
+    let stage = seeing(&home);
+    fs::write(folder.at("a.png"), PNG_BYTES).unwrap();
+    fs::write(folder.at("large.gif"), [GIF_BYTES, &vec![0; 700 << 10]].concat()).unwrap();
+    stage.create_with(json!({ "agent_id": "a", "cwd": folder.text() }));
+    let port = stage.daemon.port().to_string();
+    let (small, large) = (folder.at("a.png"), folder.at("large.gif"));
+    let args = ["rpc", "-p", &port, "send", "a", "look", "--image", &small, "--image", &large];
+    let finished = Program::start(&args, &[], stage.daemon.home(), b"").finish();
+    assert_eq!(finished.code, 0, "{finished:?}");
+    let asked = asked(&stage);
+    assert!(asked.contains(PNG) && asked.contains("data:image/gif;base64,"), "{}", asked.len());
+    let args = ["rpc", "-p", &port, "send", "a", "look", "--image", "/nowhere.png"];
+    let finished = Program::start(&args, &[], stage.daemon.home(), b"").finish();
+    assert!(
+        finished.code == 1 && finished.stderr.contains("the image /nowhere.png cannot be read"),
+        "{finished:?}"
+    );
+}
