@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::Fault;
 use agent::outside::Models;
+use agent::{Fault, TokenCount};
+use local::count::Counter;
 use provider::catalog::PROVIDERS;
 use provider::{
-    BookOptions, DiscoverOptions, Found, LocalFiles, LocalOptions, ModelBook, RecordedModels, ReplayedModels,
-    Secret, discover,
+    BookOptions, Counting, DiscoverOptions, Found, LocalFiles, LocalOptions, ModelBook, RecordedModels,
+    ReplayedModels, Secret, discover,
 };
 use weights::{Kind, Shelf, Shelved};
 
@@ -107,7 +108,14 @@ fn local(home: &Path) -> Result<LocalOptions, Failure> {
         idle: LOCAL_IDLE,
         start_timeout: LOCAL_START,
         files: Arc::new(WeightsHere::in_home(home)),
+        counter,
     })
+}
+
+/// The embedded model counts by its own tokenizer, here too.
+fn counter(file: &Path) -> Result<Counting, String> {
+    let counter = Counter::open(file).map_err(|fault| fault.to_string())?;
+    Ok(Box::new(move |text| counter.count(text) as TokenCount))
 }
 
 /// The weights in a home.

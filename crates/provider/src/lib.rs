@@ -27,6 +27,7 @@ mod tape;
 mod writing;
 
 pub use book::{BookOptions, ModelBook, ModelSettings, ProviderSettings};
+pub use count::{Counting, OpenCounter};
 pub use discover::{DiscoverOptions, Found, FoundModel, discover};
 pub use endpoint::Auth;
 pub use known::{MACHINE_WINDOW_TOKENS_DEFAULT, WINDOW_TOKENS_DEFAULT};

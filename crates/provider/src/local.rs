@@ -13,7 +13,7 @@ use agent::{Fault, TokenCount};
 use self::child::Child;
 use crate::catalog::LOCAL;
 use crate::chat::Chat;
-use crate::count::Tokenizer;
+use crate::count::{OpenCounter, Tokenizer};
 use crate::dialect::ModelOptions;
 use crate::endpoint::{Auth, Endpoint, EndpointOptions};
 use crate::failing::{Class, Failing};
@@ -57,6 +57,8 @@ pub struct LocalOptions {
     pub start_timeout: Duration,
     /// The weights.
     pub files: Arc<dyn LocalFiles>,
+    /// How the tokens of a model are counted, from its file.
+    pub counter: OpenCounter,
 }
 
 impl std::fmt::Debug for LocalOptions {
@@ -82,6 +84,7 @@ pub(crate) struct LocalModel {
 pub(crate) struct LocalServer {
     child: Arc<Child>,
     endpoint: Arc<Endpoint>,
+    tokenizer: Tokenizer,
 }
 
 impl LocalServer {
@@ -104,8 +107,9 @@ impl LocalServer {
             limits: GateLimits { concurrency: CONCURRENCY, ..GateLimits::default() },
             ..EndpointOptions::default()
         })?;
+        let tokenizer = Tokenizer::of_file(file.clone(), options.counter);
         let child = Arc::new(Child::new(id, file, socket, options, Arc::clone(&endpoint)));
-        Ok(Self { child, endpoint })
+        Ok(Self { child, endpoint, tokenizer })
     }
 
     /// The model by the name that the user chose.
@@ -123,7 +127,7 @@ impl LocalServer {
             path: Vec::new(),
             options,
             traits,
-            tokenizer: Tokenizer::Estimate,
+            tokenizer: self.tokenizer.clone(),
             shelf,
             tells_root: TellsRoot::Yes,
         };

@@ -83,6 +83,11 @@ impl Vocabulary {
         })
     }
 
+    /// What makes tokens of a text, alone.
+    pub(crate) fn into_tokenizer(self) -> Tokenizer {
+        self.tokenizer
+    }
+
     /// How many tokens there are.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()

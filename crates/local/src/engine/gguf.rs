@@ -45,17 +45,7 @@ const DIMENSIONS_MAX: u32 = 4;
 impl<'a> Gguf<'a> {
     /// Reads the head of `bytes`.
     pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, Wrong> {
-        let mut reader = Reader { bytes, at: 0 };
-        if reader.take(4)? != b"GGUF" {
-            return Err("it is not a GGUF file".to_owned());
-        }
-        let version = reader.u32()?;
-        if !(2..=3).contains(&version) {
-            return Err(format!("it is GGUF version {version}; versions 2 and 3 are read"));
-        }
-        let tensor_count = reader.count(TENSORS_MAX, "tensors")?;
-        let fact_count = reader.count(FACTS_MAX, "metadata entries")?;
-        let facts = read_facts(&mut reader, fact_count)?;
+        let (facts, tensor_count, mut reader) = opened(bytes)?;
         let places = (0..tensor_count).map(|_| reader.place()).collect::<Result<Vec<_>, _>>()?;
         let alignment = match facts.get("general.alignment") {
             None => 32,
@@ -72,6 +62,12 @@ impl<'a> Gguf<'a> {
             tensors.insert(name, tensor);
         }
         Ok(Self { facts, tensors })
+    }
+
+    /// Reads the facts alone: `bytes` may end behind them.
+    pub(crate) fn facts(bytes: &'a [u8]) -> Result<Self, Wrong> {
+        let (facts, ..) = opened(bytes)?;
+        Ok(Self { facts, tensors: HashMap::new() })
     }
 
     pub(crate) fn fact(&self, key: &str) -> Option<&Fact<'a>> {
@@ -121,6 +117,22 @@ impl<'a> Gguf<'a> {
         }
         Ok(*tensor)
     }
+}
+
+/// The facts, how many tensors there are, and the place where theirs begin.
+fn opened(bytes: &[u8]) -> Result<(HashMap<&str, Fact<'_>>, u64, Reader<'_>), Wrong> {
+    let mut reader = Reader { bytes, at: 0 };
+    if reader.take(4)? != b"GGUF" {
+        return Err("it is not a GGUF file".to_owned());
+    }
+    let version = reader.u32()?;
+    if !(2..=3).contains(&version) {
+        return Err(format!("it is GGUF version {version}; versions 2 and 3 are read"));
+    }
+    let tensor_count = reader.count(TENSORS_MAX, "tensors")?;
+    let fact_count = reader.count(FACTS_MAX, "metadata entries")?;
+    let facts = read_facts(&mut reader, fact_count)?;
+    Ok((facts, tensor_count, reader))
 }
 
 fn read_facts<'a>(reader: &mut Reader<'a>, count: u64) -> Result<HashMap<&'a str, Fact<'a>>, Wrong> {
