@@ -23,6 +23,7 @@ mod remote;
 mod responses;
 mod secret;
 mod sse;
+mod standing;
 mod tape;
 mod writing;
 
