@@ -52,7 +52,7 @@ fn book(dir: &Path) -> ModelBook {
         start_timeout: Duration::from_secs(20),
         files: Arc::new(Files(dir.to_owned())),
     };
-    let nowhere = DiscoverOptions { ports: Vec::new(), ..DiscoverOptions::default() };
+    let nowhere = DiscoverOptions { providers: Vec::new(), ..DiscoverOptions::default() };
     let options = BookOptions { local: Some(local), discover: nowhere, ..BookOptions::default() };
     ModelBook::open(options).expect("nothing is wrong")
 }

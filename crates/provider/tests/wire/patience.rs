@@ -187,11 +187,8 @@ async fn the_head_of_an_answer_has_its_own_time() {
         acts.extend(whole());
         acts
     };
-    let settings = ProviderSettings {
-        first_byte_ms: Some(5_000),
-        tries_max: Some(2),
-        ..ProviderSettings::default()
-    };
+    let settings =
+        ProviderSettings { first_byte_ms: Some(5_000), tries_max: Some(2), ..ProviderSettings::default() };
     let server = Server::start(late(4)).await;
     assert_eq!(ask(&client_with(&server.base_url(), settings.clone())).await.text(), "Hello");
     let server = Server::start(late(6)).await;

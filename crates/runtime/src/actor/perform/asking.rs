@@ -214,7 +214,9 @@ impl Performance {
                 self.learn(usage);
                 TurnEvent::Usage(usage)
             }
-            ModelEvent::Stopped(_) | ModelEvent::Waiting | ModelEvent::Alive => TurnEvent::Text(String::new()),
+            ModelEvent::Stopped(_) | ModelEvent::Waiting | ModelEvent::Alive => {
+                TurnEvent::Text(String::new())
+            }
             ModelEvent::ToolCall(call) => {
                 let manner = self.tools.offer(&call);
                 TurnEvent::ToolCall(call, manner)
