@@ -114,6 +114,11 @@ pub enum ModelEvent {
     Usage(Usage),
     /// Why the answer ends here; comes before `Done`, if the model says it.
     Stopped(StopReason),
+    /// The question waits: in a queue, or because the server wants to be left alone. Until the next event the model is not
+    /// silent; whoever asks for us bounds the wait.
+    Waiting,
+    /// The question is asked now, or the server is at it without a word of the answer yet: its silence begins anew.
+    Alive,
     /// The answer is complete.
     Done,
 }

@@ -6,17 +6,20 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
+use local::count::Counter;
 use local::generation::{
     Answered, Chat, ChatMessage, ChatRole, EndedBy, LoadOptions, LoadedModel, MadeCall, OfferedTool, Piece,
     ToolChoice,
 };
 use serde_json::{Value, json};
 
+fn file() -> PathBuf {
+    let path = std::env::var_os("NEXUS3_TEST_MODEL");
+    path.expect("set NEXUS3_TEST_MODEL to a GGUF file, for example SmolLM2-135M-Instruct (`nexus3 models pull smollm2-135m`)").into()
+}
+
 fn model() -> LoadedModel {
-    let path = std::env::var_os("NEXUS3_TEST_MODEL")
-        .expect("set NEXUS3_TEST_MODEL to a GGUF file, for example SmolLM2-135M-Instruct (`nexus3 models pull smollm2-135m`)");
-    LoadedModel::open(&PathBuf::from(path), &LoadOptions { threads: 1, window_tokens_max: None, slots: 4 })
-        .unwrap()
+    LoadedModel::open(&file(), &LoadOptions { threads: 1, window_tokens_max: None, slots: 4 }).unwrap()
 }
 
 fn said(role: ChatRole, text: &str) -> ChatMessage {
@@ -135,4 +138,12 @@ fn an_answer_to_a_schema_is_valid() {
     let (_, text, _) = run(&mut model(), &chat);
     println!("{text}");
     assert!(serde_json::from_str::<Value>(&text).unwrap()["city"].is_string());
+}
+
+#[test]
+fn whoever_only_counts_counts_as_the_model_does() {
+    let counter = Counter::open(&file()).expect("the file has a tokenizer");
+    assert_eq!((counter.count(""), counter.count("Hello, world!")), (0, 4));
+    // Digits are tokens of their own, and no space is put before the first word.
+    assert_eq!(counter.count("1234"), 4);
 }

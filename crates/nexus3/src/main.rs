@@ -88,8 +88,10 @@ fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Check(args) => upkeep::check(&args, &home),
         Command::Audit(AuditCommand::Verify(args)) => upkeep::verify(&args, &home),
         Command::Import(args) => import::run(&args, home.clone(), &load(&[])?, &environment),
-        // Looking for model servers is not wired yet: none are found.
-        Command::Models(args) => models::run(&args, &home, &environment, &load, model::found_servers),
+        Command::Models(args) => {
+            let servers = || model::found_servers(&load(&[])?, &environment);
+            models::run(&args, &home, &environment, &load, servers)
+        }
         Command::ModelServer(args) => model_server::run(&args, &home),
         Command::Config(ConfigCommand::Show) => print(&config::show(&load(&[])?)),
         Command::Config(ConfigCommand::Reference) => print(&config::reference()),

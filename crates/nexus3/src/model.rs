@@ -10,8 +10,7 @@ use agent::{Fault, TokenCount};
 use local::count::Counter;
 use provider::catalog::PROVIDERS;
 use provider::{
-    BookOptions, Counting, DiscoverOptions, Found, LocalFiles, LocalOptions, ModelBook, RecordedModels,
-    ReplayedModels, Secret, discover,
+    BookOptions, Counting, Found, LocalFiles, LocalOptions, ModelBook, RecordedModels, ReplayedModels, Secret,
 };
 use weights::{Kind, Shelf, Shelved};
 
@@ -149,12 +148,18 @@ impl LocalFiles for WeightsHere {
 }
 
 /// The models of servers that were found on this machine, each with where it is.
-pub(crate) fn found_servers() -> Vec<FoundServer> {
-    let Ok(runtime) = console_runtime() else { return Vec::new() };
-    let found = runtime.block_on(discover(&DiscoverOptions::default()));
+pub(crate) fn found_servers(config: &Config, environment: &Environment) -> Result<Vec<FoundServer>, Failure> {
+    let Ok(runtime) = console_runtime() else { return Ok(Vec::new()) };
+    let options = BookOptions {
+        providers: config.providers(),
+        variables: variables(config, environment)?,
+        ..BookOptions::default()
+    };
+    let book = ModelBook::open(options).map_err(as_usage)?;
+    let found = runtime.block_on(book.look_around());
     let named = |found: Found| {
         let Found { provider, base_url, models } = found;
         models.into_iter().map(move |model| (format!("{provider}/{}", model.name), base_url.clone()))
     };
-    found.into_iter().flat_map(named).collect()
+    Ok(found.into_iter().flat_map(named).collect())
 }

@@ -36,11 +36,11 @@ pub(crate) fn run(
     home: &Path,
     environment: &Environment,
     load: Load<'_>,
-    found_servers: impl FnOnce() -> Vec<FoundServer>,
+    found_servers: impl FnOnce() -> Result<Vec<FoundServer>, Failure>,
 ) -> Result<u8, Failure> {
     match &args.command {
-        None => list::list(&ListArgs::default(), home, &found_servers()),
-        Some(ModelsCommand::List(args)) => list::list(args, home, &found_servers()),
+        None => list::list(&ListArgs::default(), home, &found_servers()?),
+        Some(ModelsCommand::List(args)) => list::list(args, home, &found_servers()?),
         Some(ModelsCommand::Info(args)) => list::info(args, home),
         Some(ModelsCommand::Pull(args)) => pull::run(args, home, environment),
         Some(ModelsCommand::Remove(args)) => remove(args, home, load),

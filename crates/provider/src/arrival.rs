@@ -15,6 +15,7 @@ use crate::endpoint::{Endpoint, causes};
 use crate::failing::{Class, Failing, recognised};
 use crate::gate::Place;
 use crate::sse::EventReader;
+use crate::standing::Teller;
 
 /// The most bytes one answer may have, with all its events around it.
 const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -22,7 +23,8 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// How long the end of a body may take once the answer in it is whole.
 const TAIL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How many times the idle time may pass without one whole event: a server that sends a byte now and then is not idle.
+/// How many times the idle time may pass without one whole event. Idle is told by bytes, because servers that are busy
+/// write comments to stay connected; but what never becomes an event is no answer.
 const IDLES_PER_EVENT: u32 = 5;
 
 pub(crate) struct Arrival {
@@ -46,6 +48,7 @@ impl Arrival {
         endpoint: Arc<Endpoint>,
         response: reqwest::Response,
         answer: Box<dyn AnswerReader>,
+        teller: &Teller,
     ) -> Result<Self, Failing> {
         let mut arrival = Self {
             endpoint,
@@ -63,6 +66,7 @@ impl Arrival {
             if let Some(failing) = arrival.read_on().await {
                 return Err(failing);
             }
+            teller.lives();
         }
         if arrival.answer.has_begun() {
             return Ok(arrival);
@@ -104,6 +108,9 @@ impl Arrival {
             }
             if let Some(failing) = self.read_on().await {
                 self.ready.push_back(Err(failing.fault));
+            } else if self.ready.is_empty() && !self.over {
+                // Part of an event, or a comment to keep the connection alive.
+                return Some(Ok(ModelEvent::Alive));
             }
         }
     }
@@ -119,14 +126,17 @@ impl Arrival {
             return None;
         }
         let idle = self.endpoint.patience.idle;
-        let until = (Instant::now() + idle).min(self.heard + idle * IDLES_PER_EVENT);
-        match tokio::time::timeout_at(until, self.response.chunk()).await {
+        let (idle_until, event_until) = (Instant::now() + idle, self.heard + idle * IDLES_PER_EVENT);
+        match tokio::time::timeout_at(idle_until.min(event_until), self.response.chunk()).await {
             Ok(Ok(Some(bytes))) => self.take(&bytes),
             Ok(Ok(None)) => self.end(),
             Ok(Err(fault)) => return Some(self.cut("the connection was cut").caused_by(causes(&fault))),
+            Err(_) if event_until < idle_until => {
+                let seconds = (idle * IDLES_PER_EVENT).as_secs_f64();
+                return Some(self.cut(&format!("the model sent nothing whole for {seconds} s")));
+            }
             Err(_) => {
-                let text = format!("the model was silent for {} s", idle.as_secs_f64());
-                return Some(self.cut(&text));
+                return Some(self.cut(&format!("the model was silent for {} s", idle.as_secs_f64())));
             }
         }
         None

@@ -14,7 +14,7 @@ use agent::{Fault, FaultKind};
 pub use self::options::{BookOptions, ModelSettings, ProviderSettings};
 use self::unchosen::Unchosen;
 use crate::catalog::{LOCAL, PROVIDERS, Site, known_provider};
-use crate::discover::{Found, discover};
+use crate::discover::{DiscoverOptions, Found, discover};
 use crate::endpoint::Endpoint;
 use crate::fallback::Fallback;
 use crate::local::LocalServer;
@@ -109,7 +109,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Book {
     async fn look_around(&self) -> Vec<Found> {
-        let found = discover(&self.options.discover).await;
+        let DiscoverOptions { providers, timeout } = &self.options.discover;
+        let places: Vec<_> =
+            providers.iter().filter_map(|name| Some((*name, self.address_of(name)?))).collect();
+        let found = discover(&places, *timeout).await;
         lock(&self.found).clone_from(&found);
         found
     }

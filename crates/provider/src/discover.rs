@@ -1,10 +1,13 @@
-//! Finds model servers on this machine: Ollama, LM Studio, llama.cpp and vLLM on their usual ports of loopback. Asks each
-//! what it has, all at once, and waits for none.
+//! Finds model servers on this machine: Ollama, LM Studio, llama.cpp and vLLM, each where it usually is or where its user
+//! says. Asks each what it has, all at once, and waits for none.
 
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::Value;
+
+use crate::catalog::{PROVIDERS, Site};
+use crate::endpoint::is_loopback;
 
 /// The most bytes of a server's list that are read.
 const LIST_BYTES_MAX: usize = 1024 * 1024;
@@ -12,21 +15,19 @@ const LIST_BYTES_MAX: usize = 1024 * 1024;
 /// The most models of one server that are told.
 const MODELS_MAX: usize = 1_000;
 
-/// Where is looked, and how long.
+/// Who is looked for, and how long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiscoverOptions {
-    /// Provider and port.
-    pub ports: Vec<(&'static str, u16)>,
+    /// The providers, by name.
+    pub providers: Vec<&'static str>,
     /// For each server.
     pub timeout: Duration,
 }
 
 impl Default for DiscoverOptions {
     fn default() -> Self {
-        Self {
-            ports: vec![("ollama", 11_434), ("lmstudio", 1_234), ("llamacpp", 8_080), ("vllm", 8_000)],
-            timeout: Duration::from_millis(300),
-        }
+        let here = PROVIDERS.iter().filter(|known| known.site == Site::Machine);
+        Self { providers: here.map(|known| known.name).collect(), timeout: Duration::from_millis(300) }
     }
 }
 
@@ -58,14 +59,19 @@ impl FoundModel {
     }
 }
 
-/// Looks for servers; those that do not answer in time are not there.
-pub async fn discover(options: &DiscoverOptions) -> Vec<Found> {
+/// Looks for servers at these addresses; those that do not answer in time are not there.
+pub(crate) async fn discover(places: &[(&'static str, String)], timeout: Duration) -> Vec<Found> {
     let Some(http) = client() else { return Vec::new() };
-    let probes = options.ports.iter().map(|(provider, port)| {
-        let probe = probe(&http, provider, *port);
-        async move { tokio::time::timeout(options.timeout, probe).await.ok().flatten() }
+    let probes = places.iter().filter(|(_, base_url)| is_here(base_url)).map(|(provider, base_url)| {
+        let probe = probe(&http, provider, base_url);
+        async move { tokio::time::timeout(timeout, probe).await.ok().flatten() }
     });
     join_all(probes).await.into_iter().flatten().collect()
+}
+
+/// Whether an address is one of this machine. Nobody else is asked before a user names a model of theirs.
+fn is_here(base_url: &str) -> bool {
+    reqwest::Url::parse(base_url).is_ok_and(|url| url.scheme() == "http" && is_loopback(&url))
 }
 
 /// No certificates are read: nothing here is asked over TLS.
@@ -81,8 +87,9 @@ fn client() -> Option<reqwest::Client> {
     }
 }
 
-async fn probe(http: &reqwest::Client, provider: &'static str, port: u16) -> Option<Found> {
-    let root = format!("http://127.0.0.1:{port}");
+async fn probe(http: &reqwest::Client, provider: &'static str, base_url: &str) -> Option<Found> {
+    let base_url = base_url.trim_end_matches('/');
+    let root = base_url.strip_suffix("/v1").unwrap_or(base_url);
     let models = match provider {
         "ollama" => named(&get(http, &format!("{root}/api/tags")).await?, "models", "name")?,
         "llamacpp" => {
@@ -90,13 +97,13 @@ async fn probe(http: &reqwest::Client, provider: &'static str, port: u16) -> Opt
             let properties = get(http, &format!("{root}/props")).await?;
             let window = properties.pointer("/default_generation_settings/n_ctx").and_then(Value::as_u64);
             let window = window.filter(|tokens| *tokens > 0);
-            let mut models = named(&get(http, &format!("{root}/v1/models")).await?, "data", "id")?;
+            let mut models = named(&get(http, &format!("{base_url}/models")).await?, "data", "id")?;
             models.iter_mut().for_each(|model| model.window_tokens = model.window_tokens.or(window));
             models
         }
-        _ => named(&get(http, &format!("{root}/v1/models")).await?, "data", "id")?,
+        _ => named(&get(http, &format!("{base_url}/models")).await?, "data", "id")?,
     };
-    Some(Found { provider, base_url: format!("{root}/v1"), models })
+    Some(Found { provider, base_url: base_url.to_owned(), models })
 }
 
 async fn get(http: &reqwest::Client, url: &str) -> Option<Value> {

@@ -3,6 +3,7 @@
 
 mod address;
 mod body;
+mod unreached;
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -12,8 +13,9 @@ use bytes::Bytes;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::OnceCell;
 
-pub(crate) use self::address::Address;
+pub(crate) use self::address::{Address, is_loopback};
 use self::body::Pieces;
+use self::unreached::Unreached;
 use crate::failing::{Class, Failing};
 use crate::gate::{Gate, GateLimits};
 use crate::patience::{Patience, retry_after};
@@ -68,6 +70,7 @@ pub(crate) struct EndpointOptions {
 /// A provider's server.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
+    name: String,
     pub(crate) address: Address,
     pub(crate) patience: Patience,
     pub(crate) gate: Arc<Gate>,
@@ -104,6 +107,7 @@ impl Endpoint {
             address,
             headers,
             gate: Gate::new(&options.name, options.limits),
+            name: options.name,
             patience: options.patience,
             key_source: options.key,
             key: OnceCell::new(),
@@ -166,7 +170,7 @@ impl Endpoint {
         let sent = post.body(Pieces::body(sending.body)).send();
         let response = match tokio::time::timeout(self.patience.first_byte, sent).await {
             Err(_) => return Err(self.silent()),
-            Ok(Err(fault)) => return Err(unreachable_model(&fault)),
+            Ok(Err(fault)) => return Err(self.unreached(&fault)),
             Ok(Ok(response)) => response,
         };
         if response.status().is_success() { Ok(response) } else { Err(self.refused(response).await) }
@@ -175,6 +179,11 @@ impl Endpoint {
     /// Looks at something, without a key.
     pub(crate) fn get(&self, url: reqwest::Url) -> Result<reqwest::RequestBuilder, Fault> {
         Ok(self.http()?.get(url))
+    }
+
+    fn unreached(&self, fault: &reqwest::Error) -> Failing {
+        let (provider, host) = (self.name.as_str(), self.address.host());
+        Unreached { provider, host: &host }.failing(fault)
     }
 
     fn silent(&self) -> Failing {
@@ -243,18 +252,6 @@ fn certificates(path: &std::path::Path) -> Result<Vec<reqwest::Certificate>, Fau
     let found = reqwest::Certificate::from_pem_bundle(&text);
     let found = found.map_err(|fault| invalid(format!("holds no certificates: {}", causes(&fault))))?;
     if found.is_empty() { Err(invalid("holds no certificates".to_owned())) } else { Ok(found) }
-}
-
-fn unreachable_model(fault: &reqwest::Error) -> Failing {
-    let failing = if fault.is_timeout() {
-        Failing::counted("API request timed out", "no connection".to_owned())
-    } else if fault.is_connect() {
-        Failing::counted("Failed to connect to API", "the model's server cannot be reached".to_owned())
-    } else {
-        let text = "HTTP error occurred: the request to the model failed";
-        Failing::new(Class::Down, Fault::new(FaultKind::Model, text))
-    };
-    failing.caused_by(causes(fault))
 }
 
 pub(crate) fn causes(fault: &dyn std::error::Error) -> String {

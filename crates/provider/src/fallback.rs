@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use agent::TokenCount;
-use agent::outside::{Doing, ModelRequest, ModelStream, ModelTraits, Provider};
+use agent::outside::{ModelRequest, ModelStream, ModelTraits, Provider};
 
 use crate::failing::Failing;
-use crate::remote::{Begin, begun_when_polled};
+use crate::remote::Begin;
+use crate::standing::{Beginning, Teller, begun_when_polled};
 
 /// Models in the order in which they are asked.
 pub(crate) struct Fallback {
@@ -24,11 +25,12 @@ async fn ask_in_turn(
     first: Arc<dyn Begin>,
     others: Vec<Arc<dyn Begin>>,
     request: ModelRequest,
+    teller: Teller,
 ) -> Result<ModelStream, Failing> {
     let mut asked = first;
     let mut others = others.into_iter();
     loop {
-        let failing = match asked.begin(request.clone()).await {
+        let failing = match asked.begin(request.clone(), teller.clone()).await {
             Ok(stream) => return Ok(stream),
             Err(failing) => failing,
         };
@@ -43,14 +45,14 @@ async fn ask_in_turn(
 }
 
 impl Begin for Fallback {
-    fn begin(&self, request: ModelRequest) -> Doing<'static, Result<ModelStream, Failing>> {
-        Box::pin(ask_in_turn(Arc::clone(&self.first), self.others.clone(), request))
+    fn begin(&self, request: ModelRequest, teller: Teller) -> Beginning {
+        Box::pin(ask_in_turn(Arc::clone(&self.first), self.others.clone(), request, teller))
     }
 }
 
 impl Provider for Fallback {
     fn ask(&self, request: ModelRequest) -> ModelStream {
-        begun_when_polled(self.begin(request))
+        begun_when_polled(|teller| self.begin(request, teller))
     }
 
     fn model(&self) -> Option<&str> {

@@ -50,6 +50,8 @@ static MODELS: &[KnownModel] = &[
     row("gpt-5-mini", OPENAI, [400_000, 128_000], [250, 2_000, 25, 0], SEES),
     row("gpt-5-nano", OPENAI, [400_000, 128_000], [50, 400, 5, 0], SEES),
     row("gpt-5-pro", OPENAI, [400_000, 272_000], [15_000, 120_000, 15_000, 0], SEES),
+    row("gpt-5-1", OPENAI, [400_000, 128_000], [1_250, 10_000, 125, 0], SEES),
+    row("gpt-5-4", OPENAI, [272_000, 128_000], [2_500, 15_000, 250, 0], SEES),
     row("gpt-4-1", OPENAI, [1_047_576, 32_768], [2_000, 8_000, 500, 0], SEES),
     row("gpt-4-1-mini", OPENAI, [1_047_576, 32_768], [400, 1_600, 100, 0], SEES),
     row("gpt-4-1-nano", OPENAI, [1_047_576, 32_768], [100, 400, 25, 0], SEES),
@@ -64,8 +66,16 @@ static MODELS: &[KnownModel] = &[
     row("o4-mini", OPENAI, [200_000, 100_000], [1_100, 4_400, 275, 0], SEES),
     row("gpt-oss", ANYONE, [131_072, 131_072], NO_PRICE, BLIND),
     row("claude-opus-4", ANTHROPIC, [200_000, 32_000], [15_000, 75_000, 1_500, 18_750], SEES),
+    row("claude-opus-4-1", ANTHROPIC, [200_000, 32_000], [15_000, 75_000, 1_500, 18_750], SEES),
     row("claude-opus-4-5", ANTHROPIC, [200_000, 64_000], [5_000, 25_000, 500, 6_250], SEES),
+    row("claude-opus-4-6", ANTHROPIC, [200_000, 64_000], [5_000, 25_000, 500, 6_250], SEES),
+    row("claude-opus-5", ANTHROPIC, [1_000_000, 128_000], [5_000, 25_000, 500, 6_250], SEES),
+    row("claude-opus-5-5", ANTHROPIC, [1_000_000, 128_000], [4_000, 20_000, 400, 5_000], SEES),
     row("claude-sonnet-4", ANTHROPIC, [200_000, 64_000], [3_000, 15_000, 300, 3_750], SEES),
+    row("claude-sonnet-4-5", ANTHROPIC, [200_000, 64_000], [3_000, 15_000, 300, 3_750], SEES),
+    row("claude-sonnet-4-6", ANTHROPIC, [200_000, 64_000], [3_000, 15_000, 300, 3_750], SEES),
+    row("claude-sonnet-5", ANTHROPIC, [1_000_000, 128_000], [2_000, 10_000, 200, 2_500], SEES),
+    row("claude-sonnet-5-5", ANTHROPIC, [1_000_000, 128_000], [2_000, 10_000, 200, 2_500], SEES),
     row("claude-haiku-4-5", ANTHROPIC, [200_000, 64_000], [1_000, 5_000, 100, 1_250], SEES),
     row("claude-3-7-sonnet", ANTHROPIC, [200_000, 64_000], [3_000, 15_000, 300, 3_750], SEES),
     row("claude-3-5-sonnet", ANTHROPIC, [200_000, 8_192], [3_000, 15_000, 300, 3_750], SEES),
@@ -101,7 +111,7 @@ pub(crate) fn traits_of(provider: &str, model: &str, window_tokens_default: u64)
         MODELS.iter().filter(|known| begins(&name, known.begins)).max_by_key(|known| known.begins.len());
     let Some(known) = known else { return ModelTraits::of_window(window_tokens_default) };
     let [input, output, cached, cache_written] = known.prices.map(|price| price * 1_000);
-    let has_price = known.makers.contains(&provider);
+    let has_price = known.makers.contains(&provider) && !is_another_version(&name[known.begins.len()..]);
     ModelTraits {
         window_tokens: known.window_tokens,
         answer_tokens_max: Some(known.answer_tokens_max),
@@ -114,6 +124,12 @@ pub(crate) fn traits_of(provider: &str, model: &str, window_tokens_default: u64)
 /// A name goes on with a part of its own, or not at all: `o1` is no beginning of `o100`.
 fn begins(name: &str, start: &str) -> bool {
     name.strip_prefix(start).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', ':', '@']))
+}
+
+/// Whether what follows is a version's number: `gpt-5-9` is not `gpt-5`, and nobody knows what it costs. A date is none.
+fn is_another_version(rest: &str) -> bool {
+    let part = rest.strip_prefix('-').and_then(|rest| rest.split(['-', ':', '@']).next());
+    part.is_some_and(|part| part.len() <= 2 && part.bytes().next().is_some_and(|byte| byte.is_ascii_digit()))
 }
 
 #[cfg(test)]
@@ -140,5 +156,9 @@ mod tests {
             None,
             "another's price is not the maker's"
         );
+        let next = traits_of("openai", "gpt-5.9-mini", 1);
+        assert_eq!((next.prices, next.window_tokens), (None, 400_000), "another version has another price");
+        assert!(traits_of("openai", "gpt-5-2025-08-07", 1).prices.is_some(), "a date is no version");
+        assert!(traits_of("anthropic", "claude-sonnet-4-5-20250929", 1).prices.is_some());
     }
 }

@@ -23,12 +23,13 @@ mod remote;
 mod responses;
 mod secret;
 mod sse;
+mod standing;
 mod tape;
 mod writing;
 
 pub use book::{BookOptions, ModelBook, ModelSettings, ProviderSettings};
 pub use count::{Counting, OpenCounter};
-pub use discover::{DiscoverOptions, Found, FoundModel, discover};
+pub use discover::{DiscoverOptions, Found, FoundModel};
 pub use endpoint::Auth;
 pub use known::{MACHINE_WINDOW_TOKENS_DEFAULT, WINDOW_TOKENS_DEFAULT};
 pub use local::{LocalFiles, LocalOptions};

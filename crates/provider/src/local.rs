@@ -1,5 +1,6 @@
 //! The embedded model: a child process of the same program that speaks chat completions on a Unix socket. Started at the
-//! first question, one at a time, again after a crash; how it answers is left to the room `local`.
+//! first question, one at a time, again after a crash. A crash before the answer began is asked past, one in the middle of
+//! it costs the turn. How it answers is left to the room `local`.
 
 mod child;
 
@@ -7,10 +8,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::outside::{Doing, ModelRequest, ModelStream, ModelTraits, Provider, Strength};
+use agent::outside::{ModelRequest, ModelStream, ModelTraits, Provider, Strength};
 use agent::{Fault, TokenCount};
+use futures_util::StreamExt;
 
-use self::child::Child;
+use self::child::{Child, Start};
 use crate::catalog::LOCAL;
 use crate::chat::Chat;
 use crate::count::{OpenCounter, Tokenizer};
@@ -20,7 +22,8 @@ use crate::failing::{Class, Failing};
 use crate::gate::GateLimits;
 use crate::patience::Patience;
 use crate::prefix::PrefixShelf;
-use crate::remote::{Begin, Remote, RemoteModel, TellsRoot, begun_when_polled};
+use crate::remote::{Begin, Remote, RemoteModel, TellsRoot};
+use crate::standing::{Beginning, Teller, begun_when_polled};
 
 /// What the embedded model is taken to hold.
 const WINDOW_TOKENS_DEFAULT: TokenCount = 8_192;
@@ -96,7 +99,7 @@ impl LocalServer {
             base_url_name: "the address of the embedded model".to_owned(),
             auth: Auth::None,
             socket: Some(socket.clone()),
-            // A crash costs the turn that ran; it is not asked again behind the user's back.
+            // Who is asked again is decided here: a new child, and not one that fell over before.
             patience: Patience {
                 first_byte: FIRST_BYTE,
                 idle: IDLE,
@@ -146,19 +149,70 @@ fn short_hash(id: &str) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
+impl LocalModel {
+    /// Asks until the answer begins. A child that is found dead before that is started again, and asked once more.
+    async fn ask_past_a_crash(self, request: ModelRequest, teller: Teller) -> Result<ModelStream, Failing> {
+        let (start, failing) = match self.begin_once(request.clone(), &teller).await? {
+            (_, Ok(stream)) => return Ok(stream),
+            (start, Err(failing)) => (start, failing),
+        };
+        if failing.class != Class::Down || self.child.end_of(start).await.is_none() {
+            return Err(failing);
+        }
+        tracing::warn!(model = self.remote.model(), "the embedded model is started again: {}", failing.fault);
+        let (start, begun) = self.begin_once(request, &teller).await?;
+        match begun {
+            Err(failing) if failing.class == Class::Down => {
+                let Some(end) = self.child.end_of(start).await else { return Err(failing) };
+                let fault = self.child.fault(&format!("it ended twice before it answered ({end})"));
+                Err(Failing::new(Class::Refused, fault))
+            }
+            begun => begun,
+        }
+    }
+
+    /// Which child was asked, and what came of it.
+    async fn begin_once(
+        &self,
+        request: ModelRequest,
+        teller: &Teller,
+    ) -> Result<(Start, Result<ModelStream, Failing>), Failing> {
+        teller.waits();
+        let start = self.child.ensure_running().await;
+        let start = start.map_err(|fault| Failing::new(Class::Refused, fault))?;
+        teller.asks();
+        let begun = self.remote.begin(request, teller.clone()).await;
+        Ok((start, begun.map(|stream| self.watched(start, stream))))
+    }
+
+    /// The stream of an answer, whose fault says so when it was cut because the child has ended.
+    fn watched(&self, start: Start, stream: ModelStream) -> ModelStream {
+        let child = Arc::clone(&self.child);
+        Box::pin(stream.then(move |item| {
+            let child = Arc::clone(&child);
+            async move {
+                let Err(fault) = item else { return item };
+                Err(match child.end_of(start).await {
+                    Some(end) => {
+                        let why = format!("it ended in the middle of its answer ({end})");
+                        child.fault(&why).caused_by(fault.public)
+                    }
+                    None => fault,
+                })
+            }
+        }))
+    }
+}
+
 impl Begin for LocalModel {
-    fn begin(&self, request: ModelRequest) -> Doing<'static, Result<ModelStream, Failing>> {
-        let Self { child, remote } = self.clone();
-        Box::pin(async move {
-            child.ensure_running().await.map_err(|fault| Failing::new(Class::Refused, fault))?;
-            remote.begin(request).await
-        })
+    fn begin(&self, request: ModelRequest, teller: Teller) -> Beginning {
+        Box::pin(self.clone().ask_past_a_crash(request, teller))
     }
 }
 
 impl Provider for LocalModel {
     fn ask(&self, request: ModelRequest) -> ModelStream {
-        begun_when_polled(self.begin(request))
+        begun_when_polled(|teller| self.begin(request, teller))
     }
 
     fn model(&self) -> Option<&str> {

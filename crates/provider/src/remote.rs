@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use agent::outside::{Doing, ModelRequest, ModelStream, ModelTraits, Provider};
+use agent::outside::{ModelRequest, ModelStream, ModelTraits, Provider};
 use agent::{Fault, TokenCount};
-use futures_util::stream::{self, StreamExt};
+use futures_util::stream;
 use tokio::time::Instant;
 
 use crate::arrival::Arrival;
@@ -16,19 +16,12 @@ use crate::failing::{Class, Failing};
 use crate::gate::Outcome;
 use crate::patience::pause_after;
 use crate::prefix::PrefixShelf;
+use crate::standing::{Beginning, Teller, begun_when_polled};
 
 /// A model whose failing is sorted, so that another can be asked in its place.
 pub(crate) trait Begin: Provider {
-    /// Asks until the answer begins.
-    fn begin(&self, request: ModelRequest) -> Doing<'static, Result<ModelStream, Failing>>;
-}
-
-/// The stream of a question that is begun when the stream is polled.
-pub(crate) fn begun_when_polled(beginning: Doing<'static, Result<ModelStream, Failing>>) -> ModelStream {
-    let opening = async move {
-        beginning.await.unwrap_or_else(|failing| stream::once(std::future::ready(Err(failing.fault))).boxed())
-    };
-    Box::pin(stream::once(opening).flatten())
+    /// Asks until the answer begins, and tells how the question stands meanwhile.
+    fn begin(&self, request: ModelRequest, teller: Teller) -> Beginning;
 }
 
 /// A model behind a server.
@@ -60,12 +53,12 @@ pub(crate) enum TellsRoot {
 }
 
 impl Remote {
-    async fn begin(self: Arc<Self>, request: ModelRequest) -> Result<ModelStream, Failing> {
-        let begun = self.ask_patiently(&request).await;
+    async fn begin(self: Arc<Self>, request: ModelRequest, teller: Teller) -> Result<ModelStream, Failing> {
+        let begun = self.ask_patiently(&request, &teller).await;
         begun.map_err(|failing| failing.guarded(|fault| self.endpoint.guarded(fault)))
     }
 
-    async fn ask_patiently(&self, request: &ModelRequest) -> Result<ModelStream, Failing> {
+    async fn ask_patiently(&self, request: &ModelRequest, teller: &Teller) -> Result<ModelStream, Failing> {
         let written = self.dialect.write(&self.options, request, &self.shelf);
         let body = written.map_err(|fault| Failing::new(Class::Invalid, fault))?;
         tracing::debug!(target: "nexus3::raw", direction = "request", body = %Shown(&body));
@@ -78,11 +71,13 @@ impl Remote {
         gate.count_question();
         let mut last: Option<Failing> = None;
         for tries in 1.. {
+            teller.waits();
             let place = match gate.enter(request.asker.root, deadline).await {
                 Ok(place) => place,
                 Err(unasked) => return Err(last.unwrap_or(unasked)),
             };
-            let failing = match self.ask_once(&body, &own_headers).await {
+            teller.asks();
+            let failing = match self.ask_once(&body, &own_headers, teller).await {
                 Ok(reading) => {
                     place.settle(Outcome::Up);
                     return Ok(reading.stream(place));
@@ -99,6 +94,7 @@ impl Remote {
             let fault = self.endpoint.guarded(failing.fault.clone());
             tracing::info!(model = self.name, tries, pause_ms = pause.as_millis(), "asking again: {fault}");
             last = Some(failing);
+            teller.waits();
             tokio::time::sleep(pause).await;
         }
         Err(last.unwrap_or_else(|| {
@@ -110,11 +106,12 @@ impl Remote {
         &self,
         body: &[bytes::Bytes],
         own_headers: &[(&'static str, String)],
+        teller: &Teller,
     ) -> Result<Arrival, Failing> {
         let url = self.endpoint.address.below(&self.path, self.dialect.endpoint());
         let headers = self.dialect.headers();
         let response = self.endpoint.send(Sending { url, body: body.to_vec(), headers, own_headers }).await?;
-        Arrival::begin(Arc::clone(&self.endpoint), response, self.dialect.reader()).await
+        Arrival::begin(Arc::clone(&self.endpoint), response, self.dialect.reader(), teller).await
     }
 }
 
@@ -138,14 +135,14 @@ impl std::fmt::Display for Shown<'_> {
 }
 
 impl Begin for RemoteModel {
-    fn begin(&self, request: ModelRequest) -> Doing<'static, Result<ModelStream, Failing>> {
-        Box::pin(Arc::clone(&self.inner).begin(request))
+    fn begin(&self, request: ModelRequest, teller: Teller) -> Beginning {
+        Box::pin(Arc::clone(&self.inner).begin(request, teller))
     }
 }
 
 impl Provider for RemoteModel {
     fn ask(&self, request: ModelRequest) -> ModelStream {
-        begun_when_polled(self.begin(request))
+        begun_when_polled(|teller| self.begin(request, teller))
     }
 
     fn model(&self) -> Option<&str> {

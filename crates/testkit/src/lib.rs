@@ -10,6 +10,7 @@ mod kill9;
 mod model;
 mod process;
 mod raw;
+mod tls;
 
 pub use command::{Finished, run};
 pub use daemon::{FailedStart, StartingDaemon, StoppedDaemon, TestDaemon, TestDaemonBuilder};
@@ -18,3 +19,4 @@ pub use kill9::{Kill9, Kill9Report};
 pub use model::script::{SCRIPT_WORDS, Script, ScriptFault, ScriptWord, ScriptedCall};
 pub use model::{Ledger, ModelOptions, Question, RecordedRequest, ScriptedModel, Tally};
 pub use raw::{RawAnswer, RawConnection};
+pub use tls::TLS_AUTHORITY;

@@ -27,6 +27,8 @@ use observed::Observed;
 pub use observed::RecordedRequest;
 use server::Server;
 
+use crate::tls;
+
 /// How long a test waits for what it expects the model to see.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
@@ -45,11 +47,13 @@ pub struct ModelOptions {
     pub keep_requests: bool,
     /// Whether questions are counted. A benchmark turns this off too.
     pub keep_ledger: bool,
+    /// Whether it speaks TLS, with a certificate of `TLS_AUTHORITY`.
+    pub tls: bool,
 }
 
 impl Default for ModelOptions {
     fn default() -> Self {
-        Self { port: 0, key: None, obedient: false, keep_requests: true, keep_ledger: true }
+        Self { port: 0, key: None, obedient: false, keep_requests: true, keep_ledger: true, tls: false }
     }
 }
 
@@ -82,19 +86,26 @@ impl ScriptedModel {
             .expect("the scripted model takes a free port")
     }
 
+    /// Starts a model on a free port that speaks TLS, with a certificate of `TLS_AUTHORITY`.
+    pub fn over_tls() -> Self {
+        Self::open(ModelOptions { tls: true, ..ModelOptions::default() })
+            .expect("the scripted model takes a free port")
+    }
+
     /// Starts a model as told; fails when the port is taken.
     pub fn open(options: ModelOptions) -> io::Result<Self> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, options.port)))?;
         let port = listener.local_addr()?.port();
         let observed = Arc::new(Observed::new(options.keep_requests, options.keep_ledger));
-        let server = Server::new(options.key.clone(), options.obedient, Arc::clone(&observed));
+        let tls = options.tls.then(tls::acceptor);
+        let server = Server::new(options.key.clone(), options.obedient, tls, Arc::clone(&observed));
         let (stop, stopped) = oneshot::channel();
         let thread = thread::Builder::new()
             .name(format!("scripted-model-{port}"))
             .spawn(move || runtime.block_on(server.run(listener, stopped)))?;
         Ok(Self {
-            base_url: format!("http://127.0.0.1:{port}/v1"),
+            base_url: format!("{}://127.0.0.1:{port}/v1", if options.tls { "https" } else { "http" }),
             port,
             key: options.key,
             observed,
@@ -103,7 +114,7 @@ impl ScriptedModel {
         })
     }
 
-    /// What a client takes as the API's base: `http://127.0.0.1:PORT/v1`.
+    /// What a client takes as the API's base: `http://127.0.0.1:PORT/v1`, or https over TLS.
     pub fn base_url(&self) -> &str {
         &self.base_url
     }

@@ -15,7 +15,7 @@ pub(crate) mod captured;
 use captured::Captured;
 
 /// How long anything that a process has to do may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long the end of the output is waited for after the exit: a grandchild may hold the pipes open for ever.
 const TAIL_MAX: Duration = Duration::from_secs(2);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use socket2::SockRef;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One HTTP response, read whole.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -197,7 +197,7 @@ settings! {
     tools_running_max: usize = 10, Kind::Count { min: 1, max: 1_024 };
     /// Most bytes of a tool's result that a model is shown; the rest is cut off.
     tool_result_bytes_max: usize = 1_048_576, Kind::Count { min: 1_024, max: GIB };
-    /// How long a model may stay silent in the middle of an answer.
+    /// How long a model may stay silent once it is asked; waits in a queue, in a rest or for `Retry-After` do not count.
     model_idle_ms: u64 = 120_000, Kind::Count { min: 1, max: DAY_MS };
     /// How long a send's `request_id` is known after its end: until then, the same send gets the same answer.
     request_retention_s: u64 = 86_400, Kind::Count { min: 1, max: YEAR_S };

@@ -1,12 +1,14 @@
 //! The embedded model for real: the weights that `NEXUS3_TEST_MODEL` names, pulled into a home and asked through the daemon.
 
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use testkit::{TestDaemon, run};
 
-use crate::support::{BIN, path, until};
+use crate::support::calls::OpenCalls;
+use crate::support::{BIN, PATIENCE, path, until};
 
 #[expect(
     clippy::disallowed_methods,
@@ -15,6 +17,12 @@ use crate::support::{BIN, path, until};
 fn weights() -> String {
     std::env::var("NEXUS3_TEST_MODEL")
         .expect("set NEXUS3_TEST_MODEL to the path of the pulled smollm2-135m, or run cargo xtask ci")
+}
+
+/// One model after the other: each wants the whole machine, and stands back behind everybody else.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn pulled_into(home: &Path) {
@@ -38,9 +46,15 @@ fn ask(daemon: &TestDaemon, agent: &str, content: &str) -> Value {
     daemon.result(&path(agent), "send", json!({ "content": content }))
 }
 
+fn kill_child(daemon: &TestDaemon) -> Pid {
+    let child = child_of(daemon).expect("the model server is a child of the daemon");
+    kill_process(child, Signal::KILL).expect("it was running");
+    child
+}
+
 #[test]
-fn an_agent_answers_from_the_embedded_model_and_a_crash_of_it_costs_one_turn() {
-    let home = tempfile::tempdir().unwrap();
+fn an_agent_answers_from_the_embedded_model_and_a_crash_between_two_turns_costs_nothing() {
+    let (_alone, home) = (alone(), tempfile::tempdir().unwrap());
     pulled_into(home.path());
     // Nothing is configured: the weights that are there are found.
     let daemon = TestDaemon::builder(BIN).home(home.path()).start();
@@ -48,21 +62,39 @@ fn an_agent_answers_from_the_embedded_model_and_a_crash_of_it_costs_one_turn() {
     let answer = ask(&daemon, "a", "What is the capital of France?");
     assert!(answer["content"].as_str().is_some_and(|text| text.contains("Paris")), "{answer}");
     assert!(answer["usage"]["input_tokens"].as_u64() > Some(5), "{answer}");
-    let child = child_of(&daemon).expect("the model server is a child of the daemon");
-    kill_process(child, Signal::KILL).expect("it was running");
-    until("the child to end", || {
-        let status = std::fs::read_to_string(format!("/proc/{}/stat", child.as_raw_nonzero()));
-        status.map_or(true, |text| text.contains(") Z "))
-    });
-    daemon.result("/", "create_agent", json!({ "agent_id": "b", "system_prompt": "Answer briefly." }));
-    // Whoever asks while it is still falling over may meet the fault; nobody does after that.
-    daemon.call(&path("b"), "send", json!({ "content": "Are you there?" }));
-    daemon.result("/", "create_agent", json!({ "agent_id": "c", "system_prompt": "Answer briefly." }));
-    let answer = ask(&daemon, "c", "What is the capital of France?");
-    assert!(answer["content"].as_str().is_some_and(|text| text.contains("Paris")), "{answer}");
+    // Whether it is still falling over when the next one asks, or gone already: nobody sees it.
+    for agent in ["b", "c"] {
+        let killed = kill_child(&daemon);
+        daemon.result("/", "create_agent", json!({ "agent_id": agent, "system_prompt": "Answer briefly." }));
+        let answer = ask(&daemon, agent, "What is the capital of France?");
+        assert!(answer["content"].as_str().is_some_and(|text| text.contains("Paris")), "{answer}");
+        assert_ne!(child_of(&daemon), Some(killed), "another one has answered");
+    }
     let child = child_of(&daemon).expect("it was started again");
     daemon.kill();
     until("the child to end with the daemon", || {
         !Path::new(&format!("/proc/{}", child.as_raw_nonzero())).exists()
     });
+}
+
+#[test]
+fn a_crash_in_the_middle_of_an_answer_costs_that_turn_and_the_next_send_works() {
+    let (_alone, home) = (alone(), tempfile::tempdir().unwrap());
+    pulled_into(home.path());
+    let daemon = TestDaemon::builder(BIN).home(home.path()).start();
+    daemon.result("/", "create_agent", json!({ "agent_id": "a", "system_prompt": "Answer briefly." }));
+    let mut events = daemon.events("/agent/a/events?kind=text_delta", None);
+    let send = json!({ "content": "Count from one to two hundred, one number a line." });
+    let open = OpenCalls::of(&daemon, &path("a"), "send", send);
+    events.next_event(PATIENCE);
+    kill_child(&daemon);
+    let response = open.next();
+    let told = response["error"]["message"].as_str().unwrap_or_default();
+    let words = "The embedded model local/smollm2-135m failed: it ended in the middle of its answer (signal: 9 (SIGKILL))";
+    assert!(told.starts_with(words), "{response}");
+    let messages = daemon.result(&path("a"), "get_messages", json!({}))["messages"].take();
+    assert_eq!(messages[1]["meta"], json!({ "failed": true }), "{messages}");
+    assert_ne!(messages[1]["content"], "", "what was said stays");
+    let answer = ask(&daemon, "a", "What is the capital of France?");
+    assert_ne!(answer["content"], "", "{answer}");
 }

@@ -1,9 +1,12 @@
 //! `nexus3 models`: what is listed, pulled, removed and chosen, with a Python whose pip copies wheels of the test. No network.
 
 mod choosing;
+mod finding;
 mod listing;
+mod patience;
 mod pictures;
 mod pulling;
+mod secure;
 mod talking;
 
 use std::fs;

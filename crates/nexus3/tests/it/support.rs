@@ -27,7 +27,7 @@ pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_nexus3");
 pub(crate) const BIG: &str = "[models.big]\nmodel = \"openai/scripted\"\nwindow_tokens = 100000000\n";
 
 /// How long anything may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A daemon and the model behind it.
 pub(crate) struct Stage {

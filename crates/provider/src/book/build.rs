@@ -149,6 +149,13 @@ impl Book {
         })
     }
 
+    /// Where a known provider is, as far as anybody knows.
+    pub(super) fn address_of(&self, provider: &str) -> Option<String> {
+        let nothing = ProviderSettings::default();
+        let said = self.options.providers.get(provider).unwrap_or(&nothing);
+        self.base_url(provider, known_provider(provider)?, said).ok().map(|(base_url, _)| base_url)
+    }
+
     /// The address, and what the user calls it.
     fn base_url(
         &self,

@@ -23,7 +23,7 @@ pub struct BookOptions {
     pub variables: HashMap<String, Secret>,
     /// The embedded model.
     pub local: Option<LocalOptions>,
-    /// Where servers on this machine are looked for.
+    /// Which servers on this machine are looked for.
     pub discover: DiscoverOptions,
 }
 

@@ -15,8 +15,7 @@ impl Address {
         let invalid = |why: &str| Fault::new(FaultKind::Invalid, format!("{name} {why}"));
         let mut url = reqwest::Url::parse(&options.base_url)
             .map_err(|fault| invalid(&format!("is not a URL: {fault}")))?;
-        let loopback = matches!(url.host_str(), Some("127.0.0.1" | "localhost" | "[::1]"));
-        let is_safe = loopback || options.allow_insecure_http || options.socket.is_some();
+        let is_safe = is_loopback(&url) || options.allow_insecure_http || options.socket.is_some();
         match url.scheme() {
             "https" => {}
             "http" if is_safe => {}
@@ -43,6 +42,12 @@ impl Address {
         Ok(Self(url))
     }
 
+    /// The server, and its port where that is not the usual one: for people.
+    pub(crate) fn host(&self) -> String {
+        let host = self.0.host_str().unwrap_or_default();
+        self.0.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+    }
+
     /// The URL of a place at the root of the same server.
     pub(crate) fn beside(&self, name: &str) -> reqwest::Url {
         let mut url = self.0.clone();
@@ -62,6 +67,11 @@ impl Address {
         }
         url
     }
+}
+
+/// Whether the host is this machine.
+pub(crate) fn is_loopback(url: &reqwest::Url) -> bool {
+    matches!(url.host_str(), Some("127.0.0.1" | "localhost" | "[::1]"))
 }
 
 #[cfg(test)]

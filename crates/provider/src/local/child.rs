@@ -22,6 +22,11 @@ const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
+/// How long is waited for the end of a child whose connection was cut, and how often is looked: its sockets are closed
+/// before it is gone.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
+const END_PAUSE: Duration = Duration::from_millis(10);
+
 /// One that lived this long did not fall over at once.
 const LIVED: Duration = Duration::from_secs(60);
 
@@ -40,9 +45,17 @@ pub(super) struct Child {
     state: Mutex<State>,
 }
 
+/// Which of its starts a child is of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Start(u64);
+
 #[derive(Default)]
 struct State {
     running: Option<Running>,
+    /// The last one that came to answer.
+    start: Start,
+    /// How the last one ended that did.
+    end: Option<String>,
     /// Times in a row that it fell over.
     falls: u32,
     not_before: Option<Instant>,
@@ -68,11 +81,11 @@ impl Child {
     }
 
     /// Returns when the child answers. Whoever comes meanwhile waits for the same one.
-    pub(super) async fn ensure_running(&self) -> Result<(), Fault> {
+    pub(super) async fn ensure_running(&self) -> Result<Start, Fault> {
         let mut state = self.state.lock().await;
         self.note_end(&mut state);
         if state.running.is_some() {
-            return Ok(());
+            return Ok(state.start);
         }
         if let Some(until) = state.not_before.take() {
             tokio::time::sleep_until(until).await;
@@ -82,12 +95,31 @@ impl Child {
             Ok(()) => {
                 tracing::info!(model = self.id, "the embedded model is running");
                 state.running = Some(running);
-                Ok(())
+                state.start.0 += 1;
+                Ok(state.start)
             }
             Err(fault) => {
                 state.note_fall();
                 Err(fault)
             }
+        }
+    }
+
+    /// How the child of this start has ended, if it has; one that is just about to is waited for.
+    pub(super) async fn end_of(&self, start: Start) -> Option<String> {
+        let until = Instant::now() + END_TIMEOUT;
+        loop {
+            {
+                let mut state = self.state.lock().await;
+                self.note_end(&mut state);
+                if state.running.is_none() || state.start != start {
+                    return Some(state.end.clone().unwrap_or_default());
+                }
+            }
+            if Instant::now() >= until {
+                return None;
+            }
+            tokio::time::sleep(END_PAUSE).await;
         }
     }
 
@@ -97,6 +129,7 @@ impl Child {
         let Ok(Some(status)) = running.process.try_wait() else { return };
         let lived = running.since.elapsed();
         state.running = None;
+        state.end = Some(status.to_string());
         if status.success() || lived >= LIVED {
             (state.falls, state.not_before) = (0, None);
         }
@@ -154,7 +187,7 @@ impl Child {
         }
     }
 
-    fn fault(&self, why: &str) -> Fault {
+    pub(super) fn fault(&self, why: &str) -> Fault {
         let text = format!("The embedded model local/{} failed: {why}. The daemon's log says more.", self.id);
         Fault::new(FaultKind::Model, text)
     }

@@ -54,8 +54,10 @@ const STOPS: [(&str, StopReason); 4] = [
     ("filtered", StopReason::Filtered),
 ];
 
-pub(super) fn told(item: &Result<ModelEvent, Fault>) -> Told {
-    match item {
+/// Nothing for what only tells how long something takes: a recording has no times.
+pub(super) fn told(item: &Result<ModelEvent, Fault>) -> Option<Told> {
+    Some(match item {
+        Ok(ModelEvent::Waiting | ModelEvent::Alive) => return None,
         Ok(ModelEvent::Text(text)) => Told::Text(text.clone()),
         Ok(ModelEvent::Reasoning(text)) => Told::Reasoning(text.clone()),
         Ok(ModelEvent::ToolCall(ToolCall { id, name, arguments })) => {
@@ -77,7 +79,7 @@ pub(super) fn told(item: &Result<ModelEvent, Fault>) -> Told {
             let kind = if fault.kind == FaultKind::ContextFull { "context_full" } else { "model" };
             Told::Failed { kind: kind.to_owned(), text: fault.public.to_string() }
         }
-    }
+    })
 }
 
 pub(super) fn said(told: Told) -> Result<ModelEvent, Fault> {

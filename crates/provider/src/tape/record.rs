@@ -74,7 +74,7 @@ impl Provider for Recorded {
         let mut exchange = self.exchange(&request);
         let tape = Arc::clone(&self.tape);
         let stream = self.model.ask(request).map(move |item| {
-            exchange.events.push(canonical::told(&item));
+            exchange.events.extend(canonical::told(&item));
             if matches!(item, Ok(ModelEvent::Done) | Err(_)) {
                 keep(&tape, &exchange);
             }

@@ -123,7 +123,7 @@ async fn a_question_is_json_and_says_what_it_wants() {
 
 #[tokio::test]
 async fn without_a_model_every_question_is_answered_with_how_to_choose_one() {
-    let nowhere = DiscoverOptions { ports: Vec::new(), ..DiscoverOptions::default() };
+    let nowhere = DiscoverOptions { providers: Vec::new(), ..DiscoverOptions::default() };
     let book = ModelBook::open(BookOptions { discover: nowhere, ..BookOptions::default() });
     let model = book.expect("nothing is wrong with nothing").usual();
     let answer = collect(model.ask(question())).await;

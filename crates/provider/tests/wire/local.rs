@@ -1,7 +1,9 @@
 //! The embedded model's child: started once, at the first question, again after it fell over; asked over its socket.
 
+use std::collections::VecDeque;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -17,6 +19,7 @@ use crate::stream::{ask, collect, question};
 const CHILD: &str = r#"#!/bin/sh
 here=$(dirname "$0")
 echo "$@" >> "$here/started"
+echo $$ > "$here/pid"
 if [ -e "$here/fall" ]; then echo "no memory" >&2; exit 3; fi
 while [ $# -gt 0 ]; do if [ "$1" = --socket ]; then ln -s "$here/real.sock" "$2"; fi; shift; done
 cat > /dev/null
@@ -50,29 +53,53 @@ fn book(dir: &Path) -> ModelBook {
         files: Arc::new(Files(dir.to_owned())),
         counter: |_| Err("not here".to_owned()),
     };
-    let nowhere = DiscoverOptions { ports: Vec::new(), ..DiscoverOptions::default() };
+    let nowhere = DiscoverOptions { providers: Vec::new(), ..DiscoverOptions::default() };
     let options = BookOptions { local: Some(local), discover: nowhere, ..BookOptions::default() };
     ModelBook::open(options).expect("nothing is wrong")
 }
 
 /// Answers every question on the socket; keeps what was asked.
 fn serve(dir: &Path) -> Arc<Mutex<Vec<String>>> {
+    serve_until(dir, &[])
+}
+
+/// The first questions get no more than these beginnings of an answer each; then the child is killed.
+fn serve_until(dir: &Path, beginnings: &[&'static str]) -> Arc<Mutex<Vec<String>>> {
     let listener = UnixListener::bind(dir.join("real.sock")).expect("a socket can be bound");
     let asked = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&asked);
+    let (dir, mut beginnings) = (dir.to_owned(), VecDeque::from(beginnings.to_vec()));
     tokio::spawn(async move {
         while let Ok((mut connection, _)) = listener.accept().await {
             let mut bytes = vec![0; 65_536];
             let count = connection.read(&mut bytes).await.unwrap_or(0);
             let request = String::from_utf8_lossy(&bytes[..count]).into_owned();
-            let body = if request.starts_with("GET /health ") { "{}" } else { ANSWER };
+            let is_question = !request.starts_with("GET /health ");
             seen.lock().expect("nobody panicked").push(request);
+            if is_question && let Some(beginning) = beginnings.pop_front() {
+                let _ = connection.write_all(beginning.as_bytes()).await;
+                let _ = connection.shutdown().await;
+                kill(&dir);
+                continue;
+            }
+            let body = if is_question { ANSWER } else { "{}" };
             let head =
                 format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
             let _ = connection.write_all(format!("{head}{body}").as_bytes()).await;
         }
     });
     asked
+}
+
+fn kill(dir: &Path) {
+    let pid = std::fs::read_to_string(dir.join("pid")).expect("the child has said its number");
+    let killed = Command::new("kill").args(["-KILL", pid.trim()]).status().expect("there is kill");
+    assert!(killed.success());
+}
+
+fn questions(asked: &Mutex<Vec<String>>) -> usize {
+    let asked = asked.lock().expect("nobody panicked");
+    asked.iter().filter(|request| request.starts_with("POST ")).count()
 }
 
 fn lines(dir: &Path, name: &str) -> Vec<String> {
@@ -122,6 +149,59 @@ async fn a_child_that_falls_over_costs_its_turn_and_is_started_again() {
     std::fs::remove_file(dir.path().join("fall")).expect("it is there");
     assert_eq!(ask(&model).await.text(), "Hello");
     assert_eq!(lines(dir.path(), "started").len(), 2);
+}
+
+/// What a child has written when it is killed before its answer begins.
+const UNBEGUN: [&str; 3] = [
+    "",
+    "HTTP/1.1 200 OK\r\nconnection: cl",
+    "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 1000\r\n\r\n: reading\n\n",
+];
+
+#[tokio::test]
+async fn a_child_that_dies_before_its_answer_begins_is_started_again_and_asked_again() {
+    for beginning in UNBEGUN {
+        let dir = tempfile::tempdir().expect("a folder can be made");
+        let asked = serve_until(dir.path(), &[beginning]);
+        let model = book(dir.path()).usual();
+        assert_eq!(ask(&model).await.text(), "Hello", "{beginning:?}");
+        assert_eq!((questions(&asked), lines(dir.path(), "started").len()), (2, 2), "{beginning:?}");
+    }
+}
+
+#[tokio::test]
+async fn many_who_asked_a_child_that_died_share_the_next_one() {
+    let dir = tempfile::tempdir().expect("a folder can be made");
+    let _asked = serve_until(dir.path(), &[""]);
+    let model = book(dir.path()).usual();
+    let answers = futures_util::future::join_all((0..5).map(|_| ask(&model))).await;
+    assert!(answers.iter().all(|answer| answer.text() == "Hello"), "{answers:?}");
+    assert_eq!(lines(dir.path(), "started").len(), 2);
+}
+
+#[tokio::test]
+async fn a_question_that_kills_every_child_is_asked_twice_and_no_more() {
+    let dir = tempfile::tempdir().expect("a folder can be made");
+    let asked = serve_until(dir.path(), &["", ""]);
+    let model = book(dir.path()).usual();
+    let answer = ask(&model).await;
+    let text = "The embedded model local/tiny failed: it ended twice before it answered (signal: 9 (SIGKILL)). The daemon's log says more.";
+    assert_eq!(answer.fault().public, text);
+    assert_eq!((questions(&asked), lines(dir.path(), "started").len()), (2, 2));
+    assert_eq!(ask(&model).await.text(), "Hello", "the next one is none of its business");
+}
+
+#[tokio::test]
+async fn a_child_that_dies_in_the_middle_of_an_answer_costs_the_turn_and_the_next_one_works() {
+    let dir = tempfile::tempdir().expect("a folder can be made");
+    let begun = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 1000\r\n\r\ndata: {\"choices\":[{\"delta\":{\"content\":\"Hel\"}}]}\n\n";
+    let asked = serve_until(dir.path(), &[begun]);
+    let model = book(dir.path()).usual();
+    let answer = ask(&model).await;
+    let text = "The embedded model local/tiny failed: it ended in the middle of its answer (signal: 9 (SIGKILL)). The daemon's log says more.";
+    assert_eq!((answer.text().as_str(), answer.fault().public.as_ref()), ("Hel", text));
+    assert_eq!(questions(&asked), 1, "what has begun is not asked for again");
+    assert_eq!(ask(&model).await.text(), "Hello");
 }
 
 #[tokio::test]

@@ -95,6 +95,111 @@ async fn nobody_asks_before_the_time_that_the_server_named() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_time_that_the_server_named_may_be_a_date() {
+    let date = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(30);
+    let date = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&date);
+    let date = date.expect("it is a date of this century");
+    let (answer, requests, elapsed) = after(1, with_header("503 a", &format!("retry-after: {date}"))).await;
+    assert_eq!((answer.text().as_str(), requests), ("Hello", 2), "{date}");
+    // The date has whole seconds, and the clock on the wall goes on meanwhile.
+    assert!(elapsed >= Duration::from_secs(25) && elapsed <= Duration::from_secs(32), "{date}: {elapsed:?}");
+}
+
+/// The stream's events with the time at which each came.
+async fn timed(mut stream: agent::outside::ModelStream) -> Vec<(u64, Result<ModelEvent, agent::Fault>)> {
+    let (began, mut items) = (Instant::now(), Vec::new());
+    while let Some(item) = stream.next().await {
+        items.push((began.elapsed().as_secs(), item));
+    }
+    items
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_the_servers_time_is_told_and_so_is_its_end() {
+    let acts = |number| if number == 0 { with_header("429 a", "retry-after: 100") } else { whole() };
+    let server = Server::start_each(acts).await;
+    let items = timed(patient(&server).ask(question())).await;
+    assert_eq!(items[0], (0, Ok(ModelEvent::Waiting)));
+    let (asked_at, asked) = &items[1];
+    assert_eq!(*asked, Ok(ModelEvent::Alive), "{items:?}");
+    assert!((100..=101).contains(asked_at), "{items:?}");
+    assert_eq!(items[2].1, Ok(ModelEvent::Text("Hello".to_owned())));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_provider_that_rests_is_told() {
+    let server = Server::start_each(|number| if number < 5 { vec![Act::Close] } else { whole() }).await;
+    let settings = ProviderSettings { tries_max: Some(1), ..ProviderSettings::default() };
+    let client = client_with(&server.base_url(), settings);
+    for _ in 0..5 {
+        ask(&client).await.fault();
+    }
+    let items = timed(client.ask(question())).await;
+    let told: Vec<_> = items.iter().map(|(_, item)| item.clone()).take(3).collect();
+    let text = ModelEvent::Text("Hello".to_owned());
+    assert_eq!(told, [Ok(ModelEvent::Waiting), Ok(ModelEvent::Alive), Ok(text)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_stays_connected_by_comments_is_alive() {
+    let mut acts = vec![Act::Write(head(CHUNKED))];
+    for _ in 0..4 {
+        acts.extend([Act::Pass(Duration::from_secs(50)), Act::Write(chunk(b": still queued\n\n"))]);
+    }
+    acts.extend([Act::Write(chunk(ANSWER)), Act::Write(CHUNKED_END.to_vec())]);
+    let server = Server::start(acts).await;
+    let items = timed(patient(&server).ask(question())).await;
+    let alive = items.iter().filter(|(_, item)| *item == Ok(ModelEvent::Alive)).count();
+    assert!((3..=4).contains(&alive), "{items:?}");
+    assert_eq!(items.last().expect("it ends").1, Ok(ModelEvent::Done), "{items:?}");
+    assert_eq!(server.seen().requests.len(), 1);
+}
+
+/// A byte every ten seconds, for ever.
+fn dripping(beginning: &[u8]) -> Vec<Act> {
+    let mut acts = vec![Act::Write(head(CHUNKED)), Act::Write(chunk(beginning))];
+    acts.extend((0..1_000).flat_map(|_| [Act::Pass(Duration::from_secs(10)), Act::Write(chunk(b"x"))]));
+    acts
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_drips_bytes_and_never_ends_an_event_is_given_up() {
+    let settings = ProviderSettings { tries_max: Some(1), ..ProviderSettings::default() };
+    let begun = b"data: {\"choices\":[{\"delta\":{\"content\":\"Hel\"}}]}\n\ndata: ";
+    let texts = [
+        "Streaming response failed before any data was received: the model sent nothing whole for 300 s.",
+        "Streaming response was interrupted before completion: the model sent nothing whole for 300 s. Partial output may have been displayed; retry the request.",
+    ];
+    for (beginning, text) in [&b"data: "[..], begun].into_iter().zip(texts) {
+        let server = Server::start(dripping(beginning)).await;
+        let began = Instant::now();
+        let answer = ask(&client_with(&server.base_url(), settings.clone())).await;
+        assert_eq!(answer.fault().public, text);
+        let elapsed = began.elapsed().as_secs();
+        assert!((300..=301).contains(&elapsed), "five times the idle time, and not {elapsed} s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_head_of_an_answer_has_its_own_time() {
+    let late = |seconds| {
+        let mut acts = vec![Act::Pass(Duration::from_secs(seconds))];
+        acts.extend(whole());
+        acts
+    };
+    let settings =
+        ProviderSettings { first_byte_ms: Some(5_000), tries_max: Some(2), ..ProviderSettings::default() };
+    let server = Server::start(late(4)).await;
+    assert_eq!(ask(&client_with(&server.base_url(), settings.clone())).await.text(), "Hello");
+    let server = Server::start(late(6)).await;
+    let began = Instant::now();
+    let answer = ask(&client_with(&server.base_url(), settings)).await;
+    assert_eq!(answer.fault().public, "API request timed out after 2 attempts: no answer in 5 s");
+    let elapsed = began.elapsed().as_secs();
+    assert!((10..=11).contains(&elapsed), "{elapsed} s");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_wait_that_is_too_long_is_told_to_everybody_at_once() {
     let server = Server::start(with_header("429 a", "retry-after: 86400")).await;
     let client = patient(&server);
@@ -216,11 +321,13 @@ async fn a_dropped_stream_gives_its_place_to_the_next() {
     let mut first = client.ask(question());
     assert_eq!(first.next().await, Some(Ok(ModelEvent::Text("a".to_owned()))));
     let mut second = client.ask(question());
+    assert_eq!(second.next().await, Some(Ok(ModelEvent::Waiting)), "it is told that it is not silence");
     tokio::select! {
         biased;
         item = second.next() => panic!("the only place is taken: {item:?}"),
         () = crate::server::give_way() => {}
     }
     drop(first);
+    assert_eq!(second.next().await, Some(Ok(ModelEvent::Alive)), "now it is asked");
     assert_eq!(second.next().await, Some(Ok(ModelEvent::Text("Hello".to_owned()))));
 }

@@ -1,10 +1,11 @@
 //! Servers that say no, send elsewhere, speak nonsense or are not there.
 
 use agent::FaultKind;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use crate::server::{Act, Server};
-use crate::stream::{ask, ask_with, chunk, client, refusal};
+use crate::stream::{ask, ask_with, chunk, client, client_with, refusal};
 
 #[tokio::test]
 async fn each_status_has_its_words() {
@@ -75,6 +76,31 @@ async fn a_server_that_speaks_nonsense_is_a_fault() {
         assert_eq!(answer.fault().kind, FaultKind::Model, "{nonsense:?}");
         assert_eq!(answer.items.len(), 1);
     }
+}
+
+#[tokio::test]
+async fn a_server_that_speaks_no_tls_is_named_with_what_may_help() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let port = listener.local_addr().expect("a bound socket has an address").port();
+    let server = tokio::spawn(async move {
+        let mut connections = 0;
+        while let Ok((mut connection, _)) = listener.accept().await {
+            connections += 1;
+            let _ = connection.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+            let _ = connection.read(&mut [0; 1_000]).await;
+            if connections == 2 {
+                return;
+            }
+        }
+    });
+    let settings = provider::ProviderSettings::default();
+    let client = client_with(&format!("https://127.0.0.1:{port}/v1"), settings);
+    for _ in 0..2 {
+        let fault = ask(&client).await.fault().clone();
+        assert!(fault.public.starts_with(&format!("No TLS with 127.0.0.1:{port}: ")), "{fault}");
+        assert!(fault.public.contains("say http:// in providers.openai.base_url"), "{fault}");
+    }
+    server.await.expect("each question was one connection: it is not asked again");
 }
 
 #[tokio::test]

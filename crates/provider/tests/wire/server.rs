@@ -1,6 +1,7 @@
 //! A tiny HTTP server: it reads a request, writes the bytes it was told to write, and keeps what it has seen.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -12,6 +13,8 @@ pub(crate) enum Act {
     Write(Vec<u8>),
     /// Lets the client read what was written before anything else is.
     Pause,
+    /// Takes its time.
+    Pass(Duration),
     /// Closes the connection.
     Close,
     /// Keeps the connection open and silent until the client closes it.
@@ -114,6 +117,7 @@ async fn play(connection: &mut TcpStream, acts: Vec<Act>) -> Option<()> {
         match act {
             Act::Write(bytes) => connection.write_all(&bytes).await.ok()?,
             Act::Pause => give_way().await,
+            Act::Pass(time) => tokio::time::sleep(time).await,
             Act::Close => return None,
             Act::Hold => {
                 let _ = connection.read(&mut [0; 1]).await;

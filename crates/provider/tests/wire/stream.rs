@@ -51,8 +51,12 @@ pub(crate) async fn ask(client: &Arc<dyn Provider>) -> Answer {
     collect(client.ask(question())).await
 }
 
+/// What tells only how long something takes is no part of the answer.
 pub(crate) async fn collect(stream: ModelStream) -> Answer {
-    Answer { items: stream.collect().await }
+    let is_said = |item: &Result<ModelEvent, Fault>| {
+        std::future::ready(!matches!(item, Ok(ModelEvent::Waiting | ModelEvent::Alive)))
+    };
+    Answer { items: stream.filter(is_said).collect().await }
 }
 
 /// Asks a server that plays these acts.

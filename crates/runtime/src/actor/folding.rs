@@ -72,6 +72,8 @@ impl Folding {
                 ModelEvent::Done => return self.done(),
                 // It was given no tool; and why it stopped is seen by what it said.
                 ModelEvent::Reasoning(_) | ModelEvent::ToolCall(_) | ModelEvent::Stopped(_) => {}
+                // A summary has one time for all of it.
+                ModelEvent::Waiting | ModelEvent::Alive => {}
             }
             let tokens_max = usize::try_from(self.summary.tokens_max()).unwrap_or(usize::MAX);
             if self.text.len() > tokens_max.saturating_mul(TOKEN_BYTES_MAX) {

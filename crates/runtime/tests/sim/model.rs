@@ -183,6 +183,8 @@ impl Playing {
                 Step::Call(name, arguments) => self.call(name, arguments),
                 Step::Report(tokens) => self.report(tokens),
                 Step::Done => ModelEvent::Done,
+                Step::Queue => ModelEvent::Waiting,
+                Step::Live => ModelEvent::Alive,
                 Step::Fail => return Some(Err(Fault::new(FaultKind::Model, "the model failed"))),
                 Step::Panic => panic_quietly("the model panicked in its stream"),
                 Step::Flood(0) | Step::PanicAtAsk | Step::PanicAtDrop => continue,

@@ -21,6 +21,10 @@ pub(crate) enum Step {
     Pass(Duration),
     /// `wait`: until it is released.
     Wait,
+    /// `queue`: says that the question waits.
+    Queue,
+    /// `live`: says that it is at it.
+    Live,
     /// `flood N`: says N letters without ever letting others go first.
     Flood(usize),
     /// `fail`
@@ -75,6 +79,8 @@ fn step(word: &str) -> Step {
         "yield" => Step::Yield,
         "pass" => Step::Pass(Duration::from_millis(number())),
         "wait" => Step::Wait,
+        "queue" => Step::Queue,
+        "live" => Step::Live,
         "flood" => Step::Flood(object.parse().expect("a number")),
         "fail" => Step::Fail,
         "panic" => Step::Panic,

@@ -8,7 +8,7 @@ use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
 const HEAD: &str = "A model that does what its messages say, on 127.0.0.1: over OpenAI's chat completions (/v1/chat/completions) and
-Responses (/v1/responses) and Anthropic's Messages (/v1/messages).
+Responses (/v1/responses), Azure's deployments (/openai/deployments/NAME/chat/completions) and Anthropic's Messages (/v1/messages).
 
 Usage: scripted-model [--port N] [--key K]
 

@@ -21,6 +21,8 @@ const PAGE: &str = "<!doctype html><html><body><h1>Sign in to this network</h1><
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) content_type: &'static str,
+    /// When to come back.
+    pub(crate) retry_after_s: Option<u64>,
     /// What has to be over before the response's head is sent.
     pub(crate) before: Vec<Wait>,
     pub(crate) body: AnswerPlan,
@@ -59,12 +61,14 @@ enum Beat {
 }
 
 impl Answer {
-    /// Answers a request; `number` makes its ids unique, `registered` looks an exact answer up.
+    /// Answers a request; `number` makes its ids unique, `registered` looks an exact answer up, `is_first` says whether a
+    /// message was never asked before.
     pub(crate) fn to(
         request: &ChatRequest,
         number: usize,
         obedient: bool,
         registered: impl FnOnce(&str) -> Option<String>,
+        is_first: impl FnOnce(&str) -> bool,
     ) -> Self {
         let script = match script_of(request, obedient, registered) {
             Ok(script) => script,
@@ -75,6 +79,9 @@ impl Answer {
         };
         match fitted(request, script) {
             Script::Status { code, body } => Self::status(request.api, code, body),
+            Script::Later { wait_s, .. } if is_first(&request.last_user()) => {
+                Self { retry_after_s: Some(wait_s), ..Self::status(request.api, 429, None) }
+            }
             Script::Html => Self::known(200, "text/html; charset=utf-8", Bytes::from_static(PAGE.as_bytes())),
             Script::Garbage => Self::garbage(request.delivery),
             Script::Silent => Self { before: vec![Wait::Forever], ..Self::known(200, JSON, Bytes::new()) },
@@ -170,11 +177,16 @@ impl Answer {
     }
 
     fn known(status: u16, content_type: &'static str, body: Bytes) -> Self {
-        Self { status, content_type, before: Vec::new(), body: AnswerPlan::Known(body) }
+        let body = AnswerPlan::Known(body);
+        Self { status, content_type, retry_after_s: None, before: Vec::new(), body }
     }
 
     fn steps(steps: VecDeque<Step>) -> Self {
-        Self { status: 200, content_type: EVENT_STREAM, before: Vec::new(), body: AnswerPlan::Steps(steps) }
+        Self {
+            content_type: EVENT_STREAM,
+            body: AnswerPlan::Steps(steps),
+            ..Self::known(200, JSON, Bytes::new())
+        }
     }
 }
 
@@ -182,7 +194,7 @@ impl Answer {
 fn beats(request: &ChatRequest, script: Script) -> Vec<Beat> {
     match script {
         Script::Status { .. } | Script::Html | Script::Garbage | Script::Silent | Script::Empty => Vec::new(),
-        Script::Reply { text } => vec![Beat::Say(text)],
+        Script::Reply { text } | Script::Later { text, .. } => vec![Beat::Say(text)],
         Script::Echo { text } => vec![Beat::Say(format!("echo: {text}"))],
         Script::History => vec![Beat::Say(history(request))],
         Script::Chunks { count, text } => {

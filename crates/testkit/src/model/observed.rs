@@ -49,6 +49,7 @@ struct State {
     counts: Counts,
     kept: Vec<(request::Parts, Bytes)>,
     answers: HashMap<String, String>,
+    put_off: BTreeSet<String>,
     ledger: Ledger,
 }
 
@@ -78,6 +79,11 @@ impl Observed {
 
     pub(crate) fn answer_to(&self, prompt: &str) -> Option<String> {
         self.lock().answers.get(prompt).cloned()
+    }
+
+    /// Whether a message that is answered later has come for the first time.
+    pub(crate) fn is_first(&self, prompt: &str) -> bool {
+        self.lock().put_off.insert(prompt.to_owned())
     }
 
     pub(crate) fn requests(&self) -> Vec<RecordedRequest> {

@@ -25,7 +25,11 @@ impl Api {
             "/v1/chat/completions" => Some(Self::Chat),
             "/v1/messages" => Some(Self::Anthropic),
             "/v1/responses" => Some(Self::Responses),
-            _ => None,
+            _ => {
+                let deployment =
+                    path.strip_prefix("/openai/deployments/")?.strip_suffix("/chat/completions")?;
+                (!deployment.is_empty() && !deployment.contains('/')).then_some(Self::Chat)
+            }
         }
     }
 }

@@ -69,6 +69,13 @@ pub enum Script {
         /// The response's body; an OpenAI error where none is given.
         body: Option<String>,
     },
+    /// Answer this text, but not before the second time: the first is told when to come back.
+    Later {
+        /// What `Retry-After` says.
+        wait_s: u64,
+        /// The whole answer.
+        text: String,
+    },
     /// Stream this text, then drop the connection in the middle of the body.
     Cut {
         /// What comes before the end; may be empty.
@@ -171,6 +178,12 @@ pub const SCRIPT_WORDS: &[ScriptWord] = &[
         usage: "!status CODE [BODY]",
         meaning: "answer with the HTTP status CODE",
         parse: status,
+    },
+    ScriptWord {
+        name: "later",
+        usage: "!later S TEXT",
+        meaning: "answer 429 with `Retry-After: S` the first time, then TEXT",
+        parse: later,
     },
     ScriptWord {
         name: "cut",
@@ -277,6 +290,11 @@ fn slow(rest: &str) -> Result<Script, String> {
     Ok(Script::Slow { pause_ms: number(pause_ms)?, text: text.to_owned() })
 }
 
+fn later(rest: &str) -> Result<Script, String> {
+    let (wait_s, text) = split_word(rest);
+    Ok(Script::Later { wait_s: number(wait_s)?, text: text.to_owned() })
+}
+
 fn hold(rest: &str) -> Result<Script, String> {
     let (name, text) = split_word(rest);
     if name.is_empty() {
@@ -301,7 +319,7 @@ fn think(rest: &str) -> Result<Script, String> {
     };
     let rest = match Script::parse(rest.trim_start()).map_err(|fault| fault.to_string())? {
         Script::Echo { text } => Script::Reply { text },
-        Script::Status { .. } | Script::Html | Script::Garbage | Script::Silent => {
+        Script::Status { .. } | Script::Later { .. } | Script::Html | Script::Garbage | Script::Silent => {
             return Err("only what is streamed can follow a thought".to_owned());
         }
         script => script,

@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use hyper::http::request;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 
 use super::answer::Answer;
 use super::body::AnswerBody;
@@ -26,12 +28,18 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(10);
 pub(crate) struct Server {
     key: Option<String>,
     obedient: bool,
+    tls: Option<TlsAcceptor>,
     observed: Arc<Observed>,
 }
 
 impl Server {
-    pub(crate) fn new(key: Option<String>, obedient: bool, observed: Arc<Observed>) -> Self {
-        Self { key, obedient, observed }
+    pub(crate) fn new(
+        key: Option<String>,
+        obedient: bool,
+        tls: Option<TlsAcceptor>,
+        observed: Arc<Observed>,
+    ) -> Self {
+        Self { key, obedient, tls, observed }
     }
 
     /// Serves until the other end of `stopped` is gone; then every connection is dropped.
@@ -57,6 +65,18 @@ impl Server {
     async fn serve(self: Arc<Self>, stream: TcpStream) {
         // Only latency is lost where this fails, and then the connection is already gone.
         let _ = stream.set_nodelay(true);
+        match &self.tls {
+            None => self.serve_http(stream).await,
+            // A peer that does not trust us goes away, and sees why itself.
+            Some(tls) => {
+                if let Ok(stream) = tls.accept(stream).await {
+                    self.serve_http(stream).await;
+                }
+            }
+        }
+    }
+
+    async fn serve_http(&self, stream: impl AsyncRead + AsyncWrite + Unpin) {
         let answer = service_fn(|request| self.respond(request));
         // Without half-close hyper reads on while an answer is under way, and so sees the peer go at once. Its
         // faults are peers that went away and answers that were cut; both are counted elsewhere.
@@ -81,12 +101,17 @@ impl Server {
         *response.status_mut() =
             StatusCode::from_u16(answer.status).expect("the script's status was checked");
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(answer.content_type));
+        if let Some(seconds) = answer.retry_after_s {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
         Ok(response)
     }
 
     /// Which API a request is for, or why it is not answered.
     fn admitted(&self, head: &request::Parts) -> Result<Api, Answer> {
-        let found = Api::at(head.uri.path()).filter(|_| head.method == Method::POST);
+        let is_whole =
+            !is_azure(head) || head.uri.query().is_some_and(|query| query.contains("api-version="));
+        let found = Api::at(head.uri.path()).filter(|_| head.method == Method::POST && is_whole);
         let api = found.ok_or_else(|| Answer::not_found(head.method.as_str(), head.uri.path()))?;
         if !self.is_key_right(api, head) {
             return Err(Answer::unauthorized(api));
@@ -101,6 +126,7 @@ impl Server {
     fn is_key_right(&self, api: Api, head: &request::Parts) -> bool {
         let Some(key) = &self.key else { return true };
         let (name, expected) = match api {
+            Api::Chat if is_azure(head) => (HeaderName::from_static("api-key"), key.clone()),
             Api::Chat | Api::Responses => (AUTHORIZATION, format!("Bearer {key}")),
             Api::Anthropic => (HeaderName::from_static("x-api-key"), key.clone()),
         };
@@ -108,6 +134,12 @@ impl Server {
     }
 
     fn answer(&self, request: &ChatRequest, number: usize) -> Answer {
-        Answer::to(request, number, self.obedient, |prompt| self.observed.answer_to(prompt))
+        let registered = |prompt: &str| self.observed.answer_to(prompt);
+        Answer::to(request, number, self.obedient, registered, |prompt| self.observed.is_first(prompt))
     }
+}
+
+/// Azure has a deployment in its paths, a version in its queries, and a header of its own for the key.
+fn is_azure(head: &request::Parts) -> bool {
+    head.uri.path().starts_with("/openai/deployments/")
 }

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use serde_json::{Value, json};
 use testkit::{RawAnswer, RawConnection, ScriptedModel};
 
-use crate::support::{ask, ask_and_leave_open, asking, post_with, whole};
+use crate::support::{ask, ask_and_leave_open, asking, post_with, said, whole};
 
 fn error_of(answer: &RawAnswer) -> Value {
     assert_eq!(answer.header("content-type"), Some("application/json"));
@@ -30,6 +30,32 @@ fn a_status_comes_with_an_error_or_with_the_given_body() {
     let answer = ask(&model, &asking("!status 400 {\"error\":{\"code\":\"context_length_exceeded\"}}"));
     assert_eq!(error_of(&answer)["code"], "context_length_exceeded");
     assert_eq!(ask(&model, &asking("!status 204")).body, b"");
+}
+
+#[test]
+fn whoever_comes_back_later_is_answered() {
+    let model = ScriptedModel::start();
+    for content in ["!later 3 a", "!later 3 b"] {
+        let refused = ask(&model, &asking(content));
+        assert_eq!((refused.status, refused.header("retry-after")), (429, Some("3")));
+        assert_eq!(said(&model, &asking(content)), content[9..]);
+    }
+}
+
+#[test]
+fn a_deployment_of_azure_wants_its_version_and_its_own_header_for_the_key() {
+    let model = ScriptedModel::with_key("k");
+    let body = asking("hi").to_string();
+    let ask = |path: &str, key: &str| {
+        let post = String::from_utf8(post_with(&format!("{key}\r\n"), body.as_bytes())).expect("text");
+        send(&model, post.replacen("/v1/chat/completions", path, 1).as_bytes()).status
+    };
+    let path = "/openai/deployments/mine/chat/completions";
+    let whole = format!("{path}?api-version=1");
+    assert_eq!(ask(&whole, "api-key: k"), 200);
+    assert_eq!(ask(&whole, "Authorization: Bearer k"), 401);
+    assert_eq!(ask(path, "api-key: k"), 404);
+    assert_eq!(ask("/openai/deployments//chat/completions?api-version=1", "api-key: k"), 404);
 }
 
 #[test]

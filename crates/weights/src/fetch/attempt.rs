@@ -1,6 +1,7 @@
 //! One request for a file, or for the rest of it: redirects followed, the answer understood. Trying again is left to
 //! `hub`.
 
+use std::error::Error;
 use std::time::Duration;
 
 use reqwest::header::{
@@ -57,7 +58,7 @@ pub(super) async fn ask(client: &Client, url: &Url, have: &Have) -> Result<Comin
                 get = get.header(IF_RANGE, etag);
             }
         }
-        let response = get.send().await.map_err(|fault| later(&unreachable_server(&fault)))?;
+        let response = get.send().await.map_err(|fault| unreached(&fault))?;
         linked.note(response.headers());
         if !response.status().is_redirection() {
             return judge(response, have, &linked);
@@ -149,9 +150,37 @@ fn later(why: &str) -> Refusal {
     Refusal::Later { why: why.to_owned(), after: None }
 }
 
+/// A certificate is the same a moment later.
+fn unreached(fault: &reqwest::Error) -> Refusal {
+    match untrusted(fault) {
+        Some(why) => Refusal::Final(format!(
+            "the server's certificate is not trusted: {why}; if an authority of your own has signed it, name its \
+             certificates (PEM) with SSL_CERT_FILE in the environment"
+        )),
+        None => later(&unreachable_server(fault)),
+    }
+}
+
+/// What is wrong with a certificate, if that is what went wrong.
+fn untrusted(fault: &(dyn Error + 'static)) -> Option<String> {
+    let mut next = Some(fault);
+    while let Some(cause) = next {
+        if let Some(rustls::Error::InvalidCertificate(why)) = cause.downcast_ref() {
+            return Some(why.to_string());
+        }
+        // One that was wrapped by the system's own is not its source.
+        let wrapped = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        next = match wrapped {
+            Some(wrapped) => Some(wrapped),
+            None => cause.source(),
+        };
+    }
+    None
+}
+
 /// The innermost cause says it best; the address stays out, it may hold a signature.
 pub(super) fn unreachable_server(fault: &reqwest::Error) -> String {
-    let mut cause: &dyn std::error::Error = fault;
+    let mut cause: &dyn Error = fault;
     while let Some(next) = cause.source() {
         cause = next;
     }

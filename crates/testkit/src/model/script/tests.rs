@@ -48,6 +48,7 @@ fn well_formed() -> Vec<(&'static str, Script)> {
         ("!insist read {\"a\": 1}", Script::Insist { calls: vec![call("read", "{\"a\": 1}")] }),
         ("!status 503", Script::Status { code: 503, body: None }),
         ("!status 429 slow down", Script::Status { code: 429, body: Some(text("slow down")) }),
+        ("!later 2 at last", Script::Later { wait_s: 2, text: text("at last") }),
         ("!cut", Script::Cut { text: text("") }),
         ("!cut half an ans", Script::Cut { text: text("half an ans") }),
         ("!garbage", Script::Garbage),
@@ -101,7 +102,7 @@ fn an_unknown_word_is_named_and_the_known_ones_are_listed() {
     assert_eq!(
         fault.to_string(),
         "unknown script word !replay; known: !reply !chunks !stall !silent !slow !hold !think !tool !insist !status \
-         !cut !garbage !html !empty !history"
+         !later !cut !garbage !html !empty !history"
     );
 }
 

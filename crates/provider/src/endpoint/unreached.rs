@@ -1,0 +1,73 @@
+//! Why a server could not be asked at all, told so that its user knows what to do: names the server, and the setting that
+//! may mend it.
+
+use std::error::Error;
+
+use agent::{Fault, FaultKind};
+
+use super::causes;
+use crate::failing::{Class, Failing};
+
+/// A server that was not reached.
+pub(super) struct Unreached<'u> {
+    /// The provider's name.
+    pub(super) provider: &'u str,
+    /// The server's.
+    pub(super) host: &'u str,
+}
+
+impl Unreached<'_> {
+    pub(super) fn failing(&self, fault: &reqwest::Error) -> Failing {
+        let failing = if fault.is_timeout() {
+            Failing::counted("API request timed out", "no connection".to_owned())
+        } else if let Some(tls) = tls_fault(fault) {
+            Failing::new(class(tls), Fault::new(FaultKind::Model, self.tls_text(tls)))
+        } else if fault.is_connect() {
+            Failing::counted("Failed to connect to API", "the model's server cannot be reached".to_owned())
+        } else {
+            let text = "HTTP error occurred: the request to the model failed";
+            Failing::new(Class::Down, Fault::new(FaultKind::Model, text))
+        };
+        failing.caused_by(causes(fault))
+    }
+
+    fn tls_text(&self, fault: &rustls::Error) -> String {
+        let Self { provider, host } = self;
+        match fault {
+            rustls::Error::InvalidCertificate(why) => format!(
+                "The certificate of {host} is not trusted: {why}. If an authority of your own has signed it, name that \
+                 authority's certificates (PEM) in providers.{provider}.ca_file of config.toml."
+            ),
+            other => format!(
+                "No TLS with {host}: {other}. If it speaks plain http, say http:// in providers.{provider}.base_url."
+            ),
+        }
+    }
+}
+
+/// A certificate is the same a moment later, and so is what a server speaks.
+fn class(fault: &rustls::Error) -> Class {
+    match fault {
+        rustls::Error::InvalidCertificate(_)
+        | rustls::Error::InvalidMessage(_)
+        | rustls::Error::PeerIncompatible(_) => Class::Refused,
+        _ => Class::Down,
+    }
+}
+
+/// What went wrong with TLS, if that is what went wrong.
+fn tls_fault<'f>(fault: &'f (dyn Error + 'static)) -> Option<&'f rustls::Error> {
+    let mut next = Some(fault);
+    while let Some(cause) = next {
+        if let Some(found) = cause.downcast_ref::<rustls::Error>() {
+            return Some(found);
+        }
+        // One that was wrapped by the system's own is not its source.
+        let wrapped = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        next = match wrapped {
+            Some(wrapped) => Some(wrapped),
+            None => cause.source(),
+        };
+    }
+    None
+}
