@@ -52,8 +52,12 @@ pub(crate) async fn send(
     let client = client.with_timeout(limit.saturating_add(CANCEL_GRACE * 2));
     let agent = client.agent(&agent_id);
     let request_id = RequestId::Text(request_id.unwrap_or_else(session.request_id));
-    let params =
-        SendParams { content, images, request_id: Some(request_id.clone()), ..SendParams::default() };
+    let params = SendParams {
+        content,
+        images: (!images.is_empty()).then_some(images),
+        request_id: Some(request_id.clone()),
+        ..SendParams::default()
+    };
     let mut sending = pin!(async {
         let answered = match telling {
             Telling::Whole => agent.send(&params).await.map_err(Failure::from),

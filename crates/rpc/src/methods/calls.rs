@@ -45,7 +45,7 @@ impl Desk {
             None => self.pool.make_up_request_id()?,
         };
         let source = self.source(caller, params.source, params.source_agent_id)?;
-        let images = pictures(agent, params.images).await?;
+        let images = pictures(agent, params.images.unwrap_or_default()).await?;
         Ok(NewMessage { text: params.content, images, request_id, source })
     }
 }

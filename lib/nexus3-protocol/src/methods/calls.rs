@@ -23,8 +23,8 @@ pub struct SendParams {
     pub source_agent_id: Option<RequestId>,
     /// Pictures that the model is to look at: PNG, JPEG, GIF or WebP, at most 20, each at most 5 MiB. Refused when the
     /// model takes none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub images: Vec<ImageParam>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub images: Option<Vec<ImageParam>>,
 }
 
 /// A picture: `data` or `path`.

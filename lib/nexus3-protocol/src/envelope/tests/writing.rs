@@ -31,7 +31,7 @@ fn a_request_is_compact_and_leaves_out_what_is_empty() {
 fn a_methods_own_parameters_are_written_in_their_order() {
     let params = SendParams {
         content: "hi".to_owned(),
-        images: Vec::new(),
+        images: None,
         request_id: None,
         source: Some("test".to_owned()),
         source_agent_id: None,

@@ -247,7 +247,7 @@ fn send_takes_content_and_perhaps_names() {
     let shown = ImageParam { data: Some("iVBORw0KGgo=".to_owned()), ..ImageParam::default() };
     let named = ImageParam { path: Some("a.png".to_owned()), ..ImageParam::default() };
     check(
-        SendParams { images: vec![shown, named], ..send("look") },
+        SendParams { images: Some(vec![shown, named]), ..send("look") },
         r#"{"content":"look","images":[{"data":"iVBORw0KGgo="},{"path":"a.png"}]}"#,
     );
 }
