@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 fn model() -> LoadedModel {
     let path = std::env::var_os("NEXUS3_TEST_MODEL")
         .expect("set NEXUS3_TEST_MODEL to a GGUF file, for example SmolLM2-135M-Instruct (`nexus3 models pull smollm2-135m`)");
-    LoadedModel::open(&PathBuf::from(path), &LoadOptions { threads: 1, window_tokens_max: None, slots: 4 })
+    LoadedModel::open(&PathBuf::from(path), &LoadOptions { threads: 1, slots: 4, ..LoadOptions::default() })
         .unwrap()
 }
 
