@@ -6,6 +6,7 @@ mod bench;
 mod cargo;
 mod ci;
 mod command;
+mod llama_cpp;
 mod schema;
 mod soak;
 mod tidy;
@@ -16,8 +17,15 @@ use std::process::ExitCode;
 use command::{Command, Failure};
 
 /// Every command there is; help and typo suggestions come from this list.
-const COMMANDS: &[Command] =
-    &[ci::COMMAND, tidy::COMMAND, schema::COMMAND, advisories::COMMAND, bench::COMMAND, soak::COMMAND];
+const COMMANDS: &[Command] = &[
+    ci::COMMAND,
+    tidy::COMMAND,
+    schema::COMMAND,
+    advisories::COMMAND,
+    bench::COMMAND,
+    soak::COMMAND,
+    llama_cpp::COMMAND,
+];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -1,4 +1,5 @@
-//! Measures a model file on this machine: `cargo run --release -p local --example speed -- FILE [THREADS]`.
+//! Measures a model file on this machine: `cargo run --release -p local --example speed -- FILE [THREADS [ENGINE]]`, with
+//! `own` or `llama-cpp` as the engine.
 //! Prints load time, prompt and generation speed by the clock and by processor time, and resident memory.
 
 use std::error::Error;
@@ -6,7 +7,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use local::generation::{Answered, Chat, ChatMessage, ChatRole, LoadOptions, LoadedModel, Piece, ToolChoice};
+use local::generation::{
+    Answered, Chat, ChatMessage, ChatRole, EngineKind, LoadOptions, LoadedModel, Piece, ToolChoice,
+};
 
 const LICENCE: &str = include_str!("../../../LICENSE-APACHE");
 const PROMPT_TOKENS: usize = 860;
@@ -14,13 +17,24 @@ const ANSWER_TOKENS: usize = 128;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let file = arguments.next().ok_or("usage: speed FILE [THREADS]")?;
+    let file = arguments.next().ok_or("usage: speed FILE [THREADS [own|llama-cpp]]")?;
     let threads = arguments.next().map_or(Ok(1), |text| text.parse())?;
+    let engine = match arguments.next().as_deref() {
+        None | Some("own") => EngineKind::Own,
+        Some("llama-cpp") => EngineKind::LlamaCpp,
+        Some(other) => return Err(format!("{other} is no engine").into()),
+    };
     let start = Moment::now()?;
-    let mut model =
-        LoadedModel::open(Path::new(&file), &LoadOptions { threads, window_tokens_max: None, slots: 4 })?;
+    let mut model = LoadedModel::open(
+        Path::new(&file),
+        &LoadOptions { engine, threads, slots: 4, ..LoadOptions::default() },
+    )?;
     let loaded = start.passed()?;
-    println!("model           {} ({} tokens window, {threads} threads)", model.name(), model.window_tokens());
+    println!(
+        "model           {} ({} tokens window, {threads} threads, {engine:?})",
+        model.name(),
+        model.window_tokens()
+    );
     println!("load            {:.0} ms, {:.0} MB resident", loaded.0.as_secs_f64() * 1e3, resident_mb()?);
     let cut = LICENCE
         .char_indices()

@@ -1,15 +1,50 @@
-//! The forward pass of llama-like models: the file, the weights, the kernels, the kept prefixes.
-//! Text, templates and sampling are `chat` and `generation`; this half knows token ids and numbers only.
+//! What computes a model: tokens in, scores out. [`Engine`] is all that answers need of it; the file, the weights, the
+//! kernels and the kept keys and values of our own engine are here too. Text, templates and sampling are `chat` and
+//! `generation`; this half knows token ids and numbers only.
 
 pub(crate) mod attention;
 pub(crate) mod cache;
+#[cfg(test)]
+mod conformance;
 pub(crate) mod convert;
 pub(crate) mod forward;
 pub(crate) mod gguf;
 pub(crate) mod kernel;
+#[cfg(feature = "llama-cpp")]
+pub(crate) mod llama_cpp;
 #[cfg(test)]
 pub(crate) mod made;
 pub(crate) mod map;
 pub(crate) mod matrix;
 pub(crate) mod network;
 pub(crate) mod numbers;
+pub(crate) mod own;
+
+use std::fmt::Debug;
+
+/// Computes a model. A few sequences of tokens are kept side by side, each with a number from 0 on; a sequence goes on
+/// where it is, or where it was cut.
+pub(crate) trait Engine: Debug + Send {
+    /// The longest sequence, in tokens.
+    fn window(&self) -> usize;
+
+    /// How many sequences there are.
+    fn sequences(&self) -> usize;
+
+    /// Tokens that it likes to read at once: enough to be quick, few enough that a cancel is soon heard.
+    fn chunk(&self) -> usize;
+
+    /// How many tokens of `sequence` are computed and kept. Without room for all, an engine may forget sequences that
+    /// are not being read.
+    fn kept(&self, sequence: usize) -> usize;
+
+    /// Forgets what `sequence` holds behind its first `length` tokens.
+    fn truncate(&mut self, sequence: usize, length: usize);
+
+    /// Makes `into` hold the first `length` tokens of `from` and nothing else.
+    fn copy(&mut self, from: usize, into: usize, length: usize);
+
+    /// Reads `tokens`, at least one and all of the vocabulary, behind what `sequence` holds. With `scores`, it gets the
+    /// score of every token to come next.
+    fn eval(&mut self, sequence: usize, tokens: &[u32], scores: Option<&mut Vec<f32>>) -> Result<(), String>;
+}

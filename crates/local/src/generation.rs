@@ -2,9 +2,11 @@
 //! The forward pass is in `engine`, the prompt in `chat`; sockets and queues are the server's.
 
 pub(crate) mod grammar;
+pub(crate) mod opening;
 pub(crate) mod outflow;
 pub(crate) mod run;
 pub(crate) mod sampler;
+pub(crate) mod shelf;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -12,18 +14,38 @@ use std::path::{Path, PathBuf};
 use crate::chat::prompt;
 use crate::chat::template::{CALL_BEGINS, Template};
 use crate::chat::tokens::Vocabulary;
-use crate::engine::cache::Shelf;
-use crate::engine::forward::Scratch;
+use crate::engine::Engine;
 use crate::engine::gguf::{Gguf, Wrong};
 use crate::engine::map::map;
-use crate::engine::network::Network;
+use crate::engine::own::OwnEngine;
 use grammar::Grammars;
 use run::{Halt, Run};
 use sampler::Sampler;
+use shelf::Shelf;
+
+/// What computes a model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum EngineKind {
+    /// This crate.
+    #[default]
+    Own,
+    /// llama.cpp, where it is part of the build.
+    LlamaCpp,
+}
+
+impl EngineKind {
+    /// Whether it is part of this build.
+    #[must_use]
+    pub fn is_built(self) -> bool {
+        self == Self::Own || cfg!(feature = "llama-cpp")
+    }
+}
 
 /// How a model file is loaded.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct LoadOptions {
+    /// What computes it.
+    pub engine: EngineKind,
     /// Threads that compute; 1 computes on the caller's thread.
     pub threads: usize,
     /// The longest context; the file's own limit when `None` or larger than it.
@@ -39,9 +61,8 @@ pub struct LoadedModel {
     window_tokens: usize,
     vocabulary: Vocabulary,
     template: Template,
-    network: Network,
+    engine: Box<dyn Engine>,
     shelf: Shelf,
-    scratch: Scratch,
     /// Made when the first answer needs one.
     grammars: Option<Grammars>,
 }
@@ -183,6 +204,11 @@ pub enum LoadFault {
         /// What the system said.
         cause: std::io::Error,
     },
+    /// The engine is not part of this build.
+    #[error(
+        "llama.cpp is not part of this program; build it with `cargo build --release --features llama-cpp`"
+    )]
+    NotBuilt,
     /// The file is no model that this engine runs; the reason names what is wrong.
     #[error("model file {path} cannot be used: {reason}")]
     Unusable {
@@ -220,6 +246,9 @@ impl LoadedModel {
     /// # Errors
     /// When the file cannot be read, or is no model that this engine runs.
     pub fn open(path: &Path, options: &LoadOptions) -> Result<Self, LoadFault> {
+        if !options.engine.is_built() {
+            return Err(LoadFault::NotBuilt);
+        }
         let bytes = map(path).map_err(|cause| LoadFault::Unreadable { path: path.to_path_buf(), cause })?;
         Self::read(path, &bytes, options)
             .map_err(|reason| LoadFault::Unusable { path: path.to_path_buf(), reason })
@@ -229,19 +258,18 @@ impl LoadedModel {
         let file = Gguf::read(bytes)?;
         let vocabulary = Vocabulary::read(&file)?;
         let template = Template::parse(file.text("tokenizer.chat_template"))?;
-        let network = Network::read(&file, vocabulary.len(), options.threads)?;
+        let engine = load(path, &file, &vocabulary, options)?;
         let from_file = || {
             path.file_stem().map_or_else(|| "model".to_owned(), |stem| stem.to_string_lossy().into_owned())
         };
-        let window = network.shape.window;
+        let window = engine.window();
         Ok(Self {
             name: file.text("general.name").map_or_else(from_file, str::to_owned),
             window_tokens: options.window_tokens_max.map_or(window, |max| max.clamp(1, window)),
-            shelf: Shelf::new(&network.shape, options.slots),
+            shelf: Shelf::new(&*engine),
             vocabulary,
             template,
-            network,
-            scratch: Scratch::default(),
+            engine,
             grammars: None,
         })
     }
@@ -290,15 +318,12 @@ impl LoadedModel {
         if plan.needs_grammar() && self.grammars.is_none() {
             self.grammars = Some(Grammars::new(&self.vocabulary).map_err(AnswerFault::Failed)?);
         }
-        let slot = self.shelf.take(&prompt);
-        let cache = self.shelf.cache(slot);
-        let cached_tokens = cache.tokens().len();
+        let conversation = self.shelf.take(&mut *self.engine, &prompt);
+        let cached_tokens = conversation.len();
         let room = self.window_tokens - prompt.len();
         let mut run = Run {
-            network: &self.network,
             vocabulary: &self.vocabulary,
-            cache,
-            scratch: &mut self.scratch,
+            conversation,
             each,
             sampler: Sampler::new(chat.temperature, chat.top_p, chat.seed),
             window: self.window_tokens,
@@ -319,6 +344,29 @@ impl LoadedModel {
         };
         Ok(Answered { prompt_tokens: prompt.len(), cached_tokens, answer_tokens: run.answer_tokens, why })
     }
+}
+
+/// The engine that `options` choose, with the weights in memory.
+fn load(
+    path: &Path,
+    file: &Gguf<'_>,
+    vocabulary: &Vocabulary,
+    options: &LoadOptions,
+) -> Result<Box<dyn Engine>, Wrong> {
+    let sequences = options.slots.clamp(1, 64);
+    #[cfg(feature = "llama-cpp")]
+    if options.engine == EngineKind::LlamaCpp {
+        let wanted = crate::engine::llama_cpp::Wanted {
+            vocabulary: vocabulary.len(),
+            threads: options.threads,
+            sequences,
+            window_max: options.window_tokens_max,
+        };
+        return Ok(Box::new(crate::engine::llama_cpp::LlamaCpp::open(path, &wanted)?));
+    }
+    #[cfg(not(feature = "llama-cpp"))]
+    let _ = path;
+    Ok(Box::new(OwnEngine::read(file, vocabulary.len(), options.threads, sequences)?))
 }
 
 /// How an answer is made.

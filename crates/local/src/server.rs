@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::embed::{Embedder, MiniLm};
-use crate::generation::{LoadOptions, LoadedModel};
+use crate::generation::{EngineKind, LoadOptions, LoadedModel};
 use brain::{Brain, Engines};
 use http::Shared;
 pub use listener::ModelListener;
@@ -48,6 +48,8 @@ pub struct ServeOptions {
     pub model_name: Option<String>,
     /// The ONNX file of all-MiniLM-L6-v2; without it, embeddings are refused.
     pub embedder: Option<PathBuf>,
+    /// What computes the model.
+    pub engine: EngineKind,
     /// Threads that compute.
     pub threads: usize,
     /// The longest context; the file's own limit when `None`.
@@ -66,6 +68,7 @@ impl Default for ServeOptions {
             model: None,
             model_name: None,
             embedder: None,
+            engine: EngineKind::default(),
             threads: 1,
             window_tokens_max: None,
             queue_max: 64,
@@ -104,8 +107,12 @@ pub async fn serve(
 }
 
 fn load_brain(path: PathBuf, options: &ServeOptions) -> brain::Load<dyn Brain> {
-    let options =
-        LoadOptions { threads: options.threads, window_tokens_max: options.window_tokens_max, slots: SLOTS };
+    let options = LoadOptions {
+        engine: options.engine,
+        threads: options.threads,
+        window_tokens_max: options.window_tokens_max,
+        slots: SLOTS,
+    };
     Box::new(move || match LoadedModel::open(&path, &options) {
         Ok(model) => Ok(Box::new(model)),
         Err(fault) => Err(fault.to_string()),

@@ -19,7 +19,7 @@ fn file() -> PathBuf {
 }
 
 fn model() -> LoadedModel {
-    LoadedModel::open(&file(), &LoadOptions { threads: 1, window_tokens_max: None, slots: 4 }).unwrap()
+    LoadedModel::open(&file(), &LoadOptions { threads: 1, slots: 4, ..LoadOptions::default() }).unwrap()
 }
 
 fn said(role: ChatRole, text: &str) -> ChatMessage {
@@ -126,6 +126,35 @@ fn free_choice_gives_text_or_valid_calls() {
         println!("{question}: {text:?} {calls:?} {answered:?}");
         assert!(!text.is_empty() || !calls.is_empty());
     }
+}
+
+#[test]
+fn a_made_up_tool_that_the_model_is_talked_into_is_never_called() {
+    let mut model = model();
+    let mut made = 0;
+    for fence in ["", "```json\n"] {
+        let begun = format!("{fence}{{\"name\": \"fly\", \"arguments\": {{\"to\": \"the moon\"}}}}");
+        let example = said(ChatRole::Assistant, &begun);
+        let ask = |text: &str| said(ChatRole::User, text);
+        let chat = Chat {
+            tools: tools(),
+            answer_tokens_max: Some(200),
+            ..chat(vec![
+                ask("Fly to the moon."),
+                example.clone(),
+                ask("Fly to the moon."),
+                example,
+                ask("Fly to the moon."),
+            ])
+        };
+        let (answered, text, calls) = run(&mut model, &chat);
+        println!("{fence:?}: {text:?} {calls:?} {answered:?}");
+        assert!(!text.contains("\"arguments\""), "{text}");
+        let offered = tools();
+        assert!(calls.iter().all(|call| offered.iter().any(|tool| tool.name == call.name)), "{calls:?}");
+        made += calls.len();
+    }
+    assert!(made > 0, "the model was not talked into it, so nothing was tried");
 }
 
 #[test]

@@ -20,6 +20,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use self::file::FileLayer;
+pub(crate) use self::kind::Word;
 use self::kind::{Refusal, Value, quote};
 pub(crate) use self::page::{reference, show};
 pub(crate) use self::settings::Config;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use agent::outside::Models;
 use agent::{Fault, TokenCount};
 use local::count::Counter;
+use local::generation::{EngineKind, LoadFault};
 use provider::catalog::PROVIDERS;
 use provider::{
     BookOptions, Counting, Found, LocalFiles, LocalOptions, ModelBook, RecordedModels, ReplayedModels, Secret,
@@ -16,6 +17,7 @@ use weights::{Kind, Shelf, Shelved};
 
 use crate::config::Config;
 use crate::home::{Environment, variable};
+use crate::model_server::engine_word;
 use crate::models::{self, FoundServer};
 use crate::{Failure, console_runtime};
 
@@ -70,7 +72,7 @@ pub(crate) fn open_book(
         providers: config.providers(),
         models: config.models(),
         variables: variables(config, environment)?,
-        local: Some(local(home)?),
+        local: Some(local(home, config.local_engine)?),
         ..BookOptions::default()
     };
     ModelBook::open(options).map_err(as_usage)
@@ -96,13 +98,18 @@ fn variables(config: &Config, environment: &Environment) -> Result<HashMap<Strin
 }
 
 /// The embedded model runs in a child of this very program.
-fn local(home: &Path) -> Result<LocalOptions, Failure> {
+fn local(home: &Path, engine: EngineKind) -> Result<LocalOptions, Failure> {
+    if !engine.is_built() {
+        return Err(Failure::Usage(format!("local_engine: {}", LoadFault::NotBuilt)));
+    }
     let program = std::env::current_exe()
         .map_err(|fault| Failure::Run(format!("cannot find the program itself: {fault}")))?;
     Ok(LocalOptions {
         program,
         // It gets no environment to find a home in.
-        args: vec!["--home".to_owned(), home.display().to_string(), "model-server".to_owned()],
+        args: ["--home", &home.display().to_string(), "model-server", "--engine", engine_word(engine)]
+            .map(str::to_owned)
+            .to_vec(),
         socket_dir: home.to_owned(),
         idle: LOCAL_IDLE,
         start_timeout: LOCAL_START,

@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use local::generation::{EngineKind, LoadFault};
 use local::server::{ModelListener, ServeOptions};
 use tokio_util::sync::CancellationToken;
 use weights::{ModelId, Shelf};
 
+use crate::config::Word;
 use crate::signals::StopSignals;
 use crate::{Failure, models, process};
 
@@ -38,6 +40,9 @@ pub(crate) struct ModelServerArgs {
     /// Listen on a Unix socket instead
     #[arg(long, value_name = "PATH", conflicts_with = "port")]
     socket: Option<PathBuf>,
+    /// What computes the chat model: own, or llama-cpp in a program that was built with it
+    #[arg(long, value_name = "ENGINE", default_value = "own", value_parser = engine)]
+    engine: EngineKind,
     /// Threads that compute [default: one less than there are cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
@@ -64,6 +69,7 @@ pub(crate) fn run(args: &ModelServerArgs, home: &Path) -> Result<u8, Failure> {
         model: find(&args.model)?,
         model_name: args.name.clone().or_else(|| args.model.as_ref().filter(|id| !is_path(id)).cloned()),
         embedder: find(&args.embedder)?,
+        engine: args.engine,
         threads: args.threads.map_or_else(spare_cores, usize::from),
         window_tokens_max: args.window.map(|tokens| tokens as usize),
         queue_max: args.queue.into(),
@@ -117,6 +123,21 @@ fn listen(args: &ModelServerArgs) -> Result<ModelListener, Failure> {
     listener.map_err(|(place, fault)| Failure::Run(format!("cannot listen on {place}: {fault}")))
 }
 
+/// The engine of this name, when it is part of the build.
+fn engine(word: &str) -> Result<EngineKind, String> {
+    let place = EngineKind::WORDS.iter().position(|known| *known == word);
+    let Some(engine) = place.and_then(|place| EngineKind::MEANINGS.get(place)) else {
+        return Err(format!("use one of {}", EngineKind::WORDS.join(", ")));
+    };
+    if engine.is_built() { Ok(*engine) } else { Err(LoadFault::NotBuilt.to_string()) }
+}
+
+/// The name of an engine.
+pub(crate) fn engine_word(engine: EngineKind) -> &'static str {
+    let place = EngineKind::MEANINGS.iter().position(|known| *known == engine);
+    place.and_then(|place| EngineKind::WORDS.get(place)).copied().unwrap_or("own")
+}
+
 fn is_path(given: &str) -> bool {
     given.contains('/') || given.ends_with(".gguf") || given.ends_with(".onnx")
 }
@@ -133,4 +154,20 @@ fn weights_file(given: &str, shelf: &Shelf) -> Result<PathBuf, Failure> {
 /// The machine has other things to do, too.
 fn spare_cores() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_engine_has_a_name_and_a_missing_one_says_how_to_build_it() {
+        for kind in [EngineKind::Own, EngineKind::LlamaCpp] {
+            match engine(engine_word(kind)) {
+                Ok(found) => assert_eq!((found, kind.is_built()), (kind, true)),
+                Err(why) => assert!(!kind.is_built() && why.contains("--features llama-cpp"), "{why}"),
+            }
+        }
+        assert!(engine("candle").is_err_and(|why| why.contains("own, llama-cpp")));
+    }
 }

@@ -28,7 +28,7 @@ impl Network {
     /// Reads at most [`CHUNK`] `tokens`, all of the vocabulary, behind what `cache` holds.
     pub(crate) fn read_tokens(&self, cache: &mut Cache, tokens: &[u32], scratch: &mut Scratch) {
         let hidden = self.shape.hidden;
-        let first = cache.extend(tokens);
+        let first = cache.extend(tokens.len());
         scratch.fit(&self.shape, tokens.len());
         for (token, row) in tokens.iter().zip(scratch.stream.chunks_exact_mut(hidden)) {
             self.embedding.row(*token as usize, row);

@@ -40,6 +40,11 @@ impl Outflow {
         Flow::Text(String::from_utf8_lossy(&self.bytes.drain(..certain).collect::<Vec<u8>>()).into_owned())
     }
 
+    /// How many bytes the watched text with this index has.
+    pub(crate) fn length_of(&self, index: usize) -> usize {
+        self.watched[index].len()
+    }
+
     /// What is left at the end.
     pub(crate) fn rest(&mut self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut self.bytes)).into_owned()

@@ -6,14 +6,13 @@ use std::ops::ControlFlow;
 use llguidance::Matcher;
 use serde_json::Value;
 
+use super::opening::{Opened, Opening};
 use super::outflow::{Flow, Outflow};
 use super::sampler::Sampler;
+use super::shelf::Conversation;
 use super::{AnswerFault, EndedBy, MadeCall, OfferedTool, Piece};
 use crate::chat::template::{CALL_BEGINS, CALL_ENDS, spaced_json};
 use crate::chat::tokens::Vocabulary;
-use crate::engine::cache::Cache;
-use crate::engine::forward::{CHUNK, Scratch};
-use crate::engine::network::Network;
 
 /// Calls of one answer: a small model would go on for ever.
 const CALLS_MAX: usize = 8;
@@ -33,10 +32,8 @@ pub(crate) enum Halt {
 
 /// What one answer needs.
 pub(crate) struct Run<'a> {
-    pub(crate) network: &'a Network,
     pub(crate) vocabulary: &'a Vocabulary,
-    pub(crate) cache: &'a mut Cache,
-    pub(crate) scratch: &'a mut Scratch,
+    pub(crate) conversation: Conversation<'a>,
     pub(crate) each: &'a mut dyn FnMut(Piece<'_>) -> ControlFlow<()>,
     pub(crate) sampler: Sampler,
     pub(crate) window: usize,
@@ -50,14 +47,16 @@ pub(crate) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Reads what the cache does not hold of `prompt`, in chunks.
+    /// Reads what the conversation does not hold of `prompt`, in chunks.
     pub(crate) fn read_prompt(&mut self, prompt: &[u32]) -> Result<(), Halt> {
-        let start = self.cache.tokens().len();
-        for chunk in prompt[start..].chunks(CHUNK) {
-            self.network.read_tokens(self.cache, chunk, self.scratch);
-            self.tell(Piece::Read { tokens: self.cache.tokens().len(), of: prompt.len() })?;
+        let mut rest = &prompt[self.conversation.len()..];
+        while !rest.is_empty() {
+            let (chunk, behind) = rest.split_at(rest.len().min(self.conversation.chunk()));
+            let scores = behind.is_empty().then_some(&mut self.scores);
+            self.conversation.read(chunk, scores).map_err(failed)?;
+            self.tell(Piece::Read { tokens: self.conversation.len(), of: prompt.len() })?;
+            rest = behind;
         }
-        self.network.scores(self.scratch, &mut self.scores);
         Ok(())
     }
 
@@ -71,8 +70,8 @@ impl Run<'_> {
     ) -> Result<EndedBy, Halt> {
         let marker: &[&str] = if tools.is_empty() { &[] } else { &[CALL_BEGINS] };
         let mut outflow = Outflow::new(marker.iter().copied().chain(stops.iter().map(String::as_str)));
-        let mut opening = Opening { head: (!tools.is_empty()).then(String::new) };
-        let mut said = Said { first: self.cache.tokens().len(), bytes: Vec::new(), ends: Vec::new() };
+        let mut opening = Opening::new(tools);
+        let mut said = Said { first: self.conversation.len(), bytes: Vec::new(), ends: Vec::new() };
         loop {
             let picked = self.pick(None);
             let Ok(Some(token)) = picked else {
@@ -80,35 +79,44 @@ impl Run<'_> {
                 return picked.map(|_| EndedBy::Finished);
             };
             said.push(self.vocabulary.bytes(token));
-            match outflow.push(self.vocabulary.bytes(token)) {
-                Flow::Met(text, 0) if !tools.is_empty() => {
-                    let left = outflow.rest().len();
-                    self.say(&(opening.rest() + &text))?;
-                    return self.turn_into_call(&said, said.bytes.len() - left - CALL_BEGINS.len(), grammar);
+            let (text, met) = match outflow.push(self.vocabulary.bytes(token)) {
+                Flow::Text(text) => (text, None),
+                Flow::Met(text, watched) => (text, Some(watched)),
+            };
+            let opened = opening.take(&text);
+            match (opened, met) {
+                (Opened::Call(text, back), _) => {
+                    self.say(&text)?;
+                    let behind = outflow.rest().len() + met.map_or(0, |watched| outflow.length_of(watched));
+                    return self.turn_into_call(&said, behind + back, grammar);
                 }
-                Flow::Met(text, _) => {
-                    self.say(&(opening.rest() + &text))?;
+                (Opened::Text(text), Some(0)) if !tools.is_empty() => {
+                    self.say(&text)?;
+                    // A fence that was opened for the call goes with it.
+                    let back = outflow.rest().len() + CALL_BEGINS.len() + opening.rest().len();
+                    return self.turn_into_call(&said, back, grammar);
+                }
+                (Opened::Text(text), Some(_)) => {
+                    self.say(&(text + &opening.rest()))?;
                     return Ok(EndedBy::Finished);
                 }
-                Flow::Text(text) => match opening.take(&text, tools) {
-                    Opened::Call => return self.turn_into_call(&said, 0, grammar),
-                    Opened::Text(text) => self.say(&text)?,
-                },
+                (Opened::Text(text), None) => self.say(&text)?,
             }
             self.step(token)?;
         }
     }
 
-    /// Goes back to byte `at` of what was said and makes calls from there.
+    /// Goes `back` bytes of what was said and makes calls from there.
     fn turn_into_call(
         &mut self,
         said: &Said,
-        at: usize,
+        back: usize,
         grammar: &dyn Fn() -> Result<Matcher, String>,
     ) -> Result<EndedBy, Halt> {
+        let at = said.bytes.len().saturating_sub(back);
         let whole = said.ends.iter().take_while(|end| **end <= at).count();
         let kept = if whole == 0 { 0 } else { said.ends[whole - 1] };
-        self.cache.truncate(said.first + whole);
+        self.conversation.truncate(said.first + whole).map_err(failed)?;
         let between = String::from_utf8_lossy(&said.bytes[kept..at]).into_owned();
         self.feed(&self.vocabulary.plain(&between))?;
         self.feed(&self.vocabulary.rendered(&format!("{CALL_BEGINS}\n")))?;
@@ -125,7 +133,7 @@ impl Run<'_> {
             let mut matcher = grammar().map_err(|why| Halt::Fault(AnswerFault::Refused(why)))?;
             let written = self.follow(&mut matcher, Aloud::No)?;
             let Some(call) = self.made(&written) else {
-                return Err(Halt::Fault(AnswerFault::Failed("its call is cut".to_owned())));
+                return Err(failed("its call is cut".to_owned()));
             };
             let again =
                 self.calls.iter().any(|made| made.name == call.name && made.arguments == call.arguments);
@@ -192,17 +200,16 @@ impl Run<'_> {
 
     /// Follows a grammar to its end; gives what was written.
     fn follow(&mut self, matcher: &mut Matcher, aloud: Aloud) -> Result<String, Halt> {
-        let failed =
-            |fault: &dyn std::fmt::Display| Halt::Fault(AnswerFault::Failed(format!("its grammar: {fault}")));
+        let broken = |fault: &dyn std::fmt::Display| failed(format!("its grammar: {fault}"));
         let (mut outflow, mut written, mut tokens) = (Outflow::new([]), Vec::<u8>::new(), Vec::new());
         let mut closing = false;
         while !matcher.is_stopped() {
             closing = closing || self.left <= CLOSING_TOKENS || goes_in_circles(&tokens);
-            let mask = matcher.compute_mask().map_err(|fault| failed(&fault))?;
+            let mask = matcher.compute_mask().map_err(|fault| broken(&fault))?;
             let close = closing.then(|| self.closer(&written, &|token| mask.is_allowed(token))).flatten();
             mask.iter_unset_entries(|token| forbid(&mut self.scores, token));
             let Some(token) = self.pick(close)? else { break };
-            matcher.consume_token(token).map_err(|fault| failed(&fault))?;
+            matcher.consume_token(token).map_err(|fault| broken(&fault))?;
             let bytes = self.vocabulary.bytes(token);
             written.extend_from_slice(bytes);
             tokens.push(token);
@@ -232,13 +239,12 @@ impl Run<'_> {
 
     /// The next token: `fixed`, or as the sampler draws; none when the answer is over.
     fn pick(&mut self, fixed: Option<u32>) -> Result<Option<u32>, Halt> {
-        if self.left == 0 || self.cache.tokens().len() >= self.window {
+        if self.left == 0 || self.conversation.len() >= self.window {
             return Err(Halt::Length);
         }
         let drawn = fixed.or_else(|| self.sampler.next(&self.scores));
-        let token = drawn.ok_or_else(|| {
-            Halt::Fault(AnswerFault::Failed("its numbers are not finite: the file may be damaged".to_owned()))
-        })?;
+        let token =
+            drawn.ok_or_else(|| failed("its numbers are not finite: the file may be damaged".to_owned()))?;
         self.left -= 1;
         self.answer_tokens += 1;
         Ok((!self.vocabulary.ends_answer(token)).then_some(token))
@@ -249,16 +255,13 @@ impl Run<'_> {
     }
 
     fn feed(&mut self, tokens: &[u32]) -> Result<(), Halt> {
-        if self.cache.tokens().len() + tokens.len() > self.window {
+        if self.conversation.len() + tokens.len() > self.window {
             return Err(Halt::Length);
         }
-        for chunk in tokens.chunks(CHUNK) {
-            self.network.read_tokens(self.cache, chunk, self.scratch);
+        if tokens.is_empty() {
+            return Ok(());
         }
-        if !tokens.is_empty() {
-            self.network.scores(self.scratch, &mut self.scores);
-        }
-        Ok(())
+        self.conversation.read(tokens, Some(&mut self.scores)).map_err(failed)
     }
 
     /// Says `text`, which may be empty: each token asks whether to go on.
@@ -272,6 +275,10 @@ impl Run<'_> {
             ControlFlow::Break(()) => Err(Halt::Cancelled),
         }
     }
+}
+
+fn failed(why: String) -> Halt {
+    Halt::Fault(AnswerFault::Failed(why))
 }
 
 fn forbid(scores: &mut [f32], token: usize) {
@@ -301,45 +308,6 @@ impl Said {
     }
 }
 
-/// The beginning of an answer, held back while it may be a call without its marker: models write
-/// `{"name": "tool"` bare or in a code fence.
-struct Opening {
-    head: Option<String>,
-}
-
-enum Opened {
-    Call,
-    Text(String),
-}
-
-impl Opening {
-    fn take(&mut self, text: &str, tools: &[OfferedTool]) -> Opened {
-        let Some(head) = &mut self.head else { return Opened::Text(text.to_owned()) };
-        head.push_str(text);
-        let (mut bare, mut undecided) = (head.trim_start(), false);
-        for fence in ["```json", "```"] {
-            undecided |= fence.starts_with(bare);
-            bare = bare.strip_prefix(fence).unwrap_or(bare);
-        }
-        let dense: String = bare.chars().filter(|character| !character.is_whitespace()).collect();
-        for tool in tools {
-            let opener = format!("{{\"name\":\"{}\"", tool.name);
-            if dense.starts_with(&opener) {
-                return Opened::Call;
-            }
-            undecided |= opener.starts_with(&dense);
-        }
-        if undecided {
-            return Opened::Text(String::new());
-        }
-        Opened::Text(self.rest())
-    }
-
-    fn rest(&mut self) -> String {
-        self.head.take().unwrap_or_default()
-    }
-}
-
 /// Whether the last tokens are a few of them over and over.
 fn goes_in_circles(tokens: &[u32]) -> bool {
     (1..=16).any(|period| {
@@ -351,5 +319,7 @@ fn goes_in_circles(tokens: &[u32]) -> bool {
     })
 }
 
+#[cfg(test)]
+mod scripted;
 #[cfg(test)]
 mod tests;

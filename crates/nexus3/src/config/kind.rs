@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use agent::AgentId;
 use agent::journal::OnRestart;
+use local::generation::EngineKind;
 use provider::Secret;
 use provider::catalog::{PROVIDERS, known_provider};
 use store::Durability;
@@ -358,6 +359,11 @@ impl Word for Level {
 impl Word for Durability {
     const WORDS: &'static [&'static str] = &["full", "normal"];
     const MEANINGS: &'static [Self] = &[Durability::Full, Durability::Normal];
+}
+
+impl Word for EngineKind {
+    const WORDS: &'static [&'static str] = &["own", "llama-cpp"];
+    const MEANINGS: &'static [Self] = &[EngineKind::Own, EngineKind::LlamaCpp];
 }
 
 impl Word for OnRestart {

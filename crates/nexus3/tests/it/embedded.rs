@@ -98,3 +98,30 @@ fn a_crash_in_the_middle_of_an_answer_costs_that_turn_and_the_next_send_works() 
     let answer = ask(&daemon, "a", "What is the capital of France?");
     assert_ne!(answer["content"], "", "{answer}");
 }
+
+/// What a small model is told by default, in its own tokens and as its own template writes it.
+#[test]
+fn a_small_model_is_told_at_most_300_tokens_and_6_tools_by_default() {
+    let (_alone, home) = (alone(), tempfile::tempdir().unwrap());
+    pulled_into(home.path());
+    let tape = home.path().join("first.tape");
+    // What is asked matters here, not what is answered.
+    let config = "model = 'brief'\n[models.brief]\nmodel = 'local/smollm2-135m'\nanswer_tokens_max = 1\n";
+    let builder = TestDaemon::builder(BIN).home(home.path()).config(config);
+    let daemon = builder.arg("--record").arg(&tape).start();
+    daemon.result("/", "create_agent", json!({ "agent_id": "a" }));
+    ask(&daemon, "a", "Hi");
+    daemon.result("/", "create_agent", json!({ "agent_id": "b", "preset": "trusted" }));
+    ask(&daemon, "b", "Hi");
+    let tape = std::fs::read_to_string(&tape).expect("the exchanges were recorded");
+    let exchanges: Vec<Value> = tape.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(exchanges.len(), 2);
+    for exchange in exchanges {
+        let usage = exchange["events"].as_array().into_iter().flatten().find_map(|event| event.get("usage"));
+        let told = usage.and_then(|usage| usage["input"].as_u64()).expect("the model counts its prompt");
+        let tools = exchange["request"]["tools"].as_array().map_or(0, Vec::len);
+        assert!(exchange["request"]["system"].as_str().is_some_and(|system| !system.is_empty()));
+        // The words of the user and what rides behind them are in it too.
+        assert!(told <= 300 && (1..=6).contains(&tools), "{told} tokens, {tools} tools: {exchange}");
+    }
+}

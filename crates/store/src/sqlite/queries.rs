@@ -246,9 +246,15 @@ fn read_span(db: &Connection, span: Span) -> Result<Vec<Arc<Entry>>, Misread> {
     let mut statement =
         db.prepare_cached(&format!("{ENTRIES} WHERE sequence > ?1 ORDER BY sequence LIMIT ?2"))?;
     let mut rows = statement.query([after, limit])?;
-    let mut entries = Vec::new();
+    let (mut entries, mut last): (Vec<Arc<Entry>>, _) = (Vec::new(), span.after);
     while let Some(row) = rows.next()? {
-        entries.push(Arc::new(entry(row)?));
+        let entry = entry(row)?;
+        // Whoever reads on behind the last one must never come back to where it was.
+        if entry.sequence <= last {
+            return Err(odd(&format!("entry {}", entry.sequence), format!("it stands behind {last}")).into());
+        }
+        last = entry.sequence;
+        entries.push(Arc::new(entry));
     }
     Ok(entries)
 }

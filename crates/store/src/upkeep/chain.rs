@@ -13,7 +13,7 @@ use crate::sqlite::{ENTRIES, Files, Kept, Look, Mark, database_id, first_look, k
 /// Breaks that are told.
 const BREAKS_MAX: usize = 100;
 /// Entries that are read in one transaction, so that a daemon is not kept from emptying its log.
-const ENTRIES_AT_ONCE: i64 = 4096;
+const ENTRIES_AT_ONCE: u32 = 4096;
 
 /// What the chain of a journal says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,8 +115,8 @@ pub(super) fn walk(
     };
     let mut statement = db.prepare(&format!("{ENTRIES} WHERE sequence > ?1 ORDER BY sequence LIMIT ?2"))?;
     loop {
-        let before = report.entries;
-        let after = i64::try_from(report.last).unwrap_or(i64::MAX);
+        let (before, entries_before) = (report.last, report.entries);
+        let after = i64::try_from(before).unwrap_or(i64::MAX);
         let mut rows = statement.query((after, ENTRIES_AT_ONCE))?;
         loop {
             let row = match rows.next() {
@@ -137,11 +137,12 @@ pub(super) fn walk(
                     let sequence = row.get::<_, i64>(0)?.unsigned_abs();
                     report.note(ChainBreak { sequence, why: format!("it makes no sense: {error}") });
                     report.entries += 1;
-                    report.last = sequence;
+                    report.last = report.last.max(sequence);
                 }
             }
         }
-        if report.entries == before {
+        // Numbers that were changed may lead back: what does not go on is the end.
+        if report.last == before || report.entries - entries_before < u64::from(ENTRIES_AT_ONCE) {
             return Ok(report);
         }
     }
@@ -150,7 +151,10 @@ pub(super) fn walk(
 impl ChainReport {
     fn follow(&mut self, entry: &Kept<'_>) {
         let sequence = entry.sequence;
-        if sequence != self.last + 1 {
+        if sequence <= self.last {
+            let why = format!("it stands behind entry {}", self.last);
+            self.note(ChainBreak { sequence, why });
+        } else if sequence != self.last + 1 {
             let why = format!("entries from {} on are missing before it", self.last + 1);
             self.note(ChainBreak { sequence, why });
         } else if !entry.follows(&self.head) {
@@ -161,7 +165,7 @@ impl ChainReport {
             self.first = sequence;
         }
         self.entries += 1;
-        self.last = sequence;
+        self.last = self.last.max(sequence);
         self.head = entry.hash;
     }
 

@@ -164,3 +164,26 @@ fn a_check_of_something_else_says_what_it_is() {
         assert!(verify_chain(&path).is_err());
     }
 }
+
+/// A number that was changed on the disk leads a reader back to where it was. Every byte that may be the number of the last
+/// entry is tried.
+#[tokio::test]
+async fn a_number_that_leads_back_is_told_and_ends_the_check() {
+    const ENTRIES: u8 = 40;
+    let home = folder();
+    let store = store_at(home.path());
+    fill(&store, u64::from(ENTRIES)).await;
+    store.close().await;
+    let file = home.path().join("nexus3.db");
+    let whole = std::fs::read(&file).unwrap();
+    let mut led_back = 0;
+    for place in (0..whole.len()).filter(|place| whole[*place] == ENTRIES) {
+        let mut changed = whole.clone();
+        changed[place] = 3;
+        std::fs::write(&file, &changed).unwrap();
+        let Ok(report) = verify_chain(&file) else { continue };
+        led_back += u64::from(report.to_string().contains("it stands behind entry 39"));
+        assert!(report.entries <= u64::from(ENTRIES), "{report}");
+    }
+    assert_eq!(led_back, 1, "one of them was the number of the last entry");
+}

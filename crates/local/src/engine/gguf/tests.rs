@@ -2,11 +2,12 @@
 
 use super::*;
 use crate::engine::made::{self, Made};
-use crate::generation::{LoadFault, LoadOptions, LoadedModel};
+use crate::generation::{EngineKind, LoadFault, LoadOptions, LoadedModel};
 use candle_core::quantized::gguf_file::Value;
 use std::path::Path;
 
-const OPTIONS: LoadOptions = LoadOptions { threads: 1, window_tokens_max: None, slots: 1 };
+const OPTIONS: LoadOptions =
+    LoadOptions { engine: EngineKind::Own, threads: 1, window_tokens_max: None, slots: 1 };
 
 fn fault_of(path: &Path) -> String {
     LoadedModel::open(path, &OPTIONS).unwrap_err().to_string()

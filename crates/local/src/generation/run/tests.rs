@@ -5,12 +5,12 @@ use crate::engine::made::{self, Made};
 use crate::generation::{Answered, Chat, ChatMessage, ChatRole, LoadOptions, LoadedModel, ToolChoice};
 use serde_json::json;
 
-fn model() -> LoadedModel {
+pub(super) fn model() -> LoadedModel {
     let file = made::write(&Made::default());
-    LoadedModel::open(&file.path, &LoadOptions { threads: 1, window_tokens_max: None, slots: 2 }).unwrap()
+    LoadedModel::open(&file.path, &LoadOptions { threads: 1, slots: 2, ..LoadOptions::default() }).unwrap()
 }
 
-fn chat(text: &str) -> Chat {
+pub(super) fn chat(text: &str) -> Chat {
     Chat {
         messages: vec![ChatMessage {
             role: ChatRole::User,
@@ -29,7 +29,7 @@ fn chat(text: &str) -> Chat {
     }
 }
 
-fn tools() -> Vec<OfferedTool> {
+pub(super) fn tools() -> Vec<OfferedTool> {
     let tool = |name: &str, parameters| OfferedTool {
         name: name.to_owned(),
         description: String::new(),
@@ -47,7 +47,7 @@ fn tools() -> Vec<OfferedTool> {
     ]
 }
 
-fn run(model: &mut LoadedModel, chat: &Chat) -> (Answered, String, Vec<MadeCall>) {
+pub(super) fn run(model: &mut LoadedModel, chat: &Chat) -> (Answered, String, Vec<MadeCall>) {
     let (mut text, mut calls) = (String::new(), Vec::new());
     let answered = model
         .answer(chat, &mut |piece| {
@@ -62,7 +62,7 @@ fn run(model: &mut LoadedModel, chat: &Chat) -> (Answered, String, Vec<MadeCall>
     (answered, text, calls)
 }
 
-fn assert_valid(call: &MadeCall) {
+pub(super) fn assert_valid(call: &MadeCall) {
     let arguments: Value = serde_json::from_str(&call.arguments).unwrap();
     match call.name.as_str() {
         "read" => assert!(arguments["path"].is_string()),
@@ -176,26 +176,6 @@ fn a_tool_that_is_not_offered_cannot_be_demanded() {
     assert!(fault.to_string().contains("fly"));
     let required = Chat { choice: ToolChoice::Required, ..chat("hello") };
     model().answer(&required, &mut |_| ControlFlow::Continue(())).unwrap_err();
-}
-
-#[test]
-fn a_call_without_its_marker_is_seen_from_its_beginning() {
-    let opened = |texts: &[&str]| {
-        let mut opening = Opening { head: Some(String::new()) };
-        let mut said = String::new();
-        for text in texts {
-            match opening.take(text, &tools()) {
-                Opened::Call => return Err(said),
-                Opened::Text(text) => said.push_str(&text),
-            }
-        }
-        Ok(said + &opening.rest())
-    };
-    assert_eq!(opened(&["{\"na", "me\" :", " \"read\", "]), Err(String::new()));
-    assert_eq!(opened(&["```", "json\n{\"name\":", "\"count\""]), Err(String::new()));
-    assert_eq!(opened(&["{\"name\": ", "\"Bob\"}"]), Ok("{\"name\": \"Bob\"}".to_owned()));
-    assert_eq!(opened(&["```rust\nfn", " main"]), Ok("```rust\nfn main".to_owned()));
-    assert_eq!(opened(&["He", "llo {\"name\":\"read\""]), Ok("Hello {\"name\":\"read\"".to_owned()));
 }
 
 #[test]

@@ -1,0 +1,185 @@
+//! Tests: what every engine has to hold, whoever computes. Our own engine runs them on a made-up file and on real weights,
+//! llama.cpp on real weights when it is part of the build; then both are held against each other.
+
+use super::Engine;
+use super::gguf::Gguf;
+use super::made::{self, Made};
+use super::map::map;
+use super::own::OwnEngine;
+use crate::generation::sampler::Sampler;
+
+const SEQUENCES: usize = 3;
+
+/// The scores after `tokens`, read behind what `sequence` holds.
+fn scores(engine: &mut dyn Engine, sequence: usize, tokens: &[u32]) -> Vec<f32> {
+    let mut scores = Vec::new();
+    engine.eval(sequence, tokens, Some(&mut scores)).unwrap();
+    scores
+}
+
+/// The likeliest tokens, each read before the next, from `scores` on.
+fn greedy(engine: &mut dyn Engine, sequence: usize, mut next: Vec<f32>, count: usize) -> Vec<u32> {
+    let mut sampler = Sampler::new(0.0, 1.0, 0);
+    let mut drawn = Vec::new();
+    while drawn.len() < count {
+        let token = sampler.next(&next).unwrap();
+        drawn.push(token);
+        next = scores(engine, sequence, &[token]);
+    }
+    drawn
+}
+
+/// How alike two lists of scores are: 1 is the same direction.
+fn likeness(left: &[f32], right: &[f32]) -> f32 {
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
+    let middle = |list: &[f32]| list.iter().sum::<f32>() / list.len() as f32;
+    let centred = |list: &[f32]| list.iter().map(|score| score - middle(list)).collect::<Vec<_>>();
+    let (left, right) = (centred(left), centred(right));
+    dot(&left, &right) / (dot(&left, &left) * dot(&right, &right)).sqrt()
+}
+
+fn assert_conforms(engine: &mut dyn Engine, prompt: &[u32], other: &[u32]) {
+    assert_eq!(engine.sequences(), SEQUENCES);
+    assert!(engine.window() > prompt.len() + other.len() && engine.chunk() > 0);
+    let (first, rest) = prompt.split_at(prompt.len() / 2);
+
+    let whole = scores(engine, 0, prompt);
+    assert_eq!(engine.kept(0), prompt.len());
+    let expected = greedy(engine, 0, whole.clone(), 8);
+    assert_eq!(engine.kept(0), prompt.len() + 8);
+
+    // In two parts, of which the first wants no scores.
+    engine.eval(1, first, None).unwrap();
+    let parts = scores(engine, 1, rest);
+    assert!(likeness(&whole, &parts) > 0.999, "cut: {}", likeness(&whole, &parts));
+
+    // Cut back behind something else, and gone on.
+    engine.truncate(1, first.len());
+    engine.eval(1, other, None).unwrap();
+    assert_eq!(engine.kept(1), first.len() + other.len());
+    engine.truncate(1, first.len());
+    assert_eq!(engine.kept(1), first.len());
+    let again = scores(engine, 1, rest);
+    assert_eq!(greedy(engine, 1, again, 8), expected, "after a cut");
+
+    // Where a sequence lies may change the last digits, and with them a token that was nearly another. So only the scores
+    // are compared here. A copy of a beginning goes on by itself, and what it was taken from is left alone.
+    engine.copy(0, 2, first.len());
+    assert_eq!((engine.kept(2), engine.kept(0)), (first.len(), prompt.len() + 8));
+    let copied = scores(engine, 2, rest);
+    assert!(likeness(&whole, &copied) > 0.999, "a copy: {}", likeness(&whole, &copied));
+    engine.truncate(0, prompt.len() - 1);
+    let repeated = scores(engine, 0, &prompt[prompt.len() - 1..]);
+    assert!(likeness(&whole, &repeated) > 0.999, "copied from: {}", likeness(&whole, &repeated));
+
+    engine.truncate(0, 0);
+    engine.copy(0, 1, 0);
+    assert_eq!((engine.kept(0), engine.kept(1)), (0, 0));
+}
+
+#[test]
+fn our_own_engine_conforms() {
+    let file = made::write(&Made::default());
+    let bytes = map(&file.path).unwrap();
+    let gguf = Gguf::read(&bytes).unwrap();
+    let mut engine = OwnEngine::read(&gguf, made::names().len(), 1, SEQUENCES).unwrap();
+    let tokens: Vec<u32> = (0..150).map(|at| (at * 37 + 11) % 256).collect();
+    assert_conforms(&mut engine, &tokens, &[5; 70]);
+}
+
+#[cfg(feature = "real-model-tests")]
+mod real {
+    #![expect(
+        clippy::disallowed_methods,
+        reason = "whoever runs these tests names the file in the environment"
+    )]
+
+    use super::*;
+    use crate::chat::tokens::Vocabulary;
+
+    const TEXT: &str = include_str!("../../../../LICENSE-APACHE");
+
+    struct Real {
+        path: std::path::PathBuf,
+        vocabulary: usize,
+        prompt: Vec<u32>,
+        other: Vec<u32>,
+    }
+
+    fn real() -> Real {
+        let path = std::env::var_os("NEXUS3_TEST_MODEL").expect("NEXUS3_TEST_MODEL names a GGUF file");
+        let path = std::path::PathBuf::from(path);
+        let bytes = map(&path).unwrap();
+        let vocabulary = Vocabulary::read(&Gguf::read(&bytes).unwrap()).unwrap();
+        let tokens = vocabulary.plain(TEXT);
+        let (prompt, other) = (tokens[..200].to_vec(), tokens[500..600].to_vec());
+        Real { path, vocabulary: vocabulary.len(), prompt, other }
+    }
+
+    fn own(real: &Real) -> OwnEngine {
+        let bytes = map(&real.path).unwrap();
+        OwnEngine::read(&Gguf::read(&bytes).unwrap(), real.vocabulary, 1, SEQUENCES).unwrap()
+    }
+
+    #[test]
+    fn our_own_engine_conforms_with_real_weights() {
+        let real = real();
+        assert_conforms(&mut own(&real), &real.prompt, &real.other);
+    }
+
+    #[cfg(feature = "llama-cpp")]
+    mod llama_cpp {
+        use super::*;
+        use crate::engine::llama_cpp::{LlamaCpp, Wanted};
+
+        fn theirs(real: &Real, window: usize) -> LlamaCpp {
+            let wanted = Wanted {
+                vocabulary: real.vocabulary,
+                threads: 1,
+                sequences: SEQUENCES,
+                window_max: Some(window),
+            };
+            LlamaCpp::open(&real.path, &wanted).unwrap()
+        }
+
+        #[test]
+        fn llama_cpp_conforms_with_real_weights() {
+            let real = real();
+            assert_conforms(&mut theirs(&real, 2_048), &real.prompt, &real.other);
+        }
+
+        #[test]
+        fn both_engines_give_about_the_same_scores() {
+            let real = real();
+            let (mut own, mut theirs) = (own(&real), theirs(&real, 1_024));
+            for end in [1, 20, 100, 200] {
+                let (ours, other) =
+                    (scores(&mut own, 0, &real.prompt[..end]), scores(&mut theirs, 0, &real.prompt[..end]));
+                println!("{end} tokens: likeness {}", likeness(&ours, &other));
+                assert!(likeness(&ours, &other) > 0.99, "{end}: {}", likeness(&ours, &other));
+                own.truncate(0, 0);
+                theirs.truncate(0, 0);
+            }
+        }
+
+        #[test]
+        fn without_room_for_all_the_sequence_that_is_read_wins() {
+            let real = real();
+            let mut engine = theirs(&real, 256);
+            engine.eval(0, &real.prompt[..150], None).unwrap();
+            engine.eval(1, &real.prompt[..200], None).unwrap();
+            assert_eq!((engine.kept(0), engine.kept(1)), (0, 200));
+        }
+
+        #[test]
+        fn a_file_that_is_no_model_is_refused() {
+            let real = real();
+            let file = tempfile::NamedTempFile::new().unwrap();
+            std::fs::write(file.path(), b"GGUF is not all of it").unwrap();
+            let wanted = Wanted { vocabulary: 1, threads: 1, sequences: 1, window_max: None };
+            assert!(LlamaCpp::open(file.path(), &wanted).unwrap_err().contains("llama.cpp"));
+            let refused = LlamaCpp::open(&real.path, &wanted).unwrap_err();
+            assert!(refused.contains("tokens in it"), "{refused}");
+        }
+    }
+}

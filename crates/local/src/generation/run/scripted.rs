@@ -1,0 +1,172 @@
+//! Tests: free answers of an engine that says what a script wants, token by token. What a grammar forbids it cannot say,
+//! and where no script goes on, it ends.
+
+use super::tests::{assert_valid, chat, model, run, tools};
+use super::*;
+use crate::engine::Engine;
+use crate::engine::made;
+use crate::generation::shelf::Shelf;
+use crate::generation::{Chat, LoadedModel};
+
+/// Goes on with the first of its answers that begins as the one it is giving.
+#[derive(Debug)]
+struct Scripted {
+    answers: Vec<&'static str>,
+    /// The bytes of every token.
+    words: Vec<Vec<u8>>,
+    sequences: Vec<Vec<u32>>,
+}
+
+impl Scripted {
+    fn next(&self, tokens: &[u32]) -> u32 {
+        let control = |name: &str| made::names().iter().position(|other| other == name).unwrap();
+        let end = u32::try_from(control("<|im_end|>")).unwrap();
+        let begin = u32::try_from(control("<|im_start|>")).unwrap();
+        let answer_at = tokens.iter().rposition(|token| *token == begin).unwrap() + 1;
+        let words = tokens[answer_at..].iter().flat_map(|token| self.words[*token as usize].clone());
+        let said = String::from_utf8(words.collect()).unwrap();
+        let said = said.strip_prefix("assistant\n").unwrap();
+        let rest = self.answers.iter().find_map(|answer| answer.strip_prefix(said));
+        let first = rest.and_then(|rest| rest.as_bytes().first());
+        let token = first.and_then(|byte| self.words.iter().position(|word| word == &[*byte]));
+        token.map_or(end, |token| u32::try_from(token).unwrap())
+    }
+}
+
+impl Engine for Scripted {
+    fn window(&self) -> usize {
+        2_000
+    }
+
+    fn sequences(&self) -> usize {
+        self.sequences.len()
+    }
+
+    fn chunk(&self) -> usize {
+        64
+    }
+
+    fn kept(&self, sequence: usize) -> usize {
+        self.sequences[sequence].len()
+    }
+
+    fn truncate(&mut self, sequence: usize, length: usize) {
+        self.sequences[sequence].truncate(length);
+    }
+
+    fn copy(&mut self, from: usize, into: usize, length: usize) {
+        self.sequences[into] = self.sequences[from][..length].to_vec();
+    }
+
+    fn eval(&mut self, sequence: usize, tokens: &[u32], scores: Option<&mut Vec<f32>>) -> Result<(), String> {
+        self.sequences[sequence].extend_from_slice(tokens);
+        if let Some(scores) = scores {
+            scores.clear();
+            scores.resize(self.words.len(), 0.0);
+            scores[self.next(&self.sequences[sequence]) as usize] = 9.0;
+        }
+        Ok(())
+    }
+}
+
+fn scripted(answers: &[&'static str]) -> LoadedModel {
+    let mut model = model();
+    let words = (0..made::names().len()).zip(0u32..).map(|(_, token)| model.vocabulary.bytes(token).to_vec());
+    let engine =
+        Scripted { answers: answers.to_vec(), words: words.collect(), sequences: vec![Vec::new(); 2] };
+    model.window_tokens = engine.window();
+    model.shelf = Shelf::new(&engine);
+    model.engine = Box::new(engine);
+    model
+}
+
+fn free() -> Chat {
+    Chat { tools: tools(), temperature: 0.0, answer_tokens_max: Some(400), ..chat("hello") }
+}
+
+/// What is said, and the calls as name and arguments.
+fn answer(answers: &[&'static str]) -> (String, Vec<(String, String)>) {
+    let (answered, text, calls) = run(&mut scripted(answers), &free());
+    assert_eq!(answered.why == EndedBy::Calls, !calls.is_empty());
+    calls.iter().for_each(assert_valid);
+    (text, calls.into_iter().map(|call| (call.name, call.arguments)).collect())
+}
+
+const MARKED: &str =
+    "<tool_call>\n{\"name\": \"read\", \"arguments\": {\"path\": \"notes.txt\"}}\n</tool_call>";
+
+fn read_notes() -> Vec<(String, String)> {
+    vec![("read".to_owned(), "{\"path\": \"notes.txt\"}".to_owned())]
+}
+
+#[test]
+fn a_call_in_a_fence_or_bare_becomes_a_call() {
+    for begun in [
+        "```json\n{\"name\": \"read\", \"arguments\": {\"path\": \"notes.txt\"}}\n```",
+        "```\n{\"name\": \"read\", \"parameters\": {}}\n```",
+        "{\"name\": \"read\", \"arguments\": {}}",
+        "```xml\n<tool_call>\n{\"name\": \"read\"}",
+        MARKED,
+    ] {
+        assert_eq!(answer(&[begun, MARKED]), (String::new(), read_notes()), "{begun}");
+    }
+}
+
+#[test]
+fn a_made_up_tool_cannot_be_called() {
+    let (text, calls) = answer(&[
+        "```json\n{\"name\": \"fly\", \"arguments\": {\"to\": \"the moon\"}}\n```",
+        "<tool_call>\n{\"name\": \"fly\", \"arguments\": {}}",
+    ]);
+    assert_eq!((text.as_str(), calls.len()), ("", 1));
+    assert!(["read", "count"].contains(&calls[0].0.as_str()), "{calls:?}");
+}
+
+#[test]
+fn words_before_a_call_are_said_and_the_call_is_not() {
+    let (text, calls) = answer(&[
+        "I look.\n```json\n{\"name\": \"read\", \"arguments\": {}}",
+        "I look.\n<tool_call>\n{\"name\": \"read\", \"arguments\": {\"path\": \"notes.txt\"}}\n</tool_call>",
+    ]);
+    assert_eq!((text.as_str(), calls), ("I look.\n", read_notes()));
+}
+
+#[test]
+fn a_second_call_may_follow() {
+    let both = "<tool_call>\n{\"name\": \"read\", \"arguments\": {\"path\": \"a\"}}\n</tool_call>\n<tool_call>\n{\"name\": \"count\", \"arguments\": {\"n\": 1, \"how\": \"up\"}}\n</tool_call>";
+    let (text, calls) = answer(&["```json\n[{\"name\": \"read\",", both]);
+    let names: Vec<&str> = calls.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!((text.as_str(), names), ("", vec!["read", "count"]));
+}
+
+#[test]
+fn what_is_no_call_is_said_as_it_comes() {
+    for text in [
+        "Plain words.",
+        "```rust\nfn main() {}\n```\nThat is all.",
+        "```json\n{\"name\": \"my-app\", \"version\": \"1.0\"}\n```",
+        "{\"name\": \"Ann\", \"age\": 7}",
+        "{\"name",
+    ] {
+        let (mut pieces, mut held_most, mut told) = (String::new(), 0, 0);
+        let answered = scripted(&[text]).answer(&free(), &mut |piece| {
+            if let Piece::Text(part) = piece {
+                pieces.push_str(part);
+                told += 1;
+                held_most = held_most.max(told.min(text.len()) - pieces.len().min(told));
+            }
+            ControlFlow::Continue(())
+        });
+        assert_eq!((answered.unwrap().why, pieces.as_str()), (EndedBy::Finished, text));
+        assert!(held_most <= "```json\n{\"name\": \"my-app\",_\"arguments".len(), "{held_most} of {text}");
+    }
+}
+
+#[test]
+fn after_a_call_the_conversation_is_what_was_said_and_made() {
+    let mut model = scripted(&["```json\n{\"name\": \"read\", \"arguments\": {}}", MARKED]);
+    let (first, ..) = run(&mut model, &free());
+    let (second, _, calls) = run(&mut model, &free());
+    assert_eq!(second.cached_tokens, first.prompt_tokens - 1);
+    assert_eq!(calls.len(), 1);
+}
