@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use agent::outside::{ModelEvent, ModelRequest, ModelStream, ModelTraits, Models, Provider, Strength};
-use agent::{Fault, FaultKind, TokenCount};
+use agent::{Fault, FaultKind};
 use futures_util::StreamExt;
 
 use super::{Exchange, canonical};
@@ -91,9 +91,7 @@ impl Provider for Recorded {
         self.model.traits()
     }
 
-    fn count(&self, text: &str) -> TokenCount {
-        self.model.count(text)
-    }
+    // Counted by the estimate, as a replay does, which has no tokenizer: both make the same contexts.
 }
 
 /// A tape that cannot be written costs no turn, but it is told.

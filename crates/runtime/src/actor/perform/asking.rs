@@ -8,7 +8,7 @@ use std::time::Duration;
 use agent::fold::{FoldHow, FoldPart, Summary, Want};
 use agent::outside::{Asker, ModelEvent, ModelRequest};
 use agent::permission::Resource;
-use agent::{Fault, FaultKind, Frame, TokenCount, ToolSpec, TurnEvent, Usage};
+use agent::{Fault, FaultKind, Frame, Gauge, TokenCount, ToolSpec, TurnEvent, Usage};
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::Instant;
 
@@ -141,8 +141,9 @@ impl Performance {
         let request = {
             let mut state = self.shared.published.write();
             state.dynamic = frame.dynamic;
-            let size = state.window.size(&frame);
-            self.asking.counted = Some(size.system + size.messages + size.tools + size.dynamic);
+            // As counted: what was corrected would teach nothing.
+            let counted = state.window.size(&Frame { gauge: Gauge::default(), ..frame });
+            self.asking.counted = Some(counted.total);
             ModelRequest {
                 system: state.window.system().cloned(),
                 messages: state.window.shown(),
