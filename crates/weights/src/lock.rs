@@ -14,7 +14,16 @@ const HOLDER_BYTES_MAX: u64 = 200;
 /// The right to change what belongs to one model.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for Lock {
+    /// Said, and not left to the end of the file: a program that is just being started shares the file for a moment, and
+    /// would hold the lock for as long.
+    fn drop(&mut self) {
+        // It ends with the process in any case.
+        let _ = self.file.unlock();
+    }
 }
 
 impl Lock {
@@ -38,7 +47,7 @@ impl Lock {
             write!(file, "process {}, since {since}", std::process::id())
         })();
         told.map_err(cannot)?;
-        Ok(Self { _file: file })
+        Ok(Self { file })
     }
 }
 
