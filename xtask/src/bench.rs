@@ -4,6 +4,7 @@
 mod agents;
 mod direct;
 mod http;
+mod instant;
 mod load;
 mod machine;
 mod memory;
@@ -47,8 +48,9 @@ pub(crate) const COMMAND: Command = Command {
         agents  10,000 agents created over HTTP: memory of each, and how long a create takes\n\
         store   sends that are on the disk when they are answered, beside a writer that commits row by row; a\n        \
         turn with 10,000 messages beside one with 10; start, waking and memory with many stored agents\n\
-        models  CPU time of a turn with 10 and with 10,000 messages; the embedded model and embeddings on one\n        \
-        thread, with the weights that ci has pulled\n\n\
+        models  CPU time of a turn with 10 and with 10,000 messages and a model that answers at once, beside a\n        \
+        server that only asks the same (crates/provider/examples/relay.rs); the embedded model and\n        \
+        embeddings on one thread, with the weights that ci has pulled\n\n\
         --seconds N  how long each side is under load in rpc (per number of connections), turn and\n             \
         store; 7 without it\n\
         --json FILE  write the numbers there too",

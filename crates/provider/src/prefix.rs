@@ -19,7 +19,7 @@ const SHELF_BYTES_MAX: usize = 64 * 1024 * 1024;
 const CONVERSATION_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// A block that has grown to this is not copied again to put more behind it.
-const BLOCK_BYTES: usize = 64 * 1024;
+const BLOCK_BYTES: usize = 16 * 1024;
 
 /// What a message costs the shelf beside what was written for it: its place, and its husk while it is looked at weakly.
 const MESSAGE_OVERHEAD_BYTES: usize = 256;

@@ -113,7 +113,8 @@ impl Framing {
     }
 }
 
-fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
+/// A header's value, of a head without its last empty line.
+pub(crate) fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     head.split("\r\n").skip(1).find_map(|line| {
         let (key, value) = line.split_once(':')?;
         key.eq_ignore_ascii_case(name).then(|| value.trim())

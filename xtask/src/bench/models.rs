@@ -1,6 +1,8 @@
 //! The group `models`: what a turn costs the daemon with a short and a long history, and the embedded model and embedder on
 //! one thread. The weights are those that ci has pulled.
 
+mod turns;
+
 use std::path::Path;
 use std::process::Stdio;
 
@@ -8,93 +10,28 @@ use super::Bench;
 use super::numbers::Spread;
 use super::process::call;
 use super::report::{Goal, Row, Table};
-use super::servers::{DaemonOptions, Server};
 use crate::command::Failure;
 use crate::weights;
 
-const ROUNDS: usize = 5;
-/// Sends of one round; the history grows by twice as many messages.
-const SENDS: usize = 100;
-const SHORT: usize = 10;
-const LONG: usize = 10_000;
-const MILLISECONDS: f64 = 1e3;
-
 pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
-    let mut rows = turns(bench)?;
+    let mut rows = turns::measure(bench)?;
     rows.extend(embedded(bench)?);
     Ok(Table {
         title: "models: what a turn costs, and what runs here",
-        beside: "10 messages",
-        compared: "ratio",
+        beside: "relay",
+        compared: "own",
         rows,
         notes: vec![
-            "a turn: the daemon's CPU time for a send over HTTP, kept on the disk, with all of the history sent to the \
-             scripted model, a process of its own; the history grows by 200 messages in a round"
+            "a turn: CPU time for a send over HTTP, kept on the disk, the whole history sent to a model that answers at \
+             once; beside it the relay, which takes the same request and asks the same model with as many bytes, and \
+             keeps nothing (crates/provider/examples/relay.rs); own is the difference"
                 .to_owned(),
+            "alone most of the CPU time is waking threads, which is dear in a virtual machine".to_owned(),
             "the embedded model: SmolLM2-135M, one thread, a prompt of 860 tokens (crates/local/examples/speed.rs); \
              embeddings: all-MiniLM-L6-v2, one thread, batches of 32 (crates/local/examples/embed_speed.rs)"
                 .to_owned(),
         ],
     })
-}
-
-fn turns(bench: &Bench) -> Result<Vec<Row>, Failure> {
-    let model = Server::model(bench)?;
-    let daemon = Server::daemon(bench, &DaemonOptions { model: Some(&model), ..DaemonOptions::default() })?;
-    let resident_mb = daemon.process.memory()?.resident / 1e6;
-    let mut short = Vec::new();
-    for round in 0..ROUNDS {
-        let talk = Talk::begin(&daemon, &format!("short-{round}"))?;
-        talk.send(SHORT / 2)?;
-        short.push(talk.cpu_ms()?);
-    }
-    let talk = Talk::begin(&daemon, "long")?;
-    talk.send(LONG / 2)?;
-    let long = (0..ROUNDS).map(|_| talk.cpu_ms()).collect::<Result<Vec<_>, _>>()?;
-    let ratio = Spread::of_pairs(&long, &short, |long, short| long / short);
-    Ok(vec![
-        Row::new("a turn with 10 messages: CPU", "ms", Spread::of(short.iter().copied()))
-            .goal(Goal::AtMost(0.3)),
-        Row::new("a turn with 10,000 messages: CPU", "ms", Spread::of(long))
-            .beside(Spread::of(short))
-            .compared(ratio)
-            .goal(Goal::AtMost(0.3)),
-        Row::new("the daemon before a model was asked: RSS", "MB", Spread::of([resident_mb])),
-    ])
-}
-
-/// One agent that is talked to.
-struct Talk<'a> {
-    daemon: &'a Server,
-    request: Vec<u8>,
-}
-
-impl<'a> Talk<'a> {
-    fn begin(daemon: &'a Server, name: &str) -> Result<Self, Failure> {
-        daemon.create_agent(&mut daemon.connect()?, name)?;
-        let request = daemon.request(&format!("/agent/{name}"), "send", r#"{"content":"!reply ok"}"#);
-        Ok(Self { daemon, request })
-    }
-
-    fn send(&self, times: usize) -> Result<(), Failure> {
-        let mut connection = self.daemon.connect()?;
-        for _ in 0..times {
-            let answer = connection.call(&self.request).map_err(|cause| self.daemon.failed(&cause))?;
-            if !String::from_utf8_lossy(answer.body).contains(r#""content":"ok""#) {
-                let body = String::from_utf8_lossy(answer.body).into_owned();
-                return Err(Failure::Failed(format!("a send was answered {body}")));
-            }
-        }
-        Ok(())
-    }
-
-    /// The daemon's CPU time for one send.
-    fn cpu_ms(&self) -> Result<f64, Failure> {
-        let before = self.daemon.process.cpu_time()?;
-        self.send(SENDS)?;
-        let used = self.daemon.process.cpu_time()?.saturating_sub(before);
-        Ok(used.as_secs_f64() * MILLISECONDS / SENDS as f64)
-    }
 }
 
 fn embedded(bench: &Bench) -> Result<Vec<Row>, Failure> {

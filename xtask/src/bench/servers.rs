@@ -15,7 +15,7 @@ use crate::command::Failure;
 /// What the daemon is told beside the port and its home.
 #[derive(Default)]
 pub(crate) struct DaemonOptions<'a> {
-    pub(crate) model: Option<&'a Server>,
+    pub(crate) model: Option<SocketAddr>,
     /// As in `limits.turns_running_max`.
     pub(crate) turns_running_max: Option<usize>,
     /// A home that is there already; a fresh one without it.
@@ -38,6 +38,13 @@ impl Server {
         Self::launch(bench, call(&bench.programs.floor), "Server: http://", &folder(bench)?)
     }
 
+    /// Asks `model` with so many bytes at every call.
+    pub(crate) fn relay(bench: &Bench, model: SocketAddr, bytes: usize) -> Result<Self, Failure> {
+        let mut command = call(&bench.programs.relay);
+        command.arg(format!("http://{model}/v1/chat/completions")).arg(bytes.to_string());
+        Self::launch(bench, command, "Server: http://", &folder(bench)?)
+    }
+
     pub(crate) fn model(bench: &Bench) -> Result<Self, Failure> {
         Self::launch(bench, call(&bench.programs.scripted_model), "Listening on http://", &folder(bench)?)
     }
@@ -49,7 +56,7 @@ impl Server {
         command.arg("--home").arg(&home).args(["serve", "0"]);
         if let Some(model) = options.model {
             command.args(["--model", "openai/scripted"]);
-            command.env("OPENAI_BASE_URL", format!("http://{}/v1", model.address));
+            command.env("OPENAI_BASE_URL", format!("http://{model}/v1"));
             command.env("OPENAI_API_KEY", MODEL_KEY);
         }
         if let Some(turns) = options.turns_running_max {

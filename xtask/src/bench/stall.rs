@@ -70,8 +70,11 @@ pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
         return Err(Failure::Failed(text));
     }
     let model = Server::model(bench)?;
-    let options =
-        DaemonOptions { model: Some(&model), turns_running_max: Some(AGENTS), ..DaemonOptions::default() };
+    let options = DaemonOptions {
+        model: Some(model.address),
+        turns_running_max: Some(AGENTS),
+        ..DaemonOptions::default()
+    };
     let daemon = Server::daemon(bench, &options)?;
     let mut connection = daemon.connect()?;
     daemon.create_agent(&mut connection, "quiet")?;

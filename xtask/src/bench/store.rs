@@ -110,7 +110,8 @@ fn in_process(bench: &Bench, durability: &str, time: Duration) -> Result<(f64, f
 /// One agent and one connection each, and the model beside them.
 fn over_http(bench: &Bench, time: Duration) -> Result<(f64, f64, f64), Failure> {
     let model = Server::model(bench)?;
-    let daemon = Server::daemon(bench, &DaemonOptions { model: Some(&model), ..DaemonOptions::default() })?;
+    let daemon =
+        Server::daemon(bench, &DaemonOptions { model: Some(model.address), ..DaemonOptions::default() })?;
     let mut connection = daemon.connect()?;
     let mut requests = Vec::new();
     for agent in 0..AGENTS {

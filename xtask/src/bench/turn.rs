@@ -12,7 +12,7 @@ use crate::command::Failure;
 const ROUNDS: u32 = 15;
 /// Sends to one agent; then a fresh one, so that its history stays short.
 const SENDS: usize = 50;
-const PROMPT: &str = "!reply ok";
+pub(crate) const PROMPT: &str = "!reply ok";
 const REPLY: &str = "ok";
 const MILLISECONDS: f64 = 1e3;
 
@@ -22,7 +22,7 @@ struct Turns<'a> {
     to_daemon: Connection,
     model: &'a Server,
     to_model: Connection,
-    /// The n-th is what the daemon asks at the n-th send to an agent.
+    /// The n-th carries the history of the n-th send to an agent.
     questions: Vec<Vec<u8>>,
     agents: usize,
 }
@@ -36,7 +36,8 @@ struct Side {
 
 pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
     let model = Server::model(bench)?;
-    let daemon = Server::daemon(bench, &DaemonOptions { model: Some(&model), ..DaemonOptions::default() })?;
+    let daemon =
+        Server::daemon(bench, &DaemonOptions { model: Some(model.address), ..DaemonOptions::default() })?;
     let mut turns = Turns {
         to_daemon: daemon.connect()?,
         to_model: model.connect()?,
@@ -128,7 +129,7 @@ impl Turns<'_> {
     }
 }
 
-/// What the daemon asks after `count` earlier sends, byte for byte.
+/// What the daemon asks after `count` earlier sends, without its tools and the time.
 fn question(model: &Server, count: usize) -> Vec<u8> {
     let user = format!(r#"{{"role":"user","content":"{PROMPT}"}}"#);
     let past = format!(r#"{user},{{"role":"assistant","content":"{REPLY}"}},"#).repeat(count);

@@ -15,6 +15,9 @@ use super::queue::{Inbox, Job, Record};
 const FAULT_EVERY: Duration = Duration::from_secs(60);
 const LOST_EVERY: Duration = Duration::from_secs(1);
 
+/// How long a record may wait for others: a thread that is woken for each of them costs more than writing them.
+const GATHER: Duration = Duration::from_millis(20);
+
 /// How the writer speaks to whoever watches the daemon.
 pub(crate) type Report = Box<dyn FnMut(&str) + Send>;
 
@@ -68,7 +71,11 @@ impl Writer {
             }
             self.tell_losses();
             if self.lost_untold == 0 {
-                return self.inbox.jobs.recv().ok();
+                let first = self.inbox.jobs.recv().ok()?;
+                if matches!(first, Job::Write(_)) {
+                    thread::park_timeout(GATHER);
+                }
+                return Some(first);
             }
             match self.inbox.jobs.recv_timeout(LOST_EVERY) {
                 Ok(job) => return Some(job),
