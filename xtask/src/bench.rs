@@ -49,7 +49,7 @@ pub(crate) const COMMAND: Command = Command {
         store   sends that are on the disk when they are answered, beside a writer that commits row by row; a\n        \
         turn with 10,000 messages beside one with 10; start, waking and memory with many stored agents\n\
         models  CPU time of a turn with 10 and with 10,000 messages and a model that answers at once, beside a\n        \
-        server that only asks the same (crates/provider/examples/relay.rs); the embedded model and\n        \
+        server that only asks the same (crates/testkit/src/bin/relay.rs); the embedded model and\n        \
         embeddings on one thread, with the weights that ci has pulled\n\n\
         --seconds N  how long each side is under load in rpc (per number of connections), turn and\n             \
         store; 7 without it\n\

@@ -22,8 +22,9 @@ pub struct Window {
     /// What each message was counted as.
     tokens: Vec<TokenCount>,
     message_tokens: TokenCount,
-    /// Messages that a model is shown differently.
-    noted: usize,
+    /// The messages as a model is shown them, once one of them is shown differently. The same each time, so that what was
+    /// written of them stays good.
+    shown: Option<Arc<Vec<Arc<Message>>>>,
 }
 
 /// What a context is held against: the model's window, and what is sent beside the context.
@@ -104,15 +105,22 @@ impl Window {
         let Counted { message, tokens } = counted;
         self.message_tokens += tokens;
         self.tokens.push(tokens);
-        self.noted += usize::from(note(&message).is_some());
+        let noted = noted(&message);
+        if noted.is_some() && self.shown.is_none() {
+            self.shown = Some(Arc::clone(&self.messages));
+        }
+        if let Some(shown) = &mut self.shown {
+            Arc::make_mut(shown).push(noted.unwrap_or_else(|| Arc::clone(&message)));
+        }
         Arc::make_mut(&mut self.messages).push(message);
     }
 
     /// Keeps the first messages and forgets the rest.
     pub fn truncate(&mut self, messages: usize) {
         let forgotten = messages.min(self.messages.len())..;
-        for message in Arc::make_mut(&mut self.messages).drain(forgotten.clone()) {
-            self.noted -= usize::from(note(&message).is_some());
+        Arc::make_mut(&mut self.messages).truncate(forgotten.start);
+        if let Some(shown) = &mut self.shown {
+            Arc::make_mut(shown).truncate(forgotten.start);
         }
         self.message_tokens -= self.tokens.drain(forgotten).sum::<TokenCount>();
     }
@@ -172,10 +180,7 @@ impl Window {
     /// place, because models refuse an empty one.
     #[must_use]
     pub fn shown(&self) -> Arc<Vec<Arc<Message>>> {
-        match self.noted {
-            0 => Arc::clone(&self.messages),
-            _ => Arc::new(self.messages.iter().map(show).collect()),
-        }
+        Arc::clone(self.shown.as_ref().unwrap_or(&self.messages))
     }
 }
 
@@ -189,11 +194,8 @@ fn note(message: &Message) -> Option<&'static str> {
     (message.role == Role::Assistant && message.text.is_empty()).then_some(note)
 }
 
-fn show(message: &Arc<Message>) -> Arc<Message> {
-    match note(message) {
-        None => Arc::clone(message),
-        Some(note) => Arc::new(Message { text: note.to_owned(), ..Message::clone(message) }),
-    }
+fn noted(message: &Message) -> Option<Arc<Message>> {
+    note(message).map(|note| Arc::new(Message { text: note.to_owned(), ..message.clone() }))
 }
 
 #[cfg(test)]

@@ -130,7 +130,9 @@ impl Arrival {
         match tokio::time::timeout_at(idle_until.min(event_until), self.response.chunk()).await {
             Ok(Ok(Some(bytes))) => self.take(&bytes),
             Ok(Ok(None)) => self.end(),
-            Ok(Err(fault)) => return Some(self.cut("the connection was cut").caused_by(causes(&fault))),
+            Ok(Err(fault)) => {
+                return Some(self.cut("the connection was cut").caused_by(causes(&fault.without_url())));
+            }
             Err(_) if event_until < idle_until => {
                 let seconds = (idle * IDLES_PER_EVENT).as_secs_f64();
                 return Some(self.cut(&format!("the model sent nothing whole for {seconds} s")));

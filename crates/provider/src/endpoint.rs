@@ -3,15 +3,17 @@
 
 mod address;
 mod body;
+#[cfg(test)]
+mod tests;
 mod unreached;
 
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use agent::{Fault, FaultKind};
 use bytes::Bytes;
+use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use tokio::sync::OnceCell;
 
 pub(crate) use self::address::{Address, is_loopback};
 use self::body::Pieces;
@@ -75,9 +77,14 @@ pub(crate) struct Endpoint {
     pub(crate) patience: Patience,
     pub(crate) gate: Arc<Gate>,
     key_source: KeySource,
-    key: OnceCell<Option<Secret>>,
+    /// As it was read last; none before the first question.
+    key: RwLock<Option<Arc<Secret>>>,
+    /// One reads, the others wait for it.
+    reading_key: tokio::sync::Mutex<()>,
     auth: Auth,
     headers: HeaderMap,
+    /// The values of those headers: they may well be keys.
+    header_values: Vec<Secret>,
     ca_file: Option<PathBuf>,
     socket: Option<PathBuf>,
     /// Made at the first question: reading the trusted roots costs time and memory that an idle daemon should not pay.
@@ -87,7 +94,7 @@ pub(crate) struct Endpoint {
 /// A question on its way.
 pub(crate) struct Sending<'s> {
     pub(crate) url: reqwest::Url,
-    pub(crate) body: Vec<Bytes>,
+    pub(crate) body: &'s [Bytes],
     /// Headers of the API.
     pub(crate) headers: &'static [(&'static str, &'static str)],
     /// Headers of this question alone.
@@ -110,7 +117,9 @@ impl Endpoint {
             name: options.name,
             patience: options.patience,
             key_source: options.key,
-            key: OnceCell::new(),
+            key: RwLock::default(),
+            reading_key: tokio::sync::Mutex::default(),
+            header_values: options.headers.into_iter().map(|(_, value)| value).collect(),
             auth: options.auth,
             ca_file: options.ca_file,
             socket: options.socket,
@@ -118,8 +127,19 @@ impl Endpoint {
         }))
     }
 
-    async fn key(&self) -> Result<Option<&Secret>, Fault> {
-        self.key.get_or_try_init(|| self.key_source.read()).await.map(Option::as_ref)
+    /// The key, read at the first question, and again when another than `refused` is wanted.
+    async fn key(&self, refused: Option<&Secret>) -> Result<Option<Arc<Secret>>, Fault> {
+        let good = |key: &Arc<Secret>| Some(&**key) != refused;
+        if let Some(key) = self.known_key().filter(good) {
+            return Ok(Some(key));
+        }
+        let _one = self.reading_key.lock().await;
+        if let Some(key) = self.known_key().filter(good) {
+            return Ok(Some(key));
+        }
+        let key = self.key_source.read().await?.map(Arc::new);
+        self.key.write().unwrap_or_else(PoisonError::into_inner).clone_from(&key);
+        Ok(key)
     }
 
     fn http(&self) -> Result<&reqwest::Client, Fault> {
@@ -149,11 +169,24 @@ impl Endpoint {
         Ok(self.http.get_or_init(|| http))
     }
 
-    /// Asks once: the head of a good answer.
+    /// Asks once: the head of a good answer. A key that comes from a file or a command may have been replaced since it
+    /// was read: if it was, a server that refuses it is asked with the new one.
     pub(crate) async fn send(&self, sending: Sending<'_>) -> Result<reqwest::Response, Failing> {
         let wrong = |fault| Failing::new(Class::Refused, fault);
-        let key = self.key().await.map_err(wrong)?;
-        let mut post = self.http().map_err(wrong)?.post(sending.url);
+        let key = self.key(None).await.map_err(wrong)?;
+        let mut response = self.post(&sending, key.as_deref()).await?;
+        if response.status() == StatusCode::UNAUTHORIZED && self.key_source.may_change() {
+            let newer = self.key(key.as_deref()).await.map_err(wrong)?;
+            if newer != key {
+                response = self.post(&sending, newer.as_deref()).await?;
+            }
+        }
+        if response.status().is_success() { Ok(response) } else { Err(self.refused(response).await) }
+    }
+
+    async fn post(&self, sending: &Sending<'_>, key: Option<&Secret>) -> Result<reqwest::Response, Failing> {
+        let wrong = |fault| Failing::new(Class::Refused, fault);
+        let mut post = self.http().map_err(wrong)?.post(sending.url.clone());
         post = post.header("Content-Type", "application/json").headers(self.headers.clone());
         for (name, value) in sending.headers {
             post = post.header(*name, *value);
@@ -168,12 +201,12 @@ impl Endpoint {
             (Auth::XApiKey, Some(key)) => post.header("x-api-key", sensitive(key)),
         };
         let sent = post.body(Pieces::body(sending.body)).send();
-        let response = match tokio::time::timeout(self.patience.first_byte, sent).await {
-            Err(_) => return Err(self.silent()),
-            Ok(Err(fault)) => return Err(self.unreached(&fault)),
-            Ok(Ok(response)) => response,
-        };
-        if response.status().is_success() { Ok(response) } else { Err(self.refused(response).await) }
+        match tokio::time::timeout(self.patience.first_byte, sent).await {
+            Err(_) => Err(self.silent()),
+            // The query of its URL may hold a key.
+            Ok(Err(fault)) => Err(self.unreached(&fault.without_url())),
+            Ok(Ok(response)) => Ok(response),
+        }
     }
 
     /// Looks at something, without a key.
@@ -196,7 +229,9 @@ impl Endpoint {
         let wait = retry_after(response.headers(), jiff::Timestamp::now());
         let mut body = Vec::new();
         // A key that begins within the limit has to be seen whole to be taken out.
-        let enough = ERROR_BYTES_MAX + self.known_key().map_or(0, |key| key.expose().len());
+        let key = self.known_key();
+        let secrets = self.header_values.iter().chain(key.as_deref());
+        let enough = ERROR_BYTES_MAX + secrets.map(|secret| secret.expose().len()).max().unwrap_or_default();
         while body.len() < enough {
             match tokio::time::timeout(self.patience.idle, response.chunk()).await {
                 Ok(Ok(Some(bytes))) => body.extend_from_slice(&bytes),
@@ -208,8 +243,8 @@ impl Endpoint {
         Failing::of_status(status, &body, wait)
     }
 
-    fn known_key(&self) -> Option<&Secret> {
-        self.key.get().and_then(Option::as_ref)
+    fn known_key(&self) -> Option<Arc<Secret>> {
+        self.key.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A fault as it may leave.
@@ -218,9 +253,11 @@ impl Endpoint {
         Fault { kind: fault.kind, public: self.presentable(&fault.public).into(), cause }
     }
 
-    /// A server's text as it may be passed on: bounded, and without the key, which some servers repeat.
+    /// A server's text as it may be passed on: bounded, and without what it was told in secret, which some servers repeat.
     fn presentable(&self, text: &str) -> String {
-        let mut text = self.known_key().map_or_else(|| text.to_owned(), |key| key.taken_out_of(text));
+        let key = self.known_key();
+        let secrets = self.header_values.iter().chain(key.as_deref());
+        let mut text = secrets.fold(text.to_owned(), |text, secret| secret.taken_out_of(&text));
         text.truncate(text.floor_char_boundary(ERROR_BYTES_MAX));
         text
     }

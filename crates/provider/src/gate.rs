@@ -43,10 +43,28 @@ impl Default for GateLimits {
 pub(crate) enum Outcome {
     /// The server answered, be it with a refusal.
     Up,
-    /// It did not, or said that it is broken.
-    Down,
+    /// It did not, or said that it is broken, and perhaps for how long.
+    Down(Option<Duration>),
     /// It has too much to do; until then nobody asks.
     Limited(Option<Duration>),
+}
+
+/// How long a question waits for a provider that rests.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum RestMax {
+    /// From whenever the rest begins: time in the queue is not held against a question that was never asked.
+    For(Duration),
+    /// Until then.
+    Until(Instant),
+}
+
+impl RestMax {
+    pub(crate) fn latest(self) -> Instant {
+        match self {
+            Self::For(time) => Instant::now() + time,
+            Self::Until(deadline) => deadline,
+        }
+    }
 }
 
 /// The gate.
@@ -68,9 +86,9 @@ impl Gate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a place. A question that would have to wait beyond its deadline for a provider that rests is told so at
-    /// once. Dropping the future leaves the queue.
-    pub(crate) async fn enter(self: &Arc<Self>, root: Serial, deadline: Instant) -> Result<Place, Failing> {
+    /// Waits for a place. A question that would have to wait too long for a provider that rests is told so at once.
+    /// Dropping the future leaves the queue.
+    pub(crate) async fn enter(self: &Arc<Self>, root: Serial, rest_max: RestMax) -> Result<Place, Failing> {
         let mut bell = self.bell.subscribe();
         let (giving, mut given) = oneshot::channel();
         let number = self.state().join(root, giving).ok_or_else(|| self.crowded())?;
@@ -79,7 +97,7 @@ impl Gate {
         let patience_ends = Instant::now() + TURN_WAIT_MAX;
         loop {
             let closed_until = self.state().closed_until();
-            if given.is_empty() && closed_until.is_some_and(|until| until > deadline) {
+            if given.is_empty() && closed_until.is_some_and(|until| until > rest_max.latest()) {
                 return Err(self.resting(closed_until));
             }
             tokio::select! {

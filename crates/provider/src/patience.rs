@@ -22,6 +22,25 @@ pub(crate) struct Patience {
     pub(crate) budget: Duration,
     /// Most tries of one question.
     pub(crate) tries_max: u32,
+    /// What silence before the head of an answer means.
+    pub(crate) silence: Silence,
+}
+
+/// What it means that a server was asked and has said nothing yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Silence {
+    /// Nothing good.
+    Trouble,
+    /// It may be reading a model from the disk, and would begin anew if it was asked again.
+    Work,
+}
+
+impl Patience {
+    /// For a server on this machine, which has to read its model first, and perhaps a long question on few cores.
+    pub(crate) fn of_machine() -> Self {
+        let long = Duration::from_secs(600);
+        Self { first_byte: long, budget: long, silence: Silence::Work, ..Self::default() }
+    }
 }
 
 impl Default for Patience {
@@ -32,6 +51,7 @@ impl Default for Patience {
             idle: Duration::from_secs(60),
             budget: Duration::from_secs(120),
             tries_max: 4,
+            silence: Silence::Trouble,
         }
     }
 }

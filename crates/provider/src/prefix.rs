@@ -12,6 +12,8 @@ use agent::outside::Asker;
 use agent::{AgentId, Fault, Message, ToolSpec};
 use bytes::Bytes;
 
+use crate::dialect::ModelOptions;
+
 /// The most bytes that are kept of all conversations.
 const SHELF_BYTES_MAX: usize = 64 * 1024 * 1024;
 
@@ -24,18 +26,27 @@ const BLOCK_BYTES: usize = 16 * 1024;
 /// What a message costs the shelf beside what was written for it: its place, and its husk while it is looked at weakly.
 const MESSAGE_OVERHEAD_BYTES: usize = 256;
 
-/// Whose conversation it is, in which words, for which model.
+/// Whose conversation it is, in which words, for which model: two servers may call theirs the same, and only one of them
+/// takes images.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct PrefixKey {
     agent: Option<AgentId>,
     root: Serial,
     dialect: &'static str,
     model: String,
+    takes_images: bool,
 }
 
 impl PrefixKey {
-    pub(crate) fn new(asker: &Asker, dialect: &'static str, model: &str) -> Self {
-        Self { agent: asker.agent.clone(), root: asker.root, dialect, model: model.to_owned() }
+    pub(crate) fn new(asker: &Asker, dialect: &'static str, model: &ModelOptions) -> Self {
+        let takes_images = model.takes_images;
+        Self {
+            agent: asker.agent.clone(),
+            root: asker.root,
+            dialect,
+            model: model.name.clone(),
+            takes_images,
+        }
     }
 }
 

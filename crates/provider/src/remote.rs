@@ -2,6 +2,7 @@
 //! stream ends its request and leaves the queue.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use agent::outside::{ModelRequest, ModelStream, ModelTraits, Provider};
 use agent::{Fault, TokenCount};
@@ -13,10 +14,13 @@ use crate::count::Tokenizer;
 use crate::dialect::{Dialect, ModelOptions};
 use crate::endpoint::{Endpoint, Sending};
 use crate::failing::{Class, Failing};
-use crate::gate::Outcome;
-use crate::patience::pause_after;
+use crate::gate::{Outcome, RestMax};
+use crate::patience::{Silence, pause_after};
 use crate::prefix::PrefixShelf;
 use crate::standing::{Beginning, Teller, begun_when_polled};
+
+/// How often it is told that a server still works at the head of its answer.
+const ALIVE_EVERY: Duration = Duration::from_secs(10);
 
 /// A model whose failing is sorted, so that another can be asked in its place.
 pub(crate) trait Begin: Provider {
@@ -67,16 +71,18 @@ impl Remote {
             TellsRoot::No => Vec::new(),
         };
         let (gate, patience) = (&self.endpoint.gate, &self.endpoint.patience);
-        let deadline = Instant::now() + patience.budget;
         gate.count_question();
+        let mut rest_max = RestMax::For(patience.budget);
         let mut last: Option<Failing> = None;
         for tries in 1.. {
             teller.waits();
-            let place = match gate.enter(request.asker.root, deadline).await {
+            let place = match gate.enter(request.asker.root, rest_max).await {
                 Ok(place) => place,
                 Err(unasked) => return Err(last.unwrap_or(unasked)),
             };
             teller.asks();
+            let deadline = rest_max.latest();
+            rest_max = RestMax::Until(deadline);
             let failing = match self.ask_once(&body, &own_headers, teller).await {
                 Ok(reading) => {
                     place.settle(Outcome::Up);
@@ -110,14 +116,29 @@ impl Remote {
     ) -> Result<Arrival, Failing> {
         let url = self.endpoint.address.below(&self.path, self.dialect.endpoint());
         let headers = self.dialect.headers();
-        let response = self.endpoint.send(Sending { url, body: body.to_vec(), headers, own_headers }).await?;
+        let sending = self.endpoint.send(Sending { url, body, headers, own_headers });
+        let response = match self.endpoint.patience.silence {
+            Silence::Trouble => sending.await?,
+            Silence::Work => told_alive(sending, teller).await?,
+        };
         Arrival::begin(Arc::clone(&self.endpoint), response, self.dialect.reader(), teller).await
+    }
+}
+
+/// Tells now and then that the server is at it, until it has answered or was given up.
+async fn told_alive<T>(answer: impl Future<Output = T>, teller: &Teller) -> T {
+    let mut answer = std::pin::pin!(answer);
+    loop {
+        match tokio::time::timeout(ALIVE_EVERY, &mut answer).await {
+            Ok(answer) => return answer,
+            Err(_) => teller.lives(),
+        }
     }
 }
 
 fn outcome(failing: &Failing) -> Outcome {
     match failing.class {
-        Class::Down => Outcome::Down,
+        Class::Down => Outcome::Down(failing.retry_after),
         Class::Limited => Outcome::Limited(failing.retry_after),
         Class::Refused | Class::Invalid | Class::ContextFull | Class::Unasked => Outcome::Up,
     }
@@ -161,4 +182,25 @@ impl Provider for RemoteModel {
 /// A model that is only a fault: it was named, and cannot be reached for a reason that is known.
 pub(crate) fn fault_stream(fault: Fault) -> ModelStream {
     Box::pin(stream::once(std::future::ready(Err(fault))))
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_reads_its_model_is_told_alive_until_it_answers() {
+        let stream = begun_when_polled(|teller| {
+            Box::pin(async move {
+                teller.asks();
+                told_alive(tokio::time::sleep(Duration::from_secs(25)), &teller).await;
+                Ok(fault_stream(Fault::new(agent::FaultKind::Model, "the end")))
+            })
+        });
+        let told: Vec<_> = stream.collect().await;
+        assert_eq!(told.len(), 3, "{told:?}");
+        assert!(told[..2].iter().all(|item| *item == Ok(agent::outside::ModelEvent::Alive)), "{told:?}");
+    }
 }

@@ -1,4 +1,4 @@
-//! A provider's key: where it comes from, read once at first use, and kept out of everything that is shown.
+//! A provider's key: where it comes from, and kept out of everything that is shown.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -74,6 +74,11 @@ pub enum KeySource {
 }
 
 impl KeySource {
+    /// Whether it may give another key when it is read again.
+    pub(crate) fn may_change(&self) -> bool {
+        matches!(self, Self::File(_) | Self::Command(_))
+    }
+
     /// Reads the key.
     pub(crate) async fn read(&self) -> Result<Option<Secret>, Fault> {
         let (name, text) = match self {

@@ -24,7 +24,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
         notes: vec![
             "a turn: CPU time for a send over HTTP, kept on the disk, the whole history sent to a model that answers at \
              once; beside it the relay, which takes the same request and asks the same model with as many bytes, and \
-             keeps nothing (crates/provider/examples/relay.rs); own is the difference"
+             keeps nothing (crates/testkit/src/bin/relay.rs); own is the difference"
                 .to_owned(),
             "alone most of the CPU time is waking threads, which is dear in a virtual machine".to_owned(),
             "the embedded model: SmolLM2-135M, one thread, a prompt of 860 tokens (crates/local/examples/speed.rs); \

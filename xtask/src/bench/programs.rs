@@ -30,7 +30,7 @@ pub(crate) fn build() -> Result<Programs, Failure> {
             "--package testkit --bin scripted-model",
         )?,
         floor: build_one(Profile::Release, "floor", "--package server --example floor")?,
-        relay: build_one(Profile::Release, "relay", "--package provider --example relay")?,
+        relay: build_one(Profile::Release, "relay", "--package testkit --bin relay")?,
         embed: build_one(Profile::Release, "embed", "--package nexus3 --example embed")?,
         durable: build_one(Profile::Release, "durable", "--package nexus3 --example durable")?,
         speed: build_one(Profile::Release, "speed", "--package local --example speed")?,

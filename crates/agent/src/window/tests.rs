@@ -40,6 +40,23 @@ fn a_model_is_never_shown_an_empty_answer() {
     assert_eq!(window.messages()[1].text, "", "what is kept stays as it was");
 }
 
+#[test]
+fn what_a_model_is_shown_is_the_same_each_time_and_ends_where_the_context_does() {
+    let empty = Message { ending: Some(Ending::Cancelled), ..Message::assistant("", Vec::new()) };
+    let mut window = Window::default();
+    for message in [Message::user("a", Source::default()), empty, Message::user("b", Source::default())] {
+        window.push(counted(message));
+    }
+    let (first, second) = (window.shown(), window.shown());
+    assert!(first.iter().zip(second.iter()).all(|(first, second)| Arc::ptr_eq(first, second)));
+    assert_eq!(first.len(), 3);
+    drop((first, second));
+    window.truncate(1);
+    window.push(counted(Message::user("c", Source::default())));
+    let texts: Vec<_> = window.shown().iter().map(|message| message.text.clone()).collect();
+    assert_eq!(texts, ["a", "c"]);
+}
+
 fn talked() -> Window {
     let call = |id: &str| crate::ToolCall { id: id.to_owned(), name: "x".into(), arguments: "{}".into() };
     let result = |id: &str| Message::result(id, &crate::ToolOutcome::Done("done".to_owned()));

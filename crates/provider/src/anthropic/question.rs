@@ -79,7 +79,7 @@ pub(super) fn write(
     request: &ModelRequest,
     shelf: &PrefixShelf,
 ) -> Result<Vec<Bytes>, Fault> {
-    let key = PrefixKey::new(&request.asker, "anthropic", &model.name);
+    let key = PrefixKey::new(&request.asker, "anthropic", model);
     let mut prefix = shelf.take(&key);
     let mut body = vec![Bytes::from(opened(&options(model, request)?)?)];
     if !request.tools.is_empty() {

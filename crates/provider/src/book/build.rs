@@ -144,7 +144,7 @@ impl Book {
             ca_file: said.ca_file.clone(),
             allow_insecure_http: said.allow_insecure_http,
             socket: None,
-            patience: patience(said),
+            patience: patience(known, said),
             limits: limits(said),
         })
     }
@@ -228,8 +228,11 @@ fn dialect(api: Api) -> Arc<dyn Dialect> {
     }
 }
 
-fn patience(said: &ProviderSettings) -> Patience {
-    let usual = Patience::default();
+fn patience(known: &KnownProvider, said: &ProviderSettings) -> Patience {
+    let usual = match known.site {
+        Site::Cloud => Patience::default(),
+        Site::Machine => Patience::of_machine(),
+    };
     let ms = |value: Option<u64>, usual: Duration| value.map_or(usual, Duration::from_millis);
     Patience {
         first_byte: ms(said.first_byte_ms, usual.first_byte),

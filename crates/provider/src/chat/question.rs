@@ -89,7 +89,7 @@ pub(super) fn write(
     request: &ModelRequest,
     shelf: &PrefixShelf,
 ) -> Result<Vec<Bytes>, Fault> {
-    let key = PrefixKey::new(&request.asker, "chat", &model.name);
+    let key = PrefixKey::new(&request.asker, "chat", model);
     let mut prefix = shelf.take(&key);
     let mut head = opened(&options(length_field, model, request)?)?;
     let mut body = Vec::new();

@@ -14,8 +14,8 @@ pub(super) struct Pieces {
 }
 
 impl Pieces {
-    pub(super) fn body(pieces: Vec<Bytes>) -> reqwest::Body {
-        let rest: VecDeque<Bytes> = pieces.into_iter().filter(|piece| !piece.is_empty()).collect();
+    pub(super) fn body(pieces: &[Bytes]) -> reqwest::Body {
+        let rest: VecDeque<Bytes> = pieces.iter().filter(|piece| !piece.is_empty()).cloned().collect();
         let bytes = rest.iter().map(|piece| piece.len() as u64).sum();
         reqwest::Body::wrap(Self { rest, bytes })
     }

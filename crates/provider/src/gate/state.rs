@@ -147,8 +147,9 @@ impl State {
                     self.rests = 0;
                 }
             }
-            Outcome::Down => {
+            Outcome::Down(wait) => {
                 self.failures += 1;
+                self.obey(wait, now);
                 // While it recovers, one failure is enough.
                 if self.rests > 0 || self.failures >= FAILURES_MAX {
                     self.rest(now);
@@ -156,11 +157,16 @@ impl State {
             }
             Outcome::Limited(wait) => {
                 self.limit = (self.limit / 2).max(1);
-                if let Some(wait) = wait {
-                    let spread = wait.div_f64(10.0).min(SPREAD_MAX).mul_f64(fastrand::f64());
-                    self.close(now + wait + spread);
-                }
+                self.obey(wait, now);
             }
+        }
+    }
+
+    /// Leaves the provider alone for as long as it wants, if it says so.
+    fn obey(&mut self, wait: Option<Duration>, now: Instant) {
+        if let Some(wait) = wait {
+            let spread = wait.div_f64(10.0).min(SPREAD_MAX).mul_f64(fastrand::f64());
+            self.close(now + wait + spread);
         }
     }
 

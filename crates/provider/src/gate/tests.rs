@@ -8,8 +8,8 @@ fn gate(concurrency: usize, waiting_max: usize) -> Arc<Gate> {
     Gate::new("p", GateLimits { concurrency, waiting_max })
 }
 
-fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(120)
+fn soon() -> RestMax {
+    RestMax::Until(Instant::now() + Duration::from_secs(120))
 }
 
 /// Whether a future is not ready after everybody had their turn.
@@ -87,7 +87,7 @@ async fn a_tree_that_floods_delays_the_others_by_no_more_than_one_round() {
 async fn fail(gate: &Arc<Gate>, times: usize) {
     for _ in 0..times {
         let place = gate.enter(1, soon()).await.unwrap();
-        place.settle(Outcome::Down);
+        place.settle(Outcome::Down(None));
     }
 }
 
@@ -104,7 +104,7 @@ async fn a_provider_that_is_down_rests_and_one_question_tries_it() {
     assert!(rest >= Duration::from_millis(500) && rest <= Duration::from_millis(1_001), "{rest:?}");
     let mut other = Box::pin(gate.enter(2, soon()));
     assert!(waits(other.as_mut()).await, "only one probe");
-    probe.settle(Outcome::Down);
+    probe.settle(Outcome::Down(None));
     let began = Instant::now();
     drop(probe);
     let probe = other.await.unwrap();
@@ -143,11 +143,28 @@ async fn when_it_comes_back_there_is_no_stampede() {
 #[tokio::test(start_paused = true)]
 async fn nobody_asks_before_the_servers_own_time() {
     let gate = gate(64, 10_000);
+    for outcome in [Outcome::Limited, Outcome::Down] {
+        let began = Instant::now();
+        gate.enter(1, soon()).await.unwrap().settle(outcome(Some(Duration::from_secs(30))));
+        drop(gate.enter(2, soon()).await.unwrap());
+        let waited = began.elapsed();
+        assert!(waited >= Duration::from_secs(30) && waited <= Duration::from_secs(31), "{waited:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_in_the_queue_is_not_held_against_a_question_that_was_never_asked() {
+    let gate = gate(1, 10);
+    let rest_max = RestMax::For(Duration::from_secs(120));
+    let running = gate.enter(1, rest_max).await.unwrap();
+    let mut waiting = Box::pin(gate.enter(2, rest_max));
+    assert!(waits(waiting.as_mut()).await);
+    tokio::time::advance(Duration::from_secs(300)).await;
+    running.settle(Outcome::Limited(Some(Duration::from_secs(10))));
+    drop(running);
     let began = Instant::now();
-    gate.enter(1, soon()).await.unwrap().settle(Outcome::Limited(Some(Duration::from_secs(30))));
-    drop(gate.enter(2, soon()).await.unwrap());
-    let waited = began.elapsed();
-    assert!(waited >= Duration::from_secs(30) && waited <= Duration::from_secs(31), "{waited:?}");
+    assert!(waiting.await.is_ok());
+    assert!(began.elapsed() >= Duration::from_secs(10));
 }
 
 #[tokio::test(start_paused = true)]

@@ -13,7 +13,7 @@ use crate::responses::Responses;
 
 fn key(agent: &str) -> PrefixKey {
     let agent = AgentId::parse(agent).unwrap();
-    PrefixKey::new(&Asker { agent: Some(agent), ..Asker::default() }, "test", "m")
+    PrefixKey::new(&Asker { agent: Some(agent), ..Asker::default() }, "test", &ModelOptions::default())
 }
 
 fn said(text: &str) -> Arc<Message> {
@@ -130,7 +130,7 @@ fn the_oldest_goes_first() {
 #[test]
 fn nobodys_conversation_is_not_kept() {
     let shelf = PrefixShelf::default();
-    let key = PrefixKey::new(&Asker::default(), "test", "m");
+    let key = PrefixKey::new(&Asker::default(), "test", &ModelOptions::default());
     let mut prefix = Prefix::default();
     follow(&mut prefix, &[said("a")]);
     shelf.put(key.clone(), prefix);

@@ -1,0 +1,85 @@
+//! An endpoint against real sockets: keys that are replaced, and secrets that servers repeat.
+
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Mutex;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use super::*;
+
+/// A server that answers each request by its whole text; what it was asked is in the list.
+async fn server(answer: fn(&str) -> String) -> (String, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let list = Arc::clone(&asked);
+    tokio::spawn(async move {
+        loop {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            let mut text = String::new();
+            let mut buffer = [0; 4096];
+            while !text.contains("\r\n\r\n{}") {
+                let count = socket.read(&mut buffer).await.unwrap();
+                text.push_str(&String::from_utf8_lossy(&buffer[..count]));
+            }
+            socket.write_all(answer(&text).as_bytes()).await.unwrap();
+            list.lock().unwrap().push(text);
+        }
+    });
+    (format!("http://{address}/v1?key=in-the-query"), asked)
+}
+
+fn answer(status: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+fn endpoint(base_url: &str, key: KeySource) -> Arc<Endpoint> {
+    let headers = vec![("X-Gateway".to_owned(), Secret::new("gateway-secret".to_owned()))];
+    let base_url = base_url.to_owned();
+    Endpoint::new(EndpointOptions { base_url, key, headers, ..EndpointOptions::default() }).unwrap()
+}
+
+async fn ask(endpoint: &Endpoint) -> Result<reqwest::Response, Failing> {
+    let body = [Bytes::from_static(b"{}")];
+    let url = endpoint.address.below(&[], &["chat"]);
+    endpoint.send(Sending { url, body: &body, headers: &[], own_headers: &[] }).await
+}
+
+#[tokio::test]
+async fn a_key_that_was_replaced_is_read_again_and_one_that_was_not_is_refused_once() {
+    let wants_the_second = |asked: &str| {
+        let is_good = asked.to_lowercase().contains("bearer the-second-key");
+        if is_good { answer("200 OK", "") } else { answer("401 Unauthorized", "no") }
+    };
+    let (url, asked) = server(wants_the_second).await;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::set_permissions(file.path(), PermissionsExt::from_mode(0o600)).unwrap();
+    std::fs::write(file.path(), "the-first-key").unwrap();
+    let endpoint = endpoint(&url, KeySource::File(file.path().to_owned()));
+    assert!(ask(&endpoint).await.is_err());
+    assert_eq!(asked.lock().unwrap().len(), 1, "the same key is not tried again");
+    std::fs::write(file.path(), "the-second-key").unwrap();
+    assert!(ask(&endpoint).await.is_ok());
+    assert!(ask(&endpoint).await.is_ok());
+    assert_eq!(asked.lock().unwrap().len(), 4, "once with the old key, then with the new one alone");
+}
+
+#[tokio::test]
+async fn a_secret_header_that_a_server_repeats_is_not_passed_on() {
+    let repeats = |asked: &str| answer("400 Bad Request", asked);
+    let (url, _) = server(repeats).await;
+    let failing = ask(&endpoint(&url, KeySource::None)).await.unwrap_err();
+    let told = format!("{failing:?}");
+    assert!(told.contains("[key]") && !told.contains("gateway-secret"), "{told}");
+}
+
+#[tokio::test]
+async fn a_key_in_the_query_is_not_in_the_cause_of_a_fault() {
+    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1?key=in-the-query", gone.local_addr().unwrap());
+    drop(gone);
+    let failing = ask(&endpoint(&url, KeySource::None)).await.unwrap_err();
+    let told = format!("{failing:?}");
+    assert!(told.contains("cannot be reached") && !told.contains("in-the-query"), "{told}");
+}
