@@ -19,7 +19,7 @@ pub(crate) fn render(chat: &Chat, template: &Template, vocabulary: &Vocabulary) 
         chat.messages.iter().map(|message| told(message, inside, vocabulary)).collect::<Result<_, _>>()?;
     let mut offered = Vec::new();
     if inside {
-        offered = tools.iter().map(|tool| described(tool, vocabulary)).collect::<Result<_, _>>()?;
+        offered = tools.iter().map(|tool| described(tool, vocabulary)).collect();
     } else if !tools.is_empty() {
         let list = vocabulary.guard(&short_list(tools, vocabulary));
         match messages.first_mut().filter(|message| message.role == "system") {
@@ -61,15 +61,28 @@ fn told(message: &ChatMessage, inside: bool, vocabulary: &Vocabulary) -> Result<
 }
 
 fn call_value(call: &MadeCall, vocabulary: &Vocabulary) -> Result<Value, String> {
-    let arguments: Value = serde_json::from_str(&vocabulary.guard(&call.arguments))
+    let arguments: Value = serde_json::from_str(&call.arguments)
         .map_err(|fault| format!("the arguments of call {} are not JSON: {fault}", call.id))?;
-    Ok(json!({"name": vocabulary.guard(&call.name), "arguments": arguments}))
+    Ok(guarded(&json!({"name": call.name, "arguments": arguments}), vocabulary))
 }
 
-fn described(tool: &OfferedTool, vocabulary: &Vocabulary) -> Result<Value, String> {
+fn described(tool: &OfferedTool, vocabulary: &Vocabulary) -> Value {
     let function = json!({"name": tool.name, "description": tool.description, "parameters": tool.parameters});
-    let tool = json!({"type": "function", "function": function});
-    serde_json::from_str(&vocabulary.guard(&tool.to_string())).map_err(|fault| fault.to_string())
+    guarded(&json!({"type": "function", "function": function}), vocabulary)
+}
+
+/// A value whose texts hold no control tokens. Its JSON is not guarded as it stands: an escape in it may stand for what has
+/// to be, and its brackets begin the names of some models' control tokens.
+fn guarded(value: &Value, vocabulary: &Vocabulary) -> Value {
+    match value {
+        Value::String(text) => Value::String(vocabulary.guard(text)),
+        Value::Array(list) => list.iter().map(|value| guarded(value, vocabulary)).collect(),
+        Value::Object(fields) => {
+            let fields = fields.iter();
+            fields.map(|(name, value)| (vocabulary.guard(name), guarded(value, vocabulary))).collect()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+    }
 }
 
 /// The tools in few words: as much of their descriptions as the allowance holds.

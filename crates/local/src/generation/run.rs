@@ -18,9 +18,12 @@ use crate::chat::tokens::Vocabulary;
 const CALLS_MAX: usize = 8;
 /// With so few tokens left a grammar is brought to its end instead of being followed at leisure.
 const CLOSING_TOKENS: usize = 40;
-/// A text of this many tokens that repeats itself this often goes nowhere.
-const LOOP_TOKENS: usize = 48;
+/// An answer that has repeated itself this often goes nowhere.
 const LOOP_TIMES: usize = 6;
+/// What goes in circles under a grammar, where nothing long repeats itself for a reason.
+const HELD_LOOP: Loop = Loop { period_max: 16, tokens_min: 48 };
+/// And in free text, where there are tables and rulers.
+const FREE_LOOP: Loop = Loop { period_max: 64, tokens_min: 256 };
 
 /// Why an answer stops before its end.
 #[derive(Debug)]
@@ -72,12 +75,14 @@ impl Run<'_> {
         let mut outflow = Outflow::new(marker.iter().copied().chain(stops.iter().map(String::as_str)));
         let mut opening = Opening::new(tools);
         let mut said = Said { first: self.conversation.len(), bytes: Vec::new(), ends: Vec::new() };
+        let mut tokens = Vec::new();
         loop {
-            let picked = self.pick(None);
+            let picked = if FREE_LOOP.is_in(&tokens) { Err(Halt::Length) } else { self.pick(None) };
             let Ok(Some(token)) = picked else {
                 self.say(&(opening.rest() + &outflow.rest()))?;
                 return picked.map(|_| EndedBy::Finished);
             };
+            tokens.push(token);
             said.push(self.vocabulary.bytes(token));
             let (text, met) = match outflow.push(self.vocabulary.bytes(token)) {
                 Flow::Text(text) => (text, None),
@@ -204,7 +209,7 @@ impl Run<'_> {
         let (mut outflow, mut written, mut tokens) = (Outflow::new([]), Vec::<u8>::new(), Vec::new());
         let mut closing = false;
         while !matcher.is_stopped() {
-            closing = closing || self.left <= CLOSING_TOKENS || goes_in_circles(&tokens);
+            closing = closing || self.left <= CLOSING_TOKENS || HELD_LOOP.is_in(&tokens);
             let mask = matcher.compute_mask().map_err(|fault| broken(&fault))?;
             let close = closing.then(|| self.closer(&written, &|token| mask.is_allowed(token))).flatten();
             mask.iter_unset_entries(|token| forbid(&mut self.scores, token));
@@ -308,15 +313,24 @@ impl Said {
     }
 }
 
-/// Whether the last tokens are a few of them over and over.
-fn goes_in_circles(tokens: &[u32]) -> bool {
-    (1..=16).any(|period| {
-        let length = LOOP_TOKENS.max(period * LOOP_TIMES);
-        tokens.len() >= length && {
-            let tail = &tokens[tokens.len() - length..];
-            tail.iter().zip(&tail[period..]).all(|(a, b)| a == b)
-        }
-    })
+/// Going in circles: the last tokens are a few of them over and over.
+struct Loop {
+    /// The most that are repeated.
+    period_max: usize,
+    /// The least that all repetitions are together.
+    tokens_min: usize,
+}
+
+impl Loop {
+    fn is_in(&self, tokens: &[u32]) -> bool {
+        (1..=self.period_max).any(|period| {
+            let length = self.tokens_min.max(period * LOOP_TIMES);
+            tokens.len() >= length && {
+                let tail = &tokens[tokens.len() - length..];
+                tail.iter().zip(&tail[period..]).all(|(a, b)| a == b)
+            }
+        })
+    }
 }
 
 #[cfg(test)]

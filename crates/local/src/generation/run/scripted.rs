@@ -170,3 +170,21 @@ fn after_a_call_the_conversation_is_what_was_said_and_made() {
     assert_eq!(second.cached_tokens, first.prompt_tokens - 1);
     assert_eq!(calls.len(), 1);
 }
+
+#[test]
+fn a_free_answer_that_goes_in_circles_is_ended() {
+    let ruler: &'static str = Box::leak("-".repeat(1_000).into_boxed_str());
+    let line: &'static str = Box::leak("I am sorry. ".repeat(100).into_boxed_str());
+    let table: &'static str = Box::leak("| - ".repeat(40).into_boxed_str());
+    for (whole, most) in [(ruler, Some(260)), (line, Some(260)), (table, None)] {
+        let mut model = scripted(&[whole]);
+        let (answered, text, _) = run(&mut model, &free());
+        let ended = if most.is_some() { EndedBy::Length } else { EndedBy::Finished };
+        assert_eq!(answered.why, ended, "{text}");
+        assert!(
+            whole.starts_with(&text) && text.len() <= most.unwrap_or(whole.len()),
+            "{} letters",
+            text.len()
+        );
+    }
+}

@@ -180,8 +180,10 @@ fn a_tool_that_is_not_offered_cannot_be_demanded() {
 
 #[test]
 fn circles_are_seen_and_lists_are_not() {
-    assert!(goes_in_circles(&[7; 60]));
-    assert!(goes_in_circles(&[1, 2, 3].repeat(20)));
-    assert!(!goes_in_circles(&[1, 2, 3].repeat(4)));
-    assert!(!goes_in_circles(&(0..200).collect::<Vec<_>>()));
+    assert!(HELD_LOOP.is_in(&[7; 60]) && !FREE_LOOP.is_in(&[7; 60]));
+    assert!(HELD_LOOP.is_in(&[1, 2, 3].repeat(20)));
+    assert!(!HELD_LOOP.is_in(&[1, 2, 3].repeat(4)));
+    assert!(!HELD_LOOP.is_in(&(0..200).collect::<Vec<_>>()));
+    let line: Vec<u32> = (0..50).collect();
+    assert!(FREE_LOOP.is_in(&line.repeat(6)) && !FREE_LOOP.is_in(&line.repeat(5)));
 }

@@ -57,7 +57,7 @@ pub(super) static PROVIDERS: &[NamedKey] = &[
         "first_byte_ms",
         Kind::Count { min: 1, max: DAY_MS },
         "Longest wait for the head of an answer.",
-        "60000",
+        "60000; 600000 for a server of this machine, which may have to load its model",
     ),
     key("idle_ms", Kind::Count { min: 1, max: DAY_MS }, "Longest silence in an answer.", "60000"),
     key("tries_max", Kind::Count { min: 1, max: 10 }, "Most tries of one question.", "4"),
