@@ -7,6 +7,7 @@ pub(crate) mod cache;
 #[cfg(test)]
 mod conformance;
 pub(crate) mod convert;
+pub(crate) mod format;
 pub(crate) mod forward;
 pub(crate) mod gguf;
 pub(crate) mod kernel;

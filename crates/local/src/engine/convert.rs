@@ -1,11 +1,7 @@
 //! Turns a file's tensors into our two block formats. Four-bit formats keep their quants exactly; every
 //! other one goes through plain numbers to eight bits, which loses next to nothing.
 
-use std::borrow::Cow;
-
-use candle_core::CpuStorage;
-use candle_core::quantized::GgmlDType;
-
+use super::format::{Format, scale_and_minimum};
 use super::gguf::{Tensor, Wrong};
 use super::kernel::quantise_block;
 use super::matrix::{BLOCK, Blocks, Matrix};
@@ -19,49 +15,39 @@ pub(crate) fn matrix(name: &str, tensor: Tensor<'_>) -> Result<Matrix, Wrong> {
     if !tensor.columns.is_multiple_of(BLOCK) {
         return Err(format!("tensor {name} has {} columns, no multiple of {BLOCK}", tensor.columns));
     }
-    let blocks = match tensor.kind {
-        GgmlDType::Q4_0 => from_q4_0(tensor.bytes),
-        GgmlDType::Q4_1 => from_q4_1(tensor.bytes),
-        GgmlDType::Q4K => from_q4_k(tensor.bytes),
-        GgmlDType::Q8_0 => from_q8_0(tensor.bytes),
-        _ => through_numbers(name, tensor)?,
+    let blocks = match tensor.format {
+        Format::Q4_0 => from_q4_0(tensor.bytes),
+        Format::Q4_1 => from_q4_1(tensor.bytes),
+        Format::Q4K => from_q4_k(tensor.bytes),
+        Format::Q8_0 => from_q8_0(tensor.bytes),
+        _ => through_numbers(tensor),
     };
     Ok(Matrix { rows: tensor.rows, columns: tensor.columns, blocks })
 }
 
 /// The tensor as plain numbers: norms and biases.
 pub(crate) fn vector(name: &str, tensor: Tensor<'_>) -> Result<Vec<f32>, Wrong> {
-    let numbers = numbers(name, tensor.kind, tensor.bytes)?;
+    let numbers = tensor.format.numbers(tensor.bytes);
     if numbers.iter().any(|number| !number.is_finite()) {
         return Err(format!("tensor {name} holds numbers that are not finite"));
     }
     Ok(numbers)
 }
 
-fn numbers(name: &str, kind: GgmlDType, bytes: &[u8]) -> Result<Vec<f32>, Wrong> {
-    let count = bytes.len() / kind.type_size() * kind.block_size();
-    match kind.from_data(Cow::Borrowed(bytes)).dequantize(count) {
-        Ok(CpuStorage::F32(numbers)) => Ok(numbers),
-        Ok(_) => Err(format!("tensor {name} does not become plain numbers")),
-        Err(fault) => Err(format!("tensor {name} cannot be read: {fault}")),
-    }
-}
-
-fn through_numbers(name: &str, tensor: Tensor<'_>) -> Result<Blocks, Wrong> {
-    let kind = tensor.kind;
+fn through_numbers(tensor: Tensor<'_>) -> Blocks {
+    let format = tensor.format;
     let count = tensor.rows * tensor.columns / BLOCK;
     let (mut quants, mut scales) = (Vec::with_capacity(count), Vec::with_capacity(count));
-    let bytes_at_once = NUMBERS_AT_ONCE / kind.block_size() * kind.type_size();
+    let bytes_at_once = NUMBERS_AT_ONCE / format.block_numbers() * format.block_bytes();
     for bytes in tensor.bytes.chunks(bytes_at_once) {
-        let numbers = numbers(name, kind, bytes)?;
-        for block in numbers.as_chunks::<BLOCK>().0 {
+        for block in format.numbers(bytes).as_chunks::<BLOCK>().0 {
             let mut quant = [0; BLOCK];
             let (scale, _) = quantise_block(block, &mut quant);
             quants.push(quant);
             scales.push(narrow(scale));
         }
     }
-    Ok(Blocks::Eight { quants, scales })
+    Blocks::Eight { quants, scales }
 }
 
 fn half(bytes: &[u8], at: usize) -> u16 {
@@ -108,15 +94,6 @@ fn from_q4_k(bytes: &[u8]) -> Blocks {
         }
     }
     Blocks::Four { quants, scales, minima }
-}
-
-/// The six-bit scale and minimum of part `part`, which the format spreads over twelve bytes.
-fn scale_and_minimum(bytes: &[u8], part: usize) -> (u8, u8) {
-    if part < 4 {
-        return (bytes[part] & 63, bytes[part + 4] & 63);
-    }
-    let low = bytes[part + 4];
-    ((low & 15) | (bytes[part - 4] >> 6 << 4), (low >> 4) | (bytes[part] >> 6 << 4))
 }
 
 /// Two parts share 32 bytes there, low halves first; here a part has 16 bytes of its own.

@@ -1,9 +1,9 @@
 //! Reads the head of a GGUF file: its facts and where each tensor lies. Every length is checked against
-//! the bytes that are there before anything is allocated. What tensors hold is `convert`'s.
+//! the bytes that are there before anything is allocated. What tensors hold is `format`'s.
 
 use std::collections::HashMap;
 
-use candle_core::quantized::GgmlDType;
+use super::format::Format;
 
 /// What is wrong with a file, in words.
 pub(crate) type Wrong = String;
@@ -31,7 +31,7 @@ pub(crate) enum Fact<'a> {
 /// A tensor where it lies: `rows` rows of `columns` numbers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tensor<'a> {
-    pub(crate) kind: GgmlDType,
+    pub(crate) format: Format,
     pub(crate) rows: usize,
     pub(crate) columns: usize,
     pub(crate) bytes: &'a [u8],
@@ -148,15 +148,15 @@ fn read_facts<'a>(reader: &mut Reader<'a>, count: u64) -> Result<HashMap<&'a str
 struct Place<'a> {
     name: &'a str,
     dimensions: Vec<u64>,
-    kind: u32,
+    format: u32,
     offset: u64,
 }
 
 impl<'a> Place<'a> {
     fn resolve(&self, bytes: &'a [u8], start: usize) -> Result<(&'a str, Tensor<'a>), Wrong> {
         let name = self.name;
-        let kind = kind_of(self.kind).ok_or_else(|| {
-            format!("tensor {name} has the number format {}, which is not known here", self.kind)
+        let format = Format::of(self.format).ok_or_else(|| {
+            format!("tensor {name} has the number format {}, which is not known here", self.format)
         })?;
         let absurd = || format!("tensor {name} has an absurd size");
         let columns = self.dimensions.first().copied().unwrap_or(1);
@@ -169,10 +169,10 @@ impl<'a> Place<'a> {
         let columns = usize::try_from(columns).map_err(|_| absurd())?;
         let rows = usize::try_from(rows).map_err(|_| absurd())?;
         let count = rows.checked_mul(columns).ok_or_else(absurd)?;
-        if count == 0 || !columns.is_multiple_of(kind.block_size()) {
+        if count == 0 || !columns.is_multiple_of(format.block_numbers()) {
             return Err(absurd());
         }
-        let length = (count / kind.block_size()).checked_mul(kind.type_size()).ok_or_else(absurd)?;
+        let length = (count / format.block_numbers()).checked_mul(format.block_bytes()).ok_or_else(absurd)?;
         let offset = usize::try_from(self.offset).map_err(|_| absurd())?;
         let from = start.checked_add(offset).ok_or_else(absurd)?;
         let to = from.checked_add(length).ok_or_else(absurd)?;
@@ -182,27 +182,8 @@ impl<'a> Place<'a> {
         let bytes = bytes
             .get(from..to)
             .ok_or_else(|| format!("tensor {name} ends beyond the file: the file is cut; pull it again"))?;
-        Ok((name, Tensor { kind, rows, columns, bytes }))
+        Ok((name, Tensor { format, rows, columns, bytes }))
     }
-}
-
-fn kind_of(number: u32) -> Option<GgmlDType> {
-    Some(match number {
-        0 => GgmlDType::F32,
-        1 => GgmlDType::F16,
-        2 => GgmlDType::Q4_0,
-        3 => GgmlDType::Q4_1,
-        6 => GgmlDType::Q5_0,
-        7 => GgmlDType::Q5_1,
-        8 => GgmlDType::Q8_0,
-        10 => GgmlDType::Q2K,
-        11 => GgmlDType::Q3K,
-        12 => GgmlDType::Q4K,
-        13 => GgmlDType::Q5K,
-        14 => GgmlDType::Q6K,
-        30 => GgmlDType::BF16,
-        _ => return None,
-    })
 }
 
 struct Reader<'a> {
@@ -256,7 +237,7 @@ impl<'a> Reader<'a> {
             ));
         }
         let dimensions = (0..dimension_count).map(|_| self.u64()).collect::<Result<Vec<_>, _>>()?;
-        Ok(Place { name, dimensions, kind: self.u32()?, offset: self.u64()? })
+        Ok(Place { name, dimensions, format: self.u32()?, offset: self.u64()? })
     }
 
     fn fact(&mut self, kind: u32) -> Result<Fact<'a>, Wrong> {

@@ -6,11 +6,13 @@ use candle_core::quantized::gguf_file::{self, Value};
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
 
+use super::format::Format;
+
 /// How a made-up model differs from the plain one.
 #[derive(Clone)]
 pub(crate) struct Made {
     pub(crate) architecture: &'static str,
-    pub(crate) kind: GgmlDType,
+    pub(crate) format: Format,
     pub(crate) template: Option<&'static str>,
     pub(crate) pre: &'static str,
     pub(crate) changed: Vec<(&'static str, Option<Value>)>,
@@ -21,7 +23,7 @@ impl Default for Made {
     fn default() -> Self {
         Self {
             architecture: "llama",
-            kind: GgmlDType::Q8_0,
+            format: Format::Q8_0,
             template: None,
             pre: "smollm",
             changed: Vec::new(),
@@ -41,6 +43,25 @@ pub(crate) const WINDOW: usize = 512;
 pub(crate) struct MadeFile {
     pub(crate) path: PathBuf,
     _folder: tempfile::TempDir,
+}
+
+/// What candle calls `format`.
+pub(crate) fn theirs(format: Format) -> GgmlDType {
+    match format {
+        Format::F32 => GgmlDType::F32,
+        Format::F16 => GgmlDType::F16,
+        Format::BF16 => GgmlDType::BF16,
+        Format::Q4_0 => GgmlDType::Q4_0,
+        Format::Q4_1 => GgmlDType::Q4_1,
+        Format::Q5_0 => GgmlDType::Q5_0,
+        Format::Q5_1 => GgmlDType::Q5_1,
+        Format::Q8_0 => GgmlDType::Q8_0,
+        Format::Q2K => GgmlDType::Q2K,
+        Format::Q3K => GgmlDType::Q3K,
+        Format::Q4K => GgmlDType::Q4K,
+        Format::Q5K => GgmlDType::Q5K,
+        Format::Q6K => GgmlDType::Q6K,
+    }
 }
 
 /// Numbers around 0, the same for the same seed.
@@ -147,10 +168,10 @@ pub(crate) fn write(made: &Made) -> MadeFile {
         if name.ends_with("norm.weight") {
             numbers.iter_mut().for_each(|number| *number += 1.0);
         }
-        let kind = if rows == 1 { GgmlDType::F32 } else { made.kind };
+        let format = if rows == 1 { Format::F32 } else { made.format };
         let shape: Vec<usize> = if rows == 1 { vec![columns] } else { vec![rows, columns] };
         let tensor = Tensor::from_vec(numbers, shape, &Device::Cpu).unwrap();
-        tensors.push((name, QTensor::quantize(&tensor, kind).unwrap()));
+        tensors.push((name, QTensor::quantize(&tensor, theirs(format)).unwrap()));
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("made.gguf");

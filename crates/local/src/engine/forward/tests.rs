@@ -1,10 +1,10 @@
 //! Tests: however the work is cut, the scores are the same.
 
 use super::*;
+use crate::engine::format::Format;
 use crate::engine::gguf::Gguf;
 use crate::engine::made::{self, Made};
 use crate::engine::map::map;
-use candle_core::quantized::GgmlDType;
 
 fn network(made: &Made, threads: usize) -> Network {
     let file = made::write(made);
@@ -82,23 +82,23 @@ fn two_threads_compute_what_one_does() {
 #[test]
 fn every_number_format_gives_about_the_scores_of_the_best_one() {
     let prompt = tokens(30);
-    let exact = network(&Made { kind: GgmlDType::F32, ..Made::default() }, 1);
+    let exact = network(&Made { format: Format::F32, ..Made::default() }, 1);
     let exact = scores(&exact, &mut Cache::new(&exact.shape), &prompt, 64);
-    for (kind, far) in [
-        (GgmlDType::F16, 0.03),
-        (GgmlDType::Q8_0, 0.03),
-        (GgmlDType::Q6K, 0.12),
-        (GgmlDType::Q5_0, 0.5),
-        (GgmlDType::Q5_1, 0.5),
-        (GgmlDType::Q5K, 0.5),
-        (GgmlDType::Q4_0, 0.9),
-        (GgmlDType::Q4_1, 0.9),
-        (GgmlDType::Q4K, 0.9),
+    for (format, far) in [
+        (Format::F16, 0.03),
+        (Format::Q8_0, 0.03),
+        (Format::Q6K, 0.12),
+        (Format::Q5_0, 0.5),
+        (Format::Q5_1, 0.5),
+        (Format::Q5K, 0.5),
+        (Format::Q4_0, 0.9),
+        (Format::Q4_1, 0.9),
+        (Format::Q4K, 0.9),
     ] {
-        let network = network(&Made { kind, ..Made::default() }, 1);
+        let network = network(&Made { format, ..Made::default() }, 1);
         let rough = scores(&network, &mut Cache::new(&network.shape), &prompt, 64);
         let size = exact.iter().map(|score| score * score).sum::<f32>().sqrt();
         let apart = exact.iter().zip(&rough).map(|(a, b)| (a - b) * (a - b)).sum::<f32>().sqrt();
-        assert!(apart < size * far, "{kind:?}: {}", apart / size);
+        assert!(apart < size * far, "{format:?}: {}", apart / size);
     }
 }

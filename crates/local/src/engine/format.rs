@@ -1,0 +1,121 @@
+//! The number formats of tensors in a GGUF file: how long a block is, and its numbers as plain ones, exactly as the
+//! format means them. What we compute with in their place is `convert`'s.
+
+mod large;
+mod small;
+
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+
+pub(crate) use large::scale_and_minimum;
+
+/// How a tensor's numbers are written down; called as the file format calls it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    F32,
+    F16,
+    BF16,
+    Q4_0,
+    Q4_1,
+    Q5_0,
+    Q5_1,
+    Q8_0,
+    Q2K,
+    Q3K,
+    Q4K,
+    Q5K,
+    Q6K,
+}
+
+impl Format {
+    /// The format that files name by `number`.
+    pub(crate) fn of(number: u32) -> Option<Self> {
+        Some(match number {
+            0 => Self::F32,
+            1 => Self::F16,
+            2 => Self::Q4_0,
+            3 => Self::Q4_1,
+            6 => Self::Q5_0,
+            7 => Self::Q5_1,
+            8 => Self::Q8_0,
+            10 => Self::Q2K,
+            11 => Self::Q3K,
+            12 => Self::Q4K,
+            13 => Self::Q5K,
+            14 => Self::Q6K,
+            30 => Self::BF16,
+            _ => return None,
+        })
+    }
+
+    /// How many numbers a block holds.
+    pub(crate) fn block_numbers(self) -> usize {
+        match self {
+            Self::F32 | Self::F16 | Self::BF16 => 1,
+            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 => 32,
+            Self::Q2K | Self::Q3K | Self::Q4K | Self::Q5K | Self::Q6K => 256,
+        }
+    }
+
+    /// How many bytes a block takes.
+    pub(crate) fn block_bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::BF16 => 2,
+            Self::Q4_0 => 18,
+            Self::Q4_1 => 20,
+            Self::Q5_0 => 22,
+            Self::Q5_1 => 24,
+            Self::Q8_0 => 34,
+            Self::Q2K => 84,
+            Self::Q3K => 110,
+            Self::Q4K => 144,
+            Self::Q5K => 176,
+            Self::Q6K => 210,
+        }
+    }
+
+    /// The numbers of the whole blocks in `bytes`.
+    pub(crate) fn numbers(self, bytes: &[u8]) -> Vec<f32> {
+        match self {
+            Self::F32 => singles(bytes, f32::from_le_bytes),
+            // All at once: one by one, half looks for the machine's instruction at each.
+            Self::F16 => singles(bytes, f16::from_le_bytes).to_f32_vec(),
+            Self::BF16 => singles(bytes, |bytes| bf16::from_le_bytes(bytes).to_f32()),
+            Self::Q4_0 => blocks(bytes, small::q4_0),
+            Self::Q4_1 => blocks(bytes, small::q4_1),
+            Self::Q5_0 => blocks(bytes, small::q5_0),
+            Self::Q5_1 => blocks(bytes, small::q5_1),
+            Self::Q8_0 => blocks(bytes, small::q8_0),
+            Self::Q2K => blocks(bytes, large::q2_k),
+            Self::Q3K => blocks(bytes, large::q3_k),
+            Self::Q4K => blocks(bytes, large::q4_k),
+            Self::Q5K => blocks(bytes, large::q5_k),
+            Self::Q6K => blocks(bytes, large::q6_k),
+        }
+    }
+}
+
+fn singles<const BYTES: usize, N>(bytes: &[u8], read: impl Fn([u8; BYTES]) -> N) -> Vec<N> {
+    bytes.as_chunks().0.iter().map(|bytes| read(*bytes)).collect()
+}
+
+fn blocks<const BYTES: usize, const NUMBERS: usize>(
+    bytes: &[u8],
+    read: impl Fn(&[u8; BYTES], &mut [f32; NUMBERS]),
+) -> Vec<f32> {
+    let blocks = bytes.as_chunks().0;
+    let mut numbers = vec![0f32; blocks.len() * NUMBERS];
+    for (block, numbers) in blocks.iter().zip(numbers.as_chunks_mut().0) {
+        read(block, numbers);
+    }
+    numbers
+}
+
+/// The half-precision number at `at`.
+fn half(block: &[u8], at: usize) -> f32 {
+    f16::from_le_bytes([block[at], block[at + 1]]).to_f32()
+}
+
+#[cfg(test)]
+mod tests;
