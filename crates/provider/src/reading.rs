@@ -44,7 +44,8 @@ pub(crate) fn tokens(raw: Raw<'_>) -> Option<TokenCount> {
     part::<TokenCount>(raw).filter(|count| *count <= TOKENS_MAX)
 }
 
-/// The fault for an error that the server tells inside of the stream.
+/// The fault for an error that the server tells inside of the stream. Its code and its type are the cause: what can be
+/// done about it is told by them as well as by the text.
 pub(crate) fn told_fault(error: Raw<'_>) -> Fault {
     #[derive(Deserialize)]
     struct Told<'a> {
@@ -60,10 +61,12 @@ pub(crate) fn told_fault(error: Raw<'_>) -> Fault {
     let mut reason = reason.unwrap_or_else(|| "no reason given".to_owned());
     reason.truncate(reason.char_indices().nth(REASON_CHARS_MAX).map_or(reason.len(), |(end, _)| end));
     let fault = model_fault(format!("API request failed: {reason}"));
-    match told.and_then(|told| told.code.or(told.kind)) {
-        Some(kind) => fault.caused_by(kind.get().chars().take(REASON_CHARS_MAX).collect::<String>()),
-        None => fault,
+    let names = told.map_or([None, None], |told| [told.code, told.kind]);
+    let names: Vec<_> = names.into_iter().flatten().map(|name| name.get()).collect();
+    if names.is_empty() {
+        return fault;
     }
+    fault.caused_by(names.join(" ").chars().take(REASON_CHARS_MAX).collect::<String>())
 }
 
 pub(crate) fn model_fault(text: String) -> Fault {
