@@ -215,7 +215,7 @@ impl ChatReader {
         let (id, name) = (text(piece.id), text(name).unwrap_or_default());
         let place = self.place(part(piece.index).unwrap_or(0), id.as_deref(), &name);
         let call = self.progress.call(place)?;
-        if let Some(id) = id {
+        if let Some(id) = id.filter(|_| call.id.is_empty()) {
             call.id = id;
         }
         // Some servers say the name again with every piece.
@@ -227,14 +227,15 @@ impl ChatReader {
         }
     }
 
-    /// Some servers give every call the index 0: then a new id is a new call, and without ids a name behind whole
-    /// arguments is.
+    /// Some servers give every call the index 0: then a name with a new id is a new call, and without ids a name behind
+    /// whole arguments is. Others give every piece of a call an id of its own; such a piece has no name.
     fn place(&self, index: u64, id: Option<&str>, name: &str) -> CallPlace {
         let Some((place, call)) = self.progress.last_call(index) else { return (index, 0) };
         let is_new = match id {
             Some(id) => !call.id.is_empty() && call.id != id,
-            None => !name.is_empty() && is_object(&call.arguments),
+            None => is_object(&call.arguments),
         };
+        let is_new = is_new && !name.is_empty();
         (index, place.1.saturating_add(u32::from(is_new)))
     }
 }
