@@ -10,6 +10,7 @@ use agent::outside::{ModelEvent, StopReason};
 use agent::{Fault, FaultKind, TokenCount, ToolCall, Usage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 /// The most calls one answer may make; a model that makes more is told so by a failed turn.
 const CALLS_MAX: usize = 128;
@@ -37,6 +38,32 @@ pub(crate) fn part<'a, T: Deserialize<'a>>(raw: Raw<'a>) -> Option<T> {
 /// A member as a text that says something.
 pub(crate) fn text(raw: Raw<'_>) -> Option<String> {
     part::<String>(raw).filter(|text| !text.is_empty())
+}
+
+/// A piece of a call, if there is one. What cannot be read is not passed over here: the rest of the call would run.
+///
+/// # Errors
+/// When it is something else.
+pub(crate) fn piece<'a, T: Deserialize<'a>>(raw: Raw<'a>) -> Result<Option<T>, Fault> {
+    match raw {
+        Some(_) => part(raw).map(Some).ok_or_else(unreadable_call),
+        None => Ok(None),
+    }
+}
+
+/// More of a call's arguments. Some servers send them as what they are, not as the text of it.
+///
+/// # Errors
+/// When it is a text that cannot be read.
+pub(crate) fn more_arguments(raw: Raw<'_>) -> Result<String, Fault> {
+    match raw {
+        Some(object) if !object.get().starts_with('"') => Ok(object.get().to_owned()),
+        text => Ok(piece(text)?.unwrap_or_default()),
+    }
+}
+
+fn unreadable_call() -> Fault {
+    model_fault("The model sent a piece of a tool call that cannot be read.".to_owned())
 }
 
 /// A member as a count of tokens. What is negative, broken or absurd was not counted.
@@ -73,9 +100,9 @@ pub(crate) fn model_fault(text: String) -> Fault {
     Fault::new(FaultKind::Model, text)
 }
 
-/// Whether a text is a JSON object to its end.
+/// Whether a text is a JSON object to its end, and every text in it can be read.
 pub(crate) fn is_object(text: &str) -> bool {
-    text.trim_ascii_start().starts_with('{') && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+    serde_json::from_str::<Map<String, Value>>(text).is_ok()
 }
 
 /// Where a call stands among the others: by the place the server gave it, and its turn among those of one place.
@@ -141,6 +168,23 @@ impl Progress {
 
     pub(crate) fn has_calls(&self) -> bool {
         !self.calls.is_empty() || self.calls_handed_on > 0
+    }
+
+    /// An event that cannot be read is passed over, as other clients do; but once there are calls, it may be a piece of
+    /// one.
+    pub(crate) fn pass_over(&mut self, data: &[u8], each: Each<'_>) {
+        tracing::debug!(bytes = data.len(), "the model sent an event that cannot be read");
+        if !self.calls.is_empty() {
+            self.fail(unreadable_call(), each);
+        }
+    }
+
+    /// A member that may hold pieces of calls.
+    ///
+    /// # Errors
+    /// When it cannot be read and there are calls.
+    pub(crate) fn part<'a, T: Deserialize<'a>>(&self, raw: Raw<'a>) -> Result<Option<T>, Fault> {
+        if self.calls.is_empty() { Ok(part(raw)) } else { piece(raw) }
     }
 
     /// Takes a new report of what was used.

@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 use agent::outside::StopReason;
 use agent::{Fault, TokenCount, Usage};
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use crate::dialect::AnswerReader;
 use crate::reading::{
-    Each, End, Progress, Raw, grow, is_object, model_fault, part, text, tokens, told_fault,
+    Each, End, Progress, Raw, grow, is_object, model_fault, part, piece, text, tokens, told_fault,
 };
 
 #[derive(Deserialize)]
@@ -96,8 +97,7 @@ impl AnswerReader for AnthropicReader {
             return;
         }
         let Ok(event) = serde_json::from_slice::<Event<'_>>(data) else {
-            tracing::debug!(bytes = data.len(), "the model sent an event that cannot be read");
-            return;
+            return self.progress.pass_over(data, each);
         };
         if let Err(fault) = self.take_event(&event, each) {
             self.progress.fail(fault, each);
@@ -146,7 +146,7 @@ impl AnthropicReader {
     }
 
     fn open_block(&mut self, event: &Event<'_>, each: Each<'_>) -> Result<(), Fault> {
-        let Some(block) = part::<Block<'_>>(event.content_block) else { return Ok(()) };
+        let Some(block) = piece::<Block<'_>>(event.content_block)? else { return Ok(()) };
         if text(block.kind).as_deref() != Some("tool_use") {
             self.speak(&block, each);
             return Ok(());
@@ -156,9 +156,9 @@ impl AnthropicReader {
         call.id = text(block.id).unwrap_or_default();
         call.name.clear();
         call.arguments.clear();
-        grow(call, &text(block.name).unwrap_or_default(), "")?;
+        grow(call, &piece::<String>(block.name)?.unwrap_or_default(), "")?;
         // Empty where the input follows in pieces; servers that do not stream it have all of it here.
-        if let Some(input) = block.input.map(|input| input.get()).filter(|input| has_members(input)) {
+        if let Some(input) = block.input.map(|input| input.get()).filter(|input| !is_empty(input)) {
             grow(call, "", input)?;
         }
         self.open_calls.insert(index);
@@ -166,12 +166,15 @@ impl AnthropicReader {
     }
 
     fn grow_block(&mut self, event: &Event<'_>, each: Each<'_>) -> Result<(), Fault> {
-        let Some(delta) = part::<Block<'_>>(event.delta) else { return Ok(()) };
-        self.speak(&delta, each);
         let index = index(event);
         // Blocks of the provider's own tools grow by the same pieces, and are none of ours.
-        if let Some(more) = text(delta.partial_json).filter(|_| self.open_calls.contains(&index)) {
-            grow(self.progress.call((index, 0))?, "", &more)?;
+        if self.open_calls.contains(&index) {
+            let delta = piece::<Block<'_>>(event.delta)?;
+            let more = piece::<String>(delta.and_then(|delta| delta.partial_json))?;
+            return grow(self.progress.call((index, 0))?, "", &more.unwrap_or_default());
+        }
+        if let Some(delta) = part::<Block<'_>>(event.delta) {
+            self.speak(&delta, each);
         }
         Ok(())
     }
@@ -231,8 +234,8 @@ fn index(event: &Event<'_>) -> u64 {
     part(event.index).unwrap_or(0)
 }
 
-fn has_members(input: &str) -> bool {
-    is_object(input) && input.contains(':')
+fn is_empty(input: &str) -> bool {
+    input == "\"\"" || serde_json::from_str(input).is_ok_and(|members: Map<String, Value>| members.is_empty())
 }
 
 fn stop_reason(reason: &str) -> StopReason {
