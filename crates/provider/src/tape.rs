@@ -7,6 +7,7 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use canonical::digest;
 pub use record::RecordedModels;
 pub use replay::ReplayedModels;
 

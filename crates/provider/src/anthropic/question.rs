@@ -14,7 +14,8 @@ use serde_json::{Map, Value, json};
 use crate::dialect::ModelOptions;
 use crate::prefix::{Prefix, PrefixKey, PrefixShelf};
 use crate::writing::{
-    add_extra, arguments, base64, fitted, function_name, json, opened, output_schema, push_json, schema, seen,
+    add_extra, arguments, base64, call_id, function_name, is_plain, json, opened, output_schema, push_json,
+    schema, seen,
 };
 
 /// The fields that nobody else can write.
@@ -22,9 +23,6 @@ const RESERVED: &[&str] = &["model", "messages", "system", "stream", "tools"];
 
 /// The most tokens of an answer where nobody said: the API wants a number, and every current model can answer so much.
 const ANSWER_TOKENS_DEFAULT: u64 = 8192;
-
-/// The longest id that is surely taken.
-const ID_CHARS_MAX: usize = 128;
 
 /// How many of the last messages of the user are marked; with the tools and the system prompt four, as many as may be.
 const MARKED_MESSAGES: usize = 2;
@@ -253,9 +251,8 @@ fn blocks(message: &Message) -> Result<Vec<Block<'_>>, Fault> {
     Ok(blocks)
 }
 
-/// Other providers' ids may hold signs that this API refuses.
 fn id(id: &str) -> Cow<'_, str> {
-    fitted(id, ID_CHARS_MAX)
+    call_id(id, is_plain)
 }
 
 /// What rides behind the last message, behind every mark, and the end of the body.

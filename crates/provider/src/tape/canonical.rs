@@ -39,8 +39,8 @@ fn spoken(message: &Message) -> Value {
     })
 }
 
-/// Tells requests apart for people; they are compared whole.
-pub(super) fn digest(bytes: &[u8]) -> String {
+/// Tells requests apart for people, who compare them whole; and ids of calls.
+pub(crate) fn digest(bytes: &[u8]) -> String {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     });
