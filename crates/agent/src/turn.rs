@@ -22,6 +22,8 @@ pub enum TurnEvent {
     Usage(Usage),
     /// The context was folded, and so many tokens of it are free again.
     Folded(TokenCount),
+    /// The model's answer ends where it does because it is as long as it may be.
+    CutShort,
     /// The model's answer is complete.
     ModelDone,
     /// The model, or the way to it, failed.
@@ -135,6 +137,7 @@ const RESULT_UNKNOWN: &str = "Outcome unknown: the daemon stopped while this too
 const NOTICE_LIMIT: &str = "[Max tool iterations reached]";
 const NOTICE_EMPTY: &str = "[Provider returned an empty response]";
 const NOTICE_EMPTY_AGAIN: &str = "[Stopping: provider returned multiple empty responses in a row]";
+const NOTICE_CUT_SHORT: &str = "[The answer is cut off: it reached the most tokens it may have]";
 const NOTICE_UNUSABLE: &str = "[Stopping: the model made no usable tool call three times in a row]";
 
 /// A turn under way.
@@ -149,6 +152,8 @@ pub struct Turn {
     /// Calls of the answer under way, and then of the answer whose calls run.
     calls: Calls,
     phase: Phase,
+    /// The answer under way is cut off.
+    cut_short: bool,
     steers: Vec<Message>,
     usage: Option<Usage>,
     empty_before: bool,
@@ -174,6 +179,7 @@ impl Turn {
             saying: String::new(),
             calls: Calls::new(limits.calls_running_max),
             phase: Phase::Asking,
+            cut_short: false,
             steers: Vec::new(),
             usage: None,
             empty_before: false,
@@ -242,6 +248,10 @@ impl Turn {
                 self.calls.add(call, manner);
                 Vec::new()
             }
+            (Phase::Asking, TurnEvent::CutShort) => {
+                self.cut_short = true;
+                Vec::new()
+            }
             (Phase::Asking, TurnEvent::ModelDone) => self.answered(),
             (Phase::Asking, TurnEvent::ModelFailed(fault)) => {
                 self.break_off(Ending::Failed, TurnOutcome::Failed(fault))
@@ -258,7 +268,7 @@ impl Turn {
             }
             // A model that is not asked has nothing to say, and a call that does not run cannot end.
             (Phase::Running, TurnEvent::Text(_) | TurnEvent::ToolCall(..))
-            | (Phase::Running, TurnEvent::ModelDone | TurnEvent::ModelFailed(_))
+            | (Phase::Running, TurnEvent::CutShort | TurnEvent::ModelDone | TurnEvent::ModelFailed(_))
             | (Phase::Asking, TurnEvent::ToolDone(..)) => Vec::new(),
         }
     }
@@ -266,12 +276,16 @@ impl Turn {
     fn answered(&mut self) -> Vec<TurnAction> {
         let text = std::mem::take(&mut self.saying);
         self.said.push_str(&text);
+        let was_cut_short = std::mem::take(&mut self.cut_short);
         if !self.calls.is_empty() {
             self.empty_before = false;
             self.phase = Phase::Running;
             let mut actions = vec![TurnAction::Keep(Message::assistant(text, self.calls.all()))];
             actions.extend(self.go_on());
             return actions;
+        }
+        if was_cut_short {
+            self.said.push_str(NOTICE_CUT_SHORT);
         }
         if text.is_empty() {
             return self.empty_answer();

@@ -192,6 +192,19 @@ fn an_empty_answer_is_asked_for_once_more() {
 }
 
 #[test]
+fn an_answer_that_is_cut_short_says_so_and_is_kept_as_it_is() {
+    let play = Play::run(10, [text("So f"), TurnEvent::CutShort, MODEL_DONE]);
+    assert_eq!(play.kept, [user("hi"), Message::assistant("So f", Vec::new())]);
+    assert_eq!(play.end().content, format!("So f{NOTICE_CUT_SHORT}"));
+    assert_eq!((&play.end().outcome, play.end().halted), (&TurnOutcome::Completed, None));
+    let play = Play::run(10, [TurnEvent::CutShort, MODEL_DONE, text("now"), MODEL_DONE]);
+    assert_eq!(play.end().content, format!("{NOTICE_CUT_SHORT}{NOTICE_EMPTY}now"));
+    let calls = [text("Look. "), parallel("a"), TurnEvent::CutShort, MODEL_DONE, done(0, "")];
+    let play = Play::run(10, calls.into_iter().chain([text("Done."), MODEL_DONE]));
+    assert_eq!(play.end().content, "Look. Done.", "its calls were whole, and it went on");
+}
+
+#[test]
 fn empty_answers_count_only_in_a_row() {
     let between_calls = [MODEL_DONE, parallel("a"), MODEL_DONE, done(0, "1"), MODEL_DONE];
     assert_eq!(Play::run(10, between_calls).ends, []);

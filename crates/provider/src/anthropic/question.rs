@@ -21,7 +21,8 @@ use crate::writing::{
 /// The fields that nobody else can write.
 const RESERVED: &[&str] = &["model", "messages", "system", "stream", "tools"];
 
-/// The most tokens of an answer where nobody said: the API wants a number, and every current model can answer so much.
+/// The most tokens of an answer of a model that nobody knows: the API wants a number, and every current model can answer
+/// so much.
 const ANSWER_TOKENS_DEFAULT: u64 = 8192;
 
 /// How many of the last messages of the user are marked; with the tools and the system prompt four, as many as may be.
