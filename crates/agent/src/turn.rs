@@ -16,6 +16,8 @@ use crate::{Ending, Fault, Message, TokenCount, ToolCall, ToolClass, ToolOutcome
 pub enum TurnEvent {
     /// The model said more.
     Text(String),
+    /// The model thought this before the calls that follow; it is kept with them.
+    Thoughts(String),
     /// The model made a call, which can run in this manner.
     ToolCall(ToolCall, Manner),
     /// The model told what it used.
@@ -149,6 +151,8 @@ pub struct Turn {
     said: String,
     /// Text of the round under way.
     saying: String,
+    /// Thoughts of the round under way.
+    thoughts: Option<String>,
     /// Calls of the answer under way, and then of the answer whose calls run.
     calls: Calls,
     phase: Phase,
@@ -177,6 +181,7 @@ impl Turn {
             rounds: 1,
             said: String::new(),
             saying: String::new(),
+            thoughts: None,
             calls: Calls::new(limits.calls_running_max),
             phase: Phase::Asking,
             cut_short: false,
@@ -244,6 +249,10 @@ impl Turn {
                 self.saying.push_str(&text);
                 Vec::new()
             }
+            (Phase::Asking, TurnEvent::Thoughts(thoughts)) => {
+                self.thoughts = Some(thoughts);
+                Vec::new()
+            }
             (Phase::Asking, TurnEvent::ToolCall(call, manner)) => {
                 self.calls.add(call, manner);
                 Vec::new()
@@ -267,7 +276,7 @@ impl Turn {
                 self.go_on()
             }
             // A model that is not asked has nothing to say, and a call that does not run cannot end.
-            (Phase::Running, TurnEvent::Text(_) | TurnEvent::ToolCall(..))
+            (Phase::Running, TurnEvent::Text(_) | TurnEvent::Thoughts(_) | TurnEvent::ToolCall(..))
             | (Phase::Running, TurnEvent::CutShort | TurnEvent::ModelDone | TurnEvent::ModelFailed(_))
             | (Phase::Asking, TurnEvent::ToolDone(..)) => Vec::new(),
         }
@@ -276,11 +285,12 @@ impl Turn {
     fn answered(&mut self) -> Vec<TurnAction> {
         let text = std::mem::take(&mut self.saying);
         self.said.push_str(&text);
-        let was_cut_short = std::mem::take(&mut self.cut_short);
+        let (was_cut_short, thoughts) = (std::mem::take(&mut self.cut_short), self.thoughts.take());
         if !self.calls.is_empty() {
             self.empty_before = false;
             self.phase = Phase::Running;
-            let mut actions = vec![TurnAction::Keep(Message::assistant(text, self.calls.all()))];
+            let answer = Message { thoughts, ..Message::assistant(text, self.calls.all()) };
+            let mut actions = vec![TurnAction::Keep(answer)];
             actions.extend(self.go_on());
             return actions;
         }

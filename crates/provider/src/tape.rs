@@ -36,6 +36,7 @@ struct Exchange {
 enum Told {
     Text(String),
     Reasoning(String),
+    Thoughts(String),
     ToolCall { id: String, name: String, arguments: String },
     Usage { input: u64, output: u64, cached: u64, cache_written: u64, reasoning: u64 },
     Stopped(String),

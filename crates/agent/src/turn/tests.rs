@@ -168,6 +168,17 @@ fn a_tool_round_goes_back_to_the_model_and_all_text_is_the_content() {
 }
 
 #[test]
+fn thoughts_are_kept_with_the_calls_that_follow_them_and_only_there() {
+    let thoughts = || TurnEvent::Thoughts("[1]".to_owned());
+    let play = Play::run(
+        10,
+        [thoughts(), parallel("a"), MODEL_DONE, done(0, ""), thoughts(), text("so"), MODEL_DONE],
+    );
+    let kept: Vec<_> = play.kept.iter().map(|message| message.thoughts.as_deref()).collect();
+    assert_eq!(kept, [None, Some("[1]"), None, None]);
+}
+
+#[test]
 fn the_limit_of_rounds_halts_the_turn_with_a_notice() {
     let events = [parallel("a"), MODEL_DONE, done(0, "1"), parallel("b"), MODEL_DONE, done(0, "2")];
     let play = Play::run(2, events);

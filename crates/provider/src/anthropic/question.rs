@@ -15,7 +15,7 @@ use crate::dialect::ModelOptions;
 use crate::prefix::{Prefix, PrefixKey, PrefixShelf};
 use crate::writing::{
     add_extra, arguments, base64, call_id, function_name, is_plain, json, opened, output_schema, push_json,
-    schema, seen,
+    schema, seen, unwritten,
 };
 
 /// The fields that nobody else can write.
@@ -209,6 +209,10 @@ fn spoken(
     }
     let last = before.iter().rev().find(|message| !is_silent(message));
     open(last.map(|last| side(last)), side(message), out);
+    for thought in thoughts(model, message)? {
+        push_json(&thought, out)?;
+        out.push(b',');
+    }
     for (place, block) in blocks(message)?.iter().enumerate() {
         if place > 0 {
             out.push(b',');
@@ -216,6 +220,17 @@ fn spoken(
         push_json(block, out)?;
     }
     Ok(())
+}
+
+/// What the model thought before its calls, which stand behind it. Those of earlier turns are passed over by the API
+/// itself. A question without thinking needs none; the message may come from another model.
+fn thoughts<'a>(model: &ModelOptions, message: &'a Message) -> Result<Vec<&'a RawValue>, Fault> {
+    let kind = model.extra.get("thinking").and_then(|thinking| thinking.get("type"));
+    let thinks = kind.is_some_and(|kind| kind != "disabled");
+    match message.thoughts.as_deref().filter(|_| thinks) {
+        Some(thoughts) => serde_json::from_str(thoughts).map_err(unwritten),
+        None => Ok(Vec::new()),
+    }
 }
 
 /// Goes on with the message that is open, or closes it and opens another one.

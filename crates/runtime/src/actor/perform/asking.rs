@@ -211,6 +211,7 @@ impl Performance {
                 self.say(DeltaKind::Reasoning, &text);
                 TurnEvent::Text(String::new())
             }
+            ModelEvent::Thoughts(thoughts) => TurnEvent::Thoughts(thoughts),
             ModelEvent::Usage(usage) => {
                 self.learn(usage);
                 TurnEvent::Usage(usage)
