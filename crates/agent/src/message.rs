@@ -115,6 +115,8 @@ pub struct Message {
     pub images: Vec<Image>,
     /// The calls an assistant's message makes.
     pub tool_calls: Vec<ToolCall>,
+    /// What the model thought before it made these calls, in the words of its API, which wants it back with them.
+    pub thoughts: Option<String>,
     /// The call that a tool's message answers.
     pub tool_call_id: Option<String>,
     /// Where a user's message came from.
@@ -160,6 +162,7 @@ impl Message {
             text,
             images: Vec::new(),
             tool_calls: Vec::new(),
+            thoughts: None,
             tool_call_id: None,
             source: Source::default(),
             ending: None,

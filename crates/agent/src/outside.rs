@@ -108,6 +108,8 @@ pub enum ModelEvent {
     Text(String),
     /// More of what the model thinks before it answers. Shown to whoever watches, and not kept.
     Reasoning(String),
+    /// All that it thought, in the words of its API, which wants it back with the calls that follow.
+    Thoughts(String),
     /// A whole tool call; half a call is never handed on.
     ToolCall(ToolCall),
     /// What the request used.

@@ -27,7 +27,8 @@ const IMAGE_TOKENS: TokenCount = 1000;
 fn count_message(message: &Message, count: Counting<'_>) -> TokenCount {
     let calls = message.tool_calls.iter().map(|call| count(&call.name) + count(&call.arguments));
     let images = message.images.len() as TokenCount * IMAGE_TOKENS;
-    MESSAGE_OVERHEAD + count(&message.text) + calls.sum::<TokenCount>() + images
+    let thoughts = message.thoughts.as_deref().map_or(0, count);
+    MESSAGE_OVERHEAD + count(&message.text) + calls.sum::<TokenCount>() + thoughts + images
 }
 
 /// A message that was counted: once, before it comes into a context.

@@ -16,12 +16,16 @@ use crate::{Ending, Fault, Message, TokenCount, ToolCall, ToolClass, ToolOutcome
 pub enum TurnEvent {
     /// The model said more.
     Text(String),
+    /// The model thought this before the calls that follow; it is kept with them.
+    Thoughts(String),
     /// The model made a call, which can run in this manner.
     ToolCall(ToolCall, Manner),
     /// The model told what it used.
     Usage(Usage),
     /// The context was folded, and so many tokens of it are free again.
     Folded(TokenCount),
+    /// The model's answer ends where it does because it is as long as it may be.
+    CutShort,
     /// The model's answer is complete.
     ModelDone,
     /// The model, or the way to it, failed.
@@ -135,6 +139,7 @@ const RESULT_UNKNOWN: &str = "Outcome unknown: the daemon stopped while this too
 const NOTICE_LIMIT: &str = "[Max tool iterations reached]";
 const NOTICE_EMPTY: &str = "[Provider returned an empty response]";
 const NOTICE_EMPTY_AGAIN: &str = "[Stopping: provider returned multiple empty responses in a row]";
+const NOTICE_CUT_SHORT: &str = "[The answer is cut off: it reached the most tokens it may have]";
 const NOTICE_UNUSABLE: &str = "[Stopping: the model made no usable tool call three times in a row]";
 
 /// A turn under way.
@@ -146,9 +151,13 @@ pub struct Turn {
     said: String,
     /// Text of the round under way.
     saying: String,
+    /// Thoughts of the round under way.
+    thoughts: Option<String>,
     /// Calls of the answer under way, and then of the answer whose calls run.
     calls: Calls,
     phase: Phase,
+    /// The answer under way is cut off.
+    cut_short: bool,
     steers: Vec<Message>,
     usage: Option<Usage>,
     empty_before: bool,
@@ -172,8 +181,10 @@ impl Turn {
             rounds: 1,
             said: String::new(),
             saying: String::new(),
+            thoughts: None,
             calls: Calls::new(limits.calls_running_max),
             phase: Phase::Asking,
+            cut_short: false,
             steers: Vec::new(),
             usage: None,
             empty_before: false,
@@ -238,8 +249,16 @@ impl Turn {
                 self.saying.push_str(&text);
                 Vec::new()
             }
+            (Phase::Asking, TurnEvent::Thoughts(thoughts)) => {
+                self.thoughts = Some(thoughts);
+                Vec::new()
+            }
             (Phase::Asking, TurnEvent::ToolCall(call, manner)) => {
                 self.calls.add(call, manner);
+                Vec::new()
+            }
+            (Phase::Asking, TurnEvent::CutShort) => {
+                self.cut_short = true;
                 Vec::new()
             }
             (Phase::Asking, TurnEvent::ModelDone) => self.answered(),
@@ -257,8 +276,8 @@ impl Turn {
                 self.go_on()
             }
             // A model that is not asked has nothing to say, and a call that does not run cannot end.
-            (Phase::Running, TurnEvent::Text(_) | TurnEvent::ToolCall(..))
-            | (Phase::Running, TurnEvent::ModelDone | TurnEvent::ModelFailed(_))
+            (Phase::Running, TurnEvent::Text(_) | TurnEvent::Thoughts(_) | TurnEvent::ToolCall(..))
+            | (Phase::Running, TurnEvent::CutShort | TurnEvent::ModelDone | TurnEvent::ModelFailed(_))
             | (Phase::Asking, TurnEvent::ToolDone(..)) => Vec::new(),
         }
     }
@@ -266,12 +285,17 @@ impl Turn {
     fn answered(&mut self) -> Vec<TurnAction> {
         let text = std::mem::take(&mut self.saying);
         self.said.push_str(&text);
+        let (was_cut_short, thoughts) = (std::mem::take(&mut self.cut_short), self.thoughts.take());
         if !self.calls.is_empty() {
             self.empty_before = false;
             self.phase = Phase::Running;
-            let mut actions = vec![TurnAction::Keep(Message::assistant(text, self.calls.all()))];
+            let answer = Message { thoughts, ..Message::assistant(text, self.calls.all()) };
+            let mut actions = vec![TurnAction::Keep(answer)];
             actions.extend(self.go_on());
             return actions;
+        }
+        if was_cut_short {
+            self.said.push_str(NOTICE_CUT_SHORT);
         }
         if text.is_empty() {
             return self.empty_answer();

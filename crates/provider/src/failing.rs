@@ -84,13 +84,8 @@ impl Failing {
             other => format!("API request failed ({other}): {body}"),
         };
         let class = match status {
-            400 | 413 | 422 | 500 if says_context_is_full(body) => Class::ContextFull,
-            408 | 500 | 502 | 503 | 504 => Class::Down,
-            409 | 425 | 429 | 529 => Class::Limited,
-            401..=404 => Class::Refused,
-            // A redirect is an address that is not the server's.
-            300..=399 => Class::Refused,
-            _ => Class::Invalid,
+            400 | 413 | 422 | 500 if says(body, CONTEXT_IS_FULL) => Class::ContextFull,
+            other => class_of(other),
         };
         let kind = if class == Class::ContextFull { FaultKind::ContextFull } else { FaultKind::Model };
         let fault = Fault::new(kind, text).caused_by(format!("status {status}: {body}"));
@@ -103,19 +98,48 @@ impl Failing {
         let class = match fault.kind {
             FaultKind::ContextFull => Class::ContextFull,
             FaultKind::Invalid | FaultKind::Internal => Class::Invalid,
-            _ if says_overloaded(&fault.public) => Class::Limited,
-            _ => Class::Refused,
+            _ => class_in_stream(&fault),
         };
         Self::new(class, fault)
     }
 }
 
-/// The same fault, with its kind set right when its text says that the question was too long.
+fn class_of(status: u16) -> Class {
+    match status {
+        408 | 500 | 502 | 503 | 504 => Class::Down,
+        409 | 425 | 429 | 529 => Class::Limited,
+        401..=404 => Class::Refused,
+        // A redirect is an address that is not the server's.
+        300..=399 => Class::Refused,
+        _ => Class::Invalid,
+    }
+}
+
+/// By the words, and by a code that is a status. What would be the same a little later is another model's to answer.
+fn class_in_stream(fault: &Fault) -> Class {
+    let told = told(fault);
+    if says(&told, OVERLOADED) {
+        return Class::Limited;
+    }
+    if says(&told, BROKEN) {
+        return Class::Down;
+    }
+    let code =
+        fault.cause.as_deref().and_then(|cause| cause.split([' ', '"']).find_map(|word| word.parse().ok()));
+    code.map(class_of).filter(|class| class.may_pass_later()).unwrap_or(Class::Refused)
+}
+
+/// The same fault, with its kind set right when it says that the question was too long.
 pub(crate) fn recognised(fault: Fault) -> Fault {
-    if fault.kind == FaultKind::Model && says_context_is_full(&fault.public) {
+    if fault.kind == FaultKind::Model && says(&told(&fault), CONTEXT_IS_FULL) {
         return Fault { kind: FaultKind::ContextFull, ..fault };
     }
     fault
+}
+
+/// All that a server has told: its text, and the code and the type in the cause.
+fn told(fault: &Fault) -> String {
+    format!("{} {}", fault.public, fault.cause.as_deref().unwrap_or_default())
 }
 
 /// What servers say when a question is longer than the model takes: OpenAI and those like it, Anthropic, llama.cpp,
@@ -140,16 +164,15 @@ const CONTEXT_IS_FULL: &[&str] = &[
     "model_max_prompt_tokens_exceeded",
 ];
 
-fn says_context_is_full(text: &str) -> bool {
-    let text = text.to_ascii_lowercase();
-    CONTEXT_IS_FULL.iter().any(|words| text.contains(words))
-}
+/// What servers say that have too much to do, or were asked too often.
+const OVERLOADED: &[&str] = &["overloaded", "rate limit", "rate_limit", "try again", "temporarily"];
 
-fn says_overloaded(text: &str) -> bool {
+/// What servers say that are broken: OpenAI and those like it, Anthropic.
+const BROKEN: &[&str] = &["server_error", "api_error", "timeout_error"];
+
+fn says(text: &str, any_of: &[&str]) -> bool {
     let text = text.to_ascii_lowercase();
-    ["overloaded", "rate limit", "rate_limit", "try again", "server_error", "temporarily"]
-        .iter()
-        .any(|words| text.contains(words))
+    any_of.iter().any(|words| text.contains(words))
 }
 
 #[cfg(test)]
@@ -208,6 +231,31 @@ mod tests {
             (302, Class::Refused),
         ] {
             assert_eq!(Failing::of_status(status, "", None).class, class, "{status}");
+        }
+    }
+
+    #[test]
+    fn an_error_in_the_stream_is_told_by_its_code_and_its_type_too() {
+        let window =
+            "the prompt has 9000 tokens, and the model's window holds 8192; shorten the conversation";
+        for (message, code, kind, class) in [
+            (window, r#""context_length_exceeded""#, r#""invalid_request_error""#, Class::ContextFull),
+            ("Too long.", "400", r#""exceed_context_size_error""#, Class::ContextFull),
+            ("Something went wrong.", r#""server_error""#, "null", Class::Down),
+            ("Something went wrong.", "null", r#""api_error""#, Class::Down),
+            ("Provider returned error", "502", "null", Class::Down),
+            ("Provider returned error", r#""503""#, "null", Class::Down),
+            ("Slow down.", "429", "null", Class::Limited),
+            ("Slow down.", r#""rate_limit_exceeded""#, r#""requests""#, Class::Limited),
+            ("Busy.", "null", r#""overloaded_error""#, Class::Limited),
+            ("No.", "400", r#""invalid_request_error""#, Class::Refused),
+            ("No 503 of this.", "null", "null", Class::Refused),
+        ] {
+            let error = format!(r#"{{"message":"{message}","code":{code},"type":{kind}}}"#);
+            let raw = serde_json::from_str(&error).expect("the error is JSON");
+            let failing = Failing::of_stream(crate::reading::told_fault(Some(raw)));
+            let kind = if class == Class::ContextFull { FaultKind::ContextFull } else { FaultKind::Model };
+            assert_eq!((failing.class, failing.fault.kind), (class, kind), "{error}");
         }
     }
 }

@@ -176,6 +176,9 @@ fn told_other(item: &Item) -> Value {
         Ok(ModelEvent::ToolCall(call)) => {
             json!({ "call": { "id": call.id, "name": call.name, "arguments": call.arguments } })
         }
+        Ok(ModelEvent::Thoughts(thoughts)) => {
+            json!({ "thoughts": serde_json::from_str::<Value>(thoughts).unwrap() })
+        }
         Ok(ModelEvent::Usage(usage)) => json!({ "usage": {
             "input": usage.input, "output": usage.output, "cached": usage.cached,
             "cache_written": usage.cache_written, "reasoning": usage.reasoning,

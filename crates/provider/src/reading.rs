@@ -10,6 +10,7 @@ use agent::outside::{ModelEvent, StopReason};
 use agent::{Fault, FaultKind, TokenCount, ToolCall, Usage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 /// The most calls one answer may make; a model that makes more is told so by a failed turn.
 const CALLS_MAX: usize = 128;
@@ -39,12 +40,39 @@ pub(crate) fn text(raw: Raw<'_>) -> Option<String> {
     part::<String>(raw).filter(|text| !text.is_empty())
 }
 
+/// A piece of a call, if there is one. What cannot be read is not passed over here: the rest of the call would run.
+///
+/// # Errors
+/// When it is something else.
+pub(crate) fn piece<'a, T: Deserialize<'a>>(raw: Raw<'a>) -> Result<Option<T>, Fault> {
+    match raw {
+        Some(_) => part(raw).map(Some).ok_or_else(unreadable_call),
+        None => Ok(None),
+    }
+}
+
+/// More of a call's arguments. Some servers send them as what they are, not as the text of it.
+///
+/// # Errors
+/// When it is a text that cannot be read.
+pub(crate) fn more_arguments(raw: Raw<'_>) -> Result<String, Fault> {
+    match raw {
+        Some(object) if !object.get().starts_with('"') => Ok(object.get().to_owned()),
+        text => Ok(piece(text)?.unwrap_or_default()),
+    }
+}
+
+fn unreadable_call() -> Fault {
+    model_fault("The model sent a piece of a tool call that cannot be read.".to_owned())
+}
+
 /// A member as a count of tokens. What is negative, broken or absurd was not counted.
 pub(crate) fn tokens(raw: Raw<'_>) -> Option<TokenCount> {
     part::<TokenCount>(raw).filter(|count| *count <= TOKENS_MAX)
 }
 
-/// The fault for an error that the server tells inside of the stream.
+/// The fault for an error that the server tells inside of the stream. Its code and its type are the cause: what can be
+/// done about it is told by them as well as by the text.
 pub(crate) fn told_fault(error: Raw<'_>) -> Fault {
     #[derive(Deserialize)]
     struct Told<'a> {
@@ -60,19 +88,21 @@ pub(crate) fn told_fault(error: Raw<'_>) -> Fault {
     let mut reason = reason.unwrap_or_else(|| "no reason given".to_owned());
     reason.truncate(reason.char_indices().nth(REASON_CHARS_MAX).map_or(reason.len(), |(end, _)| end));
     let fault = model_fault(format!("API request failed: {reason}"));
-    match told.and_then(|told| told.code.or(told.kind)) {
-        Some(kind) => fault.caused_by(kind.get().chars().take(REASON_CHARS_MAX).collect::<String>()),
-        None => fault,
+    let names = told.map_or([None, None], |told| [told.code, told.kind]);
+    let names: Vec<_> = names.into_iter().flatten().map(|name| name.get()).collect();
+    if names.is_empty() {
+        return fault;
     }
+    fault.caused_by(names.join(" ").chars().take(REASON_CHARS_MAX).collect::<String>())
 }
 
 pub(crate) fn model_fault(text: String) -> Fault {
     Fault::new(FaultKind::Model, text)
 }
 
-/// Whether a text is a JSON object to its end.
+/// Whether a text is a JSON object to its end, and every text in it can be read.
 pub(crate) fn is_object(text: &str) -> bool {
-    text.trim_ascii_start().starts_with('{') && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+    serde_json::from_str::<Map<String, Value>>(text).is_ok()
 }
 
 /// Where a call stands among the others: by the place the server gave it, and its turn among those of one place.
@@ -138,6 +168,23 @@ impl Progress {
 
     pub(crate) fn has_calls(&self) -> bool {
         !self.calls.is_empty() || self.calls_handed_on > 0
+    }
+
+    /// An event that cannot be read is passed over, as other clients do; but once there are calls, it may be a piece of
+    /// one.
+    pub(crate) fn pass_over(&mut self, data: &[u8], each: Each<'_>) {
+        tracing::debug!(bytes = data.len(), "the model sent an event that cannot be read");
+        if !self.calls.is_empty() {
+            self.fail(unreadable_call(), each);
+        }
+    }
+
+    /// A member that may hold pieces of calls.
+    ///
+    /// # Errors
+    /// When it cannot be read and there are calls.
+    pub(crate) fn part<'a, T: Deserialize<'a>>(&self, raw: Raw<'a>) -> Result<Option<T>, Fault> {
+        if self.calls.is_empty() { Ok(part(raw)) } else { piece(raw) }
     }
 
     /// Takes a new report of what was used.

@@ -7,6 +7,7 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use canonical::digest;
 pub use record::RecordedModels;
 pub use replay::ReplayedModels;
 
@@ -35,6 +36,7 @@ struct Exchange {
 enum Told {
     Text(String),
     Reasoning(String),
+    Thoughts(String),
     ToolCall { id: String, name: String, arguments: String },
     Usage { input: u64, output: u64, cached: u64, cache_written: u64, reasoning: u64 },
     Stopped(String),

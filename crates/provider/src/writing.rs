@@ -12,9 +12,13 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::dialect::ModelOptions;
+use crate::tape::digest;
 
 /// The longest name that servers take.
 const NAME_CHARS_MAX: usize = 64;
+
+/// The longest id of a call that servers take: OpenAI's chat completions take no more.
+const ID_CHARS_MAX: usize = 40;
 
 /// What an answer that has to fit a schema is called, where it has to have a name.
 pub(crate) const SCHEMA_NAME: &str = "answer";
@@ -45,18 +49,29 @@ pub(crate) fn more_of_a_string(text: &str) -> Result<Vec<u8>, Fault> {
 
 /// A name that no server takes would have every later question refused; its result has told the model already.
 pub(crate) fn function_name(name: &str) -> Cow<'_, str> {
-    fitted(name, NAME_CHARS_MAX)
-}
-
-/// A text of letters, digits, `_` and `-`, as names and ids have to be.
-pub(crate) fn fitted(name: &str, chars_max: usize) -> Cow<'_, str> {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
-    if (1..=chars_max).contains(&name.len()) && name.bytes().all(fits) {
+    if (1..=NAME_CHARS_MAX).contains(&name.len()) && name.bytes().all(is_plain) {
         return Cow::Borrowed(name);
     }
-    let fitted = |letter: char| if u8::try_from(letter).is_ok_and(fits) { letter } else { '_' };
-    let name: String = name.chars().take(chars_max).map(fitted).collect();
+    let fitted = |letter: char| if u8::try_from(letter).is_ok_and(is_plain) { letter } else { '_' };
+    let name: String = name.chars().take(NAME_CHARS_MAX).map(fitted).collect();
     Cow::Owned(if name.is_empty() { "_".to_owned() } else { name })
+}
+
+/// A call's id for a server that takes such signs; the same for the call and for its result. Ids of other providers may be
+/// longer or have other signs: those get a short form, which differs where they differ.
+pub(crate) fn call_id(id: &str, is_taken: fn(u8) -> bool) -> Cow<'_, str> {
+    if (1..=ID_CHARS_MAX).contains(&id.len()) && id.bytes().all(is_taken) {
+        return Cow::Borrowed(id);
+    }
+    let digest = digest(id.as_bytes());
+    let start = id.chars().filter(|letter| u8::try_from(*letter).is_ok_and(is_plain));
+    let start: String = start.take(ID_CHARS_MAX - digest.len() - "_".len()).collect();
+    Cow::Owned(format!("{start}_{digest}"))
+}
+
+/// What names are made of, and ids where a server is strict: letters, digits, `_` and `-`.
+pub(crate) fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"_-".contains(&byte)
 }
 
 /// Many servers read the arguments again; what is no object would have every later question refused.

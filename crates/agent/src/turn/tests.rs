@@ -168,6 +168,17 @@ fn a_tool_round_goes_back_to_the_model_and_all_text_is_the_content() {
 }
 
 #[test]
+fn thoughts_are_kept_with_the_calls_that_follow_them_and_only_there() {
+    let thoughts = || TurnEvent::Thoughts("[1]".to_owned());
+    let play = Play::run(
+        10,
+        [thoughts(), parallel("a"), MODEL_DONE, done(0, ""), thoughts(), text("so"), MODEL_DONE],
+    );
+    let kept: Vec<_> = play.kept.iter().map(|message| message.thoughts.as_deref()).collect();
+    assert_eq!(kept, [None, Some("[1]"), None, None]);
+}
+
+#[test]
 fn the_limit_of_rounds_halts_the_turn_with_a_notice() {
     let events = [parallel("a"), MODEL_DONE, done(0, "1"), parallel("b"), MODEL_DONE, done(0, "2")];
     let play = Play::run(2, events);
@@ -189,6 +200,19 @@ fn an_empty_answer_is_asked_for_once_more() {
     assert_eq!((&play.end().outcome, play.end().halted), (&TurnOutcome::Completed, None));
     let play = Play::run(1, [MODEL_DONE]);
     assert_eq!(play.asked, 1, "but not beyond the limit");
+}
+
+#[test]
+fn an_answer_that_is_cut_short_says_so_and_is_kept_as_it_is() {
+    let play = Play::run(10, [text("So f"), TurnEvent::CutShort, MODEL_DONE]);
+    assert_eq!(play.kept, [user("hi"), Message::assistant("So f", Vec::new())]);
+    assert_eq!(play.end().content, format!("So f{NOTICE_CUT_SHORT}"));
+    assert_eq!((&play.end().outcome, play.end().halted), (&TurnOutcome::Completed, None));
+    let play = Play::run(10, [TurnEvent::CutShort, MODEL_DONE, text("now"), MODEL_DONE]);
+    assert_eq!(play.end().content, format!("{NOTICE_CUT_SHORT}{NOTICE_EMPTY}now"));
+    let calls = [text("Look. "), parallel("a"), TurnEvent::CutShort, MODEL_DONE, done(0, "")];
+    let play = Play::run(10, calls.into_iter().chain([text("Done."), MODEL_DONE]));
+    assert_eq!(play.end().content, "Look. Done.", "its calls were whole, and it went on");
 }
 
 #[test]

@@ -1,16 +1,18 @@
 //! Reads the events of a Messages answer: blocks that open, grow and close; the calls among them are handed on when the
 //! answer ends.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use agent::outside::StopReason;
+use agent::outside::{ModelEvent, StopReason};
 use agent::{Fault, TokenCount, Usage};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::dialect::AnswerReader;
 use crate::reading::{
-    Each, End, Progress, Raw, grow, is_object, model_fault, part, text, tokens, told_fault,
+    Each, End, Progress, Raw, grow, is_object, model_fault, part, piece, text, tokens, told_fault,
 };
+use crate::writing::unwritten;
 
 #[derive(Deserialize)]
 struct Event<'a> {
@@ -39,6 +41,10 @@ struct Block<'a> {
     text: Raw<'a>,
     #[serde(borrow)]
     thinking: Raw<'a>,
+    #[serde(borrow)]
+    signature: Raw<'a>,
+    #[serde(borrow)]
+    data: Raw<'a>,
     #[serde(borrow)]
     id: Raw<'a>,
     #[serde(borrow)]
@@ -78,11 +84,21 @@ struct Counted {
     cached: TokenCount,
 }
 
+/// A block that has to come back as it was with the calls behind it: the API refuses their results without it.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Thought {
+    Thinking { thinking: String, signature: String },
+    RedactedThinking { data: String },
+}
+
 /// Collects one answer.
 #[derive(Debug, Default)]
 pub(super) struct AnthropicReader {
     progress: Progress,
     counted: Counted,
+    /// What it thought, by the index of the block.
+    thoughts: BTreeMap<u64, Thought>,
     /// The calls whose block is still open, by its index.
     open_calls: BTreeSet<u64>,
     /// `message_stop` has come.
@@ -96,8 +112,7 @@ impl AnswerReader for AnthropicReader {
             return;
         }
         let Ok(event) = serde_json::from_slice::<Event<'_>>(data) else {
-            tracing::debug!(bytes = data.len(), "the model sent an event that cannot be read");
-            return;
+            return self.progress.pass_over(data, each);
         };
         if let Err(fault) = self.take_event(&event, each) {
             self.progress.fail(fault, each);
@@ -137,6 +152,7 @@ impl AnthropicReader {
             "message_stop" => {
                 self.check_open_calls()?;
                 self.whole = true;
+                self.hand_on_thoughts(each)?;
                 self.progress.hand_on_calls(each);
             }
             _ if event.error.is_some() => return Err(told_fault(event.error)),
@@ -146,19 +162,20 @@ impl AnthropicReader {
     }
 
     fn open_block(&mut self, event: &Event<'_>, each: Each<'_>) -> Result<(), Fault> {
-        let Some(block) = part::<Block<'_>>(event.content_block) else { return Ok(()) };
-        if text(block.kind).as_deref() != Some("tool_use") {
-            self.speak(&block, each);
+        let Some(block) = piece::<Block<'_>>(event.content_block)? else { return Ok(()) };
+        let (index, kind) = (index(event), text(block.kind).unwrap_or_default());
+        if kind != "tool_use" {
+            self.begin_thought(index, &kind, &block);
+            self.speak(index, &block, each);
             return Ok(());
         }
-        let index = index(event);
         let call = self.progress.call((index, 0))?;
         call.id = text(block.id).unwrap_or_default();
         call.name.clear();
         call.arguments.clear();
-        grow(call, &text(block.name).unwrap_or_default(), "")?;
+        grow(call, &piece::<String>(block.name)?.unwrap_or_default(), "")?;
         // Empty where the input follows in pieces; servers that do not stream it have all of it here.
-        if let Some(input) = block.input.map(|input| input.get()).filter(|input| has_members(input)) {
+        if let Some(input) = block.input.map(|input| input.get()).filter(|input| !is_empty(input)) {
             grow(call, "", input)?;
         }
         self.open_calls.insert(index);
@@ -166,17 +183,33 @@ impl AnthropicReader {
     }
 
     fn grow_block(&mut self, event: &Event<'_>, each: Each<'_>) -> Result<(), Fault> {
-        let Some(delta) = part::<Block<'_>>(event.delta) else { return Ok(()) };
-        self.speak(&delta, each);
         let index = index(event);
         // Blocks of the provider's own tools grow by the same pieces, and are none of ours.
-        if let Some(more) = text(delta.partial_json).filter(|_| self.open_calls.contains(&index)) {
-            grow(self.progress.call((index, 0))?, "", &more)?;
+        if self.open_calls.contains(&index) {
+            let delta = piece::<Block<'_>>(event.delta)?;
+            let more = piece::<String>(delta.and_then(|delta| delta.partial_json))?;
+            return grow(self.progress.call((index, 0))?, "", &more.unwrap_or_default());
+        }
+        if let Some(delta) = part::<Block<'_>>(event.delta) {
+            self.speak(index, &delta, each);
         }
         Ok(())
     }
 
-    fn speak(&mut self, block: &Block<'_>, each: Each<'_>) {
+    fn begin_thought(&mut self, index: u64, kind: &str, block: &Block<'_>) {
+        let thought = match kind {
+            "thinking" => Thought::Thinking { thinking: String::new(), signature: String::new() },
+            "redacted_thinking" => Thought::RedactedThinking { data: text(block.data).unwrap_or_default() },
+            _ => return,
+        };
+        self.thoughts.insert(index, thought);
+    }
+
+    fn speak(&mut self, index: u64, block: &Block<'_>, each: Each<'_>) {
+        if let Some(Thought::Thinking { thinking, signature }) = self.thoughts.get_mut(&index) {
+            thinking.push_str(&text(block.thinking).unwrap_or_default());
+            signature.push_str(&text(block.signature).unwrap_or_default());
+        }
         if let Some(thought) = text(block.thinking) {
             self.progress.think(thought, each);
         }
@@ -209,6 +242,17 @@ impl AnthropicReader {
         Err(model_fault("The model's answer was cut off in the middle of a tool call.".to_owned()))
     }
 
+    /// Only calls make them needed again.
+    fn hand_on_thoughts(&mut self, each: Each<'_>) -> Result<(), Fault> {
+        if self.thoughts.is_empty() || !self.progress.has_calls() {
+            return Ok(());
+        }
+        let thoughts: Vec<_> = self.thoughts.values().collect();
+        let written = serde_json::to_string(&thoughts);
+        each(Ok(ModelEvent::Thoughts(written.map_err(unwritten)?)));
+        Ok(())
+    }
+
     fn count(&mut self, report: Raw<'_>) {
         let Some(report) = part::<Report<'_>>(report) else { return };
         let latest = |known: &mut TokenCount, raw| *known = (*known).max(tokens(raw).unwrap_or(0));
@@ -231,8 +275,8 @@ fn index(event: &Event<'_>) -> u64 {
     part(event.index).unwrap_or(0)
 }
 
-fn has_members(input: &str) -> bool {
-    is_object(input) && input.contains(':')
+fn is_empty(input: &str) -> bool {
+    input == "\"\"" || serde_json::from_str(input).is_ok_and(|members: Map<String, Value>| members.is_empty())
 }
 
 fn stop_reason(reason: &str) -> StopReason {

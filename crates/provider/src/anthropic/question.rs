@@ -14,17 +14,16 @@ use serde_json::{Map, Value, json};
 use crate::dialect::ModelOptions;
 use crate::prefix::{Prefix, PrefixKey, PrefixShelf};
 use crate::writing::{
-    add_extra, arguments, base64, fitted, function_name, json, opened, output_schema, push_json, schema, seen,
+    add_extra, arguments, base64, call_id, function_name, is_plain, json, opened, output_schema, push_json,
+    schema, seen, unwritten,
 };
 
 /// The fields that nobody else can write.
 const RESERVED: &[&str] = &["model", "messages", "system", "stream", "tools"];
 
-/// The most tokens of an answer where nobody said: the API wants a number, and every current model can answer so much.
+/// The most tokens of an answer of a model that nobody knows: the API wants a number, and every current model can answer
+/// so much.
 const ANSWER_TOKENS_DEFAULT: u64 = 8192;
-
-/// The longest id that is surely taken.
-const ID_CHARS_MAX: usize = 128;
 
 /// How many of the last messages of the user are marked; with the tools and the system prompt four, as many as may be.
 const MARKED_MESSAGES: usize = 2;
@@ -210,6 +209,10 @@ fn spoken(
     }
     let last = before.iter().rev().find(|message| !is_silent(message));
     open(last.map(|last| side(last)), side(message), out);
+    for thought in thoughts(model, message)? {
+        push_json(&thought, out)?;
+        out.push(b',');
+    }
     for (place, block) in blocks(message)?.iter().enumerate() {
         if place > 0 {
             out.push(b',');
@@ -217,6 +220,17 @@ fn spoken(
         push_json(block, out)?;
     }
     Ok(())
+}
+
+/// What the model thought before its calls, which stand behind it. Those of earlier turns are passed over by the API
+/// itself. A question without thinking needs none; the message may come from another model.
+fn thoughts<'a>(model: &ModelOptions, message: &'a Message) -> Result<Vec<&'a RawValue>, Fault> {
+    let kind = model.extra.get("thinking").and_then(|thinking| thinking.get("type"));
+    let thinks = kind.is_some_and(|kind| kind != "disabled");
+    match message.thoughts.as_deref().filter(|_| thinks) {
+        Some(thoughts) => serde_json::from_str(thoughts).map_err(unwritten),
+        None => Ok(Vec::new()),
+    }
 }
 
 /// Goes on with the message that is open, or closes it and opens another one.
@@ -253,9 +267,8 @@ fn blocks(message: &Message) -> Result<Vec<Block<'_>>, Fault> {
     Ok(blocks)
 }
 
-/// Other providers' ids may hold signs that this API refuses.
 fn id(id: &str) -> Cow<'_, str> {
-    fitted(id, ID_CHARS_MAX)
+    call_id(id, is_plain)
 }
 
 /// What rides behind the last message, behind every mark, and the end of the body.

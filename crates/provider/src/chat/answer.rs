@@ -6,7 +6,8 @@ use serde::Deserialize;
 
 use crate::dialect::AnswerReader;
 use crate::reading::{
-    CallPlace, Each, End, Progress, Raw, grow, is_object, model_fault, part, text, tokens, told_fault,
+    CallPlace, Each, End, Progress, Raw, grow, is_object, model_fault, more_arguments, part, piece, text,
+    tokens, told_fault,
 };
 
 #[derive(Deserialize)]
@@ -109,7 +110,6 @@ pub(super) struct ChatReader {
 }
 
 impl AnswerReader for ChatReader {
-    /// What is not a chunk of an answer is passed over, as other clients do.
     fn take(&mut self, data: &[u8], each: Each<'_>) {
         if self.is_whole() {
             return;
@@ -120,23 +120,13 @@ impl AnswerReader for ChatReader {
             return;
         }
         let Ok(chunk) = serde_json::from_slice::<Chunk<'_>>(data) else {
-            tracing::debug!(bytes = data.len(), "the model sent an event that is not a chunk");
-            return;
+            return self.progress.pass_over(data, each);
         };
         self.seen_any = true;
-        if chunk.error.is_some() {
-            return self.progress.fail(told_fault(chunk.error), each);
-        }
-        if let Some(report) = part(chunk.usage) {
-            self.progress.used(usage(&report));
-        }
-        for choice in part::<Vec<Raw<'_>>>(chunk.choices).into_iter().flatten() {
-            if let Err(fault) = self.take_choice(choice, each) {
-                return self.progress.fail(fault, each);
-            }
-        }
-        if self.finished {
-            self.progress.hand_on_calls(each);
+        match self.take_chunk(&chunk, each) {
+            Err(fault) => self.progress.fail(fault, each),
+            Ok(()) if self.finished => self.progress.hand_on_calls(each),
+            Ok(()) => {}
         }
     }
 
@@ -154,9 +144,22 @@ impl AnswerReader for ChatReader {
 }
 
 impl ChatReader {
+    fn take_chunk(&mut self, chunk: &Chunk<'_>, each: Each<'_>) -> Result<(), Fault> {
+        if chunk.error.is_some() {
+            return Err(told_fault(chunk.error));
+        }
+        if let Some(report) = part(chunk.usage) {
+            self.progress.used(usage(&report));
+        }
+        for choice in self.progress.part::<Vec<Raw<'_>>>(chunk.choices)?.into_iter().flatten() {
+            self.take_choice(choice, each)?;
+        }
+        Ok(())
+    }
+
     fn take_choice(&mut self, choice: Raw<'_>, each: Each<'_>) -> Result<(), Fault> {
-        let Some(choice) = part::<Choice<'_>>(choice) else { return Ok(()) };
-        if let Some(delta) = part::<Delta<'_>>(choice.delta) {
+        let Some(choice) = self.progress.part::<Choice<'_>>(choice)? else { return Ok(()) };
+        if let Some(delta) = self.progress.part::<Delta<'_>>(choice.delta)? {
             self.take_delta(&delta, each)?;
         }
         let Some(reason) = text(choice.finish_reason) else { return Ok(()) };
@@ -183,9 +186,9 @@ impl ChatReader {
             self.progress.say(refusal, each);
             self.progress.stopped(StopReason::Filtered);
         }
-        for piece in part::<Vec<Raw<'_>>>(delta.tool_calls).into_iter().flatten() {
-            if let Some(piece) = part(piece) {
-                self.take_call(&piece)?;
+        for raw in piece::<Vec<Raw<'_>>>(delta.tool_calls)?.into_iter().flatten() {
+            if let Some(call) = piece(raw)? {
+                self.take_call(&call)?;
             }
         }
         Ok(())
@@ -209,32 +212,30 @@ impl ChatReader {
         }
     }
 
-    fn take_call(&mut self, piece: &CallPiece<'_>) -> Result<(), Fault> {
-        let function = part::<FunctionPiece<'_>>(piece.function);
+    fn take_call(&mut self, more: &CallPiece<'_>) -> Result<(), Fault> {
+        let function = piece::<FunctionPiece<'_>>(more.function)?;
         let (name, arguments) = function.map_or((None, None), |function| (function.name, function.arguments));
-        let (id, name) = (text(piece.id), text(name).unwrap_or_default());
-        let place = self.place(part(piece.index).unwrap_or(0), id.as_deref(), &name);
+        let (name, arguments) = (piece::<String>(name)?.unwrap_or_default(), more_arguments(arguments)?);
+        let id = text(more.id);
+        let place = self.place(part(more.index).unwrap_or(0), id.as_deref(), &name);
         let call = self.progress.call(place)?;
-        if let Some(id) = id {
+        if let Some(id) = id.filter(|_| call.id.is_empty()) {
             call.id = id;
         }
         // Some servers say the name again with every piece.
         let name = if name == call.name { "" } else { &name };
-        match part::<String>(arguments) {
-            Some(more) => grow(call, name, &more),
-            // Some servers send the arguments as what they are.
-            None => grow(call, name, arguments.map_or("", |object| object.get())),
-        }
+        grow(call, name, &arguments)
     }
 
-    /// Some servers give every call the index 0: then a new id is a new call, and without ids a name behind whole
-    /// arguments is.
+    /// Some servers give every call the index 0: then a name with a new id is a new call, and without ids a name behind
+    /// whole arguments is. Others give every piece of a call an id of its own; such a piece has no name.
     fn place(&self, index: u64, id: Option<&str>, name: &str) -> CallPlace {
         let Some((place, call)) = self.progress.last_call(index) else { return (index, 0) };
         let is_new = match id {
             Some(id) => !call.id.is_empty() && call.id != id,
-            None => !name.is_empty() && is_object(&call.arguments),
+            None => is_object(&call.arguments),
         };
+        let is_new = is_new && !name.is_empty();
         (index, place.1.saturating_add(u32::from(is_new)))
     }
 }

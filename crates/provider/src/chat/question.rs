@@ -13,8 +13,8 @@ use serde_json::{Map, Value, json};
 use crate::dialect::ModelOptions;
 use crate::prefix::{PrefixKey, PrefixShelf};
 use crate::writing::{
-    SCHEMA_NAME, add_extra, arguments, function_name, image_url, is_strict, json, more_of_a_string, opened,
-    output_schema, push_json, schema, seen,
+    SCHEMA_NAME, add_extra, arguments, call_id, function_name, image_url, is_strict, json, more_of_a_string,
+    opened, output_schema, push_json, schema, seen,
 };
 
 /// The fields that nobody else can write.
@@ -45,7 +45,7 @@ struct Description<'a> {
 struct Line<'a> {
     role: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    tool_call_id: Option<&'a str>,
+    tool_call_id: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<Call<'a>>,
     content: Content<'a>,
@@ -72,7 +72,7 @@ struct ImageUrl {
 
 #[derive(Serialize)]
 struct Call<'a> {
-    id: &'a str,
+    id: Cow<'a, str>,
     r#type: &'static str,
     function: Function<'a>,
 }
@@ -166,7 +166,7 @@ fn spoken(
         out.push(b',');
     }
     let line = Line {
-        tool_call_id: message.tool_call_id.as_deref(),
+        tool_call_id: message.tool_call_id.as_deref().map(id),
         tool_calls: message.tool_calls.iter().map(call).collect(),
         content: content(message),
         ..line(message.role.as_str(), "")
@@ -186,10 +186,15 @@ fn content(message: &Message) -> Content<'_> {
 
 fn call(call: &ToolCall) -> Call<'_> {
     Call {
-        id: &call.id,
+        id: id(&call.id),
         r#type: "function",
         function: Function { name: function_name(&call.name), arguments: arguments(&call.arguments) },
     }
+}
+
+/// Any sign that can be seen: some models want their own ids back as they were, such as `functions.read:0`.
+fn id(id: &str) -> Cow<'_, str> {
+    call_id(id, |byte| byte.is_ascii_graphic())
 }
 
 /// What rides behind the last message: what goes into it, and the end of the body. A tool's result takes it in too,

@@ -87,6 +87,73 @@ fn an_endless_call_is_a_fault() {
 }
 
 #[test]
+fn no_call_runs_without_a_piece_that_cannot_be_read() {
+    let lone = r#"{\"a\":\"\ud800\"}"#;
+    let raw = [r#"{"choices":[{"delta":{"tool_calls":"#, "\0", "no JSON"].map(str::to_owned);
+    for (dialect, open, grow) in dialects() {
+        let fault = model_fault("The model sent a piece of a tool call that cannot be read.".to_owned());
+        for broken in raw.iter().cloned().chain([grow(lone), grow(r"\ud800")]) {
+            let events = [open(0), grow(r#"{\"a\":1}"#), broken.clone()].into_iter();
+            assert_eq!(read(dialect.as_ref(), events), [Err(fault.clone())], "{broken}");
+        }
+        let mut items = Vec::new();
+        dialect.reader().take(b"no JSON", &mut |item| items.push(item));
+        assert_eq!(items, [], "before there is a call, it costs nothing but itself");
+    }
+}
+
+#[test]
+fn a_chunk_with_calls_before_it_is_read_whole() {
+    let (dialect, open, _) = &dialects()[0];
+    for odd in [r#"{"choices":"x"}"#, r#"{"choices":["x"]}"#, r#"{"choices":[{"delta":"x"}]}"#] {
+        let fault = model_fault("The model sent a piece of a tool call that cannot be read.".to_owned());
+        assert_eq!(read(dialect.as_ref(), [open(0), odd.to_owned()].into_iter()), [Err(fault)], "{odd}");
+    }
+}
+
+#[test]
+fn a_name_or_an_input_that_cannot_be_read_is_a_fault() {
+    let cases: [(Box<dyn Dialect>, &str); 6] = [
+        (Box::new(Chat::OPENAI), r#"{"choices":[{"delta":{"tool_calls":"x"}}]}"#),
+        (Box::new(Chat::OPENAI), r#"{"choices":[{"delta":{"tool_calls":["x"]}}]}"#),
+        (Box::new(Chat::OPENAI), r#"{"choices":[{"delta":{"tool_calls":[{"function":"x"}]}}]}"#),
+        (
+            Box::new(Chat::OPENAI),
+            r#"{"choices":[{"delta":{"tool_calls":[{"function":{"name":"\ud800"}}]}}]}"#,
+        ),
+        (
+            Box::new(Responses),
+            r#"{"type":"response.output_item.added","item":{"type":"function_call","name":"\ud800"}}"#,
+        ),
+        (
+            Box::new(Anthropic),
+            r#"{"type":"content_block_start","content_block":{"type":"tool_use","name":"\ud800"}}"#,
+        ),
+    ];
+    for (dialect, event) in cases {
+        let fault = model_fault("The model sent a piece of a tool call that cannot be read.".to_owned());
+        assert_eq!(read(dialect.as_ref(), [event.to_owned()].into_iter()), [Err(fault)], "{event}");
+    }
+    let events = [
+        r#"{"type":"content_block_start","content_block":{"type":"tool_use","id":"c","name":"x","input":{"a":"\ud800"}}}"#,
+        r#"{"type":"content_block_stop"}"#,
+        r#"{"type":"message_stop"}"#,
+    ];
+    let fault = model_fault("The model's answer was cut off in the middle of a tool call.".to_owned());
+    assert_eq!(read(&Anthropic, events.map(str::to_owned).into_iter()), [Err(fault)]);
+}
+
+#[test]
+fn an_object_has_only_texts_that_can_be_read() {
+    for object in [r#"{}"#, r#" {"a":"\ud83d\ude00"} "#] {
+        assert!(is_object(object), "{object}");
+    }
+    for other in [r#"{"a":"\ud800"}"#, r#"{"\udc00":1}"#, "[]", "1", "{}{}", r#"{"a""#, ""] {
+        assert!(!is_object(other), "{other}");
+    }
+}
+
+#[test]
 fn counts_that_cannot_be_are_not_counted() {
     let count = |text: &str| tokens(Some(serde_json::from_str(text).unwrap()));
     assert_eq!([count("0"), count("9007199254740992")], [Some(0), Some(9_007_199_254_740_992)]);

@@ -6,7 +6,7 @@ use agent::{Fault, Usage};
 use serde::Deserialize;
 
 use crate::dialect::AnswerReader;
-use crate::reading::{Each, End, Progress, Raw, grow, part, text, tokens, told_fault};
+use crate::reading::{Each, End, Progress, Raw, grow, more_arguments, part, piece, text, tokens, told_fault};
 
 #[derive(Deserialize)]
 struct Event<'a> {
@@ -105,8 +105,7 @@ impl AnswerReader for ResponsesReader {
             return;
         }
         let Ok(event) = serde_json::from_slice::<Event<'_>>(data) else {
-            tracing::debug!(bytes = data.len(), "the model sent an event that cannot be read");
-            return;
+            return self.progress.pass_over(data, each);
         };
         let Some(kind) = text(event.kind) else {
             // As servers say it that fail before they have begun.
@@ -157,7 +156,7 @@ impl ResponsesReader {
                 self.progress.think("\n\n".to_owned(), each);
             }
             "response.function_call_arguments.delta" => {
-                let more = text(event.delta).unwrap_or_default();
+                let more = more_arguments(event.delta)?;
                 grow(self.progress.call((place(event), 0))?, "", &more)?;
             }
             "response.function_call_arguments.done" => {
@@ -190,7 +189,7 @@ impl ResponsesReader {
 
     /// A call as it begins or as it ends: what is said last counts.
     fn take_call(&mut self, place: u64, item: Raw<'_>) -> Result<(), Fault> {
-        let Some(item) = part::<Item<'_>>(item) else { return Ok(()) };
+        let Some(item) = piece::<Item<'_>>(item)? else { return Ok(()) };
         if text(item.kind).as_deref() != Some("function_call") {
             return Ok(());
         }
@@ -198,7 +197,7 @@ impl ResponsesReader {
         if let Some(id) = text(item.call_id) {
             call.id = id;
         }
-        if let Some(name) = text(item.name) {
+        if let Some(name) = piece::<String>(item.name)?.filter(|name| !name.is_empty()) {
             call.name.clear();
             grow(call, &name, "")?;
         }
@@ -206,7 +205,10 @@ impl ResponsesReader {
     }
 
     fn settle_arguments(&mut self, place: u64, arguments: Raw<'_>) -> Result<(), Fault> {
-        let Some(arguments) = text(arguments) else { return Ok(()) };
+        let arguments = more_arguments(arguments)?;
+        if arguments.is_empty() {
+            return Ok(());
+        }
         let call = self.progress.call((place, 0))?;
         call.arguments.clear();
         grow(call, "", &arguments)

@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 use crate::dialect::ModelOptions;
 use crate::prefix::{PrefixKey, PrefixShelf};
 use crate::writing::{
-    SCHEMA_NAME, add_extra, arguments, function_name, image_url, is_strict, json, opened, output_schema,
-    push_json, schema, seen,
+    SCHEMA_NAME, add_extra, arguments, call_id, function_name, image_url, is_plain, is_strict, json, opened,
+    output_schema, push_json, schema, seen,
 };
 
 /// The fields that nobody else can write.
@@ -39,8 +39,8 @@ struct Offer<'a> {
 enum Item<'a> {
     User { role: &'static str, content: Vec<Part<'a>> },
     Assistant { role: &'static str, content: &'a str },
-    Call { r#type: &'static str, call_id: &'a str, name: Cow<'a, str>, arguments: &'a str },
-    Result { r#type: &'static str, call_id: &'a str, output: &'a str },
+    Call { r#type: &'static str, call_id: Cow<'a, str>, name: Cow<'a, str>, arguments: &'a str },
+    Result { r#type: &'static str, call_id: Cow<'a, str>, output: &'a str },
 }
 
 #[derive(Serialize)]
@@ -143,7 +143,7 @@ fn items(message: &Message) -> Vec<Item<'_>> {
     match message.role {
         Role::User => vec![Item::User { role: "user", content: parts(message) }],
         Role::Tool => {
-            let call_id = message.tool_call_id.as_deref().unwrap_or_default();
+            let call_id = call_id(message.tool_call_id.as_deref().unwrap_or_default(), is_plain);
             vec![Item::Result { r#type: "function_call_output", call_id, output: &message.text }]
         }
         Role::Assistant => {
@@ -151,7 +151,7 @@ fn items(message: &Message) -> Vec<Item<'_>> {
             let said = text.map(|content| Item::Assistant { role: "assistant", content });
             let calls = message.tool_calls.iter().map(|call| Item::Call {
                 r#type: "function_call",
-                call_id: &call.id,
+                call_id: call_id(&call.id, is_plain),
                 name: function_name(&call.name),
                 arguments: arguments(&call.arguments),
             });

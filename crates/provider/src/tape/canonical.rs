@@ -39,8 +39,8 @@ fn spoken(message: &Message) -> Value {
     })
 }
 
-/// Tells requests apart for people; they are compared whole.
-pub(super) fn digest(bytes: &[u8]) -> String {
+/// Tells requests apart for people, who compare them whole; and ids of calls.
+pub(crate) fn digest(bytes: &[u8]) -> String {
     let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     });
@@ -60,6 +60,7 @@ pub(super) fn told(item: &Result<ModelEvent, Fault>) -> Option<Told> {
         Ok(ModelEvent::Waiting | ModelEvent::Alive) => return None,
         Ok(ModelEvent::Text(text)) => Told::Text(text.clone()),
         Ok(ModelEvent::Reasoning(text)) => Told::Reasoning(text.clone()),
+        Ok(ModelEvent::Thoughts(text)) => Told::Thoughts(text.clone()),
         Ok(ModelEvent::ToolCall(ToolCall { id, name, arguments })) => {
             Told::ToolCall { id: id.clone(), name: name.clone(), arguments: arguments.clone() }
         }
@@ -86,6 +87,7 @@ pub(super) fn said(told: Told) -> Result<ModelEvent, Fault> {
     Ok(match told {
         Told::Text(text) => ModelEvent::Text(text),
         Told::Reasoning(text) => ModelEvent::Reasoning(text),
+        Told::Thoughts(text) => ModelEvent::Thoughts(text),
         Told::ToolCall { id, name, arguments } => ModelEvent::ToolCall(ToolCall { id, name, arguments }),
         Told::Usage { input, output, cached, cache_written, reasoning } => {
             ModelEvent::Usage(Usage { input, output, cached, cache_written, reasoning })

@@ -2,10 +2,10 @@
 
 use agent::FaultKind;
 use agent::outside::Models;
-use provider::{BookOptions, DiscoverOptions, ModelBook, ProviderSettings};
+use provider::{BookOptions, DiscoverOptions, ModelBook, ModelSettings, ProviderSettings, Secret};
 
 use crate::server::Server;
-use crate::stream::{ask, client, collect, find, options, question, refusal};
+use crate::stream::{KEY, ask, client, collect, find, options, question, refusal};
 
 fn taken(base_url: &str) -> Result<(), String> {
     match find(options(base_url, ProviderSettings::default())) {
@@ -119,6 +119,40 @@ async fn a_question_is_json_and_says_what_it_wants() {
     });
     assert_eq!(body, expected);
     assert_eq!(client.model(), Some("openai/m"));
+}
+
+/// The body of a question to Anthropic's API.
+async fn asked_of_anthropic(model: &str, settings: ModelSettings) -> serde_json::Value {
+    let server = Server::start(refusal("400 No", b"")).await;
+    let variables = [("ANTHROPIC_BASE_URL", server.base_url()), ("ANTHROPIC_API_KEY", KEY.to_owned())];
+    let settings = ModelSettings { model: format!("anthropic/{model}"), ..settings };
+    let options = BookOptions {
+        usual: Some("mine".to_owned()),
+        models: [("mine".to_owned(), settings)].into(),
+        variables: variables.map(|(name, value)| (name.to_owned(), Secret::new(value))).into(),
+        ..BookOptions::default()
+    };
+    ask(&find(options).expect("it is known")).await;
+    let request = server.seen().requests.pop().expect("the question arrived");
+    let body = request.split_once("\r\n\r\n").map(|(_, body)| body).expect("a head has an end");
+    serde_json::from_str(body).expect("the body is JSON")
+}
+
+#[tokio::test]
+async fn an_answer_may_be_as_long_as_the_model_can_make_it() {
+    for (model, most) in [
+        ("claude-sonnet-4-5", 32_000),
+        ("claude-opus-4-1", 32_000),
+        ("claude-3-5-haiku-latest", 8_192),
+        ("claude-3-haiku-20240307", 4_096),
+        ("nobody-knows-it", 8_192),
+    ] {
+        let body = asked_of_anthropic(model, ModelSettings::default()).await;
+        assert_eq!(body["max_tokens"], most, "{model}");
+    }
+    let settings = ModelSettings { answer_tokens_max: Some(64_000), ..ModelSettings::default() };
+    let body = asked_of_anthropic("claude-sonnet-4-5", settings).await;
+    assert_eq!(body["max_tokens"], 64_000, "what the user says comes first");
 }
 
 #[tokio::test]

@@ -25,6 +25,12 @@ fn with_header(status: &str, header: &str) -> Vec<Act> {
     vec![Act::Write(head.into_bytes())]
 }
 
+/// An error in the stream, in place of an answer.
+fn told(error: &str) -> Vec<Act> {
+    let event = format!("data: {{\"error\":{error}}}\n\n");
+    vec![Act::Write(head(CHUNKED)), Act::Write(chunk(event.as_bytes())), Act::Write(CHUNKED_END.to_vec())]
+}
+
 fn patient(server: &Server) -> std::sync::Arc<dyn agent::outside::Provider> {
     client_with(&server.base_url(), ProviderSettings::default())
 }
@@ -55,7 +61,9 @@ async fn what_may_pass_later_is_asked_again() {
             Act::Close,
         ],
     ];
-    for acts in endings {
+    let told =
+        [r#"{"message":"Sorry.","type":"server_error"}"#, r#"{"message":"Sorry.","code":502}"#].map(told);
+    for acts in endings.into_iter().chain(told) {
         let (answer, requests, _) = after(2, acts.clone()).await;
         assert_eq!((answer.text().as_str(), requests), ("Hello", 3), "{acts:?}: {answer:?}");
     }
@@ -76,6 +84,9 @@ async fn what_would_fail_again_is_not_asked_again() {
     }
     let long = br#"{"error":{"message":"This model's maximum context length is 10.","code":"context_length_exceeded"}}"#;
     let (answer, requests, _) = after(100, refusal("400 a", long)).await;
+    assert_eq!((answer.fault().kind, requests), (FaultKind::ContextFull, 1));
+    let long = r#"{"message":"Shorten the conversation.","code":"context_length_exceeded"}"#;
+    let (answer, requests, _) = after(100, told(long)).await;
     assert_eq!((answer.fault().kind, requests), (FaultKind::ContextFull, 1));
 }
 

@@ -71,7 +71,8 @@ impl Folding {
                 ModelEvent::Usage(usage) => return FoldStep::Used(usage),
                 ModelEvent::Done => return self.done(),
                 // It was given no tool; and why it stopped is seen by what it said.
-                ModelEvent::Reasoning(_) | ModelEvent::ToolCall(_) | ModelEvent::Stopped(_) => {}
+                ModelEvent::Reasoning(_) | ModelEvent::Thoughts(_) => {}
+                ModelEvent::ToolCall(_) | ModelEvent::Stopped(_) => {}
                 // A summary has one time for all of it.
                 ModelEvent::Waiting | ModelEvent::Alive => {}
             }

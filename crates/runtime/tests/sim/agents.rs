@@ -12,6 +12,14 @@ use crate::history::texts;
 use crate::world::{Plan, World, at_once, end_of, fault_of, is_busy, named, number, settle, start, tasks};
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_that_is_as_long_as_it_may_be_says_so() {
+    let world = World::new().await;
+    let agent = world.agent("a").await;
+    let content = end_of(start(&agent, 1, "say So f; cut; done")).await.content;
+    assert_eq!(content, "So f[The answer is cut off: it reached the most tokens it may have]");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_taken_name_is_refused_and_the_agent_stays_as_it_is() {
     let world = World::new().await;
     let agent = world.agent("a").await;

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use agent::outside::{ModelEvent, ModelRequest, ModelStream, ModelTraits, Provider};
+use agent::outside::{ModelEvent, ModelRequest, ModelStream, ModelTraits, Provider, StopReason};
 use agent::{Fault, FaultKind, Role, TokenCount, ToolCall, Usage, Used};
 use tokio::sync::{Notify, watch};
 
@@ -182,6 +182,7 @@ impl Playing {
                 Step::Think(text) => ModelEvent::Reasoning(text),
                 Step::Call(name, arguments) => self.call(name, arguments),
                 Step::Report(tokens) => self.report(tokens),
+                Step::Cut => ModelEvent::Stopped(StopReason::Length),
                 Step::Done => ModelEvent::Done,
                 Step::Queue => ModelEvent::Waiting,
                 Step::Live => ModelEvent::Alive,

@@ -27,6 +27,8 @@ pub(crate) enum Step {
     Live,
     /// `flood N`: says N letters without ever letting others go first.
     Flood(usize),
+    /// `cut`: says that the answer is as long as it may be.
+    Cut,
     /// `fail`
     Fail,
     /// `panic`
@@ -82,6 +84,7 @@ fn step(word: &str) -> Step {
         "queue" => Step::Queue,
         "live" => Step::Live,
         "flood" => Step::Flood(object.parse().expect("a number")),
+        "cut" => Step::Cut,
         "fail" => Step::Fail,
         "panic" => Step::Panic,
         "done" => Step::Done,

@@ -23,6 +23,8 @@ pub(super) struct MessageBody<'a> {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<CallBody<'a>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    thoughts: Option<Cow<'a, str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     source: Option<SourceBody<'a>>,
@@ -82,7 +84,7 @@ enum EndingWord {
 
 impl<'a> MessageBody<'a> {
     pub(super) fn of(message: &'a Message) -> Self {
-        let Message { role, text, images, tool_calls, tool_call_id, source, ending } = message;
+        let Message { role, text, images, tool_calls, thoughts, tool_call_id, source, ending } = message;
         Self {
             role: match role {
                 Role::User => RoleWord::User,
@@ -92,6 +94,7 @@ impl<'a> MessageBody<'a> {
             text: Cow::Borrowed(text),
             images: images.iter().map(ImageBody::of).collect(),
             tool_calls: tool_calls.iter().map(CallBody::of).collect(),
+            thoughts: thoughts.as_deref().map(Cow::Borrowed),
             tool_call_id: tool_call_id.as_deref().map(Cow::Borrowed),
             source: SourceBody::of(source),
             ending: ending.map(|ending| match ending {
@@ -113,6 +116,7 @@ impl<'a> MessageBody<'a> {
             text: self.text.into_owned(),
             images: self.images.into_iter().map(ImageBody::image).collect::<Result<_, _>>()?,
             tool_calls: self.tool_calls.into_iter().map(CallBody::call).collect(),
+            thoughts: self.thoughts.map(Cow::into_owned),
             tool_call_id: self.tool_call_id.map(Cow::into_owned),
             source: self.source.map(SourceBody::source).unwrap_or_default(),
             ending: self.ending.map(|ending| match ending {

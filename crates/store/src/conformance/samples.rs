@@ -176,6 +176,7 @@ fn messages(text: &str) -> Vec<Message> {
             images: vec![Image { media_type: text.to_owned(), data: text.as_bytes().into() }],
             ..Message::user(text, Source::default())
         },
+        Message { thoughts: Some(text.to_owned()), ..Message::assistant(text, vec![call.clone()]) },
         Message::assistant(text, vec![call.clone(), call]),
         Message {
             role: Role::Tool,

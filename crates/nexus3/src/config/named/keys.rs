@@ -70,7 +70,7 @@ pub(super) static MODELS: &[NamedKey] = &[
         "answer_tokens_max",
         Kind::Count { min: 1, max: TOKENS_MAX },
         "Most tokens of an answer.",
-        "no limit is sent",
+        "no limit is sent; to Anthropic, which wants one, the model's own, at most 32000",
     ),
     key("price_input", Kind::Count { min: 0, max: PRICE_MAX }, "Price of tokens read.", AS_MODEL),
     key("price_output", Kind::Count { min: 0, max: PRICE_MAX }, "Price of tokens written.", AS_MODEL),

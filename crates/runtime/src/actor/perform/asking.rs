@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::fold::{FoldHow, FoldPart, Summary, Want};
-use agent::outside::{Asker, ModelEvent, ModelRequest};
+use agent::outside::{Asker, ModelEvent, ModelRequest, StopReason};
 use agent::permission::Resource;
 use agent::{Fault, FaultKind, Frame, Gauge, TokenCount, ToolSpec, TurnEvent, Usage};
 use futures_util::{FutureExt, StreamExt};
@@ -211,10 +211,12 @@ impl Performance {
                 self.say(DeltaKind::Reasoning, &text);
                 TurnEvent::Text(String::new())
             }
+            ModelEvent::Thoughts(thoughts) => TurnEvent::Thoughts(thoughts),
             ModelEvent::Usage(usage) => {
                 self.learn(usage);
                 TurnEvent::Usage(usage)
             }
+            ModelEvent::Stopped(StopReason::Length) => TurnEvent::CutShort,
             ModelEvent::Stopped(_) | ModelEvent::Waiting | ModelEvent::Alive => {
                 TurnEvent::Text(String::new())
             }
