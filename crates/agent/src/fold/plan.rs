@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::transcript::transcript;
 use super::{FoldPart, PINNED_PERCENT, SUMMARY_HEAD, is_made, is_pinned, stay};
-use crate::outside::{ModelRequest, Moment};
+use crate::outside::ModelRequest;
 use crate::tokens::{Counting, Gauge};
-use crate::{Message, Role, Source, TokenCount, Window, WindowSize, minute, redact};
+use crate::{Message, Role, Source, TokenCount, Window, WindowSize, redact};
 
 /// The newest messages that stay may be so much of what is available.
 const KEEP_PERCENT: TokenCount = 25;
@@ -100,14 +100,15 @@ impl Summary {
     /// What the answer makes of the context: the summary, what is pinned, the newest messages. None when the answer is
     /// no summary: it is empty, longer than it may be, or longer than what it stands for.
     #[must_use]
-    pub fn answered(&self, text: &str, at: Moment, count: Counting<'_>) -> Option<Vec<FoldPart>> {
+    pub fn answered(&self, text: &str, count: Counting<'_>) -> Option<Vec<FoldPart>> {
         let text = text.trim();
         // The model counts by its own tokenizer, which may not be ours.
         if text.is_empty() || count(text) > self.tokens_max * 3 / 2 {
             return None;
         }
         let summed = self.kept_from - self.pinned.len();
-        let head = format!("{SUMMARY_HEAD}: {summed} messages, {}]", minute(at, 0));
+        // Without the time, which is in the journal: what was recorded can be replayed at another.
+        let head = format!("{SUMMARY_HEAD}: {summed} messages]");
         let summary = Message::user(format!("{head}\n\n{}", redact(text)), Source::default());
         let mut parts = vec![FoldPart::New(Box::new(summary))];
         self.pinned

@@ -1,11 +1,8 @@
 //! What is summed up, what is dropped, and what stays in any case.
 
 use super::*;
-use crate::outside::Moment;
 use crate::tokens::{Counted, estimate};
 use crate::{Frame, Gauge, Image, Source, ToolCall, ToolOutcome, Window};
-
-const NOW: Moment = Moment(1_705_314_600_000_000);
 
 fn window(messages: impl IntoIterator<Item = Message>) -> Window {
     let mut window = Window::new(Some("the prompt"), &estimate);
@@ -52,11 +49,11 @@ fn starts(window: &Window) -> Vec<String> {
 fn the_newest_messages_stay_and_the_rest_is_summed_up() {
     let full = window(talk(10));
     let summary = plan(&full, 4000, Want::Full).expect("there is enough");
-    let parts = summary.answered("  all was said  ", NOW, &estimate).expect("it is shorter");
+    let parts = summary.answered("  all was said  ", &estimate).expect("it is shorter");
     let folded = full.folded(&parts, &estimate);
     // A quarter of the 3,000 available is seven messages; what was asked last is among them.
     assert_eq!(starts(&folded), ["[Su", "a6 ", "q7 ", "a7 ", "q8 ", "a8 ", "q9 ", "a9 "]);
-    let head = "[Summary of the earlier conversation: 13 messages, 2024-01-15 10:30 UTC]\n\nall was said";
+    let head = "[Summary of the earlier conversation: 13 messages]\n\nall was said";
     assert_eq!(folded.messages()[0].text, head);
     assert_eq!(folded.system(), full.system(), "the prompt is not touched");
     let again = folded.messages().iter().map(|message| Message::clone(message));
@@ -70,7 +67,7 @@ fn a_call_stays_with_its_results() {
     let full = window(messages);
     for budget in (400..8000).step_by(100) {
         let Some(summary) = plan(&full, budget, Want::Full) else { continue };
-        let parts = summary.answered("s", NOW, &estimate).expect("it is shorter");
+        let parts = summary.answered("s", &estimate).expect("it is shorter");
         let folded = full.folded(&parts, &estimate);
         let first = &folded.messages()[1];
         assert!(first.role != Role::Tool, "{budget}: {first:?}");
@@ -85,7 +82,7 @@ fn what_was_asked_and_what_is_pinned_stay() {
         messages.extend(used(&format!("c{call}"), long("output")));
     }
     let full = window(messages);
-    let parts = plan(&full, 2000, Want::Full).and_then(|summary| summary.answered("s", NOW, &estimate));
+    let parts = plan(&full, 2000, Want::Full).and_then(|summary| summary.answered("s", &estimate));
     let folded = full.folded(&parts.expect("a fold"), &estimate);
     assert_eq!(starts(&folded)[..3], ["[Su", "[pi", "fin"]);
     let dropped = drop_oldest(&full, 300, &estimate).expect("something can go");
@@ -101,7 +98,7 @@ fn what_is_short_or_was_summed_up_before_is_left_alone() {
     assert!(plan(&window([user("hi"), answer("hello")]), 4000, Want::Asked).is_none());
     let full = window(talk(10));
     assert!(plan(&full, 100_000, Want::Full).is_none(), "it is all within what stays");
-    let parts = plan(&full, 100_000, Want::Asked).and_then(|summary| summary.answered("s", NOW, &estimate));
+    let parts = plan(&full, 100_000, Want::Asked).and_then(|summary| summary.answered("s", &estimate));
     let folded = full.folded(&parts.expect("somebody asks"), &estimate);
     let mut only_summary = folded;
     only_summary.truncate(2);
@@ -113,10 +110,9 @@ fn an_answer_that_is_no_summary_is_refused() {
     let full = window(talk(10));
     let summary = plan(&full, 4000, Want::Full).expect("there is enough");
     for text in ["", " \n ", &"word ".repeat(1000)] {
-        assert_eq!(summary.answered(text, NOW, &estimate), None);
+        assert_eq!(summary.answered(text, &estimate), None);
     }
-    let secret =
-        summary.answered("the key is sk-aaaaaaaaaaaaaaaaaaaaaaaa", NOW, &estimate).expect("a summary");
+    let secret = summary.answered("the key is sk-aaaaaaaaaaaaaaaaaaaaaaaa", &estimate).expect("a summary");
     let FoldPart::New(message) = &secret[0] else { panic!("the summary comes first") };
     assert!(message.text.ends_with("the key is [redacted]"));
 }

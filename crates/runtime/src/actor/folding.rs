@@ -85,7 +85,7 @@ impl Folding {
 
     fn done(&self) -> FoldStep {
         let count = |text: &str| self.shared.provider.count(text);
-        match self.summary.answered(&self.text, self.shared.clock.now(), &count) {
+        match self.summary.answered(&self.text, &count) {
             Some(parts) => FoldStep::Summed(parts),
             None => FoldStep::Useless,
         }
