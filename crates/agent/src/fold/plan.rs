@@ -8,10 +8,10 @@ use crate::outside::ModelRequest;
 use crate::tokens::{Counting, Gauge};
 use crate::{Message, Role, Source, TokenCount, Window, WindowSize, redact};
 
-/// The newest messages that stay may be so much of what is available.
+/// The newest messages that stay may be so much of the room of all messages.
 const KEEP_PERCENT: TokenCount = 25;
 
-/// A summary may be so much of what is available, and not more than so many tokens.
+/// A summary may be so much of that room, and not more than so many tokens.
 const SUMMARY_PERCENT: TokenCount = 10;
 const SUMMARY_TOKENS_MAX: TokenCount = 2000;
 const SUMMARY_TOKENS_MIN: TokenCount = 64;
@@ -19,7 +19,7 @@ const SUMMARY_TOKENS_MIN: TokenCount = 64;
 /// Less than this is not worth a question.
 const WORTH_TOKENS_MIN: TokenCount = 64;
 
-/// What is asked may be so much of what is available: counts are estimates.
+/// What is asked may be so much of what is available, for it goes without prompt and tools: counts are estimates.
 const QUESTION_PERCENT: TokenCount = 80;
 
 const INSTRUCTIONS: &str = "Below is the older part of a conversation between a user and an assistant that calls tools. It \
@@ -32,7 +32,7 @@ const INSTRUCTIONS: &str = "Below is the older part of a conversation between a 
 /// Who wants the context to be shorter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
-    /// It is full: the newest messages stay, up to their share of what is available.
+    /// It is full: the newest messages stay, up to their share of the room there is.
     Full,
     /// Somebody asks for it: they stay up to the same share of what there is.
     Asked,
@@ -47,30 +47,32 @@ pub struct Summary {
     /// Older messages that stay.
     pinned: Vec<usize>,
     tokens_max: TokenCount,
-    room: TokenCount,
+    question_max: TokenCount,
 }
 
 impl Summary {
     /// What can be summed up; none when there is nothing that is worth it.
     #[must_use]
     pub fn plan(window: &Window, size: &WindowSize, gauge: Gauge, want: Want) -> Option<Self> {
-        let available = gauge.uncorrect(size.available);
+        // A window that is not known is as large as what there is.
+        let known = |tokens| if size.budget > 0 { gauge.uncorrect(tokens) } else { window.message_tokens() };
+        let (room, available) = (known(size.room()), known(size.available));
         let keep = match want {
-            Want::Full => available,
-            Want::Asked => available.min(window.message_tokens()),
+            Want::Full => room,
+            Want::Asked => room.min(window.message_tokens()),
         } * KEEP_PERCENT
             / 100;
         let kept_from = kept_from(window, keep)?;
-        let pinned = pinned(window, kept_from, available * PINNED_PERCENT / 100);
+        let pinned = pinned(window, kept_from, room * PINNED_PERCENT / 100);
         let older = (0..kept_from).filter(|place| !pinned.contains(place));
         let is_new = |place: &usize| !is_made(&window.messages()[*place]);
         let worth: TokenCount = older.filter(is_new).map(|place| window.tokens()[place]).sum();
         if worth < WORTH_TOKENS_MIN {
             return None;
         }
-        let tokens_max = (available * SUMMARY_PERCENT / 100).clamp(SUMMARY_TOKENS_MIN, SUMMARY_TOKENS_MAX);
-        let room = (available * QUESTION_PERCENT / 100).saturating_sub(tokens_max);
-        Some(Self { window: window.clone(), kept_from, pinned, tokens_max, room })
+        let tokens_max = (room * SUMMARY_PERCENT / 100).clamp(SUMMARY_TOKENS_MIN, SUMMARY_TOKENS_MAX);
+        let question_max = (available * QUESTION_PERCENT / 100).saturating_sub(tokens_max);
+        Some(Self { window: window.clone(), kept_from, pinned, tokens_max, question_max })
     }
 
     /// The most tokens the summary may have.
@@ -85,7 +87,7 @@ impl Summary {
         // Three quarters of a word are a token, and a model that is told a number goes a little beyond it.
         let words = (self.tokens_max / 2).to_string();
         let instructions = INSTRUCTIONS.replace("{words}", &words);
-        let room = self.room.saturating_sub(count(&instructions));
+        let room = self.question_max.saturating_sub(count(&instructions));
         let older: Vec<_> =
             self.window.messages().iter().take(self.kept_from).map(|message| &**message).collect();
         let text =

@@ -16,7 +16,7 @@ use crate::handle::Shared;
 /// A summary that says more than so many bytes for each token it may have is none.
 const TOKEN_BYTES_MAX: usize = 16;
 
-/// A context that is dropped from may be so much of what is available afterwards.
+/// Messages that were dropped from may be so much of their room afterwards.
 const DROPPED_PERCENT: TokenCount = 60;
 
 /// No drop asks for less.
@@ -138,8 +138,7 @@ impl Shared {
     /// model's window is not what was believed.
     pub(super) fn dropped(&self, frame: &Frame, size: &WindowSize, refusals: u32) -> Option<Vec<FoldPart>> {
         let window = self.published.read().window.clone();
-        let fixed = size.system + size.tools + size.dynamic;
-        let room = frame.gauge.uncorrect((size.available * DROPPED_PERCENT / 100).saturating_sub(fixed));
+        let room = frame.gauge.uncorrect(size.room() * DROPPED_PERCENT / 100);
         let half = if refusals > 0 { window.message_tokens() / 2 } else { TokenCount::MAX };
         drop_oldest(&window, room.min(half).max(DROPPED_TOKENS_MIN), &|text| self.provider.count(text))
     }

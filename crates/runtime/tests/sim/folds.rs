@@ -63,6 +63,25 @@ async fn two_hundred_turns_in_a_small_window_never_fail() {
     assert_eq!(texts(&world.find("a").await), before, "a restart gives the same context");
 }
 
+/// Prompt and tools of an agent with the usual ones are half of such a window and more.
+#[tokio::test(start_paused = true)]
+async fn a_long_prompt_in_a_small_window_leaves_what_was_asked_and_summed_up() {
+    let world = World::open(small(4096)).await;
+    let prompt = "p".repeat(2170 * 4);
+    let agent = world.make(AgentSpec { system_prompt: Some(prompt), ..named("a") }).await;
+    for turn in 1..=40 {
+        let script = script(turn);
+        let end = end_of(start(&agent, i64::try_from(turn).expect("small"), &script)).await;
+        assert!(end.content.contains(&format!("answer {turn} ")), "{}", end.content);
+        assert!(texts(&agent).contains(&script), "turn {turn}: {:?}", texts(&agent));
+        let size = agent.tokens().size;
+        assert!(size.total <= size.available, "turn {turn}: {size:?}");
+    }
+    let all = folds(&world, &agent).await;
+    assert!(all.len() > 3 && all.iter().all(|fold| fold.how == FoldHow::Summary), "{all:?}");
+    assert!(texts(&agent)[0].ends_with("in short"), "{:?}", texts(&agent));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_turn_says_that_its_context_was_compacted() {
     let world = World::open(small(2048)).await;
