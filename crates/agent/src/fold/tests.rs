@@ -137,6 +137,32 @@ fn what_the_model_is_asked_fits_and_holds_no_secret() {
     }
 }
 
+/// As older versions kept it, with the time.
+fn old_summary(words: &str) -> Message {
+    user(format!("{SUMMARY_HEAD}: 30 messages, 2024-01-15 10:30 UTC]\n\n{words}"))
+}
+
+#[test]
+fn an_earlier_summary_is_summed_up_again_however_little_room_there_is() {
+    let full = window([vec![old_summary("never push to main")], talk(100)].concat());
+    let summary = plan(&full, 2000, Want::Full).expect("there is enough");
+    let text = summary.question(&estimate).messages[0].text.clone();
+    assert!(text.contains("never push to main"), "{text}");
+    assert!(text.contains(" earlier messages left out]\n"), "{text}");
+    assert!(estimate(&text) <= 1200, "{}", estimate(&text));
+}
+
+#[test]
+fn the_last_summary_is_not_dropped_but_may_be_cut() {
+    let full = window([vec![old_summary(&"word ".repeat(400))], talk(10)].concat());
+    for tokens_max in [300, 1000, 1500] {
+        let parts = drop_oldest(&full, tokens_max, &estimate).expect("something can go");
+        let folded = full.folded(&parts, &estimate);
+        assert!(folded.messages().iter().any(|message| is_summary(message)), "{tokens_max}");
+        assert!(folded.message_tokens() <= tokens_max, "{tokens_max}: {}", folded.message_tokens());
+    }
+}
+
 #[test]
 fn old_outputs_are_dropped_before_messages() {
     let mut messages = vec![user("go")];
