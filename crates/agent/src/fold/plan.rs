@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::transcript::transcript;
 use super::{FoldPart, PINNED_PERCENT, SUMMARY_HEAD, is_made, is_pinned, stay};
-use crate::outside::ModelRequest;
+use crate::cut::{cut_middle, left_out};
+use crate::outside::{ModelRequest, ModelTraits, Strength};
 use crate::tokens::{Counting, Gauge};
 use crate::{Message, Role, Source, TokenCount, Window, WindowSize, redact};
 
@@ -15,6 +16,9 @@ const KEEP_PERCENT: TokenCount = 25;
 const SUMMARY_PERCENT: TokenCount = 10;
 const SUMMARY_TOKENS_MAX: TokenCount = 2000;
 const SUMMARY_TOKENS_MIN: TokenCount = 64;
+
+/// What a model may think before it sums up: models that do count it as part of their answer.
+const REASONING_TOKENS_MAX: TokenCount = 8000;
 
 /// Less than this is not worth a question.
 const WORTH_TOKENS_MIN: TokenCount = 64;
@@ -48,6 +52,7 @@ pub struct Summary {
     pinned: Vec<usize>,
     tokens_max: TokenCount,
     question_max: TokenCount,
+    available: TokenCount,
 }
 
 impl Summary {
@@ -72,7 +77,7 @@ impl Summary {
         }
         let tokens_max = (room * SUMMARY_PERCENT / 100).clamp(SUMMARY_TOKENS_MIN, SUMMARY_TOKENS_MAX);
         let question_max = (available * QUESTION_PERCENT / 100).saturating_sub(tokens_max);
-        Some(Self { window: window.clone(), kept_from, pinned, tokens_max, question_max })
+        Some(Self { window: window.clone(), kept_from, pinned, tokens_max, question_max, available })
     }
 
     /// The most tokens the summary may have.
@@ -81,9 +86,9 @@ impl Summary {
         self.tokens_max
     }
 
-    /// What the model is asked. Secrets are taken out.
+    /// What a model with these traits is asked. Secrets are taken out.
     #[must_use]
-    pub fn question(&self, count: Counting<'_>) -> ModelRequest {
+    pub fn question(&self, traits: &ModelTraits, count: Counting<'_>) -> ModelRequest {
         // Three quarters of a word are a token, and a model that is told a number goes a little beyond it.
         let words = (self.tokens_max / 2).to_string();
         let instructions = INSTRUCTIONS.replace("{words}", &words);
@@ -93,25 +98,35 @@ impl Summary {
         let text =
             format!("{instructions}\n\n<conversation>\n{}\n</conversation>", transcript(&older, room, count));
         ModelRequest {
+            answer_tokens_max: Some(self.answer_max(traits, count(&text))),
             messages: Arc::new(vec![Arc::new(Message::user(text, Source::default()))]),
-            answer_tokens_max: Some(self.tokens_max),
             ..ModelRequest::default()
         }
     }
 
-    /// What the answer makes of the context: the summary, what is pinned, the newest messages. None when the answer is
-    /// no summary: it is empty, longer than it may be, or longer than what it stands for.
+    /// What the model may answer to a question of so many tokens: the summary, and before it as much thinking as there is
+    /// room for. A small model does not think, and says too much when it may.
+    fn answer_max(&self, traits: &ModelTraits, asked: TokenCount) -> TokenCount {
+        let reasoning = if traits.strength == Strength::Small { 0 } else { REASONING_TOKENS_MAX };
+        let most =
+            self.available.saturating_sub(asked).min(traits.answer_tokens_max.unwrap_or(TokenCount::MAX));
+        (self.tokens_max + reasoning).min(most).max(self.tokens_max)
+    }
+
+    /// What the answer makes of the context: the summary, what is pinned, the newest messages. An answer that is longer
+    /// than it may be loses its middle. None when it is no summary: it is empty, or longer than what it stands for.
     #[must_use]
     pub fn answered(&self, text: &str, count: Counting<'_>) -> Option<Vec<FoldPart>> {
-        let text = text.trim();
-        // The model counts by its own tokenizer, which may not be ours.
-        if text.is_empty() || count(text) > self.tokens_max * 3 / 2 {
+        let text = redact(text.trim());
+        if text.is_empty() {
             return None;
         }
+        // The model counts by its own tokenizer, which may not be ours.
+        let text = cut_middle(&text, self.tokens_max * 3 / 2, count, &|_, bytes| left_out(bytes));
         let summed = self.kept_from - self.pinned.len();
         // Without the time, which is in the journal: what was recorded can be replayed at another.
         let head = format!("{SUMMARY_HEAD}: {summed} messages]");
-        let summary = Message::user(format!("{head}\n\n{}", redact(text)), Source::default());
+        let summary = Message::user(format!("{head}\n\n{text}"), Source::default());
         let mut parts = vec![FoldPart::New(Box::new(summary))];
         self.pinned
             .iter()

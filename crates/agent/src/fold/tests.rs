@@ -1,6 +1,7 @@
 //! What is summed up, what is dropped, and what stays in any case.
 
 use super::*;
+use crate::outside::{ModelTraits, Strength};
 use crate::tokens::{Counted, estimate};
 use crate::{Frame, Gauge, Image, Source, ToolCall, ToolOutcome, Window};
 
@@ -109,9 +110,12 @@ fn what_is_short_or_was_summed_up_before_is_left_alone() {
 fn an_answer_that_is_no_summary_is_refused() {
     let full = window(talk(10));
     let summary = plan(&full, 4000, Want::Full).expect("there is enough");
-    for text in ["", " \n ", &"word ".repeat(1000)] {
+    for text in ["", " \n "] {
         assert_eq!(summary.answered(text, &estimate), None);
     }
+    let long = summary.answered(&"word ".repeat(1000), &estimate).expect("a summary");
+    let FoldPart::New(message) = &long[0] else { panic!("the summary comes first") };
+    assert!(message.text.contains("bytes left out") && estimate(&message.text) < 480, "{}", message.text);
     let secret = summary.answered("the key is sk-aaaaaaaaaaaaaaaaaaaaaaaa", &estimate).expect("a summary");
     let FoldPart::New(message) = &secret[0] else { panic!("the summary comes first") };
     assert!(message.text.ends_with("the key is [redacted]"));
@@ -127,14 +131,27 @@ fn what_the_model_is_asked_fits_and_holds_no_secret() {
     let full = window(messages);
     for budget in [2_000, 8_000, 32_000, 400_000] {
         let summary = plan(&full, budget, Want::Full).expect("there is enough");
-        let question = summary.question(&estimate);
+        let question = summary.question(&ModelTraits::of_window(budget), &estimate);
         let text = &question.messages[0].text;
         assert!(estimate(text) <= budget * 3 / 4, "{budget}: {}", estimate(text));
         assert!(!text.contains("sk-aaa") && question.tools.is_empty());
-        assert_eq!(question.answer_tokens_max, Some(summary.tokens_max()));
+        let answer_max = question.answer_tokens_max.expect("it is bounded");
+        assert!(answer_max >= summary.tokens_max() && estimate(text) + answer_max <= budget, "{budget}");
         assert!(summary.tokens_max() <= 2000 && summary.tokens_max() <= budget / 10);
         assert!(text.contains("-> read({})"), "{budget}");
     }
+}
+
+#[test]
+fn a_model_may_think_before_it_sums_up() {
+    let full = window(talk(400));
+    let summary = plan(&full, 50_000, Want::Full).expect("there is enough");
+    let most = |traits| summary.question(&traits, &estimate).answer_tokens_max.expect("it is bounded");
+    let usual = ModelTraits::of_window(50_000);
+    assert_eq!((summary.tokens_max(), most(usual.clone())), (2000, 10_000));
+    assert_eq!(most(ModelTraits { answer_tokens_max: Some(4096), ..usual.clone() }), 4096);
+    assert_eq!(most(ModelTraits { answer_tokens_max: Some(1), ..usual.clone() }), 2000);
+    assert_eq!(most(ModelTraits { strength: Strength::Small, ..usual }), 2000);
 }
 
 /// As older versions kept it, with the time.
@@ -146,7 +163,7 @@ fn old_summary(words: &str) -> Message {
 fn an_earlier_summary_is_summed_up_again_however_little_room_there_is() {
     let full = window([vec![old_summary("never push to main")], talk(100)].concat());
     let summary = plan(&full, 2000, Want::Full).expect("there is enough");
-    let text = summary.question(&estimate).messages[0].text.clone();
+    let text = summary.question(&ModelTraits::of_window(2000), &estimate).messages[0].text.clone();
     assert!(text.contains("never push to main"), "{text}");
     assert!(text.contains(" earlier messages left out]\n"), "{text}");
     assert!(estimate(&text) <= 1200, "{}", estimate(&text));

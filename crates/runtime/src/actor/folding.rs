@@ -46,7 +46,7 @@ pub(super) enum FoldStep {
 impl Folding {
     /// Asks; nothing happens until it is polled.
     pub(super) fn begin(shared: &Arc<Shared>, summary: Summary) -> Self {
-        let mut question = summary.question(&|text| shared.provider.count(text));
+        let mut question = summary.question(shared.provider.traits(), &|text| shared.provider.count(text));
         question.asker = Asker { agent: Some(shared.id.clone()), root: shared.kin.root() };
         let asked = std::panic::catch_unwind(AssertUnwindSafe(|| shared.provider.ask(question)));
         // A model that panics says nothing.
