@@ -7,7 +7,7 @@ use std::sync::Arc;
 use agent::fold::{FoldHow, FoldPart, Folded, Summary, drop_oldest};
 use agent::outside::{Asker, ModelEvent, ModelStream};
 use agent::permission::Resource;
-use agent::{Frame, TokenCount, ToolSpec, Usage, Window, WindowSize};
+use agent::{Fault, FaultKind, Frame, TokenCount, ToolSpec, Usage, Window, WindowSize};
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::Instant;
 
@@ -40,7 +40,7 @@ pub(super) enum FoldStep {
     /// What it says is no shorter than what it stands for, or is no summary.
     Useless,
     /// It has failed.
-    Failed(String),
+    Failed(Fault),
 }
 
 impl Folding {
@@ -61,10 +61,10 @@ impl Folding {
             let next = AssertUnwindSafe(self.stream.next()).catch_unwind();
             let event = match tokio::time::timeout_at(self.until, next).await {
                 Ok(Ok(Some(Ok(event)))) => event,
-                Ok(Ok(Some(Err(fault)))) => return FoldStep::Failed(fault.to_string()),
-                Ok(Ok(None)) => return FoldStep::Failed("the stream ended".to_owned()),
-                Ok(Err(_)) => return FoldStep::Failed("the model panicked".to_owned()),
-                Err(_) => return FoldStep::Failed("it took too long".to_owned()),
+                Ok(Ok(Some(Err(fault)))) => return FoldStep::Failed(fault),
+                Ok(Ok(None)) => return failed("its stream ended"),
+                Ok(Err(_)) => return failed("it panicked"),
+                Err(_) => return failed("it took too long"),
             };
             match event {
                 ModelEvent::Text(text) => self.text.push_str(&text),
@@ -77,7 +77,7 @@ impl Folding {
             }
             let tokens_max = usize::try_from(self.summary.tokens_max()).unwrap_or(usize::MAX);
             if self.text.len() > tokens_max.saturating_mul(TOKEN_BYTES_MAX) {
-                return FoldStep::Failed("it says too much".to_owned());
+                return failed("it says too much");
             }
             tokio::task::consume_budget().await;
         }
@@ -90,6 +90,10 @@ impl Folding {
             None => FoldStep::Useless,
         }
     }
+}
+
+fn failed(why: &str) -> FoldStep {
+    FoldStep::Failed(Fault::new(FaultKind::Model, format!("the model has not summed up: {why}")))
 }
 
 /// A context made shorter, to be kept and then shown.
@@ -134,13 +138,18 @@ impl Shared {
         }
     }
 
-    /// The context without its oldest messages, as far as it has to be shorter. After a refusal it is halved, because the
-    /// model's window is not what was believed.
+    /// The context without its oldest messages, as far as it has to be shorter. It is halved when the model's window is not
+    /// known, and after a refusal, because the window is not what was believed.
     pub(super) fn dropped(&self, frame: &Frame, size: &WindowSize, refusals: u32) -> Option<Vec<FoldPart>> {
         let window = self.published.read().window.clone();
+        let half = window.message_tokens() / 2;
         let room = frame.gauge.uncorrect(size.room() * DROPPED_PERCENT / 100);
-        let half = if refusals > 0 { window.message_tokens() / 2 } else { TokenCount::MAX };
-        drop_oldest(&window, room.min(half).max(DROPPED_TOKENS_MIN), &|text| self.provider.count(text))
+        let tokens_max = match (size.budget, refusals) {
+            (0, _) => half,
+            (_, 0) => room,
+            _ => room.min(half),
+        };
+        drop_oldest(&window, tokens_max.max(DROPPED_TOKENS_MIN), &|text| self.provider.count(text))
     }
 
     /// Whether a model may be asked for a summary: it is paid from the agent's budget.

@@ -263,6 +263,39 @@ async fn somebody_can_ask_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_compaction_without_a_summary_changes_nothing_unless_the_context_is_full() {
+    for window in [0, 4096] {
+        let world = World::open(small(window)).await;
+        let agent = talked(&world, "a").await;
+        let before = texts(&agent);
+        for way in ["fail", "say half", "panic", "flood 100000; done"] {
+            world.model.seen().summary = way.to_owned();
+            let fault = agent.compact(CompactWhen::Now, By::Admin).await.expect_err("it has failed");
+            assert_eq!(fault.kind, agent::FaultKind::Model, "{window}, {way}: {fault}");
+            assert_eq!(texts(&agent), before, "{window}, {way}");
+        }
+        let asked = world.model.seen().summaries.pop().expect("it was asked");
+        assert!(asked.contains("answer 5"), "{window}: it is told what to sum up: {asked}");
+        let long = format!("#11 say {}; done", "z".repeat(12_000));
+        assert_eq!(end_of(start(&agent, 11, &long)).await.outcome, TurnOutcome::Completed, "it lives");
+        let done = agent.compact(CompactWhen::Now, By::Admin).await;
+        assert_eq!(matches!(done, Ok(Compacted::Done { .. })), window > 0, "{window}: {done:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_of_unknown_window_that_says_too_long_is_given_half() {
+    let world = World::open(small(0)).await;
+    let agent = talked(&world, "a").await;
+    let before = agent.tokens().size.messages;
+    world.model.seen().summary = "fail".to_owned();
+    world.model.seen().characters_max = Some(usize::try_from(before * 4 * 3 / 4).expect("small"));
+    end_of(start(&agent, 99, "#99 say still here; done")).await;
+    let after = agent.tokens().size.messages;
+    assert!((before / 3..before * 2 / 3).contains(&after), "{before} became {after}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_compaction_waits_in_line_and_others_wait_for_it() {
     let world = World::new().await;
     let agent = talked(&world, "a").await;
