@@ -23,7 +23,7 @@ const SUMMARY_HEAD: &str = "[Summary of the earlier conversation";
 /// How a note begins that says what was dropped.
 const NOTE_HEAD: &str = "[Earlier messages were dropped";
 
-/// What stays as it is beside the newest messages may be so much of what is available.
+/// What stays as it is beside the newest messages may be so much of the room of all messages.
 const PINNED_PERCENT: TokenCount = 10;
 
 /// A context that was made shorter.

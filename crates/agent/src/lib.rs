@@ -24,7 +24,7 @@ pub use fault::{Fault, FaultKind};
 pub use id::{AgentId, AgentIdFault, RequestId};
 pub use message::{Ending, Image, Message, Role, Source, ToolCall, content_bytes};
 pub use redact::redact;
-pub use tokens::{Counted, Counting, Gauge, NanoDollars, Prices, TokenCount, Usage, Used};
+pub use tokens::{Counted, Counting, Gauge, NanoDollars, Prices, TokenCount, Usage, Used, estimate};
 pub use tool::{Pace, ToolClass, ToolOutcome, ToolSpec};
 pub use turn::{
     Halt, Manner, STEERS_MAX, Turn, TurnAction, TurnEnd, TurnEvent, TurnLimits, TurnOutcome, spent_result,

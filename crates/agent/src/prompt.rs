@@ -5,7 +5,7 @@
 mod tests;
 
 use crate::cut::{cut_middle, left_out};
-use crate::outside::{Moment, Strength};
+use crate::outside::{ModelTraits, Moment, Strength};
 use crate::permission::FilePath;
 use crate::tokens::Counting;
 use crate::{TokenCount, minute};
@@ -18,6 +18,9 @@ const BUILT_IN_SMALL: &str = include_str!("prompt/built_in_small.md");
 
 /// The most tokens of one note.
 pub const NOTE_TOKENS_MAX: TokenCount = 8000;
+
+/// All notes together may be so much of the model's window.
+const NOTES_PERCENT: TokenCount = 25;
 
 /// Something that people have written down for agents.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,19 +57,21 @@ pub struct Environment<'a> {
 /// no notes.
 #[must_use]
 pub fn layered(
-    strength: Strength,
+    traits: &ModelTraits,
     notes: &[Note],
     environment: &Environment<'_>,
     count: Counting<'_>,
 ) -> String {
     let Environment { cwd, writes, system } = environment;
-    if strength == Strength::Small {
+    if traits.strength == Strength::Small {
         return format!("{}\nWorking directory: {cwd}", BUILT_IN_SMALL.trim());
     }
     let mut prompt = format!("# System\nSource: built in\n\n{}\n", BUILT_IN.trim());
+    let tokens: Vec<_> = notes.iter().map(|note| count(note.text.trim())).collect();
+    let note_max = note_max(tokens, traits.window_tokens);
     for note in notes.iter().filter(|note| !note.text.trim().is_empty()) {
         prompt.push('\n');
-        prompt.push_str(&section(note, count));
+        prompt.push_str(&section(note, note_max, count));
     }
     let writes: Vec<_> = writes.iter().map(FilePath::as_str).collect();
     let writes = if writes.is_empty() { "nowhere".to_owned() } else { writes.join(", ") };
@@ -75,8 +80,27 @@ pub fn layered(
     prompt + "\n# Environment\nSource: the daemon\n\n" + &lines
 }
 
-fn section(note: &Note, count: Counting<'_>) -> String {
-    let text = cut_middle(note.text.trim(), NOTE_TOKENS_MAX, count, &|_, bytes| left_out(bytes));
+/// The most tokens of each note, so that all of them are within their share of a window; one of unknown size has no share.
+fn note_max(mut notes: Vec<TokenCount>, window_tokens: TokenCount) -> TokenCount {
+    if window_tokens == 0 {
+        return NOTE_TOKENS_MAX;
+    }
+    notes.sort_unstable();
+    let (mut left, mut waiting) = (window_tokens * NOTES_PERCENT / 100, notes.len() as TokenCount);
+    // What short ones do not need is for the others.
+    for tokens in notes {
+        let share = (left / waiting).min(NOTE_TOKENS_MAX);
+        if tokens > share {
+            return share;
+        }
+        left -= tokens;
+        waiting -= 1;
+    }
+    NOTE_TOKENS_MAX
+}
+
+fn section(note: &Note, tokens_max: TokenCount, count: Counting<'_>) -> String {
+    let text = cut_middle(note.text.trim(), tokens_max, count, &|_, bytes| left_out(bytes));
     let source = one_line(&note.source);
     match note.trust {
         Trust::Owner => format!("# Notes of the owner\nSource: {source}\n\n{text}\n"),

@@ -9,29 +9,44 @@ use regex::Regex;
 /// What stands in the place of a secret.
 const MARK: &str = "[redacted]";
 
-/// Each with what takes its place; the name before a secret stays.
+/// Each with what takes its place; the name before a secret stays. Arguments of calls are JSON: a new line in them is `\n`,
+/// whose `n` is no part of the word behind it, and a quote has backslashes before it.
 const PATTERNS: [(&str, &str); 12] = [
     // Whole private keys, and the beginning of one that was cut off.
     (
-        r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----[A-Za-z0-9+/=\s:,.\-]*?(-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)",
+        r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----[A-Za-z0-9+/=\s:,.\-\\]*?(-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)",
         MARK,
     ),
-    (r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----[A-Za-z0-9+/=\s]*", MARK),
+    (r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----[A-Za-z0-9+/=\s\\]*", MARK),
     // The daemon's own tokens.
-    (r"\bnx[kc]_[A-Za-z0-9_\-]{8,}", MARK),
-    // Keys of model providers.
-    (r"\b(sk|pk|rk)-[A-Za-z0-9_\-]{16,}", MARK),
-    (r"\b(gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_\-]{16,})", MARK),
-    (r"\b(AKIA|ASIA)[A-Z0-9]{16}\b", MARK),
-    (r"\bAIza[A-Za-z0-9_\-]{30,}", MARK),
-    (r"\b(xox[abeprs]-[A-Za-z0-9\-]{10,}|hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{20,})", MARK),
+    (r"(\\[nrt]|\b)nx[kc]_[A-Za-z0-9_\-]{8,}", "$1[redacted]"),
+    // Keys of model providers, and of those who take payments.
+    (
+        r"(\\[nrt]|\b)(?:sk|pk|rk)(?:-[A-Za-z0-9_\-]{16,}|_(?:live|test)_[A-Za-z0-9]{8,}|_[A-Za-z0-9]{24,})",
+        "$1[redacted]",
+    ),
+    (
+        r"(\\[nrt]|\b)(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_\-]{16,})",
+        "$1[redacted]",
+    ),
+    (r"(\\[nrt]|\b)(?:AKIA|ASIA)[A-Z0-9]{16}\b", "$1[redacted]"),
+    (r"(\\[nrt]|\b)AIza[A-Za-z0-9_\-]{30,}", "$1[redacted]"),
+    (
+        r"(\\[nrt]|\b)(?:xox[abeprs]-[A-Za-z0-9\-]{10,}|hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{20,})",
+        "$1[redacted]",
+    ),
     // JSON Web Tokens.
-    (r"\beyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{4,}\.[A-Za-z0-9_\-]*", MARK),
-    (r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/\-]{12,}=*", "$1 [redacted]"),
+    (r"(\\[nrt]|\b)eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{4,}\.[A-Za-z0-9_\-]*", "$1[redacted]"),
+    (r"(?i)(\\[nrt]|\b)(bearer|basic)\s+[A-Za-z0-9._~+/\-]{12,}=*", "$1$2 [redacted]"),
     // Passwords in addresses.
     (r"\b([A-Za-z][A-Za-z0-9+.\-]*://[^\s/:@]*):[^\s/@]+@", "$1:[redacted]@"),
+    // What is called a secret. Words behind that are listed: `token_count` and `password_file` are none.
     (
-        r#"(?i)\b([A-Za-z0-9_\-]*(?:api[_-]?key|secret|token|passwd|password|passphrase)["']?\s*[:=]\s*["']?)[^\s"',;}\[]{6,}"#,
+        r#"(?xi)\b([A-Z0-9_\-]*
+            (?:(?:api|access|private|signing|encryption)[_-]?key|secret|token|passwd|password|passphrase)
+            (?:[_-]?(?:access|key|value|string|base64|pem|live|test|prod|production|staging|dev|[0-9]+))*
+            \\*["']?\s*[:=]\s*\\*["']?)
+            (?:[^\s"'\\,;}\[]|\\[^\s"'nrt]){6,}"#,
         "$1[redacted]",
     ),
 ];
@@ -70,6 +85,9 @@ mod tests {
         for secret in [
             format!("sk-{long}"),
             format!("sk-ant-api03-{long}"),
+            format!("sk_live_{long}"),
+            format!("rk_test_{long}"),
+            format!("sk_{long}"),
             format!("nxk_{long}"),
             format!("nxc_{long}"),
             format!("ghp_{long}"),
@@ -95,6 +113,33 @@ mod tests {
             ("OPENAI_API_KEY=abcdef123456", "OPENAI_API_KEY=[redacted]"),
             (r#"{"password": "correct horse"}"#, r#"{"password": "[redacted] horse"}"#),
             ("db_secret: 's3cr3t-value'", "db_secret: '[redacted]'"),
+            ("AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG", "AWS_SECRET_ACCESS_KEY=[redacted]"),
+            ("client_secret_value=abcdef123456", "client_secret_value=[redacted]"),
+            ("export PRIVATE_KEY=0xabcdef123456", "export PRIVATE_KEY=[redacted]"),
+            ("DB_PASSWORD_PROD: hunter2x", "DB_PASSWORD_PROD: [redacted]"),
+            (r#"secretAccessKey: "abcdef123456""#, r#"secretAccessKey: "[redacted]""#),
+            (r"PASSWORD=C:\secret\word", "PASSWORD=[redacted]"),
+        ] {
+            assert_eq!(redact(text), clean);
+        }
+    }
+
+    #[test]
+    fn secrets_in_arguments_of_calls_go_too() {
+        for (text, clean) in [
+            (
+                r#"{"cmd":"OPENAI_API_KEY=\"abcdef123456\" run"}"#,
+                r#"{"cmd":"OPENAI_API_KEY=\"[redacted]\" run"}"#,
+            ),
+            (
+                r#"{"content":"{\"password\": \"hunter2x\"}"}"#,
+                r#"{"content":"{\"password\": \"[redacted]\"}"}"#,
+            ),
+            (r#"{\\\"token\\\": \\\"abcdef123456\\\""#, r#"{\\\"token\\\": \\\"[redacted]\""#),
+            (r#""API_KEY=abcdef123456\nPORT=8080""#, r#""API_KEY=[redacted]\nPORT=8080""#),
+            (r#""keys:\nsk-abcdefghijklmnop123456\n""#, r#""keys:\n[redacted]\n""#),
+            (r#""\nAKIAIOSFODNN7EXAMPLE\n""#, r#""\n[redacted]\n""#),
+            (r"-----BEGIN PRIVATE KEY-----\nMIIabc\n-----END PRIVATE KEY-----\n", r"[redacted]\n"),
         ] {
             assert_eq!(redact(text), clean);
         }
@@ -107,6 +152,11 @@ mod tests {
             "https://example.org:8080/path@2?x=1",
             "sketch-like risk-averse tasks-for-monday",
             "fn token(&self) -> Token",
+            "a private key: generated by the access key: rotated",
+            "the secretary: Johnson; passwords: several; tokens: thousands",
+            "token_count: 1234567, max_tokens=1000000, password_file = /etc/pass, secret_name: production",
+            "sk_stream_wait_connect sk_buff_head_init pk_columns_of_table",
+            "desk_live_abcdefgh12 ask-for-something-longer",
             "",
         ] {
             assert!(matches!(redact(text), Cow::Borrowed(_)), "{text}: {}", redact(text));

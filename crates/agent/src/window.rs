@@ -9,7 +9,7 @@ use crate::{Ending, Message, Role, TokenCount};
 /// What is kept free of a model's window for its answer: a quarter, and not more than this.
 const ANSWER_RESERVE_MAX: TokenCount = 2000;
 
-/// A context this full is folded before the model is asked.
+/// A context whose messages fill so much of their room is folded before the model is asked.
 const FULL_PERCENT: TokenCount = 90;
 
 /// A context. Appending costs the same however long it is.
@@ -65,7 +65,15 @@ impl WindowSize {
     /// Whether it is time to fold. A window of unknown size is never full.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.budget > 0 && self.total > self.available * FULL_PERCENT / 100
+        self.budget > 0 && self.messages > self.room() * FULL_PERCENT / 100
+    }
+
+    /// What messages may have: what prompt, tools and tail leave of what is available, and where that is less, half of
+    /// what is kept for the answer. Zero is not known.
+    #[must_use]
+    pub fn room(&self) -> TokenCount {
+        let left = self.available.saturating_sub(self.system + self.tools + self.dynamic);
+        left.max((self.budget - self.available) / 2)
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use agent::TokenCount;
+use agent::{TokenCount, estimate};
 use tiktoken::CoreBpe;
 
 /// Counts the tokens of a text.
@@ -17,7 +17,7 @@ pub type OpenCounter = fn(&Path) -> Result<Counting, String>;
 /// A model's way to count.
 #[derive(Debug, Clone)]
 pub(crate) enum Tokenizer {
-    /// Not known: four characters are about one token.
+    /// Not known.
     Estimate,
     /// One of those that are built in; read at first use.
     Known(&'static str),
@@ -71,14 +71,6 @@ impl OwnTokenizer {
             tracing::warn!("tokens of the embedded model are estimated: {fault}");
             Box::new(estimate)
         })
-    }
-}
-
-/// Four characters are about one token; a text that is there at all costs at least one.
-fn estimate(text: &str) -> TokenCount {
-    match text.chars().count() as TokenCount {
-        0 => 0,
-        characters => (characters / 4).max(1),
     }
 }
 

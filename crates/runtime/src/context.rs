@@ -56,10 +56,10 @@ pub(crate) fn default_prompt(
     writes: &[FilePath],
     system: &str,
 ) -> String {
-    let strength = provider.traits().strength;
-    let notes = if strength == Strength::Small { Vec::new() } else { workspace.notes(cwd) };
+    let traits = provider.traits();
+    let notes = if traits.strength == Strength::Small { Vec::new() } else { workspace.notes(cwd) };
     let environment = Environment { cwd, writes, system };
-    layered(strength, &notes, &environment, &|text| provider.count(text))
+    layered(traits, &notes, &environment, &|text| provider.count(text))
 }
 
 /// Those of the tools that a small model is shown.

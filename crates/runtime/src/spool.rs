@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent::journal::Serial;
 use agent::outside::{ResultPart, Results};
-use agent::{TokenCount, Window, cut_middle, left_out};
+use agent::{TokenCount, cut_middle, left_out};
 
 use crate::handle::Shared;
 
@@ -86,15 +86,15 @@ impl Results for ResultsOf {
     }
 }
 
-/// A result may be so much of what is available for a context.
+/// A result may be so much of the room of all messages.
 const SHARE_PERCENT: TokenCount = 25;
 
 impl Shared {
     /// What a result may be, in our tokens; zero when the model's window is not known.
     pub(crate) fn result_share(&self) -> TokenCount {
-        let frame = self.frame(&[], 0);
-        let available = Window::default().size(&frame).available;
-        frame.gauge.uncorrect(available * SHARE_PERCENT / 100)
+        let frame = self.frame(&self.visible_tools(), self.dynamic_tokens());
+        let room = self.published.read().window.size(&frame).room();
+        frame.gauge.uncorrect(room * SHARE_PERCENT / 100)
     }
 
     /// The text, or as much of it as there is room for: then the whole is put aside.

@@ -91,8 +91,8 @@ impl<'a> Dropping<'a> {
         }
     }
 
-    /// What is not dropped with its neighbours: the user's newest words, the last summary, and what is pinned, as far as
-    /// there is room for them.
+    /// What is not dropped with its neighbours: the user's newest words, the last summary, and as far as there is room
+    /// what is pinned.
     fn staying(&self) -> Vec<usize> {
         let messages = self.window.messages();
         let newest =
@@ -100,14 +100,16 @@ impl<'a> Dropping<'a> {
         let is_question = |message: &Message| message.role == Role::User && !is_made(message);
         let asked_now = messages[self.newest..].iter().any(|message| is_question(message));
         let question = newest(&is_question).filter(|_| !asked_now);
+        let summary = newest(&is_summary);
         let pinned = (0..self.newest).rev().filter(|place| is_pinned(&messages[*place]));
-        let wanted = question.into_iter().chain(newest(&is_summary)).chain(pinned);
+        let wanted = question.into_iter().chain(summary).chain(pinned);
         let mut left = (self.tokens_max * PINNED_PERCENT * 2 / 100).max(CUT_TOKENS_MIN);
         let mut staying = Vec::new();
         for place in wanted {
             let tokens = self.window.tokens()[place];
-            // The question stays in any case: it can still be cut.
-            if (tokens <= left || Some(place) == question) && !staying.contains(&place) {
+            // Question and summary stay in any case: they can still be cut.
+            let is_needed = Some(place) == question || Some(place) == summary;
+            if (tokens <= left || is_needed) && !staying.contains(&place) {
                 left = left.saturating_sub(tokens);
                 staying.push(place);
             }

@@ -4,22 +4,26 @@ use std::sync::Arc;
 
 use super::transcript::transcript;
 use super::{FoldPart, PINNED_PERCENT, SUMMARY_HEAD, is_made, is_pinned, stay};
-use crate::outside::{ModelRequest, Moment};
+use crate::cut::{cut_middle, left_out};
+use crate::outside::{ModelRequest, ModelTraits, Strength};
 use crate::tokens::{Counting, Gauge};
-use crate::{Message, Role, Source, TokenCount, Window, WindowSize, minute, redact};
+use crate::{Message, Role, Source, TokenCount, Window, WindowSize, redact};
 
-/// The newest messages that stay may be so much of what is available.
+/// The newest messages that stay may be so much of the room of all messages.
 const KEEP_PERCENT: TokenCount = 25;
 
-/// A summary may be so much of what is available, and not more than so many tokens.
+/// A summary may be so much of that room, and not more than so many tokens.
 const SUMMARY_PERCENT: TokenCount = 10;
 const SUMMARY_TOKENS_MAX: TokenCount = 2000;
 const SUMMARY_TOKENS_MIN: TokenCount = 64;
 
+/// What a model may think before it sums up: models that do count it as part of their answer.
+const REASONING_TOKENS_MAX: TokenCount = 8000;
+
 /// Less than this is not worth a question.
 const WORTH_TOKENS_MIN: TokenCount = 64;
 
-/// What is asked may be so much of what is available: counts are estimates.
+/// What is asked may be so much of what is available, for it goes without prompt and tools: counts are estimates.
 const QUESTION_PERCENT: TokenCount = 80;
 
 const INSTRUCTIONS: &str = "Below is the older part of a conversation between a user and an assistant that calls tools. It \
@@ -32,7 +36,7 @@ const INSTRUCTIONS: &str = "Below is the older part of a conversation between a 
 /// Who wants the context to be shorter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
-    /// It is full: the newest messages stay, up to their share of what is available.
+    /// It is full: the newest messages stay, up to their share of the room there is.
     Full,
     /// Somebody asks for it: they stay up to the same share of what there is.
     Asked,
@@ -47,30 +51,33 @@ pub struct Summary {
     /// Older messages that stay.
     pinned: Vec<usize>,
     tokens_max: TokenCount,
-    room: TokenCount,
+    question_max: TokenCount,
+    available: TokenCount,
 }
 
 impl Summary {
     /// What can be summed up; none when there is nothing that is worth it.
     #[must_use]
     pub fn plan(window: &Window, size: &WindowSize, gauge: Gauge, want: Want) -> Option<Self> {
-        let available = gauge.uncorrect(size.available);
+        // A window that is not known is as large as what there is.
+        let known = |tokens| if size.budget > 0 { gauge.uncorrect(tokens) } else { window.message_tokens() };
+        let (room, available) = (known(size.room()), known(size.available));
         let keep = match want {
-            Want::Full => available,
-            Want::Asked => available.min(window.message_tokens()),
+            Want::Full => room,
+            Want::Asked => room.min(window.message_tokens()),
         } * KEEP_PERCENT
             / 100;
         let kept_from = kept_from(window, keep)?;
-        let pinned = pinned(window, kept_from, available * PINNED_PERCENT / 100);
+        let pinned = pinned(window, kept_from, room * PINNED_PERCENT / 100);
         let older = (0..kept_from).filter(|place| !pinned.contains(place));
         let is_new = |place: &usize| !is_made(&window.messages()[*place]);
         let worth: TokenCount = older.filter(is_new).map(|place| window.tokens()[place]).sum();
         if worth < WORTH_TOKENS_MIN {
             return None;
         }
-        let tokens_max = (available * SUMMARY_PERCENT / 100).clamp(SUMMARY_TOKENS_MIN, SUMMARY_TOKENS_MAX);
-        let room = (available * QUESTION_PERCENT / 100).saturating_sub(tokens_max);
-        Some(Self { window: window.clone(), kept_from, pinned, tokens_max, room })
+        let tokens_max = (room * SUMMARY_PERCENT / 100).clamp(SUMMARY_TOKENS_MIN, SUMMARY_TOKENS_MAX);
+        let question_max = (available * QUESTION_PERCENT / 100).saturating_sub(tokens_max);
+        Some(Self { window: window.clone(), kept_from, pinned, tokens_max, question_max, available })
     }
 
     /// The most tokens the summary may have.
@@ -79,36 +86,47 @@ impl Summary {
         self.tokens_max
     }
 
-    /// What the model is asked. Secrets are taken out.
+    /// What a model with these traits is asked. Secrets are taken out.
     #[must_use]
-    pub fn question(&self, count: Counting<'_>) -> ModelRequest {
+    pub fn question(&self, traits: &ModelTraits, count: Counting<'_>) -> ModelRequest {
         // Three quarters of a word are a token, and a model that is told a number goes a little beyond it.
         let words = (self.tokens_max / 2).to_string();
         let instructions = INSTRUCTIONS.replace("{words}", &words);
-        let room = self.room.saturating_sub(count(&instructions));
+        let room = self.question_max.saturating_sub(count(&instructions));
         let older: Vec<_> =
             self.window.messages().iter().take(self.kept_from).map(|message| &**message).collect();
         let text =
             format!("{instructions}\n\n<conversation>\n{}\n</conversation>", transcript(&older, room, count));
         ModelRequest {
+            answer_tokens_max: Some(self.answer_max(traits, count(&text))),
             messages: Arc::new(vec![Arc::new(Message::user(text, Source::default()))]),
-            answer_tokens_max: Some(self.tokens_max),
             ..ModelRequest::default()
         }
     }
 
-    /// What the answer makes of the context: the summary, what is pinned, the newest messages. None when the answer is
-    /// no summary: it is empty, longer than it may be, or longer than what it stands for.
+    /// What the model may answer to a question of so many tokens: the summary, and before it as much thinking as there is
+    /// room for. A small model does not think, and says too much when it may.
+    fn answer_max(&self, traits: &ModelTraits, asked: TokenCount) -> TokenCount {
+        let reasoning = if traits.strength == Strength::Small { 0 } else { REASONING_TOKENS_MAX };
+        let most =
+            self.available.saturating_sub(asked).min(traits.answer_tokens_max.unwrap_or(TokenCount::MAX));
+        (self.tokens_max + reasoning).min(most).max(self.tokens_max)
+    }
+
+    /// What the answer makes of the context: the summary, what is pinned, the newest messages. An answer that is longer
+    /// than it may be loses its middle. None when it is no summary: it is empty, or longer than what it stands for.
     #[must_use]
-    pub fn answered(&self, text: &str, at: Moment, count: Counting<'_>) -> Option<Vec<FoldPart>> {
-        let text = text.trim();
-        // The model counts by its own tokenizer, which may not be ours.
-        if text.is_empty() || count(text) > self.tokens_max * 3 / 2 {
+    pub fn answered(&self, text: &str, count: Counting<'_>) -> Option<Vec<FoldPart>> {
+        let text = redact(text.trim());
+        if text.is_empty() {
             return None;
         }
+        // The model counts by its own tokenizer, which may not be ours.
+        let text = cut_middle(&text, self.tokens_max * 3 / 2, count, &|_, bytes| left_out(bytes));
         let summed = self.kept_from - self.pinned.len();
-        let head = format!("{SUMMARY_HEAD}: {summed} messages, {}]", minute(at, 0));
-        let summary = Message::user(format!("{head}\n\n{}", redact(text)), Source::default());
+        // Without the time, which is in the journal: what was recorded can be replayed at another.
+        let head = format!("{SUMMARY_HEAD}: {summed} messages]");
+        let summary = Message::user(format!("{head}\n\n{text}"), Source::default());
         let mut parts = vec![FoldPart::New(Box::new(summary))];
         self.pinned
             .iter()

@@ -1,11 +1,9 @@
 //! What is summed up, what is dropped, and what stays in any case.
 
 use super::*;
-use crate::outside::Moment;
+use crate::outside::{ModelTraits, Strength};
 use crate::tokens::{Counted, estimate};
 use crate::{Frame, Gauge, Image, Source, ToolCall, ToolOutcome, Window};
-
-const NOW: Moment = Moment(1_705_314_600_000_000);
 
 fn window(messages: impl IntoIterator<Item = Message>) -> Window {
     let mut window = Window::new(Some("the prompt"), &estimate);
@@ -52,11 +50,11 @@ fn starts(window: &Window) -> Vec<String> {
 fn the_newest_messages_stay_and_the_rest_is_summed_up() {
     let full = window(talk(10));
     let summary = plan(&full, 4000, Want::Full).expect("there is enough");
-    let parts = summary.answered("  all was said  ", NOW, &estimate).expect("it is shorter");
+    let parts = summary.answered("  all was said  ", &estimate).expect("it is shorter");
     let folded = full.folded(&parts, &estimate);
     // A quarter of the 3,000 available is seven messages; what was asked last is among them.
     assert_eq!(starts(&folded), ["[Su", "a6 ", "q7 ", "a7 ", "q8 ", "a8 ", "q9 ", "a9 "]);
-    let head = "[Summary of the earlier conversation: 13 messages, 2024-01-15 10:30 UTC]\n\nall was said";
+    let head = "[Summary of the earlier conversation: 13 messages]\n\nall was said";
     assert_eq!(folded.messages()[0].text, head);
     assert_eq!(folded.system(), full.system(), "the prompt is not touched");
     let again = folded.messages().iter().map(|message| Message::clone(message));
@@ -70,7 +68,7 @@ fn a_call_stays_with_its_results() {
     let full = window(messages);
     for budget in (400..8000).step_by(100) {
         let Some(summary) = plan(&full, budget, Want::Full) else { continue };
-        let parts = summary.answered("s", NOW, &estimate).expect("it is shorter");
+        let parts = summary.answered("s", &estimate).expect("it is shorter");
         let folded = full.folded(&parts, &estimate);
         let first = &folded.messages()[1];
         assert!(first.role != Role::Tool, "{budget}: {first:?}");
@@ -85,7 +83,7 @@ fn what_was_asked_and_what_is_pinned_stay() {
         messages.extend(used(&format!("c{call}"), long("output")));
     }
     let full = window(messages);
-    let parts = plan(&full, 2000, Want::Full).and_then(|summary| summary.answered("s", NOW, &estimate));
+    let parts = plan(&full, 2000, Want::Full).and_then(|summary| summary.answered("s", &estimate));
     let folded = full.folded(&parts.expect("a fold"), &estimate);
     assert_eq!(starts(&folded)[..3], ["[Su", "[pi", "fin"]);
     let dropped = drop_oldest(&full, 300, &estimate).expect("something can go");
@@ -101,7 +99,7 @@ fn what_is_short_or_was_summed_up_before_is_left_alone() {
     assert!(plan(&window([user("hi"), answer("hello")]), 4000, Want::Asked).is_none());
     let full = window(talk(10));
     assert!(plan(&full, 100_000, Want::Full).is_none(), "it is all within what stays");
-    let parts = plan(&full, 100_000, Want::Asked).and_then(|summary| summary.answered("s", NOW, &estimate));
+    let parts = plan(&full, 100_000, Want::Asked).and_then(|summary| summary.answered("s", &estimate));
     let folded = full.folded(&parts.expect("somebody asks"), &estimate);
     let mut only_summary = folded;
     only_summary.truncate(2);
@@ -112,11 +110,13 @@ fn what_is_short_or_was_summed_up_before_is_left_alone() {
 fn an_answer_that_is_no_summary_is_refused() {
     let full = window(talk(10));
     let summary = plan(&full, 4000, Want::Full).expect("there is enough");
-    for text in ["", " \n ", &"word ".repeat(1000)] {
-        assert_eq!(summary.answered(text, NOW, &estimate), None);
+    for text in ["", " \n "] {
+        assert_eq!(summary.answered(text, &estimate), None);
     }
-    let secret =
-        summary.answered("the key is sk-aaaaaaaaaaaaaaaaaaaaaaaa", NOW, &estimate).expect("a summary");
+    let long = summary.answered(&"word ".repeat(1000), &estimate).expect("a summary");
+    let FoldPart::New(message) = &long[0] else { panic!("the summary comes first") };
+    assert!(message.text.contains("bytes left out") && estimate(&message.text) < 480, "{}", message.text);
+    let secret = summary.answered("the key is sk-aaaaaaaaaaaaaaaaaaaaaaaa", &estimate).expect("a summary");
     let FoldPart::New(message) = &secret[0] else { panic!("the summary comes first") };
     assert!(message.text.ends_with("the key is [redacted]"));
 }
@@ -131,13 +131,52 @@ fn what_the_model_is_asked_fits_and_holds_no_secret() {
     let full = window(messages);
     for budget in [2_000, 8_000, 32_000, 400_000] {
         let summary = plan(&full, budget, Want::Full).expect("there is enough");
-        let question = summary.question(&estimate);
+        let question = summary.question(&ModelTraits::of_window(budget), &estimate);
         let text = &question.messages[0].text;
         assert!(estimate(text) <= budget * 3 / 4, "{budget}: {}", estimate(text));
         assert!(!text.contains("sk-aaa") && question.tools.is_empty());
-        assert_eq!(question.answer_tokens_max, Some(summary.tokens_max()));
+        let answer_max = question.answer_tokens_max.expect("it is bounded");
+        assert!(answer_max >= summary.tokens_max() && estimate(text) + answer_max <= budget, "{budget}");
         assert!(summary.tokens_max() <= 2000 && summary.tokens_max() <= budget / 10);
         assert!(text.contains("-> read({})"), "{budget}");
+    }
+}
+
+#[test]
+fn a_model_may_think_before_it_sums_up() {
+    let full = window(talk(400));
+    let summary = plan(&full, 50_000, Want::Full).expect("there is enough");
+    let most = |traits| summary.question(&traits, &estimate).answer_tokens_max.expect("it is bounded");
+    let usual = ModelTraits::of_window(50_000);
+    assert_eq!((summary.tokens_max(), most(usual.clone())), (2000, 10_000));
+    assert_eq!(most(ModelTraits { answer_tokens_max: Some(4096), ..usual.clone() }), 4096);
+    assert_eq!(most(ModelTraits { answer_tokens_max: Some(1), ..usual.clone() }), 2000);
+    assert_eq!(most(ModelTraits { strength: Strength::Small, ..usual }), 2000);
+}
+
+/// As older versions kept it, with the time.
+fn old_summary(words: &str) -> Message {
+    user(format!("{SUMMARY_HEAD}: 30 messages, 2024-01-15 10:30 UTC]\n\n{words}"))
+}
+
+#[test]
+fn an_earlier_summary_is_summed_up_again_however_little_room_there_is() {
+    let full = window([vec![old_summary("never push to main")], talk(100)].concat());
+    let summary = plan(&full, 2000, Want::Full).expect("there is enough");
+    let text = summary.question(&ModelTraits::of_window(2000), &estimate).messages[0].text.clone();
+    assert!(text.contains("never push to main"), "{text}");
+    assert!(text.contains(" earlier messages left out]\n"), "{text}");
+    assert!(estimate(&text) <= 1200, "{}", estimate(&text));
+}
+
+#[test]
+fn the_last_summary_is_not_dropped_but_may_be_cut() {
+    let full = window([vec![old_summary(&"word ".repeat(400))], talk(10)].concat());
+    for tokens_max in [300, 1000, 1500] {
+        let parts = drop_oldest(&full, tokens_max, &estimate).expect("something can go");
+        let folded = full.folded(&parts, &estimate);
+        assert!(folded.messages().iter().any(|message| is_summary(message)), "{tokens_max}");
+        assert!(folded.message_tokens() <= tokens_max, "{tokens_max}: {}", folded.message_tokens());
     }
 }
 

@@ -1,5 +1,6 @@
 //! Messages as a text that a model can sum up: without secrets, and as long as there is room for.
 
+use super::is_summary;
 use crate::cut::{cut_middle, left_out};
 use crate::tokens::Counting;
 use crate::{Message, Role, TokenCount, redact};
@@ -13,6 +14,7 @@ const SHARE: TokenCount = 4;
 /// Secrets go first: half of one would look like nothing.
 struct Line {
     role: Role,
+    is_summary: bool,
     text: String,
     calls: Vec<(String, String)>,
 }
@@ -22,6 +24,7 @@ impl Line {
         let calls = message.tool_calls.iter();
         Self {
             role: message.role,
+            is_summary: is_summary(message),
             text: redact(&message.text).into_owned(),
             calls: calls.map(|call| (call.name.clone(), redact(&call.arguments).into_owned())).collect(),
         }
@@ -39,7 +42,8 @@ impl Line {
     }
 }
 
-/// The messages in their order. Outputs of tools are shortened first, then long messages, then the oldest are left out.
+/// The messages in their order. Outputs of tools are shortened first, then long messages, then the oldest are left out,
+/// but for earlier summaries, which stand for more than themselves.
 pub(super) fn transcript(messages: &[&Message], room: TokenCount, count: Counting<'_>) -> String {
     let lines: Vec<_> = messages.iter().map(|message| Line::of(message)).collect();
     for output_max in OUTPUT_TOKENS {
@@ -53,20 +57,26 @@ pub(super) fn transcript(messages: &[&Message], room: TokenCount, count: Countin
 
 fn newest(lines: &[Line], room: TokenCount, count: Counting<'_>) -> String {
     let mut left = room;
-    let mut texts = Vec::new();
-    for line in lines.iter().rev() {
-        let text = line.text(OUTPUT_TOKENS[OUTPUT_TOKENS.len() - 1], (room / SHARE).max(1), count);
+    let mut texts: Vec<_> = vec![None; lines.len()];
+    let mut fits = |place: usize| {
+        let text = lines[place].text(OUTPUT_TOKENS[OUTPUT_TOKENS.len() - 1], (room / SHARE).max(1), count);
         let tokens = count(&text);
-        if tokens > left {
-            break;
+        let fits = tokens <= left;
+        if fits {
+            left -= tokens;
+            texts[place] = Some(text);
         }
-        left -= tokens;
-        texts.push(text);
+        fits
+    };
+    let (summaries, others): (Vec<_>, Vec<_>) =
+        (0..lines.len()).rev().partition(|place| lines[*place].is_summary);
+    for place in summaries {
+        fits(place);
     }
-    let missing = lines.len() - texts.len();
-    if missing > 0 {
-        texts.push(format!("[{missing} earlier messages left out]\n"));
+    let _ = others.into_iter().all(fits);
+    let missing = texts.iter().filter(|text| text.is_none()).count();
+    if let Some(gap) = texts.iter().position(Option::is_none) {
+        texts[gap] = Some(format!("[{missing} earlier messages left out]\n"));
     }
-    texts.reverse();
-    texts.concat()
+    texts.into_iter().flatten().collect()
 }

@@ -8,9 +8,13 @@ fn path(text: &str) -> FilePath {
 }
 
 fn prompt(strength: Strength, notes: &[Note]) -> String {
+    prompt_of(&ModelTraits { strength, ..ModelTraits::of_window(0) }, notes)
+}
+
+fn prompt_of(traits: &ModelTraits, notes: &[Note]) -> String {
     let (cwd, writes) = (path("/work/a"), [path("/work/a/out")]);
     let environment = Environment { cwd: &cwd, writes: &writes, system: "linux" };
-    layered(strength, notes, &environment, &estimate)
+    layered(traits, notes, &environment, &estimate)
 }
 
 fn note(trust: Trust, text: &str) -> Note {
@@ -60,6 +64,21 @@ fn a_note_has_a_most_and_an_empty_one_is_none() {
     assert!(estimate(&prompt_long) < NOTE_TOKENS_MAX + 1500);
     assert!(prompt_long.contains("bytes left out"));
     assert_eq!(prompt(Strength::Full, &[note(Trust::Project, " \n")]), prompt(Strength::Full, &[]));
+}
+
+#[test]
+fn all_notes_together_are_a_quarter_of_the_window() {
+    let (long, short) = ("word ".repeat(100_000), "be kind ".repeat(10));
+    for window in [2048, 8192, 32_768, 1_000_000] {
+        let traits = ModelTraits::of_window(window);
+        let bare = estimate(&prompt_of(&traits, &[]));
+        let notes = [&long, &short, &long].map(|text| note(Trust::Project, text));
+        let prompt = prompt_of(&traits, &notes);
+        let told = estimate(&prompt) - bare;
+        let most = (window / 4).min(2 * NOTE_TOKENS_MAX + 20);
+        assert!((most * 9 / 10..most + 250).contains(&told), "{window}: {told}");
+        assert!(prompt.contains(short.trim()), "{window}: a short one is whole");
+    }
 }
 
 #[test]

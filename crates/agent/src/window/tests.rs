@@ -71,6 +71,16 @@ fn talked() -> Window {
 }
 
 #[test]
+fn messages_have_what_prompt_and_tools_leave_and_never_nothing() {
+    let mut window = Window::new(None, &estimate);
+    window.push(counted(Message::user("x".repeat(2000), Source::default())));
+    let sizes = [0, 2000, 2800, 9000].map(|tools| window.size(&Frame { tools, ..frame(4096) }));
+    assert_eq!(sizes.map(|size| size.room()), [3072, 1072, 512, 512]);
+    assert_eq!(sizes.map(|size| size.is_full()), [false, false, true, true], "of 504 tokens");
+    assert_eq!(window.size(&frame(0)).room(), 0, "not known");
+}
+
+#[test]
 fn what_is_cut_off_is_no_longer_counted() {
     let whole = talked();
     for place in 0..=whole.messages().len() + 1 {

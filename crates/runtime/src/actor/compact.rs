@@ -43,8 +43,13 @@ pub(crate) struct Compaction {
     pub(crate) place: Place,
 }
 
-/// The agent ends, or the daemon does.
-struct Ended;
+/// Why nothing is folded.
+enum NoFold {
+    /// The agent ends, or the daemon does.
+    Ended,
+    /// The model has not summed up. There is room without, so nothing is dropped.
+    Failed(Fault),
+}
 
 impl Actor {
     pub(super) async fn compact(&mut self, compaction: Compaction) -> ControlFlow<()> {
@@ -52,18 +57,20 @@ impl Actor {
         self.is_compacting = true;
         let parts = match self.claim_slot(None).await {
             Ok(slot) => self.fold_now(when, slot).await,
-            Err(_) => Err(Ended),
+            Err(_) => Err(NoFold::Ended),
         };
         self.is_compacting = false;
+        let is_kept = !matches!(parts, Err(NoFold::Failed(_)));
         let answer = match parts {
             Ok(None) => Ok(Compacted::Nothing),
             Ok(Some((parts, how))) => self.keep_fold(parts, how, &by).await,
-            Err(Ended) if self.shared.ending.is_cancelled() => Err(self.shared.unreachable()),
-            Err(Ended) => Err(shutting_down()),
+            Err(NoFold::Failed(fault)) => Err(fault),
+            Err(NoFold::Ended) if self.shared.ending.is_cancelled() => Err(self.shared.unreachable()),
+            Err(NoFold::Ended) => Err(shutting_down()),
         };
         // The place is free before the answer is out.
         drop(place);
-        let fell = answer.clone().err().filter(|_| !self.is_over());
+        let fell = answer.clone().err().filter(|_| is_kept && !self.is_over());
         let _ = reply.send(answer);
         match fell {
             Some(fault) => self.fall(fault).await,
@@ -81,7 +88,7 @@ impl Actor {
         &mut self,
         when: CompactWhen,
         _slot: OwnedSemaphorePermit,
-    ) -> Result<Option<(Vec<FoldPart>, FoldHow)>, Ended> {
+    ) -> Result<Option<(Vec<FoldPart>, FoldHow)>, NoFold> {
         let shared = Arc::clone(&self.shared);
         let frame = shared.frame(&shared.visible_tools(), shared.dynamic_tokens());
         let window = shared.published.read().window.clone();
@@ -102,25 +109,26 @@ impl Actor {
             FoldStep::Summed(parts) => Ok(Some((parts, FoldHow::Summary))),
             FoldStep::Useless if !size.is_full() => Ok(None),
             FoldStep::Useless | FoldStep::Used(_) => drop(),
-            FoldStep::Failed(why) => {
-                tracing::warn!("no summary: {why}");
+            FoldStep::Failed(fault) if !size.is_full() => Err(NoFold::Failed(fault)),
+            FoldStep::Failed(fault) => {
+                tracing::warn!("no summary: {fault}");
                 drop()
             }
         }
     }
 
     /// Waits for the summary, taking commands all the while.
-    async fn summed(&mut self, mut folding: Folding) -> Result<FoldStep, Ended> {
+    async fn summed(&mut self, mut folding: Folding) -> Result<FoldStep, NoFold> {
         let shared = Arc::clone(&self.shared);
         loop {
             tokio::select! {
                 biased;
-                () = shared.ending.cancelled() => return Err(Ended),
-                () = shared.turnstile.abort.cancelled() => return Err(Ended),
+                () = shared.ending.cancelled() => return Err(NoFold::Ended),
+                () = shared.turnstile.abort.cancelled() => return Err(NoFold::Ended),
                 command = self.inbox.recv() => match command {
                     // There is no turn to add a word to; a send that waits can be cancelled.
                     Some(command) => drop(self.take(*command, None)),
-                    None => return Err(Ended),
+                    None => return Err(NoFold::Ended),
                 },
                 step = folding.next() => match step {
                     FoldStep::Used(usage) => shared.account(usage),

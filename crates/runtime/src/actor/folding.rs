@@ -7,7 +7,7 @@ use std::sync::Arc;
 use agent::fold::{FoldHow, FoldPart, Folded, Summary, drop_oldest};
 use agent::outside::{Asker, ModelEvent, ModelStream};
 use agent::permission::Resource;
-use agent::{Frame, TokenCount, ToolSpec, Usage, Window, WindowSize};
+use agent::{Fault, FaultKind, Frame, TokenCount, ToolSpec, Usage, Window, WindowSize};
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::Instant;
 
@@ -16,7 +16,7 @@ use crate::handle::Shared;
 /// A summary that says more than so many bytes for each token it may have is none.
 const TOKEN_BYTES_MAX: usize = 16;
 
-/// A context that is dropped from may be so much of what is available afterwards.
+/// Messages that were dropped from may be so much of their room afterwards.
 const DROPPED_PERCENT: TokenCount = 60;
 
 /// No drop asks for less.
@@ -40,13 +40,13 @@ pub(super) enum FoldStep {
     /// What it says is no shorter than what it stands for, or is no summary.
     Useless,
     /// It has failed.
-    Failed(String),
+    Failed(Fault),
 }
 
 impl Folding {
     /// Asks; nothing happens until it is polled.
     pub(super) fn begin(shared: &Arc<Shared>, summary: Summary) -> Self {
-        let mut question = summary.question(&|text| shared.provider.count(text));
+        let mut question = summary.question(shared.provider.traits(), &|text| shared.provider.count(text));
         question.asker = Asker { agent: Some(shared.id.clone()), root: shared.kin.root() };
         let asked = std::panic::catch_unwind(AssertUnwindSafe(|| shared.provider.ask(question)));
         // A model that panics says nothing.
@@ -61,10 +61,10 @@ impl Folding {
             let next = AssertUnwindSafe(self.stream.next()).catch_unwind();
             let event = match tokio::time::timeout_at(self.until, next).await {
                 Ok(Ok(Some(Ok(event)))) => event,
-                Ok(Ok(Some(Err(fault)))) => return FoldStep::Failed(fault.to_string()),
-                Ok(Ok(None)) => return FoldStep::Failed("the stream ended".to_owned()),
-                Ok(Err(_)) => return FoldStep::Failed("the model panicked".to_owned()),
-                Err(_) => return FoldStep::Failed("it took too long".to_owned()),
+                Ok(Ok(Some(Err(fault)))) => return FoldStep::Failed(fault),
+                Ok(Ok(None)) => return failed("its stream ended"),
+                Ok(Err(_)) => return failed("it panicked"),
+                Err(_) => return failed("it took too long"),
             };
             match event {
                 ModelEvent::Text(text) => self.text.push_str(&text),
@@ -78,7 +78,7 @@ impl Folding {
             }
             let tokens_max = usize::try_from(self.summary.tokens_max()).unwrap_or(usize::MAX);
             if self.text.len() > tokens_max.saturating_mul(TOKEN_BYTES_MAX) {
-                return FoldStep::Failed("it says too much".to_owned());
+                return failed("it says too much");
             }
             tokio::task::consume_budget().await;
         }
@@ -86,11 +86,15 @@ impl Folding {
 
     fn done(&self) -> FoldStep {
         let count = |text: &str| self.shared.provider.count(text);
-        match self.summary.answered(&self.text, self.shared.clock.now(), &count) {
+        match self.summary.answered(&self.text, &count) {
             Some(parts) => FoldStep::Summed(parts),
             None => FoldStep::Useless,
         }
     }
+}
+
+fn failed(why: &str) -> FoldStep {
+    FoldStep::Failed(Fault::new(FaultKind::Model, format!("the model has not summed up: {why}")))
 }
 
 /// A context made shorter, to be kept and then shown.
@@ -135,14 +139,18 @@ impl Shared {
         }
     }
 
-    /// The context without its oldest messages, as far as it has to be shorter. After a refusal it is halved, because the
-    /// model's window is not what was believed.
+    /// The context without its oldest messages, as far as it has to be shorter. It is halved when the model's window is not
+    /// known, and after a refusal, because the window is not what was believed.
     pub(super) fn dropped(&self, frame: &Frame, size: &WindowSize, refusals: u32) -> Option<Vec<FoldPart>> {
         let window = self.published.read().window.clone();
-        let fixed = size.system + size.tools + size.dynamic;
-        let room = frame.gauge.uncorrect((size.available * DROPPED_PERCENT / 100).saturating_sub(fixed));
-        let half = if refusals > 0 { window.message_tokens() / 2 } else { TokenCount::MAX };
-        drop_oldest(&window, room.min(half).max(DROPPED_TOKENS_MIN), &|text| self.provider.count(text))
+        let half = window.message_tokens() / 2;
+        let room = frame.gauge.uncorrect(size.room() * DROPPED_PERCENT / 100);
+        let tokens_max = match (size.budget, refusals) {
+            (0, _) => half,
+            (_, 0) => room,
+            _ => room.min(half),
+        };
+        drop_oldest(&window, tokens_max.max(DROPPED_TOKENS_MIN), &|text| self.provider.count(text))
     }
 
     /// Whether a model may be asked for a summary: it is paid from the agent's budget.

@@ -63,6 +63,25 @@ async fn two_hundred_turns_in_a_small_window_never_fail() {
     assert_eq!(texts(&world.find("a").await), before, "a restart gives the same context");
 }
 
+/// Prompt and tools of an agent with the usual ones are half of such a window and more.
+#[tokio::test(start_paused = true)]
+async fn a_long_prompt_in_a_small_window_leaves_what_was_asked_and_summed_up() {
+    let world = World::open(small(4096)).await;
+    let prompt = "p".repeat(2170 * 4);
+    let agent = world.make(AgentSpec { system_prompt: Some(prompt), ..named("a") }).await;
+    for turn in 1..=40 {
+        let script = script(turn);
+        let end = end_of(start(&agent, i64::try_from(turn).expect("small"), &script)).await;
+        assert!(end.content.contains(&format!("answer {turn} ")), "{}", end.content);
+        assert!(texts(&agent).contains(&script), "turn {turn}: {:?}", texts(&agent));
+        let size = agent.tokens().size;
+        assert!(size.total <= size.available, "turn {turn}: {size:?}");
+    }
+    let all = folds(&world, &agent).await;
+    assert!(all.len() > 3 && all.iter().all(|fold| fold.how == FoldHow::Summary), "{all:?}");
+    assert!(texts(&agent)[0].ends_with("in short"), "{:?}", texts(&agent));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_turn_says_that_its_context_was_compacted() {
     let world = World::open(small(2048)).await;
@@ -241,6 +260,39 @@ async fn somebody_can_ask_for_it() {
     drop((agent, empty));
     let world = world.restart().await;
     assert_eq!(texts(&world.find("a").await), texts_before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_compaction_without_a_summary_changes_nothing_unless_the_context_is_full() {
+    for window in [0, 4096] {
+        let world = World::open(small(window)).await;
+        let agent = talked(&world, "a").await;
+        let before = texts(&agent);
+        for way in ["fail", "say half", "panic", "flood 100000; done"] {
+            world.model.seen().summary = way.to_owned();
+            let fault = agent.compact(CompactWhen::Now, By::Admin).await.expect_err("it has failed");
+            assert_eq!(fault.kind, agent::FaultKind::Model, "{window}, {way}: {fault}");
+            assert_eq!(texts(&agent), before, "{window}, {way}");
+        }
+        let asked = world.model.seen().summaries.pop().expect("it was asked");
+        assert!(asked.contains("answer 5"), "{window}: it is told what to sum up: {asked}");
+        let long = format!("#11 say {}; done", "z".repeat(12_000));
+        assert_eq!(end_of(start(&agent, 11, &long)).await.outcome, TurnOutcome::Completed, "it lives");
+        let done = agent.compact(CompactWhen::Now, By::Admin).await;
+        assert_eq!(matches!(done, Ok(Compacted::Done { .. })), window > 0, "{window}: {done:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_of_unknown_window_that_says_too_long_is_given_half() {
+    let world = World::open(small(0)).await;
+    let agent = talked(&world, "a").await;
+    let before = agent.tokens().size.messages;
+    world.model.seen().summary = "fail".to_owned();
+    world.model.seen().characters_max = Some(usize::try_from(before * 4 * 3 / 4).expect("small"));
+    end_of(start(&agent, 99, "#99 say still here; done")).await;
+    let after = agent.tokens().size.messages;
+    assert!((before / 3..before * 2 / 3).contains(&after), "{before} became {after}");
 }
 
 #[tokio::test(start_paused = true)]

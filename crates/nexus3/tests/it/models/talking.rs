@@ -112,7 +112,11 @@ fn what_was_recorded_is_served_again_without_a_model() {
         daemon.result("/", "create_agent", json!({ "agent_id": "a", "system_prompt": "Be brief." }));
         let send =
             |text: &str| daemon.result(&path("a"), "send", json!({ "content": text, "request_id": text }));
-        ["one", "two"].map(send).to_vec()
+        let long = format!("one {}", "and more ".repeat(60));
+        let answers = [&long, "two", "three"].map(send);
+        let folded = daemon.result(&path("a"), "compact", json!({}));
+        assert_eq!(folded["compacted"], true, "{folded}");
+        [&answers[..], &[folded, send("four")]].concat()
     };
     // The time of day is part of a question.
     let quiet = "[context]\ntail = false\n";
@@ -125,7 +129,7 @@ fn what_was_recorded_is_served_again_without_a_model() {
     let daemon = replaying.arg("--replay").arg(&tape).start();
     assert_eq!(talk(&daemon), recorded);
     assert_eq!(model.requests().len(), asked, "nobody was asked");
-    let fault = daemon.error(&path("a"), "send", json!({ "content": "three" }));
+    let fault = daemon.error(&path("a"), "send", json!({ "content": "five" }));
     let text = fault["message"].as_str().unwrap_or_default();
     assert!(text.contains("recording"), "{fault}");
 }

@@ -129,7 +129,7 @@ impl Performance {
             FoldStep::Used(usage) => return Some(TurnEvent::Usage(usage)),
             FoldStep::Summed(parts) => self.stage_fold(parts, FoldHow::Summary),
             FoldStep::Useless => tracing::warn!("no summary: the model's is not shorter"),
-            FoldStep::Failed(why) => tracing::warn!("no summary: {why}"),
+            FoldStep::Failed(fault) => tracing::warn!("no summary: {fault}"),
         }
         self.hang_up();
         None
