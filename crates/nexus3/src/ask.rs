@@ -69,12 +69,12 @@ fn see_to_a_model(
     runtime: &tokio::runtime::Runtime,
 ) -> Result<Ready, Failure> {
     let book = model::open_book(home, config, environment)?;
-    if book.has_usual() || !runtime.block_on(book.look_around()).is_empty() {
+    if runtime.block_on(book.settle()) {
         return Ok(Ready::Yes);
     }
     let _ = writeln!(
         io::stderr(),
-        "There is no model yet: no key in the environment, no model server on this machine, no weights."
+        "There is no model yet: no key in the environment, no model of a server on this machine, no weights."
     );
     match models::offer(&models::first_model()?, consent, home, environment)? {
         Offered::WasHere(_) | Offered::Came(_) => Ok(Ready::Yes),
