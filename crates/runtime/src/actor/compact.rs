@@ -123,7 +123,7 @@ impl Actor {
                     None => return Err(Ended),
                 },
                 step = folding.next() => match step {
-                    FoldStep::Used(usage) => shared.account(usage),
+                    FoldStep::Used(_) => {}
                     step => return Ok(step),
                 },
             }
