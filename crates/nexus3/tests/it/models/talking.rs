@@ -110,9 +110,12 @@ fn what_was_recorded_is_served_again_without_a_model() {
     let tape = home.path().join("tape.jsonl");
     let talk = |daemon: &TestDaemon| -> Vec<Value> {
         daemon.result("/", "create_agent", json!({ "agent_id": "a", "system_prompt": "Be brief." }));
-        let send =
-            |text: &str| daemon.result(&path("a"), "send", json!({ "content": text, "request_id": text }));
-        ["one", "two"].map(send).to_vec()
+        // The model that the provider would choose.
+        daemon.result("/", "create_agent", json!({ "agent_id": "b", "model": "openai" }));
+        let send = |(agent, text): (&str, &str)| {
+            daemon.result(&path(agent), "send", json!({ "content": text, "request_id": text }))
+        };
+        [("a", "one"), ("b", "uno"), ("a", "two")].map(send).to_vec()
     };
     // The time of day is part of a question.
     let quiet = "[context]\ntail = false\n";
