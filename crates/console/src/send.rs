@@ -1,12 +1,13 @@
 //! A send that ends in time: at its limit and on Ctrl-C the turn is cancelled at the daemon, because a client that
 //! just goes away leaves it running.
 
+use std::borrow::Cow;
 use std::io::Write;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use nexus3_client::{AgentClient, Client, ClientFault, SendStep};
-use nexus3_protocol::events::{Event, LiveEvent};
+use nexus3_protocol::events::{Event, EventKind, LiveEvent};
 use nexus3_protocol::methods::{CancelParams, ImageParam, RequestId, SendOutput, SendParams};
 use nexus3_protocol::sse::SseEvent;
 use tokio::time::{sleep, timeout};
@@ -98,33 +99,63 @@ async fn tell(
     output: &mut dyn Write,
 ) -> Result<SendOutput, Failure> {
     let mut steps = agent.send_streamed(params).await?;
-    let mut told = String::new();
+    let mut told = Told::default();
     let answer = loop {
         match steps.next().await? {
             SendStep::Answer(answer) => break answer,
             SendStep::Event(event) => {
-                let Some(text) = said(&event) else { continue };
+                let Some(text) = told.hear(&event) else { continue };
                 output
                     .write_all(text.as_bytes())
                     .and_then(|()| output.flush())
                     .map_err(Failure::unwritten)?;
-                told.push_str(&text);
             }
         }
     };
-    // An answer that was stored is not said again, and a reader that was too slow has missed some.
-    let rest =
-        answer.content.strip_prefix(&told).map_or_else(|| format!("\n{}", answer.content), str::to_owned);
-    let end = if rest.is_empty() && told.ends_with('\n') { "" } else { "\n" };
+    let rest = told.rest(&answer.content);
+    let end = if rest.is_empty() && told.text.ends_with('\n') { "" } else { "\n" };
     write!(output, "{rest}{end}").and_then(|()| output.flush()).map_err(Failure::unwritten)?;
     Ok(*answer)
 }
 
-/// The text that a model has just said, if that is what the event tells.
-fn said(event: &SseEvent) -> Option<String> {
-    match Event::read(&event.event, &event.data) {
-        Ok(Some(Event::Live(LiveEvent::TextDelta(delta)))) => Some(delta.text),
-        _ => None,
+/// What of an answer was told as it was said.
+#[derive(Default)]
+struct Told {
+    text: String,
+    /// Where its last piece begins.
+    last_from: usize,
+    /// Whether the turn began before our eyes.
+    has_begun: bool,
+    /// Whether this reader was too slow for some of it.
+    has_missed: bool,
+}
+
+impl Told {
+    /// The text that a model has just said, if that is what the event tells.
+    fn hear(&mut self, event: &SseEvent) -> Option<&str> {
+        match Event::read(&event.event, &event.data).ok()?? {
+            Event::Live(LiveEvent::TextDelta(delta)) => {
+                self.last_from = self.text.len();
+                self.text.push_str(&delta.text);
+                return Some(&self.text[self.last_from..]);
+            }
+            Event::Live(LiveEvent::Lagged(_)) => self.has_missed = true,
+            Event::Kept(event) => self.has_begun |= event.record.kind() == EventKind::TurnBegun,
+            Event::Live(_) => {}
+        }
+        None
+    }
+
+    /// What of the answer is still to be told. One that was stored is not said again, and some of it may have been missed.
+    fn rest<'a>(&self, content: &'a str) -> Cow<'a, str> {
+        if let Some(rest) = content.strip_prefix(&self.text) {
+            return rest.into();
+        }
+        if !self.has_begun || self.has_missed {
+            return format!("\n{content}").into();
+        }
+        // Notices stand between what was said, such as that the context was made shorter: nobody says them.
+        content.rsplit_once(&self.text[self.last_from..]).map_or("", |(_, rest)| rest).into()
     }
 }
 
