@@ -29,6 +29,15 @@ pub(crate) struct Outgoing {
     /// The send's name; one is made up when there is none.
     pub(crate) request_id: Option<String>,
     pub(crate) limit: Duration,
+    pub(crate) repeat: Repeat,
+}
+
+/// How a send whose connection broke is done again.
+pub(crate) enum Repeat {
+    /// By its name, which makes it safe.
+    ByName,
+    /// As if for the first time: the command takes no name.
+    Anew,
 }
 
 /// How the answer is told.
@@ -48,7 +57,7 @@ pub(crate) async fn send(
     errors: &mut dyn Write,
     interrupt: Interrupt<'_>,
 ) -> Result<SendOutput, Failure> {
-    let Outgoing { agent_id, content, images, request_id, limit } = outgoing;
+    let Outgoing { agent_id, content, images, request_id, limit, repeat } = outgoing;
     // The limit is ours to keep: the client's own must not drop the connection before the turn is cancelled.
     let client = client.with_timeout(limit.saturating_add(CANCEL_GRACE * 2));
     let agent = client.agent(&agent_id);
@@ -64,7 +73,7 @@ pub(crate) async fn send(
             Telling::Whole => agent.send(&params).await.map_err(Failure::from),
             Telling::AsSaid(output) => tell(&agent, &params, output).await,
         };
-        answered.map_err(|failure| repeatable(failure, &request_id))
+        answered.map_err(|failure| repeatable(failure, &repeat, &request_id))
     });
     let reason = tokio::select! {
         biased;
@@ -82,14 +91,15 @@ pub(crate) async fn send(
     }
 }
 
-/// Nobody knows what became of a send whose connection broke; its name makes it safe to ask again.
-fn repeatable(failure: Failure, request_id: &RequestId) -> Failure {
-    match failure {
-        Failure::Call(fault @ ClientFault::Transport { .. }) => Failure::Said(format!(
-            "{fault}; send the same again with --request-id {request_id}: it is not done twice"
-        )),
-        other => other,
-    }
+/// Nobody knows what became of a send whose connection broke.
+fn repeatable(failure: Failure, repeat: &Repeat, request_id: &RequestId) -> Failure {
+    let Failure::Call(fault @ ClientFault::Transport { .. }) = failure else { return failure };
+    Failure::Said(match repeat {
+        Repeat::ByName => {
+            format!("{fault}; send the same again with --request-id {request_id}: it is not done twice")
+        }
+        Repeat::Anew => format!("{fault}; ask again"),
+    })
 }
 
 /// Writes the text as it is said, and what of it did not come that way at the end.
