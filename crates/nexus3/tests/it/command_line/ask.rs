@@ -69,7 +69,8 @@ fn every_signal_to_stop_cancels_the_question() {
     for (place, signal) in [Signal::INT, Signal::TERM, Signal::HUP].into_iter().enumerate() {
         let arguments = ["ask", "!stall so far", "-p", &port];
         let command = Program::start(&arguments, &[], stage.daemon.home(), b"");
-        stage.model.wait_stalled(place + 1);
+        stage.model.wait_requests(place + 1);
+        stage.model.wait_stalled(1);
         command.signal(signal);
         let finished = command.finish();
         assert_eq!(finished.code, 1, "{signal:?}: {finished:?}");
