@@ -114,6 +114,8 @@ pub enum ModelEvent {
     ToolCall(ToolCall),
     /// What the request used.
     Usage(Usage),
+    /// What the request used at another model, which answered in this one's place, and what that one costs.
+    OtherUsage(Usage, Option<Prices>),
     /// Why the answer ends here; comes before `Done`, if the model says it.
     Stopped(StopReason),
     /// The question waits: in a queue, or because the server wants to be left alone. Until the next event the model is not

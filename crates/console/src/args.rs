@@ -52,7 +52,8 @@ pub(crate) struct Address {
 /// Asks once and prints the answer as it is said. Uses the running daemon, or starts one that stops by itself when it is
 /// no longer used.
 #[derive(Debug, Args)]
-#[command(after_help = "Exit code: 0 answered, 1 failed or cancelled, 2 wrong usage.
+#[command(
+    after_help = "Exit code: 0 answered, 1 failed or cancelled, 2 wrong usage, 130 interrupted before the question was sent.
 
 The answer goes to standard output, everything else to standard error. Ctrl-C cancels. Without --agent nothing is kept.
 
@@ -60,7 +61,8 @@ Examples:
   nexus3 ask 'Why is the sky blue?'
   nexus3 ask - < question.txt
   nexus3 ask 'What does this project do?' --model anthropic/claude-sonnet-4-5
-  nexus3 ask 'And why is it red in the evening?' --agent weather")]
+  nexus3 ask 'And why is it red in the evening?' --agent weather"
+)]
 pub struct AskArgs {
     #[command(flatten)]
     pub(crate) address: Address,

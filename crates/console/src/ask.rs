@@ -1,13 +1,15 @@
 //! `nexus3 ask`: one question, one answer, as it is said. Which daemon answers is found here; how one is started is left to
 //! the binary.
 
+use std::io::Read;
+
 use nexus3_client::{Client, ClientFault, DETECT_TIMEOUT, Detection, detect_server};
-use nexus3_protocol::methods::{CreateAgentParams, DestroyAgentParams, NoParams};
+use nexus3_protocol::methods::{CreateAgentParams, DestroyAgentParams, ImageParam, NoParams};
 
 use crate::args::AskArgs;
 use crate::commands::{absolute, judge, message_text};
 use crate::images::images;
-use crate::send::{Outgoing, Telling, send};
+use crate::send::{Outgoing, Repeat, Telling, send};
 use crate::session::{Failure, Session};
 use crate::{Interrupt, Streams};
 
@@ -30,23 +32,63 @@ pub(crate) async fn find_daemon(
     }
 }
 
+/// A question that was read.
+pub struct Question {
+    pub(crate) args: AskArgs,
+    content: String,
+    images: Vec<ImageParam>,
+}
+
+impl Question {
+    /// Reads it, for as long as somebody writes it: this comes before anything that keeps Ctrl-C from ending the process.
+    ///
+    /// # Errors
+    /// What to say when it, or an image, cannot be read.
+    pub fn read(mut args: AskArgs, input: &mut dyn Read) -> Result<Self, String> {
+        let content =
+            message_text(std::mem::take(&mut args.text), input).map_err(|failure| failure.said())?;
+        let images = images(std::mem::take(&mut args.images)).map_err(|failure| failure.said())?;
+        Ok(Self { args, content, images })
+    }
+}
+
+/// The agent that is asked.
+pub(crate) struct Asked {
+    agent_id: String,
+    /// Made for this question alone.
+    is_guest: bool,
+}
+
+/// Finds or makes the agent that is asked.
+pub(crate) async fn prepare(args: &AskArgs, session: &Session) -> Result<Asked, Failure> {
+    let client = session.client();
+    let (model, system_prompt) = (args.model.clone(), args.system_prompt.clone());
+    let maker = Maker { client: &client, model, system_prompt };
+    Ok(match args.agent_id.clone() {
+        Some(agent_id) => Asked { agent_id: maker.find_or_make(agent_id).await?, is_guest: false },
+        None => Asked { agent_id: maker.make(None).await?, is_guest: true },
+    })
+}
+
 /// Asks and prints the answer.
 pub(crate) async fn run(
-    args: AskArgs,
+    question: Question,
+    asked: Asked,
     session: &Session,
     streams: &mut Streams<'_>,
     interrupt: Interrupt<'_>,
 ) -> Result<u8, Failure> {
-    let content = message_text(args.text, streams.input)?;
-    let images = images(args.images)?;
+    let Question { args, content, images } = question;
+    let Asked { agent_id, is_guest } = asked;
     let client = session.client();
-    let maker = Maker { client: &client, model: args.model, system_prompt: args.system_prompt };
-    let (agent_id, is_guest) = match args.agent_id {
-        Some(agent_id) => (maker.find_or_make(agent_id).await?, false),
-        None => (maker.make(None).await?, true),
+    let outgoing = Outgoing {
+        agent_id: agent_id.clone(),
+        content,
+        images,
+        request_id: None,
+        limit: args.timeout,
+        repeat: Repeat::Anew,
     };
-    let limit = args.timeout;
-    let outgoing = Outgoing { agent_id: agent_id.clone(), content, images, request_id: None, limit };
     let telling = Telling::AsSaid(streams.output);
     let answered = send(session, session.client(), outgoing, telling, streams.errors, interrupt).await;
     if is_guest {

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::args::{CreateArgs, RpcCommand, SendArgs};
 use crate::images::images;
-use crate::send::{Outgoing, Telling, send};
+use crate::send::{Outgoing, Repeat, Telling, send};
 use crate::session::{Failure, Session};
 use crate::{EXIT_DONE, EXIT_REFUSED, Interrupt, Streams};
 use crate::{events, sessions};
@@ -118,6 +118,7 @@ async fn create(
         images: Vec::new(),
         request_id: None,
         limit: args.timeout,
+        repeat: Repeat::ByName,
     };
     let answered = send(session, client, outgoing, Telling::Whole, streams.errors, interrupt).await;
     let mut answer = value::<spec::CreateAgent>(&created)?;
@@ -137,7 +138,8 @@ async fn send_message(
 ) -> Result<u8, Failure> {
     let content = message_text(args.text, streams.input)?;
     let (agent_id, request_id, limit) = (args.agent_id, args.request_id, args.timeout);
-    let outgoing = Outgoing { agent_id, content, images: images(args.images)?, request_id, limit };
+    let (images, repeat) = (images(args.images)?, Repeat::ByName);
+    let outgoing = Outgoing { agent_id, content, images, request_id, limit, repeat };
     let telling = if args.stream { Telling::AsSaid(streams.output) } else { Telling::Whole };
     let answered = send(session, session.client(), outgoing, telling, streams.errors, interrupt).await?;
     if !args.stream {

@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::pin::{Pin, pin};
 
 pub use args::{AskArgs, CreateArgs, EventsArgs, RpcArgs, RpcCommand, SendArgs};
+pub use ask::Question;
 pub use document::{DocumentFault, document_name, read_document};
 
 use session::Session;
@@ -27,6 +28,9 @@ pub const EXIT_DONE: u8 = 0;
 
 /// Exit code: the daemon or the connection said no. The message is on standard error.
 pub const EXIT_REFUSED: u8 = 1;
+
+/// Exit code: what a shell takes for "ended by Ctrl-C".
+pub const EXIT_INTERRUPTED: u8 = 130;
 
 /// What the binary knows and the arguments do not say.
 pub struct ConsoleOptions {
@@ -79,27 +83,41 @@ pub async fn run(
 }
 
 /// Asks once. `start` starts a daemon on a port when none is there, and returns when it answers; what it says when it
-/// fails is for the user.
+/// fails is for the user. `interrupt` is polled all the time: before the question is sent it ends everything at once, then
+/// the send is cancelled at the daemon.
 pub async fn ask(
-    args: AskArgs,
+    question: Question,
     options: &ConsoleOptions,
     start: impl AsyncFnOnce(u16) -> Result<(), String>,
     mut streams: Streams<'_>,
     interrupt: impl Future<Output = ()>,
 ) -> u8 {
-    let interrupt = pin!(interrupt);
-    let probe = Session::unsigned(&args.address, options);
-    if let Err(text) = ask::find_daemon(&probe, start).await {
-        return refuse(&mut streams, &text);
-    }
-    let session = match Session::open(&args.address, options) {
-        Ok(session) => session,
-        Err(fault) => return refuse(&mut streams, &fault.to_string()),
+    let mut interrupt = pin!(interrupt);
+    let prepared = tokio::select! {
+        biased;
+        () = interrupt.as_mut() => return EXIT_INTERRUPTED,
+        prepared = prepare(&question.args, options, start) => prepared,
     };
-    match ask::run(args, &session, &mut streams, interrupt).await {
+    let (session, asked) = match prepared {
+        Ok(prepared) => prepared,
+        Err(text) => return refuse(&mut streams, &text),
+    };
+    match ask::run(question, asked, &session, &mut streams, interrupt).await {
         Ok(code) => code,
         Err(failure) => refuse(&mut streams, &failure.text(&session)),
     }
+}
+
+/// Everything that a question needs before it is sent.
+async fn prepare(
+    args: &AskArgs,
+    options: &ConsoleOptions,
+    start: impl AsyncFnOnce(u16) -> Result<(), String>,
+) -> Result<(Session, ask::Asked), String> {
+    ask::find_daemon(&Session::unsigned(&args.address, options), start).await?;
+    let session = Session::open(&args.address, options).map_err(|fault| fault.to_string())?;
+    let asked = ask::prepare(args, &session).await.map_err(|failure| failure.text(&session))?;
+    Ok((session, asked))
 }
 
 fn refuse(streams: &mut Streams<'_>, text: &str) -> u8 {

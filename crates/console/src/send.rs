@@ -1,12 +1,13 @@
 //! A send that ends in time: at its limit and on Ctrl-C the turn is cancelled at the daemon, because a client that
 //! just goes away leaves it running.
 
+use std::borrow::Cow;
 use std::io::Write;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use nexus3_client::{AgentClient, Client, ClientFault, SendStep};
-use nexus3_protocol::events::{Event, LiveEvent};
+use nexus3_protocol::events::{Event, EventKind, LiveEvent};
 use nexus3_protocol::methods::{CancelParams, ImageParam, RequestId, SendOutput, SendParams};
 use nexus3_protocol::sse::SseEvent;
 use tokio::time::{sleep, timeout};
@@ -28,6 +29,15 @@ pub(crate) struct Outgoing {
     /// The send's name; one is made up when there is none.
     pub(crate) request_id: Option<String>,
     pub(crate) limit: Duration,
+    pub(crate) repeat: Repeat,
+}
+
+/// How a send whose connection broke is done again.
+pub(crate) enum Repeat {
+    /// By its name, which makes it safe.
+    ByName,
+    /// As if for the first time: the command takes no name.
+    Anew,
 }
 
 /// How the answer is told.
@@ -47,7 +57,7 @@ pub(crate) async fn send(
     errors: &mut dyn Write,
     interrupt: Interrupt<'_>,
 ) -> Result<SendOutput, Failure> {
-    let Outgoing { agent_id, content, images, request_id, limit } = outgoing;
+    let Outgoing { agent_id, content, images, request_id, limit, repeat } = outgoing;
     // The limit is ours to keep: the client's own must not drop the connection before the turn is cancelled.
     let client = client.with_timeout(limit.saturating_add(CANCEL_GRACE * 2));
     let agent = client.agent(&agent_id);
@@ -63,7 +73,7 @@ pub(crate) async fn send(
             Telling::Whole => agent.send(&params).await.map_err(Failure::from),
             Telling::AsSaid(output) => tell(&agent, &params, output).await,
         };
-        answered.map_err(|failure| repeatable(failure, &request_id))
+        answered.map_err(|failure| repeatable(failure, &repeat, &request_id))
     });
     let reason = tokio::select! {
         biased;
@@ -81,14 +91,15 @@ pub(crate) async fn send(
     }
 }
 
-/// Nobody knows what became of a send whose connection broke; its name makes it safe to ask again.
-fn repeatable(failure: Failure, request_id: &RequestId) -> Failure {
-    match failure {
-        Failure::Call(fault @ ClientFault::Transport { .. }) => Failure::Said(format!(
-            "{fault}; send the same again with --request-id {request_id}: it is not done twice"
-        )),
-        other => other,
-    }
+/// Nobody knows what became of a send whose connection broke.
+fn repeatable(failure: Failure, repeat: &Repeat, request_id: &RequestId) -> Failure {
+    let Failure::Call(fault @ ClientFault::Transport { .. }) = failure else { return failure };
+    Failure::Said(match repeat {
+        Repeat::ByName => {
+            format!("{fault}; send the same again with --request-id {request_id}: it is not done twice")
+        }
+        Repeat::Anew => format!("{fault}; ask again"),
+    })
 }
 
 /// Writes the text as it is said, and what of it did not come that way at the end.
@@ -98,33 +109,63 @@ async fn tell(
     output: &mut dyn Write,
 ) -> Result<SendOutput, Failure> {
     let mut steps = agent.send_streamed(params).await?;
-    let mut told = String::new();
+    let mut told = Told::default();
     let answer = loop {
         match steps.next().await? {
             SendStep::Answer(answer) => break answer,
             SendStep::Event(event) => {
-                let Some(text) = said(&event) else { continue };
+                let Some(text) = told.hear(&event) else { continue };
                 output
                     .write_all(text.as_bytes())
                     .and_then(|()| output.flush())
                     .map_err(Failure::unwritten)?;
-                told.push_str(&text);
             }
         }
     };
-    // An answer that was stored is not said again, and a reader that was too slow has missed some.
-    let rest =
-        answer.content.strip_prefix(&told).map_or_else(|| format!("\n{}", answer.content), str::to_owned);
-    let end = if rest.is_empty() && told.ends_with('\n') { "" } else { "\n" };
+    let rest = told.rest(&answer.content);
+    let end = if rest.is_empty() && told.text.ends_with('\n') { "" } else { "\n" };
     write!(output, "{rest}{end}").and_then(|()| output.flush()).map_err(Failure::unwritten)?;
     Ok(*answer)
 }
 
-/// The text that a model has just said, if that is what the event tells.
-fn said(event: &SseEvent) -> Option<String> {
-    match Event::read(&event.event, &event.data) {
-        Ok(Some(Event::Live(LiveEvent::TextDelta(delta)))) => Some(delta.text),
-        _ => None,
+/// What of an answer was told as it was said.
+#[derive(Default)]
+struct Told {
+    text: String,
+    /// Where its last piece begins.
+    last_from: usize,
+    /// Whether the turn began before our eyes.
+    has_begun: bool,
+    /// Whether this reader was too slow for some of it.
+    has_missed: bool,
+}
+
+impl Told {
+    /// The text that a model has just said, if that is what the event tells.
+    fn hear(&mut self, event: &SseEvent) -> Option<&str> {
+        match Event::read(&event.event, &event.data).ok()?? {
+            Event::Live(LiveEvent::TextDelta(delta)) => {
+                self.last_from = self.text.len();
+                self.text.push_str(&delta.text);
+                return Some(&self.text[self.last_from..]);
+            }
+            Event::Live(LiveEvent::Lagged(_)) => self.has_missed = true,
+            Event::Kept(event) => self.has_begun |= event.record.kind() == EventKind::TurnBegun,
+            Event::Live(_) => {}
+        }
+        None
+    }
+
+    /// What of the answer is still to be told. One that was stored is not said again, and some of it may have been missed.
+    fn rest<'a>(&self, content: &'a str) -> Cow<'a, str> {
+        if let Some(rest) = content.strip_prefix(&self.text) {
+            return rest.into();
+        }
+        if !self.has_begun || self.has_missed {
+            return format!("\n{content}").into();
+        }
+        // Notices stand between what was said, such as that the context was made shorter: nobody says them.
+        content.rsplit_once(&self.text[self.last_from..]).map_or("", |(_, rest)| rest).into()
     }
 }
 

@@ -82,6 +82,13 @@ impl Failure {
             Failure::Call(fault @ ClientFault::Rpc { status: 401 | 403, .. }) => {
                 format!("{fault}; {}", session.token_origin())
             }
+            other => other.said(),
+        }
+    }
+
+    /// The same, where no token had a part in it.
+    pub(crate) fn said(&self) -> String {
+        match self {
             Failure::Call(fault) => fault.to_string(),
             Failure::Said(text) => text.clone(),
         }

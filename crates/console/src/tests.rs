@@ -1,6 +1,7 @@
 //! The commands against a daemon with canned answers: what they ask, print and exit with.
 
 mod agents;
+mod asks;
 mod daemon;
 mod documents;
 mod events;
@@ -28,6 +29,7 @@ struct Binary {
 #[derive(clap::Subcommand)]
 enum Top {
     Rpc(RpcArgs),
+    Ask(AskArgs),
 }
 
 struct Finished {
@@ -61,8 +63,26 @@ impl<'a> Run<'a> {
     }
 
     async fn finish_or(self, interrupt: impl Future<Output = ()>) -> Finished {
-        let Top::Rpc(args) =
-            Binary::try_parse_from(["nexus3", "rpc"].iter().chain(self.line)).unwrap().command;
+        let args = Binary::try_parse_from(["nexus3", "rpc"].iter().chain(self.line)).unwrap().command;
+        self.finish_top(args, async |_| pending().await, interrupt).await
+    }
+
+    /// The same with the words of `ask`.
+    async fn asked_or(
+        self,
+        start: impl AsyncFnOnce(u16) -> Result<(), String>,
+        interrupt: impl Future<Output = ()>,
+    ) -> Finished {
+        let args = Binary::try_parse_from(["nexus3", "ask"].iter().chain(self.line)).unwrap().command;
+        self.finish_top(args, start, interrupt).await
+    }
+
+    async fn finish_top(
+        self,
+        args: Top,
+        start: impl AsyncFnOnce(u16) -> Result<(), String>,
+        interrupt: impl Future<Output = ()>,
+    ) -> Finished {
         let empty = TempDir::new().unwrap();
         let options = ConsoleOptions {
             home: self.home.unwrap_or(empty.path()).to_owned(),
@@ -73,7 +93,13 @@ impl<'a> Run<'a> {
         };
         let (mut input, mut output, mut errors) = (self.input.as_bytes(), Vec::new(), Vec::new());
         let streams = Streams { input: &mut input, output: &mut output, errors: &mut errors };
-        let code = run(args, &options, streams, interrupt).await;
+        let code = match args {
+            Top::Rpc(args) => run(args, &options, streams, interrupt).await,
+            Top::Ask(args) => {
+                let question = Question::read(args, &mut std::io::empty()).unwrap();
+                ask(question, &options, start, streams, interrupt).await
+            }
+        };
         let [output, errors] = [output, errors].map(|bytes| String::from_utf8(bytes).unwrap());
         Finished { code, output, errors }
     }
@@ -166,8 +192,8 @@ fn wrong_usage_exits_with_2() {
 
 #[test]
 fn arguments_never_show_the_key() {
-    let Top::Rpc(args) =
-        Binary::try_parse_from(["nexus3", "rpc", "list", "--api-key", "nxk_secret"]).unwrap().command;
+    let line = ["nexus3", "rpc", "list", "--api-key", "nxk_secret"];
+    let Top::Rpc(args) = Binary::try_parse_from(line).unwrap().command else { panic!("it is rpc") };
     assert!(!format!("{args:?}").contains("secret"));
 }
 

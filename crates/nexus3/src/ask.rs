@@ -38,18 +38,20 @@ pub(crate) fn run(
     let options = console_options(home.to_owned(), config, environment)?;
     let runtime = console_runtime()?;
     let endpoint = Endpoint::new(&config.host, args.port().unwrap_or(config.port));
+    let needs_model = args.model.is_none();
+    let consent = if args.yes { Consent::Given } else { Consent::Asked };
+    let (mut input, mut output, mut errors) = (io::stdin(), io::stdout(), io::stderr());
+    let question = console::Question::read(args, &mut input).map_err(Failure::Run)?;
     let is_first = runtime.block_on(detect_server(&endpoint, DETECT_TIMEOUT)) == Detection::NoServer;
-    if is_first && args.model.is_none() {
-        let consent = if args.yes { Consent::Given } else { Consent::Asked };
+    if is_first && needs_model {
         match see_to_a_model(home, config, environment, consent, &runtime)? {
             Ready::Yes => {}
             Ready::No(code) => return Ok(code),
         }
     }
-    let (mut input, mut output, mut errors) = (io::stdin(), io::stdout(), io::stderr());
     let streams = console::Streams { input: &mut input, output: &mut output, errors: &mut errors };
     let start = async |port| start(home, &config.host, port).await.map_err(|fault| fault.to_string());
-    Ok(runtime.block_on(console::ask(args, &options, start, streams, signals::interrupt())))
+    Ok(runtime.block_on(console::ask(question, &options, start, streams, signals::interrupt())))
 }
 
 /// Whether there is a model to ask.
@@ -69,12 +71,12 @@ fn see_to_a_model(
     runtime: &tokio::runtime::Runtime,
 ) -> Result<Ready, Failure> {
     let book = model::open_book(home, config, environment)?;
-    if book.has_usual() || !runtime.block_on(book.look_around()).is_empty() {
+    if runtime.block_on(book.settle()) {
         return Ok(Ready::Yes);
     }
     let _ = writeln!(
         io::stderr(),
-        "There is no model yet: no key in the environment, no model server on this machine, no weights."
+        "There is no model yet: no key in the environment, no model of a server on this machine, no weights."
     );
     match models::offer(&models::first_model()?, consent, home, environment)? {
         Offered::WasHere(_) | Offered::Came(_) => Ok(Ready::Yes),
@@ -84,7 +86,7 @@ fn see_to_a_model(
             let _ = writeln!(io::stderr(), "{text}");
             Ok(Ready::No(1))
         }
-        Offered::Interrupted => Ok(Ready::No(130)),
+        Offered::Interrupted => Ok(Ready::No(console::EXIT_INTERRUPTED)),
     }
 }
 

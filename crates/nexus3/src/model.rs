@@ -45,15 +45,14 @@ impl ModelSource {
         Ok(Self::Book { book, record: config.record.as_ref().map(PathBuf::from) })
     }
 
-    /// Where no model is chosen, one that runs on this machine is taken; it is looked for once, before the first agent.
+    /// Where no model is chosen and no key is set, one that runs on this machine is taken; it is looked for once, before
+    /// the first agent.
     pub(crate) async fn ready(self) -> Result<Arc<dyn Models>, Failure> {
         let (book, record) = match self {
             Self::Replay(models) => return Ok(Arc::new(models)),
             Self::Book { book, record } => (book, record),
         };
-        if book.usual().model().is_none() {
-            book.look_around().await;
-        }
+        book.settle().await;
         let Some(path) = record else { return Ok(Arc::new(book)) };
         let recorded = RecordedModels::create(Arc::new(book), &path).map_err(as_usage)?;
         Ok(Arc::new(recorded))

@@ -1,17 +1,16 @@
-//! Signals that ask the daemon to stop, and Ctrl-C for the command line.
+//! Signals that ask the daemon, or a command, to stop.
 
 use std::io;
 
+use console::EXIT_INTERRUPTED;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-
-/// What a shell takes for "ended by Ctrl-C".
-const EXIT_INTERRUPTED: i32 = 130;
 
 /// SIGTERM, SIGINT, and SIGHUP, which comes when the terminal closes.
 pub(crate) struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
-    hangup: Signal,
+    /// None when whoever started the process had it ignored, as nohup does.
+    hangup: Option<Signal>,
 }
 
 impl StopSignals {
@@ -19,33 +18,48 @@ impl StopSignals {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
+            hangup: if ignores_hangup() { None } else { Some(signal(SignalKind::hangup())?) },
         })
     }
 
     /// Waits for the next one and says its name.
     pub(crate) async fn next(&mut self) -> &'static str {
+        let hangup = async {
+            match &mut self.hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             _ = self.terminate.recv() => "SIGTERM",
             _ = self.interrupt.recv() => "SIGINT",
-            _ = self.hangup.recv() => "SIGHUP",
+            _ = hangup => "SIGHUP",
         }
     }
 }
 
-/// Ends when the user presses Ctrl-C; never, when that cannot be seen. A second Ctrl-C ends the process at once.
+/// As the kernel tells it; where it does not, nothing is ignored.
+fn ignores_hangup() -> bool {
+    const HANGUP_BIT: u64 = 1;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.is_some_and(|bits| u64::from_str_radix(bits.trim(), 16).is_ok_and(|bits| bits & HANGUP_BIT != 0))
+}
+
+/// Ends when the user, or the system, wants a command to stop; never, when that cannot be seen. A second signal ends the
+/// process at once.
 pub(crate) async fn interrupt() {
-    match signal(SignalKind::interrupt()) {
-        Ok(mut presses) => {
-            presses.recv().await;
-            tokio::spawn(give_up(presses));
+    match StopSignals::watch() {
+        Ok(mut signals) => {
+            signals.next().await;
+            tokio::spawn(give_up(signals));
         }
         Err(_) => std::future::pending().await,
     }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the user does not want to wait for anything any more")]
-async fn give_up(mut presses: Signal) {
-    presses.recv().await;
-    std::process::exit(EXIT_INTERRUPTED);
+async fn give_up(mut signals: StopSignals) {
+    signals.next().await;
+    std::process::exit(EXIT_INTERRUPTED.into());
 }

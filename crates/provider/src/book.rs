@@ -63,13 +63,13 @@ impl ModelBook {
         Ok(book)
     }
 
-    /// Whether there is a usual model without looking around.
-    #[must_use]
-    pub fn has_usual(&self) -> bool {
-        self.inner.choose().is_some()
+    /// Settles which model is the usual one, and says whether there is one. Looks around where a server on this machine
+    /// would be taken: not when a model was chosen, and not when there is a key.
+    pub async fn settle(&self) -> bool {
+        self.inner.settle().await.is_some()
     }
 
-    /// Looks for model servers on this machine, for when no model is chosen. What was found is known from now on.
+    /// Looks for model servers on this machine. What was found is known from now on.
     pub async fn look_around(&self) -> Vec<Found> {
         self.inner.look_around().await
     }
@@ -117,32 +117,40 @@ impl Book {
         found
     }
 
+    /// The usual model, after a look around if that matters and none was found before.
+    async fn settle(&self) -> Option<Arc<dyn Begin>> {
+        let comes_first =
+            self.options.usual.is_some() || self.choose_keyed().is_some() || self.choose_found().is_some();
+        if !comes_first {
+            self.look_around().await;
+        }
+        self.choose()
+    }
+
     /// The usual model: the one that was chosen; else that of the first provider with a key, of a server on this machine,
     /// or the embedded one.
     fn choose(&self) -> Option<Arc<dyn Begin>> {
         if let Some(name) = &self.options.usual {
             return self.find(name).ok();
         }
-        let keyed =
-            PROVIDERS.iter().filter(|known| known.site == Site::Cloud && !known.model_default.is_empty());
-        let has_key = |name: &str| self.options.variables.contains_key(name);
-        let mut keyed = keyed.filter(|known| known.key_variables.iter().any(|name| has_key(name)));
-        if let Some(model) = keyed.find_map(|known| self.find(known.name).ok()) {
-            return Some(model);
-        }
-        self.choose_found().or_else(|| {
+        self.choose_keyed().or_else(|| self.choose_found()).or_else(|| {
             let first = self.options.local.as_ref()?.files.all().into_iter().next()?;
             self.find(&format!("{LOCAL}/{first}")).ok()
         })
     }
 
+    fn choose_keyed(&self) -> Option<Arc<dyn Begin>> {
+        let keyed =
+            PROVIDERS.iter().filter(|known| known.site == Site::Cloud && !known.model_default.is_empty());
+        let has_key = |name: &str| self.options.variables.contains_key(name);
+        let mut keyed = keyed.filter(|known| known.key_variables.iter().any(|name| has_key(name)));
+        keyed.find_map(|known| self.find(known.name).ok())
+    }
+
     fn choose_found(&self) -> Option<Arc<dyn Begin>> {
         let names: Vec<String> = lock(&self.found)
             .iter()
-            .filter_map(|found| {
-                let model = found.models.iter().find(|model| !model.only_embeds())?;
-                Some(format!("{}/{}", found.provider, model.name))
-            })
+            .filter_map(|found| Some(format!("{}/{}", found.provider, found.first_that_talks()?.name)))
             .collect();
         names.iter().find_map(|name| self.find(name).ok())
     }
@@ -189,7 +197,7 @@ impl Book {
         let kind = settings.and_then(|settings| settings.kind.as_deref()).unwrap_or(name);
         let Some(known) = known_provider(kind) else { return Err(shape()) };
         let found = lock(&self.found).iter().find(|found| found.provider == name).cloned();
-        let found = found.and_then(|found| found.models.into_iter().next()).map(|model| model.name);
+        let found = found.and_then(|found| Some(found.first_that_talks()?.name.clone()));
         let default = Some(known.model_default).filter(|model| !model.is_empty()).map(str::to_owned);
         match default.or(found) {
             Some(model) => Ok((name.to_owned(), model)),

@@ -42,6 +42,13 @@ pub struct Found {
     pub models: Vec<FoundModel>,
 }
 
+impl Found {
+    /// The model that it is asked for when none is named.
+    pub(crate) fn first_that_talks(&self) -> Option<&FoundModel> {
+        self.models.iter().find(|model| !model.only_embeds())
+    }
+}
+
 /// A model that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundModel {

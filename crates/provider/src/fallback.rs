@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use agent::TokenCount;
-use agent::outside::{ModelRequest, ModelStream, ModelTraits, Provider};
+use agent::outside::{ModelEvent, ModelRequest, ModelStream, ModelTraits, Provider};
+use agent::{Fault, FaultKind, Prices, TokenCount};
+use futures_util::StreamExt;
 
-use crate::failing::Failing;
+use crate::failing::{Class, Failing};
 use crate::remote::Begin;
 use crate::standing::{Beginning, Teller, begun_when_polled};
 
@@ -27,21 +28,37 @@ async fn ask_in_turn(
     request: ModelRequest,
     teller: Teller,
 ) -> Result<ModelStream, Failing> {
-    let mut asked = first;
-    let mut others = others.into_iter();
-    loop {
-        let failing = match asked.begin(request.clone(), teller.clone()).await {
-            Ok(stream) => return Ok(stream),
-            Err(failing) => failing,
-        };
+    let mut failing = match first.begin(request.clone(), teller.clone()).await {
+        Ok(stream) => return Ok(stream),
+        Err(failing) => failing,
+    };
+    let model = first.model().unwrap_or_default();
+    for other in others {
         if !failing.class.may_pass_elsewhere() {
-            return Err(failing);
+            break;
         }
-        let Some(next) = others.next() else { return Err(failing) };
-        let (model, next_model) = (asked.model().unwrap_or_default(), next.model().unwrap_or_default());
-        tracing::warn!(model, next_model, "{model} failed, {next_model} is asked: {}", failing.fault);
-        asked = next;
+        let other_model = other.model().unwrap_or_default();
+        tracing::warn!(model, other_model, "{model} failed, {other_model} is asked: {}", failing.fault);
+        match other.begin(request.clone(), teller.clone()).await {
+            Ok(stream) => return Ok(in_place(stream, other.traits().prices)),
+            // The context is as long as the first model's window lets it be. A smaller window must not cut it for good.
+            Err(full) if full.class == Class::ContextFull => {
+                tracing::warn!(other_model, "the question is too long for {other_model}: {}", full.fault);
+            }
+            Err(next) => failing = next,
+        }
     }
+    Err(failing)
+}
+
+/// The answer of a model that stands in for the first: at its own price, and never too long for the first one.
+fn in_place(stream: ModelStream, prices: Option<Prices>) -> ModelStream {
+    let told = move |item: Result<ModelEvent, Fault>| match item {
+        Ok(ModelEvent::Usage(usage)) => Ok(ModelEvent::OtherUsage(usage, prices)),
+        Err(fault) if fault.kind == FaultKind::ContextFull => Err(Fault { kind: FaultKind::Model, ..fault }),
+        other => other,
+    };
+    stream.map(told).boxed()
 }
 
 impl Begin for Fallback {

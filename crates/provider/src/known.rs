@@ -7,7 +7,8 @@ use agent::outside::{ModelTraits, Strength};
 /// What a model is taken to hold when nobody said otherwise.
 pub const WINDOW_TOKENS_DEFAULT: u64 = 131_072;
 
-/// The same, of a server on this machine: these are often set up with less than the model could take.
+/// The most that a model of a server on this machine is taken to hold when the server does not say: these are often set
+/// up with less than the model could take, and cut what is longer without a word.
 pub const MACHINE_WINDOW_TOKENS_DEFAULT: u64 = 8_192;
 
 struct KnownModel {

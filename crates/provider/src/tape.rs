@@ -20,6 +20,9 @@ struct Exchange {
     agent: String,
     /// The model's name; empty when none was chosen.
     model: String,
+    /// The name that it was found by, where that is another one, such as a provider's alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    found_by: Option<String>,
     window_tokens: u64,
     answer_tokens_max: Option<u64>,
     takes_images: bool,

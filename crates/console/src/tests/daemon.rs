@@ -39,6 +39,7 @@ struct State {
     replies: Mutex<HashMap<&'static str, Vec<Reply>>>,
     asked: Mutex<Vec<Asked>>,
     connections: Mutex<usize>,
+    request_arrived: Notify,
     send_arrived: Notify,
     watch_arrived: Notify,
     cancelled: Notify,
@@ -86,6 +87,17 @@ impl Daemon {
         async move { state.send_arrived.notified().await }
     }
 
+    /// Ends when a request of this method has arrived.
+    pub(super) fn arrived(&self, method: &'static str) -> impl Future<Output = ()> + use<> {
+        let state = self.state.clone();
+        async move {
+            let is_here = |asked: &Asked| asked.method == method;
+            while !state.asked.lock().unwrap().iter().any(is_here) {
+                state.request_arrived.notified().await;
+            }
+        }
+    }
+
     /// Ends when somebody has begun to watch for the `times`th time.
     pub(super) fn watch_arrived(&self, times: usize) -> impl Future<Output = ()> + use<> {
         let state = self.state.clone();
@@ -107,6 +119,7 @@ async fn serve(mut connection: TcpStream, state: Arc<State>) {
         let path = head.split(' ').nth(1).unwrap().to_owned();
         let params = request["params"].clone();
         state.asked.lock().unwrap().push(Asked { path, head, method: method.clone(), params });
+        state.request_arrived.notify_one();
         if method == "send" {
             state.send_arrived.notify_one();
         }

@@ -19,12 +19,26 @@ data: {\"kind\":\"text_delta\",\"journalled\":false,\"agent_id\":\"a\",\"request
 event: response\n\
 data: {\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":{\"content\":\"once upon\",\"request_id\":\"r\"}}\n\n";
 
+const NOTED: &str = "id: 7\nevent: turn_begun\n\
+data: {\"sequence\":7,\"agent_id\":\"a\",\"number\":3,\"at\":\"2026-11-16T02:00:00.000001Z\",\"kind\":\"turn_begun\",\"turn\":1}\n\n\
+event: text_delta\n\
+data: {\"kind\":\"text_delta\",\"journalled\":false,\"agent_id\":\"a\",\"request_id\":\"r\",\"turn\":1,\"text\":\"once \"}\n\n\
+event: text_delta\n\
+data: {\"kind\":\"text_delta\",\"journalled\":false,\"agent_id\":\"a\",\"request_id\":\"r\",\"turn\":1,\"text\":\"upon\"}\n\n\
+event: response\n\
+data: {\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":{\"content\":\"\\n[Context compacted]\\n\\nonce [empty]upon[limit]\",\"request_id\":\"r\"}}\n\n";
+
 const FAILED: &str = "event: response\n\
 data: {\"jsonrpc\":\"2.0\",\"id\":ID,\"error\":{\"code\":-32603,\"message\":\"Provider failed\"}}\n\n";
 
 #[tokio::test]
 async fn a_streamed_send_prints_its_text_and_nothing_else() {
-    let cases = [(STORY, "once upon\n"), (STORED, "as before\n"), (LAGGED, "upon\nonce upon\n")];
+    let cases = [
+        (STORY, "once upon\n"),
+        (STORED, "as before\n"),
+        (LAGGED, "upon\nonce upon\n"),
+        (NOTED, "once upon[limit]\n"),
+    ];
     for (stream, expected) in cases {
         let daemon = Daemon::start(&[("send", Reply::Stream(stream))]).await;
         let finished = rpc(&daemon, &["send", "a", "hello", "--stream"]).await;

@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::Path;
 
+use console::EXIT_INTERRUPTED;
 use weights::{Catalog, Entry, PullOptions, Pulled, Shelf, Source, Wanted, WeightsFault};
 
 use super::args::PullArgs;
@@ -11,9 +12,6 @@ use super::{LOCAL, catalog, failed, folder, runtime, size};
 use crate::home::{self, Environment, variable};
 use crate::signals::StopSignals;
 use crate::{Failure, print};
-
-/// What a shell takes for "ended by Ctrl-C".
-const EXIT_INTERRUPTED: u8 = 130;
 
 /// Whether the user has said yes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

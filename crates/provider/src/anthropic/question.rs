@@ -102,7 +102,10 @@ fn options(model: &ModelOptions, request: &ModelRequest) -> Result<Map<String, V
     let mut body = Map::new();
     body.insert("model".to_owned(), json!(model.name));
     body.insert("stream".to_owned(), json!(true));
-    body.insert("max_tokens".to_owned(), json!(model.answer_tokens_max.unwrap_or(ANSWER_TOKENS_DEFAULT)));
+    body.insert(
+        "max_tokens".to_owned(),
+        json!(model.answer_tokens_max.unwrap_or(answer_tokens_default(model))),
+    );
     if let Some(mut schema) = output_schema(request)? {
         close_objects(&mut schema);
         body.insert(
@@ -113,8 +116,16 @@ fn options(model: &ModelOptions, request: &ModelRequest) -> Result<Map<String, V
     add_extra(&mut body, model, RESERVED)?;
     if let Some(most) = request.answer_tokens_max {
         body.insert("max_tokens".to_owned(), json!(most));
+        // Thoughts count among these tokens, and the API refuses a budget for them that is not below the bound.
+        body.remove("thinking");
     }
     Ok(body)
+}
+
+/// Thoughts count among the tokens of an answer: there has to be room for both.
+fn answer_tokens_default(model: &ModelOptions) -> u64 {
+    let thoughts = model.extra.get("thinking").and_then(|thinking| thinking.get("budget_tokens")?.as_u64());
+    ANSWER_TOKENS_DEFAULT.saturating_add(thoughts.unwrap_or(0))
 }
 
 /// The API takes only objects that say they have no other members. What fits such a schema fits the wider one too.

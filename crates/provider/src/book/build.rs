@@ -97,12 +97,13 @@ impl Book {
         let found = lock(&self.found);
         let found = found.iter().filter(|found| found.provider == provider).flat_map(|found| &found.models);
         let told = found.filter(|found| found.name == model).find_map(|found| found.window_tokens);
-        let default = match known.site {
-            Site::Cloud => WINDOW_TOKENS_DEFAULT,
-            Site::Machine => MACHINE_WINDOW_TOKENS_DEFAULT,
+        let traits = traits_of(provider, model, WINDOW_TOKENS_DEFAULT);
+        let likely = match known.site {
+            Site::Cloud => traits.window_tokens,
+            // What the model could take is not what its server was set up with.
+            Site::Machine => traits.window_tokens.min(MACHINE_WINDOW_TOKENS_DEFAULT),
         };
-        let traits = traits_of(provider, model, default);
-        ModelTraits { window_tokens: told.unwrap_or(traits.window_tokens), ..traits }
+        ModelTraits { window_tokens: told.unwrap_or(likely), ..traits }
     }
 
     /// One server's connections and its gate are shared by all its models.

@@ -30,10 +30,7 @@ impl Provider for Unchosen {
     fn ask(&self, request: ModelRequest) -> ModelStream {
         let book = Arc::clone(&self.book);
         let opening = async move {
-            if book.choose().is_none() {
-                book.look_around().await;
-            }
-            match book.choose() {
+            match book.settle().await {
                 Some(model) => model.ask(request),
                 None => fault_stream(Fault::new(FaultKind::Model, NO_MODEL)),
             }

@@ -64,13 +64,10 @@ pub(super) fn told(item: &Result<ModelEvent, Fault>) -> Option<Told> {
         Ok(ModelEvent::ToolCall(ToolCall { id, name, arguments })) => {
             Told::ToolCall { id: id.clone(), name: name.clone(), arguments: arguments.clone() }
         }
-        Ok(ModelEvent::Usage(Usage { input, output, cached, cache_written, reasoning })) => Told::Usage {
-            input: *input,
-            output: *output,
-            cached: *cached,
-            cache_written: *cache_written,
-            reasoning: *reasoning,
-        },
+        Ok(ModelEvent::Usage(usage) | ModelEvent::OtherUsage(usage, _)) => {
+            let Usage { input, output, cached, cache_written, reasoning } = *usage;
+            Told::Usage { input, output, cached, cache_written, reasoning }
+        }
         Ok(ModelEvent::Stopped(reason)) => {
             let word = STOPS.iter().find(|(_, other)| other == reason).map_or("finished", |(word, _)| word);
             Told::Stopped(word.to_owned())

@@ -31,23 +31,25 @@ impl RecordedModels {
         Ok(Self { models, tape: Arc::new(Mutex::new(file)) })
     }
 
-    fn wrap(&self, model: Arc<dyn Provider>) -> Arc<dyn Provider> {
-        Arc::new(Recorded { model, tape: Arc::clone(&self.tape) })
+    fn wrap(&self, model: Arc<dyn Provider>, found_by: Option<&str>) -> Arc<dyn Provider> {
+        let found_by = found_by.filter(|name| model.model() != Some(name)).map(str::to_owned);
+        Arc::new(Recorded { model, found_by, tape: Arc::clone(&self.tape) })
     }
 }
 
 impl Models for RecordedModels {
     fn usual(&self) -> Arc<dyn Provider> {
-        self.wrap(self.models.usual())
+        self.wrap(self.models.usual(), None)
     }
 
     fn find(&self, name: &str) -> Result<Arc<dyn Provider>, Fault> {
-        self.models.find(name).map(|model| self.wrap(model))
+        self.models.find(name).map(|model| self.wrap(model, Some(name)))
     }
 }
 
 struct Recorded {
     model: Arc<dyn Provider>,
+    found_by: Option<String>,
     tape: Arc<Mutex<File>>,
 }
 
@@ -58,6 +60,7 @@ impl Recorded {
         Exchange {
             agent: request.asker.agent.as_ref().map(ToString::to_string).unwrap_or_default(),
             model: self.model.model().unwrap_or_default().to_owned(),
+            found_by: self.found_by.clone(),
             window_tokens: traits.window_tokens,
             answer_tokens_max: traits.answer_tokens_max,
             takes_images: traits.takes_images,

@@ -19,6 +19,8 @@ const TAPE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 pub struct ReplayedModels {
     tape: Arc<Tape>,
     models: BTreeMap<String, ModelTraits>,
+    /// Models by the other names that they were found by.
+    found_by: BTreeMap<String, String>,
     usual: String,
 }
 
@@ -41,20 +43,22 @@ impl ReplayedModels {
         }
         let text = std::fs::read_to_string(path).map_err(|fault| cannot(fault.to_string()))?;
         let mut agents: BTreeMap<String, (VecDeque<Exchange>, usize)> = BTreeMap::new();
-        let mut models = BTreeMap::new();
+        let (mut models, mut found_by) = (BTreeMap::new(), BTreeMap::new());
         let mut usual = None;
         for (place, line) in text.lines().enumerate() {
             let exchange: Exchange = serde_json::from_str(line)
                 .map_err(|fault| cannot(format!("line {} is no exchange: {fault}", place + 1)))?;
             models.entry(exchange.model.clone()).or_insert_with(|| traits(&exchange));
+            found_by.extend(exchange.found_by.clone().map(|name| (name, exchange.model.clone())));
             usual.get_or_insert_with(|| exchange.model.clone());
             agents.entry(exchange.agent.clone()).or_default().0.push_back(exchange);
         }
         let usual = usual.ok_or_else(|| cannot("nothing is recorded in it".to_owned()))?;
-        Ok(Self { tape: Arc::new(Tape { agents: Mutex::new(agents) }), models, usual })
+        Ok(Self { tape: Arc::new(Tape { agents: Mutex::new(agents) }), models, found_by, usual })
     }
 
     fn model(&self, name: &str) -> Option<Arc<dyn Provider>> {
+        let name = self.found_by.get(name).map_or(name, String::as_str);
         let traits = self.models.get(name)?.clone();
         Some(Arc::new(Replayed { name: name.to_owned(), traits, tape: Arc::clone(&self.tape) }))
     }

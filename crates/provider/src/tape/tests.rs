@@ -107,6 +107,23 @@ async fn a_question_that_differs_is_told_with_the_first_difference() {
     assert!(stranger[0].clone().unwrap_err().public.contains("no agent of the recording asked this"));
 }
 
+#[tokio::test]
+async fn a_model_is_found_again_by_the_name_it_was_found_by() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tape.jsonl");
+    let recorded = RecordedModels::create(Arc::new(Everything), &path).unwrap();
+    for name in ["test", "test/everything"] {
+        let model = recorded.find(name).unwrap();
+        model.ask(request(name.split('/').next_back().unwrap(), &["one"], "")).collect::<Vec<_>>().await;
+    }
+    let replayed = ReplayedModels::open(&path).unwrap();
+    for name in ["test", "test/everything"] {
+        let model = replayed.find(name).unwrap();
+        assert_eq!((model.model(), model.traits().window_tokens), (Some("test/everything"), 4_096), "{name}");
+    }
+    assert!(replayed.find("other").is_err());
+}
+
 #[test]
 fn a_file_that_is_no_recording_is_refused_and_none_is_overwritten() {
     let dir = tempfile::tempdir().unwrap();

@@ -2,7 +2,10 @@
 
 use agent::FaultKind;
 use agent::outside::Models;
-use provider::{BookOptions, DiscoverOptions, ModelBook, ModelSettings, ProviderSettings, Secret};
+use provider::{
+    BookOptions, DiscoverOptions, MACHINE_WINDOW_TOKENS_DEFAULT, ModelBook, ModelSettings, ProviderSettings,
+    Secret,
+};
 
 use crate::server::Server;
 use crate::stream::{KEY, ask, client, collect, find, options, question, refusal};
@@ -153,6 +156,27 @@ async fn an_answer_may_be_as_long_as_the_model_can_make_it() {
     let settings = ModelSettings { answer_tokens_max: Some(64_000), ..ModelSettings::default() };
     let body = asked_of_anthropic("claude-sonnet-4-5", settings).await;
     assert_eq!(body["max_tokens"], 64_000, "what the user says comes first");
+}
+
+#[tokio::test]
+async fn a_server_on_this_machine_takes_what_it_says_and_else_no_more_than_is_usual_there() {
+    let list =
+        br#"{"object":"list","data":[{"id":"gpt-oss:20b","max_model_len":65536},{"id":"gpt-oss:120b"}]}"#;
+    let server = Server::start(refusal("200 OK", list)).await;
+    let discover = DiscoverOptions { providers: vec!["vllm"], ..DiscoverOptions::default() };
+    let variables = [("VLLM_BASE_URL".to_owned(), Secret::new(server.base_url()))].into();
+    let options = BookOptions { discover, variables, ..BookOptions::default() };
+    let book = ModelBook::open(options).expect("nothing is wrong");
+    assert!(book.settle().await);
+    for (name, window_tokens) in [
+        ("vllm/gpt-oss:20b", 65_536),
+        ("vllm/gpt-oss:120b", MACHINE_WINDOW_TOKENS_DEFAULT),
+        ("ollama/gpt-oss:20b", MACHINE_WINDOW_TOKENS_DEFAULT),
+        ("ollama/nobody-knows", MACHINE_WINDOW_TOKENS_DEFAULT),
+    ] {
+        let model = book.find(name).expect("no key is needed");
+        assert_eq!(model.traits().window_tokens, window_tokens, "{name}");
+    }
 }
 
 #[tokio::test]

@@ -298,6 +298,8 @@ async fn when_a_model_fails_for_good_the_next_is_asked_in_its_own_words() {
         let (first, second) = (Server::start(refusal(status, b"")).await, Server::start(claude()).await);
         let answer = collect(two(&first, &second).usual().ask(question())).await;
         assert_eq!(answer.text(), "Bonjour", "{status}: {answer:?}");
+        let is_others = |item: &Result<ModelEvent, _>| matches!(item, Ok(ModelEvent::OtherUsage(..)));
+        assert_eq!(answer.items.iter().filter(|item| is_others(item)).count(), 1, "{answer:?}");
         assert_eq!(first.seen().requests.len(), tries, "{status}");
         let request = second.seen().requests[0].clone();
         assert!(request.starts_with("POST /v1/messages HTTP/1.1\r\n"), "{request}");
@@ -311,6 +313,20 @@ async fn when_a_model_fails_for_good_the_next_is_asked_in_its_own_words() {
     let answer = collect(two(&first, &second).usual().ask(question())).await;
     assert_eq!(answer.fault().public, "API request failed (400): wrong", "our own mistake stays one");
     assert!(second.seen().requests.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_only_another_model_finds_too_long_is_not_told_as_too_long() {
+    let full = || refusal("400 a", b"prompt is too long");
+    let (first, second) = (Server::start(refusal("401 a", b"")).await, Server::start(full()).await);
+    let answer = collect(two(&first, &second).usual().ask(question())).await;
+    assert_eq!(second.seen().requests.len(), 1);
+    assert_eq!(answer.fault().public, "Authentication failed. Check your API key.");
+    assert_eq!(answer.fault().kind, FaultKind::Model);
+    // The first model's own word for it is.
+    let (first, second) = (Server::start(full()).await, Server::start(full()).await);
+    let answer = collect(two(&first, &second).usual().ask(question())).await;
+    assert_eq!((answer.fault().kind, second.seen().requests.len()), (FaultKind::ContextFull, 0));
 }
 
 #[tokio::test(start_paused = true)]

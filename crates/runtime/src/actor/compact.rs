@@ -131,7 +131,7 @@ impl Actor {
                     None => return Err(NoFold::Ended),
                 },
                 step = folding.next() => match step {
-                    FoldStep::Used(usage) => shared.account(usage),
+                    FoldStep::Used(_) => {}
                     step => return Ok(step),
                 },
             }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use agent::fold::{FoldHow, FoldPart, Folded, Summary, drop_oldest};
 use agent::outside::{Asker, ModelEvent, ModelStream};
 use agent::permission::Resource;
-use agent::{Fault, FaultKind, Frame, TokenCount, ToolSpec, Usage, Window, WindowSize};
+use agent::{Fault, FaultKind, Frame, Prices, TokenCount, ToolSpec, Usage, Window, WindowSize};
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::Instant;
 
@@ -33,7 +33,7 @@ pub(super) struct Folding {
 
 /// What comes of waiting for a summary.
 pub(super) enum FoldStep {
-    /// The model told what it used.
+    /// The model told what it used, and it was written down.
     Used(Usage),
     /// It has summed up: the context's new parts.
     Summed(Vec<FoldPart>),
@@ -68,7 +68,14 @@ impl Folding {
             };
             match event {
                 ModelEvent::Text(text) => self.text.push_str(&text),
-                ModelEvent::Usage(usage) => return FoldStep::Used(usage),
+                ModelEvent::Usage(usage) => {
+                    self.shared.account(usage, self.shared.provider.traits().prices);
+                    return FoldStep::Used(usage);
+                }
+                ModelEvent::OtherUsage(usage, prices) => {
+                    self.shared.account(usage, prices);
+                    return FoldStep::Used(usage);
+                }
                 ModelEvent::Done => return self.done(),
                 // It was given no tool; and why it stopped is seen by what it said.
                 ModelEvent::Reasoning(_) | ModelEvent::Thoughts(_) => {}
@@ -158,9 +165,8 @@ impl Shared {
         [Resource::Tokens, Resource::WallMs].iter().all(|resource| self.kin.left(*resource) != Some(0))
     }
 
-    /// Writes down what a model has used.
-    pub(super) fn account(&self, usage: Usage) {
-        let prices = self.provider.traits().prices;
+    /// Writes down what a model of these prices has used.
+    pub(super) fn account(&self, usage: Usage, prices: Option<Prices>) {
         self.published.write().used.add(usage, prices.as_ref());
         self.kin.record(Resource::Tokens, usage.input.saturating_add(usage.output));
         self.kin.record_cost(prices.map_or(0, |prices| prices.cost(usage)));

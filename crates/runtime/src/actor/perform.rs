@@ -347,9 +347,6 @@ impl Performance {
     }
 
     fn feed(&mut self, event: TurnEvent) {
-        if let TurnEvent::Usage(usage) = event {
-            self.shared.account(usage);
-        }
         let done = match &event {
             TurnEvent::ToolDone(place, outcome) => Some((*place, outcome.clone())),
             _ => None,

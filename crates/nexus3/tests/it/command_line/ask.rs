@@ -3,9 +3,11 @@
 use std::net::TcpListener;
 use std::path::Path;
 
+use rustix::process::Signal;
 use serde_json::json;
 use testkit::{Finished, ScriptedModel, run};
 
+use crate::support::program::Program;
 use crate::support::{BIN, Stage, path};
 
 fn ask(stage: &Stage, arguments: &[&str]) -> Finished {
@@ -42,6 +44,52 @@ fn a_model_that_is_not_there_is_said_and_leaves_no_agent() {
     assert_eq!((finished.code, finished.stdout.as_str()), (1, ""));
     assert!(finished.stderr.contains("nonsense"), "{}", finished.stderr);
     assert_eq!(stage.daemon.result("/", "list_agents", json!({}))["agents"], json!([]));
+}
+
+#[test]
+fn an_answer_is_printed_once_also_when_the_context_was_made_shorter() {
+    let model = "openai/scripted";
+    let stage = Stage::with(&format!(
+        "model = \"small\"\n[models.small]\nmodel = \"{model}\"\nwindow_tokens = 4096\n"
+    ));
+    let filler = "words that fill the window ".repeat(60);
+    for turn in 0..12 {
+        let question = format!("turn {turn}: {filler}");
+        let finished = ask(&stage, &[&question, "--agent", "a", "--model", "small"]);
+        assert_eq!((finished.code, finished.stdout), (0, format!("echo: {question}\n")), "turn {turn}");
+    }
+    let first = stage.daemon.result(&path("a"), "get_messages", json!({}))["messages"][0]["content"].take();
+    assert!(first.as_str().is_some_and(|text| text.starts_with("[Summary of")), "{first}");
+}
+
+#[test]
+fn every_signal_to_stop_cancels_the_question() {
+    let stage = Stage::open();
+    let port = stage.daemon.port().to_string();
+    for (place, signal) in [Signal::INT, Signal::TERM, Signal::HUP].into_iter().enumerate() {
+        let arguments = ["ask", "!stall so far", "-p", &port];
+        let command = Program::start(&arguments, &[], stage.daemon.home(), b"");
+        stage.model.wait_requests(place + 1);
+        stage.model.wait_stalled(1);
+        command.signal(signal);
+        let finished = command.finish();
+        assert_eq!(finished.code, 1, "{signal:?}: {finished:?}");
+        assert!(finished.stderr.contains("interrupted; cancelling "), "{signal:?}: {finished:?}");
+        stage.model.wait_aborted(place + 1);
+    }
+}
+
+#[test]
+fn a_question_that_is_to_outlive_its_terminal_does() {
+    let stage = Stage::open();
+    let (home, port) = (stage.daemon.home().display().to_string(), stage.daemon.port());
+    let line = format!("trap '' HUP; exec {BIN} --home {home} ask '!hold gate' -p {port}");
+    let command = Program::shell(&line);
+    stage.model.wait_stalled(1);
+    command.signal(Signal::HUP);
+    stage.model.release("gate");
+    let finished = command.finish();
+    assert_eq!((finished.code, finished.stdout.as_str()), (0, " released gate\n"), "{finished:?}");
 }
 
 /// A daemon that nobody holds; it is stopped at the end, whatever became of the test.

@@ -6,9 +6,9 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::thread;
 
 use serde_json::{Value, json};
-use testkit::TestDaemon;
+use testkit::{TestDaemon, run};
 
-use super::Desk;
+use super::{Desk, weights};
 use crate::support::BIN;
 
 const CHAT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"from the machine\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
@@ -43,11 +43,15 @@ fn listen(paths: &[(&str, String)]) -> u16 {
 }
 
 fn ollama() -> u16 {
-    let model = |name: &str| {
+    ollama_with(&["nomic-embed-text:latest", "llama3.2:latest"])
+}
+
+fn ollama_with(names: &[&str]) -> u16 {
+    let model = |name: &&str| {
         json!({ "name": name, "model": name, "modified_at": "2026-01-05T09:12:01.1+01:00", "size": 2_019_393_189_u64,
             "digest": "a80c4f17acd5", "details": { "format": "gguf", "family": "llama", "parameter_size": "3.2B" } })
     };
-    let tags = json!({ "models": [model("nomic-embed-text:latest"), model("llama3.2:latest")] });
+    let tags = json!({ "models": names.iter().map(model).collect::<Vec<_>>() });
     listen(&[("/api/tags", tags.to_string()), ("/v1/chat/completions", CHAT.to_owned())])
 }
 
@@ -145,4 +149,34 @@ fn a_daemon_that_was_told_nothing_talks_to_the_server_it_finds() {
     let daemon = TestDaemon::builder(BIN).env("OLLAMA_HOST", format!(":{}", ollama())).start();
     let answer = daemon.result("/", "send", json!({ "content": "hi" }));
     assert_eq!(answer["content"], "from the machine");
+}
+
+#[test]
+fn a_server_that_runs_is_taken_before_weights_that_were_pulled() {
+    let desk = Desk::new();
+    let file = desk.write("mine.gguf", &weights(100));
+    desk.done(&["pull", &file, "--yes"]);
+    let daemon =
+        TestDaemon::builder(BIN).home(desk.home()).env("OLLAMA_HOST", format!(":{}", ollama())).start();
+    let answer = daemon.result("/", "send", json!({ "content": "hi" }));
+    assert_eq!(answer["content"], "from the machine");
+}
+
+#[test]
+fn a_server_without_a_model_that_talks_is_none_and_the_small_one_is_offered() {
+    let nowhere = nowhere();
+    let port = nowhere.trim_start_matches("http://127.0.0.1:").trim_end_matches("/v1");
+    for names in [[].as_slice(), &["nomic-embed-text:latest"]] {
+        let desk = Desk::new();
+        let ollama = format!("127.0.0.1:{}", ollama_with(names));
+        let others = ["LMSTUDIO_BASE_URL", "LLAMACPP_BASE_URL", "VLLM_BASE_URL"];
+        let mut env = others.map(|name| (name, nowhere.as_str())).to_vec();
+        env.push(("OLLAMA_HOST", &ollama));
+        let asked = run(BIN, &["ask", "hi", "-p", port], &env, &desk.home());
+        // Nobody holds a daemon that should not have been started.
+        run(BIN, &["rpc", "-p", port, "shutdown"], &[], &desk.home());
+        assert_eq!(asked.code, 2, "{asked:?}");
+        assert!(asked.stderr.contains("There is no model yet"), "{asked:?}");
+        assert!(asked.stderr.contains("smollm2-135m") && asked.stderr.contains("say --yes"), "{asked:?}");
+    }
 }

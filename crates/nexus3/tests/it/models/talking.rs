@@ -110,13 +110,16 @@ fn what_was_recorded_is_served_again_without_a_model() {
     let tape = home.path().join("tape.jsonl");
     let talk = |daemon: &TestDaemon| -> Vec<Value> {
         daemon.result("/", "create_agent", json!({ "agent_id": "a", "system_prompt": "Be brief." }));
-        let send =
-            |text: &str| daemon.result(&path("a"), "send", json!({ "content": text, "request_id": text }));
+        // The model that the provider would choose.
+        daemon.result("/", "create_agent", json!({ "agent_id": "b", "model": "openai" }));
+        let send = |(agent, text): (&str, &str)| {
+            daemon.result(&path(agent), "send", json!({ "content": text, "request_id": text }))
+        };
         let long = format!("one {}", "and more ".repeat(60));
-        let answers = [&long, "two", "three"].map(send);
+        let answers = [("a", long.as_str()), ("b", "uno"), ("a", "two"), ("a", "three")].map(send);
         let folded = daemon.result(&path("a"), "compact", json!({}));
         assert_eq!(folded["compacted"], true, "{folded}");
-        [&answers[..], &[folded, send("four")]].concat()
+        [&answers[..], &[folded, send(("a", "four"))]].concat()
     };
     // The time of day is part of a question.
     let quiet = "[context]\ntail = false\n";
@@ -132,4 +135,54 @@ fn what_was_recorded_is_served_again_without_a_model() {
     let fault = daemon.error(&path("a"), "send", json!({ "content": "five" }));
     let text = fault["message"].as_str().unwrap_or_default();
     assert!(text.contains("recording"), "{fault}");
+}
+
+/// A dear model that cannot be reached, and a cheap one behind it.
+const DOWN: &str = r#"
+[providers.down]
+kind = "openai"
+base_url = "http://127.0.0.1:1/v1"
+tries_max = 1
+
+[models.dear]
+model = "down/large"
+price_input = 900000000
+price_output = 900000000
+fallback = ["cheap"]
+
+[models.cheap]
+model = "openai/scripted"
+price_input = 1000000
+price_output = 2000000
+"#;
+
+#[test]
+fn an_answer_of_another_model_costs_what_that_one_costs() {
+    let (home, model) = (tempfile::tempdir().unwrap(), ScriptedModel::start());
+    let daemon = with_all(&model, home.path(), "dear").config(DOWN).start();
+    daemon.result("/", "create_agent", json!({ "agent_id": "a" }));
+    assert_eq!(said(&daemon, "a", "hello"), "echo: hello");
+    let tokens = daemon.result(&path("a"), "get_tokens", json!({}));
+    let count = |name: &str| tokens["used"][name].as_f64().expect("it was reported");
+    let expected = (count("input_tokens") + 2.0 * count("output_tokens")) / 1e6;
+    assert!(expected > 0.0, "{tokens}");
+    for cost in [&tokens["used"]["cost_usd"], &tokens["tree_cost_usd"]] {
+        assert!((cost.as_f64().expect("it has a price") - expected).abs() < 1e-9, "{tokens}");
+    }
+}
+
+#[test]
+fn a_context_that_is_too_long_only_for_another_model_is_not_cut() {
+    let (home, model) = (tempfile::tempdir().unwrap(), ScriptedModel::start());
+    let daemon = with_all(&model, home.path(), "dear").config(DOWN).start();
+    daemon.result("/", "create_agent", json!({ "agent_id": "a" }));
+    for turn in 0..6 {
+        said(&daemon, "a", &format!("turn {turn}"));
+    }
+    let fault = daemon.error(&path("a"), "send", json!({ "content": "!status 400 prompt is too long" }));
+    let text = fault["message"].as_str().unwrap_or_default();
+    assert!(text.contains("Failed to connect"), "what the first model failed of is told: {fault}");
+    let messages = daemon.result(&path("a"), "get_messages", json!({}))["messages"].take();
+    assert_eq!(messages[0]["content"], "turn 0", "{messages}");
+    assert_eq!(said(&daemon, "a", "and now"), "echo: and now");
 }

@@ -214,6 +214,12 @@ impl Performance {
             ModelEvent::Thoughts(thoughts) => TurnEvent::Thoughts(thoughts),
             ModelEvent::Usage(usage) => {
                 self.learn(usage);
+                self.shared.account(usage, self.shared.provider.traits().prices);
+                TurnEvent::Usage(usage)
+            }
+            // Counted by another tokenizer: it teaches nothing.
+            ModelEvent::OtherUsage(usage, prices) => {
+                self.shared.account(usage, prices);
                 TurnEvent::Usage(usage)
             }
             ModelEvent::Stopped(StopReason::Length) => TurnEvent::CutShort,
