@@ -232,10 +232,10 @@ impl ChatReader {
     fn place(&self, index: u64, id: Option<&str>, name: &str) -> CallPlace {
         let Some((place, call)) = self.progress.last_call(index) else { return (index, 0) };
         let is_new = match id {
+            _ if name.is_empty() => false,
             Some(id) => !call.id.is_empty() && call.id != id,
             None => is_object(&call.arguments),
         };
-        let is_new = is_new && !name.is_empty();
         (index, place.1.saturating_add(u32::from(is_new)))
     }
 }
