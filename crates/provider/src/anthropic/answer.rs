@@ -92,6 +92,15 @@ enum Thought {
     RedactedThinking { data: String },
 }
 
+impl Thought {
+    fn is_signed(&self) -> bool {
+        match self {
+            Self::Thinking { signature, .. } => !signature.is_empty(),
+            Self::RedactedThinking { .. } => true,
+        }
+    }
+}
+
 /// Collects one answer.
 #[derive(Debug, Default)]
 pub(super) struct AnthropicReader {
@@ -242,12 +251,12 @@ impl AnthropicReader {
         Err(model_fault("The model's answer was cut off in the middle of a tool call.".to_owned()))
     }
 
-    /// Only calls make them needed again.
+    /// Only calls make them needed again. One without a signature would be refused; servers that give none want none.
     fn hand_on_thoughts(&mut self, each: Each<'_>) -> Result<(), Fault> {
-        if self.thoughts.is_empty() || !self.progress.has_calls() {
+        let thoughts: Vec<_> = self.thoughts.values().filter(|thought| thought.is_signed()).collect();
+        if thoughts.is_empty() || !self.progress.has_calls() {
             return Ok(());
         }
-        let thoughts: Vec<_> = self.thoughts.values().collect();
         let written = serde_json::to_string(&thoughts);
         each(Ok(ModelEvent::Thoughts(written.map_err(unwritten)?)));
         Ok(())
