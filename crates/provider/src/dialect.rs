@@ -28,13 +28,15 @@ pub(crate) trait Dialect: Send + Sync {
     fn reader(&self) -> Box<dyn AnswerReader>;
 }
 
-/// What the user set for one model, as far as it goes into a question.
+/// What the user set for one model, and what is known of it, as far as it goes into a question.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ModelOptions {
     /// The name to ask the server for.
     pub(crate) name: String,
     /// The most tokens of an answer, where the question does not say.
     pub(crate) answer_tokens_max: Option<u64>,
+    /// The most tokens the model can answer with, where that is known.
+    pub(crate) answer_tokens_known: Option<u64>,
     /// Fields that are put into the body as they are, such as `temperature` or `reasoning_effort`.
     pub(crate) extra: serde_json::Map<String, serde_json::Value>,
     /// Whether the prompt is marked for the provider's cache, where it has marks.

@@ -21,9 +21,12 @@ use crate::writing::{
 /// The fields that nobody else can write.
 const RESERVED: &[&str] = &["model", "messages", "system", "stream", "tools"];
 
-/// The most tokens of an answer of a model that nobody knows: the API wants a number, and every current model can answer
-/// so much.
-const ANSWER_TOKENS_DEFAULT: u64 = 8192;
+/// The most tokens of an answer where the user says nothing, because the API wants a number: few answers are so long, and
+/// what is asked for is taken from the window.
+const ANSWER_TOKENS_USUAL: u64 = 32_000;
+
+/// The same, of a model that nobody knows: every current model can answer so much.
+const ANSWER_TOKENS_UNKNOWN: u64 = 8192;
 
 /// How many of the last messages of the user are marked; with the tools and the system prompt four, as many as may be.
 const MARKED_MESSAGES: usize = 2;
@@ -104,7 +107,7 @@ fn options(model: &ModelOptions, request: &ModelRequest) -> Result<Map<String, V
     body.insert("stream".to_owned(), json!(true));
     body.insert(
         "max_tokens".to_owned(),
-        json!(model.answer_tokens_max.unwrap_or(answer_tokens_default(model))),
+        json!(model.answer_tokens_max.unwrap_or_else(|| answer_tokens_usual(model))),
     );
     if let Some(mut schema) = output_schema(request)? {
         close_objects(&mut schema);
@@ -122,10 +125,15 @@ fn options(model: &ModelOptions, request: &ModelRequest) -> Result<Map<String, V
     Ok(body)
 }
 
-/// Thoughts count among the tokens of an answer: there has to be room for both.
-fn answer_tokens_default(model: &ModelOptions) -> u64 {
+/// Thoughts count among the tokens of an answer: there has to be room for both. The API takes no number above the model's
+/// own.
+fn answer_tokens_usual(model: &ModelOptions) -> u64 {
     let thoughts = model.extra.get("thinking").and_then(|thinking| thinking.get("budget_tokens")?.as_u64());
-    ANSWER_TOKENS_DEFAULT.saturating_add(thoughts.unwrap_or(0))
+    let with_thoughts = |usual: u64| usual.saturating_add(thoughts.unwrap_or(0));
+    match model.answer_tokens_known {
+        Some(known) => with_thoughts(ANSWER_TOKENS_USUAL).min(known),
+        None => with_thoughts(ANSWER_TOKENS_UNKNOWN),
+    }
 }
 
 /// The API takes only objects that say they have no other members. What fits such a schema fits the wider one too.

@@ -21,10 +21,6 @@ use crate::remote::{Begin, Remote, RemoteModel, TellsRoot};
 use crate::responses::Responses;
 use crate::secret::KeySource;
 
-/// The most tokens of an answer where the user says nothing: what is asked for is taken from the window, and few answers
-/// are so long.
-const ANSWER_TOKENS_ASKED: u64 = 32_000;
-
 const AZURE_VERSION_DEFAULT: &str = "2024-10-21";
 
 impl Book {
@@ -57,10 +53,7 @@ impl Book {
             endpoint,
             dialect: dialect(known.api),
             path,
-            options: ModelOptions {
-                answer_tokens_max: answer_tokens_max(known.api, settings, &traits),
-                ..model_options(model, settings, &traits)
-            },
+            options: model_options(model, settings, &traits),
             tokenizer: Tokenizer::of_model(model),
             traits,
             shelf: Arc::clone(&self.shelf),
@@ -276,20 +269,11 @@ fn overridden(traits: &ModelTraits, settings: &ModelSettings) -> ModelTraits {
     }
 }
 
-/// The number to ask with. Where none has to be sent, a model's own limit is left to its server; Anthropic's API wants
-/// one, and takes none above the model's.
-fn answer_tokens_max(api: Api, settings: &ModelSettings, traits: &ModelTraits) -> Option<u64> {
-    let known = match api {
-        Api::Anthropic => traits.answer_tokens_max.map(|most| most.min(ANSWER_TOKENS_ASKED)),
-        Api::OpenAiChat | Api::AzureChat | Api::CompatibleChat | Api::Responses => None,
-    };
-    settings.answer_tokens_max.or(known)
-}
-
 fn model_options(model: &str, settings: &ModelSettings, traits: &ModelTraits) -> ModelOptions {
     ModelOptions {
         name: model.to_owned(),
         answer_tokens_max: settings.answer_tokens_max,
+        answer_tokens_known: traits.answer_tokens_max,
         extra: settings.extra.clone(),
         caches_prompt: settings.caches_prompt.unwrap_or(true),
         takes_images: traits.takes_images,

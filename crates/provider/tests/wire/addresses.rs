@@ -156,6 +156,13 @@ async fn an_answer_may_be_as_long_as_the_model_can_make_it() {
     let settings = ModelSettings { answer_tokens_max: Some(64_000), ..ModelSettings::default() };
     let body = asked_of_anthropic("claude-sonnet-4-5", settings).await;
     assert_eq!(body["max_tokens"], 64_000, "what the user says comes first");
+    for (budget, most) in [(20_000, 52_000), (40_000, 64_000)] {
+        let thinking = serde_json::json!({ "type": "enabled", "budget_tokens": budget });
+        let extra = [("thinking".to_owned(), thinking)].into_iter().collect();
+        let settings = ModelSettings { extra, ..ModelSettings::default() };
+        let body = asked_of_anthropic("claude-sonnet-4-5", settings).await;
+        assert_eq!(body["max_tokens"], most, "there is room for thoughts beside the answer");
+    }
 }
 
 #[tokio::test]
