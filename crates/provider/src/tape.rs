@@ -23,6 +23,9 @@ struct Exchange {
     /// The name that it was found by, where that is another one, such as a provider's alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     found_by: Option<String>,
+    /// Whether it was asked because nobody had named a model.
+    #[serde(default)]
+    is_usual: bool,
     window_tokens: u64,
     answer_tokens_max: Option<u64>,
     takes_images: bool,

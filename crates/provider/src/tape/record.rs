@@ -31,9 +31,10 @@ impl RecordedModels {
         Ok(Self { models, tape: Arc::new(Mutex::new(file)) })
     }
 
-    fn wrap(&self, model: Arc<dyn Provider>, found_by: Option<&str>) -> Arc<dyn Provider> {
-        let found_by = found_by.filter(|name| model.model() != Some(name)).map(str::to_owned);
-        Arc::new(Recorded { model, found_by, tape: Arc::clone(&self.tape) })
+    /// None is the usual model.
+    fn wrap(&self, model: Arc<dyn Provider>, named: Option<&str>) -> Arc<dyn Provider> {
+        let found_by = named.filter(|name| model.model() != Some(name)).map(str::to_owned);
+        Arc::new(Recorded { model, found_by, is_usual: named.is_none(), tape: Arc::clone(&self.tape) })
     }
 }
 
@@ -50,6 +51,7 @@ impl Models for RecordedModels {
 struct Recorded {
     model: Arc<dyn Provider>,
     found_by: Option<String>,
+    is_usual: bool,
     tape: Arc<Mutex<File>>,
 }
 
@@ -61,6 +63,7 @@ impl Recorded {
             agent: request.asker.agent.as_ref().map(ToString::to_string).unwrap_or_default(),
             model: self.model.model().unwrap_or_default().to_owned(),
             found_by: self.found_by.clone(),
+            is_usual: self.is_usual,
             window_tokens: traits.window_tokens,
             answer_tokens_max: traits.answer_tokens_max,
             takes_images: traits.takes_images,

@@ -44,16 +44,17 @@ impl ReplayedModels {
         let text = std::fs::read_to_string(path).map_err(|fault| cannot(fault.to_string()))?;
         let mut agents: BTreeMap<String, (VecDeque<Exchange>, usize)> = BTreeMap::new();
         let (mut models, mut found_by) = (BTreeMap::new(), BTreeMap::new());
-        let mut usual = None;
+        let (mut usual, mut first) = (None, None);
         for (place, line) in text.lines().enumerate() {
             let exchange: Exchange = serde_json::from_str(line)
                 .map_err(|fault| cannot(format!("line {} is no exchange: {fault}", place + 1)))?;
             models.entry(exchange.model.clone()).or_insert_with(|| traits(&exchange));
             found_by.extend(exchange.found_by.clone().map(|name| (name, exchange.model.clone())));
-            usual.get_or_insert_with(|| exchange.model.clone());
+            first.get_or_insert_with(|| exchange.model.clone());
+            usual = usual.or_else(|| exchange.is_usual.then(|| exchange.model.clone()));
             agents.entry(exchange.agent.clone()).or_default().0.push_back(exchange);
         }
-        let usual = usual.ok_or_else(|| cannot("nothing is recorded in it".to_owned()))?;
+        let usual = usual.or(first).ok_or_else(|| cannot("nothing is recorded in it".to_owned()))?;
         Ok(Self { tape: Arc::new(Tape { agents: Mutex::new(agents) }), models, found_by, usual })
     }
 
@@ -96,8 +97,8 @@ struct Replayed {
 }
 
 impl Tape {
-    /// The events of the next exchange of this agent, if it is the one that was recorded.
-    fn next(&self, agent: &str, request: &serde_json::Value) -> Result<Vec<Told>, Fault> {
+    /// The events of the next exchange of this agent with this model, if it is the one that was recorded.
+    fn next(&self, agent: &str, model: &str, request: &serde_json::Value) -> Result<Vec<Told>, Fault> {
         let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
         let is_next = |left: &VecDeque<Exchange>| left.front().is_some_and(|next| next.request == *request);
         // An agent whose name was made up this time has another name than last time.
@@ -112,6 +113,10 @@ impl Tape {
         };
         match left.front() {
             None => Err(differs(agent, *served + 1, "the recording has no more of it")),
+            Some(next) if next.model != model => {
+                let what = format!("it asks model '{model}' now, and asked '{}'", next.model);
+                Err(differs(agent, *served + 1, &what))
+            }
             Some(next) if next.request != *request => {
                 Err(differs(agent, *served + 1, &canonical::difference(&next.request, request)))
             }
@@ -119,6 +124,16 @@ impl Tape {
                 *served += 1;
                 Ok(left.pop_front().map(|exchange| exchange.events).unwrap_or_default())
             }
+        }
+    }
+}
+
+impl Drop for Tape {
+    fn drop(&mut self) {
+        let agents = self.agents.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let left: usize = agents.values().map(|(left, _)| left.len()).sum();
+        if left > 0 {
+            tracing::warn!("{left} exchanges of the recording were not asked for");
         }
     }
 }
@@ -133,7 +148,7 @@ fn differs(agent: &str, number: usize, what: &str) -> Fault {
 impl Provider for Replayed {
     fn ask(&self, request: ModelRequest) -> ModelStream {
         let agent = request.asker.agent.as_ref().map(ToString::to_string).unwrap_or_default();
-        match self.tape.next(&agent, &canonical::request(&request)) {
+        match self.tape.next(&agent, &self.name, &canonical::request(&request)) {
             Ok(events) => Box::pin(stream::iter(events.into_iter().map(canonical::said))),
             Err(fault) => fault_stream(fault),
         }

@@ -108,6 +108,25 @@ async fn a_question_that_differs_is_told_with_the_first_difference() {
 }
 
 #[tokio::test]
+async fn another_model_is_a_difference_and_the_usual_one_is_known_whoever_spoke_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tape.jsonl");
+    let recorded = RecordedModels::create(Arc::new(Everything), &path).unwrap();
+    all(&recorded, request("a", &["one"], "")).await;
+    let line = std::fs::read_to_string(&path).unwrap();
+    let named =
+        [("test/everything", "test/other"), ("\"agent\":\"a\"", "\"agent\":\"b\""), (":true", ":false")];
+    let first = named.iter().fold(line.clone(), |line, (from, to)| line.replace(from, to));
+    std::fs::write(&path, first + &line).unwrap();
+    let replayed = ReplayedModels::open(&path).unwrap();
+    assert_eq!(replayed.usual().model(), Some("test/everything"));
+    let said = all(&replayed, request("b", &["one"], "")).await;
+    let fault = said[0].clone().unwrap_err();
+    assert!(fault.public.contains("asks model 'test/everything' now, and asked 'test/other'"), "{fault}");
+    assert!(replayed.find("test/other").unwrap().ask(request("b", &["one"], "")).count().await > 1);
+}
+
+#[tokio::test]
 async fn a_model_is_found_again_by_the_name_it_was_found_by() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tape.jsonl");
