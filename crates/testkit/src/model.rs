@@ -30,7 +30,7 @@ use server::Server;
 use crate::tls;
 
 /// How long a test waits for what it expects the model to see.
-const WAIT_MAX: Duration = Duration::from_secs(10);
+const WAIT_MAX: Duration = crate::process::PATIENCE;
 
 /// How a scripted model is opened, where the defaults do not fit.
 #[derive(Debug, Clone)]

@@ -149,8 +149,8 @@ fn a_model_may_think_before_it_sums_up() {
     let most = |traits| summary.question(&traits, &estimate).answer_tokens_max.expect("it is bounded");
     let usual = ModelTraits::of_window(50_000);
     assert_eq!((summary.tokens_max(), most(usual.clone())), (2000, 10_000));
-    assert_eq!(most(ModelTraits { answer_tokens_max: Some(4096), ..usual.clone() }), 4096);
-    assert_eq!(most(ModelTraits { answer_tokens_max: Some(1), ..usual.clone() }), 2000);
+    assert_eq!(most(ModelTraits { answer_tokens_max: Some(4096), ..usual }), 4096);
+    assert_eq!(most(ModelTraits { answer_tokens_max: Some(1), ..usual }), 2000);
     assert_eq!(most(ModelTraits { strength: Strength::Small, ..usual }), 2000);
 }
 

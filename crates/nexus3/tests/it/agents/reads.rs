@@ -32,10 +32,10 @@ fn tokens_add_up_and_what_models_used_is_summed() {
     assert_eq!(count(&tokens, "available"), count(&tokens, "budget") - 2000, "{tokens}");
     assert_eq!(count(&tokens, "remaining"), count(&tokens, "available") - parts, "{tokens}");
     // Four for each message, and one for four characters of `twelve chars` and `echo: twelve chars`; the model reports less
-    // than was counted, but nobody believes less than half.
+    // than was counted, but nobody believes less than four fifths.
     let counted = 8 * (4 + 3 + 4 + 4);
-    assert!((counted / 2..=counted).contains(&count(&tokens, "messages")), "{tokens}");
-    assert!((asked..asked * 3 / 2).contains(&parts), "{asked}: {tokens}");
+    assert!((counted * 4 / 5..=counted).contains(&count(&tokens, "messages")), "{tokens}");
+    assert!((asked..asked * 2).contains(&parts), "{asked}: {tokens}");
     assert_eq!(count(&tokens["used"], "requests"), 8);
     for name in ["input_tokens", "output_tokens", "cached_tokens"] {
         let sum: u64 = used.iter().map(|usage| count(usage, name)).sum();

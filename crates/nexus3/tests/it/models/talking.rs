@@ -113,7 +113,8 @@ fn what_was_recorded_is_served_again_without_a_model() {
         // The model that the provider would choose.
         daemon.result("/", "create_agent", json!({ "agent_id": "b", "model": "openai" }));
         let send = |(agent, text): (&str, &str)| {
-            daemon.result(&path(agent), "send", json!({ "content": text, "request_id": text }))
+            let request_id = text.split(' ').next();
+            daemon.result(&path(agent), "send", json!({ "content": text, "request_id": request_id }))
         };
         let long = format!("one {}", "and more ".repeat(60));
         let answers = [("a", long.as_str()), ("b", "uno"), ("a", "two"), ("a", "three")].map(send);
