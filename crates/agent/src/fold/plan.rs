@@ -53,6 +53,7 @@ pub struct Summary {
     tokens_max: TokenCount,
     question_max: TokenCount,
     available: TokenCount,
+    gauge: Gauge,
 }
 
 impl Summary {
@@ -77,7 +78,7 @@ impl Summary {
         }
         let tokens_max = (room * SUMMARY_PERCENT / 100).clamp(SUMMARY_TOKENS_MIN, SUMMARY_TOKENS_MAX);
         let question_max = (available * QUESTION_PERCENT / 100).saturating_sub(tokens_max);
-        Some(Self { window: window.clone(), kept_from, pinned, tokens_max, question_max, available })
+        Some(Self { window: window.clone(), kept_from, pinned, tokens_max, question_max, available, gauge })
     }
 
     /// The most tokens the summary may have.
@@ -108,8 +109,8 @@ impl Summary {
     /// room for. A small model does not think, and says too much when it may.
     fn answer_max(&self, traits: &ModelTraits, asked: TokenCount) -> TokenCount {
         let reasoning = if traits.strength == Strength::Small { 0 } else { REASONING_TOKENS_MAX };
-        let most =
-            self.available.saturating_sub(asked).min(traits.answer_tokens_max.unwrap_or(TokenCount::MAX));
+        let free = self.gauge.correct(self.available.saturating_sub(asked));
+        let most = free.min(traits.answer_tokens_max.unwrap_or(TokenCount::MAX));
         (self.tokens_max + reasoning).min(most).max(self.tokens_max)
     }
 
