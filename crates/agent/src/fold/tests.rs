@@ -151,11 +151,11 @@ fn a_model_may_think_before_it_sums_up() {
     assert_eq!((summary.tokens_max(), most(usual.clone())), (2000, 10_000));
     assert_eq!(most(ModelTraits { answer_tokens_max: Some(4096), ..usual }), 4096);
     assert_eq!(most(ModelTraits { answer_tokens_max: Some(1), ..usual }), 2000);
-    assert_eq!(most(ModelTraits { strength: Strength::Small, ..usual.clone() }), 2000);
-    let size = full.size(&Frame { budget: 20_000, gauge: Gauge::kept(Some(500)), ..Frame::default() });
-    let summary = Summary::plan(&full, &size, Gauge::kept(Some(500)), Want::Full).expect("there is enough");
+    assert_eq!(most(ModelTraits { strength: Strength::Small, ..usual }), 2000);
+    let size = full.size(&Frame { budget: 20_000, gauge: Gauge::kept(Some(800)), ..Frame::default() });
+    let summary = Summary::plan(&full, &size, Gauge::kept(Some(800)), Want::Full).expect("there is enough");
     let question = summary.question(&usual, &estimate);
-    let asked = estimate(&question.messages[0].text) / 2;
+    let asked = estimate(&question.messages[0].text) * 4 / 5;
     assert!(question.answer_tokens_max.is_some_and(|most| asked + most <= 20_000), "as the model counts");
 }
 
