@@ -83,7 +83,7 @@ fn every_signal_to_stop_cancels_the_question() {
 fn a_question_that_is_to_outlive_its_terminal_does() {
     let stage = Stage::open();
     let (home, port) = (stage.daemon.home().display().to_string(), stage.daemon.port());
-    let line = format!("trap '' HUP; exec {BIN} --home {home} ask '!hold gate' -p {port}");
+    let line = format!("trap '' HUP; exec env -i {BIN} --home {home} ask '!hold gate' -p {port}");
     let command = Program::shell(&line);
     stage.model.wait_stalled(1);
     command.signal(Signal::HUP);
