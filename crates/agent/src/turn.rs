@@ -139,7 +139,7 @@ const RESULT_UNKNOWN: &str = "Outcome unknown: the daemon stopped while this too
 const NOTICE_LIMIT: &str = "[Max tool iterations reached]";
 const NOTICE_EMPTY: &str = "[Provider returned an empty response]";
 const NOTICE_EMPTY_AGAIN: &str = "[Stopping: provider returned multiple empty responses in a row]";
-const NOTICE_CUT_SHORT: &str = "[The answer is cut off: it reached the most tokens it may have]";
+const NOTICE_CUT_SHORT: &str = "\n\n[The answer is cut off: it reached the most tokens it may have]";
 const NOTICE_UNUSABLE: &str = "[Stopping: the model made no usable tool call three times in a row]";
 
 /// A turn under way.
