@@ -26,6 +26,10 @@ use clap::Parser;
 use crate::cli::{AuditCommand, Cli, Command, ConfigCommand};
 use crate::config::Config;
 
+/// A turn is a few hundred small pieces of memory, often freed by another thread than the one that asked for them.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// How a run can fail, in exit codes. They are part of the contract with scripts.
 #[derive(Debug, thiserror::Error)]
 enum Failure {

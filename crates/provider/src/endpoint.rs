@@ -93,7 +93,7 @@ pub(crate) struct Endpoint {
 
 /// A question on its way.
 pub(crate) struct Sending<'s> {
-    pub(crate) url: reqwest::Url,
+    pub(crate) url: &'s reqwest::Url,
     pub(crate) body: &'s [Bytes],
     /// Headers of the API.
     pub(crate) headers: &'static [(&'static str, &'static str)],

@@ -16,7 +16,7 @@ use self::child::{Child, Start};
 use crate::catalog::LOCAL;
 use crate::chat::Chat;
 use crate::count::{OpenCounter, Tokenizer};
-use crate::dialect::ModelOptions;
+use crate::dialect::{Dialect as _, ModelOptions};
 use crate::endpoint::{Auth, Endpoint, EndpointOptions};
 use crate::failing::{Class, Failing};
 use crate::gate::GateLimits;
@@ -123,11 +123,12 @@ impl LocalServer {
         traits: ModelTraits,
         shelf: Arc<PrefixShelf>,
     ) -> LocalModel {
+        let dialect = Chat::COMPATIBLE;
         let remote = Remote {
             name,
+            url: self.endpoint.address.below(&[], dialect.endpoint()),
             endpoint: Arc::clone(&self.endpoint),
-            dialect: Arc::new(Chat::COMPATIBLE),
-            path: Vec::new(),
+            dialect: Arc::new(dialect),
             options,
             traits,
             tokenizer: self.tokenizer.clone(),

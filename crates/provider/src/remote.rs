@@ -39,8 +39,8 @@ pub(crate) struct Remote {
     pub(crate) name: String,
     pub(crate) endpoint: Arc<Endpoint>,
     pub(crate) dialect: Arc<dyn Dialect>,
-    /// Steps of the path before the API's own.
-    pub(crate) path: Vec<String>,
+    /// Where questions go.
+    pub(crate) url: reqwest::Url,
     pub(crate) options: ModelOptions,
     pub(crate) traits: ModelTraits,
     pub(crate) tokenizer: Tokenizer,
@@ -114,9 +114,8 @@ impl Remote {
         own_headers: &[(&'static str, String)],
         teller: &Teller,
     ) -> Result<Arrival, Failing> {
-        let url = self.endpoint.address.below(&self.path, self.dialect.endpoint());
         let headers = self.dialect.headers();
-        let sending = self.endpoint.send(Sending { url, body, headers, own_headers });
+        let sending = self.endpoint.send(Sending { url: &self.url, body, headers, own_headers });
         let response = match self.endpoint.patience.silence {
             Silence::Trouble => sending.await?,
             Silence::Work => told_alive(sending, teller).await?,

@@ -3,6 +3,7 @@
 
 mod dismissal;
 mod keeping;
+mod rights;
 #[cfg(test)]
 mod tests;
 
@@ -11,9 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use agent::AgentId;
 use agent::journal::{KeptRights, Serial};
-use agent::permission::{
-    Authority, FilePath, Folders, Grant, Kinship, Level, Link, Resource, ceiling, effective,
-};
+use agent::permission::{Authority, FilePath, Kinship, Level, Resource};
 
 pub(crate) use self::dismissal::Dismissal;
 use self::dismissal::Repaid;
@@ -177,28 +176,6 @@ impl Kin {
     /// Who is at the top of its tree.
     pub(crate) fn root(&self) -> Serial {
         self.ancestors().last().map_or(self.serial, |kin| kin.serial)
-    }
-
-    /// The agent, its parent, and so on, each with what it has now.
-    pub(crate) fn line(&self) -> Vec<Link> {
-        let link = |kin: &Kin| Link { agent: kin.id(), authority: kin.authority() };
-        std::iter::once(link(self)).chain(self.ancestors().map(link)).collect()
-    }
-
-    /// What it may do now.
-    pub(crate) fn may(&self) -> Grant {
-        effective(&self.line())
-    }
-
-    /// What it may grant now.
-    pub(crate) fn may_grant(&self) -> Grant {
-        ceiling(self.line().iter().map(|link| &*link.authority))
-    }
-
-    /// Where it may write now.
-    pub(crate) fn write_folders(&self) -> Folders {
-        let own = self.authority().may.write.clone();
-        self.ancestors().fold(own, |folders, kin| folders.and(&kin.authority().may_grant.write))
     }
 
     pub(crate) fn is_below(&self, other: &Kin) -> bool {

@@ -1,13 +1,40 @@
 //! Text fit for a log: one event on one line that cannot pass for two, and the time in front of it.
 
+use std::cell::RefCell;
 use std::fmt::{self, Write as _};
 
-use jiff::Zoned;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
 use tracing::field::{Field, Visit};
+
+thread_local! {
+    /// The second that was written last on this thread: most records share theirs with the one before.
+    static SECOND: RefCell<Second> = RefCell::default();
+}
+
+#[derive(Default)]
+struct Second {
+    /// Counted from 1970; none before the first.
+    number: Option<i64>,
+    text: String,
+    offset: String,
+}
 
 /// Local time with its offset, for files that are read long after.
 pub(crate) fn stamp() -> String {
-    Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%.3f%:z").to_string()
+    stamp_of(Timestamp::now())
+}
+
+fn stamp_of(now: Timestamp) -> String {
+    let number = Some(now.as_second());
+    SECOND.with_borrow_mut(|second| {
+        if second.number != number {
+            let local = now.to_zoned(TimeZone::system());
+            let (text, offset) = (local.strftime("%Y-%m-%dT%H:%M:%S"), local.strftime("%:z"));
+            *second = Second { number, text: text.to_string(), offset: offset.to_string() };
+        }
+        format!("{}.{:03}{}", second.text, now.subsec_millisecond(), second.offset)
+    })
 }
 
 /// Local time for someone who watches.
@@ -160,4 +187,20 @@ fn push_char(out: &mut String, char: char) {
 fn push_code(out: &mut String, char: char) {
     // Writing to a String cannot fail.
     let _ = write!(out, "\\u{{{:x}}}", u32::from(char));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_is_the_local_time_whichever_was_written_before() {
+        for second in [1_700_000_000, 1_700_000_000, 1_700_000_001, 1_750_000_000, 1_700_000_000] {
+            for nanosecond in [0, 999_999, 7_000_000, 999_999_999] {
+                let now = Timestamp::new(second, nanosecond).expect("a time");
+                let whole = now.to_zoned(TimeZone::system()).strftime("%Y-%m-%dT%H:%M:%S%.3f%:z").to_string();
+                assert_eq!(stamp_of(now), whole);
+            }
+        }
+    }
 }

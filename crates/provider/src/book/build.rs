@@ -48,11 +48,12 @@ impl Book {
             }
             _ => Vec::new(),
         };
+        let dialect = dialect(known.api);
         let remote = Remote {
             name: called.to_owned(),
+            url: endpoint.address.below(&path, dialect.endpoint()),
             endpoint,
-            dialect: dialect(known.api),
-            path,
+            dialect,
             options: model_options(model, settings, &traits),
             tokenizer: Tokenizer::of_model(model),
             traits,

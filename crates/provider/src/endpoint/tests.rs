@@ -43,7 +43,7 @@ fn endpoint(base_url: &str, key: KeySource) -> Arc<Endpoint> {
 async fn ask(endpoint: &Endpoint) -> Result<reqwest::Response, Failing> {
     let body = [Bytes::from_static(b"{}")];
     let url = endpoint.address.below(&[], &["chat"]);
-    endpoint.send(Sending { url, body: &body, headers: &[], own_headers: &[] }).await
+    endpoint.send(Sending { url: &url, body: &body, headers: &[], own_headers: &[] }).await
 }
 
 #[tokio::test]

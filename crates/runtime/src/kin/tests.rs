@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use agent::AgentId;
 use agent::journal::{KeptAsk, KeptRights};
-use agent::permission::{Budget, FilePath, Kinship, Presets, Reasons, Resource};
+use agent::permission::{Budget, FilePath, Grant, Kinship, Names, Presets, Reasons, Resource};
 
 use super::*;
 
@@ -49,6 +49,35 @@ fn attempt(serial: u64, parent: Option<&Arc<Kin>>, budget: Budget) -> Result<Arc
 
 fn kin(serial: u64, parent: Option<&Arc<Kin>>, budget: Budget) -> Arc<Kin> {
     attempt(serial, parent, budget).expect("there is so much")
+}
+
+#[test]
+fn a_tool_may_be_used_where_the_whole_grant_says_so() {
+    let sets = [Names::any(), Names::none(), Names::only(["a", "b"]), Names::all_but(["b", "c"])];
+    let given = |tools: &Names| Grant { tools: tools.clone(), ..Grant::everything() };
+    for own in &sets {
+        for (may, may_grant) in sets.iter().flat_map(|may| sets.iter().map(move |granted| (may, granted))) {
+            let top = kin(1, None, Budget::unlimited());
+            let below = kin(2, Some(&top), Budget::unlimited());
+            let reasons = Reasons::all("test");
+            let both =
+                Authority { may: Arc::new(given(may)), may_grant: Arc::new(given(may_grant)), reasons };
+            top.change(Standing { authority: Arc::new(both), ..top.standing() }).expect("no budget changes");
+            let same = Authority::same(given(own), Reasons::all("test"));
+            below
+                .change(Standing { authority: Arc::new(same), ..below.standing() })
+                .expect("no budget changes");
+            for (kin, tool) in
+                [&top, &below].into_iter().flat_map(|kin| ["a", "b", "c", "d"].map(|tool| (kin, tool)))
+            {
+                assert_eq!(
+                    kin.may_use()(tool),
+                    kin.may().tools.contains(tool),
+                    "{own} {may} {may_grant} {tool}"
+                );
+            }
+        }
+    }
 }
 
 /// Used, reserved, left.

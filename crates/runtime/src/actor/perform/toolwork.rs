@@ -29,8 +29,8 @@ pub(super) struct ToolWork {
     places: Vec<usize>,
     /// The bytes that results of the answer under way may still have.
     room: usize,
-    /// The tokens, of what the model can take, that they may still have.
-    token_room: TokenCount,
+    /// The tokens, of what the model can take, that they may still have; none before the first of them.
+    token_room: Option<TokenCount>,
 }
 
 /// Results of one answer together may be as long as so many of the longest.
@@ -66,7 +66,7 @@ impl ToolWork {
             running: FuturesUnordered::new(),
             places: Vec::new(),
             room: 0,
-            token_room: 0,
+            token_room: None,
         };
         work.next_round();
         work
@@ -76,7 +76,7 @@ impl ToolWork {
     pub(super) fn next_round(&mut self) {
         self.offered.clear();
         self.room = self.shared.limits.tool_result_bytes_max.saturating_mul(LONGEST_RESULTS_MAX);
-        self.token_room = self.shared.result_share() * SHARES_MAX;
+        self.token_room = None;
     }
 
     /// Reads a call's arguments and says how it can run.
@@ -163,14 +163,15 @@ impl ToolWork {
         if share == 0 {
             return outcome;
         }
-        let tokens_max = share.min(self.token_room).max(SHARE_TOKENS_MIN);
+        let room = self.token_room.unwrap_or(share * SHARES_MAX);
+        let tokens_max = share.min(room).max(SHARE_TOKENS_MIN);
         let outcome = match outcome {
             ToolOutcome::Done(text) => ToolOutcome::Done(self.shared.cut_result(text, tokens_max)),
             ToolOutcome::Failed(text) => ToolOutcome::Failed(self.shared.cut_result(text, tokens_max)),
             ToolOutcome::Denied(text) => ToolOutcome::Denied(text),
         };
         let tokens = self.shared.provider.count(outcome.text());
-        self.token_room = self.token_room.saturating_sub(tokens);
+        self.token_room = Some(room.saturating_sub(tokens));
         outcome
     }
 

@@ -1,0 +1,37 @@
+//! What an agent may do and grant: what it was given, below all that its ancestors may grant. Worked out when it is asked
+//! for, so that a change above counts at once.
+
+use agent::permission::{Folders, Grant, Link, ceiling, effective};
+
+use super::Kin;
+
+impl Kin {
+    /// The agent, its parent, and so on, each with what it has now.
+    pub(crate) fn line(&self) -> Vec<Link> {
+        let link = |kin: &Kin| Link { agent: kin.id(), authority: kin.authority() };
+        std::iter::once(link(self)).chain(self.ancestors().map(link)).collect()
+    }
+
+    /// What it may do now.
+    pub(crate) fn may(&self) -> Grant {
+        effective(&self.line())
+    }
+
+    /// What it may grant now.
+    pub(crate) fn may_grant(&self) -> Grant {
+        ceiling(self.line().iter().map(|link| &*link.authority))
+    }
+
+    /// Says of any tool whether it may use it now: what its grant would say, without working all of that out.
+    pub(crate) fn may_use(&self) -> impl Fn(&str) -> bool + use<> {
+        let own = self.authority();
+        let above: Vec<_> = self.ancestors().map(Kin::authority).collect();
+        move |tool| own.may.tools.contains(tool) && above.iter().all(|kin| kin.may_grant.tools.contains(tool))
+    }
+
+    /// Where it may write now.
+    pub(crate) fn write_folders(&self) -> Folders {
+        let own = self.authority().may.write.clone();
+        self.ancestors().fold(own, |folders, kin| folders.and(&kin.authority().may_grant.write))
+    }
+}
