@@ -29,4 +29,4 @@ pub use tool::{Pace, ToolClass, ToolOutcome, ToolSpec};
 pub use turn::{
     Halt, Manner, STEERS_MAX, Turn, TurnAction, TurnEnd, TurnEvent, TurnLimits, TurnOutcome, spent_result,
 };
-pub use window::{Frame, Window, WindowSize};
+pub use window::{Frame, Lineage, Window, WindowSize};

@@ -16,7 +16,7 @@ use crate::journal::Serial;
 use crate::permission::{Effect, FilePath, Kinship, Permit};
 use crate::prompt::Note;
 use crate::tokens::estimate;
-use crate::{AgentId, Fault, Message, Prices, TokenCount, ToolCall, ToolOutcome, ToolSpec, Usage};
+use crate::{AgentId, Fault, Lineage, Message, Prices, TokenCount, ToolCall, ToolOutcome, ToolSpec, Usage};
 
 /// Something that takes its time. Dropping it ends it.
 pub type Doing<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -28,6 +28,8 @@ pub struct ModelRequest {
     pub system: Option<Arc<str>>,
     /// The conversation, oldest first.
     pub messages: Arc<Vec<Arc<Message>>>,
+    /// What tells that they are those of an earlier question with more behind them; none tells nothing.
+    pub lineage: Option<Lineage>,
     /// Facts that differ from one question to the next, such as the time. They ride behind the last message, so that a
     /// model's cache of everything before them holds. Not part of the conversation.
     pub tail: Option<Arc<str>>,

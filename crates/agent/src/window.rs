@@ -25,7 +25,21 @@ pub struct Window {
     /// The messages as a model is shown them, once one of them is shown differently. The same each time, so that what was
     /// written of them stays good.
     shown: Option<Arc<Vec<Arc<Message>>>>,
+    lineage: Lineage,
 }
+
+/// What lists of messages have in common when the longer one came of the shorter by appending: whoever has worked through
+/// one need not look at it again. A list that lost or changed a message has another.
+#[derive(Debug, Clone, Default)]
+pub struct Lineage(Arc<()>);
+
+impl PartialEq for Lineage {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Lineage {}
 
 /// What a context is held against: the model's window, and what is sent beside the context.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -126,6 +140,7 @@ impl Window {
     /// Keeps the first messages and forgets the rest.
     pub fn truncate(&mut self, messages: usize) {
         let forgotten = messages.min(self.messages.len())..;
+        self.lineage = Lineage::default();
         Arc::make_mut(&mut self.messages).truncate(forgotten.start);
         if let Some(shown) = &mut self.shown {
             Arc::make_mut(shown).truncate(forgotten.start);
@@ -182,6 +197,12 @@ impl Window {
             available,
             remaining: available.saturating_sub(total),
         }
+    }
+
+    /// The lineage of the messages, as they are and as a model is shown them.
+    #[must_use]
+    pub fn lineage(&self) -> &Lineage {
+        &self.lineage
     }
 
     /// The messages as a model is shown them: an answer that broke off before its first word gets a word in its

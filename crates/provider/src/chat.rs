@@ -2,11 +2,15 @@
 
 mod answer;
 mod question;
+#[cfg(test)]
+mod tests;
+mod thoughts;
 
 use agent::Fault;
 use agent::outside::ModelRequest;
 use bytes::Bytes;
 
+use self::thoughts::Wanted;
 use crate::dialect::{AnswerReader, Dialect, ModelOptions};
 use crate::prefix::PrefixShelf;
 
@@ -15,14 +19,44 @@ use crate::prefix::PrefixShelf;
 pub(crate) struct Chat {
     /// What the field with the most tokens of an answer is called.
     length_field: &'static str,
+    call_ids: CallIds,
+    /// What is wanted back of what the model thought.
+    thoughts: Wanted,
+}
+
+/// The ids of calls that a server takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CallIds {
+    /// Any that can be seen.
+    Visible,
+    /// Nine letters and digits: Mistral's own, and no others.
+    Nine,
 }
 
 impl Chat {
     /// As OpenAI and Azure speak it: models that reason take only the newer name of the field.
-    pub(crate) const OPENAI: Self = Self { length_field: "max_completion_tokens" };
+    pub(crate) const OPENAI: Self = Self { length_field: "max_completion_tokens", ..Self::COMPATIBLE };
 
     /// As other servers speak it: some do not know the newer name, and some refuse it.
-    pub(crate) const COMPATIBLE: Self = Self { length_field: "max_tokens" };
+    pub(crate) const COMPATIBLE: Self =
+        Self { length_field: "max_tokens", call_ids: CallIds::Visible, thoughts: Wanted::Nothing };
+
+    /// As a provider's server speaks it for a model.
+    pub(crate) fn compatible(provider: &str, model: &str) -> Self {
+        let call_ids = if provider == "mistral" { CallIds::Nine } else { CallIds::Visible };
+        Self { call_ids, thoughts: Wanted::by(provider, model), ..Self::COMPATIBLE }
+    }
+
+    /// Tells apart what is written in different ways.
+    fn key(self) -> &'static str {
+        match (self.call_ids, self.thoughts) {
+            (CallIds::Nine, _) => "chat of nine",
+            (CallIds::Visible, Wanted::Nothing) => "chat",
+            (CallIds::Visible, Wanted::Text) => "chat with texts",
+            (CallIds::Visible, Wanted::Details) => "chat with details",
+            (CallIds::Visible, Wanted::OfCalls) => "chat with extras",
+        }
+    }
 }
 
 impl Dialect for Chat {
@@ -40,10 +74,10 @@ impl Dialect for Chat {
         request: &ModelRequest,
         shelf: &PrefixShelf,
     ) -> Result<Vec<Bytes>, Fault> {
-        question::write(self.length_field, model, request, shelf)
+        question::write(*self, model, request, shelf)
     }
 
     fn reader(&self) -> Box<dyn AnswerReader> {
-        Box::new(answer::ChatReader::default())
+        Box::new(answer::ChatReader::new(self.thoughts))
     }
 }

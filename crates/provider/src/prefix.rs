@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use agent::journal::Serial;
-use agent::outside::Asker;
-use agent::{AgentId, Fault, Message, ToolSpec};
+use agent::outside::{Asker, ModelRequest};
+use agent::{AgentId, Fault, Lineage, Message, ToolSpec};
 use bytes::Bytes;
 
 use crate::dialect::ModelOptions;
@@ -124,6 +124,7 @@ impl Places {
 pub(crate) struct Prefix {
     /// The messages that are in the blocks. Weak: their texts may go, and no other message can take their address.
     messages: Vec<Weak<Message>>,
+    lineage: Option<Lineage>,
     /// Where each message ends, counted over all blocks.
     ends: Vec<usize>,
     blocks: Vec<Bytes>,
@@ -133,18 +134,34 @@ pub(crate) struct Prefix {
 
 impl Prefix {
     /// Brings the messages up to date: those that are there already are not written again.
-    pub(crate) fn follow(&mut self, messages: &[Arc<Message>], write: WriteMessage<'_>) -> Result<(), Fault> {
-        let same = self.messages.iter().zip(messages).take_while(|(kept, now)| is_same(kept, now)).count();
-        self.cut(same);
+    pub(crate) fn follow(&mut self, request: &ModelRequest, write: WriteMessage<'_>) -> Result<(), Fault> {
+        let messages = &request.messages;
+        self.cut(self.known(request));
+        self.lineage.clone_from(&request.lineage);
         let start = self.bytes();
         let mut fresh = Vec::new();
-        for (place, message) in messages.iter().enumerate().skip(same) {
+        for (place, message) in messages.iter().enumerate().skip(self.messages.len()) {
             write(&messages[..place], message, &mut fresh)?;
             self.messages.push(Arc::downgrade(message));
             self.ends.push(start + fresh.len());
         }
         self.push(fresh);
         Ok(())
+    }
+
+    /// How many of the messages are those that were written before.
+    fn known(&self, request: &ModelRequest) -> usize {
+        let messages = &request.messages;
+        let is_same_at = |place: usize| {
+            let (kept, now) = (self.messages.get(place), messages.get(place));
+            kept.zip(now).is_some_and(|(kept, now)| is_same(kept, now))
+        };
+        // Two that went on in different ways from the same list differ at their last.
+        let grew = request.lineage.is_some() && request.lineage == self.lineage;
+        if grew && self.messages.len().checked_sub(1).is_some_and(is_same_at) {
+            return self.messages.len();
+        }
+        (0..).take_while(|place| is_same_at(*place)).count()
     }
 
     /// The tools, written only if they are others than before.

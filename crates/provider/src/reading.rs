@@ -166,6 +166,11 @@ impl Progress {
         Some((*key, call))
     }
 
+    /// The places of the calls that are not handed on yet, in their order.
+    pub(crate) fn places(&self) -> impl Iterator<Item = CallPlace> {
+        self.calls.keys().copied()
+    }
+
     pub(crate) fn has_calls(&self) -> bool {
         !self.calls.is_empty() || self.calls_handed_on > 0
     }

@@ -69,6 +69,17 @@ pub(crate) fn call_id(id: &str, is_taken: fn(u8) -> bool) -> Cow<'_, str> {
     Cow::Owned(format!("{start}_{digest}"))
 }
 
+/// A call's id for a server that takes nine letters and digits.
+pub(crate) fn call_id_of_nine(id: &str) -> Cow<'_, str> {
+    const CHARS: usize = 9;
+    if id.len() == CHARS && id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        return Cow::Borrowed(id);
+    }
+    let mut digest = digest(id.as_bytes());
+    digest.truncate(CHARS);
+    Cow::Owned(digest)
+}
+
 /// What names are made of, and ids where a server is strict: letters, digits, `_` and `-`.
 pub(crate) fn is_plain(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_-".contains(&byte)

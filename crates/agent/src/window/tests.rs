@@ -57,6 +57,18 @@ fn what_a_model_is_shown_is_the_same_each_time_and_ends_where_the_context_does()
     assert_eq!(texts, ["a", "c"]);
 }
 
+#[test]
+fn a_lineage_lasts_as_long_as_messages_are_only_added() {
+    let mut window = talked();
+    let first = window.lineage().clone();
+    window.push(counted(Message { ending: Some(Ending::Failed), ..Message::assistant("", Vec::new()) }));
+    assert_eq!(*window.lineage(), first, "one is shown differently, at the end");
+    let stays = |to| [FoldPart::Stays { from: 0, to }];
+    assert_ne!(*window.folded(&stays(7), &estimate).lineage(), first);
+    window.truncate(2);
+    assert_ne!(*window.lineage(), first);
+}
+
 fn talked() -> Window {
     let call = |id: &str| crate::ToolCall { id: id.to_owned(), name: "x".into(), arguments: "{}".into() };
     let result = |id: &str| Message::result(id, &crate::ToolOutcome::Done("done".to_owned()));

@@ -93,7 +93,7 @@ pub(super) fn write(
         marked(model, &prefix.system(system, |text| json(&[Block::Text { text }]))?, &mut body);
     }
     body.push(Bytes::from_static(b",\"messages\":["));
-    prefix.follow(&request.messages, &|before, message, out| spoken(model, before, message, out))?;
+    prefix.follow(request, &|before, message, out| spoken(model, before, message, out))?;
     prefix.pieces(&marks(model, &request.messages, &prefix), &mut body);
     body.push(end(request)?);
     shelf.put(key, prefix);
@@ -246,7 +246,8 @@ fn spoken(
 fn thoughts<'a>(model: &ModelOptions, message: &'a Message) -> Result<Vec<&'a RawValue>, Fault> {
     let kind = model.extra.get("thinking").and_then(|thinking| thinking.get("type"));
     let thinks = kind.is_some_and(|kind| kind != "disabled");
-    match message.thoughts.as_deref().filter(|_| thinks) {
+    // Another API keeps them as an object.
+    match message.thoughts.as_deref().filter(|thoughts| thinks && thoughts.starts_with('[')) {
         Some(thoughts) => serde_json::from_str(thoughts).map_err(unwritten),
         None => Ok(Vec::new()),
     }

@@ -48,7 +48,7 @@ impl Book {
             }
             _ => Vec::new(),
         };
-        let dialect = dialect(known.api);
+        let dialect = dialect(known, model);
         let remote = Remote {
             name: called.to_owned(),
             url: endpoint.address.below(&path, dialect.endpoint()),
@@ -221,10 +221,10 @@ fn no_provider(provider: &str) -> String {
     )
 }
 
-fn dialect(api: Api) -> Arc<dyn Dialect> {
-    match api {
+fn dialect(known: &KnownProvider, model: &str) -> Arc<dyn Dialect> {
+    match known.api {
         Api::OpenAiChat | Api::AzureChat => Arc::new(Chat::OPENAI),
-        Api::CompatibleChat => Arc::new(Chat::COMPATIBLE),
+        Api::CompatibleChat => Arc::new(Chat::compatible(known.name, model)),
         Api::Responses => Arc::new(Responses),
         Api::Anthropic => Arc::new(Anthropic),
     }

@@ -1,9 +1,10 @@
 //! Reads the events of a chat-completions answer: text and thoughts as they come, tool calls when they are whole.
 
-use agent::outside::StopReason;
+use agent::outside::{ModelEvent, StopReason};
 use agent::{Fault, Usage};
 use serde::Deserialize;
 
+use super::thoughts::{Collector, Wanted};
 use crate::dialect::AnswerReader;
 use crate::reading::{
     CallPlace, Each, End, Progress, Raw, grow, is_object, model_fault, more_arguments, part, piece, text,
@@ -41,6 +42,9 @@ struct Delta<'a> {
     reasoning: Raw<'a>,
     #[serde(borrow)]
     reasoning_text: Raw<'a>,
+    /// OpenRouter's, which are wanted back.
+    #[serde(borrow)]
+    reasoning_details: Raw<'a>,
     #[serde(borrow)]
     tool_calls: Raw<'a>,
 }
@@ -62,6 +66,9 @@ struct CallPiece<'a> {
     id: Raw<'a>,
     #[serde(borrow)]
     function: Raw<'a>,
+    /// Gemini's, which is wanted back.
+    #[serde(borrow)]
+    extra_content: Raw<'a>,
 }
 
 #[derive(Deserialize)]
@@ -98,9 +105,10 @@ struct Details<'a> {
 }
 
 /// Collects one answer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ChatReader {
     progress: Progress,
+    thoughts: Collector,
     /// A chunk of an answer has come, whatever was in it.
     seen_any: bool,
     /// A finish reason has come, or `[DONE]`.
@@ -116,7 +124,7 @@ impl AnswerReader for ChatReader {
         }
         if data == b"[DONE]" {
             (self.finished, self.whole) = (true, true);
-            self.progress.hand_on_calls(each);
+            self.hand_on_calls(each);
             return;
         }
         let Ok(chunk) = serde_json::from_slice::<Chunk<'_>>(data) else {
@@ -125,7 +133,7 @@ impl AnswerReader for ChatReader {
         self.seen_any = true;
         match self.take_chunk(&chunk, each) {
             Err(fault) => self.progress.fail(fault, each),
-            Ok(()) if self.finished => self.progress.hand_on_calls(each),
+            Ok(()) if self.finished => self.hand_on_calls(each),
             Ok(()) => {}
         }
     }
@@ -144,6 +152,25 @@ impl AnswerReader for ChatReader {
 }
 
 impl ChatReader {
+    pub(super) fn new(wanted: Wanted) -> Self {
+        let thoughts = Collector::new(wanted);
+        Self { progress: Progress::default(), thoughts, seen_any: false, finished: false, whole: false }
+    }
+
+    /// Hands the calls on, and before them what has to be kept with them.
+    fn hand_on_calls(&mut self, each: Each<'_>) {
+        let thoughts = match self.progress.places().next() {
+            Some(_) => self.thoughts.written(self.progress.places()),
+            None => Ok(None),
+        };
+        match thoughts {
+            Ok(Some(thoughts)) => each(Ok(ModelEvent::Thoughts(thoughts))),
+            Ok(None) => {}
+            Err(fault) => return self.progress.fail(fault, each),
+        }
+        self.progress.hand_on_calls(each);
+    }
+
     fn take_chunk(&mut self, chunk: &Chunk<'_>, each: Each<'_>) -> Result<(), Fault> {
         if chunk.error.is_some() {
             return Err(told_fault(chunk.error));
@@ -181,6 +208,8 @@ impl ChatReader {
         if let Some(thought) = thoughts.into_iter().find_map(text) {
             self.progress.think(thought, each);
         }
+        self.thoughts.read(delta.reasoning_content);
+        self.thoughts.read_details(delta.reasoning_details);
         self.take_content(delta.content, each);
         if let Some(refusal) = text(delta.refusal) {
             self.progress.say(refusal, each);
@@ -218,6 +247,7 @@ impl ChatReader {
         let (name, arguments) = (piece::<String>(name)?.unwrap_or_default(), more_arguments(arguments)?);
         let id = text(more.id);
         let place = self.place(part(more.index).unwrap_or(0), id.as_deref(), &name);
+        self.thoughts.read_call(place, more.extra_content);
         let call = self.progress.call(place)?;
         if let Some(id) = id.filter(|_| call.id.is_empty()) {
             call.id = id;

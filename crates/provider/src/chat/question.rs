@@ -10,11 +10,13 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use super::thoughts::Thoughts;
+use super::{CallIds, Chat};
 use crate::dialect::ModelOptions;
 use crate::prefix::{PrefixKey, PrefixShelf};
 use crate::writing::{
-    SCHEMA_NAME, add_extra, arguments, call_id, function_name, image_url, is_strict, json, more_of_a_string,
-    opened, output_schema, push_json, schema, seen,
+    SCHEMA_NAME, add_extra, arguments, call_id, call_id_of_nine, function_name, image_url, is_strict, json,
+    more_of_a_string, opened, output_schema, push_json, schema, seen,
 };
 
 /// The fields that nobody else can write.
@@ -46,6 +48,10 @@ struct Line<'a> {
     role: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_content: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning_details: Option<&'a RawValue>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tool_calls: Vec<Call<'a>>,
     content: Content<'a>,
@@ -75,6 +81,8 @@ struct Call<'a> {
     id: Cow<'a, str>,
     r#type: &'static str,
     function: Function<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extra_content: Option<&'a RawValue>,
 }
 
 #[derive(Serialize)]
@@ -84,14 +92,14 @@ struct Function<'a> {
 }
 
 pub(super) fn write(
-    length_field: &'static str,
+    chat: Chat,
     model: &ModelOptions,
     request: &ModelRequest,
     shelf: &PrefixShelf,
 ) -> Result<Vec<Bytes>, Fault> {
-    let key = PrefixKey::new(&request.asker, "chat", model);
+    let key = PrefixKey::new(&request.asker, chat.key(), model);
     let mut prefix = shelf.take(&key);
-    let mut head = opened(&options(length_field, model, request)?)?;
+    let mut head = opened(&options(chat.length_field, model, request)?)?;
     let mut body = Vec::new();
     if !request.tools.is_empty() {
         head.extend_from_slice(b",\"tools\":");
@@ -106,7 +114,7 @@ pub(super) fn write(
         }
     }
     body.push(Bytes::from(head));
-    prefix.follow(&request.messages, &|before, message, out| spoken(model, before, message, out))?;
+    prefix.follow(request, &|before, message, out| spoken(chat, model, before, message, out))?;
     let (insert, end) = tail(model, request)?;
     let place = prefix.bytes().saturating_sub(MESSAGE_END_BYTES);
     let inserts: Vec<_> = insert.map(|bytes| (place, bytes)).into_iter().collect();
@@ -152,10 +160,18 @@ fn offers(tools: &[Arc<ToolSpec>]) -> Result<Vec<u8>, Fault> {
 }
 
 fn line<'a>(role: &'a str, content: &'a str) -> Line<'a> {
-    Line { role, tool_call_id: None, tool_calls: Vec::new(), content: Content::Text(content) }
+    Line {
+        role,
+        tool_call_id: None,
+        reasoning_content: None,
+        reasoning_details: None,
+        tool_calls: Vec::new(),
+        content: Content::Text(content),
+    }
 }
 
 fn spoken(
+    chat: Chat,
     model: &ModelOptions,
     before: &[Arc<Message>],
     message: &Message,
@@ -165,9 +181,19 @@ fn spoken(
     if !before.is_empty() {
         out.push(b',');
     }
+    let Thoughts { reasoning_content, reasoning_details, extra_content } =
+        Thoughts::of(message, chat.thoughts);
+    let extras = extra_content.into_iter().chain(std::iter::repeat(None));
     let line = Line {
-        tool_call_id: message.tool_call_id.as_deref().map(id),
-        tool_calls: message.tool_calls.iter().map(call).collect(),
+        tool_call_id: message.tool_call_id.as_deref().map(|own| id(own, chat.call_ids)),
+        reasoning_content,
+        reasoning_details,
+        tool_calls: message
+            .tool_calls
+            .iter()
+            .zip(extras)
+            .map(|(made, extra)| call(made, extra, chat))
+            .collect(),
         content: content(message),
         ..line(message.role.as_str(), "")
     };
@@ -184,17 +210,21 @@ fn content(message: &Message) -> Content<'_> {
     Content::Parts(text.into_iter().chain(message.images.iter().map(image)).collect())
 }
 
-fn call(call: &ToolCall) -> Call<'_> {
+fn call<'a>(call: &'a ToolCall, extra_content: Option<&'a RawValue>, chat: Chat) -> Call<'a> {
     Call {
-        id: id(&call.id),
+        id: id(&call.id, chat.call_ids),
         r#type: "function",
         function: Function { name: function_name(&call.name), arguments: arguments(&call.arguments) },
+        extra_content,
     }
 }
 
 /// Any sign that can be seen: some models want their own ids back as they were, such as `functions.read:0`.
-fn id(id: &str) -> Cow<'_, str> {
-    call_id(id, |byte| byte.is_ascii_graphic())
+fn id(id: &str, taken: CallIds) -> Cow<'_, str> {
+    match taken {
+        CallIds::Visible => call_id(id, |byte| byte.is_ascii_graphic()),
+        CallIds::Nine => call_id_of_nine(id),
+    }
 }
 
 /// What rides behind the last message: what goes into it, and the end of the body. A tool's result takes it in too,

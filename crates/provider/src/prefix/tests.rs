@@ -22,13 +22,18 @@ fn said(text: &str) -> Arc<Message> {
 
 /// Writes the text of each message with a separator, and counts how many were written.
 fn follow(prefix: &mut Prefix, messages: &[Arc<Message>]) -> usize {
+    follow_in(prefix, None, messages)
+}
+
+fn follow_in(prefix: &mut Prefix, lineage: Option<&Lineage>, messages: &[Arc<Message>]) -> usize {
     let written = Cell::new(0);
     let write = |_: &[Arc<Message>], message: &Message, out: &mut Vec<u8>| {
         written.set(written.get() + 1);
         out.extend_from_slice(format!("{};", message.text).as_bytes());
         Ok(())
     };
-    prefix.follow(messages, &write).unwrap();
+    let (messages, lineage) = (Arc::new(messages.to_vec()), lineage.cloned());
+    prefix.follow(&ModelRequest { messages, lineage, ..ModelRequest::default() }, &write).unwrap();
     written.get()
 }
 
@@ -67,6 +72,27 @@ fn a_list_that_went_back_or_was_folded_gives_its_own_bytes() {
     assert_eq!(follow(&mut prefix, &[said("sum")]), 1, "the same text is not the same message");
     assert_eq!(follow(&mut prefix, &[]), 0);
     assert_eq!(text(&prefix, &[]), "");
+}
+
+#[test]
+fn a_lineage_spares_the_look_and_never_the_truth() {
+    let (lineage, other) = (Lineage::default(), Lineage::default());
+    let all = ["a", "b", "c", "d"].map(said);
+    let mut prefix = Prefix::default();
+    assert_eq!(follow_in(&mut prefix, Some(&lineage), &all[..2]), 2);
+    assert_eq!(follow_in(&mut prefix, Some(&lineage), &all[..3]), 1);
+    assert_eq!(follow_in(&mut prefix, Some(&lineage), &all[..3]), 0);
+    assert_eq!(follow_in(&mut prefix, None, &all), 1, "nobody says so, and it is found all the same");
+    assert_eq!(follow_in(&mut prefix, Some(&other), &all), 0);
+    let elsewhere = [Arc::clone(&all[0]), said("x"), said("y"), said("z"), said("!")];
+    assert_eq!(follow_in(&mut prefix, Some(&other), &elsewhere), 4, "a copy went on in its own way");
+    assert_eq!(text(&prefix, &[]), "a;x;y;z;!;");
+    assert_eq!(
+        follow_in(&mut prefix, Some(&other), &elsewhere[..1]),
+        0,
+        "it is shorter than what was written"
+    );
+    assert_eq!(text(&prefix, &[]), "a;");
 }
 
 #[test]
@@ -159,7 +185,8 @@ fn a_conversation_is_written_the_same_with_and_without_the_shelf() {
     lists.push(all[..4].to_vec());
     lists.push([vec![said("the story so far")], all[4..].to_vec()].concat());
     let model = ModelOptions { name: "m".into(), caches_prompt: true, ..ModelOptions::default() };
-    let dialects: [&dyn Dialect; 4] = [&Chat::OPENAI, &Chat::COMPATIBLE, &Responses, &Anthropic];
+    let mistral = Chat::compatible("mistral", "m");
+    let dialects: [&dyn Dialect; 5] = [&Chat::OPENAI, &Chat::COMPATIBLE, &mistral, &Responses, &Anthropic];
     for dialect in dialects {
         let shelf = PrefixShelf::default();
         for (number, messages) in lists.iter().enumerate() {

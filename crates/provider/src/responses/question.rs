@@ -70,7 +70,7 @@ pub(super) fn write(
     }
     head.extend_from_slice(b",\"input\":[");
     body.push(Bytes::from(head));
-    prefix.follow(&request.messages, &|before, message, out| spoken(model, before, message, out))?;
+    prefix.follow(request, &|before, message, out| spoken(model, before, message, out))?;
     let (insert, end) = tail(request)?;
     let place = prefix.bytes().saturating_sub(ITEM_END_BYTES);
     let inserts: Vec<_> = insert.map(|bytes| (place, bytes)).into_iter().collect();

@@ -44,7 +44,9 @@ async fn serve(relay: Relay) -> io::Result<()> {
     println!("Server: http://{}", listener.local_addr()?);
     loop {
         let (socket, _) = listener.accept().await?;
-        let relay = relay.clone();
+        // A question of its own for each who asks, as agents have: one that all share would be nearer than any of theirs.
+        let question = Bytes::copy_from_slice(&relay.question);
+        let relay = Relay { question, ..relay.clone() };
         tokio::spawn(async move {
             let answer = |request| answer(relay.clone(), request);
             if socket.set_nodelay(true).is_ok() {

@@ -147,6 +147,7 @@ impl Performance {
             ModelRequest {
                 system: state.window.system().cloned(),
                 messages: state.window.shown(),
+                lineage: Some(state.window.lineage().clone()),
                 tail,
                 tools,
                 asker: Asker { agent: Some(self.shared.id.clone()), root: self.shared.kin.root() },
