@@ -20,7 +20,8 @@ const SHELF_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The most bytes that are kept of one conversation; a longer one is written anew for each question.
 const CONVERSATION_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// A block that has grown to this is not copied again to put more behind it.
+/// A block that has grown to this is not copied at every message to put more behind it. Two of them become one when the
+/// next begins, two of those become one again, and so on: a conversation is a few blocks, whose bytes were copied a few times.
 const BLOCK_BYTES: usize = 16 * 1024;
 
 /// What a message costs the shelf beside what was written for it: its place, and its husk while it is looked at weakly.
@@ -232,7 +233,21 @@ impl Prefix {
         }
         match self.blocks.last_mut().filter(|last| last.len() < BLOCK_BYTES) {
             Some(last) => *last = Bytes::from([last, fresh.as_slice()].concat()),
-            None => self.blocks.push(Bytes::from(fresh)),
+            None => {
+                self.join();
+                self.blocks.push(Bytes::from(fresh));
+            }
+        }
+    }
+
+    /// Makes one of the last two blocks for as long as the last is at least half of the one before it.
+    fn join(&mut self) {
+        while let [.., before, last] = self.blocks.as_slice()
+            && last.len() * 2 >= before.len()
+        {
+            let both = [before.as_ref(), last].concat();
+            self.blocks.truncate(self.blocks.len() - 2);
+            self.blocks.push(Bytes::from(both));
         }
     }
 

@@ -49,8 +49,13 @@ impl Files {
         Self { directory, limits, open: HashMap::new(), uses: 0 }
     }
 
-    /// Appends one record whole, in a new file when it would make the current one too long. A record longer than a
-    /// file may be gets a file of its own.
+    /// How long a file may be.
+    pub(crate) fn file_bytes_max(&self) -> u64 {
+        self.limits.file_bytes_max
+    }
+
+    /// Appends one record whole, or a few of them, in a new file when it would make the current one too long. A record
+    /// longer than a file may be gets a file of its own.
     pub(crate) fn append(&mut self, key: &StreamKey, record: &[u8]) -> io::Result<()> {
         let appended = self.try_append(key, record);
         if appended.is_err() {

@@ -109,9 +109,9 @@ impl Outbox {
 }
 
 impl Inbox {
-    /// Gives back the room of a record that is written.
-    pub(crate) fn release(&self, record: &Record) {
-        self.shared.release(record.text.len());
+    /// Gives back the room of records that are written.
+    pub(crate) fn release(&self, bytes: usize) {
+        self.shared.release(bytes);
     }
 
     /// Everything dropped that no later record has told of.

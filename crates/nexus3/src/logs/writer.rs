@@ -4,6 +4,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::mpsc::{RecvTimeoutError, TryRecvError};
 use std::thread::{self, JoinHandle};
@@ -11,12 +12,16 @@ use std::time::{Duration, Instant};
 
 use super::files::Files;
 use super::queue::{Inbox, Job, Record};
+use super::record::StreamKey;
 
 const FAULT_EVERY: Duration = Duration::from_secs(60);
 const LOST_EVERY: Duration = Duration::from_secs(1);
 
 /// How long a record may wait for others: a thread that is woken for each of them costs more than writing them.
 const GATHER: Duration = Duration::from_millis(20);
+
+/// What is taken together, before it is written even while more comes.
+const TAKEN_BYTES_MAX: usize = 64 * 1024;
 
 /// How the writer speaks to whoever watches the daemon.
 pub(crate) type Report = Box<dyn FnMut(&str) + Send>;
@@ -25,6 +30,9 @@ pub(crate) type Report = Box<dyn FnMut(&str) + Send>;
 pub(crate) struct Writer {
     inbox: Inbox,
     files: Files,
+    /// What is taken and not written yet: records of one stream go out together.
+    taken: HashMap<StreamKey, Taken>,
+    taken_bytes: usize,
     report: Report,
     faults: Throttle,
     refusals: Throttle,
@@ -33,11 +41,22 @@ pub(crate) struct Writer {
     lost_untold: u64,
 }
 
+/// Records of one stream, in their order.
+#[derive(Debug, Default)]
+struct Taken {
+    text: String,
+    records: u64,
+    /// The room they have in the queue until they are written.
+    room: usize,
+}
+
 impl Writer {
     pub(crate) fn new(inbox: Inbox, files: Files, report: Report) -> Self {
         Self {
             inbox,
             files,
+            taken: HashMap::new(),
+            taken_bytes: 0,
             report,
             faults: Throttle::new(FAULT_EVERY),
             refusals: Throttle::new(FAULT_EVERY),
@@ -53,7 +72,7 @@ impl Writer {
     pub(crate) fn run(mut self) {
         while let Some(job) = self.next() {
             match job {
-                Job::Write(record) => self.write(&record),
+                Job::Write(record) => self.take(record),
                 Job::Refused(id) => self.refused(&id),
                 Job::Stop => break,
             }
@@ -69,6 +88,7 @@ impl Writer {
                 Err(TryRecvError::Disconnected) => return None,
                 Err(TryRecvError::Empty) => self.note_gaps(),
             }
+            self.write();
             self.tell_losses();
             if self.lost_untold == 0 {
                 let first = self.inbox.jobs.recv().ok()?;
@@ -85,25 +105,40 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, record: &Record) {
-        if record.lost_before == 0 {
-            self.append(record, &record.text);
-        } else {
-            self.lost_untold += record.lost_before;
-            // In one piece: a queue that runs over is no time for a second write.
-            let gap = record.key.stream.render_gap(record.lost_before);
-            self.append(record, &(gap + &record.text));
+    fn take(&mut self, record: Record) {
+        let Record { key, text, lost_before } = record;
+        let gap = (lost_before > 0).then(|| key.stream.render_gap(lost_before)).unwrap_or_default();
+        let length = |taken: &Taken| taken.text.len() + gap.len() + text.len();
+        // Each record would have fitted a file.
+        if self.taken.get(&key).is_some_and(|taken| length(taken) as u64 > self.files.file_bytes_max()) {
+            self.write();
         }
-        self.inbox.release(record);
+        self.taken_bytes += text.len();
+        let taken = self.taken.entry(key).or_default();
+        taken.records += 1;
+        taken.room += text.len();
+        taken.text.push_str(&gap);
+        taken.text.push_str(&text);
+        self.lost_untold += lost_before;
+        if self.taken_bytes > TAKEN_BYTES_MAX {
+            self.write();
+        }
     }
 
-    fn append(&mut self, record: &Record, text: &str) {
-        if let Err(fault) = self.files.append(&record.key, text.as_bytes()) {
-            let path = self.files.path(&record.key);
-            if let Some(earlier) = self.faults.admit(Instant::now()) {
-                (self.report)(&format!("cannot write {}: {fault}{}", path.display(), and_earlier(earlier)));
+    /// Writes what was taken.
+    fn write(&mut self) {
+        for (key, Taken { text, records, room }) in std::mem::take(&mut self.taken) {
+            if let Err(fault) = self.files.append(&key, text.as_bytes()) {
+                let path = self.files.path(&key);
+                if let Some(earlier) = self.faults.admit(Instant::now()) {
+                    let earlier = and_earlier(earlier);
+                    (self.report)(&format!("cannot write {}: {fault}{earlier}", path.display()));
+                }
+                self.faults.held_back += records - 1;
             }
+            self.inbox.release(room);
         }
+        self.taken_bytes = 0;
     }
 
     /// Marks the gaps of streams in which nothing followed that could have carried the mark.
@@ -111,8 +146,7 @@ impl Writer {
         let lost = self.inbox.take_all_lost();
         self.lost_untold += lost.elsewhere;
         for (key, lost_before) in lost.by_stream {
-            let mark = Record { key, text: String::new(), lost_before };
-            self.write(&mark);
+            self.take(Record { key, text: String::new(), lost_before });
         }
     }
 
@@ -136,6 +170,7 @@ impl Writer {
 
     fn finish(&mut self) {
         self.note_gaps();
+        self.write();
         if self.lost_untold > 0 {
             self.tell_losses_now();
         }

@@ -314,7 +314,9 @@ fn open_to_write(files: &Files, durability: Durability) -> Result<Connection, Op
         db.pragma_update(None, "synchronous", synchronous)?;
         db.pragma_update(None, "wal_autocheckpoint", 0)?;
         db.pragma_update(None, "journal_size_limit", WAL_BYTES_KEPT)?;
-        db.pragma_update(None, "cache_size", -16_384)
+        // In KiB. What is written lies together, so a few pages do; and a commit that has moved pages in a tree looks
+        // through all of them.
+        db.pragma_update(None, "cache_size", -4096)
     };
     set().map_err(sql)?;
     Ok(db)

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 use super::super::files::{FileLimits, Files};
 use super::super::queue::{Outbox, QueueLimits, queue};
 use super::super::record::{AgentDirectory, Stream};
-use super::{Job, Throttle, Writer};
+use super::{Job, TAKEN_BYTES_MAX, Throttle, Writer};
 
 const ROOMY: FileLimits = FileLimits { file_bytes_max: 1_000_000, files_max: 3, handles_max: 8 };
 
@@ -101,11 +101,25 @@ fn room_is_given_back_when_a_record_is_written() {
         let agent = AgentDirectory::new("a").unwrap();
         outbox.send(agent, Stream::Verbose, format!("round {round}\n"));
         let Job::Write(record) = writer.inbox.jobs.recv().unwrap() else { panic!("no record") };
-        writer.write(&record);
+        writer.take(record);
+        writer.write();
     }
     let path = home.path().join("logs/a/verbose.md");
     assert_eq!(fs::read_to_string(path).unwrap().lines().count(), 50);
     assert!(told.lock().unwrap().is_empty());
+}
+
+#[test]
+fn records_of_one_stream_go_out_together_and_in_their_order() {
+    let bench = Bench::new(QueueLimits { records_max: 1000, bytes_max: 1_000_000 });
+    let long = "x".repeat(TAKEN_BYTES_MAX / 3);
+    for number in 0..9 {
+        bench.send(["a", "b"][number % 2], &format!("{number} {long}"));
+    }
+    let (files, told) = bench.run(&["a", "b"]);
+    let numbers = |lines: &Vec<String>| lines.iter().map(|line| line[..1].to_owned()).collect::<String>();
+    assert_eq!((numbers(&files[0]), numbers(&files[1])), ("02468".to_owned(), "1357".to_owned()));
+    assert!(told.is_empty(), "{told:?}");
 }
 
 #[test]
