@@ -28,8 +28,8 @@ pub struct Window {
     lineage: Lineage,
 }
 
-/// What lists of messages have in common when the longer one came of the shorter by appending: whoever has worked through
-/// one need not look at it again. A list that lost or changed a message has another.
+/// What lists of messages have in common when the longer one came of the shorter by appending: whoever has worked
+/// through one need not look at it again. A list that lost or changed a message has another.
 #[derive(Debug, Clone, Default)]
 pub struct Lineage(Arc<()>);
 

@@ -10,7 +10,7 @@ use agent::Fault;
 use agent::outside::ModelRequest;
 use bytes::Bytes;
 
-use self::thoughts::Wanted;
+use self::thoughts::{Maker, Wanted};
 use crate::dialect::{AnswerReader, Dialect, ModelOptions};
 use crate::prefix::PrefixShelf;
 
@@ -22,6 +22,7 @@ pub(crate) struct Chat {
     call_ids: CallIds,
     /// What is wanted back of what the model thought.
     thoughts: Wanted,
+    maker: Maker,
 }
 
 /// The ids of calls that a server takes.
@@ -38,13 +39,17 @@ impl Chat {
     pub(crate) const OPENAI: Self = Self { length_field: "max_completion_tokens", ..Self::COMPATIBLE };
 
     /// As other servers speak it: some do not know the newer name, and some refuse it.
-    pub(crate) const COMPATIBLE: Self =
-        Self { length_field: "max_tokens", call_ids: CallIds::Visible, thoughts: Wanted::Nothing };
+    pub(crate) const COMPATIBLE: Self = Self {
+        length_field: "max_tokens",
+        call_ids: CallIds::Visible,
+        thoughts: Wanted::Nothing,
+        maker: Maker::NOBODY,
+    };
 
-    /// As a provider's server speaks it for a model.
-    pub(crate) fn compatible(provider: &str, model: &str) -> Self {
+    /// The same for a provider's model.
+    pub(crate) fn of(self, provider: &str, model: &str) -> Self {
         let call_ids = if provider == "mistral" { CallIds::Nine } else { CallIds::Visible };
-        Self { call_ids, thoughts: Wanted::by(provider, model), ..Self::COMPATIBLE }
+        Self { call_ids, thoughts: Wanted::by(provider, model), maker: Maker::of(model), ..self }
     }
 
     /// Tells apart what is written in different ways.
@@ -78,6 +83,6 @@ impl Dialect for Chat {
     }
 
     fn reader(&self) -> Box<dyn AnswerReader> {
-        Box::new(answer::ChatReader::new(self.thoughts))
+        Box::new(answer::ChatReader::new(self.thoughts, self.maker))
     }
 }

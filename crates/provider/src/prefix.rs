@@ -20,8 +20,9 @@ const SHELF_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The most bytes that are kept of one conversation; a longer one is written anew for each question.
 const CONVERSATION_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// A block that has grown to this is not copied at every message to put more behind it. Two of them become one when the
-/// next begins, two of those become one again, and so on: a conversation is a few blocks, whose bytes were copied a few times.
+/// A block that has grown to this is not copied at every message to put more behind it. Two of them become one when
+/// the next begins, two of those become one again, and so on: a conversation is a few blocks, whose bytes were copied a
+/// few times.
 const BLOCK_BYTES: usize = 16 * 1024;
 
 /// What a message costs the shelf beside what was written for it: its place, and its husk while it is looked at weakly.
@@ -221,7 +222,10 @@ impl Prefix {
         self.blocks.retain_mut(|block| {
             let part = left.min(block.len());
             left -= part;
-            block.truncate(part);
+            // What is cut off must not stay in memory for the rest of it.
+            if part < block.len() {
+                *block = Bytes::copy_from_slice(&block[..part]);
+            }
             part > 0
         });
     }

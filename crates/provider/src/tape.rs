@@ -7,7 +7,7 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use canonical::digest;
+pub(crate) use canonical::{digest, digest_of};
 pub use record::RecordedModels;
 pub use replay::ReplayedModels;
 

@@ -20,21 +20,24 @@ struct Second {
     offset: String,
 }
 
-/// Local time with its offset, for files that are read long after.
-pub(crate) fn stamp() -> String {
-    stamp_of(Timestamp::now())
+impl Second {
+    fn stamp(&mut self, now: Timestamp, zone: impl FnOnce() -> TimeZone) -> String {
+        let number = Some(now.as_second());
+        if self.number != number {
+            let local = now.to_zoned(zone());
+            let (text, offset) = (local.strftime("%Y-%m-%dT%H:%M:%S"), local.strftime("%:z"));
+            *self = Self { number, text: text.to_string(), offset: offset.to_string() };
+        }
+        format!("{}.{:03}{}", self.text, now.subsec_millisecond(), self.offset)
+    }
 }
 
-fn stamp_of(now: Timestamp) -> String {
-    let number = Some(now.as_second());
-    SECOND.with_borrow_mut(|second| {
-        if second.number != number {
-            let local = now.to_zoned(TimeZone::system());
-            let (text, offset) = (local.strftime("%Y-%m-%dT%H:%M:%S"), local.strftime("%:z"));
-            *second = Second { number, text: text.to_string(), offset: offset.to_string() };
-        }
-        format!("{}.{:03}{}", second.text, now.subsec_millisecond(), second.offset)
-    })
+/// Local time with its offset, for files that are read long after.
+pub(crate) fn stamp() -> String {
+    let now = Timestamp::now();
+    let kept = SECOND.try_with(|second| second.borrow_mut().stamp(now, TimeZone::system));
+    // A thread that is about to end has nothing kept any more.
+    kept.unwrap_or_else(|_| Second::default().stamp(now, TimeZone::system))
 }
 
 /// Local time for someone who watches.
@@ -195,11 +198,13 @@ mod tests {
 
     #[test]
     fn a_stamp_is_the_local_time_whichever_was_written_before() {
+        let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").expect("a zone with summer time");
+        let mut kept = Second::default();
         for second in [1_700_000_000, 1_700_000_000, 1_700_000_001, 1_750_000_000, 1_700_000_000] {
             for nanosecond in [0, 999_999, 7_000_000, 999_999_999] {
                 let now = Timestamp::new(second, nanosecond).expect("a time");
-                let whole = now.to_zoned(TimeZone::system()).strftime("%Y-%m-%dT%H:%M:%S%.3f%:z").to_string();
-                assert_eq!(stamp_of(now), whole);
+                let whole = now.to_zoned(zone.clone()).strftime("%Y-%m-%dT%H:%M:%S%.3f%:z").to_string();
+                assert_eq!(kept.stamp(now, || zone.clone()), whole);
             }
         }
     }

@@ -45,7 +45,8 @@ pub(crate) struct Writer {
 #[derive(Debug, Default)]
 struct Taken {
     text: String,
-    records: u64,
+    /// Where each of them ends.
+    ends: Vec<usize>,
     /// The room they have in the queue until they are written.
     room: usize,
 }
@@ -107,19 +108,20 @@ impl Writer {
 
     fn take(&mut self, record: Record) {
         let Record { key, text, lost_before } = record;
-        let gap = (lost_before > 0).then(|| key.stream.render_gap(lost_before)).unwrap_or_default();
-        let length = |taken: &Taken| taken.text.len() + gap.len() + text.len();
+        let room = text.len();
+        // In one piece: a queue that runs over is no time for a second write.
+        let text = if lost_before == 0 { text } else { key.stream.render_gap(lost_before) + &text };
+        let length = |taken: &Taken| (taken.text.len() + text.len()) as u64;
         // Each record would have fitted a file.
-        if self.taken.get(&key).is_some_and(|taken| length(taken) as u64 > self.files.file_bytes_max()) {
+        if self.taken.get(&key).is_some_and(|taken| length(taken) > self.files.file_bytes_max()) {
             self.write();
         }
         self.taken_bytes += text.len();
-        let taken = self.taken.entry(key).or_default();
-        taken.records += 1;
-        taken.room += text.len();
-        taken.text.push_str(&gap);
-        taken.text.push_str(&text);
         self.lost_untold += lost_before;
+        let taken = self.taken.entry(key).or_default();
+        taken.text.push_str(&text);
+        taken.ends.push(taken.text.len());
+        taken.room += room;
         if self.taken_bytes > TAKEN_BYTES_MAX {
             self.write();
         }
@@ -127,18 +129,27 @@ impl Writer {
 
     /// Writes what was taken.
     fn write(&mut self) {
-        for (key, Taken { text, records, room }) in std::mem::take(&mut self.taken) {
-            if let Err(fault) = self.files.append(&key, text.as_bytes()) {
-                let path = self.files.path(&key);
-                if let Some(earlier) = self.faults.admit(Instant::now()) {
-                    let earlier = and_earlier(earlier);
-                    (self.report)(&format!("cannot write {}: {fault}{earlier}", path.display()));
+        for (key, Taken { text, ends, room }) in std::mem::take(&mut self.taken) {
+            if self.files.append(&key, text.as_bytes()).is_err() {
+                // Some of them may still fit a disk that is full.
+                let mut start = 0;
+                for end in ends {
+                    self.append(&key, &text[start..end]);
+                    start = end;
                 }
-                self.faults.held_back += records - 1;
             }
             self.inbox.release(room);
         }
         self.taken_bytes = 0;
+    }
+
+    fn append(&mut self, key: &StreamKey, record: &str) {
+        if let Err(fault) = self.files.append(key, record.as_bytes()) {
+            let path = self.files.path(key);
+            if let Some(earlier) = self.faults.admit(Instant::now()) {
+                (self.report)(&format!("cannot write {}: {fault}{}", path.display(), and_earlier(earlier)));
+            }
+        }
     }
 
     /// Marks the gaps of streams in which nothing followed that could have carried the mark.

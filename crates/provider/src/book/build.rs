@@ -223,8 +223,9 @@ fn no_provider(provider: &str) -> String {
 
 fn dialect(known: &KnownProvider, model: &str) -> Arc<dyn Dialect> {
     match known.api {
-        Api::OpenAiChat | Api::AzureChat => Arc::new(Chat::OPENAI),
-        Api::CompatibleChat => Arc::new(Chat::compatible(known.name, model)),
+        Api::AzureChat => Arc::new(Chat::OPENAI),
+        Api::OpenAiChat => Arc::new(Chat::OPENAI.of(known.name, model)),
+        Api::CompatibleChat => Arc::new(Chat::COMPATIBLE.of(known.name, model)),
         Api::Responses => Arc::new(Responses),
         Api::Anthropic => Arc::new(Anthropic),
     }

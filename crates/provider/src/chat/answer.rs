@@ -4,7 +4,7 @@ use agent::outside::{ModelEvent, StopReason};
 use agent::{Fault, Usage};
 use serde::Deserialize;
 
-use super::thoughts::{Collector, Wanted};
+use super::thoughts::{Collector, Maker, Wanted};
 use crate::dialect::AnswerReader;
 use crate::reading::{
     CallPlace, Each, End, Progress, Raw, grow, is_object, model_fault, more_arguments, part, piece, text,
@@ -152,18 +152,14 @@ impl AnswerReader for ChatReader {
 }
 
 impl ChatReader {
-    pub(super) fn new(wanted: Wanted) -> Self {
-        let thoughts = Collector::new(wanted);
+    pub(super) fn new(wanted: Wanted, maker: Maker) -> Self {
+        let thoughts = Collector::new(wanted, maker);
         Self { progress: Progress::default(), thoughts, seen_any: false, finished: false, whole: false }
     }
 
     /// Hands the calls on, and before them what has to be kept with them.
     fn hand_on_calls(&mut self, each: Each<'_>) {
-        let thoughts = match self.progress.places().next() {
-            Some(_) => self.thoughts.written(self.progress.places()),
-            None => Ok(None),
-        };
-        match thoughts {
+        match self.thoughts.hand_on(self.progress.places()) {
             Ok(Some(thoughts)) => each(Ok(ModelEvent::Thoughts(thoughts))),
             Ok(None) => {}
             Err(fault) => return self.progress.fail(fault, each),

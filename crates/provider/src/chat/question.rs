@@ -181,8 +181,8 @@ fn spoken(
     if !before.is_empty() {
         out.push(b',');
     }
-    let Thoughts { reasoning_content, reasoning_details, extra_content } =
-        Thoughts::of(message, chat.thoughts);
+    let Thoughts { reasoning_content, reasoning_details, extra_content, .. } =
+        Thoughts::of(message, chat.thoughts, chat.maker);
     let extras = extra_content.into_iter().chain(std::iter::repeat(None));
     let line = Line {
         tool_call_id: message.tool_call_id.as_deref().map(|own| id(own, chat.call_ids)),

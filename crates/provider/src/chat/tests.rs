@@ -55,24 +55,40 @@ fn call(index: u64, extra_content: Value) -> Value {
 /// The names of the members that hold thoughts.
 fn members(body: &Value) -> Vec<&str> {
     let answer = &body["messages"][1];
-    let own = ["reasoning_content", "reasoning_details"].into_iter().filter(|name| !answer[name].is_null());
+    let is_said = |name: &&str| answer[*name] != Value::Null && answer[*name] != "";
+    let own = ["reasoning_content", "reasoning_details"].into_iter().filter(is_said);
     let calls = answer["tool_calls"].as_array().into_iter().flatten();
     own.chain(calls.filter(|call| !call["extra_content"].is_null()).map(|_| "extra_content")).collect()
 }
 
+fn detail(kind: &str, text: &str, signature: &Value) -> Value {
+    let member = if kind == "text" { "text" } else { "data" };
+    json!({ "type": format!("reasoning.{kind}"), "index": 0, member: text, "signature": signature })
+}
+
 #[test]
-fn what_a_model_thought_goes_back_to_servers_that_want_it_and_to_no_others() {
+fn what_a_model_thought_goes_back_to_it_where_that_is_wanted_and_to_no_other() {
     let [deepseek, openrouter, gemini, other] = [
-        Chat::compatible("deepseek", "deepseek-reasoner"),
-        Chat::compatible("openrouter", "google/gemini-3-pro"),
-        Chat::compatible("gemini", "gemini-3-pro"),
-        Chat::compatible("groq", "llama-3.3-70b-versatile"),
+        Chat::COMPATIBLE.of("deepseek", "deepseek-reasoner"),
+        Chat::COMPATIBLE.of("openrouter", "google/gemini-3-pro"),
+        Chat::COMPATIBLE.of("gemini", "gemini-3-pro"),
+        Chat::COMPATIBLE.of("groq", "llama-3.3-70b-versatile"),
+    ];
+    let others = [
+        Chat::COMPATIBLE.of("deepseek", "deepseek-chat"),
+        Chat::COMPATIBLE.of("openrouter", "anthropic/claude-sonnet-4.5"),
+        Chat::COMPATIBLE.of("gemini", "gemini-2.5-flash"),
+        other,
+        Chat::OPENAI,
     ];
     let signed = json!({ "google": { "thought_signature": "s1" } });
-    let detail = |text: &str, signature: Value| json!([{ "type": "reasoning.text", "index": 0, "text": text, "signature": signature }]);
+    let details = |details: &[Value]| json!({ "reasoning_details": details });
     let deltas = [
-        json!({ "reasoning_content": "One ", "reasoning_details": detail("One ", Value::Null) }),
-        json!({ "reasoning_content": "two.", "reasoning_details": detail("two.", json!("s0")) }),
+        json!({ "reasoning_content": "One " }),
+        json!({ "reasoning_content": "two." }),
+        details(&[detail("text", "One ", &Value::Null)]),
+        details(&[detail("text", "two.", &json!("s0")), detail("encrypted", "xyz", &Value::Null)]),
+        details(&[detail("encrypted", "uvw", &Value::Null)]),
         call(0, signed.clone()),
         call(1, Value::Null),
     ];
@@ -87,27 +103,90 @@ fn what_a_model_thought_goes_back_to_servers_that_want_it_and_to_no_others() {
         assert_eq!(answer.tool_calls.len(), 2, "{chat:?}");
         let body = written(&chat, Map::new(), &answer);
         assert_eq!(members(&body), expected, "{chat:?}: {body:#}");
-        for elsewhere in
-            [deepseek, openrouter, gemini, other].into_iter().filter(|other| other.key() != chat.key())
-        {
+        for elsewhere in others {
             let body = written(&elsewhere, Map::new(), &answer);
             assert!(members(&body).is_empty(), "{elsewhere:?} takes none of {chat:?}: {body:#}");
         }
-        let thinking =
-            Map::from_iter([("thinking".to_owned(), json!({ "type": "enabled", "budget_tokens": 1024 }))]);
-        let body = written(&Anthropic, thinking, &answer);
+        let thinking = json!({ "type": "enabled", "budget_tokens": 1024 });
+        let body = written(&Anthropic, Map::from_iter([("thinking".to_owned(), thinking)]), &answer);
         assert!(!body.to_string().contains("two."), "{body:#}");
     }
     let thought = |chat| written(&chat, Map::new(), &answered(chat, &deltas))["messages"][1].clone();
     assert_eq!(thought(deepseek)["reasoning_content"], "One two.");
-    assert_eq!(thought(openrouter)["reasoning_details"], detail("One two.", json!("s0")));
+    let kept = [
+        ("text", "One two.", json!("s0")),
+        ("encrypted", "xyz", Value::Null),
+        ("encrypted", "uvw", Value::Null),
+    ];
+    let kept = kept.map(|(kind, text, signature)| detail(kind, text, &signature));
+    assert_eq!(thought(openrouter)["reasoning_details"], Value::from(kept.to_vec()));
     let calls = thought(gemini)["tool_calls"].clone();
     assert_eq!((&calls[0]["extra_content"], &calls[1]["extra_content"]), (&signed, &Value::Null));
 }
 
 #[test]
+fn an_answer_without_thoughts_or_of_another_api_says_so_where_the_text_is_wanted() {
+    let call = ToolCall { id: "c".into(), name: "clock".into(), arguments: "{}".into() };
+    let anthropic = r#"[{"type":"thinking","thinking":"Hm.","signature":"s"}]"#.to_owned();
+    let answers = [
+        Message::assistant("", vec![call.clone()]),
+        Message { thoughts: Some(anthropic), ..Message::assistant("", vec![call]) },
+        Message::assistant("Yes.", Vec::new()),
+    ];
+    for answer in answers {
+        let body = written(&Chat::COMPATIBLE.of("deepseek", "deepseek-reasoner"), Map::new(), &answer);
+        assert_eq!(body["messages"][1]["reasoning_content"], "", "{body:#}");
+        assert!(body["messages"][0].get("reasoning_content").is_none(), "nobody else thinks: {body:#}");
+        let body = written(&Chat::COMPATIBLE.of("groq", "moonshotai/kimi-k2-instruct"), Map::new(), &answer);
+        assert!(body["messages"][1].get("reasoning_content").is_none(), "{body:#}");
+    }
+}
+
+#[test]
+fn who_wants_what_is_told_by_the_provider_and_behind_another_address_by_the_model() {
+    for (provider, model, wanted) in [
+        ("deepseek", "deepseek-chat", Wanted::Text),
+        ("openai", "kimi-k2-thinking", Wanted::Text),
+        ("openai", "deepseek-reasoner", Wanted::Text),
+        ("openai", "gemini-3-pro", Wanted::OfCalls),
+        ("openai", "gpt-5", Wanted::Nothing),
+        ("gemini", "gemini-3-pro", Wanted::OfCalls),
+        ("openrouter", "deepseek/deepseek-r1", Wanted::Details),
+        ("groq", "deepseek-r1-distill-llama-70b", Wanted::Nothing),
+        ("together", "deepseek-ai/DeepSeek-V3", Wanted::Nothing),
+        ("ollama", "deepseek-r1", Wanted::Nothing),
+    ] {
+        assert_eq!(Wanted::by(provider, model), wanted, "{provider}/{model}");
+    }
+}
+
+#[test]
+fn an_answer_that_ends_after_each_call_keeps_what_belongs_to_each() {
+    let gemini = Chat::COMPATIBLE.of("gemini", "gemini-3-pro");
+    let mut reader = gemini.reader();
+    let (mut calls, mut thoughts) = (Vec::new(), None);
+    // As Gemini has it, without an index.
+    for signature in [json!({ "google": "s0" }), Value::Null, json!({ "google": "s2" })] {
+        let mut delta = call(calls.len() as u64, signature);
+        delta["tool_calls"][0].as_object_mut().expect("a call").remove("index");
+        let choice = json!({ "delta": delta, "finish_reason": "tool_calls" });
+        reader.take(json!({ "choices": [choice] }).to_string().as_bytes(), &mut |event| match event {
+            Ok(ModelEvent::Thoughts(text)) => thoughts = Some(text),
+            Ok(ModelEvent::ToolCall(call)) => calls.push(call),
+            _ => {}
+        });
+    }
+    let body = written(&gemini, Map::new(), &Message { thoughts, ..Message::assistant("", calls) });
+    let extra = |place: usize| body["messages"][1]["tool_calls"][place]["extra_content"].clone();
+    assert_eq!(
+        [extra(0), extra(1), extra(2)],
+        [json!({ "google": "s0" }), Value::Null, json!({ "google": "s2" })]
+    );
+}
+
+#[test]
 fn thoughts_before_an_answer_without_calls_are_not_kept() {
-    let deepseek = Chat::compatible("deepseek", "deepseek-reasoner");
+    let deepseek = Chat::COMPATIBLE.of("deepseek", "deepseek-reasoner");
     let answer = answered(deepseek, &[json!({ "reasoning_content": "Hm." }), json!({ "content": "Yes." })]);
     assert_eq!(answer.thoughts, None);
 }
@@ -117,7 +196,7 @@ fn mistral_gets_ids_of_nine_letters_and_digits() {
     let ids = ["aB3dE6gH9", "call_abcdefghijklmnop", "call_abcdefghijklmnoq", "toolu_1", "a-b-c-d-e"];
     let call = |id: &str| ToolCall { id: id.to_owned(), name: "clock".into(), arguments: "{}".into() };
     let answer = Message::assistant("", ids.map(call).to_vec());
-    let body = written(&Chat::compatible("mistral", "mistral-large-latest"), Map::new(), &answer);
+    let body = written(&Chat::COMPATIBLE.of("mistral", "mistral-large-latest"), Map::new(), &answer);
     let messages = body["messages"].as_array().expect("messages");
     let asked: Vec<_> =
         messages[1]["tool_calls"].as_array().expect("calls").iter().map(|call| &call["id"]).collect();

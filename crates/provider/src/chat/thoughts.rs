@@ -1,22 +1,23 @@
-//! What a model thought before its calls, where its server wants it back with them: collected from the answer, kept with
-//! the message, and put into the questions that follow.
+//! What a model thought before its calls, where its server wants it back with them: collected from the answer, kept
+//! with the message, and put into the questions that follow.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use agent::{Fault, Message};
+use agent::{Fault, Message, Role};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::reading::{CallPlace, Raw, part};
+use crate::tape::digest_of;
 use crate::writing::unwritten;
 
 /// What a server wants back. None of it is in the API as OpenAI wrote it, and some servers refuse what they do not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Nothing,
-    /// The text in `reasoning_content`: DeepSeek refuses calls without it, Kimi asks for it.
+    /// The text in `reasoning_content`, empty where there is none: DeepSeek and Kimi refuse an answer without it.
     Text,
     /// The list in `reasoning_details`, which OpenRouter needs for models that sign what they think.
     Details,
@@ -28,10 +29,14 @@ impl Wanted {
     /// What is wanted by the server of a model.
     pub(crate) fn by(provider: &str, model: &str) -> Self {
         let name = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase();
-        match name.as_str() {
-            _ if provider == "openrouter" => Self::Details,
-            name if name.starts_with("gemini") => Self::OfCalls,
-            name if name.starts_with("deepseek") || name.starts_with("kimi") => Self::Text,
+        let begins = |start| name.starts_with(start);
+        match provider {
+            "openrouter" => Self::Details,
+            "gemini" => Self::OfCalls,
+            "deepseek" => Self::Text,
+            // Behind another address it may be anybody's model.
+            "openai" if begins("gemini") => Self::OfCalls,
+            "openai" if begins("deepseek") || begins("kimi") => Self::Text,
             _ => Self::Nothing,
         }
     }
@@ -40,6 +45,8 @@ impl Wanted {
 /// As it is kept with a message: an object, so that no other API takes it for its own.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct Thoughts<'a> {
+    /// Who thought so: what one model has signed, another refuses.
+    maker: Maker,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub(super) reasoning_content: Option<Cow<'a, str>>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
@@ -49,14 +56,32 @@ pub(super) struct Thoughts<'a> {
     pub(super) extra_content: Vec<Option<&'a RawValue>>,
 }
 
+/// A model, by a digest of its name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Maker(u64);
+
+impl Maker {
+    pub(super) const NOBODY: Self = Self(0);
+
+    pub(super) fn of(model: &str) -> Self {
+        Self(digest_of(model.as_bytes()))
+    }
+}
+
 impl<'a> Thoughts<'a> {
-    /// Those of a message, as far as they are wanted. Another API's are none.
-    pub(super) fn of(message: &'a Message, wanted: Wanted) -> Self {
-        let kept = message.thoughts.as_deref().filter(|_| wanted != Wanted::Nothing);
-        let kept: Self = kept.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
+    /// Those of a message, as far as they are wanted and of the same maker.
+    pub(super) fn of(message: &'a Message, wanted: Wanted, maker: Maker) -> Self {
+        let kept =
+            message.thoughts.as_deref().filter(|text| wanted != Wanted::Nothing && text.starts_with('{'));
+        let kept = kept.and_then(|text| serde_json::from_str::<Self>(text).ok());
+        let kept = kept.filter(|kept| kept.maker == maker).unwrap_or_default();
+        let is_answer = message.role == Role::Assistant;
         match wanted {
             Wanted::Nothing => Self::default(),
-            Wanted::Text => Self { reasoning_content: kept.reasoning_content, ..Self::default() },
+            Wanted::Text => Self {
+                reasoning_content: is_answer.then(|| kept.reasoning_content.unwrap_or_default()),
+                ..Self::default()
+            },
             Wanted::Details => Self { reasoning_details: kept.reasoning_details, ..Self::default() },
             Wanted::OfCalls => Self { extra_content: kept.extra_content, ..Self::default() },
         }
@@ -67,14 +92,19 @@ impl<'a> Thoughts<'a> {
 #[derive(Debug)]
 pub(super) struct Collector {
     wanted: Wanted,
+    maker: Maker,
     text: String,
     details: Vec<Map<String, Value>>,
+    /// What came with calls that are not in the message yet.
     of_calls: BTreeMap<CallPlace, Box<RawValue>>,
+    /// What came with those that are: some servers end their answer more than once, and have calls between.
+    of_earlier_calls: Vec<Option<Box<RawValue>>>,
 }
 
 impl Collector {
-    pub(super) fn new(wanted: Wanted) -> Self {
-        Self { wanted, text: String::new(), details: Vec::new(), of_calls: BTreeMap::new() }
+    pub(super) fn new(wanted: Wanted, maker: Maker) -> Self {
+        let (text, details, of_calls, of_earlier_calls) = Default::default();
+        Self { wanted, maker, text, details, of_calls, of_earlier_calls }
     }
 
     /// More of the text.
@@ -84,15 +114,21 @@ impl Collector {
         }
     }
 
-    /// More of the list. Pieces of one index are one: their texts follow each other.
+    /// More of the list. Pieces of one index and kind are one: their texts follow each other. What is signed or hidden
+    /// comes whole.
     pub(super) fn read_details(&mut self, reasoning_details: Raw<'_>) {
         if self.wanted != Wanted::Details {
             return;
         }
         for piece in part::<Vec<Map<String, Value>>>(reasoning_details).into_iter().flatten() {
-            let index = piece.get("index").filter(|index| index.is_number());
-            let known = self.details.iter_mut().find(|known| index.is_some() && known.get("index") == index);
-            match known {
+            let is_text = matches!(
+                piece.get("type").and_then(Value::as_str),
+                Some("reasoning.text" | "reasoning.summary")
+            );
+            let is_more = |known: &&mut Map<String, Value>| {
+                is_text && ["index", "type"].iter().all(|name| known.get(*name) == piece.get(*name))
+            };
+            match self.details.last_mut().filter(is_more) {
                 Some(known) => piece.into_iter().for_each(|(name, value)| grow(known, name, value)),
                 None => self.details.push(piece),
             }
@@ -106,26 +142,36 @@ impl Collector {
         }
     }
 
-    /// What is to be kept with these calls, if anything is.
-    pub(super) fn written(&self, calls: impl Iterator<Item = CallPlace>) -> Result<Option<String>, Fault> {
+    /// These calls are in the message now: what is to be kept with it, if anything is.
+    pub(super) fn hand_on(
+        &mut self,
+        calls: impl Iterator<Item = CallPlace>,
+    ) -> Result<Option<String>, Fault> {
+        let before = self.of_earlier_calls.len();
+        self.of_earlier_calls.extend(calls.map(|place| self.of_calls.remove(&place)));
+        let is_new = self.of_earlier_calls.len() > before;
+        let has_extras = self.of_earlier_calls.iter().any(Option::is_some);
+        if !is_new || self.text.is_empty() && self.details.is_empty() && !has_extras {
+            return Ok(None);
+        }
         let details = match self.details.as_slice() {
             [] => None,
             details => Some(serde_json::value::to_raw_value(details).map_err(unwritten)?),
         };
-        let of_calls = |place| self.of_calls.get(&place).map(|extra| &**extra);
+        let extras = self.of_earlier_calls.iter().filter(|_| has_extras);
         let thoughts = Thoughts {
+            maker: self.maker,
             reasoning_content: (!self.text.is_empty()).then_some(Cow::Borrowed(self.text.as_str())),
             reasoning_details: details.as_deref(),
-            extra_content: if self.of_calls.is_empty() { Vec::new() } else { calls.map(of_calls).collect() },
+            extra_content: extras.map(Option::as_deref).collect(),
         };
-        let is_empty = self.text.is_empty() && details.is_none() && self.of_calls.is_empty();
-        if is_empty { Ok(None) } else { serde_json::to_string(&thoughts).map(Some).map_err(unwritten) }
+        serde_json::to_string(&thoughts).map(Some).map_err(unwritten)
     }
 }
 
 /// Adds a member of a piece to what is there.
 fn grow(known: &mut Map<String, Value>, name: String, value: Value) {
-    let is_long = matches!(name.as_str(), "text" | "summary" | "data");
+    let is_long = matches!(name.as_str(), "text" | "summary");
     match (known.get_mut(&name), value) {
         (_, Value::Null) => {}
         (Some(Value::String(text)), Value::String(more)) if is_long => text.push_str(&more),

@@ -82,6 +82,8 @@ fn a_lineage_spares_the_look_and_never_the_truth() {
     assert_eq!(follow_in(&mut prefix, Some(&lineage), &all[..2]), 2);
     assert_eq!(follow_in(&mut prefix, Some(&lineage), &all[..3]), 1);
     assert_eq!(follow_in(&mut prefix, Some(&lineage), &all[..3]), 0);
+    let changed = [said("x"), said("y"), Arc::clone(&all[2])];
+    assert_eq!(follow_in(&mut prefix, Some(&lineage), &changed), 0, "what is promised is not looked at");
     assert_eq!(follow_in(&mut prefix, None, &all), 1, "nobody says so, and it is found all the same");
     assert_eq!(follow_in(&mut prefix, Some(&other), &all), 0);
     let elsewhere = [Arc::clone(&all[0]), said("x"), said("y"), said("z"), said("!")];
@@ -185,7 +187,7 @@ fn a_conversation_is_written_the_same_with_and_without_the_shelf() {
     lists.push(all[..4].to_vec());
     lists.push([vec![said("the story so far")], all[4..].to_vec()].concat());
     let model = ModelOptions { name: "m".into(), caches_prompt: true, ..ModelOptions::default() };
-    let mistral = Chat::compatible("mistral", "m");
+    let mistral = Chat::COMPATIBLE.of("mistral", "m");
     let dialects: [&dyn Dialect; 5] = [&Chat::OPENAI, &Chat::COMPATIBLE, &mistral, &Responses, &Anthropic];
     for dialect in dialects {
         let shelf = PrefixShelf::default();

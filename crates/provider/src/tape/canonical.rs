@@ -41,10 +41,14 @@ fn spoken(message: &Message) -> Value {
 
 /// Tells requests apart for people, who compare them whole; and ids of calls.
 pub(crate) fn digest(bytes: &[u8]) -> String {
-    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+    format!("{:016x}", digest_of(bytes))
+}
+
+/// The same as a number.
+pub(crate) fn digest_of(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("{hash:016x}")
+    })
 }
 
 const STOPS: [(&str, StopReason); 4] = [

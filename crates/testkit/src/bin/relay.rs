@@ -44,7 +44,7 @@ async fn serve(relay: Relay) -> io::Result<()> {
     println!("Server: http://{}", listener.local_addr()?);
     loop {
         let (socket, _) = listener.accept().await?;
-        // A question of its own for each who asks, as agents have: one that all share would be nearer than any of theirs.
+        // A question of its own for each who asks, as agents have: one that all share would be nearer than theirs.
         let question = Bytes::copy_from_slice(&relay.question);
         let relay = Relay { question, ..relay.clone() };
         tokio::spawn(async move {

@@ -110,7 +110,7 @@ fn room_is_given_back_when_a_record_is_written() {
 }
 
 #[test]
-fn records_of_one_stream_go_out_together_and_in_their_order() {
+fn records_keep_their_order_in_a_stream_however_many_are_taken_together() {
     let bench = Bench::new(QueueLimits { records_max: 1000, bytes_max: 1_000_000 });
     let long = "x".repeat(TAKEN_BYTES_MAX / 3);
     for number in 0..9 {
@@ -120,6 +120,23 @@ fn records_of_one_stream_go_out_together_and_in_their_order() {
     let numbers = |lines: &Vec<String>| lines.iter().map(|line| line[..1].to_owned()).collect::<String>();
     assert_eq!((numbers(&files[0]), numbers(&files[1])), ("02468".to_owned(), "1357".to_owned()));
     assert!(told.is_empty(), "{told:?}");
+}
+
+#[test]
+fn no_file_grows_beyond_its_limit_because_records_came_together() {
+    let mut bench = Bench::new(QueueLimits { records_max: 1000, bytes_max: 1_000_000 });
+    let limits = FileLimits { file_bytes_max: 100, files_max: 50, handles_max: 8 };
+    bench.writer.files = Files::new(bench.home.path().join("logs"), limits);
+    for number in 0..30 {
+        bench.send("a", &format!("{number:29}"));
+    }
+    let Bench { home, outbox, writer, told } = bench;
+    drop(outbox);
+    writer.run();
+    let files = fs::read_dir(home.path().join("logs/a")).unwrap();
+    let texts: Vec<_> = files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect();
+    assert_eq!(texts.iter().map(String::len).collect::<Vec<_>>(), [90; 10]);
+    assert!(told.lock().unwrap().is_empty());
 }
 
 #[test]
