@@ -28,6 +28,14 @@ pub(crate) struct FileLimits {
     pub(crate) handles_max: usize,
 }
 
+/// Why some records are not on the disk.
+#[derive(Debug)]
+pub(crate) struct Unwritten {
+    /// The bytes of those that are, all of them whole.
+    pub(crate) written: usize,
+    pub(crate) fault: io::Error,
+}
+
 /// All log files of all agents, most of them closed.
 #[derive(Debug)]
 pub(crate) struct Files {
@@ -49,20 +57,31 @@ impl Files {
         Self { directory, limits, open: HashMap::new(), uses: 0 }
     }
 
-    /// How long a file may be.
-    pub(crate) fn file_bytes_max(&self) -> u64 {
-        self.limits.file_bytes_max
+    /// Appends one record whole.
+    pub(crate) fn append(&mut self, key: &StreamKey, record: &[u8]) -> io::Result<()> {
+        self.append_all(key, record, &[record.len()]).map_err(|unwritten| unwritten.fault)
     }
 
-    /// Appends one record whole, or a few of them, in a new file when it would make the current one too long. A record
-    /// longer than a file may be gets a file of its own.
-    pub(crate) fn append(&mut self, key: &StreamKey, record: &[u8]) -> io::Result<()> {
-        let appended = self.try_append(key, record);
-        if appended.is_err() {
-            // The next record starts from what is on the disk then.
-            self.open.remove(key);
+    /// Appends records that end at these places, each of them whole: as many as the current file takes, the rest to new
+    /// ones. A record longer than a file may be gets a file of its own.
+    pub(crate) fn append_all(
+        &mut self,
+        key: &StreamKey,
+        records: &[u8],
+        ends: &[usize],
+    ) -> Result<(), Unwritten> {
+        let mut written = 0;
+        while written < records.len() {
+            match self.try_append(key, &records[written..], ends, written) {
+                Ok(more) => written += more,
+                Err(fault) => {
+                    // The next record starts from what is on the disk then.
+                    self.open.remove(key);
+                    return Err(Unwritten { written, fault });
+                }
+            }
         }
-        appended
+        Ok(())
     }
 
     /// Where a stream's file is, for messages.
@@ -70,18 +89,30 @@ impl Files {
         self.directory.join(key.agent.as_str()).join(key.stream.file_name())
     }
 
-    fn try_append(&mut self, key: &StreamKey, record: &[u8]) -> io::Result<()> {
+    /// Appends as many as the current file takes, at least one; gives their bytes.
+    fn try_append(
+        &mut self,
+        key: &StreamKey,
+        records: &[u8],
+        ends: &[usize],
+        before: usize,
+    ) -> io::Result<usize> {
+        let mut ends = ends.iter().filter_map(|end| end.checked_sub(before)).filter(|end| *end > 0);
+        let first = ends.next().unwrap_or(records.len());
         let (mut file, mut length) = self.current(key)?;
-        let record_length = u64::try_from(record.len()).unwrap_or(u64::MAX);
-        if length > 0 && length.saturating_add(record_length) > self.limits.file_bytes_max {
+        let max = self.limits.file_bytes_max;
+        let fits = |bytes: usize, length: u64| length.saturating_add(bytes as u64) <= max;
+        if length > 0 && !fits(first, length) {
             self.open.remove(key);
             self.rotate(key)?;
             (file, length) = self.current(key)?;
         }
-        (&*file).write_all(record).inspect_err(|_| {
+        let some = ends.take_while(|end| fits(*end, length)).last().unwrap_or(first);
+        (&*file).write_all(&records[..some]).inspect_err(|_| {
             // On a full disk half a record may have gone out; the next one must not continue its line.
             let _ = file.set_len(length);
-        })
+        })?;
+        Ok(some)
     }
 
     /// The open file and its length.

@@ -111,11 +111,6 @@ impl Writer {
         let room = text.len();
         // In one piece: a queue that runs over is no time for a second write.
         let text = if lost_before == 0 { text } else { key.stream.render_gap(lost_before) + &text };
-        let length = |taken: &Taken| (taken.text.len() + text.len()) as u64;
-        // Each record would have fitted a file.
-        if self.taken.get(&key).is_some_and(|taken| length(taken) > self.files.file_bytes_max()) {
-            self.write();
-        }
         self.taken_bytes += text.len();
         self.lost_untold += lost_before;
         let taken = self.taken.entry(key).or_default();
@@ -130,10 +125,10 @@ impl Writer {
     /// Writes what was taken.
     fn write(&mut self) {
         for (key, Taken { text, ends, room }) in std::mem::take(&mut self.taken) {
-            if self.files.append(&key, text.as_bytes()).is_err() {
-                // Some of them may still fit a disk that is full.
-                let mut start = 0;
-                for end in ends {
+            if let Err(unwritten) = self.files.append_all(&key, text.as_bytes(), &ends) {
+                // Some of the rest may still fit a disk that is full.
+                let mut start = unwritten.written;
+                for end in ends.into_iter().filter(|end| *end > unwritten.written) {
                     self.append(&key, &text[start..end]);
                     start = end;
                 }

@@ -44,6 +44,24 @@ fn a_file_is_filled_to_its_last_byte_and_then_put_aside() {
 }
 
 #[test]
+fn records_that_come_together_lie_as_if_they_had_come_one_by_one() {
+    let records = ["123", "4567", "a record longer than a file", "8", "90123", "4567890", "1"];
+    let at_once = TempDir::new().unwrap();
+    let one_by_one = TempDir::new().unwrap();
+    let limits = FileLimits { files_max: 9, ..LIMITS };
+    let (mut together, mut apart) = (files(&at_once, limits), files(&one_by_one, limits));
+    for start in 0..records.len() {
+        let ends: Vec<usize> =
+            (start..records.len()).map(|end| records[start..=end].concat().len()).collect();
+        together.append_all(&key("a"), records[start..].concat().as_bytes(), &ends).unwrap();
+        records[start..].iter().for_each(|record| apart.append(&key("a"), record.as_bytes()).unwrap());
+        for name in ["context.md", "context.md.1", "context.md.2", "context.md.5", "context.md.8"] {
+            assert_eq!(read(&at_once, name), read(&one_by_one, name), "{start}: {name}");
+        }
+    }
+}
+
+#[test]
 fn only_so_many_files_are_kept() {
     for (files_max, kept) in [(0, 1), (1, 1), (2, 2), (3, 3)] {
         let home = TempDir::new().unwrap();
