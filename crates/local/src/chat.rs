@@ -4,3 +4,4 @@
 pub(crate) mod prompt;
 pub(crate) mod template;
 pub(crate) mod tokens;
+pub(crate) mod words;

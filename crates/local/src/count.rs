@@ -4,20 +4,18 @@ use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
 
-use tokenizers::Tokenizer;
-
-use crate::chat::tokens::Vocabulary;
+use crate::chat::words::Words;
 use crate::engine::gguf::Gguf;
 use crate::generation::LoadFault;
 
 /// The vocabulary is in the head of a file, and a head is not longer than one of these. Read, not mapped: whoever only
 /// counts must not fall when the file is cut.
-const HEAD_BYTES: [u64; 2] = [8 << 20, 64 << 20];
+const HEAD_BYTES: [u64; 3] = [2 << 20, 8 << 20, 64 << 20];
 
 /// The tokenizer of a model's file, and nothing else of it.
 #[derive(Debug)]
 pub struct Counter {
-    tokenizer: Tokenizer,
+    words: Words,
 }
 
 impl Counter {
@@ -31,18 +29,18 @@ impl Counter {
         for bytes_max in HEAD_BYTES {
             let bytes = head(path, bytes_max)
                 .map_err(|cause| LoadFault::Unreadable { path: path.to_path_buf(), cause })?;
-            read = Gguf::facts(&bytes).and_then(|file| Vocabulary::read(&file));
+            read = Gguf::facts(&bytes).and_then(|file| Words::read(&file));
             if read.is_ok() {
                 break;
             }
         }
-        Ok(Self { tokenizer: read.map_err(unusable)?.into_tokenizer() })
+        Ok(Self { words: read.map_err(unusable)? })
     }
 
     /// How many tokens a plain text is.
     #[must_use]
     pub fn count(&self, text: &str) -> usize {
-        self.tokenizer.encode_fast(text, false).map_or(0, |encoding| encoding.len())
+        self.words.count(text)
     }
 }
 

@@ -8,6 +8,7 @@ mod config;
 mod home;
 mod import;
 mod logs;
+mod memory;
 mod model;
 mod model_server;
 mod models;
@@ -25,10 +26,6 @@ use clap::Parser;
 
 use crate::cli::{AuditCommand, Cli, Command, ConfigCommand};
 use crate::config::Config;
-
-/// A turn is a few hundred small pieces of memory, often freed by another thread than the one that asked for them.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// How a run can fail, in exit codes. They are part of the contract with scripts.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +60,7 @@ impl Failure {
 }
 
 fn main() -> ExitCode {
+    memory::give_back_at_once();
     let arguments = cli::normalize(std::env::args_os());
     let cli = Cli::parse_from(arguments);
     match run(cli) {

@@ -27,6 +27,41 @@ pub enum Site {
     Machine,
 }
 
+/// What a server of chat completions wants beyond the API as OpenAI wrote it. Some servers refuse what they do not know, so
+/// that each gets what it wants and no more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wanted {
+    /// Nothing else.
+    Nothing,
+    /// What the maker of the model wants, told by the model's name: behind another address it may be anybody's.
+    AsItsModel,
+    /// The text of thoughts back in `reasoning_content`, empty where there is none: DeepSeek and Kimi refuse an answer
+    /// without it.
+    ThoughtText,
+    /// The list of thoughts back in `reasoning_details`, which OpenRouter needs for models that sign what they think.
+    ThoughtDetails,
+    /// `extra_content` of each call back, where Gemini has its signature: the newer ones refuse calls without it.
+    ThoughtsOfCalls,
+    /// Ids of calls of nine letters and digits, and no others.
+    ShortIds,
+}
+
+impl Wanted {
+    /// The same, told for a model.
+    pub(crate) fn of_model(self, model: &str) -> Self {
+        if self != Self::AsItsModel {
+            return self;
+        }
+        let name = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase();
+        let begins = |start| name.starts_with(start);
+        match () {
+            () if begins("gemini") => Self::ThoughtsOfCalls,
+            () if begins("deepseek") || begins("kimi") => Self::ThoughtText,
+            () => Self::Nothing,
+        }
+    }
+}
+
 /// A provider that is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KnownProvider {
@@ -34,6 +69,8 @@ pub struct KnownProvider {
     pub name: &'static str,
     /// What it speaks.
     pub api: Api,
+    /// What it wants beyond that.
+    pub wanted: Wanted,
     /// Where it is; empty when only its user knows.
     pub base_url: &'static str,
     /// The variable with another address; empty when there is none.
@@ -61,8 +98,8 @@ const fn cloud(
         Api::Anthropic => Auth::XApiKey,
         Api::OpenAiChat | Api::CompatibleChat | Api::Responses => Auth::Bearer,
     };
-    let site = Site::Cloud;
-    KnownProvider { name, api, base_url, base_url_variable, key_variables, auth, site, model_default }
+    let (site, wanted) = (Site::Cloud, Wanted::Nothing);
+    KnownProvider { name, api, wanted, base_url, base_url_variable, key_variables, auth, site, model_default }
 }
 
 const fn machine(
@@ -72,21 +109,27 @@ const fn machine(
     key_variables: &'static [&'static str],
 ) -> KnownProvider {
     let (api, site) = (Api::CompatibleChat, Site::Machine);
-    let auth = Auth::Bearer;
-    KnownProvider { name, api, base_url, base_url_variable, key_variables, auth, site, model_default: "" }
+    let (auth, wanted, model_default) = (Auth::Bearer, Wanted::Nothing, "");
+    KnownProvider { name, api, wanted, base_url, base_url_variable, key_variables, auth, site, model_default }
+}
+
+impl KnownProvider {
+    const fn wanting(self, wanted: Wanted) -> Self {
+        Self { wanted, ..self }
+    }
 }
 
 /// The list itself. Where no model is chosen, the first whose key is set is asked.
 #[rustfmt::skip]
 pub static PROVIDERS: &[KnownProvider] = &[
     cloud("anthropic", Api::Anthropic, "https://api.anthropic.com", "ANTHROPIC_BASE_URL", &["ANTHROPIC_API_KEY"], "claude-sonnet-4-5"),
-    cloud("openai", Api::OpenAiChat, "https://api.openai.com/v1", "OPENAI_BASE_URL", &["OPENAI_API_KEY"], "gpt-5-mini"),
+    cloud("openai", Api::OpenAiChat, "https://api.openai.com/v1", "OPENAI_BASE_URL", &["OPENAI_API_KEY"], "gpt-5-mini").wanting(Wanted::AsItsModel),
     cloud("openai-responses", Api::Responses, "https://api.openai.com/v1", "OPENAI_BASE_URL", &["OPENAI_API_KEY"], "gpt-5-mini"),
-    cloud("openrouter", Api::CompatibleChat, "https://openrouter.ai/api/v1", "OPENROUTER_BASE_URL", &["OPENROUTER_API_KEY"], "anthropic/claude-sonnet-4.5"),
-    cloud("gemini", Api::CompatibleChat, "https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_BASE_URL", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], "gemini-2.5-flash"),
+    cloud("openrouter", Api::CompatibleChat, "https://openrouter.ai/api/v1", "OPENROUTER_BASE_URL", &["OPENROUTER_API_KEY"], "anthropic/claude-sonnet-4.5").wanting(Wanted::ThoughtDetails),
+    cloud("gemini", Api::CompatibleChat, "https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_BASE_URL", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], "gemini-2.5-flash").wanting(Wanted::ThoughtsOfCalls),
     cloud("xai", Api::CompatibleChat, "https://api.x.ai/v1", "XAI_BASE_URL", &["XAI_API_KEY"], "grok-4"),
-    cloud("deepseek", Api::CompatibleChat, "https://api.deepseek.com/v1", "DEEPSEEK_BASE_URL", &["DEEPSEEK_API_KEY"], "deepseek-chat"),
-    cloud("mistral", Api::CompatibleChat, "https://api.mistral.ai/v1", "MISTRAL_BASE_URL", &["MISTRAL_API_KEY"], "mistral-large-latest"),
+    cloud("deepseek", Api::CompatibleChat, "https://api.deepseek.com/v1", "DEEPSEEK_BASE_URL", &["DEEPSEEK_API_KEY"], "deepseek-chat").wanting(Wanted::ThoughtText),
+    cloud("mistral", Api::CompatibleChat, "https://api.mistral.ai/v1", "MISTRAL_BASE_URL", &["MISTRAL_API_KEY"], "mistral-large-latest").wanting(Wanted::ShortIds),
     cloud("groq", Api::CompatibleChat, "https://api.groq.com/openai/v1", "GROQ_BASE_URL", &["GROQ_API_KEY"], "llama-3.3-70b-versatile"),
     cloud("together", Api::CompatibleChat, "https://api.together.xyz/v1", "TOGETHER_BASE_URL", &["TOGETHER_API_KEY"], "meta-llama/Llama-3.3-70B-Instruct-Turbo"),
     cloud("azure", Api::AzureChat, "", "AZURE_OPENAI_ENDPOINT", &["AZURE_OPENAI_API_KEY", "AZURE_OPENAI_KEY"], ""),

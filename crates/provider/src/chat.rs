@@ -10,7 +10,8 @@ use agent::Fault;
 use agent::outside::ModelRequest;
 use bytes::Bytes;
 
-use self::thoughts::{Maker, Wanted};
+use self::thoughts::Maker;
+use crate::catalog::Wanted;
 use crate::dialect::{AnswerReader, Dialect, ModelOptions};
 use crate::prefix::PrefixShelf;
 
@@ -19,19 +20,8 @@ use crate::prefix::PrefixShelf;
 pub(crate) struct Chat {
     /// What the field with the most tokens of an answer is called.
     length_field: &'static str,
-    call_ids: CallIds,
-    /// What is wanted back of what the model thought.
-    thoughts: Wanted,
+    wanted: Wanted,
     maker: Maker,
-}
-
-/// The ids of calls that a server takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum CallIds {
-    /// Any that can be seen.
-    Visible,
-    /// Nine letters and digits: Mistral's own, and no others.
-    Nine,
 }
 
 impl Chat {
@@ -39,27 +29,22 @@ impl Chat {
     pub(crate) const OPENAI: Self = Self { length_field: "max_completion_tokens", ..Self::COMPATIBLE };
 
     /// As other servers speak it: some do not know the newer name, and some refuse it.
-    pub(crate) const COMPATIBLE: Self = Self {
-        length_field: "max_tokens",
-        call_ids: CallIds::Visible,
-        thoughts: Wanted::Nothing,
-        maker: Maker::NOBODY,
-    };
+    pub(crate) const COMPATIBLE: Self =
+        Self { length_field: "max_tokens", wanted: Wanted::Nothing, maker: Maker::NOBODY };
 
-    /// The same for a provider's model.
-    pub(crate) fn of(self, provider: &str, model: &str) -> Self {
-        let call_ids = if provider == "mistral" { CallIds::Nine } else { CallIds::Visible };
-        Self { call_ids, thoughts: Wanted::by(provider, model), maker: Maker::of(model), ..self }
+    /// The same for a model of a provider that wants this.
+    pub(crate) fn wanting(self, wanted: Wanted, model: &str) -> Self {
+        Self { wanted: wanted.of_model(model), maker: Maker::of(model), ..self }
     }
 
     /// Tells apart what is written in different ways.
     fn key(self) -> &'static str {
-        match (self.call_ids, self.thoughts) {
-            (CallIds::Nine, _) => "chat of nine",
-            (CallIds::Visible, Wanted::Nothing) => "chat",
-            (CallIds::Visible, Wanted::Text) => "chat with texts",
-            (CallIds::Visible, Wanted::Details) => "chat with details",
-            (CallIds::Visible, Wanted::OfCalls) => "chat with extras",
+        match self.wanted {
+            Wanted::Nothing | Wanted::AsItsModel => "chat",
+            Wanted::ThoughtText => "chat with texts",
+            Wanted::ThoughtDetails => "chat with details",
+            Wanted::ThoughtsOfCalls => "chat with extras",
+            Wanted::ShortIds => "chat with short ids",
         }
     }
 }
@@ -83,6 +68,6 @@ impl Dialect for Chat {
     }
 
     fn reader(&self) -> Box<dyn AnswerReader> {
-        Box::new(answer::ChatReader::new(self.thoughts, self.maker))
+        Box::new(answer::ChatReader::new(self.wanted, self.maker))
     }
 }

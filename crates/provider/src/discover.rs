@@ -1,10 +1,12 @@
 //! Finds model servers on this machine: Ollama, LM Studio, llama.cpp and vLLM, each where it usually is or where its user
 //! says. Asks each what it has, all at once, and waits for none.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use serde_json::Value;
+use tokio::net::TcpStream;
 
 use crate::catalog::{PROVIDERS, Site};
 use crate::endpoint::is_loopback;
@@ -66,19 +68,26 @@ impl FoundModel {
     }
 }
 
-/// Looks for servers at these addresses; those that do not answer in time are not there.
+/// Looks for servers at these addresses; those that do not answer in time are not there. Where nobody listens, as on most
+/// machines, no HTTP client is made: it takes more memory than all else of a daemon's start.
 pub(crate) async fn discover(places: &[(&'static str, String)], timeout: Duration) -> Vec<Found> {
-    let Some(http) = client() else { return Vec::new() };
-    let probes = places.iter().filter(|(_, base_url)| is_here(base_url)).map(|(provider, base_url)| {
-        let probe = probe(&http, provider, base_url);
-        async move { tokio::time::timeout(timeout, probe).await.ok().flatten() }
+    let http = OnceLock::new();
+    let probes = places.iter().filter_map(|(provider, base_url)| Some((provider, base_url, here(base_url)?)));
+    let probes = probes.map(|(provider, base_url, address)| {
+        let probe = async {
+            TcpStream::connect(address).await.ok()?;
+            probe(http.get_or_init(client).as_ref()?, provider, base_url).await
+        };
+        tokio::time::timeout(timeout, probe)
     });
-    join_all(probes).await.into_iter().flatten().collect()
+    join_all(probes).await.into_iter().filter_map(Result::ok).flatten().collect()
 }
 
-/// Whether an address is one of this machine. Nobody else is asked before a user names a model of theirs.
-fn is_here(base_url: &str) -> bool {
-    reqwest::Url::parse(base_url).is_ok_and(|url| url.scheme() == "http" && is_loopback(&url))
+/// The host and port of an address of this machine. Nobody else is asked before a user names a model of theirs.
+fn here(base_url: &str) -> Option<(String, u16)> {
+    let url = reqwest::Url::parse(base_url).ok().filter(|url| url.scheme() == "http" && is_loopback(url))?;
+    let host = url.host_str()?.trim_start_matches('[').trim_end_matches(']');
+    Some((host.to_owned(), url.port_or_known_default()?))
 }
 
 /// No certificates are read: nothing here is asked over TLS.

@@ -4,14 +4,19 @@
 mod turns;
 
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use super::Bench;
 use super::numbers::Spread;
 use super::process::call;
 use super::report::{Goal, Row, Table};
+use super::servers::{DaemonOptions, Server, folder};
+use super::turn::PROMPT;
 use crate::command::Failure;
 use crate::weights;
+
+/// The catalog's name of the model.
+const EMBEDDED: &str = "smollm2-135m";
 
 pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
     let mut rows = turns::measure(bench)?;
@@ -46,22 +51,46 @@ fn embedded(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let row = |name: &str, unit, printed: &str, line: &str, word: usize| {
         Ok::<_, Failure>(Row::new(name, unit, Spread::of([number(printed, line, word)?])))
     };
+    let [before, after] = daemon_of_the_embedded(bench, model)?;
     Ok(vec![
         row("embedded: prompt", "tok/s", &speed, "first turn: prompt", 7)?.goal(Goal::AtLeast(90.0)),
         row("embedded: answer", "tok/s", &speed, "first turn: answer", 5)?.goal(Goal::AtLeast(35.0)),
         row("embedded: first token, unseen prompt", "ms", &speed, "first token", 2)?,
         row("embedded: RSS", "MB", &speed, "resident", 1)?.goal(Goal::AtMost(300.0)),
+        Row::new("embedded: RSS of its daemon before", "MB", Spread::of([before])),
+        Row::new("embedded: RSS of its daemon after an answer", "MB", Spread::of([after])),
         row("embeddings", "1/s", &embedding, "batch of", 3)?,
     ])
 }
 
+/// What a daemon takes before and after the embedded model answers in its child.
+fn daemon_of_the_embedded(bench: &Bench, weights: &Path) -> Result<[f64; 2], Failure> {
+    let home = folder(bench)?;
+    let mut pull = call(&bench.programs.nexus3);
+    pull.arg("--home").arg(&home).args(["models", "pull", EMBEDDED, "--yes", "--from"]).arg(weights);
+    done(&mut pull)?;
+    let daemon = Server::daemon(bench, &DaemonOptions { home: Some(&home), ..DaemonOptions::default() })?;
+    let resident_mb = || Ok::<_, Failure>(daemon.process.memory()?.resident / 1e6);
+    let mut connection = daemon.connect()?;
+    let before = resident_mb()?;
+    let params = format!(r#"{{"agent_id":"asked","model":"local/{EMBEDDED}"}}"#);
+    daemon.call(&mut connection, "/", "create_agent", &params)?;
+    daemon.call(&mut connection, "/agent/asked", "send", &format!(r#"{{"content":"{PROMPT}"}}"#))?;
+    Ok([before, resident_mb()?])
+}
+
 fn printed(program: &Path, file: &Path) -> Result<String, Failure> {
-    let output = call(program).arg(file).stdin(Stdio::null()).output();
-    let output =
-        output.map_err(|cause| Failure::Failed(format!("{} did not start: {cause}", program.display())))?;
+    done(call(program).arg(file))
+}
+
+/// What a program prints that has to succeed.
+fn done(command: &mut Command) -> Result<String, Failure> {
+    let output = command.stdin(Stdio::null()).output();
+    let program = command.get_program().display();
+    let output = output.map_err(|cause| Failure::Failed(format!("{program} did not start: {cause}")))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        return Err(Failure::Failed(format!("{} ended with {}: {said}", program.display(), output.status)));
+        return Err(Failure::Failed(format!("{program} ended with {}: {said}", output.status)));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

@@ -1,29 +1,18 @@
 //! The model's vocabulary: text to tokens and tokens to bytes. Control tokens are made only from the
 //! template's own text; what people and tools say stays plain text, whatever it looks like.
 
-use tokenizers::models::bpe::BPE;
-use tokenizers::normalizers::NFC;
-use tokenizers::pre_tokenizers::PreTokenizerWrapper;
-use tokenizers::pre_tokenizers::byte_level::ByteLevel;
-use tokenizers::pre_tokenizers::digits::Digits;
-use tokenizers::pre_tokenizers::sequence::Sequence;
-use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
-use tokenizers::{SplitDelimiterBehavior, Tokenizer};
-
 use super::template::{CALL_BEGINS, CALL_ENDS};
+use super::words::Words;
 use crate::engine::gguf::{Fact, Gguf, Wrong};
 
 /// Put behind characters of said text that could begin a control token. It is no character of any
 /// script, and it is taken out again before the text becomes tokens.
 const MARK: char = '\u{fdd0}';
 
-const WORDS_OF_QWEN: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-const WORDS_OF_LLAMA: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-
 /// A model's vocabulary.
 #[derive(Debug)]
 pub(crate) struct Vocabulary {
-    tokenizer: Tokenizer,
+    words: Words,
     /// The bytes of all tokens, one after the other, and where each ends.
     bytes: Vec<u8>,
     ends: Vec<usize>,
@@ -43,13 +32,7 @@ const GIVEN: i64 = 4;
 impl Vocabulary {
     /// Reads the vocabulary of `file`.
     pub(crate) fn read(file: &Gguf<'_>) -> Result<Self, Wrong> {
-        match file.text("tokenizer.ggml.model") {
-            Some("gpt2") => {}
-            Some(other) => {
-                return Err(format!("its tokenizer is {other}; byte-level BPE (gpt2) is read here"));
-            }
-            None => return Err("it holds no tokenizer".to_owned()),
-        }
+        let words = Words::read(file)?;
         let names = file.texts("tokenizer.ggml.tokens").ok_or("it holds no vocabulary")?;
         let kinds: &[i64] = match file.fact("tokenizer.ggml.token_type") {
             Some(Fact::Wholes(kinds)) if kinds.len() == names.len() => kinds,
@@ -72,7 +55,7 @@ impl Vocabulary {
         };
         let end = named("tokenizer.ggml.eos_token_id").ok_or("it names no token that ends an answer")?;
         Ok(Self {
-            tokenizer: tokenizer(file, names)?,
+            words,
             bytes,
             ends,
             enders: enders(&controls, end.1),
@@ -81,11 +64,6 @@ impl Vocabulary {
             end_name: end.0,
             begins_every_text: matches!(file.fact("tokenizer.ggml.add_bos_token"), Some(Fact::Flag(true))),
         })
-    }
-
-    /// What makes tokens of a text, alone.
-    pub(crate) fn into_tokenizer(self) -> Tokenizer {
-        self.tokenizer
     }
 
     /// How many tokens there are.
@@ -122,10 +100,7 @@ impl Vocabulary {
 
     /// `text` as plain text: nothing in it becomes a control token.
     pub(crate) fn plain(&self, text: &str) -> Vec<u32> {
-        self.tokenizer
-            .encode_fast(text, false)
-            .map(|encoding| encoding.get_ids().to_vec())
-            .unwrap_or_default()
+        self.words.tokens(text)
     }
 
     /// Said text for a template: it can no longer be taken for control tokens.
@@ -217,49 +192,6 @@ fn token_bytes(names: &[&str], kinds: &[i64]) -> (Vec<u8>, Vec<usize>) {
         ends.push(bytes.len());
     }
     (bytes, ends)
-}
-
-fn tokenizer(file: &Gguf<'_>, names: &[&str]) -> Result<Tokenizer, Wrong> {
-    let merges = file.texts("tokenizer.ggml.merges").ok_or("its tokenizer holds no merges")?;
-    let merges = merges
-        .iter()
-        .map(|merge| merge.split_once(' ').map(|(left, right)| (left.to_owned(), right.to_owned())))
-        .collect::<Option<Vec<_>>>()
-        .ok_or("a merge of its tokenizer is no pair")?;
-    let ids = (0u32..).zip(names);
-    let vocabulary: tokenizers::models::bpe::Vocab = ids.map(|(id, name)| ((*name).to_owned(), id)).collect();
-    let model = BPE::builder()
-        .vocab_and_merges(vocabulary, merges)
-        .cache_capacity(4_096)
-        .build()
-        .map_err(|fault| format!("its tokenizer cannot be built: {fault}"))?;
-    let mut tokenizer = Tokenizer::new(model);
-    let pre = file.text("tokenizer.ggml.pre").unwrap_or("gpt-2");
-    let split = pre_tokenizer(pre).map_err(|fault| format!("its tokenizer cannot be built: {fault}"))?;
-    let split =
-        split.ok_or_else(|| format!("its words are cut by the rule {pre}, which is not known here"))?;
-    tokenizer.with_pre_tokenizer(Some(split));
-    if pre == "qwen2" {
-        tokenizer
-            .with_normalizer(Some(NFC))
-            .map_err(|fault| format!("its tokenizer cannot be built: {fault}"))?;
-    }
-    Ok(tokenizer)
-}
-
-fn pre_tokenizer(pre: &str) -> Result<Option<PreTokenizerWrapper>, tokenizers::Error> {
-    let words = ByteLevel::new(false, true, true);
-    let bytes = ByteLevel::new(false, true, false);
-    let by = |rule: &str| {
-        Split::new(SplitPattern::Regex(rule.to_owned()), SplitDelimiterBehavior::Isolated, false)
-    };
-    Ok(Some(match pre {
-        "smollm" => Sequence::new(vec![Digits::new(true).into(), words.into()]).into(),
-        "qwen2" => Sequence::new(vec![by(WORDS_OF_QWEN)?.into(), bytes.into()]).into(),
-        "llama-bpe" | "llama3" => Sequence::new(vec![by(WORDS_OF_LLAMA)?.into(), bytes.into()]).into(),
-        "gpt-2" | "gpt2" | "default" => words.into(),
-        _ => return Ok(None),
-    }))
 }
 
 #[cfg(test)]

@@ -45,6 +45,13 @@ pub(crate) struct MadeFile {
     _folder: tempfile::TempDir,
 }
 
+/// The file of a real model.
+#[cfg(feature = "real-model-tests")]
+#[expect(clippy::disallowed_methods, reason = "whoever runs these tests names the file in the environment")]
+pub(crate) fn weights() -> PathBuf {
+    std::env::var_os("NEXUS3_TEST_MODEL").expect("NEXUS3_TEST_MODEL names a GGUF file").into()
+}
+
 /// What candle calls `format`.
 pub(crate) fn theirs(format: Format) -> GgmlDType {
     match format {

@@ -4,7 +4,8 @@ use agent::outside::{ModelEvent, StopReason};
 use agent::{Fault, Usage};
 use serde::Deserialize;
 
-use super::thoughts::{Collector, Maker, Wanted};
+use super::thoughts::{Collector, Maker};
+use crate::catalog::Wanted;
 use crate::dialect::AnswerReader;
 use crate::reading::{
     CallPlace, Each, End, Progress, Raw, grow, is_object, model_fault, more_arguments, part, piece, text,

@@ -10,8 +10,9 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use super::Chat;
 use super::thoughts::Thoughts;
-use super::{CallIds, Chat};
+use crate::catalog::Wanted;
 use crate::dialect::ModelOptions;
 use crate::prefix::{PrefixKey, PrefixShelf};
 use crate::writing::{
@@ -182,10 +183,10 @@ fn spoken(
         out.push(b',');
     }
     let Thoughts { reasoning_content, reasoning_details, extra_content, .. } =
-        Thoughts::of(message, chat.thoughts, chat.maker);
+        Thoughts::of(message, chat.wanted, chat.maker);
     let extras = extra_content.into_iter().chain(std::iter::repeat(None));
     let line = Line {
-        tool_call_id: message.tool_call_id.as_deref().map(|own| id(own, chat.call_ids)),
+        tool_call_id: message.tool_call_id.as_deref().map(|own| id(own, chat.wanted)),
         reasoning_content,
         reasoning_details,
         tool_calls: message
@@ -212,7 +213,7 @@ fn content(message: &Message) -> Content<'_> {
 
 fn call<'a>(call: &'a ToolCall, extra_content: Option<&'a RawValue>, chat: Chat) -> Call<'a> {
     Call {
-        id: id(&call.id, chat.call_ids),
+        id: id(&call.id, chat.wanted),
         r#type: "function",
         function: Function { name: function_name(&call.name), arguments: arguments(&call.arguments) },
         extra_content,
@@ -220,10 +221,10 @@ fn call<'a>(call: &'a ToolCall, extra_content: Option<&'a RawValue>, chat: Chat)
 }
 
 /// Any sign that can be seen: some models want their own ids back as they were, such as `functions.read:0`.
-fn id(id: &str, taken: CallIds) -> Cow<'_, str> {
-    match taken {
-        CallIds::Visible => call_id(id, |byte| byte.is_ascii_graphic()),
-        CallIds::Nine => call_id_of_nine(id),
+fn id(id: &str, wanted: Wanted) -> Cow<'_, str> {
+    match wanted {
+        Wanted::ShortIds => call_id_of_nine(id),
+        _ => call_id(id, |byte| byte.is_ascii_graphic()),
     }
 }
 

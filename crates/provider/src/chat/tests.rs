@@ -8,6 +8,13 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 use crate::anthropic::Anthropic;
+use crate::catalog::known_provider;
+
+/// The dialect as the provider of that name speaks it.
+fn chat_of(provider: &str, model: &str) -> Chat {
+    let known = known_provider(provider).expect("it is in the list");
+    Chat::COMPATIBLE.wanting(known.wanted, model)
+}
 
 /// The message that comes of an answer of these pieces and a call.
 fn answered(chat: Chat, deltas: &[Value]) -> Message {
@@ -69,15 +76,15 @@ fn detail(kind: &str, text: &str, signature: &Value) -> Value {
 #[test]
 fn what_a_model_thought_goes_back_to_it_where_that_is_wanted_and_to_no_other() {
     let [deepseek, openrouter, gemini, other] = [
-        Chat::COMPATIBLE.of("deepseek", "deepseek-reasoner"),
-        Chat::COMPATIBLE.of("openrouter", "google/gemini-3-pro"),
-        Chat::COMPATIBLE.of("gemini", "gemini-3-pro"),
-        Chat::COMPATIBLE.of("groq", "llama-3.3-70b-versatile"),
+        chat_of("deepseek", "deepseek-reasoner"),
+        chat_of("openrouter", "google/gemini-3-pro"),
+        chat_of("gemini", "gemini-3-pro"),
+        chat_of("groq", "llama-3.3-70b-versatile"),
     ];
     let others = [
-        Chat::COMPATIBLE.of("deepseek", "deepseek-chat"),
-        Chat::COMPATIBLE.of("openrouter", "anthropic/claude-sonnet-4.5"),
-        Chat::COMPATIBLE.of("gemini", "gemini-2.5-flash"),
+        chat_of("deepseek", "deepseek-chat"),
+        chat_of("openrouter", "anthropic/claude-sonnet-4.5"),
+        chat_of("gemini", "gemini-2.5-flash"),
         other,
         Chat::OPENAI,
     ];
@@ -134,10 +141,10 @@ fn an_answer_without_thoughts_or_of_another_api_says_so_where_the_text_is_wanted
         Message::assistant("Yes.", Vec::new()),
     ];
     for answer in answers {
-        let body = written(&Chat::COMPATIBLE.of("deepseek", "deepseek-reasoner"), Map::new(), &answer);
+        let body = written(&chat_of("deepseek", "deepseek-reasoner"), Map::new(), &answer);
         assert_eq!(body["messages"][1]["reasoning_content"], "", "{body:#}");
         assert!(body["messages"][0].get("reasoning_content").is_none(), "nobody else thinks: {body:#}");
-        let body = written(&Chat::COMPATIBLE.of("groq", "moonshotai/kimi-k2-instruct"), Map::new(), &answer);
+        let body = written(&chat_of("groq", "moonshotai/kimi-k2-instruct"), Map::new(), &answer);
         assert!(body["messages"][1].get("reasoning_content").is_none(), "{body:#}");
     }
 }
@@ -145,24 +152,25 @@ fn an_answer_without_thoughts_or_of_another_api_says_so_where_the_text_is_wanted
 #[test]
 fn who_wants_what_is_told_by_the_provider_and_behind_another_address_by_the_model() {
     for (provider, model, wanted) in [
-        ("deepseek", "deepseek-chat", Wanted::Text),
-        ("openai", "kimi-k2-thinking", Wanted::Text),
-        ("openai", "deepseek-reasoner", Wanted::Text),
-        ("openai", "gemini-3-pro", Wanted::OfCalls),
+        ("deepseek", "deepseek-chat", Wanted::ThoughtText),
+        ("openai", "kimi-k2-thinking", Wanted::ThoughtText),
+        ("openai", "deepseek-reasoner", Wanted::ThoughtText),
+        ("openai", "gemini-3-pro", Wanted::ThoughtsOfCalls),
         ("openai", "gpt-5", Wanted::Nothing),
-        ("gemini", "gemini-3-pro", Wanted::OfCalls),
-        ("openrouter", "deepseek/deepseek-r1", Wanted::Details),
+        ("gemini", "gemini-3-pro", Wanted::ThoughtsOfCalls),
+        ("openrouter", "deepseek/deepseek-r1", Wanted::ThoughtDetails),
         ("groq", "deepseek-r1-distill-llama-70b", Wanted::Nothing),
         ("together", "deepseek-ai/DeepSeek-V3", Wanted::Nothing),
         ("ollama", "deepseek-r1", Wanted::Nothing),
+        ("mistral", "mistral-large-latest", Wanted::ShortIds),
     ] {
-        assert_eq!(Wanted::by(provider, model), wanted, "{provider}/{model}");
+        assert_eq!(chat_of(provider, model).wanted, wanted, "{provider}/{model}");
     }
 }
 
 #[test]
 fn an_answer_that_ends_after_each_call_keeps_what_belongs_to_each() {
-    let gemini = Chat::COMPATIBLE.of("gemini", "gemini-3-pro");
+    let gemini = chat_of("gemini", "gemini-3-pro");
     let mut reader = gemini.reader();
     let (mut calls, mut thoughts) = (Vec::new(), None);
     // As Gemini has it, without an index.
@@ -186,7 +194,7 @@ fn an_answer_that_ends_after_each_call_keeps_what_belongs_to_each() {
 
 #[test]
 fn thoughts_before_an_answer_without_calls_are_not_kept() {
-    let deepseek = Chat::COMPATIBLE.of("deepseek", "deepseek-reasoner");
+    let deepseek = chat_of("deepseek", "deepseek-reasoner");
     let answer = answered(deepseek, &[json!({ "reasoning_content": "Hm." }), json!({ "content": "Yes." })]);
     assert_eq!(answer.thoughts, None);
 }
@@ -196,7 +204,7 @@ fn mistral_gets_ids_of_nine_letters_and_digits() {
     let ids = ["aB3dE6gH9", "call_abcdefghijklmnop", "call_abcdefghijklmnoq", "toolu_1", "a-b-c-d-e"];
     let call = |id: &str| ToolCall { id: id.to_owned(), name: "clock".into(), arguments: "{}".into() };
     let answer = Message::assistant("", ids.map(call).to_vec());
-    let body = written(&Chat::COMPATIBLE.of("mistral", "mistral-large-latest"), Map::new(), &answer);
+    let body = written(&chat_of("mistral", "mistral-large-latest"), Map::new(), &answer);
     let messages = body["messages"].as_array().expect("messages");
     let asked: Vec<_> =
         messages[1]["tool_calls"].as_array().expect("calls").iter().map(|call| &call["id"]).collect();

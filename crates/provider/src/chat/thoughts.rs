@@ -9,38 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use crate::catalog::Wanted;
 use crate::reading::{CallPlace, Raw, part};
 use crate::tape::digest_of;
 use crate::writing::unwritten;
-
-/// What a server wants back. None of it is in the API as OpenAI wrote it, and some servers refuse what they do not know.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wanted {
-    Nothing,
-    /// The text in `reasoning_content`, empty where there is none: DeepSeek and Kimi refuse an answer without it.
-    Text,
-    /// The list in `reasoning_details`, which OpenRouter needs for models that sign what they think.
-    Details,
-    /// `extra_content` of each call, where Gemini has its signature: the newer ones refuse calls without it.
-    OfCalls,
-}
-
-impl Wanted {
-    /// What is wanted by the server of a model.
-    pub(crate) fn by(provider: &str, model: &str) -> Self {
-        let name = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase();
-        let begins = |start| name.starts_with(start);
-        match provider {
-            "openrouter" => Self::Details,
-            "gemini" => Self::OfCalls,
-            "deepseek" => Self::Text,
-            // Behind another address it may be anybody's model.
-            "openai" if begins("gemini") => Self::OfCalls,
-            "openai" if begins("deepseek") || begins("kimi") => Self::Text,
-            _ => Self::Nothing,
-        }
-    }
-}
 
 /// As it is kept with a message: an object, so that no other API takes it for its own.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -71,19 +43,20 @@ impl Maker {
 impl<'a> Thoughts<'a> {
     /// Those of a message, as far as they are wanted and of the same maker.
     pub(super) fn of(message: &'a Message, wanted: Wanted, maker: Maker) -> Self {
-        let kept =
-            message.thoughts.as_deref().filter(|text| wanted != Wanted::Nothing && text.starts_with('{'));
-        let kept = kept.and_then(|text| serde_json::from_str::<Self>(text).ok());
-        let kept = kept.filter(|kept| kept.maker == maker).unwrap_or_default();
-        let is_answer = message.role == Role::Assistant;
+        let kept = || {
+            let text = message.thoughts.as_deref().filter(|text| text.starts_with('{'));
+            let kept = text.and_then(|text| serde_json::from_str::<Self>(text).ok());
+            kept.filter(|kept| kept.maker == maker).unwrap_or_default()
+        };
         match wanted {
-            Wanted::Nothing => Self::default(),
-            Wanted::Text => Self {
-                reasoning_content: is_answer.then(|| kept.reasoning_content.unwrap_or_default()),
+            Wanted::Nothing | Wanted::AsItsModel | Wanted::ShortIds => Self::default(),
+            Wanted::ThoughtText => Self {
+                reasoning_content: (message.role == Role::Assistant)
+                    .then(|| kept().reasoning_content.unwrap_or_default()),
                 ..Self::default()
             },
-            Wanted::Details => Self { reasoning_details: kept.reasoning_details, ..Self::default() },
-            Wanted::OfCalls => Self { extra_content: kept.extra_content, ..Self::default() },
+            Wanted::ThoughtDetails => Self { reasoning_details: kept().reasoning_details, ..Self::default() },
+            Wanted::ThoughtsOfCalls => Self { extra_content: kept().extra_content, ..Self::default() },
         }
     }
 }
@@ -109,7 +82,7 @@ impl Collector {
 
     /// More of the text.
     pub(super) fn read(&mut self, reasoning_content: Raw<'_>) {
-        if self.wanted == Wanted::Text {
+        if self.wanted == Wanted::ThoughtText {
             self.text.push_str(&part::<Cow<'_, str>>(reasoning_content).unwrap_or_default());
         }
     }
@@ -117,7 +90,7 @@ impl Collector {
     /// More of the list. Pieces of one index and kind are one: their texts follow each other. What is signed or hidden
     /// comes whole.
     pub(super) fn read_details(&mut self, reasoning_details: Raw<'_>) {
-        if self.wanted != Wanted::Details {
+        if self.wanted != Wanted::ThoughtDetails {
             return;
         }
         for piece in part::<Vec<Map<String, Value>>>(reasoning_details).into_iter().flatten() {
@@ -137,7 +110,7 @@ impl Collector {
 
     /// What came with a piece of a call.
     pub(super) fn read_call(&mut self, place: CallPlace, extra_content: Raw<'_>) {
-        if let Some(extra) = extra_content.filter(|_| self.wanted == Wanted::OfCalls) {
+        if let Some(extra) = extra_content.filter(|_| self.wanted == Wanted::ThoughtsOfCalls) {
             self.of_calls.insert(place, extra.to_owned());
         }
     }

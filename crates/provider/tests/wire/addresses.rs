@@ -1,7 +1,9 @@
 //! Base URLs: which are taken, which are refused, and where a question then goes.
 
-use agent::FaultKind;
-use agent::outside::Models;
+use std::sync::Arc;
+
+use agent::outside::{ModelRequest, Models};
+use agent::{FaultKind, Message, ToolCall, ToolOutcome};
 use provider::{
     BookOptions, DiscoverOptions, MACHINE_WINDOW_TOKENS_DEFAULT, ModelBook, ModelSettings, ProviderSettings,
     Secret,
@@ -136,9 +138,49 @@ async fn asked_of_anthropic(model: &str, settings: ModelSettings) -> serde_json:
         ..BookOptions::default()
     };
     ask(&find(options).expect("it is known")).await;
+    asked(&server)
+}
+
+/// The last question that arrived.
+fn asked(server: &Server) -> serde_json::Value {
     let request = server.seen().requests.pop().expect("the question arrived");
     let body = request.split_once("\r\n\r\n").map(|(_, body)| body).expect("a head has an end");
     serde_json::from_str(body).expect("the body is JSON")
+}
+
+#[tokio::test]
+async fn a_provider_of_any_name_gets_what_servers_of_its_kind_want() {
+    let long_id = "call_of_more_than_nine";
+    for (kind, model, thought, takes_long_ids) in [
+        ("deepseek", "m", Some(""), true),
+        ("openai", "kimi-k2-thinking", Some(""), true),
+        ("openai", "m", None, true),
+        ("vllm", "kimi-k2-thinking", None, true),
+        ("mistral", "m", None, false),
+    ] {
+        let server = Server::start(refusal("400 Bad Request", b"{}")).await;
+        let settings = ProviderSettings {
+            kind: Some(kind.to_owned()),
+            base_url: Some(server.base_url()),
+            ..ProviderSettings::default()
+        };
+        let options = BookOptions {
+            usual: Some(format!("mine/{model}")),
+            providers: [("mine".to_owned(), settings)].into(),
+            ..BookOptions::default()
+        };
+        let call = ToolCall { id: long_id.to_owned(), name: "clock".to_owned(), arguments: "{}".to_owned() };
+        let result = Message::result(&call.id, &ToolOutcome::Done("noon".into()));
+        let more = [Message::assistant("", vec![call]), result].map(Arc::new);
+        let messages = question().messages.iter().cloned().chain(more).collect();
+        let question = ModelRequest { messages: Arc::new(messages), ..question() };
+        collect(find(options).expect("it is known").ask(question)).await;
+        let answer = asked(&server)["messages"][2].clone();
+        let said = answer.get("reasoning_content").and_then(|text| text.as_str());
+        assert_eq!(said, thought, "{kind}/{model}: {answer:#}");
+        let is_as_it_was = answer["tool_calls"][0]["id"] == long_id;
+        assert_eq!(is_as_it_was, takes_long_ids, "{kind}/{model}: {answer:#}");
+    }
 }
 
 #[tokio::test]
