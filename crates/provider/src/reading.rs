@@ -113,6 +113,8 @@ pub(crate) type CallPlace = (u64, u32);
 pub(crate) struct Progress {
     calls: BTreeMap<CallPlace, ToolCall>,
     calls_handed_on: usize,
+    /// In the ids of calls that came without one.
+    mark: Option<u64>,
     usage: Option<Usage>,
     stop: Option<StopReason>,
     /// Something of the answer has come.
@@ -219,7 +221,9 @@ impl Progress {
         }
         for mut call in calls.into_values() {
             if call.id.is_empty() {
-                call.id = format!("call_{}", self.calls_handed_on);
+                // No other answer of a conversation may have the same.
+                let mark = self.mark.get_or_insert_with(|| fastrand::u64(..));
+                call.id = format!("call_{mark:016x}{}", self.calls_handed_on);
             }
             self.calls_handed_on += 1;
             each(Ok(ModelEvent::ToolCall(call)));

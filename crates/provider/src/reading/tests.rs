@@ -175,3 +175,17 @@ fn a_fault_of_the_server_is_cut_and_names_its_kind_for_the_log() {
     let long = told(&format!(r#"{{"message":"{}"}}"#, "\u{e4}".repeat(5000)));
     assert!(long.public.len() < 4100);
 }
+
+#[test]
+fn calls_without_ids_get_some_that_no_other_answer_has() {
+    let event = r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"x","arguments":"{}"}},{"index":1,"function":{"name":"x","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}"#;
+    let ids = || {
+        let items = read(&Chat::OPENAI, [event, "[DONE]"].map(str::to_owned).into_iter());
+        items.into_iter().filter_map(|item| match item {
+            Ok(ModelEvent::ToolCall(call)) => Some(call.id),
+            _ => None,
+        })
+    };
+    let all: std::collections::BTreeSet<_> = ids().chain(ids()).chain(ids()).collect();
+    assert_eq!(all.len(), 6, "{all:?}");
+}
