@@ -1,7 +1,7 @@
 //! How many tokens a text is for a model of this machine, without its weights: for whoever only counts.
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::Read as _;
 use std::path::Path;
 
 use crate::chat::words::Words;
@@ -24,17 +24,27 @@ impl Counter {
     /// # Errors
     /// When the file cannot be read, or has no tokenizer that is read here.
     pub fn open(path: &Path) -> Result<Self, LoadFault> {
+        Self::read(path, &HEAD_BYTES)
+    }
+
+    /// Reads more of the file where less does not hold its facts.
+    fn read(path: &Path, head_bytes: &[u64]) -> Result<Self, LoadFault> {
         let unusable = |reason| LoadFault::Unusable { path: path.to_path_buf(), reason };
-        let mut read = Err("it has no head".to_owned());
-        for bytes_max in HEAD_BYTES {
-            let bytes = head(path, bytes_max)
-                .map_err(|cause| LoadFault::Unreadable { path: path.to_path_buf(), cause })?;
-            read = Gguf::facts(&bytes).and_then(|file| Words::read(&file));
-            if read.is_ok() {
+        let unreadable = |cause| LoadFault::Unreadable { path: path.to_path_buf(), cause };
+        let mut file = File::open(path).map_err(unreadable)?;
+        let (mut bytes, mut cut) = (Vec::new(), "it has no head".to_owned());
+        for bytes_max in head_bytes {
+            let more = bytes_max.saturating_sub(bytes.len() as u64);
+            let read = file.by_ref().take(more).read_to_end(&mut bytes).map_err(unreadable)?;
+            match Gguf::facts(&bytes) {
+                Ok(facts) => return Ok(Self { words: Words::read(&facts).map_err(unusable)? }),
+                Err(fault) => cut = fault,
+            }
+            if read == 0 {
                 break;
             }
         }
-        Ok(Self { words: read.map_err(unusable)? })
+        Err(unusable(cut))
     }
 
     /// How many tokens a plain text is.
@@ -44,15 +54,12 @@ impl Counter {
     }
 }
 
-fn head(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take(bytes_max).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chat::tokens::Vocabulary;
+    use crate::engine::made::{self, Made};
+    use crate::engine::map::map;
 
     #[test]
     fn a_file_that_is_no_model_says_so() {
@@ -60,5 +67,19 @@ mod tests {
         std::fs::write(file.path(), b"no model").unwrap();
         assert!(Counter::open(file.path()).unwrap_err().to_string().contains("not a GGUF file"));
         assert!(Counter::open(Path::new("/nowhere.gguf")).is_err());
+    }
+
+    #[test]
+    fn as_much_of_a_file_is_read_as_its_vocabulary_needs() {
+        let file = made::write(&Made::default());
+        let bytes = map(&file.path).unwrap();
+        let vocabulary = Vocabulary::read(&Gguf::read(&bytes).unwrap()).unwrap();
+        let text = "hello hello, said the fox of 1984";
+        for head_bytes in [&[100, 1_000, 1 << 20][..], &[1 << 20], &[1 << 30]] {
+            let counter = Counter::read(&file.path, head_bytes).unwrap();
+            assert_eq!(counter.count(text), vocabulary.plain(text).len(), "{head_bytes:?}");
+        }
+        let fault = Counter::read(&file.path, &[100, 1_000]).unwrap_err();
+        assert!(fault.to_string().contains("is cut in its head"), "{fault}");
     }
 }

@@ -60,7 +60,6 @@ impl Failure {
 }
 
 fn main() -> ExitCode {
-    memory::give_back_at_once();
     let arguments = cli::normalize(std::env::args_os());
     let cli = Cli::parse_from(arguments);
     match run(cli) {

@@ -19,6 +19,7 @@ use crate::assemble::{Assembly, open_store, store_path};
 use crate::config::Config;
 use crate::home::{self, Environment, Prepared};
 use crate::logs::{self, LogOptions};
+use crate::memory;
 use crate::process::{self, SystemEntropy};
 use crate::signals::StopSignals;
 use crate::token_file::{self, TokenFile};
@@ -31,6 +32,7 @@ const DESCRIPTORS_RESERVED: usize = 512;
 
 /// Runs the daemon until it is told to stop.
 pub(crate) fn run(home: PathBuf, config: &Config, environment: &Environment) -> Result<(), Failure> {
+    memory::give_back_at_once();
     let prepared = home::prepare(&home)?;
     let logs = logs::start(log_options(&home, config)).map_err(|fault| Failure::Run(fault.to_string()))?;
     if let Prepared::Tightened { mode } = prepared {

@@ -27,39 +27,53 @@ pub enum Site {
     Machine,
 }
 
-/// What a server of chat completions wants beyond the API as OpenAI wrote it. Some servers refuse what they do not know, so
-/// that each gets what it wants and no more.
+/// Where a server of chat completions wants back what its model thought before calls. None of it is in the API as OpenAI
+/// wrote it, and some servers refuse what they do not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wanted {
-    /// Nothing else.
-    Nothing,
-    /// What the maker of the model wants, told by the model's name: behind another address it may be anybody's.
-    AsItsModel,
-    /// The text of thoughts back in `reasoning_content`, empty where there is none: DeepSeek and Kimi refuse an answer
-    /// without it.
-    ThoughtText,
-    /// The list of thoughts back in `reasoning_details`, which OpenRouter needs for models that sign what they think.
-    ThoughtDetails,
-    /// `extra_content` of each call back, where Gemini has its signature: the newer ones refuse calls without it.
-    ThoughtsOfCalls,
-    /// Ids of calls of nine letters and digits, and no others.
-    ShortIds,
+pub enum Thinking {
+    /// Nowhere.
+    Unwanted,
+    /// The text in `reasoning_content`, empty where there is none: DeepSeek and Kimi refuse an answer without it.
+    InText,
+    /// The list in `reasoning_details`, which OpenRouter needs for models that sign what they think.
+    InDetails,
+    /// `extra_content` of each call, where Gemini has its signature: the newer ones refuse calls without it.
+    InCalls,
 }
 
-impl Wanted {
-    /// The same, told for a model.
-    pub(crate) fn of_model(self, model: &str) -> Self {
-        if self != Self::AsItsModel {
-            return self;
+/// Who says where thoughts are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ThinkingRule {
+    /// The server, whatever its model.
+    Always(Thinking),
+    /// The maker of the model, told by the model's name: behind another address it may be anybody's.
+    ByModel,
+}
+
+impl ThinkingRule {
+    /// Where a model's thoughts are wanted.
+    pub(crate) fn of_model(self, model: &str) -> Thinking {
+        if let Self::Always(thinking) = self {
+            return thinking;
         }
         let name = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase();
-        let begins = |start| name.starts_with(start);
-        match () {
-            () if begins("gemini") => Self::ThoughtsOfCalls,
-            () if begins("deepseek") || begins("kimi") => Self::ThoughtText,
-            () => Self::Nothing,
+        if name.starts_with("gemini") {
+            Thinking::InCalls
+        } else if name.starts_with("deepseek") || name.starts_with("kimi") {
+            Thinking::InText
+        } else {
+            Thinking::Unwanted
         }
     }
+}
+
+/// The ids of calls that a server takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallIds {
+    /// Any that can be seen.
+    Visible,
+    /// Nine letters and digits: Mistral's own, and no others.
+    OfNine,
 }
 
 /// A provider that is known.
@@ -69,8 +83,10 @@ pub struct KnownProvider {
     pub name: &'static str,
     /// What it speaks.
     pub api: Api,
-    /// What it wants beyond that.
-    pub wanted: Wanted,
+    /// Where it wants thoughts back.
+    pub thinking: ThinkingRule,
+    /// Which ids of calls it takes.
+    pub call_ids: CallIds,
     /// Where it is; empty when only its user knows.
     pub base_url: &'static str,
     /// The variable with another address; empty when there is none.
@@ -85,6 +101,20 @@ pub struct KnownProvider {
     pub model_default: &'static str,
 }
 
+/// One that wants nothing of its own.
+const PLAIN: KnownProvider = KnownProvider {
+    name: "",
+    api: Api::CompatibleChat,
+    thinking: ThinkingRule::Always(Thinking::Unwanted),
+    call_ids: CallIds::Visible,
+    base_url: "",
+    base_url_variable: "",
+    key_variables: &[],
+    auth: Auth::Bearer,
+    site: Site::Machine,
+    model_default: "",
+};
+
 const fn cloud(
     name: &'static str,
     api: Api,
@@ -98,8 +128,18 @@ const fn cloud(
         Api::Anthropic => Auth::XApiKey,
         Api::OpenAiChat | Api::CompatibleChat | Api::Responses => Auth::Bearer,
     };
-    let (site, wanted) = (Site::Cloud, Wanted::Nothing);
-    KnownProvider { name, api, wanted, base_url, base_url_variable, key_variables, auth, site, model_default }
+    let site = Site::Cloud;
+    KnownProvider {
+        name,
+        api,
+        base_url,
+        base_url_variable,
+        key_variables,
+        auth,
+        site,
+        model_default,
+        ..PLAIN
+    }
 }
 
 const fn machine(
@@ -108,14 +148,20 @@ const fn machine(
     base_url_variable: &'static str,
     key_variables: &'static [&'static str],
 ) -> KnownProvider {
-    let (api, site) = (Api::CompatibleChat, Site::Machine);
-    let (auth, wanted, model_default) = (Auth::Bearer, Wanted::Nothing, "");
-    KnownProvider { name, api, wanted, base_url, base_url_variable, key_variables, auth, site, model_default }
+    KnownProvider { name, base_url, base_url_variable, key_variables, ..PLAIN }
 }
 
 impl KnownProvider {
-    const fn wanting(self, wanted: Wanted) -> Self {
-        Self { wanted, ..self }
+    const fn thinking(self, thinking: Thinking) -> Self {
+        Self { thinking: ThinkingRule::Always(thinking), ..self }
+    }
+
+    const fn thinking_by_model(self) -> Self {
+        Self { thinking: ThinkingRule::ByModel, ..self }
+    }
+
+    const fn with_short_ids(self) -> Self {
+        Self { call_ids: CallIds::OfNine, ..self }
     }
 }
 
@@ -123,13 +169,13 @@ impl KnownProvider {
 #[rustfmt::skip]
 pub static PROVIDERS: &[KnownProvider] = &[
     cloud("anthropic", Api::Anthropic, "https://api.anthropic.com", "ANTHROPIC_BASE_URL", &["ANTHROPIC_API_KEY"], "claude-sonnet-4-5"),
-    cloud("openai", Api::OpenAiChat, "https://api.openai.com/v1", "OPENAI_BASE_URL", &["OPENAI_API_KEY"], "gpt-5-mini").wanting(Wanted::AsItsModel),
+    cloud("openai", Api::OpenAiChat, "https://api.openai.com/v1", "OPENAI_BASE_URL", &["OPENAI_API_KEY"], "gpt-5-mini").thinking_by_model(),
     cloud("openai-responses", Api::Responses, "https://api.openai.com/v1", "OPENAI_BASE_URL", &["OPENAI_API_KEY"], "gpt-5-mini"),
-    cloud("openrouter", Api::CompatibleChat, "https://openrouter.ai/api/v1", "OPENROUTER_BASE_URL", &["OPENROUTER_API_KEY"], "anthropic/claude-sonnet-4.5").wanting(Wanted::ThoughtDetails),
-    cloud("gemini", Api::CompatibleChat, "https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_BASE_URL", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], "gemini-2.5-flash").wanting(Wanted::ThoughtsOfCalls),
+    cloud("openrouter", Api::CompatibleChat, "https://openrouter.ai/api/v1", "OPENROUTER_BASE_URL", &["OPENROUTER_API_KEY"], "anthropic/claude-sonnet-4.5").thinking(Thinking::InDetails),
+    cloud("gemini", Api::CompatibleChat, "https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_BASE_URL", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], "gemini-2.5-flash").thinking(Thinking::InCalls),
     cloud("xai", Api::CompatibleChat, "https://api.x.ai/v1", "XAI_BASE_URL", &["XAI_API_KEY"], "grok-4"),
-    cloud("deepseek", Api::CompatibleChat, "https://api.deepseek.com/v1", "DEEPSEEK_BASE_URL", &["DEEPSEEK_API_KEY"], "deepseek-chat").wanting(Wanted::ThoughtText),
-    cloud("mistral", Api::CompatibleChat, "https://api.mistral.ai/v1", "MISTRAL_BASE_URL", &["MISTRAL_API_KEY"], "mistral-large-latest").wanting(Wanted::ShortIds),
+    cloud("deepseek", Api::CompatibleChat, "https://api.deepseek.com/v1", "DEEPSEEK_BASE_URL", &["DEEPSEEK_API_KEY"], "deepseek-chat").thinking(Thinking::InText),
+    cloud("mistral", Api::CompatibleChat, "https://api.mistral.ai/v1", "MISTRAL_BASE_URL", &["MISTRAL_API_KEY"], "mistral-large-latest").with_short_ids(),
     cloud("groq", Api::CompatibleChat, "https://api.groq.com/openai/v1", "GROQ_BASE_URL", &["GROQ_API_KEY"], "llama-3.3-70b-versatile"),
     cloud("together", Api::CompatibleChat, "https://api.together.xyz/v1", "TOGETHER_BASE_URL", &["TOGETHER_API_KEY"], "meta-llama/Llama-3.3-70B-Instruct-Turbo"),
     cloud("azure", Api::AzureChat, "", "AZURE_OPENAI_ENDPOINT", &["AZURE_OPENAI_API_KEY", "AZURE_OPENAI_KEY"], ""),

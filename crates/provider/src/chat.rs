@@ -11,7 +11,7 @@ use agent::outside::ModelRequest;
 use bytes::Bytes;
 
 use self::thoughts::Maker;
-use crate::catalog::Wanted;
+use crate::catalog::{CallIds, KnownProvider, Thinking};
 use crate::dialect::{AnswerReader, Dialect, ModelOptions};
 use crate::prefix::PrefixShelf;
 
@@ -20,8 +20,9 @@ use crate::prefix::PrefixShelf;
 pub(crate) struct Chat {
     /// What the field with the most tokens of an answer is called.
     length_field: &'static str,
-    wanted: Wanted,
+    thinking: Thinking,
     maker: Maker,
+    call_ids: CallIds,
 }
 
 impl Chat {
@@ -29,22 +30,30 @@ impl Chat {
     pub(crate) const OPENAI: Self = Self { length_field: "max_completion_tokens", ..Self::COMPATIBLE };
 
     /// As other servers speak it: some do not know the newer name, and some refuse it.
-    pub(crate) const COMPATIBLE: Self =
-        Self { length_field: "max_tokens", wanted: Wanted::Nothing, maker: Maker::NOBODY };
+    pub(crate) const COMPATIBLE: Self = Self {
+        length_field: "max_tokens",
+        thinking: Thinking::Unwanted,
+        maker: Maker::NOBODY,
+        call_ids: CallIds::Visible,
+    };
 
-    /// The same for a model of a provider that wants this.
-    pub(crate) fn wanting(self, wanted: Wanted, model: &str) -> Self {
-        Self { wanted: wanted.of_model(model), maker: Maker::of(model), ..self }
+    /// The same for a provider's model.
+    pub(crate) fn of(self, known: &KnownProvider, model: &str) -> Self {
+        let thinking = known.thinking.of_model(model);
+        Self { thinking, maker: Maker::of(model), call_ids: known.call_ids, ..self }
     }
 
     /// Tells apart what is written in different ways.
     fn key(self) -> &'static str {
-        match self.wanted {
-            Wanted::Nothing | Wanted::AsItsModel => "chat",
-            Wanted::ThoughtText => "chat with texts",
-            Wanted::ThoughtDetails => "chat with details",
-            Wanted::ThoughtsOfCalls => "chat with extras",
-            Wanted::ShortIds => "chat with short ids",
+        match (self.call_ids, self.thinking) {
+            (CallIds::Visible, Thinking::Unwanted) => "chat",
+            (CallIds::Visible, Thinking::InText) => "chat with texts",
+            (CallIds::Visible, Thinking::InDetails) => "chat with details",
+            (CallIds::Visible, Thinking::InCalls) => "chat with extras",
+            (CallIds::OfNine, Thinking::Unwanted) => "chat of nine",
+            (CallIds::OfNine, Thinking::InText) => "chat of nine with texts",
+            (CallIds::OfNine, Thinking::InDetails) => "chat of nine with details",
+            (CallIds::OfNine, Thinking::InCalls) => "chat of nine with extras",
         }
     }
 }
@@ -68,6 +77,6 @@ impl Dialect for Chat {
     }
 
     fn reader(&self) -> Box<dyn AnswerReader> {
-        Box::new(answer::ChatReader::new(self.wanted, self.maker))
+        Box::new(answer::ChatReader::new(self.thinking, self.maker))
     }
 }

@@ -68,8 +68,8 @@ impl FoundModel {
     }
 }
 
-/// Looks for servers at these addresses; those that do not answer in time are not there. Where nobody listens, as on most
-/// machines, no HTTP client is made: it takes more memory than all else of a daemon's start.
+/// Looks for servers at these addresses; those that do not answer in time are not there. Where nobody listens no HTTP client
+/// is made: that, and the program's pages for it, would be a megabyte of an idle daemon.
 pub(crate) async fn discover(places: &[(&'static str, String)], timeout: Duration) -> Vec<Found> {
     let http = OnceLock::new();
     let probes = places.iter().filter_map(|(provider, base_url)| Some((provider, base_url, here(base_url)?)));
@@ -150,6 +150,21 @@ fn named(answer: &Value, list: &str, name: &str) -> Option<Vec<FoundModel>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_this_machine_is_looked_at() {
+        let place = |host: &str, port| Some((host.to_owned(), port));
+        for (base_url, expected) in [
+            ("http://127.0.0.1:11434/v1", place("127.0.0.1", 11434)),
+            ("http://localhost/v1", place("localhost", 80)),
+            ("http://[::1]:8000/v1", place("::1", 8000)),
+            ("https://127.0.0.1:1/v1", None),
+            ("http://10.0.0.1:11434/v1", None),
+            ("nowhere", None),
+        ] {
+            assert_eq!(here(base_url), expected, "{base_url}");
+        }
+    }
 
     #[test]
     fn each_servers_list_is_read() {

@@ -2,7 +2,7 @@
 //! template's own text; what people and tools say stays plain text, whatever it looks like.
 
 use super::template::{CALL_BEGINS, CALL_ENDS};
-use super::words::Words;
+use super::words::{Words, byte_of};
 use crate::engine::gguf::{Fact, Gguf, Wrong};
 
 /// Put behind characters of said text that could begin a control token. It is no character of any
@@ -26,8 +26,9 @@ pub(crate) struct Vocabulary {
     begins_every_text: bool,
 }
 
-const CONTROL: i64 = 3;
-const GIVEN: i64 = 4;
+/// Kinds of tokens that no plain text becomes.
+pub(super) const CONTROL: i64 = 3;
+pub(super) const GIVEN: i64 = 4;
 
 impl Vocabulary {
     /// Reads the vocabulary of `file`.
@@ -166,18 +167,8 @@ fn enders(controls: &[(String, u32)], end: u32) -> Vec<u32> {
     enders
 }
 
-/// The byte that each character of a byte-level vocabulary stands for.
+/// The bytes of all tokens, one after the other, and where each ends.
 fn token_bytes(names: &[&str], kinds: &[i64]) -> (Vec<u8>, Vec<usize>) {
-    let byte_of = |character: char| {
-        let code = u32::from(character);
-        match code {
-            0x21..=0x7e | 0xa1..=0xac | 0xae..=0xff => u8::try_from(code).ok(),
-            0x100..=0x120 => u8::try_from(code - 0x100).ok(),
-            0x121..=0x142 => u8::try_from(code - 0x121 + 0x7f).ok(),
-            0x143 => Some(0xad),
-            _ => None,
-        }
-    };
     let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(names.len()));
     for (at, name) in names.iter().enumerate() {
         match kinds.get(at) {

@@ -223,8 +223,8 @@ fn no_provider(provider: &str) -> String {
 
 fn dialect(known: &KnownProvider, model: &str) -> Arc<dyn Dialect> {
     match known.api {
-        Api::AzureChat | Api::OpenAiChat => Arc::new(Chat::OPENAI.wanting(known.wanted, model)),
-        Api::CompatibleChat => Arc::new(Chat::COMPATIBLE.wanting(known.wanted, model)),
+        Api::AzureChat | Api::OpenAiChat => Arc::new(Chat::OPENAI.of(known, model)),
+        Api::CompatibleChat => Arc::new(Chat::COMPATIBLE.of(known, model)),
         Api::Responses => Arc::new(Responses),
         Api::Anthropic => Arc::new(Anthropic),
     }

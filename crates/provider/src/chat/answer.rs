@@ -5,7 +5,7 @@ use agent::{Fault, Usage};
 use serde::Deserialize;
 
 use super::thoughts::{Collector, Maker};
-use crate::catalog::Wanted;
+use crate::catalog::Thinking;
 use crate::dialect::AnswerReader;
 use crate::reading::{
     CallPlace, Each, End, Progress, Raw, grow, is_object, model_fault, more_arguments, part, piece, text,
@@ -153,7 +153,7 @@ impl AnswerReader for ChatReader {
 }
 
 impl ChatReader {
-    pub(super) fn new(wanted: Wanted, maker: Maker) -> Self {
+    pub(super) fn new(wanted: Thinking, maker: Maker) -> Self {
         let thoughts = Collector::new(wanted, maker);
         Self { progress: Progress::default(), thoughts, seen_any: false, finished: false, whole: false }
     }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::Chat;
 use super::thoughts::Thoughts;
-use crate::catalog::Wanted;
+use crate::catalog::CallIds;
 use crate::dialect::ModelOptions;
 use crate::prefix::{PrefixKey, PrefixShelf};
 use crate::writing::{
@@ -183,10 +183,10 @@ fn spoken(
         out.push(b',');
     }
     let Thoughts { reasoning_content, reasoning_details, extra_content, .. } =
-        Thoughts::of(message, chat.wanted, chat.maker);
+        Thoughts::of(message, chat.thinking, chat.maker);
     let extras = extra_content.into_iter().chain(std::iter::repeat(None));
     let line = Line {
-        tool_call_id: message.tool_call_id.as_deref().map(|own| id(own, chat.wanted)),
+        tool_call_id: message.tool_call_id.as_deref().map(|own| id(own, chat.call_ids)),
         reasoning_content,
         reasoning_details,
         tool_calls: message
@@ -213,7 +213,7 @@ fn content(message: &Message) -> Content<'_> {
 
 fn call<'a>(call: &'a ToolCall, extra_content: Option<&'a RawValue>, chat: Chat) -> Call<'a> {
     Call {
-        id: id(&call.id, chat.wanted),
+        id: id(&call.id, chat.call_ids),
         r#type: "function",
         function: Function { name: function_name(&call.name), arguments: arguments(&call.arguments) },
         extra_content,
@@ -221,10 +221,10 @@ fn call<'a>(call: &'a ToolCall, extra_content: Option<&'a RawValue>, chat: Chat)
 }
 
 /// Any sign that can be seen: some models want their own ids back as they were, such as `functions.read:0`.
-fn id(id: &str, wanted: Wanted) -> Cow<'_, str> {
-    match wanted {
-        Wanted::ShortIds => call_id_of_nine(id),
-        _ => call_id(id, |byte| byte.is_ascii_graphic()),
+fn id(id: &str, taken: CallIds) -> Cow<'_, str> {
+    match taken {
+        CallIds::Visible => call_id(id, |byte| byte.is_ascii_graphic()),
+        CallIds::OfNine => call_id_of_nine(id),
     }
 }
 

@@ -12,8 +12,7 @@ use crate::catalog::known_provider;
 
 /// The dialect as the provider of that name speaks it.
 fn chat_of(provider: &str, model: &str) -> Chat {
-    let known = known_provider(provider).expect("it is in the list");
-    Chat::COMPATIBLE.wanting(known.wanted, model)
+    Chat::COMPATIBLE.of(known_provider(provider).expect("it is in the list"), model)
 }
 
 /// The message that comes of an answer of these pieces and a call.
@@ -152,19 +151,19 @@ fn an_answer_without_thoughts_or_of_another_api_says_so_where_the_text_is_wanted
 #[test]
 fn who_wants_what_is_told_by_the_provider_and_behind_another_address_by_the_model() {
     for (provider, model, wanted) in [
-        ("deepseek", "deepseek-chat", Wanted::ThoughtText),
-        ("openai", "kimi-k2-thinking", Wanted::ThoughtText),
-        ("openai", "deepseek-reasoner", Wanted::ThoughtText),
-        ("openai", "gemini-3-pro", Wanted::ThoughtsOfCalls),
-        ("openai", "gpt-5", Wanted::Nothing),
-        ("gemini", "gemini-3-pro", Wanted::ThoughtsOfCalls),
-        ("openrouter", "deepseek/deepseek-r1", Wanted::ThoughtDetails),
-        ("groq", "deepseek-r1-distill-llama-70b", Wanted::Nothing),
-        ("together", "deepseek-ai/DeepSeek-V3", Wanted::Nothing),
-        ("ollama", "deepseek-r1", Wanted::Nothing),
-        ("mistral", "mistral-large-latest", Wanted::ShortIds),
+        ("deepseek", "deepseek-chat", Thinking::InText),
+        ("openai", "kimi-k2-thinking", Thinking::InText),
+        ("openai", "deepseek-reasoner", Thinking::InText),
+        ("openai", "gemini-3-pro", Thinking::InCalls),
+        ("openai", "gpt-5", Thinking::Unwanted),
+        ("gemini", "gemini-3-pro", Thinking::InCalls),
+        ("openrouter", "deepseek/deepseek-r1", Thinking::InDetails),
+        ("groq", "deepseek-r1-distill-llama-70b", Thinking::Unwanted),
+        ("together", "deepseek-ai/DeepSeek-V3", Thinking::Unwanted),
+        ("ollama", "deepseek-r1", Thinking::Unwanted),
+        ("mistral", "mistral-large-latest", Thinking::Unwanted),
     ] {
-        assert_eq!(chat_of(provider, model).wanted, wanted, "{provider}/{model}");
+        assert_eq!(chat_of(provider, model).thinking, wanted, "{provider}/{model}");
     }
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::catalog::Wanted;
+use crate::catalog::Thinking;
 use crate::reading::{CallPlace, Raw, part};
 use crate::tape::digest_of;
 use crate::writing::unwritten;
@@ -42,21 +42,21 @@ impl Maker {
 
 impl<'a> Thoughts<'a> {
     /// Those of a message, as far as they are wanted and of the same maker.
-    pub(super) fn of(message: &'a Message, wanted: Wanted, maker: Maker) -> Self {
+    pub(super) fn of(message: &'a Message, wanted: Thinking, maker: Maker) -> Self {
         let kept = || {
             let text = message.thoughts.as_deref().filter(|text| text.starts_with('{'));
             let kept = text.and_then(|text| serde_json::from_str::<Self>(text).ok());
             kept.filter(|kept| kept.maker == maker).unwrap_or_default()
         };
         match wanted {
-            Wanted::Nothing | Wanted::AsItsModel | Wanted::ShortIds => Self::default(),
-            Wanted::ThoughtText => Self {
+            Thinking::Unwanted => Self::default(),
+            Thinking::InText => Self {
                 reasoning_content: (message.role == Role::Assistant)
                     .then(|| kept().reasoning_content.unwrap_or_default()),
                 ..Self::default()
             },
-            Wanted::ThoughtDetails => Self { reasoning_details: kept().reasoning_details, ..Self::default() },
-            Wanted::ThoughtsOfCalls => Self { extra_content: kept().extra_content, ..Self::default() },
+            Thinking::InDetails => Self { reasoning_details: kept().reasoning_details, ..Self::default() },
+            Thinking::InCalls => Self { extra_content: kept().extra_content, ..Self::default() },
         }
     }
 }
@@ -64,7 +64,7 @@ impl<'a> Thoughts<'a> {
 /// Collects what is wanted of one answer.
 #[derive(Debug)]
 pub(super) struct Collector {
-    wanted: Wanted,
+    wanted: Thinking,
     maker: Maker,
     text: String,
     details: Vec<Map<String, Value>>,
@@ -75,14 +75,14 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    pub(super) fn new(wanted: Wanted, maker: Maker) -> Self {
+    pub(super) fn new(wanted: Thinking, maker: Maker) -> Self {
         let (text, details, of_calls, of_earlier_calls) = Default::default();
         Self { wanted, maker, text, details, of_calls, of_earlier_calls }
     }
 
     /// More of the text.
     pub(super) fn read(&mut self, reasoning_content: Raw<'_>) {
-        if self.wanted == Wanted::ThoughtText {
+        if self.wanted == Thinking::InText {
             self.text.push_str(&part::<Cow<'_, str>>(reasoning_content).unwrap_or_default());
         }
     }
@@ -90,7 +90,7 @@ impl Collector {
     /// More of the list. Pieces of one index and kind are one: their texts follow each other. What is signed or hidden
     /// comes whole.
     pub(super) fn read_details(&mut self, reasoning_details: Raw<'_>) {
-        if self.wanted != Wanted::ThoughtDetails {
+        if self.wanted != Thinking::InDetails {
             return;
         }
         for piece in part::<Vec<Map<String, Value>>>(reasoning_details).into_iter().flatten() {
@@ -110,7 +110,7 @@ impl Collector {
 
     /// What came with a piece of a call.
     pub(super) fn read_call(&mut self, place: CallPlace, extra_content: Raw<'_>) {
-        if let Some(extra) = extra_content.filter(|_| self.wanted == Wanted::ThoughtsOfCalls) {
+        if let Some(extra) = extra_content.filter(|_| self.wanted == Thinking::InCalls) {
             self.of_calls.insert(place, extra.to_owned());
         }
     }

@@ -7,7 +7,7 @@ use agent::{Source, ToolCall, ToolOutcome};
 
 use super::*;
 use crate::anthropic::Anthropic;
-use crate::catalog::Wanted;
+use crate::catalog::known_provider;
 use crate::chat::Chat;
 use crate::dialect::{Dialect, ModelOptions};
 use crate::responses::Responses;
@@ -188,7 +188,7 @@ fn a_conversation_is_written_the_same_with_and_without_the_shelf() {
     lists.push(all[..4].to_vec());
     lists.push([vec![said("the story so far")], all[4..].to_vec()].concat());
     let model = ModelOptions { name: "m".into(), caches_prompt: true, ..ModelOptions::default() };
-    let mistral = Chat::COMPATIBLE.wanting(Wanted::ShortIds, "m");
+    let mistral = Chat::COMPATIBLE.of(known_provider("mistral").unwrap(), "m");
     let dialects: [&dyn Dialect; 5] = [&Chat::OPENAI, &Chat::COMPATIBLE, &mistral, &Responses, &Anthropic];
     for dialect in dialects {
         let shelf = PrefixShelf::default();

@@ -24,7 +24,6 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Row>, Failure> {
         InstantModel::start().map_err(|cause| Failure::Failed(format!("the instant model: {cause}")))?;
     let daemon =
         Server::daemon(bench, &DaemonOptions { model: Some(model.address), ..DaemonOptions::default() })?;
-    let resident_mb = daemon.process.memory()?.resident / 1e6;
     let mut rows = Vec::new();
     for messages in HISTORIES {
         let talk = Talk::begin(bench, &daemon, &model, messages)?;
@@ -32,7 +31,6 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Row>, Failure> {
             rows.push(talk.row(at_once)?);
         }
     }
-    rows.push(Row::new("the daemon before a model was asked: RSS", "MB", Spread::of([resident_mb])));
     Ok(rows)
 }
 

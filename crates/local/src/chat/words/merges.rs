@@ -1,32 +1,44 @@
-//! The merges of a vocabulary, twelve bytes each and a place in a table.
+//! The merges of a vocabulary in twelve bytes each, and words put together by them.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
+use super::byte_of;
 use crate::engine::gguf::Wrong;
 
-/// The characters that stand for bytes are all below this one.
-const LETTERS: usize = 0x144;
 /// No token.
 const NONE: u32 = u32::MAX;
+
+/// The most of a name that is told.
+const TOLD_CHARS_MAX: usize = 40;
 
 /// Which two tokens become which one.
 #[derive(Debug)]
 pub(super) struct Merges {
-    /// The token of each character that stands for a byte.
+    /// The token of each byte.
     letters: Vec<u32>,
-    /// The earliest comes first.
+    /// Where the merges of each token with others behind it begin, and where the last ones end.
+    starts: Vec<u32>,
+    /// By the left token, then by the right one.
     merges: Vec<Merge>,
-    /// Where a pair is among the merges, beginning at the place of its hash: one that is taken leads to the next. Never
-    /// full.
-    places: Vec<u32>,
+    /// Words that are tokens although no merge leads to them, where these count.
+    whole: HashMap<Box<[u8]>, u32>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Merge {
-    left: u32,
     right: u32,
+    /// The smallest comes first.
+    rank: u32,
     made: u32,
+}
+
+/// What is needed on the way from a word to its tokens, and used again for the next one.
+#[derive(Debug, Default)]
+pub(super) struct Workbench {
+    pieces: Vec<Piece>,
+    /// Pieces that can become one with the next, by rank and place.
+    waiting: BinaryHeap<Reverse<(u32, usize)>>,
 }
 
 /// A piece of a word. Pieces that became part of another stay where they are, without a token.
@@ -41,86 +53,105 @@ impl Merges {
     /// Reads pairs of names with a blank between them.
     pub(super) fn read(names: &[&str], pairs: &[&str]) -> Result<Self, Wrong> {
         let whole = |len: usize| u32::try_from(len).ok().filter(|len| *len < NONE);
-        let (Some(count), Some(_)) = (whole(names.len()), whole(pairs.len())) else {
+        let (Some(count), Some(pair_count)) = (whole(names.len()), whole(pairs.len())) else {
             return Err("its vocabulary is too large".to_owned());
         };
         let tokens: HashMap<&str, u32> = names.iter().copied().zip(0..count).collect();
-        let mut letters = vec![NONE; LETTERS];
-        for (letter, token) in letters.iter_mut().zip('\0'..) {
-            let mut name = [0; 4];
-            if let Some(known) = tokens.get(&*token.encode_utf8(&mut name)) {
-                *letter = *known;
-            }
-        }
         let token = |name: &str| {
+            let told = || name.chars().take(TOLD_CHARS_MAX).collect::<String>();
             tokens
                 .get(name)
                 .copied()
-                .ok_or_else(|| format!("a merge of its tokenizer has no token: {name:?}"))
+                .ok_or_else(|| format!("a merge of its tokenizer has no token: {:?}", told()))
         };
         let mut merges = Vec::with_capacity(pairs.len());
         let mut made = String::new();
-        for pair in pairs {
+        for (pair, rank) in pairs.iter().zip(0..pair_count) {
             let (left, right) = pair.split_once(' ').ok_or("a merge of its tokenizer is no pair")?;
             made.clear();
             made.extend([left, right]);
-            merges.push(Merge { left: token(left)?, right: token(right)?, made: token(&made)? });
+            merges.push((token(left)?, Merge { right: token(right)?, rank, made: token(&made)? }));
         }
-        let places = vec![NONE; (merges.len() * 3 / 2 + 1).next_power_of_two()];
-        let mut read = Self { letters, merges, places };
-        for (rank, merge) in (0..).zip(read.merges.clone()) {
-            let place = read.place(merge.left, merge.right);
-            // A pair that is there twice counts where it is last.
-            read.places[place] = rank;
+        // A pair that is there twice counts where it is last.
+        merges.sort_unstable_by_key(|(left, merge)| (*left, merge.right, Reverse(merge.rank)));
+        merges.dedup_by_key(|(left, merge)| (*left, merge.right));
+        let mut starts = vec![0; names.len() + 1];
+        for (left, _) in &merges {
+            starts[*left as usize + 1] += 1;
         }
-        Ok(read)
+        for at in 1..starts.len() {
+            starts[at] += starts[at - 1];
+        }
+        let mut letters = vec![NONE; 256];
+        for (name, token) in &tokens {
+            let mut characters = name.chars();
+            if let (Some(character), None) = (characters.next(), characters.next())
+                && let Some(byte) = byte_of(character)
+            {
+                letters[usize::from(byte)] = *token;
+            }
+        }
+        let merges = merges.into_iter().map(|(_, merge)| merge).collect();
+        Ok(Self { letters, starts, merges, whole: HashMap::new() })
     }
 
-    /// Adds the tokens of a word that is written with a character for each byte.
-    pub(super) fn push_tokens(&self, word: &str, tokens: &mut Vec<u32>) {
-        let letters = word.chars().filter_map(|letter| self.letters.get(letter as usize).copied());
-        let letters = letters.filter(|token| *token != NONE);
-        let mut pieces: Vec<Piece> = letters
-            .enumerate()
-            .map(|(at, token)| Piece { token, before: at.wrapping_sub(1), next: at + 1 })
-            .collect();
-        let mut waiting: BinaryHeap<_> =
-            (0..pieces.len()).filter_map(|at| self.rank(&pieces, at)).map(Reverse).collect();
+    /// From now on a word that is one of these tokens is that token, also where no merge leads to it.
+    pub(super) fn keep_whole<'a>(&mut self, names: impl Iterator<Item = (u32, &'a &'a str)>) {
+        let (mut bench, mut tokens) = (Workbench::default(), Vec::new());
+        for (token, name) in names {
+            let bytes: Option<Box<[u8]>> = name.chars().map(byte_of).collect();
+            let Some(word) = bytes else { continue };
+            self.push_tokens(&word, &mut bench, &mut tokens);
+            if tokens != [token] {
+                self.whole.insert(word, token);
+            }
+            tokens.clear();
+        }
+    }
+
+    /// The tokens that no merge leads to.
+    #[cfg(test)]
+    pub(super) fn kept_whole(&self) -> impl Iterator<Item = u32> {
+        self.whole.values().copied()
+    }
+
+    /// Adds the tokens of a word.
+    pub(super) fn push_tokens(&self, word: &[u8], bench: &mut Workbench, tokens: &mut Vec<u32>) {
+        if let Some(token) = self.whole.get(word) {
+            return tokens.push(*token);
+        }
+        let Workbench { pieces, waiting } = bench;
+        let letters = word.iter().map(|byte| self.letters[usize::from(*byte)]).filter(|token| *token != NONE);
+        pieces.clear();
+        pieces.extend(letters.enumerate().map(|(at, token)| Piece {
+            token,
+            before: at.wrapping_sub(1),
+            next: at + 1,
+        }));
+        let place = |pieces: &[Piece], at| Some(Reverse((self.behind(pieces, at)?.rank, at)));
+        waiting.extend((0..pieces.len()).filter_map(|at| place(pieces, at)));
         while let Some(Reverse((rank, at))) = waiting.pop() {
             // Since it was found, one of the two may have become part of another.
-            if self.rank(&pieces, at) != Some((rank, at)) {
-                continue;
-            }
+            let Some(merge) = self.behind(pieces, at).filter(|merge| merge.rank == rank) else { continue };
             let Piece { before, next: right, .. } = pieces[at];
             let next = pieces[right].next;
-            pieces[at] = Piece { token: self.merges[rank as usize].made, before, next };
+            pieces[at] = Piece { token: merge.made, before, next };
             pieces[right].token = NONE;
             if let Some(next) = pieces.get_mut(next) {
                 next.before = at;
             }
-            waiting.extend([before, at].into_iter().filter_map(|at| self.rank(&pieces, at)).map(Reverse));
+            waiting.extend([before, at].into_iter().filter_map(|at| place(pieces, at)));
         }
         tokens.extend(pieces.iter().map(|piece| piece.token).filter(|token| *token != NONE));
     }
 
-    /// How early the piece at this place and the one behind it become one, if ever; and the place.
-    fn rank(&self, pieces: &[Piece], at: usize) -> Option<(u32, usize)> {
+    /// What the piece at this place and the one behind it become, if anything.
+    fn behind(&self, pieces: &[Piece], at: usize) -> Option<Merge> {
         let left = pieces.get(at)?;
-        let right = pieces.get(left.next)?;
-        let rank = self.places[self.place(left.token, right.token)];
-        (rank != NONE).then_some((rank, at))
-    }
-
-    /// The place of a pair in the table, or the free one where it would be.
-    fn place(&self, left: u32, right: u32) -> usize {
-        let mask = self.places.len() - 1;
-        let pair = (u64::from(left) << 32) | u64::from(right);
-        let mut place = usize::try_from(pair.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).unwrap_or(0) & mask;
-        loop {
-            match self.merges.get(self.places[place] as usize) {
-                Some(merge) if (merge.left, merge.right) != (left, right) => place = (place + 1) & mask,
-                _ => return place,
-            }
-        }
+        let right = pieces.get(left.next)?.token;
+        let from = *self.starts.get(left.token as usize)? as usize;
+        let to = *self.starts.get(left.token as usize + 1)? as usize;
+        let merges = &self.merges[from..to];
+        merges.binary_search_by_key(&right, |merge| merge.right).ok().map(|at| merges[at])
     }
 }
