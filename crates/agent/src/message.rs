@@ -1,9 +1,8 @@
 //! What stands in a context: messages, the tool calls in them, where they came from and how they ended.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
-use crate::{RequestId, ToolOutcome};
+use crate::{Image, RequestId, ToolOutcome};
 
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -59,33 +58,6 @@ pub enum Ending {
     Denied,
     /// The daemon stopped in the middle.
     Interrupted,
-}
-
-/// A picture that a user shows.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Image {
-    /// What it is, such as `image/png`.
-    pub media_type: String,
-    /// Its bytes.
-    pub data: Arc<[u8]>,
-}
-
-impl Image {
-    /// The most bytes a picture may have.
-    pub const BYTES_MAX: usize = 5 << 20;
-
-    /// A picture, when these are the first bytes of one that models take.
-    #[must_use]
-    pub fn of(data: Vec<u8>) -> Option<Self> {
-        let media_type = match data.as_slice() {
-            [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => "image/png",
-            [0xff, 0xd8, 0xff, ..] => "image/jpeg",
-            [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => "image/gif",
-            [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => "image/webp",
-            _ => return None,
-        };
-        Some(Self { media_type: media_type.to_owned(), data: data.into() })
-    }
 }
 
 /// The bytes by which a send is known again: those of its text, and of its pictures if it has any.

@@ -13,15 +13,36 @@ use crate::send::{Outgoing, Repeat, Telling, send};
 use crate::session::{Failure, Session};
 use crate::{Interrupt, Streams};
 
+/// Which daemon is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Daemon {
+    /// It was there.
+    Found,
+    /// It was started for this question, with what stands in the environment now.
+    Started,
+}
+
+impl Daemon {
+    /// A refusal of a model by a daemon that was there: it may come of what that daemon was started with, perhaps by an
+    /// earlier question.
+    pub(crate) fn explain(self, text: String) -> String {
+        if self == Self::Started || !text.contains("Unknown model") {
+            return text;
+        }
+        text + "\nA daemon was running already; it has the environment and the configuration that it was started with. \
+                `nexus3 rpc shutdown` stops it, and the next ask starts one with yours."
+    }
+}
+
 /// Makes sure that a daemon answers.
 pub(crate) async fn find_daemon(
     probe: &Session,
     start: impl AsyncFnOnce(u16) -> Result<(), String>,
-) -> Result<(), String> {
+) -> Result<Daemon, String> {
     let port = probe.endpoint.port();
     match detect_server(&probe.endpoint, DETECT_TIMEOUT).await {
-        Detection::NexusServer => Ok(()),
-        Detection::NoServer => start(port).await,
+        Detection::NexusServer => Ok(Daemon::Found),
+        Detection::NoServer => start(port).await.map(|()| Daemon::Started),
         Detection::OtherService => {
             Err(format!("something that is not nexus3 uses port {port}; choose another one with -p PORT"))
         }

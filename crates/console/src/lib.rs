@@ -114,9 +114,10 @@ async fn prepare(
     options: &ConsoleOptions,
     start: impl AsyncFnOnce(u16) -> Result<(), String>,
 ) -> Result<(Session, ask::Asked), String> {
-    ask::find_daemon(&Session::unsigned(&args.address, options), start).await?;
+    let daemon = ask::find_daemon(&Session::unsigned(&args.address, options), start).await?;
     let session = Session::open(&args.address, options).map_err(|fault| fault.to_string())?;
-    let asked = ask::prepare(args, &session).await.map_err(|failure| failure.text(&session))?;
+    let asked = ask::prepare(args, &session).await;
+    let asked = asked.map_err(|failure| daemon.explain(failure.text(&session)))?;
     Ok((session, asked))
 }
 

@@ -169,7 +169,11 @@ fn greet(
         Some(file) => format!("Token file: {}", file.path().display()),
         None => "No token is needed (--no-auth): every program on this machine may call.".to_owned(),
     };
-    let model = config.model.as_deref().unwrap_or("none chosen; one is looked for on this machine");
+    let model = match (&config.replay, &config.model) {
+        (Some(recording), _) => format!("none is asked; what it said comes from {recording}"),
+        (None, Some(model)) => model.clone(),
+        (None, None) => "none chosen; one is looked for on this machine".to_owned(),
+    };
     let text = format!(
         "nexus3 {version}\n{token}\nStore: {store} ({kept} {agents} kept)\nLogs: {logs}\nModel: {model}\nTry it from another terminal:\n  \
          nexus3 rpc create helper{flag}\n  nexus3 rpc send helper 'Hello!'{flag}\nServer: http://{address}\n\

@@ -168,9 +168,10 @@ impl Arrival {
             self.ready.push_back(Err(Fault::new(FaultKind::Model, "The model's answer is too long.")));
             return;
         }
-        let Self { events, answer, ready, heard, .. } = self;
+        let Self { events, answer, ready, heard, endpoint, .. } = self;
         let fed = events.feed(bytes, |data| {
-            tracing::debug!(target: "nexus3::raw", direction = "chunk", body = %String::from_utf8_lossy(data));
+            let body = || endpoint.without_secrets(&String::from_utf8_lossy(data));
+            tracing::debug!(target: "nexus3::raw", direction = "chunk", body = %body());
             *heard = Instant::now();
             answer.take(data, &mut |event| ready.push_back(event));
         });

@@ -253,11 +253,16 @@ impl Endpoint {
         Fault { kind: fault.kind, public: self.presentable(&fault.public).into(), cause }
     }
 
-    /// A server's text as it may be passed on: bounded, and without what it was told in secret, which some servers repeat.
-    fn presentable(&self, text: &str) -> String {
+    /// A server's text without what it was told in secret, which some servers repeat.
+    pub(crate) fn without_secrets(&self, text: &str) -> String {
         let key = self.known_key();
         let secrets = self.header_values.iter().chain(key.as_deref());
-        let mut text = secrets.fold(text.to_owned(), |text, secret| secret.taken_out_of(&text));
+        secrets.fold(text.to_owned(), |text, secret| secret.taken_out_of(&text))
+    }
+
+    /// A server's text as it may be passed on: bounded too.
+    fn presentable(&self, text: &str) -> String {
+        let mut text = self.without_secrets(text);
         text.truncate(text.floor_char_boundary(ERROR_BYTES_MAX));
         text
     }

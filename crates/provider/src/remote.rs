@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::outside::{ModelRequest, ModelStream, ModelTraits, Provider};
-use agent::{Fault, TokenCount};
+use agent::{Fault, Message, TokenCount};
 use futures_util::stream;
 use tokio::time::Instant;
 
@@ -49,6 +49,10 @@ pub(crate) struct Remote {
     pub(crate) tells_root: TellsRoot,
 }
 
+/// What is said with a refusal of a question that shows pictures.
+const PICTURES_ADVICE: &str = "(The conversation shows pictures. If one of them is why: rollback_agent takes the message out, \
+                               compact the older ones.)";
+
 /// Whether a server is told which tree asks, to be fair between them itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TellsRoot {
@@ -59,7 +63,18 @@ pub(crate) enum TellsRoot {
 impl Remote {
     async fn begin(self: Arc<Self>, request: ModelRequest, teller: Teller) -> Result<ModelStream, Failing> {
         let begun = self.ask_patiently(&request, &teller).await;
-        begun.map_err(|failing| failing.guarded(|fault| self.endpoint.guarded(fault)))
+        begun.map_err(|failing| {
+            let failing = failing.guarded(|fault| self.endpoint.guarded(fault));
+            let shows = |message: &Arc<Message>| !message.images.is_empty();
+            // A picture that a server does not take would be refused with every question that follows.
+            if failing.class == Class::Invalid && request.messages.iter().any(shows) {
+                return failing.guarded(|fault| Fault {
+                    public: format!("{} {PICTURES_ADVICE}", fault.public).into(),
+                    ..fault
+                });
+            }
+            failing
+        })
     }
 
     async fn ask_patiently(&self, request: &ModelRequest, teller: &Teller) -> Result<ModelStream, Failing> {

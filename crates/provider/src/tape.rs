@@ -34,6 +34,9 @@ struct Exchange {
     digest: String,
     request: serde_json::Value,
     events: Vec<Told>,
+    /// Nobody listened to the end, because the turn was cancelled.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_cut: bool,
 }
 
 /// What a model said, or how it failed.

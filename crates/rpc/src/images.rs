@@ -11,12 +11,16 @@ use crate::methods::agents::invalid;
 /// The most pictures of one message.
 const IMAGES_MAX: usize = 20;
 
+/// The most bytes of all pictures of one message. In base64 they are a third more, and no provider takes questions of more
+/// than some 30 MB.
+const ALL_BYTES_MAX: usize = 20 << 20;
+
 /// The pictures that a send brings or names.
 pub(crate) async fn pictures(agent: &AgentHandle, params: Vec<ImageParam>) -> Result<Vec<Image>, Fault> {
     if params.len() > IMAGES_MAX {
         return Err(invalid(&format!("images: at most {IMAGES_MAX}, got: {}", params.len())));
     }
-    let mut images = Vec::with_capacity(params.len());
+    let (mut images, mut bytes) = (Vec::with_capacity(params.len()), 0);
     for (place, param) in params.into_iter().enumerate() {
         let ImageParam { data, path, media_type } = param;
         let image = match (data, path) {
@@ -33,6 +37,10 @@ pub(crate) async fn pictures(agent: &AgentHandle, params: Vec<ImageParam>) -> Re
                 &format!(".media_type is '{given}', but the bytes are {}", image.media_type),
             ));
         }
+        bytes += image.data.len();
+        if bytes > ALL_BYTES_MAX {
+            return Err(invalid(&format!("images: at most {ALL_BYTES_MAX} bytes together")));
+        }
         images.push(image);
     }
     Ok(images)
@@ -48,7 +56,7 @@ fn decoded(data: &str) -> Result<Image, String> {
     if bytes.len() > Image::BYTES_MAX {
         return Err(format!("has {} bytes, at most {} are taken", bytes.len(), Image::BYTES_MAX));
     }
-    Image::of(bytes).ok_or_else(|| "is no picture that models take: PNG, JPEG, GIF or WebP".to_owned())
+    Image::of(bytes).map_err(|wrong| wrong.to_string())
 }
 
 /// The pictures of a message, without their bytes.

@@ -248,8 +248,7 @@ impl AgentHandle {
         let given = path.to_owned();
         let read = move || {
             let bytes = pool.outside.workspace.bytes(&given, permit, Image::BYTES_MAX)?;
-            Image::of(bytes)
-                .ok_or_else(|| format!("{given} is no picture that models take: PNG, JPEG, GIF or WebP"))
+            Image::of(bytes).map_err(|wrong| format!("{given} {wrong}"))
         };
         let read = tokio::task::spawn_blocking(read).await;
         read.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())).map_err(invalid)

@@ -54,3 +54,21 @@ async fn a_question_whose_connection_broke_is_asked_again_without_a_name() {
     assert_eq!(finished.code, 1);
     assert!(finished.errors.ends_with("; ask again\n"), "{}", finished.errors);
 }
+
+#[tokio::test]
+async fn a_daemon_that_was_there_and_does_not_know_the_model_is_told_how_to_be_replaced() {
+    let unknown = || Reply::Refused(200, "Unknown model 'openai/m': start the daemon with OPENAI_API_KEY");
+    let daemon = Daemon::start(&[("list_agents", no_agents()), ("create_agent", unknown())]).await;
+    let finished = Run::new(&daemon, &["--model", "openai/m", "hello"]).asked_or(never, pending()).await;
+    assert_eq!(finished.code, 1);
+    assert!(finished.errors.contains("\nA daemon was running already"), "{}", finished.errors);
+    assert!(finished.errors.contains("nexus3 rpc shutdown"), "{}", finished.errors);
+}
+
+#[tokio::test]
+async fn an_image_that_is_no_file_is_not_waited_for() {
+    let args = Binary::try_parse_from(["nexus3", "ask", "look", "--image", "/dev/zero"]).unwrap().command;
+    let Top::Ask(args) = args else { panic!("it asks") };
+    let said = Question::read(args, &mut std::io::empty()).err().unwrap();
+    assert_eq!(said, "the image /dev/zero cannot be read: it is not a regular file");
+}

@@ -60,7 +60,12 @@ fn check_local(id: &str, home: &Path) -> Result<(), Failure> {
     match Shelf::at(&folder(home)).find(&parsed) {
         Some(pulled) if pulled.kind == Kind::Chat => Ok(()),
         Some(_) => Err(Failure::Usage(format!("{LOCAL}/{id} is an embedder: it answers no messages"))),
-        None => Err(Failure::Usage(format!("{LOCAL}/{id} is not here: nexus3 models pull {id}"))),
+        None if catalog()?.find(id).is_some() => {
+            Err(Failure::Usage(format!("{LOCAL}/{id} is not here: nexus3 models pull {id}")))
+        }
+        None => Err(Failure::Usage(format!(
+            "{LOCAL}/{id} is not here, and the catalog has no such model: nexus3 models list shows what there is"
+        ))),
     }
 }
 

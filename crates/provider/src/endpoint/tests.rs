@@ -83,3 +83,10 @@ async fn a_key_in_the_query_is_not_in_the_cause_of_a_fault() {
     let told = format!("{failing:?}");
     assert!(told.contains("cannot be reached") && !told.contains("in-the-query"), "{told}");
 }
+
+#[tokio::test]
+async fn a_servers_text_of_any_length_is_told_without_secrets() {
+    let endpoint = endpoint("http://127.0.0.1:1/v1", KeySource::None);
+    let told = endpoint.without_secrets(&"gateway-secret, ".repeat(2_000));
+    assert!(told.matches("[key]").count() == 2_000 && !told.contains("gateway-secret"), "{}", told.len());
+}

@@ -23,9 +23,10 @@ impl Unreached<'_> {
         } else if let Some(tls) = tls_fault(fault) {
             Failing::new(class(tls), Fault::new(FaultKind::Model, self.tls_text(tls)))
         } else if fault.is_connect() {
-            Failing::counted("Failed to connect to API", "the model's server cannot be reached".to_owned())
+            let Self { provider, host } = self;
+            Failing::counted("Failed to connect to API", format!("{provider} cannot be reached at {host}"))
         } else {
-            let text = "HTTP error occurred: the request to the model failed";
+            let text = format!("HTTP error occurred: the request to {} failed", self.provider);
             Failing::new(Class::Down, Fault::new(FaultKind::Model, text))
         };
         failing.caused_by(causes(fault))

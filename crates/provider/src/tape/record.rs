@@ -1,4 +1,4 @@
-//! Keeps every exchange that came to its end. One that was dropped on the way is not kept.
+//! Keeps every exchange, when it has come to its end or is dropped on the way.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -71,22 +71,19 @@ impl Recorded {
             digest: canonical::digest(canonical.to_string().as_bytes()),
             request: canonical,
             events: Vec::new(),
+            is_cut: false,
         }
     }
 }
 
 impl Provider for Recorded {
     fn ask(&self, request: ModelRequest) -> ModelStream {
-        let mut exchange = self.exchange(&request);
-        let tape = Arc::clone(&self.tape);
-        let stream = self.model.ask(request).map(move |item| {
-            exchange.events.extend(canonical::told(&item));
-            if matches!(item, Ok(ModelEvent::Done) | Err(_)) {
-                keep(&tape, &exchange);
-            }
+        let mut keeping =
+            Keeping { exchange: self.exchange(&request), tape: Arc::clone(&self.tape), is_over: false };
+        Box::pin(self.model.ask(request).map(move |item| {
+            keeping.heard(&item);
             item
-        });
-        Box::pin(stream)
+        }))
     }
 
     fn model(&self) -> Option<&str> {
@@ -98,6 +95,32 @@ impl Provider for Recorded {
     }
 
     // Counted by the estimate, as a replay does, which has no tokenizer: both make the same contexts.
+}
+
+/// An exchange that is under way.
+struct Keeping {
+    exchange: Exchange,
+    tape: Arc<Mutex<File>>,
+    is_over: bool,
+}
+
+impl Keeping {
+    fn heard(&mut self, item: &Result<ModelEvent, Fault>) {
+        self.exchange.events.extend(canonical::told(item));
+        if matches!(item, Ok(ModelEvent::Done) | Err(_)) && !self.is_over {
+            self.is_over = true;
+            keep(&self.tape, &self.exchange);
+        }
+    }
+}
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.exchange.is_cut = true;
+            keep(&self.tape, &self.exchange);
+        }
+    }
 }
 
 /// A tape that cannot be written costs no turn, but it is told.

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use agent::outside::{ModelRequest, ModelStream, ModelTraits, Models, Provider, Strength};
 use agent::{Fault, FaultKind};
-use futures_util::stream;
+use futures_util::{StreamExt as _, stream};
 
-use super::{Exchange, Told, canonical};
+use super::{Exchange, canonical};
 use crate::remote::fault_stream;
 
 /// The most bytes of a recording.
@@ -37,8 +37,11 @@ impl ReplayedModels {
     pub fn open(path: &Path) -> Result<Self, Fault> {
         let shown = path.display();
         let cannot = |why: String| Fault::new(FaultKind::Invalid, format!("cannot replay {shown}: {why}"));
-        let bytes = std::fs::metadata(path).map_err(|fault| cannot(fault.to_string()))?.len();
-        if bytes > TAPE_BYTES_MAX {
+        let facts = std::fs::metadata(path).map_err(|fault| cannot(fault.to_string()))?;
+        if !facts.is_file() {
+            return Err(cannot("it is not a regular file".to_owned()));
+        }
+        if facts.len() > TAPE_BYTES_MAX {
             return Err(cannot(format!("it is longer than {TAPE_BYTES_MAX} bytes")));
         }
         let text = std::fs::read_to_string(path).map_err(|fault| cannot(fault.to_string()))?;
@@ -97,8 +100,8 @@ struct Replayed {
 }
 
 impl Tape {
-    /// The events of the next exchange of this agent with this model, if it is the one that was recorded.
-    fn next(&self, agent: &str, model: &str, request: &serde_json::Value) -> Result<Vec<Told>, Fault> {
+    /// The next exchange of this agent with this model, if it is the one that was recorded.
+    fn next(&self, agent: &str, model: &str, request: &serde_json::Value) -> Result<Exchange, Fault> {
         let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
         let is_next = |left: &VecDeque<Exchange>| left.front().is_some_and(|next| next.request == *request);
         // An agent whose name was made up this time has another name than last time.
@@ -111,20 +114,19 @@ impl Tape {
         let Some((left, served)) = agents.get_mut(&name) else {
             return Err(differs(agent, 1, "no agent of the recording asked this"));
         };
-        match left.front() {
-            None => Err(differs(agent, *served + 1, "the recording has no more of it")),
-            Some(next) if next.model != model => {
-                let what = format!("it asks model '{model}' now, and asked '{}'", next.model);
-                Err(differs(agent, *served + 1, &what))
-            }
-            Some(next) if next.request != *request => {
-                Err(differs(agent, *served + 1, &canonical::difference(&next.request, request)))
-            }
-            Some(_) => {
-                *served += 1;
-                Ok(left.pop_front().map(|exchange| exchange.events).unwrap_or_default())
-            }
+        let is_this = |next: &mut Exchange| next.model == model && next.request == *request;
+        if let Some(exchange) = left.pop_front_if(is_this) {
+            *served += 1;
+            return Ok(exchange);
         }
+        let what = match left.front() {
+            None => "the recording has no more of it".to_owned(),
+            Some(next) if next.model != model => {
+                format!("it asks model '{model}' now, and asked '{}'", next.model)
+            }
+            Some(next) => canonical::difference(&next.request, request),
+        };
+        Err(differs(agent, *served + 1, &what))
     }
 }
 
@@ -133,7 +135,7 @@ impl Drop for Tape {
         let agents = self.agents.get_mut().unwrap_or_else(PoisonError::into_inner);
         let left: usize = agents.values().map(|(left, _)| left.len()).sum();
         if left > 0 {
-            tracing::warn!("{left} exchanges of the recording were not asked for");
+            tracing::warn!("the recording has more that was not asked for: exchanges: {left}");
         }
     }
 }
@@ -149,7 +151,11 @@ impl Provider for Replayed {
     fn ask(&self, request: ModelRequest) -> ModelStream {
         let agent = request.asker.agent.as_ref().map(ToString::to_string).unwrap_or_default();
         match self.tape.next(&agent, &self.name, &canonical::request(&request)) {
-            Ok(events) => Box::pin(stream::iter(events.into_iter().map(canonical::said))),
+            Ok(Exchange { events, is_cut, .. }) => {
+                let said = stream::iter(events.into_iter().map(canonical::said));
+                // Its turn was cancelled while the model still spoke, and has to be again.
+                if is_cut { Box::pin(said.chain(stream::pending())) } else { Box::pin(said) }
+            }
             Err(fault) => fault_stream(fault),
         }
     }

@@ -154,3 +154,27 @@ fn a_file_that_is_no_recording_is_refused_and_none_is_overwritten() {
     }
     assert!(RecordedModels::create(Arc::new(Everything), &path).is_err());
 }
+
+#[tokio::test]
+async fn an_exchange_that_was_cancelled_is_kept_as_far_as_it_came_and_waits_to_be_cancelled_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("tape.jsonl");
+    let recorded = RecordedModels::create(Arc::new(Everything), &path).unwrap();
+    let said: Vec<_> = recorded.usual().ask(request("a", &["one"], "")).take(2).collect().await;
+    let then = all(&recorded, request("a", &["one", "two"], "")).await;
+    let replayed = ReplayedModels::open(&path).unwrap();
+    let mut again = replayed.usual().ask(request("a", &["one"], ""));
+    for item in said {
+        assert_eq!(again.next().await, Some(item));
+    }
+    assert!(futures_util::FutureExt::now_or_never(again.next()).is_none(), "the model still speaks");
+    drop(again);
+    assert_eq!(all(&replayed, request("a", &["one", "two"], "")).await, then);
+}
+
+#[test]
+fn what_is_no_file_is_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let fault = ReplayedModels::open(dir.path()).err().unwrap();
+    assert!(fault.public.ends_with("it is not a regular file"), "{fault}");
+}

@@ -256,7 +256,8 @@ async fn a_server_that_is_not_there_is_told_with_the_number_of_tries() {
     let port = listener.local_addr().expect("a bound socket has an address").port();
     drop(listener);
     let client = client_with(&format!("http://127.0.0.1:{port}/v1"), ProviderSettings::default());
-    let text = "Failed to connect to API after 4 attempts: the model's server cannot be reached";
+    let text =
+        format!("Failed to connect to API after 4 attempts: openai cannot be reached at 127.0.0.1:{port}");
     assert_eq!(ask(&client).await.fault().public, text);
 }
 

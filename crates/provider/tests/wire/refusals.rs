@@ -1,11 +1,14 @@
 //! Servers that say no, send elsewhere, speak nonsense or are not there.
 
-use agent::FaultKind;
+use std::sync::Arc;
+
+use agent::outside::ModelRequest;
+use agent::{FaultKind, Message, Source};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use crate::server::{Act, Server};
-use crate::stream::{ask, ask_with, chunk, client, client_with, refusal};
+use crate::stream::{ask, ask_with, chunk, client, client_with, collect, question, refusal};
 
 #[tokio::test]
 async fn each_status_has_its_words() {
@@ -109,7 +112,22 @@ async fn a_server_that_is_not_there_is_a_fault() {
     let port = listener.local_addr().expect("a bound socket has an address").port();
     drop(listener);
     let answer = ask(&client(&format!("http://127.0.0.1:{port}/v1"))).await;
-    let text = "Failed to connect to API after 1 attempts: the model's server cannot be reached";
+    let text =
+        format!("Failed to connect to API after 1 attempts: openai cannot be reached at 127.0.0.1:{port}");
     assert_eq!(answer.fault().public, text);
     assert!(answer.fault().cause.is_some(), "the log is told more");
+}
+
+#[tokio::test]
+async fn a_refusal_of_a_question_with_pictures_says_how_to_take_them_out() {
+    let image = agent::Image { media_type: "image/png".to_owned(), data: [1].into() };
+    for (status, images, advised) in
+        [("400 No", vec![image.clone()], true), ("400 No", Vec::new(), false), ("401 No", vec![image], false)]
+    {
+        let server = Server::start(refusal(status, b"invalid")).await;
+        let message = Message { images, ..Message::user("look", Source::default()) };
+        let question = ModelRequest { messages: Arc::new(vec![Arc::new(message)]), ..question() };
+        let answer = collect(client(&server.base_url()).ask(question)).await;
+        assert_eq!(answer.fault().public.contains("rollback_agent"), advised, "{status}: {answer:?}");
+    }
 }

@@ -10,11 +10,13 @@ use crate::support::folder::Folder;
 use crate::support::program::Program;
 use crate::support::{Errors as _, Stage, path};
 
-/// The smallest beginnings of pictures, in base64 and as bytes.
-const PNG: &str = "iVBORw0KGgo=";
-const PNG_BYTES: &[u8] = b"\x89PNG\r\n\x1a\n";
-const GIF: &str = "R0lGODlh";
-const GIF_BYTES: &[u8] = b"GIF89a";
+/// Pictures of one white dot, in base64 and as bytes.
+const PNG: &str =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEAG7buVgAAAABJRU5ErkJggg==";
+const PNG_BYTES: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0:~\x9bU\0\0\0\nIDATx\x9cc\xf8\x0f\0\x01\x01\x01\0\x1b\xb6\xeeV\0\0\0\0IEND\xaeB`\x82";
+const GIF: &str = "R0lGODlhAQABAIAAAP///wAAACH5BAAAAAAALAAAAAABAAEAAAICRAEAOw==";
+const GIF_BYTES: &[u8] =
+    b"GIF89a\x01\0\x01\0\x80\0\0\xff\xff\xff\0\0\0!\xf9\x04\0\0\0\0\0,\0\0\0\0\x01\0\x01\0\0\x02\x02D\x01\0;";
 
 const EYES: &str = r#"
 [models.eyes]
@@ -117,6 +119,9 @@ fn what_is_no_picture_is_refused_and_changes_nothing() {
     folder.link("link.png", &elsewhere.at("a.png"));
     stage.create_with(json!({ "agent_id": "a", "preset": "sandboxed", "cwd": folder.text() }));
     stage.create_with(json!({ "agent_id": "blind", "model": "openai/scripted", "cwd": folder.text() }));
+    fs::write(folder.at("cut.gif"), &GIF_BYTES[..20]).unwrap();
+    fs::write(folder.at("wide.png"), [PNG_BYTES, &vec![0; 9 << 19]].concat()).unwrap();
+    let too_large: Vec<Value> = (0..5).map(|_| json!({ "path": "wide.png" })).collect();
     let too_many: Vec<Value> = (0..21).map(|_| json!({ "data": PNG })).collect();
     for (agent, images, said) in [
         ("a", json!([{ "data": "no base64!" }]), "images[0].data is not base64"),
@@ -141,7 +146,10 @@ fn what_is_no_picture_is_refused_and_changes_nothing() {
         ("a", json!([{ "path": "large.png" }]), "large.png has more than 5242880 bytes"),
         ("a", json!([{ "path": elsewhere.at("a.png") }]), "images[0].path: "),
         ("a", json!([{ "path": "link.png" }]), "images[0].path: "),
+        ("a", json!([{ "data": "iVBORw0KGgo=" }]), "images[0].data is image/png, but cut or damaged"),
+        ("a", json!([{ "path": "cut.gif" }]), "images[0].path: cut.gif is image/gif, but cut or damaged"),
         ("a", Value::from(too_many), "images: at most 20, got: 21"),
+        ("a", Value::from(too_large), "images: at most 20971520 bytes together"),
         (
             "blind",
             json!([{ "data": PNG }]),

@@ -87,9 +87,10 @@ fn an_answer_that_cannot_be_read_puts_nothing_of_it_into_the_history() {
 fn a_model_that_is_not_there_is_a_fault() {
     let model = ScriptedModel::start();
     let daemon = builder(&model).start();
+    let address = model.anthropic_base_url().replace("http://", "");
     drop(model);
     let error = daemon.error("/", "send", json!({ "content": "hi" }));
-    let text = "Failed to connect to API after 4 attempts: the model's server cannot be reached";
+    let text = format!("Failed to connect to API after 4 attempts: openai cannot be reached at {address}");
     assert_eq!(error, json!({ "code": -32603, "message": text }));
     assert_eq!(daemon.result("/", "get_context", json!({}))["message_count"], 2);
 }
