@@ -16,13 +16,13 @@ use std::time::Duration;
 use agent::journal::{OnRestart, Record};
 use agent::outside::StoreFault;
 use agent::{Fault, FaultKind, RequestId, Source, TurnOutcome};
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub(crate) use self::compact::Compaction;
 pub use self::compact::{CompactWhen, Compacted};
 pub(crate) use self::open::Open;
-use self::open::{Acceptance, Keeping, Reply, other_content, told};
+use self::open::{Acceptance, Keeping, Reply, other_content, told, word_of};
 use self::perform::{Finale, Performance};
 use self::repeats::cancelled;
 use crate::handle::{NewMessage, Shared};
@@ -220,7 +220,7 @@ impl Actor {
         }
     }
 
-    /// A send whose name is open already is that send, if it says the same.
+    /// A send whose name is open already is that send, if it says the same; else it is refused.
     fn accept(
         &mut self,
         message: NewMessage,
@@ -230,15 +230,20 @@ impl Actor {
         running: Option<&mut Open>,
     ) {
         let must_wait = running.is_some() || self.is_compacting || !self.waiting.is_empty();
-        let mut open = running.into_iter().chain(self.waiting.iter_mut().filter_map(Job::send));
-        if let Some(same) = open.find(|open| open.message.request_id == message.request_id) {
-            if same.message.says_the_same(&message) {
-                same.replies.push(reply);
-                same.keepings.extend(kept);
-            } else {
-                drop(place);
-                let _ = reply.send(Err(other_content(&message.request_id)));
+        let open = running.into_iter().chain(self.waiting.iter_mut().filter_map(Job::send));
+        let mut is_taken = false;
+        for namesake in open.filter(|open| open.message.request_id == message.request_id) {
+            if namesake.message.says_the_same(&message) {
+                namesake.replies.push(reply);
+                namesake.keepings.extend(kept);
+                return;
             }
+            // One that the store has not heard of may itself be the one that is wrong: then the store decides.
+            is_taken |= namesake.has_its_name();
+        }
+        if is_taken {
+            drop(place);
+            let _ = reply.send(Err(other_content(&message.request_id)));
             return;
         }
         let mut open = Open::new(message, place, self.shared.next_turn()).answered_to(reply);
@@ -255,16 +260,16 @@ impl Actor {
     fn put_in_line(&self, open: &mut Open) {
         let turn = open.turn;
         let keeping = self.shared.append(vec![open.accepted()], |state| state.turns = state.turns.max(turn));
-        let (done, is_done) = oneshot::channel();
+        let (said, says) = watch::channel(None);
         let keepings = std::mem::take(&mut open.keepings);
         self.spawn(async move {
             let result = keeping.await;
             for keeping in keepings {
                 let _ = keeping.send(result.clone().map_err(Fault::from));
             }
-            let _ = done.send(result);
+            let _ = said.send(Some(result));
         });
-        open.acceptance = Acceptance::InLine(is_done);
+        open.acceptance = Acceptance::InLine(says);
     }
 
     /// Small work beside the agent's own; a stop of the pool waits for it.
@@ -325,17 +330,20 @@ impl Actor {
                 }
             }
         };
-        if let Acceptance::InLine(kept) = &mut open.acceptance {
-            match kept.await {
-                Ok(Ok(())) => open.acceptance = Acceptance::Kept,
-                Ok(Err(StoreFault::Taken)) => return self.repeat(open).await,
-                Ok(Err(StoreFault::Gone)) => {
+        if let Acceptance::InLine(says) = &mut open.acceptance {
+            match word_of(says).await {
+                Some(Ok(())) => open.is_kept(),
+                Some(Err(StoreFault::Taken)) => return self.repeat(open).await,
+                Some(Err(StoreFault::Gone)) => {
                     open.answer_cancelled();
                     return ControlFlow::Continue(());
                 }
-                refused => {
-                    let fault = refused.ok().and_then(Result::err).map(Fault::from);
-                    open.answer(&Err(fault.unwrap_or_else(|| self.shared.unreachable())));
+                Some(Err(fault)) => {
+                    open.answer(&Err(fault.into()));
+                    return ControlFlow::Continue(());
+                }
+                None => {
+                    open.answer(&Err(self.shared.unreachable()));
                     return ControlFlow::Continue(());
                 }
             }
@@ -395,6 +403,7 @@ impl Actor {
                 finale = performance.step() => finale,
             };
             if performance.is_begun() {
+                open.is_kept();
                 open.tell_kept(&Ok(()));
             }
         };

@@ -3,7 +3,7 @@
 use agent::journal::{AcceptedTurn, OpenTurn, Record, Stage};
 use agent::outside::StoreFault;
 use agent::{Fault, FaultKind, Message, RequestId, TurnEnd, TurnOutcome};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::handle::NewMessage;
@@ -11,6 +11,8 @@ use crate::turnstile::Place;
 
 pub(crate) type Reply = oneshot::Sender<Result<TurnEnd, Fault>>;
 pub(crate) type Keeping = oneshot::Sender<Result<(), Fault>>;
+/// Nothing while the store has not said anything.
+pub(super) type StoreSays = watch::Receiver<Option<Result<(), StoreFault>>>;
 
 /// A send that waits or runs.
 pub(crate) struct Open {
@@ -37,7 +39,7 @@ pub(super) enum Acceptance {
     /// Not yet: it is told when the turn begins.
     Unknown,
     /// It was told; this says what came of it.
-    InLine(oneshot::Receiver<Result<(), StoreFault>>),
+    InLine(StoreSays),
     Kept,
     /// It was over before, and is to be opened again with so many messages in the context.
     Reopened(usize),
@@ -102,6 +104,15 @@ impl Open {
         !matches!(self.acceptance, Acceptance::Unknown)
     }
 
+    /// Whether it is sure that the name is this send's and no other's.
+    pub(super) fn has_its_name(&self) -> bool {
+        match &self.acceptance {
+            Acceptance::Unknown => false,
+            Acceptance::InLine(says) => matches!(*says.borrow(), Some(Ok(()))),
+            Acceptance::Kept | Acceptance::Reopened(_) => true,
+        }
+    }
+
     /// It is kept, or it cannot be.
     pub(super) fn tell_kept(&mut self, kept: &Result<(), Fault>) {
         // Whoever went away does not want to know.
@@ -132,6 +143,11 @@ pub(super) fn told(end: TurnEnd) -> Result<TurnEnd, Fault> {
         }
         TurnOutcome::Completed | TurnOutcome::Cancelled => Ok(end),
     }
+}
+
+/// What the store says of a send in line; nothing when nobody is left to say it.
+pub(super) async fn word_of(says: &mut StoreSays) -> Option<Result<(), StoreFault>> {
+    says.wait_for(Option::is_some).await.ok().and_then(|said| said.clone())
 }
 
 pub(super) fn other_content(name: &RequestId) -> Fault {

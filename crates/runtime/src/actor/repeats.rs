@@ -10,7 +10,7 @@ use agent::{Fault, FaultKind, TurnEnd, TurnOutcome, content_bytes};
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
-use super::open::{Acceptance, Open, other_content, told};
+use super::open::{Acceptance, Open, other_content, told, word_of};
 use super::perform::Performance;
 use super::{Actor, CancelReply, Job};
 use crate::handle::Shared;
@@ -23,7 +23,7 @@ pub(super) async fn cancelled(shared: Arc<Shared>, mut open: Open, reply: Option
         return;
     }
     let accepted = match &mut open.acceptance {
-        Acceptance::InLine(kept) => kept.await.unwrap_or(Err(StoreFault::Gone)).map(|()| true),
+        Acceptance::InLine(says) => word_of(says).await.unwrap_or(Err(StoreFault::Gone)).map(|()| true),
         Acceptance::Kept => Ok(true),
         Acceptance::Unknown | Acceptance::Reopened(_) => Ok(false),
     };

@@ -307,9 +307,7 @@ impl Driver {
             // An agent that has to go answers everybody like this.
             let goes = self.lives[sent.life].destroyed || self.stopping;
             let is_cancelled = answer.as_ref().is_ok_and(|end| end.outcome == TurnOutcome::Cancelled);
-            // One of that name with other content that waits at the same time is taken for the first.
-            let is_mistaken = sent.reuses_name && answer.is_err();
-            let fair = *before == unbegun || answer == before || (goes && is_cancelled) || is_mistaken;
+            let fair = *before == unbegun || answer == before || (goes && is_cancelled);
             assert!(fair, "{script}: {answer:?} after {before:?}");
         }
     }

@@ -125,8 +125,6 @@ pub(crate) struct Sent {
     /// Somebody was told that it is cancelled.
     pub(crate) is_cancelled: bool,
     pub(crate) is_steered: bool,
-    /// Somebody used its name for other content. While that waits to be refused, it is taken for the first.
-    pub(crate) is_contested: bool,
 }
 
 fn some_limits(dice: &mut Dice) -> Limits {

@@ -105,7 +105,6 @@ impl Lives {
             cancel_wanted: false,
             is_cancelled: false,
             is_steered: false,
-            is_contested: false,
         });
         self.sent.len() - 1
     }
@@ -150,7 +149,6 @@ impl Lives {
         let Some((sent, place)) = self.some_sent() else { return };
         let is_known = self.sent[sent].is_acknowledged;
         let Some(agent) = self.handle(place).await.filter(|_| is_known) else { return };
-        self.sent[sent].is_contested = true;
         let message = NewMessage { text: "#x say other; done".to_owned(), ..self.message(sent) };
         let asking = tokio::spawn(async move { agent.send(message).await });
         // It may have to wait for its turn to be refused.

@@ -26,7 +26,8 @@ impl Lives {
                 FaultKind::NotFound => is_gone,
                 FaultKind::Interrupted => marks || fault.public.contains("stopped 3 times"),
                 FaultKind::Full { .. } | FaultKind::Busy { .. } => true,
-                FaultKind::Invalid => sent.is_contested,
+                // Its name is its own, whoever else uses it for something else.
+                FaultKind::Invalid => false,
                 FaultKind::Denied | FaultKind::ContextFull | FaultKind::Internal => false,
             },
         };

@@ -10,6 +10,7 @@ use runtime::{AgentHandle, AgentSpec, Limits, RightsSpec};
 use crate::history::{messages, objection_when_idle, questions, texts};
 use crate::world::{Plan, SetClock, World, at_once, end_of, fault_of, named, number, settle, start};
 
+const OTHER: &str = "#1 say something else; done";
 const SCRIPT: &str = "#1 report 1; call note x; done | wait; say so; done";
 
 fn assert_refused(fault: &Fault) {
@@ -18,7 +19,7 @@ fn assert_refused(fault: &Fault) {
 }
 
 async fn refused(agent: &AgentHandle) {
-    assert_refused(&at_once(fault_of(start(agent, 1, "#1 say something else; done"))).await);
+    assert_refused(&at_once(fault_of(start(agent, 1, OTHER))).await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -134,6 +135,64 @@ async fn a_turn_that_was_cancelled_stays_cancelled() {
     assert_eq!(end_of(start(&agent, 1, "#1 say hel; wait")).await, first);
     assert_eq!(end_of(start(&agent, 2, "#2 say never; done")).await.outcome, TurnOutcome::Cancelled);
     assert_eq!(world.model.seen().questions.len(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_uses_the_name_of_an_answered_send_for_something_else_does_not_stand_in_its_way() {
+    let world = World::new().await;
+    let agent = world.agent("a").await;
+    let first = end_of(start(&agent, 1, "#1 say so; done")).await;
+    world.store.hold();
+    let wrong = start(&agent, 1, OTHER);
+    settle().await;
+    let right = [start(&agent, 1, "#1 say so; done"), start(&agent, 1, "#1 say so; done")];
+    settle().await;
+    world.store.release();
+    assert_refused(&fault_of(wrong).await);
+    for again in right {
+        assert_eq!(end_of(again).await, first);
+    }
+    assert_eq!((texts(&agent).len(), world.pool.open_turns()), (2, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nor_does_one_that_waits_in_line_to_be_refused() {
+    let world = World::new().await;
+    let agent = world.agent("a").await;
+    let first = end_of(start(&agent, 1, "#1 say so; done")).await;
+    let running = start(&agent, 5, "#5 wait; say first; done");
+    settle().await;
+    let wrong = start(&agent, 1, OTHER);
+    settle().await;
+    let right = start(&agent, 1, "#1 say so; done");
+    settle().await;
+    world.model.release_all();
+    assert_refused(&fault_of(wrong).await);
+    assert_eq!(end_of(right).await, first);
+    assert_eq!(end_of(running).await.content, "first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_that_use_a_new_name_for_different_things_the_first_has_it() {
+    let world = World::new().await;
+    let agent = world.agent("a").await;
+    for (name, running) in [(1, None), (2, Some(start(&agent, 5, "#5 wait; say first; done")))] {
+        settle().await;
+        world.store.hold();
+        let first = start(&agent, name, "#1 say so; done");
+        settle().await;
+        let second = start(&agent, name, OTHER);
+        settle().await;
+        world.store.release();
+        world.model.release_all();
+        assert_eq!(end_of(first).await.content, "so");
+        let fault = fault_of(second).await;
+        assert_eq!(fault.public, format!("request_id was used before with other content: {name}"));
+        if let Some(running) = running {
+            end_of(running).await;
+        }
+    }
+    assert_eq!((questions(&agent).len(), world.pool.open_turns()), (3, 0));
 }
 
 #[tokio::test(start_paused = true)]
