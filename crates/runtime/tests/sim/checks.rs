@@ -53,9 +53,10 @@ impl Driver {
         for one in self.holdings(life) {
             let what = format!("life {place_of_life}: {one:?}, {:?}", life.budgets[place(one.resource)]);
             if one.resource == Resource::Children {
-                // Whoever is being made counts before it can be found.
-                let are_coming = self.world.tools.seen().live > 0 && one.used > below;
-                assert!(one.used == below || are_coming, "{below} are below: {what}");
+                // Whoever is being made by an agent counts before it can be found, and whoever is being destroyed by
+                // one no longer counts and is there until that is kept.
+                let come_or_go = self.world.tools.seen().live > 0;
+                assert!(one.used == below || come_or_go, "{below} are below: {what}");
                 let floor = life.budgets[place(one.resource)].floor;
                 assert!(one.limit.is_none_or(|limit| one.used <= limit.max(floor)), "too many: {what}");
                 continue;
