@@ -60,6 +60,17 @@ pub struct ServeOptions {
     pub idle: Option<Duration>,
     /// Whether the threads that compute stand back behind everybody else's (nice 10).
     pub nice: bool,
+    /// Looks at a file before it is loaded.
+    pub inspector: Option<Arc<dyn Inspector>>,
+}
+
+/// Whoever knows whether a file of weights may be used.
+pub trait Inspector: std::fmt::Debug + Send + Sync {
+    /// Looks at the file.
+    ///
+    /// # Errors
+    /// Why it may not be used, for the user.
+    fn inspect(&self, file: &Path) -> Result<(), String>;
 }
 
 impl Default for ServeOptions {
@@ -74,6 +85,7 @@ impl Default for ServeOptions {
             queue_max: 64,
             idle: None,
             nice: false,
+            inspector: None,
         }
     }
 }
@@ -101,29 +113,37 @@ pub async fn serve(
 ) -> Result<(), ServeFault> {
     let engines = Engines {
         brain: options.model.clone().map(|path| load_brain(path, &options)),
-        embedder: options.embedder.clone().map(|path| load_embedder(path, options.threads)),
+        embedder: options.embedder.clone().map(|path| load_embedder(path, &options)),
     };
     serve_engines(listener, options, engines, stop).await
 }
 
 fn load_brain(path: PathBuf, options: &ServeOptions) -> brain::Load<dyn Brain> {
+    let inspector = options.inspector.clone();
     let options = LoadOptions {
         engine: options.engine,
         threads: options.threads,
         window_tokens_max: options.window_tokens_max,
         slots: SLOTS,
     };
-    Box::new(move || match LoadedModel::open(&path, &options) {
-        Ok(model) => Ok(Box::new(model)),
-        Err(fault) => Err(fault.to_string()),
+    Box::new(move || {
+        inspect(inspector.as_deref(), &path)?;
+        let model = LoadedModel::open(&path, &options).map_err(|fault| fault.to_string())?;
+        Ok(Box::new(model))
     })
 }
 
-fn load_embedder(path: PathBuf, threads: usize) -> brain::Load<dyn Embedder> {
-    Box::new(move || match MiniLm::open(&path, threads) {
-        Ok(model) => Ok(Box::new(model)),
-        Err(fault) => Err(fault.to_string()),
+fn load_embedder(path: PathBuf, options: &ServeOptions) -> brain::Load<dyn Embedder> {
+    let (inspector, threads) = (options.inspector.clone(), options.threads);
+    Box::new(move || {
+        inspect(inspector.as_deref(), &path)?;
+        let model = MiniLm::open(&path, threads).map_err(|fault| fault.to_string())?;
+        Ok(Box::new(model))
     })
+}
+
+fn inspect(inspector: Option<&dyn Inspector>, path: &Path) -> Result<(), String> {
+    inspector.map_or(Ok(()), |inspector| inspector.inspect(path))
 }
 
 async fn serve_engines(

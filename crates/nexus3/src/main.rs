@@ -13,6 +13,7 @@ mod model;
 mod model_server;
 mod models;
 mod process;
+mod rest;
 mod serve;
 mod signals;
 mod token_file;

@@ -3,11 +3,12 @@
 
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use local::generation::{EngineKind, LoadFault};
-use local::server::{ModelListener, ServeOptions};
+use local::server::{Inspector, ModelListener, ServeOptions};
 use tokio_util::sync::CancellationToken;
 use weights::{ModelId, Shelf};
 
@@ -75,6 +76,7 @@ pub(crate) fn run(args: &ModelServerArgs, home: &Path) -> Result<u8, Failure> {
         queue_max: args.queue.into(),
         idle: args.idle_s.map(|seconds| Duration::from_secs(seconds.into())),
         nice: true,
+        inspector: Some(Arc::new(OnShelf(shelf.clone()))),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -149,6 +151,16 @@ fn weights_file(given: &str, shelf: &Shelf) -> Result<PathBuf, Failure> {
     let id: ModelId = given.parse().map_err(|fault| Failure::Usage(format!("{given}: {fault}")))?;
     let found = shelf.find(&id).map(|pulled| pulled.path);
     found.ok_or_else(|| Failure::Run(format!("{id} is not here: nexus3 models pull {id}")))
+}
+
+/// Weights that were pulled are used as they were pulled, or not at all.
+#[derive(Debug)]
+struct OnShelf(Shelf);
+
+impl Inspector for OnShelf {
+    fn inspect(&self, file: &Path) -> Result<(), String> {
+        self.0.check(file).map_err(|fault| fault.to_string())
+    }
 }
 
 /// The machine has other things to do, too.

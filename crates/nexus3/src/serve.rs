@@ -21,6 +21,7 @@ use crate::home::{self, Environment, Prepared};
 use crate::logs::{self, LogOptions};
 use crate::memory;
 use crate::process::{self, SystemEntropy};
+use crate::rest;
 use crate::signals::StopSignals;
 use crate::token_file::{self, TokenFile};
 
@@ -83,6 +84,8 @@ async fn serve(home: PathBuf, config: &Config, environment: &Environment) -> Res
         .map_err(|fault| Failure::Run(format!("cannot serve on {address}: {fault}")))?;
     let is_default_home = home::locate(None, environment).is_ok_and(|default| default == home);
     let home_flag = if is_default_home { String::new() } else { format!(" --home {}", home.display()) };
+    // The start has read much that is not needed again.
+    memory::let_go_of_program();
     greet(address, token_file.as_ref(), config, &home, &home_flag, pool.agent_count());
 
     let mut stopping = Stopping { door: &door, pool: &pool, store: &store, signals: &mut signals };
@@ -214,11 +217,13 @@ impl Stopping<'_> {
                 seconds => self.door.idle(Duration::from_secs(seconds), || self.pool.open_turns() > 0).await,
             }
         };
+        let at_rest = rest::let_go_at_rest(|| (self.door.requests(), self.pool.open_turns()));
         tokio::select! {
             name = self.signals.next() => StopCause::Asked(name),
             () = self.pool.stop_requested() => StopCause::Asked("a client's request"),
             () = idle => StopCause::Asked("the idle timeout"),
             why = self.pool.store_failed() => StopCause::StoreFailed(why),
+            never = at_rest => match never {},
         }
     }
 

@@ -144,6 +144,11 @@ impl Part {
         Ok(())
     }
 
+    /// When it was last written to; moving it does not change that.
+    pub(crate) fn written_ns(&self) -> Result<Option<i64>, FetchFault> {
+        self.file.metadata().map(|metadata| record::written_ns(&metadata)).map_err(self.cannot("read"))
+    }
+
     /// Copies from a reader, and refuses more than `limit_bytes`; gives how many came.
     pub(crate) fn fill(
         &mut self,

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
@@ -25,6 +25,9 @@ pub(crate) struct Record {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) licence: Option<String>,
     pub(crate) pulled_at: String,
+    /// When the file was last written to, in nanoseconds since 1970, as it was when its sum was last right.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) written_ns: Option<i64>,
 }
 
 /// How far a pull has come: what lies beyond `kept_bytes` in the part file counts for nothing.
@@ -44,6 +47,11 @@ pub(crate) struct Journal {
     /// The sum of the whole file, when the hub told it.
     #[serde(default)]
     pub(crate) told_sum: Option<Sum>,
+}
+
+/// When a file was last written to, in nanoseconds since 1970.
+pub(crate) fn written_ns(metadata: &fs::Metadata) -> Option<i64> {
+    metadata.mtime().checked_mul(1_000_000_000)?.checked_add(metadata.mtime_nsec())
 }
 
 /// Reads a record; none when it is not there or cannot be understood.

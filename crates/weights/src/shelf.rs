@@ -335,6 +335,7 @@ impl Shelf {
             source,
             licence: wanted.licence.clone(),
             pulled_at: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            written_ns: part.written_ns()?,
         };
         // First the record: a crash between the two leaves a whole part, which the next pull only has to check.
         part.keep()?;
@@ -358,13 +359,39 @@ impl Shelf {
             Some(Shelved::Begun { .. }) | None => return Err(WeightsFault::NotHere(id.clone())),
         };
         let path = pulled.path.clone();
-        let reading = tokio::task::spawn_blocking(move || sum_of(&path));
-        let sum = reading.await.map_err(|_| WeightsFault::BrokeOff(id.clone()))??;
-        if sum != pulled.sum {
-            let why = format!("its sha256 is {sum} and was {}", pulled.sum);
-            return Err(WeightsFault::Changed { path: pulled.path, why });
-        }
+        let reading = tokio::task::spawn_blocking(move || compare(&path, pulled.sum));
+        reading.await.map_err(|_| WeightsFault::BrokeOff(id.clone()))??;
         Ok(pulled)
+    }
+
+    /// Whether a file may be used: one of the shelf must be what was pulled. It is read again only when it was written to
+    /// since its sum was last right; files that lie elsewhere are as their owner wants them.
+    ///
+    /// # Errors
+    /// When it was changed, or cannot be read.
+    pub fn check(&self, file: &Path) -> Result<(), WeightsFault> {
+        let Some(id) = self.id_of(file) else { return Ok(()) };
+        let place = self.place(&id, "json");
+        let Some(record) = record::read::<Record>(&place) else { return Ok(()) };
+        let metadata = fs::metadata(file).map_err(WeightsFault::file("read", file))?;
+        let written_ns = record::written_ns(&metadata);
+        if metadata.len() == record.bytes && written_ns.is_some() && written_ns == record.written_ns {
+            return Ok(());
+        }
+        compare(file, record.sha256)?;
+        // The next one need not read it again. Whoever changes the shelf meanwhile comes first.
+        let lock = Lock::take(&self.place(&id, "lock"), &id);
+        if lock.is_ok() && record::read::<Record>(&place).as_ref() == Some(&record) {
+            let _ = record::write(&place, &Record { written_ns, ..record });
+        }
+        Ok(())
+    }
+
+    /// Which weights of the shelf a file is.
+    fn id_of(&self, file: &Path) -> Option<ModelId> {
+        let folder = fs::canonicalize(file.parent()?).ok()?;
+        let is_here = fs::canonicalize(&self.folder).is_ok_and(|own| own == folder);
+        is_here.then(|| file.file_stem()?.to_str()?.parse().ok()).flatten()
     }
 
     /// Removes everything of this name, also what has only begun to come; gives the bytes that are free now.
@@ -396,6 +423,16 @@ fn magic(kind: Kind) -> &'static [u8] {
         // The first field of the message, its version.
         Kind::Embedder => &[0x08],
     }
+}
+
+/// Reads a file and compares its sum with the one it should have.
+fn compare(path: &Path, expected: Sum) -> Result<(), WeightsFault> {
+    let sum = sum_of(path)?;
+    if sum == expected {
+        return Ok(());
+    }
+    let why = format!("its sha256 is {sum} and was {expected}");
+    Err(WeightsFault::Changed { path: path.to_owned(), why })
 }
 
 fn sum_of(path: &Path) -> Result<Sum, WeightsFault> {

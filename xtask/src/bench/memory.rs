@@ -5,7 +5,7 @@ use super::machine;
 use super::numbers::Spread;
 use super::process::Memory;
 use super::report::{Goal, Row, Table};
-use super::servers::{DaemonOptions, Server};
+use super::servers::{DaemonOptions, Server, wait_for_rest};
 use crate::command::Failure;
 
 const ROUNDS: usize = 3;
@@ -36,6 +36,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
         floor.push(hold(&Server::floor(bench)?, connections)?);
         ours.push(hold(&Server::daemon(bench, &DaemonOptions::default())?, connections)?);
     }
+    let resting = at_rest(bench)?;
     let mut notes = vec![
         "RSS counts what is in memory of the program's file too, private (RssAnon) does not; the kernel's socket \
          buffers are in neither; 1 MB is 1,000,000 bytes, 1 KB is 1,000"
@@ -47,12 +48,23 @@ pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
         ));
     }
     Ok(Table {
-        title: "memory: after the start and one call, and per connection",
+        title: "memory: after the start and one call, at rest, and per connection",
         beside: "floor",
         compared: "",
-        rows: rows(connections, &floor, &ours),
+        rows: rows(connections, &floor, &ours, &resting),
         notes,
     })
+}
+
+/// The same after the start and one call, once the daemon has seen that nobody calls any more.
+fn at_rest(bench: &Bench) -> Result<Vec<Memory>, Failure> {
+    let start = |_| Server::daemon(bench, &DaemonOptions::default());
+    let daemons = (0..ROUNDS).map(start).collect::<Result<Vec<_>, Failure>>()?;
+    for daemon in &daemons {
+        daemon.call(&mut daemon.connect()?, "/", "list_agents", "{}")?;
+    }
+    wait_for_rest();
+    daemons.iter().map(|daemon| daemon.process.memory()).collect()
 }
 
 fn hold(server: &Server, connections: usize) -> Result<Held, Failure> {
@@ -77,7 +89,7 @@ fn hold(server: &Server, connections: usize) -> Result<Held, Failure> {
     Ok(Held { idle, connected, used })
 }
 
-fn rows(connections: usize, floor: &[Held], ours: &[Held]) -> Vec<Row> {
+fn rows(connections: usize, floor: &[Held], ours: &[Held], resting: &[Memory]) -> Vec<Row> {
     let row = |name: &str, unit: &'static str, of: &dyn Fn(&Held) -> f64| {
         Row::new(name, unit, Spread::of(ours.iter().map(of))).beside(Spread::of(floor.iter().map(of)))
     };
@@ -87,6 +99,7 @@ fn rows(connections: usize, floor: &[Held], ours: &[Held]) -> Vec<Row> {
     vec![
         row("idle: RSS", "MB", &|held| held.idle.resident / MEGABYTES).goal(Goal::AtMost(10.0)),
         row("idle: private", "MB", &|held| held.idle.private / MEGABYTES),
+        Row::new("at rest: RSS", "MB", Spread::of(resting.iter().map(|memory| memory.resident / MEGABYTES))),
         row(&format!("{idle}: RSS"), "KB", &|held| each(held.connected.resident, held.idle.resident))
             .goal(Goal::AtMost(32.0)),
         row(&format!("{used}: RSS"), "KB", &|held| each(held.used.resident, held.idle.resident))

@@ -12,7 +12,7 @@ use super::instant::InstantModel;
 use super::numbers::Spread;
 use super::process::call;
 use super::report::{Goal, Row, Table};
-use super::servers::{DaemonOptions, Server, folder};
+use super::servers::{DaemonOptions, Server, folder, wait_for_rest};
 use crate::command::Failure;
 use crate::weights;
 
@@ -35,7 +35,8 @@ pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
              keeps nothing (crates/testkit/src/bin/relay.rs); own is the difference"
                 .to_owned(),
             "alone most of the CPU time is waking threads, which is dear in a virtual machine".to_owned(),
-            "the daemon's RSS: most of it is pages of the program; the first answer brings in those for a turn and for HTTP"
+            "the daemon's RSS: most of it is pages of the program; the first answer brings in those for a turn and for HTTP, \
+             and when nobody calls for a while the daemon lets go of them"
                 .to_owned(),
             "the embedded model: SmolLM2-135M, one thread, a prompt of 860 tokens (crates/local/examples/speed.rs); \
              embeddings: all-MiniLM-L6-v2, one thread, batches of 32 (crates/local/examples/embed_speed.rs)"
@@ -80,29 +81,37 @@ fn daemons(bench: &Bench, weights: &Path) -> Result<Vec<Row>, Failure> {
     fs::write(&path, config).map_err(|cause| Failure::Failed(format!("{}: {cause}", path.display())))?;
     let elsewhere =
         InstantModel::start().map_err(|cause| Failure::Failed(format!("the instant model: {cause}")))?;
-    let (mut rows, mut added_mb) = (Vec::new(), Vec::new());
+    let (mut rows, mut added_mb, mut resting) = (Vec::new(), Vec::new(), Vec::new());
+    let row = |model: &str, when: &str, resident_mb| {
+        let name = format!("the daemon {when} an answer of a model {model}: RSS");
+        Row::new(name, "MB", Spread::of([resident_mb]))
+    };
     for (model, options) in [
         ("elsewhere", DaemonOptions { model: Some(elsewhere.address), ..DaemonOptions::default() }),
         ("embedded", DaemonOptions { home: Some(&home), ..DaemonOptions::default() }),
     ] {
         let daemon = Server::daemon(bench, &options)?;
-        let resident_mb = || Ok::<_, Failure>(daemon.process.memory()?.resident / 1e6);
-        let row = |when: &str, resident_mb| {
-            let name = format!("the daemon {when} an answer of a model {model}: RSS");
-            Row::new(name, "MB", Spread::of([resident_mb]))
-        };
-        let before = resident_mb()?;
+        let before = resident_mb(&daemon)?;
         let mut connection = daemon.connect()?;
         daemon.create_agent(&mut connection, "asked")?;
         daemon.call(&mut connection, "/agent/asked", "send", r#"{"content":"Say yes."}"#)?;
-        let after = resident_mb()?;
-        rows.extend([row("before", before), row("after", after)]);
+        let after = resident_mb(&daemon)?;
+        rows.extend([row(model, "before", before), row(model, "after", after)]);
         added_mb.push(after - before);
+        resting.push((model, daemon));
+    }
+    wait_for_rest();
+    for (model, daemon) in &resting {
+        rows.push(row(model, "at rest after", resident_mb(daemon)?));
     }
     let more = Spread::of_pairs(&added_mb[1..], &added_mb[..1], |embedded, elsewhere| embedded - elsewhere);
     let more = Row::new("the daemon: what the embedded model adds more to its RSS", "MB", more);
     rows.push(more.goal(Goal::AtMost(EMBEDDED_ADDS_MB_MAX)));
     Ok(rows)
+}
+
+fn resident_mb(daemon: &Server) -> Result<f64, Failure> {
+    Ok(daemon.process.memory()?.resident / 1e6)
 }
 
 fn printed(program: &Path, file: &Path) -> Result<String, Failure> {

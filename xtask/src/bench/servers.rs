@@ -6,11 +6,24 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::Bench;
 use super::http::{self, Connection};
 use super::process::{Running, call};
 use crate::command::Failure;
+
+/// A daemon that nobody calls comes to rest when it has seen nothing happen between two looks, ten seconds apart.
+const REST: Duration = Duration::from_secs(22);
+
+/// Returns when all daemons that nobody calls have come to rest.
+pub(crate) fn wait_for_rest() {
+    let since = Instant::now();
+    while let Some(left) = REST.checked_sub(since.elapsed()).filter(|left| !left.is_zero()) {
+        thread::park_timeout(left);
+    }
+}
 
 /// What the daemon is told beside the port and its home.
 #[derive(Default)]

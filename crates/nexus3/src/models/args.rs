@@ -8,7 +8,8 @@ use clap::{Args, Subcommand};
 #[derive(Debug, Args)]
 #[command(after_help = "Exit code: 0 done, 1 failed, 2 wrong usage, 130 ended by Ctrl-C.
 
-Weights are in the folder models of the home; each file's sum is checked when it comes, and again by info --verify.
+Weights are in the folder models of the home; each file's sum is checked when it comes, before its
+use when it was written to since, and by info --verify.
 
 Examples:
   nexus3 models

@@ -99,6 +99,23 @@ fn a_crash_in_the_middle_of_an_answer_costs_that_turn_and_the_next_send_works() 
     assert_ne!(answer["content"], "", "{answer}");
 }
 
+#[test]
+fn weights_that_were_damaged_on_the_disk_are_not_used() {
+    let (_alone, home) = (alone(), tempfile::tempdir().unwrap());
+    pulled_into(home.path());
+    let file = home.path().join("models/smollm2-135m.gguf");
+    let mut damaged = std::fs::read(&file).unwrap();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 1;
+    std::fs::write(&file, damaged).unwrap();
+    let daemon = TestDaemon::builder(BIN).home(home.path()).start();
+    daemon.result("/", "create_agent", json!({ "agent_id": "a" }));
+    let refused = daemon.call(&path("a"), "send", json!({ "content": "Hi" }));
+    let told = refused["error"]["message"].as_str().unwrap_or_default();
+    assert!(told.contains("smollm2-135m.gguf was changed since it was pulled"), "{refused}");
+    assert!(told.contains("remove it and pull it again"), "{refused}");
+}
+
 /// What a small model is told by default, in its own tokens and as its own template writes it.
 #[test]
 fn a_small_model_is_told_at_most_300_tokens_and_6_tools_by_default() {

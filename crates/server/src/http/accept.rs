@@ -78,6 +78,12 @@ impl HttpDoor {
         self.shared.activity.idle(time, in_use).await;
     }
 
+    /// How many requests have come so far.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.shared.activity.begun()
+    }
+
     /// Stops accepting and closes idle connections; requests under way go on, event streams too.
     pub fn close(&self) {
         self.stop.cancel();

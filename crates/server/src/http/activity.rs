@@ -13,6 +13,8 @@ pub(super) struct Activity {
 
 #[derive(Debug)]
 struct State {
+    /// How many have come so far.
+    begun: u64,
     under_way: usize,
     last: Instant,
 }
@@ -25,11 +27,11 @@ pub(super) struct LongBusy(Arc<Activity>);
 
 impl Activity {
     pub(super) fn new() -> Self {
-        Self { state: Mutex::new(State { under_way: 0, last: Instant::now() }) }
+        Self { state: Mutex::new(State { begun: 0, under_way: 0, last: Instant::now() }) }
     }
 
     pub(super) fn begin(&self) -> Busy<'_> {
-        self.with(|state| state.under_way += 1);
+        self.with(State::begin);
         Busy(self)
     }
 
@@ -40,6 +42,11 @@ impl Activity {
             state.under_way -= 1;
             state.last = state.last.max(now);
         });
+    }
+
+    /// How many requests have come so far.
+    pub(super) fn begun(&self) -> u64 {
+        self.with(|state| state.begun)
     }
 
     /// Returns when no request has been under way for `time` and `in_use` says no.
@@ -63,6 +70,13 @@ impl Activity {
     }
 }
 
+impl State {
+    fn begin(&mut self) {
+        self.begun += 1;
+        self.under_way += 1;
+    }
+}
+
 impl Drop for Busy<'_> {
     fn drop(&mut self) {
         self.0.end();
@@ -71,7 +85,7 @@ impl Drop for Busy<'_> {
 
 impl LongBusy {
     pub(super) fn begin(activity: Arc<Activity>) -> Self {
-        activity.with(|state| state.under_way += 1);
+        activity.with(State::begin);
         Self(activity)
     }
 }

@@ -66,6 +66,51 @@ async fn a_file_that_was_changed_is_found_out() {
 }
 
 #[tokio::test]
+async fn a_file_is_read_again_before_its_use_when_it_was_written_to() {
+    let place = Place::new();
+    let content = weights(10_000);
+    let source = file_source(&place, &content);
+    let pulled = place.pull(&wanted(&content, vec![source]), &options()).await.unwrap();
+    let touch = |seconds: u64| {
+        let at = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+        fs::File::options().write(true).open(&pulled.path).unwrap().set_modified(at).unwrap();
+    };
+    let noted = || record::read::<Record>(&place.file("test.json")).unwrap().written_ns;
+    let first = noted();
+    assert!(first.is_some(), "a pull has just read it");
+    place.shelf.check(&pulled.path).unwrap();
+    assert_eq!(noted(), first);
+    touch(1_000);
+    place.shelf.check(&pulled.path).unwrap();
+    assert_eq!(noted(), Some(1_000_000_000_000), "it was read again, and not the next time");
+    let mut other = content.clone();
+    other[5_000] ^= 1;
+    fs::write(&pulled.path, &other).unwrap();
+    let fault = place.shelf.check(&pulled.path).unwrap_err().to_string();
+    assert!(fault.contains("was changed since it was pulled"), "{fault}");
+    touch(1_000);
+    place.shelf.check(&pulled.path).expect("nobody reads a file that looks untouched");
+    fs::write(&pulled.path, &other[1..]).unwrap();
+    touch(1_000);
+    assert!(place.shelf.check(&pulled.path).is_err(), "another size is another file");
+    let elsewhere = place.folder.path().join("test.gguf");
+    fs::write(&elsewhere, &other).unwrap();
+    place.shelf.check(&elsewhere).expect("what lies elsewhere is no business of the shelf");
+}
+
+#[tokio::test]
+async fn a_record_of_an_earlier_version_is_completed_by_the_first_use() {
+    let place = Place::new();
+    let content = weights(10_000);
+    let source = file_source(&place, &content);
+    let pulled = place.pull(&wanted(&content, vec![source]), &options()).await.unwrap();
+    let whole = record::read::<Record>(&place.file("test.json")).unwrap();
+    record::write(&place.file("test.json"), &Record { written_ns: None, ..whole.clone() }).unwrap();
+    place.shelf.check(&pulled.path).unwrap();
+    assert_eq!(record::read::<Record>(&place.file("test.json")), Some(whole));
+}
+
+#[tokio::test]
 async fn a_record_never_leads_to_another_file() {
     let place = Place::new();
     let content = weights(1_000);
