@@ -5,6 +5,7 @@
 )]
 
 use std::ffi::{c_int, c_long};
+use std::ops::Range;
 
 /// A turn is a few hundred small pieces of memory, often freed by another thread than the one that asked for them.
 #[global_allocator]
@@ -34,21 +35,39 @@ pub(crate) fn give_back_at_once() {
 /// cache of the file, one fault for sixteen of them; what only the start needed, and what the system mapped around it,
 /// stays away.
 pub(crate) fn let_go_of_program() {
-    // SAFETY: the function is as the call wants it, and does not look at the pointer.
-    unsafe { libc::dl_iterate_phdr(Some(let_go_of_first), std::ptr::null_mut()) };
+    // Without it nothing is known, and nothing is let go of.
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    for segment in segments_never_written() {
+        if is_of_file(&maps, &segment) {
+            let start = std::ptr::with_exposed_provenance_mut(segment.start);
+            // SAFETY: these pages are mapped from a file and were never written to: they are the same when they are mapped
+            // again. A refusal changes nothing.
+            unsafe { libc::madvise(start, segment.len(), libc::MADV_DONTNEED) };
+        }
+    }
+}
+
+/// Where the program's code and constants are, in whole pages.
+fn segments_never_written() -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    // SAFETY: the function is as the call wants it, and the pointer is what it takes it for.
+    unsafe { libc::dl_iterate_phdr(Some(of_program), (&raw mut found).cast()) };
+    found
 }
 
 /// The first thing that is loaded is the program itself; the libraries behind it are left alone.
-unsafe extern "C" fn let_go_of_first(
+unsafe extern "C" fn of_program(
     program: *mut libc::dl_phdr_info,
     _: libc::size_t,
-    _: *mut libc::c_void,
+    found: *mut libc::c_void,
 ) -> c_int {
     const STOP: c_int = 1;
-    // SAFETY: the system gives a description that is whole, and its headers are in memory as long as the program.
-    let (base, headers) = unsafe {
+    // SAFETY: the system gives a description that is whole, its headers are in memory as long as the program, and the
+    // caller gives the place for what is found.
+    let (base, headers, found) = unsafe {
         let program = &*program;
-        (program.dlpi_addr, std::slice::from_raw_parts(program.dlpi_phdr, usize::from(program.dlpi_phnum)))
+        let headers = std::slice::from_raw_parts(program.dlpi_phdr, usize::from(program.dlpi_phnum));
+        (program.dlpi_addr, headers, &mut *found.cast::<Vec<Range<usize>>>())
     };
     let page = rustix::param::page_size();
     for header in headers {
@@ -58,17 +77,25 @@ unsafe extern "C" fn let_go_of_first(
         }
         let Ok(start) = usize::try_from(base + header.p_vaddr) else { continue };
         let Ok(length) = usize::try_from(header.p_memsz) else { continue };
-        let end = (start + length) & !(page - 1);
-        let start = start.next_multiple_of(page);
-        if start < end {
-            // SAFETY: these pages are mapped from the file and were never written to: they are the same when they are
-            // mapped again. A refusal changes nothing.
-            unsafe {
-                libc::madvise(std::ptr::with_exposed_provenance_mut(start), end - start, libc::MADV_DONTNEED);
-            }
+        let segment = start.next_multiple_of(page)..(start + length) & !(page - 1);
+        if !segment.is_empty() {
+            found.push(segment);
         }
     }
     STOP
+}
+
+/// Whether these pages come from a file, by a table as in `/proc/PID/maps`. A program that was packed unpacks itself into
+/// memory that has no file behind it.
+fn is_of_file(maps: &str, segment: &Range<usize>) -> bool {
+    maps.lines().any(|line| {
+        let mut words = line.split_ascii_whitespace();
+        let ends = words.next().and_then(|range| range.split_once('-'));
+        let file = words.nth(3).is_some_and(|inode| inode != "0");
+        let address = |text| usize::from_str_radix(text, 16).ok();
+        let range = ends.and_then(|(start, end)| Some(address(start)?..address(end)?));
+        file && range.is_some_and(|range| range.start <= segment.start && segment.end <= range.end)
+    })
 }
 
 #[cfg(test)]
@@ -80,6 +107,13 @@ mod tests {
     fn the_setting_is_the_one_that_is_meant() {
         // SAFETY: it checks the option's number and reads one of a table that nobody writes to here.
         assert_eq!(unsafe { mi_option_get(PURGE_DELAY) }, 1_000, "what the allocator itself would do");
+    }
+
+    #[test]
+    fn only_what_comes_from_a_file_is_let_go_of() {
+        let maps = "1000-3000 r--p 00000000 fe:00 42    /usr/bin/nexus3\n3000-5000 r-xp 00000000 00:00 0 \n";
+        let of_file = [0x1000..0x3000, 0x2000..0x3000, 0x2000..0x4000, 0x3000..0x5000, 0x5000..0x6000];
+        assert_eq!(of_file.map(|range| is_of_file(maps, &range)), [true, true, false, false, false]);
     }
 
     /// Constants of the program, far from any others in the middle.

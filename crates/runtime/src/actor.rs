@@ -1,9 +1,10 @@
 //! One task owns one live agent: it takes commands at any time, and runs one turn at a time, first come first served.
-//! What a turn does with the model is in [`perform`], what a send is in [`open`], and how sends that were there before
-//! are met again in [`repeats`].
+//! What a turn does with the model is in [`perform`], what a send is in [`open`], how sends wait in [`line`], and how
+//! those that the store knows are met again in [`repeats`].
 
 mod compact;
 mod folding;
+mod line;
 mod open;
 mod perform;
 mod repeats;
@@ -16,15 +17,14 @@ use std::time::Duration;
 use agent::journal::{OnRestart, Record};
 use agent::outside::StoreFault;
 use agent::{Fault, FaultKind, RequestId, Source, TurnOutcome};
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub(crate) use self::compact::Compaction;
 pub use self::compact::{CompactWhen, Compacted};
 pub(crate) use self::open::Open;
-use self::open::{Acceptance, Keeping, Reply, other_content, told, word_of};
+use self::open::{Acceptance, Keeping, Reply, told, word_of};
 use self::perform::{Finale, Performance};
-use self::repeats::cancelled;
 use crate::handle::{NewMessage, Shared};
 use crate::turnstile::{Place, busy};
 
@@ -220,94 +220,12 @@ impl Actor {
         }
     }
 
-    /// A send whose name is open already is that send, if it says the same; else it is refused.
-    fn accept(
-        &mut self,
-        message: NewMessage,
-        reply: Reply,
-        place: Place,
-        kept: Option<Keeping>,
-        running: Option<&mut Open>,
-    ) {
-        let must_wait = running.is_some() || self.is_compacting || !self.waiting.is_empty();
-        let open = running.into_iter().chain(self.waiting.iter_mut().filter_map(Job::send));
-        let mut is_taken = false;
-        for namesake in open.filter(|open| open.message.request_id == message.request_id) {
-            if namesake.message.says_the_same(&message) {
-                namesake.replies.push(reply);
-                namesake.keepings.extend(kept);
-                return;
-            }
-            // One that the store has not heard of may itself be the one that is wrong: then the store decides.
-            is_taken |= namesake.has_its_name();
-        }
-        if is_taken {
-            drop(place);
-            let _ = reply.send(Err(other_content(&message.request_id)));
-            return;
-        }
-        let mut open = Open::new(message, place, self.shared.next_turn()).answered_to(reply);
-        open.keepings.extend(kept);
-        let earlier = self.leaving.iter().rfind(|(name, _)| *name == open.message.request_id);
-        open.earlier = earlier.map(|(_, is_over)| is_over.clone());
-        if must_wait {
-            self.put_in_line(&mut open);
-        }
-        self.waiting.push_back(Job::Send(Box::new(open)));
-    }
-
-    /// A send that has to wait is kept now: it may be acknowledged before its turn comes.
-    fn put_in_line(&self, open: &mut Open) {
-        let turn = open.turn;
-        let keeping = self.shared.append(vec![open.accepted()], |state| state.turns = state.turns.max(turn));
-        let (said, says) = watch::channel(None);
-        let keepings = std::mem::take(&mut open.keepings);
-        self.spawn(async move {
-            let result = keeping.await;
-            for keeping in keepings {
-                let _ = keeping.send(result.clone().map_err(Fault::from));
-            }
-            let _ = said.send(Some(result));
-        });
-        open.acceptance = Acceptance::InLine(says);
-    }
-
     /// Small work beside the agent's own; a stop of the pool waits for it.
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         match self.shared.pool.upgrade() {
             Some(pool) => drop(pool.tasks.spawn(work)),
             None => drop(tokio::spawn(work)),
         }
-    }
-
-    /// Ends a send of this name. Whoever asked is told when that is kept.
-    fn cancel(
-        &mut self,
-        name: &RequestId,
-        reply: oneshot::Sender<bool>,
-        running: Option<&Open>,
-    ) -> Interrupt {
-        if running.is_some_and(|open| open.message.request_id == *name) {
-            return Interrupt::Cancel(reply);
-        }
-        let is_it = |job: &Job| matches!(job, Job::Send(open) if open.message.request_id == *name);
-        let place = self.waiting.iter().position(is_it);
-        match place.and_then(|place| self.waiting.remove(place)) {
-            Some(Job::Send(open)) => {
-                let is_over = CancellationToken::new();
-                self.leaving.retain(|(_, is_over)| !is_over.is_cancelled());
-                self.leaving.push((name.clone(), is_over.clone()));
-                let (shared, is_over) = (Arc::clone(&self.shared), is_over.drop_guard());
-                self.spawn(async move {
-                    cancelled(shared, *open, Some(reply)).await;
-                    drop(is_over);
-                });
-            }
-            Some(Job::Compact(_)) | None => {
-                let _ = reply.send(false);
-            }
-        }
-        Interrupt::Nothing
     }
 
     /// Runs one turn to its end, taking commands all the while.
@@ -373,6 +291,7 @@ impl Actor {
         mut cancels: Vec<CancelReply>,
     ) -> ControlFlow<()> {
         let shared = Arc::clone(&self.shared);
+        let mut is_begun = false;
         let mut finale = performance.advance();
         let finale = loop {
             if let Some(finale) = finale {
@@ -403,15 +322,20 @@ impl Actor {
                 finale = performance.step() => finale,
             };
             if performance.is_begun() {
-                open.is_kept();
                 open.tell_kept(&Ok(()));
+                if !std::mem::replace(&mut is_begun, true) {
+                    open.is_kept();
+                    self.refuse_namesakes_of(&open);
+                }
             }
         };
         // The slot is free before the answer is out, like the place.
         drop(performance);
         let is_cancelled = matches!(&finale, Finale::Ended(end) if end.outcome == TurnOutcome::Cancelled);
-        for reply in cancels {
-            let _ = reply.send(is_cancelled);
+        if !matches!(finale, Finale::Taken) {
+            for reply in cancels.drain(..) {
+                let _ = reply.send(is_cancelled);
+            }
         }
         match finale {
             Finale::Ended(end) => {
@@ -419,7 +343,7 @@ impl Actor {
                 if shared.ending.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             }
             Finale::Left => ControlFlow::Continue(()),
-            Finale::Taken => self.repeat(open).await,
+            Finale::Taken => self.repeat_unless(open, cancels).await,
             Finale::Fell(fault) => {
                 open.answer(&Err(fault.clone()));
                 self.fall(fault).await

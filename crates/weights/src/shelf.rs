@@ -373,6 +373,10 @@ impl Shelf {
         let Some(id) = self.id_of(file) else { return Ok(()) };
         let place = self.place(&id, "json");
         let Some(record) = record::read::<Record>(&place) else { return Ok(()) };
+        // Somebody may have put a file of another kind beside it.
+        if file.file_name().is_none_or(|name| *name != *record.file) {
+            return Ok(());
+        }
         let metadata = fs::metadata(file).map_err(WeightsFault::file("read", file))?;
         let written_ns = record::written_ns(&metadata);
         if metadata.len() == record.bytes && written_ns.is_some() && written_ns == record.written_ns {
@@ -389,7 +393,9 @@ impl Shelf {
 
     /// Which weights of the shelf a file is.
     fn id_of(&self, file: &Path) -> Option<ModelId> {
-        let folder = fs::canonicalize(file.parent()?).ok()?;
+        let folder = file.parent()?;
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let folder = fs::canonicalize(folder).ok()?;
         let is_here = fs::canonicalize(&self.folder).is_ok_and(|own| own == folder);
         is_here.then(|| file.file_stem()?.to_str()?.parse().ok()).flatten()
     }

@@ -99,7 +99,8 @@ fn rows(connections: usize, floor: &[Held], ours: &[Held], resting: &[Memory]) -
     vec![
         row("idle: RSS", "MB", &|held| held.idle.resident / MEGABYTES).goal(Goal::AtMost(10.0)),
         row("idle: private", "MB", &|held| held.idle.private / MEGABYTES),
-        Row::new("at rest: RSS", "MB", Spread::of(resting.iter().map(|memory| memory.resident / MEGABYTES))),
+        Row::new("at rest: RSS", "MB", Spread::of(resting.iter().map(|memory| memory.resident / MEGABYTES)))
+            .goal(Goal::AtMost(10.0)),
         row(&format!("{idle}: RSS"), "KB", &|held| each(held.connected.resident, held.idle.resident))
             .goal(Goal::AtMost(32.0)),
         row(&format!("{used}: RSS"), "KB", &|held| each(held.used.resident, held.idle.resident))

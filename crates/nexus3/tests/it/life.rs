@@ -4,6 +4,7 @@ mod grace;
 mod homes;
 mod hosts;
 mod ports;
+mod rest;
 mod stops;
 mod tokens;
 

@@ -30,8 +30,8 @@ pub(crate) struct Open {
     pub(super) attempts: u32,
     /// Whether it was open when the agent woke.
     pub(super) was_recovered: bool,
-    /// Cancelled when an earlier send of that name is over, if one was being ended when this one came.
-    pub(super) earlier: Option<CancellationToken>,
+    /// Each is cancelled when an earlier send of that name is over that was being ended when this one came.
+    pub(super) earlier: Vec<CancellationToken>,
 }
 
 /// Whether the store knows of a send.
@@ -57,7 +57,7 @@ impl Open {
             stage: Stage::Waiting,
             attempts: 0,
             was_recovered: false,
-            earlier: None,
+            earlier: Vec::new(),
         }
     }
 

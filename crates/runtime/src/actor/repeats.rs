@@ -73,7 +73,7 @@ enum Known {
 /// What the store knows of a send of that name.
 async fn known(shared: &Shared, open: &Open) -> Result<Known, Fault> {
     let name = &open.message.request_id;
-    if let Some(earlier) = &open.earlier {
+    for earlier in &open.earlier {
         earlier.cancelled().await;
     }
     match shared.store.turn(shared.kin.serial, name.clone()).await? {
@@ -141,6 +141,17 @@ impl Actor {
             }
         };
         open.answer(&answer);
+        ControlFlow::Continue(())
+    }
+
+    /// The same for one that somebody wanted to cancel before that was known: what is opened again is cancelled then, and so
+    /// is whatever else waits under the name.
+    pub(super) async fn repeat_unless(&mut self, open: Open, cancels: Vec<CancelReply>) -> ControlFlow<()> {
+        let name = open.message.request_id.clone();
+        self.repeat(open).await?;
+        for reply in cancels {
+            self.cancel(&name, reply, None);
+        }
         ControlFlow::Continue(())
     }
 

@@ -55,7 +55,8 @@ impl Driver {
             if one.resource == Resource::Children {
                 // Whoever is being made by an agent counts before it can be found, and whoever is being destroyed by
                 // one no longer counts and is there until that is kept.
-                let come_or_go = self.world.tools.seen().live > 0;
+                let is_at_work = self.world.tools.seen().live > 0;
+                let come_or_go = is_at_work && (one.used > below || self.world.store.has_line());
                 assert!(one.used == below || come_or_go, "{below} are below: {what}");
                 let floor = life.budgets[place(one.resource)].floor;
                 assert!(one.limit.is_none_or(|limit| one.used <= limit.max(floor)), "too many: {what}");

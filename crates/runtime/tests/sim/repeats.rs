@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::journal::OnRestart;
 use agent::permission::{Budget, Resource};
 use agent::{Fault, FaultKind, TurnOutcome};
 use runtime::{AgentHandle, AgentSpec, Limits, RightsSpec};
@@ -176,23 +177,88 @@ async fn nor_does_one_that_waits_in_line_to_be_refused() {
 async fn of_two_that_use_a_new_name_for_different_things_the_first_has_it() {
     let world = World::new().await;
     let agent = world.agent("a").await;
-    for (name, running) in [(1, None), (2, Some(start(&agent, 5, "#5 wait; say first; done")))] {
+    let before = start(&agent, 5, "#5 wait; say first; done");
+    for (name, running) in [(2, Some(before)), (1, None)] {
         settle().await;
         world.store.hold();
-        let first = start(&agent, name, "#1 say so; done");
+        let first = start(&agent, name, "#1 wait; say so; done");
         settle().await;
-        let second = start(&agent, name, OTHER);
+        let seconds = [start(&agent, name, OTHER), start(&agent, name, OTHER)];
         settle().await;
         world.store.release();
-        world.model.release_all();
-        assert_eq!(end_of(first).await.content, "so");
-        let fault = fault_of(second).await;
-        assert_eq!(fault.public, format!("request_id was used before with other content: {name}"));
         if let Some(running) = running {
+            world.model.release_one();
             end_of(running).await;
         }
+        for second in seconds {
+            let fault = at_once(fault_of(second)).await;
+            assert_eq!(fault.public, format!("request_id was used before with other content: {name}"));
+        }
+        settle().await;
+        assert_eq!(world.pool.open_turns(), 1, "the first is still at work");
+        world.model.release_one();
+        assert_eq!(end_of(first).await.content, "so");
     }
     assert_eq!((questions(&agent).len(), world.pool.open_turns()), (3, 0));
+}
+
+/// An agent whose send 1 was interrupted by a stop of the daemon.
+async fn with_an_interrupted_send() -> (World, AgentHandle) {
+    let world = World::new().await;
+    let marks = AgentSpec { on_restart: Some(OnRestart::Mark), ..named("a") };
+    let agent = world.make(marks).await;
+    start(&agent, 1, "#1 wait; say so; done");
+    settle().await;
+    drop(agent);
+    let world = world.restart().await;
+    let agent = world.find("a").await;
+    settle().await;
+    (world, agent)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_ends_the_right_one_of_those_that_wait_under_a_name() {
+    let (world, agent) = with_an_interrupted_send().await;
+    let running = start(&agent, 5, "#5 wait; say first; done");
+    settle().await;
+    let wrong = start(&agent, 1, OTHER);
+    settle().await;
+    let right = start(&agent, 1, "#1 wait; say so; done");
+    settle().await;
+    agent.cancel(number(1)).await;
+    assert_refused(&fault_of(wrong).await);
+    let told = fault_of(right).await;
+    assert_eq!(told.kind, FaultKind::Interrupted, "it had ended before: {told:?}");
+    world.model.release_all();
+    end_of(running).await;
+    assert_eq!(world.model.seen().questions.len(), 1, "what was cancelled is not opened again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_that_comes_before_a_name_is_looked_up_holds_for_what_is_found() {
+    let (world, agent) = with_an_interrupted_send().await;
+    for others in [false, true] {
+        world.store.hold();
+        let wrong = others.then(|| start(&agent, 1, OTHER));
+        settle().await;
+        let right = start(&agent, 1, "#1 wait; say so; done");
+        settle().await;
+        let cancelling = {
+            let agent = agent.clone();
+            tokio::spawn(async move { agent.cancel(number(1)).await })
+        };
+        settle().await;
+        world.store.release();
+        cancelling.await.expect("a cancel does not panic");
+        if let Some(wrong) = wrong {
+            assert_refused(&fault_of(wrong).await);
+        }
+        let told = right.await.expect("a send does not panic");
+        let is_over = told.is_ok_and(|end| end.outcome == TurnOutcome::Cancelled);
+        assert!(is_over || others, "it was to be cancelled");
+        assert_eq!(world.pool.open_turns(), 0);
+    }
+    assert_eq!(world.model.seen().questions.len(), 0, "what was cancelled is not opened again");
 }
 
 #[tokio::test(start_paused = true)]

@@ -120,6 +120,11 @@ impl TestStore {
         self.live_for(0);
     }
 
+    /// Whether something is in line, and not kept yet.
+    pub(crate) fn has_line(&self) -> bool {
+        !self.desk.state().line.is_empty()
+    }
+
     pub(crate) fn is_dead(&self) -> bool {
         self.desk.state().is_dead
     }

@@ -93,9 +93,11 @@ async fn a_file_is_read_again_before_its_use_when_it_was_written_to() {
     fs::write(&pulled.path, &other[1..]).unwrap();
     touch(1_000);
     assert!(place.shelf.check(&pulled.path).is_err(), "another size is another file");
-    let elsewhere = place.folder.path().join("test.gguf");
-    fs::write(&elsewhere, &other).unwrap();
-    place.shelf.check(&elsewhere).expect("what lies elsewhere is no business of the shelf");
+    let elsewhere = [place.folder.path().join("test.gguf"), place.file("test.onnx")];
+    for file in elsewhere {
+        fs::write(&file, &other).unwrap();
+        place.shelf.check(&file).expect("what was not pulled is no business of the shelf");
+    }
 }
 
 #[tokio::test]
