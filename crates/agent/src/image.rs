@@ -46,6 +46,12 @@ impl Image {
         }
         Ok(Self { media_type: media_type.to_owned(), data: data.into() })
     }
+
+    /// So many pictures, in words.
+    #[must_use]
+    pub fn so_many(count: usize) -> String {
+        if count == 1 { "1 picture".to_owned() } else { format!("{count} pictures") }
+    }
 }
 
 /// Chunks of a length, a name, so many bytes and a sum: the head first, something to see, the end.

@@ -156,7 +156,8 @@ pub(crate) fn seen<'a>(model: &ModelOptions, message: &'a Message) -> Cow<'a, Me
     }
     let mut seen = Message { images: Vec::new(), ..message.clone() };
     let gap = if seen.text.is_empty() { "" } else { "\n" };
-    seen.text.push_str(&format!("{gap}[{} pictures left out: this model takes none]", message.images.len()));
+    let many = Image::so_many(message.images.len());
+    seen.text.push_str(&format!("{gap}[{many} left out: this model takes none]"));
     Cow::Owned(seen)
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::{FoldPart, NOTE_HEAD, PINNED_PERCENT, is_made, is_pinned, is_summary, stay};
 use crate::cut::{cut_middle, left_out};
 use crate::tokens::{Counted, Counting};
-use crate::{Message, Role, Source, TokenCount, Window};
+use crate::{Image, Message, Role, Source, TokenCount, Window};
 
 /// Outputs shorter than this stay: their note would be no shorter.
 const OUTPUT_TOKENS_MIN: TokenCount = 32;
@@ -174,7 +174,7 @@ fn note(dropped: usize) -> String {
 /// Pictures go first, then the middle of the text, then arguments of calls.
 fn shorten(mut message: Message, tokens_max: TokenCount, count: Counting<'_>) -> Message {
     if !message.images.is_empty() {
-        message.text.push_str(&format!("\n[{} pictures left out]", message.images.len()));
+        message.text.push_str(&format!("\n[{} left out]", Image::so_many(message.images.len())));
         message.images.clear();
     }
     let others = Counted::new(Message { text: String::new(), ..message.clone() }, count).tokens;

@@ -22,7 +22,7 @@ pub(super) fn run(
     environment: &Environment,
     load: Load<'_>,
 ) -> Result<u8, Failure> {
-    let name = full_name(&args.name, home)?;
+    let name = full_name(&args.name, home, load)?;
     // Also finds out what else is wrong with the file: it is not written over a mistake.
     let config = load(&[("model", name.clone())])?;
     match name.strip_prefix("local/") {
@@ -41,9 +41,9 @@ pub(super) fn run(
     print(&told)
 }
 
-/// Weights may be named without the provider.
-fn full_name(name: &str, home: &Path) -> Result<String, Failure> {
-    if name.contains('/') {
+/// Models may be named as in config.toml, and weights without the provider.
+fn full_name(name: &str, home: &Path, load: Load<'_>) -> Result<String, Failure> {
+    if name.contains('/') || load(&[])?.models().contains_key(name) {
         return Ok(name.to_owned());
     }
     let known = catalog()?.find(name).is_some();
@@ -51,7 +51,9 @@ fn full_name(name: &str, home: &Path) -> Result<String, Failure> {
     if known || here {
         return Ok(format!("{LOCAL}/{name}"));
     }
-    let text = format!("{name:?} is no model: it must be PROVIDER/NAME, or weights of nexus3 models list");
+    let text = format!(
+        "{name:?} is no model: it must be PROVIDER/NAME, one of [models] in config.toml, or weights of nexus3 models list"
+    );
     Err(Failure::Usage(text))
 }
 

@@ -37,6 +37,18 @@ fn the_model_is_written_and_the_rest_stays() {
 }
 
 #[test]
+fn a_model_can_be_named_as_in_the_configuration() {
+    let desk = desk_with_model();
+    let config = desk.home().join("config.toml");
+    let before = "[models.brief]\nmodel = \"local/mine\"\nanswer_tokens_max = 8\n";
+    fs::write(&config, before).unwrap();
+    desk.done(&["use", "brief"]);
+    let after = fs::read_to_string(&config).unwrap();
+    assert!(after.starts_with("model = \"brief\"\n") && after.ends_with(before), "{after}");
+    assert_eq!(run(BIN, &["config", "show"], &[], &desk.home()).code, 0);
+}
+
+#[test]
 fn a_home_without_a_configuration_gets_one() {
     let desk = desk_with_model();
     desk.done(&["use", "mine"]);

@@ -103,10 +103,7 @@ fn pictures_stay_with_the_agent_and_are_part_of_what_a_send_says() {
     let stage = Stage { daemon: with_all(&model, home.path(), "openai/scripted").start(), model };
     stage.send("a", "still there?");
     let asked = asked(&stage);
-    assert!(
-        !asked.contains(PNG) && asked.contains("[1 pictures left out: this model takes none]"),
-        "{asked}"
-    );
+    assert!(!asked.contains(PNG) && asked.contains("[1 picture left out: this model takes none]"), "{asked}");
 }
 
 #[test]
