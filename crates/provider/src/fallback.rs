@@ -7,6 +7,7 @@ use agent::{Fault, FaultKind, Prices, TokenCount};
 use futures_util::StreamExt;
 
 use crate::failing::{Class, Failing};
+use crate::patience::Behind;
 use crate::remote::Begin;
 use crate::standing::{Beginning, Teller, begun_when_polled};
 
@@ -27,19 +28,23 @@ async fn ask_in_turn(
     others: Vec<Arc<dyn Begin>>,
     request: ModelRequest,
     teller: Teller,
+    behind: Behind,
 ) -> Result<ModelStream, Failing> {
-    let mut failing = match first.begin(request.clone(), teller.clone()).await {
+    let behind_first = if others.is_empty() { behind } else { Behind::Another };
+    let mut failing = match first.begin(request.clone(), teller.clone(), behind_first).await {
         Ok(stream) => return Ok(stream),
         Err(failing) => failing,
     };
     let model = first.model().unwrap_or_default();
-    for other in others {
+    let mut others = others.into_iter().peekable();
+    while let Some(other) = others.next() {
         if !failing.class.may_pass_elsewhere() {
             break;
         }
         let other_model = other.model().unwrap_or_default();
         tracing::warn!(model, other_model, "{model} failed, {other_model} is asked: {}", failing.fault);
-        match other.begin(request.clone(), teller.clone()).await {
+        let behind_other = if others.peek().is_none() { behind } else { Behind::Another };
+        match other.begin(request.clone(), teller.clone(), behind_other).await {
             Ok(stream) => return Ok(in_place(stream, other.traits().prices)),
             // The context is as long as the first model's window lets it be. A smaller window must not cut it for good.
             Err(full) if full.class == Class::ContextFull => {
@@ -62,14 +67,14 @@ fn in_place(stream: ModelStream, prices: Option<Prices>) -> ModelStream {
 }
 
 impl Begin for Fallback {
-    fn begin(&self, request: ModelRequest, teller: Teller) -> Beginning {
-        Box::pin(ask_in_turn(Arc::clone(&self.first), self.others.clone(), request, teller))
+    fn begin(&self, request: ModelRequest, teller: Teller, behind: Behind) -> Beginning {
+        Box::pin(ask_in_turn(Arc::clone(&self.first), self.others.clone(), request, teller, behind))
     }
 }
 
 impl Provider for Fallback {
     fn ask(&self, request: ModelRequest) -> ModelStream {
-        begun_when_polled(|teller| self.begin(request, teller))
+        begun_when_polled(|teller| self.begin(request, teller, Behind::Nobody))
     }
 
     fn model(&self) -> Option<&str> {

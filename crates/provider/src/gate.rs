@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use self::state::State;
 use crate::failing::{Class, Failing};
+use crate::patience::Behind;
 
 /// How long a question may wait for its turn while the provider is well.
 const TURN_WAIT_MAX: Duration = Duration::from_secs(600);
@@ -86,28 +87,41 @@ impl Gate {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a place. A question that would have to wait too long for a provider that rests is told so at once.
+    /// Waits for a place. A question that would have to wait too long for a provider that rests is told so at once; and one
+    /// that another model could answer is told so when it waits too long behind those that try a provider after its rest.
     /// Dropping the future leaves the queue.
-    pub(crate) async fn enter(self: &Arc<Self>, root: Serial, rest_max: RestMax) -> Result<Place, Failing> {
+    pub(crate) async fn enter(
+        self: &Arc<Self>,
+        root: Serial,
+        rest_max: RestMax,
+        behind: Behind,
+    ) -> Result<Place, Failing> {
         let mut bell = self.bell.subscribe();
         let (giving, mut given) = oneshot::channel();
         let number = self.state().join(root, giving).ok_or_else(|| self.crowded())?;
         let _leaving = Leaving { gate: self, root, number };
         self.admit();
         let patience_ends = Instant::now() + TURN_WAIT_MAX;
+        let hurry_ends = (behind == Behind::Another).then(|| rest_max.latest());
         loop {
-            let closed_until = self.state().closed_until();
+            let (closed_until, is_recovering) = {
+                let state = self.state();
+                (state.closed_until(), state.is_recovering())
+            };
+            let hurry_ends = hurry_ends.filter(|_| is_recovering && closed_until.is_none());
             if given.is_empty() && closed_until.is_some_and(|until| until > rest_max.latest()) {
                 return Err(self.resting(closed_until));
             }
             tokio::select! {
                 biased;
                 place = &mut given => return place.map_err(|_| self.crowded()),
-                () = tokio::time::sleep_until(closed_until.unwrap_or(patience_ends)) => {
-                    if closed_until.is_none() {
-                        return Err(self.crowded());
+                () = tokio::time::sleep_until(closed_until.or(hurry_ends).unwrap_or(patience_ends)) => {
+                    match (closed_until, hurry_ends) {
+                        (Some(_), _) => self.admit(),
+                        (None, Some(_)) if self.state().is_recovering() => return Err(self.resting(None)),
+                        (None, Some(_)) => {}
+                        (None, None) => return Err(self.crowded()),
                     }
-                    self.admit();
                 }
                 changed = bell.changed() => if changed.is_err() { return Err(self.crowded()) },
             }

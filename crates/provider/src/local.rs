@@ -20,7 +20,7 @@ use crate::dialect::{Dialect as _, ModelOptions};
 use crate::endpoint::{Auth, Endpoint, EndpointOptions};
 use crate::failing::{Class, Failing};
 use crate::gate::GateLimits;
-use crate::patience::Patience;
+use crate::patience::{Behind, Patience};
 use crate::prefix::PrefixShelf;
 use crate::remote::{Begin, Remote, RemoteModel, TellsRoot};
 use crate::standing::{Beginning, Teller, begun_when_polled};
@@ -152,8 +152,13 @@ fn short_hash(id: &str) -> u64 {
 
 impl LocalModel {
     /// Asks until the answer begins. A child that is found dead before that is started again, and asked once more.
-    async fn ask_past_a_crash(self, request: ModelRequest, teller: Teller) -> Result<ModelStream, Failing> {
-        let (start, failing) = match self.begin_once(request.clone(), &teller).await? {
+    async fn ask_past_a_crash(
+        self,
+        request: ModelRequest,
+        teller: Teller,
+        behind: Behind,
+    ) -> Result<ModelStream, Failing> {
+        let (start, failing) = match self.begin_once(request.clone(), &teller, behind).await? {
             (_, Ok(stream)) => return Ok(stream),
             (start, Err(failing)) => (start, failing),
         };
@@ -161,7 +166,7 @@ impl LocalModel {
             return Err(failing);
         }
         tracing::warn!(model = self.remote.model(), "the embedded model is started again: {}", failing.fault);
-        let (start, begun) = self.begin_once(request, &teller).await?;
+        let (start, begun) = self.begin_once(request, &teller, behind).await?;
         match begun {
             Err(failing) if failing.class == Class::Down => {
                 let Some(end) = self.child.end_of(start).await else { return Err(failing) };
@@ -177,12 +182,13 @@ impl LocalModel {
         &self,
         request: ModelRequest,
         teller: &Teller,
+        behind: Behind,
     ) -> Result<(Start, Result<ModelStream, Failing>), Failing> {
         teller.waits();
         let start = self.child.ensure_running().await;
         let start = start.map_err(|fault| Failing::new(Class::Refused, fault))?;
         teller.asks();
-        let begun = self.remote.begin(request, teller.clone()).await;
+        let begun = self.remote.begin(request, teller.clone(), behind).await;
         Ok((start, begun.map(|stream| self.watched(start, stream))))
     }
 
@@ -206,14 +212,14 @@ impl LocalModel {
 }
 
 impl Begin for LocalModel {
-    fn begin(&self, request: ModelRequest, teller: Teller) -> Beginning {
-        Box::pin(self.clone().ask_past_a_crash(request, teller))
+    fn begin(&self, request: ModelRequest, teller: Teller, behind: Behind) -> Beginning {
+        Box::pin(self.clone().ask_past_a_crash(request, teller, behind))
     }
 }
 
 impl Provider for LocalModel {
     fn ask(&self, request: ModelRequest) -> ModelStream {
-        begun_when_polled(|teller| self.begin(request, teller))
+        begun_when_polled(|teller| self.begin(request, teller, Behind::Nobody))
     }
 
     fn model(&self) -> Option<&str> {

@@ -9,6 +9,18 @@ pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
+/// Who is asked when this model does not answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Behind {
+    /// Nobody: it is worth waiting for.
+    Nobody,
+    /// Another model: nobody waits long for one that is resting or wants to be left alone.
+    Another,
+}
+
+/// How long a model is waited for that has another one behind it.
+pub(crate) const ANOTHER_AFTER: Duration = Duration::from_secs(2);
+
 /// The times of one provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Patience {

@@ -15,7 +15,7 @@ use crate::dialect::{Dialect, ModelOptions};
 use crate::endpoint::{Endpoint, Sending};
 use crate::failing::{Class, Failing};
 use crate::gate::{Outcome, RestMax};
-use crate::patience::{Silence, pause_after};
+use crate::patience::{ANOTHER_AFTER, Behind, Silence, pause_after};
 use crate::prefix::PrefixShelf;
 use crate::standing::{Beginning, Teller, begun_when_polled};
 
@@ -25,7 +25,7 @@ const ALIVE_EVERY: Duration = Duration::from_secs(10);
 /// A model whose failing is sorted, so that another can be asked in its place.
 pub(crate) trait Begin: Provider {
     /// Asks until the answer begins, and tells how the question stands meanwhile.
-    fn begin(&self, request: ModelRequest, teller: Teller) -> Beginning;
+    fn begin(&self, request: ModelRequest, teller: Teller, behind: Behind) -> Beginning;
 }
 
 /// A model behind a server.
@@ -61,8 +61,13 @@ pub(crate) enum TellsRoot {
 }
 
 impl Remote {
-    async fn begin(self: Arc<Self>, request: ModelRequest, teller: Teller) -> Result<ModelStream, Failing> {
-        let begun = self.ask_patiently(&request, &teller).await;
+    async fn begin(
+        self: Arc<Self>,
+        request: ModelRequest,
+        teller: Teller,
+        behind: Behind,
+    ) -> Result<ModelStream, Failing> {
+        let begun = self.ask_patiently(&request, &teller, behind).await;
         begun.map_err(|failing| {
             let failing = failing.guarded(|fault| self.endpoint.guarded(fault));
             let shows = |message: &Arc<Message>| !message.images.is_empty();
@@ -77,7 +82,12 @@ impl Remote {
         })
     }
 
-    async fn ask_patiently(&self, request: &ModelRequest, teller: &Teller) -> Result<ModelStream, Failing> {
+    async fn ask_patiently(
+        &self,
+        request: &ModelRequest,
+        teller: &Teller,
+        behind: Behind,
+    ) -> Result<ModelStream, Failing> {
         let written = self.dialect.write(&self.options, request, &self.shelf);
         let body = written.map_err(|fault| Failing::new(Class::Invalid, fault))?;
         tracing::debug!(target: "nexus3::raw", direction = "request", body = %Shown(&body));
@@ -87,11 +97,14 @@ impl Remote {
         };
         let (gate, patience) = (&self.endpoint.gate, &self.endpoint.patience);
         gate.count_question();
-        let mut rest_max = RestMax::For(patience.budget);
+        let mut rest_max = match behind {
+            Behind::Nobody => RestMax::For(patience.budget),
+            Behind::Another => RestMax::Until(Instant::now() + patience.budget.min(ANOTHER_AFTER)),
+        };
         let mut last: Option<Failing> = None;
         for tries in 1.. {
             teller.waits();
-            let place = match gate.enter(request.asker.root, rest_max).await {
+            let place = match gate.enter(request.asker.root, rest_max, behind).await {
                 Ok(place) => place,
                 Err(unasked) => return Err(last.unwrap_or(unasked)),
             };
@@ -170,14 +183,14 @@ impl std::fmt::Display for Shown<'_> {
 }
 
 impl Begin for RemoteModel {
-    fn begin(&self, request: ModelRequest, teller: Teller) -> Beginning {
-        Box::pin(Arc::clone(&self.inner).begin(request, teller))
+    fn begin(&self, request: ModelRequest, teller: Teller, behind: Behind) -> Beginning {
+        Box::pin(Arc::clone(&self.inner).begin(request, teller, behind))
     }
 }
 
 impl Provider for RemoteModel {
     fn ask(&self, request: ModelRequest) -> ModelStream {
-        begun_when_polled(|teller| self.begin(request, teller))
+        begun_when_polled(|teller| self.begin(request, teller, Behind::Nobody))
     }
 
     fn model(&self) -> Option<&str> {

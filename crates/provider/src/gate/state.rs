@@ -68,6 +68,11 @@ impl State {
         self.closed_until
     }
 
+    /// Whether the provider has rested and is being tried again.
+    pub(super) fn is_recovering(&self) -> bool {
+        self.rests > 0
+    }
+
     /// Puts a question into its tree's queue; nothing when too many wait.
     pub(super) fn join(&mut self, root: Serial, giving: Giving) -> Option<u64> {
         if self.waiting >= self.limits.waiting_max {
