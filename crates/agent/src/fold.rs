@@ -24,7 +24,7 @@ const SUMMARY_HEAD: &str = "[Summary of the earlier conversation";
 const NOTE_HEAD: &str = "[Earlier messages were dropped";
 
 /// What stays as it is beside the newest messages may be so much of the room of all messages.
-const PINNED_PERCENT: TokenCount = 10;
+const PINNED_PERCENT: TokenCount = 25;
 
 /// A context that was made shorter.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -147,6 +147,18 @@ fn is_made(message: &Message) -> bool {
 
 fn is_summary(message: &Message) -> bool {
     message.role == Role::User && message.text.starts_with(SUMMARY_HEAD)
+}
+
+/// How many messages of the conversation a message stands for: a summary or a note says so itself.
+fn stands_for(message: &Message) -> usize {
+    let told = [SUMMARY_HEAD, NOTE_HEAD].iter().find_map(|head| message.text.strip_prefix(head));
+    let number = told.filter(|_| is_made(message)).and_then(|told| {
+        let from = told.find(|letter: char| letter.is_ascii_digit())?;
+        let digits = &told[from..];
+        let to = digits.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(digits.len());
+        digits[..to].parse::<u32>().ok()
+    });
+    number.map_or(1, |number| number as usize)
 }
 
 fn is_pinned(message: &Message) -> bool {

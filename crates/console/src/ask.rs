@@ -71,6 +71,12 @@ impl Question {
         let images = images(std::mem::take(&mut args.images)).map_err(|failure| failure.said())?;
         Ok(Self { args, content, images })
     }
+
+    /// Whether there is nothing to ask.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.content.trim().is_empty() && self.images.is_empty()
+    }
 }
 
 /// The agent that is asked.

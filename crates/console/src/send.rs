@@ -68,6 +68,8 @@ pub(crate) async fn send(
         request_id: Some(request_id.clone()),
         ..SendParams::default()
     };
+    // What was said so far does not end its line.
+    let gap = if matches!(telling, Telling::AsSaid(_)) { "\n" } else { "" };
     let mut sending = pin!(async {
         let answered = match telling {
             Telling::Whole => agent.send(&params).await.map_err(Failure::from),
@@ -82,7 +84,7 @@ pub(crate) async fn send(
         () = sleep(limit) => format!("no answer within {limit:?}"),
     };
     // Progress for people; when nobody reads it, the cancel still has to happen.
-    let _ = writeln!(errors, "{reason}; cancelling {request_id}");
+    let _ = writeln!(errors, "{gap}{reason}; cancelling {request_id}");
     match timeout(CANCEL_GRACE, cancel(&agent, &request_id, sending)).await {
         Ok(answered) => answered,
         Err(_) => Err(Failure::Said(format!(

@@ -42,6 +42,10 @@ pub(crate) fn run(
     let consent = if args.yes { Consent::Given } else { Consent::Asked };
     let (mut input, mut output, mut errors) = (io::stdin(), io::stdout(), io::stderr());
     let question = console::Question::read(args, &mut input).map_err(Failure::Run)?;
+    if question.is_empty() {
+        let text = "there is no question: give a text, or - to read it from standard input";
+        return Err(Failure::Usage(text.to_owned()));
+    }
     let is_first = runtime.block_on(detect_server(&endpoint, DETECT_TIMEOUT)) == Detection::NoServer;
     if is_first && needs_model {
         match see_to_a_model(home, config, environment, consent, &runtime)? {

@@ -1,6 +1,6 @@
 //! The daemon's home directory: where it is, and that nobody else can look into it. And what the environment says.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{DirBuilder, Permissions};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use nexus3_protocol::discovery::HOME_NAME;
 
 use crate::Failure;
+
+/// The bit of folders that are shared by everybody, like /tmp.
+const STICKY: u32 = 0o1000;
 
 /// The environment, read once in `main`.
 pub(crate) type Environment = [(OsString, OsString)];
@@ -49,7 +52,8 @@ pub(crate) enum Prepared {
     Tightened { mode: u32 },
 }
 
-/// Makes the home ours alone: created 0700, tightened when it is ours and open, refused when it is not ours.
+/// Makes the home ours alone: created 0700, tightened when it is ours and open, refused when it is not ours. A folder that
+/// holds other things is not closed to whoever uses them.
 pub(crate) fn prepare(home: &Path) -> Result<Prepared, Failure> {
     let refuse = |why: String| Failure::Run(format!("cannot use {} as home: {why}", home.display()));
     DirBuilder::new()
@@ -65,9 +69,26 @@ pub(crate) fn prepare(home: &Path) -> Result<Prepared, Failure> {
     if mode & 0o077 == 0 {
         return Ok(Prepared::AsItWas);
     }
+    if metadata.mode() & STICKY != 0 || !is_ours(home) {
+        let closing = format!("or close it yourself: chmod 700 {}", home.display());
+        return Err(refuse(format!(
+            "others can look into it (mode {mode:o}), and it is not nexus3's alone; choose a folder of its own, {closing}"
+        )));
+    }
     std::fs::set_permissions(home, Permissions::from_mode(0o700))
         .map_err(|fault| refuse(format!("others can look into it, and it cannot be closed: {fault}")))?;
     Ok(Prepared::Tightened { mode })
+}
+
+/// Whether a folder is a home of ours, or may become one: a daemon has been there, or nothing else is in it.
+fn is_ours(home: &Path) -> bool {
+    const WRITTEN_BY_USERS: [&str; 4] = ["config.toml", "NEXUS.md", "logs", "models"];
+    if home.file_name().is_some_and(|name| name == HOME_NAME) || home.join("nexus3.db").exists() {
+        return true;
+    }
+    let Ok(entries) = std::fs::read_dir(home) else { return false };
+    let is_known = |name: &OsStr| WRITTEN_BY_USERS.iter().any(|known| name == *known);
+    entries.flatten().all(|entry| is_known(&entry.file_name()))
 }
 
 #[cfg(test)]
@@ -99,6 +120,25 @@ mod tests {
         std::fs::set_permissions(&home, Permissions::from_mode(0o755)).unwrap();
         assert_eq!(prepare(&home).unwrap(), Prepared::Tightened { mode: 0o755 });
         assert_eq!(std::fs::metadata(&home).unwrap().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_folder_of_other_things_is_left_open_and_refused() {
+        let outer = tempfile::tempdir().unwrap();
+        let home = outer.path();
+        let open = |mode| std::fs::set_permissions(home, Permissions::from_mode(mode)).unwrap();
+        open(0o1777);
+        assert!(prepare(home).unwrap_err().to_string().contains("chmod 700"), "one like /tmp");
+        std::fs::write(home.join("config.toml"), "").unwrap();
+        std::fs::write(home.join("theirs"), "").unwrap();
+        open(0o755);
+        assert!(prepare(home).unwrap_err().to_string().contains("not nexus3's alone"));
+        assert_eq!(std::fs::metadata(home).unwrap().mode() & 0o777, 0o755);
+        open(0o700);
+        assert_eq!(prepare(home).unwrap(), Prepared::AsItWas, "its owner has closed it");
+        std::fs::write(home.join("nexus3.db"), "").unwrap();
+        open(0o755);
+        assert_eq!(prepare(home).unwrap(), Prepared::Tightened { mode: 0o755 }, "a daemon has been here");
     }
 
     #[test]

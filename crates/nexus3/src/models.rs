@@ -64,7 +64,7 @@ fn catalog() -> Result<Catalog, Failure> {
 }
 
 fn remove(args: &RemoveArgs, home: &Path, load: Load<'_>) -> Result<u8, Failure> {
-    let id: ModelId = args.id.parse().map_err(failed)?;
+    let id: ModelId = args.id.strip_prefix("local/").unwrap_or(&args.id).parse().map_err(failed)?;
     let freed_bytes = Shelf::at(&folder(home)).remove(&id).map_err(failed)?;
     let name = format!("{LOCAL}/{id}");
     let is_usual = load(&[]).is_ok_and(|config| config.model.as_deref() == Some(&name));

@@ -60,6 +60,14 @@ impl ModelBook {
         if let Some(name) = &book.inner.options.usual {
             book.inner.find(name).map_err(|fault| told_at_start(name, &fault))?;
         }
+        let options = &book.inner.options;
+        let of_models = options.models.values().filter_map(|model| model.fallback.as_ref());
+        for name in options.fallback.iter().chain(of_models.flatten()) {
+            let sound = book.inner.check_name(name);
+            sound.map_err(|why| {
+                Fault::new(FaultKind::Invalid, format!("fallback {:?}: {why}", shown(name)))
+            })?;
+        }
         Ok(book)
     }
 
@@ -158,7 +166,8 @@ impl Book {
     /// A model with those that are asked in its place.
     fn find(&self, name: &str) -> Result<Arc<dyn Begin>, Fault> {
         let first = self.find_one(name)?;
-        let own = self.options.models.get(name).and_then(|model| model.fallback.as_ref());
+        let settings = self.settings(name).map_err(|why| unknown(name, &why))?;
+        let own = settings.as_ref().and_then(|model| model.fallback.as_ref());
         let others: Vec<Arc<dyn Begin>> = own
             .unwrap_or(&self.options.fallback)
             .iter()
@@ -172,13 +181,40 @@ impl Book {
     }
 
     fn find_one(&self, name: &str) -> Result<Arc<dyn Begin>, Fault> {
-        if let Some(settings) = self.options.models.get(name) {
-            let (provider, model) = self.split(&settings.model).map_err(|why| unknown(name, &why))?;
-            return self.build(name, &provider, &model, settings).map_err(|why| unknown(name, &why));
+        if let Some(settings) = self.settings(name).map_err(|why| unknown(name, &why))? {
+            let split = self.split(&settings.model);
+            let (provider, model) =
+                split.map_err(|why| unknown(name, &format!("it stands for {:?}: {why}", settings.model)))?;
+            return self.build(name, &provider, &model, &settings).map_err(|why| unknown(name, &why));
         }
         let (provider, model) = self.split(name).map_err(|why| unknown(name, &why))?;
         let whole = format!("{provider}/{model}");
         self.build(&whole, &provider, &model, &ModelSettings::default()).map_err(|why| unknown(name, &why))
+    }
+
+    /// Whether this can name a model at all; that it can be reached is not said. A key or weights may come later.
+    fn check_name(&self, name: &str) -> Result<(), String> {
+        let settings = self.settings(name)?;
+        let target = settings.as_ref().map_or(name, |settings| &settings.model);
+        if target == LOCAL {
+            return Ok(());
+        }
+        let (provider, _) = self.split(target)?;
+        self.check_provider(&provider)
+    }
+
+    /// What the user says about a name; one that stands for another has what that one has, where it says nothing itself.
+    fn settings(&self, name: &str) -> Result<Option<ModelSettings>, String> {
+        let Some(own) = self.options.models.get(name) else { return Ok(None) };
+        let (mut settings, mut names) = (own.clone(), vec![name.to_owned()]);
+        while let Some(next) = self.options.models.get(&settings.model) {
+            names.push(settings.model.clone());
+            if names[..names.len() - 1].contains(&settings.model) {
+                return Err(format!("it stands for itself in the end: {}", names.join(" -> ")));
+            }
+            settings = settings.over(next);
+        }
+        Ok(Some(settings))
     }
 
     /// The two halves of a name; a provider's bare name means the model that it would choose.

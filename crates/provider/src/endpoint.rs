@@ -8,6 +8,7 @@ mod tests;
 mod unreached;
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use agent::{Fault, FaultKind};
@@ -79,8 +80,10 @@ pub(crate) struct Endpoint {
     key_source: KeySource,
     /// As it was read last; none before the first question.
     key: RwLock<Option<Arc<Secret>>>,
-    /// One reads, the others wait for it.
-    reading_key: tokio::sync::Mutex<()>,
+    /// One reads, the others wait for it, and share what came of it.
+    reading_key: tokio::sync::Mutex<Option<Fault>>,
+    /// How often somebody has read it.
+    key_reads: AtomicU64,
     auth: Auth,
     headers: HeaderMap,
     /// The values of those headers: they may well be keys.
@@ -119,6 +122,7 @@ impl Endpoint {
             key_source: options.key,
             key: RwLock::default(),
             reading_key: tokio::sync::Mutex::default(),
+            key_reads: AtomicU64::new(0),
             header_values: options.headers.into_iter().map(|(_, value)| value).collect(),
             auth: options.auth,
             ca_file: options.ca_file,
@@ -133,11 +137,19 @@ impl Endpoint {
         if let Some(key) = self.known_key().filter(good) {
             return Ok(Some(key));
         }
-        let _one = self.reading_key.lock().await;
+        let reads = self.key_reads.load(Ordering::Acquire);
+        let mut failed = self.reading_key.lock().await;
         if let Some(key) = self.known_key().filter(good) {
             return Ok(Some(key));
         }
-        let key = self.key_source.read().await?.map(Arc::new);
+        // A program that hangs is not run once more for each of those who have waited for it.
+        if let Some(fault) = failed.clone().filter(|_| self.key_reads.load(Ordering::Acquire) != reads) {
+            return Err(fault);
+        }
+        let read = self.key_source.read().await;
+        *failed = read.as_ref().err().cloned();
+        self.key_reads.fetch_add(1, Ordering::AcqRel);
+        let key = read?.map(Arc::new);
         self.key.write().unwrap_or_else(PoisonError::into_inner).clone_from(&key);
         Ok(key)
     }
@@ -268,12 +280,21 @@ impl Endpoint {
     }
 }
 
+/// Headers that say how a question travels; another value would break it.
+const FRAMING: &[&str] =
+    &["connection", "content-length", "expect", "host", "te", "trailer", "transfer-encoding", "upgrade"];
+
 fn header(provider: &str, name: &str, value: &str) -> Result<(HeaderName, HeaderValue), Fault> {
     let invalid = || {
         let text = format!("provider {provider}: the header {name:?} is none, or its value cannot be sent");
         Fault::new(FaultKind::Invalid, text)
     };
     let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
+    if FRAMING.contains(&name.as_str()) {
+        let text =
+            format!("provider {provider}: the header {name:?} is the connection's own and cannot be set");
+        return Err(Fault::new(FaultKind::Invalid, text));
+    }
     let mut value = HeaderValue::from_str(value).map_err(|_| invalid())?;
     // It may well be a key.
     value.set_sensitive(true);

@@ -162,8 +162,11 @@ impl LocalModel {
             (_, Ok(stream)) => return Ok(stream),
             (start, Err(failing)) => (start, failing),
         };
-        if failing.class != Class::Down || self.child.end_of(start).await.is_none() {
+        if failing.class != Class::Down {
             return Err(failing);
+        }
+        if self.child.end_of(start).await.is_none() {
+            return Err(self.explained(failing));
         }
         tracing::warn!(model = self.remote.model(), "the embedded model is started again: {}", failing.fault);
         let (start, begun) = self.begin_once(request, &teller, behind).await?;
@@ -174,6 +177,17 @@ impl LocalModel {
                 Err(Failing::new(Class::Refused, fault))
             }
             begun => begun,
+        }
+    }
+
+    /// What a child says that cannot answer, in its own words.
+    fn explained(&self, failing: Failing) -> Failing {
+        let body = failing.fault.public.split_once(": ").map(|(_, body)| body);
+        let body = body.and_then(|body| serde_json::from_str::<serde_json::Value>(body).ok());
+        let why = body.as_ref().and_then(|body| body["error"]["message"].as_str());
+        match why {
+            Some(why) => Failing::new(failing.class, self.child.fault(why.trim_end_matches('.'))),
+            None => failing,
         }
     }
 

@@ -249,7 +249,12 @@ impl Shelf {
     ) -> Result<Pulled, WeightsFault> {
         let lock = Arc::new(Lock::take(&self.place(&wanted.id, "lock"), &wanted.id)?);
         match self.find(&wanted.id) {
-            Some(there) if wanted.sum == Some(there.sum) => return Ok(there),
+            Some(there) if wanted.sum == Some(there.sum) => {
+                let (shelf, path) = (self.clone(), there.path.clone());
+                let checking = tokio::task::spawn_blocking(move || shelf.check(&path));
+                checking.await.map_err(|_| WeightsFault::BrokeOff(there.id.clone()))??;
+                return Ok(there);
+            }
             Some(there) => return Err(WeightsFault::Taken { id: there.id, sum: there.sum }),
             None => {}
         }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{FoldPart, NOTE_HEAD, PINNED_PERCENT, is_made, is_pinned, is_summary, stay};
+use super::{FoldPart, NOTE_HEAD, PINNED_PERCENT, is_made, is_pinned, is_summary, stands_for, stay};
 use crate::cut::{cut_middle, left_out};
 use crate::tokens::{Counted, Counting};
 use crate::{Image, Message, Role, Source, TokenCount, Window};
@@ -103,7 +103,7 @@ impl<'a> Dropping<'a> {
         let summary = newest(&is_summary);
         let pinned = (0..self.newest).rev().filter(|place| is_pinned(&messages[*place]));
         let wanted = question.into_iter().chain(summary).chain(pinned);
-        let mut left = (self.tokens_max * PINNED_PERCENT * 2 / 100).max(CUT_TOKENS_MIN);
+        let mut left = (self.tokens_max * PINNED_PERCENT / 100).max(CUT_TOKENS_MIN);
         let mut staying = Vec::new();
         for place in wanted {
             let tokens = self.window.tokens()[place];
@@ -151,7 +151,9 @@ impl<'a> Dropping<'a> {
     }
 
     fn into_parts(self) -> Option<Vec<FoldPart>> {
-        let dropped = self.changed.values().filter(|changed| changed.is_none()).count();
+        let is_dropped = |(place, changed): (&usize, &Option<Counted>)| changed.is_none().then_some(*place);
+        let places = self.changed.iter().filter_map(is_dropped);
+        let dropped: usize = places.map(|place| stands_for(&self.window.messages()[place])).sum();
         let mut parts = Vec::new();
         if dropped > 0 {
             parts.push(FoldPart::New(Box::new(Message::user(note(dropped), Source::default()))));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::transcript::transcript;
-use super::{FoldPart, PINNED_PERCENT, SUMMARY_HEAD, is_made, is_pinned, stay};
+use super::{FoldPart, PINNED_PERCENT, SUMMARY_HEAD, is_made, is_pinned, stands_for, stay};
 use crate::cut::{cut_middle, left_out};
 use crate::outside::{ModelRequest, ModelTraits, Strength};
 use crate::tokens::{Counting, Gauge};
@@ -124,9 +124,15 @@ impl Summary {
         }
         // The model counts by its own tokenizer, which may not be ours.
         let text = cut_middle(&text, self.tokens_max * 3 / 2, count, &|_, bytes| left_out(bytes));
-        let summed = self.kept_from - self.pinned.len();
+        let older = || (0..self.kept_from).filter(|place| !self.pinned.contains(place));
+        let message = |place: usize| &self.window.messages()[place];
+        let summed: usize = older().map(|place| stands_for(message(place))).sum();
+        let too_long = match older().filter(|place| is_pinned(message(*place))).count() {
+            0 => String::new(),
+            many => format!(", {many} of them pinned but too long to stay"),
+        };
         // Without the time, which is in the journal: what was recorded can be replayed at another.
-        let head = format!("{SUMMARY_HEAD}: {summed} messages]");
+        let head = format!("{SUMMARY_HEAD}: {summed} messages{too_long}]");
         let summary = Message::user(format!("{head}\n\n{text}"), Source::default());
         let mut parts = vec![FoldPart::New(Box::new(summary))];
         self.pinned

@@ -186,6 +186,39 @@ fn the_last_summary_is_not_dropped_but_may_be_cut() {
 }
 
 #[test]
+fn notes_and_summaries_count_what_earlier_ones_stood_for() {
+    let mut full = window(talk(10));
+    let mut told = Vec::new();
+    for _ in 0..3 {
+        let parts = drop_oldest(&full, full.message_tokens() * 2 / 3, &estimate).expect("something can go");
+        full = full.folded(&parts, &estimate);
+        told.push(20 - (full.messages().len() - 1));
+        let head = format!("{NOTE_HEAD} to make room: {}. ", told.last().expect("just put there"));
+        assert!(full.messages()[0].text.starts_with(&head), "{head}: {}", full.messages()[0].text);
+    }
+    assert!(told.is_sorted() && told[0] < told[2], "{told:?}");
+    let full = window([vec![old_summary(&"word ".repeat(400))], talk(10)].concat());
+    let summary = plan(&full, 4000, Want::Full).expect("there is enough");
+    let parts = summary.answered("notes", &estimate).expect("it is shorter");
+    let head = full.folded(&parts, &estimate).messages()[0].text.clone();
+    let stay = full.folded(&parts, &estimate).messages().len() - 1;
+    assert_eq!(head, format!("{SUMMARY_HEAD}: {} messages]\n\nnotes", 30 + 20 - stay));
+    let forged = user(format!("{NOTE_HEAD} {}]", u64::MAX));
+    assert_eq!(stands_for(&forged), 1, "whoever writes such a number is not believed");
+}
+
+#[test]
+fn what_is_pinned_and_too_long_to_stay_is_told() {
+    let pins = [user(format!("{PINNED} {}", "long ".repeat(800))), user(format!("{PINNED} short"))];
+    let full = window([pins.to_vec(), talk(10)].concat());
+    let summary = plan(&full, 4000, Want::Full).expect("there is enough");
+    let parts = summary.answered("notes", &estimate).expect("it is shorter");
+    let folded = full.folded(&parts, &estimate);
+    assert!(folded.messages()[0].text.contains(" messages, 1 of them pinned but too long to stay]"));
+    assert_eq!(folded.messages()[1].text, format!("{PINNED} short"));
+}
+
+#[test]
 fn old_outputs_are_dropped_before_messages() {
     let mut messages = vec![user("go")];
     messages.extend(used("c1", long("one")));

@@ -158,6 +158,7 @@ impl Kind {
     /// Reads a value of the file; a list can be wrong in several places.
     pub(crate) fn read_toml(self, value: &DeValue<'_>) -> Result<Value, Vec<Refusal>> {
         let read = match (self, value) {
+            (Self::Command, DeValue::Array(words)) if has_no_first(words) => Err("none".to_owned()),
             (
                 Self::Origins
                 | Self::Presets
@@ -384,6 +385,11 @@ impl<W: Word> Field for W {
         let place = W::MEANINGS.iter().position(|meaning| meaning == self);
         place.map_or(Value::Unset, |place| Value::Text(W::WORDS[place].to_owned()))
     }
+}
+
+/// Whether a list of words names no program.
+fn has_no_first(words: &DeArray<'_>) -> bool {
+    words.first().is_none_or(|first| first.get_ref().as_str() == Some(""))
 }
 
 /// A provider and a name, or an alias.

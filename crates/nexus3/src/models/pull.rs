@@ -62,6 +62,7 @@ pub(crate) fn offer(
     home::prepare(home)?;
     let shelf = Shelf::open(&folder(home)).map_err(failed)?;
     if let Some(there) = shelf.find(&wanted.id).filter(|there| wanted.sum == Some(there.sum)) {
+        shelf.check(&there.path).map_err(failed)?;
         return Ok(Offered::WasHere(there));
     }
     describe(wanted, catalog()?.find(wanted.id.as_str()));

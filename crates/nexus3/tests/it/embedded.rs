@@ -112,8 +112,13 @@ fn weights_that_were_damaged_on_the_disk_are_not_used() {
     daemon.result("/", "create_agent", json!({ "agent_id": "a" }));
     let refused = daemon.call(&path("a"), "send", json!({ "content": "Hi" }));
     let told = refused["error"]["message"].as_str().unwrap_or_default();
+    let words = "The embedded model local/smollm2-135m failed: ";
+    assert!(told.starts_with(words), "{refused}");
     assert!(told.contains("smollm2-135m.gguf was changed since it was pulled"), "{refused}");
     assert!(told.contains("remove it and pull it again"), "{refused}");
+    let again = run(BIN, &["models", "pull", "smollm2-135m", "--yes"], &[], home.path());
+    assert_eq!(again.code, 1, "{}", again.stderr);
+    assert!(again.stderr.contains("was changed since it was pulled"), "{}", again.stderr);
 }
 
 /// What a small model is told by default, in its own tokens and as its own template writes it.

@@ -24,6 +24,13 @@ use crate::secret::KeySource;
 const AZURE_VERSION_DEFAULT: &str = "2024-10-21";
 
 impl Book {
+    /// Whether there is a provider of this name.
+    pub(super) fn check_provider(&self, provider: &str) -> Result<(), String> {
+        let kind = self.options.providers.get(provider).and_then(|said| said.kind.as_deref());
+        let is_known = provider == LOCAL || known_provider(kind.unwrap_or(provider)).is_some();
+        if is_known { Ok(()) } else { Err(no_provider(provider)) }
+    }
+
     /// The model, called as the user calls it; else what is missing.
     pub(super) fn build(
         &self,

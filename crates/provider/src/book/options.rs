@@ -80,3 +80,23 @@ pub struct ModelSettings {
     /// Models to ask when it fails; those for all models when left out.
     pub fallback: Option<Vec<String>>,
 }
+
+impl ModelSettings {
+    /// What this says, and the other where it says nothing.
+    pub(super) fn over(self, other: &Self) -> Self {
+        let mut prices = self.prices;
+        prices.iter_mut().zip(other.prices).for_each(|(own, other)| *own = own.or(other));
+        let mut extra = other.extra.clone();
+        extra.extend(self.extra);
+        Self {
+            model: other.model.clone(),
+            window_tokens: self.window_tokens.or(other.window_tokens),
+            answer_tokens_max: self.answer_tokens_max.or(other.answer_tokens_max),
+            prices,
+            images: self.images.or(other.images),
+            caches_prompt: self.caches_prompt.or(other.caches_prompt),
+            extra,
+            fallback: self.fallback.or_else(|| other.fallback.clone()),
+        }
+    }
+}

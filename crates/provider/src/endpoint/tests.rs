@@ -75,6 +75,29 @@ async fn a_secret_header_that_a_server_repeats_is_not_passed_on() {
 }
 
 #[tokio::test]
+async fn those_who_wait_for_a_key_share_why_there_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = folder.path().join("runs");
+    let script = format!("echo run >> {}; sleep 0.2; exit 1", runs.display());
+    let words = ["sh", "-c", &script].map(str::to_owned).to_vec();
+    let endpoint = endpoint("http://127.0.0.1:9/v1", KeySource::Command(words));
+    let all = futures_util::future::join_all((0..5).map(|_| endpoint.key(None))).await;
+    assert!(all.iter().all(Result::is_err), "{all:?}");
+    assert_eq!(std::fs::read_to_string(&runs).unwrap(), "run\n");
+    assert!(endpoint.key(None).await.is_err());
+    assert_eq!(std::fs::read_to_string(&runs).unwrap(), "run\nrun\n", "who comes later tries again");
+}
+
+#[test]
+fn a_header_that_says_how_a_question_travels_cannot_be_set() {
+    let headers = vec![("Content-Length".to_owned(), Secret::new("3".to_owned()))];
+    let base_url = "http://127.0.0.1:9/v1".to_owned();
+    let options = EndpointOptions { base_url, headers, ..EndpointOptions::default() };
+    let fault = Endpoint::new(options).unwrap_err();
+    assert!(fault.public.contains("the connection's own"), "{fault}");
+}
+
+#[tokio::test]
 async fn a_key_in_the_query_is_not_in_the_cause_of_a_fault() {
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1?key=in-the-query", gone.local_addr().unwrap());

@@ -141,6 +141,42 @@ async fn asked_of_anthropic(model: &str, settings: ModelSettings) -> serde_json:
     asked(&server)
 }
 
+#[tokio::test]
+async fn a_name_may_stand_for_another_and_says_what_it_wants_to_be_different() {
+    let server = Server::start(refusal("400 No", b"")).await;
+    let variables = [("OPENAI_BASE_URL", server.base_url()), ("OPENAI_API_KEY", KEY.to_owned())];
+    let extra = |text: &str| serde_json::from_str(text).expect("an object");
+    let settings = [
+        ("brief", "deep", Some(7), extra(r#"{"seed":2}"#)),
+        ("deep", "openai/m", Some(70), extra(r#"{"seed":1,"top_p":0.5}"#)),
+        ("one", "two", None, extra("{}")),
+        ("two", "one", None, extra("{}")),
+        ("gone", "nobody", None, extra("{}")),
+    ];
+    let models = settings.map(|(name, model, answer_tokens_max, extra)| {
+        let model = model.to_owned();
+        (name.to_owned(), ModelSettings { model, answer_tokens_max, extra, ..ModelSettings::default() })
+    });
+    let options = |usual: &str| BookOptions {
+        usual: Some(usual.to_owned()),
+        models: models.clone().into(),
+        variables: variables.clone().map(|(name, value)| (name.to_owned(), Secret::new(value))).into(),
+        ..BookOptions::default()
+    };
+    ask(&find(options("brief")).expect("it is known")).await;
+    let body = asked(&server);
+    let said = serde_json::json!([body["model"], body["seed"], body["top_p"]]);
+    assert_eq!(said.to_string(), r#"["m",2,0.5]"#);
+    assert!(body.to_string().contains("tokens\":7"), "{body}");
+    for (name, told) in [
+        ("one", "model \"one\": it stands for itself in the end: one -> two -> one"),
+        ("gone", "model \"gone\": it stands for \"nobody\": the name must be PROVIDER/NAME"),
+    ] {
+        let fault = find(options(name)).err().expect("it leads nowhere");
+        assert!(fault.public.starts_with(told), "{fault}");
+    }
+}
+
 /// The last question that arrived.
 fn asked(server: &Server) -> serde_json::Value {
     let request = server.seen().requests.pop().expect("the question arrived");

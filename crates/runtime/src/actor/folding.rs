@@ -92,6 +92,9 @@ impl Folding {
     }
 
     fn done(&self) -> FoldStep {
+        if self.text.trim().is_empty() {
+            return failed("its answer is empty");
+        }
         let count = |text: &str| self.shared.provider.count(text);
         match self.summary.answered(&self.text, &count) {
             Some(parts) => FoldStep::Summed(parts),

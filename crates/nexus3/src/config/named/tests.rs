@@ -107,6 +107,11 @@ fn every_problem_is_told_with_its_place() {
             "[providers.openai]\nkey_command = \"pass show\"\n",
             "providers.openai.key_command must be a list of a program",
         ),
+        (
+            "[providers.openai]\nkey_command = []\n",
+            "2:15: providers.openai.key_command must be a list of a program and its words, like",
+        ),
+        ("[providers.openai]\nkey_command = [\"\", \"x\"]\n", "must be a list of a program"),
         ("[providers.local]\nkind = \"openai\"\n", "a name in providers must be"),
         ("[providers]\nopenai = 7\n", "providers.openai must be a table, got an integer 7"),
         ("[models.Fast]\nmodel = \"openai/x\"\n", "a name in models must be"),

@@ -24,6 +24,16 @@ fn a_question_is_answered_by_the_running_daemon_and_nothing_is_kept() {
 }
 
 #[test]
+fn an_empty_question_is_not_asked() {
+    let stage = Stage::open();
+    for question in ["", " \n", "-"] {
+        let finished = ask(&stage, &[question]);
+        assert_eq!((finished.code, finished.stdout.as_str()), (2, ""), "{question:?}");
+        assert!(finished.stderr.contains("there is no question"), "{question:?}: {}", finished.stderr);
+    }
+}
+
+#[test]
 fn a_named_agent_remembers_what_it_was_asked() {
     let stage = Stage::open();
     for question in ["one", "two"] {

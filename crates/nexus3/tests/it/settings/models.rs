@@ -41,6 +41,20 @@ fn a_provider_that_is_not_there_is_refused() {
 }
 
 #[test]
+fn a_fallback_that_names_no_model_is_refused() {
+    let home = tempfile::tempdir().unwrap();
+    for (fallback, told) in [
+        ("zzz", "fallback \"zzz\": the name must be PROVIDER/NAME"),
+        ("nobody/x", "fallback \"nobody/x\": there is no provider \"nobody\""),
+    ] {
+        fs::write(home.path().join("config.toml"), format!("fallback = [{fallback:?}]\n")).unwrap();
+        let finished = run(BIN, &["serve", "0"], &[], home.path());
+        assert_eq!((finished.code, finished.stdout.as_str()), (2, ""), "{fallback}: {}", finished.stderr);
+        assert!(finished.stderr.contains(told), "{fallback}: {}", finished.stderr);
+    }
+}
+
+#[test]
 fn a_key_is_needed_where_nobody_says_which_server() {
     let told = refused("openai/gpt", &[]);
     assert!(
