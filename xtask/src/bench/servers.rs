@@ -1,8 +1,9 @@
 //! The servers under test: the daemon, the floor and the scripted model, each on a free port, and how to call them.
 
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, BufRead, BufReader};
 use std::net::SocketAddr;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -149,11 +150,12 @@ pub(crate) const MODEL_KEY: &str = "sk-scripted";
 /// The system prompt of the agents here; the turn group sends it to the model itself.
 pub(crate) const SYSTEM_PROMPT: &str = "You are measured. Be brief.";
 
-/// An empty folder in the leash's.
+/// An empty folder in the leash's, for its owner alone: a daemon would not close one that holds other things.
 pub(crate) fn folder(bench: &Bench) -> Result<PathBuf, Failure> {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let folder = bench.leash.folder().join(COUNT.fetch_add(1, Ordering::Relaxed).to_string());
-    fs::create_dir(&folder).map_err(|cause| Failure::Failed(format!("{}: {cause}", folder.display())))?;
+    let made = DirBuilder::new().mode(0o700).create(&folder);
+    made.map_err(|cause| Failure::Failed(format!("{}: {cause}", folder.display())))?;
     Ok(folder)
 }
 
