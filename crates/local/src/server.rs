@@ -158,7 +158,9 @@ async fn serve_engines(
     let name = options.model_name.clone().or_else(|| options.model.as_deref().map(stem));
     let threads = TaskTracker::new();
     let workers = worker::start(engines, &options, &threads).map_err(ServeFault::Thread)?;
-    let shared = Arc::new(Shared::new(name.unwrap_or_default(), workers, listener.is_tcp()));
+    let embedder_file = options.embedder.as_deref().map(stem);
+    let shared = Shared::new(name.unwrap_or_default(), embedder_file, workers, listener.is_tcp());
+    let shared = Arc::new(shared);
     let tasks = TaskTracker::new();
     tokio::select! {
         () = stop.cancelled() => tracing::info!("the model server was told to stop"),

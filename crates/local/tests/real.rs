@@ -170,6 +170,16 @@ fn an_answer_to_a_schema_is_valid() {
 }
 
 #[test]
+fn a_schema_that_is_too_large_is_refused_and_not_failed_of() {
+    let properties: serde_json::Map<String, Value> =
+        (0..2_000).map(|number| (format!("field_{number}"), json!({"type": "string"}))).collect();
+    let schema = json!({"type": "object", "properties": properties, "additionalProperties": false});
+    let chat = Chat { schema: Some(schema), ..chat(vec![said(ChatRole::User, "Answer in JSON.")]) };
+    let answered = model().answer(&chat, &mut |_| ControlFlow::Continue(()));
+    assert!(matches!(answered, Err(local::generation::AnswerFault::Refused(_))), "{answered:?}");
+}
+
+#[test]
 fn whoever_only_counts_counts_as_the_model_does() {
     let counter = Counter::open(&file()).expect("the file has a tokenizer");
     assert_eq!((counter.count(""), counter.count("Hello, world!")), (0, 4));

@@ -70,9 +70,14 @@ pub(crate) fn prepare(home: &Path) -> Result<Prepared, Failure> {
         return Ok(Prepared::AsItWas);
     }
     if metadata.mode() & STICKY != 0 || !is_ours(home) {
-        let closing = format!("or close it yourself: chmod 700 {}", home.display());
+        // Folders right below the root are the system's.
+        let is_systems = home.parent().is_none_or(|parent| parent == Path::new("/"));
+        let closing = match is_systems {
+            true => String::new(),
+            false => format!(", or close it yourself: chmod 700 {}", home.display()),
+        };
         return Err(refuse(format!(
-            "others can look into it (mode {mode:o}), and it is not nexus3's alone; choose a folder of its own, {closing}"
+            "others can look into it (mode {mode:o}), and it is not nexus3's alone; choose a folder of its own{closing}"
         )));
     }
     std::fs::set_permissions(home, Permissions::from_mode(0o700))
@@ -129,6 +134,7 @@ mod tests {
         let open = |mode| std::fs::set_permissions(home, Permissions::from_mode(mode)).unwrap();
         open(0o1777);
         assert!(prepare(home).unwrap_err().to_string().contains("chmod 700"), "one like /tmp");
+        assert!(!prepare(Path::new("/")).unwrap_err().to_string().contains("chmod"));
         std::fs::write(home.join("config.toml"), "").unwrap();
         std::fs::write(home.join("theirs"), "").unwrap();
         open(0o755);

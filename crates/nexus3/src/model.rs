@@ -1,6 +1,10 @@
 //! Which models there are: puts the book of models together from the configuration and the environment.
 
 use std::collections::HashMap;
+use std::fs::DirBuilder;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +30,10 @@ const LOCAL_IDLE: Duration = Duration::from_secs(300);
 
 /// How long it may take until it answers at all; its weights are read later.
 const LOCAL_START: Duration = Duration::from_secs(30);
+
+/// What the system takes for the path of a socket, and what its name takes of it with the stroke before it.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+const SOCKET_NAME_BYTES: usize = "/model-0123456789abcdef.sock".len();
 
 /// Where answers come from.
 pub(crate) enum ModelSource {
@@ -109,12 +117,45 @@ fn local(home: &Path, engine: EngineKind) -> Result<LocalOptions, Failure> {
         args: ["--home", &home.display().to_string(), "model-server", "--engine", engine_word(engine)]
             .map(str::to_owned)
             .to_vec(),
-        socket_dir: home.to_owned(),
+        socket_dir: socket_dir(home)?,
         idle: LOCAL_IDLE,
         start_timeout: LOCAL_START,
         files: Arc::new(WeightsHere::in_home(home)),
         counter,
     })
+}
+
+/// Where sockets can be: in the home, or in a folder of our own beside other programs' when its path is too long for that.
+fn socket_dir(home: &Path) -> Result<PathBuf, Failure> {
+    let fits = |folder: &Path| folder.as_os_str().len() + SOCKET_NAME_BYTES <= SOCKET_PATH_BYTES_MAX;
+    if fits(home) {
+        return Ok(home.to_owned());
+    }
+    let user = rustix::process::geteuid().as_raw();
+    let mut hasher = DefaultHasher::new();
+    std::path::absolute(home).unwrap_or_else(|_| home.to_owned()).hash(&mut hasher);
+    let folder = std::env::temp_dir().join(format!("nexus3-{user}-{:016x}", hasher.finish()));
+    let unfit = |why: &str| {
+        let (home, folder) = (home.display(), folder.display());
+        Failure::Run(format!(
+            "the path of {home} is too long for sockets, and {folder} {why}; choose a shorter home"
+        ))
+    };
+    if !fits(&folder) {
+        return Err(unfit("is too"));
+    }
+    match DirBuilder::new().mode(0o700).create(&folder) {
+        Err(fault) if fault.kind() != ErrorKind::AlreadyExists => {
+            return Err(unfit(&format!("cannot be made ({fault})")));
+        }
+        _ => {}
+    }
+    // Somebody else may have been there first.
+    let found = std::fs::symlink_metadata(&folder).map_err(|fault| unfit(&fault.to_string()))?;
+    if !found.is_dir() || found.uid() != user || found.mode() & 0o077 != 0 {
+        return Err(unfit("belongs to somebody else, or is open to others"));
+    }
+    Ok(folder)
 }
 
 /// The embedded model counts by its own tokenizer, here too.

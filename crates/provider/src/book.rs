@@ -90,6 +90,11 @@ fn told_at_start(name: &str, fault: &Fault) -> Fault {
     Fault { public: format!("model {shown:?}: {why}").into(), ..fault.clone() }
 }
 
+/// Whether a model can have this name, without its provider's.
+pub(crate) fn is_model_name(name: &str) -> bool {
+    (1..=NAME_CHARS_MAX).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
 fn shown(name: &str) -> String {
     name.chars().take(NAME_CHARS_MAX).collect()
 }
@@ -196,7 +201,8 @@ impl Book {
     fn check_name(&self, name: &str) -> Result<(), String> {
         let settings = self.settings(name)?;
         let target = settings.as_ref().map_or(name, |settings| &settings.model);
-        if target == LOCAL {
+        // What a provider would choose may be known only when it is found.
+        if !target.contains('/') && self.check_provider(target).is_ok() {
             return Ok(());
         }
         let (provider, _) = self.split(target)?;
@@ -221,8 +227,7 @@ impl Book {
     fn split(&self, name: &str) -> Result<(String, String), String> {
         let shape = || format!("the name must be PROVIDER/NAME, {SHAPE}");
         if let Some((provider, model)) = name.split_once('/') {
-            let is_name = (1..=NAME_CHARS_MAX).contains(&model.len())
-                && model.bytes().all(|byte| byte.is_ascii_graphic());
+            let is_name = is_model_name(model);
             return if is_name { Ok((provider.to_owned(), model.to_owned())) } else { Err(shape()) };
         }
         if name == LOCAL {

@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
+use crate::book::is_model_name;
 use crate::catalog::{PROVIDERS, Site};
 use crate::endpoint::is_loopback;
 
@@ -140,7 +141,9 @@ fn named(answer: &Value, list: &str, name: &str) -> Option<Vec<FoundModel>> {
     let model = |entry: &Value| {
         let window =
             entry.get("max_model_len").or_else(|| entry.pointer("/meta/n_ctx")).and_then(Value::as_u64);
-        Some(FoundModel { name: entry.get(name)?.as_str()?.to_owned(), window_tokens: window })
+        // Whatever cannot be asked for by its name is not shown either: anybody may listen on the port.
+        let name = entry.get(name)?.as_str().filter(|name| is_model_name(name))?;
+        Some(FoundModel { name: name.to_owned(), window_tokens: window })
     };
     let mut models: Vec<FoundModel> = entries.iter().filter_map(model).take(MODELS_MAX).collect();
     models.sort_by_key(FoundModel::only_embeds);
@@ -174,6 +177,9 @@ mod tests {
         let names = named(&ollama, "models", "name").unwrap();
         assert_eq!(names[0].name, "llama3.2:latest");
         assert!(names[1].only_embeds());
+        let forged =
+            serde_json::json!({"models": [{"name": "bad\u{1b}[31m"}, {"name": "two\nlines"}, {"name": ""}]});
+        assert_eq!(named(&forged, "models", "name"), Some(Vec::new()));
         let vllm = serde_json::json!({"object": "list", "data": [{"id": "m", "owned_by": "vllm", "max_model_len": 4096}]});
         assert_eq!(named(&vllm, "data", "id").unwrap()[0].window_tokens, Some(4_096));
         for other in [serde_json::json!({"data": 1}), serde_json::json!([]), serde_json::json!("<html>")] {

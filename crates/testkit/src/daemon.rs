@@ -172,11 +172,20 @@ impl TestDaemon {
         status.unwrap_or_else(|| panic!("the daemon did not end within {PATIENCE:?}{}", self.process))
     }
 
-    /// Its resident memory.
-    pub fn rss_kb(&self) -> u64 {
+    /// Its own memory, without what it has of files: pages of the program come and go.
+    pub fn own_kb(&self) -> u64 {
+        self.memory_kb("RssAnon:")
+    }
+
+    /// What it has of files in memory, of its program above all.
+    pub fn file_kb(&self) -> u64 {
+        self.memory_kb("RssFile:")
+    }
+
+    fn memory_kb(&self, of: &str) -> u64 {
         let path = format!("/proc/{}/status", self.pid());
         let status = fs::read_to_string(path).expect("a running process has a status");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(of));
         let kb = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse().ok());
         kb.expect("a running process has resident memory")
     }

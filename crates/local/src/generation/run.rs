@@ -205,7 +205,12 @@ impl Run<'_> {
 
     /// Follows a grammar to its end; gives what was written.
     fn follow(&mut self, matcher: &mut Matcher, aloud: Aloud) -> Result<String, Halt> {
-        let broken = |fault: &dyn std::fmt::Display| failed(format!("its grammar: {fault}"));
+        // What it says is for whoever knows the grammar's inside: to others the schema is too much.
+        let broken = |fault: &dyn std::fmt::Display| {
+            tracing::warn!("a schema cannot be followed: {fault}");
+            let text = "the schema is too large or too open to be followed; make it smaller";
+            Halt::Fault(AnswerFault::Refused(text.to_owned()))
+        };
         let (mut outflow, mut written, mut tokens) = (Outflow::new([]), Vec::<u8>::new(), Vec::new());
         let mut closing = false;
         while !matcher.is_stopped() {

@@ -42,6 +42,8 @@ pub(super) type AnswerBody = UnsyncBoxBody<Bytes, Infallible>;
 pub(super) struct Shared {
     pub(super) activity: Arc<Activity>,
     model: String,
+    /// The name of the embedder's file, without its ending.
+    embedder_file: Option<String>,
     workers: Workers,
     intake: Intake,
     stop: CancellationToken,
@@ -58,9 +60,9 @@ enum Path<'a> {
 }
 
 impl Shared {
-    pub(super) fn new(model: String, workers: Workers, is_tcp: bool) -> Self {
+    pub(super) fn new(model: String, embedder_file: Option<String>, workers: Workers, is_tcp: bool) -> Self {
         let (activity, stop) = (Arc::new(Activity::new()), CancellationToken::new());
-        Self { activity, model, workers, intake: Intake::new(), stop, is_tcp }
+        Self { activity, model, embedder_file, workers, intake: Intake::new(), stop, is_tcp }
     }
 
     /// Ends the work under way, and refuses what comes.
@@ -231,7 +233,10 @@ async fn embeddings(
     let Received { body, place } = shared.intake.read(request.into_body()).await?;
     let mut request = EmbedRequest::read(&body)?;
     drop(body);
-    check_model(request.model.as_deref(), EMBEDDER)?;
+    // The catalog's name of its file will do too.
+    if shared.embedder_file.is_none() || request.model != shared.embedder_file {
+        check_model(request.model.as_deref(), EMBEDDER)?;
+    }
     let (reply, points) = oneshot::channel();
     let texts = std::mem::take(&mut request.texts);
     desk.queue.push(client, EmbedJob { texts, reply, _place: place })?;

@@ -181,6 +181,13 @@ fn tool_of(tool: ToolIn) -> Result<OfferedTool, Refusal> {
     if !parameters.is_object() {
         return Err(Refusal::invalid("`parameters` has to be a JSON schema, which is an object"));
     }
+    let is_object = |kind: &Value| {
+        kind == "object" || kind.as_array().is_some_and(|kinds| kinds.contains(&json!("object")))
+    };
+    if parameters.get("type").is_some_and(|kind| !is_object(kind)) {
+        let text = format!("`parameters` of {name:?} has to describe an object: arguments have names");
+        return Err(Refusal::invalid(text));
+    }
     Ok(OfferedTool { name, description: function.description.unwrap_or_default(), parameters })
 }
 

@@ -100,6 +100,17 @@ fn a_crash_in_the_middle_of_an_answer_costs_that_turn_and_the_next_send_works() 
 }
 
 #[test]
+fn a_home_with_a_long_path_has_its_sockets_elsewhere() {
+    let (_alone, outer) = (alone(), tempfile::tempdir().unwrap());
+    let home = outer.path().join("a".repeat(60)).join("b".repeat(60));
+    pulled_into(&home);
+    let daemon = TestDaemon::builder(BIN).home(&home).start();
+    daemon.result("/", "create_agent", json!({ "agent_id": "a", "system_prompt": "Answer briefly." }));
+    let answer = ask(&daemon, "a", "What is the capital of France?");
+    assert!(answer["content"].as_str().is_some_and(|text| text.contains("Paris")), "{answer}");
+}
+
+#[test]
 fn weights_that_were_damaged_on_the_disk_are_not_used() {
     let (_alone, home) = (alone(), tempfile::tempdir().unwrap());
     pulled_into(home.path());

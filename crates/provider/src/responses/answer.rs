@@ -94,6 +94,8 @@ struct Details<'a> {
 pub(super) struct ResponsesReader {
     progress: Progress,
     said_any: bool,
+    /// Whether the server says things as they come.
+    has_deltas: bool,
     /// The last event of the answer has come.
     whole: bool,
 }
@@ -144,8 +146,14 @@ fn whole(data: &[u8]) -> Option<&serde_json::value::RawValue> {
 impl ResponsesReader {
     fn take_event(&mut self, kind: &str, event: &Event<'_>, each: Each<'_>) -> Result<(), Fault> {
         match kind {
-            "response.output_text.delta" => self.say(event.delta, each),
-            "response.refusal.delta" => self.refuse(event.delta, each),
+            "response.output_text.delta" => {
+                self.has_deltas = true;
+                self.say(event.delta, each);
+            }
+            "response.refusal.delta" => {
+                self.has_deltas = true;
+                self.refuse(event.delta, each);
+            }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
                 if let Some(thought) = text(event.delta) {
                     self.progress.think(thought, each);
@@ -162,8 +170,13 @@ impl ResponsesReader {
             "response.function_call_arguments.done" => {
                 self.settle_arguments(place(event), event.arguments)?;
             }
-            "response.output_item.added" | "response.output_item.done" => {
+            "response.output_item.added" => self.take_call(place(event), event.item)?,
+            "response.output_item.done" => {
                 self.take_call(place(event), event.item)?;
+                // Some servers say nothing before it is whole.
+                if !self.has_deltas {
+                    self.take_message(event.item, each);
+                }
             }
             "response.completed" | "response.incomplete" | "response.failed" => {
                 return self.end(kind, event.response, each);
@@ -244,17 +257,23 @@ impl ResponsesReader {
             if !had_calls {
                 self.take_call(place, item)?;
             }
-            let content = part::<Item<'_>>(item)
-                .filter(|item| !said_any && text(item.kind).as_deref() == Some("message"))
-                .and_then(|item| item.content);
-            for said in part::<Vec<Raw<'_>>>(content).into_iter().flatten() {
-                if let Some(said) = part::<Part<'_>>(said) {
-                    self.say(said.text, each);
-                    self.refuse(said.refusal, each);
-                }
+            if !said_any {
+                self.take_message(item, each);
             }
         }
         Ok(())
+    }
+
+    /// What a whole message says.
+    fn take_message(&mut self, item: Raw<'_>, each: Each<'_>) {
+        let message = part::<Item<'_>>(item).filter(|item| text(item.kind).as_deref() == Some("message"));
+        let content = message.and_then(|item| item.content);
+        for said in part::<Vec<Raw<'_>>>(content).into_iter().flatten() {
+            if let Some(said) = part::<Part<'_>>(said) {
+                self.say(said.text, each);
+                self.refuse(said.refusal, each);
+            }
+        }
     }
 }
 

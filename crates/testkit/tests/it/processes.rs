@@ -121,7 +121,7 @@ fn calls_are_json_rpc_with_ids_of_their_own() {
 fn a_daemon_takes_signals_and_its_exit_is_seen() {
     let model = ScriptedModel::start();
     let daemon = stand_in(&model).start();
-    assert!(daemon.rss_kb() > 0 && daemon.open_fds() >= 3);
+    assert!(daemon.own_kb() > 0 && daemon.open_fds() >= 3);
     daemon.signal("SIGTERM");
     daemon.wait_stderr("stopping");
     assert_eq!(daemon.wait_exit().code(), Some(7));

@@ -128,6 +128,11 @@ fn what_is_wrong_is_named() {
         ("tools", json!([{"type": "web_search"}]), "tools[0]"),
         ("tools", json!([{"type": "function", "function": {"name": ""}}]), "tools[0]"),
         ("tools", json!([{"type": "function", "function": {"name": "a", "parameters": 1}}]), "tools[0]"),
+        (
+            "tools",
+            json!([{"type": "function", "function": {"name": "a", "parameters": {"type": "array"}}}]),
+            "tools[0]",
+        ),
     ] {
         assert_eq!(refused(&with(field, value.clone()))["param"], param, "{field}: {value}");
     }

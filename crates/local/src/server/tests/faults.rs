@@ -68,6 +68,16 @@ async fn what_is_not_there_is_not_found() {
     assert_eq!((reply.status.as_u16(), reply.code()), (404, json!("model_not_found")));
     let reply = caller.post("/v1/embeddings", &json!({"input": "a", "model": "ada"})).await;
     assert_eq!((reply.status.as_u16(), reply.code()), (404, json!("model_not_found")));
+    let options = ServeOptions { embedder: Some("/x/minilm.onnx".into()), ..ServeOptions::default() };
+    let mut caller = Server::with(options).caller().await;
+    for name in ["minilm", "all-MiniLM-L6-v2"] {
+        let reply = caller.post("/v1/embeddings", &json!({"input": "a", "model": name})).await;
+        assert_eq!(
+            (reply.status.as_u16(), &reply.json()["model"]),
+            (200, &json!("all-MiniLM-L6-v2")),
+            "{name}"
+        );
+    }
 }
 
 #[tokio::test]

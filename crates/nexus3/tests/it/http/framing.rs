@@ -183,13 +183,13 @@ fn a_chunked_body_cannot_be_used_to_fill_the_memory() {
         ("one trailer", [format!("2f\r\n{LIST}\r\n0\r\nA: ").as_bytes(), &[b'v'; 200_000]].concat()),
         ("zeros", vec![b'0'; 3_000_000]),
     ];
-    let before = daemon.rss_kb();
+    let before = daemon.own_kb();
     for (name, body) in floods {
         let front = Ask::good(&daemon).framed(body).bytes();
         let answer = ask_once(name, &daemon, &front);
         assert_refused(name, &answer, 400, "Invalid chunked body");
     }
-    let grown = daemon.rss_kb().saturating_sub(before);
+    let grown = daemon.own_kb().saturating_sub(before);
     assert!(grown < 8 * 1024, "grown by {grown} KB");
 }
 

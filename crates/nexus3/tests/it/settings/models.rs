@@ -52,6 +52,11 @@ fn a_fallback_that_names_no_model_is_refused() {
         assert_eq!((finished.code, finished.stdout.as_str()), (2, ""), "{fallback}: {}", finished.stderr);
         assert!(finished.stderr.contains(told), "{fallback}: {}", finished.stderr);
     }
+    for fallback in ["local", "ollama", "local/not-yet-here", "openai/without-a-key"] {
+        let config = format!("fallback = [{fallback:?}]\n");
+        let daemon = TestDaemon::builder(BIN).config(&config).start();
+        daemon.result("/", "create_agent", json!({ "agent_id": "a" }));
+    }
 }
 
 #[test]
