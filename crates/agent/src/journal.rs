@@ -24,11 +24,11 @@ pub enum Record {
     /// The agent was made.
     Created(Box<AgentRecord>),
     /// It was given other rights.
-    RightsChanged {
+    PermissionsChanged {
         /// Who did it.
         by: String,
         /// What it has now.
-        rights: Box<KeptRights>,
+        permissions: Box<StoredPermissions>,
     },
     /// It got another name; later records bear it.
     Renamed {
@@ -138,7 +138,7 @@ impl Record {
     pub fn kind(&self) -> &'static str {
         match self {
             Record::Created(_) => "agent_created",
-            Record::RightsChanged { .. } => "permissions_changed",
+            Record::PermissionsChanged { .. } => "permissions_changed",
             Record::Renamed { .. } => "agent_renamed",
             Record::Finished { .. } => "agent_finished",
             Record::Destroyed { .. } => "agent_destroyed",
@@ -181,7 +181,7 @@ pub struct AgentRecord {
     /// What becomes of a turn that a crash cut off.
     pub on_restart: OnRestart,
     /// What it was given.
-    pub rights: KeptRights,
+    pub permissions: StoredPermissions,
     /// The agent or the file it came from, in words.
     pub origin: Option<String>,
 }
@@ -213,7 +213,7 @@ impl OnRestart {
 /// What an agent was given, with paths and names as they were found then: they are not looked up again, because what
 /// they lead to may have been exchanged meanwhile. Presets are the exception: they mean what they mean now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeptRights {
+pub struct StoredPermissions {
     /// Its preset.
     pub preset: String,
     /// The level that its preset had.
@@ -221,14 +221,14 @@ pub struct KeptRights {
     /// Its limits.
     pub budget: Budget,
     /// The first set.
-    pub may: KeptAsk,
+    pub may: StoredGrantRequest,
     /// The second set, when it differs: the preset it begins from, and what was asked of it.
-    pub may_grant: Option<(Option<String>, KeptAsk)>,
+    pub may_grant: Option<(Option<String>, StoredGrantRequest)>,
 }
 
 /// What was asked for beside a preset.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct KeptAsk {
+pub struct StoredGrantRequest {
     /// Tools that are taken away.
     pub disable_tools: Vec<String>,
     /// Where to write.

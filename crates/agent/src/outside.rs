@@ -13,7 +13,7 @@ pub use peers::{NewPeer, PeerAnswer, PeerCreated, PeerStatus, Peers};
 pub use store::{Append, Bounds, Entry, IndexRow, Span, Store, StoreFault, StoredAgent, StoredTurn, Watcher};
 
 use crate::journal::Serial;
-use crate::permission::{Effect, FilePath, Kinship, Permit};
+use crate::permission::{Effect, FilePath, Relation, Permit};
 use crate::prompt::Note;
 use crate::tokens::estimate;
 use crate::{AgentId, Fault, Lineage, Message, Prices, TokenCount, ToolCall, ToolOutcome, ToolSpec, Usage};
@@ -169,9 +169,9 @@ pub struct Scene<'a> {
     /// Its working directory: relative paths begin here.
     pub cwd: &'a FilePath,
     /// What another agent is to it.
-    pub kinship: &'a (dyn Fn(&AgentId) -> Kinship + Send + Sync),
+    pub relation_to: &'a (dyn Fn(&AgentId) -> Relation + Send + Sync),
     /// The names of a preset and of those it extends; nothing when there is none of that name.
-    pub preset_lineage: &'a (dyn Fn(Option<&str>) -> Vec<Arc<str>> + Send + Sync),
+    pub preset_inheritance: &'a (dyn Fn(Option<&str>) -> Vec<Arc<str>> + Send + Sync),
 }
 
 /// Leave to run, and what a tool may need for it.

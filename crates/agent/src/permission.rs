@@ -1,28 +1,28 @@
 //! What an agent may do and may grant. Tools declare effects, grants say what is allowed, [`judge`] decides; nothing
 //! here knows a tool's name. Missing policy means no.
 
-mod authority;
+mod permissions;
 mod budget;
 mod effect;
 mod explain;
-mod folders;
+mod directory_set;
 mod grant;
 mod judge;
-mod names;
+mod name_set;
 mod preset;
 mod targets;
 #[cfg(test)]
 mod tests;
 
-pub use authority::{Authority, Dimension, Link, Reasons, ceiling, effective};
+pub use permissions::{Permissions, Dimension, Link, Reasons, ceiling, effective};
 pub use budget::{Budget, Resource};
-pub use effect::{Effect, Kinship};
-pub use explain::{Limit, Whose, explain};
-pub use folders::{FilePath, Folders, PathFault, Rooted};
+pub use effect::{Effect, Relation};
+pub use explain::{Limit, GrantKind, explain};
+pub use directory_set::{FilePath, DirectorySet, PathFault, RootedPath};
 pub use grant::Grant;
 pub use judge::{Denial, Permit, Verdict, judge};
-pub use names::Names;
-pub use preset::{Ask, Level, Narrowing, Preset, PresetFault, Presets, Resolved};
+pub use name_set::NameSet;
+pub use preset::{GrantRequest, Level, Narrowing, Preset, PresetFault, Presets, ResolvedPreset};
 pub use targets::Targets;
 
 /// How deep a tree of agents may be: an agent without a parent is at 0.

@@ -3,7 +3,7 @@
 
 use agent::{AgentId, Fault, FaultKind};
 use nexus3_protocol::Method;
-use runtime::{AgentHandle, AgentRef, By, PoolHandle};
+use runtime::{AgentHandle, AgentRef, Initiator, PoolHandle};
 
 /// Whoever makes a call.
 #[derive(Clone)]
@@ -39,10 +39,10 @@ pub(crate) enum Author {
 }
 
 impl Author {
-    pub(crate) fn by(&self) -> By<'_> {
+    pub(crate) fn by(&self) -> Initiator<'_> {
         match self {
-            Author::Admin => By::Admin,
-            Author::Agent(own) => By::Agent(own),
+            Author::Admin => Initiator::Admin,
+            Author::Agent(own) => Initiator::Agent(own),
         }
     }
 }
@@ -168,7 +168,7 @@ impl Caller {
             return Err(not_authorized(&own, errand, target.id()));
         }
         let (own, target) = (pool.wake(&own).await?, pool.wake(target).await?);
-        own.may_reach(errand.tool, &target).map_err(|denial| denied(denial.text))
+        own.authorize_reach(errand.tool, &target).map_err(|denial| denied(denial.text))
     }
 
     /// For what the daemon does to an agent: who is not there and who is out of reach are the same to an agent.

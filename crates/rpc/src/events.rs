@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use agent::journal::{AgentRecord, Folded, KeptAsk, KeptRights, Record, Serial};
+use agent::journal::{AgentRecord, Folded, StoredGrantRequest, StoredPermissions, Record, Serial};
 use agent::outside::Entry;
 use agent::permission::{Budget, FilePath, Resource};
 use agent::{Message, RequestId, ToolClass, TurnEnd, TurnOutcome};
@@ -45,8 +45,8 @@ fn record(agent: Serial, record: &Record) -> KeptRecord {
     let said = |text: &String| text.clone();
     match record {
         Record::Created(made) => KeptRecord::AgentCreated(created(agent, made)),
-        Record::RightsChanged { by, rights } => {
-            KeptRecord::PermissionsChanged(events::PermissionsChanged { by: said(by), rights: given(rights) })
+        Record::PermissionsChanged { by, permissions } => {
+            KeptRecord::PermissionsChanged(events::PermissionsChanged { by: said(by), permissions: given(permissions) })
         }
         Record::Renamed { by, id } => {
             KeptRecord::AgentRenamed(events::AgentRenamed { by: said(by), new_agent_id: id.to_string() })
@@ -124,25 +124,25 @@ fn created(serial: Serial, made: &AgentRecord) -> events::AgentCreated {
         model: made.model.clone(),
         on_restart: on_restart_outward(made.on_restart),
         origin: made.origin.clone(),
-        rights: given(&made.rights),
+        permissions: given(&made.permissions),
     }
 }
 
-fn given(rights: &KeptRights) -> events::Rights {
-    events::Rights {
-        preset: rights.preset.clone(),
-        permission_level: rights.level.name().to_owned(),
-        disable_tools: rights.may.disable_tools.clone(),
-        allowed_write_paths: paths(&rights.may),
-        may_create: rights.may.may_create.clone(),
-        may_grant: may_grant(rights),
-        budget: budget(&rights.budget),
+fn given(permissions: &StoredPermissions) -> events::PermissionsView {
+    events::PermissionsView {
+        preset: permissions.preset.clone(),
+        permission_level: permissions.level.name().to_owned(),
+        disable_tools: permissions.may.disable_tools.clone(),
+        allowed_write_paths: paths(&permissions.may),
+        may_create: permissions.may.may_create.clone(),
+        may_grant: may_grant(permissions),
+        budget: budget(&permissions.budget),
     }
 }
 
 /// What an agent may grant, as it was asked for.
-pub(crate) fn may_grant(rights: &KeptRights) -> Option<MayGrantParams> {
-    let (preset, ask) = rights.may_grant.as_ref()?;
+pub(crate) fn may_grant(permissions: &StoredPermissions) -> Option<MayGrantParams> {
+    let (preset, ask) = permissions.may_grant.as_ref()?;
     Some(MayGrantParams {
         preset: preset.clone(),
         disable_tools: (!ask.disable_tools.is_empty()).then(|| ask.disable_tools.clone()),
@@ -151,7 +151,7 @@ pub(crate) fn may_grant(rights: &KeptRights) -> Option<MayGrantParams> {
     })
 }
 
-pub(crate) fn paths(ask: &KeptAsk) -> Option<Vec<String>> {
+pub(crate) fn paths(ask: &StoredGrantRequest) -> Option<Vec<String>> {
     let texts = |paths: &Vec<FilePath>| paths.iter().map(ToString::to_string).collect();
     ask.write_paths.as_ref().map(texts)
 }

@@ -56,7 +56,7 @@ impl Desk {
                 Ok(Principal::Agent(own)) => Some(own),
                 Ok(Principal::Admin) | Err(_) => None,
             };
-            self.pool.note_denial(&principal, own.as_ref(), action, rule, &fault.public);
+            self.pool.record_denial(&principal, own.as_ref(), action, rule, &fault.public);
         }
         to_error(fault)
     }

@@ -2,5 +2,5 @@
 
 pub(crate) mod agents;
 pub(crate) mod calls;
-mod rights;
+mod permissions;
 mod sessions;

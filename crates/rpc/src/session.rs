@@ -12,7 +12,7 @@ use agent::permission::{Budget, Level, Presets};
 use agent::{AgentId, Fault, Message, Used};
 use jiff::tz::TimeZone;
 use nexus3_protocol::methods::{ImportAgentParams, SessionDocument, SessionExtras};
-use runtime::{AgentSpec, AgentSummary, Import, Name, RightsSpec};
+use runtime::{AgentSpec, AgentSummary, Import, Name, PermissionSpec};
 use serde_json::{Map, Value};
 
 use crate::events::{budget, may_grant, paths};
@@ -44,12 +44,12 @@ pub(crate) struct Session<'a> {
 impl Session<'_> {
     /// The document. It holds no token and no digest of one.
     pub(crate) fn document(&self, zone: &TimeZone) -> SessionDocument {
-        let (record, rights) = (self.record, &self.record.rights);
+        let (record, permissions) = (self.record, &self.record.permissions);
         let extras = SessionExtras {
-            allowed_write_paths: paths(&rights.may),
-            may_create: rights.may.may_create.clone(),
-            may_grant: may_grant(rights),
-            budget: Some(budget(&rights.budget)),
+            allowed_write_paths: paths(&permissions.may),
+            may_create: permissions.may.may_create.clone(),
+            may_grant: may_grant(permissions),
+            budget: Some(budget(&permissions.budget)),
             on_restart: Some(on_restart_outward(record.on_restart)),
             origin: record.origin.clone(),
         };
@@ -63,9 +63,9 @@ impl Session<'_> {
             system_prompt: record.system_prompt.clone().unwrap_or_default(),
             system_prompt_path: None,
             working_directory: record.cwd.to_string(),
-            permission_level: rights.level.name().to_ascii_lowercase(),
-            permission_preset: Some(rights.preset.clone()),
-            disabled_tools: rights.may.disable_tools.clone(),
+            permission_level: permissions.level.name().to_ascii_lowercase(),
+            permission_preset: Some(permissions.preset.clone()),
+            disabled_tools: permissions.may.disable_tools.clone(),
             session_allowances: Map::new(),
             model_alias: record.model.clone(),
             clipboard_agent_entries: Vec::new(),
@@ -112,7 +112,7 @@ impl Here<'_> {
         let created_at = self.time("created_at", &session.created_at)?;
         self.time("modified_at", &session.modified_at)?;
         let mut notes = Vec::new();
-        let rights = self.rights(&session, &mut notes)?;
+        let permissions = self.permissions(&session, &mut notes)?;
         let messages = history::read(&session.messages, &mut notes)?;
         let model = session.model_alias.filter(|model| {
             let is_known = (self.knows_model)(model);
@@ -136,7 +136,7 @@ impl Here<'_> {
             system_prompt: Some(session.system_prompt),
             cwd: Some(session.working_directory),
             model,
-            rights,
+            permissions,
             level_max: Some(Level::Trusted),
             on_restart: extras.on_restart.map(on_restart_inward),
             ..AgentSpec::default()
@@ -156,7 +156,7 @@ impl Here<'_> {
 
     /// Rights only shrink: the preset is the named one, if it is known here and no more than the level that stands beside
     /// it; otherwise the most that fits both.
-    fn rights(&self, session: &SessionDocument, notes: &mut Vec<String>) -> Result<RightsSpec, Fault> {
+    fn permissions(&self, session: &SessionDocument, notes: &mut Vec<String>) -> Result<PermissionSpec, Fault> {
         let level = level(&session.permission_level)?;
         let named = match &session.permission_preset {
             Some(name) => name.to_ascii_lowercase(),
@@ -174,7 +174,7 @@ impl Here<'_> {
         // What stood beside another preset may not fit this one.
         let extras = session.nexus3.clone().filter(|_| is_same).unwrap_or_default();
         let limits = session.nexus3.as_ref().and_then(|extras| extras.budget.as_ref());
-        Ok(RightsSpec {
+        Ok(PermissionSpec {
             preset: Some(preset),
             disable_tools,
             write_paths: extras.allowed_write_paths,

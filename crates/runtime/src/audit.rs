@@ -7,7 +7,7 @@ use agent::journal::Record;
 use crate::handle::Shared;
 
 /// A tool call that was not allowed.
-pub(crate) fn denied_tool(agent: &Shared, tool: &str, rule: &str, text: &str) {
+pub(crate) fn record_denied_tool(agent: &Shared, tool: &str, rule: &str, text: &str) {
     let principal = &agent.id;
     tracing::warn!(
         target: "nexus3::audit",

@@ -78,7 +78,7 @@ impl Shared {
     /// The tools a model is shown: those it may use now, and a small one only a few of them.
     pub(crate) fn visible_tools(&self) -> Vec<Arc<ToolSpec>> {
         let Some(pool) = self.pool.upgrade() else { return Vec::new() };
-        let may_use = self.kin.may_use();
+        let may_use = self.kin.tool_filter();
         let specs = pool.outside.tools.all().iter().map(|tool| tool.spec());
         let tools: Vec<_> = specs.filter(|spec| may_use(&spec.name)).map(Arc::clone).collect();
         match self.provider.traits().strength {

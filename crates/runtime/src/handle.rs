@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll};
 
-use agent::journal::{AgentRecord, AgentState, KeptRights, OnRestart, Record, Serial};
+use agent::journal::{AgentRecord, AgentState, StoredPermissions, OnRestart, Record, Serial};
 use agent::outside::{Append, Clock, Doing, Moment, Provider, Store, StoreFault};
 use agent::permission::{Denial, Effect, FilePath, Verdict, judge};
 use agent::{AgentId, Fault, FaultKind, Image, Message, RequestId, Source, TurnEnd};
@@ -18,7 +18,7 @@ use crate::capability::CapabilityDigest;
 use crate::feed::Feed;
 use crate::kin::Kin;
 use crate::limits::Limits;
-use crate::pool::{By, Pool};
+use crate::pool::{Initiator, Pool};
 use crate::published::{AgentContext, AgentLife, AgentPage, AgentSummary, AgentTokens, Published};
 use crate::turnstile::{Place, Turnstile, busy, shutting_down};
 
@@ -156,7 +156,7 @@ impl AgentHandle {
     /// What the agent is made from when it is kept.
     #[must_use]
     pub fn record(&self) -> AgentRecord {
-        let rights = KeptRights::clone(&self.kin().standing().kept);
+        let permissions = StoredPermissions::clone(&self.kin().granted().stored);
         let shared = &self.shared;
         AgentRecord {
             id: shared.id.clone(),
@@ -168,7 +168,7 @@ impl AgentHandle {
             model: shared.model_asked.clone(),
             capability: shared.capability.bytes(),
             on_restart: shared.on_restart,
-            rights,
+            permissions,
             origin: shared.origin.clone(),
         }
     }
@@ -189,7 +189,7 @@ impl AgentHandle {
     ///
     /// # Errors
     /// When it may not: why.
-    pub fn may_reach(&self, tool: &str, other: &AgentHandle) -> Result<(), Denial> {
+    pub fn authorize_reach(&self, tool: &str, other: &AgentHandle) -> Result<(), Denial> {
         let reach = Effect::Reach(other.id().clone(), self.kin().kinship_to(other.kin()));
         match judge(&[Effect::Use(tool.into()), reach], &self.kin().may()) {
             Verdict::Allowed(_) => Ok(()),
@@ -291,7 +291,7 @@ impl AgentHandle {
     ///
     /// # Errors
     /// When a turn is open, a call would be left without its result, or the change cannot be kept.
-    pub async fn rollback(&self, messages: usize, by: By<'_>) -> Result<usize, Fault> {
+    pub async fn rollback(&self, messages: usize, by: Initiator<'_>) -> Result<usize, Fault> {
         let (reply, answer) = oneshot::channel();
         let by = by.name().to_owned();
         let sent = self.inbox.send(Box::new(Command::Rollback { messages, by, reply })).await;
@@ -304,7 +304,7 @@ impl AgentHandle {
     ///
     /// # Errors
     /// When there is no room in line, the agent is gone or ends meanwhile, or the change cannot be kept.
-    pub async fn compact(&self, when: CompactWhen, by: By<'_>) -> Result<Compacted, Fault> {
+    pub async fn compact(&self, when: CompactWhen, by: Initiator<'_>) -> Result<Compacted, Fault> {
         let (reply, answer) = oneshot::channel();
         let compaction = Compaction { by: by.name().to_owned(), when, reply, place: self.enter()? };
         self.inbox
@@ -350,8 +350,8 @@ impl AgentHandle {
     }
 
     /// Marks the agent as finished. An agent may say so of itself; only an admin's word lets the daemon stop.
-    pub(crate) async fn mark_finished(&self, by: By<'_>) -> Result<(), Fault> {
-        let is_admin = matches!(by, By::Admin);
+    pub(crate) async fn mark_finished(&self, by: Initiator<'_>) -> Result<(), Fault> {
+        let is_admin = matches!(by, Initiator::Admin);
         let record = Record::Finished { by: by.name().to_owned() };
         let keeping = self.shared.append(vec![record], |state| {
             state.should_shutdown = true;
@@ -402,7 +402,7 @@ impl Shared {
     /// The agent in a list; whoever lists knows how many children it has.
     pub(crate) fn summary(&self, child_count: usize) -> AgentSummary {
         let kin = &self.kin;
-        let (standing, write_folders) = (kin.standing(), kin.write_folders().roots().to_vec());
+        let (standing, write_folders) = (kin.granted(), kin.write_folders().roots().to_vec());
         let state = self.published.read();
         AgentSummary {
             id: self.id.clone(),

@@ -3,7 +3,7 @@
 
 mod dismissal;
 mod keeping;
-mod rights;
+mod permissions;
 #[cfg(test)]
 mod tests;
 
@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use agent::AgentId;
-use agent::journal::{KeptRights, Serial};
-use agent::permission::{Authority, FilePath, Kinship, Level, Resource};
+use agent::journal::{StoredPermissions, Serial};
+use agent::permission::{Permissions, FilePath, Relation, Level, Resource};
 
 pub(crate) use self::dismissal::Dismissal;
 use self::dismissal::Repaid;
 pub(crate) use self::keeping::KeptKin;
 use crate::ledger::{Account, Ledger};
-use crate::pool::RightsSpec;
+use crate::pool::PermissionSpec;
 
 /// One agent in the tree.
 #[derive(Debug)]
@@ -30,9 +30,9 @@ pub(crate) struct Kin {
     pub(crate) parent: Option<Arc<Kin>>,
     pub(crate) depth: u32,
     pub(crate) cwd: FilePath,
-    standing: RwLock<Standing>,
+    granted: RwLock<GrantedPermissions>,
     /// Held by whoever changes the standing, from looking at it on.
-    changing: tokio::sync::Mutex<()>,
+    change_lock: tokio::sync::Mutex<()>,
     ledger: Mutex<Ledger>,
     /// Where the shares of this agent are set aside, by resource: the nearest ancestor with a limit at the time.
     lenders: Mutex<Vec<(Resource, Arc<Kin>)>>,
@@ -60,19 +60,19 @@ pub(crate) struct NewKin {
     pub(crate) serial: u64,
     pub(crate) parent: Option<Arc<Kin>>,
     pub(crate) cwd: FilePath,
-    pub(crate) standing: Standing,
+    pub(crate) granted: GrantedPermissions,
 }
 
 /// What an agent was given: cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct Standing {
+pub(crate) struct GrantedPermissions {
     pub(crate) preset: Arc<str>,
     pub(crate) level: Level,
-    pub(crate) authority: Arc<Authority>,
+    pub(crate) permissions: Arc<Permissions>,
     /// What was asked for, so that one part of it can be changed later.
-    pub(crate) rights: Arc<RightsSpec>,
+    pub(crate) spec: Arc<PermissionSpec>,
     /// The same as it is kept.
-    pub(crate) kept: Arc<KeptRights>,
+    pub(crate) stored: Arc<StoredPermissions>,
 }
 
 /// There is not so much left.
@@ -88,7 +88,7 @@ impl Kin {
     /// # Errors
     /// When they have not so much left; nothing is taken then.
     pub(crate) fn new(new: NewKin) -> Result<Arc<Self>, Short> {
-        let budget = new.standing.authority.may.budget;
+        let budget = new.granted.permissions.may.budget;
         let kin = Self::unborn(new);
         for resource in Resource::CONSUMED {
             let limit = budget.limit(resource);
@@ -109,8 +109,8 @@ impl Kin {
             serial: new.serial,
             parent: new.parent,
             cwd: new.cwd,
-            standing: RwLock::new(new.standing),
-            changing: tokio::sync::Mutex::default(),
+            granted: RwLock::new(new.granted),
+            change_lock: tokio::sync::Mutex::default(),
             ledger: Mutex::new(Ledger::default()),
             lenders: Mutex::default(),
             totals: Default::default(),
@@ -136,26 +136,26 @@ impl Kin {
         self.version.fetch_add(1, Ordering::AcqRel);
     }
 
-    pub(crate) async fn changing(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.changing.lock().await
+    pub(crate) async fn lock_for_change(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.change_lock.lock().await
     }
 
-    pub(crate) fn standing(&self) -> Standing {
-        self.standing.read().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn granted(&self) -> GrantedPermissions {
+        self.granted.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn authority(&self) -> Arc<Authority> {
-        Arc::clone(&self.standing.read().unwrap_or_else(PoisonError::into_inner).authority)
+    pub(crate) fn permissions(&self) -> Arc<Permissions> {
+        Arc::clone(&self.granted.read().unwrap_or_else(PoisonError::into_inner).permissions)
     }
 
     /// Gives the agent another standing, budgets and all.
     ///
     /// # Errors
     /// When the ancestors have not so much left; nothing changes then.
-    pub(crate) fn change(&self, standing: Standing) -> Result<(), Short> {
+    pub(crate) fn set_granted(&self, standing: GrantedPermissions) -> Result<(), Short> {
         // Held throughout: two changes at once must not mix their limits.
-        let mut current = self.standing.write().unwrap_or_else(PoisonError::into_inner);
-        let (before, after) = (current.authority.may.budget, standing.authority.may.budget);
+        let mut current = self.granted.write().unwrap_or_else(PoisonError::into_inner);
+        let (before, after) = (current.permissions.may.budget, standing.permissions.may.budget);
         for (place, resource) in Resource::CONSUMED.into_iter().enumerate() {
             if let Err(short) = self.set_limit(resource, after.limit(resource)) {
                 for resource in &Resource::CONSUMED[..place] {
@@ -183,22 +183,22 @@ impl Kin {
     }
 
     /// What another agent is to this one.
-    pub(crate) fn kinship_to(&self, other: &Kin) -> Kinship {
+    pub(crate) fn kinship_to(&self, other: &Kin) -> Relation {
         if other.serial == self.serial {
-            Kinship::Itself
+            Relation::Itself
         } else if self.parent.as_ref().is_some_and(|parent| parent.serial == other.serial) {
-            Kinship::Parent
+            Relation::Parent
         } else if other.is_below(self) {
-            Kinship::Descendant
+            Relation::Descendant
         } else {
-            Kinship::Other
+            Relation::Other
         }
     }
 
     /// Counts a new descendant at every ancestor, or says who has too many.
     pub(crate) fn admit(&self) -> Result<(), Short> {
         for kin in self.ancestors() {
-            let limit = kin.authority().may.budget.limit(Resource::Children);
+            let limit = kin.permissions().may.budget.limit(Resource::Children);
             if limit.is_some_and(|limit| kin.descendants.load(Ordering::Acquire) >= limit) {
                 return Err(Short { resource: Resource::Children, left: 0 });
             }
@@ -461,7 +461,7 @@ impl Kin {
     pub(crate) fn children_left(&self) -> Option<u64> {
         let own = std::iter::once(self).chain(self.ancestors());
         own.filter_map(|kin| {
-            let limit = kin.authority().may.budget.limit(Resource::Children)?;
+            let limit = kin.permissions().may.budget.limit(Resource::Children)?;
             Some(limit.saturating_sub(kin.descendants()))
         })
         .min()

@@ -24,7 +24,7 @@ pub use feed::{Delta, DeltaKind, FeedItem, FeedScope, Subscription};
 pub use handle::{AgentHandle, AgentRef, Answering, NewMessage};
 pub use limits::Limits;
 pub use pool::{
-    AgentRights, AgentSpec, Among, By, Change, Children, Created, FirstMessage, Fork, Holding, Import,
-    MayGrant, Name, Outside, PoolHandle, PoolOptions, RightsSpec,
+    AgentPermissions, AgentSpec, Among, Initiator, PermissionChange, Children, Created, FirstMessage, Fork, ResourceUsage, Import,
+    MayGrantSpec, Name, Outside, PoolHandle, PoolOptions, PermissionSpec,
 };
 pub use published::{AgentContext, AgentLife, AgentPage, AgentSummary, AgentTokens};

@@ -11,7 +11,7 @@ use crate::actor::Command;
 use crate::handle::{AgentHandle, AgentRef, Answering, NewMessage, Shared, gone};
 use crate::kin::Kin;
 use crate::pool::{
-    AgentSpec, Among, By, Children, Created, FirstMessage, Name, Pool, PoolHandle, RightsSpec,
+    AgentSpec, Among, Initiator, Children, Created, FirstMessage, Name, Pool, PoolHandle, PermissionSpec,
 };
 use crate::published::AgentSummary;
 use crate::turnstile::shutting_down;
@@ -42,7 +42,7 @@ impl PeersOf {
     }
 
     /// Another agent, if this one may reach it.
-    fn reach(&self, pool: &PoolHandle, id: &AgentId) -> Result<AgentRef, Fault> {
+    fn resolve_peer(&self, pool: &PoolHandle, id: &AgentId) -> Result<AgentRef, Fault> {
         let kinship = pool.pool.directory.kinship(self.kin.serial, id);
         match judge(&[Effect::Reach(id.clone(), kinship)], &self.kin.may()) {
             Verdict::Allowed(_) => pool.refer(id).ok_or_else(|| gone(id)),
@@ -51,8 +51,8 @@ impl PeersOf {
     }
 
     /// The same, awake.
-    async fn reach_awake(&self, pool: &PoolHandle, id: &AgentId) -> Result<AgentHandle, Fault> {
-        let target = self.reach(pool, id)?;
+    async fn wake_peer(&self, pool: &PoolHandle, id: &AgentId) -> Result<AgentHandle, Fault> {
+        let target = self.resolve_peer(pool, id)?;
         pool.wake(&target).await
     }
 
@@ -61,7 +61,7 @@ impl PeersOf {
         let pool = self.pool()?;
         let own = self.own(&pool).await?;
         let waits = new.wait && new.initial_message.is_some();
-        let created = pool.create(spec(new, self.source()), By::Agent(&own)).await?;
+        let created = pool.create(spec(new, self.source()), Initiator::Agent(&own)).await?;
         let id = created.handle.id();
         tracing::info!(target: "nexus3::audit", event = "created", principal = %self.id, agent = %id, "agent created");
         // Only whoever waits may keep the child from waiting for it. The child may have begun already; it exists either
@@ -72,7 +72,7 @@ impl PeersOf {
 
     async fn address(&self, to: &AgentId) -> Result<(AgentHandle, RequestId), Fault> {
         let pool = self.pool()?;
-        Ok((self.reach_awake(&pool, to).await?, pool.make_up_request_id()?))
+        Ok((self.wake_peer(&pool, to).await?, pool.make_up_request_id()?))
     }
 
     fn source(&self) -> Source {
@@ -147,7 +147,7 @@ impl Peers for PeersOf {
     fn status(&self, of: AgentId) -> Doing<'_, Result<PeerStatus, Fault>> {
         Box::pin(async move {
             let pool = self.pool()?;
-            let target = self.reach_awake(&pool, &of).await?;
+            let target = self.wake_peer(&pool, &of).await?;
             Ok(status(pool.summary(&target)))
         })
     }
@@ -155,7 +155,7 @@ impl Peers for PeersOf {
     fn cancel(&self, at: AgentId, request_id: RequestId) -> Doing<'_, Result<bool, Fault>> {
         Box::pin(async move {
             let pool = self.pool()?;
-            let target = self.reach_awake(&pool, &at).await?;
+            let target = self.wake_peer(&pool, &at).await?;
             Ok(target.cancel(request_id).await)
         })
     }
@@ -163,7 +163,7 @@ impl Peers for PeersOf {
     fn destroy(&self, agent: AgentId) -> Doing<'_, Result<bool, Fault>> {
         Box::pin(async move {
             let pool = self.pool()?;
-            let target = match self.reach(&pool, &agent) {
+            let target = match self.resolve_peer(&pool, &agent) {
                 Ok(target) => target,
                 Err(fault) if fault.kind == FaultKind::NotFound => return Ok(false),
                 Err(fault) => return Err(fault),
@@ -174,7 +174,7 @@ impl Peers for PeersOf {
                 return Err(Fault::denied("targets", text));
             }
             let by = self.own(&pool).await?;
-            pool.destroy(&target, Children::Go, By::Agent(&by)).await
+            pool.destroy(&target, Children::Go, Initiator::Agent(&by)).await
         })
     }
 
@@ -194,11 +194,11 @@ fn spec(new: NewPeer, source: Source) -> AgentSpec {
         parent: None,
         cwd: new.cwd,
         model: new.model,
-        rights: RightsSpec {
+        permissions: PermissionSpec {
             preset: new.preset,
             disable_tools: new.disable_tools,
             write_paths: new.write_paths,
-            ..RightsSpec::default()
+            ..PermissionSpec::default()
         },
         level_max: Some(agent::permission::Level::Trusted),
         initial: new.initial_message.map(|text| FirstMessage { text, source }),

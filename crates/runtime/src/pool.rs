@@ -6,8 +6,8 @@ mod create;
 mod destroy;
 mod directory;
 mod list;
-mod restore;
-mod rights;
+mod stored_permissions;
+mod permissions;
 mod sessions;
 mod wake;
 
@@ -22,12 +22,12 @@ use agent::{AgentId, Fault, FaultKind, RequestId};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use self::create::Author;
-pub use self::create::{AgentSpec, By, Created, FirstMessage, Name};
+pub(crate) use self::create::OwnedInitiator;
+pub use self::create::{AgentSpec, Initiator, Created, FirstMessage, Name};
 pub use self::directory::Children;
 use self::directory::Directory;
 pub use self::list::Among;
-pub use self::rights::{AgentRights, Change, Holding, MayGrant, RightsSpec};
+pub use self::permissions::{AgentPermissions, PermissionChange, ResourceUsage, MayGrantSpec, PermissionSpec};
 pub use self::sessions::{Fork, Import};
 use crate::capability::CapabilityDigest;
 use crate::context::ContextOptions;
@@ -157,10 +157,10 @@ impl PoolHandle {
     /// # Errors
     /// When the ask is wrong or not allowed, the name is taken, the pool is full or stopping, or there is no room to keep
     /// it.
-    pub async fn create(&self, spec: AgentSpec, by: By<'_>) -> Result<Created, Fault> {
-        let (pool, author) = (Arc::clone(&self.pool), Author::of(by));
+    pub async fn create(&self, spec: AgentSpec, by: Initiator<'_>) -> Result<Created, Fault> {
+        let (pool, author) = (Arc::clone(&self.pool), OwnedInitiator::from_initiator(by));
         // Whoever asked may go away; what has begun is finished or undone.
-        self.pool.finish(async move { pool.create(spec, author.by()).await }).await
+        self.pool.finish(async move { pool.create(spec, author.as_initiator()).await }).await
     }
 
     /// The agent `main`, created on first use.
@@ -174,7 +174,7 @@ impl PoolHandle {
                 return Ok(handle);
             }
             let spec = AgentSpec { name: Name::Given(id.clone()), ..AgentSpec::default() };
-            match self.create(spec, By::Admin).await {
+            match self.create(spec, Initiator::Admin).await {
                 Ok(created) => return Ok(created.handle),
                 // Somebody else was faster.
                 Err(_) if self.refer(&id).is_some() => {}
@@ -254,7 +254,7 @@ impl PoolHandle {
     }
 
     /// Writes into the journal that something was not allowed.
-    pub fn note_denial(
+    pub fn record_denial(
         &self,
         principal: &str,
         agent: Option<&AgentRef>,
@@ -300,7 +300,7 @@ impl PoolHandle {
     ///
     /// # Errors
     /// When that cannot be kept; nobody is ended then.
-    pub async fn destroy(&self, agent: &AgentRef, children: Children, by: By<'_>) -> Result<bool, Fault> {
+    pub async fn destroy(&self, agent: &AgentRef, children: Children, by: Initiator<'_>) -> Result<bool, Fault> {
         let (pool, serial, by) = (self.clone(), agent.serial, by.name().to_owned());
         let destroy = async move {
             let leaving = pool.pool.destroy(serial, children, &by).await?;
@@ -323,11 +323,11 @@ impl PoolHandle {
     ///
     /// # Errors
     /// When that cannot be kept.
-    pub async fn finish_agent(&self, agent: &AgentHandle, by: By<'_>) -> Result<(), Fault> {
-        let (pool, agent, author) = (self.clone(), agent.clone(), Author::of(by));
+    pub async fn finish_agent(&self, agent: &AgentHandle, by: Initiator<'_>) -> Result<(), Fault> {
+        let (pool, agent, author) = (self.clone(), agent.clone(), OwnedInitiator::from_initiator(by));
         let finish = async move {
-            agent.mark_finished(author.by()).await?;
-            if matches!(author, Author::Admin) {
+            agent.mark_finished(author.as_initiator()).await?;
+            if matches!(author, OwnedInitiator::Admin) {
                 pool.pool.directory.set_finished(agent.kin().serial);
             }
             pool.stop_when_all_finished();

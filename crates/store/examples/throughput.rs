@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent::journal::{
-    AcceptedTurn, AgentRecord, AgentState, KeptAsk, KeptLedger, KeptRights, OnRestart, Record, Serial,
+    AcceptedTurn, AgentRecord, AgentState, StoredGrantRequest, KeptLedger, StoredPermissions, OnRestart, Record, Serial,
 };
 use agent::outside::{Append, Moment, Store};
 use agent::permission::{Budget, FilePath, Level};
@@ -122,11 +122,11 @@ fn name(serial: Serial) -> Outcome<AgentId> {
 }
 
 fn created(serial: Serial) -> Outcome<Record> {
-    let rights = KeptRights {
+    let permissions = StoredPermissions {
         preset: "sandboxed".to_owned(),
         level: Level::Sandboxed,
         budget: Budget::unlimited(),
-        may: KeptAsk::default(),
+        may: StoredGrantRequest::default(),
         may_grant: None,
     };
     Ok(Record::Created(Box::new(AgentRecord {
@@ -139,7 +139,7 @@ fn created(serial: Serial) -> Outcome<Record> {
         model: None,
         capability: [0; 32],
         on_restart: OnRestart::Resume,
-        rights,
+        permissions,
         origin: None,
     })))
 }

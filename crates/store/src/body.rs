@@ -7,7 +7,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use agent::journal::{AgentRecord, AgentState, KeptLedger, KeptRights, Record};
+use agent::journal::{AgentRecord, AgentState, KeptLedger, StoredPermissions, Record};
 use serde::{Deserialize, Serialize};
 
 use crate::digest;
@@ -39,20 +39,20 @@ pub(crate) fn write_agent(record: &AgentRecord) -> Result<String, BodyFault> {
 }
 
 /// What an agent is made from, with the name and the rights it has now.
-pub(crate) fn read_agent(text: &str, id: &str, rights: &str) -> Result<AgentRecord, BodyFault> {
-    let mut record = read::<state::AgentBody<'_>>(text)?.record(read_rights(rights)?)?;
+pub(crate) fn read_agent(text: &str, id: &str, permissions: &str) -> Result<AgentRecord, BodyFault> {
+    let mut record = read::<state::AgentBody<'_>>(text)?.record(read_rights(permissions)?)?;
     record.id = state::agent_id(id)?;
     Ok(record)
 }
 
 /// The text of rights.
-pub(crate) fn write_rights(rights: &KeptRights) -> Result<String, BodyFault> {
-    write(&state::RightsBody::of(rights))
+pub(crate) fn write_rights(permissions: &StoredPermissions) -> Result<String, BodyFault> {
+    write(&state::PermissionsBody::of(permissions))
 }
 
 /// Rights of a text.
-pub(crate) fn read_rights(text: &str) -> Result<KeptRights, BodyFault> {
-    read::<state::RightsBody<'_>>(text)?.rights()
+pub(crate) fn read_rights(text: &str) -> Result<StoredPermissions, BodyFault> {
+    read::<state::PermissionsBody<'_>>(text)?.permissions()
 }
 
 /// The text of a state, with its seal.

@@ -34,7 +34,7 @@ pub(crate) struct Line {
 /// What a record changes beside the journal.
 pub(crate) enum Change {
     Nothing,
-    Create { record: String, rights: String },
+    Create { record: String, permissions: String },
     Rights(String),
     Rename,
     Destroy,
@@ -126,9 +126,9 @@ impl Line {
         let change = match record {
             Record::Created(record) => Change::Create {
                 record: body::write_agent(record)?,
-                rights: body::write_rights(&record.rights)?,
+                permissions: body::write_rights(&record.permissions)?,
             },
-            Record::RightsChanged { rights, .. } => Change::Rights(body::write_rights(rights)?),
+            Record::PermissionsChanged { permissions, .. } => Change::Rights(body::write_rights(permissions)?),
             Record::Renamed { .. } => Change::Rename,
             Record::Destroyed { .. } => Change::Destroy,
             Record::TurnAccepted(accepted) => Change::Accept {

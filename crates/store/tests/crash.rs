@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use agent::journal::{AgentRecord, KeptAsk, KeptRights, OnRestart, Record, Serial};
+use agent::journal::{AgentRecord, StoredGrantRequest, StoredPermissions, OnRestart, Record, Serial};
 use agent::outside::{Append, Moment, Store as _};
 use agent::permission::{Budget, FilePath, Level};
 use agent::{AgentId, Message, Source};
@@ -65,11 +65,11 @@ fn append(agent: Serial, record: Record) -> Append {
 }
 
 fn created(serial: Serial) -> Record {
-    let rights = KeptRights {
+    let permissions = StoredPermissions {
         preset: "sandboxed".to_owned(),
         level: Level::Sandboxed,
         budget: Budget::unlimited(),
-        may: KeptAsk::default(),
+        may: StoredGrantRequest::default(),
         may_grant: None,
     };
     Record::Created(Box::new(AgentRecord {
@@ -82,7 +82,7 @@ fn created(serial: Serial) -> Record {
         model: None,
         capability: [0; 32],
         on_restart: OnRestart::Resume,
-        rights,
+        permissions,
         origin: None,
     }))
 }

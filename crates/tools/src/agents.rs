@@ -26,7 +26,7 @@ const WAIT_MS_MAX: u64 = 60 * 60 * 1000;
 
 /// What a call touches that is for another agent.
 fn reached(name: &AgentName, scene: &Scene<'_>) -> Effect {
-    Effect::Reach(name.0.clone(), (scene.kinship)(&name.0))
+    Effect::Reach(name.0.clone(), (scene.relation_to)(&name.0))
 }
 
 fn refused(fault: Fault) -> ToolOutcome {

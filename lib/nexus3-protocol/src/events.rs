@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub use query::{EventFilter, EventQuery, QueryFault, read_cursor};
 pub use records::{
     AgentCreated, AgentDestroyed, AgentFinished, AgentRenamed, ContextCompacted, DaemonStarted,
-    DaemonStopped, Denied, Gap, Lagged, Message, NotJournalled, PermissionsChanged, ReasoningDelta, Rights,
+    DaemonStopped, Denied, Gap, Lagged, Message, NotJournalled, PermissionsChanged, ReasoningDelta, PermissionsView,
     RolledBack, Steered, TextDelta, ToolBegun, ToolDone, TurnAccepted, TurnBegun, TurnEnded, TurnError,
     TurnReopened,
 };

@@ -3,7 +3,7 @@
 
 mod agents;
 mod calls;
-mod rights;
+mod permissions;
 mod scalars;
 mod sessions;
 #[cfg(test)]
@@ -19,8 +19,8 @@ pub use calls::{
     MessageView, MessagesOutput, MessagesParams, SendOutput, SendParams, ShutdownOutput, SteerOutput,
     SteerParams, TokensOutput, ToolCallView, Usage, UsedTokens,
 };
-pub use rights::{
-    AgentOutput, ChildrenOutput, GrantView, HoldingView, LimitView, NamesView, PermissionsOutput,
+pub use permissions::{
+    AgentOutput, ChildrenOutput, GrantView, ResourceUsageView, LimitView, NameSetView, PermissionsOutput,
     SetPermissionsParams,
 };
 pub use scalars::{Count, MessageOffset, OnRestart, PageSize, RequestId};

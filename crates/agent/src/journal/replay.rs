@@ -119,7 +119,7 @@ impl Replay {
             }
             Record::Folded(folded) => self.fold(&folded),
             Record::Created(_)
-            | Record::RightsChanged { .. }
+            | Record::PermissionsChanged { .. }
             | Record::Renamed { .. }
             | Record::Finished { .. }
             | Record::Destroyed { .. }

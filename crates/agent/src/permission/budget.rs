@@ -38,7 +38,7 @@ impl Resource {
         }
     }
 
-    fn place(self) -> usize {
+    fn index(self) -> usize {
         match self {
             Resource::Turns => 0,
             Resource::ToolCalls => 1,
@@ -70,38 +70,38 @@ impl Budget {
 
     /// Nothing of anything.
     #[must_use]
-    pub fn none() -> Self {
+    pub fn zero() -> Self {
         Self { limits: [Some(0); 5] }
     }
 
     /// The limit of one resource.
     #[must_use]
     pub fn limit(&self, resource: Resource) -> Option<u64> {
-        self.limits[resource.place()]
+        self.limits[resource.index()]
     }
 
     /// The same budget with another limit.
     #[must_use]
-    pub fn with(mut self, resource: Resource, limit: Option<u64>) -> Self {
-        self.limits[resource.place()] = limit;
+    pub fn with_limit(mut self, resource: Resource, limit: Option<u64>) -> Self {
+        self.limits[resource.index()] = limit;
         self
     }
 
     /// The tighter limit of each resource.
     #[must_use]
-    pub fn and(&self, other: &Budget) -> Budget {
+    pub fn intersection(&self, other: &Budget) -> Budget {
         Resource::ALL.into_iter().fold(Budget::default(), |both, resource| {
             let tighter = match (self.limit(resource), other.limit(resource)) {
                 (Some(one), Some(two)) => Some(one.min(two)),
                 (one, two) => one.or(two),
             };
-            both.with(resource, tighter)
+            both.with_limit(resource, tighter)
         })
     }
 
     /// Whether no limit is looser than the other's.
     #[must_use]
-    pub fn within(&self, other: &Budget) -> bool {
+    pub fn is_within(&self, other: &Budget) -> bool {
         Resource::ALL.into_iter().all(|resource| match (self.limit(resource), other.limit(resource)) {
             (_, None) => true,
             (Some(own), Some(outer)) => own <= outer,

@@ -21,12 +21,12 @@ pub enum Effect {
     /// Creates an agent: the names of its preset and of those it extends.
     Create(Vec<Arc<str>>),
     /// Reaches another agent.
-    Reach(AgentId, Kinship),
+    Reach(AgentId, Relation),
 }
 
 /// What another agent is to the one that asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kinship {
+pub enum Relation {
     /// The one that asks.
     Itself,
     /// Its parent.

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Authority, Dimension, Grant, Link};
+use super::{Permissions, Dimension, Grant, Link};
 use crate::AgentId;
 
 /// Which of an agent's two sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whose {
+pub enum GrantKind {
     /// What it may do.
     May,
     /// What it may grant.
@@ -30,38 +30,38 @@ pub struct Limit {
 /// Every limit on one of an agent's sets, the oldest ancestor's first. The first of the line is the agent, then its
 /// parent, and so on. What an ancestor forbids is said once, where it was first forbidden.
 #[must_use]
-pub fn explain(line: &[Link], whose: Whose) -> Vec<Limit> {
+pub fn explain(line: &[Link], whose: GrantKind) -> Vec<Limit> {
     let mut limits = Vec::new();
     let mut left = Grant::everything();
     for (place, link) in line.iter().enumerate().rev() {
-        let own = place == 0 && whose == Whose::May;
-        let set = if own { &link.authority.may } else { &link.authority.may_grant };
-        let next = left.and(set);
-        limits.extend(narrowed(&left, &next, &link.agent, &link.authority));
+        let own = place == 0 && whose == GrantKind::May;
+        let set = if own { &link.permissions.may } else { &link.permissions.may_grant };
+        let next = left.intersection(set);
+        limits.extend(narrowed_limits(&left, &next, &link.agent, &link.permissions));
         left = next;
     }
     limits
 }
 
-fn narrowed<'a>(
+fn narrowed_limits<'a>(
     before: &'a Grant,
     after: &'a Grant,
     agent: &'a AgentId,
-    authority: &'a Authority,
+    permissions: &'a Permissions,
 ) -> impl Iterator<Item = Limit> + 'a {
     Dimension::ALL
         .into_iter()
-        .filter(|dimension| in_words(before, *dimension) != in_words(after, *dimension))
+        .filter(|dimension| describe(before, *dimension) != describe(after, *dimension))
         .map(|dimension| Limit {
             dimension,
-            allows: in_words(after, dimension),
+            allows: describe(after, dimension),
             set_by: agent.clone(),
-            reason: Arc::clone(authority.reasons.of(dimension)),
+            reason: Arc::clone(permissions.reasons.get(dimension)),
         })
 }
 
 /// What a grant allows in one dimension. Two grants allow the same exactly when the words are the same.
-pub(super) fn in_words(grant: &Grant, dimension: Dimension) -> String {
+pub(super) fn describe(grant: &Grant, dimension: Dimension) -> String {
     match dimension {
         Dimension::Tools => grant.tools.to_string(),
         Dimension::Read => grant.read.to_string(),

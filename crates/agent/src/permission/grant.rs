@@ -1,25 +1,25 @@
 //! What is allowed, in every dimension at once. Two grants have an exact intersection: that is what ceilings are made
 //! of.
 
-use super::{Budget, FilePath, Folders, Names, Targets};
+use super::{Budget, FilePath, DirectorySet, NameSet, Targets};
 
 /// What is allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Grant {
     /// Tools that may be called.
-    pub tools: Names,
+    pub tools: NameSet,
     /// Folders that may be read.
-    pub read: Folders,
+    pub read: DirectorySet,
     /// Folders that may be written.
-    pub write: Folders,
+    pub write: DirectorySet,
     /// Folders that may be neither read nor written, whatever else is allowed.
     pub blocked: Vec<FilePath>,
     /// Programs that may be run.
-    pub commands: Names,
+    pub commands: NameSet,
     /// Hosts that may be talked to.
-    pub hosts: Names,
+    pub hosts: NameSet,
     /// Presets that children may be created from.
-    pub create: Names,
+    pub create: NameSet,
     /// Agents that may be reached.
     pub targets: Targets,
     /// How much of it.
@@ -31,15 +31,15 @@ impl Grant {
     #[must_use]
     pub fn nothing() -> Self {
         Self {
-            tools: Names::none(),
-            read: Folders::nowhere(),
-            write: Folders::nowhere(),
+            tools: NameSet::none(),
+            read: DirectorySet::none(),
+            write: DirectorySet::none(),
             blocked: Vec::new(),
-            commands: Names::none(),
-            hosts: Names::none(),
-            create: Names::none(),
-            targets: Targets::nobody(),
-            budget: Budget::none(),
+            commands: NameSet::none(),
+            hosts: NameSet::none(),
+            create: NameSet::none(),
+            targets: Targets::none(),
+            budget: Budget::zero(),
         }
     }
 
@@ -47,53 +47,53 @@ impl Grant {
     #[must_use]
     pub fn everything() -> Self {
         Self {
-            tools: Names::any(),
-            read: Folders::anywhere(),
-            write: Folders::anywhere(),
+            tools: NameSet::all(),
+            read: DirectorySet::all(),
+            write: DirectorySet::all(),
             blocked: Vec::new(),
-            commands: Names::any(),
-            hosts: Names::any(),
-            create: Names::any(),
-            targets: Targets::anybody(),
+            commands: NameSet::all(),
+            hosts: NameSet::all(),
+            create: NameSet::all(),
+            targets: Targets::all(),
             budget: Budget::unlimited(),
         }
     }
 
     /// What both allow.
     #[must_use]
-    pub fn and(&self, other: &Grant) -> Grant {
+    pub fn intersection(&self, other: &Grant) -> Grant {
         let mut blocked = self.blocked.clone();
         blocked.extend(other.blocked.iter().cloned());
         blocked.sort();
         blocked.dedup();
         Grant {
-            tools: self.tools.and(&other.tools),
-            read: self.read.and(&other.read),
-            write: self.write.and(&other.write),
+            tools: self.tools.intersection(&other.tools),
+            read: self.read.intersection(&other.read),
+            write: self.write.intersection(&other.write),
             blocked,
-            commands: self.commands.and(&other.commands),
-            hosts: self.hosts.and(&other.hosts),
-            create: self.create.and(&other.create),
-            targets: self.targets.and(&other.targets),
-            budget: self.budget.and(&other.budget),
+            commands: self.commands.intersection(&other.commands),
+            hosts: self.hosts.intersection(&other.hosts),
+            create: self.create.intersection(&other.create),
+            targets: self.targets.intersection(&other.targets),
+            budget: self.budget.intersection(&other.budget),
         }
     }
 
     /// Whether this grant allows nothing that the other does not.
     #[must_use]
-    pub fn within(&self, other: &Grant) -> bool {
-        let blocks = |path: &FilePath| self.blocked.iter().any(|own| own.holds(path));
-        let touches = |folders: &Folders, path: &FilePath| {
-            folders.and(&Folders::of([path.clone()])).roots().iter().any(|root| !blocks(root))
+    pub fn is_within(&self, other: &Grant) -> bool {
+        let blocks = |path: &FilePath| self.blocked.iter().any(|own| own.contains(path));
+        let touches = |folders: &DirectorySet, path: &FilePath| {
+            folders.intersection(&DirectorySet::from_roots([path.clone()])).roots().iter().any(|root| !blocks(root))
         };
-        self.tools.within(&other.tools)
-            && self.read.within(&other.read)
-            && self.write.within(&other.write)
+        self.tools.is_within(&other.tools)
+            && self.read.is_within(&other.read)
+            && self.write.is_within(&other.write)
             && !other.blocked.iter().any(|path| touches(&self.read, path) || touches(&self.write, path))
-            && self.commands.within(&other.commands)
-            && self.hosts.within(&other.hosts)
-            && self.create.within(&other.create)
-            && self.targets.within(&other.targets)
-            && self.budget.within(&other.budget)
+            && self.commands.is_within(&other.commands)
+            && self.hosts.is_within(&other.hosts)
+            && self.create.is_within(&other.create)
+            && self.targets.is_within(&other.targets)
+            && self.budget.is_within(&other.budget)
     }
 }

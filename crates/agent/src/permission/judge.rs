@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Dimension, Effect, FilePath, Folders, Grant, Kinship, Rooted};
+use super::{Dimension, Effect, FilePath, DirectorySet, Grant, Relation, RootedPath};
 
 /// Yes or no.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum Verdict {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Permit {
     /// For each file among the effects, in their order: the folder it has to be opened beneath.
-    pub files: Vec<Rooted>,
+    pub files: Vec<RootedPath>,
     /// Folders that an opened file may not turn out to be in.
     pub blocked: Vec<FilePath>,
 }
@@ -48,45 +48,45 @@ pub fn judge(effects: &[Effect], grant: &Grant) -> Verdict {
     Verdict::Allowed(permit)
 }
 
-type No = (Dimension, String);
+type DenialReason = (Dimension, String);
 
-fn judge_one(effect: &Effect, grant: &Grant) -> Result<Option<Rooted>, No> {
+fn judge_one(effect: &Effect, grant: &Grant) -> Result<Option<RootedPath>, DenialReason> {
     match effect {
-        Effect::Use(tool) => in_names(grant.tools.contains(tool), Dimension::Tools, || {
+        Effect::Use(tool) => require(grant.tools.contains(tool), Dimension::Tools, || {
             format!("Tool '{tool}' is disabled by permission policy")
         }),
-        Effect::Read(path) => file("read", path, &grant.read, grant, Dimension::Read),
-        Effect::Write(path) => file("write", path, &grant.write, grant, Dimension::Write),
-        Effect::Run(program) => in_names(grant.commands.contains(program), Dimension::Commands, || {
+        Effect::Read(path) => judge_file("read", path, &grant.read, grant, Dimension::Read),
+        Effect::Write(path) => judge_file("write", path, &grant.write, grant, Dimension::Write),
+        Effect::Run(program) => require(grant.commands.contains(program), Dimension::Commands, || {
             format!("running '{program}' is not allowed; allowed: {}", grant.commands)
         }),
-        Effect::Connect(host) => in_names(grant.hosts.contains(host), Dimension::Hosts, || {
+        Effect::Connect(host) => require(grant.hosts.contains(host), Dimension::Hosts, || {
             format!("talking to '{host}' is not allowed; allowed: {}", grant.hosts)
         }),
-        Effect::Create(lineage) => create(lineage, grant),
-        Effect::Reach(agent, Kinship::Itself) => {
+        Effect::Create(lineage) => judge_create(lineage, grant),
+        Effect::Reach(agent, Relation::Itself) => {
             Err((Dimension::Targets, format!("'{agent}' cannot target itself")))
         }
         Effect::Reach(agent, kinship) => {
-            in_names(grant.targets.contains(agent, *kinship), Dimension::Targets, || {
+            require(grant.targets.contains(agent, *kinship), Dimension::Targets, || {
                 format!("cannot target agent '{agent}'; allowed: {}", grant.targets)
             })
         }
     }
 }
 
-fn in_names(allowed: bool, dimension: Dimension, text: impl Fn() -> String) -> Result<Option<Rooted>, No> {
+fn require(allowed: bool, dimension: Dimension, text: impl Fn() -> String) -> Result<Option<RootedPath>, DenialReason> {
     if allowed { Ok(None) } else { Err((dimension, text())) }
 }
 
-fn file(
+fn judge_file(
     verb: &str,
     path: &FilePath,
-    folders: &Folders,
+    folders: &DirectorySet,
     grant: &Grant,
     dimension: Dimension,
-) -> Result<Option<Rooted>, No> {
-    if grant.blocked.iter().any(|blocked| blocked.holds(path)) {
+) -> Result<Option<RootedPath>, DenialReason> {
+    if grant.blocked.iter().any(|blocked| blocked.contains(path)) {
         return Err((Dimension::Blocked, format!("cannot {verb} '{path}': the path is blocked")));
     }
     let outside = || {
@@ -97,7 +97,7 @@ fn file(
 }
 
 /// A preset that extends an allowed one is narrower than it, and so allowed.
-fn create(lineage: &[Arc<str>], grant: &Grant) -> Result<Option<Rooted>, No> {
+fn judge_create(lineage: &[Arc<str>], grant: &Grant) -> Result<Option<RootedPath>, DenialReason> {
     if lineage.iter().any(|name| grant.create.contains(name)) {
         return Ok(None);
     }

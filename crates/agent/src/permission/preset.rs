@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Authority, Budget, Dimension, FilePath, Folders, Grant, Names, Reasons, Resource, Targets};
+use super::{Permissions, Budget, Dimension, FilePath, DirectorySet, Grant, NameSet, Reasons, Resource, Targets};
 
 /// How much is trusted, in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,27 +39,27 @@ impl fmt::Display for Level {
 #[derive(Debug, Clone)]
 pub struct Preset {
     /// Its name, then the names of those it extends.
-    pub lineage: Vec<Arc<str>>,
+    pub inheritance: Vec<Arc<str>>,
     /// How much is trusted.
     pub level: Level,
     /// For people.
     pub description: Arc<str>,
-    read: Area,
-    write: Area,
+    read: DirectoryScope,
+    write: DirectoryScope,
     /// The folders and the rest; the areas come on top.
-    within: Grant,
+    base_grant: Grant,
     /// What custom presets took away by name: an ask may give back what a built-in preset leaves out, but not this.
-    bound: Grant,
+    restriction: Grant,
 }
 
 /// Which folders a preset opens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Area {
+enum DirectoryScope {
     Anywhere,
     /// The working directory; other folders when they are asked for.
     Cwd,
     /// Folders below the working directory that are asked for; none otherwise.
-    Asked,
+    Requested,
     Nowhere,
 }
 
@@ -88,7 +88,7 @@ pub struct Narrowing {
 
 /// What an agent is asked to be.
 #[derive(Debug, Clone)]
-pub struct Ask {
+pub struct GrantRequest {
     /// Its working directory.
     pub cwd: FilePath,
     /// Where it may write, when that was said.
@@ -103,7 +103,7 @@ pub struct Ask {
 
 /// A preset with an ask filled in.
 #[derive(Debug, Clone)]
-pub struct Resolved {
+pub struct ResolvedPreset {
     /// The grant.
     pub grant: Grant,
     /// Where its limits come from.
@@ -123,7 +123,7 @@ pub enum PresetFault {
     },
     /// Two of one name.
     #[error("there is a preset '{0}' already")]
-    Taken(String),
+    DuplicateName(String),
     /// It would allow what the one it extends does not.
     #[error("preset '{name}' can only narrow '{base}': {what} would widen it")]
     Widens {
@@ -158,32 +158,32 @@ impl Preset {
     #[must_use]
     pub fn name(&self) -> &Arc<str> {
         // A lineage begins with the preset itself; see `extend` and `builtin`.
-        &self.lineage[0]
+        &self.inheritance[0]
     }
 
     /// Fills an ask in.
     ///
     /// # Errors
     /// When the ask does not fit the preset.
-    pub fn resolve(&self, ask: &Ask) -> Result<Resolved, PresetFault> {
-        let mut reasons = Reasons::all(format!("preset '{}'", self.name()));
-        let read = self.folders(self.read, &ask.cwd, None);
-        let write = self.write_folders(ask, &mut reasons)?.and(&self.within.write);
-        let mut tools = self.within.tools.without(&ask.disable_tools);
+    pub fn resolve(&self, ask: &GrantRequest) -> Result<ResolvedPreset, PresetFault> {
+        let mut reasons = Reasons::uniform(format!("preset '{}'", self.name()));
+        let read = self.directories(self.read, &ask.cwd, None);
+        let write = self.write_directories(ask, &mut reasons)?.intersection(&self.base_grant.write);
+        let mut tools = self.base_grant.tools.without(&ask.disable_tools);
         if !ask.disable_tools.is_empty() {
             reasons.set(Dimension::Tools, format!("preset '{}' and disable_tools", self.name()));
         }
         if write.is_empty() {
-            tools = tools.and(&Names::all_but(WRITE_TOOLS.iter().copied()));
+            tools = tools.intersection(&NameSet::all_except(WRITE_TOOLS.iter().copied()));
         }
-        if self.read == Area::Cwd {
+        if self.read == DirectoryScope::Cwd {
             reasons.set(Dimension::Read, format!("cwd of preset '{}'", self.name()));
         }
-        let mut create = self.within.create.clone();
+        let mut create = self.base_grant.create.clone();
         if let Some(presets) = &ask.may_create {
-            create = Names::only(presets.iter().cloned());
+            create = NameSet::only(presets.iter().cloned());
             if !presets.is_empty() {
-                tools = with_agent_tools(tools, &ask.disable_tools);
+                tools = enable_agent_tools(tools, &ask.disable_tools);
             }
             reasons.set(Dimension::Create, "may_create");
         }
@@ -194,55 +194,55 @@ impl Preset {
         }
         let grant = Grant {
             tools,
-            read: read.and(&self.within.read),
+            read: read.intersection(&self.base_grant.read),
             write,
             create,
-            targets: self.reachable(ask),
-            budget: self.within.budget.and(&ask.budget),
-            ..self.within.clone()
+            targets: self.reachable_targets(ask),
+            budget: self.base_grant.budget.intersection(&ask.budget),
+            ..self.base_grant.clone()
         };
-        Ok(Resolved { grant: grant.and(&self.bound), reasons })
+        Ok(ResolvedPreset { grant: grant.intersection(&self.restriction), reasons })
     }
 
     /// Whoever may create children may reach them.
-    fn reachable(&self, ask: &Ask) -> Targets {
-        let mut targets = self.within.targets.clone();
+    fn reachable_targets(&self, ask: &GrantRequest) -> Targets {
+        let mut targets = self.base_grant.targets.clone();
         targets.descendants |= ask.may_create.as_ref().is_some_and(|presets| !presets.is_empty());
         targets
     }
 
-    fn folders(&self, area: Area, cwd: &FilePath, asked: Option<&[FilePath]>) -> Folders {
+    fn directories(&self, area: DirectoryScope, cwd: &FilePath, asked: Option<&[FilePath]>) -> DirectorySet {
         match (area, asked) {
-            (Area::Nowhere, _) | (Area::Asked, None) => Folders::nowhere(),
-            (Area::Anywhere, None) => Folders::anywhere(),
-            (Area::Cwd, None) => Folders::of([cwd.clone()]),
-            (_, Some(paths)) => Folders::of(paths.iter().cloned()),
+            (DirectoryScope::Nowhere, _) | (DirectoryScope::Requested, None) => DirectorySet::none(),
+            (DirectoryScope::Anywhere, None) => DirectorySet::all(),
+            (DirectoryScope::Cwd, None) => DirectorySet::from_roots([cwd.clone()]),
+            (_, Some(paths)) => DirectorySet::from_roots(paths.iter().cloned()),
         }
     }
 
-    fn write_folders(&self, ask: &Ask, reasons: &mut Reasons) -> Result<Folders, PresetFault> {
+    fn write_directories(&self, ask: &GrantRequest, reasons: &mut Reasons) -> Result<DirectorySet, PresetFault> {
         let asked = ask.write_paths.as_deref();
         if let Some(paths) = asked {
-            if self.write == Area::Nowhere && !paths.is_empty() {
+            if self.write == DirectoryScope::Nowhere && !paths.is_empty() {
                 return Err(PresetFault::CannotWrite(self.name().to_string()));
             }
-            if self.write == Area::Asked
-                && let Some(path) = paths.iter().find(|path| !ask.cwd.holds(path))
+            if self.write == DirectoryScope::Requested
+                && let Some(path) = paths.iter().find(|path| !ask.cwd.contains(path))
             {
                 return Err(PresetFault::OutsideRoot { path: path.clone(), root: ask.cwd.clone() });
             }
             reasons.set(Dimension::Write, "allowed_write_paths");
-        } else if self.write == Area::Cwd {
+        } else if self.write == DirectoryScope::Cwd {
             reasons.set(Dimension::Write, format!("cwd of preset '{}'", self.name()));
         }
-        Ok(self.folders(self.write, &ask.cwd, asked))
+        Ok(self.directories(self.write, &ask.cwd, asked))
     }
 
     /// A narrower preset.
     fn extend(&self, name: &str, narrowing: Narrowing) -> Result<Preset, PresetFault> {
-        let folders = |paths: Option<Vec<FilePath>>| paths.map_or_else(Folders::anywhere, Folders::of);
-        let names = |names: Option<Vec<Arc<str>>>| names.map_or_else(Names::any, Names::only);
-        if let Some(what) = self.widened_by(&narrowing) {
+        let folders = |paths: Option<Vec<FilePath>>| paths.map_or_else(DirectorySet::all, DirectorySet::from_roots);
+        let names = |names: Option<Vec<Arc<str>>>| names.map_or_else(NameSet::all, NameSet::only);
+        if let Some(what) = self.find_widening(&narrowing) {
             return Err(PresetFault::Widens { name: name.to_owned(), base: self.name().to_string(), what });
         }
         let taken = Grant {
@@ -251,31 +251,31 @@ impl Preset {
             write: folders(narrowing.write_paths),
             blocked: narrowing.blocked_paths,
             create: names(narrowing.may_create),
-            targets: narrowing.targets.unwrap_or_else(Targets::anybody),
+            targets: narrowing.targets.unwrap_or_else(Targets::all),
             budget: narrowing.budget,
             ..Grant::everything()
         };
         let mut lineage = vec![Arc::from(name)];
-        lineage.extend(self.lineage.iter().cloned());
+        lineage.extend(self.inheritance.iter().cloned());
         Ok(Preset {
-            lineage,
+            inheritance: lineage,
             level: self.level,
             description: narrowing.description.map_or_else(|| Arc::clone(&self.description), Arc::from),
             read: self.read,
             write: self.write,
-            within: self.within.and(&taken),
-            bound: self.bound.and(&taken),
+            base_grant: self.base_grant.intersection(&taken),
+            restriction: self.restriction.intersection(&taken),
         })
     }
 
     /// What of a narrowing would be wider than this preset. Cutting it down in silence would hide a mistake.
-    fn widened_by(&self, narrowing: &Narrowing) -> Option<&'static str> {
-        let old = &self.within;
-        let names = |new: &Option<Vec<Arc<str>>>, old: &Names| {
-            new.as_ref().is_some_and(|new| !Names::only(new.iter().cloned()).within(old))
+    fn find_widening(&self, narrowing: &Narrowing) -> Option<&'static str> {
+        let old = &self.base_grant;
+        let names = |new: &Option<Vec<Arc<str>>>, old: &NameSet| {
+            new.as_ref().is_some_and(|new| !NameSet::only(new.iter().cloned()).is_within(old))
         };
-        let folders = |new: &Option<Vec<FilePath>>, old: &Folders| {
-            new.as_ref().is_some_and(|new| !Folders::of(new.iter().cloned()).within(old))
+        let folders = |new: &Option<Vec<FilePath>>, old: &DirectorySet| {
+            new.as_ref().is_some_and(|new| !DirectorySet::from_roots(new.iter().cloned()).is_within(old))
         };
         let writes = narrowing.write_paths.as_ref().is_some_and(|paths| !paths.is_empty());
         let looser =
@@ -287,9 +287,9 @@ impl Preset {
             ("tools", names(&narrowing.tools, &old.tools)),
             ("read_paths", folders(&narrowing.read_paths, &old.read)),
             ("write_paths", folders(&narrowing.write_paths, &old.write)),
-            ("write_paths", writes && self.write == Area::Nowhere),
+            ("write_paths", writes && self.write == DirectoryScope::Nowhere),
             ("may_create", names(&narrowing.may_create, &old.create)),
-            ("targets", narrowing.targets.as_ref().is_some_and(|new| !reaches_no_more(new, &old.targets))),
+            ("targets", narrowing.targets.as_ref().is_some_and(|new| !is_no_wider_target(new, &old.targets))),
         ];
         let wider = checks.into_iter().find(|(_, wider)| *wider).map(|(what, _)| what);
         wider.or_else(|| Resource::ALL.into_iter().find(looser).map(Resource::name))
@@ -297,18 +297,18 @@ impl Preset {
 }
 
 /// A choice of names among those that are allowed anyway allows nobody new.
-fn reaches_no_more(new: &Targets, old: &Targets) -> bool {
-    let is_choice = Targets { among: Names::any(), ..new.clone() } == Targets::anybody();
-    is_choice || new.within(old)
+fn is_no_wider_target(new: &Targets, old: &Targets) -> bool {
+    let is_choice = Targets { restricted_to: NameSet::all(), ..new.clone() } == Targets::all();
+    is_choice || new.is_within(old)
 }
 
 /// Whoever may create children may manage them, as far as nobody has forbidden it by name.
-fn with_agent_tools(tools: Names, disabled: &[Arc<str>]) -> Names {
+fn enable_agent_tools(tools: NameSet, disabled: &[Arc<str>]) -> NameSet {
     match tools {
-        Names::Only(names) => Names::Only(names),
-        Names::AllBut(mut names) => {
+        NameSet::Only(names) => NameSet::Only(names),
+        NameSet::AllExcept(mut names) => {
             names.retain(|name| !AGENT_TOOLS.contains(&&**name) || disabled.contains(name));
-            Names::AllBut(names)
+            NameSet::AllExcept(names)
         }
     }
 }
@@ -327,7 +327,7 @@ impl Presets {
     #[must_use]
     pub fn builtin(blocked: &[FilePath]) -> Self {
         let presets = [yolo(), trusted(), sandboxed(), worker()].map(|mut preset| {
-            preset.within.blocked = blocked.to_vec();
+            preset.base_grant.blocked = blocked.to_vec();
             (Arc::clone(preset.name()), preset)
         });
         Self { by_name: BTreeMap::from(presets) }
@@ -339,13 +339,13 @@ impl Presets {
     /// When the name is taken, the other is not there, or it would widen it.
     pub fn add(&mut self, name: &str, extends: &str, narrowing: Narrowing) -> Result<(), PresetFault> {
         if self.by_name.contains_key(name) {
-            return Err(PresetFault::Taken(name.to_owned()));
+            return Err(PresetFault::DuplicateName(name.to_owned()));
         }
         let preset = self.find(extends)?.extend(name, narrowing)?;
         // Whoever may create from a preset may create from a narrower one.
         for other in self.by_name.values_mut() {
-            for create in [&mut other.within.create, &mut other.bound.create] {
-                if let Names::Only(names) = create
+            for create in [&mut other.base_grant.create, &mut other.restriction.create] {
+                if let NameSet::Only(names) = create
                     && names.contains(extends)
                 {
                     names.insert(Arc::clone(preset.name()));
@@ -375,21 +375,21 @@ impl Presets {
     }
 }
 
-fn preset(name: &str, level: Level, description: &str, areas: (Area, Area), within: Grant) -> Preset {
+fn preset(name: &str, level: Level, description: &str, areas: (DirectoryScope, DirectoryScope), within: Grant) -> Preset {
     Preset {
-        lineage: vec![Arc::from(name)],
+        inheritance: vec![Arc::from(name)],
         level,
         description: Arc::from(description),
         read: areas.0,
         write: areas.1,
-        within,
-        bound: Grant::everything(),
+        base_grant: within,
+        restriction: Grant::everything(),
     }
 }
 
 /// What every preset that can be had over the wire is within: no programs, no network.
-fn bounded() -> Grant {
-    Grant { commands: Names::none(), hosts: Names::none(), ..Grant::everything() }
+fn without_commands_or_hosts() -> Grant {
+    Grant { commands: NameSet::none(), hosts: NameSet::none(), ..Grant::everything() }
 }
 
 fn yolo() -> Preset {
@@ -398,40 +398,40 @@ fn yolo() -> Preset {
         "yolo",
         Level::Yolo,
         "everything; only for a person at the machine",
-        (Area::Anywhere, Area::Anywhere),
+        (DirectoryScope::Anywhere, DirectoryScope::Anywhere),
         within,
     )
 }
 
 fn trusted() -> Preset {
     let within =
-        Grant { create: Names::only(["sandboxed", "worker"]), targets: Targets::family(), ..bounded() };
+        Grant { create: NameSet::only(["sandboxed", "worker"]), targets: Targets::parent_and_descendants(), ..without_commands_or_hosts() };
     let about = "reads anywhere, writes in its cwd, creates sandboxed agents";
-    preset("trusted", Level::Trusted, about, (Area::Anywhere, Area::Cwd), within)
+    preset("trusted", Level::Trusted, about, (DirectoryScope::Anywhere, DirectoryScope::Cwd), within)
 }
 
 fn sandboxed() -> Preset {
     let within = Grant {
-        tools: Names::all_but(AGENT_TOOLS.iter().copied()),
-        create: Names::none(),
+        tools: NameSet::all_except(AGENT_TOOLS.iter().copied()),
+        create: NameSet::none(),
         targets: Targets::parent(),
-        ..bounded()
+        ..without_commands_or_hosts()
     };
     let about = "reads in its cwd, writes only where allowed_write_paths says";
-    preset("sandboxed", Level::Sandboxed, about, (Area::Cwd, Area::Asked), within)
+    preset("sandboxed", Level::Sandboxed, about, (DirectoryScope::Cwd, DirectoryScope::Requested), within)
 }
 
 fn worker() -> Preset {
     let no = AGENT_TOOLS.iter().chain(WRITE_TOOLS).chain(&["agent_send"]).copied();
     let within =
-        Grant { tools: Names::all_but(no), create: Names::none(), targets: Targets::nobody(), ..bounded() };
-    preset("worker", Level::Sandboxed, "reads in its cwd, writes nothing", (Area::Cwd, Area::Nowhere), within)
+        Grant { tools: NameSet::all_except(no), create: NameSet::none(), targets: Targets::none(), ..without_commands_or_hosts() };
+    preset("worker", Level::Sandboxed, "reads in its cwd, writes nothing", (DirectoryScope::Cwd, DirectoryScope::Nowhere), within)
 }
 
-impl Resolved {
+impl ResolvedPreset {
     /// An authority whose two sets are this one.
     #[must_use]
-    pub fn authority(self) -> Authority {
-        Authority::same(self.grant, self.reasons)
+    pub fn into_permissions(self) -> Permissions {
+        Permissions::uniform(self.grant, self.reasons)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Kinship, Names};
+use super::{Relation, NameSet};
 use crate::AgentId;
 
 /// A set of agents, seen from one of them.
@@ -13,92 +13,92 @@ pub struct Targets {
     /// Its children, and theirs.
     pub descendants: bool,
     /// Whoever has one of these names.
-    pub named: Names,
+    pub named: NameSet,
     /// Of all these, only whoever has one of these names.
-    pub among: Names,
+    pub restricted_to: NameSet,
 }
 
 impl Targets {
     /// Nobody.
     #[must_use]
-    pub fn nobody() -> Self {
-        Self { parent: false, descendants: false, named: Names::none(), among: Names::any() }
+    pub fn none() -> Self {
+        Self { parent: false, descendants: false, named: NameSet::none(), restricted_to: NameSet::all() }
     }
 
     /// Everybody.
     #[must_use]
-    pub fn anybody() -> Self {
-        Self { parent: true, descendants: true, named: Names::any(), among: Names::any() }
+    pub fn all() -> Self {
+        Self { parent: true, descendants: true, named: NameSet::all(), restricted_to: NameSet::all() }
     }
 
     /// The parent.
     #[must_use]
     pub fn parent() -> Self {
-        Self { parent: true, ..Self::nobody() }
+        Self { parent: true, ..Self::none() }
     }
 
     /// The children, and theirs.
     #[must_use]
-    pub fn children() -> Self {
-        Self { descendants: true, ..Self::nobody() }
+    pub fn descendants() -> Self {
+        Self { descendants: true, ..Self::none() }
     }
 
     /// Parent and children.
     #[must_use]
-    pub fn family() -> Self {
-        Self { parent: true, descendants: true, ..Self::nobody() }
+    pub fn parent_and_descendants() -> Self {
+        Self { parent: true, descendants: true, ..Self::none() }
     }
 
     /// Whoever has one of these names.
     #[must_use]
-    pub fn list(names: Names) -> Self {
-        Self { named: names, ..Self::nobody() }
+    pub fn named(names: NameSet) -> Self {
+        Self { named: names, ..Self::none() }
     }
 
     /// Of those that are allowed anyway, only whoever has one of these names.
     #[must_use]
-    pub fn only_among(names: Names) -> Self {
-        Self { among: names, ..Self::anybody() }
+    pub fn restricted_to(names: NameSet) -> Self {
+        Self { restricted_to: names, ..Self::all() }
     }
 
     /// Whether an agent of this kinship and name is among them.
     #[must_use]
-    pub fn contains(&self, agent: &AgentId, kinship: Kinship) -> bool {
+    pub fn contains(&self, agent: &AgentId, kinship: Relation) -> bool {
         let kin = match kinship {
-            Kinship::Parent => self.parent,
-            Kinship::Descendant => self.descendants,
-            Kinship::Itself | Kinship::Other => false,
+            Relation::Parent => self.parent,
+            Relation::Descendant => self.descendants,
+            Relation::Itself | Relation::Other => false,
         };
-        let named = kinship != Kinship::Itself && self.named.contains(agent.as_str());
-        (kin || named) && self.among.contains(agent.as_str())
+        let named = kinship != Relation::Itself && self.named.contains(agent.as_str());
+        (kin || named) && self.restricted_to.contains(agent.as_str())
     }
 
     /// Whether nobody is among them.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        (!self.parent && !self.descendants && self.named.is_empty()) || self.among.is_empty()
+        (!self.parent && !self.descendants && self.named.is_empty()) || self.restricted_to.is_empty()
     }
 
     /// What both allow. Kinship is seen from the one who asks, so what only one of them allows by name and the other
     /// by kinship is allowed by neither.
     #[must_use]
-    pub fn and(&self, other: &Targets) -> Targets {
+    pub fn intersection(&self, other: &Targets) -> Targets {
         Targets {
             parent: self.parent && other.parent,
             descendants: self.descendants && other.descendants,
-            named: self.named.and(&other.named),
-            among: self.among.and(&other.among),
+            named: self.named.intersection(&other.named),
+            restricted_to: self.restricted_to.intersection(&other.restricted_to),
         }
     }
 
     /// Whether everybody in this set is in the other too.
     #[must_use]
-    pub fn within(&self, other: &Targets) -> bool {
-        *other == Targets::anybody()
+    pub fn is_within(&self, other: &Targets) -> bool {
+        *other == Targets::all()
             || ((!self.parent || other.parent)
                 && (!self.descendants || other.descendants)
-                && self.named.within(&other.named)
-                && self.among.within(&other.among))
+                && self.named.is_within(&other.named)
+                && self.restricted_to.is_within(&other.restricted_to))
     }
 }
 
@@ -108,15 +108,15 @@ impl fmt::Display for Targets {
             return out.write_str("nobody");
         }
         match (self.parent, self.descendants) {
-            (true, true) if self.named == Names::any() => out.write_str("anybody")?,
+            (true, true) if self.named == NameSet::all() => out.write_str("anybody")?,
             (true, true) => out.write_str("parent and child agents")?,
             (true, false) => out.write_str("parent agent")?,
             (false, true) => out.write_str("child agents")?,
             (false, false) => write!(out, "{}", self.named)?,
         }
-        if (self.parent || self.descendants) && !self.named.is_empty() && self.named != Names::any() {
+        if (self.parent || self.descendants) && !self.named.is_empty() && self.named != NameSet::all() {
             write!(out, ", and {}", self.named)?;
         }
-        if self.among != Names::any() { write!(out, ", of these {}", self.among) } else { Ok(()) }
+        if self.restricted_to != NameSet::all() { write!(out, ", of these {}", self.restricted_to) } else { Ok(()) }
     }
 }

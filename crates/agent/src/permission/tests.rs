@@ -18,8 +18,8 @@ fn paths(texts: &[&str]) -> Vec<FilePath> {
     texts.iter().map(|text| path(text)).collect()
 }
 
-fn folders(texts: &[&str]) -> Folders {
-    Folders::of(paths(texts))
+fn folders(texts: &[&str]) -> DirectorySet {
+    DirectorySet::from_roots(paths(texts))
 }
 
 fn arcs(texts: &[&str]) -> Vec<Arc<str>> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agent::permission::{
-    Effect, FilePath, Grant, Kinship, Link, Names, Narrowing, Permit, Presets, Resource, Verdict, ceiling,
+    Effect, FilePath, Grant, Relation, Link, NameSet, Narrowing, Permit, Presets, Resource, Verdict, ceiling,
     effective, judge,
 };
 
@@ -70,13 +70,13 @@ fn check_narrower(presets: &Presets, name: &str, base: &str, narrowing: &Narrowi
     let resolve = |name: &str| presets.find(name).expect("it was found before").resolve(&ask);
     match (resolve(name), resolve(base)) {
         (Ok(own), Ok(outer)) => {
-            assert!(own.grant.within(&outer.grant), "{name} is wider than {base} for {ask:?}");
+            assert!(own.grant.is_within(&outer.grant), "{name} is wider than {base} for {ask:?}");
             let disabled = |tool: &Arc<str>| own.grant.tools.contains(tool);
             assert!(!narrowing.disable_tools.iter().any(disabled), "{name} gives a tool back for {ask:?}");
             let create =
-                narrowing.may_create.iter().all(|some| own.grant.create.within(&Names::only(some.clone())));
+                narrowing.may_create.iter().all(|some| own.grant.create.is_within(&NameSet::only(some.clone())));
             assert!(create, "{name} creates {} for {ask:?}", own.grant.create);
-            let reach = narrowing.targets.iter().all(|targets| own.grant.targets.within(targets));
+            let reach = narrowing.targets.iter().all(|targets| own.grant.targets.is_within(targets));
             assert!(reach, "{name} reaches {} for {ask:?}", own.grant.targets);
             for _ in 0..EFFECTS {
                 let effect = effect(maker, &[&own.grant, &outer.grant]);
@@ -91,18 +91,18 @@ fn check_narrower(presets: &Presets, name: &str, base: &str, narrowing: &Narrowi
 
 fn check(line: &[Link], maker: &mut Maker<'_>, tally: &mut Tally) {
     let [own, ancestors @ ..] = line else { return };
-    let grantable = || ancestors.iter().map(|link| &*link.authority.may_grant);
-    let doing: Vec<&Grant> = std::iter::once(&*own.authority.may).chain(grantable()).collect();
-    let granting: Vec<&Grant> = std::iter::once(&*own.authority.may_grant).chain(grantable()).collect();
+    let grantable = || ancestors.iter().map(|link| &*link.permissions.may_grant);
+    let doing: Vec<&Grant> = std::iter::once(&*own.permissions.may).chain(grantable()).collect();
+    let granting: Vec<&Grant> = std::iter::once(&*own.permissions.may_grant).chain(grantable()).collect();
     let who = shown(line);
     hold(&who, &effective(line), &doing, maker, tally);
-    hold(&who, &ceiling(line.iter().map(|link| &*link.authority)), &granting, maker, tally);
+    hold(&who, &ceiling(line.iter().map(|link| &*link.permissions)), &granting, maker, tally);
 }
 
 /// Holds what is left against all the sets it has to be within.
 fn hold(who: &str, left: &Grant, sets: &[&Grant], maker: &mut Maker<'_>, tally: &mut Tally) {
     for set in sets {
-        assert!(left.within(set), "{who}: {left:?} is not within {set:?}");
+        assert!(left.is_within(set), "{who}: {left:?} is not within {set:?}");
     }
     for resource in Resource::ALL {
         let tightest = oracle::tightest(sets.iter().map(|set| &set.budget), resource);
@@ -145,7 +145,7 @@ fn assert_rooted(who: &str, effect: &Effect, permit: &Permit, sets: &[&Grant]) {
         return assert!(permit.files.is_empty(), "{who}: a file nobody asked for");
     };
     let [rooted] = permit.files.as_slice() else { panic!("{who}: one file, {permit:?}") };
-    let whole = FilePath::resolve(&format!("./{}", rooted.rest), &rooted.root);
+    let whole = FilePath::resolve(&format!("./{}", rooted.relative), &rooted.root);
     assert_eq!(whole.as_ref(), Ok(path), "{who}: {rooted:?}");
     for set in sets {
         let folders = if matches!(effect, Effect::Read(_)) { &set.read } else { &set.write };
@@ -173,7 +173,7 @@ fn effect(maker: &mut Maker<'_>, grants: &[&Grant]) -> Effect {
             Effect::Create(lineage.collect())
         }
         _ => {
-            let kinships = [Kinship::Itself, Kinship::Parent, Kinship::Descendant, Kinship::Other];
+            let kinships = [Relation::Itself, Relation::Parent, Relation::Descendant, Relation::Other];
             let stranger = maker.dice.percent(20).then(stranger);
             let agent = stranger.unwrap_or_else(|| maker.dice.pick(&words.ids).clone());
             Effect::Reach(agent, *maker.dice.pick(&kinships))

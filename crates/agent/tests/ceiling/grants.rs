@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agent::permission::{
-    Ask, Authority, Budget, FilePath, Folders, Grant, Names, Narrowing, Presets, Reasons, Resource, Targets,
+    GrantRequest, Permissions, Budget, FilePath, DirectorySet, Grant, NameSet, Narrowing, Presets, Reasons, Resource, Targets,
 };
 
 use crate::dice::Dice;
@@ -24,40 +24,40 @@ impl Maker<'_> {
         (0..self.dice.between(0, 3)).map(|_| self.words.path(&mut self.dice, low, 3)).collect()
     }
 
-    fn names(&mut self, from: &[Arc<str>]) -> Names {
+    fn names(&mut self, from: &[Arc<str>]) -> NameSet {
         match self.dice.below(10) {
-            0..4 => Names::any(),
-            4 => Names::none(),
-            5..8 => Names::all_but(self.some(from, 3)),
-            _ => Names::only(self.some(from, 5)),
+            0..4 => NameSet::all(),
+            4 => NameSet::none(),
+            5..8 => NameSet::all_except(self.some(from, 3)),
+            _ => NameSet::only(self.some(from, 5)),
         }
     }
 
-    fn folders(&mut self) -> Folders {
+    fn folders(&mut self) -> DirectorySet {
         match self.dice.below(10) {
-            0..4 => Folders::anywhere(),
-            4 => Folders::nowhere(),
-            _ => Folders::of(self.paths(1)),
+            0..4 => DirectorySet::all(),
+            4 => DirectorySet::none(),
+            _ => DirectorySet::from_roots(self.paths(1)),
         }
     }
 
     fn targets(&mut self) -> Targets {
         match self.dice.below(8) {
-            0..3 => Targets::anybody(),
-            3 => Targets::nobody(),
-            4 => Targets::family(),
+            0..3 => Targets::all(),
+            3 => Targets::none(),
+            4 => Targets::parent_and_descendants(),
             _ => Targets {
                 parent: self.dice.percent(50),
                 descendants: self.dice.percent(50),
                 named: self.names(&self.words.agents),
-                among: self.names(&self.words.agents),
+                restricted_to: self.names(&self.words.agents),
             },
         }
     }
 
     fn budget(&mut self) -> Budget {
         Resource::ALL.into_iter().fold(Budget::unlimited(), |budget, resource| match self.dice.below(3) {
-            0 => budget.with(resource, Some(self.dice.below(5) as u64)),
+            0 => budget.with_limit(resource, Some(self.dice.below(5) as u64)),
             _ => budget,
         })
     }
@@ -93,9 +93,9 @@ impl Maker<'_> {
         }
     }
 
-    pub(crate) fn ask(&mut self) -> Ask {
+    pub(crate) fn ask(&mut self) -> GrantRequest {
         let words = self.words;
-        Ask {
+        GrantRequest {
             cwd: self.words.path(&mut self.dice, 0, 2),
             write_paths: self.dice.percent(30).then(|| self.paths(0)),
             disable_tools: self.some(&words.tools, 2),
@@ -118,16 +118,16 @@ impl Maker<'_> {
         preset.resolve(&ask).expect("without folders to write to, every ask fits").grant
     }
 
-    pub(crate) fn authority(&mut self, presets: &Presets) -> Authority {
-        let reasons = Reasons::all("chance");
+    pub(crate) fn permissions(&mut self, presets: &Presets) -> Permissions {
+        let reasons = Reasons::uniform("chance");
         let may = if self.dice.percent(60) { self.resolved(presets) } else { self.grant() };
         match self.dice.below(10) {
-            0..6 => Authority::same(may, reasons),
+            0..6 => Permissions::uniform(may, reasons),
             6..8 => {
                 let may_grant = Arc::new(self.resolved(presets));
-                Authority { may: Arc::new(may), may_grant, reasons }
+                Permissions { may: Arc::new(may), may_grant, reasons }
             }
-            _ => Authority { may: Arc::new(may), may_grant: Arc::new(self.grant()), reasons },
+            _ => Permissions { may: Arc::new(may), may_grant: Arc::new(self.grant()), reasons },
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a grant allows, said a second time and without the code under test: paths are compared part by part, sets are
 //! looked through one by one.
 
-use agent::permission::{Budget, Effect, FilePath, Folders, Grant, Kinship, Names, Resource, Targets};
+use agent::permission::{Budget, Effect, FilePath, DirectorySet, Grant, Relation, NameSet, Resource, Targets};
 
 pub(crate) fn allows(grant: &Grant, effect: &Effect) -> bool {
     match effect {
@@ -39,22 +39,22 @@ fn parts(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|part| !part.is_empty())
 }
 
-fn somewhere(folders: &Folders, path: &FilePath) -> bool {
+fn somewhere(folders: &DirectorySet, path: &FilePath) -> bool {
     folders.roots().iter().any(|root| lies_in(path.as_str(), root.as_str()))
 }
 
-fn named(names: &Names, name: &str) -> bool {
+fn named(names: &NameSet, name: &str) -> bool {
     match names {
-        Names::Only(names) => names.iter().any(|other| &**other == name),
-        Names::AllBut(names) => !names.iter().any(|other| &**other == name),
+        NameSet::Only(names) => names.iter().any(|other| &**other == name),
+        NameSet::AllExcept(names) => !names.iter().any(|other| &**other == name),
     }
 }
 
-fn reaches(targets: &Targets, name: &str, kinship: Kinship) -> bool {
+fn reaches(targets: &Targets, name: &str, kinship: Relation) -> bool {
     match kinship {
-        Kinship::Itself => false,
-        Kinship::Parent => targets.parent || named(&targets.named, name),
-        Kinship::Descendant => targets.descendants || named(&targets.named, name),
-        Kinship::Other => named(&targets.named, name),
+        Relation::Itself => false,
+        Relation::Parent => targets.parent || named(&targets.named, name),
+        Relation::Descendant => targets.descendants || named(&targets.named, name),
+        Relation::Other => named(&targets.named, name),
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agent::AgentId;
-use agent::permission::{Authority, DEPTH_MAX, Grant, Link, Presets};
+use agent::permission::{Permissions, DEPTH_MAX, Grant, Link, Presets};
 
 use crate::grants::Maker;
 
@@ -22,8 +22,8 @@ impl Tree {
         let mut tree = Self { nodes: Vec::new() };
         for _ in 0..maker.dice.between(1, 8) {
             let agent = maker.dice.pick(&maker.words.ids).clone();
-            let authority = Arc::new(maker.authority(presets));
-            tree.add(maker, Link { agent, authority });
+            let permissions = Arc::new(maker.permissions(presets));
+            tree.add(maker, Link { agent, permissions });
         }
         tree
     }
@@ -44,22 +44,22 @@ impl Tree {
     pub(crate) fn change(&mut self, maker: &mut Maker<'_>, presets: &Presets) {
         let place = maker.dice.below(self.nodes.len());
         let node = &mut self.nodes[place];
-        let old = &node.link.authority;
+        let old = &node.link.permissions;
         let reasons = old.reasons.clone();
         let everything = || Arc::new(Grant::everything());
-        let authority = match maker.dice.below(6) {
-            0 => maker.authority(presets),
-            1 => Authority::same(old.may.and(&maker.grant()), reasons),
-            2 => Authority {
+        let permissions = match maker.dice.below(6) {
+            0 => maker.permissions(presets),
+            1 => Permissions::uniform(old.may.intersection(&maker.grant()), reasons),
+            2 => Permissions {
                 may: Arc::clone(&old.may),
-                may_grant: Arc::new(old.may_grant.and(&maker.grant())),
+                may_grant: Arc::new(old.may_grant.intersection(&maker.grant())),
                 reasons,
             },
-            3 => Authority { may: everything(), may_grant: everything(), reasons },
-            4 => Authority { may: everything(), may_grant: Arc::clone(&old.may_grant), reasons },
-            _ => Authority { may: Arc::clone(&old.may), may_grant: everything(), reasons },
+            3 => Permissions { may: everything(), may_grant: everything(), reasons },
+            4 => Permissions { may: everything(), may_grant: Arc::clone(&old.may_grant), reasons },
+            _ => Permissions { may: Arc::clone(&old.may), may_grant: everything(), reasons },
         };
-        node.link.authority = Arc::new(authority);
+        node.link.permissions = Arc::new(permissions);
     }
 
     /// For every agent: itself, its parent, and so on.

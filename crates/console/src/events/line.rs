@@ -48,10 +48,10 @@ fn told(record: &KeptRecord) -> String {
     match record {
         KeptRecord::AgentCreated(created) => {
             let origin = created.origin.as_ref().map(|origin| format!(", from {origin}")).unwrap_or_default();
-            format!("by {}, preset {}{origin}", created.by, created.rights.preset)
+            format!("by {}, preset {}{origin}", created.by, created.permissions.preset)
         }
         KeptRecord::PermissionsChanged(changed) => {
-            format!("by {}, preset {}", changed.by, changed.rights.preset)
+            format!("by {}, preset {}", changed.by, changed.permissions.preset)
         }
         KeptRecord::AgentRenamed(renamed) => format!("by {}, to {}", renamed.by, renamed.new_agent_id),
         KeptRecord::AgentFinished(finished) => format!("by {}", finished.by),

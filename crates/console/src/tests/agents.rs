@@ -16,7 +16,7 @@ fn summary(name: &str) -> Value {
     })
 }
 
-fn holding() -> Value {
+fn resource_usage() -> Value {
     json!({ "resource": "turns", "limit": 3, "used": 1, "reserved": 0, "left": 2 })
 }
 
@@ -142,7 +142,7 @@ async fn steer_adds_a_word_and_exits_with_1_when_no_turn_took_it() {
 async fn show_prints_one_agent_in_full() {
     let answer = json!({
         "agent": summary("a"), "depth": 1, "ancestors": ["lead"], "children": ["b"],
-        "tools": ["fs.read_file"], "working": false, "queued": 0, "halted": null, "budget": [holding()],
+        "tools": ["fs.read_file"], "working": false, "queued": 0, "halted": null, "budget": [resource_usage()],
     });
     prints(&["show", "a"], "get_agent", answer).await;
 }
@@ -164,7 +164,7 @@ async fn permissions_prints_every_limit_with_its_reason() {
         json!({ "limit": "write", "allows": "nowhere", "set_by": "lead", "reason": "preset 'worker'" });
     let answer = json!({
         "agent_id": "a", "preset": "worker", "permission_level": "SANDBOXED", "ancestors": ["lead"],
-        "may": grant, "may_grant": grant, "limits": [limit], "grant_limits": [], "budget": [holding()],
+        "may": grant, "may_grant": grant, "limits": [limit], "grant_limits": [], "budget": [resource_usage()],
     });
     prints(&["permissions", "a"], "get_permissions", answer).await;
 }

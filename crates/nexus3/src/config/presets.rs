@@ -9,7 +9,7 @@ mod tests;
 use std::sync::Arc;
 
 use agent::outside::{Toolbox, Workspace};
-use agent::permission::{Budget, FilePath, Level, Names, Narrowing, PresetFault, Presets, Resource, Targets};
+use agent::permission::{Budget, FilePath, Level, NameSet, Narrowing, PresetFault, Presets, Resource, Targets};
 
 use self::keys::EXTENDS;
 pub(crate) use self::keys::{KEYS, NAME_RULE, is_name};
@@ -52,7 +52,7 @@ impl Config {
         let mut problems = Vec::new();
         let mut narrowings = Vec::new();
         for custom in &self.custom_presets {
-            match custom.narrowing(workspace, tools) {
+            match custom.resolved_narrowing(workspace, tools) {
                 Ok(narrowing) => narrowings.push((custom, narrowing)),
                 Err(why) => problems.push(format!("{}: {why}", custom.place())),
             }
@@ -66,7 +66,7 @@ impl Config {
     /// What is wrong with the name of the default preset. One that was refused has been told of already.
     pub(super) fn default_preset_problem(&self, refused: &[String]) -> Option<String> {
         let mut presets = Presets::builtin(&[]);
-        let plain = self.custom_presets.iter().map(|custom| (custom, custom.as_written()));
+        let plain = self.custom_presets.iter().map(|custom| (custom, custom.unresolved_narrowing()));
         add_all(&mut presets, plain.collect());
         let name = self.default_preset.as_str();
         match presets.find(name) {
@@ -122,26 +122,26 @@ impl CustomPreset {
         Some(match self.value("targets")? {
             Value::Text(word) => match word.as_str() {
                 "parent" => Targets::parent(),
-                "children" => Targets::children(),
-                "family" => Targets::family(),
-                _ => Targets::nobody(),
+                "children" => Targets::descendants(),
+                "family" => Targets::parent_and_descendants(),
+                _ => Targets::none(),
             },
-            Value::Texts(names) => Targets::only_among(Names::only(names.iter().map(String::as_str))),
-            _ => Targets::nobody(),
+            Value::Texts(names) => Targets::restricted_to(NameSet::only(names.iter().map(String::as_str))),
+            _ => Targets::none(),
         })
     }
 
     fn budget(&self) -> Budget {
         Resource::ALL.into_iter().fold(Budget::unlimited(), |budget, resource| {
             match self.value(&format!("max_{resource}")) {
-                Some(Value::Count(count)) => budget.with(resource, Some(*count)),
+                Some(Value::Count(count)) => budget.with_limit(resource, Some(*count)),
                 _ => budget,
             }
         })
     }
 
     /// What it takes away, with paths as they are written.
-    fn as_written(&self) -> Narrowing {
+    fn unresolved_narrowing(&self) -> Narrowing {
         Narrowing {
             description: self.text("description").map(str::to_owned),
             tools: self.texts("tools"),
@@ -156,13 +156,13 @@ impl CustomPreset {
     }
 
     /// What it takes away, with paths as the disk has them and tools by their own names.
-    fn narrowing(&self, workspace: &dyn Workspace, tools: &dyn Toolbox) -> Result<Narrowing, String> {
+    fn resolved_narrowing(&self, workspace: &dyn Workspace, tools: &dyn Toolbox) -> Result<Narrowing, String> {
         let root = FilePath::root();
         let real = |paths: Vec<FilePath>| -> Result<Vec<FilePath>, String> {
             paths.iter().map(|path| workspace.place(path.as_str(), &root)).collect()
         };
         let known = |name: Arc<str>| tools.find(&name).map_or(name, |tool| Arc::clone(&tool.spec().name));
-        let mut narrowing = self.as_written();
+        let mut narrowing = self.unresolved_narrowing();
         narrowing.tools = narrowing.tools.map(|names| names.into_iter().map(known).collect());
         narrowing.disable_tools = narrowing.disable_tools.into_iter().map(known).collect();
         narrowing.read_paths = narrowing.read_paths.map(real).transpose()?;

@@ -75,18 +75,18 @@ impl Stage {
     }
 
     /// What an agent may do, and why.
-    pub(crate) fn rights(&self, id: &str) -> Value {
+    pub(crate) fn permissions(&self, id: &str) -> Value {
         self.daemon.result(&path(id), "get_permissions", json!({}))
     }
 
-    pub(crate) fn set_rights(&self, id: &str, params: Value) -> Value {
+    pub(crate) fn set_permissions(&self, id: &str, params: Value) -> Value {
         self.daemon.result(&path(id), "set_permissions", params)
     }
 
     /// One resource of an agent: limit, used, reserved, left.
-    pub(crate) fn holding(&self, id: &str, resource: &str) -> [Value; 4] {
-        let rights = self.rights(id);
-        let holdings = rights["budget"].as_array().expect("a list of resources");
+    pub(crate) fn resource_usage(&self, id: &str, resource: &str) -> [Value; 4] {
+        let permissions = self.permissions(id);
+        let holdings = permissions["budget"].as_array().expect("a list of resources");
         let found = holdings.iter().find(|holding| holding["resource"] == resource);
         let found = found.expect("the resource is listed");
         ["limit", "used", "reserved", "left"].map(|name| found[name].clone())

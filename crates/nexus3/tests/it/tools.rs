@@ -1,7 +1,7 @@
 //! Tools through real turns: the model calls, the daemon judges and runs, the model reads the result.
 
 mod calls;
-mod closed_places;
+mod blocked_paths;
 mod files;
 mod offered;
 mod pure;

@@ -4,7 +4,7 @@
 mod budgets;
 mod ceilings;
 mod children;
-mod explanations;
+mod permission_reasons;
 mod first_messages;
 mod narrowing;
 mod orphans;

@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 
 use agent::permission::FilePath;
 use futures_util::FutureExt;
-use runtime::{AgentSpec, By, Limits, Name, PoolOptions, RightsSpec};
+use runtime::{AgentSpec, Initiator, Limits, Name, PoolOptions, PermissionSpec};
 use serde_json::Value;
 use store::MemoryStore;
 use tokio::sync::Semaphore;
@@ -99,10 +99,10 @@ impl House {
     /// Creates an agent without going through a door, and gives its capability's text.
     async fn agent(&self, name: &str, preset: &str, parent: Option<&str>) -> String {
         let id = |name: &str| AgentId::parse(name).unwrap();
-        let rights = RightsSpec { preset: Some(preset.to_owned()), ..RightsSpec::default() };
+        let permissions = PermissionSpec { preset: Some(preset.to_owned()), ..PermissionSpec::default() };
         let (name, parent) = (Name::Given(id(name)), parent.map(id));
-        let spec = AgentSpec { name, parent, rights, ..AgentSpec::default() };
-        self.pool.create(spec, By::Admin).await.unwrap().capability.reveal().to_owned()
+        let spec = AgentSpec { name, parent, permissions, ..AgentSpec::default() };
+        self.pool.create(spec, Initiator::Admin).await.unwrap().capability.reveal().to_owned()
     }
 
     /// The result of an admin's call.

@@ -15,13 +15,13 @@ fn path(text: &str) -> FilePath {
     FilePath::resolve(text, &FilePath::root()).unwrap()
 }
 
-fn kept_rights() -> KeptRights {
-    let second = KeptAsk { disable_tools: vec!["b".into()], ..KeptAsk::default() };
-    KeptRights {
+fn kept_rights() -> StoredPermissions {
+    let second = StoredGrantRequest { disable_tools: vec!["b".into()], ..StoredGrantRequest::default() };
+    StoredPermissions {
         preset: "worker".into(),
         level: Level::Sandboxed,
-        budget: Budget::unlimited().with(Resource::Tokens, Some(9)),
-        may: KeptAsk {
+        budget: Budget::unlimited().with_limit(Resource::Tokens, Some(9)),
+        may: StoredGrantRequest {
             disable_tools: vec!["a".into()],
             write_paths: Some(vec![path("/w")]),
             may_create: Some(Vec::new()),
@@ -41,7 +41,7 @@ fn agent_record() -> AgentRecord {
         model: Some("echo/one".into()),
         capability: DIGEST,
         on_restart: OnRestart::Mark,
-        rights: kept_rights(),
+        permissions: kept_rights(),
         origin: Some("fork of a at 2".into()),
     }
 }
@@ -65,7 +65,7 @@ fn records() -> Vec<(Record, Value)> {
 
 fn of_agents() -> Vec<(Record, Value)> {
     let by = || "admin".to_owned();
-    let rights = json!({
+    let permissions = json!({
         "preset": "worker", "permission_level": "SANDBOXED", "disable_tools": ["a"], "allowed_write_paths": ["/w"],
         "may_create": [], "may_grant": { "disable_tools": ["b"] }, "budget": { "tokens": 9 },
     });
@@ -75,12 +75,12 @@ fn of_agents() -> Vec<(Record, Value)> {
             json!({
                 "by": "admin", "serial": 7, "parent_serial": 3, "created_at": "2024-01-15T10:30:00.000000Z",
                 "system_prompt": "Be brief.", "cwd": "/srv", "model": "echo/one", "on_restart": "mark",
-                "origin": "fork of a at 2", "rights": rights,
+                "origin": "fork of a at 2", "rights": permissions,
             }),
         ),
         (
-            Record::RightsChanged { by: by(), rights: Box::new(kept_rights()) },
-            json!({ "by": "admin", "rights": rights }),
+            Record::PermissionsChanged { by: by(), permissions: Box::new(kept_rights()) },
+            json!({ "by": "admin", "rights": permissions }),
         ),
         (Record::Renamed { by: by(), id: AgentId::main() }, json!({ "by": "admin", "new_agent_id": "main" })),
         (Record::Finished { by: by() }, json!({ "by": "admin" })),

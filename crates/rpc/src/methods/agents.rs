@@ -9,7 +9,7 @@ use nexus3_protocol::methods::{
     DestroyAgentParams, DiscoverOutput, InitialError, InitialResponse, ListAgentsOutput, ListAgentsParams,
     MayGrantParams, NoParams, ShutdownServerOutput, spec,
 };
-use runtime::{AgentSpec, Among, Children, FirstMessage, MayGrant, Name, RightsSpec};
+use runtime::{AgentSpec, Among, Children, FirstMessage, MayGrantSpec, Name, PermissionSpec};
 
 use super::calls::{SOURCE_DEFAULT, outward, send_output, whole};
 use crate::caller::{Caller, Principal};
@@ -148,7 +148,7 @@ fn agent_spec(params: CreateAgentParams) -> Result<AgentSpec, Fault> {
         parent,
         cwd: params.cwd,
         model: params.model,
-        rights: RightsSpec {
+        permissions: PermissionSpec {
             preset: params.preset,
             disable_tools: tool_list("disable_tools", params.disable_tools)?,
             write_paths: params.allowed_write_paths,
@@ -163,8 +163,8 @@ fn agent_spec(params: CreateAgentParams) -> Result<AgentSpec, Fault> {
     })
 }
 
-pub(crate) fn may_grant(params: MayGrantParams) -> Result<MayGrant, Fault> {
-    Ok(MayGrant {
+pub(crate) fn may_grant(params: MayGrantParams) -> Result<MayGrantSpec, Fault> {
+    Ok(MayGrantSpec {
         preset: params.preset,
         disable_tools: tool_list("may_grant.disable_tools", params.disable_tools)?,
         write_paths: params.allowed_write_paths,
@@ -192,7 +192,7 @@ pub(crate) fn tool_list(parameter: &str, names: Option<Vec<String>>) -> Result<V
 
 pub(crate) fn budget_of(params: &BudgetParams) -> Budget {
     limits_of(params).into_iter().fold(Budget::unlimited(), |budget, (resource, limit)| {
-        if limit.is_some() { budget.with(resource, limit) } else { budget }
+        if limit.is_some() { budget.with_limit(resource, limit) } else { budget }
     })
 }
 

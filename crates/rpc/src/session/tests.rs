@@ -47,8 +47,8 @@ fn the_least_session_becomes_a_sandboxed_agent() {
     assert_eq!(import.spec.cwd.as_deref(), Some("/srv"));
     assert_eq!((&import.spec.model, &import.spec.parent, import.spec.on_restart), (&None, &None, None));
     assert_eq!(import.spec.level_max, Some(Level::Trusted));
-    let rights = RightsSpec { preset: Some("sandboxed".to_owned()), ..RightsSpec::default() };
-    assert_eq!(import.spec.rights, rights);
+    let permissions = PermissionSpec { preset: Some("sandboxed".to_owned()), ..PermissionSpec::default() };
+    assert_eq!(import.spec.permissions, permissions);
     assert_eq!(import.created_at, Some(Moment(1_705_314_600_000_042)));
     assert_eq!(import.origin, "session 'a' of 2024-01-16T10:30:00");
 }
@@ -92,7 +92,7 @@ fn rights_only_shrink() {
             session.permission_preset = named.map(str::to_owned);
         })
         .unwrap();
-        assert_eq!(reading.import.spec.rights.preset.as_deref(), Some(becomes), "{level} {named:?}");
+        assert_eq!(reading.import.spec.permissions.preset.as_deref(), Some(becomes), "{level} {named:?}");
         let said = named.map_or_else(|| level.to_ascii_lowercase(), str::to_ascii_lowercase);
         let note = format!("the preset '{said}' became '{becomes}': an import never gives more");
         let expected = if said == becomes { Vec::new() } else { vec![note] };
@@ -122,15 +122,15 @@ fn what_stood_beside_a_preset_goes_with_it() {
         .spec
     };
     let same = with("trusted");
-    assert_eq!(same.rights.write_paths.as_deref(), Some(["/srv/out".to_owned()].as_slice()));
-    assert_eq!(same.rights.may_create.as_deref(), Some(["worker".to_owned()].as_slice()));
-    assert_eq!(same.rights.may_grant.and_then(|second| second.preset).as_deref(), Some("worker"));
+    assert_eq!(same.permissions.write_paths.as_deref(), Some(["/srv/out".to_owned()].as_slice()));
+    assert_eq!(same.permissions.may_create.as_deref(), Some(["worker".to_owned()].as_slice()));
+    assert_eq!(same.permissions.may_grant.and_then(|second| second.preset).as_deref(), Some("worker"));
     assert_eq!(same.on_restart, Some(agent::journal::OnRestart::Mark));
     let less = with("sandboxed");
-    assert_eq!(less.rights.preset.as_deref(), Some("sandboxed"));
-    assert_eq!((less.rights.write_paths, less.rights.may_create, less.rights.may_grant), (None, None, None));
-    assert_eq!(less.rights.disable_tools, ["write_file"], "what was taken away stays away");
-    assert_eq!(less.rights.budget.limit(Resource::Turns), Some(3), "limits stay too");
+    assert_eq!(less.permissions.preset.as_deref(), Some("sandboxed"));
+    assert_eq!((less.permissions.write_paths, less.permissions.may_create, less.permissions.may_grant), (None, None, None));
+    assert_eq!(less.permissions.disable_tools, ["write_file"], "what was taken away stays away");
+    assert_eq!(less.permissions.budget.limit(Resource::Turns), Some(3), "limits stay too");
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn arguments_are_an_object_or_stay_the_text_they_are() {
 
 #[test]
 fn paths_of_a_record_are_written_as_they_are_kept() {
-    let ask = agent::journal::KeptAsk {
+    let ask = agent::journal::StoredGrantRequest {
         write_paths: Some(vec![FilePath::resolve("/srv/out", &FilePath::root()).unwrap()]),
         ..Default::default()
     };

@@ -256,7 +256,7 @@ impl TurnWatch {
                 true
             }
             Record::Created(_)
-            | Record::RightsChanged { .. }
+            | Record::PermissionsChanged { .. }
             | Record::Renamed { .. }
             | Record::Finished { .. }
             | Record::RolledBack { .. }

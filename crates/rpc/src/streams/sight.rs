@@ -100,7 +100,7 @@ impl OwnSight {
                 }
                 told(self.sees(pool, entry.agent))
             }
-            Record::RightsChanged { .. } => {
+            Record::PermissionsChanged { .. } => {
                 let is_seen = self.sees(pool, entry.agent);
                 self.may_look_below = None;
                 told(is_seen)

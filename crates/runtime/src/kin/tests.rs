@@ -6,32 +6,32 @@ mod keeping;
 use std::sync::Arc;
 
 use agent::AgentId;
-use agent::journal::{KeptAsk, KeptRights};
-use agent::permission::{Budget, FilePath, Grant, Kinship, Names, Presets, Reasons, Resource};
+use agent::journal::{StoredGrantRequest, StoredPermissions};
+use agent::permission::{Budget, FilePath, Grant, Relation, NameSet, Presets, Reasons, Resource};
 
 use super::*;
 
 const TURNS: Resource = Resource::Turns;
 
-fn standing(budget: Budget) -> Standing {
-    let authority = Authority::same(Grant { budget, ..Grant::everything() }, Reasons::all("test"));
-    Standing {
+fn standing(budget: Budget) -> GrantedPermissions {
+    let permissions = Permissions::uniform(Grant { budget, ..Grant::everything() }, Reasons::uniform("test"));
+    GrantedPermissions {
         preset: Arc::from(Presets::DEFAULT),
         level: Level::Sandboxed,
-        authority: Arc::new(authority),
-        rights: Arc::new(RightsSpec { budget, ..RightsSpec::default() }),
-        kept: Arc::new(KeptRights {
+        permissions: Arc::new(permissions),
+        spec: Arc::new(PermissionSpec { budget, ..PermissionSpec::default() }),
+        stored: Arc::new(StoredPermissions {
             preset: Presets::DEFAULT.to_owned(),
             level: Level::Sandboxed,
             budget,
-            may: KeptAsk::default(),
+            may: StoredGrantRequest::default(),
             may_grant: None,
         }),
     }
 }
 
 fn turns(limit: impl Into<Option<u64>>) -> Budget {
-    Budget::unlimited().with(TURNS, limit.into())
+    Budget::unlimited().with_limit(TURNS, limit.into())
 }
 
 fn attempt(serial: u64, parent: Option<&Arc<Kin>>, budget: Budget) -> Result<Arc<Kin>, Short> {
@@ -40,7 +40,7 @@ fn attempt(serial: u64, parent: Option<&Arc<Kin>>, budget: Budget) -> Result<Arc
         serial,
         parent: parent.cloned(),
         cwd: FilePath::root(),
-        standing: standing(budget),
+        granted: standing(budget),
     })?;
     kin.admit()?;
     kin.be_born();
@@ -53,25 +53,25 @@ fn kin(serial: u64, parent: Option<&Arc<Kin>>, budget: Budget) -> Arc<Kin> {
 
 #[test]
 fn a_tool_may_be_used_where_the_whole_grant_says_so() {
-    let sets = [Names::any(), Names::none(), Names::only(["a", "b"]), Names::all_but(["b", "c"])];
-    let given = |tools: &Names| Grant { tools: tools.clone(), ..Grant::everything() };
+    let sets = [NameSet::all(), NameSet::none(), NameSet::only(["a", "b"]), NameSet::all_except(["b", "c"])];
+    let given = |tools: &NameSet| Grant { tools: tools.clone(), ..Grant::everything() };
     for own in &sets {
         for (may, may_grant) in sets.iter().flat_map(|may| sets.iter().map(move |granted| (may, granted))) {
             let top = kin(1, None, Budget::unlimited());
             let below = kin(2, Some(&top), Budget::unlimited());
-            let reasons = Reasons::all("test");
+            let reasons = Reasons::uniform("test");
             let both =
-                Authority { may: Arc::new(given(may)), may_grant: Arc::new(given(may_grant)), reasons };
-            top.change(Standing { authority: Arc::new(both), ..top.standing() }).expect("no budget changes");
-            let same = Authority::same(given(own), Reasons::all("test"));
+                Permissions { may: Arc::new(given(may)), may_grant: Arc::new(given(may_grant)), reasons };
+            top.set_granted(GrantedPermissions { permissions: Arc::new(both), ..top.granted() }).expect("no budget changes");
+            let same = Permissions::uniform(given(own), Reasons::uniform("test"));
             below
-                .change(Standing { authority: Arc::new(same), ..below.standing() })
+                .set_granted(GrantedPermissions { permissions: Arc::new(same), ..below.granted() })
                 .expect("no budget changes");
             for (kin, tool) in
                 [&top, &below].into_iter().flat_map(|kin| ["a", "b", "c", "d"].map(|tool| (kin, tool)))
             {
                 assert_eq!(
-                    kin.may_use()(tool),
+                    kin.tool_filter()(tool),
                     kin.may().tools.contains(tool),
                     "{own} {may} {may_grant} {tool}"
                 );
@@ -87,7 +87,7 @@ fn account(kin: &Kin) -> (u64, u64, Option<u64>) {
 }
 
 fn change(kin: &Kin, limit: impl Into<Option<u64>>) -> Result<(), Short> {
-    kin.change(standing(turns(limit)))
+    kin.set_granted(standing(turns(limit)))
 }
 
 #[test]
@@ -133,9 +133,9 @@ fn nobody_above_with_a_limit_is_no_limit() {
 
 #[test]
 fn a_share_is_taken_whole_or_not_at_all() {
-    let top = kin(1, None, turns(10).with(Resource::Tokens, Some(5)));
+    let top = kin(1, None, turns(10).with_limit(Resource::Tokens, Some(5)));
     let _first = kin(2, Some(&top), turns(6));
-    let wanted = Budget::unlimited().with(Resource::Tokens, Some(6)).with(TURNS, Some(4));
+    let wanted = Budget::unlimited().with_limit(Resource::Tokens, Some(6)).with_limit(TURNS, Some(4));
     let short = attempt(3, Some(&top), wanted).expect_err("there are not so many tokens");
     assert_eq!(short, Short { resource: Resource::Tokens, left: 5 });
     assert_eq!(account(&top), (0, 6, Some(4)), "the turns went back");
@@ -228,12 +228,12 @@ fn a_lender_that_comes_late_is_told_of_the_whole_share() {
 
 #[test]
 fn a_change_that_fails_in_its_middle_changes_nothing() {
-    let top = kin(1, None, turns(10).with(Resource::Tokens, Some(10)));
-    let child = kin(2, Some(&top), turns(2).with(Resource::Tokens, Some(2)));
-    let wanted = turns(9).with(Resource::Tokens, Some(11));
-    assert_eq!(child.change(standing(wanted)), Err(Short { resource: Resource::Tokens, left: 8 }));
+    let top = kin(1, None, turns(10).with_limit(Resource::Tokens, Some(10)));
+    let child = kin(2, Some(&top), turns(2).with_limit(Resource::Tokens, Some(2)));
+    let wanted = turns(9).with_limit(Resource::Tokens, Some(11));
+    assert_eq!(child.set_granted(standing(wanted)), Err(Short { resource: Resource::Tokens, left: 8 }));
     assert_eq!(account(&top), (0, 2, Some(8)));
-    assert_eq!(child.authority().may.budget, turns(2).with(Resource::Tokens, Some(2)));
+    assert_eq!(child.permissions().may.budget, turns(2).with_limit(Resource::Tokens, Some(2)));
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn nobody_uses_more_than_anybody_above_may() {
 
 #[test]
 fn children_are_counted_at_everybody_above() {
-    let children = |limit| Budget::unlimited().with(Resource::Children, Some(limit));
+    let children = |limit| Budget::unlimited().with_limit(Resource::Children, Some(limit));
     let top = kin(1, None, children(2));
     let middle = kin(2, Some(&top), children(9));
     let bottom = kin(3, Some(&middle), Budget::unlimited());
@@ -269,14 +269,14 @@ fn kinship_is_by_blood_and_not_by_name() {
         serial: 9,
         parent: None,
         cwd: FilePath::root(),
-        standing: standing(Budget::unlimited()),
+        granted: standing(Budget::unlimited()),
     });
     let namesake = namesake.expect("nobody is above");
-    assert_eq!(child.kinship_to(&child), Kinship::Itself);
-    assert_eq!(child.kinship_to(&top), Kinship::Parent);
-    assert_eq!(grandchild.kinship_to(&top), Kinship::Other, "only the parent is one");
-    assert_eq!(top.kinship_to(&grandchild), Kinship::Descendant);
-    assert_eq!((child.kinship_to(&namesake), namesake.kinship_to(&child)), (Kinship::Other, Kinship::Other));
+    assert_eq!(child.kinship_to(&child), Relation::Itself);
+    assert_eq!(child.kinship_to(&top), Relation::Parent);
+    assert_eq!(grandchild.kinship_to(&top), Relation::Other, "only the parent is one");
+    assert_eq!(top.kinship_to(&grandchild), Relation::Descendant);
+    assert_eq!((child.kinship_to(&namesake), namesake.kinship_to(&child)), (Relation::Other, Relation::Other));
     assert!(grandchild.is_below(&top) && !grandchild.is_below(&namesake) && !top.is_below(&top));
 }
 

@@ -12,13 +12,13 @@ use tokio::sync::oneshot;
 
 use super::Pool;
 use super::directory::NotIn;
-use super::rights::{RightsSpec, must_be_allowed, must_not_widen, too_little};
+use super::permissions::{PermissionSpec, authorize_effects, reject_widening, budget_exceeds_parent};
 use super::wake::NewAgent;
 use crate::actor::Open;
 use crate::capability::Capability;
 use crate::context::{DefaultPrompt, default_prompt};
 use crate::handle::{AgentHandle, Answering, NewMessage};
-use crate::kin::{Kin, NewKin, Standing};
+use crate::kin::{Kin, NewKin, GrantedPermissions};
 use crate::turnstile::shutting_down;
 
 /// What an agent is made from.
@@ -35,7 +35,7 @@ pub struct AgentSpec {
     /// Its model; the usual one when there is none.
     pub model: Option<String>,
     /// What it is given.
-    pub rights: RightsSpec,
+    pub permissions: PermissionSpec,
     /// The highest level it may have, whatever its preset says; none is no bound.
     pub level_max: Option<Level>,
     /// Its first message.
@@ -69,41 +69,41 @@ pub struct FirstMessage {
 
 /// Who wants an agent.
 #[derive(Clone, Copy)]
-pub enum By<'a> {
+pub enum Initiator<'a> {
     /// Whoever runs the daemon.
     Admin,
     /// An agent; it becomes the parent.
     Agent(&'a AgentHandle),
 }
 
-impl By<'_> {
+impl Initiator<'_> {
     /// For the audit trail.
     pub(crate) fn name(&self) -> &str {
         match self {
-            By::Admin => "admin",
-            By::Agent(own) => own.id().as_str(),
+            Initiator::Admin => "admin",
+            Initiator::Agent(own) => own.id().as_str(),
         }
     }
 }
 
 /// The same, for work that goes on when whoever asked for it is gone.
-pub(crate) enum Author {
+pub(crate) enum OwnedInitiator {
     Admin,
     Agent(AgentHandle),
 }
 
-impl Author {
-    pub(crate) fn of(by: By<'_>) -> Self {
+impl OwnedInitiator {
+    pub(crate) fn from_initiator(by: Initiator<'_>) -> Self {
         match by {
-            By::Admin => Author::Admin,
-            By::Agent(own) => Author::Agent(own.clone()),
+            Initiator::Admin => OwnedInitiator::Admin,
+            Initiator::Agent(own) => OwnedInitiator::Agent(own.clone()),
         }
     }
 
-    pub(crate) fn by(&self) -> By<'_> {
+    pub(crate) fn as_initiator(&self) -> Initiator<'_> {
         match self {
-            Author::Admin => By::Admin,
-            Author::Agent(own) => By::Agent(own),
+            OwnedInitiator::Admin => Initiator::Admin,
+            OwnedInitiator::Agent(own) => Initiator::Agent(own),
         }
     }
 }
@@ -130,7 +130,7 @@ pub(super) struct Plan {
     pub(super) spec: AgentSpec,
     pub(super) parent: Option<Arc<Kin>>,
     pub(super) cwd: FilePath,
-    pub(super) standing: Standing,
+    pub(super) granted: GrantedPermissions,
     pub(super) provider: Arc<dyn Provider>,
     pub(super) by: String,
     pub(super) created_at: Option<Moment>,
@@ -139,7 +139,7 @@ pub(super) struct Plan {
 }
 
 impl Pool {
-    pub(crate) async fn create(self: &Arc<Self>, spec: AgentSpec, by: By<'_>) -> Result<Created, Fault> {
+    pub(crate) async fn create(self: &Arc<Self>, spec: AgentSpec, by: Initiator<'_>) -> Result<Created, Fault> {
         let plan = self.plan(spec, by).await?;
         self.make_planned(&plan).await
     }
@@ -183,39 +183,39 @@ impl Pool {
     }
 
     /// Checks the whole ask.
-    pub(super) async fn plan(&self, spec: AgentSpec, by: By<'_>) -> Result<Plan, Fault> {
+    pub(super) async fn plan(&self, spec: AgentSpec, by: Initiator<'_>) -> Result<Plan, Fault> {
         if self.stop_wanted.is_cancelled() {
             return Err(shutting_down());
         }
         let parent = self.parent_of(&spec, by).await?;
-        let preset = self.preset(&spec.rights, spec.level_max)?;
-        self.check_ceiling(preset, &spec.rights, parent.as_deref(), by)?;
+        let preset = self.find_preset(&spec.permissions, spec.level_max)?;
+        self.check_ceiling(preset, &spec.permissions, parent.as_deref(), by)?;
         if spec.level_max.is_some_and(|max| preset.level > max) {
-            return Err(self.no_such_preset(preset.name(), spec.level_max));
+            return Err(self.preset_not_found(preset.name(), spec.level_max));
         }
         let outer = parent.as_deref().map(Kin::may_grant);
         let cwd = self.cwd(&spec, parent.as_deref(), outer.as_ref())?;
-        let standing = self.standing(&spec.rights, &cwd, outer.as_ref())?;
+        let standing = self.resolve_permissions(&spec.permissions, &cwd, outer.as_ref())?;
         let provider = match &spec.model {
             None => self.outside.models.usual(),
             Some(model) => self.outside.models.find(model)?,
         };
         let by = by.name().to_owned();
-        Ok(Plan { spec, parent, cwd, standing, provider, by, created_at: None, messages: Vec::new() })
+        Ok(Plan { spec, parent, cwd, granted: standing, provider, by, created_at: None, messages: Vec::new() })
     }
 
-    async fn parent_of(&self, spec: &AgentSpec, by: By<'_>) -> Result<Option<Arc<Kin>>, Fault> {
+    async fn parent_of(&self, spec: &AgentSpec, by: Initiator<'_>) -> Result<Option<Arc<Kin>>, Fault> {
         let parent = match (by, &spec.parent) {
-            (By::Admin, None) => return Ok(None),
-            (By::Admin, Some(id)) => {
+            (Initiator::Admin, None) => return Ok(None),
+            (Initiator::Admin, Some(id)) => {
                 let none = || Fault::new(FaultKind::Invalid, format!("Parent agent not found: {id}"));
                 self.kin_of(self.directory.find(id).ok_or_else(none)?).await?
             }
-            (By::Agent(own), Some(id)) if own.id() != id => {
+            (Initiator::Agent(own), Some(id)) if own.id() != id => {
                 let text = "Cannot create agent: requester does not match the parent agent";
                 return Err(Fault::denied("identity", text));
             }
-            (By::Agent(own), _) => Arc::clone(own.kin()),
+            (Initiator::Agent(own), _) => Arc::clone(own.kin()),
         };
         if parent.depth >= DEPTH_MAX {
             let text = format!("Cannot create agent: max nesting depth ({DEPTH_MAX}) exceeded");
@@ -228,17 +228,17 @@ impl Pool {
     fn check_ceiling(
         &self,
         preset: &Preset,
-        rights: &RightsSpec,
+        permissions: &PermissionSpec,
         parent: Option<&Kin>,
-        by: By<'_>,
+        by: Initiator<'_>,
     ) -> Result<(), Fault> {
         let Some(parent) = parent else { return Ok(()) };
-        let create = Effect::Create(preset.lineage.clone());
+        let create = Effect::Create(preset.inheritance.clone());
         match by {
-            By::Admin => must_be_allowed(&[create], &parent.may()),
-            By::Agent(_) => {
-                must_not_widen(rights.may_create.is_some() || rights.may_grant.is_some())?;
-                must_be_allowed(&[Effect::Use(CREATE_TOOL.into()), create], &parent.may())
+            Initiator::Admin => authorize_effects(&[create], &parent.may()),
+            Initiator::Agent(_) => {
+                reject_widening(permissions.may_create.is_some() || permissions.may_grant.is_some())?;
+                authorize_effects(&[Effect::Use(CREATE_TOOL.into()), create], &parent.may())
             }
         }
     }
@@ -265,9 +265,9 @@ impl Pool {
             serial: self.next_serial(),
             parent: plan.parent.clone(),
             cwd: plan.cwd.clone(),
-            standing: plan.standing.clone(),
+            granted: plan.granted.clone(),
         })
-        .map_err(too_little)?;
+        .map_err(budget_exceeds_parent)?;
         match self.directory.reserve(&kin, capability.digest(), self.limits.agents_max) {
             Ok(()) => {}
             Err(refused) => {

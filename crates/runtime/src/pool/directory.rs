@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Wea
 
 use agent::journal::Serial;
 use agent::outside::IndexRow;
-use agent::permission::Kinship;
+use agent::permission::Relation;
 use agent::{AgentId, Fault, FaultKind};
 
 use crate::capability::CapabilityDigest;
@@ -233,19 +233,19 @@ impl Directory {
     }
 
     /// What the agent of this name is to another.
-    pub(crate) fn kinship(&self, own: Serial, id: &AgentId) -> Kinship {
+    pub(crate) fn kinship(&self, own: Serial, id: &AgentId) -> Relation {
         let entries = self.read();
         let Some(other) = entries.by_id.get(id).copied().filter(|serial| entries.exists(*serial)) else {
-            return Kinship::Other;
+            return Relation::Other;
         };
         if other == own {
-            Kinship::Itself
+            Relation::Itself
         } else if entries.nodes.get(&own).is_some_and(|node| node.parent == Some(other)) {
-            Kinship::Parent
+            Relation::Parent
         } else if entries.line(other).any(|serial| serial == own) {
-            Kinship::Descendant
+            Relation::Descendant
         } else {
-            Kinship::Other
+            Relation::Other
         }
     }
 

@@ -90,7 +90,7 @@ impl Pool {
 
     fn summary_of(&self, kin: &Arc<Kin>, stored: &StoredAgent, child_count: usize) -> AgentSummary {
         let StoredAgent { record, state, .. } = stored;
-        let standing = kin.standing();
+        let standing = kin.granted();
         let model = record.model.as_deref().map(Arc::from);
         AgentSummary {
             id: record.id.clone(),

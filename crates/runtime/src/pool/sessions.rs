@@ -7,8 +7,8 @@ use agent::outside::{Append, Moment, StoreFault};
 use agent::permission::Effect;
 use agent::{AgentId, Fault, FaultKind, Message};
 
-use super::create::{Author, By, Created, Name, Plan};
-use super::rights::must_be_allowed;
+use super::create::{OwnedInitiator, Initiator, Created, Name, Plan};
+use super::permissions::authorize_effects;
 use super::{AgentSpec, Pool, PoolHandle};
 use crate::handle::{AgentHandle, AgentRef};
 use crate::turnstile::busy;
@@ -40,16 +40,16 @@ impl PoolHandle {
     ///
     /// # Errors
     /// As for a create, and when the messages would end within a tool call.
-    pub async fn fork(&self, source: &AgentHandle, fork: Fork, by: By<'_>) -> Result<Created, Fault> {
-        let (pool, source, author) = (Arc::clone(&self.pool), source.clone(), Author::of(by));
-        self.pool.finish(async move { pool.fork(&source, fork, author.by()).await }).await
+    pub async fn fork(&self, source: &AgentHandle, fork: Fork, by: Initiator<'_>) -> Result<Created, Fault> {
+        let (pool, source, author) = (Arc::clone(&self.pool), source.clone(), OwnedInitiator::from_initiator(by));
+        self.pool.finish(async move { pool.fork(&source, fork, author.as_initiator()).await }).await
     }
 
     /// Gives an agent another name. What was kept of it stays with it.
     ///
     /// # Errors
     /// When the name is taken, the agent is at work, or the name cannot be kept.
-    pub async fn rename(&self, agent: &AgentRef, id: AgentId, by: By<'_>) -> Result<AgentRef, Fault> {
+    pub async fn rename(&self, agent: &AgentRef, id: AgentId, by: Initiator<'_>) -> Result<AgentRef, Fault> {
         let (pool, agent, by) = (Arc::clone(&self.pool), agent.clone(), by.name().to_owned());
         self.pool.finish(async move { pool.rename(&agent, id, by).await }).await
     }
@@ -58,13 +58,13 @@ impl PoolHandle {
     ///
     /// # Errors
     /// As for a create.
-    pub async fn import(&self, import: Import, by: By<'_>) -> Result<Created, Fault> {
-        let (pool, author) = (Arc::clone(&self.pool), Author::of(by));
+    pub async fn import(&self, import: Import, by: Initiator<'_>) -> Result<Created, Fault> {
+        let (pool, author) = (Arc::clone(&self.pool), OwnedInitiator::from_initiator(by));
         let import = async move {
             let Import { spec, messages, created_at, origin } = import;
             let spec = AgentSpec { origin: Some(origin), initial: None, ..spec };
             let messages = messages.into_iter().map(Arc::new).collect();
-            let plan = Plan { messages, created_at, ..pool.plan(spec, author.by()).await? };
+            let plan = Plan { messages, created_at, ..pool.plan(spec, author.as_initiator()).await? };
             pool.make_planned(&plan).await
         };
         self.pool.finish(import).await
@@ -72,16 +72,16 @@ impl PoolHandle {
 }
 
 impl Pool {
-    async fn fork(self: &Arc<Self>, source: &AgentHandle, fork: Fork, by: By<'_>) -> Result<Created, Fault> {
+    async fn fork(self: &Arc<Self>, source: &AgentHandle, fork: Fork, by: Initiator<'_>) -> Result<Created, Fault> {
         let (record, kin) = (source.record(), source.kin());
-        if let By::Agent(own) = by {
-            let preset = self.preset(&kin.standing().rights, None)?;
+        if let Initiator::Agent(own) = by {
+            let preset = self.find_preset(&kin.granted().spec, None)?;
             let is_parent = kin.parent.as_ref().is_some_and(|parent| parent.serial == own.kin().serial);
             if !is_parent {
                 let text = format!("Agent '{}' may fork only its own children", own.id());
                 return Err(Fault::denied("targets", text));
             }
-            must_be_allowed(&[Effect::Create(preset.lineage.clone())], &own.kin().may())?;
+            authorize_effects(&[Effect::Create(preset.inheritance.clone())], &own.kin().may())?;
         }
         let messages = first_messages(source, fork.messages)?;
         let provider = Arc::clone(&source.shared.provider);
@@ -98,7 +98,7 @@ impl Pool {
             spec,
             parent: kin.parent.clone(),
             cwd: kin.cwd.clone(),
-            standing: kin.standing(),
+            granted: kin.granted(),
             provider,
             by: by.name().to_owned(),
             created_at: None,

@@ -244,7 +244,7 @@ impl Pool {
                 serial: row.serial,
                 parent,
                 cwd: row.record.cwd.clone(),
-                standing: self.restored(&row.record.rights, &row.record.cwd),
+                granted: self.restore_permissions(&row.record.permissions, &row.record.cwd),
             },
             ledger: row.ledger.clone(),
             descendants: self.directory.descendants(row.serial),

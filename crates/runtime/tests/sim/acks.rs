@@ -6,7 +6,7 @@ use agent::journal::Record;
 use agent::outside::Store;
 use agent::{FaultKind, Source, TurnOutcome};
 use futures_util::FutureExt;
-use runtime::{AgentHandle, By, Change, Children};
+use runtime::{AgentHandle, Initiator, PermissionChange, Children};
 
 use crate::history::{questions, texts};
 use crate::world::{World, at_once, end_of, first, message, named, number, settle, start};
@@ -220,10 +220,10 @@ async fn what_is_done_to_an_agent_is_answered_when_it_is_kept() {
     let world = World::new().await;
     let agent = world.trusted("a").await;
     end_of(start(&agent, 1, "#1 say a; done")).await;
-    let change = Change { disable_tools: Some(vec!["note".into()]), ..Change::default() };
-    held(&world, world.change(&agent, &change)).await.expect("less is always allowed");
+    let change = PermissionChange { disable_tools: Some(vec!["note".into()]), ..PermissionChange::default() };
+    held(&world, world.change_permissions(&agent, &change)).await.expect("less is always allowed");
     held(&world, world.finish(&agent)).await;
-    assert_eq!(held(&world, agent.rollback(0, By::Admin)).await, Ok(2));
+    assert_eq!(held(&world, agent.rollback(0, Initiator::Admin)).await, Ok(2));
     let kinds = kept(&world, &agent).await;
     assert_eq!(kinds[kinds.len() - 3..], ["permissions_changed", "agent_finished", "rolled_back"]);
     let target = agent.refer();
@@ -236,8 +236,8 @@ async fn what_an_agent_is_denied_is_in_the_journal() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     end_of(start(&agent, 1, "#1 call agent_create; done | say so; done")).await;
-    world.pool.note_denial("somebody", Some(&agent.refer()), "destroy_agent", "targets", "no");
-    world.pool.note_denial("somebody", None, "shutdown_server", "identity", "no");
+    world.pool.record_denial("somebody", Some(&agent.refer()), "destroy_agent", "targets", "no");
+    world.pool.record_denial("somebody", None, "shutdown_server", "identity", "no");
     settle().await;
     let records = world.store.kept_of(agent.refer().serial()).await;
     let denied: Vec<_> = records

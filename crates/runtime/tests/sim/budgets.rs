@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use agent::permission::{Budget, Resource};
 use agent::{FaultKind, Halt, TurnEnd, TurnOutcome};
-use runtime::{AgentHandle, AgentSpec, Change, Children, Holding, RightsSpec};
+use runtime::{AgentHandle, AgentSpec, PermissionChange, Children, ResourceUsage, PermissionSpec};
 use tokio::time::Instant;
 
 use crate::history::{messages, objection_when_idle, questions, results, texts};
 use crate::world::{World, at_once, below, end_of, named, number, settle, start};
 
 fn limited(spec: AgentSpec, resource: Resource, limit: u64) -> AgentSpec {
-    let budget = spec.rights.budget.with(resource, Some(limit));
-    AgentSpec { rights: RightsSpec { budget, ..spec.rights.clone() }, ..spec }
+    let budget = spec.permissions.budget.with_limit(resource, Some(limit));
+    AgentSpec { permissions: PermissionSpec { budget, ..spec.permissions.clone() }, ..spec }
 }
 
 /// An agent that may have children.
@@ -21,19 +21,19 @@ async fn parent(world: &World, name: &str, resource: Resource, limit: u64) -> Ag
 }
 
 async fn grant(world: &World, agent: &AgentHandle, resource: Resource, limit: Option<u64>) {
-    let change = Change { budget: vec![(resource, limit)], ..Change::default() };
-    world.change(agent, &change).await.expect("there is so much");
+    let change = PermissionChange { budget: vec![(resource, limit)], ..PermissionChange::default() };
+    world.change_permissions(agent, &change).await.expect("there is so much");
 }
 
-fn holding(world: &World, agent: &AgentHandle, resource: Resource) -> Holding {
-    let holdings = world.pool.rights(agent).holdings;
+fn resource_usage(world: &World, agent: &AgentHandle, resource: Resource) -> ResourceUsage {
+    let holdings = world.pool.permissions(agent).resource_usage;
     *holdings.iter().find(|one| one.resource == resource).expect("every resource is held")
 }
 
 /// Limit, used, reserved, left.
 fn account(world: &World, agent: &AgentHandle, resource: Resource) -> (Option<u64>, u64, u64, Option<u64>) {
-    let one = holding(world, agent, resource);
-    (one.limit, one.used, one.reserved, one.left)
+    let one = resource_usage(world, agent, resource);
+    (one.limit, one.used, one.reserved, one.remaining)
 }
 
 fn assert_halted(end: &TurnEnd, resource: Resource) {
@@ -229,7 +229,7 @@ async fn a_lowered_limit_gives_back_nothing_that_is_used() {
         end_of(start(&child, place, &format!("#{place} say a; done"))).await;
     }
     grant(&world, &child, Resource::Turns, Some(1)).await;
-    assert_eq!(holding(&world, &parent, Resource::Turns).left, Some(1));
+    assert_eq!(resource_usage(&world, &parent, Resource::Turns).remaining, Some(1));
     assert!(world.destroy(&child).await);
     assert_eq!(account(&world, &parent, Resource::Turns), (Some(4), 3, 0, Some(1)));
 }
@@ -254,9 +254,9 @@ async fn time_that_a_destroyed_child_took_is_paid_for() {
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_turn_is_paid_for_too() {
     let world = World::new().await;
-    let budget = Budget::unlimited().with(Resource::Turns, Some(9)).with(Resource::WallMs, Some(9000));
+    let budget = Budget::unlimited().with_limit(Resource::Turns, Some(9)).with_limit(Resource::WallMs, Some(9000));
     let agent =
-        world.make(AgentSpec { rights: RightsSpec { budget, ..RightsSpec::default() }, ..named("a") }).await;
+        world.make(AgentSpec { permissions: PermissionSpec { budget, ..PermissionSpec::default() }, ..named("a") }).await;
     let sending = start(&agent, 1, "say hel; wait");
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(at_once(agent.cancel(number(1))).await);
@@ -268,7 +268,7 @@ async fn a_cancelled_turn_is_paid_for_too() {
     settle().await;
     assert!(at_once(agent.cancel(number(3))).await);
     end_of(unbegun).await;
-    assert_eq!(holding(&world, &agent, Resource::Turns).used, 2, "a turn that never began costs nothing");
+    assert_eq!(resource_usage(&world, &agent, Resource::Turns).used, 2, "a turn that never began costs nothing");
     assert!(at_once(agent.cancel(number(2))).await);
     end_of(waiting).await;
     assert_eq!(texts(&agent).len(), 4);

@@ -2,7 +2,7 @@
 
 use agent::permission::Resource;
 use agent::{Message, Role};
-use runtime::Holding;
+use runtime::ResourceUsage;
 
 use crate::driver::{Driver, Fate, Life, Sent, place};
 use crate::history::{STEER, messages, objection, objection_when_idle, questions};
@@ -18,15 +18,15 @@ pub(crate) type Traces = (Vec<String>, Vec<Vec<(Option<u64>, u64, u64)>>, usize)
 impl Driver {
     /// Nothing while somebody is at work.
     pub(crate) async fn traces(&self) -> Option<Traces> {
-        let account = |one: &Holding| (one.limit, one.used, one.reserved);
-        let accounts = |life: &Life| self.holdings(life).iter().map(account).collect();
+        let account = |one: &ResourceUsage| (one.limit, one.used, one.reserved);
+        let accounts = |life: &Life| self.resource_usage(life).iter().map(account).collect();
         let accounts = self.lives.iter().map(accounts).collect();
         let traces = (self.world.names().await, accounts, self.world.pool.open_turns());
         Some(traces).filter(|(_, _, open)| *open == 0)
     }
 
-    fn holdings(&self, life: &Life) -> Vec<Holding> {
-        self.world.pool.rights(&life.handle).holdings
+    fn resource_usage(&self, life: &Life) -> Vec<ResourceUsage> {
+        self.world.pool.permissions(&life.handle).resource_usage
     }
 
     /// At any time.
@@ -50,7 +50,7 @@ impl Driver {
         let existing = self.existing();
         let below = self.below(place_of_life).iter().filter(|other| existing.contains(other)).count() as u64;
         let many = self.lives.len() as u64 + 1;
-        for one in self.holdings(life) {
+        for one in self.resource_usage(life) {
             let what = format!("life {place_of_life}: {one:?}, {:?}", life.budgets[place(one.resource)]);
             if one.resource == Resource::Children {
                 // Whoever is being made by an agent counts before it can be found, and whoever is being destroyed by
@@ -105,7 +105,7 @@ impl Driver {
 
     /// What those below used who are gone was paid by whoever always had a limit.
     fn check_paid(&self, life: &Life, used: &[(Resource, u64)]) {
-        let holdings = self.holdings(life);
+        let holdings = self.resource_usage(life);
         let childless = holdings.iter().any(|one| one.resource == Resource::Children && one.used == 0);
         for (resource, used) in used.iter().filter(|_| childless && !life.destroyed) {
             let always_limited = !life.budgets[place(*resource)].ever_unlimited;

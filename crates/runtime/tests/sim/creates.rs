@@ -2,7 +2,7 @@
 
 use agent::permission::{Budget, Level, Resource};
 use agent::{Fault, FaultKind};
-use runtime::{AgentHandle, AgentSpec, By, Change, Limits, RightsSpec};
+use runtime::{AgentHandle, AgentSpec, Initiator, PermissionChange, Limits, PermissionSpec};
 
 use crate::history::{questions, results, texts};
 use crate::world::{
@@ -15,16 +15,16 @@ async fn traces(world: &World) -> impl PartialEq + std::fmt::Debug + use<> {
     let mut accounts = Vec::new();
     for name in &names {
         let agent = world.find(name).await;
-        let rights = world.pool.rights(&agent);
-        let account = |one: &runtime::Holding| (one.limit, one.used, one.reserved, one.left);
-        let own: Vec<_> = rights.holdings.iter().map(account).collect();
+        let permissions = world.pool.permissions(&agent);
+        let account = |one: &runtime::ResourceUsage| (one.limit, one.used, one.reserved, one.remaining);
+        let own: Vec<_> = permissions.resource_usage.iter().map(account).collect();
         accounts.push((own, world.summary(&agent).child_count, world.summary(&agent).open_turns));
     }
     (names, accounts, world.pool.agent_count(), world.pool.open_turns(), tasks())
 }
 
-fn rights(spec: AgentSpec, rights: RightsSpec) -> AgentSpec {
-    AgentSpec { rights, ..spec }
+fn with_permissions(spec: AgentSpec, permissions: PermissionSpec) -> AgentSpec {
+    AgentSpec { permissions, ..spec }
 }
 
 fn texts_of(words: &[&str]) -> Option<Vec<String>> {
@@ -33,20 +33,20 @@ fn texts_of(words: &[&str]) -> Option<Vec<String>> {
 
 /// A parent that has a little of everything.
 async fn parent(world: &World) -> AgentHandle {
-    let budget = Budget::unlimited().with(Resource::Turns, Some(10)).with(Resource::Children, Some(2));
+    let budget = Budget::unlimited().with_limit(Resource::Turns, Some(10)).with_limit(Resource::Children, Some(2));
     world
-        .make(rights(
+        .make(with_permissions(
             named("p"),
-            RightsSpec { preset: Some("trusted".to_owned()), budget, ..RightsSpec::default() },
+            PermissionSpec { preset: Some("trusted".to_owned()), budget, ..PermissionSpec::default() },
         ))
         .await
 }
 
 fn wrong_asks(parent: &AgentHandle) -> Vec<(&'static str, AgentSpec)> {
     let child = || first(below(named("new"), parent), "say never; done");
-    let with = |change: fn(&mut RightsSpec)| {
+    let with = |change: fn(&mut PermissionSpec)| {
         let mut spec = child();
-        change(&mut spec.rights);
+        change(&mut spec.permissions);
         spec
     };
     vec![
@@ -60,20 +60,20 @@ fn wrong_asks(parent: &AgentHandle) -> Vec<(&'static str, AgentSpec)> {
         ("Parent agent not found", AgentSpec { parent: Some(id("nobody")), ..child() }),
         ("no such folder", AgentSpec { cwd: Some("nowhere".to_owned()), ..child() }),
         ("no such model", AgentSpec { model: Some("other/model".to_owned()), ..child() }),
-        ("outside parent's allowed paths", with(|rights| rights.write_paths = texts_of(&["/elsewhere"]))),
-        ("the path is empty", with(|rights| rights.write_paths = texts_of(&[""]))),
-        ("exceeds parent ceiling", with(|rights| rights.may_create = texts_of(&["trusted"]))),
+        ("outside parent's allowed paths", with(|permissions| permissions.write_paths = texts_of(&["/elsewhere"]))),
+        ("the path is empty", with(|permissions| permissions.write_paths = texts_of(&[""]))),
+        ("exceeds parent ceiling", with(|permissions| permissions.may_create = texts_of(&["trusted"]))),
         (
             "what the parent has left",
-            with(|rights| {
-                rights.budget = Budget::unlimited().with(Resource::Turns, Some(11));
+            with(|permissions| {
+                permissions.budget = Budget::unlimited().with_limit(Resource::Turns, Some(11));
             }),
         ),
         (
             "what the parent has left",
-            with(|rights| {
-                let one = Budget::unlimited().with(Resource::ToolCalls, Some(1));
-                rights.budget = one.with(Resource::Turns, Some(11));
+            with(|permissions| {
+                let one = Budget::unlimited().with_limit(Resource::ToolCalls, Some(1));
+                permissions.budget = one.with_limit(Resource::Turns, Some(11));
             }),
         ),
     ]
@@ -104,14 +104,14 @@ async fn an_agent_that_may_not_create_leaves_nothing_behind() {
     let (parent, plain) = (parent(&world).await, world.agent("plain").await);
     let before = traces(&world).await;
     let refuse = async |spec: AgentSpec, by: &AgentHandle| -> Fault {
-        world.pool.create(spec, By::Agent(by)).await.err().expect("the create is refused")
+        world.pool.create(spec, Initiator::Agent(by)).await.err().expect("the create is refused")
     };
-    let widened = RightsSpec { may_create: texts_of(&["worker"]), ..RightsSpec::default() };
+    let widened = PermissionSpec { may_create: texts_of(&["worker"]), ..PermissionSpec::default() };
     let refused = [
         ("Tool 'agent_create' is disabled", refuse(first(named("new"), "say x; done"), &plain).await),
         ("requester does not match", refuse(below(named("new"), &plain), &parent).await),
         ("exceeds parent ceiling", refuse(preset(named("new"), "trusted"), &parent).await),
-        ("only an admin may widen", refuse(rights(named("new"), widened), &parent).await),
+        ("only an admin may widen", refuse(with_permissions(named("new"), widened), &parent).await),
     ];
     for (why, fault) in refused {
         assert_eq!(fault.kind, FaultKind::Denied);
@@ -128,7 +128,7 @@ async fn a_dead_parent_gets_no_children() {
     let world = World::new().await;
     let parent = parent(&world).await;
     assert!(world.destroy(&parent).await);
-    let fault = world.pool.create(first(named("new"), "say x; done"), By::Agent(&parent)).await.err();
+    let fault = world.pool.create(first(named("new"), "say x; done"), Initiator::Agent(&parent)).await.err();
     assert_eq!(fault.expect("it is gone").public, "Parent agent not found: p");
     settle().await;
     assert_eq!((world.pool.agent_count(), world.pool.open_turns(), tasks()), (0, 0, POOL_TASKS));
@@ -230,8 +230,8 @@ async fn a_child_may_wait_for_a_parent_that_does_not_wait_for_it() {
 async fn a_narrowed_parent_creates_no_more() {
     let world = World::new().await;
     let parent = world.trusted("p").await;
-    let change = Change { preset: Some("worker".to_owned()), ..Change::default() };
-    world.change(&parent, &change).await.expect("a narrower preset");
+    let change = PermissionChange { preset: Some("worker".to_owned()), ..PermissionChange::default() };
+    world.change_permissions(&parent, &change).await.expect("a narrower preset");
     end_of(start(&parent, 1, "call agent_create {id=x say hi; done}; done | say so; done")).await;
     assert_eq!(results(&parent), ["Permission denied: Tool 'agent_create' is disabled by permission policy"]);
     assert_eq!(

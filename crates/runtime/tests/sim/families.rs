@@ -4,7 +4,7 @@ use agent::permission::{Budget, DEPTH_MAX, Level, Resource};
 use agent::{AgentId, FaultKind, Source};
 use futures_util::FutureExt;
 use runtime::{
-    AgentHandle, AgentSpec, By, Change, Children, Created, FirstMessage, MayGrant, Name, RightsSpec,
+    AgentHandle, AgentSpec, Initiator, PermissionChange, Children, Created, FirstMessage, MayGrantSpec, Name, PermissionSpec,
 };
 
 use crate::driver::{Driver, place};
@@ -35,8 +35,8 @@ impl Driver {
         let spec = self.some_spec(parent.as_ref(), by_parent);
         let before = self.traces().await;
         let by = match &parent {
-            Some(parent) if by_parent => By::Agent(parent),
-            _ => By::Admin,
+            Some(parent) if by_parent => Initiator::Agent(parent),
+            _ => Initiator::Admin,
         };
         let at_work = self.world.pool.open_turns() > 0;
         let created = self.world.pool.create(spec.clone(), by).await;
@@ -97,15 +97,15 @@ impl Driver {
         let (dice, temper) = (&mut self.dice, self.temper);
         let free = dice.percent(temper.free).then(|| "yolo".to_owned());
         let level_max = (free.is_none() && dice.percent(50)).then_some(Level::Trusted);
-        let rights = RightsSpec {
+        let permissions = PermissionSpec {
             preset: free.or_else(|| some(dice, 80, PRESETS)),
             disable_tools: some(dice, temper.odd, DISABLED).into_iter().collect(),
             write_paths: some(dice, temper.odd, PATHS).map(|path| vec![path]),
             may_create: some(dice, temper.odd, PRESETS).map(|preset| vec![preset]),
-            may_grant: dice.percent(temper.odd / 2).then(|| MayGrant {
+            may_grant: dice.percent(temper.odd / 2).then(|| MayGrantSpec {
                 preset: some(dice, 50, PRESETS),
                 disable_tools: some(dice, 50, DISABLED).into_iter().collect(),
-                ..MayGrant::default()
+                ..MayGrantSpec::default()
             }),
             budget: some_budget(dice, temper.thrifty),
         };
@@ -114,7 +114,7 @@ impl Driver {
             parent: parent.filter(|_| !by_parent || dice.percent(50)).map(|parent| parent.id().clone()),
             cwd: some(dice, temper.odd, PATHS),
             model: some(dice, temper.odd / 2, &["scripted/one", "nonsense"]),
-            rights,
+            permissions,
             level_max,
             initial: text.map(|text| FirstMessage { text, source: Source::default() }),
             system_prompt: None,
@@ -150,10 +150,10 @@ impl Driver {
             || (spec.initial.is_some() && open >= self.limits.turns_open_max);
         let odd = spec.cwd.is_some()
             || spec.model.is_some()
-            || spec.rights.preset.is_some()
-            || spec.rights.write_paths.is_some()
-            || spec.rights.may_create.is_some()
-            || spec.rights.may_grant.is_some();
+            || spec.permissions.preset.is_some()
+            || spec.permissions.write_paths.is_some()
+            || spec.permissions.may_create.is_some()
+            || spec.permissions.may_grant.is_some();
         let fair = match fault.kind {
             FaultKind::Busy { .. } => full || self.stop_wanted,
             FaultKind::Invalid => taken || odd,
@@ -173,20 +173,20 @@ impl Driver {
         let resource = *dice.pick(&Resource::ALL);
         let limit = dice.percent(80).then(|| some_limit(dice, resource) * 2);
         let tools = [dice.pick(DISABLED).to_string(), dice.pick(DISABLED).to_string()];
-        let change = Change {
+        let change = PermissionChange {
             preset: dice.percent(20).then(|| dice.pick(PRESETS).to_string()),
             disable_tools: dice.percent(40).then(|| tools[..dice.below(3)].to_vec()),
             write_paths: dice.percent(20).then(|| vec![dice.pick(PATHS).to_string()]),
             may_create: dice.percent(self.temper.odd).then(|| vec![dice.pick(PRESETS).to_string()]),
-            may_grant: dice.percent(self.temper.odd).then(|| MayGrant {
+            may_grant: dice.percent(self.temper.odd).then(|| MayGrantSpec {
                 preset: dice.percent(50).then(|| dice.pick(PRESETS).to_string()),
-                ..MayGrant::default()
+                ..MayGrantSpec::default()
             }),
             budget: if dice.percent(2 * self.temper.thrifty) { vec![(resource, limit)] } else { Vec::new() },
         };
         let handle = self.lives[life].handle.clone();
-        let (before, may) = (self.traces().await, self.world.pool.rights(&handle).may);
-        let changed = self.world.change(&handle, &change).await;
+        let (before, may) = (self.traces().await, self.world.pool.permissions(&handle).may);
+        let changed = self.world.change_permissions(&handle, &change).await;
         self.log.note(format!("change life {life} by {change:?}: {changed:?}"));
         match changed {
             Ok(()) => self.note_budget(life),
@@ -198,14 +198,14 @@ impl Driver {
                     before.filter(|_| after.is_some()),
                     "a refused change changed something: {fault}"
                 );
-                assert_eq!(self.world.pool.rights(&handle).may, may, "{fault}");
+                assert_eq!(self.world.pool.permissions(&handle).may, may, "{fault}");
             }
         }
     }
 
     /// Writes down what limits a life has now.
     pub(crate) fn note_budget(&mut self, life: usize) {
-        for holding in self.world.pool.rights(&self.lives[life].handle).holdings {
+        for holding in self.world.pool.permissions(&self.lives[life].handle).resource_usage {
             let past = &mut self.lives[life].budgets[place(holding.resource)];
             past.ever_limited |= holding.limit.is_some();
             past.ever_unlimited |= holding.limit.is_none();
@@ -229,7 +229,7 @@ impl Driver {
         }
         let target = self.lives[life].handle.refer();
         self.log.note(format!("destroy life {life}, children {children:?}: {leaving:?}"));
-        let mut destroying = Box::pin(pool.destroy(&target, children, By::Admin));
+        let mut destroying = Box::pin(pool.destroy(&target, children, Initiator::Admin));
         let destroyed = tokio::task::unconstrained(&mut destroying).now_or_never();
         if self.dice.percent(40) {
             drop(destroying);
@@ -254,7 +254,7 @@ impl Driver {
         }
         let life = self.dice.below(self.lives.len());
         self.log.note(format!("finish life {life}"));
-        let finished = self.world.pool.finish_agent(&self.lives[life].handle, By::Admin).await;
+        let finished = self.world.pool.finish_agent(&self.lives[life].handle, Initiator::Admin).await;
         self.sync().await;
         assert_eq!(finished.is_err(), self.lives[life].destroyed, "{finished:?}");
         self.lives[life].finished = finished.is_ok();
@@ -276,7 +276,7 @@ impl Driver {
 fn some_budget(dice: &mut crate::dice::Dice, chance: usize) -> Budget {
     Resource::ALL.into_iter().fold(Budget::unlimited(), |budget, resource| {
         let limit = dice.percent(chance).then(|| some_limit(dice, resource));
-        budget.with(resource, limit)
+        budget.with_limit(resource, limit)
     })
 }
 

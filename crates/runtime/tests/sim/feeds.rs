@@ -360,7 +360,7 @@ async fn everything_that_happens_to_an_agent_is_told_in_its_order() {
     agent.leave(message(1, "#1 call note x; call slow 5; done | say b; done")).await.expect("it is kept");
     tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     world.finish(&agent).await;
-    assert_eq!(agent.rollback(0, runtime::By::Admin).await, Ok(5));
+    assert_eq!(agent.rollback(0, runtime::Initiator::Admin).await, Ok(5));
     assert!(world.destroy(&agent).await);
     let kinds: Vec<_> = entries(&drain(&mut all)).iter().map(|entry| entry.record.kind()).collect();
     let expected = [

@@ -8,7 +8,7 @@ use agent::journal::Record;
 use agent::outside::{ModelTraits, Strength};
 use agent::permission::Budget;
 use agent::{Message, Prices, Role, TurnOutcome};
-use runtime::{AgentHandle, AgentSpec, By, CompactWhen, Compacted, Limits, RightsSpec};
+use runtime::{AgentHandle, AgentSpec, Initiator, CompactWhen, Compacted, Limits, PermissionSpec};
 
 use crate::history::{messages, texts};
 use crate::world::{Plan, World, at_once, below, end_of, fault_of, message, named, number, settle, start};
@@ -245,9 +245,9 @@ async fn talked(world: &World, name: &str) -> AgentHandle {
 async fn somebody_can_ask_for_it() {
     let world = World::new().await;
     let agent = talked(&world, "a").await;
-    assert_eq!(agent.compact(CompactWhen::Full, By::Admin).await, Ok(Compacted::Nothing), "it is not full");
+    assert_eq!(agent.compact(CompactWhen::Full, Initiator::Admin).await, Ok(Compacted::Nothing), "it is not full");
     let before = agent.tokens().size.messages;
-    let done = agent.compact(CompactWhen::Now, By::Admin).await.expect("it can be kept");
+    let done = agent.compact(CompactWhen::Now, Initiator::Admin).await.expect("it can be kept");
     let after = agent.tokens().size.messages;
     assert_eq!(done, Compacted::Done { tokens_before: before, tokens_after: after });
     assert!(after < before / 2, "{before} became {after}");
@@ -255,7 +255,7 @@ async fn somebody_can_ask_for_it() {
     assert_eq!((all.len(), all[0].turn, all[0].by.as_str()), (1, None, "admin"));
     assert_eq!(world.listed("a").await.message_count, messages(&agent).len());
     let empty = world.agent("b").await;
-    assert_eq!(empty.compact(CompactWhen::Now, By::Admin).await, Ok(Compacted::Nothing));
+    assert_eq!(empty.compact(CompactWhen::Now, Initiator::Admin).await, Ok(Compacted::Nothing));
     let texts_before = texts(&agent);
     drop((agent, empty));
     let world = world.restart().await;
@@ -270,7 +270,7 @@ async fn a_compaction_without_a_summary_changes_nothing_unless_the_context_is_fu
         let before = texts(&agent);
         for way in ["fail", "say half", "panic", "done", "flood 100000; done"] {
             world.model.seen().summary = way.to_owned();
-            let fault = agent.compact(CompactWhen::Now, By::Admin).await.expect_err("it has failed");
+            let fault = agent.compact(CompactWhen::Now, Initiator::Admin).await.expect_err("it has failed");
             assert_eq!(fault.kind, agent::FaultKind::Model, "{window}, {way}: {fault}");
             assert_eq!(texts(&agent), before, "{window}, {way}");
         }
@@ -278,7 +278,7 @@ async fn a_compaction_without_a_summary_changes_nothing_unless_the_context_is_fu
         assert!(asked.contains("answer 5"), "{window}: it is told what to sum up: {asked}");
         let long = format!("#11 say {}; done", "z".repeat(12_000));
         assert_eq!(end_of(start(&agent, 11, &long)).await.outcome, TurnOutcome::Completed, "it lives");
-        let done = agent.compact(CompactWhen::Now, By::Admin).await;
+        let done = agent.compact(CompactWhen::Now, Initiator::Admin).await;
         assert_eq!(matches!(done, Ok(Compacted::Done { .. })), window > 0, "{window}: {done:?}");
     }
 }
@@ -304,7 +304,7 @@ async fn a_compaction_waits_in_line_and_others_wait_for_it() {
     settle().await;
     let compacting = {
         let agent = agent.clone();
-        tokio::spawn(async move { agent.compact(CompactWhen::Now, By::Admin).await })
+        tokio::spawn(async move { agent.compact(CompactWhen::Now, Initiator::Admin).await })
     };
     settle().await;
     let behind = start(&agent, 21, "#21 say second; done");
@@ -334,7 +334,7 @@ async fn an_agent_that_goes_takes_its_compaction_with_it() {
     world.model.seen().summary = "wait; done".to_owned();
     let compacting = {
         let agent = agent.clone();
-        tokio::spawn(async move { agent.compact(CompactWhen::Now, By::Admin).await })
+        tokio::spawn(async move { agent.compact(CompactWhen::Now, Initiator::Admin).await })
     };
     settle().await;
     assert!(at_once(world.destroy(&agent)).await);
@@ -350,21 +350,21 @@ async fn a_summary_is_paid_for_and_without_a_budget_there_is_none() {
     let traits = ModelTraits { prices: Some(prices), ..ModelTraits::of_window(100_000) };
     let world = World::open(Plan { traits, ..Plan::default() }).await;
     let parent = world.trusted("p").await;
-    let budget = Budget::unlimited().with(agent::permission::Resource::Tokens, Some(1002));
-    let rights = RightsSpec { budget, ..RightsSpec::default() };
-    let child = world.make(AgentSpec { rights, ..below(named("c"), &parent) }).await;
+    let budget = Budget::unlimited().with_limit(agent::permission::Resource::Tokens, Some(1002));
+    let permissions = PermissionSpec { budget, ..PermissionSpec::default() };
+    let child = world.make(AgentSpec { permissions, ..below(named("c"), &parent) }).await;
     for turn in 1..=10 {
         end_of(start(&child, turn, &script(usize::try_from(turn).expect("small")))).await;
     }
     world.model.seen().summary = "say in short; report 1000; done".to_owned();
-    child.compact(CompactWhen::Now, By::Admin).await.expect("it can be kept");
+    child.compact(CompactWhen::Now, Initiator::Admin).await.expect("it can be kept");
     let tokens = child.tokens();
     assert_eq!((tokens.used.requests, tokens.used.usage.input, tokens.used.usage.output), (1, 1000, 1));
     assert_eq!((tokens.cost, tokens.tree_cost), (Some(1_001_000), Some(1_001_000)));
     assert_eq!((parent.tokens().cost, parent.tokens().tree_cost), (Some(0), Some(1_001_000)));
     end_of(start(&child, 11, &format!("#11 say {}; report 0; done", "w".repeat(4000)))).await;
     world.model.seen().summaries.clear();
-    let done = child.compact(CompactWhen::Now, By::Admin).await.expect("it can be kept");
+    let done = child.compact(CompactWhen::Now, Initiator::Admin).await.expect("it can be kept");
     assert!(matches!(done, Compacted::Done { .. }) && world.model.seen().summaries.is_empty());
     assert_eq!(folds(&world, &child).await.last().map(|fold| fold.how), Some(FoldHow::Dropped));
     drop((parent, child));

@@ -6,7 +6,7 @@ use agent::journal::OnRestart;
 use agent::outside::StoreFault;
 use agent::{Fault, FaultKind, Source, TurnOutcome};
 use futures_util::FutureExt;
-use runtime::{AgentSpec, By, Change, Children, Fork, Import};
+use runtime::{AgentSpec, Initiator, PermissionChange, Children, Fork, Import};
 
 use crate::history::{messages, objection_when_idle, questions, texts};
 use crate::world::{
@@ -133,7 +133,7 @@ async fn whoever_still_has_the_fallen_agent_is_told_to_come_again() {
     assert!(is_busy(&fault), "{fault:?}");
     assert!(!agent.cancel(number(1)).await);
     assert_eq!(agent.steer("word".to_owned(), Source::default()).await, None);
-    assert!(agent.rollback(0, By::Admin).await.is_err());
+    assert!(agent.rollback(0, Initiator::Admin).await.is_err());
     assert_eq!(end_of(start(&world.find("a").await, 1, "#1 say a; done")).await.content, "a");
 }
 
@@ -146,25 +146,25 @@ async fn whatever_else_finds_no_room_changes_nothing() {
     world.store.refuse(usize::MAX, full());
     assert_full(&world.refusal(named("b")).await);
     assert_full(&world.refusal(first(below(named("b"), &agent), "say x; done")).await);
-    let change = Change { disable_tools: Some(vec!["note".into()]), ..Change::default() };
-    assert_full(&world.change(&agent, &change).await.expect_err("there is no room"));
-    assert_full(&world.pool.finish_agent(&agent, By::Admin).await.expect_err("there is no room"));
+    let change = PermissionChange { disable_tools: Some(vec!["note".into()]), ..PermissionChange::default() };
+    assert_full(&world.change_permissions(&agent, &change).await.expect_err("there is no room"));
+    assert_full(&world.pool.finish_agent(&agent, Initiator::Admin).await.expect_err("there is no room"));
     let target = agent.refer();
-    assert_full(&world.pool.destroy(&target, Children::Go, By::Admin).await.expect_err("there is no room"));
-    assert_full(&world.pool.fork(&agent, Fork::default(), By::Admin).await.err().expect("there is no room"));
+    assert_full(&world.pool.destroy(&target, Children::Go, Initiator::Admin).await.expect_err("there is no room"));
+    assert_full(&world.pool.fork(&agent, Fork::default(), Initiator::Admin).await.err().expect("there is no room"));
     let import = Import {
         spec: AgentSpec::default(),
         messages: Vec::new(),
         created_at: None,
         origin: "elsewhere".to_owned(),
     };
-    assert_full(&world.pool.import(import, By::Admin).await.err().expect("there is no room"));
+    assert_full(&world.pool.import(import, Initiator::Admin).await.err().expect("there is no room"));
     assert_eq!(crate::restarts::portrait(&world, &agent), before);
     assert_eq!((world.names().await, world.pool.open_turns()), (vec!["a".to_owned()], 0));
     assert!(!world.pool.is_stopping());
     let target = agent.refer();
     drop(agent);
-    assert_full(&world.pool.rename(&target, id("z"), By::Admin).await.expect_err("there is no room"));
+    assert_full(&world.pool.rename(&target, id("z"), Initiator::Admin).await.expect_err("there is no room"));
     assert_eq!(world.names().await, ["a"]);
     world.store.heal();
     let agent = world.find("a").await;
@@ -179,11 +179,11 @@ async fn a_rollback_that_finds_no_room_takes_nothing_away() {
     let agent = world.agent("a").await;
     end_of(start(&agent, 1, "#1 say a; done")).await;
     world.store.refuse(1, full());
-    assert_full(&agent.rollback(0, By::Admin).await.expect_err("there is no room"));
+    assert_full(&agent.rollback(0, Initiator::Admin).await.expect_err("there is no room"));
     drop(agent);
     let agent = world.find("a").await;
     assert_eq!(texts(&agent).len(), 2);
-    assert_eq!(agent.rollback(0, By::Admin).await, Ok(2));
+    assert_eq!(agent.rollback(0, Initiator::Admin).await, Ok(2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -221,16 +221,16 @@ async fn a_word_that_finds_no_room_is_not_acknowledged() {
 async fn a_budget_is_what_it_was_after_a_call_that_found_no_room() {
     use agent::permission::{Budget, Resource};
     let world = World::new().await;
-    let turns = |limit| Budget::unlimited().with(Resource::Turns, Some(limit));
+    let turns = |limit| Budget::unlimited().with_limit(Resource::Turns, Some(limit));
     let with = |spec: AgentSpec, budget| AgentSpec {
-        rights: runtime::RightsSpec { budget, ..spec.rights.clone() },
+        permissions: runtime::PermissionSpec { budget, ..spec.permissions.clone() },
         ..spec
     };
     let parent = world.make(with(crate::world::preset(named("p"), "trusted"), turns(10))).await;
     world.store.refuse(1, full());
     assert_full(&world.refusal(with(below(named("c"), &parent), turns(4))).await);
     let account = |world: &World, agent: &runtime::AgentHandle| {
-        let one = world.pool.rights(agent).holdings[0];
+        let one = world.pool.permissions(agent).resource_usage[0];
         (one.limit, one.used, one.reserved)
     };
     assert_eq!(account(&world, &parent), (Some(10), 0, 0));

@@ -7,7 +7,7 @@ use agent::journal::{OnRestart, Serial};
 use agent::outside::StoreFault;
 use agent::permission::{Budget, Resource};
 use agent::{RequestId, Source};
-use runtime::{AgentHandle, AgentSpec, By, Children, Name, NewMessage, RightsSpec};
+use runtime::{AgentHandle, AgentSpec, Initiator, Children, Name, NewMessage, PermissionSpec};
 
 use crate::history::{messages, objection_when_idle};
 use crate::lives::{Known, Lives, Sent};
@@ -61,10 +61,10 @@ impl Lives {
         let spec = AgentSpec {
             name,
             parent: parent.map(|place| self.agents[place].refer.id().clone()),
-            rights: RightsSpec {
+            permissions: PermissionSpec {
                 preset: Some("yolo".to_owned()),
-                budget: Budget::unlimited().with(Resource::Children, share.map(|share| share + 2)),
-                ..RightsSpec::default()
+                budget: Budget::unlimited().with_limit(Resource::Children, share.map(|share| share + 2)),
+                ..PermissionSpec::default()
             },
             on_restart: Some(if marks { OnRestart::Mark } else { OnRestart::Resume }),
             ..AgentSpec::default()
@@ -225,7 +225,7 @@ impl Lives {
         let Some(place) = self.some_agent() else { return };
         let children = if self.dice.percent(50) { Children::Go } else { Children::Stay };
         let target = self.agents[place].refer.clone();
-        let destroyed = self.world().pool.destroy(&target, children, By::Admin).await;
+        let destroyed = self.world().pool.destroy(&target, children, Initiator::Admin).await;
         self.log.note(format!("destroy {}, {children:?}: {destroyed:?}", target.id()));
         if destroyed.is_ok() {
             self.bury(target.serial(), children);
@@ -253,7 +253,7 @@ impl Lives {
         self.written += 1;
         let temporary = self.agents[place].refer.id().is_temporary();
         let name = format!("{}r{}", if temporary { "." } else { "" }, self.written);
-        let renamed = self.world().pool.rename(&self.agents[place].refer, id(&name), By::Admin).await;
+        let renamed = self.world().pool.rename(&self.agents[place].refer, id(&name), Initiator::Admin).await;
         if let Ok(renamed) = renamed {
             self.log.note(format!("{} is renamed to {name}", self.agents[place].refer.id()));
             self.agents[place].refer = renamed;
@@ -267,7 +267,7 @@ impl Lives {
         // One may go back to a question too; what comes behind it is then a second question in a row.
         let ends = (0..=history.len()).filter(|end| objection_when_idle(&history[..*end]).is_none());
         let messages = *self.dice.pick(&ends.collect::<Vec<_>>());
-        if let Ok(removed) = agent.rollback(messages, By::Admin).await {
+        if let Ok(removed) = agent.rollback(messages, Initiator::Admin).await {
             self.log.note(format!("{} is rolled back to {messages}: {removed}", agent.id()));
             self.agents[place].is_rolled_back |= removed > 0;
         }

@@ -28,7 +28,7 @@ mod places;
 mod plots;
 mod repeats;
 mod restarts;
-mod rights;
+mod permissions;
 mod script;
 mod sessions;
 mod simulation;

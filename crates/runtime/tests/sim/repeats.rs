@@ -6,7 +6,7 @@ use std::time::Duration;
 use agent::journal::OnRestart;
 use agent::permission::{Budget, Resource};
 use agent::{Fault, FaultKind, TurnOutcome};
-use runtime::{AgentHandle, AgentSpec, Limits, RightsSpec};
+use runtime::{AgentHandle, AgentSpec, Limits, PermissionSpec};
 
 use crate::history::{messages, objection_when_idle, questions, texts};
 use crate::world::{Plan, SetClock, World, at_once, end_of, fault_of, named, number, settle, start};
@@ -264,13 +264,13 @@ async fn a_cancel_that_comes_before_a_name_is_looked_up_holds_for_what_is_found(
 #[tokio::test(start_paused = true)]
 async fn a_repeated_send_costs_nothing() {
     let world = World::new().await;
-    let budget = Budget::unlimited().with(Resource::Turns, Some(2)).with(Resource::ToolCalls, Some(9));
-    let rights = RightsSpec { budget, ..RightsSpec::default() };
-    let agent = world.make(AgentSpec { rights, ..named("a") }).await;
+    let budget = Budget::unlimited().with_limit(Resource::Turns, Some(2)).with_limit(Resource::ToolCalls, Some(9));
+    let permissions = PermissionSpec { budget, ..PermissionSpec::default() };
+    let agent = world.make(AgentSpec { permissions, ..named("a") }).await;
     for _ in 0..4 {
         assert_eq!(end_of(start(&agent, 1, "#1 call note x; done | say so; done")).await.halted, None);
     }
-    assert_eq!(world.pool.rights(&agent).holdings[0].used, 1);
+    assert_eq!(world.pool.permissions(&agent).resource_usage[0].used, 1);
     assert_eq!(end_of(start(&agent, 2, "#2 say on; done")).await.content, "on", "there is one turn left");
 }
 
@@ -377,7 +377,7 @@ async fn a_rolled_back_turn_still_has_its_answer() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     end_of(start(&agent, 1, "#1 say so; done")).await;
-    assert_eq!(agent.rollback(0, runtime::By::Admin).await, Ok(2));
+    assert_eq!(agent.rollback(0, runtime::Initiator::Admin).await, Ok(2));
     assert_eq!(end_of(start(&agent, 1, "#1 say so; done")).await.content, "so");
     assert_eq!(texts(&agent), Vec::<String>::new());
 }

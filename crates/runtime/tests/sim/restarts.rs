@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agent::journal::OnRestart;
 use agent::permission::{Budget, Narrowing, Presets, Resource};
 use agent::{FaultKind, TurnOutcome};
-use runtime::{AgentHandle, AgentLife, AgentSpec, Change, Children, MayGrant, Name, RightsSpec};
+use runtime::{AgentHandle, AgentLife, AgentSpec, PermissionChange, Children, MayGrantSpec, Name, PermissionSpec};
 
 use crate::history::{messages, objection_when_idle, results, texts};
 use crate::world::{Plan, World, below, end_of, fault_of, id, named, number, preset, settle, start};
@@ -18,7 +18,7 @@ pub(crate) fn portrait(world: &World, agent: &AgentHandle) -> String {
         format!("{summary:?}"),
         format!("{:?}", messages(agent)),
         format!("{:?}", agent.record()),
-        format!("{:?}", world.pool.rights(agent)),
+        format!("{:?}", world.pool.permissions(agent)),
         format!("{:?} {:?} {:?}", agent.tokens(), agent.context(), agent.tool_names()),
     ];
     parts.join("\n")
@@ -33,22 +33,22 @@ async fn portraits(world: &World) -> Vec<String> {
 }
 
 fn budget() -> Budget {
-    let budget = Budget::unlimited().with(Resource::Turns, Some(10)).with(Resource::ToolCalls, Some(20));
-    budget.with(Resource::Tokens, Some(1000)).with(Resource::WallMs, Some(100_000))
+    let budget = Budget::unlimited().with_limit(Resource::Turns, Some(10)).with_limit(Resource::ToolCalls, Some(20));
+    budget.with_limit(Resource::Tokens, Some(1000)).with_limit(Resource::WallMs, Some(100_000))
 }
 
 /// A family that has done something of everything.
 async fn family(world: &World) {
-    let rights = RightsSpec { preset: Some("trusted".into()), budget: budget(), ..RightsSpec::default() };
-    let parent = world.make(AgentSpec { rights, ..named("p") }).await;
-    let rights = RightsSpec {
+    let permissions = PermissionSpec { preset: Some("trusted".into()), budget: budget(), ..PermissionSpec::default() };
+    let parent = world.make(AgentSpec { permissions, ..named("p") }).await;
+    let permissions = PermissionSpec {
         disable_tools: vec!["step".into()],
         write_paths: Some(vec!["deep".into()]),
-        budget: Budget::unlimited().with(Resource::Turns, Some(4)).with(Resource::Children, Some(3)),
-        ..RightsSpec::default()
+        budget: Budget::unlimited().with_limit(Resource::Turns, Some(4)).with_limit(Resource::Children, Some(3)),
+        ..PermissionSpec::default()
     };
     let child = AgentSpec {
-        rights,
+        permissions,
         cwd: Some("a".into()),
         model: Some("scripted/one".into()),
         system_prompt: Some("be brief".into()),
@@ -61,8 +61,8 @@ async fn family(world: &World) {
     end_of(start(&parent, 1, "#1 report 7; call note x; done | pass 300; say so; done")).await;
     end_of(start(&child, 1, "#2 report 5; call write deep/y; call step 1; done | say done; done")).await;
     fault_of(start(&child, 2, "#3 say hel; fail")).await;
-    let change = Change { write_paths: Some(vec!["deep".into()]), ..Change::default() };
-    world.change(&child, &change).await.expect("it is its own");
+    let change = PermissionChange { write_paths: Some(vec!["deep".into()]), ..PermissionChange::default() };
+    world.change_permissions(&child, &change).await.expect("it is its own");
     world.finish(&child).await;
 }
 
@@ -115,8 +115,8 @@ async fn a_woken_agent_goes_on_where_it_was() {
     assert_eq!(asked[6], "hel", "what had failed before is there too");
     assert_eq!(results(&child).split_off(2)[0], "deep/z beneath /work/a");
     assert!(results(&child)[3].contains("Tool 'step' is disabled"), "{:?}", results(&child));
-    let turns = world.pool.rights(&child).holdings[0];
-    assert_eq!((turns.limit, turns.used, turns.left), (Some(4), 3, Some(1)));
+    let turns = world.pool.permissions(&child).resource_usage[0];
+    assert_eq!((turns.limit, turns.used, turns.remaining), (Some(4), 3, Some(1)));
     assert_eq!(objection_when_idle(&messages(&child)), None);
 }
 
@@ -137,8 +137,8 @@ async fn a_child_is_held_under_its_sleeping_parents_ceiling() {
     let world = World::new().await;
     let parent = world.trusted("p").await;
     world.child("c", &parent).await;
-    let change = Change { disable_tools: Some(vec!["note".into()]), ..Change::default() };
-    world.change(&parent, &change).await.expect("less is always allowed");
+    let change = PermissionChange { disable_tools: Some(vec!["note".into()]), ..PermissionChange::default() };
+    world.change_permissions(&parent, &change).await.expect("less is always allowed");
     drop(parent);
     let world = world.restart().await;
     let child = world.find("c").await;
@@ -147,7 +147,7 @@ async fn a_child_is_held_under_its_sleeping_parents_ceiling() {
     assert_eq!(results(&child)[0], "Permission denied: Tool 'note' is disabled by permission policy");
     let parent = world.find("p").await;
     world
-        .change(&parent, &Change { disable_tools: Some(Vec::new()), ..Change::default() })
+        .change_permissions(&parent, &PermissionChange { disable_tools: Some(Vec::new()), ..PermissionChange::default() })
         .await
         .expect("allowed");
     end_of(start(&child, 2, "#2 call note y; done | say so; done")).await;
@@ -157,22 +157,22 @@ async fn a_child_is_held_under_its_sleeping_parents_ceiling() {
 #[tokio::test(start_paused = true)]
 async fn what_is_set_aside_stays_set_aside_and_comes_back_once() {
     let world = World::new().await;
-    let turns = |limit| Budget::unlimited().with(Resource::Turns, Some(limit));
-    let rights = RightsSpec { preset: Some("trusted".into()), budget: turns(10), ..RightsSpec::default() };
-    let parent = world.make(AgentSpec { rights, ..named("p") }).await;
-    let rights = RightsSpec { budget: turns(6), ..RightsSpec::default() };
-    let child = world.make(AgentSpec { rights, ..below(named("c"), &parent) }).await;
+    let turns = |limit| Budget::unlimited().with_limit(Resource::Turns, Some(limit));
+    let permissions = PermissionSpec { preset: Some("trusted".into()), budget: turns(10), ..PermissionSpec::default() };
+    let parent = world.make(AgentSpec { permissions, ..named("p") }).await;
+    let permissions = PermissionSpec { budget: turns(6), ..PermissionSpec::default() };
+    let child = world.make(AgentSpec { permissions, ..below(named("c"), &parent) }).await;
     end_of(start(&child, 1, "#1 say a; done")).await;
     drop((parent, child));
     let account = |world: &World, agent: &AgentHandle| {
-        let one = world.pool.rights(agent).holdings[0];
-        (one.limit, one.used, one.reserved, one.left)
+        let one = world.pool.permissions(agent).resource_usage[0];
+        (one.limit, one.used, one.reserved, one.remaining)
     };
     let world = world.restart().await;
     let parent = world.find("p").await;
     assert_eq!(account(&world, &parent), (Some(10), 0, 6, Some(4)));
-    let rights = RightsSpec { budget: turns(5), ..RightsSpec::default() };
-    let fault = world.refusal(AgentSpec { rights, ..below(named("d"), &parent) }).await;
+    let permissions = PermissionSpec { budget: turns(5), ..PermissionSpec::default() };
+    let fault = world.refusal(AgentSpec { permissions, ..below(named("d"), &parent) }).await;
     assert_eq!(fault.kind, FaultKind::Denied, "{fault}");
     assert!(world.destroy_named("c", Children::Go).await, "it sleeps, and is destroyed all the same");
     assert_eq!(account(&world, &parent), (Some(10), 1, 0, Some(9)));
@@ -189,14 +189,14 @@ async fn temporary_agents_do_not_outlive_the_daemon_and_their_children_do() {
     let named_so = world.create(named(".t")).await.expect("there is room");
     let kept = world.child("kept", &temporary).await;
     world.child(".u", &temporary).await;
-    let (may, token) = (world.pool.rights(&kept).may, named_so.capability);
+    let (may, token) = (world.pool.permissions(&kept).may, named_so.capability);
     drop((temporary, kept));
     let world = world.restart().await;
     assert_eq!(world.names().await, ["kept"]);
     assert!(world.pool.refer_by_capability(token.reveal().as_bytes()).is_none());
     let kept = world.find("kept").await;
     assert_eq!(
-        (world.summary(&kept).depth, world.pool.rights(&kept).may),
+        (world.summary(&kept).depth, world.pool.permissions(&kept).may),
         (1, may),
         "under the ceiling it had"
     );
@@ -209,9 +209,9 @@ async fn temporary_agents_do_not_outlive_the_daemon_and_their_children_do() {
 async fn orphans_keep_the_ceiling_they_had() {
     let world = World::new().await;
     let parent = world.trusted("p").await;
-    let change = Change { disable_tools: Some(vec!["note".into()]), ..Change::default() };
+    let change = PermissionChange { disable_tools: Some(vec!["note".into()]), ..PermissionChange::default() };
     let orphan = world.child("o", &parent).await;
-    world.change(&parent, &change).await.expect("less is always allowed");
+    world.change_permissions(&parent, &change).await.expect("less is always allowed");
     assert!(world.destroy_named("p", Children::Stay).await);
     let before = portrait(&world, &orphan);
     drop((parent, orphan));
@@ -292,32 +292,32 @@ async fn an_agent_whose_model_is_gone_can_be_read_and_says_so_when_it_is_asked()
 #[tokio::test(start_paused = true)]
 async fn second_sets_and_rights_that_were_changed_are_those_of_later() {
     let world = World::new().await;
-    let may_grant = MayGrant { disable_tools: vec!["note".into()], ..MayGrant::default() };
-    let rights = RightsSpec {
+    let may_grant = MayGrantSpec { disable_tools: vec!["note".into()], ..MayGrantSpec::default() };
+    let permissions = PermissionSpec {
         preset: Some("trusted".into()),
         may_grant: Some(may_grant),
         may_create: Some(vec!["sandboxed".into()]),
-        ..RightsSpec::default()
+        ..PermissionSpec::default()
     };
-    let agent = world.make(AgentSpec { rights, ..named("a") }).await;
-    let change = Change {
+    let agent = world.make(AgentSpec { permissions, ..named("a") }).await;
+    let change = PermissionChange {
         disable_tools: Some(vec!["slow".into()]),
         budget: vec![(Resource::Turns, Some(7))],
-        ..Change::default()
+        ..PermissionChange::default()
     };
-    world.change(&agent, &change).await.expect("it is allowed");
+    world.change_permissions(&agent, &change).await.expect("it is allowed");
     let before = portrait(&world, &agent);
     drop(agent);
     let world = world.restart().await;
     let agent = world.find("a").await;
     assert_eq!(portrait(&world, &agent), before);
     world
-        .change(&agent, &Change { disable_tools: Some(Vec::new()), ..Change::default() })
+        .change_permissions(&agent, &PermissionChange { disable_tools: Some(Vec::new()), ..PermissionChange::default() })
         .await
         .expect("more");
-    let rights = world.pool.rights(&agent);
-    assert_eq!(rights.holdings[0].limit, Some(7), "a change of one thing changes no other");
-    assert!(!rights.may_grant.tools.contains("note") && rights.may.tools.contains("slow"));
+    let permissions = world.pool.permissions(&agent);
+    assert_eq!(permissions.resource_usage[0].limit, Some(7), "a change of one thing changes no other");
+    assert!(!permissions.may_grant.tools.contains("note") && permissions.may.tools.contains("slow"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -369,22 +369,22 @@ async fn turns_that_a_stop_cancels_are_over_and_those_that_nobody_waits_for_go_o
 
 #[tokio::test(start_paused = true)]
 async fn what_was_set_aside_for_an_agent_that_was_never_kept_is_not_set_aside_after_a_crash() {
-    let turns = |limit| Budget::unlimited().with(Resource::Turns, Some(limit));
+    let turns = |limit| Budget::unlimited().with_limit(Resource::Turns, Some(limit));
     let world = World::new().await;
-    let rights = RightsSpec { preset: Some("trusted".into()), budget: turns(10), ..RightsSpec::default() };
-    let parent = world.make(AgentSpec { rights, ..named("p") }).await;
+    let permissions = PermissionSpec { preset: Some("trusted".into()), budget: turns(10), ..PermissionSpec::default() };
+    let parent = world.make(AgentSpec { permissions, ..named("p") }).await;
     let other = world.agent("x").await.refer();
     // Whoever is destroyed has the tree for itself until that is kept.
     world.store.hold();
     let destroying = {
         let pool = world.pool.clone();
-        tokio::spawn(async move { pool.destroy(&other, Children::Go, runtime::By::Admin).await })
+        tokio::spawn(async move { pool.destroy(&other, Children::Go, runtime::Initiator::Admin).await })
     };
     settle().await;
-    let rights = RightsSpec { budget: turns(4), ..RightsSpec::default() };
+    let permissions = PermissionSpec { budget: turns(4), ..PermissionSpec::default() };
     let creating = {
-        let (pool, spec) = (world.pool.clone(), AgentSpec { rights, ..below(named("c"), &parent) });
-        tokio::spawn(async move { pool.create(spec, runtime::By::Admin).await.map(drop) })
+        let (pool, spec) = (world.pool.clone(), AgentSpec { permissions, ..below(named("c"), &parent) });
+        tokio::spawn(async move { pool.create(spec, runtime::Initiator::Admin).await.map(drop) })
     };
     settle().await;
     parent.submit(crate::world::message(1, "#1 say a; done")).expect("there is room");
@@ -398,32 +398,32 @@ async fn what_was_set_aside_for_an_agent_that_was_never_kept_is_not_set_aside_af
     let world = world.restart().await;
     settle().await;
     assert_eq!(world.names().await, ["p"]);
-    let turns = world.pool.rights(&world.find("p").await).holdings[0];
-    assert_eq!((turns.reserved, turns.left), (0, Some(9)));
+    let turns = world.pool.permissions(&world.find("p").await).resource_usage[0];
+    assert_eq!((turns.reserved, turns.remaining), (0, Some(9)));
 }
 #[tokio::test(start_paused = true)]
 async fn what_was_set_aside_for_an_agent_that_was_destroyed_comes_back_whenever_the_daemon_is_killed() {
-    let turns = |limit| Budget::unlimited().with(Resource::Turns, Some(limit));
+    let turns = |limit| Budget::unlimited().with_limit(Resource::Turns, Some(limit));
     for calls in 1..4 {
         let world = World::new().await;
-        let rights =
-            RightsSpec { preset: Some("trusted".into()), budget: turns(10), ..RightsSpec::default() };
-        let parent = world.make(AgentSpec { rights, ..named("p") }).await;
-        let rights = RightsSpec { budget: turns(6), ..RightsSpec::default() };
-        let child = world.make(AgentSpec { rights, ..below(named("c"), &parent) }).await;
+        let permissions =
+            PermissionSpec { preset: Some("trusted".into()), budget: turns(10), ..PermissionSpec::default() };
+        let parent = world.make(AgentSpec { permissions, ..named("p") }).await;
+        let permissions = PermissionSpec { budget: turns(6), ..PermissionSpec::default() };
+        let child = world.make(AgentSpec { permissions, ..below(named("c"), &parent) }).await;
         end_of(start(&child, 1, "#1 say a; done")).await;
         let target = child.refer();
         drop((parent, child));
         world.store.live_for(calls);
         let destroying = {
             let pool = world.pool.clone();
-            tokio::spawn(async move { pool.destroy(&target, Children::Go, runtime::By::Admin).await })
+            tokio::spawn(async move { pool.destroy(&target, Children::Go, runtime::Initiator::Admin).await })
         };
         settle().await;
         destroying.abort();
         let world = world.restart().await;
         assert_eq!(world.names().await, ["p"]);
-        let turns = world.pool.rights(&world.find("p").await).holdings[0];
-        assert_eq!((turns.used, turns.reserved, turns.left), (1, 0, Some(9)), "killed behind {calls} calls");
+        let turns = world.pool.permissions(&world.find("p").await).resource_usage[0];
+        assert_eq!((turns.used, turns.reserved, turns.remaining), (1, 0, Some(9)), "killed behind {calls} calls");
     }
 }

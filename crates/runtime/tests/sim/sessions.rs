@@ -3,7 +3,7 @@
 use agent::outside::Moment;
 use agent::permission::{Budget, Resource};
 use agent::{FaultKind, Message, Source, ToolCall, ToolOutcome};
-use runtime::{AgentHandle, AgentSpec, By, Fork, Import, RightsSpec};
+use runtime::{AgentHandle, AgentSpec, Initiator, Fork, Import, PermissionSpec};
 
 use crate::history::{messages, objection_when_idle, results, texts};
 use crate::restarts::portrait;
@@ -28,7 +28,7 @@ async fn a_rename_keeps_everything_but_the_name() {
     let before = portrait(&world, &created.handle);
     let old = created.handle.refer();
     drop(created.handle);
-    let new = world.pool.rename(&old, id("z"), By::Admin).await.expect("it rests");
+    let new = world.pool.rename(&old, id("z"), Initiator::Admin).await.expect("it rests");
     assert_eq!((new.id().as_str(), new.serial()), ("z", old.serial()));
     assert!(world.pool.refer(&id("a")).is_none());
     let renamed = |text: &str| text.replace("\"a\"", "\"z\"");
@@ -54,7 +54,7 @@ async fn a_rename_that_cannot_be_changes_nothing() {
     world.agent("b").await;
     let target = agent.refer();
     let rename =
-        async |name: &str| world.pool.rename(&target, id(name), By::Admin).await.expect_err("it cannot be");
+        async |name: &str| world.pool.rename(&target, id(name), Initiator::Admin).await.expect_err("it cannot be");
     assert!(is_busy(&rename("z").await), "somebody has it");
     drop(agent);
     assert_eq!(rename("b").await.public, "Agent already exists: b");
@@ -67,7 +67,7 @@ async fn a_rename_that_cannot_be_changes_nothing() {
     world.model.release_all();
     settle().await;
     let before = texts(&world.find("a").await);
-    world.pool.rename(&target, id("z"), By::Admin).await.expect("it rests now");
+    world.pool.rename(&target, id("z"), Initiator::Admin).await.expect("it rests now");
     assert_eq!(texts(&world.find("z").await), before);
     assert!(world.destroy_named("z", runtime::Children::Go).await);
     assert_eq!(rename("y").await.kind, FaultKind::NotFound);
@@ -79,7 +79,7 @@ async fn whoever_wakes_an_agent_while_it_is_renamed_gets_it_by_its_new_name() {
     drop(talked(&world, "a").await);
     let target = world.pool.refer(&id("a")).expect("it is there");
     world.store.hold();
-    let (renamed, woken) = tokio::join!(world.pool.rename(&target, id("z"), By::Admin), async {
+    let (renamed, woken) = tokio::join!(world.pool.rename(&target, id("z"), Initiator::Admin), async {
         settle().await;
         let mut waking = Box::pin(world.pool.wake(&target));
         assert!(futures_util::FutureExt::now_or_never(&mut waking).is_none(), "it waits for the name");
@@ -94,30 +94,30 @@ async fn whoever_wakes_an_agent_while_it_is_renamed_gets_it_by_its_new_name() {
 async fn a_fork_has_all_that_its_source_has_and_goes_its_own_way() {
     let world = World::new().await;
     let parent = world.make(preset(named("p"), "trusted")).await;
-    let rights = RightsSpec {
+    let permissions = PermissionSpec {
         disable_tools: vec!["step".into()],
         write_paths: Some(vec!["deep".into()]),
-        budget: Budget::unlimited().with(Resource::Turns, Some(5)),
-        ..RightsSpec::default()
+        budget: Budget::unlimited().with_limit(Resource::Turns, Some(5)),
+        ..PermissionSpec::default()
     };
     let spec =
-        AgentSpec { rights, cwd: Some("a".into()), system_prompt: Some("be brief".into()), ..named("a") };
+        AgentSpec { permissions, cwd: Some("a".into()), system_prompt: Some("be brief".into()), ..named("a") };
     let source = world.make(below(spec, &parent)).await;
     end_of(start(&source, 1, "#1 call note x; done | say a; done")).await;
     end_of(start(&source, 2, "#2 say b; done")).await;
     let fork = Fork { id: Some(id("f")), messages: Some(4) };
-    let created = world.pool.fork(&source, fork, By::Admin).await.expect("it can be");
+    let created = world.pool.fork(&source, fork, Initiator::Admin).await.expect("it can be");
     let copy = created.handle;
     assert_eq!(messages(&copy), messages(&source)[..4]);
     let (of_copy, of_source) = (copy.record(), source.record());
     assert_eq!(
-        (&of_copy.system_prompt, &of_copy.cwd, &of_copy.rights, of_copy.parent),
-        (&of_source.system_prompt, &of_source.cwd, &of_source.rights, of_source.parent)
+        (&of_copy.system_prompt, &of_copy.cwd, &of_copy.permissions, of_copy.parent),
+        (&of_source.system_prompt, &of_source.cwd, &of_source.permissions, of_source.parent)
     );
-    assert_eq!(world.pool.rights(&copy).may, world.pool.rights(&source).may);
+    assert_eq!(world.pool.permissions(&copy).may, world.pool.permissions(&source).may);
     assert_eq!(of_copy.origin.as_deref(), Some("fork of a at 4"));
     assert_ne!(of_copy.capability, of_source.capability, "its token is its own");
-    assert_eq!(world.pool.rights(&copy).holdings[0].used, 0, "what the source used it has not used");
+    assert_eq!(world.pool.permissions(&copy).resource_usage[0].used, 0, "what the source used it has not used");
     assert_eq!(
         end_of(start(&copy, 1, "#9 say other; done")).await.content,
         "other",
@@ -138,7 +138,7 @@ async fn a_fork_ends_anywhere_but_between_a_call_and_its_result() {
     let source = talked(&world, "a").await;
     let fork = async |count: Option<usize>| {
         let fork = Fork { id: None, messages: count };
-        world.pool.fork(&source, fork, By::Admin).await
+        world.pool.fork(&source, fork, Initiator::Admin).await
     };
     for count in [0, 4, 6] {
         let copy = fork(Some(count)).await.expect("it can be").handle;
@@ -149,7 +149,7 @@ async fn a_fork_ends_anywhere_but_between_a_call_and_its_result() {
     assert_eq!(fault.public, "messages 2 would cut a tool call from its result");
     let fault = fork(Some(7)).await.err().expect("there are not so many");
     assert_eq!(fault.public, "messages must be at most 6, the number there are, got: 7");
-    let fault = world.pool.fork(&source, Fork { id: Some(id("a")), messages: None }, By::Admin).await.err();
+    let fault = world.pool.fork(&source, Fork { id: Some(id("a")), messages: None }, Initiator::Admin).await.err();
     assert_eq!(fault.expect("it is taken").public, "Agent already exists: a");
 }
 
@@ -159,10 +159,10 @@ async fn an_agent_may_fork_its_own_children_and_nobody_else() {
     let parent = world.trusted("p").await;
     let child = world.child("c", &parent).await;
     let stranger = world.trusted("s").await;
-    let forked = world.pool.fork(&child, Fork::default(), By::Agent(&parent)).await.expect("it is its child");
+    let forked = world.pool.fork(&child, Fork::default(), Initiator::Agent(&parent)).await.expect("it is its child");
     assert_eq!(world.summary(&forked.handle).parent, Some(id("p")));
     for (source, by) in [(&child, &stranger), (&stranger, &stranger), (&parent, &child)] {
-        let fault = world.pool.fork(source, Fork::default(), By::Agent(by)).await.err().expect("it may not");
+        let fault = world.pool.fork(source, Fork::default(), Initiator::Agent(by)).await.err().expect("it may not");
         assert_eq!(fault.kind, FaultKind::Denied, "{fault}");
     }
 }
@@ -171,7 +171,7 @@ async fn an_agent_may_fork_its_own_children_and_nobody_else() {
 async fn a_rollback_takes_back_what_was_said_and_the_agent_goes_on_from_there() {
     let world = World::new().await;
     let agent = talked(&world, "a").await;
-    assert_eq!(agent.rollback(4, By::Admin).await, Ok(2));
+    assert_eq!(agent.rollback(4, Initiator::Admin).await, Ok(2));
     assert_eq!((texts(&agent).len(), world.summary(&agent).message_count), (4, 4));
     end_of(start(&agent, 3, "#3 say c; done")).await;
     assert_eq!(world.model.seen().requests.last().map(|request| request.messages.len()), Some(5));
@@ -181,8 +181,8 @@ async fn a_rollback_takes_back_what_was_said_and_the_agent_goes_on_from_there() 
     assert_eq!(world.listed("a").await.message_count, 6);
     let agent = world.find("a").await;
     assert_eq!(portrait(&world, &agent), before);
-    assert_eq!(agent.rollback(0, By::Admin).await, Ok(6));
-    assert_eq!(agent.rollback(0, By::Admin).await, Ok(0), "there is nothing left");
+    assert_eq!(agent.rollback(0, Initiator::Admin).await, Ok(6));
+    assert_eq!(agent.rollback(0, Initiator::Admin).await, Ok(0), "there is nothing left");
     drop(agent);
     let world = world.restart().await;
     assert_eq!(texts(&world.find("a").await), Vec::<String>::new());
@@ -193,17 +193,17 @@ async fn a_rollback_that_cannot_be_changes_nothing() {
     let world = World::new().await;
     let agent = talked(&world, "a").await;
     for cut in [2, 7, usize::MAX] {
-        let fault = agent.rollback(cut, By::Admin).await.expect_err("it cannot be");
+        let fault = agent.rollback(cut, Initiator::Admin).await.expect_err("it cannot be");
         assert_eq!(fault.kind, FaultKind::Invalid, "{cut}");
     }
     let running = start(&agent, 3, "#3 wait; say c; done");
     settle().await;
-    assert!(is_busy(&agent.rollback(0, By::Admin).await.expect_err("a turn is open")));
+    assert!(is_busy(&agent.rollback(0, Initiator::Admin).await.expect_err("a turn is open")));
     world.model.release_all();
     end_of(running).await;
     assert_eq!(texts(&agent).len(), 8);
     assert!(world.destroy(&agent).await);
-    assert_eq!(agent.rollback(0, By::Admin).await.expect_err("it is gone").kind, FaultKind::NotFound);
+    assert_eq!(agent.rollback(0, Initiator::Admin).await.expect_err("it is gone").kind, FaultKind::NotFound);
 }
 
 fn from_elsewhere() -> Vec<Message> {
@@ -224,7 +224,7 @@ fn import(spec: AgentSpec) -> Import {
 async fn an_agent_from_elsewhere_is_as_it_was_there() {
     let world = World::new().await;
     let spec = AgentSpec { system_prompt: Some("be brief".into()), ..preset(named("a"), "trusted") };
-    let created = world.pool.import(import(spec), By::Admin).await.expect("it can be");
+    let created = world.pool.import(import(spec), Initiator::Admin).await.expect("it can be");
     assert!(created.initial.is_none());
     let agent = created.handle;
     let shown: Vec<_> = messages(&agent).iter().map(|message| Message::clone(message)).collect();
@@ -246,12 +246,12 @@ async fn a_refused_import_changes_nothing() {
     for spec in
         [named("a"), preset(named("b"), "nonsense"), AgentSpec { parent: Some(id("nobody")), ..named("b") }]
     {
-        let fault = world.pool.import(import(spec), By::Admin).await.err().expect("it cannot be");
+        let fault = world.pool.import(import(spec), Initiator::Admin).await.err().expect("it cannot be");
         assert_eq!(fault.kind, FaultKind::Invalid, "{fault}");
     }
     assert_eq!(world.names().await, ["a"]);
     let spec = first(named("b"), "say never; done");
-    let created = world.pool.import(import(spec), By::Admin).await.expect("it can be");
+    let created = world.pool.import(import(spec), Initiator::Admin).await.expect("it can be");
     settle().await;
     assert_eq!(texts(&created.handle).len(), 4, "what comes from elsewhere has no first message");
     let fault = fault_of(start(&created.handle, 1, "#1 say hel; fail")).await;

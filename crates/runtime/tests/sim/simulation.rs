@@ -183,7 +183,7 @@ impl Driver {
     async fn create_too_late(&mut self) {
         let lives = self.lives.len();
         // After a stop has emptied the directory, the driver's own list is ahead of it.
-        let fault = self.world.pool.create(runtime::AgentSpec::default(), runtime::By::Admin).await.err();
+        let fault = self.world.pool.create(runtime::AgentSpec::default(), runtime::Initiator::Admin).await.err();
         assert!(fault.is_some_and(|fault| crate::world::is_busy(&fault)), "no agent is made in a stop");
         assert_eq!(self.lives.len(), lives);
     }

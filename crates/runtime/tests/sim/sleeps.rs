@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agent::permission::{Budget, Resource};
 use agent::{FaultKind, TurnOutcome};
-use runtime::{AgentHandle, AgentLife, AgentSpec, By, Change, Children, FeedScope, Limits, RightsSpec};
+use runtime::{AgentHandle, AgentLife, AgentSpec, Initiator, PermissionChange, Children, FeedScope, Limits, PermissionSpec};
 
 use crate::history::{questions, results, texts};
 use crate::restarts::portrait;
@@ -169,13 +169,13 @@ async fn those_that_rest_longest_make_room_and_those_at_work_do_not() {
 }
 
 fn turns(spec: AgentSpec, limit: u64) -> AgentSpec {
-    let budget = Budget::unlimited().with(Resource::Turns, Some(limit));
-    AgentSpec { rights: RightsSpec { budget, ..spec.rights.clone() }, ..spec }
+    let budget = Budget::unlimited().with_limit(Resource::Turns, Some(limit));
+    AgentSpec { permissions: PermissionSpec { budget, ..spec.permissions.clone() }, ..spec }
 }
 
 fn used(world: &World, agent: &AgentHandle) -> (u64, u64, Option<u64>) {
-    let one = world.pool.rights(agent).holdings[0];
-    (one.used, one.reserved, one.left)
+    let one = world.pool.permissions(agent).resource_usage[0];
+    (one.used, one.reserved, one.remaining)
 }
 
 #[tokio::test(start_paused = true)]
@@ -216,8 +216,8 @@ async fn a_change_at_a_parent_counts_for_a_child_that_slept_meanwhile() {
     drop(world.child("c", &parent).await);
     a_while().await;
     assert_eq!(world.live().await, ["p"]);
-    let change = Change { disable_tools: Some(vec!["note".into()]), ..Change::default() };
-    world.change(&parent, &change).await.expect("less is always allowed");
+    let change = PermissionChange { disable_tools: Some(vec!["note".into()]), ..PermissionChange::default() };
+    world.change_permissions(&parent, &change).await.expect("less is always allowed");
     let child = world.find("c").await;
     end_of(start(&child, 1, "#1 call note x; done | say a; done")).await;
     assert!(results(&child)[0].starts_with("Permission denied"), "{:?}", results(&child));
@@ -260,7 +260,7 @@ async fn an_agent_that_is_destroyed_while_it_wakes_is_not_there() {
             for _ in 0..delay {
                 tokio::task::yield_now().await;
             }
-            world.pool.destroy(&target, Children::Go, By::Admin).await
+            world.pool.destroy(&target, Children::Go, Initiator::Admin).await
         });
         assert_eq!(destroyed, Ok(true));
         settle().await;

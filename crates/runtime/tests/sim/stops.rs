@@ -6,7 +6,7 @@ use std::time::Duration;
 use agent::outside::{Clock, Moment};
 use agent::{FaultKind, TurnOutcome};
 use futures_util::FutureExt;
-use runtime::{AgentSpec, By, Children, Limits, PoolHandle};
+use runtime::{AgentSpec, Initiator, Children, Limits, PoolHandle};
 use tokio::time::Instant;
 
 use crate::world::{NOW, World, at_once, end_of, fault_of, is_busy, named, settle, start, tasks};
@@ -49,7 +49,7 @@ async fn an_empty_pool_goes_on() {
     let agent = world.agent("a").await;
     assert!(world.destroy(&agent).await);
     assert!(!stop_is_wanted(&world.pool), "its last agent was destroyed");
-    let fault = world.pool.finish_agent(&agent, By::Admin).await.expect_err("it is gone");
+    let fault = world.pool.finish_agent(&agent, Initiator::Admin).await.expect_err("it is gone");
     assert_eq!(fault.kind, FaultKind::NotFound);
     assert!(!stop_is_wanted(&world.pool), "an agent that is gone decides nothing");
     world.agent("b").await;
@@ -192,7 +192,7 @@ async fn an_agent_that_is_being_created_does_not_slip_in_behind_a_stop() {
     *clock.hold.lock().expect("nobody panicked") = Some((asked, goes_on));
     let pool = world.pool.clone();
     let creating = tokio::spawn(async move {
-        let created = pool.create(named("late"), By::Admin).await;
+        let created = pool.create(named("late"), Initiator::Admin).await;
         created.map(|created| created.handle.id().clone())
     });
     tokio::task::spawn_blocking(move || was_asked.recv().expect("the clock was asked"))
@@ -222,7 +222,7 @@ async fn sends_that_race_with_a_destroy_are_always_answered() {
         let agent = world.agent("a").await;
         let sendings: Vec<_> = (0..4).map(|place| start(&agent, place, "wait")).collect();
         let (pool, target) = (world.pool.clone(), agent.refer());
-        let destroying = tokio::spawn(async move { pool.destroy(&target, Children::Go, By::Admin).await });
+        let destroying = tokio::spawn(async move { pool.destroy(&target, Children::Go, Initiator::Admin).await });
         assert_eq!(destroying.await.expect("destroy does not panic"), Ok(true));
         for sending in sendings {
             let answer = tokio::time::timeout(Duration::from_secs(30), sending).await;

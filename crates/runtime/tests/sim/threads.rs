@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::permission::{Budget, Resource};
-use runtime::{AgentHandle, AgentSpec, Change, Children, Limits, RightsSpec};
+use runtime::{AgentHandle, AgentSpec, PermissionChange, Children, Limits, PermissionSpec};
 
 use crate::dice::Dice;
 use crate::history::{messages, objection_when_idle};
@@ -66,9 +66,9 @@ async fn families_that_do_everything_at_once_never_hang() {
 async fn a_share_is_never_lent_twice_and_always_comes_back() {
     const LIMIT: u64 = 200;
     let world = Arc::new(World::new().await);
-    let budget = Budget::unlimited().with(Resource::Turns, Some(LIMIT));
-    let rights = RightsSpec { preset: Some("trusted".to_owned()), budget, ..RightsSpec::default() };
-    let top = world.make(AgentSpec { rights, ..named("top") }).await;
+    let budget = Budget::unlimited().with_limit(Resource::Turns, Some(LIMIT));
+    let permissions = PermissionSpec { preset: Some("trusted".to_owned()), budget, ..PermissionSpec::default() };
+    let top = world.make(AgentSpec { permissions, ..named("top") }).await;
     let mut busy = Vec::new();
     for thread in 0..4 {
         let (world, top) = (Arc::clone(&world), top.clone());
@@ -77,15 +77,15 @@ async fn a_share_is_never_lent_twice_and_always_comes_back() {
             for round in 0..50 {
                 let name = format!("c{thread}");
                 let share = Some(dice.below(60) as u64).filter(|_| dice.percent(70));
-                let budget = Budget::unlimited().with(Resource::Turns, share);
-                let rights = RightsSpec { budget, ..RightsSpec::default() };
-                let spec = AgentSpec { rights, ..named(&name) };
+                let budget = Budget::unlimited().with_limit(Resource::Turns, share);
+                let permissions = PermissionSpec { budget, ..PermissionSpec::default() };
+                let spec = AgentSpec { permissions, ..named(&name) };
                 let Ok(child) = world.create(below(spec, &top)).await else { continue };
                 let sending = start(&child.handle, round, &format!("#{thread}.{round} say a; done"));
                 let more = Some(dice.below(90) as u64).filter(|_| dice.percent(70));
-                let change = Change { budget: vec![(Resource::Turns, more)], ..Change::default() };
+                let change = PermissionChange { budget: vec![(Resource::Turns, more)], ..PermissionChange::default() };
                 // There may not be so much left.
-                let _ = world.change(&child.handle, &change).await;
+                let _ = world.change_permissions(&child.handle, &change).await;
                 all_answered(vec![sending]).await;
                 assert!(world.destroy_named(&name, Children::Go).await);
             }
@@ -94,7 +94,7 @@ async fn a_share_is_never_lent_twice_and_always_comes_back() {
     for task in busy {
         tokio::time::timeout(PATIENCE, task).await.expect("nobody hangs").expect("nobody panics");
     }
-    let turns = |agent: &AgentHandle| world.pool.rights(agent).holdings[0];
+    let turns = |agent: &AgentHandle| world.pool.permissions(agent).resource_usage[0];
     assert_eq!(turns(&top).reserved, 0);
     assert!(turns(&top).used <= LIMIT && turns(&top).used > 0, "{:?}", turns(&top));
 }

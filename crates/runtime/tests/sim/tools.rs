@@ -266,7 +266,7 @@ impl TestCall {
             Kind::Long => ToolOutcome::Done("x".repeat(self.arguments.parse().expect("a number"))),
             Kind::Read | Kind::Write => {
                 let file = leave.permit.files.first().expect("leave names the folder");
-                ToolOutcome::Done(format!("{} beneath {}", file.rest, file.root))
+                ToolOutcome::Done(format!("{} beneath {}", file.relative, file.root))
             }
             Kind::Panics => panic_quietly("the tool panicked"),
             Kind::Broken | Kind::PanicsAtPrepare | Kind::PanicsAtEffects => {
@@ -285,15 +285,15 @@ impl TestCall {
     }
 
     /// What of this call is not allowed now, to its agent or by an ancestor.
-    async fn objection(&self, pool: &PoolHandle, agent: &AgentHandle) -> Option<String> {
+    async fn permission_violation(&self, pool: &PoolHandle, agent: &AgentHandle) -> Option<String> {
         let mut effects = vec![Effect::Use(Arc::clone(&self.name))];
         effects.extend(self.effects.iter().cloned());
-        let rights = pool.rights(agent);
-        let mut grants = vec![rights.may];
-        for id in &rights.ancestors {
+        let permissions = pool.permissions(agent);
+        let mut grants = vec![permissions.may];
+        for id in &permissions.ancestors {
             // Another agent may have the name of an ancestor that is gone.
             let above = pool.find(id).await.ok().flatten().filter(|other| agent.is_below(other));
-            grants.extend(above.map(|other| pool.rights(&other).may_grant));
+            grants.extend(above.map(|other| pool.permissions(&other).may_grant));
         }
         let grants = grants.into_iter();
         grants.map(|grant| judge(&effects, &grant)).find_map(|verdict| match verdict {
@@ -317,7 +317,7 @@ impl Live {
         if let Some(pool) = pool {
             let caller = pool.find(&call.agent).await.expect("whoever calls is awake");
             let caller = caller.expect("whoever calls is there");
-            violation = call.objection(&pool, &caller).await;
+            violation = call.permission_violation(&pool, &caller).await;
             agent = Some(caller);
         }
         let mut seen = stage.seen();

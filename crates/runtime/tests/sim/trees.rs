@@ -8,7 +8,7 @@ use crate::history::results;
 use crate::world::{POOL_TASKS, World, at_once, below, end_of, id, named, preset, settle, start, tasks};
 
 fn count(world: &World, agent: &AgentHandle) -> u64 {
-    let holdings = world.pool.rights(agent).holdings;
+    let holdings = world.pool.permissions(agent).resource_usage;
     holdings.iter().find(|one| one.resource == Resource::Children).expect("children are counted").used
 }
 
@@ -56,14 +56,14 @@ async fn orphans_stay_under_the_ceiling_they_had() {
     let world = World::new().await;
     let parent = world.trusted("p").await;
     let child = world.child("c", &parent).await;
-    let before = world.pool.rights(&child);
+    let before = world.pool.permissions(&child);
     let running = start(&child, 1, "wait; say a; done");
     settle().await;
     assert!(at_once(world.destroy_named("p", Children::Stay)).await);
     assert_eq!(world.names().await, ["c"]);
     world.model.release_all();
     assert_eq!(end_of(running).await.content, "a", "its turn goes on");
-    let after = world.pool.rights(&child);
+    let after = world.pool.permissions(&child);
     assert_eq!((after.may, after.may_grant, after.limits), (before.may, before.may_grant, before.limits));
     assert_eq!(world.summary(&child).depth, 1);
 }

@@ -9,8 +9,8 @@ use agent::outside::{Clock, Entropy, ModelTraits, Models, Moment, Provider, Work
 use agent::permission::FilePath;
 use agent::{AgentId, Fault, FaultKind, RequestId, Source, TurnEnd};
 use runtime::{
-    AgentHandle, AgentLife, AgentRef, AgentSpec, AgentSummary, By, Change, Children, Created, FirstMessage,
-    Limits, Name, NewMessage, Outside, PoolHandle, PoolOptions, RightsSpec,
+    AgentHandle, AgentLife, AgentRef, AgentSpec, AgentSummary, Initiator, PermissionChange, Children, Created, FirstMessage,
+    Limits, Name, NewMessage, Outside, PoolHandle, PoolOptions, PermissionSpec,
 };
 
 use crate::model::{ScriptedModel, WINDOW_TOKENS};
@@ -237,19 +237,19 @@ impl World {
     }
 
     pub(crate) async fn create(&self, spec: AgentSpec) -> Result<Created, Fault> {
-        self.pool.create(spec, By::Admin).await
+        self.pool.create(spec, Initiator::Admin).await
     }
 
     pub(crate) async fn refusal(&self, spec: AgentSpec) -> Fault {
         self.create(spec).await.err().expect("the create is refused")
     }
 
-    pub(crate) async fn change(&self, agent: &AgentHandle, change: &Change) -> Result<(), Fault> {
-        self.pool.change_rights(agent, change, By::Admin).await
+    pub(crate) async fn change_permissions(&self, agent: &AgentHandle, change: &PermissionChange) -> Result<(), Fault> {
+        self.pool.change_permissions(agent, change, Initiator::Admin).await
     }
 
     pub(crate) async fn finish(&self, agent: &AgentHandle) {
-        self.pool.finish_agent(agent, By::Admin).await.expect("it can be kept");
+        self.pool.finish_agent(agent, Initiator::Admin).await.expect("it can be kept");
     }
 
     /// The agent, awake.
@@ -296,7 +296,7 @@ impl World {
     }
 
     pub(crate) async fn end(&self, agent: &AgentRef, children: Children) -> bool {
-        self.pool.destroy(agent, children, By::Admin).await.expect("it can be kept")
+        self.pool.destroy(agent, children, Initiator::Admin).await.expect("it can be kept")
     }
 }
 
@@ -319,7 +319,7 @@ pub(crate) fn named(name: &str) -> AgentSpec {
 }
 
 pub(crate) fn preset(spec: AgentSpec, preset: &str) -> AgentSpec {
-    AgentSpec { rights: RightsSpec { preset: Some(preset.to_owned()), ..spec.rights.clone() }, ..spec }
+    AgentSpec { permissions: PermissionSpec { preset: Some(preset.to_owned()), ..spec.permissions.clone() }, ..spec }
 }
 
 pub(crate) fn below(spec: AgentSpec, parent: &AgentHandle) -> AgentSpec {

@@ -8,21 +8,21 @@ use agent::journal::{AcceptedTurn, Record};
 use serde::{Deserialize, Serialize};
 
 use super::message::{ClassWord, EndBody, MessageBody, OutcomeBody, RequestIdBody};
-use super::state::{AgentBody, RightsBody, agent_id};
+use super::state::{AgentBody, PermissionsBody, agent_id};
 use super::{BodyFault, read as parse, write as text};
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CreatedBody<'a> {
     agent: AgentBody<'a>,
-    rights: RightsBody<'a>,
+    #[serde(rename = "rights")] permissions: PermissionsBody<'a>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct RightsChangedBody<'a> {
+struct PermissionsChangedBody<'a> {
     by: Cow<'a, str>,
-    rights: RightsBody<'a>,
+    #[serde(rename = "rights")] permissions: PermissionsBody<'a>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -181,10 +181,10 @@ struct NoBody {}
 pub(super) fn write(record: &Record) -> Result<String, BodyFault> {
     match record {
         Record::Created(record) => {
-            text(&CreatedBody { agent: AgentBody::of(record), rights: RightsBody::of(&record.rights) })
+            text(&CreatedBody { agent: AgentBody::of(record), permissions: PermissionsBody::of(&record.permissions) })
         }
-        Record::RightsChanged { by, rights } => {
-            text(&RightsChangedBody { by: by.into(), rights: RightsBody::of(rights) })
+        Record::PermissionsChanged { by, permissions } => {
+            text(&PermissionsChangedBody { by: by.into(), permissions: PermissionsBody::of(permissions) })
         }
         Record::Renamed { by, id } => text(&RenamedBody { by: by.into(), id: AgentId::as_str(id).into() }),
         Record::Finished { by } | Record::Destroyed { by } => text(&ByBody { by: by.into() }),
@@ -243,12 +243,12 @@ pub(super) fn read(kind: &str, text: &str) -> Result<Record, BodyFault> {
 fn read_lifecycle(kind: &str, text: &str) -> Result<Record, BodyFault> {
     if kind == "agent_created" {
         let body: CreatedBody<'_> = parse(text)?;
-        return Ok(Record::Created(Box::new(body.agent.record(body.rights.rights()?)?)));
+        return Ok(Record::Created(Box::new(body.agent.record(body.permissions.permissions()?)?)));
     }
     if kind == "permissions_changed" {
-        let body: RightsChangedBody<'_> = parse(text)?;
-        let rights = Box::new(body.rights.rights()?);
-        return Ok(Record::RightsChanged { by: body.by.into_owned(), rights });
+        let body: PermissionsChangedBody<'_> = parse(text)?;
+        let permissions = Box::new(body.permissions.permissions()?);
+        return Ok(Record::PermissionsChanged { by: body.by.into_owned(), permissions });
     }
     if kind == "agent_renamed" {
         let body: RenamedBody<'_> = parse(text)?;

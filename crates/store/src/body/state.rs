@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use agent::journal::{
-    AgentRecord, AgentState, KeptAccount, KeptAsk, KeptLedger, KeptRights, OnRestart, Serial,
+    AgentRecord, AgentState, KeptAccount, StoredGrantRequest, KeptLedger, StoredPermissions, OnRestart, Serial,
 };
 use agent::outside::Moment;
 use agent::permission::{Budget, FilePath, Level, Resource};
@@ -40,7 +40,7 @@ impl<'a> AgentBody<'a> {
             model,
             capability,
             on_restart,
-            rights: _,
+            permissions: _,
             origin,
         } = record;
         Self {
@@ -57,7 +57,7 @@ impl<'a> AgentBody<'a> {
         }
     }
 
-    pub(super) fn record(self, rights: KeptRights) -> Result<AgentRecord, BodyFault> {
+    pub(super) fn record(self, permissions: StoredPermissions) -> Result<AgentRecord, BodyFault> {
         let capability = crate::digest::unhex(&self.capability)
             .ok_or_else(|| BodyFault::new("the capability is no digest"))?;
         Ok(AgentRecord {
@@ -73,7 +73,7 @@ impl<'a> AgentBody<'a> {
                 .into_iter()
                 .find(|policy| policy.name() == self.on_restart)
                 .ok_or_else(|| BodyFault::new(format!("unknown on_restart {:?}", self.on_restart)))?,
-            rights,
+            permissions,
             origin: self.origin.map(Cow::into_owned),
         })
     }
@@ -81,12 +81,12 @@ impl<'a> AgentBody<'a> {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct RightsBody<'a> {
+pub(super) struct PermissionsBody<'a> {
     preset: Cow<'a, str>,
     level: LevelWord,
     /// One for each of [`Resource::ALL`], in that order.
     budget: [Option<u64>; Resource::ALL.len()],
-    may: AskBody<'a>,
+    may: GrantRequestBody<'a>,
     may_grant: Option<GrantBody<'a>>,
 }
 
@@ -102,20 +102,20 @@ enum LevelWord {
 #[serde(deny_unknown_fields)]
 struct GrantBody<'a> {
     preset: Option<Cow<'a, str>>,
-    ask: AskBody<'a>,
+    #[serde(rename = "ask")] request: GrantRequestBody<'a>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct AskBody<'a> {
+struct GrantRequestBody<'a> {
     disable_tools: Cow<'a, [String]>,
     write_paths: Option<Vec<Cow<'a, str>>>,
     may_create: Option<Cow<'a, [String]>>,
 }
 
-impl<'a> RightsBody<'a> {
-    pub(super) fn of(rights: &'a KeptRights) -> Self {
-        let KeptRights { preset, level, budget, may, may_grant } = rights;
+impl<'a> PermissionsBody<'a> {
+    pub(super) fn of(permissions: &'a StoredPermissions) -> Self {
+        let StoredPermissions { preset, level, budget, may, may_grant } = permissions;
         Self {
             preset: preset.into(),
             level: match level {
@@ -124,21 +124,21 @@ impl<'a> RightsBody<'a> {
                 Level::Yolo => LevelWord::Yolo,
             },
             budget: Resource::ALL.map(|resource| budget.limit(resource)),
-            may: AskBody::of(may),
+            may: GrantRequestBody::of(may),
             may_grant: may_grant.as_ref().map(|(preset, ask)| GrantBody {
                 preset: preset.as_deref().map(Cow::Borrowed),
-                ask: AskBody::of(ask),
+                request: GrantRequestBody::of(ask),
             }),
         }
     }
 
-    pub(super) fn rights(self) -> Result<KeptRights, BodyFault> {
+    pub(super) fn permissions(self) -> Result<StoredPermissions, BodyFault> {
         let limits = Resource::ALL.into_iter().zip(self.budget);
         let may_grant = self.may_grant.map(|grant| {
-            let ask = grant.ask.ask()?;
+            let ask = grant.request.ask()?;
             Ok::<_, BodyFault>((grant.preset.map(Cow::into_owned), ask))
         });
-        Ok(KeptRights {
+        Ok(StoredPermissions {
             preset: self.preset.into_owned(),
             level: match self.level {
                 LevelWord::Sandboxed => Level::Sandboxed,
@@ -146,16 +146,16 @@ impl<'a> RightsBody<'a> {
                 LevelWord::Yolo => Level::Yolo,
             },
             budget: limits
-                .fold(Budget::unlimited(), |budget, (resource, limit)| budget.with(resource, limit)),
+                .fold(Budget::unlimited(), |budget, (resource, limit)| budget.with_limit(resource, limit)),
             may: self.may.ask()?,
             may_grant: may_grant.transpose()?,
         })
     }
 }
 
-impl<'a> AskBody<'a> {
-    fn of(ask: &'a KeptAsk) -> Self {
-        let KeptAsk { disable_tools, write_paths, may_create } = ask;
+impl<'a> GrantRequestBody<'a> {
+    fn of(ask: &'a StoredGrantRequest) -> Self {
+        let StoredGrantRequest { disable_tools, write_paths, may_create } = ask;
         let texts = |paths: &'a Vec<FilePath>| paths.iter().map(|path| path.as_str().into()).collect();
         Self {
             disable_tools: disable_tools.into(),
@@ -164,9 +164,9 @@ impl<'a> AskBody<'a> {
         }
     }
 
-    fn ask(self) -> Result<KeptAsk, BodyFault> {
+    fn ask(self) -> Result<StoredGrantRequest, BodyFault> {
         let paths = |texts: Vec<Cow<'_, str>>| texts.iter().map(|text| file_path(text)).collect();
-        Ok(KeptAsk {
+        Ok(StoredGrantRequest {
             disable_tools: self.disable_tools.into_owned(),
             write_paths: self.write_paths.map(paths).transpose()?,
             may_create: self.may_create.map(Cow::into_owned),

@@ -4,7 +4,7 @@ use agent::journal::Record;
 use proptest::prelude::*;
 
 use super::*;
-use crate::conformance::samples::{agent_record, every_record, kinds, ledger, odd_texts, rights, state};
+use crate::conformance::samples::{agent_record, every_record, kinds, ledger, odd_texts, permissions, state};
 
 #[test]
 fn every_record_reads_back_with_every_text() {
@@ -20,7 +20,7 @@ fn every_record_reads_back_with_every_text() {
 fn agents_rights_states_and_ledgers_read_back() {
     for text in odd_texts() {
         let record = agent_record(&text);
-        let (written, given) = (write_agent(&record).unwrap(), write_rights(&rights(&text)).unwrap());
+        let (written, given) = (write_agent(&record).unwrap(), write_rights(&permissions(&text)).unwrap());
         assert_eq!(read_agent(&written, "worker-1", &given).unwrap(), record);
         assert_eq!(read_agent(&written, "renamed", &given).unwrap().id.as_str(), "renamed");
     }
@@ -59,7 +59,7 @@ fn what_was_not_written_is_refused() {
         assert!(read_record(kind, text).is_err(), "{kind} {text}");
     }
     let plain = write_agent(&agent_record("x")).unwrap();
-    let given = write_rights(&rights("x")).unwrap();
+    let given = write_rights(&permissions("x")).unwrap();
     for (from, to) in
         [("/srv/work", "/srv/../work"), ("/srv/work", "work"), ("\"mark\"", "\"forget\""), ("0007", "00")]
     {

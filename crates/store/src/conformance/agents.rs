@@ -3,7 +3,7 @@
 use agent::journal::{AgentState, KeptLedger, Record, Serial};
 use agent::outside::{IndexRow, StoreFault};
 
-use super::samples::{agent_record, destroyed, id, ledger, renamed, rights, state};
+use super::samples::{agent_record, destroyed, id, ledger, renamed, permissions, state};
 use super::{Bench, accepted, append, begun, claims, created};
 
 claims!(
@@ -43,12 +43,12 @@ async fn an_agent_is_what_it_was_made_from(bench: &mut Bench) {
 
 async fn rights_and_names_are_those_of_now(bench: &mut Bench) {
     bench.create(1, "one", None).await;
-    let new = rights("other");
-    let changed = Record::RightsChanged { by: "admin".to_owned(), rights: Box::new(new.clone()) };
+    let new = permissions("other");
+    let changed = Record::PermissionsChanged { by: "admin".to_owned(), permissions: Box::new(new.clone()) };
     bench.keep(append(1, "one", [changed, renamed("two")])).await;
     bench.reopen().await;
     let agent = bench.store.agents(vec![1]).await.unwrap().remove(0);
-    assert_eq!((agent.record.rights, agent.record.id), (new, id("two")));
+    assert_eq!((agent.record.permissions, agent.record.id), (new, id("two")));
     assert_eq!(bench.store.index().await.unwrap()[0].id, id("two"));
     assert_eq!(bench.store.history(1).await.unwrap()[0], created("one", None), "history stays");
 }

@@ -2,7 +2,7 @@
 
 use agent::fold::{FoldHow, FoldPart, Folded};
 use agent::journal::{
-    AcceptedTurn, AgentRecord, AgentState, KeptAccount, KeptAsk, KeptLedger, KeptRights, OnRestart, Record,
+    AcceptedTurn, AgentRecord, AgentState, KeptAccount, StoredGrantRequest, KeptLedger, StoredPermissions, OnRestart, Record,
     Serial,
 };
 use agent::outside::{Append, Moment, Span};
@@ -99,16 +99,16 @@ pub(crate) fn created(name: &str, parent: Option<Serial>) -> Record {
     Record::Created(Box::new(record))
 }
 
-pub(crate) fn rights(text: &str) -> KeptRights {
-    let ask = KeptAsk {
+pub(crate) fn permissions(text: &str) -> StoredPermissions {
+    let ask = StoredGrantRequest {
         disable_tools: vec![text.to_owned(), "fs.write_file".to_owned()],
         write_paths: Some(vec![path("/srv/a b"), path("/srv/\u{1f980}")]),
         may_create: Some(vec!["sandboxed".to_owned()]),
     };
-    KeptRights {
+    StoredPermissions {
         preset: text.to_owned(),
         level: Level::Trusted,
-        budget: Budget::unlimited().with(Resource::Tokens, Some(u64::MAX)).with(Resource::Children, Some(0)),
+        budget: Budget::unlimited().with_limit(Resource::Tokens, Some(u64::MAX)).with_limit(Resource::Children, Some(0)),
         may: ask.clone(),
         may_grant: Some((Some(text.to_owned()), ask)),
     }
@@ -125,7 +125,7 @@ pub(crate) fn agent_record(text: &str) -> AgentRecord {
         model: Some(text.to_owned()),
         capability: std::array::from_fn(|place| u8::try_from(place).unwrap() * 7),
         on_restart: OnRestart::Mark,
-        rights: rights(text),
+        permissions: permissions(text),
         origin: Some(text.to_owned()),
     }
 }
@@ -229,15 +229,15 @@ pub(crate) fn every_record(text: &str) -> Vec<Record> {
         model: None,
         origin: None,
         on_restart: OnRestart::Resume,
-        rights: KeptRights { may: KeptAsk::default(), may_grant: None, level: Level::Yolo, ..rights(text) },
+        permissions: StoredPermissions { may: StoredGrantRequest::default(), may_grant: None, level: Level::Yolo, ..permissions(text) },
         ..agent_record(text)
     };
     let halved =
-        KeptRights { may_grant: Some((None, KeptAsk::default())), level: Level::Sandboxed, ..rights(text) };
+        StoredPermissions { may_grant: Some((None, StoredGrantRequest::default())), level: Level::Sandboxed, ..permissions(text) };
     let mut records = vec![
         Record::Created(Box::new(agent_record(text))),
         Record::Created(Box::new(bare)),
-        Record::RightsChanged { by: owned(), rights: Box::new(halved) },
+        Record::PermissionsChanged { by: owned(), permissions: Box::new(halved) },
         Record::Renamed { by: owned(), id: id(".temporary") },
         Record::Finished { by: owned() },
         Record::Destroyed { by: owned() },
@@ -291,7 +291,7 @@ pub(crate) fn every_record(text: &str) -> Vec<Record> {
 pub(crate) fn kinds(record: &Record) -> usize {
     match record {
         Record::Created(_)
-        | Record::RightsChanged { .. }
+        | Record::PermissionsChanged { .. }
         | Record::Renamed { .. }
         | Record::Finished { .. }
         | Record::Destroyed { .. }

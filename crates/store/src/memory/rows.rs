@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use agent::journal::{AgentRecord, AgentState, DAEMON, KeptLedger, KeptRights, Record, Serial};
+use agent::journal::{AgentRecord, AgentState, DAEMON, KeptLedger, StoredPermissions, Record, Serial};
 use agent::outside::{Append, Bounds, Entry, IndexRow, Moment, Span, StoreFault, StoredAgent, StoredTurn};
 use agent::{AgentId, RequestId, TurnEnd};
 
@@ -97,9 +97,9 @@ impl Rows {
         }
         match record {
             Record::Created(record) => self.create(agent, record)?,
-            Record::RightsChanged { rights, .. } => {
+            Record::PermissionsChanged { permissions, .. } => {
                 self.with_agent(agent, |row| {
-                    Arc::make_mut(&mut row.record).rights = KeptRights::clone(rights);
+                    Arc::make_mut(&mut row.record).permissions = StoredPermissions::clone(permissions);
                 });
             }
             Record::Renamed { id, .. } => {

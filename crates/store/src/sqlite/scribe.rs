@@ -268,13 +268,13 @@ impl<'db> Scribe<'db> {
             return Err(refusal::no_agent().into());
         }
         match (&line.change, record) {
-            (Change::Create { record: text, rights }, Record::Created(record)) => {
-                self.create(agent, record, [text, rights])
+            (Change::Create { record: text, permissions }, Record::Created(record)) => {
+                self.create(agent, record, [text, permissions])
             }
-            (Change::Rights(rights), _) => {
+            (Change::Rights(permissions), _) => {
                 self.db
                     .prepare_cached("UPDATE agents SET rights = ?2 WHERE serial = ?1")?
-                    .execute(params![whole(agent)?, rights])?;
+                    .execute(params![whole(agent)?, permissions])?;
                 sum_agent(self.db, agent)
             }
             (Change::Rename, Record::Renamed { id, .. }) => rename(self.db, agent, id.as_str()),
@@ -307,7 +307,7 @@ impl<'db> Scribe<'db> {
         &mut self,
         agent: Serial,
         record: &AgentRecord,
-        [text, rights]: [&str; 2],
+        [text, permissions]: [&str; 2],
     ) -> Result<(), Setback> {
         let seat = self.seat(agent)?;
         if seat.standing != Standing::Absent || seat.last.is_some() {
@@ -330,7 +330,7 @@ impl<'db> Scribe<'db> {
                 record.parent.map(whole).transpose()?,
                 record.capability,
                 text,
-                rights
+                permissions
             ])?;
         if made == 0 {
             return Err(StoreFault::NameTaken.into());

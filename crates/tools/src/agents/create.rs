@@ -68,7 +68,7 @@ impl Define for Create {
     const TIME_MS_MAX: u64 = WAIT_MS_MAX;
 
     fn effects(input: &Input, scene: &Scene<'_>) -> Result<Vec<Effect>, String> {
-        let lineage = (scene.preset_lineage)(input.preset.as_deref());
+        let lineage = (scene.preset_inheritance)(input.preset.as_deref());
         if lineage.is_empty() {
             let preset = input.preset.as_deref().unwrap_or_default();
             let shown: String = preset.chars().take(64).collect();

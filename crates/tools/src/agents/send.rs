@@ -1,7 +1,7 @@
 //! `agent_send`: gives another agent a message.
 
 use agent::outside::Scene;
-use agent::permission::{Effect, Kinship};
+use agent::permission::{Effect, Relation};
 use agent::{Pace, ToolClass};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -35,7 +35,7 @@ impl Define for Send {
 
     fn effects(input: &Input, scene: &Scene<'_>) -> Result<Vec<Effect>, String> {
         let effect = reached(&input.agent_id, scene);
-        if input.agent_id.0 == *scene.agent || matches!(effect, Effect::Reach(_, Kinship::Itself)) {
+        if input.agent_id.0 == *scene.agent || matches!(effect, Effect::Reach(_, Relation::Itself)) {
             return Err("agent_send cannot target the current agent".to_owned());
         }
         Ok(vec![effect])

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use agent::ToolOutcome;
-use agent::permission::{FilePath, Permit, Rooted};
+use agent::permission::{FilePath, Permit, RootedPath};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
@@ -17,7 +17,7 @@ use crate::define::failed;
 
 /// One file of a call: the folder that allows it, what is closed, and what the model called it.
 pub(crate) struct Place {
-    rooted: Rooted,
+    rooted: RootedPath,
     blocked: Vec<FilePath>,
     given: String,
 }
@@ -40,7 +40,7 @@ impl Place {
     pub(crate) fn only(permit: Permit, given: &str) -> Result<Self, ToolOutcome> {
         let rooted = permit.files.into_iter().next();
         let given = shown(given);
-        let rooted = rooted.ok_or_else(|| outside(&given))?;
+        let rooted = rooted.ok_or_else(|| path_denied(&given))?;
         Ok(Self { rooted, blocked: permit.blocked, given })
     }
 
@@ -62,7 +62,7 @@ impl Place {
     /// What to tell the model about an error.
     pub(crate) fn trouble(&self, errno: Errno) -> ToolOutcome {
         match errno {
-            Errno::XDEV | Errno::LOOP => outside(&self.given),
+            Errno::XDEV | Errno::LOOP => path_denied(&self.given),
             Errno::NOENT => self.missing(),
             Errno::AGAIN => failed(format!("{}: folders were renamed meanwhile; try again", self.given)),
             errno => failed(format!("{}: {}", self.given, std::io::Error::from(errno))),
@@ -74,7 +74,7 @@ impl Place {
     }
 
     fn base(&self) -> Result<Base, Errno> {
-        let Rooted { root, rest } = &self.rooted;
+        let RootedPath { root, relative: rest } = &self.rooted;
         // Nothing is outside of `/`: there links may be absolute.
         let bound = if root.as_str() == "/" { ResolveFlags::IN_ROOT } else { ResolveFlags::BENEATH };
         match open_folder(root.as_str()) {
@@ -94,7 +94,7 @@ impl Place {
         let stat = rustix::fs::fstat(&handle).map_err(|errno| self.trouble(errno))?;
         let real = self.real_path(handle.as_fd())?;
         if self.is_blocked(&real) || is_of_process(handle.as_fd(), &real) {
-            return Err(outside(&self.given));
+            return Err(path_denied(&self.given));
         }
         Ok(Found { handle, real, stat })
     }
@@ -103,7 +103,7 @@ impl Place {
         // The kernel's mark for a name that was taken away since. A file may also just be called so.
         let before = real.as_str().strip_suffix(" (deleted)").unwrap_or(real.as_str());
         let before = FilePath::resolve(before, &FilePath::root());
-        let is_in = |path: &FilePath| self.blocked.iter().any(|blocked| blocked.holds(path));
+        let is_in = |path: &FilePath| self.blocked.iter().any(|blocked| blocked.contains(path));
         is_in(real) || before.is_ok_and(|before| is_in(&before))
     }
 
@@ -112,7 +112,7 @@ impl Place {
         let link = rustix::fs::readlink(own_path(handle), Vec::new()).map_err(|errno| self.trouble(errno))?;
         let text = link.to_str().ok().filter(|text| text.starts_with('/'));
         let path = text.and_then(|text| FilePath::resolve(text, &FilePath::root()).ok());
-        path.ok_or_else(|| outside(&self.given))
+        path.ok_or_else(|| path_denied(&self.given))
     }
 }
 
@@ -188,7 +188,7 @@ fn own_path(handle: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", handle.as_raw_fd())
 }
 
-fn outside(given: &str) -> ToolOutcome {
+fn path_denied(given: &str) -> ToolOutcome {
     ToolOutcome::Denied(format!("Permission denied: Path not in allowed directories: {given}"))
 }
 

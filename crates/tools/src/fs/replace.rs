@@ -53,7 +53,7 @@ pub(super) fn replace_seated(
 ) -> Result<(), ToolOutcome> {
     let old = place.seated_now(seat)?;
     if let Some(old) = &old {
-        may_replace(place, old)?;
+        check_replaceable(place, old)?;
     }
     let mut draft = Draft::create(place, seat, old.as_ref(), entropy)?;
     let tell = |fault: io::Error| failed(format!("{}: {fault}", place.given()));
@@ -86,7 +86,7 @@ pub(super) fn lock(place: &Place, seat: &Seat) -> Result<MutexGuard<'static, ()>
 }
 
 /// A rename asks nobody whether the old file may be written, so it is asked here.
-fn may_replace(place: &Place, old: &Found) -> Result<(), ToolOutcome> {
+fn check_replaceable(place: &Place, old: &Found) -> Result<(), ToolOutcome> {
     old.regular(place)?;
     old.open(OFlags::WRONLY).map_err(|errno| place.trouble(errno))?;
     Ok(())
@@ -150,7 +150,7 @@ fn keep(new: &File, old: &Stat) -> rustix::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use agent::Fault;
-    use agent::permission::{FilePath, Permit, Rooted};
+    use agent::permission::{FilePath, Permit, RootedPath};
 
     use super::*;
 
@@ -168,7 +168,7 @@ mod tests {
         let real = folder.path().canonicalize().unwrap();
         std::fs::write(real.join("file"), "old").unwrap();
         let root = FilePath::resolve(real.to_str().unwrap(), &FilePath::root()).unwrap();
-        let files = vec![Rooted { root, rest: "file".to_owned() }];
+        let files = vec![RootedPath { root, relative: "file".to_owned() }];
         let place = Place::only(Permit { files, blocked: Vec::new() }, "file").unwrap();
         for is_appended in [false, true] {
             let content = Content { text: "", is_appended };

@@ -2,7 +2,7 @@
 
 use agent::ToolOutcome;
 use agent::outside::NewPeer;
-use agent::permission::{Grant, Names, Targets};
+use agent::permission::{Grant, NameSet, Targets};
 use agent::{AgentId, RequestId};
 use serde_json::{Value, json};
 
@@ -154,7 +154,7 @@ async fn an_unknown_preset_is_named() {
 
 #[tokio::test]
 async fn the_judge_hears_whom_a_call_reaches() {
-    let grant = Grant { targets: Targets::parent(), create: Names::none(), ..Grant::everything() };
+    let grant = Grant { targets: Targets::parent(), create: NameSet::none(), ..Grant::everything() };
     let world = World::with("/nowhere", grant);
     for (tool, arguments) in [
         ("agent_send", json!({"agent_id": "child", "content": "x"})),

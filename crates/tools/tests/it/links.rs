@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use agent::ToolOutcome;
-use agent::permission::{Folders, Grant};
+use agent::permission::{DirectorySet, Grant};
 
 use crate::sandbox::{SECRET, Sandbox, add, append, outside, read, write, written};
 use crate::world::{World, done, path};
@@ -168,7 +168,7 @@ async fn a_root_that_became_a_link_is_denied() {
 #[tokio::test]
 async fn a_file_can_be_granted_by_itself() {
     let sandbox = Sandbox::new();
-    let file = Folders::of([path(&sandbox.at("inside/ok.txt"))]);
+    let file = DirectorySet::from_roots([path(&sandbox.at("inside/ok.txt"))]);
     let grant = Grant { read: file.clone(), write: file, ..Grant::everything() };
     let world = World::with(&sandbox.at("inside"), grant);
     assert_eq!(read(&world, "ok.txt").await, done("inside"));

@@ -7,7 +7,7 @@ use agent::outside::{
     Clock, Doing, Entropy, Leave, Moment, NewPeer, PeerAnswer, PeerCreated, PeerStatus, Peers, ResultPart,
     Results, Scene, Toolbox,
 };
-use agent::permission::{FilePath, Folders, Grant, Kinship, Verdict, judge};
+use agent::permission::{FilePath, DirectorySet, Grant, Relation, Verdict, judge};
 use agent::{AgentId, Fault, FaultKind, RequestId, ToolOutcome};
 use serde_json::Value;
 use tools::{Catalog, Parts};
@@ -35,7 +35,7 @@ pub(crate) fn failed(text: impl Into<String>) -> ToolOutcome {
 impl World {
     /// An agent that may do everything, but reads and writes only in its working directory.
     pub(crate) fn at(cwd: &str) -> Self {
-        let folders = Folders::of([path(cwd)]);
+        let folders = DirectorySet::from_roots([path(cwd)]);
         Self::with(cwd, Grant { read: folders.clone(), write: folders, ..Grant::everything() })
     }
 
@@ -51,7 +51,7 @@ impl World {
     /// Calls a tool as the runtime does.
     pub(crate) async fn call_text(&self, tool: &str, arguments: &str) -> ToolOutcome {
         let me = AgentId::parse("me").expect("a name");
-        let scene = Scene { agent: &me, cwd: &self.cwd, kinship: &kinship, preset_lineage: &preset_lineage };
+        let scene = Scene { agent: &me, cwd: &self.cwd, relation_to: &relation_to, preset_inheritance: &preset_inheritance };
         let tool = self.catalog.find(tool).expect("a tool of that name");
         let prepared = match tool.prepare(arguments, &scene) {
             Ok(prepared) => prepared,
@@ -82,16 +82,16 @@ impl Results for OneResult {
     }
 }
 
-fn kinship(id: &AgentId) -> Kinship {
+fn relation_to(id: &AgentId) -> Relation {
     match id.as_str() {
-        "me" => Kinship::Itself,
-        "boss" => Kinship::Parent,
-        id if id.starts_with("child") => Kinship::Descendant,
-        _ => Kinship::Other,
+        "me" => Relation::Itself,
+        "boss" => Relation::Parent,
+        id if id.starts_with("child") => Relation::Descendant,
+        _ => Relation::Other,
     }
 }
 
-fn preset_lineage(name: Option<&str>) -> Vec<Arc<str>> {
+fn preset_inheritance(name: Option<&str>) -> Vec<Arc<str>> {
     match name {
         None | Some("sandboxed") => vec!["sandboxed".into()],
         Some("reader") => vec!["reader".into(), "sandboxed".into()],

@@ -29,7 +29,7 @@ pub struct AgentCreated {
     /// The agent or the session it came from, in words.
     pub origin: Option<String>,
     /// What it was given.
-    pub rights: Rights,
+    #[serde(rename = "rights")] pub permissions: PermissionsView,
 }
 
 /// An agent was given other rights.
@@ -39,13 +39,13 @@ pub struct PermissionsChanged {
     /// Who did it.
     pub by: String,
     /// What it has now.
-    pub rights: Rights,
+    #[serde(rename = "rights")] pub permissions: PermissionsView,
 }
 
 /// What an agent was given; what it may do is that, below the ceiling of all its ancestors.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Rights {
+pub struct PermissionsView {
     /// Its preset.
     pub preset: String,
     /// What the preset allows, in one word: `YOLO`, `TRUSTED` or `SANDBOXED`.

@@ -3,7 +3,7 @@
 mod document;
 mod faults;
 mod list;
-mod rights;
+mod permissions;
 mod sessions;
 mod shapes;
 

@@ -2,11 +2,11 @@
 
 use super::*;
 
-fn link(name: &str, authority: Authority) -> Link {
-    Link { agent: agent(name), authority: Arc::new(authority) }
+fn link(name: &str, permissions: Permissions) -> Link {
+    Link { agent: agent(name), permissions: Arc::new(permissions) }
 }
 
-fn told(line: &[Link], whose: Whose) -> Vec<(Dimension, String, String, String)> {
+fn told(line: &[Link], whose: GrantKind) -> Vec<(Dimension, String, String, String)> {
     let limits = explain(line, whose).into_iter();
     limits
         .map(|limit| (limit.dimension, limit.allows, limit.set_by.to_string(), limit.reason.to_string()))
@@ -24,33 +24,33 @@ fn expected(rows: &[(Dimension, &str, &str, &str)]) -> Vec<(Dimension, String, S
 /// A root that may all but talk to hosts, a parent bound to a folder, a child that may not use one tool.
 fn three() -> [Link; 3] {
     let root = Grant {
-        hosts: Names::none(),
+        hosts: NameSet::none(),
         blocked: paths(&["/w/.git"]),
-        budget: Budget::unlimited().with(Resource::Turns, Some(100)),
+        budget: Budget::unlimited().with_limit(Resource::Turns, Some(100)),
         ..Grant::everything()
     };
-    let mut root_reasons = Reasons::all("the admin");
+    let mut root_reasons = Reasons::uniform("the admin");
     root_reasons.set(Dimension::Budget(Resource::Turns), "budget");
     let parent = Grant {
         read: folders(&["/w"]),
         write: folders(&["/w/out", "/tmp"]),
-        hosts: Names::only(["example.com"]),
-        budget: Budget::unlimited().with(Resource::Turns, Some(500)).with(Resource::Tokens, Some(9)),
+        hosts: NameSet::only(["example.com"]),
+        budget: Budget::unlimited().with_limit(Resource::Turns, Some(500)).with_limit(Resource::Tokens, Some(9)),
         ..Grant::everything()
     };
-    let mut parent_reasons = Reasons::all("preset 'p'");
+    let mut parent_reasons = Reasons::uniform("preset 'p'");
     parent_reasons.set(Dimension::Write, "allowed_write_paths");
     let child = Grant {
-        tools: Names::all_but(["x"]),
+        tools: NameSet::all_except(["x"]),
         read: folders(&["/w", "/elsewhere"]),
         write: folders(&["/w"]),
-        budget: Budget::unlimited().with(Resource::Tokens, Some(4)),
+        budget: Budget::unlimited().with_limit(Resource::Tokens, Some(4)),
         ..Grant::everything()
     };
     [
-        link("child", Authority::same(child, Reasons::all("disable_tools"))),
-        link("parent", Authority::same(parent, parent_reasons)),
-        link("root", Authority::same(root, root_reasons)),
+        link("child", Permissions::uniform(child, Reasons::uniform("disable_tools"))),
+        link("parent", Permissions::uniform(parent, parent_reasons)),
+        link("root", Permissions::uniform(root, root_reasons)),
     ]
 }
 
@@ -69,8 +69,8 @@ fn every_limit_is_told_with_the_one_who_set_it_and_why() {
         (Dimension::Write, "/w/out", "child", "disable_tools"),
         (tokens, "4", "child", "disable_tools"),
     ]);
-    assert_eq!(told(&three(), Whose::May), rows);
-    assert_eq!(told(&three(), Whose::MayGrant), rows, "both sets are the same");
+    assert_eq!(told(&three(), GrantKind::May), rows);
+    assert_eq!(told(&three(), GrantKind::MayGrant), rows, "both sets are the same");
 }
 
 #[test]
@@ -78,32 +78,32 @@ fn the_last_words_on_each_dimension_are_what_is_left() {
     let line = three();
     let left = effective(&line);
     for dimension in Dimension::ALL {
-        let limits = explain(&line, Whose::May);
+        let limits = explain(&line, GrantKind::May);
         let last = limits.iter().rev().find(|limit| limit.dimension == dimension);
-        let words = explain::in_words(&left, dimension);
-        let free = explain::in_words(&Grant::everything(), dimension);
+        let words = explain::describe(&left, dimension);
+        let free = explain::describe(&Grant::everything(), dimension);
         assert_eq!(last.map_or(free, |limit| limit.allows.clone()), words, "{}", dimension.name());
     }
 }
 
 #[test]
 fn an_agent_without_limits_has_none_to_tell() {
-    let free = || Authority::same(Grant::everything(), Reasons::all("preset 'yolo'"));
-    assert_eq!(explain(&[link("child", free()), link("root", free())], Whose::May), []);
-    assert_eq!(explain(&[], Whose::May), []);
+    let free = || Permissions::uniform(Grant::everything(), Reasons::uniform("preset 'yolo'"));
+    assert_eq!(explain(&[link("child", free()), link("root", free())], GrantKind::May), []);
+    assert_eq!(explain(&[], GrantKind::May), []);
 }
 
 /// May read and not write, but hand out writing in one folder.
-fn coordinator() -> Authority {
-    let may = Grant { read: folders(&["/w"]), write: Folders::nowhere(), ..Grant::everything() };
+fn coordinator() -> Permissions {
+    let may = Grant { read: folders(&["/w"]), write: DirectorySet::none(), ..Grant::everything() };
     let may_grant = Grant { read: folders(&["/w"]), write: folders(&["/w/out"]), ..Grant::everything() };
-    Authority { may: Arc::new(may), may_grant: Arc::new(may_grant), reasons: Reasons::all("the coordinator") }
+    Permissions { may: Arc::new(may), may_grant: Arc::new(may_grant), reasons: Reasons::uniform("the coordinator") }
 }
 
 #[test]
 fn a_coordinator_may_grant_writing_that_it_may_not_do() {
     let worker =
-        Authority::same(Grant { write: folders(&["/w"]), ..Grant::everything() }, Reasons::all("the worker"));
+        Permissions::uniform(Grant { write: folders(&["/w"]), ..Grant::everything() }, Reasons::uniform("the worker"));
     let line = [link("worker", worker), link("boss", coordinator())];
     let write = [Effect::Write(path("/w/out/x"))];
     assert!(matches!(judge(&write, &effective(&line[1..])), Verdict::Denied(_)));
@@ -116,9 +116,9 @@ fn a_coordinator_may_grant_writing_that_it_may_not_do() {
         limits.filter(|limit| limit.0 == Dimension::Write).map(|limit| (limit.1, limit.2)).collect::<Vec<_>>()
     };
     let row = |allows: &str, who: &str| vec![(allows.to_owned(), who.to_owned())];
-    assert_eq!(written(&line[1..], Whose::May), row("nowhere", "boss"));
-    assert_eq!(written(&line[1..], Whose::MayGrant), row("/w/out", "boss"));
-    assert_eq!(written(&line, Whose::May), row("/w/out", "boss"));
+    assert_eq!(written(&line[1..], GrantKind::May), row("nowhere", "boss"));
+    assert_eq!(written(&line[1..], GrantKind::MayGrant), row("/w/out", "boss"));
+    assert_eq!(written(&line, GrantKind::May), row("/w/out", "boss"));
 }
 
 #[test]
@@ -127,14 +127,14 @@ fn a_ceiling_is_made_of_what_ancestors_may_grant_and_not_of_what_they_may_do() {
     assert_eq!(ceiling(both.iter()).write, folders(&["/w/out"]));
     assert_eq!(ceiling([]), Grant::everything(), "without ancestors there is no ceiling");
     let root = link("root", coordinator());
-    assert_eq!(effective(std::slice::from_ref(&root)), *root.authority.may);
+    assert_eq!(effective(std::slice::from_ref(&root)), *root.permissions.may);
 }
 
 #[test]
 fn a_parent_that_is_narrowed_later_narrows_its_children_at_once() {
     let [child, _, root] = three();
-    let narrowed = link("parent", Authority::same(Grant::nothing(), Reasons::all("the admin")));
-    assert_eq!(effective(&[child, narrowed, root]).tools, Names::none());
+    let narrowed = link("parent", Permissions::uniform(Grant::nothing(), Reasons::uniform("the admin")));
+    assert_eq!(effective(&[child, narrowed, root]).tools, NameSet::none());
 }
 
 #[test]

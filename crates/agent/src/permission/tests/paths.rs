@@ -39,7 +39,7 @@ fn what_no_file_can_be_called_is_refused() {
     let base = FilePath::root();
     let long = format!("/{}", "a".repeat(4096));
     let cases =
-        [("", PathFault::Empty), ("/a\0b", PathFault::Nul), ("\0", PathFault::Nul), (&long, PathFault::Long)];
+        [("", PathFault::Empty), ("/a\0b", PathFault::Nul), ("\0", PathFault::Nul), (&long, PathFault::TooLong)];
     for (text, fault) in cases {
         assert_eq!(FilePath::resolve(text, &base), Err(fault));
     }
@@ -68,8 +68,8 @@ fn a_folder_holds_itself_and_what_is_in_it_part_by_part() {
     ];
     for (folder, file, rest) in cases {
         let file = path(file);
-        assert_eq!(path(folder).rest_of(&file), rest, "{file} in {folder}");
-        assert_eq!(path(folder).holds(&file), rest.is_some(), "{file} in {folder}");
+        assert_eq!(path(folder).relative_path(&file), rest, "{file} in {folder}");
+        assert_eq!(path(folder).contains(&file), rest.is_some(), "{file} in {folder}");
     }
 }
 
@@ -104,11 +104,11 @@ fn sets_of_folders_intersect_exactly() {
     ];
     for (one, two, both) in cases {
         let (one, two, both) = (folders(one), folders(two), folders(both));
-        assert_eq!(one.and(&two), both, "{one} and {two}");
-        assert_eq!(two.and(&one), both, "{two} and {one}");
-        assert!(both.within(&one) && both.within(&two));
-        assert_eq!(one.within(&two), both == one, "{one} within {two}");
-        assert_eq!(two.within(&one), both == two, "{two} within {one}");
+        assert_eq!(one.intersection(&two), both, "{one} and {two}");
+        assert_eq!(two.intersection(&one), both, "{two} and {one}");
+        assert!(both.is_within(&one) && both.is_within(&two));
+        assert_eq!(one.is_within(&two), both == one, "{one} within {two}");
+        assert_eq!(two.is_within(&one), both == two, "{two} within {one}");
     }
 }
 
@@ -124,9 +124,9 @@ fn a_path_is_found_beneath_the_folder_that_allows_it() {
         ("/", None),
     ];
     for (file, expected) in cases {
-        let expected = expected.map(|(root, rest)| Rooted { root: path(root), rest: rest.to_owned() });
+        let expected = expected.map(|(root, rest)| RootedPath { root: path(root), relative: rest.to_owned() });
         assert_eq!(set.find(&path(file)), expected, "{file}");
     }
-    let all = Folders::anywhere().find(&path("/x/y"));
-    assert_eq!(all, Some(Rooted { root: FilePath::root(), rest: "x/y".to_owned() }));
+    let all = DirectorySet::all().find(&path("/x/y"));
+    assert_eq!(all, Some(RootedPath { root: FilePath::root(), relative: "x/y".to_owned() }));
 }

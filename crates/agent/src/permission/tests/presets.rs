@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn ask() -> Ask {
-    Ask {
+fn ask() -> GrantRequest {
+    GrantRequest {
         cwd: path("/w"),
         write_paths: None,
         disable_tools: Vec::new(),
@@ -16,11 +16,11 @@ fn builtin() -> Presets {
     Presets::builtin(&paths(&["/srv/.nexus3"]))
 }
 
-fn resolve(presets: &Presets, name: &str, ask: &Ask) -> Grant {
+fn resolve(presets: &Presets, name: &str, ask: &GrantRequest) -> Grant {
     presets.find(name).unwrap().resolve(ask).unwrap().grant
 }
 
-fn refusal(name: &str, ask: &Ask) -> String {
+fn refusal(name: &str, ask: &GrantRequest) -> String {
     builtin().find(name).unwrap().resolve(ask).unwrap_err().to_string()
 }
 
@@ -32,14 +32,14 @@ fn tools(grant: &Grant) -> Vec<&'static str> {
 
 #[test]
 fn each_preset_opens_its_folders() {
-    let out = || Ask { write_paths: Some(paths(&["/w/out", "/w/log"])), ..ask() };
-    let empty = || Ask { write_paths: Some(Vec::new()), ..ask() };
+    let out = || GrantRequest { write_paths: Some(paths(&["/w/out", "/w/log"])), ..ask() };
+    let empty = || GrantRequest { write_paths: Some(Vec::new()), ..ask() };
     let cases = [
         ("yolo", ask(), "anywhere", "anywhere"),
         ("yolo", out(), "anywhere", "/w/log, /w/out"),
         ("trusted", ask(), "anywhere", "/w"),
         ("trusted", out(), "anywhere", "/w/log, /w/out"),
-        ("trusted", Ask { write_paths: Some(paths(&["/tmp"])), ..ask() }, "anywhere", "/tmp"),
+        ("trusted", GrantRequest { write_paths: Some(paths(&["/tmp"])), ..ask() }, "anywhere", "/tmp"),
         ("sandboxed", ask(), "/w", "nowhere"),
         ("sandboxed", out(), "/w", "/w/log, /w/out"),
         ("sandboxed", empty(), "/w", "nowhere"),
@@ -58,11 +58,11 @@ fn each_preset_opens_its_folders() {
 #[test]
 fn each_preset_has_its_tools_targets_and_children() {
     let all = ["fs.read_file", "fs.write_file", "agent_create", "agent_list", "agent_send"];
-    let cases: [(&str, &[&str], Names, Names, Targets); 4] = [
-        ("yolo", &all, Names::any(), Names::any(), Targets::anybody()),
-        ("trusted", &all, Names::none(), Names::only(["sandboxed", "worker"]), Targets::family()),
-        ("sandboxed", &["fs.read_file", "agent_send"], Names::none(), Names::none(), Targets::parent()),
-        ("worker", &["fs.read_file"], Names::none(), Names::none(), Targets::nobody()),
+    let cases: [(&str, &[&str], NameSet, NameSet, Targets); 4] = [
+        ("yolo", &all, NameSet::all(), NameSet::all(), Targets::all()),
+        ("trusted", &all, NameSet::none(), NameSet::only(["sandboxed", "worker"]), Targets::parent_and_descendants()),
+        ("sandboxed", &["fs.read_file", "agent_send"], NameSet::none(), NameSet::none(), Targets::parent()),
+        ("worker", &["fs.read_file"], NameSet::none(), NameSet::none(), Targets::none()),
     ];
     for (name, shown, world, create, targets) in cases {
         let grant = resolve(&builtin(), name, &ask());
@@ -75,7 +75,7 @@ fn each_preset_has_its_tools_targets_and_children() {
 
 #[test]
 fn writing_that_does_not_fit_is_refused() {
-    let write = |path: &str| Ask { write_paths: Some(paths(&["/w/ok", path])), ..ask() };
+    let write = |path: &str| GrantRequest { write_paths: Some(paths(&["/w/ok", path])), ..ask() };
     assert_eq!(
         refusal("worker", &write("/w/out")),
         "preset 'worker' cannot write: leave allowed_write_paths out, or choose another preset"
@@ -92,7 +92,7 @@ fn writing_that_does_not_fit_is_refused() {
 
 #[test]
 fn a_tool_that_is_disabled_stays_disabled_whatever_else_is_asked() {
-    let ask = Ask {
+    let ask = GrantRequest {
         write_paths: Some(paths(&["/w/out"])),
         disable_tools: arcs(&["fs.write_file", "agent_create"]),
         may_create: Some(arcs(&["worker"])),
@@ -107,22 +107,22 @@ fn a_tool_that_is_disabled_stays_disabled_whatever_else_is_asked() {
 
 #[test]
 fn whoever_may_create_gets_the_tools_for_it_and_reaches_its_children() {
-    let ask = |presets: &[&str]| Ask { may_create: Some(arcs(presets)), ..ask() };
+    let ask = |presets: &[&str]| GrantRequest { may_create: Some(arcs(presets)), ..ask() };
     let agent_tools = ["fs.read_file", "agent_create", "agent_list", "agent_send"];
     let grant = resolve(&builtin(), "sandboxed", &ask(&["worker"]));
     assert_eq!(tools(&grant), agent_tools);
-    assert_eq!((grant.create, grant.targets), (Names::only(["worker"]), Targets::family()));
+    assert_eq!((grant.create, grant.targets), (NameSet::only(["worker"]), Targets::parent_and_descendants()));
     let grant = resolve(&builtin(), "worker", &ask(&["worker"]));
     assert_eq!(tools(&grant), agent_tools[..3]);
-    assert_eq!(grant.targets, Targets::children());
+    assert_eq!(grant.targets, Targets::descendants());
     let grant = resolve(&builtin(), "sandboxed", &ask(&[]));
     assert_eq!(tools(&grant), ["fs.read_file", "agent_send"], "to create nothing takes no tools");
-    assert_eq!((grant.create, grant.targets), (Names::none(), Targets::parent()));
+    assert_eq!((grant.create, grant.targets), (NameSet::none(), Targets::parent()));
 }
 
 #[test]
 fn each_limit_says_where_it_comes_from() {
-    let reasons = |name: &str, ask: &Ask| builtin().find(name).unwrap().resolve(ask).unwrap().reasons;
+    let reasons = |name: &str, ask: &GrantRequest| builtin().find(name).unwrap().resolve(ask).unwrap().reasons;
     let turns = Dimension::Budget(Resource::Turns);
     let plain = reasons("sandboxed", &ask());
     for (dimension, reason) in [
@@ -131,13 +131,13 @@ fn each_limit_says_where_it_comes_from() {
         (Dimension::Write, "preset 'sandboxed'"),
         (turns, "preset 'sandboxed'"),
     ] {
-        assert_eq!(&**plain.of(dimension), reason, "{}", dimension.name());
+        assert_eq!(&**plain.get(dimension), reason, "{}", dimension.name());
     }
-    let full = Ask {
+    let full = GrantRequest {
         write_paths: Some(paths(&["/w"])),
         disable_tools: arcs(&["x"]),
         may_create: Some(arcs(&["worker"])),
-        budget: Budget::unlimited().with(Resource::Turns, Some(3)),
+        budget: Budget::unlimited().with_limit(Resource::Turns, Some(3)),
         ..ask()
     };
     let full = reasons("sandboxed", &full);
@@ -148,9 +148,9 @@ fn each_limit_says_where_it_comes_from() {
         (turns, "budget"),
         (Dimension::Budget(Resource::Tokens), "preset 'sandboxed'"),
     ] {
-        assert_eq!(&**full.of(dimension), reason, "{}", dimension.name());
+        assert_eq!(&**full.get(dimension), reason, "{}", dimension.name());
     }
-    assert_eq!(&**reasons("trusted", &ask()).of(Dimension::Write), "cwd of preset 'trusted'");
+    assert_eq!(&**reasons("trusted", &ask()).get(Dimension::Write), "cwd of preset 'trusted'");
 }
 
 fn with(extends: &str, narrowing: Narrowing) -> Presets {
@@ -172,17 +172,17 @@ fn a_custom_preset_takes_away_and_keeps_the_rest() {
             blocked_paths: paths(&["/lib/private"]),
             may_create: Some(arcs(&["worker"])),
             targets: Some(Targets::parent()),
-            budget: Budget::unlimited().with(Resource::Turns, Some(7)),
+            budget: Budget::unlimited().with_limit(Resource::Turns, Some(7)),
         },
     );
     let mine = presets.find("mine").unwrap();
     assert_eq!((&**mine.name(), &*mine.description, mine.level), ("mine", "for reviews", Level::Trusted));
-    assert_eq!(mine.lineage, arcs(&["mine", "trusted"]));
+    assert_eq!(mine.inheritance, arcs(&["mine", "trusted"]));
     let grant = resolve(&presets, "mine", &ask());
-    assert_eq!(grant.tools, Names::only(["fs.read_file", "fs.write_file"]));
+    assert_eq!(grant.tools, NameSet::only(["fs.read_file", "fs.write_file"]));
     assert_eq!((grant.read, grant.write), (folders(&["/w", "/lib"]), folders(&["/w/out"])));
     assert_eq!(grant.blocked, paths(&["/lib/private", "/srv/.nexus3"]));
-    assert_eq!((grant.create, grant.targets), (Names::only(["worker"]), Targets::parent()));
+    assert_eq!((grant.create, grant.targets), (NameSet::only(["worker"]), Targets::parent()));
     assert_eq!(grant.budget.limit(Resource::Turns), Some(7));
 }
 
@@ -193,19 +193,19 @@ fn what_a_custom_preset_took_away_no_ask_gives_back() {
         Narrowing {
             disable_tools: arcs(&["agent_create"]),
             may_create: Some(Vec::new()),
-            targets: Some(Targets::nobody()),
-            budget: Budget::unlimited().with(Resource::Turns, Some(7)),
+            targets: Some(Targets::none()),
+            budget: Budget::unlimited().with_limit(Resource::Turns, Some(7)),
             ..Narrowing::default()
         },
     );
-    let ask = Ask {
+    let ask = GrantRequest {
         may_create: Some(arcs(&["worker"])),
-        budget: Budget::unlimited().with(Resource::Turns, Some(70)),
+        budget: Budget::unlimited().with_limit(Resource::Turns, Some(70)),
         ..ask()
     };
     let grant = resolve(&presets, "mine", &ask);
     assert!(!grant.tools.contains("agent_create"), "{}", grant.tools);
-    assert_eq!((grant.create, grant.targets), (Names::none(), Targets::nobody()));
+    assert_eq!((grant.create, grant.targets), (NameSet::none(), Targets::none()));
     assert_eq!(grant.budget.limit(Resource::Turns), Some(7));
     let plain = with("sandboxed", Narrowing::default());
     assert_eq!(resolve(&plain, "mine", &ask), resolve(&builtin(), "sandboxed", &ask), "and nothing else");
@@ -215,14 +215,14 @@ fn what_a_custom_preset_took_away_no_ask_gives_back() {
 fn a_preset_that_can_write_nowhere_shows_no_tool_for_it() {
     let elsewhere = Narrowing { write_paths: Some(paths(&["/other"])), ..Narrowing::default() };
     let grant = resolve(&with("trusted", elsewhere), "mine", &ask());
-    assert_eq!(grant.write, Folders::nowhere());
+    assert_eq!(grant.write, DirectorySet::none());
     assert!(!grant.tools.contains("fs.write_file"));
 }
 
 #[test]
 fn a_custom_preset_that_would_widen_is_refused() {
     let none = Narrowing::default;
-    let turns = |limit| Budget::unlimited().with(Resource::Turns, Some(limit));
+    let turns = |limit| Budget::unlimited().with_limit(Resource::Turns, Some(limit));
     let narrow = || Narrowing {
         tools: Some(arcs(&["fs.read_file"])),
         read_paths: Some(paths(&["/a"])),
@@ -241,9 +241,9 @@ fn a_custom_preset_that_would_widen_is_refused() {
         ("worker", Narrowing { write_paths: Some(paths(&["/a"])), ..none() }, "write_paths"),
         ("sandboxed", Narrowing { may_create: Some(arcs(&["worker"])), ..none() }, "may_create"),
         ("trusted", Narrowing { may_create: Some(arcs(&["trusted"])), ..none() }, "may_create"),
-        ("narrow", Narrowing { targets: Some(Targets::family()), ..none() }, "targets"),
+        ("narrow", Narrowing { targets: Some(Targets::parent_and_descendants()), ..none() }, "targets"),
         ("worker", Narrowing { targets: Some(Targets::parent()), ..none() }, "targets"),
-        ("trusted", Narrowing { targets: Some(Targets::list(Names::only(["bob"]))), ..none() }, "targets"),
+        ("trusted", Narrowing { targets: Some(Targets::named(NameSet::only(["bob"]))), ..none() }, "targets"),
         ("narrow", Narrowing { budget: turns(6), ..none() }, "turns"),
     ];
     let mut presets = builtin();

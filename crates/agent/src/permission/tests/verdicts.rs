@@ -4,19 +4,19 @@ use super::*;
 
 fn grant() -> Grant {
     Grant {
-        tools: Names::all_but(["fs.write_file"]),
+        tools: NameSet::all_except(["fs.write_file"]),
         read: folders(&["/work", "/lib"]),
         write: folders(&["/work/out"]),
         blocked: paths(&["/work/.git", "/work/out/.keys"]),
-        commands: Names::only(["git"]),
-        hosts: Names::only(["example.com"]),
-        create: Names::only(["sandboxed"]),
-        targets: Targets { named: Names::only(["bob"]), ..Targets::parent() },
+        commands: NameSet::only(["git"]),
+        hosts: NameSet::only(["example.com"]),
+        create: NameSet::only(["sandboxed"]),
+        targets: Targets { named: NameSet::only(["bob"]), ..Targets::parent() },
         budget: Budget::unlimited(),
     }
 }
 
-fn reach(name: &str, kinship: Kinship) -> Effect {
+fn reach(name: &str, kinship: Relation) -> Effect {
     Effect::Reach(agent(name), kinship)
 }
 
@@ -32,9 +32,9 @@ fn what_is_in_the_grant_is_allowed() {
         Effect::Connect("example.com".into()),
         Effect::Create(arcs(&["sandboxed"])),
         Effect::Create(arcs(&["mine", "sandboxed"])),
-        reach("anyone", Kinship::Parent),
-        reach("bob", Kinship::Other),
-        reach("bob", Kinship::Descendant),
+        reach("anyone", Relation::Parent),
+        reach("bob", Relation::Other),
+        reach("bob", Relation::Descendant),
     ];
     for effect in effects {
         let verdict = judge(std::slice::from_ref(&effect), &grant());
@@ -99,13 +99,13 @@ fn what_is_not_in_the_grant_is_denied_with_the_limit_and_the_reason() {
             Dimension::Create,
             "Requested preset '' exceeds parent ceiling".to_owned(),
         ),
-        (reach("eve", Kinship::Other), Dimension::Targets, format!("cannot target agent 'eve'; {targets}")),
+        (reach("eve", Relation::Other), Dimension::Targets, format!("cannot target agent 'eve'; {targets}")),
         (
-            reach("kid", Kinship::Descendant),
+            reach("kid", Relation::Descendant),
             Dimension::Targets,
             format!("cannot target agent 'kid'; {targets}"),
         ),
-        (reach("bob", Kinship::Itself), Dimension::Targets, "'bob' cannot target itself".to_owned()),
+        (reach("bob", Relation::Itself), Dimension::Targets, "'bob' cannot target itself".to_owned()),
     ];
     for (effect, dimension, text) in cases {
         let denied = Verdict::Denied(Denial { effect: effect.clone(), dimension, text });
@@ -117,7 +117,7 @@ fn what_is_not_in_the_grant_is_denied_with_the_limit_and_the_reason() {
 
 #[test]
 fn nobody_targets_itself_even_with_everything() {
-    let verdict = judge(&[reach("bob", Kinship::Itself)], &Grant::everything());
+    let verdict = judge(&[reach("bob", Relation::Itself)], &Grant::everything());
     assert!(matches!(verdict, Verdict::Denied(_)));
 }
 
@@ -140,7 +140,7 @@ fn a_call_needs_all_of_its_effects_and_is_told_the_first_it_lacks() {
 fn a_permit_names_the_folder_of_each_file_in_order_and_what_is_blocked() {
     let effects =
         [Effect::Write(path("/work/out/x")), Effect::Use("fs.read_file".into()), Effect::Read(path("/lib"))];
-    let rooted = |root: &str, rest: &str| Rooted { root: path(root), rest: rest.to_owned() };
+    let rooted = |root: &str, rest: &str| RootedPath { root: path(root), relative: rest.to_owned() };
     let permit =
         Permit { files: vec![rooted("/work/out", "x"), rooted("/lib", "")], blocked: grant().blocked };
     assert_eq!(judge(&effects, &grant()), Verdict::Allowed(permit));

@@ -144,7 +144,7 @@ impl Reader<'_> {
         let declared: Vec<String> = own.into_iter().chain(self.layer.refused.iter().cloned()).collect();
         found.retain(|found| self.creates_known(found, &declared));
         let mut presets = Presets::builtin(&[]);
-        let narrowings = found.iter().map(|found| (&found.preset, found.preset.as_written())).collect();
+        let narrowings = found.iter().map(|found| (&found.preset, found.preset.unresolved_narrowing())).collect();
         let added = add_all(&mut presets, narrowings);
         let mut refused: Vec<String> = Vec::new();
         for found in &found {
@@ -198,7 +198,7 @@ fn widening(found: &Found, fault: &PresetFault) -> (usize, String) {
                 format!("{TABLE}.{name}.{key} would allow more than '{base}', and a preset can only narrow");
             (found.value_at(&key), text)
         }
-        PresetFault::Taken(_) => {
+        PresetFault::DuplicateName(_) => {
             (found.at, format!("there is a preset '{name}' already; choose another name"))
         }
         fault => (found.at, format!("{TABLE}.{name}: {fault}")),

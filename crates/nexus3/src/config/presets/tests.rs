@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 
 use agent::AgentId;
-use agent::permission::{Ask, Budget, Folders, Grant, Kinship, Names, Resource, Targets};
+use agent::permission::{GrantRequest, Budget, DirectorySet, Grant, Relation, NameSet, Resource, Targets};
 use tempfile::TempDir;
 
 use super::*;
@@ -64,13 +64,13 @@ fn path(text: &str) -> FilePath {
     FilePath::resolve(text, &FilePath::root()).unwrap()
 }
 
-fn folders(texts: &[&str]) -> Folders {
-    Folders::of(texts.iter().map(|text| path(text)))
+fn folders(texts: &[&str]) -> DirectorySet {
+    DirectorySet::from_roots(texts.iter().map(|text| path(text)))
 }
 
 fn grant(config: &Config, name: &str) -> Grant {
     let presets = config.presets(&[path("/daemon")], &Flat, &tools()).unwrap();
-    let ask = Ask {
+    let ask = GrantRequest {
         cwd: path("/w"),
         write_paths: None,
         disable_tools: Vec::new(),
@@ -93,11 +93,11 @@ fn every_key_narrows_what_it_names() {
     let reviewer = presets.find("reviewer").unwrap();
     assert_eq!((&*reviewer.description, reviewer.level), ("reads all, writes notes", Level::Trusted));
     let grant = grant(&config, "reviewer");
-    assert_eq!(grant.tools, Names::only(["fs.read_file", "fs.write_file"]));
+    assert_eq!(grant.tools, NameSet::only(["fs.read_file", "fs.write_file"]));
     assert_eq!(grant.read, folders(&["/w", "/users/me/lib"]));
     assert_eq!(grant.write, folders(&["/w/notes"]));
     assert_eq!(grant.blocked, [path("/daemon"), path("/users/me/lib/private")]);
-    assert_eq!((grant.create, grant.targets), (Names::only(["worker"]), Targets::parent()));
+    assert_eq!((grant.create, grant.targets), (NameSet::only(["worker"]), Targets::parent()));
     let limits = Resource::ALL.map(|resource| grant.budget.limit(resource));
     assert_eq!(limits, [Some(7), Some(0), Some(1_000_000), Some(60_000), Some(2)]);
 }
@@ -112,12 +112,12 @@ fn what_is_left_out_stays_as_in_the_base() {
 #[test]
 fn targets_are_a_word_or_a_list_of_agents() {
     let cases = [
-        ("'nobody'", Targets::nobody()),
+        ("'nobody'", Targets::none()),
         ("'parent'", Targets::parent()),
-        ("'children'", Targets::children()),
-        ("'family'", Targets::family()),
-        ("[]", Targets::only_among(Names::none())),
-        ("['bob', '.1']", Targets::only_among(Names::only(["bob", ".1"]))),
+        ("'children'", Targets::descendants()),
+        ("'family'", Targets::parent_and_descendants()),
+        ("[]", Targets::restricted_to(NameSet::none())),
+        ("['bob', '.1']", Targets::restricted_to(NameSet::only(["bob", ".1"]))),
     ];
     for (text, targets) in cases {
         let config = good(&format!("[presets.x]\nextends = 'yolo'\ntargets = {text}"));
@@ -131,10 +131,10 @@ fn a_preset_may_let_its_agents_create_from_presets_of_your_own() {
         "[presets.lead]\nextends = 'trusted'\nmay_create = ['mine']\ntargets = ['bob']\n[presets.mine]\nextends = 'sandboxed'",
     );
     let lead = grant(&config, "lead");
-    assert_eq!(lead.create, Names::only(["mine"]));
-    let family = |name| lead.targets.contains(&AgentId::parse(name).unwrap(), Kinship::Descendant);
+    assert_eq!(lead.create, NameSet::only(["mine"]));
+    let family = |name| lead.targets.contains(&AgentId::parse(name).unwrap(), Relation::Descendant);
     assert!(family("bob") && !family("eve"), "a list chooses among those that are allowed anyway");
-    assert_eq!(grant(&config, "trusted").create, Names::only(["sandboxed", "worker", "mine"]));
+    assert_eq!(grant(&config, "trusted").create, NameSet::only(["sandboxed", "worker", "mine"]));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_preset_may_extend_one_that_comes_later() {
         "[presets.a]\nextends = 'b'\nmax_turns = 3\n[presets.b]\nextends = 'c'\nmax_turns = 5\n[presets.c]\nextends = 'worker'",
     );
     let presets = config.presets(&[], &Flat, &tools()).unwrap();
-    let lineage: Vec<&str> = presets.find("a").unwrap().lineage.iter().map(|name| &**name).collect();
+    let lineage: Vec<&str> = presets.find("a").unwrap().inheritance.iter().map(|name| &**name).collect();
     assert_eq!(lineage, ["a", "b", "c", "worker"]);
     assert_eq!(grant(&config, "a").budget.limit(Resource::Turns), Some(3));
 }

@@ -98,7 +98,7 @@ fn a_token_opens_no_parent_no_sibling_and_no_stranger() {
 #[test]
 fn a_grant_that_lacks_a_tool_lacks_its_method_over_the_subtree() {
     let Family { stage, lead, .. } = family();
-    stage.set_rights("lead", json!({ "disable_tools": ["agent_send", "agent_status"] }));
+    stage.set_permissions("lead", json!({ "disable_tools": ["agent_send", "agent_status"] }));
     for (method, tool) in [
         ("send", "agent_send"),
         ("steer", "agent_send"),
@@ -202,7 +202,7 @@ fn a_token_told_by_one_create_is_told_nowhere_else() {
     let seen = [
         stage.daemon.result("/", "list_agents", json!({})),
         stage.agent("child"),
-        stage.rights("child"),
+        stage.permissions("child"),
         stage.daemon.result(&path("lead"), "list_children", json!({})),
         stage.daemon.result(&path("child"), "get_messages", json!({})),
         result_as(&stage.daemon, &child, &path("child"), "get_agent", json!({})),

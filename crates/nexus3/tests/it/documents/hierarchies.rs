@@ -100,7 +100,7 @@ fn a_child_is_created_under_its_parents_ceiling() {
     created(&stage, CREATE_CHILD, "worker");
     assert_eq!(shown(&stage, "worker")["parent_agent_id"], "coordinator");
     assert_eq!(shown(&stage, "coordinator")["child_count"], 1);
-    assert_eq!(stage.rights("worker")["ancestors"], json!(["coordinator"]));
+    assert_eq!(stage.permissions("worker")["ancestors"], json!(["coordinator"]));
 }
 
 #[test]

@@ -112,8 +112,8 @@ fn a_send_without_room_is_told_so_and_passes_when_there_is_room_again() {
     assert_full(&stage.daemon.call("/", "destroy_agent", json!({ "agent_id": "worker" })));
     let rollback = json!({ "agent_id": "worker", "messages": 0 });
     assert_full(&stage.daemon.call("/", "rollback_agent", rollback));
-    let rights = json!({ "disable_tools": ["echo"] });
-    assert_full(&stage.daemon.call(&path("worker"), "set_permissions", rights));
+    let permissions = json!({ "disable_tools": ["echo"] });
+    assert_full(&stage.daemon.call(&path("worker"), "set_permissions", permissions));
     assert!(stage.agent("worker")["tools"].to_string().contains("echo"), "what was refused is not done");
     assert_eq!(listed(&stage.daemon), ["worker"]);
     assert!(!Journal::of(&stage.daemon).is_empty(), "events are read");

@@ -95,9 +95,9 @@ fn a_fork_knows_the_first_messages_and_has_all_that_the_other_was_given() {
         ["one", "echo: one", "two", "echo: two", "another way", "echo: another way"]
     );
     assert_eq!(texts(&stage, "talker").len(), 6, "the first goes its own way");
-    assert_eq!(stage.rights("talker")["may"], stage.rights("fork")["may"]);
+    assert_eq!(stage.permissions("talker")["may"], stage.permissions("fork")["may"]);
     assert_eq!(
-        stage.holding("fork", "turns"),
+        stage.resource_usage("fork", "turns"),
         [json!(50), json!(1), json!(0), json!(49)],
         "with a budget of its own"
     );

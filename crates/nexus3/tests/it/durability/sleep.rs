@@ -30,17 +30,17 @@ fn an_agent_that_rests_goes_to_sleep_and_is_woken_by_a_call() {
     });
     let token = stage.create_with(params);
     stage.send("worker", "one");
-    let (agent, rights) = (stage.agent("worker"), stage.rights("worker"));
+    let (agent, permissions) = (stage.agent("worker"), stage.permissions("worker"));
     until("sleep", || live(&stage).is_empty());
     let list = stage.daemon.result("/", "list_agents", json!({}));
     assert_eq!(list["agents"][0]["state"], "asleep");
-    assert_eq!((stage.agent("worker"), stage.rights("worker")), (agent, rights), "nothing has changed");
+    assert_eq!((stage.agent("worker"), stage.permissions("worker")), (agent, permissions), "nothing has changed");
     assert_eq!(live(&stage), ["worker"]);
     until("sleep again", || live(&stage).is_empty());
     let own = result_as(&stage.daemon, &token, &path("worker"), "get_messages", json!({}));
     assert_eq!(own["total"], 2, "its token wakes it too");
     assert_eq!(stage.said("worker", "!history"), "one | !history");
-    assert_eq!(stage.holding("worker", "turns")[1], json!(2));
+    assert_eq!(stage.resource_usage("worker", "turns")[1], json!(2));
 }
 
 #[test]
@@ -164,18 +164,18 @@ fn a_tree_sleeps_and_wakes_with_its_budgets() {
         stage.send("child", &round.to_string());
         until("sleep", || live(&stage).is_empty());
     }
-    assert_eq!(stage.holding("child", "turns"), [json!(4), json!(3), json!(0), json!(1)]);
-    let before = stage.holding("lead", "turns");
+    assert_eq!(stage.resource_usage("child", "turns"), [json!(4), json!(3), json!(0), json!(1)]);
+    let before = stage.resource_usage("lead", "turns");
     let stage = stage.kill_and_start();
-    assert_eq!(stage.holding("lead", "turns"), before);
+    assert_eq!(stage.resource_usage("lead", "turns"), before);
     stage.send("child", "last");
     stage.send("child", "too much");
     assert_eq!(stage.agent("child")["halted"], "budget");
     stage.daemon.result("/", "destroy_agent", json!({ "agent_id": "child" }));
-    let after = stage.holding("lead", "turns");
+    let after = stage.resource_usage("lead", "turns");
     // What the child had set aside is given back by a commit of its own; this one comes behind it.
     stage.create("later");
     let stage = stage.kill_and_start();
-    assert_eq!(stage.holding("lead", "turns"), after);
-    assert_eq!(stage.holding("lead", "children")[1], json!(0));
+    assert_eq!(stage.resource_usage("lead", "turns"), after);
+    assert_eq!(stage.resource_usage("lead", "children")[1], json!(0));
 }

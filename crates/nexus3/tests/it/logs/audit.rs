@@ -197,7 +197,7 @@ fn a_change_of_permissions_is_written_down_with_who_made_it() {
     let stage = Stage::open();
     let lead = stage.create_with(json!({ "agent_id": "lead", "preset": "trusted" }));
     stage.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
-    stage.set_rights("child", json!({ "disable_tools": ["echo"] }));
+    stage.set_permissions("child", json!({ "disable_tools": ["echo"] }));
     call_as(&stage.daemon, &lead, &path("child"), "set_permissions", json!({ "disable_tools": [] }));
     assert_eq!(denials(&stage.daemon).len(), 0);
     let trail = fs::read_to_string(log_file(&stage.daemon, "_daemon", "audit.jsonl")).unwrap();

@@ -120,9 +120,9 @@ fn a_hub_behind_a_companys_own_certificate_is_reached_when_its_authority_is_name
     assert!(failed.stderr.contains("the server's certificate is not trusted: "), "{failed:?}");
     assert!(failed.stderr.contains("with SSL_CERT_FILE in the environment"), "{failed:?}");
     assert_eq!(hub.connections(), 1, "nothing is won by trying again");
-    let authority = desk.write("authority.pem", TLS_AUTHORITY.as_bytes());
+    let certificate = desk.write("authority.pem", TLS_AUTHORITY.as_bytes());
     // It has no weights, but it is asked for them.
-    let asked = desk.models_with(&[("HF_ENDPOINT", &base), ("SSL_CERT_FILE", &authority)], &pull);
+    let asked = desk.models_with(&[("HF_ENDPOINT", &base), ("SSL_CERT_FILE", &certificate)], &pull);
     assert!(asked.stderr.contains("the server answers 404: it has no such file"), "{asked:?}");
     assert_eq!(hub.requests()[0].path, "/owner/repo/resolve/main/x.gguf");
 }

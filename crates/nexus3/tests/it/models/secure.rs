@@ -24,9 +24,9 @@ fn config(model: &ScriptedModel, more: &str) -> String {
 #[test]
 fn a_model_behind_a_companys_own_certificate_answers_when_its_authority_is_named() {
     let (folder, model) = (tempfile::tempdir().unwrap(), ScriptedModel::over_tls());
-    let authority = folder.path().join("authority.pem");
-    fs::write(&authority, TLS_AUTHORITY).unwrap();
-    let trust = format!("ca_file = \"{}\"\n", authority.display());
+    let certificate = folder.path().join("authority.pem");
+    fs::write(&certificate, TLS_AUTHORITY).unwrap();
+    let trust = format!("ca_file = \"{}\"\n", certificate.display());
     let daemon = over_tls(&model).config(&config(&model, &trust)).start();
     for word in ["one", "two"] {
         let answer = daemon.result("/", "send", json!({ "content": word }));
@@ -52,9 +52,9 @@ fn a_certificate_that_nobody_trusts_is_told_with_the_server_and_the_setting() {
 #[test]
 fn a_file_of_authorities_that_is_none_is_told() {
     let (folder, model) = (tempfile::tempdir().unwrap(), ScriptedModel::over_tls());
-    let authority = folder.path().join("authority.pem");
-    fs::write(&authority, "no certificate").unwrap();
-    let trust = format!("ca_file = \"{}\"\n", authority.display());
+    let certificate = folder.path().join("authority.pem");
+    fs::write(&certificate, "no certificate").unwrap();
+    let trust = format!("ca_file = \"{}\"\n", certificate.display());
     let daemon = over_tls(&model).config(&config(&model, &trust)).start();
     let told = daemon.error("/", "send", json!({ "content": "hi" }))["message"].to_string();
     assert!(told.contains("authority.pem holds no certificates"), "{told}");

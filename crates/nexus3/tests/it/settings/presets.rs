@@ -53,17 +53,17 @@ fn a_preset_narrows_folders_and_budgets_and_says_so() {
     assert!(stage.said("worker", &writing("shut/b.txt", "x")).ends_with("the path is blocked"));
     let said = stage.said("worker", r#"!tool agent_create {"preset":"worker"}"#);
     assert_eq!(said, "tool said: Permission denied: Requested preset 'worker' exceeds parent ceiling");
-    let rights = stage.rights("worker");
-    assert_eq!((&rights["preset"], &rights["permission_level"]), (&json!("own"), &json!("TRUSTED")));
-    let limits = rights["limits"].as_array().unwrap();
+    let permissions = stage.permissions("worker");
+    assert_eq!((&permissions["preset"], &permissions["permission_level"]), (&json!("own"), &json!("TRUSTED")));
+    let limits = permissions["limits"].as_array().unwrap();
     let calls = limits.iter().find(|limit| limit["limit"] == "tool_calls").unwrap();
     assert_eq!((&calls["allows"], &calls["reason"]), (&json!("4"), &json!("preset 'own'")));
     for budget in [json!({ "tool_calls": 9 }), json!({})] {
-        stage.set_rights("worker", json!({ "budget": budget }));
-        assert_eq!(stage.holding("worker", "tool_calls")[0], 4, "an ask does not lift what a preset limits");
+        stage.set_permissions("worker", json!({ "budget": budget }));
+        assert_eq!(stage.resource_usage("worker", "tool_calls")[0], 4, "an ask does not lift what a preset limits");
     }
-    stage.set_rights("worker", json!({ "unlimited": ["tool_calls"] }));
-    assert_eq!(stage.holding("worker", "tool_calls")[0], 4);
+    stage.set_permissions("worker", json!({ "unlimited": ["tool_calls"] }));
+    assert_eq!(stage.resource_usage("worker", "tool_calls")[0], 4);
 }
 
 #[test]

@@ -118,7 +118,7 @@ fn tools_are_counted_among_the_tokens() {
     let (worker, trusted) = (tokens("worker"), tokens("trusted"));
     assert!(count(&worker) > 0 && count(&trusted) > count(&worker), "{worker} {trusted}");
     let every = json!({ "disable_tools": stage.agent("worker")["tools"] });
-    stage.set_rights("worker", every);
+    stage.set_permissions("worker", every);
     assert_eq!(count(&tokens("worker")), 0);
     assert_eq!(names(&stage, "worker"), [""; 0], "no tools, no list");
 }

@@ -38,8 +38,8 @@ fn turns_run_out_before_the_model_is_asked() {
     let result = stage.send("worker", "one too many");
     assert_halted(&stage, &result, &notice("turns"));
     assert_eq!(stage.model.requests().len(), 2);
-    assert_eq!(stage.holding("worker", "turns"), [json!(2), json!(2), json!(0), json!(0)]);
-    stage.set_rights("worker", json!({ "budget": { "turns": 3 } }));
+    assert_eq!(stage.resource_usage("worker", "turns"), [json!(2), json!(2), json!(0), json!(0)]);
+    stage.set_permissions("worker", json!({ "budget": { "turns": 3 } }));
     assert_goes_on(&stage);
     let result = stage.send("worker", "again");
     assert_halted(&stage, &result, &notice("turns"));
@@ -57,10 +57,10 @@ fn tool_calls_run_out_between_two_calls() {
     let spent = "Did not execute: the budget of tool_calls is used up";
     assert_eq!(results, ["one", spent, "Unknown tool: nothing"]);
     assert_eq!(stage.model.requests().len(), 1);
-    stage.set_rights("worker", json!({ "budget": { "tool_calls": 2 } }));
+    stage.set_permissions("worker", json!({ "budget": { "tool_calls": 2 } }));
     assert_eq!(stage.said("worker", "!tool echo {\"text\":\"three\"}"), "tool said: three");
     assert_goes_on(&stage);
-    assert_eq!(stage.holding("worker", "tool_calls"), [json!(2), json!(2), json!(0), json!(0)]);
+    assert_eq!(stage.resource_usage("worker", "tool_calls"), [json!(2), json!(2), json!(0), json!(0)]);
 }
 
 #[test]
@@ -71,11 +71,11 @@ fn tokens_run_out_between_two_rounds_and_before_the_next_turn() {
     assert_eq!(stage.model.requests().len(), 1, "what the first round cost was known only after it");
     let used = result["usage"]["input_tokens"].as_u64().unwrap()
         + result["usage"]["output_tokens"].as_u64().unwrap();
-    assert_eq!(stage.holding("worker", "tokens"), [json!(1), json!(used), json!(0), json!(0)]);
+    assert_eq!(stage.resource_usage("worker", "tokens"), [json!(1), json!(used), json!(0), json!(0)]);
     let result = stage.send("worker", "hi");
     assert_halted(&stage, &result, &notice("tokens"));
     assert_eq!(stage.model.requests().len(), 1);
-    stage.set_rights("worker", json!({ "unlimited": ["tokens"] }));
+    stage.set_permissions("worker", json!({ "unlimited": ["tokens"] }));
     assert_goes_on(&stage);
 }
 
@@ -87,7 +87,7 @@ fn time_runs_out_in_the_middle_of_an_answer() {
     stage.model.wait_aborted(1);
     let result = stage.send("worker", "hi");
     assert_halted(&stage, &result, &notice("wall_ms"));
-    stage.set_rights("worker", json!({ "budget": { "wall_ms": 3_600_000 } }));
+    stage.set_permissions("worker", json!({ "budget": { "wall_ms": 3_600_000 } }));
     assert_goes_on(&stage);
 }
 
@@ -100,7 +100,7 @@ fn time_runs_out_while_a_child_is_waited_for_and_the_childs_turn_ends_with_it() 
     assert_eq!(result["halted"], "budget", "{result}");
     stage.model.wait_aborted(1);
     assert_eq!(stage.send("child", "hi")["halted"], "budget", "a child draws on its parent's time");
-    stage.set_rights("worker", json!({ "budget": { "wall_ms": 3_600_000 } }));
+    stage.set_permissions("worker", json!({ "budget": { "wall_ms": 3_600_000 } }));
     assert_eq!(stage.send("child", "hi")["content"], "echo: hi");
 }
 
@@ -110,7 +110,7 @@ fn a_child_without_a_share_draws_on_its_parents_budget() {
     stage.create_with(json!({ "agent_id": "worker", "preset": "trusted", "budget": { "turns": 3 } }));
     stage.create_with(json!({ "agent_id": "child", "parent_agent_id": "worker" }));
     stage.create_with(json!({ "agent_id": "heir", "parent_agent_id": "worker", "budget": { "turns": 1 } }));
-    assert_eq!(stage.holding("worker", "turns"), [json!(3), json!(0), json!(1), json!(2)]);
+    assert_eq!(stage.resource_usage("worker", "turns"), [json!(3), json!(0), json!(1), json!(2)]);
     for agent in ["child", "worker"] {
         assert_eq!(stage.send(agent, "hi")["content"], "echo: hi");
     }
@@ -119,9 +119,9 @@ fn a_child_without_a_share_draws_on_its_parents_budget() {
     }
     assert_eq!(stage.send("heir", "hi")["content"], "echo: hi", "what was set aside is there");
     assert_eq!(stage.send("heir", "hi")["halted"], "budget");
-    assert_eq!(stage.holding("child", "turns"), [json!(null), json!(1), json!(0), json!(0)]);
+    assert_eq!(stage.resource_usage("child", "turns"), [json!(null), json!(1), json!(0), json!(0)]);
     stage.daemon.result("/", "destroy_agent", json!({ "agent_id": "heir" }));
-    assert_eq!(stage.holding("worker", "turns"), [json!(3), json!(3), json!(0), json!(0)], "used is used");
+    assert_eq!(stage.resource_usage("worker", "turns"), [json!(3), json!(3), json!(0), json!(0)], "used is used");
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn an_unused_share_goes_back_when_its_holder_goes() {
         assert_eq!(stage.send("worker", "hi")["halted"], "budget");
         stage.daemon.result("/", "destroy_agent", json!({ "agent_id": "heir" }));
     }
-    assert_eq!(stage.holding("worker", "turns"), [json!(3), json!(0), json!(0), json!(3)]);
+    assert_eq!(stage.resource_usage("worker", "turns"), [json!(3), json!(0), json!(0), json!(3)]);
     assert_eq!(stage.send("worker", "hi")["content"], "echo: hi");
 }
 
@@ -155,7 +155,7 @@ fn a_crowd_of_children_uses_exactly_what_their_parent_has() {
     let count = |content: &str| answers.iter().filter(|answer| answer["content"] == content).count();
     assert_eq!(count("tool said: ran"), 3);
     assert_eq!((count(&notice("tool_calls")), count(&notice("turns"))), (2, 15));
-    assert_eq!(stage.holding("lead", "turns"), [json!(5), json!(5), json!(0), json!(0)]);
+    assert_eq!(stage.resource_usage("lead", "turns"), [json!(5), json!(5), json!(0), json!(0)]);
 }
 
 #[test]
@@ -164,8 +164,8 @@ fn a_parent_whose_budget_shrinks_caps_what_it_has_given() {
     stage.create_with(json!({ "agent_id": "lead", "preset": "trusted", "budget": { "turns": 9 } }));
     stage.create_with(json!({ "agent_id": "heir", "parent_agent_id": "lead", "budget": { "turns": 9 } }));
     assert_eq!(stage.send("heir", "hi")["content"], "echo: hi");
-    stage.set_rights("lead", json!({ "budget": { "turns": 1 } }));
-    assert_eq!(stage.holding("heir", "turns")[3], 0);
+    stage.set_permissions("lead", json!({ "budget": { "turns": 1 } }));
+    assert_eq!(stage.resource_usage("heir", "turns")[3], 0);
     assert_eq!(stage.send("heir", "hi")["halted"], "budget");
 }
 

@@ -69,7 +69,7 @@ fn no_parameter_exceeds_what_a_trusted_parent_may_grant() {
         assert_nothing_was_left(&stage, &["lead"]);
     }
     for resource in ["turns", "tool_calls", "tokens", "wall_ms"] {
-        assert_eq!(stage.holding("lead", resource)[2], 0, "nothing stays set aside: {resource}");
+        assert_eq!(stage.resource_usage("lead", resource)[2], 0, "nothing stays set aside: {resource}");
     }
 }
 
@@ -200,8 +200,8 @@ fn permissions_are_not_set_beyond_the_ceiling_and_a_refusal_changes_nothing() {
     let stage = Stage::open();
     let (folder, outside) = (Folder::new(), Folder::new());
     lead_and_child(&stage, &folder);
-    stage.set_rights("lead", json!({ "budget": { "turns": 5 } }));
-    let before = stage.rights("child");
+    stage.set_permissions("lead", json!({ "budget": { "turns": 5 } }));
+    let before = stage.permissions("child");
     let out = outside.text();
     for (params, message) in [
         (json!({ "preset": "trusted" }), "Requested preset 'trusted' exceeds parent ceiling".to_owned()),
@@ -216,7 +216,7 @@ fn permissions_are_not_set_beyond_the_ceiling_and_a_refusal_changes_nothing() {
     ] {
         let error = stage.daemon.error(&path("child"), "set_permissions", params.clone());
         assert_eq!(error, denied(&message), "{params}");
-        assert_eq!(stage.rights("child"), before, "{params}");
+        assert_eq!(stage.permissions("child"), before, "{params}");
     }
     for (params, message) in [
         (json!({ "preset": "yolo" }), "preset must be one of sandboxed, trusted, worker, got: 'yolo'"),
@@ -236,7 +236,7 @@ fn permissions_are_not_set_beyond_the_ceiling_and_a_refusal_changes_nothing() {
             assert!(is_ceiling || error == json!({ "code": -32602, "message": message }), "{agent}: {error}");
         }
     }
-    assert_eq!(stage.rights("child"), before);
+    assert_eq!(stage.permissions("child"), before);
 }
 
 #[test]

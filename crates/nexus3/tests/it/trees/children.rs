@@ -41,7 +41,7 @@ fn of_a_hundred_creates_at_once_exactly_the_limit_succeeds() {
     }
     assert_eq!(won.len(), LIMIT);
     assert_eq!(listed(&stage.daemon).len(), LIMIT + 1);
-    assert_eq!(stage.holding("lead", "children"), [json!(LIMIT), json!(LIMIT), json!(0), json!(0)]);
+    assert_eq!(stage.resource_usage("lead", "children"), [json!(LIMIT), json!(LIMIT), json!(0), json!(0)]);
     let logs = stage.daemon.home().join("logs");
     let has_log = |number: &usize| logs.join(format!("child-{number}")).exists();
     assert_eq!((0..100).filter(has_log).count(), 0, "nobody has said anything yet");
@@ -61,13 +61,13 @@ fn grandchildren_count_at_every_ancestor() {
     stage.create_with(json!({ "agent_id": "leaf", "parent_agent_id": "middle" }));
     let params = json!({ "agent_id": "more", "parent_agent_id": "middle" });
     assert_eq!(stage.daemon.error("/", "create_agent", params.clone()), full("more"));
-    assert_eq!(stage.holding("middle", "children"), [json!(50), json!(1), json!(0), json!(0)]);
+    assert_eq!(stage.resource_usage("middle", "children"), [json!(50), json!(1), json!(0), json!(0)]);
     let said = stage.said("middle", r#"!tool agent_create {"agent_id":"more"}"#);
     assert_eq!(
         said,
         "tool said: Permission denied: Cannot create agent 'more': the budget of children of an ancestor is used up"
     );
-    stage.set_rights("lead", json!({ "budget": { "children": 3 } }));
+    stage.set_permissions("lead", json!({ "budget": { "children": 3 } }));
     stage.daemon.result("/", "create_agent", params);
     assert_eq!(listed(&stage.daemon), ["lead", "middle", "leaf", "more"]);
 }
@@ -79,10 +79,10 @@ fn a_limit_below_what_is_there_lets_nobody_in_and_throws_nobody_out() {
     for name in ["a", "b"] {
         stage.create_with(json!({ "agent_id": name, "parent_agent_id": "lead" }));
     }
-    stage.set_rights("lead", json!({ "budget": { "children": 1 } }));
+    stage.set_permissions("lead", json!({ "budget": { "children": 1 } }));
     let params = json!({ "agent_id": "c", "parent_agent_id": "lead" });
     assert_eq!(stage.daemon.error("/", "create_agent", params.clone()), full("c"));
     assert_eq!(listed(&stage.daemon), ["lead", "a", "b"]);
-    stage.set_rights("lead", json!({ "unlimited": ["children"] }));
+    stage.set_permissions("lead", json!({ "unlimited": ["children"] }));
     stage.daemon.result("/", "create_agent", params);
 }

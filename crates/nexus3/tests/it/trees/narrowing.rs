@@ -35,10 +35,10 @@ fn narrowing_a_parent_denies_the_next_call_of_a_childs_running_turn() {
     lead_and_child(&stage, &folder);
     assert_eq!(stage.said("child", &reading("a.txt")), "tool said: text");
     assert!(offered(&stage).contains(&json!("fs_read_file")));
-    let narrow = || drop(stage.set_rights("lead", json!({ "disable_tools": ["read_file"] })));
+    let narrow = || drop(stage.set_permissions("lead", json!({ "disable_tools": ["read_file"] })));
     assert_eq!(in_the_middle(&stage, "child", narrow, &reading("a.txt")), NO_READ);
     assert!(!offered(&stage).contains(&json!("fs_read_file")), "a tool that is denied is not offered");
-    stage.set_rights("lead", json!({ "disable_tools": [] }));
+    stage.set_permissions("lead", json!({ "disable_tools": [] }));
     assert_eq!(
         stage.said("child", &reading("a.txt")),
         "tool said: text",
@@ -59,7 +59,7 @@ fn narrowing_reaches_three_levels_down_and_the_folders_too() {
         "agent_id": "leaf", "parent_agent_id": "middle", "cwd": "in", "allowed_write_paths": ["."],
     }));
     assert!(stage.said("leaf", &writing("b.txt", "b")).contains("\"success\":true"));
-    let narrow = || drop(stage.set_rights("lead", json!({ "allowed_write_paths": ["elsewhere"] })));
+    let narrow = || drop(stage.set_permissions("lead", json!({ "allowed_write_paths": ["elsewhere"] })));
     let said = in_the_middle(&stage, "leaf", narrow, &writing("c.txt", "c"));
     let at = folder.at("in/c.txt");
     let text =
@@ -74,11 +74,11 @@ fn an_agent_that_loses_its_preset_in_a_turn_has_lost_it() {
     let stage = Stage::open();
     let folder = Folder::with(&[("a.txt", "text")]);
     stage.create_with(json!({ "agent_id": "lead", "preset": "trusted", "cwd": folder.text() }));
-    let narrow = || drop(stage.set_rights("lead", json!({ "preset": "sandboxed" })));
+    let narrow = || drop(stage.set_permissions("lead", json!({ "preset": "sandboxed" })));
     let said = in_the_middle(&stage, "lead", narrow, r#"!tool agent_create {"agent_id":"child"}"#);
     assert_eq!(said, "Permission denied: Tool 'agent_create' is disabled by permission policy");
-    assert_eq!(stage.rights("lead")["preset"], "sandboxed");
-    stage.set_rights("lead", json!({ "preset": "trusted" }));
+    assert_eq!(stage.permissions("lead")["preset"], "sandboxed");
+    stage.set_permissions("lead", json!({ "preset": "trusted" }));
     assert!(stage.said("lead", &writing("a.txt", "new")).contains("\"success\":true"));
     assert_eq!(folder.read("a.txt").as_deref(), Some("new"));
 }
@@ -91,18 +91,18 @@ fn what_is_not_named_stays_as_it_is() {
         "agent_id": "lead", "preset": "trusted", "cwd": folder.text(), "disable_tools": ["echo"],
         "allowed_write_paths": ["out"], "budget": { "turns": 9, "tokens": 900 },
     }));
-    let before = stage.rights("lead");
-    assert_eq!(stage.set_rights("lead", json!({})), before);
-    let changed = stage.set_rights("lead", json!({ "budget": { "turns": 8 } }));
+    let before = stage.permissions("lead");
+    assert_eq!(stage.set_permissions("lead", json!({})), before);
+    let changed = stage.set_permissions("lead", json!({ "budget": { "turns": 8 } }));
     assert_eq!(changed["may"], before["may"]);
-    assert_eq!(stage.holding("lead", "turns")[0], 8);
-    assert_eq!(stage.holding("lead", "tokens")[0], 900);
+    assert_eq!(stage.resource_usage("lead", "turns")[0], 8);
+    assert_eq!(stage.resource_usage("lead", "tokens")[0], 900);
     let changed =
-        stage.set_rights("lead", json!({ "disable_tools": ["hash.sha256"], "unlimited": ["tokens"] }));
+        stage.set_permissions("lead", json!({ "disable_tools": ["hash.sha256"], "unlimited": ["tokens"] }));
     assert_eq!(changed["may"]["tools"], json!({ "all_but": ["hash.sha256"] }), "the list is the whole list");
     assert_eq!(changed["may"]["write"], json!([folder.at("out")]));
-    assert_eq!(stage.holding("lead", "tokens")[0], json!(null));
-    assert_eq!(changed, stage.rights("lead"), "the answer is what counts from now on");
+    assert_eq!(stage.resource_usage("lead", "tokens")[0], json!(null));
+    assert_eq!(changed, stage.permissions("lead"), "the answer is what counts from now on");
 }
 
 #[test]

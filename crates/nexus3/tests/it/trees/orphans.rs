@@ -33,15 +33,15 @@ fn an_orphan_keeps_its_ceiling_when_its_parents_name_is_reused() {
     assert_eq!(said, "tool said: Permission denied: Tool 'echo' is disabled by permission policy");
     let said = stage.said("child", &reading("../secret.txt"));
     assert!(said.starts_with("tool said: Permission denied: cannot read '"), "{said}");
-    let rights = stage.rights("child");
-    assert_eq!(rights["ancestors"], json!(["lead"]), "the one that is gone");
-    assert_eq!(rights["may"]["read"], json!([folder.at("work")]));
+    let permissions = stage.permissions("child");
+    assert_eq!(permissions["ancestors"], json!(["lead"]), "the one that is gone");
+    assert_eq!(permissions["may"]["read"], json!([folder.at("work")]));
     let error = stage.daemon.error(&path("child"), "set_permissions", json!({ "preset": "trusted" }));
     assert_eq!(error, denied("Requested preset 'trusted' exceeds parent ceiling"), "nor is it lifted later");
     let wide = json!({ "allowed_write_paths": [folder.text()] });
     let error = stage.daemon.error(&path("child"), "set_permissions", wide);
     assert_eq!(error["data"]["kind"], "permission_denied", "{error}");
-    assert_eq!(stage.holding("child", "tool_calls")[3], 18, "the budget above it still counts");
+    assert_eq!(stage.resource_usage("child", "tool_calls")[3], 18, "the budget above it still counts");
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn orphans_of_a_grandparent_stay_a_tree() {
     assert_eq!(context["message_count"], 0, "who was above it stays above it");
     let dead = crate::support::callers::post_as(&stage.daemon, &middle, &[], "/", "list_agents", json!({}));
     assert_eq!(dead.status, 403);
-    assert_eq!(stage.holding("lead", "children")[1], 1);
+    assert_eq!(stage.resource_usage("lead", "children")[1], 1);
     stage.daemon.result("/", "destroy_agent", json!({ "agent_id": "lead" }));
     assert!(!listed(&stage.daemon).contains(&"lead".to_owned()));
 }

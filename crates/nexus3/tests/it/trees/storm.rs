@@ -79,7 +79,7 @@ fn a_storm_in_a_tree_leaves_nothing_open_and_nothing_miscounted() {
             .filter(|other| stage.agent(other)["ancestors"].as_array().unwrap().contains(&json!(name)))
             .count();
         // A namesake of an ancestor that is gone has no children of its.
-        let used = stage.holding(&name, "children")[1].as_u64().unwrap();
+        let used = stage.resource_usage(&name, "children")[1].as_u64().unwrap();
         assert!(used <= u64::try_from(below).unwrap(), "{name}: {used} of {below}: {agent}");
         let children = agent["agent"]["child_count"].as_u64().unwrap();
         assert_eq!(children, u64::try_from(agent["children"].as_array().unwrap().len()).unwrap());

@@ -46,14 +46,14 @@ enum Outcome {
 /// Creates one of the tree with what it needs to have children, and gives its capability's text.
 async fn plant(house: &House, name: &str, parent: Option<&str>) -> String {
     let id = |name: &str| AgentId::parse(name).unwrap();
-    let rights = RightsSpec {
+    let permissions = PermissionSpec {
         preset: Some("trusted".to_owned()),
         may_create: Some(["trusted", "sandboxed"].map(str::to_owned).into()),
-        ..RightsSpec::default()
+        ..PermissionSpec::default()
     };
     let (name, parent) = (Name::Given(id(name)), parent.map(id));
-    let spec = AgentSpec { name, parent, rights, ..AgentSpec::default() };
-    house.pool.create(spec, By::Admin).await.unwrap().capability.reveal().to_owned()
+    let spec = AgentSpec { name, parent, permissions, ..AgentSpec::default() };
+    house.pool.create(spec, Initiator::Admin).await.unwrap().capability.reveal().to_owned()
 }
 
 /// parent → me → child → grandchild; parent → sibling; stranger. And the caller.

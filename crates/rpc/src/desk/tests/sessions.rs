@@ -168,12 +168,12 @@ async fn another_name_takes_everything_with_it_and_frees_the_old_one() {
 #[tokio::test(start_paused = true)]
 async fn what_is_exported_comes_back_as_it_was() {
     let house = House::new().await;
-    let rights = concat!(
+    let permissions = concat!(
         r#""preset":"trusted","disable_tools":["fs.read_file"],"allowed_write_paths":["out"],"may_create":["worker"],"#,
         r#""may_grant":{"disable_tools":["fs.write_file"]},"budget":{"turns":9},"cwd":"sub","model":"echo/one","#,
         r#""on_restart":"mark","system_prompt":"""#
     );
-    house.create(&format!(r#"{{"agent_id":"a",{rights}}}"#)).await;
+    house.create(&format!(r#"{{"agent_id":"a",{permissions}}}"#)).await;
     for text in ["one", "read notes.txt", "fail"] {
         house.at_agent("a", &request("send", &format!(r#"{{"content":"{text}"}}"#))).await;
     }

@@ -201,9 +201,9 @@ async fn deltas_say_that_they_are_not_kept_and_have_no_id() {
 /// lead → helper → scout; other.
 async fn tree() -> (House, Caller) {
     let house = House::new().await;
-    let rights = r#""preset":"trusted","may_create":["trusted","sandboxed"]"#;
-    house.create(&format!(r#"{{"agent_id":"lead",{rights}}}"#)).await;
-    house.create(&format!(r#"{{"agent_id":"helper","parent_agent_id":"lead",{rights}}}"#)).await;
+    let permissions = r#""preset":"trusted","may_create":["trusted","sandboxed"]"#;
+    house.create(&format!(r#"{{"agent_id":"lead",{permissions}}}"#)).await;
+    house.create(&format!(r#"{{"agent_id":"helper","parent_agent_id":"lead",{permissions}}}"#)).await;
     house.create(r#"{"agent_id":"scout","parent_agent_id":"helper"}"#).await;
     house.agents(&["other"]).await;
     (house, Caller::admin().narrowed_to("helper"))

@@ -106,13 +106,13 @@ impl ToolWork {
         let kinship = |id: &AgentId| pool.directory.kinship(own.serial, id);
         let preset_lineage = |name: Option<&str>| {
             let name = name.unwrap_or(&pool.options.preset_default);
-            pool.options.presets.find(name).map(|preset| preset.lineage.clone()).unwrap_or_default()
+            pool.options.presets.find(name).map(|preset| preset.inheritance.clone()).unwrap_or_default()
         };
         let scene = Scene {
             agent: &self.shared.id,
             cwd: &own.cwd,
-            kinship: &kinship,
-            preset_lineage: &preset_lineage,
+            relation_to: &kinship,
+            preset_inheritance: &preset_lineage,
         };
         let prepared = std::panic::catch_unwind(AssertUnwindSafe(|| tool.prepare(&call.arguments, &scene)));
         let call = prepared.unwrap_or_else(|_| Err("Internal error: the tool panicked".to_owned()))?;
@@ -130,7 +130,7 @@ impl ToolWork {
             Ok(more) => effects.extend(more),
             Err(panic) => return Begun::Over(panicked(&spec.name, panic.as_ref())),
         }
-        if let Err(denied) = self.shared.permit(&spec.name, &effects) {
+        if let Err(denied) = self.shared.authorize_tool(&spec.name, &effects) {
             return Begun::Over(denied);
         }
         if !self.shared.kin.take(Resource::ToolCalls, 1) {
@@ -193,11 +193,11 @@ impl ToolWork {
 
 impl Shared {
     /// Leave for these effects now, or what the model is told instead.
-    fn permit(&self, tool: &str, effects: &[Effect]) -> Result<Permit, ToolOutcome> {
+    fn authorize_tool(&self, tool: &str, effects: &[Effect]) -> Result<Permit, ToolOutcome> {
         match judge(effects, &self.kin.may()) {
             Verdict::Allowed(permit) => Ok(permit),
             Verdict::Denied(denial) => {
-                audit::denied_tool(self, tool, denial.dimension.name(), &denial.text);
+                audit::record_denied_tool(self, tool, denial.dimension.name(), &denial.text);
                 Err(ToolOutcome::Denied(format!("Permission denied: {}", denial.text)))
             }
         }
@@ -215,7 +215,7 @@ fn run(
     let (name, tool) = (Arc::clone(&spec.name), Arc::clone(&spec.name));
     let work = async move {
         // Asked again: others may have had their turn since the call was let in, and taken a right away.
-        let permit = match shared.permit(&tool, &effects) {
+        let permit = match shared.authorize_tool(&tool, &effects) {
             Ok(permit) => permit,
             Err(denied) => return denied,
         };
@@ -227,7 +227,7 @@ fn run(
         };
         let outcome = call.run(Leave { permit, peers, results }).await;
         if let ToolOutcome::Denied(text) = &outcome {
-            audit::denied_tool(&shared, &tool, "tool", text);
+            audit::record_denied_tool(&shared, &tool, "tool", text);
         }
         outcome
     };

@@ -30,7 +30,7 @@ impl Shelf {
                 serial: old.serial,
                 parent: parent.cloned(),
                 cwd: old.cwd.clone(),
-                standing: old.standing(),
+                granted: old.granted(),
             },
             ledger: self.ledgers.get(&old.serial).cloned().unwrap_or_default(),
             descendants: old.descendants(),

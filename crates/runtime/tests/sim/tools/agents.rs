@@ -70,10 +70,10 @@ impl<'a> Words<'a> {
 pub(super) fn effects(verb: Verb, arguments: &str, scene: &Scene<'_>) -> Result<Vec<Effect>, String> {
     let words = Words::read(arguments);
     Ok(match verb {
-        Verb::Create => vec![Effect::Create((scene.preset_lineage)(words.peer()?.preset.as_deref()))],
+        Verb::Create => vec![Effect::Create((scene.preset_inheritance)(words.peer()?.preset.as_deref()))],
         Verb::Send | Verb::Status | Verb::Cancel | Verb::Destroy => {
             let target = words.target()?;
-            let kinship = (scene.kinship)(&target);
+            let kinship = (scene.relation_to)(&target);
             vec![Effect::Reach(target, kinship)]
         }
         Verb::List => Vec::new(),

@@ -4,11 +4,11 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use agent::ToolOutcome;
-use agent::permission::{FilePath, Rooted};
+use agent::permission::{FilePath, RootedPath};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::{Base, Found, Place, open_at, open_folder, outside, own_path, split};
+use super::{Base, Found, Place, open_at, open_folder, path_denied, own_path, split};
 use crate::define::failed;
 use crate::fs::protected::is_protected;
 
@@ -42,8 +42,8 @@ impl Seat {
 impl Place {
     /// Opens the folder that a file is to be written in, at the end of all links. Folders that are missing are made.
     pub(crate) fn seat(&self) -> Result<Seat, ToolOutcome> {
-        self.may_be_written()?;
-        let Rooted { root, rest } = &self.rooted;
+        self.check_writable()?;
+        let RootedPath { root, relative: rest } = &self.rooted;
         if rest.is_empty() {
             let (parent, name) = split(root.as_str());
             let folder = open_folder(parent).map_err(|errno| self.trouble(errno))?;
@@ -65,9 +65,9 @@ impl Place {
     /// A link stays, and what it leads to is replaced. Where that is was said in text: the seat found by it is only
     /// good when the same file has it.
     fn seat_behind_link(&self) -> Result<Seat, ToolOutcome> {
-        let target = self.find()?.ok_or_else(|| outside(&self.given))?;
-        let rest = self.rooted.root.rest_of(&target.real).filter(|rest| !rest.is_empty());
-        let seat = self.seat_at(rest.ok_or_else(|| outside(&self.given))?)?;
+        let target = self.find()?.ok_or_else(|| path_denied(&self.given))?;
+        let rest = self.rooted.root.relative_path(&target.real).filter(|rest| !rest.is_empty());
+        let seat = self.seat_at(rest.ok_or_else(|| path_denied(&self.given))?)?;
         match self.seated_now(&seat)? {
             Some(found) if found.is_same(&target) => Ok(seat),
             _ => Err(self.trouble(Errno::AGAIN)),
@@ -80,35 +80,35 @@ impl Place {
     }
 
     /// Judges the path by its text, before anything is made.
-    fn may_be_written(&self) -> Result<(), ToolOutcome> {
-        let Rooted { root, rest } = &self.rooted;
+    fn check_writable(&self) -> Result<(), ToolOutcome> {
+        let RootedPath { root, relative: rest } = &self.rooted;
         let path = if rest.is_empty() { root.clone() } else { self.below(root, rest)? };
-        self.may_write(&path)
+        self.check_write_path(&path)
     }
 
     fn below(&self, root: &FilePath, rest: &str) -> Result<FilePath, ToolOutcome> {
-        FilePath::resolve(rest, root).map_err(|_| outside(&self.given))
+        FilePath::resolve(rest, root).map_err(|_| path_denied(&self.given))
     }
 
-    fn may_write(&self, real: &FilePath) -> Result<(), ToolOutcome> {
+    fn check_write_path(&self, real: &FilePath) -> Result<(), ToolOutcome> {
         if is_protected(real.as_str()) {
             let why = "agents write no .git, no editor settings and no shell start files";
             let text = format!("Permission denied: {} is protected: {why}", self.given);
             return Err(ToolOutcome::Denied(text));
         }
-        if self.is_blocked(real) { Err(outside(&self.given)) } else { Ok(()) }
+        if self.is_blocked(real) { Err(path_denied(&self.given)) } else { Ok(()) }
     }
 
     fn seated(&self, folder: OwnedFd, name: &str) -> Result<Seat, ToolOutcome> {
-        self.may_write_in(folder.as_fd(), name)?;
+        self.check_write_in(folder.as_fd(), name)?;
         Ok(Seat { folder, name: name.to_owned() })
     }
 
     /// Judges a name in a folder by where the folder really is.
-    fn may_write_in(&self, folder: BorrowedFd<'_>, name: &str) -> Result<(), ToolOutcome> {
+    fn check_write_in(&self, folder: BorrowedFd<'_>, name: &str) -> Result<(), ToolOutcome> {
         let within = self.real_path(folder)?;
-        let real = FilePath::resolve(name, &within).map_err(|_| outside(&self.given))?;
-        self.may_write(&real)
+        let real = FilePath::resolve(name, &within).map_err(|_| path_denied(&self.given))?;
+        self.check_write_path(&real)
     }
 
     fn folder(&self, parent: &str) -> Result<OwnedFd, ToolOutcome> {
@@ -144,7 +144,7 @@ impl Place {
             here = match step() {
                 Ok(folder) => folder,
                 Err(Errno::NOENT) => {
-                    self.may_write_in(here.as_fd(), name)?;
+                    self.check_write_in(here.as_fd(), name)?;
                     make_folder(here.as_fd(), name).map_err(trouble)?;
                     step().map_err(trouble)?
                 }

@@ -26,8 +26,8 @@ fn message() -> Message {
 
 const MESSAGE: &str = r#"{"role":"user","content":"hi","tool_call_id":null,"meta":{"source":"rpc"}}"#;
 
-fn rights() -> Rights {
-    Rights {
+fn permissions() -> PermissionsView {
+    PermissionsView {
         preset: text("worker"),
         permission_level: text("SANDBOXED"),
         disable_tools: vec![text("fs.read_file")],
@@ -38,7 +38,7 @@ fn rights() -> Rights {
     }
 }
 
-const RIGHTS: &str = concat!(
+const PERMISSIONS: &str = concat!(
     r#"{"preset":"worker","permission_level":"SANDBOXED","disable_tools":["fs.read_file"],"#,
     r#""allowed_write_paths":["/w"],"may_create":[],"may_grant":{"preset":"worker"},"budget":{"turns":5}}"#,
 );
@@ -81,16 +81,16 @@ fn agents() -> Vec<(Event, String)> {
         model: None,
         on_restart: OnRestart::Mark,
         origin: Some(text("fork of b")),
-        rights: rights(),
+        permissions: permissions(),
     };
     let created_rest = format!(
-        "{}{RIGHTS}",
+        "{}{PERMISSIONS}",
         concat!(
             r#""by":"admin","serial":7,"parent_serial":3,"created_at":"2024-01-15T10:30:00.000000Z","#,
             r#""system_prompt":"Be brief.","cwd":"/srv","model":null,"on_restart":"mark","origin":"fork of b","rights":"#,
         )
     );
-    let changed = PermissionsChanged { by: by(), rights: rights() };
+    let changed = PermissionsChanged { by: by(), permissions: permissions() };
     let renamed = AgentRenamed { by: by(), new_agent_id: text("b") };
     let compacted = ContextCompacted {
         turn: Some(3),
@@ -104,7 +104,7 @@ fn agents() -> Vec<(Event, String)> {
     };
     vec![
         kept(KeptRecord::AgentCreated(created), &created_rest),
-        kept(KeptRecord::PermissionsChanged(changed), &format!(r#""by":"admin","rights":{RIGHTS}"#)),
+        kept(KeptRecord::PermissionsChanged(changed), &format!(r#""by":"admin","rights":{PERMISSIONS}"#)),
         kept(KeptRecord::AgentRenamed(renamed), r#""by":"admin","new_agent_id":"b""#),
         kept(KeptRecord::AgentFinished(AgentFinished { by: by() }), r#""by":"admin""#),
         kept(KeptRecord::AgentDestroyed(AgentDestroyed { by: by() }), r#""by":"admin""#),

@@ -94,7 +94,7 @@ fn an_agent_that_may_not_look_below_sees_itself() {
         EventStream::open(stage.daemon.port(), "/events?deltas=false", Some(&lead), None).expect("a stream");
     stage.send("child", "seen");
     assert_eq!(names(&super::read_to(&mut stream, "turn_ended")), ["child"]);
-    stage.set_rights("lead", json!({ "disable_tools": ["agent_status"] }));
+    stage.set_permissions("lead", json!({ "disable_tools": ["agent_status"] }));
     stage.send("child", "unseen");
     stage.send("lead", "own");
     let told = super::read_to(&mut stream, "turn_ended");

@@ -52,7 +52,7 @@ fn found_family(stage: &Stage, folder: &Folder) -> [String; 3] {
     stage.send("lead", "hello");
     stage.send("low", &appending("out/file"));
     stage.send("low", &appending("/etc/denied"));
-    stage.set_rights("middle", json!({ "disable_tools": ["echo"] }));
+    stage.set_permissions("middle", json!({ "disable_tools": ["echo"] }));
     tokens
 }
 
@@ -76,18 +76,18 @@ fn assert_family_survives(end: fn(TestDaemon) -> StoppedDaemon) {
         let agent = result_as(&stage.daemon, token, &path(id), "get_agent", json!({}));
         assert_eq!(agent["agent"]["agent_id"], *id);
     }
-    assert_rights_hold(&stage, &folder, &tokens);
+    assert_permissions_hold(&stage, &folder, &tokens);
 }
 
 /// What they may do is what they might do before, in deed and not only in word.
-fn assert_rights_hold(stage: &Stage, folder: &Folder, tokens: &[String; 3]) {
+fn assert_permissions_hold(stage: &Stage, folder: &Folder, tokens: &[String; 3]) {
     let above = call_as(&stage.daemon, &tokens[2], &path("lead"), "get_agent", json!({}));
     assert_eq!(above["error"]["data"]["kind"], "permission_denied", "{above}");
     stage.send("low", &appending("out/file"));
     assert_eq!(folder.read("work/out/file").map(|text| text.lines().count()), Some(2));
     stage.send("low", &appending(&folder.at("work/elsewhere")));
     assert_eq!(folder.read("work/elsewhere"), None, "outside its write paths");
-    assert_eq!(stage.holding("low", "turns")[1], json!(4), "what was used before counts");
+    assert_eq!(stage.resource_usage("low", "turns")[1], json!(4), "what was used before counts");
     stage.send("low", "five");
     let spent = stage.send("low", "six");
     assert_eq!(stage.agent("low")["halted"], "budget", "{spent}");
@@ -121,19 +121,19 @@ fn temporary_agents_end_with_the_daemon_and_whoever_is_below_them_keeps_their_ce
     let below = stage.create_with(json!({ "agent_id": "below", "parent_agent_id": ".passing" }));
     let _open = stage.start_send(".1", "!stall", "r");
     stage.model.wait_stalled(1);
-    let rights = stage.rights("below")["may"].clone();
-    assert_eq!(stage.holding("lasting", "children")[1], json!(2));
+    let permissions = stage.permissions("below")["may"].clone();
+    assert_eq!(stage.resource_usage("lasting", "children")[1], json!(2));
     let stage = stage.kill_and_start();
     assert_eq!(listed(&stage.daemon), ["lasting", "below"]);
     let refused = post_as(&stage.daemon, &passing, &[], "/", "list_agents", json!({}));
     assert_eq!(refused.status, 403, "{}", refused.text());
     let own = result_as(&stage.daemon, &below, &path("below"), "get_permissions", json!({}));
-    assert_eq!(own["may"], rights, "an ancestor that is gone stays a ceiling");
-    assert_eq!(stage.holding("lasting", "children")[1], json!(1), "it takes no place any more");
+    assert_eq!(own["may"], permissions, "an ancestor that is gone stays a ceiling");
+    assert_eq!(stage.resource_usage("lasting", "children")[1], json!(1), "it takes no place any more");
     wait_settled(&stage.daemon, &["r"]);
     assert_eq!(stage.model.tally("!stall", 0).asked, 1);
     let stage = stage.kill_and_start();
-    assert_eq!(stage.rights("below")["may"], rights, "and for ever");
+    assert_eq!(stage.permissions("below")["may"], permissions, "and for ever");
 }
 
 #[test]

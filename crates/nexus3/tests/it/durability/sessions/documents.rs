@@ -190,7 +190,7 @@ fn what_is_exported_comes_back_as_it_was() {
     for name in ["allowed_write_paths", "budget", "on_restart", "may_create", "may_grant"] {
         assert_eq!(again["nexus3"][name], session["nexus3"][name], "{name}");
     }
-    assert_eq!(stage.rights("back")["may"], stage.rights("talker")["may"]);
+    assert_eq!(stage.permissions("back")["may"], stage.permissions("talker")["may"]);
 }
 
 #[test]

@@ -1,14 +1,14 @@
 //! What an agent may do and grant: what it was given, below all that its ancestors may grant. Worked out when it is asked
 //! for, so that a change above counts at once.
 
-use agent::permission::{Folders, Grant, Link, ceiling, effective};
+use agent::permission::{DirectorySet, Grant, Link, ceiling, effective};
 
 use super::Kin;
 
 impl Kin {
     /// The agent, its parent, and so on, each with what it has now.
     pub(crate) fn line(&self) -> Vec<Link> {
-        let link = |kin: &Kin| Link { agent: kin.id(), authority: kin.authority() };
+        let link = |kin: &Kin| Link { agent: kin.id(), permissions: kin.permissions() };
         std::iter::once(link(self)).chain(self.ancestors().map(link)).collect()
     }
 
@@ -19,19 +19,19 @@ impl Kin {
 
     /// What it may grant now.
     pub(crate) fn may_grant(&self) -> Grant {
-        ceiling(self.line().iter().map(|link| &*link.authority))
+        ceiling(self.line().iter().map(|link| &*link.permissions))
     }
 
     /// Says of any tool whether it may use it now: what its grant would say, without working all of that out.
-    pub(crate) fn may_use(&self) -> impl Fn(&str) -> bool + use<> {
-        let own = self.authority();
-        let above: Vec<_> = self.ancestors().map(Kin::authority).collect();
+    pub(crate) fn tool_filter(&self) -> impl Fn(&str) -> bool + use<> {
+        let own = self.permissions();
+        let above: Vec<_> = self.ancestors().map(Kin::permissions).collect();
         move |tool| own.may.tools.contains(tool) && above.iter().all(|kin| kin.may_grant.tools.contains(tool))
     }
 
     /// Where it may write now.
-    pub(crate) fn write_folders(&self) -> Folders {
-        let own = self.authority().may.write.clone();
-        self.ancestors().fold(own, |folders, kin| folders.and(&kin.authority().may_grant.write))
+    pub(crate) fn write_folders(&self) -> DirectorySet {
+        let own = self.permissions().may.write.clone();
+        self.ancestors().fold(own, |folders, kin| folders.intersection(&kin.permissions().may_grant.write))
     }
 }

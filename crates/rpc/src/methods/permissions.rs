@@ -1,12 +1,12 @@
 //! One agent's place in the tree and its permissions: shown, explained and changed.
 
-use agent::permission::{FilePath, Grant, Limit, Names, Resource};
+use agent::permission::{FilePath, Grant, Limit, NameSet, Resource};
 use agent::{AgentId, Fault};
 use nexus3_protocol::methods::{
-    AgentOutput, ChildrenOutput, GrantView, HoldingView, LimitView, NamesView, NoParams, PermissionsOutput,
+    AgentOutput, ChildrenOutput, GrantView, ResourceUsageView, LimitView, NameSetView, NoParams, PermissionsOutput,
     SetPermissionsParams, spec,
 };
-use runtime::{AgentHandle, AgentRights, Change, Holding};
+use runtime::{AgentHandle, AgentPermissions, PermissionChange, ResourceUsage};
 
 use super::agents::{invalid, limits_of, may_grant, tool_list};
 use crate::caller::Caller;
@@ -16,17 +16,17 @@ use crate::dispatch::AgentHandler;
 impl AgentHandler<spec::GetAgent> for Desk {
     async fn handle(&self, _: &Caller, agent: &AgentHandle, _: NoParams) -> Result<AgentOutput, Fault> {
         let summary = self.pool.summary(agent);
-        let rights = self.pool.rights(agent);
+        let permissions = self.pool.permissions(agent);
         let children = self.pool.children(agent).await?;
         Ok(AgentOutput {
             depth: summary.depth.into(),
-            ancestors: names(&rights.ancestors),
+            ancestors: id_strings(&permissions.ancestors),
             children: children.iter().map(|child| child.id.to_string()).collect(),
             tools: agent.tool_names().iter().map(ToString::to_string).collect(),
             working: summary.is_working,
             queued: summary.open_turns.saturating_sub(usize::from(summary.is_working)) as u64,
             halted: summary.halted.map(|halt| halt.name().to_owned()),
-            budget: rights.holdings.iter().map(holding).collect(),
+            budget: permissions.resource_usage.iter().map(resource_usage_view).collect(),
             agent: self.summary(summary),
         })
     }
@@ -42,7 +42,7 @@ impl AgentHandler<spec::ListChildren> for Desk {
 
 impl AgentHandler<spec::GetPermissions> for Desk {
     async fn handle(&self, _: &Caller, agent: &AgentHandle, _: NoParams) -> Result<PermissionsOutput, Fault> {
-        Ok(permissions(&self.pool.rights(agent)))
+        Ok(permissions_output(&self.pool.permissions(agent)))
     }
 }
 
@@ -53,14 +53,14 @@ impl AgentHandler<spec::SetPermissions> for Desk {
         agent: &AgentHandle,
         params: SetPermissionsParams,
     ) -> Result<PermissionsOutput, Fault> {
-        let change = change(params)?;
+        let change = permission_change(params)?;
         let author = caller.author(&self.pool).await?;
-        self.pool.change_rights(agent, &change, author.by()).await?;
-        Ok(permissions(&self.pool.rights(agent)))
+        self.pool.change_permissions(agent, &change, author.by()).await?;
+        Ok(permissions_output(&self.pool.permissions(agent)))
     }
 }
 
-fn change(params: SetPermissionsParams) -> Result<Change, Fault> {
+fn permission_change(params: SetPermissionsParams) -> Result<PermissionChange, Fault> {
     let limits: Vec<_> =
         params.budget.iter().flat_map(limits_of).filter(|(_, limit)| limit.is_some()).collect();
     let mut budget = limits.clone();
@@ -68,7 +68,7 @@ fn change(params: SetPermissionsParams) -> Result<Change, Fault> {
         let resource = Resource::ALL.into_iter().find(|resource| resource.name() == name);
         let resource = resource.ok_or_else(|| {
             let known = Resource::ALL.map(Resource::name).join(", ");
-            invalid(&format!("unlimited must hold names of {known}, got: '{}'", short(&name)))
+            invalid(&format!("unlimited must hold names of {known}, got: '{}'", excerpt(&name)))
         })?;
         if limits.iter().any(|(limited, _)| *limited == resource) {
             return Err(invalid(&format!("unlimited and budget both name {resource}")));
@@ -80,52 +80,52 @@ fn change(params: SetPermissionsParams) -> Result<Change, Fault> {
     let write_paths = params.allowed_write_paths;
     let may_grant = params.may_grant.map(may_grant).transpose()?;
     let (preset, may_create) = (params.preset, params.may_create);
-    Ok(Change { preset, disable_tools, write_paths, may_create, may_grant, budget })
+    Ok(PermissionChange { preset, disable_tools, write_paths, may_create, may_grant, budget })
 }
 
-fn short(text: &str) -> String {
+fn excerpt(text: &str) -> String {
     text.chars().take(64).collect()
 }
 
-fn permissions(rights: &AgentRights) -> PermissionsOutput {
+fn permissions_output(permissions: &AgentPermissions) -> PermissionsOutput {
     PermissionsOutput {
-        agent_id: rights.id.to_string(),
-        preset: rights.preset.to_string(),
-        permission_level: rights.level.name().to_owned(),
-        ancestors: names(&rights.ancestors),
-        may: grant(&rights.may),
-        may_grant: grant(&rights.may_grant),
-        limits: rights.limits.iter().map(limit).collect(),
-        grant_limits: rights.grant_limits.iter().map(limit).collect(),
-        budget: rights.holdings.iter().map(holding).collect(),
+        agent_id: permissions.id.to_string(),
+        preset: permissions.preset.to_string(),
+        permission_level: permissions.level.name().to_owned(),
+        ancestors: id_strings(&permissions.ancestors),
+        may: grant_view(&permissions.may),
+        may_grant: grant_view(&permissions.may_grant),
+        limits: permissions.limits.iter().map(limit_view).collect(),
+        grant_limits: permissions.grant_limits.iter().map(limit_view).collect(),
+        budget: permissions.resource_usage.iter().map(resource_usage_view).collect(),
     }
 }
 
-fn grant(grant: &Grant) -> GrantView {
+fn grant_view(grant: &Grant) -> GrantView {
     let paths = |paths: &[FilePath]| paths.iter().map(ToString::to_string).collect();
     GrantView {
-        tools: set(&grant.tools),
+        tools: name_set_view(&grant.tools),
         read: paths(grant.read.roots()),
         write: paths(grant.write.roots()),
         blocked: paths(&grant.blocked),
-        commands: set(&grant.commands),
-        hosts: set(&grant.hosts),
-        create: set(&grant.create),
+        commands: name_set_view(&grant.commands),
+        hosts: name_set_view(&grant.hosts),
+        create: name_set_view(&grant.create),
         targets: grant.targets.to_string(),
     }
 }
 
-fn set(names: &Names) -> NamesView {
+fn name_set_view(names: &NameSet) -> NameSetView {
     let list = |names: &std::collections::BTreeSet<std::sync::Arc<str>>| {
         Some(names.iter().map(ToString::to_string).collect())
     };
     match names {
-        Names::Only(names) => NamesView { only: list(names), all_but: None },
-        Names::AllBut(names) => NamesView { only: None, all_but: list(names) },
+        NameSet::Only(names) => NameSetView { only: list(names), all_but: None },
+        NameSet::AllExcept(names) => NameSetView { only: None, all_but: list(names) },
     }
 }
 
-fn limit(limit: &Limit) -> LimitView {
+fn limit_view(limit: &Limit) -> LimitView {
     LimitView {
         limit: limit.dimension.name().to_owned(),
         allows: limit.allows.clone(),
@@ -134,16 +134,16 @@ fn limit(limit: &Limit) -> LimitView {
     }
 }
 
-fn holding(holding: &Holding) -> HoldingView {
-    HoldingView {
+fn resource_usage_view(holding: &ResourceUsage) -> ResourceUsageView {
+    ResourceUsageView {
         resource: holding.resource.name().to_owned(),
         limit: holding.limit,
         used: holding.used,
         reserved: holding.reserved,
-        left: holding.left,
+        left: holding.remaining,
     }
 }
 
-fn names(ids: &[AgentId]) -> Vec<String> {
+fn id_strings(ids: &[AgentId]) -> Vec<String> {
     ids.iter().map(ToString::to_string).collect()
 }

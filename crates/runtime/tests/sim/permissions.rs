@@ -2,15 +2,15 @@
 
 use agent::permission::Resource;
 use agent::{Ending, FaultKind, Role};
-use runtime::{AgentHandle, AgentSpec, Change, RightsSpec};
+use runtime::{AgentHandle, AgentSpec, PermissionChange, PermissionSpec};
 
 use crate::history::{messages, results};
 use crate::world::{World, below, end_of, named, preset, settle, start};
 
-async fn disable(world: &World, agent: &AgentHandle, tools: &[&str]) {
+async fn disable_tools(world: &World, agent: &AgentHandle, tools: &[&str]) {
     let tools = tools.iter().map(ToString::to_string).collect();
-    let change = Change { disable_tools: Some(tools), ..Change::default() };
-    world.change(agent, &change).await.expect("less is always allowed");
+    let change = PermissionChange { disable_tools: Some(tools), ..PermissionChange::default() };
+    world.change_permissions(agent, &change).await.expect("less is always allowed");
 }
 
 #[tokio::test(start_paused = true)]
@@ -23,7 +23,7 @@ async fn narrowing_a_parent_denies_its_childs_next_effect() {
     let sending = start(&child, 1, script);
     world.tools.begun(2).await;
     settle().await;
-    disable(&world, &parent, &["step", "note"]).await;
+    disable_tools(&world, &parent, &["step", "note"]).await;
     world.tools.release_all();
     assert_eq!(end_of(sending).await.content, "so");
     let denied = |tool| format!("Permission denied: Tool '{tool}' is disabled by permission policy");
@@ -31,7 +31,7 @@ async fn narrowing_a_parent_denies_its_childs_next_effect() {
         ["noted a".to_owned(), "took release".to_owned(), denied("step"), denied("note"), denied("note")];
     assert_eq!(results(&child), told);
     assert_eq!(messages(&child)[4].ending, Some(Ending::Denied));
-    disable(&world, &parent, &[]).await;
+    disable_tools(&world, &parent, &[]).await;
     end_of(start(&child, 2, "#2 call note d; done | say so; done")).await;
     assert_eq!(results(&child)[5], "noted d", "what is given back counts at once");
 }
@@ -42,8 +42,8 @@ async fn narrowing_an_agent_denies_its_own_next_effect() {
     let agent = world.make(preset(named("a"), "trusted")).await;
     let sending = start(&agent, 1, "call write x; call step release; call write y; done | say so; done");
     world.tools.begun(2).await;
-    let change = Change { write_paths: Some(vec!["b".to_owned()]), ..Change::default() };
-    world.change(&agent, &change).await.expect("within its preset");
+    let change = PermissionChange { write_paths: Some(vec!["b".to_owned()]), ..PermissionChange::default() };
+    world.change_permissions(&agent, &change).await.expect("within its preset");
     world.tools.release_all();
     end_of(sending).await;
     let told = results(&agent);
@@ -58,7 +58,7 @@ async fn a_model_is_shown_the_tools_it_may_use_now() {
     let child = world.child("c", &parent).await;
     let sending = start(&child, 1, "call slow release; done | say a; done");
     world.tools.begun(1).await;
-    disable(&world, &parent, &["note"]).await;
+    disable_tools(&world, &parent, &["note"]).await;
     world.tools.release_all();
     end_of(sending).await;
     let seen = world.model.seen();
@@ -76,7 +76,7 @@ async fn files_are_opened_beneath_a_folder_that_allows_them() {
     let spec = AgentSpec { cwd: Some("a".to_owned()), ..below(named("c"), &parent) };
     let child = world
         .make(AgentSpec {
-            rights: RightsSpec { write_paths: Some(vec!["deep".to_owned()]), ..RightsSpec::default() },
+            permissions: PermissionSpec { write_paths: Some(vec!["deep".to_owned()]), ..PermissionSpec::default() },
             ..spec
         })
         .await;
@@ -96,18 +96,18 @@ async fn a_change_that_is_too_much_changes_nothing() {
     let world = World::new().await;
     let parent = world.trusted("p").await;
     let child = world.child("c", &parent).await;
-    let before = world.pool.rights(&child);
+    let before = world.pool.permissions(&child);
     let changes = [
-        (FaultKind::Denied, Change { preset: Some("trusted".to_owned()), ..Change::default() }),
-        (FaultKind::Invalid, Change { preset: Some("yolo".to_owned()), ..Change::default() }),
-        (FaultKind::Invalid, Change { preset: Some("nonsense".to_owned()), ..Change::default() }),
-        (FaultKind::Denied, Change { write_paths: Some(vec!["/elsewhere".to_owned()]), ..Change::default() }),
+        (FaultKind::Denied, PermissionChange { preset: Some("trusted".to_owned()), ..PermissionChange::default() }),
+        (FaultKind::Invalid, PermissionChange { preset: Some("yolo".to_owned()), ..PermissionChange::default() }),
+        (FaultKind::Invalid, PermissionChange { preset: Some("nonsense".to_owned()), ..PermissionChange::default() }),
+        (FaultKind::Denied, PermissionChange { write_paths: Some(vec!["/elsewhere".to_owned()]), ..PermissionChange::default() }),
     ];
     for (kind, change) in changes {
-        let fault = world.change(&child, &change).await.expect_err("it is too much");
+        let fault = world.change_permissions(&child, &change).await.expect_err("it is too much");
         assert_eq!(fault.kind, kind, "{fault}");
     }
-    let after = world.pool.rights(&child);
+    let after = world.pool.permissions(&child);
     assert_eq!((after.may, after.preset), (before.may, before.preset));
 }
 
@@ -116,20 +116,20 @@ async fn a_change_of_one_limit_that_is_too_much_changes_no_other() {
     let world = World::new().await;
     let limited = |turns, calls| {
         let budget = agent::permission::Budget::unlimited();
-        budget.with(Resource::Turns, Some(turns)).with(Resource::ToolCalls, Some(calls))
+        budget.with_limit(Resource::Turns, Some(turns)).with_limit(Resource::ToolCalls, Some(calls))
     };
-    let rights =
-        RightsSpec { preset: Some("trusted".to_owned()), budget: limited(10, 10), ..RightsSpec::default() };
-    let parent = world.make(AgentSpec { rights, ..named("p") }).await;
-    let rights = RightsSpec { budget: limited(2, 2), ..RightsSpec::default() };
-    let child = world.make(AgentSpec { rights, ..below(named("c"), &parent) }).await;
-    let reserved = || world.pool.rights(&parent).holdings.iter().map(|one| one.reserved).collect::<Vec<_>>();
+    let permissions =
+        PermissionSpec { preset: Some("trusted".to_owned()), budget: limited(10, 10), ..PermissionSpec::default() };
+    let parent = world.make(AgentSpec { permissions, ..named("p") }).await;
+    let permissions = PermissionSpec { budget: limited(2, 2), ..PermissionSpec::default() };
+    let child = world.make(AgentSpec { permissions, ..below(named("c"), &parent) }).await;
+    let reserved = || world.pool.permissions(&parent).resource_usage.iter().map(|one| one.reserved).collect::<Vec<_>>();
     let before = reserved();
     let budget = vec![(Resource::Turns, Some(9)), (Resource::ToolCalls, Some(11))];
-    let change = Change { budget, ..Change::default() };
-    assert_eq!(world.change(&child, &change).await.map_err(|fault| fault.kind), Err(FaultKind::Denied));
+    let change = PermissionChange { budget, ..PermissionChange::default() };
+    assert_eq!(world.change_permissions(&child, &change).await.map_err(|fault| fault.kind), Err(FaultKind::Denied));
     assert_eq!(reserved(), before);
-    assert_eq!(world.pool.rights(&child).holdings[0].limit, Some(2));
+    assert_eq!(world.pool.permissions(&child).resource_usage[0].limit, Some(2));
 }
 
 #[tokio::test(start_paused = true)]
@@ -156,7 +156,7 @@ async fn a_call_that_begins_is_allowed_in_that_very_moment() {
         let mut disabled = false;
         while !sending.is_finished() {
             disabled = !disabled;
-            disable(&world, &agent, if disabled { &["note"] } else { &[] }).await;
+            disable_tools(&world, &agent, if disabled { &["note"] } else { &[] }).await;
             tokio::task::yield_now().await;
         }
     }

@@ -7,11 +7,11 @@ fn names(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-fn holding() -> HoldingView {
-    HoldingView { resource: "turns".to_owned(), limit: Some(5), used: 2, reserved: 1, left: Some(2) }
+fn resource_usage() -> ResourceUsageView {
+    ResourceUsageView { resource: "turns".to_owned(), limit: Some(5), used: 2, reserved: 1, left: Some(2) }
 }
 
-const HOLDING: &str = r#"{"resource":"turns","limit":5,"used":2,"reserved":1,"left":2}"#;
+const RESOURCE_USAGE: &str = r#"{"resource":"turns","limit":5,"used":2,"reserved":1,"left":2}"#;
 
 #[test]
 fn get_agent_shows_the_agent_of_the_list_and_nine_members_more() {
@@ -24,11 +24,11 @@ fn get_agent_shows_the_agent_of_the_list_and_nine_members_more() {
         working: true,
         queued: 3,
         halted: None,
-        budget: vec![holding()],
+        budget: vec![resource_usage()],
     };
     let text = |halted: &str| {
         format!(
-            r#"{{"agent":{SUMMARY},"depth":2,"ancestors":["p","g"],"children":["c"],"tools":["fs.read_file"],"working":true,"queued":3,"halted":{halted},"budget":[{HOLDING}]}}"#
+            r#"{{"agent":{SUMMARY},"depth":2,"ancestors":["p","g"],"children":["c"],"tools":["fs.read_file"],"working":true,"queued":3,"halted":{halted},"budget":[{RESOURCE_USAGE}]}}"#
         )
     };
     check(output.clone(), &text("null"));
@@ -70,26 +70,26 @@ fn set_permissions_takes_only_what_is_to_change() {
 
 #[test]
 fn a_set_of_names_is_written_as_what_it_holds_or_as_what_it_leaves_out() {
-    check(NamesView { only: Some(Vec::new()), all_but: None }, r#"{"only":[]}"#);
-    check(NamesView { only: None, all_but: Some(names(&["a"])) }, r#"{"all_but":["a"]}"#);
+    check(NameSetView { only: Some(Vec::new()), all_but: None }, r#"{"only":[]}"#);
+    check(NameSetView { only: None, all_but: Some(names(&["a"])) }, r#"{"all_but":["a"]}"#);
 }
 
 #[test]
 fn a_holding_without_a_limit_is_null() {
-    check(holding(), HOLDING);
-    let none = HoldingView { limit: None, left: None, ..holding() };
+    check(resource_usage(), RESOURCE_USAGE);
+    let none = ResourceUsageView { limit: None, left: None, ..resource_usage() };
     check(none, r#"{"resource":"turns","limit":null,"used":2,"reserved":1,"left":null}"#);
 }
 
 #[test]
 fn permissions_give_both_sets_and_every_limit_with_its_reason() {
-    let any = || NamesView { only: None, all_but: Some(Vec::new()) };
+    let any = || NameSetView { only: None, all_but: Some(Vec::new()) };
     let grant = || GrantView {
         tools: any(),
         read: names(&["/"]),
         write: Vec::new(),
         blocked: names(&["/b"]),
-        commands: NamesView { only: Some(Vec::new()), all_but: None },
+        commands: NameSetView { only: Some(Vec::new()), all_but: None },
         hosts: any(),
         create: any(),
         targets: "nobody".to_owned(),
@@ -109,7 +109,7 @@ fn permissions_give_both_sets_and_every_limit_with_its_reason() {
         may_grant: grant(),
         limits: vec![limit],
         grant_limits: Vec::new(),
-        budget: vec![holding()],
+        budget: vec![resource_usage()],
     };
     let grant = concat!(
         r#"{"tools":{"all_but":[]},"read":["/"],"write":[],"blocked":["/b"],"commands":{"only":[]},"#,
@@ -117,7 +117,7 @@ fn permissions_give_both_sets_and_every_limit_with_its_reason() {
     );
     let limit = r#"{"limit":"write","allows":"nowhere","set_by":"p","reason":"preset 'worker'"}"#;
     let text = format!(
-        r#"{{"agent_id":"c","preset":"worker","permission_level":"SANDBOXED","ancestors":["p"],"may":{grant},"may_grant":{grant},"limits":[{limit}],"grant_limits":[],"budget":[{HOLDING}]}}"#
+        r#"{{"agent_id":"c","preset":"worker","permission_level":"SANDBOXED","ancestors":["p"],"may":{grant},"may_grant":{grant},"limits":[{limit}],"grant_limits":[],"budget":[{RESOURCE_USAGE}]}}"#
     );
     check(output, &text);
 }

@@ -25,7 +25,7 @@ pub struct AgentOutput {
     /// Why its last turn stopped before its end: `iteration_limit` or `budget`.
     pub halted: Option<String>,
     /// What it has used up.
-    pub budget: Vec<HoldingView>,
+    pub budget: Vec<ResourceUsageView>,
 }
 
 /// What `list_children` answers.
@@ -87,7 +87,7 @@ pub struct PermissionsOutput {
     /// Every limit on what it may grant, the oldest ancestor's first.
     pub grant_limits: Vec<LimitView>,
     /// What it has used up.
-    pub budget: Vec<HoldingView>,
+    pub budget: Vec<ResourceUsageView>,
 }
 
 /// What is allowed.
@@ -95,7 +95,7 @@ pub struct PermissionsOutput {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GrantView {
     /// Tools that may be called.
-    pub tools: NamesView,
+    pub tools: NameSetView,
     /// Folders that may be read.
     pub read: Vec<String>,
     /// Folders that may be written.
@@ -103,11 +103,11 @@ pub struct GrantView {
     /// Folders that are closed whatever else is allowed.
     pub blocked: Vec<String>,
     /// Programs that may be run.
-    pub commands: NamesView,
+    pub commands: NameSetView,
     /// Hosts that may be talked to.
-    pub hosts: NamesView,
+    pub hosts: NameSetView,
     /// Presets that children may be created from.
-    pub create: NamesView,
+    pub create: NameSetView,
     /// Agents that may be reached, in words.
     pub targets: String,
 }
@@ -115,7 +115,7 @@ pub struct GrantView {
 /// A set of names: one of the two is there.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct NamesView {
+pub struct NameSetView {
     /// These and no others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only: Option<Vec<String>>,
@@ -141,7 +141,7 @@ pub struct LimitView {
 /// How much of something an agent has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct HoldingView {
+pub struct ResourceUsageView {
     /// `turns`, `tool_calls`, `tokens`, `wall_ms` or `children`.
     pub resource: String,
     /// The agent's own limit; null is none.

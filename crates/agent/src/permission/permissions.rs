@@ -9,7 +9,7 @@ use crate::AgentId;
 
 /// What an agent was given. By default both sets are the same, so that a child never exceeds its parent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Authority {
+pub struct Permissions {
     /// What it may do.
     pub may: Arc<Grant>,
     /// What it may grant to children: no child may do or grant more.
@@ -79,26 +79,26 @@ impl Dimension {
 /// Where an agent's limits come from, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reasons {
-    usual: Arc<str>,
-    special: BTreeMap<Dimension, Arc<str>>,
+    default_reason: Arc<str>,
+    overrides: BTreeMap<Dimension, Arc<str>>,
 }
 
 impl Reasons {
     /// The same reason for every limit.
     #[must_use]
-    pub fn all(usual: impl Into<Arc<str>>) -> Self {
-        Self { usual: usual.into(), special: BTreeMap::new() }
+    pub fn uniform(usual: impl Into<Arc<str>>) -> Self {
+        Self { default_reason: usual.into(), overrides: BTreeMap::new() }
     }
 
     /// Another reason for one limit.
     pub fn set(&mut self, dimension: Dimension, reason: impl Into<Arc<str>>) {
-        self.special.insert(dimension, reason.into());
+        self.overrides.insert(dimension, reason.into());
     }
 
     /// The reason of a limit.
     #[must_use]
-    pub fn of(&self, dimension: Dimension) -> &Arc<str> {
-        self.special.get(&dimension).unwrap_or(&self.usual)
+    pub fn get(&self, dimension: Dimension) -> &Arc<str> {
+        self.overrides.get(&dimension).unwrap_or(&self.default_reason)
     }
 }
 
@@ -108,13 +108,13 @@ pub struct Link {
     /// Its name.
     pub agent: AgentId,
     /// What it was given.
-    pub authority: Arc<Authority>,
+    pub permissions: Arc<Permissions>,
 }
 
-impl Authority {
+impl Permissions {
     /// Both sets the same.
     #[must_use]
-    pub fn same(grant: Grant, reasons: Reasons) -> Self {
+    pub fn uniform(grant: Grant, reasons: Reasons) -> Self {
         let grant = Arc::new(grant);
         Self { may: Arc::clone(&grant), may_grant: grant, reasons }
     }
@@ -122,8 +122,8 @@ impl Authority {
 
 /// What a child of the last in this line can be given at most. The line may be in any order.
 #[must_use]
-pub fn ceiling<'a>(ancestors: impl IntoIterator<Item = &'a Authority>) -> Grant {
-    ancestors.into_iter().fold(Grant::everything(), |all, one| all.and(&one.may_grant))
+pub fn ceiling<'a>(ancestors: impl IntoIterator<Item = &'a Permissions>) -> Grant {
+    ancestors.into_iter().fold(Grant::everything(), |all, one| all.intersection(&one.may_grant))
 }
 
 /// What an agent may do now: its own grant below the ceiling of all its ancestors. The first of the line is the agent.
@@ -132,7 +132,7 @@ pub fn effective(line: &[Link]) -> Grant {
     match line {
         [] => Grant::nothing(),
         [own, ancestors @ ..] => {
-            own.authority.may.and(&ceiling(ancestors.iter().map(|link| &*link.authority)))
+            own.permissions.may.intersection(&ceiling(ancestors.iter().map(|link| &*link.permissions)))
         }
     }
 }

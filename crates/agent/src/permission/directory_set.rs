@@ -23,16 +23,16 @@ pub enum PathFault {
     Nul,
     /// Longer than any path.
     #[error("the path is longer than {PATH_BYTES_MAX} bytes")]
-    Long,
+    TooLong,
 }
 
 /// A path as it is opened: the folder that allows it, and what follows, relative to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rooted {
+pub struct RootedPath {
     /// The folder.
     pub root: FilePath,
     /// What follows; empty for the folder itself.
-    pub rest: String,
+    pub relative: String,
 }
 
 impl FilePath {
@@ -63,7 +63,7 @@ impl FilePath {
             }
         }
         let path = Self(Arc::from(format!("/{}", parts.join("/"))));
-        if path.0.len() > PATH_BYTES_MAX { Err(PathFault::Long) } else { Ok(path) }
+        if path.0.len() > PATH_BYTES_MAX { Err(PathFault::TooLong) } else { Ok(path) }
     }
 
     /// The path's text.
@@ -74,13 +74,13 @@ impl FilePath {
 
     /// Whether `path` is this folder or lies in it, part by part: `/a/bc` is not in `/a/b`.
     #[must_use]
-    pub fn holds(&self, path: &FilePath) -> bool {
-        self.rest_of(path).is_some()
+    pub fn contains(&self, path: &FilePath) -> bool {
+        self.relative_path(path).is_some()
     }
 
     /// What of `path` comes after this folder.
     #[must_use]
-    pub fn rest_of<'a>(&self, path: &'a FilePath) -> Option<&'a str> {
+    pub fn relative_path<'a>(&self, path: &'a FilePath) -> Option<&'a str> {
         if &*self.0 == "/" {
             return path.0.strip_prefix('/');
         }
@@ -103,33 +103,33 @@ impl fmt::Debug for FilePath {
 
 /// A set of folders with all that is in them.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Folders {
+pub struct DirectorySet {
     /// Sorted; none holds another.
     roots: Vec<FilePath>,
 }
 
-impl Folders {
+impl DirectorySet {
     /// No folder.
     #[must_use]
-    pub fn nowhere() -> Self {
+    pub fn none() -> Self {
         Self { roots: Vec::new() }
     }
 
     /// Every folder.
     #[must_use]
-    pub fn anywhere() -> Self {
-        Self::of([FilePath::root()])
+    pub fn all() -> Self {
+        Self::from_roots([FilePath::root()])
     }
 
     /// These folders.
     #[must_use]
-    pub fn of(roots: impl IntoIterator<Item = FilePath>) -> Self {
+    pub fn from_roots(roots: impl IntoIterator<Item = FilePath>) -> Self {
         let mut roots: Vec<FilePath> = roots.into_iter().collect();
         // By length first: a folder comes before all that it holds.
         roots.sort_by_key(|root| root.as_str().len());
         let mut kept: Vec<FilePath> = Vec::with_capacity(roots.len());
         for root in roots {
-            if !kept.iter().any(|other| other.holds(&root)) {
+            if !kept.iter().any(|other| other.contains(&root)) {
                 kept.push(root);
             }
         }
@@ -151,33 +151,33 @@ impl Folders {
 
     /// The folder a path is in.
     #[must_use]
-    pub fn find(&self, path: &FilePath) -> Option<Rooted> {
+    pub fn find(&self, path: &FilePath) -> Option<RootedPath> {
         let rooted = |root: &FilePath| {
-            root.rest_of(path).map(|rest| Rooted { root: root.clone(), rest: rest.to_owned() })
+            root.relative_path(path).map(|rest| RootedPath { root: root.clone(), relative: rest.to_owned() })
         };
         self.roots.iter().find_map(rooted)
     }
 
     /// What is in both sets.
     #[must_use]
-    pub fn and(&self, other: &Folders) -> Folders {
+    pub fn intersection(&self, other: &DirectorySet) -> DirectorySet {
         let pairs = self.roots.iter().flat_map(|one| other.roots.iter().map(move |two| (one, two)));
-        let both = |(one, two): (&FilePath, &FilePath)| match (one.holds(two), two.holds(one)) {
+        let both = |(one, two): (&FilePath, &FilePath)| match (one.contains(two), two.contains(one)) {
             (true, _) => Some(two.clone()),
             (_, true) => Some(one.clone()),
             _ => None,
         };
-        Folders::of(pairs.filter_map(both))
+        DirectorySet::from_roots(pairs.filter_map(both))
     }
 
     /// Whether everything in this set is in the other too.
     #[must_use]
-    pub fn within(&self, other: &Folders) -> bool {
-        self.roots.iter().all(|root| other.roots.iter().any(|outer| outer.holds(root)))
+    pub fn is_within(&self, other: &DirectorySet) -> bool {
+        self.roots.iter().all(|root| other.roots.iter().any(|outer| outer.contains(root)))
     }
 }
 
-impl fmt::Display for Folders {
+impl fmt::Display for DirectorySet {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.roots.as_slice() {
             [] => out.write_str("nowhere"),
@@ -193,7 +193,7 @@ impl fmt::Display for Folders {
     }
 }
 
-impl fmt::Debug for Folders {
+impl fmt::Debug for DirectorySet {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, out)
     }

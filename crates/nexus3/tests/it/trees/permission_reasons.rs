@@ -23,8 +23,8 @@ fn three_deep(stage: &Stage, folder: &Folder) {
 }
 
 /// The limits that somebody has set, as what, allows and reason.
-fn set_by(rights: &Value, list: &str, who: &str) -> Vec<[String; 3]> {
-    let limits = rights[list].as_array().unwrap().iter().filter(|limit| limit["set_by"] == who);
+fn limits_set_by(permissions: &Value, list: &str, who: &str) -> Vec<[String; 3]> {
+    let limits = permissions[list].as_array().unwrap().iter().filter(|limit| limit["set_by"] == who);
     let text = |limit: &Value, name: &str| limit[name].as_str().unwrap().to_owned();
     limits.map(|limit| ["limit", "allows", "reason"].map(|name| text(limit, name))).collect()
 }
@@ -38,7 +38,7 @@ fn every_limit_of_a_leaf_names_who_set_it_and_why() {
     let stage = Stage::open();
     let folder = Folder::new();
     three_deep(&stage, &folder);
-    let rights = stage.rights("leaf");
+    let permissions = stage.permissions("leaf");
     let home = stage.daemon.home().canonicalize().unwrap();
     let blocked = format!("nothing in {}", home.display());
     let lead = lines(&[
@@ -49,7 +49,7 @@ fn every_limit_of_a_leaf_names_who_set_it_and_why() {
         ["create", "only sandboxed", "may_create"],
         ["targets", "parent and child agents", "preset 'trusted'"],
     ]);
-    assert_eq!(set_by(&rights, "limits", "lead"), lead);
+    assert_eq!(limits_set_by(&permissions, "limits", "lead"), lead);
     let middle = lines(&[
         [
             "tools",
@@ -60,7 +60,7 @@ fn every_limit_of_a_leaf_names_who_set_it_and_why() {
         ["write", "nowhere", "preset 'sandboxed'"],
         ["turns", "9", "budget"],
     ]);
-    assert_eq!(set_by(&rights, "limits", "middle"), middle);
+    assert_eq!(limits_set_by(&permissions, "limits", "middle"), middle);
     let tools = "all but agent_cancel, agent_create, agent_destroy, agent_list, agent_status, base64.encode, \
                  fs.append_file, fs.write_file";
     let leaf = lines(&[
@@ -71,9 +71,9 @@ fn every_limit_of_a_leaf_names_who_set_it_and_why() {
         ["turns", "4", "budget"],
         ["tokens", "500", "budget"],
     ]);
-    assert_eq!(set_by(&rights, "limits", "leaf"), leaf);
-    let all = rights["limits"].as_array().unwrap().len();
-    assert_eq!(all, lead.len() + middle.len() + leaf.len(), "nobody else sets a limit: {rights}");
+    assert_eq!(limits_set_by(&permissions, "limits", "leaf"), leaf);
+    let all = permissions["limits"].as_array().unwrap().len();
+    assert_eq!(all, lead.len() + middle.len() + leaf.len(), "nobody else sets a limit: {permissions}");
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn what_counts_is_shown_beside_where_it_comes_from() {
     let stage = Stage::open();
     let folder = Folder::new();
     three_deep(&stage, &folder);
-    let rights = stage.rights("leaf");
+    let permissions = stage.permissions("leaf");
     let home = stage.daemon.home().canonicalize().unwrap();
     let no_tools = [
         "agent_cancel",
@@ -103,22 +103,22 @@ fn what_counts_is_shown_beside_where_it_comes_from() {
         "create": { "only": [] },
         "targets": "parent agent",
     });
-    assert_eq!(rights["may"], may);
-    assert_eq!(rights["may_grant"], may, "both sets are one when nothing else was said");
-    assert_eq!(rights["grant_limits"], rights["limits"]);
-    assert_eq!((&rights["agent_id"], &rights["preset"]), (&json!("leaf"), &json!("sandboxed")));
+    assert_eq!(permissions["may"], may);
+    assert_eq!(permissions["may_grant"], may, "both sets are one when nothing else was said");
+    assert_eq!(permissions["grant_limits"], permissions["limits"]);
+    assert_eq!((&permissions["agent_id"], &permissions["preset"]), (&json!("leaf"), &json!("sandboxed")));
     assert_eq!(
-        (&rights["permission_level"], &rights["ancestors"]),
+        (&permissions["permission_level"], &permissions["ancestors"]),
         (&json!("SANDBOXED"), &json!(["middle", "lead"]))
     );
-    assert_eq!(stage.holding("leaf", "turns"), [json!(4), json!(0), json!(0), json!(4)]);
+    assert_eq!(stage.resource_usage("leaf", "turns"), [json!(4), json!(0), json!(0), json!(4)]);
     assert_eq!(
-        stage.holding("middle", "turns"),
+        stage.resource_usage("middle", "turns"),
         [json!(9), json!(0), json!(4), json!(5)],
         "set aside for the leaf"
     );
-    assert_eq!(stage.holding("leaf", "tool_calls"), [json!(null), json!(0), json!(0), json!(null)]);
-    assert_eq!(stage.holding("lead", "children"), [json!(null), json!(2), json!(0), json!(null)]);
+    assert_eq!(stage.resource_usage("leaf", "tool_calls"), [json!(null), json!(0), json!(0), json!(null)]);
+    assert_eq!(stage.resource_usage("lead", "children"), [json!(null), json!(2), json!(0), json!(null)]);
 }
 
 #[test]
@@ -182,10 +182,10 @@ fn what_an_agent_may_grant_can_be_less_than_what_it_may_do() {
     assert_eq!(stage.said("lead", r#"!tool echo {"text":"hi"}"#), "tool said: hi");
     let said = stage.said("child", r#"!tool echo {"text":"hi"}"#);
     assert_eq!(said, "tool said: Permission denied: Tool 'echo' is disabled by permission policy");
-    assert_eq!(stage.rights("lead")["may"]["write"], json!([folder.text()]));
-    assert_eq!(stage.rights("lead")["may_grant"]["write"], json!([folder.at("shared")]));
-    assert_eq!(stage.rights("child")["may"]["write"], json!([folder.at("shared")]));
-    let limits = stage.rights("child");
-    let lead = set_by(&limits, "limits", "lead");
+    assert_eq!(stage.permissions("lead")["may"]["write"], json!([folder.text()]));
+    assert_eq!(stage.permissions("lead")["may_grant"]["write"], json!([folder.at("shared")]));
+    assert_eq!(stage.permissions("child")["may"]["write"], json!([folder.at("shared")]));
+    let limits = stage.permissions("child");
+    let lead = limits_set_by(&limits, "limits", "lead");
     assert!(lead.iter().any(|limit| limit[0] == "tools" && limit[1] == "all but echo"), "{limits}");
 }

@@ -5,20 +5,20 @@ use std::sync::Arc;
 
 use agent::journal::Record;
 use agent::permission::{
-    Ask, Authority, Budget, Dimension, Effect, FilePath, Grant, Level, Limit, Preset, PresetFault, Resource,
-    Verdict, Whose, explain, judge,
+    GrantRequest, Permissions, Budget, Dimension, Effect, FilePath, Grant, Level, Limit, Preset, PresetFault, Resource,
+    Verdict, GrantKind, explain, judge,
 };
 use agent::{AgentId, Fault, FaultKind};
 
-use super::create::{Author, By};
-use super::restore::{kept_ask, kept_rights};
+use super::create::{OwnedInitiator, Initiator};
+use super::stored_permissions::{to_stored_request, to_stored_permissions};
 use super::{Pool, PoolHandle};
 use crate::handle::AgentHandle;
-use crate::kin::{Kin, Short, Standing};
+use crate::kin::{Kin, Short, GrantedPermissions};
 
 /// What an agent is given, as it was asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RightsSpec {
+pub struct PermissionSpec {
     /// Its preset; the pool's own when there is none.
     pub preset: Option<String>,
     /// Tools it may not call.
@@ -28,14 +28,14 @@ pub struct RightsSpec {
     /// Presets its children may have; those of its preset when nothing is said. Only an admin may say it.
     pub may_create: Option<Vec<String>>,
     /// What it may grant, when that is not what it may do. Only an admin may say it.
-    pub may_grant: Option<MayGrant>,
+    pub may_grant: Option<MayGrantSpec>,
     /// How much it may use up.
     pub budget: Budget,
 }
 
 /// The second set of an agent, when it differs from the first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct MayGrant {
+pub struct MayGrantSpec {
     /// The preset it begins from; the agent's own when there is none.
     pub preset: Option<String>,
     /// Tools it may not grant.
@@ -47,10 +47,10 @@ pub struct MayGrant {
 }
 
 /// The most items of one list: each is held against each, at every tool call of the agent.
-const ITEMS_MAX: usize = 256;
+const LIST_ITEMS_MAX: usize = 256;
 
-impl RightsSpec {
-    fn must_be_short(&self) -> Result<(), Fault> {
+impl PermissionSpec {
+    fn check_list_sizes(&self) -> Result<(), Fault> {
         let count = |list: &Option<Vec<String>>| list.as_ref().map_or(0, Vec::len);
         let second = self.may_grant.as_ref();
         let lists = [
@@ -61,10 +61,10 @@ impl RightsSpec {
             ("may_grant.allowed_write_paths", second.map_or(0, |second| count(&second.write_paths))),
             ("may_grant.may_create", second.map_or(0, |second| count(&second.may_create))),
         ];
-        match lists.into_iter().find(|(_, count)| *count > ITEMS_MAX) {
+        match lists.into_iter().find(|(_, count)| *count > LIST_ITEMS_MAX) {
             None => Ok(()),
             Some((list, count)) => {
-                let text = format!("{list} must hold at most {ITEMS_MAX} items, got: {count}");
+                let text = format!("{list} must hold at most {LIST_ITEMS_MAX} items, got: {count}");
                 Err(Fault::new(FaultKind::Invalid, text))
             }
         }
@@ -73,7 +73,7 @@ impl RightsSpec {
 
 /// What is to be different. What is not named stays as it is.
 #[derive(Debug, Clone, Default)]
-pub struct Change {
+pub struct PermissionChange {
     /// Another preset.
     pub preset: Option<String>,
     /// The tools it may not call, all of them.
@@ -83,39 +83,39 @@ pub struct Change {
     /// Presets its children may have. Only an admin may say it.
     pub may_create: Option<Vec<String>>,
     /// What it may grant. Only an admin may say it.
-    pub may_grant: Option<MayGrant>,
+    pub may_grant: Option<MayGrantSpec>,
     /// Other limits; none lifts one.
     pub budget: Vec<(Resource, Option<u64>)>,
 }
 
-impl Change {
-    fn applied_to(&self, rights: &RightsSpec) -> RightsSpec {
-        let mut rights = rights.clone();
+impl PermissionChange {
+    fn apply_to(&self, permissions: &PermissionSpec) -> PermissionSpec {
+        let mut permissions = permissions.clone();
         if self.preset.is_some() {
-            rights.preset.clone_from(&self.preset);
+            permissions.preset.clone_from(&self.preset);
         }
         if let Some(tools) = &self.disable_tools {
-            rights.disable_tools.clone_from(tools);
+            permissions.disable_tools.clone_from(tools);
         }
         if self.write_paths.is_some() {
-            rights.write_paths.clone_from(&self.write_paths);
+            permissions.write_paths.clone_from(&self.write_paths);
         }
         if self.may_create.is_some() {
-            rights.may_create.clone_from(&self.may_create);
+            permissions.may_create.clone_from(&self.may_create);
         }
         if self.may_grant.is_some() {
-            rights.may_grant.clone_from(&self.may_grant);
+            permissions.may_grant.clone_from(&self.may_grant);
         }
         for (resource, limit) in &self.budget {
-            rights.budget = rights.budget.with(*resource, *limit);
+            permissions.budget = permissions.budget.with_limit(*resource, *limit);
         }
-        rights
+        permissions
     }
 }
 
 /// What an agent may do and grant now.
 #[derive(Debug, Clone)]
-pub struct AgentRights {
+pub struct AgentPermissions {
     /// The agent.
     pub id: AgentId,
     /// Its preset.
@@ -133,12 +133,12 @@ pub struct AgentRights {
     /// Every limit on what it may grant.
     pub grant_limits: Vec<Limit>,
     /// What it has used up, by resource.
-    pub holdings: Vec<Holding>,
+    pub resource_usage: Vec<ResourceUsage>,
 }
 
 /// One resource of an agent.
 #[derive(Debug, Clone, Copy)]
-pub struct Holding {
+pub struct ResourceUsage {
     /// Which.
     pub resource: Resource,
     /// The agent's own limit.
@@ -148,25 +148,25 @@ pub struct Holding {
     /// What is set aside for children.
     pub reserved: u64,
     /// What it can still use.
-    pub left: Option<u64>,
+    pub remaining: Option<u64>,
 }
 
 impl PoolHandle {
     /// What an agent may do now, and why.
     #[must_use]
-    pub fn rights(&self, agent: &AgentHandle) -> AgentRights {
+    pub fn permissions(&self, agent: &AgentHandle) -> AgentPermissions {
         let kin = agent.kin();
-        let (line, standing) = (kin.line(), kin.standing());
-        AgentRights {
+        let (line, standing) = (kin.line(), kin.granted());
+        AgentPermissions {
             id: agent.id().clone(),
             preset: Arc::clone(&standing.preset),
             level: standing.level,
             ancestors: kin.ancestors().map(Kin::id).collect(),
             may: kin.may(),
             may_grant: kin.may_grant(),
-            limits: explain(&line, Whose::May),
-            grant_limits: explain(&line, Whose::MayGrant),
-            holdings: Resource::ALL.into_iter().map(|resource| holding(agent, resource)).collect(),
+            limits: explain(&line, GrantKind::May),
+            grant_limits: explain(&line, GrantKind::MayGrant),
+            resource_usage: Resource::ALL.into_iter().map(|resource| resource_usage(agent, resource)).collect(),
         }
     }
 
@@ -174,31 +174,31 @@ impl PoolHandle {
     ///
     /// # Errors
     /// When the change is wrong, or more than the ancestors may grant, or cannot be kept; nothing changes then.
-    pub async fn change_rights(&self, agent: &AgentHandle, change: &Change, by: By<'_>) -> Result<(), Fault> {
+    pub async fn change_permissions(&self, agent: &AgentHandle, change: &PermissionChange, by: Initiator<'_>) -> Result<(), Fault> {
         let (pool, agent, change) = (Arc::clone(&self.pool), agent.clone(), change.clone());
-        let author = Author::of(by);
+        let author = OwnedInitiator::from_initiator(by);
         // Whoever asked may go away; a change that has begun is finished.
-        self.pool.finish(async move { pool.change_rights(&agent, &change, author.by()).await }).await
+        self.pool.finish(async move { pool.change_permissions(&agent, &change, author.as_initiator()).await }).await
     }
 }
 
 impl Pool {
-    async fn change_rights(&self, agent: &AgentHandle, change: &Change, by: By<'_>) -> Result<(), Fault> {
+    async fn change_permissions(&self, agent: &AgentHandle, change: &PermissionChange, by: Initiator<'_>) -> Result<(), Fault> {
         let kin = agent.kin();
         // Two changes at once would each begin from what was before, and the second would undo the first.
-        let _changing = kin.changing().await;
-        let before = kin.standing();
-        let standing = self.changed_standing(kin, &before, change, by)?;
-        let budget = standing.rights.budget;
-        kin.change(standing.clone()).map_err(|short| match budget.limit(short.resource) {
-            Some(_) => too_little(short),
-            None => held_by_children(short),
+        let _changing = kin.lock_for_change().await;
+        let before = kin.granted();
+        let standing = self.resolve_change(kin, &before, change, by)?;
+        let budget = standing.spec.budget;
+        kin.set_granted(standing.clone()).map_err(|short| match budget.limit(short.resource) {
+            Some(_) => budget_exceeds_parent(short),
+            None => reserved_by_children(short),
         })?;
         let by = by.name().to_owned();
-        let record = Record::RightsChanged { by: by.clone(), rights: Box::new((*standing.kept).clone()) };
+        let record = Record::PermissionsChanged { by: by.clone(), permissions: Box::new((*standing.stored).clone()) };
         if let Err(fault) = agent.shared.append(vec![record], |_| {}).await {
             // What was before fits: nothing else could take what is given back here.
-            let _ = kin.change(before);
+            let _ = kin.set_granted(before);
             return Err(fault.into());
         }
         tracing::info!(
@@ -208,113 +208,113 @@ impl Pool {
         Ok(())
     }
 
-    fn changed_standing(
+    fn resolve_change(
         &self,
         kin: &Kin,
-        before: &Standing,
-        change: &Change,
-        by: By<'_>,
-    ) -> Result<Standing, Fault> {
-        let rights = change.applied_to(&before.rights);
+        before: &GrantedPermissions,
+        change: &PermissionChange,
+        by: Initiator<'_>,
+    ) -> Result<GrantedPermissions, Fault> {
+        let permissions = change.apply_to(&before.spec);
         let outer = kin.parent.as_ref().map(|parent| parent.may_grant());
-        let preset = self.preset(&rights, Some(Level::Trusted))?;
+        let preset = self.find_preset(&permissions, Some(Level::Trusted))?;
         if change.preset.is_some() && preset.level > Level::Trusted {
-            return Err(self.no_such_preset(preset.name(), Some(Level::Trusted)));
+            return Err(self.preset_not_found(preset.name(), Some(Level::Trusted)));
         }
-        let create = Effect::Create(preset.lineage.clone());
+        let create = Effect::Create(preset.inheritance.clone());
         if let Some(parent) = &kin.parent {
-            must_be_allowed(std::slice::from_ref(&create), &parent.may())?;
+            authorize_effects(std::slice::from_ref(&create), &parent.may())?;
         }
-        if let By::Agent(own) = by {
+        if let Initiator::Agent(own) = by {
             // What it could not have created it cannot make of what it has.
-            must_be_allowed(std::slice::from_ref(&create), &own.kin().may())?;
-            must_not_widen(change.may_create.is_some() || change.may_grant.is_some())?;
+            authorize_effects(std::slice::from_ref(&create), &own.kin().may())?;
+            reject_widening(change.may_create.is_some() || change.may_grant.is_some())?;
         }
-        self.standing(&rights, &kin.cwd, outer.as_ref())
+        self.resolve_permissions(&permissions, &kin.cwd, outer.as_ref())
     }
 
-    pub(super) fn preset(&self, rights: &RightsSpec, level_max: Option<Level>) -> Result<&Preset, Fault> {
-        let name = rights.preset.as_deref().unwrap_or(&self.options.preset_default);
-        self.options.presets.find(name).map_err(|_| self.no_such_preset(name, level_max))
+    pub(super) fn find_preset(&self, permissions: &PermissionSpec, level_max: Option<Level>) -> Result<&Preset, Fault> {
+        let name = permissions.preset.as_deref().unwrap_or(&self.options.preset_default);
+        self.options.presets.find(name).map_err(|_| self.preset_not_found(name, level_max))
     }
 
     /// One of the presets that can be had over the wire.
-    fn named_preset(&self, parameter: &str, name: &str) -> Result<&Preset, Fault> {
+    fn find_wire_preset(&self, parameter: &str, name: &str) -> Result<&Preset, Fault> {
         let found = self.options.presets.find(name).ok().filter(|preset| preset.level <= Level::Trusted);
-        found.ok_or_else(|| self.unknown_preset(parameter, name, Level::Trusted))
+        found.ok_or_else(|| self.invalid_preset(parameter, name, Level::Trusted))
     }
 
-    pub(super) fn no_such_preset(&self, name: &str, level_max: Option<Level>) -> Fault {
-        self.unknown_preset("preset", name, level_max.unwrap_or(Level::Yolo))
+    pub(super) fn preset_not_found(&self, name: &str, level_max: Option<Level>) -> Fault {
+        self.invalid_preset("preset", name, level_max.unwrap_or(Level::Yolo))
     }
 
-    fn unknown_preset(&self, parameter: &str, name: &str, level_max: Level) -> Fault {
+    fn invalid_preset(&self, parameter: &str, name: &str, level_max: Level) -> Fault {
         let choices = self.options.presets.choices(level_max);
         Fault::new(
             FaultKind::Invalid,
-            format!("{parameter} must be one of {choices}, got: '{}'", shown(name)),
+            format!("{parameter} must be one of {choices}, got: '{}'", echoed(name)),
         )
     }
 
     /// What an agent gets: its asks filled in, and each thing it names checked against what its parent may grant.
-    pub(super) fn standing(
+    pub(super) fn resolve_permissions(
         &self,
-        rights: &RightsSpec,
+        spec: &PermissionSpec,
         cwd: &FilePath,
         outer: Option<&Grant>,
-    ) -> Result<Standing, Fault> {
-        let preset = self.preset(rights, None)?;
-        rights.must_be_short()?;
-        let ask = Ask {
+    ) -> Result<GrantedPermissions, Fault> {
+        let preset = self.find_preset(spec, None)?;
+        spec.check_list_sizes()?;
+        let ask = GrantRequest {
             cwd: cwd.clone(),
-            write_paths: self.write_paths(rights.write_paths.as_deref(), cwd, outer)?,
-            disable_tools: self.tool_names(&rights.disable_tools),
-            may_create: self.preset_names("may_create", rights.may_create.as_deref(), outer)?,
-            budget: rights.budget,
+            write_paths: self.resolve_write_paths(spec.write_paths.as_deref(), cwd, outer)?,
+            disable_tools: self.canonical_tool_names(&spec.disable_tools),
+            may_create: self.resolve_preset_names("may_create", spec.may_create.as_deref(), outer)?,
+            budget: spec.budget,
         };
-        let may = preset.resolve(&ask).map_err(|fault| ill_fitting(&fault))?;
-        let mut authority = may.authority();
-        let mut kept = kept_rights(preset, &ask);
-        if let Some(second) = &rights.may_grant {
-            let (grant, ask) = self.second_set(second, preset, &ask, outer)?;
-            authority = Authority { may_grant: Arc::new(grant), ..authority };
-            kept.may_grant = Some((second.preset.clone(), kept_ask(&ask)));
+        let may = preset.resolve(&ask).map_err(|fault| invalid_preset_request(&fault))?;
+        let mut permissions = may.into_permissions();
+        let mut kept = to_stored_permissions(preset, &ask);
+        if let Some(second) = &spec.may_grant {
+            let (grant, ask) = self.resolve_may_grant(second, preset, &ask, outer)?;
+            permissions = Permissions { may_grant: Arc::new(grant), ..permissions };
+            kept.may_grant = Some((second.preset.clone(), to_stored_request(&ask)));
         }
-        Ok(Standing {
+        Ok(GrantedPermissions {
             preset: Arc::clone(preset.name()),
             level: preset.level,
-            authority: Arc::new(authority),
-            rights: Arc::new(rights.clone()),
-            kept: Arc::new(kept),
+            permissions: Arc::new(permissions),
+            spec: Arc::new(spec.clone()),
+            stored: Arc::new(kept),
         })
     }
 
-    fn second_set(
+    fn resolve_may_grant(
         &self,
-        second: &MayGrant,
+        second: &MayGrantSpec,
         own: &Preset,
-        first: &Ask,
+        first: &GrantRequest,
         outer: Option<&Grant>,
-    ) -> Result<(Grant, Ask), Fault> {
+    ) -> Result<(Grant, GrantRequest), Fault> {
         let preset = match &second.preset {
             None => own,
-            Some(name) => self.named_preset("may_grant.preset", name)?,
+            Some(name) => self.find_wire_preset("may_grant.preset", name)?,
         };
         if let Some(outer) = outer {
-            must_be_allowed(&[Effect::Create(preset.lineage.clone())], outer)?;
+            authorize_effects(&[Effect::Create(preset.inheritance.clone())], outer)?;
         }
-        let ask = Ask {
+        let ask = GrantRequest {
             cwd: first.cwd.clone(),
-            write_paths: self.write_paths(second.write_paths.as_deref(), &first.cwd, outer)?,
-            disable_tools: self.tool_names(&second.disable_tools),
-            may_create: self.preset_names("may_grant.may_create", second.may_create.as_deref(), outer)?,
+            write_paths: self.resolve_write_paths(second.write_paths.as_deref(), &first.cwd, outer)?,
+            disable_tools: self.canonical_tool_names(&second.disable_tools),
+            may_create: self.resolve_preset_names("may_grant.may_create", second.may_create.as_deref(), outer)?,
             budget: first.budget,
         };
-        let resolved = preset.resolve(&ask).map_err(|fault| ill_fitting(&fault))?;
+        let resolved = preset.resolve(&ask).map_err(|fault| invalid_preset_request(&fault))?;
         Ok((resolved.grant, ask))
     }
 
-    fn write_paths(
+    fn resolve_write_paths(
         &self,
         paths: Option<&[String]>,
         cwd: &FilePath,
@@ -324,7 +324,7 @@ impl Pool {
         let place = |text: &String| {
             let found = self.outside.workspace.place(text, cwd);
             let path = found.map_err(|why| {
-                Fault::new(FaultKind::Invalid, format!("allowed_write_path '{}' invalid: {why}", shown(text)))
+                Fault::new(FaultKind::Invalid, format!("allowed_write_path '{}' invalid: {why}", echoed(text)))
             })?;
             if outer.is_some_and(|outer| outer.write.find(&path).is_none()) {
                 let text = format!("allowed_write_path '{path}' is outside parent's allowed paths");
@@ -336,7 +336,7 @@ impl Pool {
     }
 
     /// Tools by the names that grants know. A name that no tool has yet stays as it is: should one come, it is disabled.
-    fn tool_names(&self, names: &[String]) -> Vec<Arc<str>> {
+    fn canonical_tool_names(&self, names: &[String]) -> Vec<Arc<str>> {
         let known = |name: &String| match self.outside.tools.find(name) {
             Some(tool) => Arc::clone(&tool.spec().name),
             None => Arc::from(name.as_str()),
@@ -344,7 +344,7 @@ impl Pool {
         names.iter().map(known).collect()
     }
 
-    fn preset_names(
+    fn resolve_preset_names(
         &self,
         parameter: &str,
         names: Option<&[String]>,
@@ -352,8 +352,8 @@ impl Pool {
     ) -> Result<Option<Vec<Arc<str>>>, Fault> {
         let Some(names) = names else { return Ok(None) };
         let found = |name: &String| {
-            let preset = self.named_preset(parameter, name)?;
-            if outer.is_some_and(|outer| !preset.lineage.iter().any(|name| outer.create.contains(name))) {
+            let preset = self.find_wire_preset(parameter, name)?;
+            if outer.is_some_and(|outer| !preset.inheritance.iter().any(|name| outer.create.contains(name))) {
                 let text = format!("{parameter} '{name}' exceeds parent ceiling");
                 return Err(Fault::denied(Dimension::Create.name(), text));
             }
@@ -364,13 +364,13 @@ impl Pool {
 }
 
 /// The longest text of a caller that is repeated to it.
-const SHOWN_CHARS_MAX: usize = 200;
+const ECHOED_CHARS_MAX: usize = 200;
 
-fn shown(text: &str) -> String {
-    text.chars().take(SHOWN_CHARS_MAX).collect()
+fn echoed(text: &str) -> String {
+    text.chars().take(ECHOED_CHARS_MAX).collect()
 }
 
-pub(super) fn must_be_allowed(effects: &[Effect], grant: &Grant) -> Result<(), Fault> {
+pub(super) fn authorize_effects(effects: &[Effect], grant: &Grant) -> Result<(), Fault> {
     match judge(effects, grant) {
         Verdict::Allowed(_) => Ok(()),
         Verdict::Denied(denial) => Err(Fault::denied(denial.dimension.name(), denial.text)),
@@ -378,40 +378,40 @@ pub(super) fn must_be_allowed(effects: &[Effect], grant: &Grant) -> Result<(), F
 }
 
 /// What only an admin may ask for is refused to agents.
-pub(super) fn must_not_widen(asks: bool) -> Result<(), Fault> {
+pub(super) fn reject_widening(asks: bool) -> Result<(), Fault> {
     let text = "Permission delta would exceed parent ceiling: only an admin may widen a grant";
     if asks { Err(Fault::denied(Dimension::Create.name(), text)) } else { Ok(()) }
 }
 
-fn ill_fitting(fault: &PresetFault) -> Fault {
+fn invalid_preset_request(fault: &PresetFault) -> Fault {
     Fault::new(FaultKind::Invalid, fault.to_string())
 }
 
-fn held_by_children(short: Short) -> Fault {
+fn reserved_by_children(short: Short) -> Fault {
     let Short { resource, left } = short;
     let text = format!("budget of {resource} cannot be lifted: children hold {left} of it");
     Fault::new(FaultKind::Invalid, text)
 }
 
-pub(super) fn too_little(short: Short) -> Fault {
+pub(super) fn budget_exceeds_parent(short: Short) -> Fault {
     let Short { resource, left } = short;
     let text = format!("budget of {resource} exceeds what the parent has left: {left}");
     Fault::denied(resource.name(), text)
 }
 
-fn holding(agent: &AgentHandle, resource: Resource) -> Holding {
+fn resource_usage(agent: &AgentHandle, resource: Resource) -> ResourceUsage {
     let kin = agent.kin();
     if resource == Resource::Children {
-        let limit = kin.authority().may.budget.limit(resource);
+        let limit = kin.permissions().may.budget.limit(resource);
         let used = kin.descendants();
-        return Holding { resource, limit, used, reserved: 0, left: kin.children_left() };
+        return ResourceUsage { resource, limit, used, reserved: 0, remaining: kin.children_left() };
     }
     let account = kin.account(resource);
-    Holding {
+    ResourceUsage {
         resource,
         limit: account.limit,
         used: account.used,
         reserved: account.reserved,
-        left: kin.left(resource),
+        remaining: kin.left(resource),
     }
 }
