@@ -296,7 +296,7 @@ pub struct KeptAccount {
     /// What an ancestor has set aside for it.
     pub share: u64,
     /// That ancestor.
-    pub lender: Option<Serial>,
+    pub budget_source: Option<Serial>,
     /// What the agent and all below it have used.
     pub total: u64,
 }

@@ -14,7 +14,7 @@ mod targets;
 #[cfg(test)]
 mod tests;
 
-pub use permissions::{Permissions, Dimension, Link, Reasons, ceiling, effective};
+pub use permissions::{Permissions, Dimension, LineageLink, Reasons, ceiling, effective};
 pub use budget::{Budget, Resource};
 pub use effect::{Effect, Relation};
 pub use explain::{Limit, GrantKind, explain};

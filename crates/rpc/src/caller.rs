@@ -164,7 +164,7 @@ impl Caller {
                 Err(not_authorized(&own, errand, target.id()))
             };
         }
-        if !pool.is_under(target.serial(), &own) {
+        if !pool.is_in_subtree(target.serial(), &own) {
             return Err(not_authorized(&own, errand, target.id()));
         }
         let (own, target) = (pool.wake(&own).await?, pool.wake(target).await?);
@@ -213,7 +213,7 @@ impl Caller {
         found: Option<&AgentRef>,
     ) -> Result<(), Fault> {
         let Principal::Agent(own) = self.principal(pool)? else { return Ok(()) };
-        if found.is_some_and(|other| pool.is_under(other.serial(), &own)) {
+        if found.is_some_and(|other| pool.is_in_subtree(other.serial(), &own)) {
             return Ok(());
         }
         let text = format!("Agent '{}' is not authorized to destroy '{target}'", own.id());

@@ -150,7 +150,7 @@ impl Actor {
 
     fn go_to_sleep(&mut self) -> ControlFlow<()> {
         let pool = self.shared.pool.upgrade();
-        let sleeps = pool.is_none_or(|pool| pool.directory.put_to_sleep(self.shared.kin.serial));
+        let sleeps = pool.is_none_or(|pool| pool.directory.put_to_sleep(self.shared.node.serial));
         if sleeps { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
@@ -192,7 +192,7 @@ impl Actor {
         if let Some(pool) = self.shared.pool.upgrade() {
             pool.directory.drop_live(&self.shared);
             if let FaultKind::Full { retry_after_ms } = fault.kind {
-                pool.take_up_later(self.shared.kin.serial, Duration::from_millis(retry_after_ms));
+                pool.take_up_later(self.shared.node.serial, Duration::from_millis(retry_after_ms));
             }
         }
         self.fallen = Some(fault);

@@ -78,7 +78,7 @@ impl Shared {
     /// The tools a model is shown: those it may use now, and a small one only a few of them.
     pub(crate) fn visible_tools(&self) -> Vec<Arc<ToolSpec>> {
         let Some(pool) = self.pool.upgrade() else { return Vec::new() };
-        let may_use = self.kin.tool_filter();
+        let may_use = self.node.tool_filter();
         let specs = pool.outside.tools.all().iter().map(|tool| tool.spec());
         let tools: Vec<_> = specs.filter(|spec| may_use(&spec.name)).map(Arc::clone).collect();
         match self.provider.traits().strength {
@@ -90,14 +90,14 @@ impl Shared {
     /// What is under way in the working directory.
     pub(crate) fn place_state(&self) -> Option<String> {
         let pool = self.pool.upgrade().filter(|pool| pool.options.context.tail == Tail::On)?;
-        pool.outside.workspace.state(&self.kin.cwd)
+        pool.outside.workspace.state(&self.node.cwd)
     }
 
     /// What rides behind the last message now.
     pub(crate) fn tail(&self, state: Option<&str>) -> Option<String> {
         self.pool.upgrade().filter(|pool| pool.options.context.tail == Tail::On)?;
         let at = self.clock.now();
-        let left = |resource: Resource| self.kin.left(resource).map(|left| (resource.name(), left));
+        let left = |resource: Resource| self.node.remaining(resource).map(|left| (resource.name(), left));
         let left: Vec<_> = Resource::CONSUMED.into_iter().filter_map(left).collect();
         let offset_minutes = self.clock.offset_minutes(at);
         Some(tail(&Now { at, offset_minutes, state, left: &left }))

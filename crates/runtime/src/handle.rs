@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::actor::{Command, CompactWhen, Compacted, Compaction};
 use crate::capability::CapabilityDigest;
 use crate::feed::Feed;
-use crate::kin::Kin;
+use crate::lineage::LineageNode;
 use crate::limits::Limits;
 use crate::pool::{Initiator, Pool};
 use crate::published::{AgentContext, AgentLife, AgentPage, AgentSummary, AgentTokens, Published};
@@ -79,7 +79,7 @@ pub struct AgentHandle {
 /// What an agent's handles and its task have in common.
 pub(crate) struct Shared {
     pub(crate) id: AgentId,
-    pub(crate) kin: Arc<Kin>,
+    pub(crate) node: Arc<LineageNode>,
     pub(crate) capability: CapabilityDigest,
     pub(crate) created_at: Moment,
     pub(crate) by: String,
@@ -134,14 +134,14 @@ impl AgentHandle {
         &self.shared.id
     }
 
-    pub(crate) fn kin(&self) -> &Arc<Kin> {
-        &self.shared.kin
+    pub(crate) fn node(&self) -> &Arc<LineageNode> {
+        &self.shared.node
     }
 
     /// Which agent this is.
     #[must_use]
     pub fn refer(&self) -> AgentRef {
-        AgentRef { serial: self.kin().serial, id: self.shared.id.clone() }
+        AgentRef { serial: self.node().serial, id: self.shared.id.clone() }
     }
 
     /// Whether nobody else can reach the agent's task, and it has nothing to do.
@@ -156,15 +156,15 @@ impl AgentHandle {
     /// What the agent is made from when it is kept.
     #[must_use]
     pub fn record(&self) -> AgentRecord {
-        let permissions = StoredPermissions::clone(&self.kin().granted().stored);
+        let permissions = StoredPermissions::clone(&self.node().granted().stored);
         let shared = &self.shared;
         AgentRecord {
             id: shared.id.clone(),
-            parent: shared.kin.parent.as_ref().map(|parent| parent.serial),
+            parent: shared.node.parent.as_ref().map(|parent| parent.serial),
             created_at: shared.created_at,
             by: shared.by.clone(),
             system_prompt: shared.published.read().window.system().map(ToString::to_string),
-            cwd: shared.kin.cwd.clone(),
+            cwd: shared.node.cwd.clone(),
             model: shared.model_asked.clone(),
             capability: shared.capability.bytes(),
             on_restart: shared.on_restart,
@@ -175,14 +175,14 @@ impl AgentHandle {
 
     /// Whether this agent is below another in the tree.
     #[must_use]
-    pub fn is_below(&self, other: &AgentHandle) -> bool {
-        self.kin().is_below(other.kin())
+    pub fn is_descendant_of(&self, other: &AgentHandle) -> bool {
+        self.node().is_descendant_of(other.node())
     }
 
     /// Whether both are handles to one agent. Two agents of one name, one after the other, are two.
     #[must_use]
     pub fn is_same(&self, other: &AgentHandle) -> bool {
-        self.kin().serial == other.kin().serial
+        self.node().serial == other.node().serial
     }
 
     /// Whether this agent may use this tool on another now.
@@ -190,8 +190,8 @@ impl AgentHandle {
     /// # Errors
     /// When it may not: why.
     pub fn authorize_reach(&self, tool: &str, other: &AgentHandle) -> Result<(), Denial> {
-        let reach = Effect::Reach(other.id().clone(), self.kin().kinship_to(other.kin()));
-        match judge(&[Effect::Use(tool.into()), reach], &self.kin().may()) {
+        let reach = Effect::Reach(other.id().clone(), self.node().relation_to(other.node()));
+        match judge(&[Effect::Use(tool.into()), reach], &self.node().may()) {
             Verdict::Allowed(_) => Ok(()),
             Verdict::Denied(denial) => Err(denial),
         }
@@ -239,8 +239,8 @@ impl AgentHandle {
     /// When the agent may not read it, it cannot be read, or is no picture that models take.
     pub async fn picture(&self, path: &str) -> Result<Image, Fault> {
         let invalid = |text: String| Fault::new(FaultKind::Invalid, text);
-        let file = FilePath::resolve(path, &self.kin().cwd).map_err(|fault| invalid(fault.to_string()))?;
-        let permit = match judge(&[Effect::Read(file)], &self.kin().may()) {
+        let file = FilePath::resolve(path, &self.node().cwd).map_err(|fault| invalid(fault.to_string()))?;
+        let permit = match judge(&[Effect::Read(file)], &self.node().may()) {
             Verdict::Allowed(permit) => permit,
             Verdict::Denied(denial) => return Err(Fault::denied(denial.dimension.name(), denial.text)),
         };
@@ -381,7 +381,7 @@ impl AgentHandle {
         // Asked before the lock is taken: nothing foreign runs under it.
         let frame = self.shared.frame(&self.shared.visible_tools(), self.shared.dynamic_tokens());
         let has_price = self.shared.provider.traits().prices.is_some();
-        let tree_cost = self.kin().tree_cost();
+        let tree_cost = self.node().tree_cost();
         let state = self.shared.published.read();
         AgentTokens {
             size: state.window.size(&frame),
@@ -401,7 +401,7 @@ impl AgentHandle {
 impl Shared {
     /// The agent in a list; whoever lists knows how many children it has.
     pub(crate) fn summary(&self, child_count: usize) -> AgentSummary {
-        let kin = &self.kin;
+        let kin = &self.node;
         let (standing, write_folders) = (kin.granted(), kin.write_folders().roots().to_vec());
         let state = self.published.read();
         AgentSummary {
@@ -436,12 +436,12 @@ impl Shared {
         let mut state = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut state);
         let append = Append {
-            agent: self.kin.serial,
+            agent: self.node.serial,
             name: Some(self.id.clone()),
             at: self.clock.now(),
             records,
             state: Some(state.clone()),
-            ledgers: self.kin.ledgers_to_keep(),
+            ledgers: self.node.ledgers_to_keep(),
         };
         self.store.append(vec![append])
     }
@@ -455,7 +455,7 @@ impl Shared {
     /// Puts a record in line that changes nothing; nobody waits for it.
     pub(crate) fn note(&self, record: Record) {
         let append = Append {
-            agent: self.kin.serial,
+            agent: self.node.serial,
             name: Some(self.id.clone()),
             at: self.clock.now(),
             records: vec![record],
@@ -467,7 +467,7 @@ impl Shared {
 
     /// Whether it is kept that the agent is gone; its task hears of that a moment later.
     pub(crate) async fn is_destroyed(&self) -> Result<bool, StoreFault> {
-        let kept = self.store.agents(vec![self.kin.serial]).await?;
+        let kept = self.store.agents(vec![self.node.serial]).await?;
         Ok(kept.iter().all(|agent| agent.gone))
     }
 

@@ -25,35 +25,35 @@ pub(crate) struct Account {
 
 impl Account {
     /// What is left under the limit.
-    pub(crate) fn left(&self) -> Option<u64> {
+    pub(crate) fn remaining(&self) -> Option<u64> {
         self.limit.map(|limit| limit.saturating_sub(self.used.saturating_add(self.reserved)))
     }
 
     /// How much of an ancestor's account this one has to hold. What is used or set aside stays held, however low the
     /// limit is: it cannot be used a second time.
-    pub(crate) fn share_wanted(&self) -> u64 {
+    pub(crate) fn required_share(&self) -> u64 {
         let held = self.used.saturating_add(self.reserved);
         self.limit.map_or(0, |limit| limit.max(held).saturating_sub(self.paid_elsewhere))
     }
 
     /// What was used of the share.
-    pub(crate) fn paid_here(&self) -> u64 {
+    pub(crate) fn used_of_share(&self) -> u64 {
         self.used.saturating_sub(self.paid_elsewhere)
     }
 }
 
 impl Ledger {
     pub(crate) fn account(&self, resource: Resource) -> Account {
-        place(resource).map_or_else(Account::default, |place| self.accounts[place])
+        resource_index(resource).map_or_else(Account::default, |place| self.accounts[place])
     }
 
     /// Children are held and not used up: they have no account, and whatever is done to this one is lost.
     pub(crate) fn account_mut(&mut self, resource: Resource) -> &mut Account {
         debug_assert!(resource != Resource::Children);
-        &mut self.accounts[place(resource).unwrap_or_default()]
+        &mut self.accounts[resource_index(resource).unwrap_or_default()]
     }
 }
 
-fn place(resource: Resource) -> Option<usize> {
+fn resource_index(resource: Resource) -> Option<usize> {
     Resource::CONSUMED.iter().position(|consumed| *consumed == resource)
 }

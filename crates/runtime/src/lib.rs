@@ -7,7 +7,7 @@ mod capability;
 mod context;
 mod feed;
 mod handle;
-mod kin;
+mod lineage;
 mod ledger;
 mod limits;
 mod peers;
@@ -24,7 +24,7 @@ pub use feed::{Delta, DeltaKind, FeedItem, FeedScope, Subscription};
 pub use handle::{AgentHandle, AgentRef, Answering, NewMessage};
 pub use limits::Limits;
 pub use pool::{
-    AgentPermissions, AgentSpec, Among, Initiator, PermissionChange, Children, Created, FirstMessage, Fork, ResourceUsage, Import,
+    AgentPermissions, AgentSpec, Among, Initiator, PermissionChange, ChildPolicy, Created, FirstMessage, Fork, ResourceUsage, Import,
     MayGrantSpec, Name, Outside, PoolHandle, PoolOptions, PermissionSpec,
 };
 pub use published::{AgentContext, AgentLife, AgentPage, AgentSummary, AgentTokens};

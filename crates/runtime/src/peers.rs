@@ -9,9 +9,9 @@ use agent::{AgentId, Fault, FaultKind, RequestId, Source, TurnEnd, TurnOutcome};
 
 use crate::actor::Command;
 use crate::handle::{AgentHandle, AgentRef, Answering, NewMessage, Shared, gone};
-use crate::kin::Kin;
+use crate::lineage::LineageNode;
 use crate::pool::{
-    AgentSpec, Among, Initiator, Children, Created, FirstMessage, Name, Pool, PoolHandle, PermissionSpec,
+    AgentSpec, Among, Initiator, ChildPolicy, Created, FirstMessage, Name, Pool, PoolHandle, PermissionSpec,
 };
 use crate::published::AgentSummary;
 use crate::turnstile::shutting_down;
@@ -21,7 +21,7 @@ use crate::waits::Waiting;
 pub(crate) struct PeersOf {
     pool: Weak<Pool>,
     id: AgentId,
-    kin: Arc<Kin>,
+    node: Arc<LineageNode>,
 }
 
 /// Where messages between agents come from.
@@ -29,7 +29,7 @@ const SOURCE: &str = "agent";
 
 impl PeersOf {
     pub(crate) fn new(shared: &Shared) -> Self {
-        Self { pool: shared.pool.clone(), id: shared.id.clone(), kin: Arc::clone(&shared.kin) }
+        Self { pool: shared.pool.clone(), id: shared.id.clone(), node: Arc::clone(&shared.node) }
     }
 
     fn pool(&self) -> Result<PoolHandle, Fault> {
@@ -38,13 +38,13 @@ impl PeersOf {
 
     /// The agent itself; it may have been destroyed while its tool runs.
     async fn own(&self, pool: &PoolHandle) -> Result<AgentHandle, Fault> {
-        pool.wake(&AgentRef { serial: self.kin.serial, id: self.id.clone() }).await
+        pool.wake(&AgentRef { serial: self.node.serial, id: self.id.clone() }).await
     }
 
     /// Another agent, if this one may reach it.
     fn resolve_peer(&self, pool: &PoolHandle, id: &AgentId) -> Result<AgentRef, Fault> {
-        let kinship = pool.pool.directory.kinship(self.kin.serial, id);
-        match judge(&[Effect::Reach(id.clone(), kinship)], &self.kin.may()) {
+        let kinship = pool.pool.directory.relation(self.node.serial, id);
+        match judge(&[Effect::Reach(id.clone(), kinship)], &self.node.may()) {
             Verdict::Allowed(_) => pool.refer(id).ok_or_else(|| gone(id)),
             Verdict::Denied(denial) => Err(Fault::denied(denial.dimension.name(), denial.text)),
         }
@@ -66,7 +66,7 @@ impl PeersOf {
         tracing::info!(target: "nexus3::audit", event = "created", principal = %self.id, agent = %id, "agent created");
         // Only whoever waits may keep the child from waiting for it. The child may have begun already; it exists either
         // way, so a circle is the answer's fault and not the create's.
-        let waiting = waits.then(|| pool.pool.waits.begin(&self.kin, created.handle.kin()));
+        let waiting = waits.then(|| pool.pool.waits.begin(&self.node, created.handle.node()));
         Ok((created, waiting))
     }
 
@@ -138,7 +138,7 @@ impl Peers for PeersOf {
                 return Ok(PeerAnswer { content, request_id, cancelled: false, halted: None, queued: true });
             }
             // Before the message is given: a wait that would never end must not leave a turn behind.
-            let waiting = self.pool()?.pool.waits.begin(&self.kin, target.kin())?;
+            let waiting = self.pool()?.pool.waits.begin(&self.node, target.node())?;
             let answering = target.submit(message)?;
             self.wait(target, waiting, request_id, answering).await
         })
@@ -168,19 +168,19 @@ impl Peers for PeersOf {
                 Err(fault) if fault.kind == FaultKind::NotFound => return Ok(false),
                 Err(fault) => return Err(fault),
             };
-            let own = AgentRef { serial: self.kin.serial, id: self.id.clone() };
-            if target.serial == own.serial || !pool.is_under(target.serial, &own) {
+            let own = AgentRef { serial: self.node.serial, id: self.id.clone() };
+            if target.serial == own.serial || !pool.is_in_subtree(target.serial, &own) {
                 let text = format!("Agent '{}' is not authorized to destroy '{agent}'", self.id);
                 return Err(Fault::denied("targets", text));
             }
             let by = self.own(&pool).await?;
-            pool.destroy(&target, Children::Go, Initiator::Agent(&by)).await
+            pool.destroy(&target, ChildPolicy::Cascade, Initiator::Agent(&by)).await
         })
     }
 
     fn list(&self) -> Doing<'_, Result<Vec<PeerStatus>, Fault>> {
         Box::pin(async move {
-            let own = AgentRef { serial: self.kin.serial, id: self.id.clone() };
+            let own = AgentRef { serial: self.node.serial, id: self.id.clone() };
             let (_, agents) = self.pool()?.list_page(Among::Under(&own), 0, usize::MAX).await?;
             Ok(agents.into_iter().map(status).collect())
         })

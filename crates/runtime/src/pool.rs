@@ -24,7 +24,7 @@ use tokio_util::task::TaskTracker;
 
 pub(crate) use self::create::OwnedInitiator;
 pub use self::create::{AgentSpec, Initiator, Created, FirstMessage, Name};
-pub use self::directory::Children;
+pub use self::directory::ChildPolicy;
 use self::directory::Directory;
 pub use self::list::Among;
 pub use self::permissions::{AgentPermissions, PermissionChange, ResourceUsage, MayGrantSpec, PermissionSpec};
@@ -110,7 +110,7 @@ pub(crate) struct Pool {
     stop_wanted: CancellationToken,
     serials: AtomicU64,
     /// Whoever makes an agent shares it; whoever takes one out of the tree or renames it has it alone.
-    tree: tokio::sync::RwLock<()>,
+    tree_lock: tokio::sync::RwLock<()>,
     /// Held while places in the tree are made from what was kept: one place must not be made twice.
     restoring: tokio::sync::Mutex<()>,
     /// When the pool was opened.
@@ -138,7 +138,7 @@ impl PoolHandle {
             feed,
             stop_wanted: CancellationToken::new(),
             serials: AtomicU64::new(last_serial + 1),
-            tree: tokio::sync::RwLock::default(),
+            tree_lock: tokio::sync::RwLock::default(),
             restoring: tokio::sync::Mutex::default(),
             opened_at: tokio::time::Instant::now(),
             outside,
@@ -213,14 +213,14 @@ impl PoolHandle {
 
     /// Whether an agent is another, or below it.
     #[must_use]
-    pub fn is_under(&self, agent: Serial, top: &AgentRef) -> bool {
-        self.pool.directory.is_under(agent, top.serial)
+    pub fn is_in_subtree(&self, agent: Serial, top: &AgentRef) -> bool {
+        self.pool.directory.is_in_subtree(agent, top.serial)
     }
 
     /// Everybody below an agent.
     #[must_use]
-    pub fn below(&self, top: &AgentRef) -> Vec<Serial> {
-        self.pool.directory.below(top.serial)
+    pub fn descendants_of(&self, top: &AgentRef) -> Vec<Serial> {
+        self.pool.directory.descendants_of(top.serial)
     }
 
     /// Finds an agent, and wakes it if it sleeps.
@@ -300,7 +300,7 @@ impl PoolHandle {
     ///
     /// # Errors
     /// When that cannot be kept; nobody is ended then.
-    pub async fn destroy(&self, agent: &AgentRef, children: Children, by: Initiator<'_>) -> Result<bool, Fault> {
+    pub async fn destroy(&self, agent: &AgentRef, children: ChildPolicy, by: Initiator<'_>) -> Result<bool, Fault> {
         let (pool, serial, by) = (self.clone(), agent.serial, by.name().to_owned());
         let destroy = async move {
             let leaving = pool.pool.destroy(serial, children, &by).await?;
@@ -328,7 +328,7 @@ impl PoolHandle {
         let finish = async move {
             agent.mark_finished(author.as_initiator()).await?;
             if matches!(author, OwnedInitiator::Admin) {
-                pool.pool.directory.set_finished(agent.kin().serial);
+                pool.pool.directory.set_finished(agent.node().serial);
             }
             pool.stop_when_all_finished();
             Ok(())

@@ -104,7 +104,7 @@ impl Shared {
         if text.len() as TokenCount <= tokens_max || count(&text) <= tokens_max {
             return text;
         }
-        let handle = self.pool.upgrade().and_then(|pool| pool.spool.put(self.kin.serial, &text));
+        let handle = self.pool.upgrade().and_then(|pool| pool.spool.put(self.node.serial, &text));
         cut_middle(&text, tokens_max, &count, &|offset, bytes| match &handle {
             Some(handle) => {
                 format!(

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent::{Fault, FaultKind};
 
-use crate::kin::Kin;
+use crate::lineage::LineageNode;
 
 /// Who waits for whom, by serial.
 #[derive(Debug, Default)]
@@ -26,7 +26,7 @@ impl Waits {
     ///
     /// # Errors
     /// When the other waits, by however many steps, for this one.
-    pub(crate) fn begin(self: &Arc<Self>, from: &Kin, to: &Kin) -> Result<Waiting, Fault> {
+    pub(crate) fn begin(self: &Arc<Self>, from: &LineageNode, to: &LineageNode) -> Result<Waiting, Fault> {
         let mut edges = self.edges();
         if leads_to(&edges, to.serial, from.serial) {
             let (from, to) = (from.id(), to.id());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Permissions, Dimension, Grant, Link};
+use super::{Permissions, Dimension, Grant, LineageLink};
 use crate::AgentId;
 
 /// Which of an agent's two sets.
@@ -30,7 +30,7 @@ pub struct Limit {
 /// Every limit on one of an agent's sets, the oldest ancestor's first. The first of the line is the agent, then its
 /// parent, and so on. What an ancestor forbids is said once, where it was first forbidden.
 #[must_use]
-pub fn explain(line: &[Link], whose: GrantKind) -> Vec<Limit> {
+pub fn explain(line: &[LineageLink], whose: GrantKind) -> Vec<Limit> {
     let mut limits = Vec::new();
     let mut left = Grant::everything();
     for (place, link) in line.iter().enumerate().rev() {

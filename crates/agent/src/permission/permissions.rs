@@ -104,7 +104,7 @@ impl Reasons {
 
 /// An agent in a line of ancestors.
 #[derive(Debug, Clone)]
-pub struct Link {
+pub struct LineageLink {
     /// Its name.
     pub agent: AgentId,
     /// What it was given.
@@ -128,7 +128,7 @@ pub fn ceiling<'a>(ancestors: impl IntoIterator<Item = &'a Permissions>) -> Gran
 
 /// What an agent may do now: its own grant below the ceiling of all its ancestors. The first of the line is the agent.
 #[must_use]
-pub fn effective(line: &[Link]) -> Grant {
+pub fn effective(line: &[LineageLink]) -> Grant {
     match line {
         [] => Grant::nothing(),
         [own, ancestors @ ..] => {

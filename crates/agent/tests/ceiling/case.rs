@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use agent::permission::{
-    Effect, FilePath, Grant, Relation, Link, NameSet, Narrowing, Permit, Presets, Resource, Verdict, ceiling,
+    Effect, FilePath, Grant, Relation, LineageLink, NameSet, Narrowing, Permit, Presets, Resource, Verdict, ceiling,
     effective, judge,
 };
 
 use crate::dice::Dice;
 use crate::grants::Maker;
 use crate::oracle;
-use crate::tree::{Tree, shown, stranger};
+use crate::tree::{Tree, describe_lineage, stranger};
 use crate::words::Words;
 
 const EFFECTS: usize = 10;
@@ -42,7 +42,7 @@ pub(crate) fn run(seed: u64, words: &Words) -> Tally {
         tree.change(&mut maker, &presets);
     }
     let mut tally = Tally::default();
-    for line in tree.lines() {
+    for line in tree.lineages() {
         tally.agents += 1;
         check(&line, &mut maker, &mut tally);
     }
@@ -89,12 +89,12 @@ fn check_narrower(presets: &Presets, name: &str, base: &str, narrowing: &Narrowi
     }
 }
 
-fn check(line: &[Link], maker: &mut Maker<'_>, tally: &mut Tally) {
+fn check(line: &[LineageLink], maker: &mut Maker<'_>, tally: &mut Tally) {
     let [own, ancestors @ ..] = line else { return };
     let grantable = || ancestors.iter().map(|link| &*link.permissions.may_grant);
     let doing: Vec<&Grant> = std::iter::once(&*own.permissions.may).chain(grantable()).collect();
     let granting: Vec<&Grant> = std::iter::once(&*own.permissions.may_grant).chain(grantable()).collect();
-    let who = shown(line);
+    let who = describe_lineage(line);
     hold(&who, &effective(line), &doing, maker, tally);
     hold(&who, &ceiling(line.iter().map(|link| &*link.permissions)), &granting, maker, tally);
 }

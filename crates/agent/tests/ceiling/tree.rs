@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agent::AgentId;
-use agent::permission::{Permissions, DEPTH_MAX, Grant, Link, Presets};
+use agent::permission::{Permissions, DEPTH_MAX, Grant, LineageLink, Presets};
 
 use crate::grants::Maker;
 
@@ -14,7 +14,7 @@ pub(crate) struct Tree {
 struct Node {
     parent: Option<usize>,
     depth: u32,
-    link: Link,
+    link: LineageLink,
 }
 
 impl Tree {
@@ -23,13 +23,13 @@ impl Tree {
         for _ in 0..maker.dice.between(1, 8) {
             let agent = maker.dice.pick(&maker.words.ids).clone();
             let permissions = Arc::new(maker.permissions(presets));
-            tree.add(maker, Link { agent, permissions });
+            tree.add(maker, LineageLink { agent, permissions });
         }
         tree
     }
 
     /// Most hang on the one before, so that lines get long.
-    fn add(&mut self, maker: &mut Maker<'_>, link: Link) {
+    fn add(&mut self, maker: &mut Maker<'_>, link: LineageLink) {
         let last = self.nodes.len().checked_sub(1);
         let parent = match last {
             Some(last) if maker.dice.percent(30) => Some(maker.dice.between(0, last)),
@@ -63,7 +63,7 @@ impl Tree {
     }
 
     /// For every agent: itself, its parent, and so on.
-    pub(crate) fn lines(&self) -> impl Iterator<Item = Vec<Link>> + '_ {
+    pub(crate) fn lineages(&self) -> impl Iterator<Item = Vec<LineageLink>> + '_ {
         (0..self.nodes.len()).map(|place| {
             let up = std::iter::successors(Some(place), |place| self.nodes[*place].parent);
             up.map(|place| self.nodes[place].link.clone()).collect()
@@ -72,7 +72,7 @@ impl Tree {
 }
 
 /// A name for messages.
-pub(crate) fn shown(line: &[Link]) -> String {
+pub(crate) fn describe_lineage(line: &[LineageLink]) -> String {
     line.iter().map(|link| link.agent.as_str()).collect::<Vec<_>>().join(" < ")
 }
 

@@ -9,7 +9,7 @@ use nexus3_protocol::methods::{
     DestroyAgentParams, DiscoverOutput, InitialError, InitialResponse, ListAgentsOutput, ListAgentsParams,
     MayGrantParams, NoParams, ShutdownServerOutput, spec,
 };
-use runtime::{AgentSpec, Among, Children, FirstMessage, MayGrantSpec, Name, PermissionSpec};
+use runtime::{AgentSpec, Among, ChildPolicy, FirstMessage, MayGrantSpec, Name, PermissionSpec};
 
 use super::calls::{SOURCE_DEFAULT, outward, send_output, whole};
 use crate::caller::{Caller, Principal};
@@ -55,7 +55,7 @@ impl DaemonHandler<spec::DestroyAgent> for Desk {
         let found = self.pool.refer(&id);
         caller.may_destroy(&self.pool, &id, found.as_ref())?;
         let author = caller.author(&self.pool).await?;
-        let children = if params.orphan.unwrap_or(false) { Children::Stay } else { Children::Go };
+        let children = if params.orphan.unwrap_or(false) { ChildPolicy::Orphan } else { ChildPolicy::Cascade };
         let success = match &found {
             Some(agent) => self.pool.destroy(agent, children, author.by()).await?,
             None => false,

@@ -44,7 +44,7 @@ impl Sight {
         match principal {
             Principal::Admin => Sight::All,
             Principal::Agent(own) => {
-                let below = pool.below(&own);
+                let below = pool.descendants_of(&own);
                 let mut sight = OwnSight { own, may_look_below: None, below: BTreeSet::new() };
                 below.into_iter().for_each(|agent| sight.remember(agent));
                 Sight::Of(Box::new(sight))
@@ -113,7 +113,7 @@ impl OwnSight {
         if agent == self.own.serial() {
             return true;
         }
-        if pool.is_under(agent, &self.own) {
+        if pool.is_in_subtree(agent, &self.own) {
             self.remember(agent);
         }
         self.may_look_below == Some(true) && self.below.contains(&agent)

@@ -47,7 +47,7 @@ impl Folding {
     /// Asks; nothing happens until it is polled.
     pub(super) fn begin(shared: &Arc<Shared>, summary: Summary) -> Self {
         let mut question = summary.question(shared.provider.traits(), &|text| shared.provider.count(text));
-        question.asker = Asker { agent: Some(shared.id.clone()), root: shared.kin.root() };
+        question.asker = Asker { agent: Some(shared.id.clone()), root: shared.node.root() };
         let asked = std::panic::catch_unwind(AssertUnwindSafe(|| shared.provider.ask(question)));
         // A model that panics says nothing.
         let stream = asked.unwrap_or_else(|_| futures_util::stream::empty().boxed());
@@ -69,11 +69,11 @@ impl Folding {
             match event {
                 ModelEvent::Text(text) => self.text.push_str(&text),
                 ModelEvent::Usage(usage) => {
-                    self.shared.account(usage, self.shared.provider.traits().prices);
+                    self.shared.record_model_usage(usage, self.shared.provider.traits().prices);
                     return FoldStep::Used(usage);
                 }
                 ModelEvent::OtherUsage(usage, prices) => {
-                    self.shared.account(usage, prices);
+                    self.shared.record_model_usage(usage, prices);
                     return FoldStep::Used(usage);
                 }
                 ModelEvent::Done => return self.done(),
@@ -165,13 +165,13 @@ impl Shared {
 
     /// Whether a model may be asked for a summary: it is paid from the agent's budget.
     pub(super) fn can_pay_summary(&self) -> bool {
-        [Resource::Tokens, Resource::WallMs].iter().all(|resource| self.kin.left(*resource) != Some(0))
+        [Resource::Tokens, Resource::WallMs].iter().all(|resource| self.node.remaining(*resource) != Some(0))
     }
 
     /// Writes down what a model of these prices has used.
-    pub(super) fn account(&self, usage: Usage, prices: Option<Prices>) {
+    pub(super) fn record_model_usage(&self, usage: Usage, prices: Option<Prices>) {
         self.published.write().used.add(usage, prices.as_ref());
-        self.kin.record(Resource::Tokens, usage.input.saturating_add(usage.output));
-        self.kin.record_cost(prices.map_or(0, |prices| prices.cost(usage)));
+        self.node.record_usage(Resource::Tokens, usage.input.saturating_add(usage.output));
+        self.node.record_cost(prices.map_or(0, |prices| prices.cost(usage)));
     }
 }

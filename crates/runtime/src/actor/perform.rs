@@ -98,7 +98,7 @@ impl Performance {
         let mut spent = None;
         let (turn, actions) = match &open.stage {
             Stage::Waiting => {
-                spent = (!shared.kin.take(Resource::Turns, 1)).then_some(Resource::Turns);
+                spent = (!shared.node.try_consume(Resource::Turns, 1)).then_some(Resource::Turns);
                 let (turn, mut actions) = Turn::start(open.message.message(), limits);
                 staged.begin(open, &shared);
                 // The message is in the journal with the send that brought it.
@@ -173,9 +173,9 @@ impl Performance {
             TurnAction::Keep(_) | TurnAction::AskModel | TurnAction::RunTool(..) => None,
         });
         self.shared.published.write().is_working = false;
-        self.wall.pay(&self.shared.kin);
+        self.wall.debit(&self.shared.node);
         if let Some(pool) = self.shared.pool.upgrade() {
-            drop(pool.keep_ledgers_above(&self.shared.kin));
+            drop(pool.keep_ledgers_above(&self.shared.node));
         }
         end.unwrap_or_else(TurnEnd::unbegun)
     }
@@ -217,19 +217,19 @@ impl Performance {
             let kept = self.staged.kept().await;
             return self.went_on(kept);
         }
-        let left = self.wall.left(&self.shared.kin);
+        let left = self.wall.remaining(&self.shared.node);
         let event = match left {
             None => self.next_event().await,
             Some(left) => match tokio::time::timeout(left, self.next_event()).await {
                 Ok(event) => event,
-                Err(_) if self.wall.left(&self.shared.kin) == Some(Duration::ZERO) => {
+                Err(_) if self.wall.remaining(&self.shared.node) == Some(Duration::ZERO) => {
                     return self.out_of_time();
                 }
                 // More was granted meanwhile.
                 Err(_) => return None,
             },
         };
-        self.wall.pay(&self.shared.kin);
+        self.wall.debit(&self.shared.node);
         self.heard_at = Instant::now();
         match event {
             Some(event) => self.feed(event),
@@ -260,7 +260,7 @@ impl Performance {
                 Some(match fault {
                     StoreFault::Taken if !self.is_begun() => {
                         if self.spent.is_none() {
-                            self.shared.kin.give_back(Resource::Turns, 1);
+                            self.shared.node.reverse_consumption(Resource::Turns, 1);
                         }
                         Finale::Taken
                     }
@@ -297,7 +297,7 @@ impl Performance {
     }
 
     fn end(&mut self, end: TurnEnd) {
-        self.wall.pay(&self.shared.kin);
+        self.wall.debit(&self.shared.node);
         self.tools.stop();
         self.staged.end(self.number, &self.request_id, &end);
         self.ending = Some(end);
@@ -305,7 +305,7 @@ impl Performance {
 
     /// What runs is ended, and then the turn.
     fn out_of_time(&mut self) -> Option<Finale> {
-        self.wall.pay(&self.shared.kin);
+        self.wall.debit(&self.shared.node);
         self.hang_up();
         self.feed(TurnEvent::BudgetSpent(Resource::WallMs));
         for event in self.tools.give_up(Resource::WallMs) {

@@ -76,7 +76,7 @@ async fn known(shared: &Shared, open: &Open) -> Result<Known, Fault> {
     for earlier in &open.earlier {
         earlier.cancelled().await;
     }
-    match shared.store.turn(shared.kin.serial, name.clone()).await? {
+    match shared.store.turn(shared.node.serial, name.clone()).await? {
         Some(stored) if stored.content_digest != content_digest(open) => Err(other_content(name)),
         Some(StoredTurn { turn, end: Some(end), .. }) => Ok(Known::Over(turn, end)),
         Some(StoredTurn { end: None, .. }) => Ok(Known::Open),
@@ -157,7 +157,7 @@ impl Actor {
 
     /// An interrupted turn goes on where it was.
     async fn reopen(&mut self, mut open: Open, turn: u64, end: TurnEnd) -> ControlFlow<()> {
-        let history = match self.shared.store.history(self.shared.kin.serial).await {
+        let history = match self.shared.store.history(self.shared.node.serial).await {
             Ok(history) => history,
             Err(fault) => {
                 open.answer(&Err(fault.into()));

@@ -18,7 +18,7 @@ use crate::actor::Open;
 use crate::capability::Capability;
 use crate::context::{DefaultPrompt, default_prompt};
 use crate::handle::{AgentHandle, Answering, NewMessage};
-use crate::kin::{Kin, NewKin, GrantedPermissions};
+use crate::lineage::{LineageNode, NewLineageNode, GrantedPermissions};
 use crate::turnstile::shutting_down;
 
 /// What an agent is made from.
@@ -128,7 +128,7 @@ const CREATE_TOOL: &str = "agent_create";
 /// What is known of an agent before it has a name.
 pub(super) struct Plan {
     pub(super) spec: AgentSpec,
-    pub(super) parent: Option<Arc<Kin>>,
+    pub(super) parent: Option<Arc<LineageNode>>,
     pub(super) cwd: FilePath,
     pub(super) granted: GrantedPermissions,
     pub(super) provider: Arc<dyn Provider>,
@@ -193,7 +193,7 @@ impl Pool {
         if spec.level_max.is_some_and(|max| preset.level > max) {
             return Err(self.preset_not_found(preset.name(), spec.level_max));
         }
-        let outer = parent.as_deref().map(Kin::may_grant);
+        let outer = parent.as_deref().map(LineageNode::may_grant);
         let cwd = self.cwd(&spec, parent.as_deref(), outer.as_ref())?;
         let standing = self.resolve_permissions(&spec.permissions, &cwd, outer.as_ref())?;
         let provider = match &spec.model {
@@ -204,18 +204,18 @@ impl Pool {
         Ok(Plan { spec, parent, cwd, granted: standing, provider, by, created_at: None, messages: Vec::new() })
     }
 
-    async fn parent_of(&self, spec: &AgentSpec, by: Initiator<'_>) -> Result<Option<Arc<Kin>>, Fault> {
+    async fn parent_of(&self, spec: &AgentSpec, by: Initiator<'_>) -> Result<Option<Arc<LineageNode>>, Fault> {
         let parent = match (by, &spec.parent) {
             (Initiator::Admin, None) => return Ok(None),
             (Initiator::Admin, Some(id)) => {
                 let none = || Fault::new(FaultKind::Invalid, format!("Parent agent not found: {id}"));
-                self.kin_of(self.directory.find(id).ok_or_else(none)?).await?
+                self.node_of(self.directory.find(id).ok_or_else(none)?).await?
             }
             (Initiator::Agent(own), Some(id)) if own.id() != id => {
                 let text = "Cannot create agent: requester does not match the parent agent";
                 return Err(Fault::denied("identity", text));
             }
-            (Initiator::Agent(own), _) => Arc::clone(own.kin()),
+            (Initiator::Agent(own), _) => Arc::clone(own.node()),
         };
         if parent.depth >= DEPTH_MAX {
             let text = format!("Cannot create agent: max nesting depth ({DEPTH_MAX}) exceeded");
@@ -229,7 +229,7 @@ impl Pool {
         &self,
         preset: &Preset,
         permissions: &PermissionSpec,
-        parent: Option<&Kin>,
+        parent: Option<&LineageNode>,
         by: Initiator<'_>,
     ) -> Result<(), Fault> {
         let Some(parent) = parent else { return Ok(()) };
@@ -243,7 +243,7 @@ impl Pool {
         }
     }
 
-    fn cwd(&self, spec: &AgentSpec, parent: Option<&Kin>, outer: Option<&Grant>) -> Result<FilePath, Fault> {
+    fn cwd(&self, spec: &AgentSpec, parent: Option<&LineageNode>, outer: Option<&Grant>) -> Result<FilePath, Fault> {
         let base = parent.map_or(&self.options.cwd, |parent| &parent.cwd);
         let Some(text) = &spec.cwd else { return Ok(base.clone()) };
         let cwd =
@@ -259,8 +259,8 @@ impl Pool {
     async fn make(self: &Arc<Self>, plan: &Plan, id: &AgentId) -> Result<Option<Created>, Fault> {
         let capability = Capability::generate(&*self.outside.entropy)?;
         // Waited for first: what is set aside while somebody waits would be kept without the agent it is for.
-        let _making = self.tree.read().await;
-        let kin = Kin::new(NewKin {
+        let _making = self.tree_lock.read().await;
+        let kin = LineageNode::new(NewLineageNode {
             id: id.clone(),
             serial: self.next_serial(),
             parent: plan.parent.clone(),
@@ -271,7 +271,7 @@ impl Pool {
         match self.directory.reserve(&kin, capability.digest(), self.limits.agents_max) {
             Ok(()) => {}
             Err(refused) => {
-                kin.give_up();
+                kin.release_pending();
                 return match refused {
                     NotIn::Taken => Ok(None),
                     NotIn::Refused(fault) => Err(fault),
@@ -282,7 +282,7 @@ impl Pool {
             Ok(created) => Ok(Some(created)),
             Err(fault) => {
                 self.directory.remove(kin.serial);
-                kin.dismiss().confirm();
+                kin.release().confirm();
                 Err(fault)
             }
         }
@@ -292,7 +292,7 @@ impl Pool {
     async fn keep_new(
         self: &Arc<Self>,
         plan: &Plan,
-        kin: &Arc<Kin>,
+        kin: &Arc<LineageNode>,
         capability: &Capability,
     ) -> Result<Created, Fault> {
         let live_place = self.make_room_for_live().await?;
@@ -300,7 +300,7 @@ impl Pool {
         let turns = u64::from(plan.spec.initial.is_some());
         let state = AgentState { messages: plan.messages.len() as u64, turns, ..AgentState::default() };
         let new = NewAgent {
-            kin: Arc::clone(kin),
+            node: Arc::clone(kin),
             capability: capability.digest(),
             created_at: plan.created_at.unwrap_or_else(|| self.outside.clock.now()),
             by: plan.by.clone(),
@@ -317,7 +317,7 @@ impl Pool {
         let kept = |message: &Arc<Message>| Record::MessageKept(Box::new(Message::clone(message)));
         records.extend(plan.messages.iter().map(kept));
         records.extend(first.as_ref().map(|(_, open)| open.accepted()));
-        kin.be_born();
+        kin.mark_committed();
         handle.shared.append(records, |_| {}).await.map_err(|fault| match fault {
             StoreFault::NameTaken => {
                 Fault::new(FaultKind::Invalid, format!("Agent already exists: {}", handle.id()))
@@ -338,7 +338,7 @@ impl Pool {
     }
 
     /// The context an agent begins with. Its own prompt stands alone; without one it has the pool's, or the layers.
-    fn window_of(&self, plan: &Plan, kin: &Kin) -> Window {
+    fn window_of(&self, plan: &Plan, kin: &LineageNode) -> Window {
         let given = plan.spec.system_prompt.clone().or_else(|| self.options.system_prompt_default.clone());
         let provider = &*plan.provider;
         let prompt = given.or_else(|| match self.options.context.prompt {

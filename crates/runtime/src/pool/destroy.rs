@@ -6,32 +6,32 @@ use agent::Fault;
 use agent::journal::{Record, Serial};
 use agent::outside::{Append, Doing, StoreFault};
 
-use super::{Children, Pool};
+use super::{ChildPolicy, Pool};
 use crate::handle::AgentHandle;
-use crate::kin::{Dismissal, Kin};
+use crate::lineage::{Release, LineageNode};
 
 impl Pool {
     /// Whoever left, with the handles of those that were live. Nobody when the agent is not there.
     pub(super) async fn destroy(
         self: &Arc<Self>,
         serial: Serial,
-        children: Children,
+        children: ChildPolicy,
         by: &str,
     ) -> Result<Vec<Option<AgentHandle>>, Fault> {
-        let _alone = self.tree.write().await;
-        let leaving = self.directory.leaving(serial, children);
+        let _alone = self.tree_lock.write().await;
+        let leaving = self.directory.destroy_set(serial, children);
         if leaving.is_empty() {
             return Ok(Vec::new());
         }
-        let kins = self.kins_of(&leaving).await?;
+        let kins = self.nodes_of(&leaving).await?;
         // Those below first: whoever is above is forgotten with the last of them.
-        let dismissals: Vec<Dismissal<'_>> = kins.iter().rev().map(|kin| kin.dismiss()).collect();
+        let dismissals: Vec<Release<'_>> = kins.iter().rev().map(|kin| kin.release()).collect();
         if let Err(fault) = self.keep_gone(&kins, by).await {
-            dismissals.into_iter().rev().for_each(Dismissal::take_back);
+            dismissals.into_iter().rev().for_each(Release::roll_back);
             return Err(fault.into());
         }
-        dismissals.into_iter().for_each(Dismissal::confirm);
-        let leave = |kin: &Arc<Kin>| {
+        dismissals.into_iter().for_each(Release::confirm);
+        let leave = |kin: &Arc<LineageNode>| {
             let handle = self.directory.remove(kin.serial);
             handle.iter().for_each(AgentHandle::begin_end);
             self.spool.forget(kin.serial);
@@ -41,9 +41,9 @@ impl Pool {
     }
 
     /// Keeps that they are gone, and with it what was set aside for them and has gone back to whoever is above.
-    fn keep_gone(&self, kins: &[Arc<Kin>], by: &str) -> Doing<'static, Result<(), StoreFault>> {
+    fn keep_gone(&self, kins: &[Arc<LineageNode>], by: &str) -> Doing<'static, Result<(), StoreFault>> {
         let at = self.outside.clock.now();
-        let gone = |kin: &Arc<Kin>| Append {
+        let gone = |kin: &Arc<LineageNode>| Append {
             agent: kin.serial,
             name: Some(kin.id()),
             at,
@@ -58,8 +58,8 @@ impl Pool {
         self.outside.store.append(appends)
     }
 
-    async fn kins_of(&self, serials: &[Serial]) -> Result<Vec<Arc<Kin>>, Fault> {
-        let here = |serial: &Serial| self.directory.kin(*serial);
+    async fn nodes_of(&self, serials: &[Serial]) -> Result<Vec<Arc<LineageNode>>, Fault> {
+        let here = |serial: &Serial| self.directory.node(*serial);
         if let Some(kins) = serials.iter().map(here).collect() {
             return Ok(kins);
         }
@@ -68,7 +68,7 @@ impl Pool {
     }
 
     /// What a turn used while its agent went was paid by whoever is above.
-    pub(crate) fn keep_ledgers_above(&self, kin: &Kin) -> Doing<'static, Result<(), StoreFault>> {
+    pub(crate) fn keep_ledgers_above(&self, kin: &LineageNode) -> Doing<'static, Result<(), StoreFault>> {
         let append = kin.parent.as_ref().map(|parent| Append {
             agent: parent.serial,
             name: Some(parent.id()),

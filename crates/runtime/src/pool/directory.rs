@@ -12,7 +12,7 @@ use agent::{AgentId, Fault, FaultKind};
 
 use crate::capability::CapabilityDigest;
 use crate::handle::{AgentHandle, Shared};
-use crate::kin::{Kin, Short};
+use crate::lineage::{LineageNode, InsufficientBudget};
 use crate::turnstile::{busy, shutting_down};
 
 mod live;
@@ -21,42 +21,42 @@ pub(crate) use live::LivePlace;
 
 #[derive(Default)]
 pub(crate) struct Directory {
-    entries: RwLock<Entries>,
+    state: RwLock<DirectoryState>,
 }
 
 #[derive(Default)]
-struct Entries {
+struct DirectoryState {
     /// Names that are taken, by whoever has them or is about to.
     by_id: HashMap<AgentId, Serial>,
     /// Everybody by age, with those that are gone for as long as there are orphans of theirs.
-    nodes: BTreeMap<Serial, Node>,
+    agents: BTreeMap<Serial, DirectoryEntry>,
     children: HashMap<Serial, BTreeSet<Serial>>,
     by_capability: HashMap<CapabilityDigest, Serial>,
     live: HashSet<Serial>,
     /// Places among the live that are promised to agents that are about to be.
-    live_promised: usize,
+    live_reserved: usize,
     closed: bool,
 }
 
 /// One agent. Small: there may be very many of them, and most are asleep.
-struct Node {
+struct DirectoryEntry {
     id: AgentId,
     parent: Option<Serial>,
     capability: CapabilityDigest,
-    stage: Stage,
+    presence: Presence,
     is_finished: bool,
     /// Its place in the tree, while somebody needs it.
-    kin: Weak<Kin>,
+    node: Weak<LineageNode>,
 }
 
-enum Stage {
+enum Presence {
     /// It is being kept for the first time; nobody can find it yet.
-    Coming,
+    Pending,
     /// It is in the store alone. Whoever wakes it holds the gate meanwhile.
     Asleep(Option<Arc<tokio::sync::Mutex<()>>>),
     Live(AgentHandle),
     /// It was destroyed; somebody below it lives on.
-    Gone,
+    Destroyed,
 }
 
 /// Why an agent was not let in.
@@ -84,17 +84,17 @@ pub(crate) struct Listed {
 
 /// What becomes of the children of an agent that is destroyed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Children {
+pub enum ChildPolicy {
     /// They go with it.
-    Go,
+    Cascade,
     /// They stay, under the ceiling they had.
-    Stay,
+    Orphan,
 }
 
 impl Directory {
     /// A directory of what was kept.
     pub(crate) fn of(rows: Vec<IndexRow>) -> Self {
-        let mut entries = Entries::default();
+        let mut entries = DirectoryState::default();
         for row in rows {
             if let Some(parent) = row.parent {
                 entries.children.entry(parent).or_default().insert(row.serial);
@@ -104,24 +104,24 @@ impl Directory {
                 entries.by_id.insert(row.id.clone(), row.serial);
                 entries.by_capability.insert(capability, row.serial);
             }
-            let node = Node {
+            let node = DirectoryEntry {
                 id: row.id,
                 parent: row.parent,
                 capability,
-                stage: if row.gone { Stage::Gone } else { Stage::Asleep(None) },
+                presence: if row.gone { Presence::Destroyed } else { Presence::Asleep(None) },
                 is_finished: row.is_finished,
-                kin: Weak::new(),
+                node: Weak::new(),
             };
-            entries.nodes.insert(row.serial, node);
+            entries.agents.insert(row.serial, node);
         }
-        Self { entries: RwLock::new(entries) }
+        Self { state: RwLock::new(entries) }
     }
 
     /// Keeps a name for an agent that is about to be kept, when its parent is still there and everybody above it may have
     /// one more.
     pub(crate) fn reserve(
         &self,
-        kin: &Arc<Kin>,
+        kin: &Arc<LineageNode>,
         capability: CapabilityDigest,
         agents_max: usize,
     ) -> Result<(), NotIn> {
@@ -141,19 +141,19 @@ impl Directory {
                 let text = format!("Parent agent not found: {}", parent.id());
                 return Err(NotIn::Refused(Fault::new(FaultKind::Invalid, text)));
             }
-            kin.admit().map_err(|short| NotIn::Refused(too_many_children(&id, short)))?;
+            kin.count_descendant().map_err(|short| NotIn::Refused(children_budget_exhausted(&id, short)))?;
             entries.children.entry(parent.serial).or_default().insert(kin.serial);
         }
-        let node = Node {
+        let node = DirectoryEntry {
             id: id.clone(),
             parent: kin.parent.as_ref().map(|parent| parent.serial),
             capability,
-            stage: Stage::Coming,
+            presence: Presence::Pending,
             is_finished: false,
-            kin: Arc::downgrade(kin),
+            node: Arc::downgrade(kin),
         };
         entries.by_id.insert(id, kin.serial);
-        entries.nodes.insert(kin.serial, node);
+        entries.agents.insert(kin.serial, node);
         Ok(())
     }
 
@@ -166,7 +166,7 @@ impl Directory {
     pub(crate) fn find_by_capability(&self, digest: &CapabilityDigest) -> Option<(Serial, AgentId)> {
         let entries = self.read();
         let serial = *entries.by_capability.get(digest)?;
-        entries.nodes.get(&serial).map(|node| (serial, node.id.clone()))
+        entries.agents.get(&serial).map(|node| (serial, node.id.clone()))
     }
 
     pub(crate) fn exists(&self, serial: Serial) -> bool {
@@ -175,14 +175,14 @@ impl Directory {
 
     pub(crate) fn name_of(&self, serial: Serial) -> Option<AgentId> {
         let entries = self.read();
-        entries.nodes.get(&serial).filter(|_| entries.exists(serial)).map(|node| node.id.clone())
+        entries.agents.get(&serial).filter(|_| entries.exists(serial)).map(|node| node.id.clone())
     }
 
     /// The agent, if it is live.
     pub(crate) fn live(&self, serial: Serial) -> Option<AgentHandle> {
-        match &self.read().nodes.get(&serial)?.stage {
-            Stage::Live(handle) => Some(handle.clone()),
-            Stage::Coming | Stage::Asleep(_) | Stage::Gone => None,
+        match &self.read().agents.get(&serial)?.presence {
+            Presence::Live(handle) => Some(handle.clone()),
+            Presence::Pending | Presence::Asleep(_) | Presence::Destroyed => None,
         }
     }
 
@@ -191,58 +191,58 @@ impl Directory {
             return Found::Live(handle);
         }
         let mut entries = self.write();
-        match entries.nodes.get_mut(&serial).map(|node| &mut node.stage) {
-            Some(Stage::Live(handle)) => Found::Live(handle.clone()),
-            Some(Stage::Asleep(gate)) => Found::Asleep(Arc::clone(gate.get_or_insert_default())),
-            Some(Stage::Coming | Stage::Gone) | None => Found::Nowhere,
+        match entries.agents.get_mut(&serial).map(|node| &mut node.presence) {
+            Some(Presence::Live(handle)) => Found::Live(handle.clone()),
+            Some(Presence::Asleep(gate)) => Found::Asleep(Arc::clone(gate.get_or_insert_default())),
+            Some(Presence::Pending | Presence::Destroyed) | None => Found::Nowhere,
         }
     }
 
     /// The place in the tree, if somebody has it.
-    pub(crate) fn kin(&self, serial: Serial) -> Option<Arc<Kin>> {
-        self.read().nodes.get(&serial)?.kin.upgrade()
+    pub(crate) fn node(&self, serial: Serial) -> Option<Arc<LineageNode>> {
+        self.read().agents.get(&serial)?.node.upgrade()
     }
 
     /// Everybody may find the place in the tree from now on.
-    pub(crate) fn set_kin(&self, kin: &Arc<Kin>) {
-        if let Some(node) = self.write().nodes.get_mut(&kin.serial) {
-            node.kin = Arc::downgrade(kin);
+    pub(crate) fn set_node(&self, kin: &Arc<LineageNode>) {
+        if let Some(node) = self.write().agents.get_mut(&kin.serial) {
+            node.node = Arc::downgrade(kin);
         }
     }
 
     /// An agent's parent, and whether it is gone.
     pub(crate) fn parent(&self, serial: Serial) -> Option<Serial> {
-        self.read().nodes.get(&serial)?.parent
+        self.read().agents.get(&serial)?.parent
     }
 
     /// How many exist below.
-    pub(crate) fn descendants(&self, serial: Serial) -> u64 {
+    pub(crate) fn descendant_count(&self, serial: Serial) -> u64 {
         let entries = self.read();
-        entries.below(serial).filter(|serial| entries.exists(*serial)).count() as u64
+        entries.descendants_of(serial).filter(|serial| entries.exists(*serial)).count() as u64
     }
 
     /// Everybody below.
-    pub(crate) fn below(&self, serial: Serial) -> Vec<Serial> {
-        self.read().below(serial).collect()
+    pub(crate) fn descendants_of(&self, serial: Serial) -> Vec<Serial> {
+        self.read().descendants_of(serial).collect()
     }
 
     /// Whether one agent is another, or below it.
-    pub(crate) fn is_under(&self, serial: Serial, top: Serial) -> bool {
+    pub(crate) fn is_in_subtree(&self, serial: Serial, top: Serial) -> bool {
         let entries = self.read();
-        entries.line(serial).any(|serial| serial == top)
+        entries.lineage(serial).any(|serial| serial == top)
     }
 
     /// What the agent of this name is to another.
-    pub(crate) fn kinship(&self, own: Serial, id: &AgentId) -> Relation {
+    pub(crate) fn relation(&self, own: Serial, id: &AgentId) -> Relation {
         let entries = self.read();
         let Some(other) = entries.by_id.get(id).copied().filter(|serial| entries.exists(*serial)) else {
             return Relation::Other;
         };
         if other == own {
             Relation::Itself
-        } else if entries.nodes.get(&own).is_some_and(|node| node.parent == Some(other)) {
+        } else if entries.agents.get(&own).is_some_and(|node| node.parent == Some(other)) {
             Relation::Parent
-        } else if entries.line(other).any(|serial| serial == own) {
+        } else if entries.lineage(other).any(|serial| serial == own) {
             Relation::Descendant
         } else {
             Relation::Other
@@ -259,17 +259,17 @@ impl Directory {
     /// The temporary agents.
     pub(crate) fn temporary(&self) -> Vec<Serial> {
         let entries = self.read();
-        let is_temporary = |(_, node): &(&Serial, &Node)| node.id.is_temporary();
-        entries.nodes.iter().filter(is_temporary).map(|(serial, _)| *serial).collect()
+        let is_temporary = |(_, node): &(&Serial, &DirectoryEntry)| node.id.is_temporary();
+        entries.agents.iter().filter(is_temporary).map(|(serial, _)| *serial).collect()
     }
 
     /// Who goes when this agent is destroyed; the agent comes first, and whoever is above comes before who is below.
-    pub(crate) fn leaving(&self, serial: Serial, children: Children) -> Vec<Serial> {
+    pub(crate) fn destroy_set(&self, serial: Serial, children: ChildPolicy) -> Vec<Serial> {
         let entries = self.read();
         if !entries.exists(serial) {
             return Vec::new();
         }
-        let below = (children == Children::Go).then(|| entries.below(serial)).into_iter().flatten();
+        let below = (children == ChildPolicy::Cascade).then(|| entries.descendants_of(serial)).into_iter().flatten();
         std::iter::once(serial).chain(below).filter(|serial| entries.exists(*serial)).collect()
     }
 
@@ -294,16 +294,16 @@ impl Directory {
 
     pub(crate) fn set_name(&self, serial: Serial, id: &AgentId) {
         let mut entries = self.write();
-        let Some(node) = entries.nodes.get_mut(&serial) else { return };
+        let Some(node) = entries.agents.get_mut(&serial) else { return };
         let before = std::mem::replace(&mut node.id, id.clone());
-        if let Some(kin) = node.kin.upgrade() {
+        if let Some(kin) = node.node.upgrade() {
             kin.rename(id.clone());
         }
         entries.by_id.remove(&before);
     }
 
     pub(crate) fn set_finished(&self, serial: Serial) {
-        if let Some(node) = self.write().nodes.get_mut(&serial) {
+        if let Some(node) = self.write().agents.get_mut(&serial) {
             node.is_finished = true;
         }
     }
@@ -312,19 +312,19 @@ impl Directory {
     pub(crate) fn close(&self) -> Vec<AgentHandle> {
         let mut entries = self.write();
         entries.closed = true;
-        let live = |node: &Node| match &node.stage {
-            Stage::Live(handle) => Some(handle.clone()),
-            Stage::Coming | Stage::Asleep(_) | Stage::Gone => None,
+        let live = |node: &DirectoryEntry| match &node.presence {
+            Presence::Live(handle) => Some(handle.clone()),
+            Presence::Pending | Presence::Asleep(_) | Presence::Destroyed => None,
         };
-        entries.nodes.values().filter_map(live).collect()
+        entries.agents.values().filter_map(live).collect()
     }
 
     /// Some of the agents that pass, in the order they were created, and how many pass.
     pub(crate) fn page(&self, under: Option<Serial>, offset: usize, limit: usize) -> (usize, Vec<Listed>) {
         let entries = self.read();
-        let passes = |serial: &Serial| under.is_none_or(|top| entries.line(*serial).any(|one| one == top));
+        let passes = |serial: &Serial| under.is_none_or(|top| entries.lineage(*serial).any(|one| one == top));
         let (mut total, mut page) = (0, Vec::new());
-        for serial in entries.nodes.keys().filter(|serial| entries.exists(**serial) && passes(serial)) {
+        for serial in entries.agents.keys().filter(|serial| entries.exists(**serial) && passes(serial)) {
             if total >= offset && page.len() < limit {
                 page.push(entries.listed(*serial));
             }
@@ -346,7 +346,7 @@ impl Directory {
     /// Whether there is anybody, and all of them are finished.
     pub(crate) fn some_and_all_finished(&self) -> bool {
         let entries = self.read();
-        let mut existing = entries.nodes.iter().filter(|(serial, _)| entries.exists(**serial)).peekable();
+        let mut existing = entries.agents.iter().filter(|(serial, _)| entries.exists(**serial)).peekable();
         existing.peek().is_some() && existing.all(|(_, node)| node.is_finished)
     }
 
@@ -355,28 +355,28 @@ impl Directory {
     }
 
     /// Nothing in here runs foreign code while it holds the lock, so a poisoned lock still guards whole entries.
-    fn read(&self) -> RwLockReadGuard<'_, Entries> {
-        self.entries.read().unwrap_or_else(PoisonError::into_inner)
+    fn read(&self) -> RwLockReadGuard<'_, DirectoryState> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Entries> {
-        self.entries.write().unwrap_or_else(PoisonError::into_inner)
+    fn write(&self) -> RwLockWriteGuard<'_, DirectoryState> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Entries {
+impl DirectoryState {
     fn exists(&self, serial: Serial) -> bool {
-        let there = |node: &Node| matches!(node.stage, Stage::Asleep(_) | Stage::Live(_));
-        self.nodes.get(&serial).is_some_and(there)
+        let there = |node: &DirectoryEntry| matches!(node.presence, Presence::Asleep(_) | Presence::Live(_));
+        self.agents.get(&serial).is_some_and(there)
     }
 
     /// The agent, its parent, and so on.
-    fn line(&self, serial: Serial) -> impl Iterator<Item = Serial> {
-        std::iter::successors(Some(serial), |serial| self.nodes.get(serial)?.parent)
+    fn lineage(&self, serial: Serial) -> impl Iterator<Item = Serial> {
+        std::iter::successors(Some(serial), |serial| self.agents.get(serial)?.parent)
     }
 
     /// Everybody below, those above before those below them.
-    fn below(&self, serial: Serial) -> impl Iterator<Item = Serial> {
+    fn descendants_of(&self, serial: Serial) -> impl Iterator<Item = Serial> {
         let mut found: Vec<Serial> = self.children.get(&serial).into_iter().flatten().copied().collect();
         let mut place = 0;
         while place < found.len() {
@@ -392,36 +392,36 @@ impl Entries {
     }
 
     fn listed(&self, serial: Serial) -> Listed {
-        let live = match self.nodes.get(&serial).map(|node| &node.stage) {
-            Some(Stage::Live(handle)) => Some(Arc::clone(&handle.shared)),
-            Some(Stage::Coming | Stage::Asleep(_) | Stage::Gone) | None => None,
+        let live = match self.agents.get(&serial).map(|node| &node.presence) {
+            Some(Presence::Live(handle)) => Some(Arc::clone(&handle.shared)),
+            Some(Presence::Pending | Presence::Asleep(_) | Presence::Destroyed) | None => None,
         };
         Listed { serial, live, child_count: self.children_of(serial).count() }
     }
 
     fn take(&mut self, serial: Serial) -> Option<AgentHandle> {
-        let node = self.nodes.get_mut(&serial)?;
+        let node = self.agents.get_mut(&serial)?;
         let (id, capability) = (node.id.clone(), node.capability);
-        let stage = std::mem::replace(&mut node.stage, Stage::Gone);
+        let stage = std::mem::replace(&mut node.presence, Presence::Destroyed);
         self.by_id.remove(&id);
         self.by_capability.remove(&capability);
         self.prune(serial);
         match stage {
-            Stage::Live(handle) => {
+            Presence::Live(handle) => {
                 self.live.remove(&serial);
                 Some(handle)
             }
-            Stage::Coming | Stage::Asleep(_) | Stage::Gone => None,
+            Presence::Pending | Presence::Asleep(_) | Presence::Destroyed => None,
         }
     }
 
     /// Forgets an agent that is gone, and those above it that were gone before, when nobody is below them any more.
     fn prune(&mut self, serial: Serial) {
         let mut serial = serial;
-        while self.nodes.get(&serial).is_some_and(|node| matches!(node.stage, Stage::Gone))
+        while self.agents.get(&serial).is_some_and(|node| matches!(node.presence, Presence::Destroyed))
             && !self.children.contains_key(&serial)
         {
-            let Some(parent) = self.nodes.remove(&serial).and_then(|node| node.parent) else { return };
+            let Some(parent) = self.agents.remove(&serial).and_then(|node| node.parent) else { return };
             if let Some(siblings) = self.children.get_mut(&parent) {
                 siblings.remove(&serial);
                 if siblings.is_empty() {
@@ -433,8 +433,8 @@ impl Entries {
     }
 }
 
-fn too_many_children(id: &AgentId, short: Short) -> Fault {
-    let Short { resource, .. } = short;
+fn children_budget_exhausted(id: &AgentId, short: InsufficientBudget) -> Fault {
+    let InsufficientBudget { resource, .. } = short;
     let text = format!("Cannot create agent '{id}': the budget of {resource} of an ancestor is used up");
     Fault::denied(resource.name(), text)
 }

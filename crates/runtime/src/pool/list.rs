@@ -10,7 +10,7 @@ use agent::outside::StoredAgent;
 use super::directory::Listed;
 use super::{Pool, PoolHandle};
 use crate::handle::{AgentHandle, AgentRef};
-use crate::kin::Kin;
+use crate::lineage::LineageNode;
 use crate::published::{AgentLife, AgentSummary};
 
 /// Which agents to list.
@@ -55,7 +55,7 @@ impl PoolHandle {
     /// One live agent as it is in a list.
     #[must_use]
     pub fn summary(&self, agent: &AgentHandle) -> AgentSummary {
-        agent.shared.summary(self.pool.directory.child_count(agent.kin().serial))
+        agent.shared.summary(self.pool.directory.child_count(agent.node().serial))
     }
 
     /// An agent's children in the order they were created.
@@ -63,7 +63,7 @@ impl PoolHandle {
     /// # Errors
     /// When the store cannot be read.
     pub async fn children(&self, agent: &AgentHandle) -> Result<Vec<AgentSummary>, Fault> {
-        self.pool.summaries(self.pool.directory.children(agent.kin().serial)).await
+        self.pool.summaries(self.pool.directory.children(agent.node().serial)).await
     }
 }
 
@@ -88,7 +88,7 @@ impl Pool {
         Ok(summaries)
     }
 
-    fn summary_of(&self, kin: &Arc<Kin>, stored: &StoredAgent, child_count: usize) -> AgentSummary {
+    fn summary_of(&self, kin: &Arc<LineageNode>, stored: &StoredAgent, child_count: usize) -> AgentSummary {
         let StoredAgent { record, state, .. } = stored;
         let standing = kin.granted();
         let model = record.model.as_deref().map(Arc::from);

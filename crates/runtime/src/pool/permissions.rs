@@ -14,7 +14,7 @@ use super::create::{OwnedInitiator, Initiator};
 use super::stored_permissions::{to_stored_request, to_stored_permissions};
 use super::{Pool, PoolHandle};
 use crate::handle::AgentHandle;
-use crate::kin::{Kin, Short, GrantedPermissions};
+use crate::lineage::{LineageNode, InsufficientBudget, GrantedPermissions};
 
 /// What an agent is given, as it was asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -155,13 +155,13 @@ impl PoolHandle {
     /// What an agent may do now, and why.
     #[must_use]
     pub fn permissions(&self, agent: &AgentHandle) -> AgentPermissions {
-        let kin = agent.kin();
-        let (line, standing) = (kin.line(), kin.granted());
+        let kin = agent.node();
+        let (line, standing) = (kin.lineage(), kin.granted());
         AgentPermissions {
             id: agent.id().clone(),
             preset: Arc::clone(&standing.preset),
             level: standing.level,
-            ancestors: kin.ancestors().map(Kin::id).collect(),
+            ancestors: kin.ancestors().map(LineageNode::id).collect(),
             may: kin.may(),
             may_grant: kin.may_grant(),
             limits: explain(&line, GrantKind::May),
@@ -184,7 +184,7 @@ impl PoolHandle {
 
 impl Pool {
     async fn change_permissions(&self, agent: &AgentHandle, change: &PermissionChange, by: Initiator<'_>) -> Result<(), Fault> {
-        let kin = agent.kin();
+        let kin = agent.node();
         // Two changes at once would each begin from what was before, and the second would undo the first.
         let _changing = kin.lock_for_change().await;
         let before = kin.granted();
@@ -210,7 +210,7 @@ impl Pool {
 
     fn resolve_change(
         &self,
-        kin: &Kin,
+        kin: &LineageNode,
         before: &GrantedPermissions,
         change: &PermissionChange,
         by: Initiator<'_>,
@@ -227,7 +227,7 @@ impl Pool {
         }
         if let Initiator::Agent(own) = by {
             // What it could not have created it cannot make of what it has.
-            authorize_effects(std::slice::from_ref(&create), &own.kin().may())?;
+            authorize_effects(std::slice::from_ref(&create), &own.node().may())?;
             reject_widening(change.may_create.is_some() || change.may_grant.is_some())?;
         }
         self.resolve_permissions(&permissions, &kin.cwd, outer.as_ref())
@@ -387,24 +387,24 @@ fn invalid_preset_request(fault: &PresetFault) -> Fault {
     Fault::new(FaultKind::Invalid, fault.to_string())
 }
 
-fn reserved_by_children(short: Short) -> Fault {
-    let Short { resource, left } = short;
+fn reserved_by_children(short: InsufficientBudget) -> Fault {
+    let InsufficientBudget { resource, remaining: left } = short;
     let text = format!("budget of {resource} cannot be lifted: children hold {left} of it");
     Fault::new(FaultKind::Invalid, text)
 }
 
-pub(super) fn budget_exceeds_parent(short: Short) -> Fault {
-    let Short { resource, left } = short;
+pub(super) fn budget_exceeds_parent(short: InsufficientBudget) -> Fault {
+    let InsufficientBudget { resource, remaining: left } = short;
     let text = format!("budget of {resource} exceeds what the parent has left: {left}");
     Fault::denied(resource.name(), text)
 }
 
 fn resource_usage(agent: &AgentHandle, resource: Resource) -> ResourceUsage {
-    let kin = agent.kin();
+    let kin = agent.node();
     if resource == Resource::Children {
         let limit = kin.permissions().may.budget.limit(resource);
-        let used = kin.descendants();
-        return ResourceUsage { resource, limit, used, reserved: 0, remaining: kin.children_left() };
+        let used = kin.descendant_count();
+        return ResourceUsage { resource, limit, used, reserved: 0, remaining: kin.remaining_children() };
     }
     let account = kin.account(resource);
     ResourceUsage {
@@ -412,6 +412,6 @@ fn resource_usage(agent: &AgentHandle, resource: Resource) -> ResourceUsage {
         limit: account.limit,
         used: account.used,
         reserved: account.reserved,
-        remaining: kin.left(resource),
+        remaining: kin.remaining(resource),
     }
 }

@@ -73,15 +73,15 @@ impl PoolHandle {
 
 impl Pool {
     async fn fork(self: &Arc<Self>, source: &AgentHandle, fork: Fork, by: Initiator<'_>) -> Result<Created, Fault> {
-        let (record, kin) = (source.record(), source.kin());
+        let (record, kin) = (source.record(), source.node());
         if let Initiator::Agent(own) = by {
             let preset = self.find_preset(&kin.granted().spec, None)?;
-            let is_parent = kin.parent.as_ref().is_some_and(|parent| parent.serial == own.kin().serial);
+            let is_parent = kin.parent.as_ref().is_some_and(|parent| parent.serial == own.node().serial);
             if !is_parent {
                 let text = format!("Agent '{}' may fork only its own children", own.id());
                 return Err(Fault::denied("targets", text));
             }
-            authorize_effects(&[Effect::Create(preset.inheritance.clone())], &own.kin().may())?;
+            authorize_effects(&[Effect::Create(preset.inheritance.clone())], &own.node().may())?;
         }
         let messages = first_messages(source, fork.messages)?;
         let provider = Arc::clone(&source.shared.provider);
@@ -108,7 +108,7 @@ impl Pool {
     }
 
     async fn rename(self: &Arc<Self>, agent: &AgentRef, id: AgentId, by: String) -> Result<AgentRef, Fault> {
-        let _alone = self.tree.write().await;
+        let _alone = self.tree_lock.write().await;
         if id.is_temporary() && !agent.id.is_temporary() {
             let text = format!("an agent that is kept cannot get a temporary name: {id}");
             return Err(Fault::new(FaultKind::Invalid, text));

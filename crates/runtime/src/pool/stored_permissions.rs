@@ -8,7 +8,7 @@ use agent::permission::{GrantRequest, Permissions, Budget, FilePath, Grant, Leve
 
 use super::Pool;
 use super::permissions::{MayGrantSpec, PermissionSpec};
-use crate::kin::GrantedPermissions;
+use crate::lineage::GrantedPermissions;
 
 pub(super) fn to_stored_permissions(preset: &Preset, ask: &GrantRequest) -> StoredPermissions {
     StoredPermissions {

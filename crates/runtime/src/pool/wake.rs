@@ -17,7 +17,7 @@ use super::directory::{Found, LivePlace};
 use crate::actor::{Actor, Command, Open};
 use crate::capability::CapabilityDigest;
 use crate::handle::{AgentHandle, AgentRef, Shared, gone};
-use crate::kin::{KeptKin, Kin, NewKin};
+use crate::lineage::{StoredLineageNode, LineageNode, NewLineageNode};
 use crate::published::Published;
 use crate::turnstile::{busy, shutting_down};
 
@@ -35,7 +35,7 @@ const SETTLED_AT_ONCE: usize = 64;
 
 /// An agent that is about to live.
 pub(super) struct NewAgent {
-    pub(super) kin: Arc<Kin>,
+    pub(super) node: Arc<LineageNode>,
     pub(super) capability: CapabilityDigest,
     pub(super) created_at: Moment,
     pub(super) by: String,
@@ -86,7 +86,7 @@ impl Pool {
         let window = counted(record.system_prompt.as_deref(), messages, &provider).await;
         state.messages = window.messages().len() as u64;
         let (handle, commands) = self.assemble(NewAgent {
-            kin,
+            node: kin,
             capability: CapabilityDigest::kept(record.capability),
             created_at: record.created_at,
             by: record.by,
@@ -118,8 +118,8 @@ impl Pool {
     pub(super) fn assemble(self: &Arc<Self>, new: NewAgent) -> (AgentHandle, Commands) {
         let (inbox, commands) = mpsc::channel(self.limits.agent_turns_open_max + INBOX_SPARE);
         let shared = Arc::new(Shared {
-            id: new.kin.id(),
-            kin: new.kin,
+            id: new.node.id(),
+            node: new.node,
             capability: new.capability,
             created_at: new.created_at,
             by: new.by,
@@ -186,8 +186,8 @@ impl Pool {
     }
 
     /// An agent's place in the tree.
-    pub(super) async fn kin_of(&self, serial: Serial) -> Result<Arc<Kin>, Fault> {
-        if let Some(kin) = self.directory.kin(serial) {
+    pub(super) async fn node_of(&self, serial: Serial) -> Result<Arc<LineageNode>, Fault> {
+        if let Some(kin) = self.directory.node(serial) {
             return Ok(kin);
         }
         let gone = || Fault::new(FaultKind::NotFound, "Agent not found");
@@ -198,12 +198,12 @@ impl Pool {
     pub(super) async fn load(
         &self,
         serials: &[Serial],
-    ) -> Result<HashMap<Serial, (Arc<Kin>, StoredAgent)>, Fault> {
+    ) -> Result<HashMap<Serial, (Arc<LineageNode>, StoredAgent)>, Fault> {
         let _restoring = self.restoring.lock().await;
         let mut wanted: BTreeSet<Serial> = serials.iter().copied().collect();
         for serial in serials {
             let mut serial = *serial;
-            while self.directory.kin(serial).is_none() {
+            while self.directory.node(serial).is_none() {
                 wanted.insert(serial);
                 match self.directory.parent(serial) {
                     Some(parent) => serial = parent,
@@ -214,32 +214,32 @@ impl Pool {
         let mut rows = self.outside.store.agents(wanted.into_iter().collect()).await?;
         // Whoever is above was there before.
         rows.sort_unstable_by_key(|row| row.serial);
-        let mut loaded: HashMap<Serial, (Arc<Kin>, StoredAgent)> = HashMap::new();
+        let mut loaded: HashMap<Serial, (Arc<LineageNode>, StoredAgent)> = HashMap::new();
         for row in rows {
-            let kin = match self.directory.kin(row.serial) {
+            let kin = match self.directory.node(row.serial) {
                 Some(kin) => kin,
-                None => self.restore_kin(&row, &loaded)?,
+                None => self.restore_node(&row, &loaded)?,
             };
             loaded.insert(row.serial, (kin, row));
         }
         Ok(loaded)
     }
 
-    fn restore_kin(
+    fn restore_node(
         &self,
         row: &StoredAgent,
-        loaded: &HashMap<Serial, (Arc<Kin>, StoredAgent)>,
-    ) -> Result<Arc<Kin>, Fault> {
+        loaded: &HashMap<Serial, (Arc<LineageNode>, StoredAgent)>,
+    ) -> Result<Arc<LineageNode>, Fault> {
         let parent = match row.record.parent {
             None => None,
             Some(parent) => {
                 let found = loaded.get(&parent).map(|(kin, _)| Arc::clone(kin));
                 // Without whoever is above it, nothing would limit it.
-                Some(found.or_else(|| self.directory.kin(parent)).ok_or_else(|| orphaned(&row.record.id))?)
+                Some(found.or_else(|| self.directory.node(parent)).ok_or_else(|| missing_parent(&row.record.id))?)
             }
         };
-        let kin = Kin::restore(KeptKin {
-            new: NewKin {
+        let kin = LineageNode::restore(StoredLineageNode {
+            new: NewLineageNode {
                 id: row.record.id.clone(),
                 serial: row.serial,
                 parent,
@@ -247,17 +247,17 @@ impl Pool {
                 granted: self.restore_permissions(&row.record.permissions, &row.record.cwd),
             },
             ledger: row.ledger.clone(),
-            descendants: self.directory.descendants(row.serial),
-            gone: row.gone,
+            descendant_count: self.directory.descendant_count(row.serial),
+            is_destroyed: row.gone,
         });
-        self.directory.set_kin(&kin);
+        self.directory.set_node(&kin);
         Ok(kin)
     }
 
     /// Temporary agents do not outlive the daemon. Whoever is below them and is not temporary does.
     pub(super) async fn drop_temporary(self: &Arc<Self>) -> Result<(), Fault> {
         for serial in self.directory.temporary() {
-            self.destroy(serial, super::Children::Stay, "restart").await?;
+            self.destroy(serial, super::ChildPolicy::Orphan, "restart").await?;
         }
         Ok(())
     }
@@ -365,7 +365,7 @@ async fn counted(prompt: Option<&str>, messages: Vec<Arc<Message>>, provider: &A
     }
 }
 
-fn orphaned(id: &AgentId) -> Fault {
+fn missing_parent(id: &AgentId) -> Fault {
     let fault = Fault::new(FaultKind::Internal, "Internal error: the store is damaged; run nexus3 check");
     fault.caused_by(format!("the parent of agent '{id}' is not in the store"))
 }

@@ -6,7 +6,7 @@ use agent::journal::Record;
 use agent::outside::Store;
 use agent::{FaultKind, Source, TurnOutcome};
 use futures_util::FutureExt;
-use runtime::{AgentHandle, Initiator, PermissionChange, Children};
+use runtime::{AgentHandle, Initiator, PermissionChange, ChildPolicy};
 
 use crate::history::{questions, texts};
 use crate::world::{World, at_once, end_of, first, message, named, number, settle, start};
@@ -227,7 +227,7 @@ async fn what_is_done_to_an_agent_is_answered_when_it_is_kept() {
     let kinds = kept(&world, &agent).await;
     assert_eq!(kinds[kinds.len() - 3..], ["permissions_changed", "agent_finished", "rolled_back"]);
     let target = agent.refer();
-    assert!(held(&world, world.end(&target, Children::Go)).await);
+    assert!(held(&world, world.end(&target, ChildPolicy::Cascade)).await);
     assert_eq!(kept(&world, &agent).await.last(), Some(&"agent_destroyed"));
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use agent::outside::Entropy;
 use agent::{AgentId, Fault, FaultKind, TurnOutcome};
 use futures_util::FutureExt;
-use runtime::{AgentSpec, Children, Limits};
+use runtime::{AgentSpec, ChildPolicy, Limits};
 
 use crate::history::texts;
 use crate::world::{Plan, World, at_once, end_of, fault_of, is_busy, named, number, settle, start, tasks};
@@ -40,7 +40,7 @@ async fn there_are_never_more_agents_than_allowed() {
         assert_eq!(fault.public, "busy: 2 agents exist");
     }
     assert!(world.pool.main_agent().await.is_err_and(|fault| is_busy(&fault)));
-    assert!(world.destroy_named("a", Children::Go).await);
+    assert!(world.destroy_named("a", ChildPolicy::Cascade).await);
     world.agent("c").await;
     assert_eq!(world.names().await, ["b", "c"]);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use agent::permission::{Budget, Resource};
 use agent::{FaultKind, Halt, TurnEnd, TurnOutcome};
-use runtime::{AgentHandle, AgentSpec, PermissionChange, Children, ResourceUsage, PermissionSpec};
+use runtime::{AgentHandle, AgentSpec, PermissionChange, ChildPolicy, ResourceUsage, PermissionSpec};
 use tokio::time::Instant;
 
 use crate::history::{messages, objection_when_idle, questions, results, texts};
@@ -193,7 +193,7 @@ async fn an_orphans_share_comes_back_when_it_is_gone_too() {
     let middle = world.make(middle).await;
     let orphan = world.make(limited(below(named("orphan"), &middle), Resource::Turns, 2)).await;
     end_of(start(&middle, 1, "#1 say a; done")).await;
-    assert!(world.destroy_named("middle", Children::Stay).await);
+    assert!(world.destroy_named("middle", ChildPolicy::Orphan).await);
     assert_eq!(account(&world, &top, Resource::Turns), (Some(10), 0, 6, Some(4)), "an orphan lives on it");
     end_of(start(&orphan, 1, "#2 say b; done")).await;
     assert!(world.destroy(&orphan).await);
@@ -207,7 +207,7 @@ async fn an_orphan_without_a_share_still_lives_on_its_dead_parents() {
     let middle = limited(below(crate::world::preset(named("middle"), "yolo"), &top), Resource::Turns, 2);
     let middle = world.make(middle).await;
     let orphan = world.child("orphan", &middle).await;
-    assert!(world.destroy_named("middle", Children::Stay).await);
+    assert!(world.destroy_named("middle", ChildPolicy::Orphan).await);
     for place in 1..=2 {
         assert_eq!(end_of(start(&orphan, place, &format!("#{place} say a; done"))).await.halted, None);
     }

@@ -87,7 +87,7 @@ impl Driver {
             let turns: u64 = family().map(|life| turns_of(&self.lives[life])).sum();
             let is_family = |ran: &&crate::tools::Ran| {
                 let agent = ran.agent.as_ref();
-                agent.is_some_and(|agent| agent.is_same(&life.handle) || agent.is_below(&life.handle))
+                agent.is_some_and(|agent| agent.is_same(&life.handle) || agent.is_descendant_of(&life.handle))
             };
             let calls = seen.ran.iter().filter(is_family).count() as u64;
             for (resource, used) in [(Resource::Turns, turns), (Resource::ToolCalls, calls)] {

@@ -180,7 +180,7 @@ impl Driver {
     /// The lives below one, whether they exist or not.
     pub(crate) fn below(&self, life: usize) -> Vec<usize> {
         let top = &self.lives[life].handle;
-        (0..self.lives.len()).filter(|other| self.lives[*other].handle.is_below(top)).collect()
+        (0..self.lives.len()).filter(|other| self.lives[*other].handle.is_descendant_of(top)).collect()
     }
 
     /// Learns which agents other agents have destroyed meanwhile.
@@ -320,7 +320,7 @@ impl Driver {
             Some(Halt::Budget(resource)) => {
                 let place = place(resource);
                 let agent = &self.lives[life].handle;
-                let above = self.lives.iter().filter(|other| agent.is_below(&other.handle));
+                let above = self.lives.iter().filter(|other| agent.is_descendant_of(&other.handle));
                 let mut line = above.chain([&self.lives[life]]);
                 line.any(|life| life.budgets[place].ever_limited)
             }

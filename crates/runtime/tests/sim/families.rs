@@ -4,7 +4,7 @@ use agent::permission::{Budget, DEPTH_MAX, Level, Resource};
 use agent::{AgentId, FaultKind, Source};
 use futures_util::FutureExt;
 use runtime::{
-    AgentHandle, AgentSpec, Initiator, PermissionChange, Children, Created, FirstMessage, MayGrantSpec, Name, PermissionSpec,
+    AgentHandle, AgentSpec, Initiator, PermissionChange, ChildPolicy, Created, FirstMessage, MayGrantSpec, Name, PermissionSpec,
 };
 
 use crate::driver::{Driver, place};
@@ -222,9 +222,9 @@ impl Driver {
             return;
         }
         let life = *self.dice.pick(&existing);
-        let children = if self.dice.percent(50) { Children::Go } else { Children::Stay };
+        let children = if self.dice.percent(50) { ChildPolicy::Cascade } else { ChildPolicy::Orphan };
         let mut leaving = vec![life];
-        if children == Children::Go {
+        if children == ChildPolicy::Cascade {
             leaving.extend(self.below(life).into_iter().filter(|other| existing.contains(other)));
         }
         let target = self.lives[life].handle.refer();

@@ -6,7 +6,7 @@ use agent::journal::OnRestart;
 use agent::outside::StoreFault;
 use agent::{Fault, FaultKind, Source, TurnOutcome};
 use futures_util::FutureExt;
-use runtime::{AgentSpec, Initiator, PermissionChange, Children, Fork, Import};
+use runtime::{AgentSpec, Initiator, PermissionChange, ChildPolicy, Fork, Import};
 
 use crate::history::{messages, objection_when_idle, questions, texts};
 use crate::world::{
@@ -150,7 +150,7 @@ async fn whatever_else_finds_no_room_changes_nothing() {
     assert_full(&world.change_permissions(&agent, &change).await.expect_err("there is no room"));
     assert_full(&world.pool.finish_agent(&agent, Initiator::Admin).await.expect_err("there is no room"));
     let target = agent.refer();
-    assert_full(&world.pool.destroy(&target, Children::Go, Initiator::Admin).await.expect_err("there is no room"));
+    assert_full(&world.pool.destroy(&target, ChildPolicy::Cascade, Initiator::Admin).await.expect_err("there is no room"));
     assert_full(&world.pool.fork(&agent, Fork::default(), Initiator::Admin).await.err().expect("there is no room"));
     let import = Import {
         spec: AgentSpec::default(),

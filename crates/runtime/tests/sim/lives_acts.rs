@@ -7,7 +7,7 @@ use agent::journal::{OnRestart, Serial};
 use agent::outside::StoreFault;
 use agent::permission::{Budget, Resource};
 use agent::{RequestId, Source};
-use runtime::{AgentHandle, AgentSpec, Initiator, Children, Name, NewMessage, PermissionSpec};
+use runtime::{AgentHandle, AgentSpec, Initiator, ChildPolicy, Name, NewMessage, PermissionSpec};
 
 use crate::history::{messages, objection_when_idle};
 use crate::lives::{Known, Lives, Sent};
@@ -223,7 +223,7 @@ impl Lives {
 
     async fn destroy(&mut self) {
         let Some(place) = self.some_agent() else { return };
-        let children = if self.dice.percent(50) { Children::Go } else { Children::Stay };
+        let children = if self.dice.percent(50) { ChildPolicy::Cascade } else { ChildPolicy::Orphan };
         let target = self.agents[place].refer.clone();
         let destroyed = self.world().pool.destroy(&target, children, Initiator::Admin).await;
         self.log.note(format!("destroy {}, {children:?}: {destroyed:?}", target.id()));
@@ -232,7 +232,7 @@ impl Lives {
         }
     }
 
-    fn bury(&mut self, serial: Serial, children: Children) {
+    fn bury(&mut self, serial: Serial, children: ChildPolicy) {
         let parents: BTreeMap<_, _> =
             self.agents.iter().map(|known| (known.refer.serial(), known.parent)).collect();
         let is_below = |mut serial: Serial, top: Serial| loop {
@@ -244,7 +244,7 @@ impl Lives {
         };
         for known in &mut self.agents {
             let own = known.refer.serial();
-            known.is_gone |= own == serial || (children == Children::Go && is_below(own, serial));
+            known.is_gone |= own == serial || (children == ChildPolicy::Cascade && is_below(own, serial));
         }
     }
 

@@ -42,5 +42,5 @@ mod threads;
 mod told;
 mod toolruns;
 mod tools;
-mod trees;
+mod agent_tree;
 mod world;

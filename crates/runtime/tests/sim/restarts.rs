@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agent::journal::OnRestart;
 use agent::permission::{Budget, Narrowing, Presets, Resource};
 use agent::{FaultKind, TurnOutcome};
-use runtime::{AgentHandle, AgentLife, AgentSpec, PermissionChange, Children, MayGrantSpec, Name, PermissionSpec};
+use runtime::{AgentHandle, AgentLife, AgentSpec, PermissionChange, ChildPolicy, MayGrantSpec, Name, PermissionSpec};
 
 use crate::history::{messages, objection_when_idle, results, texts};
 use crate::world::{Plan, World, below, end_of, fault_of, id, named, number, preset, settle, start};
@@ -174,7 +174,7 @@ async fn what_is_set_aside_stays_set_aside_and_comes_back_once() {
     let permissions = PermissionSpec { budget: turns(5), ..PermissionSpec::default() };
     let fault = world.refusal(AgentSpec { permissions, ..below(named("d"), &parent) }).await;
     assert_eq!(fault.kind, FaultKind::Denied, "{fault}");
-    assert!(world.destroy_named("c", Children::Go).await, "it sleeps, and is destroyed all the same");
+    assert!(world.destroy_named("c", ChildPolicy::Cascade).await, "it sleeps, and is destroyed all the same");
     assert_eq!(account(&world, &parent), (Some(10), 1, 0, Some(9)));
     drop(parent);
     let world = world.restart().await;
@@ -202,7 +202,7 @@ async fn temporary_agents_do_not_outlive_the_daemon_and_their_children_do() {
     );
     let next = world.make(AgentSpec { name: Name::Temporary, ..AgentSpec::default() }).await;
     assert_eq!(next.id().as_str(), ".1", "its name is free");
-    assert!(!kept.is_below(&next), "and whoever gets it adopts nobody");
+    assert!(!kept.is_descendant_of(&next), "and whoever gets it adopts nobody");
 }
 
 #[tokio::test(start_paused = true)]
@@ -212,7 +212,7 @@ async fn orphans_keep_the_ceiling_they_had() {
     let change = PermissionChange { disable_tools: Some(vec!["note".into()]), ..PermissionChange::default() };
     let orphan = world.child("o", &parent).await;
     world.change_permissions(&parent, &change).await.expect("less is always allowed");
-    assert!(world.destroy_named("p", Children::Stay).await);
+    assert!(world.destroy_named("p", ChildPolicy::Orphan).await);
     let before = portrait(&world, &orphan);
     drop((parent, orphan));
     let world = world.restart().await;
@@ -221,7 +221,7 @@ async fn orphans_keep_the_ceiling_they_had() {
     end_of(start(&orphan, 1, "call note x; done | say so; done")).await;
     assert!(results(&orphan)[0].starts_with("Permission denied"), "{:?}", results(&orphan));
     let successor = world.trusted("p").await;
-    assert!(!orphan.is_below(&successor));
+    assert!(!orphan.is_descendant_of(&successor));
 }
 
 fn options_with(extra: &[(&str, Narrowing)]) -> runtime::PoolOptions {
@@ -324,7 +324,7 @@ async fn second_sets_and_rights_that_were_changed_are_those_of_later() {
 async fn serials_are_never_given_twice() {
     let world = World::new().await;
     let first = world.agent("a").await.refer().serial();
-    world.destroy_named("a", Children::Go).await;
+    world.destroy_named("a", ChildPolicy::Cascade).await;
     let world = world.restart().await;
     let second = world.agent("a").await.refer().serial();
     assert!(second > first, "{first} and {second}");
@@ -378,7 +378,7 @@ async fn what_was_set_aside_for_an_agent_that_was_never_kept_is_not_set_aside_af
     world.store.hold();
     let destroying = {
         let pool = world.pool.clone();
-        tokio::spawn(async move { pool.destroy(&other, Children::Go, runtime::Initiator::Admin).await })
+        tokio::spawn(async move { pool.destroy(&other, ChildPolicy::Cascade, runtime::Initiator::Admin).await })
     };
     settle().await;
     let permissions = PermissionSpec { budget: turns(4), ..PermissionSpec::default() };
@@ -417,7 +417,7 @@ async fn what_was_set_aside_for_an_agent_that_was_destroyed_comes_back_whenever_
         world.store.live_for(calls);
         let destroying = {
             let pool = world.pool.clone();
-            tokio::spawn(async move { pool.destroy(&target, Children::Go, runtime::Initiator::Admin).await })
+            tokio::spawn(async move { pool.destroy(&target, ChildPolicy::Cascade, runtime::Initiator::Admin).await })
         };
         settle().await;
         destroying.abort();

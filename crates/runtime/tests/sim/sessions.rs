@@ -69,7 +69,7 @@ async fn a_rename_that_cannot_be_changes_nothing() {
     let before = texts(&world.find("a").await);
     world.pool.rename(&target, id("z"), Initiator::Admin).await.expect("it rests now");
     assert_eq!(texts(&world.find("z").await), before);
-    assert!(world.destroy_named("z", runtime::Children::Go).await);
+    assert!(world.destroy_named("z", runtime::ChildPolicy::Cascade).await);
     assert_eq!(rename("y").await.kind, FaultKind::NotFound);
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agent::permission::{Budget, Resource};
 use agent::{FaultKind, TurnOutcome};
-use runtime::{AgentHandle, AgentLife, AgentSpec, Initiator, PermissionChange, Children, FeedScope, Limits, PermissionSpec};
+use runtime::{AgentHandle, AgentLife, AgentSpec, Initiator, PermissionChange, ChildPolicy, FeedScope, Limits, PermissionSpec};
 
 use crate::history::{questions, results, texts};
 use crate::restarts::portrait;
@@ -205,7 +205,7 @@ async fn parent_and_child_look_at_one_budget_whoever_wakes_first() {
         a_while().await;
         let parent = world.find("p").await;
         assert_eq!(used(&world, &parent), (3, 0, Some(2)), "parent first: {parent_first}");
-        assert!(world.find("c").await.is_below(&parent));
+        assert!(world.find("c").await.is_descendant_of(&parent));
     }
 }
 
@@ -231,13 +231,13 @@ async fn a_sleeping_agent_is_destroyed_with_everybody_below_it() {
     let token = world.create(named("x")).await.expect("there is room").capability;
     drop((parent, child));
     a_while().await;
-    assert!(world.destroy_named("c", Children::Go).await);
+    assert!(world.destroy_named("c", ChildPolicy::Cascade).await);
     assert_eq!(world.live().await, Vec::<String>::new(), "nobody is woken for it");
     assert_eq!(used(&world, &world.find("p").await), (0, 0, Some(9)), "its share came back");
     a_while().await;
     let gone = world.pool.refer(&id("p")).expect("it is there");
-    assert!(world.destroy_named("p", Children::Go).await && world.destroy_named("x", Children::Go).await);
-    assert!(!world.end(&gone, Children::Go).await, "a second time there is nobody");
+    assert!(world.destroy_named("p", ChildPolicy::Cascade).await && world.destroy_named("x", ChildPolicy::Cascade).await);
+    assert!(!world.end(&gone, ChildPolicy::Cascade).await, "a second time there is nobody");
     assert_eq!((world.names().await.len(), world.pool.agent_count()), (0, 0));
     assert!(world.pool.refer_by_capability(token.reveal().as_bytes()).is_none());
     assert_eq!(world.pool.wake(&gone).await.err().map(|fault| fault.kind), Some(FaultKind::NotFound));
@@ -260,7 +260,7 @@ async fn an_agent_that_is_destroyed_while_it_wakes_is_not_there() {
             for _ in 0..delay {
                 tokio::task::yield_now().await;
             }
-            world.pool.destroy(&target, Children::Go, Initiator::Admin).await
+            world.pool.destroy(&target, ChildPolicy::Cascade, Initiator::Admin).await
         });
         assert_eq!(destroyed, Ok(true));
         settle().await;

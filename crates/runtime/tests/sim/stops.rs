@@ -6,7 +6,7 @@ use std::time::Duration;
 use agent::outside::{Clock, Moment};
 use agent::{FaultKind, TurnOutcome};
 use futures_util::FutureExt;
-use runtime::{AgentSpec, Initiator, Children, Limits, PoolHandle};
+use runtime::{AgentSpec, Initiator, ChildPolicy, Limits, PoolHandle};
 use tokio::time::Instant;
 
 use crate::world::{NOW, World, at_once, end_of, fault_of, is_busy, named, settle, start, tasks};
@@ -39,7 +39,7 @@ async fn a_stop_is_wanted_when_the_last_unfinished_agent_is_destroyed() {
     let finished = world.agent("finished").await;
     world.agent("unfinished").await;
     world.finish(&finished).await;
-    assert!(world.destroy_named("unfinished", Children::Go).await);
+    assert!(world.destroy_named("unfinished", ChildPolicy::Cascade).await);
     assert!(stop_is_wanted(&world.pool));
 }
 
@@ -222,7 +222,7 @@ async fn sends_that_race_with_a_destroy_are_always_answered() {
         let agent = world.agent("a").await;
         let sendings: Vec<_> = (0..4).map(|place| start(&agent, place, "wait")).collect();
         let (pool, target) = (world.pool.clone(), agent.refer());
-        let destroying = tokio::spawn(async move { pool.destroy(&target, Children::Go, Initiator::Admin).await });
+        let destroying = tokio::spawn(async move { pool.destroy(&target, ChildPolicy::Cascade, Initiator::Admin).await });
         assert_eq!(destroying.await.expect("destroy does not panic"), Ok(true));
         for sending in sendings {
             let answer = tokio::time::timeout(Duration::from_secs(30), sending).await;

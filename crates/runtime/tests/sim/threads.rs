@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::permission::{Budget, Resource};
-use runtime::{AgentHandle, AgentSpec, PermissionChange, Children, Limits, PermissionSpec};
+use runtime::{AgentHandle, AgentSpec, PermissionChange, ChildPolicy, Limits, PermissionSpec};
 
 use crate::dice::Dice;
 use crate::history::{messages, objection_when_idle};
@@ -87,7 +87,7 @@ async fn a_share_is_never_lent_twice_and_always_comes_back() {
                 // There may not be so much left.
                 let _ = world.change_permissions(&child.handle, &change).await;
                 all_answered(vec![sending]).await;
-                assert!(world.destroy_named(&name, Children::Go).await);
+                assert!(world.destroy_named(&name, ChildPolicy::Cascade).await);
             }
         }));
     }

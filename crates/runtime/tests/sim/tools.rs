@@ -292,7 +292,7 @@ impl TestCall {
         let mut grants = vec![permissions.may];
         for id in &permissions.ancestors {
             // Another agent may have the name of an ancestor that is gone.
-            let above = pool.find(id).await.ok().flatten().filter(|other| agent.is_below(other));
+            let above = pool.find(id).await.ok().flatten().filter(|other| agent.is_descendant_of(other));
             grants.extend(above.map(|other| pool.permissions(&other).may_grant));
         }
         let grants = grants.into_iter();

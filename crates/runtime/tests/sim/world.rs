@@ -9,7 +9,7 @@ use agent::outside::{Clock, Entropy, ModelTraits, Models, Moment, Provider, Work
 use agent::permission::FilePath;
 use agent::{AgentId, Fault, FaultKind, RequestId, Source, TurnEnd};
 use runtime::{
-    AgentHandle, AgentLife, AgentRef, AgentSpec, AgentSummary, Initiator, PermissionChange, Children, Created, FirstMessage,
+    AgentHandle, AgentLife, AgentRef, AgentSpec, AgentSummary, Initiator, PermissionChange, ChildPolicy, Created, FirstMessage,
     Limits, Name, NewMessage, Outside, PoolHandle, PoolOptions, PermissionSpec,
 };
 
@@ -286,16 +286,16 @@ impl World {
     }
 
     pub(crate) async fn destroy(&self, agent: &AgentHandle) -> bool {
-        self.end(&agent.refer(), Children::Go).await
+        self.end(&agent.refer(), ChildPolicy::Cascade).await
     }
 
     /// Ends an agent, by its name.
-    pub(crate) async fn destroy_named(&self, name: &str, children: Children) -> bool {
+    pub(crate) async fn destroy_named(&self, name: &str, children: ChildPolicy) -> bool {
         let agent = self.pool.refer(&id(name)).expect("it is there");
         self.end(&agent, children).await
     }
 
-    pub(crate) async fn end(&self, agent: &AgentRef, children: Children) -> bool {
+    pub(crate) async fn end(&self, agent: &AgentRef, children: ChildPolicy) -> bool {
         self.pool.destroy(agent, children, Initiator::Admin).await.expect("it can be kept")
     }
 }

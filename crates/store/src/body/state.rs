@@ -254,7 +254,7 @@ pub(super) enum LedgerBody {
 impl LedgerBody {
     pub(super) fn of(ledger: &KeptLedger) -> Self {
         let accounts = ledger.accounts.map(|account| {
-            let KeptAccount { limit, used, reserved, paid_elsewhere, share, lender, total } = account;
+            let KeptAccount { limit, used, reserved, paid_elsewhere, share, budget_source: lender, total } = account;
             (limit, used, reserved, paid_elsewhere, share, lender, total)
         });
         match ledger.cost {
@@ -269,7 +269,7 @@ impl LedgerBody {
             Self::Plain(version, accounts) => (version, accounts, 0),
         };
         let accounts = accounts.map(|(limit, used, reserved, paid_elsewhere, share, lender, total)| {
-            KeptAccount { limit, used, reserved, paid_elsewhere, share, lender, total }
+            KeptAccount { limit, used, reserved, paid_elsewhere, share, budget_source: lender, total }
         });
         KeptLedger { version, accounts, cost }
     }

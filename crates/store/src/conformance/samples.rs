@@ -155,7 +155,7 @@ pub(crate) fn ledger(version: u64) -> KeptLedger {
         reserved: 2,
         paid_elsewhere: 3,
         share: 4,
-        lender: Some(5),
+        budget_source: Some(5),
         total: 6,
     };
     KeptLedger {

@@ -2,11 +2,11 @@
 
 use super::*;
 
-fn link(name: &str, permissions: Permissions) -> Link {
-    Link { agent: agent(name), permissions: Arc::new(permissions) }
+fn link(name: &str, permissions: Permissions) -> LineageLink {
+    LineageLink { agent: agent(name), permissions: Arc::new(permissions) }
 }
 
-fn told(line: &[Link], whose: GrantKind) -> Vec<(Dimension, String, String, String)> {
+fn told(line: &[LineageLink], whose: GrantKind) -> Vec<(Dimension, String, String, String)> {
     let limits = explain(line, whose).into_iter();
     limits
         .map(|limit| (limit.dimension, limit.allows, limit.set_by.to_string(), limit.reason.to_string()))
@@ -22,7 +22,7 @@ fn expected(rows: &[(Dimension, &str, &str, &str)]) -> Vec<(Dimension, String, S
 }
 
 /// A root that may all but talk to hosts, a parent bound to a folder, a child that may not use one tool.
-fn three() -> [Link; 3] {
+fn three() -> [LineageLink; 3] {
     let root = Grant {
         hosts: NameSet::none(),
         blocked: paths(&["/w/.git"]),
@@ -111,7 +111,7 @@ fn a_coordinator_may_grant_writing_that_it_may_not_do() {
     let beyond = [Effect::Write(path("/w/x"))];
     assert!(matches!(judge(&beyond, &effective(&line)), Verdict::Denied(_)), "not beyond what it may grant");
 
-    let written = |line: &[Link], whose| {
+    let written = |line: &[LineageLink], whose| {
         let limits = told(line, whose).into_iter();
         limits.filter(|limit| limit.0 == Dimension::Write).map(|limit| (limit.1, limit.2)).collect::<Vec<_>>()
     };

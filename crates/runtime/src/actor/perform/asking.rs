@@ -62,7 +62,7 @@ struct Beside {
 impl Performance {
     /// Asks the model, or waits for a slot to do it, or says why not.
     pub(super) fn begin_asking(&mut self) {
-        let used_up = |resource: &Resource| self.shared.kin.left(*resource) == Some(0);
+        let used_up = |resource: &Resource| self.shared.node.remaining(*resource) == Some(0);
         let spent =
             self.spent.take().or_else(|| [Resource::Tokens, Resource::WallMs].into_iter().find(used_up));
         if let Some(resource) = spent {
@@ -150,7 +150,7 @@ impl Performance {
                 lineage: Some(state.window.lineage().clone()),
                 tail,
                 tools,
-                asker: Asker { agent: Some(self.shared.id.clone()), root: self.shared.kin.root() },
+                asker: Asker { agent: Some(self.shared.id.clone()), root: self.shared.node.root() },
                 ..ModelRequest::default()
             }
         };
@@ -215,12 +215,12 @@ impl Performance {
             ModelEvent::Thoughts(thoughts) => TurnEvent::Thoughts(thoughts),
             ModelEvent::Usage(usage) => {
                 self.learn(usage);
-                self.shared.account(usage, self.shared.provider.traits().prices);
+                self.shared.record_model_usage(usage, self.shared.provider.traits().prices);
                 TurnEvent::Usage(usage)
             }
             // Counted by another tokenizer: it teaches nothing.
             ModelEvent::OtherUsage(usage, prices) => {
-                self.shared.account(usage, prices);
+                self.shared.record_model_usage(usage, prices);
                 TurnEvent::Usage(usage)
             }
             ModelEvent::Stopped(StopReason::Length) => TurnEvent::CutShort,
@@ -261,7 +261,7 @@ impl Performance {
         let shared = &self.shared;
         if shared.feed.is_heard() && !text.is_empty() {
             shared.feed.say(Delta {
-                agent: shared.kin.serial,
+                agent: shared.node.serial,
                 name: shared.id.clone(),
                 request_id: self.request_id.clone(),
                 turn: self.number,

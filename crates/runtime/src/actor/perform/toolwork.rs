@@ -102,8 +102,8 @@ impl ToolWork {
             .tools
             .find(&call.name)
             .ok_or_else(|| format!("Unknown tool: {}", call.name.chars().take(64).collect::<String>()))?;
-        let own = &self.shared.kin;
-        let kinship = |id: &AgentId| pool.directory.kinship(own.serial, id);
+        let own = &self.shared.node;
+        let kinship = |id: &AgentId| pool.directory.relation(own.serial, id);
         let preset_lineage = |name: Option<&str>| {
             let name = name.unwrap_or(&pool.options.preset_default);
             pool.options.presets.find(name).map(|preset| preset.inheritance.clone()).unwrap_or_default()
@@ -133,7 +133,7 @@ impl ToolWork {
         if let Err(denied) = self.shared.authorize_tool(&spec.name, &effects) {
             return Begun::Over(denied);
         }
-        if !self.shared.kin.take(Resource::ToolCalls, 1) {
+        if !self.shared.node.try_consume(Resource::ToolCalls, 1) {
             return Begun::Spent(Resource::ToolCalls);
         }
         tracing::debug!(tool = %spec.name, "running a tool");
@@ -194,7 +194,7 @@ impl ToolWork {
 impl Shared {
     /// Leave for these effects now, or what the model is told instead.
     fn authorize_tool(&self, tool: &str, effects: &[Effect]) -> Result<Permit, ToolOutcome> {
-        match judge(effects, &self.kin.may()) {
+        match judge(effects, &self.node.may()) {
             Verdict::Allowed(permit) => Ok(permit),
             Verdict::Denied(denial) => {
                 audit::record_denied_tool(self, tool, denial.dimension.name(), &denial.text);
@@ -222,7 +222,7 @@ fn run(
         let peers = Arc::new(PeersOf::new(&shared));
         // Called within, so that a panic in it is the tool's too.
         let results: Arc<dyn Results> = match shared.pool.upgrade() {
-            Some(pool) => Arc::new(ResultsOf { spool: Arc::clone(&pool.spool), agent: shared.kin.serial }),
+            Some(pool) => Arc::new(ResultsOf { spool: Arc::clone(&pool.spool), agent: shared.node.serial }),
             None => return ToolOutcome::Failed("Server shutting down".to_owned()),
         };
         let outcome = call.run(Leave { permit, peers, results }).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use agent::permission::Resource;
 use tokio::time::Instant;
 
-use crate::kin::Kin;
+use crate::lineage::LineageNode;
 
 pub(super) struct WallTime {
     /// What came before is paid.
@@ -18,18 +18,18 @@ impl WallTime {
     }
 
     /// Pays for whole milliseconds; the rest is paid later.
-    pub(super) fn pay(&mut self, kin: &Kin) {
+    pub(super) fn debit(&mut self, kin: &LineageNode) {
         let ms = self.paid_until.elapsed().as_millis();
         let ms = u64::try_from(ms).unwrap_or(u64::MAX);
         if ms > 0 {
-            kin.record(Resource::WallMs, ms);
+            kin.record_usage(Resource::WallMs, ms);
             self.paid_until += Duration::from_millis(ms);
         }
     }
 
     /// How long the turn may still run; none is no limit.
-    pub(super) fn left(&self, kin: &Kin) -> Option<Duration> {
-        let left = Duration::from_millis(kin.left(Resource::WallMs)?);
+    pub(super) fn remaining(&self, kin: &LineageNode) -> Option<Duration> {
+        let left = Duration::from_millis(kin.remaining(Resource::WallMs)?);
         Some(left.saturating_sub(self.paid_until.elapsed()))
     }
 }

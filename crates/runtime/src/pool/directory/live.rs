@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agent::journal::Serial;
 
-use super::{Directory, Entries, Stage};
+use super::{Directory, DirectoryState, Presence};
 use crate::handle::{AgentHandle, Shared};
 
 /// A place among the live, promised to one agent until it is live or is given up.
@@ -16,7 +16,7 @@ pub(crate) struct LivePlace<'a> {
 impl Drop for LivePlace<'_> {
     fn drop(&mut self) {
         if !self.is_taken {
-            self.directory.write().live_promised -= 1;
+            self.directory.write().live_reserved -= 1;
         }
     }
 }
@@ -27,14 +27,14 @@ impl Directory {
     /// both find somebody who rests.
     pub(crate) fn promise_live(&self, max: usize) -> Option<LivePlace<'_>> {
         let mut entries = self.write();
-        if entries.live.len() + entries.live_promised >= max {
+        if entries.live.len() + entries.live_reserved >= max {
             // Some more than needed, so that not everybody who comes has to look at all of them.
             for serial in entries.resting(max / 16 + 1) {
                 entries.put_to_sleep(serial);
             }
         }
-        (entries.live.len() + entries.live_promised < max).then(|| {
-            entries.live_promised += 1;
+        (entries.live.len() + entries.live_reserved < max).then(|| {
+            entries.live_reserved += 1;
             LivePlace { directory: self, is_taken: false }
         })
     }
@@ -45,14 +45,14 @@ impl Directory {
         let mut entries = self.write();
         // The promise ends here in any case, under the same lock.
         place.is_taken = true;
-        entries.live_promised -= 1;
-        let (serial, closed) = (handle.kin().serial, entries.closed);
-        let Some(node) = entries.nodes.get_mut(&serial) else { return false };
-        if !matches!(node.stage, Stage::Coming | Stage::Asleep(_)) {
+        entries.live_reserved -= 1;
+        let (serial, closed) = (handle.node().serial, entries.closed);
+        let Some(node) = entries.agents.get_mut(&serial) else { return false };
+        if !matches!(node.presence, Presence::Pending | Presence::Asleep(_)) {
             return false;
         }
         let capability = node.capability;
-        node.stage = Stage::Live(handle);
+        node.presence = Presence::Live(handle);
         entries.live.insert(serial);
         entries.by_capability.insert(capability, serial);
         !closed
@@ -66,34 +66,34 @@ impl Directory {
     /// Lets a live agent go that has stumbled; whoever still has a handle meets a closed inbox.
     pub(crate) fn drop_live(&self, fallen: &Arc<Shared>) {
         let mut entries = self.write();
-        let serial = fallen.kin.serial;
-        let Some(node) = entries.nodes.get_mut(&serial) else { return };
+        let serial = fallen.node.serial;
+        let Some(node) = entries.agents.get_mut(&serial) else { return };
         // It may have been put to sleep and woken since: then another is live in its place.
-        if matches!(&node.stage, Stage::Live(handle) if Arc::ptr_eq(&handle.shared, fallen)) {
-            node.stage = Stage::Asleep(None);
+        if matches!(&node.presence, Presence::Live(handle) if Arc::ptr_eq(&handle.shared, fallen)) {
+            node.presence = Presence::Asleep(None);
             entries.live.remove(&serial);
         }
     }
 }
 
-impl Entries {
+impl DirectoryState {
     fn put_to_sleep(&mut self, serial: Serial) -> bool {
-        let Some(node) = self.nodes.get_mut(&serial) else { return false };
-        match &node.stage {
-            Stage::Live(handle) if handle.is_only_one() => {
-                node.stage = Stage::Asleep(None);
+        let Some(node) = self.agents.get_mut(&serial) else { return false };
+        match &node.presence {
+            Presence::Live(handle) if handle.is_only_one() => {
+                node.presence = Presence::Asleep(None);
                 self.live.remove(&serial);
                 true
             }
-            Stage::Live(_) | Stage::Coming | Stage::Asleep(_) | Stage::Gone => false,
+            Presence::Live(_) | Presence::Pending | Presence::Asleep(_) | Presence::Destroyed => false,
         }
     }
 
     /// Live agents that rest, the longest first.
     fn resting(&self, count: usize) -> Vec<Serial> {
-        let rests = |serial: &Serial| match &self.nodes.get(serial)?.stage {
-            Stage::Live(handle) if handle.is_only_one() => Some((handle.last_used(), *serial)),
-            Stage::Live(_) | Stage::Coming | Stage::Asleep(_) | Stage::Gone => None,
+        let rests = |serial: &Serial| match &self.agents.get(serial)?.presence {
+            Presence::Live(handle) if handle.is_only_one() => Some((handle.last_used(), *serial)),
+            Presence::Live(_) | Presence::Pending | Presence::Asleep(_) | Presence::Destroyed => None,
         };
         let mut resting: Vec<(u64, Serial)> = self.live.iter().filter_map(rests).collect();
         resting.sort_unstable();

@@ -13,7 +13,7 @@ struct Shelf {
 }
 
 impl Shelf {
-    fn keep(&mut self, kin: &Kin) {
+    fn keep(&mut self, kin: &LineageNode) {
         for (serial, ledger) in kin.ledgers_to_keep() {
             let newest = self.ledgers.entry(serial).or_default();
             if ledger.version > newest.version {
@@ -22,10 +22,10 @@ impl Shelf {
         }
     }
 
-    fn restore(&self, old: &Arc<Kin>, parent: Option<&Arc<Kin>>) -> Arc<Kin> {
-        let gone = old.gone.load(Ordering::Acquire);
-        Kin::restore(KeptKin {
-            new: NewKin {
+    fn restore(&self, old: &Arc<LineageNode>, parent: Option<&Arc<LineageNode>>) -> Arc<LineageNode> {
+        let gone = old.is_destroyed.load(Ordering::Acquire);
+        LineageNode::restore(StoredLineageNode {
+            new: NewLineageNode {
                 id: old.id(),
                 serial: old.serial,
                 parent: parent.cloned(),
@@ -33,16 +33,16 @@ impl Shelf {
                 granted: old.granted(),
             },
             ledger: self.ledgers.get(&old.serial).cloned().unwrap_or_default(),
-            descendants: old.descendants(),
-            gone,
+            descendant_count: old.descendant_count(),
+            is_destroyed: gone,
         })
     }
 }
 
 /// All that can be seen of an account.
-fn seen(kin: &Kin) -> (Option<u64>, u64, u64, u64, u64, Option<u64>, Option<u64>) {
+fn seen(kin: &LineageNode) -> (Option<u64>, u64, u64, u64, u64, Option<u64>, Option<u64>) {
     let Account { limit, used, reserved, paid_elsewhere, share } = kin.account(TURNS);
-    (limit, used, reserved, paid_elsewhere, share, kin.left(TURNS), kin.children_left())
+    (limit, used, reserved, paid_elsewhere, share, kin.remaining(TURNS), kin.remaining_children())
 }
 
 #[test]
@@ -50,12 +50,12 @@ fn only_what_has_changed_is_put_in_line_for_the_agent_and_everybody_above() {
     let top = kin(1, None, turns(10));
     let middle = kin(2, Some(&top), turns(6));
     let bottom = kin(3, Some(&middle), turns(None));
-    let serials = |kin: &Kin| kin.ledgers_to_keep().iter().map(|(serial, _)| *serial).collect::<Vec<_>>();
+    let serials = |kin: &LineageNode| kin.ledgers_to_keep().iter().map(|(serial, _)| *serial).collect::<Vec<_>>();
     assert_eq!(serials(&bottom), [2, 1], "nothing has happened to the lowest");
     assert_eq!(serials(&bottom), Vec::<Serial>::new());
-    assert!(bottom.take(TURNS, 1));
+    assert!(bottom.try_consume(TURNS, 1));
     assert_eq!(serials(&bottom), [3, 2, 1]);
-    top.record(TURNS, 1);
+    top.record_usage(TURNS, 1);
     assert_eq!((serials(&top), serials(&bottom)), (vec![1], Vec::new()));
 }
 
@@ -65,7 +65,7 @@ fn a_refused_use_leaves_what_is_kept_as_it_was() {
     let mut shelf = Shelf::default();
     shelf.keep(&top);
     let before = shelf.ledgers.clone();
-    assert!(!top.take(TURNS, 2));
+    assert!(!top.try_consume(TURNS, 2));
     shelf.keep(&top);
     let accounts = |ledgers: &BTreeMap<Serial, KeptLedger>| ledgers[&1].accounts;
     assert_eq!(accounts(&shelf.ledgers), accounts(&before));
@@ -75,14 +75,14 @@ fn a_refused_use_leaves_what_is_kept_as_it_was() {
 fn a_restored_agent_has_what_it_had_and_takes_nothing_a_second_time() {
     let top = kin(1, None, turns(10));
     let child = kin(2, Some(&top), turns(6));
-    assert!(child.take(TURNS, 2) && top.take(TURNS, 1));
+    assert!(child.try_consume(TURNS, 2) && top.try_consume(TURNS, 1));
     let mut shelf = Shelf::default();
     shelf.keep(&child);
     let again = shelf.restore(&top, None);
     let child_again = shelf.restore(&child, Some(&again));
     assert_eq!((seen(&again), seen(&child_again)), (seen(&top), seen(&child)));
-    assert!(child_again.take(TURNS, 4) && !child_again.take(TURNS, 1));
-    child_again.dismiss().confirm();
+    assert!(child_again.try_consume(TURNS, 4) && !child_again.try_consume(TURNS, 1));
+    child_again.release().confirm();
     assert_eq!(account(&again), (7, 0, Some(3)), "its share goes back to whoever had lent it");
 }
 
@@ -93,7 +93,7 @@ fn a_restored_agent_is_put_in_line_only_when_something_has_changed() {
     shelf.keep(&top);
     let again = shelf.restore(&top, None);
     assert!(again.ledgers_to_keep().is_empty());
-    assert!(again.take(TURNS, 1));
+    assert!(again.try_consume(TURNS, 1));
     let (_, ledger) = again.ledgers_to_keep().remove(0);
     assert!(ledger.version > shelf.ledgers[&1].version, "what is newer says so");
 }
@@ -110,7 +110,7 @@ fn a_lender_further_up_is_found_again() {
     let bottom_again = shelf.restore(&bottom, Some(&middle_again));
     change(&bottom_again, 9).expect("six are left");
     assert_eq!(account(&top_again), (0, 9, Some(1)));
-    bottom_again.dismiss().confirm();
+    bottom_again.release().confirm();
     assert_eq!(account(&top_again), (0, 0, Some(10)));
 }
 
@@ -119,16 +119,16 @@ fn an_orphan_finds_its_dead_parents_share_again_and_gives_it_back_with_its_own()
     let top = kin(1, None, turns(10));
     let middle = kin(2, Some(&top), turns(5));
     let orphan = kin(3, Some(&middle), turns(2));
-    middle.dismiss().confirm();
-    assert!(orphan.take(TURNS, 1));
+    middle.release().confirm();
+    assert!(orphan.try_consume(TURNS, 1));
     let mut shelf = Shelf::default();
     shelf.keep(&orphan);
     let top_again = shelf.restore(&top, None);
     let middle_again = shelf.restore(&middle, Some(&top_again));
     let orphan_again = shelf.restore(&orphan, Some(&middle_again));
     assert_eq!(account(&top_again), (0, 5, Some(5)));
-    orphan_again.dismiss().confirm();
-    assert_eq!((account(&top_again), top_again.descendants()), ((1, 0, Some(9)), 0));
+    orphan_again.release().confirm();
+    assert_eq!((account(&top_again), top_again.descendant_count()), ((1, 0, Some(9)), 0));
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_tree_that_is_made_again_at_any_time_goes_on_as_it_was() {
         }
         for member in members.iter_mut().skip(1).filter(|one| !one.gone) {
             member.gone = true;
-            member.kin.dismiss().confirm();
+            member.kin.release().confirm();
         }
         let total = members.iter().map(|one| one.used).sum::<u64>();
         assert_eq!(members[0].kin.account(TURNS).used, total, "seed {seed}: nothing was lost");
@@ -156,7 +156,7 @@ fn a_tree_that_is_made_again_at_any_time_goes_on_as_it_was() {
 }
 
 fn make_again(shelf: &Shelf, members: &mut [Member], seed: u64) {
-    let mut made: BTreeMap<Serial, Arc<Kin>> = BTreeMap::new();
+    let mut made: BTreeMap<Serial, Arc<LineageNode>> = BTreeMap::new();
     for member in members {
         let parent = member.kin.parent.as_ref().map(|parent| Arc::clone(&made[&parent.serial]));
         let again = shelf.restore(&member.kin, parent.as_ref());

@@ -7,60 +7,60 @@ use agent::NanoDollars;
 use agent::journal::{KeptAccount, KeptLedger, Serial};
 use agent::permission::Resource;
 
-use super::{Kin, NewKin, place_of};
+use super::{LineageNode, NewLineageNode, resource_index};
 use crate::ledger::Account;
 
 /// What an agent was in the tree, as it was kept.
-pub(crate) struct KeptKin {
-    pub(crate) new: NewKin,
+pub(crate) struct StoredLineageNode {
+    pub(crate) new: NewLineageNode,
     pub(crate) ledger: KeptLedger,
-    pub(crate) descendants: u64,
-    pub(crate) gone: bool,
+    pub(crate) descendant_count: u64,
+    pub(crate) is_destroyed: bool,
 }
 
-impl Kin {
+impl LineageNode {
     /// Takes the place it had. Nothing is taken from its ancestors: what it had set aside is set aside still.
-    pub(crate) fn restore(kept: KeptKin) -> Arc<Self> {
-        let KeptKin { new, ledger, descendants, gone } = kept;
-        let kin = Self::unborn(new);
+    pub(crate) fn restore(kept: StoredLineageNode) -> Arc<Self> {
+        let StoredLineageNode { new, ledger, descendant_count: descendants, is_destroyed: gone } = kept;
+        let kin = Self::new_pending(new);
         for (resource, account) in Resource::CONSUMED.into_iter().zip(ledger.accounts) {
-            let KeptAccount { limit, used, reserved, paid_elsewhere, share, lender, total } = account;
+            let KeptAccount { limit, used, reserved, paid_elsewhere, share, budget_source: lender, total } = account;
             *kin.ledger().account_mut(resource) = Account { limit, used, reserved, paid_elsewhere, share };
             kin.total(resource).store(total, Ordering::Release);
-            if let Some(lender) = lender.and_then(|serial| kin.ancestor(serial)) {
-                kin.lenders().push((resource, lender));
+            if let Some(lender) = lender.and_then(|serial| kin.find_ancestor(serial)) {
+                kin.budget_sources().push((resource, lender));
             }
         }
         kin.cost.store(ledger.cost, Ordering::Release);
-        kin.descendants.store(descendants, Ordering::Release);
-        kin.gone.store(gone, Ordering::Release);
-        kin.born.store(true, Ordering::Release);
+        kin.descendant_count.store(descendants, Ordering::Release);
+        kin.is_destroyed.store(gone, Ordering::Release);
+        kin.committed.store(true, Ordering::Release);
         kin.version.store(ledger.version, Ordering::Release);
-        kin.version_in_line.store(ledger.version, Ordering::Release);
+        kin.version_enqueued.store(ledger.version, Ordering::Release);
         Arc::new(kin)
     }
 
-    pub(super) fn is_born(&self) -> bool {
-        self.born.load(Ordering::Acquire)
+    pub(super) fn is_committed(&self) -> bool {
+        self.committed.load(Ordering::Acquire)
     }
 
     /// It is about to be kept: what its ancestors have set aside for it is kept with it.
-    pub(crate) fn be_born(&self) {
-        self.born.store(true, Ordering::Release);
-        let lenders: Vec<_> = self.lenders().clone();
+    pub(crate) fn mark_committed(&self) {
+        self.committed.store(true, Ordering::Release);
+        let lenders: Vec<_> = self.budget_sources().clone();
         for (resource, lender) in lenders {
-            lender.set_aside_for_unborn(resource, self.account(resource).share, 0);
-            lender.touch();
+            lender.adjust_reserved_pending(resource, self.account(resource).share, 0);
+            lender.bump_version();
         }
     }
 
-    pub(super) fn set_aside_for_unborn(&self, resource: Resource, before: u64, after: u64) {
+    pub(super) fn adjust_reserved_pending(&self, resource: Resource, before: u64, after: u64) {
         let change = |sum: u64| Some(sum.saturating_sub(before).saturating_add(after));
         // Changing it always succeeds.
-        let _ = self.for_unborn[place_of(resource)].fetch_update(Ordering::AcqRel, Ordering::Acquire, change);
+        let _ = self.reserved_pending[resource_index(resource)].fetch_update(Ordering::AcqRel, Ordering::Acquire, change);
     }
 
-    fn ancestor(&self, serial: Serial) -> Option<Arc<Kin>> {
+    fn find_ancestor(&self, serial: Serial) -> Option<Arc<LineageNode>> {
         let line = std::iter::successors(self.parent.as_ref(), |kin| kin.parent.as_ref());
         line.into_iter().find(|kin| kin.serial == serial).cloned()
     }
@@ -74,21 +74,21 @@ impl Kin {
     /// The version is read first: what is newer than it says is put in line again later.
     fn ledger_to_keep(&self) -> Option<KeptLedger> {
         let version = self.version.load(Ordering::Acquire);
-        if self.version_in_line.fetch_max(version, Ordering::AcqRel) >= version {
+        if self.version_enqueued.fetch_max(version, Ordering::AcqRel) >= version {
             return None;
         }
         Some(self.kept_ledger(version))
     }
 
     fn kept_ledger(&self, version: u64) -> KeptLedger {
-        let lenders: Vec<_> = self.lenders().iter().map(|(resource, kin)| (*resource, kin.serial)).collect();
+        let lenders: Vec<_> = self.budget_sources().iter().map(|(resource, kin)| (*resource, kin.serial)).collect();
         let accounts = Resource::CONSUMED.map(|resource| {
             let Account { limit, used, reserved, paid_elsewhere, share } = self.account(resource);
             let lender = lenders.iter().find(|(lent, _)| *lent == resource).map(|(_, serial)| *serial);
             let total = self.total(resource).load(Ordering::Acquire);
-            let for_unborn = self.for_unborn[place_of(resource)].load(Ordering::Acquire);
+            let for_unborn = self.reserved_pending[resource_index(resource)].load(Ordering::Acquire);
             let reserved = reserved.saturating_sub(for_unborn);
-            KeptAccount { limit, used, reserved, paid_elsewhere, share, lender, total }
+            KeptAccount { limit, used, reserved, paid_elsewhere, share, budget_source: lender, total }
         });
         KeptLedger { version, accounts, cost: self.tree_cost() }
     }
@@ -102,7 +102,7 @@ impl Kin {
         for kin in std::iter::once(self).chain(self.ancestors()) {
             // Adding always succeeds.
             let _ = kin.cost.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-            kin.touch();
+            kin.bump_version();
         }
     }
 

@@ -2,18 +2,18 @@
 
 use agent::permission::{DEPTH_MAX, Resource};
 use agent::{FaultKind, TurnOutcome};
-use runtime::{AgentHandle, AgentSpec, Among, Children, Name};
+use runtime::{AgentHandle, AgentSpec, Among, ChildPolicy, Name};
 
 use crate::history::results;
 use crate::world::{POOL_TASKS, World, at_once, below, end_of, id, named, preset, settle, start, tasks};
 
-fn count(world: &World, agent: &AgentHandle) -> u64 {
+fn child_count(world: &World, agent: &AgentHandle) -> u64 {
     let holdings = world.pool.permissions(agent).resource_usage;
     holdings.iter().find(|one| one.resource == Resource::Children).expect("children are counted").used
 }
 
 /// A line of agents, each the child of the one before.
-async fn line(world: &World, names: &[&str]) -> Vec<AgentHandle> {
+async fn create_chain(world: &World, names: &[&str]) -> Vec<AgentHandle> {
     let mut agents: Vec<AgentHandle> = Vec::new();
     for name in names {
         let spec = preset(named(name), "yolo");
@@ -26,19 +26,19 @@ async fn line(world: &World, names: &[&str]) -> Vec<AgentHandle> {
 #[tokio::test(start_paused = true)]
 async fn a_tree_is_so_deep_and_no_deeper() {
     let world = World::new().await;
-    let agents = line(&world, &["a0", "a1", "a2", "a3", "a4", "a5"]).await;
+    let agents = create_chain(&world, &["a0", "a1", "a2", "a3", "a4", "a5"]).await;
     assert_eq!(world.summary(&agents[5]).depth, DEPTH_MAX);
     let fault = world.refusal(below(preset(named("a6"), "yolo"), &agents[5])).await;
     assert_eq!(fault.kind, FaultKind::Denied);
     assert_eq!(fault.public, "Cannot create agent: max nesting depth (5) exceeded");
-    let counts: Vec<_> = agents.iter().map(|agent| count(&world, agent)).collect();
+    let counts: Vec<_> = agents.iter().map(|agent| child_count(&world, agent)).collect();
     assert_eq!(counts, [5, 4, 3, 2, 1, 0]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn children_go_with_their_parent_and_answer_all_their_sends() {
     let world = World::new().await;
-    let agents = line(&world, &["a", "b", "c"]).await;
+    let agents = create_chain(&world, &["a", "b", "c"]).await;
     let other = world.agent("other").await;
     let sendings: Vec<_> = agents.iter().map(|agent| start(agent, 1, "say hel; wait")).collect();
     settle().await;
@@ -59,7 +59,7 @@ async fn orphans_stay_under_the_ceiling_they_had() {
     let before = world.pool.permissions(&child);
     let running = start(&child, 1, "wait; say a; done");
     settle().await;
-    assert!(at_once(world.destroy_named("p", Children::Stay)).await);
+    assert!(at_once(world.destroy_named("p", ChildPolicy::Orphan)).await);
     assert_eq!(world.names().await, ["c"]);
     world.model.release_all();
     assert_eq!(end_of(running).await.content, "a", "its turn goes on");
@@ -73,10 +73,10 @@ async fn a_new_agent_of_a_dead_parents_name_does_not_adopt_its_orphans() {
     let world = World::new().await;
     let parent = world.trusted("p").await;
     let child = world.child("c", &parent).await;
-    assert!(world.destroy_named("p", Children::Stay).await);
+    assert!(world.destroy_named("p", ChildPolicy::Orphan).await);
     let successor = world.trusted("p").await;
-    assert!(!successor.is_same(&parent) && !child.is_below(&successor) && child.is_below(&parent));
-    assert_eq!((world.summary(&successor).child_count, count(&world, &successor)), (0, 0));
+    assert!(!successor.is_same(&parent) && !child.is_descendant_of(&successor) && child.is_descendant_of(&parent));
+    assert_eq!((world.summary(&successor).child_count, child_count(&world, &successor)), (0, 0));
     assert!(world.children(&successor).await.is_empty());
     end_of(start(&successor, 1, "call agent_list; call agent_send {to=c say x; done}; done | say so; done"))
         .await;
@@ -85,19 +85,19 @@ async fn a_new_agent_of_a_dead_parents_name_does_not_adopt_its_orphans() {
     assert!(told[1].starts_with("Permission denied: cannot target agent 'c'"), "{}", told[1]);
     end_of(start(&child, 1, "call agent_send {to=p say x; done}; done | say so; done")).await;
     assert!(results(&child)[0].starts_with("Permission denied"), "it is not the parent");
-    assert!(world.destroy_named("p", Children::Go).await);
+    assert!(world.destroy_named("p", ChildPolicy::Cascade).await);
     assert_eq!(world.names().await, ["c"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn orphans_still_go_with_whoever_is_above_their_dead_parent() {
     let world = World::new().await;
-    let agents = line(&world, &["a", "b", "c", "d"]).await;
-    assert!(world.destroy_named("b", Children::Stay).await);
+    let agents = create_chain(&world, &["a", "b", "c", "d"]).await;
+    assert!(world.destroy_named("b", ChildPolicy::Orphan).await);
     assert_eq!(world.summary(&agents[0]).child_count, 0, "a child's orphan is no child");
-    assert_eq!(count(&world, &agents[0]), 2);
-    assert!(agents[2].is_below(&agents[0]));
-    assert!(world.destroy_named("a", Children::Go).await);
+    assert_eq!(child_count(&world, &agents[0]), 2);
+    assert!(agents[2].is_descendant_of(&agents[0]));
+    assert!(world.destroy_named("a", ChildPolicy::Cascade).await);
     assert_eq!(world.names().await, Vec::<String>::new());
     settle().await;
     assert_eq!(tasks(), POOL_TASKS);
@@ -112,7 +112,7 @@ async fn children_are_listed_and_counted_while_they_exist() {
     assert_eq!((listed, world.summary(&parent).child_count), (vec!["a".to_owned(), "b".to_owned()], 2));
     assert_eq!(world.summary(&children[0]).parent, Some(id("p")));
     assert!(world.destroy(&children[0]).await);
-    assert_eq!((world.summary(&parent).child_count, count(&world, &parent)), (1, 1));
+    assert_eq!((world.summary(&parent).child_count, child_count(&world, &parent)), (1, 1));
     world.agent("other").await;
     let under = parent.refer();
     let (total, page) = world.pool.list_page(Among::Under(&under), 1, 10).await.expect("it can be read");

@@ -34,20 +34,20 @@ fn turns(limit: impl Into<Option<u64>>) -> Budget {
     Budget::unlimited().with_limit(TURNS, limit.into())
 }
 
-fn attempt(serial: u64, parent: Option<&Arc<Kin>>, budget: Budget) -> Result<Arc<Kin>, Short> {
-    let kin = Kin::new(NewKin {
+fn attempt(serial: u64, parent: Option<&Arc<LineageNode>>, budget: Budget) -> Result<Arc<LineageNode>, InsufficientBudget> {
+    let kin = LineageNode::new(NewLineageNode {
         id: AgentId::parse(&format!("a{serial}")).expect("a name"),
         serial,
         parent: parent.cloned(),
         cwd: FilePath::root(),
         granted: standing(budget),
     })?;
-    kin.admit()?;
-    kin.be_born();
+    kin.count_descendant()?;
+    kin.mark_committed();
     Ok(kin)
 }
 
-fn kin(serial: u64, parent: Option<&Arc<Kin>>, budget: Budget) -> Arc<Kin> {
+fn kin(serial: u64, parent: Option<&Arc<LineageNode>>, budget: Budget) -> Arc<LineageNode> {
     attempt(serial, parent, budget).expect("there is so much")
 }
 
@@ -81,12 +81,12 @@ fn a_tool_may_be_used_where_the_whole_grant_says_so() {
 }
 
 /// Used, reserved, left.
-fn account(kin: &Kin) -> (u64, u64, Option<u64>) {
+fn account(kin: &LineageNode) -> (u64, u64, Option<u64>) {
     let account = kin.account(TURNS);
-    (account.used, account.reserved, kin.left(TURNS))
+    (account.used, account.reserved, kin.remaining(TURNS))
 }
 
-fn change(kin: &Kin, limit: impl Into<Option<u64>>) -> Result<(), Short> {
+fn change(kin: &LineageNode, limit: impl Into<Option<u64>>) -> Result<(), InsufficientBudget> {
     kin.set_granted(standing(turns(limit)))
 }
 
@@ -95,14 +95,14 @@ fn whoever_has_no_limit_draws_on_the_nearest_above_that_has_one() {
     let top = kin(1, None, turns(10));
     let middle = kin(2, Some(&top), turns(None));
     let bottom = kin(3, Some(&middle), turns(None));
-    assert!(bottom.take(TURNS, 4) && middle.take(TURNS, 5));
+    assert!(bottom.try_consume(TURNS, 4) && middle.try_consume(TURNS, 5));
     assert_eq!(
         (account(&top), account(&middle), account(&bottom)),
         ((9, 0, Some(1)), (9, 0, Some(1)), (4, 0, Some(1)))
     );
-    assert!(!bottom.take(TURNS, 2), "one is left");
+    assert!(!bottom.try_consume(TURNS, 2), "one is left");
     assert_eq!(account(&bottom), (4, 0, Some(1)), "what is refused is not counted");
-    bottom.record(TURNS, 3);
+    bottom.record_usage(TURNS, 3);
     assert_eq!(account(&top), (12, 0, Some(0)), "what has happened is counted");
 }
 
@@ -113,11 +113,11 @@ fn what_is_given_back_was_never_used() {
     let bottom = kin(3, Some(&middle), turns(3));
     let before = (account(&top), account(&middle), account(&bottom));
     for taker in [&middle, &bottom] {
-        assert!(taker.take(TURNS, 2));
-        taker.give_back(TURNS, 2);
+        assert!(taker.try_consume(TURNS, 2));
+        taker.reverse_consumption(TURNS, 2);
         assert_eq!((account(&top), account(&middle), account(&bottom)), before);
     }
-    assert!(bottom.take(TURNS, 3) && middle.take(TURNS, 7), "all of it can still be used");
+    assert!(bottom.try_consume(TURNS, 3) && middle.try_consume(TURNS, 7), "all of it can still be used");
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn nobody_above_with_a_limit_is_no_limit() {
     let top = kin(1, None, turns(None));
     let bottom = kin(2, Some(&top), turns(None));
     assert!(
-        bottom.take(TURNS, u64::MAX) && bottom.take(TURNS, 1),
+        bottom.try_consume(TURNS, u64::MAX) && bottom.try_consume(TURNS, 1),
         "counts stay at the top instead of wrapping"
     );
     assert_eq!(account(&top), (u64::MAX, 0, None));
@@ -137,9 +137,9 @@ fn a_share_is_taken_whole_or_not_at_all() {
     let _first = kin(2, Some(&top), turns(6));
     let wanted = Budget::unlimited().with_limit(Resource::Tokens, Some(6)).with_limit(TURNS, Some(4));
     let short = attempt(3, Some(&top), wanted).expect_err("there are not so many tokens");
-    assert_eq!(short, Short { resource: Resource::Tokens, left: 5 });
+    assert_eq!(short, InsufficientBudget { resource: Resource::Tokens, remaining: 5 });
     assert_eq!(account(&top), (0, 6, Some(4)), "the turns went back");
-    assert_eq!(top.descendants(), 1);
+    assert_eq!(top.descendant_count(), 1);
     assert!(attempt(4, Some(&top), turns(5)).is_err());
     kin(5, Some(&top), turns(4));
 }
@@ -148,9 +148,9 @@ fn a_share_is_taken_whole_or_not_at_all() {
 fn a_share_comes_back_less_what_was_used() {
     let top = kin(1, None, turns(10));
     let child = kin(2, Some(&top), turns(6));
-    assert!(child.take(TURNS, 2));
-    child.dismiss().confirm();
-    assert_eq!((account(&top), top.descendants()), ((2, 0, Some(8)), 0));
+    assert!(child.try_consume(TURNS, 2));
+    child.release().confirm();
+    assert_eq!((account(&top), top.descendant_count()), ((2, 0, Some(8)), 0));
     drop(child);
     assert_eq!(account(&top), (2, 0, Some(8)), "and only once");
 }
@@ -159,8 +159,8 @@ fn a_share_comes_back_less_what_was_used() {
 fn what_a_dead_agent_still_uses_is_paid_above() {
     let top = kin(1, None, turns(10));
     let child = kin(2, Some(&top), turns(6));
-    child.dismiss().confirm();
-    child.record(TURNS, 3);
+    child.release().confirm();
+    child.record_usage(TURNS, 3);
     assert_eq!(account(&top), (3, 0, Some(7)));
 }
 
@@ -169,26 +169,26 @@ fn a_dead_parent_keeps_its_share_for_its_orphans_and_no_longer() {
     let top = kin(1, None, turns(10));
     let middle = kin(2, Some(&top), turns(5));
     let orphans = [kin(3, Some(&middle), turns(2)), kin(4, Some(&middle), turns(None))];
-    middle.dismiss().confirm();
+    middle.release().confirm();
     assert_eq!(account(&top), (0, 5, Some(5)));
-    assert!(orphans[1].take(TURNS, 3) && !orphans[1].take(TURNS, 1), "two of five are set aside");
-    assert!(orphans[0].take(TURNS, 2) && !orphans[0].take(TURNS, 1));
-    orphans[0].dismiss().confirm();
+    assert!(orphans[1].try_consume(TURNS, 3) && !orphans[1].try_consume(TURNS, 1), "two of five are set aside");
+    assert!(orphans[0].try_consume(TURNS, 2) && !orphans[0].try_consume(TURNS, 1));
+    orphans[0].release().confirm();
     assert_eq!(account(&top), (0, 5, Some(5)));
-    orphans[1].dismiss().confirm();
-    assert_eq!((account(&top), top.descendants()), ((5, 0, Some(5)), 0));
+    orphans[1].release().confirm();
+    assert_eq!((account(&top), top.descendant_count()), ((5, 0, Some(5)), 0));
 }
 
 #[test]
 fn a_limit_that_comes_late_does_not_pay_for_what_was_paid_before() {
     let top = kin(1, None, turns(10));
     let child = kin(2, Some(&top), turns(None));
-    assert!(child.take(TURNS, 3));
+    assert!(child.try_consume(TURNS, 3));
     change(&child, 5).expect("seven are left");
     assert_eq!((account(&top), account(&child)), ((3, 2, Some(5)), (3, 0, Some(2))));
     change(&child, None).expect("nobody holds a share of it");
     assert_eq!((account(&top), account(&child)), ((3, 0, Some(7)), (3, 0, Some(7))));
-    assert_eq!(change(&child, 11), Err(Short { resource: TURNS, left: 7 }));
+    assert_eq!(change(&child, 11), Err(InsufficientBudget { resource: TURNS, remaining: 7 }));
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn a_lowered_limit_keeps_what_is_used_and_what_is_set_aside() {
     let top = kin(1, None, turns(10));
     let child = kin(2, Some(&top), turns(8));
     let _grandchild = kin(3, Some(&child), turns(4));
-    assert!(child.take(TURNS, 2));
+    assert!(child.try_consume(TURNS, 2));
     change(&child, 1).expect("less is always possible");
     assert_eq!((account(&top), account(&child)), ((0, 6, Some(4)), (2, 4, Some(0))));
     change(&child, 9).expect("three more than it holds");
@@ -207,8 +207,8 @@ fn a_lowered_limit_keeps_what_is_used_and_what_is_set_aside() {
 fn a_limit_with_shares_below_it_cannot_be_lifted() {
     let top = kin(1, None, turns(10));
     let child = kin(2, Some(&top), turns(2));
-    assert_eq!(change(&top, None), Err(Short { resource: TURNS, left: 2 }));
-    child.dismiss().confirm();
+    assert_eq!(change(&top, None), Err(InsufficientBudget { resource: TURNS, remaining: 2 }));
+    child.release().confirm();
     change(&top, None).expect("nobody holds a share any more");
 }
 
@@ -220,9 +220,9 @@ fn a_lender_that_comes_late_is_told_of_the_whole_share() {
     let second = kin(3, Some(&top), turns(10));
     change(&first, 8).expect("ten are left");
     assert_eq!(account(&top), (0, 18, Some(2)));
-    first.dismiss().confirm();
+    first.release().confirm();
     assert_eq!(account(&top), (0, 10, Some(10)));
-    second.dismiss().confirm();
+    second.release().confirm();
     assert_eq!(account(&top), (0, 0, Some(20)));
 }
 
@@ -231,7 +231,7 @@ fn a_change_that_fails_in_its_middle_changes_nothing() {
     let top = kin(1, None, turns(10).with_limit(Resource::Tokens, Some(10)));
     let child = kin(2, Some(&top), turns(2).with_limit(Resource::Tokens, Some(2)));
     let wanted = turns(9).with_limit(Resource::Tokens, Some(11));
-    assert_eq!(child.set_granted(standing(wanted)), Err(Short { resource: Resource::Tokens, left: 8 }));
+    assert_eq!(child.set_granted(standing(wanted)), Err(InsufficientBudget { resource: Resource::Tokens, remaining: 8 }));
     assert_eq!(account(&top), (0, 2, Some(8)));
     assert_eq!(child.permissions().may.budget, turns(2).with_limit(Resource::Tokens, Some(2)));
 }
@@ -241,8 +241,8 @@ fn nobody_uses_more_than_anybody_above_may() {
     let top = kin(1, None, turns(None));
     let child = kin(2, Some(&top), turns(100));
     change(&top, 3).expect("nobody is above");
-    assert!(child.take(TURNS, 3) && !child.take(TURNS, 1));
-    assert_eq!(child.left(TURNS), Some(0));
+    assert!(child.try_consume(TURNS, 3) && !child.try_consume(TURNS, 1));
+    assert_eq!(child.remaining(TURNS), Some(0));
 }
 
 #[test]
@@ -251,11 +251,11 @@ fn children_are_counted_at_everybody_above() {
     let top = kin(1, None, children(2));
     let middle = kin(2, Some(&top), children(9));
     let bottom = kin(3, Some(&middle), Budget::unlimited());
-    assert_eq!((top.descendants(), middle.descendants(), bottom.descendants()), (2, 1, 0));
-    assert_eq!(bottom.children_left(), Some(0));
+    assert_eq!((top.descendant_count(), middle.descendant_count(), bottom.descendant_count()), (2, 1, 0));
+    assert_eq!(bottom.remaining_children(), Some(0));
     assert!(attempt(4, Some(&bottom), Budget::unlimited()).is_err());
-    assert_eq!(middle.descendants(), 1, "a refused child counts nowhere");
-    bottom.dismiss().confirm();
+    assert_eq!(middle.descendant_count(), 1, "a refused child counts nowhere");
+    bottom.release().confirm();
     kin(5, Some(&middle), Budget::unlimited());
 }
 
@@ -264,7 +264,7 @@ fn kinship_is_by_blood_and_not_by_name() {
     let top = kin(1, None, Budget::unlimited());
     let child = kin(2, Some(&top), Budget::unlimited());
     let grandchild = kin(3, Some(&child), Budget::unlimited());
-    let namesake = Kin::new(NewKin {
+    let namesake = LineageNode::new(NewLineageNode {
         id: top.id(),
         serial: 9,
         parent: None,
@@ -272,17 +272,17 @@ fn kinship_is_by_blood_and_not_by_name() {
         granted: standing(Budget::unlimited()),
     });
     let namesake = namesake.expect("nobody is above");
-    assert_eq!(child.kinship_to(&child), Relation::Itself);
-    assert_eq!(child.kinship_to(&top), Relation::Parent);
-    assert_eq!(grandchild.kinship_to(&top), Relation::Other, "only the parent is one");
-    assert_eq!(top.kinship_to(&grandchild), Relation::Descendant);
-    assert_eq!((child.kinship_to(&namesake), namesake.kinship_to(&child)), (Relation::Other, Relation::Other));
-    assert!(grandchild.is_below(&top) && !grandchild.is_below(&namesake) && !top.is_below(&top));
+    assert_eq!(child.relation_to(&child), Relation::Itself);
+    assert_eq!(child.relation_to(&top), Relation::Parent);
+    assert_eq!(grandchild.relation_to(&top), Relation::Other, "only the parent is one");
+    assert_eq!(top.relation_to(&grandchild), Relation::Descendant);
+    assert_eq!((child.relation_to(&namesake), namesake.relation_to(&child)), (Relation::Other, Relation::Other));
+    assert!(grandchild.is_descendant_of(&top) && !grandchild.is_descendant_of(&namesake) && !top.is_descendant_of(&top));
 }
 
 /// One agent of the random tree, with what it used itself.
 struct Member {
-    kin: Arc<Kin>,
+    kin: Arc<LineageNode>,
     used: u64,
     limit_max: Option<u64>,
     gone: bool,
@@ -308,7 +308,7 @@ fn step(state: &mut u64, members: &mut Vec<Member>) {
         }
         2 if !gone && place > 0 => {
             members[place].gone = true;
-            kin.dismiss().confirm();
+            kin.release().confirm();
         }
         3 if !gone => {
             // The first keeps a limit, so that there is always somebody to hold the count against.
@@ -320,7 +320,7 @@ fn step(state: &mut u64, members: &mut Vec<Member>) {
         }
         _ if !gone => {
             let amount = roll(state, 3);
-            if kin.take(TURNS, amount) {
+            if kin.try_consume(TURNS, amount) {
                 members[place].used += amount;
             }
         }
@@ -331,12 +331,12 @@ fn step(state: &mut u64, members: &mut Vec<Member>) {
 fn check(members: &[Member], seed: u64) {
     for head in members {
         let family =
-            members.iter().filter(|one| one.kin.is_below(&head.kin) || one.kin.serial == head.kin.serial);
+            members.iter().filter(|one| one.kin.is_descendant_of(&head.kin) || one.kin.serial == head.kin.serial);
         let used: u64 = family.clone().map(|one| one.used).sum();
         let fair = head.limit_max.is_none_or(|limit| used <= limit);
         assert!(fair, "seed {seed}: {} used {used} of {:?}", head.kin.id(), head.limit_max);
         let alive = family.filter(|one| !one.gone && one.kin.serial != head.kin.serial).count() as u64;
-        assert_eq!(head.kin.descendants(), alive, "seed {seed}: {}", head.kin.id());
+        assert_eq!(head.kin.descendant_count(), alive, "seed {seed}: {}", head.kin.id());
         let reserved = head.kin.account(TURNS).reserved;
         assert!(alive > 0 || reserved == 0, "seed {seed}: {} set {reserved} aside for nobody", head.kin.id());
     }
@@ -354,7 +354,7 @@ fn no_family_ever_uses_more_than_its_head_was_given() {
         }
         for member in members.iter_mut().skip(1).filter(|one| !one.gone) {
             member.gone = true;
-            member.kin.dismiss().confirm();
+            member.kin.release().confirm();
         }
         check(&members, seed);
         let (used, total) =
@@ -367,14 +367,14 @@ fn no_family_ever_uses_more_than_its_head_was_given() {
 fn a_tree_uses_no_more_than_a_limit_that_was_lowered_later() {
     let top = kin(1, None, turns(6));
     let (one, two) = (kin(2, Some(&top), turns(3)), kin(3, Some(&top), turns(3)));
-    assert!(one.take(TURNS, 1));
+    assert!(one.try_consume(TURNS, 1));
     change(&top, 3).expect("less is always had");
-    assert_eq!((one.left(TURNS), two.left(TURNS), top.left(TURNS)), (Some(2), Some(2), Some(0)));
-    assert!(two.take(TURNS, 2), "what was set aside can still be used");
-    assert!(!one.take(TURNS, 1) && !two.take(TURNS, 1), "but not more of it than the limit is now");
+    assert_eq!((one.remaining(TURNS), two.remaining(TURNS), top.remaining(TURNS)), (Some(2), Some(2), Some(0)));
+    assert!(two.try_consume(TURNS, 2), "what was set aside can still be used");
+    assert!(!one.try_consume(TURNS, 1) && !two.try_consume(TURNS, 1), "but not more of it than the limit is now");
     change(&top, 6).expect("nobody is above");
-    assert!(one.take(TURNS, 2) && two.take(TURNS, 1), "and it goes on when there is more");
-    assert!(!one.take(TURNS, 1));
+    assert!(one.try_consume(TURNS, 2) && two.try_consume(TURNS, 1), "and it goes on when there is more");
+    assert!(!one.try_consume(TURNS, 1));
 }
 
 #[test]
@@ -393,27 +393,27 @@ fn whoever_stays_after_all_has_what_it_had() {
     let top = kin(1, None, turns(10));
     let middle = kin(2, Some(&top), turns(6));
     let bottom = kin(3, Some(&middle), turns(4));
-    assert!(bottom.take(TURNS, 2));
+    assert!(bottom.try_consume(TURNS, 2));
     let before = (account(&top), account(&middle), account(&bottom));
-    let dismissals = [bottom.dismiss(), middle.dismiss()];
-    assert_eq!((account(&top), top.descendants()), ((2, 0, Some(8)), 0));
-    dismissals.into_iter().rev().for_each(Dismissal::take_back);
+    let dismissals = [bottom.release(), middle.release()];
+    assert_eq!((account(&top), top.descendant_count()), ((2, 0, Some(8)), 0));
+    dismissals.into_iter().rev().for_each(Release::roll_back);
     assert_eq!((account(&top), account(&middle), account(&bottom)), before);
-    assert_eq!((top.descendants(), middle.descendants()), (2, 1));
-    middle.dismiss().confirm();
-    bottom.dismiss().confirm();
-    assert_eq!((account(&top), top.descendants()), ((2, 0, Some(8)), 0), "and it can go again");
+    assert_eq!((top.descendant_count(), middle.descendant_count()), (2, 1));
+    middle.release().confirm();
+    bottom.release().confirm();
+    assert_eq!((account(&top), top.descendant_count()), ((2, 0, Some(8)), 0), "and it can go again");
 }
 
 #[test]
 fn what_is_used_while_an_agent_goes_and_stays_is_paid_once() {
     let top = kin(1, None, turns(10));
     let child = kin(2, Some(&top), turns(6));
-    assert!(child.take(TURNS, 1));
-    let dismissal = child.dismiss();
-    child.record(TURNS, 2);
-    dismissal.take_back();
+    assert!(child.try_consume(TURNS, 1));
+    let dismissal = child.release();
+    child.record_usage(TURNS, 2);
+    dismissal.roll_back();
     assert_eq!(account(&top), (2, 6, Some(2)), "two were paid above meanwhile");
-    child.dismiss().confirm();
+    child.release().confirm();
     assert_eq!(account(&top), (3, 0, Some(7)));
 }
