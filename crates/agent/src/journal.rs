@@ -55,7 +55,7 @@ pub enum Record {
         turn: u64,
     },
     /// A message came into the context.
-    MessageKept(Box<Message>),
+    MessageAdded(Box<Message>),
     /// Somebody added a word to the turn; it comes into the context before the model is asked again.
     Steered {
         /// Which turn.
@@ -144,7 +144,7 @@ impl Record {
             Record::Destroyed { .. } => "agent_destroyed",
             Record::TurnAccepted(_) => "turn_accepted",
             Record::TurnBegun { .. } => "turn_begun",
-            Record::MessageKept(_) => "message",
+            Record::MessageAdded(_) => "message",
             Record::Steered { .. } => "steered",
             Record::CallBegun { .. } => "tool_begun",
             Record::CallDone { .. } => "tool_done",
@@ -273,18 +273,18 @@ pub struct AgentState {
 
 /// What an agent has used up and set aside. Whoever is below it writes it too, so the highest version counts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct KeptLedger {
+pub struct StoredLedger {
     /// Rises with every change.
     pub version: u64,
     /// One for each of [`Resource::CONSUMED`], in that order.
-    pub accounts: [KeptAccount; Resource::CONSUMED.len()],
+    pub accounts: [StoredAccount; Resource::CONSUMED.len()],
     /// What the agent and all below it have cost.
     pub cost: NanoDollars,
 }
 
 /// One account of a ledger. The limit is in the agent's rights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct KeptAccount {
+pub struct StoredAccount {
     /// The limit that counts; a settled account has none.
     pub limit: Option<u64>,
     /// What is used up.

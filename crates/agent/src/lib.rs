@@ -24,7 +24,7 @@ pub use date::minute;
 pub use fault::{Fault, FaultKind};
 pub use id::{AgentId, AgentIdFault, RequestId};
 pub use image::{Image, NoImage};
-pub use message::{Ending, Message, Role, Source, ToolCall, content_bytes};
+pub use message::{Ending, Message, Role, Source, ToolCall, content_digest_input};
 pub use redact::redact;
 pub use tokens::{Counted, Counting, Gauge, NanoDollars, Prices, TokenCount, Usage, Used, estimate};
 pub use tool::{Pace, ToolClass, ToolOutcome, ToolSpec};

@@ -62,7 +62,7 @@ pub enum Ending {
 
 /// The bytes by which a send is known again: those of its text, and of its pictures if it has any.
 #[must_use]
-pub fn content_bytes<'a>(text: &'a str, images: &[Image]) -> Cow<'a, [u8]> {
+pub fn content_digest_input<'a>(text: &'a str, images: &[Image]) -> Cow<'a, [u8]> {
     if images.is_empty() {
         return Cow::Borrowed(text.as_bytes());
     }

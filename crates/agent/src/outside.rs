@@ -10,7 +10,7 @@ use std::sync::Arc;
 use futures_core::Stream;
 
 pub use peers::{NewPeer, PeerAnswer, PeerCreated, PeerStatus, Peers};
-pub use store::{Append, Bounds, Entry, IndexRow, Span, Store, StoreFault, StoredAgent, StoredTurn, Watcher};
+pub use store::{Append, JournalBounds, JournalEntry, IndexRow, EntryRange, Store, StoreFault, StoredAgent, StoredTurn, Watcher};
 
 use crate::journal::Serial;
 use crate::permission::{Effect, FilePath, Relation, Permit};

@@ -6,7 +6,7 @@ use nexus3_client::{DETECT_TIMEOUT, Detection, detect_server};
 use nexus3_protocol::MethodSpec;
 use nexus3_protocol::methods::{
     CancelOutput, CancelParams, CompactParams, CreateAgentParams, DestroyAgentParams, ListAgentsParams,
-    MessageOffset, MessagesParams, NoParams, PageSize, RequestId, SendOutput, SteerParams, spec,
+    MessageOffset, MessagesParams, NoParams, PageSize, RequestIdParam, SendOutput, SteerParams, spec,
 };
 use serde_json::{Value, json};
 
@@ -118,7 +118,7 @@ async fn create(
         images: Vec::new(),
         request_id: None,
         limit: args.timeout,
-        repeat: Repeat::ByName,
+        repeat: Repeat::SameRequestId,
     };
     let answered = send(session, client, outgoing, Telling::Whole, streams.errors, interrupt).await;
     let mut answer = value::<spec::CreateAgent>(&created)?;
@@ -138,7 +138,7 @@ async fn send_message(
 ) -> Result<u8, Failure> {
     let content = message_text(args.text, streams.input)?;
     let (agent_id, request_id, limit) = (args.agent_id, args.request_id, args.timeout);
-    let (images, repeat) = (images(args.images)?, Repeat::ByName);
+    let (images, repeat) = (images(args.images)?, Repeat::SameRequestId);
     let outgoing = Outgoing { agent_id, content, images, request_id, limit, repeat };
     let telling = if args.stream { Telling::AsSaid(streams.output) } else { Telling::Whole };
     let answered = send(session, session.client(), outgoing, telling, streams.errors, interrupt).await?;
@@ -179,8 +179,8 @@ pub(crate) fn message_text(text: String, input: &mut dyn Read) -> Result<String,
 async fn cancel(session: &Session, agent_id: &str, name: String) -> Result<CancelOutput, Failure> {
     let client = session.client();
     let agent = client.agent(agent_id);
-    let number = name.parse().ok().map(RequestId::Number);
-    let output = agent.cancel(&CancelParams { request_id: RequestId::Text(name) }).await?;
+    let number = name.parse().ok().map(RequestIdParam::Number);
+    let output = agent.cancel(&CancelParams { request_id: RequestIdParam::Text(name) }).await?;
     let Some(request_id) = number.filter(|_| !output.cancelled) else { return Ok(output) };
     let as_number = agent.cancel(&CancelParams { request_id }).await?;
     Ok(if as_number.cancelled { as_number } else { output })

@@ -43,7 +43,7 @@ pub struct ConsoleOptions {
     /// The port when the arguments name none.
     pub port: u16,
     /// Makes a name for a send: 16 random hex digits.
-    pub request_id: fn() -> String,
+    pub new_request_id: fn() -> String,
 }
 
 /// The streams a command reads and writes.

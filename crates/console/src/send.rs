@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use nexus3_client::{AgentClient, Client, ClientFault, SendStep};
 use nexus3_protocol::events::{Event, EventKind, LiveEvent};
-use nexus3_protocol::methods::{CancelParams, ImageParam, RequestId, SendOutput, SendParams};
+use nexus3_protocol::methods::{CancelParams, ImageParam, RequestIdParam, SendOutput, SendParams};
 use nexus3_protocol::sse::SseEvent;
 use tokio::time::{sleep, timeout};
 
@@ -35,7 +35,7 @@ pub(crate) struct Outgoing {
 /// How a send whose connection broke is done again.
 pub(crate) enum Repeat {
     /// By its name, which makes it safe.
-    ByName,
+    SameRequestId,
     /// As if for the first time: the command takes no name.
     Anew,
 }
@@ -61,7 +61,7 @@ pub(crate) async fn send(
     // The limit is ours to keep: the client's own must not drop the connection before the turn is cancelled.
     let client = client.with_timeout(limit.saturating_add(CANCEL_GRACE * 2));
     let agent = client.agent(&agent_id);
-    let request_id = RequestId::Text(request_id.unwrap_or_else(session.request_id));
+    let request_id = RequestIdParam::Text(request_id.unwrap_or_else(session.new_request_id));
     let params = SendParams {
         content,
         images: (!images.is_empty()).then_some(images),
@@ -94,10 +94,10 @@ pub(crate) async fn send(
 }
 
 /// Nobody knows what became of a send whose connection broke.
-fn repeatable(failure: Failure, repeat: &Repeat, request_id: &RequestId) -> Failure {
+fn repeatable(failure: Failure, repeat: &Repeat, request_id: &RequestIdParam) -> Failure {
     let Failure::Call(fault @ ClientFault::Transport { .. }) = failure else { return failure };
     Failure::Said(match repeat {
-        Repeat::ByName => {
+        Repeat::SameRequestId => {
             format!("{fault}; send the same again with --request-id {request_id}: it is not done twice")
         }
         Repeat::Anew => format!("{fault}; ask again"),
@@ -173,7 +173,7 @@ impl Told {
 
 async fn cancel(
     agent: &AgentClient<'_>,
-    request_id: &RequestId,
+    request_id: &RequestIdParam,
     mut sending: Pin<&mut impl Future<Output = Result<SendOutput, Failure>>>,
 ) -> Result<SendOutput, Failure> {
     let params = CancelParams { request_id: request_id.clone() };

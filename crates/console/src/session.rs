@@ -12,7 +12,7 @@ use crate::args::Address;
 /// The daemon a command talks to.
 pub(crate) struct Session {
     pub(crate) endpoint: Endpoint,
-    pub(crate) request_id: fn() -> String,
+    pub(crate) new_request_id: fn() -> String,
     token: Option<Token>,
     home: PathBuf,
     api_key: Option<String>,
@@ -40,7 +40,7 @@ impl Session {
     pub(crate) fn unsigned(address: &Address, options: &ConsoleOptions) -> Self {
         Self {
             endpoint: Endpoint::new(&options.host, address.port.unwrap_or(options.port)),
-            request_id: options.request_id,
+            new_request_id: options.new_request_id,
             token: address.api_key.clone(),
             home: options.home.clone(),
             api_key: options.api_key.clone(),

@@ -89,7 +89,7 @@ impl<'a> Run<'a> {
             api_key: self.api_key.map(str::to_owned),
             host: "127.0.0.1".to_owned(),
             port: self.port,
-            request_id: || "0123456789abcdef".to_owned(),
+            new_request_id: || "0123456789abcdef".to_owned(),
         };
         let (mut input, mut output, mut errors) = (self.input.as_bytes(), Vec::new(), Vec::new());
         let streams = Streams { input: &mut input, output: &mut output, errors: &mut errors };

@@ -100,7 +100,7 @@ impl Importing<'_> {
         &self,
         store: std::sync::Arc<store::SqliteStore>,
     ) -> Result<Vec<ImportAgentOutput>, Failure> {
-        let unsettled = store.unsettled().await.map_err(|fault| Failure::Run(fault.to_string()))?;
+        let unsettled = store.agents_with_open_turns().await.map_err(|fault| Failure::Run(fault.to_string()))?;
         if !unsettled.is_empty() {
             store.close().await;
             // A pool would go on with them, and nobody would be there for their answers.

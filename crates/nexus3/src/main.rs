@@ -123,7 +123,7 @@ fn console_options(
         api_key: home::variable(environment, "NEXUS3_API_KEY")?,
         host: config.host.clone(),
         port: config.port,
-        request_id: process::request_id,
+        new_request_id: process::generate_request_id,
     })
 }
 

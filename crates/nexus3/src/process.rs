@@ -65,7 +65,7 @@ impl Entropy for SystemEntropy {
 
 /// A name for a send made at the command line. A name that repeats is refused by the daemon unless the send does too, so
 /// time will do when there are no random bytes.
-pub(crate) fn request_id() -> String {
+pub(crate) fn generate_request_id() -> String {
     let mut bytes = [0; 8];
     if getrandom::fill(&mut bytes).is_err() {
         bytes = SystemClock.now().0.to_be_bytes();

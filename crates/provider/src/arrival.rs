@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::dialect::AnswerReader;
 use crate::endpoint::{Endpoint, causes};
 use crate::failing::{Class, Failing, recognised};
-use crate::gate::Place;
+use crate::fair_queue::QueuePermit;
 use crate::sse::EventReader;
 use crate::standing::Teller;
 
@@ -39,7 +39,7 @@ pub(crate) struct Arrival {
     tail_until: Option<Instant>,
     over: bool,
     /// Given back when the answer is over.
-    place: Option<Place>,
+    place: Option<QueuePermit>,
 }
 
 impl Arrival {
@@ -83,7 +83,7 @@ impl Arrival {
         }
     }
 
-    pub(crate) fn stream(mut self, place: Place) -> ModelStream {
+    pub(crate) fn stream(mut self, place: QueuePermit) -> ModelStream {
         self.place = Some(place);
         let stream =
             stream::unfold(

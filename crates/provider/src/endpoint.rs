@@ -20,7 +20,7 @@ pub(crate) use self::address::{Address, is_loopback};
 use self::body::Pieces;
 use self::unreached::Unreached;
 use crate::failing::{Class, Failing};
-use crate::gate::{Gate, GateLimits};
+use crate::fair_queue::{FairQueue, QueueLimits};
 use crate::patience::{Patience, retry_after};
 use crate::secret::{KeySource, Secret};
 
@@ -67,7 +67,7 @@ pub(crate) struct EndpointOptions {
     /// How long is waited.
     pub(crate) patience: Patience,
     /// How much is asked at once.
-    pub(crate) limits: GateLimits,
+    pub(crate) queue_limits: QueueLimits,
 }
 
 /// A provider's server.
@@ -76,7 +76,7 @@ pub(crate) struct Endpoint {
     name: String,
     pub(crate) address: Address,
     pub(crate) patience: Patience,
-    pub(crate) gate: Arc<Gate>,
+    pub(crate) queue: Arc<FairQueue>,
     key_source: KeySource,
     /// As it was read last; none before the first question.
     key: RwLock<Option<Arc<Secret>>>,
@@ -116,7 +116,7 @@ impl Endpoint {
         Ok(Arc::new(Self {
             address,
             headers,
-            gate: Gate::new(&options.name, options.limits),
+            queue: FairQueue::new(&options.name, options.queue_limits),
             name: options.name,
             patience: options.patience,
             key_source: options.key,

@@ -13,7 +13,7 @@ mod failing;
 mod fallback;
 #[cfg(test)]
 mod fixtures;
-mod gate;
+mod fair_queue;
 mod known;
 mod local;
 mod patience;

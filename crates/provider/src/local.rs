@@ -19,7 +19,7 @@ use crate::count::{OpenCounter, Tokenizer};
 use crate::dialect::{Dialect as _, ModelOptions};
 use crate::endpoint::{Auth, Endpoint, EndpointOptions};
 use crate::failing::{Class, Failing};
-use crate::gate::GateLimits;
+use crate::fair_queue::QueueLimits;
 use crate::patience::{Behind, Patience};
 use crate::prefix::PrefixShelf;
 use crate::remote::{Begin, Remote, RemoteModel, TellsRoot};
@@ -107,7 +107,7 @@ impl LocalServer {
                 tries_max: 1,
                 ..Patience::default()
             },
-            limits: GateLimits { concurrency: CONCURRENCY, ..GateLimits::default() },
+            queue_limits: QueueLimits { concurrency: CONCURRENCY, ..QueueLimits::default() },
             ..EndpointOptions::default()
         })?;
         let tokenizer = Tokenizer::of_file(file.clone(), options.counter);

@@ -14,7 +14,7 @@ use crate::count::Tokenizer;
 use crate::dialect::{Dialect, ModelOptions};
 use crate::endpoint::{Endpoint, Sending};
 use crate::failing::{Class, Failing};
-use crate::gate::{Outcome, RestMax};
+use crate::fair_queue::{Outcome, RestMax};
 use crate::patience::{ANOTHER_AFTER, Behind, Silence, pause_after};
 use crate::prefix::PrefixShelf;
 use crate::standing::{Beginning, Teller, begun_when_polled};
@@ -95,7 +95,7 @@ impl Remote {
             TellsRoot::Yes => vec![("x-nexus-root", request.asker.root.to_string())],
             TellsRoot::No => Vec::new(),
         };
-        let (gate, patience) = (&self.endpoint.gate, &self.endpoint.patience);
+        let (gate, patience) = (&self.endpoint.queue, &self.endpoint.patience);
         gate.count_question();
         let mut rest_max = match behind {
             Behind::Nobody => RestMax::For(patience.budget),
@@ -104,7 +104,7 @@ impl Remote {
         let mut last: Option<Failing> = None;
         for tries in 1.. {
             teller.waits();
-            let place = match gate.enter(request.asker.root, rest_max, behind).await {
+            let place = match gate.acquire(request.asker.root, rest_max, behind).await {
                 Ok(place) => place,
                 Err(unasked) => return Err(last.unwrap_or(unasked)),
             };

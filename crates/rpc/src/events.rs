@@ -5,7 +5,7 @@
 mod tests;
 
 use agent::journal::{AgentRecord, Folded, StoredGrantRequest, StoredPermissions, Record, Serial};
-use agent::outside::Entry;
+use agent::outside::JournalEntry;
 use agent::permission::{Budget, FilePath, Resource};
 use agent::{Message, RequestId, ToolClass, TurnEnd, TurnOutcome};
 use nexus3_protocol::events::{self, Event, KeptEvent, KeptRecord, LiveEvent, NotJournalled};
@@ -31,11 +31,11 @@ pub(crate) fn event(item: &FeedItem) -> Event {
     }
 }
 
-fn kept(entry: &Entry) -> Event {
+fn kept(entry: &JournalEntry) -> Event {
     Event::Kept(Box::new(KeptEvent {
         sequence: entry.sequence,
-        agent_id: entry.name.as_ref().map(ToString::to_string),
-        number: entry.number,
+        agent_id: entry.agent_id.as_ref().map(ToString::to_string),
+        number: entry.agent_sequence,
         at: utc(entry.at),
         record: record(entry.agent, &entry.record),
     }))
@@ -59,7 +59,7 @@ fn record(agent: Serial, record: &Record) -> KeptRecord {
             message: message(&accepted.message),
         }),
         Record::TurnBegun { turn } => KeptRecord::TurnBegun(events::TurnBegun { turn: *turn }),
-        Record::MessageKept(kept) => KeptRecord::Message(message(kept)),
+        Record::MessageAdded(kept) => KeptRecord::Message(message(kept)),
         Record::Steered { turn, message: word } => {
             KeptRecord::Steered(events::Steered { turn: *turn, message: message(word) })
         }

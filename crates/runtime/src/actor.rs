@@ -4,10 +4,10 @@
 
 mod compact;
 mod folding;
-mod line;
-mod open;
+mod queue;
+mod pending_turn;
 mod perform;
-mod repeats;
+mod idempotency;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -22,16 +22,16 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub(crate) use self::compact::Compaction;
 pub use self::compact::{CompactWhen, Compacted};
-pub(crate) use self::open::Open;
-use self::open::{Acceptance, Keeping, Reply, told, word_of};
+pub(crate) use self::pending_turn::PendingTurn;
+use self::pending_turn::{Acceptance, CommitWaiter, Reply, told, commit_result};
 use self::perform::{Finale, Performance};
 use crate::handle::{NewMessage, Shared};
-use crate::turnstile::{Place, busy};
+use crate::admission::{AdmissionPermit, busy};
 
 /// What an agent's task can be told.
 pub(crate) enum Command {
     /// Work on a message.
-    Send { message: NewMessage, reply: Reply, place: Place, kept: Option<Keeping> },
+    Send { message: NewMessage, reply: Reply, permit: AdmissionPermit, commit_waiter: Option<CommitWaiter> },
     /// End a send of this name.
     Cancel { request_id: RequestId, reply: oneshot::Sender<bool> },
     /// Add a word to the turn under way.
@@ -46,11 +46,11 @@ pub(crate) enum Command {
 pub(crate) struct Actor {
     shared: Arc<Shared>,
     inbox: mpsc::Receiver<Box<Command>>,
-    waiting: VecDeque<Job>,
+    queue: VecDeque<Job>,
     /// Whether a compaction is under way.
     is_compacting: bool,
     /// Sends that were cancelled while they waited, until that is kept: a repeated one is answered after it.
-    leaving: Vec<(RequestId, CancellationToken)>,
+    cancelling: Vec<(RequestId, CancellationToken)>,
     /// Why the agent cannot go on; it is woken again from what was kept.
     fallen: Option<Fault>,
     /// The last to go: tells whoever waits for the task's end, also when it ends by a panic.
@@ -59,12 +59,12 @@ pub(crate) struct Actor {
 
 /// What waits for its turn.
 enum Job {
-    Send(Box<Open>),
+    Send(Box<PendingTurn>),
     Compact(Compaction),
 }
 
 impl Job {
-    fn send(&mut self) -> Option<&mut Open> {
+    fn as_turn_mut(&mut self) -> Option<&mut PendingTurn> {
         match self {
             Job::Send(open) => Some(open),
             Job::Compact(_) => None,
@@ -89,16 +89,16 @@ impl Actor {
     pub(crate) fn new(
         shared: Arc<Shared>,
         inbox: mpsc::Receiver<Box<Command>>,
-        waiting: VecDeque<Open>,
+        waiting: VecDeque<PendingTurn>,
     ) -> Self {
         let ended = shared.ended.clone().drop_guard();
         let waiting = waiting.into_iter().map(|open| Job::Send(Box::new(open))).collect();
         Self {
             shared,
             inbox,
-            waiting,
+            queue: waiting,
             is_compacting: false,
-            leaving: Vec::new(),
+            cancelling: Vec::new(),
             fallen: None,
             _ended: ended,
         }
@@ -107,7 +107,7 @@ impl Actor {
     /// Runs until the agent is ended, goes to sleep, or falls.
     pub(crate) async fn run(mut self) {
         loop {
-            let flow = match self.waiting.pop_front() {
+            let flow = match self.queue.pop_front() {
                 // Boxed: most agents rest most of the time, and a resting task should be small.
                 Some(Job::Send(open)) => Box::pin(self.serve(*open)).await,
                 Some(Job::Compact(compaction)) => Box::pin(self.compact(compaction)).await,
@@ -141,7 +141,7 @@ impl Actor {
                 Box::pin(self.roll_back(messages, by, reply)).await
             }
             Some(command) => {
-                self.take(command, None);
+                self.handle_command(command, None);
                 ControlFlow::Continue(())
             }
             None => ControlFlow::Break(()),
@@ -160,17 +160,17 @@ impl Actor {
         self.inbox.close();
         while let Some(command) = self.inbox.recv().await {
             match *command {
-                Command::Send { message, reply, place, kept } => {
-                    let mut open = Open::new(message, place, 0).answered_to(reply);
-                    open.keepings.extend(kept);
-                    self.waiting.push_back(Job::Send(Box::new(open)));
+                Command::Send { message, reply, permit: place, commit_waiter: kept } => {
+                    let mut open = PendingTurn::new(message, place, 0).answered_to(reply);
+                    open.commit_waiters.extend(kept);
+                    self.queue.push_back(Job::Send(Box::new(open)));
                 }
                 // Whoever waits hears that nobody answers.
                 Command::Cancel { .. } | Command::Steer { .. } => {}
                 Command::Rollback { .. } | Command::Compact(_) => {}
             }
         }
-        for job in self.waiting.drain(..) {
+        for job in self.queue.drain(..) {
             match (job, &self.fallen) {
                 (Job::Send(open), Some(fault)) => open.answer(&Err(fault.clone())),
                 (Job::Send(open), None) => open.answer_cancelled(),
@@ -187,7 +187,7 @@ impl Actor {
             "the agent could not keep its work: {fault}"
         );
         // What is in line is kept or refused before anybody can wake it, with the state that is true without the rest.
-        self.shared.recount();
+        self.shared.reset_message_count();
         let _ = self.shared.append(Vec::new(), |_| {}).await;
         if let Some(pool) = self.shared.pool.upgrade() {
             pool.directory.drop_live(&self.shared);
@@ -200,16 +200,16 @@ impl Actor {
     }
 
     /// Takes a command; `running` is the send whose turn is under way.
-    fn take(&mut self, command: Command, running: Option<&mut Open>) -> Interrupt {
+    fn handle_command(&mut self, command: Command, running: Option<&mut PendingTurn>) -> Interrupt {
         match command {
-            Command::Send { message, reply, place, kept } => {
+            Command::Send { message, reply, permit: place, commit_waiter: kept } => {
                 self.accept(message, reply, place, kept, running);
                 Interrupt::Nothing
             }
             Command::Cancel { request_id, reply } => self.cancel(&request_id, reply, running.as_deref()),
             Command::Steer { text, source, reply } => Interrupt::Steer { text, source, reply },
             Command::Compact(compaction) => {
-                self.waiting.push_back(Job::Compact(compaction));
+                self.queue.push_back(Job::Compact(compaction));
                 Interrupt::Nothing
             }
             Command::Rollback { reply, .. } => {
@@ -229,30 +229,30 @@ impl Actor {
     }
 
     /// Runs one turn to its end, taking commands all the while.
-    async fn serve(&mut self, mut open: Open) -> ControlFlow<()> {
+    async fn serve(&mut self, mut open: PendingTurn) -> ControlFlow<()> {
         if let Some(why) = self.why_not_resumed(&open) {
             return self.interrupt(open, why).await;
         }
-        if self.shared.turnstile.abort.is_cancelled() {
-            return self.end_unbegun(open, None).await;
+        if self.shared.admission.abort.is_cancelled() {
+            return self.end_unstarted(open, None).await;
         }
-        let slot = match Arc::clone(&self.shared.turnstile.slots).try_acquire_owned() {
+        let slot = match Arc::clone(&self.shared.admission.slots).try_acquire_owned() {
             Ok(slot) => slot,
             Err(_) => {
-                if matches!(open.acceptance, Acceptance::Unknown) {
-                    self.put_in_line(&mut open);
+                if matches!(open.acceptance, Acceptance::NotEnqueued) {
+                    self.enqueue(&mut open);
                 }
-                match self.claim_slot(Some(&mut open)).await {
+                match self.acquire_slot(Some(&mut open)).await {
                     Ok(slot) => slot,
-                    Err(reply) => return self.end_unbegun(open, reply).await,
+                    Err(reply) => return self.end_unstarted(open, reply).await,
                 }
             }
         };
-        if let Acceptance::InLine(says) = &mut open.acceptance {
-            match word_of(says).await {
-                Some(Ok(())) => open.is_kept(),
-                Some(Err(StoreFault::Taken)) => return self.repeat(open).await,
-                Some(Err(StoreFault::Gone)) => {
+        if let Acceptance::Enqueued(says) = &mut open.acceptance {
+            match commit_result(says).await {
+                Some(Ok(())) => open.mark_committed(),
+                Some(Err(StoreFault::DuplicateRequestId)) => return self.answer_duplicate(open).await,
+                Some(Err(StoreFault::NotFound)) => {
                     open.answer_cancelled();
                     return ControlFlow::Continue(());
                 }
@@ -272,7 +272,7 @@ impl Actor {
 
     /// A turn that was open when the daemon stopped goes on, or is marked, as the agent was told; and one that was begun
     /// again and again may be what stops the daemon.
-    fn why_not_resumed(&self, open: &Open) -> Option<String> {
+    fn why_not_resumed(&self, open: &PendingTurn) -> Option<String> {
         if !open.was_recovered {
             return None;
         }
@@ -286,7 +286,7 @@ impl Actor {
     /// Plays a turn to its end; `cancels` hear whether it was cancelled.
     async fn perform(
         &mut self,
-        mut open: Open,
+        mut open: PendingTurn,
         mut performance: Performance,
         mut cancels: Vec<CancelReply>,
     ) -> ControlFlow<()> {
@@ -300,14 +300,14 @@ impl Actor {
             finale = tokio::select! {
                 biased;
                 () = shared.ending.cancelled() => Some(Finale::Ended(performance.abandon())),
-                () = shared.turnstile.abort.cancelled(), if !performance.is_ending() => {
-                    if open.is_unattended() && performance.is_begun() {
+                () = shared.admission.abort.cancelled(), if !performance.is_ending() => {
+                    if open.is_unattended() && performance.is_turn_committed() {
                         Some(performance.leave())
                     } else {
                         performance.cancel()
                     }
                 }
-                command = self.inbox.recv() => match command.map(|command| self.take(*command, Some(&mut open))) {
+                command = self.inbox.recv() => match command.map(|command| self.handle_command(*command, Some(&mut open))) {
                     Some(Interrupt::Nothing) => None,
                     Some(Interrupt::Cancel(reply)) => {
                         cancels.push(reply);
@@ -321,18 +321,18 @@ impl Actor {
                 },
                 finale = performance.step() => finale,
             };
-            if performance.is_begun() {
-                open.tell_kept(&Ok(()));
+            if performance.is_turn_committed() {
+                open.notify_committed(&Ok(()));
                 if !std::mem::replace(&mut is_begun, true) {
-                    open.is_kept();
-                    self.refuse_namesakes_of(&open);
+                    open.mark_committed();
+                    self.refuse_conflicting(&open);
                 }
             }
         };
         // The slot is free before the answer is out, like the place.
         drop(performance);
         let is_cancelled = matches!(&finale, Finale::Ended(end) if end.outcome == TurnOutcome::Cancelled);
-        if !matches!(finale, Finale::Taken) {
+        if !matches!(finale, Finale::Duplicate) {
             for reply in cancels.drain(..) {
                 let _ = reply.send(is_cancelled);
             }
@@ -343,7 +343,7 @@ impl Actor {
                 if shared.ending.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             }
             Finale::Left => ControlFlow::Continue(()),
-            Finale::Taken => self.repeat_unless(open, cancels).await,
+            Finale::Duplicate => self.answer_cancelled_duplicate(open, cancels).await,
             Finale::Fell(fault) => {
                 open.answer(&Err(fault.clone()));
                 self.fall(fault).await
@@ -355,7 +355,7 @@ impl Actor {
     fn steer(
         &self,
         performance: &mut Performance,
-        open: &Open,
+        open: &PendingTurn,
         (text, source): (String, Source),
         reply: oneshot::Sender<Option<RequestId>>,
     ) {
@@ -376,20 +376,20 @@ impl Actor {
     ///
     /// # Errors
     /// When the send was cancelled or the agent ended meanwhile: whom to tell.
-    async fn claim_slot(
+    async fn acquire_slot(
         &mut self,
-        mut open: Option<&mut Open>,
+        mut open: Option<&mut PendingTurn>,
     ) -> Result<OwnedSemaphorePermit, Option<CancelReply>> {
         let shared = Arc::clone(&self.shared);
-        let slots = Arc::clone(&shared.turnstile.slots);
+        let slots = Arc::clone(&shared.admission.slots);
         let mut slot = std::pin::pin!(slots.acquire_owned());
         loop {
             tokio::select! {
                 biased;
                 () = shared.ending.cancelled() => return Err(None),
-                () = shared.turnstile.abort.cancelled() => return Err(None),
+                () = shared.admission.abort.cancelled() => return Err(None),
                 slot = &mut slot => return slot.map_err(|_| None),
-                command = self.inbox.recv() => match command.map(|command| self.take(*command, open.as_deref_mut())) {
+                command = self.inbox.recv() => match command.map(|command| self.handle_command(*command, open.as_deref_mut())) {
                     // A turn that has not begun has no word to add to.
                     Some(Interrupt::Nothing | Interrupt::Steer { .. }) => {}
                     Some(Interrupt::Cancel(reply)) => return Err(Some(reply)),

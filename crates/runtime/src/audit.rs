@@ -13,7 +13,7 @@ pub(crate) fn record_denied_tool(agent: &Shared, tool: &str, rule: &str, text: &
         target: "nexus3::audit",
         event = "denied", %principal, action = tool, rule, "{text}"
     );
-    agent.note(Record::Denied {
+    agent.enqueue_record(Record::Denied {
         principal: principal.to_string(),
         action: tool.to_owned(),
         rule: rule.to_owned(),

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use agent::journal::Serial;
-use agent::outside::{Entry, Span, Store, Watcher};
+use agent::outside::{JournalEntry, EntryRange, Store, Watcher};
 use agent::{AgentId, Fault, RequestId};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
@@ -17,7 +17,7 @@ use crate::handle::AgentHandle;
 #[derive(Debug, Clone)]
 pub enum FeedItem {
     /// Something was kept.
-    Entry(Arc<Entry>),
+    Entry(Arc<JournalEntry>),
     /// A model said something; it is not kept like this.
     Delta(Arc<Delta>),
     /// The reader's place is not in the journal. What there is begins and ends here, and is read from its beginning.
@@ -67,7 +67,7 @@ pub enum FeedScope {
 
 #[derive(Debug, Clone)]
 enum Told {
-    Entry(Arc<Entry>),
+    Entry(Arc<JournalEntry>),
     Delta(Arc<Delta>),
 }
 
@@ -136,7 +136,7 @@ impl Feed {
 }
 
 impl Watcher for Feed {
-    fn kept(&self, entries: &[Arc<Entry>]) {
+    fn kept(&self, entries: &[Arc<JournalEntry>]) {
         if self.is_heard() {
             entries.iter().for_each(|entry| self.tell(entry.agent, &Told::Entry(Arc::clone(entry))));
         }
@@ -155,7 +155,7 @@ pub struct Subscription {
     /// Everything up to here was given.
     cursor: u64,
     /// Read from the journal and not given yet.
-    read: VecDeque<Arc<Entry>>,
+    read: VecDeque<Arc<JournalEntry>>,
     /// Whether there may be more in the journal than was told.
     behind: bool,
     first: VecDeque<FeedItem>,
@@ -242,7 +242,7 @@ impl Subscription {
     }
 
     async fn catch_up(&mut self) -> Result<(), Fault> {
-        let span = Span { agent: self.serial, after: self.cursor, limit: PAGE };
+        let span = EntryRange { agent: self.serial, after: self.cursor, limit: PAGE };
         // What was told by now is read now; deltas among it would come behind the end of their turn.
         self.told = self.told.resubscribe();
         let page = self.store.read(span).await?;

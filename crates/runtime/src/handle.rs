@@ -20,7 +20,7 @@ use crate::lineage::LineageNode;
 use crate::limits::Limits;
 use crate::pool::{Initiator, Pool};
 use crate::published::{AgentContext, AgentLife, AgentPage, AgentSummary, AgentTokens, Published};
-use crate::turnstile::{Place, Turnstile, busy, shutting_down};
+use crate::admission::{AdmissionPermit, Admission, busy, shutting_down};
 
 /// A message for an agent.
 #[derive(Debug, Clone)]
@@ -43,7 +43,7 @@ impl NewMessage {
     }
 
     /// Whether both say the same.
-    pub(crate) fn says_the_same(&self, other: &NewMessage) -> bool {
+    pub(crate) fn has_same_content(&self, other: &NewMessage) -> bool {
         self.text == other.text && self.images == other.images
     }
 }
@@ -91,13 +91,13 @@ pub(crate) struct Shared {
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) published: Published,
     /// The state that is in line to be kept. Held while something is put in line, so that the last in line is the newest.
-    pub(crate) kept: Mutex<AgentState>,
+    pub(crate) enqueued_state: Mutex<AgentState>,
     /// The turns taken so far.
     pub(crate) turns: AtomicU64,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) feed: Arc<Feed>,
-    pub(crate) turnstile: Arc<Turnstile>,
+    pub(crate) admission: Arc<Admission>,
     pub(crate) open_turns: Arc<AtomicUsize>,
     pub(crate) limits: Arc<Limits>,
     /// The pool holds its agents, so they must not hold it.
@@ -217,18 +217,18 @@ impl AgentHandle {
     /// When there is no room, the agent is gone, or its model takes no pictures and there are some.
     pub fn submit(&self, message: NewMessage) -> Result<Answering, Fault> {
         self.can_look_at(&message.images)?;
-        let place = self.enter()?;
-        self.submit_at(place, message, None)
+        let place = self.admit()?;
+        self.submit_with_permit(place, message, None)
     }
 
     /// Leaves the agent a message: it is kept when this returns, and will be worked on.
     ///
     /// # Errors
     /// When there is no room, the agent is gone, or the message cannot be kept.
-    pub async fn leave(&self, message: NewMessage) -> Result<Answering, Fault> {
+    pub async fn submit_committed(&self, message: NewMessage) -> Result<Answering, Fault> {
         let (kept, is_kept) = oneshot::channel();
-        let place = self.enter()?;
-        let answering = self.submit_at(place, message, Some(kept))?;
+        let place = self.admit()?;
+        let answering = self.submit_with_permit(place, message, Some(kept))?;
         is_kept.await.unwrap_or_else(|_| Err(self.shared.unreachable()))?;
         Ok(answering)
     }
@@ -266,19 +266,19 @@ impl AgentHandle {
         Err(Fault::new(FaultKind::Invalid, text))
     }
 
-    pub(crate) fn enter(&self) -> Result<Place, Fault> {
-        self.shared.turnstile.enter(&self.shared.open_turns, self.shared.limits.agent_turns_open_max)
+    pub(crate) fn admit(&self) -> Result<AdmissionPermit, Fault> {
+        self.shared.admission.admit(&self.shared.open_turns, self.shared.limits.agent_turns_open_max)
     }
 
-    fn submit_at(
+    fn submit_with_permit(
         &self,
-        place: Place,
+        place: AdmissionPermit,
         message: NewMessage,
         kept: Option<oneshot::Sender<Result<(), Fault>>>,
     ) -> Result<Answering, Fault> {
         let (reply, answer) = oneshot::channel();
-        let command = Box::new(Command::Send { message, reply, place, kept });
-        self.inbox.try_send(command).map_err(|refused| self.refused(&refused))?;
+        let command = Box::new(Command::Send { message, reply, permit: place, commit_waiter: kept });
+        self.inbox.try_send(command).map_err(|refused| self.inbox_fault(&refused))?;
         Ok(self.answering(answer))
     }
 
@@ -306,14 +306,14 @@ impl AgentHandle {
     /// When there is no room in line, the agent is gone or ends meanwhile, or the change cannot be kept.
     pub async fn compact(&self, when: CompactWhen, by: Initiator<'_>) -> Result<Compacted, Fault> {
         let (reply, answer) = oneshot::channel();
-        let compaction = Compaction { by: by.name().to_owned(), when, reply, place: self.enter()? };
+        let compaction = Compaction { by: by.name().to_owned(), when, reply, permit: self.admit()? };
         self.inbox
             .try_send(Box::new(Command::Compact(compaction)))
-            .map_err(|refused| self.refused(&refused))?;
+            .map_err(|refused| self.inbox_fault(&refused))?;
         answer.await.unwrap_or_else(|_| Err(self.shared.unreachable()))
     }
 
-    fn refused(&self, refused: &mpsc::error::TrySendError<Box<Command>>) -> Fault {
+    fn inbox_fault(&self, refused: &mpsc::error::TrySendError<Box<Command>>) -> Fault {
         match refused {
             mpsc::error::TrySendError::Full(_) => Fault::new(busy(), "busy: the agent's inbox is full"),
             mpsc::error::TrySendError::Closed(_) => self.shared.unreachable(),
@@ -433,30 +433,30 @@ impl Shared {
         records: Vec<Record>,
         change: impl FnOnce(&mut AgentState),
     ) -> Doing<'static, Result<(), StoreFault>> {
-        let mut state = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.enqueued_state.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut state);
         let append = Append {
             agent: self.node.serial,
-            name: Some(self.id.clone()),
+            agent_id: Some(self.id.clone()),
             at: self.clock.now(),
             records,
             state: Some(state.clone()),
-            ledgers: self.node.ledgers_to_keep(),
+            ledgers: self.node.take_changed_ledgers(),
         };
         self.store.append(vec![append])
     }
 
     /// What was put in line was not kept: the state counts what is shown again.
-    pub(crate) fn recount(&self) {
+    pub(crate) fn reset_message_count(&self) {
         let messages = self.published.read().window.messages().len() as u64;
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).messages = messages;
+        self.enqueued_state.lock().unwrap_or_else(PoisonError::into_inner).messages = messages;
     }
 
     /// Puts a record in line that changes nothing; nobody waits for it.
-    pub(crate) fn note(&self, record: Record) {
+    pub(crate) fn enqueue_record(&self, record: Record) {
         let append = Append {
             agent: self.node.serial,
-            name: Some(self.id.clone()),
+            agent_id: Some(self.id.clone()),
             at: self.clock.now(),
             records: vec![record],
             state: None,
@@ -468,7 +468,7 @@ impl Shared {
     /// Whether it is kept that the agent is gone; its task hears of that a moment later.
     pub(crate) async fn is_destroyed(&self) -> Result<bool, StoreFault> {
         let kept = self.store.agents(vec![self.node.serial]).await?;
-        Ok(kept.iter().all(|agent| agent.gone))
+        Ok(kept.iter().all(|agent| agent.is_destroyed))
     }
 
     /// The number of the next turn.

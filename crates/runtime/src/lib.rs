@@ -14,7 +14,7 @@ mod peers;
 mod pool;
 mod published;
 mod spool;
-mod turnstile;
+mod admission;
 mod waits;
 
 pub use actor::{CompactWhen, Compacted};

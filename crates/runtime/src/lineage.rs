@@ -2,7 +2,7 @@
 //! long as a descendant does, so that an orphan's ceiling stays what it was.
 
 mod release;
-mod keeping;
+mod persistence;
 mod permissions;
 #[cfg(test)]
 mod tests;
@@ -16,7 +16,7 @@ use agent::permission::{Permissions, FilePath, Relation, Level, Resource};
 
 pub(crate) use self::release::Release;
 use self::release::Refund;
-pub(crate) use self::keeping::StoredLineageNode;
+pub(crate) use self::persistence::StoredLineageNode;
 use crate::ledger::{Account, Ledger};
 use crate::pool::PermissionSpec;
 

@@ -14,7 +14,7 @@ use crate::pool::{
     AgentSpec, Among, Initiator, ChildPolicy, Created, FirstMessage, Name, Pool, PoolHandle, PermissionSpec,
 };
 use crate::published::AgentSummary;
-use crate::turnstile::shutting_down;
+use crate::admission::shutting_down;
 use crate::waits::Waiting;
 
 /// The other agents, as one of them sees them.
@@ -72,7 +72,7 @@ impl PeersOf {
 
     async fn address(&self, to: &AgentId) -> Result<(AgentHandle, RequestId), Fault> {
         let pool = self.pool()?;
-        Ok((self.wake_peer(&pool, to).await?, pool.make_up_request_id()?))
+        Ok((self.wake_peer(&pool, to).await?, pool.generate_request_id()?))
     }
 
     fn source(&self) -> Source {
@@ -133,7 +133,7 @@ impl Peers for PeersOf {
                 source: self.source(),
             };
             if !wait {
-                target.leave(message).await?;
+                target.submit_committed(message).await?;
                 let content = String::new();
                 return Ok(PeerAnswer { content, request_id, cancelled: false, halted: None, queued: true });
             }

@@ -35,7 +35,7 @@ use crate::feed::{Feed, FeedScope, Subscription};
 use crate::handle::{AgentHandle, AgentRef};
 use crate::limits::Limits;
 use crate::spool::Spool;
-use crate::turnstile::Turnstile;
+use crate::admission::Admission;
 use crate::waits::Waits;
 
 /// How a pool is set up.
@@ -102,7 +102,7 @@ pub(crate) struct Pool {
     pub(crate) outside: Outside,
     pub(crate) options: PoolOptions,
     limits: Arc<Limits>,
-    turnstile: Arc<Turnstile>,
+    admission: Arc<Admission>,
     pub(crate) waits: Arc<Waits>,
     pub(crate) spool: Arc<Spool>,
     pub(crate) tasks: TaskTracker,
@@ -112,7 +112,7 @@ pub(crate) struct Pool {
     /// Whoever makes an agent shares it; whoever takes one out of the tree or renames it has it alone.
     tree_lock: tokio::sync::RwLock<()>,
     /// Held while places in the tree are made from what was kept: one place must not be made twice.
-    restoring: tokio::sync::Mutex<()>,
+    restore_lock: tokio::sync::Mutex<()>,
     /// When the pool was opened.
     opened_at: tokio::time::Instant,
 }
@@ -127,11 +127,11 @@ impl PoolHandle {
         let (store, feed) = (Arc::clone(&outside.store), Arc::new(Feed::new()));
         store.watch(Arc::clone(&feed) as Arc<_>);
         let (rows, last_serial) = (store.index().await?, store.last_serial().await?);
-        let unsettled = store.unsettled().await?;
+        let unsettled = store.agents_with_open_turns().await?;
         let limits = Arc::new(options.limits.clone());
         let pool = Arc::new(Pool {
             directory: Directory::of(rows),
-            turnstile: Arc::new(Turnstile::new(&limits)),
+            admission: Arc::new(Admission::new(&limits)),
             waits: Arc::default(),
             spool: Arc::new(Spool::new(limits.spool_bytes_max)),
             tasks: TaskTracker::new(),
@@ -139,16 +139,16 @@ impl PoolHandle {
             stop_wanted: CancellationToken::new(),
             serials: AtomicU64::new(last_serial + 1),
             tree_lock: tokio::sync::RwLock::default(),
-            restoring: tokio::sync::Mutex::default(),
+            restore_lock: tokio::sync::Mutex::default(),
             opened_at: tokio::time::Instant::now(),
             outside,
             options,
             limits,
         });
-        pool.note(Record::DaemonStarted { version: pool.options.version.clone() });
+        pool.enqueue_record(Record::DaemonStarted { version: pool.options.version.clone() });
         pool.drop_temporary().await?;
         pool.settle(unsettled);
-        pool.forget_old_turns();
+        pool.prune_old_turns();
         Ok(Self { pool })
     }
 
@@ -188,8 +188,8 @@ impl PoolHandle {
     ///
     /// # Errors
     /// When there are no random bytes.
-    pub fn make_up_request_id(&self) -> Result<RequestId, Fault> {
-        self.pool.make_up_request_id()
+    pub fn generate_request_id(&self) -> Result<RequestId, Fault> {
+        self.pool.generate_request_id()
     }
 
     /// Which agent has this name. Does not wake it.
@@ -269,7 +269,7 @@ impl PoolHandle {
             text: text.to_owned(),
         };
         let agent = agent.filter(|agent| self.still_there(agent));
-        self.pool.note_of(agent, record);
+        self.pool.enqueue_record_for(agent, record);
     }
 
     /// Returns when the store has failed and takes nothing more, with the reason: the daemon has to be started again.
@@ -361,13 +361,13 @@ impl PoolHandle {
 
     /// Cancels all open turns now; for a stop that cannot wait.
     pub fn abort_turns(&self) {
-        self.pool.turnstile.abort.cancel();
+        self.pool.admission.abort.cancel();
     }
 
     /// How many turns are running or waiting.
     #[must_use]
     pub fn open_turns(&self) -> usize {
-        self.pool.turnstile.open_turns()
+        self.pool.admission.open_turns()
     }
 
     /// Stops: no new turns or agents; open turns get `grace` to end and are cancelled then. Returns how many were
@@ -375,15 +375,15 @@ impl PoolHandle {
     pub async fn stop(&self, grace: Duration) -> usize {
         let pool = &self.pool;
         self.request_stop();
-        pool.turnstile.close();
-        let in_time = tokio::time::timeout(grace, pool.turnstile.emptied()).await.is_ok();
-        let cancelled = if in_time { 0 } else { pool.turnstile.open_turns() };
-        pool.turnstile.abort.cancel();
-        pool.turnstile.emptied().await;
+        pool.admission.close();
+        let in_time = tokio::time::timeout(grace, pool.admission.drained()).await.is_ok();
+        let cancelled = if in_time { 0 } else { pool.admission.open_turns() };
+        pool.admission.abort.cancel();
+        pool.admission.drained().await;
         pool.directory.close().iter().for_each(AgentHandle::begin_end);
         pool.tasks.close();
         pool.tasks.wait().await;
-        pool.note(Record::DaemonStopped);
+        pool.enqueue_record(Record::DaemonStopped);
         cancelled
     }
 }
@@ -397,14 +397,14 @@ impl Drop for Pool {
 
 impl Pool {
     /// Writes something into the journal; nobody waits for it.
-    fn note(&self, record: Record) {
-        self.note_of(None, record);
+    fn enqueue_record(&self, record: Record) {
+        self.enqueue_record_for(None, record);
     }
 
-    fn note_of(&self, agent: Option<&AgentRef>, record: Record) {
+    fn enqueue_record_for(&self, agent: Option<&AgentRef>, record: Record) {
         let append = Append {
             agent: agent.map_or(DAEMON, |agent| agent.serial),
-            name: agent.map(|agent| agent.id.clone()),
+            agent_id: agent.map(|agent| agent.id.clone()),
             at: self.outside.clock.now(),
             records: vec![record],
             state: None,
@@ -428,7 +428,7 @@ impl Pool {
         self.serials.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(crate) fn make_up_request_id(&self) -> Result<RequestId, Fault> {
+    pub(crate) fn generate_request_id(&self) -> Result<RequestId, Fault> {
         let mut bytes = [0; 8];
         self.outside.entropy.fill(&mut bytes)?;
         Ok(RequestId::Text(format!("{:016x}", u64::from_be_bytes(bytes))))

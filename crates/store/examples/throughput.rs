@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent::journal::{
-    AcceptedTurn, AgentRecord, AgentState, StoredGrantRequest, KeptLedger, StoredPermissions, OnRestart, Record, Serial,
+    AcceptedTurn, AgentRecord, AgentState, StoredGrantRequest, StoredLedger, StoredPermissions, OnRestart, Record, Serial,
 };
 use agent::outside::{Append, Moment, Store};
 use agent::permission::{Budget, FilePath, Level};
@@ -87,7 +87,7 @@ async fn turns(
         for records in turn_records(serial, turn) {
             let mut append = append(serial, records).map_err(|why| why.to_string())?;
             append.state = Some(AgentState { messages: turn * 2, turns: turn, ..AgentState::default() });
-            append.ledgers = vec![(serial, KeptLedger { version: turn * 2, ..KeptLedger::default() })];
+            append.ledgers = vec![(serial, StoredLedger { version: turn * 2, ..StoredLedger::default() })];
             store.append(vec![append]).await.map_err(|fault| fault.to_string())?;
         }
         times.push(begun.elapsed());
@@ -106,7 +106,7 @@ fn turn_records(serial: Serial, turn: u64) -> [Vec<Record>; 2] {
     [
         vec![Record::TurnAccepted(Box::new(accepted)), Record::TurnBegun { turn }],
         vec![
-            Record::MessageKept(Box::new(Message::assistant(answer, Vec::new()))),
+            Record::MessageAdded(Box::new(Message::assistant(answer, Vec::new()))),
             Record::TurnEnded { turn, request_id, end: Box::new(end) },
         ],
     ]
@@ -114,7 +114,7 @@ fn turn_records(serial: Serial, turn: u64) -> [Vec<Record>; 2] {
 
 fn append(agent: Serial, records: Vec<Record>) -> Outcome<Append> {
     let at = Moment(1_700_000_000_000_000);
-    Ok(Append { agent, name: Some(name(agent)?), at, records, state: None, ledgers: Vec::new() })
+    Ok(Append { agent, agent_id: Some(name(agent)?), at, records, state: None, ledgers: Vec::new() })
 }
 
 fn name(serial: Serial) -> Outcome<AgentId> {

@@ -7,7 +7,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use agent::journal::{AgentRecord, AgentState, KeptLedger, StoredPermissions, Record};
+use agent::journal::{AgentRecord, AgentState, StoredLedger, StoredPermissions, Record};
 use serde::{Deserialize, Serialize};
 
 use crate::digest;
@@ -66,12 +66,12 @@ pub(crate) fn read_state(text: &str) -> Result<AgentState, BodyFault> {
 }
 
 /// The text of a ledger, with its seal.
-pub(crate) fn write_ledger(ledger: &KeptLedger) -> Result<String, BodyFault> {
+pub(crate) fn write_ledger(ledger: &StoredLedger) -> Result<String, BodyFault> {
     Ok(seal(write(&state::LedgerBody::of(ledger))?))
 }
 
 /// The ledger of a sealed text.
-pub(crate) fn read_ledger(text: &str) -> Result<KeptLedger, BodyFault> {
+pub(crate) fn read_ledger(text: &str) -> Result<StoredLedger, BodyFault> {
     Ok(read::<state::LedgerBody>(unseal(text)?)?.ledger())
 }
 

@@ -52,7 +52,7 @@ impl Call {
         check_numbers(&appends)?;
         let parts = appends.into_iter().map(Part::prepare).collect::<Result<Vec<_>, _>>();
         let parts =
-            parts.map_err(|fault| StoreFault::Damaged(format!("it cannot be written down: {fault}")))?;
+            parts.map_err(|fault| StoreFault::Corrupt(format!("it cannot be written down: {fault}")))?;
         let bytes = parts.iter().map(Part::bytes).sum();
         Ok(Self { parts, bytes })
     }
@@ -139,7 +139,7 @@ impl Line {
             Record::TurnReopened { request_id, .. } => Change::Reopen(digest::request_key(request_id)),
             Record::Finished { .. }
             | Record::TurnBegun { .. }
-            | Record::MessageKept(_)
+            | Record::MessageAdded(_)
             | Record::Steered { .. }
             | Record::CallBegun { .. }
             | Record::CallDone { .. }
@@ -150,7 +150,7 @@ impl Line {
             | Record::DaemonStopped => Change::Nothing,
         };
         let body = body::write_record(record)?;
-        let name = append.name.as_ref().map_or("", agent::AgentId::as_str);
+        let name = append.agent_id.as_ref().map_or("", agent::AgentId::as_str);
         let content =
             Content { agent: append.agent, at: append.at.0, name, kind: record.kind(), body: &body };
         Ok(Self { content: content.digest(), body, change })
@@ -163,34 +163,34 @@ pub(crate) mod refusal {
     use agent::outside::StoreFault;
 
     pub(crate) fn no_agent() -> StoreFault {
-        StoreFault::Gone
+        StoreFault::NotFound
     }
 
     pub(crate) fn no_parent(serial: Serial) -> StoreFault {
-        StoreFault::Damaged(format!("there is no parent {serial}"))
+        StoreFault::Corrupt(format!("there is no parent {serial}"))
     }
 
     pub(crate) fn serial_given_before(serial: Serial) -> StoreFault {
-        StoreFault::Damaged(format!("the serial {serial} was given before"))
+        StoreFault::Corrupt(format!("the serial {serial} was given before"))
     }
 
     pub(crate) fn not_of_the_daemon(kind: &str) -> StoreFault {
-        StoreFault::Damaged(format!("the daemon itself has no {kind}"))
+        StoreFault::Corrupt(format!("the daemon itself has no {kind}"))
     }
 
     pub(crate) fn no_open_turn() -> StoreFault {
-        StoreFault::Damaged("there is no open turn of that name".to_owned())
+        StoreFault::Corrupt("there is no open turn of that name".to_owned())
     }
 
     pub(crate) fn no_turn() -> StoreFault {
-        StoreFault::Damaged("there is no turn of that name".to_owned())
+        StoreFault::Corrupt("there is no turn of that name".to_owned())
     }
 
     pub(crate) fn too_large(number: u64) -> StoreFault {
-        StoreFault::Damaged(format!("{number} is too large a number"))
+        StoreFault::Corrupt(format!("{number} is too large a number"))
     }
 
     pub(crate) fn closed() -> StoreFault {
-        StoreFault::Broken("the store is closed".to_owned())
+        StoreFault::Failed("the store is closed".to_owned())
     }
 }

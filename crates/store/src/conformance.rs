@@ -11,7 +11,7 @@ mod turns;
 use std::sync::{Arc, Mutex};
 
 use agent::journal::{Record, Serial};
-use agent::outside::{Append, Entry, Moment, Store, StoreFault, Watcher};
+use agent::outside::{Append, JournalEntry, Moment, Store, StoreFault, Watcher};
 
 pub(crate) use samples::{accepted, append, created, ended, message};
 
@@ -70,7 +70,7 @@ impl Bench {
         let index = self.store.index().await.unwrap();
         let agents = self.store.agents(index.iter().map(|row| row.serial).collect()).await.unwrap();
         let entries = self.store.read(samples::span(None, 0)).await.unwrap();
-        let unsettled = self.store.unsettled().await.unwrap();
+        let unsettled = self.store.agents_with_open_turns().await.unwrap();
         let bounds = self.store.bounds().await.unwrap();
         let last = self.store.last_serial().await.unwrap();
         format!("{index:#?}\n{agents:#?}\n{entries:#?}\n{unsettled:?} {bounds:?} {last}")
@@ -112,12 +112,12 @@ pub(crate) use claims;
 /// Notes what it hears.
 #[derive(Default)]
 pub(crate) struct Listener {
-    pub(crate) heard: Mutex<Vec<Arc<Entry>>>,
+    pub(crate) heard: Mutex<Vec<Arc<JournalEntry>>>,
     pub(crate) broken: Mutex<Vec<String>>,
 }
 
 impl Watcher for Listener {
-    fn kept(&self, entries: &[Arc<Entry>]) {
+    fn kept(&self, entries: &[Arc<JournalEntry>]) {
         self.heard.lock().unwrap().extend_from_slice(entries);
     }
 

@@ -1,7 +1,7 @@
 //! Digests: the chain that ties each entry of the journal to all before it, the short keys of sends, and their spelling.
 
 use agent::journal::Serial;
-use agent::{Message, RequestId, content_bytes};
+use agent::{Message, RequestId, content_digest_input};
 use sha2::{Digest as _, Sha256};
 
 /// A SHA-256.
@@ -81,7 +81,7 @@ pub(crate) fn of_text(text: &str) -> Digest {
 
 /// The digest by which a send is known again.
 pub(crate) fn of_content(message: &Message) -> Digest {
-    Sha256::digest(content_bytes(&message.text, &message.images)).into()
+    Sha256::digest(content_digest_input(&message.text, &message.images)).into()
 }
 
 /// The key of a send. A text and a number have different keys, whatever they look like.

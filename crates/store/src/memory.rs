@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use agent::RequestId;
 use agent::journal::{Record, Serial};
 use agent::outside::{
-    Append, Bounds, Doing, Entry, IndexRow, Moment, Span, Store, StoreFault, StoredAgent, StoredTurn, Watcher,
+    Append, JournalBounds, Doing, JournalEntry, IndexRow, Moment, EntryRange, Store, StoreFault, StoredAgent, StoredTurn, Watcher,
 };
 
 use self::rows::Rows;
@@ -38,12 +38,12 @@ impl MemoryStore {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn keep(&self, appends: Vec<Append>) -> Result<(), StoreFault> {
+    fn commit(&self, appends: Vec<Append>) -> Result<(), StoreFault> {
         let mut state = self.state();
         if state.is_closed {
             return Err(refusal::closed());
         }
-        let entries = state.rows.keep(appends)?;
+        let entries = state.rows.commit(appends)?;
         // Under the lock, so that watchers hear of entries in their order.
         if let Some(watcher) = state.watcher.as_ref().filter(|_| !entries.is_empty()) {
             watcher.kept(&entries);
@@ -64,7 +64,7 @@ fn ready<'a, T: Send + 'a>(value: T) -> Doing<'a, T> {
 
 impl Store for MemoryStore {
     fn append(&self, appends: Vec<Append>) -> Doing<'static, Result<(), StoreFault>> {
-        ready(self.keep(appends))
+        ready(self.commit(appends))
     }
 
     fn index(&self) -> Doing<'_, Result<Vec<IndexRow>, StoreFault>> {
@@ -83,8 +83,8 @@ impl Store for MemoryStore {
         ready(Ok(self.state().rows.history(agent)))
     }
 
-    fn unsettled(&self) -> Doing<'_, Result<Vec<Serial>, StoreFault>> {
-        ready(Ok(self.state().rows.unsettled()))
+    fn agents_with_open_turns(&self) -> Doing<'_, Result<Vec<Serial>, StoreFault>> {
+        ready(Ok(self.state().rows.agents_with_open_turns()))
     }
 
     fn turn(
@@ -95,17 +95,17 @@ impl Store for MemoryStore {
         ready(Ok(self.state().rows.turn(agent, &request_id)))
     }
 
-    fn read(&self, span: Span) -> Doing<'_, Result<Vec<Arc<Entry>>, StoreFault>> {
+    fn read(&self, span: EntryRange) -> Doing<'_, Result<Vec<Arc<JournalEntry>>, StoreFault>> {
         ready(Ok(self.state().rows.read(span)))
     }
 
-    fn bounds(&self) -> Doing<'_, Result<Bounds, StoreFault>> {
+    fn bounds(&self) -> Doing<'_, Result<JournalBounds, StoreFault>> {
         ready(Ok(self.state().rows.bounds()))
     }
 
-    fn forget_turns(&self, before: Moment) -> Doing<'static, Result<u64, StoreFault>> {
+    fn prune_turns(&self, before: Moment) -> Doing<'static, Result<u64, StoreFault>> {
         let mut state = self.state();
-        ready(if state.is_closed { Err(refusal::closed()) } else { Ok(state.rows.forget_turns(before)) })
+        ready(if state.is_closed { Err(refusal::closed()) } else { Ok(state.rows.prune_turns(before)) })
     }
 
     fn watch(&self, watcher: Arc<dyn Watcher>) {

@@ -28,7 +28,7 @@ use std::time::Duration;
 use agent::RequestId;
 use agent::journal::{Record, Serial};
 use agent::outside::{
-    Append, Bounds, Doing, Entry, IndexRow, Moment, Span, Store, StoreFault, StoredAgent, StoredTurn, Watcher,
+    Append, JournalBounds, Doing, JournalEntry, IndexRow, Moment, EntryRange, Store, StoreFault, StoredAgent, StoredTurn, Watcher,
 };
 use tokio::sync::oneshot;
 
@@ -133,7 +133,7 @@ impl Store for SqliteStore {
         self.read_with(move |db| queries::history(db, agent))
     }
 
-    fn unsettled(&self) -> Doing<'_, Result<Vec<Serial>, StoreFault>> {
+    fn agents_with_open_turns(&self) -> Doing<'_, Result<Vec<Serial>, StoreFault>> {
         self.read_with(queries::unsettled)
     }
 
@@ -145,15 +145,15 @@ impl Store for SqliteStore {
         self.read_with(move |db| queries::turn(db, agent, &request_id))
     }
 
-    fn read(&self, span: Span) -> Doing<'_, Result<Vec<Arc<Entry>>, StoreFault>> {
+    fn read(&self, span: EntryRange) -> Doing<'_, Result<Vec<Arc<JournalEntry>>, StoreFault>> {
         self.read_with(move |db| queries::read(db, span))
     }
 
-    fn bounds(&self) -> Doing<'_, Result<Bounds, StoreFault>> {
+    fn bounds(&self) -> Doing<'_, Result<JournalBounds, StoreFault>> {
         self.read_with(queries::bounds)
     }
 
-    fn forget_turns(&self, before: Moment) -> Doing<'static, Result<u64, StoreFault>> {
+    fn prune_turns(&self, before: Moment) -> Doing<'static, Result<u64, StoreFault>> {
         let (reply, waiting) = oneshot::channel();
         answer(self.line.join(Task::Forget { before, forgotten: 0, reply }).map(|()| waiting))
     }

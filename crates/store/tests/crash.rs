@@ -51,7 +51,7 @@ async fn write_on(store: Arc<SqliteStore>, serial: Serial) {
     // Some of them are large, so that the log is emptied now and then.
     for number in kept.max(1).. {
         let text = format!("{number} {}", "x".repeat(if number % 8 == 0 { 60_000 } else { 10 }));
-        let message = Record::MessageKept(Box::new(Message::user(text, Source::default())));
+        let message = Record::MessageAdded(Box::new(Message::user(text, Source::default())));
         store.append(vec![append(serial, message)]).await.unwrap();
         let mut out = std::io::stdout().lock();
         writeln!(out, "kept {serial} {number}").unwrap();
@@ -61,7 +61,7 @@ async fn write_on(store: Arc<SqliteStore>, serial: Serial) {
 
 fn append(agent: Serial, record: Record) -> Append {
     let name = Some(AgentId::parse(&format!("agent-{agent}")).unwrap());
-    Append { agent, name, at: Moment(0), records: vec![record], state: None, ledgers: Vec::new() }
+    Append { agent, agent_id: name, at: Moment(0), records: vec![record], state: None, ledgers: Vec::new() }
 }
 
 fn created(serial: Serial) -> Record {
@@ -132,7 +132,7 @@ fn check(path: &Path, kept: &BTreeMap<Serial, usize>) {
 }
 
 fn number(record: &Record) -> usize {
-    let Record::MessageKept(message) = record else { panic!("{record:?}") };
+    let Record::MessageAdded(message) = record else { panic!("{record:?}") };
     message.text.split(' ').next().unwrap().parse().unwrap()
 }
 

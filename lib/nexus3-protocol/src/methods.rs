@@ -23,7 +23,7 @@ pub use permissions::{
     AgentOutput, ChildrenOutput, GrantView, ResourceUsageView, LimitView, NameSetView, PermissionsOutput,
     SetPermissionsParams,
 };
-pub use scalars::{Count, MessageOffset, OnRestart, PageSize, RequestId};
+pub use scalars::{Count, MessageOffset, OnRestart, PageSize, RequestIdParam};
 pub use sessions::{
     ExportAgentOutput, ExportAgentParams, ForkAgentOutput, ForkAgentParams, ImportAgentOutput,
     ImportAgentParams, ListSessionsOutput, ListSessionsParams, RenameAgentOutput, RenameAgentParams,

@@ -58,9 +58,9 @@ const INTERRUPTED_MAX: usize = 64;
 impl Replay {
     /// Reads all records of an agent.
     #[must_use]
-    pub fn of(records: impl IntoIterator<Item = Record>) -> Self {
+    pub fn from_records(records: impl IntoIterator<Item = Record>) -> Self {
         let mut replay = Self::default();
-        records.into_iter().for_each(|record| replay.read(record));
+        records.into_iter().for_each(|record| replay.apply(record));
         replay
     }
 
@@ -85,14 +85,14 @@ impl Replay {
         }
     }
 
-    fn read(&mut self, record: Record) {
+    fn apply(&mut self, record: Record) {
         match record {
             Record::TurnAccepted(accepted) => {
                 let open = OpenTurn { accepted: *accepted, stage: Stage::Waiting, attempts: 0 };
                 self.open.push_back(open);
             }
             Record::TurnBegun { turn } => self.begin(turn),
-            Record::MessageKept(message) => self.keep(*message),
+            Record::MessageAdded(message) => self.add_message(*message),
             Record::Steered { turn, message } => {
                 if let Some(progress) = self.progress(turn) {
                     progress.steers.push_back(*message);
@@ -135,7 +135,7 @@ impl Replay {
         open.stage = Stage::Running(Progress::default());
     }
 
-    fn keep(&mut self, message: Message) {
+    fn add_message(&mut self, message: Message) {
         if let Some(progress) = self.running() {
             match message.role {
                 Role::User => drop(progress.steers.pop_front()),

@@ -21,7 +21,7 @@ fn begun(turn: u64) -> Record {
 }
 
 fn kept(message: Message) -> Record {
-    Record::MessageKept(Box::new(message))
+    Record::MessageAdded(Box::new(message))
 }
 
 fn answer(text: &str) -> Record {
@@ -77,7 +77,7 @@ fn reopened(turn: u64, messages: usize) -> Record {
 
 /// The texts of the context, and the open turns.
 fn replayed(records: &[Record]) -> (Vec<String>, Vec<OpenTurn>) {
-    let (messages, open) = Replay::of(records.to_vec()).into_parts();
+    let (messages, open) = Replay::from_records(records.to_vec()).into_parts();
     (messages.iter().map(|message| message.text.clone()).collect(), open.into())
 }
 
@@ -208,7 +208,7 @@ fn interrupted_in_a_call() -> Vec<Record> {
 fn an_interrupted_turn_is_over_and_can_be_opened_again() {
     let records = interrupted_in_a_call();
     assert_eq!(replayed(&records), (["ask 1", "see", "A", ""].map(str::to_owned).into(), Vec::new()));
-    let replay = Replay::of(records);
+    let replay = Replay::from_records(records);
     let (open, messages) = replay.interrupted(1).expect("it was interrupted");
     assert_eq!(messages, 3, "the notice is taken back");
     let expected = Progress { answers: 1, said: "see".to_owned(), ..Progress::default() };
@@ -225,13 +225,13 @@ fn a_turn_that_is_opened_again_goes_on_before_the_notice() {
     assert_eq!((progress(&records).answers, progress(&records).calls), (1, Vec::new()));
     records.extend([answer("so"), completed(1)]);
     assert_eq!(replayed(&records), (["ask 1", "see", "A", "so"].map(str::to_owned).into(), Vec::new()));
-    assert!(Replay::of(records).interrupted(1).is_none(), "it is completed");
+    assert!(Replay::from_records(records).interrupted(1).is_none(), "it is completed");
 }
 
 #[test]
 fn a_turn_that_was_interrupted_before_it_began_begins_when_it_is_opened_again() {
     let mut records = vec![accepted(1), interrupted(1)];
-    let replay = Replay::of(records.clone());
+    let replay = Replay::from_records(records.clone());
     let (open, messages) = replay.interrupted(1).expect("it was interrupted");
     assert_eq!((&open.stage, messages), (&Stage::Waiting, 0));
     records.extend([reopened(1, 0), begun(1)]);
@@ -243,11 +243,11 @@ fn a_turn_that_was_interrupted_before_it_began_begins_when_it_is_opened_again() 
 fn only_its_own_notice_is_taken_back() {
     let mut records = interrupted_in_a_call();
     records.extend([accepted(2), interrupted(2)]);
-    let replay = Replay::of(records.clone());
+    let replay = Replay::from_records(records.clone());
     let (_, messages) = replay.interrupted(2).expect("it was interrupted");
     assert_eq!(messages, 4, "the notice of the first stays: its question has no other answer");
     records.extend([accepted(3), begun(3), answer("three"), completed(3)]);
-    let replay = Replay::of(records);
+    let replay = Replay::from_records(records);
     let (open, messages) = replay.interrupted(2).expect("it was interrupted");
     assert_eq!((open.stage, messages), (Stage::Waiting, 6), "nothing of the third is taken back");
 }
@@ -256,7 +256,7 @@ fn only_its_own_notice_is_taken_back() {
 fn a_turn_that_had_begun_and_has_others_behind_it_stays_interrupted() {
     let mut records = interrupted_in_a_call();
     records.extend([accepted(2), begun(2), answer("two"), completed(2)]);
-    assert!(Replay::of(records).interrupted(1).is_none(), "asked at the end it would be asked twice");
+    assert!(Replay::from_records(records).interrupted(1).is_none(), "asked at the end it would be asked twice");
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn what_was_rolled_back_is_not_in_the_context_and_its_turns_cannot_be_opened_aga
     let mut records = interrupted_in_a_call();
     records.push(Record::RolledBack { by: "admin".to_owned(), messages: 0 });
     assert_eq!(texts(&records), Vec::<String>::new());
-    assert!(Replay::of(records.clone()).interrupted(1).is_none());
+    assert!(Replay::from_records(records.clone()).interrupted(1).is_none());
     records.extend([accepted(2), begun(2), answer("two"), completed(2)]);
     assert_eq!(texts(&records), ["ask 2", "two"]);
 }
@@ -298,7 +298,7 @@ fn records_of_turns_that_nobody_knows_are_passed_over() {
     let strange =
         [begun(9), steered(9, "word"), call_begun(9, 0, ToolClass::Once), call_done(9, 0, "x"), completed(9)];
     assert_eq!(replayed(&strange), (Vec::new(), Vec::new()));
-    assert!(Replay::of(strange.to_vec()).interrupted(9).is_none());
+    assert!(Replay::from_records(strange.to_vec()).interrupted(9).is_none());
 }
 
 #[test]

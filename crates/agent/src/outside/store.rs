@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::{Doing, Moment};
-use crate::journal::{AgentRecord, AgentState, KeptLedger, Record, Serial};
+use crate::journal::{AgentRecord, AgentState, StoredLedger, Record, Serial};
 use crate::{AgentId, Fault, FaultKind, RequestId, TurnEnd};
 
 /// Things of one agent that are kept together with whatever else is in the same call, or not at all.
@@ -13,7 +13,7 @@ pub struct Append {
     /// Whose they are.
     pub agent: Serial,
     /// The agent's name; none for the daemon.
-    pub name: Option<AgentId>,
+    pub agent_id: Option<AgentId>,
     /// When they happened.
     pub at: Moment,
     /// What happened, in order.
@@ -21,20 +21,20 @@ pub struct Append {
     /// The agent's state after them, if it is another one.
     pub state: Option<AgentState>,
     /// Ledgers that changed, the agent's own or an ancestor's.
-    pub ledgers: Vec<(Serial, KeptLedger)>,
+    pub ledgers: Vec<(Serial, StoredLedger)>,
 }
 
 /// A record that is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct JournalEntry {
     /// Its place in the whole journal, from 1, without a hole.
     pub sequence: u64,
     /// Whose it is.
     pub agent: Serial,
     /// What that agent was called then; none for the daemon.
-    pub name: Option<AgentId>,
+    pub agent_id: Option<AgentId>,
     /// Its place in that agent's own records, from 1, without a hole.
-    pub number: u64,
+    pub agent_sequence: u64,
     /// When it happened.
     pub at: Moment,
     /// What.
@@ -53,7 +53,7 @@ pub struct IndexRow {
     /// The digest of its capability token.
     pub capability: [u8; 32],
     /// Whether it was destroyed; it is kept because somebody below it lives on.
-    pub gone: bool,
+    pub is_destroyed: bool,
     /// Whether an admin said that it is finished.
     pub is_finished: bool,
 }
@@ -68,9 +68,9 @@ pub struct StoredAgent {
     /// Its state.
     pub state: AgentState,
     /// Its ledger.
-    pub ledger: KeptLedger,
+    pub ledger: StoredLedger,
     /// Whether it was destroyed.
-    pub gone: bool,
+    pub is_destroyed: bool,
 }
 
 /// One turn as it is kept.
@@ -86,7 +86,7 @@ pub struct StoredTurn {
 
 /// Which entries to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Span {
+pub struct EntryRange {
     /// Only this agent's; all when there is none.
     pub agent: Option<Serial>,
     /// Only those behind this sequence.
@@ -97,7 +97,7 @@ pub struct Span {
 
 /// Where the journal begins and ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Bounds {
+pub struct JournalBounds {
     /// The lowest sequence there is; one more than `last` when there is none.
     pub first: u64,
     /// The highest sequence there is; zero when there never was one.
@@ -109,22 +109,22 @@ pub struct Bounds {
 pub enum StoreFault {
     /// A turn of that name exists already. Nothing of the call was kept.
     #[error("a turn of that name exists")]
-    Taken,
+    DuplicateRequestId,
     /// An agent of that name exists already. Nothing of the call was kept.
     #[error("an agent of that name exists")]
-    NameTaken,
+    DuplicateAgentId,
     /// There is no such agent. Nothing of the call was kept.
     #[error("there is no such agent")]
-    Gone,
+    NotFound,
     /// There is no room now. Nothing of the call was kept; the same call may pass later.
     #[error("there is no room: {0}")]
     Full(String),
     /// The store failed, and will not take anything more: nobody knows what the disk has kept of the last call.
     #[error("the store has failed: {0}")]
-    Broken(String),
+    Failed(String),
     /// What was read makes no sense.
     #[error("the store is damaged: {0}")]
-    Damaged(String),
+    Corrupt(String),
 }
 
 /// When to try again if there is no room.
@@ -133,18 +133,18 @@ const FULL_RETRY_AFTER_MS: u64 = 1000;
 impl From<StoreFault> for Fault {
     fn from(fault: StoreFault) -> Self {
         let (kind, public) = match &fault {
-            StoreFault::Taken => (FaultKind::Invalid, "request_id was used before with other content"),
-            StoreFault::NameTaken => (FaultKind::Invalid, "Agent already exists"),
-            StoreFault::Gone => (FaultKind::NotFound, "Agent not found"),
+            StoreFault::DuplicateRequestId => (FaultKind::Invalid, "request_id was used before with other content"),
+            StoreFault::DuplicateAgentId => (FaultKind::Invalid, "Agent already exists"),
+            StoreFault::NotFound => (FaultKind::NotFound, "Agent not found"),
             StoreFault::Full(_) => (
                 FaultKind::Full { retry_after_ms: FULL_RETRY_AFTER_MS },
                 "storage full: nothing was kept; make room on the disk of the daemon's home and try again",
             ),
-            StoreFault::Broken(_) => (
+            StoreFault::Failed(_) => (
                 FaultKind::Internal,
                 "Internal error: the store has failed and the daemon has to be restarted",
             ),
-            StoreFault::Damaged(_) => {
+            StoreFault::Corrupt(_) => {
                 (FaultKind::Internal, "Internal error: the store is damaged; run nexus3 check")
             }
         };
@@ -155,7 +155,7 @@ impl From<StoreFault> for Fault {
 /// Hears of what is kept.
 pub trait Watcher: Send + Sync {
     /// These were kept just now, in the order of their sequences; every entry is told once. Must not wait.
-    fn kept(&self, entries: &[Arc<Entry>]);
+    fn kept(&self, entries: &[Arc<JournalEntry>]);
 
     /// The store will not take anything more.
     fn broken(&self, why: &str);
@@ -183,20 +183,20 @@ pub trait Store: Send + Sync {
     fn history(&self, agent: Serial) -> Doing<'_, Result<Vec<Record>, StoreFault>>;
 
     /// The agents that have open turns, by rising serial.
-    fn unsettled(&self) -> Doing<'_, Result<Vec<Serial>, StoreFault>>;
+    fn agents_with_open_turns(&self) -> Doing<'_, Result<Vec<Serial>, StoreFault>>;
 
     /// A turn by the name of its send.
     fn turn(&self, agent: Serial, request_id: RequestId)
     -> Doing<'_, Result<Option<StoredTurn>, StoreFault>>;
 
     /// Entries by rising sequence.
-    fn read(&self, span: Span) -> Doing<'_, Result<Vec<Arc<Entry>>, StoreFault>>;
+    fn read(&self, span: EntryRange) -> Doing<'_, Result<Vec<Arc<JournalEntry>>, StoreFault>>;
 
     /// Where the journal begins and ends.
-    fn bounds(&self) -> Doing<'_, Result<Bounds, StoreFault>>;
+    fn bounds(&self) -> Doing<'_, Result<JournalBounds, StoreFault>>;
 
     /// Forgets the names of sends that ended before this moment; says how many. Their records stay.
-    fn forget_turns(&self, before: Moment) -> Doing<'static, Result<u64, StoreFault>>;
+    fn prune_turns(&self, before: Moment) -> Doing<'static, Result<u64, StoreFault>>;
 
     /// Tells this watcher from now on. There is one; a second takes its place.
     fn watch(&self, watcher: Arc<dyn Watcher>);

@@ -168,7 +168,7 @@ fn health(shared: &Shared) -> Value {
     let chats = shared.workers.chats.as_ref();
     let embeddings = shared.workers.embeddings.as_ref();
     let waiting =
-        chats.map_or(0, |desk| desk.queue.waiting()) + embeddings.map_or(0, |desk| desk.queue.waiting());
+        chats.map_or(0, |desk| desk.queue.queued_jobs()) + embeddings.map_or(0, |desk| desk.queue.queued_jobs());
     json!({
         "status": "ok",
         "model": chats.map(|_| shared.model.as_str()),

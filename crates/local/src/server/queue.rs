@@ -17,18 +17,18 @@ pub(super) enum Client {
 }
 
 /// What waits.
-pub(super) trait Waiting {
+pub(super) trait QueuedJob {
     /// Whether nobody wants the answer any more.
-    fn is_gone(&self) -> bool;
+    fn is_abandoned(&self) -> bool;
 }
 
 /// Why a job was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NoPlace {
+pub(super) enum QueueRejection {
     /// As many wait as may.
     Full,
     /// This client has taken its share of the places.
-    ShareTaken,
+    ClientShareFull,
     /// No job is taken any more.
     Closed,
 }
@@ -37,42 +37,42 @@ pub(super) enum NoPlace {
 pub(super) struct FairQueue<J> {
     state: Mutex<State<J>>,
     changed: Condvar,
-    places_max: usize,
+    jobs_max: usize,
 }
 
 struct State<J> {
-    lines: HashMap<Client, VecDeque<J>>,
+    queues: HashMap<Client, VecDeque<J>>,
     /// Clients with a line, the next one first.
-    turns: VecDeque<Client>,
+    rotation: VecDeque<Client>,
     is_closed: bool,
 }
 
-impl<J: Waiting> FairQueue<J> {
+impl<J: QueuedJob> FairQueue<J> {
     pub(super) fn new(places_max: usize) -> Self {
-        let state = State { lines: HashMap::new(), turns: VecDeque::new(), is_closed: false };
-        Self { state: Mutex::new(state), changed: Condvar::new(), places_max: places_max.max(1) }
+        let state = State { queues: HashMap::new(), rotation: VecDeque::new(), is_closed: false };
+        Self { state: Mutex::new(state), changed: Condvar::new(), jobs_max: places_max.max(1) }
     }
 
     /// Takes a job at the end of its client's line.
-    pub(super) fn push(&self, client: Client, job: J) -> Result<(), NoPlace> {
+    pub(super) fn push(&self, client: Client, job: J) -> Result<(), QueueRejection> {
         let mut state = self.lock();
         if state.is_closed {
-            return Err(NoPlace::Closed);
+            return Err(QueueRejection::Closed);
         }
-        if state.waiting() >= self.places_max || state.line(&client) >= self.share_max() {
-            state.forget_gone();
+        if state.queued_jobs() >= self.jobs_max || state.client_jobs(&client) >= self.client_jobs_max() {
+            state.remove_abandoned();
         }
-        if state.waiting() >= self.places_max {
-            return Err(NoPlace::Full);
+        if state.queued_jobs() >= self.jobs_max {
+            return Err(QueueRejection::Full);
         }
-        if state.line(&client) >= self.share_max() {
-            return Err(NoPlace::ShareTaken);
+        if state.client_jobs(&client) >= self.client_jobs_max() {
+            return Err(QueueRejection::ClientShareFull);
         }
-        match state.lines.get_mut(&client) {
+        match state.queues.get_mut(&client) {
             Some(line) => line.push_back(job),
             None => {
-                state.lines.insert(client.clone(), VecDeque::from([job]));
-                state.turns.push_back(client);
+                state.queues.insert(client.clone(), VecDeque::from([job]));
+                state.rotation.push_back(client);
             }
         }
         self.changed.notify_one();
@@ -87,7 +87,7 @@ impl<J: Waiting> FairQueue<J> {
                 return None;
             }
             match state.next() {
-                Some(job) if job.is_gone() => {}
+                Some(job) if job.is_abandoned() => {}
                 Some(job) => return Some(job),
                 None => state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
             }
@@ -98,21 +98,21 @@ impl<J: Waiting> FairQueue<J> {
     pub(super) fn close(&self) -> Vec<J> {
         let mut state = self.lock();
         state.is_closed = true;
-        state.turns.clear();
+        state.rotation.clear();
         self.changed.notify_all();
-        state.lines.drain().flat_map(|(_, line)| line).collect()
+        state.queues.drain().flat_map(|(_, line)| line).collect()
     }
 
     /// How many jobs wait that somebody still wants.
-    pub(super) fn waiting(&self) -> usize {
+    pub(super) fn queued_jobs(&self) -> usize {
         let mut state = self.lock();
-        state.forget_gone();
-        state.waiting()
+        state.remove_abandoned();
+        state.queued_jobs()
     }
 
     /// One client may hold half of the places, so that there is room for the next.
-    fn share_max(&self) -> usize {
-        self.places_max.div_ceil(2)
+    fn client_jobs_max(&self) -> usize {
+        self.jobs_max.div_ceil(2)
     }
 
     fn lock(&self) -> MutexGuard<'_, State<J>> {
@@ -120,33 +120,33 @@ impl<J: Waiting> FairQueue<J> {
     }
 }
 
-impl<J: Waiting> State<J> {
-    fn waiting(&self) -> usize {
-        self.lines.values().map(VecDeque::len).sum()
+impl<J: QueuedJob> State<J> {
+    fn queued_jobs(&self) -> usize {
+        self.queues.values().map(VecDeque::len).sum()
     }
 
-    fn line(&self, client: &Client) -> usize {
-        self.lines.get(client).map_or(0, VecDeque::len)
+    fn client_jobs(&self, client: &Client) -> usize {
+        self.queues.get(client).map_or(0, VecDeque::len)
     }
 
     fn next(&mut self) -> Option<J> {
-        let client = self.turns.pop_front()?;
-        let line = self.lines.get_mut(&client)?;
+        let client = self.rotation.pop_front()?;
+        let line = self.queues.get_mut(&client)?;
         let job = line.pop_front();
         if line.is_empty() {
-            self.lines.remove(&client);
+            self.queues.remove(&client);
         } else {
-            self.turns.push_back(client);
+            self.rotation.push_back(client);
         }
         job
     }
 
-    fn forget_gone(&mut self) {
-        self.lines.retain(|_, line| {
-            line.retain(|job| !job.is_gone());
+    fn remove_abandoned(&mut self) {
+        self.queues.retain(|_, line| {
+            line.retain(|job| !job.is_abandoned());
             !line.is_empty()
         });
-        let lines = &self.lines;
-        self.turns.retain(|client| lines.contains_key(client));
+        let lines = &self.queues;
+        self.rotation.retain(|client| lines.contains_key(client));
     }
 }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use hyper::StatusCode;
 use serde::Serialize;
 
-use super::queue::NoPlace;
+use super::queue::QueueRejection;
 use crate::embed::EmbedFault;
 use crate::generation::AnswerFault;
 
@@ -89,12 +89,12 @@ impl Refusal {
     }
 }
 
-impl From<NoPlace> for Refusal {
-    fn from(reason: NoPlace) -> Self {
+impl From<QueueRejection> for Refusal {
+    fn from(reason: QueueRejection) -> Self {
         let text = match reason {
-            NoPlace::Closed => return Refusal::stopping(),
-            NoPlace::Full => "too many requests wait for this model; ask again later",
-            NoPlace::ShareTaken => "too many of your requests wait for this model; ask again later",
+            QueueRejection::Closed => return Refusal::stopping(),
+            QueueRejection::Full => "too many requests wait for this model; ask again later",
+            QueueRejection::ClientShareFull => "too many of your requests wait for this model; ask again later",
         };
         let refusal =
             Refusal::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", text).code("queue_full");
@@ -151,10 +151,10 @@ mod tests {
 
     #[test]
     fn a_full_queue_says_when_to_come_back() {
-        for reason in [NoPlace::Full, NoPlace::ShareTaken] {
+        for reason in [QueueRejection::Full, QueueRejection::ClientShareFull] {
             let refusal = Refusal::from(reason);
             assert_eq!((refusal.status, refusal.retry_after_s), (StatusCode::TOO_MANY_REQUESTS, Some(2)));
         }
-        assert_eq!(Refusal::from(NoPlace::Closed).status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(Refusal::from(QueueRejection::Closed).status, StatusCode::SERVICE_UNAVAILABLE);
     }
 }

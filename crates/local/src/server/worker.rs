@@ -12,7 +12,7 @@ use tokio_util::task::TaskTracker;
 use super::ServeOptions;
 use super::brain::{Brain, Engines, Load};
 use super::outbox::Outbox;
-use super::queue::{FairQueue, Waiting};
+use super::queue::{FairQueue, QueuedJob};
 use super::refusal::Refusal;
 use crate::embed::{Embedder, TextLength};
 use crate::generation::{Answered, Chat, EndedBy};
@@ -67,7 +67,7 @@ pub(super) struct Embedded {
 }
 
 /// A job that can be turned away.
-pub(super) trait Job: Waiting {
+pub(super) trait Job: QueuedJob {
     fn refuse(self, refusal: Refusal);
 }
 
@@ -210,7 +210,7 @@ fn embed_texts(desk: &Desk<EmbedJob>, mut load: Load<dyn Embedder>) {
 fn embed(desk: &Desk<EmbedJob>, embedder: &mut dyn Embedder, job: &EmbedJob) -> Result<Embedded, Refusal> {
     let mut embedded = Embedded::default();
     for texts in job.texts.chunks(TEXTS_AT_ONCE) {
-        if desk.is_stopping() || job.is_gone() {
+        if desk.is_stopping() || job.is_abandoned() {
             return Err(Refusal::stopping());
         }
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
@@ -220,8 +220,8 @@ fn embed(desk: &Desk<EmbedJob>, embedder: &mut dyn Embedder, job: &EmbedJob) -> 
     Ok(embedded)
 }
 
-impl Waiting for ChatJob {
-    fn is_gone(&self) -> bool {
+impl QueuedJob for ChatJob {
+    fn is_abandoned(&self) -> bool {
         self.outbox.is_gone()
     }
 }
@@ -232,8 +232,8 @@ impl Job for ChatJob {
     }
 }
 
-impl Waiting for EmbedJob {
-    fn is_gone(&self) -> bool {
+impl QueuedJob for EmbedJob {
+    fn is_abandoned(&self) -> bool {
         self.reply.is_closed()
     }
 }

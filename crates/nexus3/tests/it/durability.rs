@@ -63,13 +63,13 @@ impl Stage {
     }
 
     /// Sends by name; the whole response.
-    fn send_named(&self, agent: &str, content: &str, request_id: &str) -> Value {
-        self.daemon.call(&path(agent), "send", named(content, request_id))
+    fn send_with_request_id(&self, agent: &str, content: &str, request_id: &str) -> Value {
+        self.daemon.call(&path(agent), "send", send_params(content, request_id))
     }
 
     /// Sends to a daemon that ends before it answers.
     fn send_lost(&self, agent: &str, content: &str, request_id: &str) {
-        let answer = attempt(&self.daemon, &path(agent), "send", named(content, request_id));
+        let answer = attempt(&self.daemon, &path(agent), "send", send_params(content, request_id));
         assert_eq!(answer, None, "the daemon should have ended");
     }
 }
@@ -80,7 +80,7 @@ fn assert_aborted(stopped: &StoppedDaemon) {
 }
 
 /// The parameters of a send.
-fn named(content: &str, request_id: &str) -> Value {
+fn send_params(content: &str, request_id: &str) -> Value {
     json!({ "content": content, "request_id": request_id })
 }
 

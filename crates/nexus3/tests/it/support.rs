@@ -104,7 +104,7 @@ impl Stage {
     }
 
     /// Starts a send that has to wait, and returns when it has its place.
-    pub(crate) fn queue_send(&self, agent: &str, content: &str, request_id: &str) -> OpenCalls {
+    pub(crate) fn enqueue_send(&self, agent: &str, content: &str, request_id: &str) -> OpenCalls {
         self.accepted(agent, request_id, || self.start_send(agent, content, request_id))
     }
 

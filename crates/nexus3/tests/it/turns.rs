@@ -1,6 +1,6 @@
 //! Turns: their order, their bounds, how they are cancelled, what tools and faults of the model do to them.
 
-mod bounds;
+mod queue_limits;
 mod cancelling;
 mod crowd;
 mod departures;

@@ -13,7 +13,7 @@ use crate::chat::Chat;
 use crate::count::Tokenizer;
 use crate::dialect::{Dialect, ModelOptions};
 use crate::endpoint::{Endpoint, EndpointOptions};
-use crate::gate::GateLimits;
+use crate::fair_queue::QueueLimits;
 use crate::known::{MACHINE_WINDOW_TOKENS_DEFAULT, WINDOW_TOKENS_DEFAULT, traits_of};
 use crate::local::{LocalServer, local_traits};
 use crate::patience::Patience;
@@ -154,7 +154,7 @@ impl Book {
             allow_insecure_http: said.allow_insecure_http,
             socket: None,
             patience: patience(known, said),
-            limits: limits(said),
+            queue_limits: queue_limits(said),
         })
     }
 
@@ -251,10 +251,10 @@ fn patience(known: &KnownProvider, said: &ProviderSettings) -> Patience {
     }
 }
 
-fn limits(said: &ProviderSettings) -> GateLimits {
-    let usual = GateLimits::default();
+fn queue_limits(said: &ProviderSettings) -> QueueLimits {
+    let usual = QueueLimits::default();
     let concurrency = said.concurrency.and_then(|count| usize::try_from(count).ok());
-    GateLimits { concurrency: concurrency.unwrap_or(usual.concurrency), ..usual }
+    QueueLimits { concurrency: concurrency.unwrap_or(usual.concurrency), ..usual }
 }
 
 fn overridden(traits: &ModelTraits, settings: &ModelSettings) -> ModelTraits {

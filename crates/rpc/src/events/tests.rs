@@ -127,16 +127,16 @@ fn of_turns() -> Vec<(Record, Value)> {
             json!({ "turn": 2, "request_id": "r", "message": user_json }),
         ),
         (Record::TurnBegun { turn: 2 }, json!({ "turn": 2 })),
-        (Record::MessageKept(Box::new(user())), user_json.clone()),
+        (Record::MessageAdded(Box::new(user())), user_json.clone()),
         (
-            Record::MessageKept(Box::new(Message::assistant("", vec![call]))),
+            Record::MessageAdded(Box::new(Message::assistant("", vec![call]))),
             json!({
                 "role": "assistant", "content": "", "tool_call_id": null,
                 "tool_calls": [{ "id": "c1", "name": "x", "arguments": "{}" }],
             }),
         ),
         (
-            Record::MessageKept(Box::new(Message::broken_off("ha", Ending::Interrupted))),
+            Record::MessageAdded(Box::new(Message::broken_off("ha", Ending::Interrupted))),
             json!({ "role": "assistant", "content": "ha", "tool_call_id": null, "meta": { "interrupted": true } }),
         ),
         (Record::Steered { turn: 2, message: Box::new(user()) }, json!({ "turn": 2, "message": user_json })),
@@ -189,7 +189,7 @@ fn shown(record: Record) -> Value {
     let name = (!matches!(record, Record::DaemonStarted { .. } | Record::DaemonStopped)).then(AgentId::main);
     let agent = if name.is_some() { 7 } else { 0 };
     let at = Moment(1_705_314_600_000_042);
-    let entry = Entry { sequence: 9, agent, name, number: 4, at, record };
+    let entry = JournalEntry { sequence: 9, agent, agent_id: name, agent_sequence: 4, at, record };
     let Event::Kept(event) = kept(&entry) else { panic!("an entry is kept") };
     serde_json::to_value(event).unwrap()
 }

@@ -42,7 +42,7 @@ impl Desk {
     ) -> Result<NewMessage, Fault> {
         let request_id = match params.request_id {
             Some(id) => inward(id),
-            None => self.pool.make_up_request_id()?,
+            None => self.pool.generate_request_id()?,
         };
         let source = self.source(caller, params.source, params.source_agent_id)?;
         let images = pictures(agent, params.images.unwrap_or_default()).await?;
@@ -206,7 +206,7 @@ impl Desk {
         &self,
         caller: &Caller,
         kind: Option<String>,
-        agent: Option<methods::RequestId>,
+        agent: Option<methods::RequestIdParam>,
     ) -> Result<Source, Fault> {
         let kind = Some(kind.unwrap_or_else(|| SOURCE_DEFAULT.to_owned()));
         Ok(match caller.principal(&self.pool)? {
@@ -259,16 +259,16 @@ pub(crate) fn meta(message: &Message) -> Option<Map<String, Value>> {
     (!meta.is_empty()).then_some(meta)
 }
 
-fn inward(id: methods::RequestId) -> RequestId {
+fn inward(id: methods::RequestIdParam) -> RequestId {
     match id {
-        methods::RequestId::Text(text) => RequestId::Text(text),
-        methods::RequestId::Number(number) => RequestId::Number(number),
+        methods::RequestIdParam::Text(text) => RequestId::Text(text),
+        methods::RequestIdParam::Number(number) => RequestId::Number(number),
     }
 }
 
-pub(crate) fn outward(id: RequestId) -> methods::RequestId {
+pub(crate) fn outward(id: RequestId) -> methods::RequestIdParam {
     match id {
-        RequestId::Text(text) => methods::RequestId::Text(text),
-        RequestId::Number(number) => methods::RequestId::Number(number),
+        RequestId::Text(text) => methods::RequestIdParam::Text(text),
+        RequestId::Number(number) => methods::RequestIdParam::Number(number),
     }
 }

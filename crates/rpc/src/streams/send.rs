@@ -6,7 +6,7 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 
 use agent::journal::Record;
-use agent::outside::Entry;
+use agent::outside::JournalEntry;
 use agent::{Fault, FaultKind, RequestId, TurnEnd, TurnOutcome};
 use futures_util::{FutureExt, stream};
 use nexus3_protocol::envelope::{write_error, write_result};
@@ -221,7 +221,7 @@ impl TurnWatch {
         }
     }
 
-    fn takes_entry(&mut self, entry: &Entry) -> bool {
+    fn takes_entry(&mut self, entry: &JournalEntry) -> bool {
         match &entry.record {
             Record::TurnAccepted(accepted) => {
                 let is_ours = accepted.request_id == self.request_id;
@@ -242,7 +242,7 @@ impl TurnWatch {
                 self.is_running = self.turn == Some(*turn);
                 self.is_running
             }
-            Record::MessageKept(_) => self.is_running,
+            Record::MessageAdded(_) => self.is_running,
             Record::Steered { turn, .. } | Record::CallBegun { turn, .. } | Record::CallDone { turn, .. } => {
                 self.turn == Some(*turn)
             }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use agent::journal::{DAEMON, Record, Serial};
-use agent::outside::Entry;
+use agent::outside::JournalEntry;
 use runtime::{AgentRef, FeedItem, PoolHandle};
 
 use crate::caller::{Errand, Principal};
@@ -79,7 +79,7 @@ impl Sight {
 }
 
 impl OwnSight {
-    fn look_at(&mut self, pool: &PoolHandle, entry: &Entry) -> Look {
+    fn look_at(&mut self, pool: &PoolHandle, entry: &JournalEntry) -> Look {
         let own = self.own.serial();
         if entry.agent != own && !pool.still_there(&self.own) {
             return Look::Over;
@@ -88,7 +88,7 @@ impl OwnSight {
             // The daemon's own affairs, and what others wanted and did not get.
             _ if entry.agent == DAEMON => Look::Hidden,
             Record::Denied { principal, .. }
-                if entry.name.as_ref().is_none_or(|name| name.as_str() != principal) =>
+                if entry.agent_id.as_ref().is_none_or(|name| name.as_str() != principal) =>
             {
                 Look::Hidden
             }

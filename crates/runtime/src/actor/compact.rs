@@ -10,7 +10,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::Actor;
 use super::folding::{FoldStep, Folding};
-use crate::turnstile::{Place, shutting_down};
+use crate::admission::{AdmissionPermit, shutting_down};
 
 /// What came of a compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(crate) struct Compaction {
     pub(crate) by: String,
     pub(crate) when: CompactWhen,
     pub(crate) reply: oneshot::Sender<Result<Compacted, Fault>>,
-    pub(crate) place: Place,
+    pub(crate) permit: AdmissionPermit,
 }
 
 /// Why nothing is folded.
@@ -53,9 +53,9 @@ enum NoFold {
 
 impl Actor {
     pub(super) async fn compact(&mut self, compaction: Compaction) -> ControlFlow<()> {
-        let Compaction { by, when, reply, place } = compaction;
+        let Compaction { by, when, reply, permit: place } = compaction;
         self.is_compacting = true;
-        let parts = match self.claim_slot(None).await {
+        let parts = match self.acquire_slot(None).await {
             Ok(slot) => self.fold_now(when, slot).await,
             Err(_) => Err(NoFold::Ended),
         };
@@ -80,7 +80,7 @@ impl Actor {
     }
 
     fn is_over(&self) -> bool {
-        self.shared.ending.is_cancelled() || self.shared.turnstile.abort.is_cancelled()
+        self.shared.ending.is_cancelled() || self.shared.admission.abort.is_cancelled()
     }
 
     /// What the context is to be made of; none when it stays as it is.
@@ -124,10 +124,10 @@ impl Actor {
             tokio::select! {
                 biased;
                 () = shared.ending.cancelled() => return Err(NoFold::Ended),
-                () = shared.turnstile.abort.cancelled() => return Err(NoFold::Ended),
+                () = shared.admission.abort.cancelled() => return Err(NoFold::Ended),
                 command = self.inbox.recv() => match command {
                     // There is no turn to add a word to; a send that waits can be cancelled.
-                    Some(command) => drop(self.take(*command, None)),
+                    Some(command) => drop(self.handle_command(*command, None)),
                     None => return Err(NoFold::Ended),
                 },
                 step = folding.next() => match step {

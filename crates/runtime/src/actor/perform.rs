@@ -3,7 +3,7 @@
 //! anything follows from it; what it uses is paid for; and a panic on the model's side fails this turn alone.
 
 mod asking;
-mod keeping;
+mod commit;
 mod toolwork;
 mod walltime;
 
@@ -25,11 +25,11 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit};
 use tokio::time::Instant;
 
 use self::asking::Asking;
-use self::keeping::Staged;
+use self::commit::StagedBatch;
 use self::toolwork::{Begun, ToolWork};
 use self::walltime::WallTime;
 use super::folding::Folding;
-use super::open::Open;
+use super::pending_turn::PendingTurn;
 use crate::handle::Shared;
 
 /// A turn on stage.
@@ -40,7 +40,7 @@ pub(super) struct Performance {
     turn: Turn,
     /// What is to be done next, in order.
     todo: VecDeque<TurnAction>,
-    staged: Staged,
+    staged: StagedBatch,
     /// How the turn ends, once that is in line.
     ending: Option<TurnEnd>,
     awaited: Awaited,
@@ -65,12 +65,12 @@ pub(super) enum Finale {
     /// The daemon stops, and nobody waits for the answer: the turn goes on when it is started again.
     Left,
     /// The store has a turn of that name already; nothing was done.
-    Taken,
+    Duplicate,
     /// What the turn did could not be kept.
     Fell(Fault),
 }
 
-type Claim = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>;
+type SlotAcquisition = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>;
 
 /// What the turn waits for, when nothing is on its way to the store.
 enum Awaited {
@@ -81,34 +81,34 @@ enum Awaited {
     /// The calls that run.
     Tools,
     /// A slot, to ask the model again.
-    Slot(Claim),
+    Slot(SlotAcquisition),
     /// Nothing: the turn has ended, or is just about to go on.
     Nothing,
 }
 
 impl Performance {
     /// Begins a turn, or goes on with one that was begun before. Nothing happens until it is advanced.
-    pub(super) fn begin(shared: Arc<Shared>, open: &Open, slot: Option<OwnedSemaphorePermit>) -> Self {
+    pub(super) fn begin(shared: Arc<Shared>, open: &PendingTurn, slot: Option<OwnedSemaphorePermit>) -> Self {
         let limits = TurnLimits {
             rounds_max: shared.limits.tool_iterations_max,
             calls_running_max: shared.limits.tools_running_max,
         };
         let mut tools = ToolWork::new(Arc::clone(&shared));
-        let mut staged = Staged::default();
+        let mut staged = StagedBatch::default();
         let mut spent = None;
         let (turn, actions) = match &open.stage {
             Stage::Waiting => {
                 spent = (!shared.node.try_consume(Resource::Turns, 1)).then_some(Resource::Turns);
                 let (turn, mut actions) = Turn::start(open.message.message(), limits);
-                staged.begin(open, &shared);
+                staged.stage_begin(open, &shared);
                 // The message is in the journal with the send that brought it.
                 if let Some(TurnAction::Keep(message)) = (!actions.is_empty()).then(|| actions.remove(0)) {
-                    staged.show(message, &shared);
+                    staged.stage_without_record(message, &shared);
                 }
                 (turn, actions)
             }
             Stage::Running(progress) => {
-                staged.reopen(open, &shared);
+                staged.stage_reopen(open, &shared);
                 let manners = progress.calls.iter().map(|call| tools.offer(call)).collect();
                 Turn::resume(progress.clone(), manners, limits)
             }
@@ -175,7 +175,7 @@ impl Performance {
         self.shared.published.write().is_working = false;
         self.wall.debit(&self.shared.node);
         if let Some(pool) = self.shared.pool.upgrade() {
-            drop(pool.keep_ledgers_above(&self.shared.node));
+            drop(pool.persist_ancestor_ledgers(&self.shared.node));
         }
         end.unwrap_or_else(TurnEnd::unbegun)
     }
@@ -193,13 +193,13 @@ impl Performance {
     }
 
     /// Whether the store knows of the turn.
-    pub(super) fn is_begun(&self) -> bool {
-        self.staged.is_begun()
+    pub(super) fn is_turn_committed(&self) -> bool {
+        self.staged.is_turn_committed()
     }
 
     /// Adds a word, and gives it to be kept; none when the turn has enough of them.
     pub(super) fn steer(&mut self, text: String, source: Source) -> Option<Message> {
-        if !self.turn.takes_steers() || !self.is_begun() {
+        if !self.turn.takes_steers() || !self.is_turn_committed() {
             return None;
         }
         let message = Message::user(text, source);
@@ -213,9 +213,9 @@ impl Performance {
         // A model that never pauses must not keep the thread from whoever wants to cancel it. Comes first, where
         // dropping the step loses nothing.
         tokio::task::consume_budget().await;
-        if self.staged.is_in_line() {
-            let kept = self.staged.kept().await;
-            return self.went_on(kept);
+        if self.staged.is_enqueued() {
+            let kept = self.staged.committed().await;
+            return self.on_commit(kept);
         }
         let left = self.wall.remaining(&self.shared.node);
         let event = match left {
@@ -240,7 +240,7 @@ impl Performance {
     }
 
     /// What was in line is kept, or it is not.
-    fn went_on(&mut self, kept: Result<(), StoreFault>) -> Option<Finale> {
+    fn on_commit(&mut self, kept: Result<(), StoreFault>) -> Option<Finale> {
         match kept {
             Ok(()) => {
                 self.staged.publish(&self.shared);
@@ -256,16 +256,16 @@ impl Performance {
                 self.hang_up();
                 self.tools.stop();
                 self.shared.published.write().is_working = false;
-                self.shared.recount();
+                self.shared.reset_message_count();
                 Some(match fault {
-                    StoreFault::Taken if !self.is_begun() => {
+                    StoreFault::DuplicateRequestId if !self.is_turn_committed() => {
                         if self.spent.is_none() {
                             self.shared.node.reverse_consumption(Resource::Turns, 1);
                         }
-                        Finale::Taken
+                        Finale::Duplicate
                     }
                     // Somebody has destroyed the agent: there is nobody to keep anything for.
-                    StoreFault::Gone => Finale::Ended(self.abandon()),
+                    StoreFault::NotFound => Finale::Ended(self.abandon()),
                     fault => Finale::Fell(fault.into()),
                 })
             }
@@ -274,10 +274,10 @@ impl Performance {
 
     /// Does what is to be done, up to where something has to be kept first or waited for.
     pub(super) fn advance(&mut self) -> Option<Finale> {
-        while !self.staged.is_in_line() {
+        while !self.staged.is_enqueued() {
             let Some(action) = self.todo.pop_front() else { break };
             match action {
-                TurnAction::Keep(message) => self.staged.keep(message, &self.shared),
+                TurnAction::Keep(message) => self.staged.stage(message, &self.shared),
                 TurnAction::RunTool(place, call) => self.begin_tool(place, &call),
                 TurnAction::AskModel if self.staged.is_empty() => self.begin_asking(),
                 TurnAction::AskModel => {
@@ -290,8 +290,8 @@ impl Performance {
                 }
             }
         }
-        if !self.staged.is_in_line() && !self.staged.is_empty() {
-            self.staged.put_in_line(&self.shared);
+        if !self.staged.is_enqueued() && !self.staged.is_empty() {
+            self.staged.enqueue(&self.shared);
         }
         None
     }
@@ -299,7 +299,7 @@ impl Performance {
     fn end(&mut self, end: TurnEnd) {
         self.wall.debit(&self.shared.node);
         self.tools.stop();
-        self.staged.end(self.number, &self.request_id, &end);
+        self.staged.stage_end(self.number, &self.request_id, &end);
         self.ending = Some(end);
     }
 
@@ -356,7 +356,7 @@ impl Performance {
         if let Some((place, outcome)) = done
             && !actions.iter().any(|action| matches!(action, TurnAction::Keep(_)))
         {
-            self.staged.push(Record::CallDone { turn: self.number, place, outcome });
+            self.staged.stage_record(Record::CallDone { turn: self.number, place, outcome });
         }
         self.todo.extend(actions);
     }
@@ -382,7 +382,7 @@ impl Performance {
     /// A call does not run before it is kept that it may.
     fn begun(&mut self, place: usize, call: &agent::ToolCall, class: agent::ToolClass) {
         let (call_id, tool) = (call.id.clone(), call.name.clone());
-        self.staged.push(Record::CallBegun { turn: self.number, place, call_id, tool, class });
+        self.staged.stage_record(Record::CallBegun { turn: self.number, place, call_id, tool, class });
     }
 
     fn finish(&mut self, end: &TurnEnd) {

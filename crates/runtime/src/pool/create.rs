@@ -14,12 +14,12 @@ use super::Pool;
 use super::directory::NotIn;
 use super::permissions::{PermissionSpec, authorize_effects, reject_widening, budget_exceeds_parent};
 use super::wake::NewAgent;
-use crate::actor::Open;
+use crate::actor::PendingTurn;
 use crate::capability::Capability;
 use crate::context::{DefaultPrompt, default_prompt};
 use crate::handle::{AgentHandle, Answering, NewMessage};
 use crate::lineage::{LineageNode, NewLineageNode, GrantedPermissions};
-use crate::turnstile::shutting_down;
+use crate::admission::shutting_down;
 
 /// What an agent is made from.
 #[derive(Debug, Clone, Default)]
@@ -278,7 +278,7 @@ impl Pool {
                 };
             }
         }
-        match self.keep_new(plan, &kin, &capability).await {
+        match self.persist_and_start(plan, &kin, &capability).await {
             Ok(created) => Ok(Some(created)),
             Err(fault) => {
                 self.directory.remove(kin.serial);
@@ -289,7 +289,7 @@ impl Pool {
     }
 
     /// Keeps the agent with its first message, and lets it live then.
-    async fn keep_new(
+    async fn persist_and_start(
         self: &Arc<Self>,
         plan: &Plan,
         kin: &Arc<LineageNode>,
@@ -312,14 +312,14 @@ impl Pool {
             state,
         };
         let (handle, commands) = self.assemble(new);
-        let first = plan.spec.initial.as_ref().map(|first| self.first_message(&handle, first)).transpose()?;
+        let first = plan.spec.initial.as_ref().map(|first| self.admit_first_message(&handle, first)).transpose()?;
         let mut records = vec![Record::Created(Box::new(handle.record()))];
-        let kept = |message: &Arc<Message>| Record::MessageKept(Box::new(Message::clone(message)));
+        let kept = |message: &Arc<Message>| Record::MessageAdded(Box::new(Message::clone(message)));
         records.extend(plan.messages.iter().map(kept));
-        records.extend(first.as_ref().map(|(_, open)| open.accepted()));
+        records.extend(first.as_ref().map(|(_, open)| open.accepted_record()));
         kin.mark_committed();
         handle.shared.append(records, |_| {}).await.map_err(|fault| match fault {
-            StoreFault::NameTaken => {
+            StoreFault::DuplicateAgentId => {
                 Fault::new(FaultKind::Invalid, format!("Agent already exists: {}", handle.id()))
             }
             fault => fault.into(),
@@ -328,7 +328,7 @@ impl Pool {
             None => (None, VecDeque::new()),
             Some((request_id, mut open)) => {
                 let (reply, answer) = oneshot::channel();
-                open.is_kept();
+                open.mark_committed();
                 let initial = (request_id, handle.answering(answer));
                 (Some(initial), VecDeque::from([open.answered_to(reply)]))
             }
@@ -361,7 +361,7 @@ impl Pool {
     }
 
     /// The first message has its place before the agent can be found: if there is no room, there is no agent.
-    fn first_message(&self, handle: &AgentHandle, first: &FirstMessage) -> Result<(RequestId, Open), Fault> {
+    fn admit_first_message(&self, handle: &AgentHandle, first: &FirstMessage) -> Result<(RequestId, PendingTurn), Fault> {
         let mut bytes = [0; 16];
         self.outside.entropy.fill(&mut bytes)?;
         let request_id = RequestId::Text(uuid_text(bytes));
@@ -371,7 +371,7 @@ impl Pool {
             request_id: request_id.clone(),
             source: first.source.clone(),
         };
-        Ok((request_id, Open::new(message, handle.enter()?, handle.shared.next_turn())))
+        Ok((request_id, PendingTurn::new(message, handle.admit()?, handle.shared.next_turn())))
     }
 }
 

@@ -26,7 +26,7 @@ impl Pool {
         let kins = self.nodes_of(&leaving).await?;
         // Those below first: whoever is above is forgotten with the last of them.
         let dismissals: Vec<Release<'_>> = kins.iter().rev().map(|kin| kin.release()).collect();
-        if let Err(fault) = self.keep_gone(&kins, by).await {
+        if let Err(fault) = self.persist_destroyed(&kins, by).await {
             dismissals.into_iter().rev().for_each(Release::roll_back);
             return Err(fault.into());
         }
@@ -41,11 +41,11 @@ impl Pool {
     }
 
     /// Keeps that they are gone, and with it what was set aside for them and has gone back to whoever is above.
-    fn keep_gone(&self, kins: &[Arc<LineageNode>], by: &str) -> Doing<'static, Result<(), StoreFault>> {
+    fn persist_destroyed(&self, kins: &[Arc<LineageNode>], by: &str) -> Doing<'static, Result<(), StoreFault>> {
         let at = self.outside.clock.now();
         let gone = |kin: &Arc<LineageNode>| Append {
             agent: kin.serial,
-            name: Some(kin.id()),
+            agent_id: Some(kin.id()),
             at,
             records: vec![Record::Destroyed { by: by.to_owned() }],
             state: None,
@@ -53,7 +53,7 @@ impl Pool {
         };
         let mut appends: Vec<Append> = kins.iter().rev().map(gone).collect();
         if let (Some(append), Some(parent)) = (appends.last_mut(), &kins[0].parent) {
-            append.ledgers = parent.ledgers_to_keep();
+            append.ledgers = parent.take_changed_ledgers();
         }
         self.outside.store.append(appends)
     }
@@ -63,19 +63,19 @@ impl Pool {
         if let Some(kins) = serials.iter().map(here).collect() {
             return Ok(kins);
         }
-        let loaded = self.load(serials).await?;
+        let loaded = self.load_agents(serials).await?;
         Ok(serials.iter().filter_map(|serial| loaded.get(serial)).map(|(kin, _)| Arc::clone(kin)).collect())
     }
 
     /// What a turn used while its agent went was paid by whoever is above.
-    pub(crate) fn keep_ledgers_above(&self, kin: &LineageNode) -> Doing<'static, Result<(), StoreFault>> {
+    pub(crate) fn persist_ancestor_ledgers(&self, kin: &LineageNode) -> Doing<'static, Result<(), StoreFault>> {
         let append = kin.parent.as_ref().map(|parent| Append {
             agent: parent.serial,
-            name: Some(parent.id()),
+            agent_id: Some(parent.id()),
             at: self.outside.clock.now(),
             records: Vec::new(),
             state: None,
-            ledgers: parent.ledgers_to_keep(),
+            ledgers: parent.take_changed_ledgers(),
         });
         let appends: Vec<Append> = append.into_iter().filter(|append| !append.ledgers.is_empty()).collect();
         match appends.is_empty() {

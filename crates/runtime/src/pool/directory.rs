@@ -13,7 +13,7 @@ use agent::{AgentId, Fault, FaultKind};
 use crate::capability::CapabilityDigest;
 use crate::handle::{AgentHandle, Shared};
 use crate::lineage::{LineageNode, InsufficientBudget};
-use crate::turnstile::{busy, shutting_down};
+use crate::admission::{busy, shutting_down};
 
 mod live;
 
@@ -100,7 +100,7 @@ impl Directory {
                 entries.children.entry(parent).or_default().insert(row.serial);
             }
             let capability = CapabilityDigest::kept(row.capability);
-            if !row.gone {
+            if !row.is_destroyed {
                 entries.by_id.insert(row.id.clone(), row.serial);
                 entries.by_capability.insert(capability, row.serial);
             }
@@ -108,7 +108,7 @@ impl Directory {
                 id: row.id,
                 parent: row.parent,
                 capability,
-                presence: if row.gone { Presence::Destroyed } else { Presence::Asleep(None) },
+                presence: if row.is_destroyed { Presence::Destroyed } else { Presence::Asleep(None) },
                 is_finished: row.is_finished,
                 node: Weak::new(),
             };

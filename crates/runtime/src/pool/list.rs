@@ -73,7 +73,7 @@ impl Pool {
         for some in listed.chunks(READ_AT_ONCE) {
             let asleep: Vec<Serial> =
                 some.iter().filter(|one| one.live.is_none()).map(|one| one.serial).collect();
-            let loaded = if asleep.is_empty() { HashMap::new() } else { self.load(&asleep).await? };
+            let loaded = if asleep.is_empty() { HashMap::new() } else { self.load_agents(&asleep).await? };
             for one in some {
                 // Whoever is in neither was destroyed meanwhile.
                 match (&one.live, loaded.get(&one.serial)) {

@@ -11,7 +11,7 @@ use super::create::{OwnedInitiator, Initiator, Created, Name, Plan};
 use super::permissions::authorize_effects;
 use super::{AgentSpec, Pool, PoolHandle};
 use crate::handle::{AgentHandle, AgentRef};
-use crate::turnstile::busy;
+use crate::admission::busy;
 
 /// A copy of an agent.
 #[derive(Debug, Clone, Default)]
@@ -134,7 +134,7 @@ impl Pool {
         let append = Append {
             agent: agent.serial,
             // The name it has then; later records bear the new one.
-            name: Some(agent.id.clone()),
+            agent_id: Some(agent.id.clone()),
             at: self.outside.clock.now(),
             records: vec![Record::Renamed { by, id: id.clone() }],
             state: None,
@@ -147,7 +147,7 @@ impl Pool {
             }
             Err(fault) => {
                 self.directory.forget_name(&id);
-                Err(if fault == StoreFault::NameTaken { taken(&id) } else { fault.into() })
+                Err(if fault == StoreFault::DuplicateAgentId { taken(&id) } else { fault.into() })
             }
         }
     }

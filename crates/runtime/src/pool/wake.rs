@@ -14,18 +14,18 @@ use tracing::Instrument;
 
 use super::Pool;
 use super::directory::{Found, LivePlace};
-use crate::actor::{Actor, Command, Open};
+use crate::actor::{Actor, Command, PendingTurn};
 use crate::capability::CapabilityDigest;
 use crate::handle::{AgentHandle, AgentRef, Shared, gone};
 use crate::lineage::{StoredLineageNode, LineageNode, NewLineageNode};
 use crate::published::Published;
-use crate::turnstile::{busy, shutting_down};
+use crate::admission::{busy, shutting_down};
 
 /// Commands that may wait in an inbox beyond the turns that are open: cancels.
 const INBOX_SPARE: usize = 16;
 
 /// How often names of old sends are forgotten.
-const FORGET_EVERY: Duration = Duration::from_secs(600);
+const PRUNE_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Whoever reads from an agent keeps it from sleeping for a moment. Nobody is refused for that.
 const ROOM_WAITS_MS: [u64; 6] = [1, 4, 10, 25, 60, 150];
@@ -64,7 +64,7 @@ impl Pool {
                     if let Found::Asleep(now) = self.directory.look(agent.serial)
                         && Arc::ptr_eq(&now, &gate)
                     {
-                        return self.bring_back(agent).await;
+                        return self.restore_agent(agent).await;
                     }
                 }
             }
@@ -72,15 +72,15 @@ impl Pool {
     }
 
     /// Makes the agent from what was kept.
-    async fn bring_back(self: &Arc<Self>, agent: &AgentRef) -> Result<AgentHandle, Fault> {
-        if self.stop_wanted.is_cancelled() && self.turnstile.is_closed() {
+    async fn restore_agent(self: &Arc<Self>, agent: &AgentRef) -> Result<AgentHandle, Fault> {
+        if self.stop_wanted.is_cancelled() && self.admission.is_closed() {
             return Err(shutting_down());
         }
         let live_place = self.make_room_for_live().await?;
         let (kin, stored) =
-            self.load(&[agent.serial]).await?.remove(&agent.serial).ok_or_else(|| gone(&agent.id))?;
+            self.load_agents(&[agent.serial]).await?.remove(&agent.serial).ok_or_else(|| gone(&agent.id))?;
         let records = self.outside.store.history(agent.serial).await?;
-        let (messages, open) = Replay::of(records).into_parts();
+        let (messages, open) = Replay::from_records(records).into_parts();
         let StoredAgent { record, mut state, .. } = stored;
         let provider = self.provider(record.model.as_deref());
         let window = counted(record.system_prompt.as_deref(), messages, &provider).await;
@@ -98,8 +98,8 @@ impl Pool {
             state,
         });
         let waiting = open.into_iter().map(|open| {
-            let place = self.turnstile.enter_anyway(&handle.shared.open_turns);
-            Open::kept(open, place)
+            let place = self.admission.readmit(&handle.shared.open_turns);
+            PendingTurn::from_stored(open, place)
         });
         let waiting = waiting.collect();
         self.let_live(&handle, commands, waiting, live_place);
@@ -130,11 +130,11 @@ impl Pool {
             provider: new.provider,
             published: Published::new(new.window, &new.state),
             turns: AtomicU64::new(new.state.turns),
-            kept: Mutex::new(new.state),
+            enqueued_state: Mutex::new(new.state),
             store: Arc::clone(&self.outside.store),
             clock: Arc::clone(&self.outside.clock),
             feed: Arc::clone(&self.feed),
-            turnstile: Arc::clone(&self.turnstile),
+            admission: Arc::clone(&self.admission),
             open_turns: Arc::new(AtomicUsize::new(0)),
             limits: Arc::clone(&self.limits),
             pool: Arc::downgrade(self),
@@ -151,7 +151,7 @@ impl Pool {
         &self,
         handle: &AgentHandle,
         commands: Commands,
-        waiting: VecDeque<Open>,
+        waiting: VecDeque<PendingTurn>,
         place: LivePlace<'_>,
     ) {
         // Until the task is spawned, so that a stop waits for both.
@@ -191,15 +191,15 @@ impl Pool {
             return Ok(kin);
         }
         let gone = || Fault::new(FaultKind::NotFound, "Agent not found");
-        self.load(&[serial]).await?.remove(&serial).map(|(kin, _)| kin).ok_or_else(gone)
+        self.load_agents(&[serial]).await?.remove(&serial).map(|(kin, _)| kin).ok_or_else(gone)
     }
 
     /// Agents as they are kept, with their places in the tree.
-    pub(super) async fn load(
+    pub(super) async fn load_agents(
         &self,
         serials: &[Serial],
     ) -> Result<HashMap<Serial, (Arc<LineageNode>, StoredAgent)>, Fault> {
-        let _restoring = self.restoring.lock().await;
+        let _restoring = self.restore_lock.lock().await;
         let mut wanted: BTreeSet<Serial> = serials.iter().copied().collect();
         for serial in serials {
             let mut serial = *serial;
@@ -248,7 +248,7 @@ impl Pool {
             },
             ledger: row.ledger.clone(),
             descendant_count: self.directory.descendant_count(row.serial),
-            is_destroyed: row.gone,
+            is_destroyed: row.is_destroyed,
         });
         self.directory.set_node(&kin);
         Ok(kin)
@@ -291,7 +291,7 @@ impl Pool {
 
     fn take_up(self: &Arc<Self>, unsettled: Vec<Serial>) {
         let pool = Arc::downgrade(self);
-        let turnstile = Arc::clone(&self.turnstile);
+        let turnstile = Arc::clone(&self.admission);
         self.tasks.spawn(async move {
             let wake = |serial| {
                 let pool = pool.upgrade();
@@ -320,7 +320,7 @@ impl Pool {
     }
 
     /// Names of sends are remembered for a while.
-    pub(super) fn forget_old_turns(self: &Arc<Self>) {
+    pub(super) fn prune_old_turns(self: &Arc<Self>) {
         let (store, clock) = (Arc::clone(&self.outside.store), Arc::clone(&self.outside.clock));
         let retention = i64::try_from(self.limits.request_retention.as_micros()).unwrap_or(i64::MAX);
         let stop = self.stop_wanted.clone();
@@ -328,10 +328,10 @@ impl Pool {
             let forget = async {
                 loop {
                     let before = Moment(clock.now().0.saturating_sub(retention));
-                    if let Err(fault) = store.forget_turns(before).await {
+                    if let Err(fault) = store.prune_turns(before).await {
                         tracing::warn!("names of old sends could not be forgotten: {fault}");
                     }
-                    tokio::time::sleep(FORGET_EVERY).await;
+                    tokio::time::sleep(PRUNE_INTERVAL).await;
                 }
             };
             tokio::select! {

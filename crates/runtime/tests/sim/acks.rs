@@ -9,15 +9,15 @@ use futures_util::FutureExt;
 use runtime::{AgentHandle, Initiator, PermissionChange, ChildPolicy};
 
 use crate::history::{questions, texts};
-use crate::world::{World, at_once, end_of, first, message, named, number, settle, start};
+use crate::world::{World, at_once, end_of, first, message, named, numeric_request_id, settle, start};
 
 /// The kinds of what is kept of an agent.
-async fn kept(world: &World, agent: &AgentHandle) -> Vec<&'static str> {
-    world.store.kept_of(agent.refer().serial()).await.iter().map(Record::kind).collect()
+async fn stored_kinds(world: &World, agent: &AgentHandle) -> Vec<&'static str> {
+    world.store.stored_records(agent.refer().serial()).await.iter().map(Record::kind).collect()
 }
 
 /// Has somebody wait while the store is held up, and gives the answer when it goes on.
-async fn held<T>(world: &World, call: impl Future<Output = T>) -> T {
+async fn call_while_store_held<T>(world: &World, call: impl Future<Output = T>) -> T {
     world.store.hold();
     let mut call = Box::pin(call);
     assert!((&mut call).now_or_never().is_none());
@@ -30,11 +30,11 @@ async fn held<T>(world: &World, call: impl Future<Output = T>) -> T {
 #[tokio::test(start_paused = true)]
 async fn a_create_is_answered_when_the_agent_is_kept() {
     let world = World::new().await;
-    let created = held(&world, world.create(named("a"))).await.expect("there is room");
-    assert_eq!(kept(&world, &created.handle).await, ["agent_created"]);
+    let created = call_while_store_held(&world, world.create(named("a"))).await.expect("there is room");
+    assert_eq!(stored_kinds(&world, &created.handle).await, ["agent_created"]);
     let with_message =
-        held(&world, world.create(first(named("b"), "say a; done"))).await.expect("there is room");
-    assert_eq!(kept(&world, &with_message.handle).await[..2], ["agent_created", "turn_accepted"]);
+        call_while_store_held(&world, world.create(first(named("b"), "say a; done"))).await.expect("there is room");
+    assert_eq!(stored_kinds(&world, &with_message.handle).await[..2], ["agent_created", "turn_accepted"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -70,10 +70,10 @@ async fn a_create_whose_caller_goes_away_is_finished() {
 async fn a_message_that_was_left_is_kept_whether_its_turn_begins_or_waits() {
     let world = World::new().await;
     let agent = world.agent("a").await;
-    held(&world, agent.leave(message(1, "#1 wait; say a; done"))).await.expect("it is kept");
-    assert!(kept(&world, &agent).await.contains(&"turn_accepted"));
-    held(&world, agent.leave(message(2, "#2 say b; done"))).await.expect("it is kept");
-    let accepted = kept(&world, &agent).await.into_iter().filter(|kind| *kind == "turn_accepted").count();
+    call_while_store_held(&world, agent.submit_committed(message(1, "#1 wait; say a; done"))).await.expect("it is kept");
+    assert!(stored_kinds(&world, &agent).await.contains(&"turn_accepted"));
+    call_while_store_held(&world, agent.submit_committed(message(2, "#2 say b; done"))).await.expect("it is kept");
+    let accepted = stored_kinds(&world, &agent).await.into_iter().filter(|kind| *kind == "turn_accepted").count();
     assert_eq!(accepted, 2);
     assert_eq!(questions(&agent).len(), 1, "the second waits");
     drop(agent);
@@ -87,9 +87,9 @@ async fn a_message_that_was_left_is_kept_whether_its_turn_begins_or_waits() {
 #[tokio::test(start_paused = true)]
 async fn a_first_message_is_worked_on_after_a_crash() {
     let world = World::new().await;
-    world.store.take_seen();
+    world.store.take_observed();
     // The create is one call; nothing of the turn is kept behind it.
-    world.store.live_for(1);
+    world.store.die_after(1);
     let created = world.create(first(named("a"), "#1 say a; done")).await.expect("it is kept");
     let (request_id, _) = created.initial.expect("there was a first message");
     drop(created.handle);
@@ -136,11 +136,11 @@ async fn the_model_is_asked_when_the_question_is_kept_and_a_tool_runs_when_that_
 async fn a_turn_puts_together_in_line_what_belongs_together_and_nothing_is_rewritten() {
     let world = World::new().await;
     let agent = world.agent("a").await;
-    world.store.take_seen();
+    world.store.take_observed();
     for turn in 0..3 {
         let script = format!("#{turn} call note a; call slow 5; done | say so; done");
         end_of(start(&agent, turn, &script)).await;
-        let seen = world.store.take_seen();
+        let seen = world.store.take_observed();
         let calls: Vec<_> = seen.iter().map(|call| call.kinds.as_slice()).collect();
         let expected: [&[&str]; 5] = [
             &["turn_accepted", "turn_begun"],
@@ -150,7 +150,7 @@ async fn a_turn_puts_together_in_line_what_belongs_together_and_nothing_is_rewri
             &["message", "turn_ended"],
         ];
         assert_eq!(calls, expected, "the same for every turn, however many were before");
-        assert!(seen.iter().all(|call| call.was_kept));
+        assert!(seen.iter().all(|call| call.was_committed));
     }
 }
 
@@ -173,11 +173,11 @@ async fn a_send_is_answered_when_its_end_is_kept() {
 async fn a_cancel_is_answered_when_it_is_kept_and_survives_a_restart() {
     let world = World::new().await;
     let agent = world.agent("a").await;
-    agent.leave(message(1, "#1 say hel; wait")).await.expect("it is kept");
-    agent.leave(message(2, "#2 say b; done")).await.expect("it is kept");
+    agent.submit_committed(message(1, "#1 say hel; wait")).await.expect("it is kept");
+    agent.submit_committed(message(2, "#2 say b; done")).await.expect("it is kept");
     settle().await;
-    assert!(held(&world, agent.cancel(number(2))).await);
-    assert!(held(&world, agent.cancel(number(1))).await);
+    assert!(call_while_store_held(&world, agent.cancel(numeric_request_id(2))).await);
+    assert!(call_while_store_held(&world, agent.cancel(numeric_request_id(1))).await);
     drop(agent);
     let world = world.restart().await;
     settle().await;
@@ -191,11 +191,11 @@ async fn a_cancel_is_answered_when_it_is_kept_and_survives_a_restart() {
 async fn a_cancel_that_was_not_acknowledged_may_be_lost_and_the_send_is_not() {
     let world = World::new().await;
     let agent = world.agent("a").await;
-    agent.leave(message(1, "#1 wait; say a; done")).await.expect("it is kept");
-    agent.leave(message(2, "#2 say b; done")).await.expect("it is kept");
+    agent.submit_committed(message(1, "#1 wait; say a; done")).await.expect("it is kept");
+    agent.submit_committed(message(2, "#2 say b; done")).await.expect("it is kept");
     settle().await;
     world.store.die();
-    assert!(agent.cancel(number(2)).now_or_never().is_none());
+    assert!(agent.cancel(numeric_request_id(2)).now_or_never().is_none());
     drop(agent);
     let world = world.restart().await;
     settle().await;
@@ -210,9 +210,9 @@ async fn a_word_is_acknowledged_when_it_is_kept() {
     let agent = world.agent("a").await;
     start(&agent, 1, "#1 wait; say so; done");
     settle().await;
-    let taken = held(&world, agent.steer("#s say steered; done".to_owned(), Source::default())).await;
-    assert_eq!(taken, Some(number(1)));
-    assert_eq!(kept(&world, &agent).await.last(), Some(&"steered"));
+    let taken = call_while_store_held(&world, agent.steer("#s say steered; done".to_owned(), Source::default())).await;
+    assert_eq!(taken, Some(numeric_request_id(1)));
+    assert_eq!(stored_kinds(&world, &agent).await.last(), Some(&"steered"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -221,14 +221,14 @@ async fn what_is_done_to_an_agent_is_answered_when_it_is_kept() {
     let agent = world.trusted("a").await;
     end_of(start(&agent, 1, "#1 say a; done")).await;
     let change = PermissionChange { disable_tools: Some(vec!["note".into()]), ..PermissionChange::default() };
-    held(&world, world.change_permissions(&agent, &change)).await.expect("less is always allowed");
-    held(&world, world.finish(&agent)).await;
-    assert_eq!(held(&world, agent.rollback(0, Initiator::Admin)).await, Ok(2));
-    let kinds = kept(&world, &agent).await;
+    call_while_store_held(&world, world.change_permissions(&agent, &change)).await.expect("less is always allowed");
+    call_while_store_held(&world, world.finish(&agent)).await;
+    assert_eq!(call_while_store_held(&world, agent.rollback(0, Initiator::Admin)).await, Ok(2));
+    let kinds = stored_kinds(&world, &agent).await;
     assert_eq!(kinds[kinds.len() - 3..], ["permissions_changed", "agent_finished", "rolled_back"]);
     let target = agent.refer();
-    assert!(held(&world, world.end(&target, ChildPolicy::Cascade)).await);
-    assert_eq!(kept(&world, &agent).await.last(), Some(&"agent_destroyed"));
+    assert!(call_while_store_held(&world, world.end(&target, ChildPolicy::Cascade)).await);
+    assert_eq!(stored_kinds(&world, &agent).await.last(), Some(&"agent_destroyed"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -239,7 +239,7 @@ async fn what_an_agent_is_denied_is_in_the_journal() {
     world.pool.record_denial("somebody", Some(&agent.refer()), "destroy_agent", "targets", "no");
     world.pool.record_denial("somebody", None, "shutdown_server", "identity", "no");
     settle().await;
-    let records = world.store.kept_of(agent.refer().serial()).await;
+    let records = world.store.stored_records(agent.refer().serial()).await;
     let denied: Vec<_> = records
         .iter()
         .filter_map(|record| match record {
@@ -248,7 +248,7 @@ async fn what_an_agent_is_denied_is_in_the_journal() {
         })
         .collect();
     assert_eq!(denied, [("a", "agent_create"), ("somebody", "destroy_agent")]);
-    let daemon: Vec<_> = world.store.kept_of(agent::journal::DAEMON).await.iter().map(Record::kind).collect();
+    let daemon: Vec<_> = world.store.stored_records(agent::journal::DAEMON).await.iter().map(Record::kind).collect();
     assert_eq!(daemon, ["daemon_started", "denied"]);
     let memory = Arc::clone(world.store.memory());
     world.pool.stop(std::time::Duration::ZERO).await;
@@ -279,7 +279,7 @@ async fn a_stop_waits_for_an_agent_that_is_being_woken_and_leaves_no_task_behind
     let world = World::new().await;
     world.agent("a").await;
     let world = world.restart().await;
-    world.store.take_time(3);
+    world.store.set_commit_yields(3);
     let name = crate::world::id("a");
     let mut waking = Box::pin(world.pool.find(&name));
     assert!((&mut waking).now_or_never().is_none());

@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use runtime::{AgentSpec, ChildPolicy, Limits};
 
 use crate::history::texts;
-use crate::world::{Plan, World, at_once, end_of, fault_of, is_busy, named, number, settle, start, tasks};
+use crate::world::{Plan, World, at_once, end_of, fault_of, is_busy, named, numeric_request_id, settle, start, tasks};
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_as_long_as_it_may_be_says_so() {
@@ -94,7 +94,7 @@ async fn without_random_bytes_a_name_is_refused_and_not_sought_for_ever() {
     for spec in [AgentSpec::default(), named("a")] {
         assert_eq!(dry.refusal(spec).await.public, "no random bytes");
     }
-    assert!(dry.pool.make_up_request_id().is_err());
+    assert!(dry.pool.generate_request_id().is_err());
     assert_eq!((stuck.pool.agent_count(), dry.pool.agent_count()), (1, 0));
 }
 
@@ -153,7 +153,7 @@ async fn a_destroyed_agent_is_gone_for_whoever_still_knows_it() {
     assert!(!world.destroy(&agent).await, "there is nothing left to destroy");
     let fault = fault_of(start(&agent, 2, "say b; done")).await;
     assert_eq!((fault.kind, fault.public.as_ref()), (FaultKind::NotFound, "Agent not found: a"));
-    assert!(!at_once(agent.cancel(number(1))).await);
+    assert!(!at_once(agent.cancel(numeric_request_id(1))).await);
     assert_eq!(world.summary(&agent).message_count, 2, "what was read before can still be read");
     assert_eq!(world.pool.open_turns(), 0);
 }
@@ -165,7 +165,7 @@ async fn a_destroy_whose_caller_goes_away_ends_the_agent_all_the_same() {
     let running = start(&agent, 1, "say hel; wait");
     settle().await;
     // So many commands that the inbox is full before the agent's task gets to run.
-    let mut cancels: Vec<_> = (0..64).map(|place| Box::pin(agent.cancel(number(100 + place)))).collect();
+    let mut cancels: Vec<_> = (0..64).map(|place| Box::pin(agent.cancel(numeric_request_id(100 + place)))).collect();
     for cancel in &mut cancels {
         assert!(tokio::task::unconstrained(cancel).now_or_never().is_none());
     }

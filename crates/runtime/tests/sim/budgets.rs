@@ -8,7 +8,7 @@ use runtime::{AgentHandle, AgentSpec, PermissionChange, ChildPolicy, ResourceUsa
 use tokio::time::Instant;
 
 use crate::history::{messages, objection_when_idle, questions, results, texts};
-use crate::world::{World, at_once, below, end_of, named, number, settle, start};
+use crate::world::{World, at_once, below, end_of, named, numeric_request_id, settle, start};
 
 fn limited(spec: AgentSpec, resource: Resource, limit: u64) -> AgentSpec {
     let budget = spec.permissions.budget.with_limit(resource, Some(limit));
@@ -259,17 +259,17 @@ async fn a_cancelled_turn_is_paid_for_too() {
         world.make(AgentSpec { permissions: PermissionSpec { budget, ..PermissionSpec::default() }, ..named("a") }).await;
     let sending = start(&agent, 1, "say hel; wait");
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert!(at_once(agent.cancel(number(1))).await);
+    assert!(at_once(agent.cancel(numeric_request_id(1))).await);
     end_of(sending).await;
     assert_eq!(account(&world, &agent, Resource::Turns), (Some(9), 1, 0, Some(8)));
     assert_eq!(account(&world, &agent, Resource::WallMs), (Some(9000), 2000, 0, Some(7000)));
     let waiting = start(&agent, 2, "wait");
     let unbegun = start(&agent, 3, "say never; done");
     settle().await;
-    assert!(at_once(agent.cancel(number(3))).await);
+    assert!(at_once(agent.cancel(numeric_request_id(3))).await);
     end_of(unbegun).await;
     assert_eq!(resource_usage(&world, &agent, Resource::Turns).used, 2, "a turn that never began costs nothing");
-    assert!(at_once(agent.cancel(number(2))).await);
+    assert!(at_once(agent.cancel(numeric_request_id(2))).await);
     end_of(waiting).await;
     assert_eq!(texts(&agent).len(), 4);
 }

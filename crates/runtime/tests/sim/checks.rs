@@ -56,7 +56,7 @@ impl Driver {
                 // Whoever is being made by an agent counts before it can be found, and whoever is being destroyed by
                 // one no longer counts and is there until that is kept.
                 let is_at_work = self.world.tools.seen().live > 0;
-                let come_or_go = is_at_work && (one.used > below || self.world.store.has_line());
+                let come_or_go = is_at_work && (one.used > below || self.world.store.has_queued());
                 assert!(one.used == below || come_or_go, "{below} are below: {what}");
                 let floor = life.budgets[place(one.resource)].floor;
                 assert!(one.limit.is_none_or(|limit| one.used <= limit.max(floor)), "too many: {what}");

@@ -8,7 +8,7 @@ use agent::{Ending, FaultKind, Role, Source, ToolClass, TurnOutcome};
 use runtime::{AgentHandle, AgentSpec, Limits};
 
 use crate::history::{messages, objection_when_idle, questions, results, texts};
-use crate::world::{Plan, World, end_of, fault_of, message, named, number, preset, settle, start, tasks};
+use crate::world::{Plan, World, end_of, fault_of, message, named, numeric_request_id, preset, settle, start, tasks};
 
 /// A turn with tools of all kinds, beside each other and one after the other.
 const SCRIPT: &str = "#1 say see:; call note a; call keyed 5; call once 7; call once_step 3; call slow 2; done | \
@@ -36,7 +36,7 @@ enum Moment {
 
 /// Sends, and kills the daemon when so many calls are kept. None when the turn has ended before.
 async fn cut_off(world: World, calls: usize, moment: Moment) -> Result<World, World> {
-    world.store.live_for(calls);
+    world.store.die_after(calls);
     let sending = start(&world.find("a").await, 1, SCRIPT);
     for _ in 0..100_000 {
         if world.store.is_dead() || sending.is_finished() {
@@ -58,7 +58,7 @@ async fn cut_off(world: World, calls: usize, moment: Moment) -> Result<World, Wo
 
 /// Leaves agent `a` a message, and goes away.
 async fn give(world: &World, name: i64, script: &str) {
-    world.find("a").await.leave(message(name, script)).await.expect("it is kept");
+    world.find("a").await.submit_committed(message(name, script)).await.expect("it is kept");
 }
 
 /// Waits until nothing is open; a restart has to get there by itself.
@@ -80,10 +80,10 @@ fn times(world: &World, line: &str) -> usize {
 /// Calls that may not run twice and were begun, and have no result that is kept.
 async fn lost(world: &World, agent: &AgentHandle) -> BTreeSet<String> {
     let mut lost = BTreeSet::new();
-    for record in world.store.kept_of(agent.refer().serial()).await {
+    for record in world.store.stored_records(agent.refer().serial()).await {
         match record {
             Record::CallBegun { call_id, class: ToolClass::Once, .. } => drop(lost.insert(call_id)),
-            Record::MessageKept(message)
+            Record::MessageAdded(message)
                 if message.role == Role::Tool && !message.text.starts_with(UNKNOWN) =>
             {
                 lost.remove(message.tool_call_id.as_deref().unwrap_or_default());
@@ -156,8 +156,8 @@ async fn an_answer_that_was_kept_is_never_asked_for_again() {
         let model = std::sync::Arc::clone(&first.model);
         let Ok(world) = cut_off(first, calls, Moment::Later).await else { break };
         let agent = world.find("a").await;
-        let kept = world.store.kept_of(agent.refer().serial()).await;
-        let is_answer = |record: &&Record| matches!(record, Record::MessageKept(message) if message.role == Role::Assistant);
+        let kept = world.store.stored_records(agent.refer().serial()).await;
+        let is_answer = |record: &&Record| matches!(record, Record::MessageAdded(message) if message.role == Role::Assistant);
         let kept = kept.iter().filter(is_answer).count();
         come_to_rest(&world).await;
         let asked = (model.seen().questions.len(), world.model.seen().questions.len());
@@ -217,7 +217,7 @@ async fn a_crash_in_the_middle_of_a_settling_is_settled_too() {
                 break;
             };
             // The start itself makes a call; those of the turn come behind it.
-            world.store.live_for(second);
+            world.store.die_after(second);
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
             let world = world.restart().await;
             come_to_rest(&world).await;
@@ -317,7 +317,7 @@ async fn a_turn_that_waits_for_a_slot_to_go_on_can_be_cancelled_and_leaves_a_sou
     let world = World::new().await;
     for name in ["a", "b"] {
         let message = message(1, &format!("#{name} call slow release; done | say {name}; done"));
-        world.agent(name).await.leave(message).await.expect("it is kept");
+        world.agent(name).await.submit_committed(message).await.expect("it is kept");
     }
     world.tools.begun(2).await;
     settle().await;
@@ -327,7 +327,7 @@ async fn a_turn_that_waits_for_a_slot_to_go_on_can_be_cancelled_and_leaves_a_sou
     settle().await;
     let (runs, waits) = (world.find("a").await, world.find("b").await);
     assert_eq!((world.tools.seen().live, world.pool.open_turns()), (1, 2), "there is one slot");
-    assert!(waits.cancel(number(1)).await);
+    assert!(waits.cancel(numeric_request_id(1)).await);
     assert_eq!(objection_when_idle(&messages(&waits)), None);
     assert_eq!(results(&waits), ["Cancelled by user: tool execution was interrupted"]);
     world.tools.release_all();
@@ -348,7 +348,7 @@ async fn a_word_that_was_acknowledged_survives_a_crash() {
     give(&world, 1, "#1 call slow release; done | say never; done").await;
     world.tools.begun(1).await;
     settle().await;
-    assert_eq!(agent.steer(WORD.to_owned(), Source::default()).await, Some(number(1)));
+    assert_eq!(agent.steer(WORD.to_owned(), Source::default()).await, Some(numeric_request_id(1)));
     drop(agent);
     let world = world.restart().await;
     settle().await;

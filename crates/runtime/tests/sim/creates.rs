@@ -207,7 +207,7 @@ async fn a_cancel_of_a_create_that_waits_leaves_the_child_and_ends_its_first_mes
     let parent = world.trusted("p").await;
     let sending = start(&parent, 1, "call agent_create {id=x wait=yes say hel; wait}; done");
     settle().await;
-    assert!(at_once(parent.cancel(crate::world::number(1))).await);
+    assert!(at_once(parent.cancel(crate::world::numeric_request_id(1))).await);
     end_of(sending).await;
     settle().await;
     assert_eq!(world.names().await, ["p", "x"]);

@@ -110,9 +110,9 @@ pub(crate) struct Sent {
     pub(crate) cancel_wanted: bool,
     pub(crate) cancel_confirmed: bool,
     /// Another send of this agent had the same name and said something else.
-    pub(crate) reuses_name: bool,
+    pub(crate) reuses_request_id: bool,
     /// The send that this one repeats.
-    pub(crate) repeats: Option<usize>,
+    pub(crate) duplicate_of: Option<usize>,
     /// Somebody added a word, which is a script of its own.
     pub(crate) steered: bool,
 }
@@ -152,7 +152,7 @@ impl Driver {
         let limits = some_limits(&mut dice);
         let temper = if dice.percent(35) { Temper::sociable(&mut dice) } else { Temper::any(&mut dice) };
         let world = World::with(limits.clone()).await;
-        world.store.take_time(*dice.pick(&[0, 0, 1, 3]));
+        world.store.set_commit_yields(*dice.pick(&[0, 0, 1, 3]));
         world.tools.watch(&world.pool);
         Self {
             dice,
@@ -255,8 +255,8 @@ impl Driver {
             fate,
             cancel_wanted,
             cancel_confirmed,
-            reuses_name,
-            repeats,
+            reuses_request_id: reuses_name,
+            duplicate_of: repeats,
             steered,
         });
     }
@@ -297,11 +297,11 @@ impl Driver {
                 }
                 TurnOutcome::Failed(_) | TurnOutcome::Interrupted(_) => false,
             },
-            Err(fault) if fault.kind == FaultKind::Invalid => sent.reuses_name,
+            Err(fault) if fault.kind == FaultKind::Invalid => sent.reuses_request_id,
             Err(fault) => !sent.cancel_confirmed && sent.plot.may_fail_as(fault.kind),
         };
         assert!(fair, "{script} was answered with {answer:?}");
-        if let Some(Fate::Answered(before)) = sent.repeats.map(|before| &self.sent[before].fate) {
+        if let Some(Fate::Answered(before)) = sent.duplicate_of.map(|before| &self.sent[before].fate) {
             // One that was cancelled before it was kept is not known.
             let unbegun = Ok(TurnEnd::unbegun());
             // An agent that has to go answers everybody like this.

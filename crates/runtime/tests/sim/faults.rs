@@ -7,7 +7,7 @@ use runtime::Limits;
 use tokio::time::Instant;
 
 use crate::history::{messages, objection_when_idle};
-use crate::world::{World, end_of, fault_of, number, settle, start};
+use crate::world::{World, end_of, fault_of, numeric_request_id, settle, start};
 
 const IDLE: Duration = Duration::from_secs(120);
 
@@ -38,7 +38,7 @@ async fn a_stream_that_panics_when_dropped_does_not_take_the_agent_with_it() {
     assert_eq!(end_of(whole).await.content, "a", "the answer was there before");
     world.model.asked(2).await;
     settle().await;
-    assert!(agent.cancel(number(2)).await);
+    assert!(agent.cancel(numeric_request_id(2)).await);
     let end = end_of(behind).await;
     assert_eq!((end.outcome, end.content.as_str()), (TurnOutcome::Cancelled, "b"));
     assert_eq!(end_of(start(&agent, 3, "say c; done")).await.content, "c");
@@ -97,7 +97,7 @@ async fn commands_give_a_silent_model_no_more_time() {
         let waited = Instant::now() - before;
         assert!(waited < IDLE * 2, "still waiting after {waited:?}");
         tokio::time::sleep(Duration::from_secs(50)).await;
-        agent.cancel(number(7)).await;
+        agent.cancel(numeric_request_id(7)).await;
     }
     assert_eq!(fault_of(sending).await.kind, FaultKind::Model);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agent::Role;
 use agent::journal::Record;
-use agent::outside::{Entry, Store};
+use agent::outside::{JournalEntry, Store};
 use futures_util::FutureExt;
 use runtime::{Delta, DeltaKind, FeedItem, FeedScope, Subscription};
 
@@ -28,7 +28,7 @@ fn drain(subscription: &mut Subscription) -> Vec<FeedItem> {
     items
 }
 
-fn entries(items: &[FeedItem]) -> Vec<Arc<Entry>> {
+fn entries(items: &[FeedItem]) -> Vec<Arc<JournalEntry>> {
     let entry = |item: &FeedItem| match item {
         FeedItem::Entry(entry) => Some(Arc::clone(entry)),
         FeedItem::Delta(_) | FeedItem::Gap { .. } | FeedItem::Lagged => None,
@@ -62,7 +62,7 @@ async fn talk(world: &World, name: &str, turns: i64) {
 #[tokio::test(start_paused = true)]
 async fn from_the_beginning_every_sequence_comes_once_and_in_order_while_turns_run() {
     let world = World::new().await;
-    world.store.take_time(2);
+    world.store.set_commit_yields(2);
     for name in ["a", "b", "c"] {
         world.agent(name).await;
     }
@@ -102,8 +102,8 @@ async fn resumed_at_any_cursor_there_is_no_hole_and_no_repeat() {
     talk(&world, "b", 2).await;
     let all = entries(&drain(&mut listen(&world, Some(0)).await));
     let own = entries(&drain(&mut listen_to(&world, "a", Some(0)).await));
-    assert!(own.iter().all(|entry| entry.name.as_ref().is_some_and(|name| name.as_str() == "a")));
-    let numbers: Vec<_> = own.iter().map(|entry| entry.number).collect();
+    assert!(own.iter().all(|entry| entry.agent_id.as_ref().is_some_and(|name| name.as_str() == "a")));
+    let numbers: Vec<_> = own.iter().map(|entry| entry.agent_sequence).collect();
     assert_eq!(numbers, (1..=own.len() as u64).collect::<Vec<_>>(), "an agent's own are numbered too");
     for cursor in 0..=last(&world).await {
         let rest = entries(&drain(&mut listen(&world, Some(cursor)).await));
@@ -207,7 +207,7 @@ fn before_each_answer(items: &[FeedItem]) -> Vec<String> {
         match item {
             FeedItem::Delta(delta) if delta.kind == DeltaKind::Text => said.push_str(&delta.text),
             FeedItem::Entry(entry) => {
-                if let Record::MessageKept(message) = &entry.record
+                if let Record::MessageAdded(message) = &entry.record
                     && message.role == Role::Assistant
                 {
                     assert_eq!(message.text, said);
@@ -225,7 +225,7 @@ fn before_each_answer(items: &[FeedItem]) -> Vec<String> {
 async fn no_piece_comes_behind_its_message_whenever_somebody_begins_to_read() {
     for delay in 0..12 {
         let world = World::new().await;
-        world.store.take_time(2);
+        world.store.set_commit_yields(2);
         let agent = world.agent("a").await;
         let mut subscription = listen(&world, Some(0)).await;
         let sending =
@@ -309,7 +309,7 @@ async fn a_cursor_before_the_beginning_is_a_gap_and_reading_begins_with_what_the
     world.agent("a").await;
     talk(&world, "a", 2).await;
     let (begin, end) = (4, last(&world).await);
-    world.store.begin_at(begin);
+    world.store.prune_before(begin);
     for cursor in [0, 1, begin - 2] {
         let items = drain(&mut listen(&world, Some(cursor)).await);
         assert!(matches!(items[0], FeedItem::Gap { first, last } if (first, last) == (begin, end)));
@@ -357,7 +357,7 @@ async fn everything_that_happens_to_an_agent_is_told_in_its_order() {
     let world = World::new().await;
     let mut all = listen(&world, Some(0)).await;
     let agent = world.make(crate::world::preset(named("a"), "trusted")).await;
-    agent.leave(message(1, "#1 call note x; call slow 5; done | say b; done")).await.expect("it is kept");
+    agent.submit_committed(message(1, "#1 call note x; call slow 5; done | say b; done")).await.expect("it is kept");
     tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     world.finish(&agent).await;
     assert_eq!(agent.rollback(0, runtime::Initiator::Admin).await, Ok(5));

@@ -11,7 +11,7 @@ use agent::{Message, Prices, Role, TurnOutcome};
 use runtime::{AgentHandle, AgentSpec, Initiator, CompactWhen, Compacted, Limits, PermissionSpec};
 
 use crate::history::{messages, texts};
-use crate::world::{Plan, World, at_once, below, end_of, fault_of, message, named, number, settle, start};
+use crate::world::{Plan, World, at_once, below, end_of, fault_of, message, named, numeric_request_id, settle, start};
 
 fn small(budget: u64) -> Plan {
     Plan { traits: ModelTraits::of_window(budget), ..Plan::default() }
@@ -23,7 +23,7 @@ fn script(turn: usize) -> String {
 }
 
 async fn folds(world: &World, agent: &AgentHandle) -> Vec<Folded> {
-    let records = world.store.kept_of(agent.refer().serial()).await;
+    let records = world.store.stored_records(agent.refer().serial()).await;
     let folded = |record| match record {
         Record::Folded(folded) => Some(*folded),
         _ => None,
@@ -153,7 +153,7 @@ async fn a_giant_message_is_cut_for_the_model_and_whole_in_the_journal() {
     assert!(end.content.ends_with("hello"), "{}", end.content.len());
     let size = agent.tokens().size;
     assert!(size.total <= size.available, "{size:?}");
-    let records = world.store.kept_of(agent.refer().serial()).await;
+    let records = world.store.stored_records(agent.refer().serial()).await;
     let whole =
         |record: &Record| matches!(record, Record::TurnAccepted(accepted) if accepted.message.text == giant);
     assert!(records.iter().any(whole));
@@ -191,7 +191,7 @@ async fn a_cancel_ends_a_summary_at_once() {
         }
         end_of(sending).await;
     };
-    assert!(at_once(agent.cancel(number(turn))).await);
+    assert!(at_once(agent.cancel(numeric_request_id(turn))).await);
     assert_eq!(end_of(sending).await.outcome, TurnOutcome::Cancelled);
     settle().await;
     assert_eq!(world.model.seen().live_total, 0);
@@ -207,7 +207,7 @@ async fn a_daemon_killed_around_a_fold_has_all_of_it_or_nothing() {
     for calls in 1..60 {
         let world = World::open(small(1024)).await;
         let agent = world.agent("a").await;
-        world.store.live_for(calls);
+        world.store.die_after(calls);
         let mut turn = 0;
         while !world.store.is_dead() && turn < 40 {
             turn += 1;
@@ -315,9 +315,9 @@ async fn a_compaction_waits_in_line_and_others_wait_for_it() {
     settle().await;
     assert_eq!(world.model.seen().summaries.len(), 1);
     assert!(!behind.is_finished(), "the send waits for it");
-    let left = at_once(agent.leave(message(22, "#22 say third; done"))).await;
+    let left = at_once(agent.submit_committed(message(22, "#22 say third; done"))).await;
     assert!(left.is_ok(), "what comes meanwhile is kept at once");
-    assert!(at_once(agent.cancel(number(22))).await, "and can be cancelled");
+    assert!(at_once(agent.cancel(numeric_request_id(22))).await, "and can be cancelled");
     world.model.release_one();
     let done = compacting.await.expect("no panic").expect("it can be kept");
     assert!(matches!(done, Compacted::Done { .. }));

@@ -10,7 +10,7 @@ use runtime::{AgentSpec, Initiator, PermissionChange, ChildPolicy, Fork, Import}
 
 use crate::history::{messages, objection_when_idle, questions, texts};
 use crate::world::{
-    World, below, end_of, fault_of, first, id, is_busy, message, named, number, settle, start,
+    World, below, end_of, fault_of, first, id, is_busy, message, named, numeric_request_id, settle, start,
 };
 
 fn full() -> StoreFault {
@@ -27,7 +27,7 @@ async fn a_send_that_finds_no_room_is_told_so_and_reads_go_on() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     end_of(start(&agent, 1, "#1 say a; done")).await;
-    world.store.refuse(usize::MAX, full());
+    world.store.inject_fault(usize::MAX, full());
     assert_full(&fault_of(start(&agent, 2, "#2 say b; done")).await);
     assert_eq!((texts(&agent).len(), world.summary(&agent).message_count), (2, 2), "who had it can read it");
     drop(agent);
@@ -35,7 +35,7 @@ async fn a_send_that_finds_no_room_is_told_so_and_reads_go_on() {
     assert_eq!(texts(&agent), ["#1 say a; done", "a"]);
     assert_eq!((world.names().await.len(), world.pool.open_turns()), (1, 0));
     assert_full(&fault_of(start(&agent, 2, "#2 say b; done")).await);
-    world.store.heal();
+    world.store.clear_faults();
     drop(agent);
     let agent = world.find("a").await;
     assert_eq!(end_of(start(&agent, 2, "#2 say b; done")).await.content, "b");
@@ -50,10 +50,10 @@ async fn a_turn_that_finds_no_room_at_any_point_is_told_so_and_goes_on_when_ther
     for kind in ["turn_accepted", "turn_begun", "message", "tool_begun", "tool_done", "turn_ended"] {
         let world = World::new().await;
         let agent = world.agent("a").await;
-        world.store.refuse_kind(kind, 1, full());
+        world.store.inject_fault_for_kind(kind, 1, full());
         assert_full(&fault_of(start(&agent, 1, script)).await);
         drop(agent);
-        world.store.heal();
+        world.store.clear_faults();
         // By itself or because somebody asks: it is the same turn.
         let agent = world.find("a").await;
         let end = end_of(start(&agent, 1, script)).await;
@@ -73,7 +73,7 @@ async fn a_turn_that_finds_no_room_at_any_point_is_told_so_and_goes_on_when_ther
 async fn a_turn_that_found_no_room_goes_on_by_itself_when_there_is_some() {
     let world = World::new().await;
     let agent = world.agent("a").await;
-    world.store.refuse_kind("message", 2, full());
+    world.store.inject_fault_for_kind("message", 2, full());
     assert_full(&fault_of(start(&agent, 1, "#1 say so; done")).await);
     drop(agent);
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -86,11 +86,11 @@ async fn a_turn_that_found_no_room_goes_on_by_itself_when_there_is_some() {
 async fn a_turn_that_never_finds_room_is_given_up_and_can_be_had_later() {
     let world = World::new().await;
     let agent = world.agent("a").await;
-    world.store.refuse_kind("turn_ended", 9, full());
+    world.store.inject_fault_for_kind("turn_ended", 9, full());
     assert_full(&fault_of(start(&agent, 1, "#1 say so; done")).await);
     drop(agent);
     tokio::time::sleep(Duration::from_secs(60)).await;
-    world.store.heal();
+    world.store.clear_faults();
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(world.pool.open_turns(), 0);
     assert!(world.model.seen().questions.len() <= 3, "a model costs something");
@@ -107,7 +107,7 @@ async fn sends_that_waited_behind_it_are_told_or_kept_and_never_both_lost() {
     let running = start(&agent, 1, "#1 wait; say a; done");
     let behind = [start(&agent, 2, "#2 say b; done"), start(&agent, 3, "#3 say c; done")];
     settle().await;
-    world.store.refuse_kind("turn_ended", 1, full());
+    world.store.inject_fault_for_kind("turn_ended", 1, full());
     world.model.release_all();
     assert_full(&fault_of(running).await);
     for sending in behind {
@@ -127,11 +127,11 @@ async fn sends_that_waited_behind_it_are_told_or_kept_and_never_both_lost() {
 async fn whoever_still_has_the_fallen_agent_is_told_to_come_again() {
     let world = World::new().await;
     let agent = world.agent("a").await;
-    world.store.refuse(1, full());
+    world.store.inject_fault(1, full());
     assert_full(&fault_of(start(&agent, 1, "#1 say a; done")).await);
     let fault = fault_of(start(&agent, 1, "#1 say a; done")).await;
     assert!(is_busy(&fault), "{fault:?}");
-    assert!(!agent.cancel(number(1)).await);
+    assert!(!agent.cancel(numeric_request_id(1)).await);
     assert_eq!(agent.steer("word".to_owned(), Source::default()).await, None);
     assert!(agent.rollback(0, Initiator::Admin).await.is_err());
     assert_eq!(end_of(start(&world.find("a").await, 1, "#1 say a; done")).await.content, "a");
@@ -143,7 +143,7 @@ async fn whatever_else_finds_no_room_changes_nothing() {
     let agent = world.trusted("a").await;
     end_of(start(&agent, 1, "#1 say a; done")).await;
     let before = crate::restarts::portrait(&world, &agent);
-    world.store.refuse(usize::MAX, full());
+    world.store.inject_fault(usize::MAX, full());
     assert_full(&world.refusal(named("b")).await);
     assert_full(&world.refusal(first(below(named("b"), &agent), "say x; done")).await);
     let change = PermissionChange { disable_tools: Some(vec!["note".into()]), ..PermissionChange::default() };
@@ -166,7 +166,7 @@ async fn whatever_else_finds_no_room_changes_nothing() {
     drop(agent);
     assert_full(&world.pool.rename(&target, id("z"), Initiator::Admin).await.expect_err("there is no room"));
     assert_eq!(world.names().await, ["a"]);
-    world.store.heal();
+    world.store.clear_faults();
     let agent = world.find("a").await;
     assert_eq!(crate::restarts::portrait(&world, &agent), before);
     world.agent("z").await;
@@ -178,7 +178,7 @@ async fn a_rollback_that_finds_no_room_takes_nothing_away() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     end_of(start(&agent, 1, "#1 say a; done")).await;
-    world.store.refuse(1, full());
+    world.store.inject_fault(1, full());
     assert_full(&agent.rollback(0, Initiator::Admin).await.expect_err("there is no room"));
     drop(agent);
     let agent = world.find("a").await;
@@ -192,14 +192,14 @@ async fn a_message_that_is_left_where_there_is_no_room_is_refused() {
     let agent = world.agent("a").await;
     let running = start(&agent, 1, "#1 wait; say a; done");
     settle().await;
-    world.store.refuse(1, full());
-    let fault = agent.leave(message(2, "#2 say b; done")).await.err().expect("there is no room");
+    world.store.inject_fault(1, full());
+    let fault = agent.submit_committed(message(2, "#2 say b; done")).await.err().expect("there is no room");
     assert_full(&fault);
     world.model.release_all();
     assert_eq!(end_of(running).await.content, "a", "the turn under way does not suffer");
     settle().await;
     assert_eq!((questions(&agent).len(), world.pool.open_turns()), (1, 0));
-    agent.leave(message(2, "#2 say b; done")).await.expect("there is room now");
+    agent.submit_committed(message(2, "#2 say b; done")).await.expect("there is room now");
     settle().await;
     assert_eq!(questions(&agent).len(), 2);
 }
@@ -210,7 +210,7 @@ async fn a_word_that_finds_no_room_is_not_acknowledged() {
     let agent = world.agent("a").await;
     let running = start(&agent, 1, "#1 wait; say a; done");
     settle().await;
-    world.store.refuse_kind("steered", 1, full());
+    world.store.inject_fault_for_kind("steered", 1, full());
     assert_eq!(agent.steer("#s say b; done".to_owned(), Source::default()).await, None);
     world.model.release_all();
     assert_eq!(end_of(running).await.outcome, TurnOutcome::Completed);
@@ -227,7 +227,7 @@ async fn a_budget_is_what_it_was_after_a_call_that_found_no_room() {
         ..spec
     };
     let parent = world.make(with(crate::world::preset(named("p"), "trusted"), turns(10))).await;
-    world.store.refuse(1, full());
+    world.store.inject_fault(1, full());
     assert_full(&world.refusal(with(below(named("c"), &parent), turns(4))).await);
     let account = |world: &World, agent: &runtime::AgentHandle| {
         let one = world.pool.permissions(agent).resource_usage[0];
@@ -244,11 +244,11 @@ async fn a_budget_is_what_it_was_after_a_call_that_found_no_room() {
 async fn a_marked_agent_that_finds_no_room_is_settled_when_there_is_some() {
     let world = World::new().await;
     let agent = world.make(AgentSpec { on_restart: Some(OnRestart::Mark), ..named("a") }).await;
-    agent.leave(message(1, "#1 say hel; wait")).await.expect("it is kept");
+    agent.submit_committed(message(1, "#1 say hel; wait")).await.expect("it is kept");
     settle().await;
     drop(agent);
     let world = world.restart().await;
-    world.store.refuse_kind("turn_ended", 1, full());
+    world.store.inject_fault_for_kind("turn_ended", 1, full());
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(world.pool.open_turns(), 0);
     let agent = world.find("a").await;
@@ -266,7 +266,7 @@ async fn a_store_that_has_failed_says_so_and_takes_nothing_more() {
         tokio::spawn(async move { pool.store_failed().await })
     };
     settle().await;
-    world.store.break_down("fsync failed");
+    world.store.fail_permanently("fsync failed");
     assert_eq!(waiting.await.expect("it does not panic"), "fsync failed");
     assert_eq!(world.pool.store_failed().await, "fsync failed", "also for whoever asks later");
     let fault = fault_of(start(&agent, 2, "#2 say b; done")).await;
@@ -282,8 +282,8 @@ async fn an_agent_that_fell_and_was_woken_meanwhile_is_left_alone_by_the_one_it_
     let world = World::with(runtime::Limits { live_agents_max: 1, ..runtime::Limits::default() }).await;
     world.agent("b").await;
     world.agent("a").await;
-    world.store.refuse_kind("turn_accepted", 1, full());
-    world.store.hold_places();
+    world.store.inject_fault_for_kind("turn_accepted", 1, full());
+    world.store.hold_barriers();
     assert_full(&fault_of(start(&world.find("a").await, 1, "#1 say a; done")).await);
     settle().await;
     // The fallen one still waits for its place in line; others need its room, and then somebody needs it.
@@ -305,11 +305,11 @@ async fn a_cancel_that_finds_no_room_leaves_the_send_to_be_worked_on() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     for (name, script) in [(1, "#1 wait; say a; done"), (2, "#2 say b; done")] {
-        agent.leave(message(name, script)).await.expect("it is kept");
+        agent.submit_committed(message(name, script)).await.expect("it is kept");
     }
     settle().await;
-    world.store.refuse_kind("turn_ended", 1, full());
-    assert!(!agent.cancel(number(2)).await, "it could not be kept");
+    world.store.inject_fault_for_kind("turn_ended", 1, full());
+    assert!(!agent.cancel(numeric_request_id(2)).await, "it could not be kept");
     drop(agent);
     world.model.release_all();
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -328,10 +328,10 @@ async fn a_repeated_send_that_finds_no_room_is_not_said_to_be_cancelled() {
     end_of(start(&agent, 1, "#1 say a; done")).await;
     let running = start(&agent, 2, "#2 wait; say b; done");
     settle().await;
-    world.store.refuse(1, full());
+    world.store.inject_fault(1, full());
     let again = start(&agent, 1, "#1 say a; done");
     settle().await;
-    assert!(!agent.cancel(number(1)).await, "it was over long ago");
+    assert!(!agent.cancel(numeric_request_id(1)).await, "it was over long ago");
     assert_full(&fault_of(again).await);
     world.model.release_all();
     end_of(running).await;

@@ -142,7 +142,7 @@ impl Lives {
         let mut dice = Dice::new(seed);
         let limits = some_limits(&mut dice);
         let world = World::open(Plan::default().limits(limits)).await;
-        world.store.take_time(*dice.pick(&[0, 1, 4]));
+        world.store.set_commit_yields(*dice.pick(&[0, 1, 4]));
         let (agents, sent) = (Vec::new(), Vec::new());
         let mut lives = Self { dice, world: Some(world), agents, sent, log: Log::default(), written: 0 };
         for _ in 0..3 {
@@ -197,13 +197,13 @@ impl Lives {
     /// Lets everything end by itself.
     async fn come_to_rest(&mut self) {
         self.log.note("come to rest".to_owned());
-        self.world().store.heal();
+        self.world().store.clear_faults();
         for _ in 0..2_000 {
             self.release_all();
             tokio::time::sleep(Duration::from_millis(500)).await;
             self.collect().await;
             let is_open = self.sent.iter().any(|sent| !sent.open.is_empty());
-            let unsettled = self.world().store.memory().unsettled().await.expect("memory can be read");
+            let unsettled = self.world().store.memory().agents_with_open_turns().await.expect("memory can be read");
             if !is_open && self.world().pool.open_turns() == 0 && unsettled.is_empty() {
                 return;
             }

@@ -30,8 +30,8 @@ impl Lives {
         match self.dice.below(100) {
             0..6 => self.create().await,
             6..26 => self.send().await,
-            26..36 => self.repeat().await,
-            36..40 => self.repeat_wrongly().await,
+            26..36 => self.repeat_send().await,
+            36..40 => self.reuse_request_id().await,
             40..46 => self.leave().await,
             46..54 => self.cancel().await,
             54..58 => self.steer().await,
@@ -137,7 +137,7 @@ impl Lives {
         (!there.is_empty()).then(|| *self.dice.pick(&there))
     }
 
-    async fn repeat(&mut self) {
+    async fn repeat_send(&mut self) {
         let Some((sent, place)) = self.some_sent() else { return };
         let Some(agent) = self.handle(place).await else { return };
         self.log.note("repeat".to_owned());
@@ -145,7 +145,7 @@ impl Lives {
     }
 
     /// The same name with another text.
-    async fn repeat_wrongly(&mut self) {
+    async fn reuse_request_id(&mut self) {
         let Some((sent, place)) = self.some_sent() else { return };
         let is_known = self.sent[sent].is_acknowledged;
         let Some(agent) = self.handle(place).await.filter(|_| is_known) else { return };
@@ -169,7 +169,7 @@ impl Lives {
         let Some(place) = self.some_agent() else { return };
         let Some(agent) = self.handle(place).await else { return };
         let sent = self.write(self.agents[place].refer.serial());
-        let left = agent.leave(self.message(sent)).await.map(drop);
+        let left = agent.submit_committed(self.message(sent)).await.map(drop);
         self.log.note(format!("leave {} at {}: {left:?}", self.sent[sent].script, agent.id()));
         self.sent[sent].is_acknowledged |= left.is_ok();
     }
@@ -276,7 +276,7 @@ impl Lives {
     fn run_out_of_room(&mut self) {
         let times = self.dice.between(1, 4);
         self.log.note(format!("{times} calls find no room"));
-        self.world().store.refuse(times, StoreFault::Full("no space".to_owned()));
+        self.world().store.inject_fault(times, StoreFault::Full("no space".to_owned()));
     }
 
     async fn give_way(&mut self) {
@@ -306,7 +306,7 @@ impl Lives {
     async fn kill_in_the_middle(&mut self) {
         let calls = self.dice.between(1, 6);
         self.log.note(format!("killed in the middle, {calls} calls later"));
-        self.world().store.live_for(calls);
+        self.world().store.die_after(calls);
         if self.dice.percent(50) {
             self.release_all();
         }
@@ -320,12 +320,12 @@ impl Lives {
         let world = self.world.take().expect("the daemon runs");
         let yields = *self.dice.pick(&[0, 1, 4]);
         let world = world.restart().await;
-        world.store.take_time(yields);
+        world.store.set_commit_yields(yields);
         self.world = Some(world);
     }
 
     async fn stop_and_start(&mut self) {
-        self.world().store.heal();
+        self.world().store.clear_faults();
         let plan = self.world().next_life();
         let stopping = self.world().pool.stop(Duration::from_secs(1));
         stopping.await;

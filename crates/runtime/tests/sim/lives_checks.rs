@@ -34,13 +34,13 @@ impl Lives {
         assert!(fair, "{} was answered with {answer:?}", sent.script);
         // An agent that is gone has taken its answers with it.
         if !is_gone {
-            self.judge_again(place, answer);
+            self.check_duplicate_answer(place, answer);
         }
         self.sent[place].is_acknowledged |= is_final(answer);
     }
 
     /// Whoever asks again is told what was told before, once that is for good.
-    fn judge_again(&self, place: usize, answer: &Result<TurnEnd, Fault>) {
+    fn check_duplicate_answer(&self, place: usize, answer: &Result<TurnEnd, Fault>) {
         let sent = &self.sent[place];
         let first = sent.answers.iter().find(|before| is_final(before));
         if let (Some(first), true) = (first, is_final(answer)) {

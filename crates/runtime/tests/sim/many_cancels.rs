@@ -5,7 +5,7 @@ use runtime::{AgentHandle, Limits};
 
 use crate::dice::Dice;
 use crate::history::{messages, objection_when_idle};
-use crate::world::{POOL_TASKS, World, end_of, named, number, preset, settle, start, tasks};
+use crate::world::{POOL_TASKS, World, end_of, named, numeric_request_id, preset, settle, start, tasks};
 
 const CANCELS: usize = 10_000;
 
@@ -58,7 +58,7 @@ async fn ten_thousand_cancels_leave_one_end_for_each_turn() {
                 tokio::task::yield_now().await;
             }
             cancels += 1;
-            let cancelled = agent.cancel(number(request_id)).await;
+            let cancelled = agent.cancel(numeric_request_id(request_id)).await;
             hits += usize::from(cancelled);
             judge(cancelled, sending.await.expect("a send does not panic"));
         }

@@ -73,7 +73,7 @@ impl Driver {
             Some(target) => (self.sent[target].life, self.sent[target].request_id.clone()),
             None => (self.dice.below(self.lives.len()), RequestId::Text("nobody's".to_owned())),
         };
-        let same: Vec<_> = self.sends_named(life, &name);
+        let same: Vec<_> = self.sends_with_request_id(life, &name);
         same.iter().for_each(|place| self.sent[*place].cancel_wanted = true);
         let handle = self.lives[life].handle.clone();
         let cancelled = at_once(handle.cancel(name.clone())).await;
@@ -90,7 +90,7 @@ impl Driver {
         }
     }
 
-    fn sends_named(&self, life: usize, name: &RequestId) -> Vec<usize> {
+    fn sends_with_request_id(&self, life: usize, name: &RequestId) -> Vec<usize> {
         let same = |place: &usize| self.sent[*place].life == life && self.sent[*place].request_id == *name;
         (0..self.sent.len()).filter(same).collect()
     }

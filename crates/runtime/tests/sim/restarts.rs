@@ -8,7 +8,7 @@ use agent::{FaultKind, TurnOutcome};
 use runtime::{AgentHandle, AgentLife, AgentSpec, PermissionChange, ChildPolicy, MayGrantSpec, Name, PermissionSpec};
 
 use crate::history::{messages, objection_when_idle, results, texts};
-use crate::world::{Plan, World, below, end_of, fault_of, id, named, number, preset, settle, start};
+use crate::world::{Plan, World, below, end_of, fault_of, id, named, numeric_request_id, preset, settle, start};
 
 /// Everything that can be seen of an agent.
 pub(crate) fn portrait(world: &World, agent: &AgentHandle) -> String {
@@ -363,7 +363,7 @@ async fn turns_that_a_stop_cancels_are_over_and_those_that_nobody_waits_for_go_o
     assert_eq!(end_of(start(&left, 1, "#2 say hel; pass 20000; say lo; done")).await.content, "hello");
     assert_eq!(texts(&left).len(), 2);
     assert_eq!(texts(&world.find("waited").await), ["#1 say hel; wait; say lo; done", "hel"]);
-    assert!(!left.cancel(number(1)).await);
+    assert!(!left.cancel(numeric_request_id(1)).await);
     assert!(world.pool.find(&id("nobody")).await.expect("it can be looked for").is_none());
 }
 
@@ -390,7 +390,7 @@ async fn what_was_set_aside_for_an_agent_that_was_never_kept_is_not_set_aside_af
     parent.submit(crate::world::message(1, "#1 say a; done")).expect("there is room");
     drop(parent);
     settle().await;
-    world.store.live_for(2);
+    world.store.die_after(2);
     world.store.release();
     settle().await;
     destroying.abort();
@@ -414,7 +414,7 @@ async fn what_was_set_aside_for_an_agent_that_was_destroyed_comes_back_whenever_
         end_of(start(&child, 1, "#1 say a; done")).await;
         let target = child.refer();
         drop((parent, child));
-        world.store.live_for(calls);
+        world.store.die_after(calls);
         let destroying = {
             let pool = world.pool.clone();
             tokio::spawn(async move { pool.destroy(&target, ChildPolicy::Cascade, runtime::Initiator::Admin).await })

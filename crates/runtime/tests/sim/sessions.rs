@@ -60,7 +60,7 @@ async fn a_rename_that_cannot_be_changes_nothing() {
     assert_eq!(rename("b").await.public, "Agent already exists: b");
     assert_eq!(rename("a").await.public, "Agent already exists: a");
     assert_eq!(rename(".t").await.kind, FaultKind::Invalid);
-    world.find("a").await.leave(message(3, "#3 wait; say c; done")).await.expect("it is kept");
+    world.find("a").await.submit_committed(message(3, "#3 wait; say c; done")).await.expect("it is kept");
     settle().await;
     assert!(is_busy(&rename("z").await), "it is at work");
     assert_eq!(world.names().await, ["a", "b"]);

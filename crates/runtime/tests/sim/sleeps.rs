@@ -10,7 +10,7 @@ use runtime::{AgentHandle, AgentLife, AgentSpec, Initiator, PermissionChange, Ch
 use crate::history::{questions, results, texts};
 use crate::restarts::portrait;
 use crate::world::{
-    World, below, end_of, fault_of, id, is_busy, message, named, number, preset, settle, start, tasks,
+    World, below, end_of, fault_of, id, is_busy, message, named, numeric_request_id, preset, settle, start, tasks,
 };
 
 const IDLE: Duration = Duration::from_secs(600);
@@ -58,7 +58,7 @@ async fn nobody_sleeps_while_it_works_or_somebody_holds_it_or_listens_to_it() {
     world.agent("rests").await;
     let listening = world.pool.subscribe(FeedScope::Agent(world.find("heard").await), None).await;
     let mut listening = listening.expect("the journal can be read");
-    world.find("works").await.leave(message(1, "#1 wait; say a; done")).await.expect("it is kept");
+    world.find("works").await.submit_committed(message(1, "#1 wait; say a; done")).await.expect("it is kept");
     a_while().await;
     assert_eq!(world.live().await, ["held", "heard", "works"]);
     end_of(start(&world.find("heard").await, 1, "#2 say b; done")).await;
@@ -101,7 +101,7 @@ async fn a_hundred_first_requests_wake_an_agent_once() {
     let world = World::new().await;
     let serial = world.agent("a").await.refer().serial();
     let world = Arc::new(world.restart().await);
-    world.store.take_time(5);
+    world.store.set_commit_yields(5);
     let asking: Vec<_> = (0..100)
         .map(|place| {
             let world = Arc::clone(&world);
@@ -118,7 +118,7 @@ async fn a_hundred_first_requests_wake_an_agent_once() {
     for asked in asking {
         agents.push(asked.await.expect("nobody panics"));
     }
-    assert_eq!(world.store.histories_of(serial), 1, "it was read once");
+    assert_eq!(world.store.history_read_count(serial), 1, "it was read once");
     assert!(agents.iter().all(|agent| agent.is_same(&agents[0])));
     assert_eq!(
         (questions(&agents[0]).len(), tasks()),
@@ -249,12 +249,12 @@ async fn a_sleeping_agent_is_destroyed_with_everybody_below_it() {
 async fn an_agent_that_is_destroyed_while_it_wakes_is_not_there() {
     for (reads, delay) in (0..12).flat_map(|reads| (0..12).map(move |delay| (reads, delay))) {
         let world = World::new().await;
-        world.agent("a").await.leave(message(1, "#1 wait; say a; done")).await.expect("it is kept");
+        world.agent("a").await.submit_committed(message(1, "#1 wait; say a; done")).await.expect("it is kept");
         settle().await;
         let plan = world.next_life();
         world.kill().await;
         let world = World::open(plan).await;
-        world.store.take_time(reads);
+        world.store.set_commit_yields(reads);
         let target = world.pool.refer(&id("a")).expect("it is there");
         let (woken, destroyed) = tokio::join!(world.pool.wake(&target), async {
             for _ in 0..delay {
@@ -280,7 +280,7 @@ async fn an_agent_that_is_destroyed_while_it_wakes_is_not_there() {
 async fn whoever_comes_while_an_agent_falls_asleep_finds_one_agent() {
     for delay in 0..40 {
         let world = World::with(Limits { live_agents_max: 1, ..Limits::default() }).await;
-        world.store.take_time(2);
+        world.store.set_commit_yields(2);
         world.agent("a").await;
         world.agent("b").await;
         let ask = |name: &'static str, request: i64, delay: usize| {
@@ -330,10 +330,10 @@ async fn a_cancel_of_a_send_that_ended_before_its_agent_slept_finds_nothing() {
     drop(agent);
     a_while().await;
     let agent = world.find("a").await;
-    assert!(!agent.cancel(number(1)).await);
+    assert!(!agent.cancel(numeric_request_id(1)).await);
     let sending = start(&agent, 2, "#2 say hel; wait");
     settle().await;
-    assert!(agent.cancel(number(2)).await);
+    assert!(agent.cancel(numeric_request_id(2)).await);
     assert_eq!(end_of(sending).await.outcome, TurnOutcome::Cancelled);
 }
 
@@ -343,7 +343,7 @@ async fn a_turn_whose_sender_went_away_is_finished_before_its_agent_sleeps() {
     world
         .agent("a")
         .await
-        .leave(message(1, "#1 say hel; pass 60000; say lo; done"))
+        .submit_committed(message(1, "#1 say hel; pass 60000; say lo; done"))
         .await
         .expect("it is kept");
     tokio::time::sleep(Duration::from_secs(50)).await;

@@ -10,7 +10,7 @@ use runtime::{AgentSpec, Limits, PoolHandle};
 
 use crate::history::{roles, texts};
 use crate::model::WINDOW_TOKENS;
-use crate::world::{NOW, World, end_of, fault_of, named, number, settle, start};
+use crate::world::{NOW, World, end_of, fault_of, named, numeric_request_id, settle, start};
 
 #[tokio::test(start_paused = true)]
 async fn a_running_turn_is_read_as_far_as_it_got() {
@@ -60,7 +60,7 @@ async fn usage_adds_up_over_rounds_and_turns_however_they_end() {
     fault_of(start(&agent, 2, "#2 report 100; fail")).await;
     let sending = start(&agent, 3, "#3 report 1000; wait");
     settle().await;
-    assert!(agent.cancel(number(3)).await);
+    assert!(agent.cancel(numeric_request_id(3)).await);
     end_of(sending).await;
     assert_eq!(end_of(start(&agent, 4, "#4 say b; done")).await.usage, None, "nothing was reported");
     let used = Used { requests: 4, usage: Usage { input: 1111, output: 4, ..Usage::default() }, cost: 0 };

@@ -3,7 +3,7 @@
 use agent::{STEERS_MAX, Source, TurnOutcome};
 
 use crate::history::{messages, objection_when_idle, texts};
-use crate::world::{World, at_once, end_of, number, settle, start};
+use crate::world::{World, at_once, end_of, numeric_request_id, settle, start};
 
 const WORD: &str = "#s say steered; done";
 
@@ -13,7 +13,7 @@ async fn a_word_is_delivered_before_the_model_is_asked_again() {
     let agent = world.agent("a").await;
     let sending = start(&agent, 1, "call slow release; done | say never; done");
     world.tools.begun(1).await;
-    assert_eq!(at_once(agent.steer(WORD.to_owned(), Source::default())).await, Some(number(1)));
+    assert_eq!(at_once(agent.steer(WORD.to_owned(), Source::default())).await, Some(numeric_request_id(1)));
     world.tools.release_all();
     assert_eq!(end_of(sending).await.content, "steered");
     assert_eq!(texts(&agent)[3..], [WORD, "steered"]);
@@ -26,7 +26,7 @@ async fn a_word_that_comes_during_the_last_answer_gets_one_more() {
     let agent = world.agent("a").await;
     let sending = start(&agent, 1, "say first; wait; done");
     settle().await;
-    assert_eq!(at_once(agent.steer(WORD.to_owned(), Source::default())).await, Some(number(1)));
+    assert_eq!(at_once(agent.steer(WORD.to_owned(), Source::default())).await, Some(numeric_request_id(1)));
     world.model.release_all();
     assert_eq!(end_of(sending).await.content, "firststeered");
 }
@@ -38,7 +38,7 @@ async fn a_word_is_kept_when_the_turn_is_cancelled() {
     let sending = start(&agent, 1, "say first; wait; done");
     settle().await;
     assert!(agent.steer(WORD.to_owned(), Source::default()).await.is_some());
-    assert!(agent.cancel(number(1)).await);
+    assert!(agent.cancel(numeric_request_id(1)).await);
     assert_eq!(end_of(sending).await.outcome, TurnOutcome::Cancelled);
     assert_eq!(texts(&agent)[1..], [WORD, "first"]);
 }

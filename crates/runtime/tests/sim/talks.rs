@@ -5,7 +5,7 @@ use runtime::{AgentHandle, Limits};
 use tokio::time::Instant;
 
 use crate::history::{messages, objection_when_idle, questions, results, texts};
-use crate::world::{World, at_once, end_of, named, number, preset, settle, start};
+use crate::world::{World, at_once, end_of, named, numeric_request_id, preset, settle, start};
 
 /// An agent that may do everything.
 async fn free(world: &World, name: &str) -> AgentHandle {
@@ -52,7 +52,7 @@ async fn a_cancel_of_whoever_waits_cancels_what_it_waits_for() {
     let behind = start(&child, 7, "#7 say behind; done");
     settle().await;
     assert_eq!(world.pool.open_turns(), 4);
-    assert!(at_once(parent.cancel(number(1))).await);
+    assert!(at_once(parent.cancel(numeric_request_id(1))).await);
     assert_eq!(end_of(sending).await.content, "so");
     settle().await;
     assert_eq!(world.pool.open_turns(), 2, "its send is gone, those of others are not");
@@ -64,7 +64,7 @@ async fn a_cancel_of_whoever_waits_cancels_what_it_waits_for() {
     assert_eq!(texts(&child).len(), 4);
     let sending = start(&parent, 2, "call agent_send {to=c wait=yes #8 say hel; wait}; done");
     settle().await;
-    assert!(at_once(parent.cancel(number(2))).await);
+    assert!(at_once(parent.cancel(numeric_request_id(2))).await);
     end_of(sending).await;
     settle().await;
     let broken = messages(&child).pop().expect("it has messages");
@@ -193,7 +193,7 @@ async fn a_turn_that_gave_its_slot_away_waits_for_another_and_can_be_cancelled_m
     settle().await;
     assert_eq!(results(&parent), ["said 'hi'"]);
     assert!(!sending.is_finished());
-    assert!(at_once(parent.cancel(number(1))).await);
+    assert!(at_once(parent.cancel(numeric_request_id(1))).await);
     assert_eq!(end_of(sending).await.outcome, TurnOutcome::Cancelled);
     world.model.release_all();
     assert_eq!(end_of(greedy).await.content, "other");

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::history::{messages, objection_when_idle, results, roles, texts};
 use crate::tools::TOOL_TIME;
-use crate::world::{POOL_TASKS, World, at_once, end_of, number, settle, start, tasks};
+use crate::world::{POOL_TASKS, World, at_once, end_of, numeric_request_id, settle, start, tasks};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -113,7 +113,7 @@ async fn a_tool_that_panics_when_it_is_dropped_takes_nobody_with_it() {
             start(&agent, place, &format!("#{place} call {calls}; call panics_at_drop release; done"));
         settle().await;
         assert_eq!(world.tools.seen().live, 3);
-        assert!(at_once(agent.cancel(number(place))).await);
+        assert!(at_once(agent.cancel(numeric_request_id(place))).await);
         assert_eq!(end_of(sending).await.outcome, TurnOutcome::Cancelled);
         assert_eq!(world.tools.seen().live, 0, "a neighbour lives on");
     }
@@ -178,7 +178,7 @@ async fn a_cancel_drops_the_tools_and_answers_at_once() {
     world.tools.begun(2).await;
     settle().await;
     assert_eq!(world.tools.seen().live, 1);
-    assert!(at_once(agent.cancel(number(1))).await);
+    assert!(at_once(agent.cancel(numeric_request_id(1))).await);
     let end = at_once(end_of(sending)).await;
     assert_eq!((end.outcome, end.content.as_str()), (TurnOutcome::Cancelled, "so"));
     assert_eq!(world.tools.seen().live, 0);

@@ -166,7 +166,7 @@ impl World {
 
     /// The same world with what is kept now, for its next life.
     pub(crate) fn next_life(&self) -> Plan {
-        Plan { store: TestStore::over(Arc::clone(self.store.memory())), ..self.plan.clone() }
+        Plan { store: TestStore::with_memory(Arc::clone(self.store.memory())), ..self.plan.clone() }
     }
 
     /// The daemon is killed and started again: what is not kept is lost. The model is a new one.
@@ -330,7 +330,7 @@ pub(crate) fn first(spec: AgentSpec, script: &str) -> AgentSpec {
     AgentSpec { initial: Some(FirstMessage { text: script.to_owned(), source: Source::default() }), ..spec }
 }
 
-pub(crate) fn number(number: i64) -> RequestId {
+pub(crate) fn numeric_request_id(number: i64) -> RequestId {
     RequestId::Number(number)
 }
 

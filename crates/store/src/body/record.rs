@@ -194,7 +194,7 @@ pub(super) fn write(record: &Record) -> Result<String, BodyFault> {
             text(&AcceptedBody { turn: *turn, request_id, message })
         }
         Record::TurnBegun { turn } => text(&TurnBody { turn: *turn }),
-        Record::MessageKept(message) => text(&MessageBody::of(message)),
+        Record::MessageAdded(message) => text(&MessageBody::of(message)),
         Record::Steered { turn, message } => {
             text(&SteeredBody { turn: *turn, message: MessageBody::of(message) })
         }
@@ -284,7 +284,7 @@ fn read_turn(kind: &str, text: &str) -> Result<Record, BodyFault> {
 
 fn read_rest(kind: &str, text: &str) -> Result<Record, BodyFault> {
     Ok(match kind {
-        "message" => Record::MessageKept(Box::new(parse::<MessageBody<'_>>(text)?.message()?)),
+        "message" => Record::MessageAdded(Box::new(parse::<MessageBody<'_>>(text)?.message()?)),
         "steered" => {
             let body: SteeredBody<'_> = parse(text)?;
             Record::Steered { turn: body.turn, message: Box::new(body.message.message()?) }

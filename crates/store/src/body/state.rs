@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use agent::journal::{
-    AgentRecord, AgentState, KeptAccount, StoredGrantRequest, KeptLedger, StoredPermissions, OnRestart, Serial,
+    AgentRecord, AgentState, StoredAccount, StoredGrantRequest, StoredLedger, StoredPermissions, OnRestart, Serial,
 };
 use agent::outside::Moment;
 use agent::permission::{Budget, FilePath, Level, Resource};
@@ -252,9 +252,9 @@ pub(super) enum LedgerBody {
 }
 
 impl LedgerBody {
-    pub(super) fn of(ledger: &KeptLedger) -> Self {
+    pub(super) fn of(ledger: &StoredLedger) -> Self {
         let accounts = ledger.accounts.map(|account| {
-            let KeptAccount { limit, used, reserved, paid_elsewhere, share, budget_source: lender, total } = account;
+            let StoredAccount { limit, used, reserved, paid_elsewhere, share, budget_source: lender, total } = account;
             (limit, used, reserved, paid_elsewhere, share, lender, total)
         });
         match ledger.cost {
@@ -263,15 +263,15 @@ impl LedgerBody {
         }
     }
 
-    pub(super) fn ledger(self) -> KeptLedger {
+    pub(super) fn ledger(self) -> StoredLedger {
         let (version, accounts, cost) = match self {
             Self::Priced(version, accounts, cost) => (version, accounts, cost),
             Self::Plain(version, accounts) => (version, accounts, 0),
         };
         let accounts = accounts.map(|(limit, used, reserved, paid_elsewhere, share, lender, total)| {
-            KeptAccount { limit, used, reserved, paid_elsewhere, share, budget_source: lender, total }
+            StoredAccount { limit, used, reserved, paid_elsewhere, share, budget_source: lender, total }
         });
-        KeptLedger { version, accounts, cost }
+        StoredLedger { version, accounts, cost }
     }
 }
 

@@ -34,7 +34,7 @@ fn the_words_are_those_of_the_domain() {
     assert_eq!(written(Record::TurnBegun { turn: 3 }), r#"{"turn":3}"#);
     assert_eq!(written(Record::DaemonStopped), "{}");
     let user = agent::Message::user("hi", agent::Source::default());
-    assert_eq!(written(Record::MessageKept(Box::new(user))), r#"{"role":"user","text":"hi"}"#);
+    assert_eq!(written(Record::MessageAdded(Box::new(user))), r#"{"role":"user","text":"hi"}"#);
 }
 
 #[test]

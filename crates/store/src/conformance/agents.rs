@@ -1,6 +1,6 @@
 //! Claims about agents: what they are made from, their names, and what is left of those that are gone.
 
-use agent::journal::{AgentState, KeptLedger, Record, Serial};
+use agent::journal::{AgentState, StoredLedger, Record, Serial};
 use agent::outside::{IndexRow, StoreFault};
 
 use super::samples::{agent_record, destroyed, id, ledger, renamed, permissions, state};
@@ -20,7 +20,7 @@ claims!(
 );
 
 async fn serials(bench: &Bench) -> Vec<(Serial, bool)> {
-    bench.store.index().await.unwrap().iter().map(|row| (row.serial, row.gone)).collect()
+    bench.store.index().await.unwrap().iter().map(|row| (row.serial, row.is_destroyed)).collect()
 }
 
 async fn an_agent_is_what_it_was_made_from(bench: &mut Bench) {
@@ -29,13 +29,13 @@ async fn an_agent_is_what_it_was_made_from(bench: &mut Bench) {
     bench.reopen().await;
     let agents = bench.store.agents(vec![7]).await.unwrap();
     assert_eq!(agents[0].record, record);
-    assert_eq!((&agents[0].state, &agents[0].ledger), (&AgentState::default(), &KeptLedger::default()));
+    assert_eq!((&agents[0].state, &agents[0].ledger), (&AgentState::default(), &StoredLedger::default()));
     let row = IndexRow {
         serial: 7,
         id: id("worker-1"),
         parent: None,
         capability: record.capability,
-        gone: false,
+        is_destroyed: false,
         is_finished: false,
     };
     assert_eq!(bench.store.index().await.unwrap(), [row]);
@@ -56,7 +56,7 @@ async fn rights_and_names_are_those_of_now(bench: &mut Bench) {
 async fn a_name_is_given_once_at_a_time(bench: &mut Bench) {
     bench.create(1, "one", None).await;
     bench.create(2, "two", None).await;
-    let taken = |call| async { assert_eq!(bench.refused(vec![call]).await, StoreFault::NameTaken) };
+    let taken = |call| async { assert_eq!(bench.refused(vec![call]).await, StoreFault::DuplicateAgentId) };
     taken(append(3, "one", [created("one", None)])).await;
     taken(append(2, "two", [renamed("one")])).await;
     bench.keep(append(1, "one", [renamed("one")])).await;
@@ -68,7 +68,7 @@ async fn a_name_is_given_once_at_a_time(bench: &mut Bench) {
     bench.create(4, "three", None).await;
     bench.reopen().await;
     let names: Vec<_> =
-        bench.store.index().await.unwrap().into_iter().map(|row| (row.serial, row.id, row.gone)).collect();
+        bench.store.index().await.unwrap().into_iter().map(|row| (row.serial, row.id, row.is_destroyed)).collect();
     assert_eq!(
         names,
         [(1, id("three"), true), (2, id("one"), false), (3, id("two"), false), (4, id("three"), false)]
@@ -122,7 +122,7 @@ async fn a_destroyed_agent_is_forgotten(bench: &mut Bench) {
     bench.reopen().await;
     assert_eq!(serials(bench).await, []);
     assert_eq!(bench.store.agents(vec![1]).await.unwrap(), []);
-    assert!(bench.store.unsettled().await.unwrap().is_empty());
+    assert!(bench.store.agents_with_open_turns().await.unwrap().is_empty());
     assert_eq!(bench.store.turn(1, super::samples::request_id("send")).await.unwrap(), None);
     assert_eq!(bench.store.history(1).await.unwrap().len(), 3, "the journal forgets nothing");
 }
@@ -135,11 +135,11 @@ async fn a_destroyed_agent_stays_while_somebody_below_it_lives(bench: &mut Bench
     bench.keep(append(2, "middle", [accepted(1, "a")])).await;
     bench.keep(append(2, "middle", [destroyed()])).await;
     assert_eq!(serials(bench).await, [(1, false), (2, true), (3, false), (4, false)]);
-    assert!(bench.store.unsettled().await.unwrap().is_empty(), "its turns are gone");
+    assert!(bench.store.agents_with_open_turns().await.unwrap().is_empty(), "its turns are gone");
     bench.keep(append(1, "top", [destroyed()])).await;
     bench.reopen().await;
     assert_eq!(serials(bench).await, [(1, true), (2, true), (3, false), (4, false)]);
-    assert!(bench.store.agents(vec![1]).await.unwrap()[0].gone);
+    assert!(bench.store.agents(vec![1]).await.unwrap()[0].is_destroyed);
     bench.create(5, "orphan-of-two", Some(2)).await;
     bench.keep(append(3, "low", [destroyed()])).await;
     assert_eq!(serials(bench).await, [(1, true), (2, true), (4, false), (5, false)]);

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use agent::journal::{DAEMON, Record};
-use agent::outside::{Entry, StoreFault};
+use agent::outside::{JournalEntry, StoreFault};
 
 use super::samples::{
     destroyed, every_record, kinds, long_text, odd_texts, renamed, request_id, span, state,
@@ -70,7 +70,7 @@ async fn what_is_appended_is_read_back(bench: &mut Bench) {
         let entries = bench.store.read(span(Some(serial), 0)).await.unwrap();
         assert!(entries.iter().map(|entry| &entry.record).eq(&records));
         assert!(entries.iter().all(|entry| entry.at == agent::outside::Moment(1_700_000_000_000_000)));
-        assert!(entries.iter().all(|entry| entry.name.as_ref().unwrap().as_str() == "worker-1"));
+        assert!(entries.iter().all(|entry| entry.agent_id.as_ref().unwrap().as_str() == "worker-1"));
     }
     assert_eq!(kept.len(), kinds(&Record::DaemonStopped), "every kind has a sample");
 }
@@ -98,10 +98,10 @@ async fn sequences_and_numbers_have_no_holes(bench: &mut Bench) {
     let entries = bench.store.read(span(None, 0)).await.unwrap();
     assert!(entries.iter().map(|entry| entry.sequence).eq(1..=22));
     for (serial, count) in [(1, 11), (2, 6), (DAEMON, 5)] {
-        let own = entries.iter().filter(|entry| entry.agent == serial).map(|entry| entry.number);
+        let own = entries.iter().filter(|entry| entry.agent == serial).map(|entry| entry.agent_sequence);
         assert!(own.eq(1..=count), "{serial}");
     }
-    assert!(entries.iter().filter(|entry| entry.agent == DAEMON).all(|entry| entry.name.is_none()));
+    assert!(entries.iter().filter(|entry| entry.agent == DAEMON).all(|entry| entry.agent_id.is_none()));
 }
 
 async fn a_call_is_kept_as_a_whole_or_not_at_all(bench: &mut Bench) {
@@ -145,8 +145,8 @@ async fn a_refused_call_leaves_its_neighbours_alone(bench: &mut Bench) {
     for (number, call) in calls.into_iter().enumerate() {
         let answer = call.await;
         match number % 4 {
-            1 => assert_eq!(answer, Err(StoreFault::Taken), "{number}"),
-            2 => assert_eq!(answer, Err(StoreFault::Gone), "{number}"),
+            1 => assert_eq!(answer, Err(StoreFault::DuplicateRequestId), "{number}"),
+            2 => assert_eq!(answer, Err(StoreFault::NotFound), "{number}"),
             _ => assert_eq!(answer, Ok(()), "{number}"),
         }
     }
@@ -154,24 +154,24 @@ async fn a_refused_call_leaves_its_neighbours_alone(bench: &mut Bench) {
 }
 
 async fn an_agent_that_is_not_there_is_refused(bench: &mut Bench) {
-    assert_eq!(bench.refused(vec![append(1, "one", [begun(1)])]).await, StoreFault::Gone);
+    assert_eq!(bench.refused(vec![append(1, "one", [begun(1)])]).await, StoreFault::NotFound);
     let mut only_state = append(1, "one", []);
     only_state.state = Some(state(1));
-    assert_eq!(bench.refused(vec![only_state]).await, StoreFault::Gone);
+    assert_eq!(bench.refused(vec![only_state]).await, StoreFault::NotFound);
     bench.create(1, "one", None).await;
     bench.keep(append(1, "one", [destroyed()])).await;
-    assert_eq!(bench.refused(vec![append(1, "one", [begun(1)])]).await, StoreFault::Gone);
+    assert_eq!(bench.refused(vec![append(1, "one", [begun(1)])]).await, StoreFault::NotFound);
     bench.create(2, "two", None).await;
     bench.create(3, "three", Some(2)).await;
     bench.keep(append(2, "two", [destroyed()])).await;
-    assert_eq!(bench.refused(vec![append(2, "two", [begun(1)])]).await, StoreFault::Gone, "it is gone");
+    assert_eq!(bench.refused(vec![append(2, "two", [begun(1)])]).await, StoreFault::NotFound, "it is gone");
     for after in [begun(1), accepted(1, "a"), renamed("four"), destroyed()] {
         let call = append(3, "three", [message("a"), destroyed(), after]);
-        assert_eq!(bench.refused(vec![call]).await, StoreFault::Gone, "nothing happens to it afterwards");
+        assert_eq!(bench.refused(vec![call]).await, StoreFault::NotFound, "nothing happens to it afterwards");
     }
-    let given_before = StoreFault::Damaged("the serial 1 was given before".to_owned());
+    let given_before = StoreFault::Corrupt("the serial 1 was given before".to_owned());
     assert_eq!(bench.refused(vec![append(1, "new", [created("new", None)])]).await, given_before);
-    let no_parent = StoreFault::Damaged("there is no parent 8".to_owned());
+    let no_parent = StoreFault::Corrupt("there is no parent 8".to_owned());
     assert_eq!(bench.refused(vec![append(4, "new", [created("new", Some(8))])]).await, no_parent);
 }
 
@@ -183,12 +183,12 @@ async fn a_denial_is_kept_although_its_agent_is_gone(bench: &mut Bench) {
     bench.keep(append(1, "one", [denial.clone()])).await;
     bench.keep(append(DAEMON, "", [denial])).await;
     assert_eq!(bench.store.history(1).await.unwrap().len(), 3);
-    assert_eq!(bench.store.read(span(Some(1), 0)).await.unwrap()[2].number, 3);
+    assert_eq!(bench.store.read(span(Some(1), 0)).await.unwrap()[2].agent_sequence, 3);
 }
 
 async fn the_daemon_has_only_records_of_its_own(bench: &mut Bench) {
     for record in [created("main", None), accepted(1, "a"), destroyed(), begun(1), message("a")] {
-        let fault = StoreFault::Damaged(format!("the daemon itself has no {}", record.kind()));
+        let fault = StoreFault::Corrupt(format!("the daemon itself has no {}", record.kind()));
         assert_eq!(bench.refused(vec![append(DAEMON, "", [record])]).await, fault);
     }
     let mut stated = append(DAEMON, "", []);
@@ -213,7 +213,7 @@ async fn watchers_hear_of_everything_once_and_in_order(bench: &mut Bench) {
         let _ = answer.await;
     }
     assert!(first.sequences().into_iter().eq(2..=401));
-    let read: Vec<Arc<Entry>> = bench.store.read(span(None, 1)).await.unwrap();
+    let read: Vec<Arc<JournalEntry>> = bench.store.read(span(None, 1)).await.unwrap();
     assert_eq!(*first.heard.lock().unwrap(), read, "what is told is what is read");
     bench.store.watch(Arc::clone(&second) as _);
     bench.keep(append(1, "one", [begun(1)])).await;
@@ -235,9 +235,9 @@ async fn a_closed_store_takes_nothing(bench: &mut Bench) {
     for answer in waiting {
         assert_eq!(answer.await, Ok(()), "what was in line is kept");
     }
-    let closed = StoreFault::Broken("the store is closed".to_owned());
+    let closed = StoreFault::Failed("the store is closed".to_owned());
     assert_eq!(store.append(vec![append(1, "one", [begun(1)])]).await, Err(closed.clone()));
-    assert_eq!(store.forget_turns(super::at(0)).await, Err(closed));
+    assert_eq!(store.prune_turns(super::at(0)).await, Err(closed));
     store.close().await;
     bench.reopen().await;
     assert_eq!(bench.store.bounds().await.unwrap().last, 101);

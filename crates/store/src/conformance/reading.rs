@@ -1,6 +1,6 @@
 //! Claims about reading: spans, bounds, histories.
 
-use agent::outside::{Bounds, Span};
+use agent::outside::{JournalBounds, EntryRange};
 
 use super::samples::span;
 use super::{Bench, append, begun, claims};
@@ -23,7 +23,7 @@ async fn spans_are_cut_where_they_are_asked_to(bench: &mut Bench) {
     let read = |agent, after, limit| {
         let store = std::sync::Arc::clone(&bench.store);
         async move {
-            let entries = store.read(Span { agent, after, limit }).await.unwrap();
+            let entries = store.read(EntryRange { agent, after, limit }).await.unwrap();
             entries.iter().map(|entry| entry.sequence).collect::<Vec<_>>()
         }
     };
@@ -39,18 +39,18 @@ async fn spans_are_cut_where_they_are_asked_to(bench: &mut Bench) {
 }
 
 async fn an_empty_journal_has_empty_bounds(bench: &mut Bench) {
-    assert_eq!(bench.store.bounds().await.unwrap(), Bounds { first: 1, last: 0 });
+    assert_eq!(bench.store.bounds().await.unwrap(), JournalBounds { first: 1, last: 0 });
     assert_eq!(bench.store.read(span(None, 0)).await.unwrap(), []);
     assert_eq!(bench.store.history(1).await.unwrap(), []);
     assert_eq!(bench.store.index().await.unwrap(), []);
-    assert!(bench.store.unsettled().await.unwrap().is_empty());
+    assert!(bench.store.agents_with_open_turns().await.unwrap().is_empty());
 }
 
 async fn bounds_follow_the_journal(bench: &mut Bench) {
     for serial in 1..4 {
         bench.create(serial, &format!("agent-{serial}"), None).await;
         bench.reopen().await;
-        assert_eq!(bench.store.bounds().await.unwrap(), Bounds { first: 1, last: serial });
+        assert_eq!(bench.store.bounds().await.unwrap(), JournalBounds { first: 1, last: serial });
     }
 }
 

@@ -79,7 +79,7 @@ proptest! {
                     }
                     Step::Forget(seconds) => {
                         let before = at(seconds);
-                        let answers = (memory.store.forget_turns(before).await, sqlite.store.forget_turns(before).await);
+                        let answers = (memory.store.prune_turns(before).await, sqlite.store.prune_turns(before).await);
                         assert_eq!(answers.0, answers.1, "{step:?}");
                     }
                     Step::Reopen => sqlite.reopen().await,

@@ -2,10 +2,10 @@
 
 use agent::fold::{FoldHow, FoldPart, Folded};
 use agent::journal::{
-    AcceptedTurn, AgentRecord, AgentState, KeptAccount, StoredGrantRequest, KeptLedger, StoredPermissions, OnRestart, Record,
+    AcceptedTurn, AgentRecord, AgentState, StoredAccount, StoredGrantRequest, StoredLedger, StoredPermissions, OnRestart, Record,
     Serial,
 };
-use agent::outside::{Append, Moment, Span};
+use agent::outside::{Append, Moment, EntryRange};
 use agent::permission::{Budget, FilePath, Level, Resource};
 use agent::{
     AgentId, Ending, Fault, FaultKind, Gauge, Halt, Image, Message, RequestId, Role, Source, ToolCall,
@@ -49,7 +49,7 @@ fn path(text: &str) -> FilePath {
 pub(crate) fn append(agent: Serial, name: &str, records: impl Into<Vec<Record>>) -> Append {
     Append {
         agent,
-        name: (!name.is_empty()).then(|| id(name)),
+        agent_id: (!name.is_empty()).then(|| id(name)),
         at: Moment(1_700_000_000_000_000),
         records: records.into(),
         state: None,
@@ -57,12 +57,12 @@ pub(crate) fn append(agent: Serial, name: &str, records: impl Into<Vec<Record>>)
     }
 }
 
-pub(crate) fn span(agent: Option<Serial>, after: u64) -> Span {
-    Span { agent, after, limit: usize::MAX }
+pub(crate) fn span(agent: Option<Serial>, after: u64) -> EntryRange {
+    EntryRange { agent, after, limit: usize::MAX }
 }
 
 pub(crate) fn message(text: &str) -> Record {
-    Record::MessageKept(Box::new(Message::user(text, Source::default())))
+    Record::MessageAdded(Box::new(Message::user(text, Source::default())))
 }
 
 pub(crate) fn accepted(turn: u64, request: &str) -> Record {
@@ -148,8 +148,8 @@ pub(crate) fn state(turns: u64) -> AgentState {
     }
 }
 
-pub(crate) fn ledger(version: u64) -> KeptLedger {
-    let account = |used| KeptAccount {
+pub(crate) fn ledger(version: u64) -> StoredLedger {
+    let account = |used| StoredAccount {
         limit: Some(u64::MAX),
         used,
         reserved: 2,
@@ -158,9 +158,9 @@ pub(crate) fn ledger(version: u64) -> KeptLedger {
         budget_source: Some(5),
         total: 6,
     };
-    KeptLedger {
+    StoredLedger {
         version,
-        accounts: [account(version), account(1), KeptAccount::default(), account(3)],
+        accounts: [account(version), account(1), StoredAccount::default(), account(3)],
         cost: version / 2,
     }
 }
@@ -255,7 +255,7 @@ pub(crate) fn every_record(text: &str) -> Vec<Record> {
             request_id: RequestId::Text(owned()),
             message: message.clone(),
         })));
-        records.push(Record::MessageKept(Box::new(message)));
+        records.push(Record::MessageAdded(Box::new(message)));
     }
     for (how, turn) in [(FoldHow::Summary, Some(u64::MAX)), (FoldHow::Dropped, None)] {
         let mut parts = vec![FoldPart::Stays { from: 0, to: usize::MAX }];
@@ -297,7 +297,7 @@ pub(crate) fn kinds(record: &Record) -> usize {
         | Record::Destroyed { .. }
         | Record::TurnAccepted(_)
         | Record::TurnBegun { .. }
-        | Record::MessageKept(_)
+        | Record::MessageAdded(_)
         | Record::Steered { .. }
         | Record::CallBegun { .. }
         | Record::CallDone { .. }

@@ -24,11 +24,11 @@ async fn a_name_is_taken_once_for_each_agent(bench: &mut Bench) {
     bench.keep(append(2, "two", [accepted(1, "send")])).await;
     bench.reopen().await;
     let again = || vec![append(1, "one", [accepted(2, "send")])];
-    assert_eq!(bench.refused(again()).await, StoreFault::Taken);
+    assert_eq!(bench.refused(again()).await, StoreFault::DuplicateRequestId);
     bench.keep(append(1, "one", [ended(1, "send")])).await;
-    assert_eq!(bench.refused(again()).await, StoreFault::Taken, "also when it has ended");
+    assert_eq!(bench.refused(again()).await, StoreFault::DuplicateRequestId, "also when it has ended");
     let inside = vec![append(1, "one", [accepted(2, "other"), accepted(3, "other")])];
-    assert_eq!(bench.refused(inside).await, StoreFault::Taken);
+    assert_eq!(bench.refused(inside).await, StoreFault::DuplicateRequestId);
     bench.keep(append(1, "one", [accepted(2, "other")])).await;
 }
 
@@ -62,7 +62,7 @@ async fn a_turn_is_open_until_it_ends(bench: &mut Bench) {
     bench.keep(append(2, "x", [ended(1, "a")])).await;
     bench.keep(append(1, "x", [ended(1, "a")])).await;
     bench.reopen().await;
-    assert_eq!(bench.store.unsettled().await.unwrap(), [1, 3]);
+    assert_eq!(bench.store.agents_with_open_turns().await.unwrap(), [1, 3]);
     let open = bench.store.turn(1, request_id("b")).await.unwrap().unwrap();
     assert_eq!((open.turn, open.end), (2, None));
     assert_eq!(
@@ -80,21 +80,21 @@ async fn a_turn_ends_once_and_opens_again(bench: &mut Bench) {
     bench.create(1, "one", None).await;
     bench.keep(append(1, "one", [accepted(1, "a")])).await;
     let refused = |records: Vec<Record>| bench.refused(vec![append(1, "one", records)]);
-    let none = StoreFault::Damaged("there is no turn of that name".to_owned());
-    let not_open = StoreFault::Damaged("there is no open turn of that name".to_owned());
+    let none = StoreFault::Corrupt("there is no turn of that name".to_owned());
+    let not_open = StoreFault::Corrupt("there is no open turn of that name".to_owned());
     assert_eq!(refused(vec![reopened(1, "b")]).await, none);
     bench.keep(append(1, "one", [reopened(1, "a")])).await;
     assert_eq!(refused(vec![ended(1, "b")]).await, not_open);
     bench.keep(append(1, "one", [ended(1, "a")])).await;
     assert_eq!(refused(vec![ended(1, "a")]).await, not_open);
     bench.keep(append(1, "one", [reopened(1, "a")])).await;
-    assert_eq!(bench.store.unsettled().await.unwrap(), [1]);
+    assert_eq!(bench.store.agents_with_open_turns().await.unwrap(), [1]);
     assert_eq!(bench.store.turn(1, request_id("a")).await.unwrap().unwrap().end, None);
     let end = TurnEnd { content: "another".into(), ..TurnEnd::without_a_word(TurnOutcome::Cancelled) };
     let again = Record::TurnEnded { turn: 1, request_id: request_id("a"), end: Box::new(end.clone()) };
     bench.keep(append(1, "one", [again])).await;
     bench.reopen().await;
-    assert!(bench.store.unsettled().await.unwrap().is_empty());
+    assert!(bench.store.agents_with_open_turns().await.unwrap().is_empty());
     assert_eq!(bench.store.turn(1, request_id("a")).await.unwrap().unwrap().end, Some(end));
 }
 
@@ -111,8 +111,8 @@ async fn names_are_forgotten_when_they_ended_before(bench: &mut Bench) {
         }
     }
     bench.keep(then(40, vec![reopened(5, "again")])).await;
-    assert_eq!(bench.store.forget_turns(at(20)).await, Ok(1));
-    assert_eq!(bench.store.forget_turns(at(20)).await, Ok(0));
+    assert_eq!(bench.store.prune_turns(at(20)).await, Ok(1));
+    assert_eq!(bench.store.prune_turns(at(20)).await, Ok(0));
     bench.reopen().await;
     for (request, is_there) in
         [("late", true), ("early", false), ("edge", true), ("open", true), ("again", true)]
@@ -133,7 +133,7 @@ async fn many_names_are_forgotten(bench: &mut Bench) {
         let records: Vec<_> = (chunk * 200..(chunk + 1) * 200).flat_map(both).collect();
         bench.keep(Append { at: at(i64::try_from(chunk).unwrap()), ..append(1, "one", records) }).await;
     }
-    let forgetting = bench.store.forget_turns(at(5));
+    let forgetting = bench.store.prune_turns(at(5));
     // Others are not held up by it, and come in between.
     let beside = bench.store.append(vec![append(1, "one", [accepted(9999, "beside")])]);
     assert_eq!(beside.await, Ok(()));
@@ -149,7 +149,7 @@ async fn a_destroyed_agent_with_many_turns_leaves_none(bench: &mut Bench) {
     bench.keep(append(1, "one", records)).await;
     bench.keep(append(1, "one", [destroyed()])).await;
     bench.reopen().await;
-    assert!(bench.store.unsettled().await.unwrap().is_empty());
+    assert!(bench.store.agents_with_open_turns().await.unwrap().is_empty());
     for request in ["send 0", "send 2499", "open"] {
         assert_eq!(bench.store.turn(1, request_id(request)).await.unwrap(), None, "{request}");
     }

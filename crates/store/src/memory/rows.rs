@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use agent::journal::{AgentRecord, AgentState, DAEMON, KeptLedger, StoredPermissions, Record, Serial};
-use agent::outside::{Append, Bounds, Entry, IndexRow, Moment, Span, StoreFault, StoredAgent, StoredTurn};
+use agent::journal::{AgentRecord, AgentState, DAEMON, StoredLedger, StoredPermissions, Record, Serial};
+use agent::outside::{Append, JournalBounds, JournalEntry, IndexRow, Moment, EntryRange, StoreFault, StoredAgent, StoredTurn};
 use agent::{AgentId, RequestId, TurnEnd};
 
 use crate::call::{check_numbers, is_of_the_daemon, needs_its_agent, refusal};
@@ -13,57 +13,57 @@ use crate::digest::{self, Digest};
 /// Everything there is.
 #[derive(Default)]
 pub(super) struct Rows {
-    entries: Vec<Arc<Entry>>,
+    entries: Vec<Arc<JournalEntry>>,
     /// The places of an agent's entries, by rising sequence.
-    own: BTreeMap<Serial, Vec<usize>>,
+    entry_indexes: BTreeMap<Serial, Vec<usize>>,
     agents: BTreeMap<Serial, AgentRow>,
     /// Those that are not gone.
-    names: HashMap<AgentId, Serial>,
+    serial_by_name: HashMap<AgentId, Serial>,
     children: BTreeMap<Serial, BTreeSet<Serial>>,
     turns: BTreeMap<Serial, HashMap<RequestId, TurnRow>>,
     /// What the call under way has changed, to be put back if it is refused.
-    undo: Vec<Undo>,
+    undo_log: Vec<UndoStep>,
 }
 
 #[derive(Clone)]
 struct AgentRow {
     record: Arc<AgentRecord>,
     state: AgentState,
-    ledger: KeptLedger,
-    gone: bool,
+    ledger: StoredLedger,
+    is_destroyed: bool,
 }
 
 #[derive(Clone)]
 struct TurnRow {
     turn: u64,
-    content: Digest,
+    content_digest: Digest,
     end: Option<(TurnEnd, Moment)>,
 }
 
-enum Undo {
+enum UndoStep {
     Agent(Serial, Option<Box<AgentRow>>),
     Turn(Serial, RequestId, Option<TurnRow>),
     Turns(Serial, HashMap<RequestId, TurnRow>),
 }
 
 impl Rows {
-    pub(super) fn keep(&mut self, appends: Vec<Append>) -> Result<Vec<Arc<Entry>>, StoreFault> {
+    pub(super) fn commit(&mut self, appends: Vec<Append>) -> Result<Vec<Arc<JournalEntry>>, StoreFault> {
         check_numbers(&appends)?;
         let before = self.entries.len();
-        self.undo.clear();
+        self.undo_log.clear();
         for append in appends {
-            if let Err(fault) = self.apply(append) {
-                self.take_back(before);
+            if let Err(fault) = self.apply_append(append) {
+                self.roll_back(before);
                 return Err(fault);
             }
         }
         Ok(self.entries[before..].to_vec())
     }
 
-    fn apply(&mut self, append: Append) -> Result<(), StoreFault> {
+    fn apply_append(&mut self, append: Append) -> Result<(), StoreFault> {
         let (agent, at) = (append.agent, append.at);
         let is_new = matches!(append.records.first(), Some(Record::Created(_)));
-        if agent != DAEMON && append.state.is_some() && !is_new && !self.lives(agent) {
+        if agent != DAEMON && append.state.is_some() && !is_new && !self.is_live(agent) {
             return Err(refusal::no_agent());
         }
         if agent == DAEMON {
@@ -75,14 +75,14 @@ impl Rows {
             }
         }
         for record in append.records {
-            self.change(agent, at, &record)?;
-            self.enter(agent, append.name.clone(), at, record);
+            self.apply_record(agent, at, &record)?;
+            self.push_entry(agent, append.agent_id.clone(), at, record);
         }
         if let Some(state) = append.state {
-            self.with_agent(agent, |row| row.state = state);
+            self.update_agent(agent, |row| row.state = state);
         }
         for (serial, ledger) in append.ledgers {
-            self.with_agent(serial, |row| {
+            self.update_agent(serial, |row| {
                 if ledger.version > row.ledger.version {
                     row.ledger = ledger;
                 }
@@ -91,30 +91,30 @@ impl Rows {
         Ok(())
     }
 
-    fn change(&mut self, agent: Serial, at: Moment, record: &Record) -> Result<(), StoreFault> {
-        if agent != DAEMON && needs_its_agent(record) && !self.lives(agent) {
+    fn apply_record(&mut self, agent: Serial, at: Moment, record: &Record) -> Result<(), StoreFault> {
+        if agent != DAEMON && needs_its_agent(record) && !self.is_live(agent) {
             return Err(refusal::no_agent());
         }
         match record {
             Record::Created(record) => self.create(agent, record)?,
             Record::PermissionsChanged { permissions, .. } => {
-                self.with_agent(agent, |row| {
+                self.update_agent(agent, |row| {
                     Arc::make_mut(&mut row.record).permissions = StoredPermissions::clone(permissions);
                 });
             }
             Record::Renamed { id, .. } => {
-                if self.names.get(id).is_some_and(|holder| *holder != agent) {
-                    return Err(StoreFault::NameTaken);
+                if self.serial_by_name.get(id).is_some_and(|holder| *holder != agent) {
+                    return Err(StoreFault::DuplicateAgentId);
                 }
-                self.with_agent(agent, |row| Arc::make_mut(&mut row.record).id = id.clone());
+                self.update_agent(agent, |row| Arc::make_mut(&mut row.record).id = id.clone());
             }
             Record::Destroyed { .. } => self.destroy(agent),
             Record::TurnAccepted(accepted) => {
                 if self.turn_row(agent, &accepted.request_id).is_some() {
-                    return Err(StoreFault::Taken);
+                    return Err(StoreFault::DuplicateRequestId);
                 }
                 let content = digest::of_content(&accepted.message);
-                let row = TurnRow { turn: accepted.turn, content, end: None };
+                let row = TurnRow { turn: accepted.turn, content_digest: content, end: None };
                 self.set_turn(agent, &accepted.request_id, Some(row));
             }
             Record::TurnEnded { request_id, end, .. } => {
@@ -130,7 +130,7 @@ impl Rows {
             }
             Record::Finished { .. }
             | Record::TurnBegun { .. }
-            | Record::MessageKept(_)
+            | Record::MessageAdded(_)
             | Record::Steered { .. }
             | Record::CallBegun { .. }
             | Record::CallDone { .. }
@@ -144,20 +144,20 @@ impl Rows {
     }
 
     fn create(&mut self, agent: Serial, record: &AgentRecord) -> Result<(), StoreFault> {
-        if self.own.contains_key(&agent) || self.agents.contains_key(&agent) {
+        if self.entry_indexes.contains_key(&agent) || self.agents.contains_key(&agent) {
             return Err(refusal::serial_given_before(agent));
         }
         if let Some(parent) = record.parent.filter(|parent| !self.agents.contains_key(parent)) {
             return Err(refusal::no_parent(parent));
         }
-        if self.names.contains_key(&record.id) {
-            return Err(StoreFault::NameTaken);
+        if self.serial_by_name.contains_key(&record.id) {
+            return Err(StoreFault::DuplicateAgentId);
         }
         let row = AgentRow {
             record: Arc::new(record.clone()),
             state: AgentState::default(),
-            ledger: KeptLedger::default(),
-            gone: false,
+            ledger: StoredLedger::default(),
+            is_destroyed: false,
         };
         self.set_agent(agent, Some(row));
         Ok(())
@@ -166,27 +166,27 @@ impl Rows {
     /// Forgets it, and those gone before it that nobody is below now.
     fn destroy(&mut self, agent: Serial) {
         if let Some(turns) = self.turns.remove(&agent) {
-            self.undo.push(Undo::Turns(agent, turns));
+            self.undo_log.push(UndoStep::Turns(agent, turns));
         }
-        self.with_agent(agent, |row| row.gone = true);
+        self.update_agent(agent, |row| row.is_destroyed = true);
         let mut next = Some(agent);
         while let Some(serial) = next {
             let has_children = self.children.get(&serial).is_some_and(|children| !children.is_empty());
-            let Some(row) = self.agents.get(&serial).filter(|row| row.gone && !has_children) else { return };
+            let Some(row) = self.agents.get(&serial).filter(|row| row.is_destroyed && !has_children) else { return };
             next = row.record.parent;
             self.set_agent(serial, None);
         }
     }
 
-    fn enter(&mut self, agent: Serial, name: Option<AgentId>, at: Moment, record: Record) {
-        let own = self.own.entry(agent).or_default();
+    fn push_entry(&mut self, agent: Serial, name: Option<AgentId>, at: Moment, record: Record) {
+        let own = self.entry_indexes.entry(agent).or_default();
         own.push(self.entries.len());
         let (sequence, number) = (self.entries.len() as u64 + 1, own.len() as u64);
-        self.entries.push(Arc::new(Entry { sequence, agent, name, number, at, record }));
+        self.entries.push(Arc::new(JournalEntry { sequence, agent, agent_id: name, agent_sequence: number, at, record }));
     }
 
-    fn lives(&self, agent: Serial) -> bool {
-        self.agents.get(&agent).is_some_and(|row| !row.gone)
+    fn is_live(&self, agent: Serial) -> bool {
+        self.agents.get(&agent).is_some_and(|row| !row.is_destroyed)
     }
 
     fn turn_row(&self, agent: Serial, request_id: &RequestId) -> Option<&TurnRow> {
@@ -194,7 +194,7 @@ impl Rows {
     }
 
     /// Changes an agent's row; one that is not there is left alone.
-    fn with_agent(&mut self, agent: Serial, change: impl FnOnce(&mut AgentRow)) {
+    fn update_agent(&mut self, agent: Serial, change: impl FnOnce(&mut AgentRow)) {
         if let Some(mut row) = self.agents.get(&agent).cloned() {
             change(&mut row);
             self.set_agent(agent, Some(row));
@@ -203,23 +203,23 @@ impl Rows {
 
     fn set_agent(&mut self, agent: Serial, row: Option<AgentRow>) {
         let old = self.put_agent(agent, row);
-        self.undo.push(Undo::Agent(agent, old.map(Box::new)));
+        self.undo_log.push(UndoStep::Agent(agent, old.map(Box::new)));
     }
 
     /// The only place where agents, names and children change, so that they agree.
     fn put_agent(&mut self, agent: Serial, row: Option<AgentRow>) -> Option<AgentRow> {
         let old = self.agents.remove(&agent);
         if let Some(old) = &old {
-            if !old.gone {
-                self.names.remove(&old.record.id);
+            if !old.is_destroyed {
+                self.serial_by_name.remove(&old.record.id);
             }
             if let Some(children) = old.record.parent.and_then(|parent| self.children.get_mut(&parent)) {
                 children.remove(&agent);
             }
         }
         if let Some(row) = row {
-            if !row.gone {
-                self.names.insert(row.record.id.clone(), agent);
+            if !row.is_destroyed {
+                self.serial_by_name.insert(row.record.id.clone(), agent);
             }
             if let Some(parent) = row.record.parent {
                 self.children.entry(parent).or_default().insert(agent);
@@ -231,7 +231,7 @@ impl Rows {
 
     fn set_turn(&mut self, agent: Serial, request_id: &RequestId, row: Option<TurnRow>) {
         let old = self.put_turn(agent, request_id, row);
-        self.undo.push(Undo::Turn(agent, request_id.clone(), old));
+        self.undo_log.push(UndoStep::Turn(agent, request_id.clone(), old));
     }
 
     fn put_turn(&mut self, agent: Serial, request_id: &RequestId, row: Option<TurnRow>) -> Option<TurnRow> {
@@ -242,20 +242,20 @@ impl Rows {
         }
     }
 
-    fn take_back(&mut self, entries: usize) {
+    fn roll_back(&mut self, entries: usize) {
         for entry in self.entries.drain(entries..) {
-            if let Some(own) = self.own.get_mut(&entry.agent) {
+            if let Some(own) = self.entry_indexes.get_mut(&entry.agent) {
                 own.pop();
                 if own.is_empty() {
-                    self.own.remove(&entry.agent);
+                    self.entry_indexes.remove(&entry.agent);
                 }
             }
         }
-        while let Some(undo) = self.undo.pop() {
+        while let Some(undo) = self.undo_log.pop() {
             match undo {
-                Undo::Agent(agent, row) => drop(self.put_agent(agent, row.map(|row| *row))),
-                Undo::Turn(agent, request_id, row) => drop(self.put_turn(agent, &request_id, row)),
-                Undo::Turns(agent, turns) => drop(self.turns.insert(agent, turns)),
+                UndoStep::Agent(agent, row) => drop(self.put_agent(agent, row.map(|row| *row))),
+                UndoStep::Turn(agent, request_id, row) => drop(self.put_turn(agent, &request_id, row)),
+                UndoStep::Turns(agent, turns) => drop(self.turns.insert(agent, turns)),
             }
         }
     }
@@ -269,55 +269,55 @@ impl Rows {
             id: row.record.id.clone(),
             parent: row.record.parent,
             capability: row.record.capability,
-            gone: row.gone,
+            is_destroyed: row.is_destroyed,
             is_finished: row.state.is_finished,
         };
         self.agents.iter().map(row).collect()
     }
 
     pub(super) fn last_serial(&self) -> Serial {
-        self.own.keys().next_back().copied().unwrap_or(DAEMON)
+        self.entry_indexes.keys().next_back().copied().unwrap_or(DAEMON)
     }
 
     pub(super) fn agents(&self, serials: &[Serial]) -> Vec<StoredAgent> {
         let stored = |serial: &Serial| {
-            let AgentRow { record, state, ledger, gone } = self.agents.get(serial)?.clone();
+            let AgentRow { record, state, ledger, is_destroyed: gone } = self.agents.get(serial)?.clone();
             let record = AgentRecord::clone(&record);
-            Some(StoredAgent { serial: *serial, record, state, ledger, gone })
+            Some(StoredAgent { serial: *serial, record, state, ledger, is_destroyed: gone })
         };
         serials.iter().filter_map(stored).collect()
     }
 
     pub(super) fn history(&self, agent: Serial) -> Vec<Record> {
-        let places = self.own.get(&agent).map_or(&[][..], Vec::as_slice);
+        let places = self.entry_indexes.get(&agent).map_or(&[][..], Vec::as_slice);
         places.iter().map(|place| self.entries[*place].record.clone()).collect()
     }
 
-    pub(super) fn unsettled(&self) -> Vec<Serial> {
+    pub(super) fn agents_with_open_turns(&self) -> Vec<Serial> {
         let has_open = |turns: &HashMap<_, TurnRow>| turns.values().any(|row| row.end.is_none());
         self.turns.iter().filter(|(_, turns)| has_open(turns)).map(|(serial, _)| *serial).collect()
     }
 
     pub(super) fn turn(&self, agent: Serial, request_id: &RequestId) -> Option<StoredTurn> {
-        let TurnRow { turn, content, end } = self.turn_row(agent, request_id)?.clone();
+        let TurnRow { turn, content_digest: content, end } = self.turn_row(agent, request_id)?.clone();
         Some(StoredTurn { turn, content_digest: content, end: end.map(|(end, _)| end) })
     }
 
-    pub(super) fn read(&self, span: Span) -> Vec<Arc<Entry>> {
+    pub(super) fn read(&self, span: EntryRange) -> Vec<Arc<JournalEntry>> {
         let Some(agent) = span.agent else {
             let first = usize::try_from(span.after).unwrap_or(usize::MAX).min(self.entries.len());
             return self.entries[first..].iter().take(span.limit).cloned().collect();
         };
-        let places = self.own.get(&agent).map_or(&[][..], Vec::as_slice);
+        let places = self.entry_indexes.get(&agent).map_or(&[][..], Vec::as_slice);
         let first = places.partition_point(|place| self.entries[*place].sequence <= span.after);
         places[first..].iter().take(span.limit).map(|place| Arc::clone(&self.entries[*place])).collect()
     }
 
-    pub(super) fn bounds(&self) -> Bounds {
-        Bounds { first: 1, last: self.entries.len() as u64 }
+    pub(super) fn bounds(&self) -> JournalBounds {
+        JournalBounds { first: 1, last: self.entries.len() as u64 }
     }
 
-    pub(super) fn forget_turns(&mut self, before: Moment) -> u64 {
+    pub(super) fn prune_turns(&mut self, before: Moment) -> u64 {
         let mut forgotten = 0;
         for turns in self.turns.values_mut() {
             let there = turns.len();

@@ -79,7 +79,7 @@ impl Line {
     pub(super) fn join(&self, work: Task) -> Result<(), StoreFault> {
         let mut state = self.state();
         if let Some(why) = &state.broken {
-            return Err(StoreFault::Broken(why.clone()));
+            return Err(StoreFault::Failed(why.clone()));
         }
         if state.is_closed {
             return Err(refusal::closed());
@@ -105,7 +105,7 @@ impl Line {
     pub(super) fn join_again(&self, work: Task) {
         let mut state = self.state();
         match state.broken.clone() {
-            Some(why) => work.refuse(StoreFault::Broken(why)),
+            Some(why) => work.refuse(StoreFault::Failed(why)),
             None => state.work.push_back(work),
         }
     }
@@ -157,7 +157,7 @@ impl Line {
             watcher.broken(why);
         }
         for work in work {
-            work.refuse(StoreFault::Broken(why.to_owned()));
+            work.refuse(StoreFault::Failed(why.to_owned()));
         }
     }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use agent::journal::{DAEMON, Record, Serial};
-use agent::outside::{Bounds, Entry, IndexRow, Moment, Span, StoreFault, StoredAgent, StoredTurn};
+use agent::outside::{JournalBounds, JournalEntry, IndexRow, Moment, EntryRange, StoreFault, StoredAgent, StoredTurn};
 use agent::{RequestId, TurnEnd};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
@@ -20,7 +20,7 @@ pub(crate) fn damage(error: &rusqlite::Error) -> StoreFault {
         rusqlite::Error::SqliteFailure(code, _) if code.code == rusqlite::ErrorCode::DatabaseBusy => {
             StoreFault::Full("another program holds the database".to_owned())
         }
-        error => StoreFault::Damaged(format!("it cannot be read: {error}")),
+        error => StoreFault::Corrupt(format!("it cannot be read: {error}")),
     }
 }
 
@@ -64,7 +64,7 @@ fn read_index(db: &Connection) -> Result<Vec<IndexRow>, Misread> {
             id: body::read_agent_id(id).map_err(|fault| odd(&format!("agent {serial}"), fault))?,
             parent: row.get::<_, Option<i64>>(2)?.map(|parent| natural(parent, "a parent")).transpose()?,
             capability: row.get(4)?,
-            gone: row.get(3)?,
+            is_destroyed: row.get(3)?,
             is_finished: row.get(8)?,
         });
     }
@@ -107,7 +107,7 @@ fn agent(db: &Connection, serial: Serial) -> Result<Option<StoredAgent>, Misread
         record: body::read_agent(text(5)?, text(1)?, text(6)?).map_err(about)?,
         state: body::read_state(text(8)?).map_err(about)?,
         ledger: body::read_ledger(text(9)?).map_err(about)?,
-        gone: row.get(3)?,
+        is_destroyed: row.get(3)?,
     }))
 }
 
@@ -233,11 +233,11 @@ fn end_of_turn(db: &Connection, sequence: i64, request: &RequestId) -> Result<Op
     })
 }
 
-pub(super) fn read(db: &Connection, span: Span) -> Result<Vec<Arc<Entry>>, StoreFault> {
+pub(super) fn read(db: &Connection, span: EntryRange) -> Result<Vec<Arc<JournalEntry>>, StoreFault> {
     Ok(read_span(db, span)?)
 }
 
-fn read_span(db: &Connection, span: Span) -> Result<Vec<Arc<Entry>>, Misread> {
+fn read_span(db: &Connection, span: EntryRange) -> Result<Vec<Arc<JournalEntry>>, Misread> {
     let after = i64::try_from(span.after).unwrap_or(i64::MAX);
     if let Some(agent) = span.agent {
         return read_own(db, agent, after, span.limit);
@@ -246,7 +246,7 @@ fn read_span(db: &Connection, span: Span) -> Result<Vec<Arc<Entry>>, Misread> {
     let mut statement =
         db.prepare_cached(&format!("{ENTRIES} WHERE sequence > ?1 ORDER BY sequence LIMIT ?2"))?;
     let mut rows = statement.query([after, limit])?;
-    let (mut entries, mut last): (Vec<Arc<Entry>>, _) = (Vec::new(), span.after);
+    let (mut entries, mut last): (Vec<Arc<JournalEntry>>, _) = (Vec::new(), span.after);
     while let Some(row) = rows.next()? {
         let entry = entry(row)?;
         // Whoever reads on behind the last one must never come back to where it was.
@@ -265,7 +265,7 @@ fn read_own(
     agent: Serial,
     mut after: i64,
     limit: usize,
-) -> Result<Vec<Arc<Entry>>, Misread> {
+) -> Result<Vec<Arc<JournalEntry>>, Misread> {
     let mut entries = Vec::new();
     let Some(tail) = tail(db, agent)? else { return Ok(entries) };
     while entries.len() < limit && after < tail.last {
@@ -290,14 +290,14 @@ fn read_own(
 }
 
 /// A row of [`ENTRIES`] as an entry.
-fn entry(row: &Row<'_>) -> Result<Entry, Misread> {
+fn entry(row: &Row<'_>) -> Result<JournalEntry, Misread> {
     let entry = kept(row)?;
     let name = Some(entry.content.name).filter(|name| !name.is_empty()).map(body::read_agent_id).transpose();
-    Ok(Entry {
+    Ok(JournalEntry {
         sequence: entry.sequence,
         agent: entry.content.agent,
-        name: name.map_err(|fault| odd(&format!("entry {}", entry.sequence), fault))?,
-        number: entry.number,
+        agent_id: name.map_err(|fault| odd(&format!("entry {}", entry.sequence), fault))?,
+        agent_sequence: entry.number,
         at: Moment(entry.content.at),
         record: record(row)?,
     })
@@ -314,12 +314,12 @@ fn record(row: &Row<'_>) -> Result<Record, Misread> {
     Ok(body::read_record(kind, body).map_err(|fault| about(format!("{kind}: {fault}")))?)
 }
 
-pub(super) fn bounds(db: &Connection) -> Result<Bounds, StoreFault> {
+pub(super) fn bounds(db: &Connection) -> Result<JournalBounds, StoreFault> {
     let first: Option<i64> = one(db, "SELECT min(sequence) FROM journal")?;
     let last: Option<i64> = one(db, "SELECT max(sequence) FROM journal")?;
     let last = last.map_or(Ok(0), |last| natural(last, "a sequence"))?;
     let first = first.map_or(Ok(last + 1), |first| natural(first, "a sequence"))?;
-    Ok(Bounds { first, last })
+    Ok(JournalBounds { first, last })
 }
 
 fn one(db: &Connection, sql: &str) -> Result<Option<i64>, StoreFault> {
@@ -329,7 +329,7 @@ fn one(db: &Connection, sql: &str) -> Result<Option<i64>, StoreFault> {
 }
 
 fn odd(what: &str, why: impl std::fmt::Display) -> StoreFault {
-    StoreFault::Damaged(format!("{what}: {why}"))
+    StoreFault::Corrupt(format!("{what}: {why}"))
 }
 
 fn natural(number: i64, what: &str) -> Result<u64, StoreFault> {

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use agent::journal::{AgentRecord, AgentState, DAEMON, KeptLedger, Record, Serial};
+use agent::journal::{AgentRecord, AgentState, DAEMON, StoredLedger, Record, Serial};
 use agent::outside::StoreFault;
 use rusqlite::{Connection, OptionalExtension as _, Statement, params};
 
@@ -192,7 +192,7 @@ impl<'db> Scribe<'db> {
     fn enter_all(&mut self, part: &Part, places: &mut Vec<Place>) -> Result<(), Setback> {
         let agent = part.append.agent;
         let mut seat = self.seat(agent)?;
-        let name = part.append.name.as_ref().map(agent::AgentId::as_str);
+        let name = part.append.agent_id.as_ref().map(agent::AgentId::as_str);
         for (record, line) in part.append.records.iter().zip(&part.lines) {
             let (sequence, number) = (self.head.sequence + 1, seat.number + 1);
             let hash = link(&self.head.hash, sequence, number, &line.content);
@@ -222,7 +222,7 @@ impl<'db> Scribe<'db> {
         let seat = self.seat(agent)?;
         let is_there = seat.standing != Standing::Absent;
         let state = part.append.state.as_ref().zip(part.state.as_deref()).filter(|_| is_there);
-        let mut own: Option<(&KeptLedger, &str)> = None;
+        let mut own: Option<(&StoredLedger, &str)> = None;
         for ((serial, ledger), text) in part.append.ledgers.iter().zip(&part.ledgers) {
             if *serial == agent && own.is_none_or(|(earlier, _)| ledger.version > earlier.version) {
                 own = Some((ledger, text.as_str())).filter(|_| is_there);
@@ -252,7 +252,7 @@ impl<'db> Scribe<'db> {
     }
 
     /// A ledger of somebody who is not there, or an old one, is left out.
-    fn write_ledger(&self, serial: Serial, ledger: &KeptLedger, text: &str) -> Result<(), Setback> {
+    fn write_ledger(&self, serial: Serial, ledger: &StoredLedger, text: &str) -> Result<(), Setback> {
         self.db
             .prepare_cached(
                 "UPDATE states SET ledger = ?2, ledger_version = ?3 \
@@ -283,7 +283,7 @@ impl<'db> Scribe<'db> {
                 let (accepted, agent, turn) = (whole(sequence)?, whole(agent)?, whole(accepted.turn)?);
                 let sum = turn_sum(accepted, agent, key, turn, content);
                 let taken = self.accept.execute(params![accepted, agent, key, turn, content, sum])?;
-                if taken == 0 { Err(StoreFault::Taken.into()) } else { Ok(()) }
+                if taken == 0 { Err(StoreFault::DuplicateRequestId.into()) } else { Ok(()) }
             }
             (Change::End(key), _) => {
                 let at = part.append.at.0;
@@ -333,7 +333,7 @@ impl<'db> Scribe<'db> {
                 permissions
             ])?;
         if made == 0 {
-            return Err(StoreFault::NameTaken.into());
+            return Err(StoreFault::DuplicateAgentId.into());
         }
         sum_agent(self.db, agent)?;
         self.set_standing(agent, Standing::Lives)
@@ -378,7 +378,7 @@ fn rename(db: &Connection, agent: Serial, id: &str) -> Result<(), Setback> {
         .prepare_cached("SELECT 1 FROM agents WHERE id = ?1 AND gone = 0 AND serial <> ?2")?
         .exists(params![id, whole(agent)?])?;
     if is_taken {
-        return Err(StoreFault::NameTaken.into());
+        return Err(StoreFault::DuplicateAgentId.into());
     }
     db.prepare_cached("UPDATE agents SET id = ?2 WHERE serial = ?1")?.execute(params![whole(agent)?, id])?;
     sum_agent(db, agent)
@@ -402,11 +402,11 @@ fn blank(is_there: bool) -> Result<[Option<String>; 2], Setback> {
         return Ok([None, None]);
     }
     let texts = crate::body::write_state(&AgentState::default())
-        .and_then(|state| Ok([Some(state), Some(crate::body::write_ledger(&KeptLedger::default())?)]));
-    texts.map_err(|fault| StoreFault::Damaged(fault.to_string()).into())
+        .and_then(|state| Ok([Some(state), Some(crate::body::write_ledger(&StoredLedger::default())?)]));
+    texts.map_err(|fault| StoreFault::Corrupt(fault.to_string()).into())
 }
 
 /// SQLite's numbers have a sign; ours never come so far that it would matter.
 pub(super) fn whole(number: u64) -> Result<i64, StoreFault> {
-    i64::try_from(number).map_err(|_| StoreFault::Damaged(format!("{number} is too large a number")))
+    i64::try_from(number).map_err(|_| StoreFault::Corrupt(format!("{number} is too large a number")))
 }

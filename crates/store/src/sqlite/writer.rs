@@ -5,7 +5,7 @@ use std::fs::File;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use agent::outside::{Entry, Moment, StoreFault};
+use agent::outside::{JournalEntry, Moment, StoreFault};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use rusqlite::wal::CheckpointMode;
@@ -229,7 +229,7 @@ impl Work<'_> {
             }
             Err(Setback::Refused(fault)) => fault,
             Err(Setback::Failed(error)) => match Trouble::of(&error) {
-                Trouble::Rule(rule) => StoreFault::Damaged(rule),
+                Trouble::Rule(rule) => StoreFault::Corrupt(rule),
                 trouble => return Err(Failure::Trouble(trouble)),
             },
         };
@@ -256,11 +256,11 @@ impl Work<'_> {
                 tracing::warn!(why, calls = group.len(), "nothing was kept");
                 StoreFault::Full(why)
             }
-            Trouble::Rule(why) => StoreFault::Damaged(why),
+            Trouble::Rule(why) => StoreFault::Corrupt(why),
             Trouble::Broken(why) => {
                 tracing::error!(why, "the store has failed; nothing more is kept");
                 self.hand.line.fail(&why);
-                StoreFault::Broken(why)
+                StoreFault::Failed(why)
             }
         };
         group.into_iter().for_each(|waiting| drop(waiting.reply.send(Err(fault.clone()))));
@@ -269,7 +269,7 @@ impl Work<'_> {
     /// Forgets a few turns, and joins the line again when there are more.
     fn forget(&mut self, before: Moment, forgotten: u64, reply: oneshot::Sender<Result<u64, StoreFault>>) {
         if let Some(why) = self.hand.line.failure() {
-            return drop(reply.send(Err(StoreFault::Broken(why))));
+            return drop(reply.send(Err(StoreFault::Failed(why))));
         }
         let deleted = self.db.prepare_cached(
             "DELETE FROM turns WHERE accepted IN (SELECT accepted FROM turns WHERE ended_at < ?1 LIMIT ?2)",
@@ -282,10 +282,10 @@ impl Work<'_> {
                 self.hand.line.join_again(Task::Forget { before, forgotten, reply });
             }
             Err(Trouble::Full(why)) => drop(reply.send(Err(StoreFault::Full(why)))),
-            Err(Trouble::Rule(why)) => drop(reply.send(Err(StoreFault::Damaged(why)))),
+            Err(Trouble::Rule(why)) => drop(reply.send(Err(StoreFault::Corrupt(why)))),
             Err(Trouble::Broken(why)) => {
                 self.hand.line.fail(&why);
-                drop(reply.send(Err(StoreFault::Broken(why))));
+                drop(reply.send(Err(StoreFault::Failed(why))));
             }
         }
     }
@@ -371,14 +371,14 @@ fn kinds(group: &[Waiting]) -> impl Iterator<Item = &'static str> + Clone + '_ {
 }
 
 /// Turns the records of a call into entries at their places.
-fn fill(entries: &mut Vec<Arc<Entry>>, call: Call, places: &[Place]) {
+fn fill(entries: &mut Vec<Arc<JournalEntry>>, call: Call, places: &[Place]) {
     let mut places = places.iter();
     for part in call.parts {
         let append = part.append;
         let (agent, at) = (append.agent, append.at);
         entries.extend(append.records.into_iter().zip(&mut places).map(|(record, place)| {
             let Place { sequence, number } = *place;
-            Arc::new(Entry { sequence, agent, name: append.name.clone(), number, at, record })
+            Arc::new(JournalEntry { sequence, agent, agent_id: append.agent_id.clone(), agent_sequence: number, at, record })
         }));
     }
 }

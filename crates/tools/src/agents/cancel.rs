@@ -6,7 +6,7 @@ use agent::{Pace, ToolClass};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::words::{AgentName, RequestName};
+use super::words::{AgentName, RequestIdArgument};
 use super::{reached, refused};
 use crate::define::{Answer, Call, Define, compact};
 
@@ -19,7 +19,7 @@ pub(crate) struct Input {
     /// The agent that has the message.
     agent_id: AgentName,
     /// The `request_id` that sending the message returned.
-    request_id: RequestName,
+    request_id: RequestIdArgument,
 }
 
 #[derive(Serialize)]
@@ -27,7 +27,7 @@ struct Output {
     cancelled: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
-    request_id: RequestName,
+    request_id: RequestIdArgument,
 }
 
 impl Define for Cancel {

@@ -8,7 +8,7 @@ use agent::{Pace, ToolClass};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::words::{AgentName, QUEUED, Reply, RequestName};
+use super::words::{AgentName, QUEUED, Reply, RequestIdArgument};
 use super::{WAIT_MS_MAX, refused};
 use crate::define::{Answer, Call, Define, compact};
 
@@ -43,7 +43,7 @@ pub(crate) struct Input {
 struct Output {
     agent_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    initial_request_id: Option<RequestName>,
+    initial_request_id: Option<RequestIdArgument>,
     #[serde(skip_serializing_if = "Option::is_none")]
     initial_status: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -103,7 +103,7 @@ fn told(created: PeerCreated) -> Output {
     Output {
         url: format!("/agent/{}", created.id),
         agent_id: created.id.to_string(),
-        initial_request_id: created.initial_request_id.map(RequestName::from),
+        initial_request_id: created.initial_request_id.map(RequestIdArgument::from),
         initial_status: is_left.then_some(QUEUED),
         response,
     }

@@ -25,13 +25,13 @@ impl TryFrom<String> for AgentName {
 /// The name of a send.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(untagged, expecting = "expected a string or an integer")]
-pub(super) enum RequestName {
+pub(super) enum RequestIdArgument {
     Text(String),
     Number(i64),
 }
 
 /// One line of both types; derived, it would be a choice of two schemas.
-impl JsonSchema for RequestName {
+impl JsonSchema for RequestIdArgument {
     fn inline_schema() -> bool {
         true
     }
@@ -45,20 +45,20 @@ impl JsonSchema for RequestName {
     }
 }
 
-impl From<RequestName> for RequestId {
-    fn from(name: RequestName) -> Self {
+impl From<RequestIdArgument> for RequestId {
+    fn from(name: RequestIdArgument) -> Self {
         match name {
-            RequestName::Text(text) => RequestId::Text(text),
-            RequestName::Number(number) => RequestId::Number(number),
+            RequestIdArgument::Text(text) => RequestId::Text(text),
+            RequestIdArgument::Number(number) => RequestId::Number(number),
         }
     }
 }
 
-impl From<RequestId> for RequestName {
+impl From<RequestId> for RequestIdArgument {
     fn from(id: RequestId) -> Self {
         match id {
-            RequestId::Text(text) => RequestName::Text(text),
-            RequestId::Number(number) => RequestName::Number(number),
+            RequestId::Text(text) => RequestIdArgument::Text(text),
+            RequestId::Number(number) => RequestIdArgument::Number(number),
         }
     }
 }
@@ -73,10 +73,10 @@ pub(super) enum Reply {
         content: String,
         #[serde(skip_serializing_if = "Option::is_none")]
         halted: Option<&'static str>,
-        request_id: RequestName,
+        request_id: RequestIdArgument,
     },
     Left {
-        request_id: RequestName,
+        request_id: RequestIdArgument,
         status: &'static str,
     },
 }

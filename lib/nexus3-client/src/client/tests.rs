@@ -1,6 +1,6 @@
 //! Calls against a scripted peer: what is sent, what is kept open, and what each kind of answer becomes.
 
-use nexus3_protocol::methods::{CancelParams, ListAgentsParams, NoParams, RequestId, SendParams};
+use nexus3_protocol::methods::{CancelParams, ListAgentsParams, NoParams, RequestIdParam, SendParams};
 
 use super::*;
 use crate::canned::{Canned, Event, Step, http, refusal, result};
@@ -20,7 +20,7 @@ fn client(server: &Canned) -> Client {
 fn message(content: &str) -> SendParams {
     SendParams {
         content: content.to_owned(),
-        request_id: Some(RequestId::Text("r".to_owned())),
+        request_id: Some(RequestIdParam::Text("r".to_owned())),
         source: None,
         source_agent_id: None,
         ..SendParams::default()
@@ -154,7 +154,7 @@ async fn a_call_during_another_call_has_its_own_connection() {
         _ = &mut sending => panic!("the peer is silent"),
         request = server.asked() => assert!(request.contains(r#""method":"send""#)),
     }
-    let request_id = RequestId::Text("r".to_owned());
+    let request_id = RequestIdParam::Text("r".to_owned());
     assert!(agent.cancel(&CancelParams { request_id }).await.unwrap().cancelled);
 }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::methods::{
-    BudgetParams, Count, ImageView, MayGrantParams, OnRestart, RequestId, ToolCallView, Usage,
+    BudgetParams, Count, ImageView, MayGrantParams, OnRestart, RequestIdParam, ToolCallView, Usage,
 };
 
 /// An agent was made.
@@ -95,7 +95,7 @@ pub struct TurnAccepted {
     /// The turn, counted over the agent's life from 1.
     pub turn: Count,
     /// The name of the send.
-    pub request_id: RequestId,
+    pub request_id: RequestIdParam,
     /// The message.
     pub message: Message,
 }
@@ -176,7 +176,7 @@ pub struct TurnEnded {
     /// Which turn.
     pub turn: Count,
     /// The name of the send.
-    pub request_id: RequestId,
+    pub request_id: RequestIdParam,
     /// `completed`, `cancelled`, `failed`, or `interrupted`: the daemon stopped in the middle; the same send goes on.
     pub outcome: String,
     /// All that the agent said in this turn.
@@ -214,7 +214,7 @@ pub struct TurnReopened {
     /// Which turn.
     pub turn: Count,
     /// The name of the send.
-    pub request_id: RequestId,
+    pub request_id: RequestIdParam,
     /// Messages that stay in the context: what the interruption had put behind them is taken back.
     pub messages: Count,
 }
@@ -322,7 +322,7 @@ pub struct TextDelta {
     /// The agent.
     pub agent_id: String,
     /// The name of the send.
-    pub request_id: RequestId,
+    pub request_id: RequestIdParam,
     /// Which turn.
     pub turn: Count,
     /// What it said.
@@ -338,7 +338,7 @@ pub struct ReasoningDelta {
     /// The agent.
     pub agent_id: String,
     /// The name of the send.
-    pub request_id: RequestId,
+    pub request_id: RequestIdParam,
     /// Which turn.
     pub turn: Count,
     /// What it thinks.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::scalars::count;
-use super::{Count, MessageOffset, OnRestart, PageSize, RequestId, SendOutput};
+use super::{Count, MessageOffset, OnRestart, PageSize, RequestIdParam, SendOutput};
 
 /// No parameters.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,7 +122,7 @@ pub struct CreateAgentOutput {
     pub token: String,
     /// The name of the first message's send, for `cancel`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub initial_request_id: Option<RequestId>,
+    pub initial_request_id: Option<RequestIdParam>,
     /// `queued`: the first message was accepted and nobody waits for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initial_status: Option<String>,

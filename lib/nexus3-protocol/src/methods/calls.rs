@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Count, MessageOffset, PageSize, RequestId};
+use super::{Count, MessageOffset, PageSize, RequestIdParam};
 
 /// What `send` takes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,13 +14,13 @@ pub struct SendParams {
     /// Names this send, for `cancel` and for repeating it: the agent works on a name only once. With other content it
     /// is refused. Made up when it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request_id: Option<RequestId>,
+    pub request_id: Option<RequestIdParam>,
     /// Where the message comes from, kept with it. `rpc` when it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// Which agent the message comes from, kept with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source_agent_id: Option<RequestId>,
+    pub source_agent_id: Option<RequestIdParam>,
     /// Pictures that the model is to look at: PNG, JPEG, GIF or WebP, at most 20, each at most 5 MiB. Refused when the
     /// model takes none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -63,7 +63,7 @@ pub struct SendOutput {
     /// All that the agent said in this turn.
     pub content: String,
     /// The send's name.
-    pub request_id: RequestId,
+    pub request_id: RequestIdParam,
     /// Whether the turn stopped at the limit of tool rounds; the next send goes on.
     #[serde(default)]
     pub halted_at_iteration_limit: bool,
@@ -94,7 +94,7 @@ pub struct Usage {
 #[serde(deny_unknown_fields)]
 pub struct CancelParams {
     /// The send to end.
-    pub request_id: RequestId,
+    pub request_id: RequestIdParam,
 }
 
 /// What `cancel` answers.
@@ -104,7 +104,7 @@ pub struct CancelOutput {
     /// Whether a send was ended.
     pub cancelled: bool,
     /// The name that was asked for.
-    pub request_id: RequestId,
+    pub request_id: RequestIdParam,
     /// Why nothing was ended: `not_found_or_completed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -122,7 +122,7 @@ pub struct SteerParams {
     pub source: Option<String>,
     /// Which agent it comes from, kept with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source_agent_id: Option<RequestId>,
+    pub source_agent_id: Option<RequestIdParam>,
 }
 
 /// What `steer` answers.
@@ -133,7 +133,7 @@ pub struct SteerOutput {
     pub steered: bool,
     /// The send it went to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub request_id: Option<RequestId>,
+    pub request_id: Option<RequestIdParam>,
     /// Why it was not taken: `no_running_turn_or_full`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,

@@ -13,7 +13,7 @@ pub type Count = u64;
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
-pub enum RequestId {
+pub enum RequestIdParam {
     /// A non-empty string.
     Text(String),
     /// An integer.
@@ -23,40 +23,40 @@ pub enum RequestId {
 /// The most bytes a request id's text may have: it is a name, not a payload.
 const REQUEST_ID_BYTES_MAX: usize = 256;
 
-impl fmt::Display for RequestId {
+impl fmt::Display for RequestIdParam {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RequestId::Text(text) => out.write_str(text),
-            RequestId::Number(number) => write!(out, "{number}"),
+            RequestIdParam::Text(text) => out.write_str(text),
+            RequestIdParam::Number(number) => write!(out, "{number}"),
         }
     }
 }
 
-impl<'de> Deserialize<'de> for RequestId {
+impl<'de> Deserialize<'de> for RequestIdParam {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Reader;
         impl Visitor<'_> for Reader {
-            type Value = RequestId;
+            type Value = RequestIdParam;
 
             fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
                 out.write_str("string or integer")
             }
 
-            fn visit_str<E: Error>(self, text: &str) -> Result<RequestId, E> {
+            fn visit_str<E: Error>(self, text: &str) -> Result<RequestIdParam, E> {
                 match text.len() {
                     0 => Err(E::custom("cannot be empty")),
-                    1..=REQUEST_ID_BYTES_MAX => Ok(RequestId::Text(text.to_owned())),
+                    1..=REQUEST_ID_BYTES_MAX => Ok(RequestIdParam::Text(text.to_owned())),
                     _ => Err(E::custom(format!("must be at most {REQUEST_ID_BYTES_MAX} bytes"))),
                 }
             }
 
-            fn visit_i64<E: Error>(self, number: i64) -> Result<RequestId, E> {
-                Ok(RequestId::Number(number))
+            fn visit_i64<E: Error>(self, number: i64) -> Result<RequestIdParam, E> {
+                Ok(RequestIdParam::Number(number))
             }
 
-            fn visit_u64<E: Error>(self, number: u64) -> Result<RequestId, E> {
+            fn visit_u64<E: Error>(self, number: u64) -> Result<RequestIdParam, E> {
                 i64::try_from(number)
-                    .map(RequestId::Number)
+                    .map(RequestIdParam::Number)
                     .map_err(|_| E::custom("must be an integer of at most 63 bits"))
             }
         }

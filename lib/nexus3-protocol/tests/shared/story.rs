@@ -4,7 +4,7 @@
 use nexus3_protocol::methods::{
     BudgetParams, CancelParams, CompactParams, CreateAgentParams, DestroyAgentParams, ExportAgentParams,
     ForkAgentParams, ImportAgentParams, InitialResponse, ListAgentsParams, ListSessionsParams,
-    MessagesParams, NoParams, PageSize, RenameAgentParams, RequestId, RollbackAgentParams, SendParams,
+    MessagesParams, NoParams, PageSize, RenameAgentParams, RequestIdParam, RollbackAgentParams, SendParams,
     SetPermissionsParams, SteerParams,
 };
 use nexus3_protocol::{AgentApi, RpcError};
@@ -98,15 +98,15 @@ async fn send_and_read<A: AgentApi>(api: &A, error: &impl Fn(A::Fault) -> RpcErr
     assert_eq!(lead.agent_id(), "lead");
     let message = |content: &str, number: i64| SendParams {
         content: content.to_owned(),
-        request_id: Some(RequestId::Number(number)),
+        request_id: Some(RequestIdParam::Number(number)),
         ..SendParams::default()
     };
     let answer = lead.send(&message("hello", 7)).await.unwrap();
-    assert_eq!((answer.content.as_str(), answer.request_id), ("you said hello", RequestId::Number(7)));
+    assert_eq!((answer.content.as_str(), answer.request_id), ("you said hello", RequestIdParam::Number(7)));
     assert_eq!(answer.usage.map(|usage| usage.input_tokens), Some(5));
     let failed = error(lead.send(&message("fail", 8)).await.unwrap_err());
     assert_eq!((failed.code, failed.message.as_str(), failed.data), (-32603, "the model failed", None));
-    let cancelled = lead.cancel(&CancelParams { request_id: RequestId::Number(7) }).await.unwrap();
+    let cancelled = lead.cancel(&CancelParams { request_id: RequestIdParam::Number(7) }).await.unwrap();
     assert_eq!(cancelled.reason.as_deref(), Some("not_found_or_completed"));
     let word = SteerParams { content: "left".to_owned(), ..SteerParams::default() };
     assert_eq!(lead.steer(&word).await.unwrap().reason.as_deref(), Some("no_running_turn_or_full"));
@@ -154,7 +154,7 @@ async fn change_rights<A: AgentApi>(api: &A, error: &impl Fn(A::Fault) -> RpcErr
 async fn keep_sessions<A: AgentApi>(api: &A, error: &impl Fn(A::Fault) -> RpcError) {
     let message = |content: &str| SendParams {
         content: content.to_owned(),
-        request_id: Some(RequestId::Number(7)),
+        request_id: Some(RequestIdParam::Number(7)),
         ..SendParams::default()
     };
     let again = api.for_agent("lead").send(&message("hello")).await.unwrap();

@@ -49,14 +49,14 @@ impl Play {
 
     /// Goes on with what the records say.
     pub(super) fn resume(records: &[Record], dice: &mut Dice) -> Self {
-        let (messages, open) = Replay::of(records.to_vec()).into_parts();
+        let (messages, open) = Replay::from_records(records.to_vec()).into_parts();
         let (context, progress) = (contents(&messages), running(open));
         Self::go_on(context, progress, dice)
     }
 
     /// Opens the turn again that was interrupted.
     pub(super) fn reopen(records: &[Record], dice: &mut Dice) -> Self {
-        let replay = Replay::of(records.to_vec());
+        let replay = Replay::from_records(records.to_vec());
         let (open, messages) = replay.interrupted(1).expect("it was interrupted");
         let Stage::Running(progress) = open.stage else { panic!("it had begun") };
         let (all, _) = replay.into_parts();

@@ -54,7 +54,7 @@ fn begun_once(records: &[Record]) -> BTreeMap<&str, usize> {
 /// Everything that must hold of a turn that has ended, whatever happened to it.
 fn check(records: &[Record], play: &Play, what: &str) {
     assert_eq!(objection(&play.context), None, "{what}");
-    let (messages, open) = Replay::of(records.to_vec()).into_parts();
+    let (messages, open) = Replay::from_records(records.to_vec()).into_parts();
     let messages: Vec<_> = messages.iter().map(|message| Message::clone(message)).collect();
     assert_eq!(messages, play.context, "{what}: the records say what was there");
     assert_eq!(open.len(), 0, "{what}: nothing is open");
@@ -72,7 +72,7 @@ fn check_results(records: &[Record], play: &Play, what: &str) {
     let mut known: BTreeMap<String, String> = BTreeMap::new();
     for record in records {
         match record {
-            Record::MessageKept(message) if message.role == Role::Assistant => {
+            Record::MessageAdded(message) if message.role == Role::Assistant => {
                 calls.clone_from(&message.tool_calls);
             }
             Record::CallDone { place, outcome, .. } => {
@@ -88,7 +88,7 @@ fn check_results(records: &[Record], play: &Play, what: &str) {
                     known.insert(id, "Outcome unknown".to_owned());
                 }
             }
-            Record::MessageKept(message) if message.role == Role::Tool => {
+            Record::MessageAdded(message) if message.role == Role::Tool => {
                 let id = message.tool_call_id.as_deref().unwrap_or_default();
                 lost.remove(id);
                 if let Some(text) = known.get(id) {

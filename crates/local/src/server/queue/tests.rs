@@ -9,8 +9,8 @@ struct Job {
     is_gone: bool,
 }
 
-impl Waiting for Job {
-    fn is_gone(&self) -> bool {
+impl QueuedJob for Job {
+    fn is_abandoned(&self) -> bool {
         self.is_gone
     }
 }
@@ -58,7 +58,7 @@ fn a_full_queue_refuses() {
     let queue = FairQueue::new(2);
     queue.push(root("a"), job("a1")).unwrap();
     queue.push(root("b"), job("b1")).unwrap();
-    assert_eq!(queue.push(root("c"), job("c1")), Err(NoPlace::Full));
+    assert_eq!(queue.push(root("c"), job("c1")), Err(QueueRejection::Full));
     assert_eq!(names(&queue, 1), ["a1"]);
     assert_eq!(queue.push(root("c"), job("c1")), Ok(()));
 }
@@ -68,7 +68,7 @@ fn one_client_leaves_room_for_another() {
     let queue = FairQueue::new(4);
     queue.push(root("a"), job("a1")).unwrap();
     queue.push(root("a"), job("a2")).unwrap();
-    assert_eq!(queue.push(root("a"), job("a3")), Err(NoPlace::ShareTaken));
+    assert_eq!(queue.push(root("a"), job("a3")), Err(QueueRejection::ClientShareFull));
     assert_eq!(queue.push(root("b"), job("b1")), Ok(()));
 }
 
@@ -78,7 +78,7 @@ fn a_client_that_went_away_is_skipped_and_takes_no_place() {
     queue.push(root("a"), gone("a1")).unwrap();
     queue.push(root("b"), gone("b1")).unwrap();
     queue.push(root("a"), job("a2")).unwrap();
-    assert_eq!(queue.waiting(), 1);
+    assert_eq!(queue.queued_jobs(), 1);
     queue.push(root("b"), gone("b2")).unwrap();
     queue.push(root("b"), job("b3")).unwrap();
     assert_eq!(names(&queue, 2), ["a2", "b3"]);
@@ -93,7 +93,7 @@ fn a_closed_queue_gives_back_what_waits_and_lets_the_worker_go() {
     });
     let given_back = queue.close();
     assert!(given_back.is_empty() && worker.join().unwrap());
-    assert_eq!(queue.push(root("a"), job("a1")), Err(NoPlace::Closed));
+    assert_eq!(queue.push(root("a"), job("a1")), Err(QueueRejection::Closed));
 
     let queue = FairQueue::new(4);
     queue.push(root("a"), job("a1")).unwrap();

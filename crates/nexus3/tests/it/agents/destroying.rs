@@ -47,7 +47,7 @@ fn running_and_waiting_sends_of_a_destroyed_agent_answer_that_they_were_cancelle
     stage.model.wait_stalled(1);
     stage.wait_read("busy", "half an answer");
     let waiting: Vec<_> =
-        ["w1", "w2", "w3"].iter().map(|name| stage.queue_send("busy", "never", name)).collect();
+        ["w1", "w2", "w3"].iter().map(|name| stage.enqueue_send("busy", "never", name)).collect();
     assert_eq!(destroy(&stage, "busy"), json!({ "success": true, "agent_id": "busy" }));
     let cancelled = |content: &str, name: &str| {
         json!({

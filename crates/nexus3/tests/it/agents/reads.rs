@@ -141,7 +141,7 @@ fn reads_do_not_wait_for_a_turn() {
     let stage = stage_with_worker();
     let open = stage.start_send("worker", "!stall so far", "r");
     stage.model.wait_stalled(1);
-    let waiting = stage.queue_send("worker", "later", "later");
+    let waiting = stage.enqueue_send("worker", "later", "later");
     assert_eq!(read(&stage, "get_context", json!({}))["message_count"], 1, "what waits is not there yet");
     let said = stage.messages("worker");
     assert_eq!(said, [("user".to_owned(), "!stall so far".to_owned())]);

@@ -105,7 +105,7 @@ fn a_send_that_is_repeated_while_it_is_open_is_one_turn_with_one_answer() {
     let stage = stage_with_worker();
     let mut running = stage.start_send("worker", "!hold gate", "5");
     stage.model.wait_stalled(1);
-    let mut waiting = stage.queue_send("worker", "later", "later");
+    let mut waiting = stage.enqueue_send("worker", "later", "later");
     let again = |content: &str, name: &str| json!({ "content": content, "request_id": name });
     for _ in 0..2 {
         running.start(&stage.daemon, &path("worker"), "send", again("!hold gate", "5"));
@@ -151,7 +151,7 @@ fn a_name_that_was_used_with_other_content_is_refused_while_that_send_is_open_an
     };
     let running = stage.start_send("worker", "!hold gate", "5");
     stage.model.wait_stalled(1);
-    let waiting = stage.queue_send("worker", "later", "later");
+    let waiting = stage.enqueue_send("worker", "later", "later");
     ["5", "later"].iter().for_each(|name| refused(name));
     stage.model.release("gate");
     assert_eq!(running.result()["content"], " released gate");

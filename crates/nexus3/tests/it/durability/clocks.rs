@@ -88,14 +88,14 @@ fn a_clock_that_goes_back_makes_nothing_forgotten() {
     let timed = Timed::open();
     timed.stage.create("worker");
     timed.set(30 * DAY_S);
-    timed.stage.send_named("worker", "ahead", "ahead");
+    timed.stage.send_with_request_id("worker", "ahead", "ahead");
     timed.set(0);
-    timed.stage.send_named("worker", "right", "right");
+    timed.stage.send_with_request_id("worker", "right", "right");
     timed.set(-30 * DAY_S);
-    timed.stage.send_named("worker", "behind", "behind");
+    timed.stage.send_with_request_id("worker", "behind", "behind");
     let timed = timed.kill_and_start();
     for name in ["ahead", "right", "behind"] {
-        let again = timed.stage.send_named("worker", name, name);
+        let again = timed.stage.send_with_request_id("worker", name, name);
         assert_eq!(again["result"]["content"], format!("echo: {name}"), "{again}");
         assert_eq!(timed.stage.model.tally(name, 0).asked, 1, "{name}");
     }
@@ -106,16 +106,16 @@ fn a_clock_that_goes_back_makes_nothing_forgotten() {
 fn names_of_sends_are_known_for_a_day_and_not_for_ever() {
     let timed = Timed::open();
     timed.stage.create("worker");
-    timed.stage.send_named("worker", "hello", "r");
+    timed.stage.send_with_request_id("worker", "hello", "r");
     timed.set(DAY_S - HOUR_S);
     let timed = timed.kill_and_start();
-    timed.stage.send_named("worker", "hello", "r");
+    timed.stage.send_with_request_id("worker", "hello", "r");
     assert_eq!(timed.stage.model.tally("hello", 0).asked, 1, "it is not a day old");
     timed.set(DAY_S + HOUR_S);
     let timed = timed.kill_and_start();
     // Old names are forgotten in the background.
     crate::support::until("the name to be forgotten", || {
-        timed.stage.send_named("worker", "hello", "r");
+        timed.stage.send_with_request_id("worker", "hello", "r");
         timed.stage.model.tally("hello", 0).asked == 2
     });
     assert_eq!(timed.stage.messages("worker").len(), 4);

@@ -74,7 +74,7 @@ fn a_once_tool_whose_outcome_nobody_knows_is_told_so_and_does_not_run_again() {
         let call = r#"!tool fs_append_file {"path":"file","content":"line"}"#;
         stage.send_lost("worker", call, "r");
         let stage = stage.mend();
-        let answer = stage.send_named("worker", call, "r")["result"].take();
+        let answer = stage.send_with_request_id("worker", call, "r")["result"].take();
         let said = answer["content"].as_str().unwrap_or_default();
         assert_eq!(said.contains("Outcome unknown"), lines == 0, "{point}: {answer}");
         assert_eq!(folder.read("file").map_or(0, |text| text.lines().count()), lines, "{point}");
@@ -89,7 +89,7 @@ fn a_pure_tool_whose_outcome_nobody_knows_runs_again() {
     let call = r#"!tool echo {"text":"again"}"#;
     stage.send_lost("worker", call, "r");
     let stage = stage.mend();
-    let answer = stage.send_named("worker", call, "r");
+    let answer = stage.send_with_request_id("worker", call, "r");
     let said = answer["result"]["content"].as_str().unwrap_or_default();
     assert!(said.contains("again") && !said.contains("unknown"), "{answer}");
     assert_eq!(stage.model.tally(call, 0).asked, 1, "the answer with the call was kept");

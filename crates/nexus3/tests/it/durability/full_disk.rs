@@ -6,7 +6,7 @@ use std::io::Write as _;
 use serde_json::{Value, json};
 use testkit::{ScriptedModel, StoppedDaemon, run};
 
-use super::{FAILPOINTS, Journal, assert_sound, curl, named, of_kind, wait_settled};
+use super::{FAILPOINTS, Journal, assert_sound, curl, send_params, of_kind, wait_settled};
 use crate::support::folder::Folder;
 use crate::support::{BIN, Stage, builder, listed, path, until};
 
@@ -79,7 +79,7 @@ fn when_not_busy(mut ask: impl FnMut() -> Value) -> Value {
 
 /// What holds with any disk: refused, then taken, and nothing doubled.
 fn assert_heals(stage: &Stage, make_room: impl FnOnce()) {
-    let params = named("more", "r");
+    let params = send_params("more", "r");
     let refused = curl(&stage.daemon, "/agent/worker", "send", &params);
     assert_full(&refused);
     assert_eq!(stage.model.tally("more", 0).asked, 0, "nobody is asked what cannot be kept");
@@ -149,7 +149,7 @@ fn assert_answer_heals(stage: &Stage, fill: impl FnOnce(), make_room: impl FnOnc
     assert_full(&open.next());
     assert_eq!(stage.messages("worker").len(), 1, "the question was kept, the answer was not");
     make_room();
-    let again = when_not_busy(|| stage.send_named("worker", "!hold gate so far", "r"));
+    let again = when_not_busy(|| stage.send_with_request_id("worker", "!hold gate so far", "r"));
     assert_eq!(again["result"]["content"], "so far released gate", "{again}");
     assert_eq!(stage.messages("worker").len(), 2);
     assert_eq!(stage.model.tally("!hold gate so far", 0).asked, 2, "what was not kept is asked for again");
@@ -185,7 +185,7 @@ fn a_disk_that_fills_up_by_work_keeps_all_that_was_acknowledged() {
             if created.get("error").is_some() {
                 break created;
             }
-            let sent = stage.send_named(&name, &long, &name);
+            let sent = stage.send_with_request_id(&name, &long, &name);
             if sent.get("error").is_some() {
                 break sent;
             }
@@ -206,7 +206,7 @@ fn a_disk_that_fills_up_by_work_keeps_all_that_was_acknowledged() {
         for number in 0..acknowledged {
             let name = format!("a{number}");
             assert_eq!(stage.messages(&name).len(), 2, "{size}: {name}");
-            assert_eq!(stage.send_named(&name, &long, &name)["result"]["content"], "short");
+            assert_eq!(stage.send_with_request_id(&name, &long, &name)["result"]["content"], "short");
         }
         assert_sound(stage.daemon.home());
         drop(stage);
@@ -246,10 +246,10 @@ fn a_disk_that_fails_ends_the_daemon_and_the_next_one_knows_all_that_was_acknowl
     let stage = Stage::failing("commit.before:turn_ended@2=fsync");
     stage.create("worker");
     stage.create("another");
-    assert_eq!(stage.send_named("worker", "hello", "first")["result"]["content"], "echo: hello");
+    assert_eq!(stage.send_with_request_id("worker", "hello", "first")["result"]["content"], "echo: hello");
     let held = stage.start_send("another", "!stall", "held");
     stage.model.wait_stalled(1);
-    if let Some(answer) = super::attempt(&stage.daemon, &path("worker"), "send", named("more", "second")) {
+    if let Some(answer) = super::attempt(&stage.daemon, &path("worker"), "send", send_params("more", "second")) {
         assert!(answer.get("result").is_none(), "nothing is acknowledged any more: {answer}");
     }
     let Stage { daemon, model } = stage;
@@ -261,8 +261,8 @@ fn a_disk_that_fails_ends_the_daemon_and_the_next_one_knows_all_that_was_acknowl
     drop(held);
     let stage = Stage { daemon: stopped.start_with(|builder| builder.without_env(FAILPOINTS)), model };
     wait_settled(&stage.daemon, &["held"]);
-    assert_eq!(stage.send_named("worker", "hello", "first")["result"]["content"], "echo: hello");
-    assert_eq!(stage.send_named("worker", "more", "second")["result"]["content"], "echo: more");
+    assert_eq!(stage.send_with_request_id("worker", "hello", "first")["result"]["content"], "echo: hello");
+    assert_eq!(stage.send_with_request_id("worker", "more", "second")["result"]["content"], "echo: more");
     assert_eq!(stage.messages("worker").len(), 4);
     assert_eq!(stage.model.tally("hello", 0).asked, 1);
     assert_sound(stage.daemon.home());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 use testkit::Heard;
 
-use super::{Journal, assert_sound, named, of_kind, wait_settled};
+use super::{Journal, assert_sound, send_params, of_kind, wait_settled};
 use crate::support::calls::OpenCalls;
 use crate::support::{PATIENCE, Stage, path};
 
@@ -26,7 +26,7 @@ fn nothing_is_lost_by_a_daemon_that_is_paused_under_load() {
         for send in 0..SENDS {
             for name in &names {
                 let id = format!("{name}-{pause}-{send}");
-                calls.start(&stage.daemon, &path(name), "send", named(&id, &id));
+                calls.start(&stage.daemon, &path(name), "send", send_params(&id, &id));
             }
         }
         stage.daemon.signal("SIGSTOP");

@@ -5,7 +5,7 @@ mod survivors;
 use serde_json::{Value, json};
 use testkit::TestDaemon;
 
-use super::{Journal, assert_aborted, assert_sound, curl, curl_args, named, of_kind, wait_settled};
+use super::{Journal, assert_aborted, assert_sound, curl, curl_args, send_params, of_kind, wait_settled};
 use crate::support::program::Program;
 use crate::support::{Stage, path, until};
 
@@ -14,10 +14,10 @@ fn spoken(lines: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 /// Sends until the answer is not that the turn was interrupted: who comes while it is being marked hears that.
-fn repeat(stage: &Stage, agent: &str, content: &str, request_id: &str) -> Value {
+fn send_duplicate(stage: &Stage, agent: &str, content: &str, request_id: &str) -> Value {
     let mut answer = Value::Null;
     until("an answer", || {
-        answer = stage.send_named(agent, content, request_id);
+        answer = stage.send_with_request_id(agent, content, request_id);
         answer["error"]["data"]["kind"] != "interrupted"
     });
     answer
@@ -27,7 +27,7 @@ fn repeat(stage: &Stage, agent: &str, content: &str, request_id: &str) -> Value 
 fn a_send_that_a_kill_cut_off_is_repeated_by_curl_and_is_one_question_and_one_answer() {
     let stage = Stage::open();
     stage.create("worker");
-    let params = named("!hold gate paid", "bill-17");
+    let params = send_params("!hold gate paid", "bill-17");
     let args = curl_args(&stage.daemon, "/agent/worker", "send", &params);
     let quoted: Vec<String> = args.iter().map(|arg| format!("'{arg}'")).collect();
     let cut_off = Program::shell(&format!("curl {}", quoted.join(" ")));
@@ -46,7 +46,7 @@ fn a_send_that_a_kill_cut_off_is_repeated_by_curl_and_is_one_question_and_one_an
     assert_eq!(curl(&stage.daemon, "/agent/worker", "send", &params), again, "in every life");
     assert_eq!(stage.messages("worker"), paid);
     assert_eq!(stage.model.tally("!hold gate paid", 0).asked, 2, "once before the kill and once after it");
-    let other = curl(&stage.daemon, "/agent/worker", "send", &named("something else", "bill-17"));
+    let other = curl(&stage.daemon, "/agent/worker", "send", &send_params("something else", "bill-17"));
     let text = "request_id was used before with other content: bill-17";
     assert_eq!((&other["error"]["code"], &other["error"]["message"]), (&json!(-32602), &json!(text)));
     assert_sound(stage.daemon.home());
@@ -58,7 +58,7 @@ fn an_answer_that_was_kept_and_not_told_is_told_and_not_asked_for_again() {
     stage.create("worker");
     stage.send_lost("worker", "hello", "r");
     let stage = stage.mend();
-    let again = stage.send_named("worker", "hello", "r");
+    let again = stage.send_with_request_id("worker", "hello", "r");
     assert_eq!(again["result"]["content"], "echo: hello", "{again}");
     assert_eq!(stage.model.tally("hello", 0).asked, 1);
     assert_eq!(stage.messages("worker").len(), 2);
@@ -70,7 +70,7 @@ fn an_answer_that_was_not_kept_is_asked_for_once_more() {
     stage.create("worker");
     stage.send_lost("worker", "hello", "r");
     let stage = stage.mend();
-    assert_eq!(stage.send_named("worker", "hello", "r")["result"]["content"], "echo: hello");
+    assert_eq!(stage.send_with_request_id("worker", "hello", "r")["result"]["content"], "echo: hello");
     assert_eq!(stage.model.tally("hello", 0).asked, 2);
     assert_eq!(stage.messages("worker").len(), 2);
     let entries = Journal::of(&stage.daemon);
@@ -85,7 +85,7 @@ fn rounds_that_were_kept_are_not_asked_for_again() {
     let call = r#"!tool echo {"text":"once"}"#;
     stage.send_lost("worker", call, "r");
     let stage = stage.mend();
-    let again = stage.send_named("worker", call, "r");
+    let again = stage.send_with_request_id("worker", call, "r");
     assert!(again["result"]["content"].as_str().is_some_and(|text| text.contains("once")), "{again}");
     assert_eq!((stage.model.tally(call, 0).asked, stage.model.tally(call, 1).asked), (1, 2));
     let roles: Vec<String> = stage.messages("worker").into_iter().map(|(role, _)| role).collect();
@@ -107,7 +107,7 @@ fn a_marked_turn_is_interrupted_and_the_same_send_goes_on_with_it() {
     assert_eq!(end["reason"], "the daemon stopped before the turn had ended");
     assert_eq!(stage.model.tally("!hold gate so far", 0).asked, 1, "nobody goes on with it");
     stage.model.release("gate");
-    let again = repeat(&stage, "worker", "!hold gate so far", "r");
+    let again = send_duplicate(&stage, "worker", "!hold gate so far", "r");
     assert_eq!(again["result"]["content"], "so far released gate", "{again}");
     assert_eq!(stage.model.tally("!hold gate so far", 0).asked, 2);
     let all = [
@@ -119,7 +119,7 @@ fn a_marked_turn_is_interrupted_and_the_same_send_goes_on_with_it() {
     assert_eq!(stage.messages("worker"), spoken(&all), "the notice is taken back");
     let stage = stage.kill_and_start();
     assert_eq!(stage.messages("worker"), spoken(&all));
-    assert_eq!(stage.send_named("worker", "!hold gate so far", "r")["result"], again["result"]);
+    assert_eq!(stage.send_with_request_id("worker", "!hold gate so far", "r")["result"], again["result"]);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn an_interrupted_turn_that_others_came_behind_stays_interrupted_and_in_nobodys_
     assert_eq!(stage.said("worker", "next"), "echo: next");
     stage.model.release("gate");
     for _ in 0..2 {
-        let again = stage.send_named("worker", "!hold gate so far", "r");
+        let again = stage.send_with_request_id("worker", "!hold gate so far", "r");
         let error = &again["error"];
         assert_eq!(
             (&error["code"], &error["data"]["kind"]),
@@ -212,7 +212,7 @@ fn a_send_that_an_orderly_stop_cancelled_stays_cancelled() {
     let stage = stage.again(TestDaemon::stop, |builder| builder);
     let told = open.result();
     assert_eq!(told["cancelled"], true, "{told}");
-    assert_eq!(stage.send_named("worker", "!hold gate so far", "r")["result"], told);
+    assert_eq!(stage.send_with_request_id("worker", "!hold gate so far", "r")["result"], told);
     assert_eq!(stage.model.tally("!hold gate so far", 0).asked, 1);
 }
 
@@ -223,7 +223,7 @@ fn sends_in_line_run_in_their_order_after_a_kill() {
     let mut calls = stage.start_send("worker", "!hold gate one", "one");
     stage.model.wait_stalled(1);
     for name in ["two", "three", "four"] {
-        calls.start(&stage.daemon, &path("worker"), "send", named(name, name));
+        calls.start(&stage.daemon, &path("worker"), "send", send_params(name, name));
         // It is kept when it is in line; the list of what waits is only told by the agent.
         until(name, || Journal::of(&stage.daemon).iter().any(|entry| entry["request_id"] == name));
     }
@@ -231,7 +231,7 @@ fn sends_in_line_run_in_their_order_after_a_kill() {
     stage.model.release("gate");
     wait_settled(&stage.daemon, &[]);
     for name in ["two", "three", "four"] {
-        let answer = stage.send_named("worker", name, name);
+        let answer = stage.send_with_request_id("worker", name, name);
         assert_eq!(answer["result"]["content"], format!("echo: {name}"), "{answer}");
         assert_eq!(stage.model.tally(name, 0).asked, 1);
     }

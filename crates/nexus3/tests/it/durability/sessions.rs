@@ -5,7 +5,7 @@ mod documents;
 use serde_json::{Value, json};
 use testkit::{Finished, TestDaemon, run};
 
-use super::{curl, named};
+use super::{curl, send_params};
 use crate::support::callers::{call_as, result_as};
 use crate::support::folder::Folder;
 use crate::support::{BIN, Errors as _, Stage, is_capability, is_time, listed, members, path};
@@ -144,7 +144,7 @@ fn a_name_is_changed_and_nothing_else() {
     let stage = Stage::open();
     let token = stage.create_with(json!({ "agent_id": "before", "preset": "trusted" }));
     stage.create_with(json!({ "agent_id": "child", "parent_agent_id": "before" }));
-    stage.daemon.result(&path("before"), "send", named("hello", "r"));
+    stage.daemon.result(&path("before"), "send", send_params("hello", "r"));
     let renamed =
         result(&stage.daemon, "rename_agent", &json!({ "agent_id": "before", "new_agent_id": "after" }));
     assert_eq!(renamed, json!({ "agent_id": "after", "url": "/agent/after" }));
@@ -154,7 +154,7 @@ fn a_name_is_changed_and_nothing_else() {
     let stage = stage.kill_and_start();
     assert_eq!(listed(&stage.daemon), ["after", "child"]);
     assert_eq!(stage.agent("child")["ancestors"], json!(["after"]));
-    assert_eq!(stage.send_named("after", "hello", "r")["result"]["content"], "echo: hello");
+    assert_eq!(stage.send_with_request_id("after", "hello", "r")["result"]["content"], "echo: hello");
     assert_eq!(stage.model.tally("hello", 0).asked, 1, "its sends are known");
     let own = result_as(&stage.daemon, &token, "/agent/after", "get_agent", json!({}));
     assert_eq!(own["agent"]["agent_id"], "after", "its token is its token");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::named;
+use super::send_params;
 use crate::support::callers::result_as;
 use crate::support::calls::OpenCalls;
 use crate::support::folder::Folder;
@@ -68,7 +68,7 @@ fn fifty_first_calls_after_a_restart_wake_an_agent_once_and_are_all_answered() {
     let mut calls = OpenCalls::none();
     for number in 0..50 {
         let id = number.to_string();
-        calls.start(&stage.daemon, &path("worker"), "send", named(&id, &id));
+        calls.start(&stage.daemon, &path("worker"), "send", send_params(&id, &id));
     }
     let mut answers: Vec<String> =
         (0..50).map(|_| calls.result()["content"].as_str().expect("an answer").to_owned()).collect();
@@ -91,7 +91,7 @@ fn fifty_agents_are_woken_at_once() {
     let mut calls = OpenCalls::none();
     for name in &names {
         for _ in 0..2 {
-            calls.start(&stage.daemon, &path(name), "send", named(name, name));
+            calls.start(&stage.daemon, &path(name), "send", send_params(name, name));
         }
     }
     for _ in 0..100 {
@@ -143,7 +143,7 @@ fn nobody_is_refused_while_as_many_rest_as_come() {
         let coming = &names[round % 2 * LIVE_MAX..][..LIVE_MAX];
         let mut calls = OpenCalls::none();
         for name in coming {
-            calls.start(&stage.daemon, &path(name), "send", named(name, &format!("{name}-{round}")));
+            calls.start(&stage.daemon, &path(name), "send", send_params(name, &format!("{name}-{round}")));
             calls.start(&stage.daemon, "/", "list_sessions", json!({}));
         }
         coming.iter().for_each(|_| {

@@ -10,7 +10,7 @@ use std::thread;
 use serde_json::{Value, json};
 use testkit::{Finished, run};
 
-use super::{Journal, named, of_kind};
+use super::{Journal, send_params, of_kind};
 use crate::support::folder::Folder;
 use crate::support::{BIN, PATIENCE, Stage, builder, listed, path, until};
 
@@ -23,7 +23,7 @@ fn keep_sending(stage: &Stage, agent: &str, stop: &AtomicBool) -> usize {
     let mut acknowledged = 0;
     while !stop.load(Ordering::Relaxed) {
         let id = format!("{agent}-{acknowledged}");
-        let sent = stage.daemon.result(&path(agent), "send", named(&id, &id));
+        let sent = stage.daemon.result(&path(agent), "send", send_params(&id, &id));
         assert_eq!(sent["content"], format!("echo: {id}"));
         acknowledged += 1;
     }

@@ -27,7 +27,7 @@ fn an_open_turn_may_finish() {
         let stage = stage_with_worker(ENDLESS);
         let running = stage.start_send("worker", "!hold gate the end", "r");
         stage.model.wait_stalled(1);
-        let waiting = stage.queue_send("worker", "and this", "w");
+        let waiting = stage.enqueue_send("worker", "and this", "w");
         stage.daemon.signal(signal);
         stage.daemon.wait_stderr(&format!("stopping because of {signal}"));
         stage.model.release("gate");
@@ -54,7 +54,7 @@ fn a_turn_that_takes_longer_than_the_grace_time_is_cancelled() {
     let stage = stage_with_worker("stop_grace_ms = 100\nlog.raw = true");
     let running = stage.start_send("worker", "!stall so far", "r");
     stage.wait_read("worker", "so far");
-    let waiting = stage.queue_send("worker", "never", "r2");
+    let waiting = stage.enqueue_send("worker", "never", "r2");
     stage.daemon.signal("SIGTERM");
     assert_eq!(running.result(), cancelled("so far"));
     assert_eq!(waiting.result()["cancelled"], true);
@@ -79,7 +79,7 @@ fn a_second_signal_cancels_at_once() {
         let stage = stage_with_worker(ENDLESS);
         let running = stage.start_send("worker", "!stall so far", "r");
         stage.wait_read("worker", "so far");
-        let waiting = stage.queue_send("worker", "never", "w");
+        let waiting = stage.enqueue_send("worker", "never", "w");
         stage.daemon.signal(first);
         stage.daemon.wait_stderr(&format!("stopping because of {first}"));
         stage.daemon.signal(second);
@@ -155,7 +155,7 @@ fn everybody_who_waits_is_answered_when_it_stops() {
         calls.start(&stage.daemon, &path(&name), "send", json!({ "content": "later" }));
     }
     stage.model.wait_stalled(3);
-    let waiting = stage.queue_send("worker", "last", "last");
+    let waiting = stage.enqueue_send("worker", "last", "last");
     stage.daemon.signal("SIGTERM");
     let answers: Vec<_> = (0..24).map(|_| calls.arrive().answer).collect();
     for answer in answers {

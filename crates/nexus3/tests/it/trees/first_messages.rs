@@ -23,7 +23,7 @@ fn a_first_message_that_nobody_waits_for_is_queued_and_can_be_cancelled() {
     assert_eq!(created["initial_status"], "queued");
     assert!(is_uuid(&created["initial_request_id"]) && is_capability(&created["token"]), "{created}");
     stage.model.wait_stalled(1);
-    let later = stage.queue_send("worker", "later", "later");
+    let later = stage.enqueue_send("worker", "later", "later");
     let cancelled = stage.cancel("worker", created["initial_request_id"].clone());
     assert_eq!(cancelled["cancelled"], true);
     assert_eq!(later.result()["content"], "echo: later");

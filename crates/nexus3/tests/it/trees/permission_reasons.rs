@@ -160,7 +160,7 @@ fn an_agent_in_full_shows_its_place_its_tools_and_its_work() {
     assert_eq!(names, ["middle"], "children alone, not theirs");
     let open = stage.start_send("leaf", "!hold gate", "r");
     stage.model.wait_stalled(1);
-    let waiting = stage.queue_send("leaf", "later", "later");
+    let waiting = stage.enqueue_send("leaf", "later", "later");
     let leaf = stage.agent("leaf");
     assert_eq!((&leaf["working"], &leaf["queued"]), (&json!(true), &json!(1)));
     stage.model.release("gate");

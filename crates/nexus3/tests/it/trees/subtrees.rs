@@ -29,7 +29,7 @@ fn a_destroyed_agent_takes_its_subtree_and_open_sends_are_answered() {
         ["lead", "left", "leaf", "right"].iter().map(|name| stage.start_send(name, "!stall", "r")).collect();
     let stays = stage.start_send("stranger", "!hold on", "r");
     stage.model.wait_stalled(5);
-    let waiting = stage.queue_send("leaf", "later", "later");
+    let waiting = stage.enqueue_send("leaf", "later", "later");
     let gone = stage.daemon.result("/", "destroy_agent", json!({ "agent_id": "lead" }));
     assert_eq!(gone, json!({ "success": true, "agent_id": "lead" }));
     for calls in open.iter().chain([&waiting]) {

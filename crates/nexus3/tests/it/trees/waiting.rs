@@ -124,7 +124,7 @@ fn a_turn_that_waits_for_its_place_again_can_be_cancelled() {
     stage.create("stranger");
     let open = stage.start_send("lead", &sending("child", "!hold a"), "r");
     stage.model.wait_stalled(1);
-    let stranger = stage.queue_send("stranger", "!hold b", "s");
+    let stranger = stage.enqueue_send("stranger", "!hold b", "s");
     stage.model.release("a");
     until("the stranger to have the place", || stage.agent("stranger")["working"] == true);
     until("the child to be done", || stage.agent("child")["working"] == false);

@@ -80,8 +80,8 @@ fn a_waiting_send_is_answered_while_another_runs() {
     let stage = stage_with_worker("");
     let running = stage.start_send("worker", "!hold gate", "running");
     stage.model.wait_stalled(1);
-    let first = stage.queue_send("worker", "first", "first");
-    let second = stage.queue_send("worker", "second", "second");
+    let first = stage.enqueue_send("worker", "first", "first");
+    let second = stage.enqueue_send("worker", "second", "second");
     assert_eq!(stage.cancel("worker", "first"), done("first"));
     let expected = json!({
         "cancelled": true, "content": "", "request_id": "first", "halted_at_iteration_limit": false
@@ -102,7 +102,7 @@ fn a_send_that_waits_for_a_free_place_is_cancelled_too() {
     stage.create("other");
     let running = stage.start_send("worker", "!hold gate", "r");
     stage.model.wait_stalled(1);
-    let waiting = stage.queue_send("other", "hello", "w");
+    let waiting = stage.enqueue_send("other", "hello", "w");
     assert_eq!(stage.cancel("other", "w"), done("w"));
     assert_eq!(waiting.result()["cancelled"], true);
     assert_eq!(stage.context("other")["message_count"], 0);

@@ -18,7 +18,7 @@ fn send_and_keep(stage: &Stage, content: &str) -> testkit::RawConnection {
 fn assert_turn_went_on(stage: &Stage, leave: impl FnOnce(testkit::RawConnection)) {
     stage.create("worker");
     let connection = send_and_keep(stage, "!hold gate first");
-    let next = stage.queue_send("worker", "!history", "next");
+    let next = stage.enqueue_send("worker", "!history", "next");
     leave(connection);
     assert_eq!(stage.context("worker")["message_count"], 1, "the daemon goes on");
     stage.model.release("gate");
@@ -49,7 +49,7 @@ fn a_waiting_send_of_a_client_that_went_away_still_gets_its_turn() {
     let socket =
         stage.accepted("worker", "gone", || gone.start(&stage.daemon, &path("worker"), "send", params));
     socket.shutdown(Shutdown::Both).unwrap();
-    let last = stage.queue_send("worker", "!history", "last");
+    let last = stage.enqueue_send("worker", "!history", "last");
     stage.model.release("gate");
     assert_eq!(running.result()["content"], " released gate");
     assert_eq!(last.result()["content"], "!hold gate | from beyond | !history");

@@ -10,7 +10,7 @@ fn waiting_sends_run_in_the_order_they_came() {
     let first = stage.start_send("worker", "!hold gate", "first");
     stage.model.wait_stalled(1);
     let names: Vec<_> = (0..25).map(|number| format!("m{number}")).collect();
-    let waiting: Vec<_> = names.iter().map(|name| stage.queue_send("worker", name, name)).collect();
+    let waiting: Vec<_> = names.iter().map(|name| stage.enqueue_send("worker", name, name)).collect();
     assert_eq!(stage.model.requests().len(), 1, "one at a time");
     stage.model.release("gate");
     assert_eq!(first.result()["content"], " released gate");
@@ -66,7 +66,7 @@ fn a_turn_that_waits_for_a_free_place_runs_when_one_is_free() {
     stage.create("second");
     let first = stage.start_send("first", "!hold gate", "r");
     stage.model.wait_stalled(1);
-    let second = stage.queue_send("second", "hello", "r");
+    let second = stage.enqueue_send("second", "hello", "r");
     assert_eq!(stage.model.requests().len(), 1);
     assert_eq!(stage.context("second")["message_count"], 0);
     stage.model.release("gate");

@@ -69,7 +69,7 @@ impl Performance {
             return self.feed(TurnEvent::BudgetSpent(resource));
         }
         if self.slot.is_none() {
-            let slots = Arc::clone(&self.shared.turnstile.slots);
+            let slots = Arc::clone(&self.shared.admission.slots);
             self.awaited = Awaited::Slot(Box::pin(slots.acquire_owned()));
             return;
         }

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use agent::journal::{KeptLedger, Serial};
+use agent::journal::{StoredLedger, Serial};
 
 use super::*;
 
 /// What a store has of ledgers: of each the newest.
 #[derive(Default)]
 struct Shelf {
-    ledgers: BTreeMap<Serial, KeptLedger>,
+    ledgers: BTreeMap<Serial, StoredLedger>,
 }
 
 impl Shelf {
     fn keep(&mut self, kin: &LineageNode) {
-        for (serial, ledger) in kin.ledgers_to_keep() {
+        for (serial, ledger) in kin.take_changed_ledgers() {
             let newest = self.ledgers.entry(serial).or_default();
             if ledger.version > newest.version {
                 *newest = ledger;
@@ -50,7 +50,7 @@ fn only_what_has_changed_is_put_in_line_for_the_agent_and_everybody_above() {
     let top = kin(1, None, turns(10));
     let middle = kin(2, Some(&top), turns(6));
     let bottom = kin(3, Some(&middle), turns(None));
-    let serials = |kin: &LineageNode| kin.ledgers_to_keep().iter().map(|(serial, _)| *serial).collect::<Vec<_>>();
+    let serials = |kin: &LineageNode| kin.take_changed_ledgers().iter().map(|(serial, _)| *serial).collect::<Vec<_>>();
     assert_eq!(serials(&bottom), [2, 1], "nothing has happened to the lowest");
     assert_eq!(serials(&bottom), Vec::<Serial>::new());
     assert!(bottom.try_consume(TURNS, 1));
@@ -67,7 +67,7 @@ fn a_refused_use_leaves_what_is_kept_as_it_was() {
     let before = shelf.ledgers.clone();
     assert!(!top.try_consume(TURNS, 2));
     shelf.keep(&top);
-    let accounts = |ledgers: &BTreeMap<Serial, KeptLedger>| ledgers[&1].accounts;
+    let accounts = |ledgers: &BTreeMap<Serial, StoredLedger>| ledgers[&1].accounts;
     assert_eq!(accounts(&shelf.ledgers), accounts(&before));
 }
 
@@ -92,9 +92,9 @@ fn a_restored_agent_is_put_in_line_only_when_something_has_changed() {
     let mut shelf = Shelf::default();
     shelf.keep(&top);
     let again = shelf.restore(&top, None);
-    assert!(again.ledgers_to_keep().is_empty());
+    assert!(again.take_changed_ledgers().is_empty());
     assert!(again.try_consume(TURNS, 1));
-    let (_, ledger) = again.ledgers_to_keep().remove(0);
+    let (_, ledger) = again.take_changed_ledgers().remove(0);
     assert!(ledger.version > shelf.ledgers[&1].version, "what is newer says so");
 }
 

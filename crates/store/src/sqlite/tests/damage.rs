@@ -37,7 +37,7 @@ async fn everything(store: &Arc<SqliteStore>) -> Result<String, StoreFault> {
     let entries = store.read(span(None, 0)).await?;
     let own = [store.read(span(Some(1), 0)).await?, store.read(span(Some(2), 0)).await?];
     let history = [store.history(1).await?, store.history(2).await?];
-    let ends = (store.unsettled().await?, store.bounds().await?, store.last_serial().await?);
+    let ends = (store.agents_with_open_turns().await?, store.bounds().await?, store.last_serial().await?);
     Ok(format!("{turns:?}{index:?}{agents:?}{entries:?}{own:?}{history:?}{ends:?}"))
 }
 
@@ -51,7 +51,7 @@ async fn is_told_or_harmless(home: &Home, truth: &str, what: &str) -> bool {
             false
         }
         Err(fault) => {
-            assert!(matches!(fault, StoreFault::Damaged(_)), "{what}: {fault}");
+            assert!(matches!(fault, StoreFault::Corrupt(_)), "{what}: {fault}");
             true
         }
     };
@@ -133,7 +133,7 @@ async fn an_entry_that_somebody_changed_is_found() {
     assert!(chain.to_string().contains("BROKEN") && chain.to_string().contains("entry 24"), "{chain}");
     let store = home.open();
     let read = store.read(span(None, 20)).await;
-    assert!(matches!(&read, Err(StoreFault::Damaged(why)) if why.contains("entry 24")), "{read:?}");
+    assert!(matches!(&read, Err(StoreFault::Corrupt(why)) if why.contains("entry 24")), "{read:?}");
     assert!(store.read(span(None, 24)).await.is_ok());
 }
 

@@ -19,7 +19,7 @@ async fn a_full_disk_refuses_the_group_and_heals() {
         assert_eq!(last(&store).await, 1);
     }
     assert_eq!(call().await, Ok(()), "the same call passes when there is room");
-    assert_eq!(call().await, Err(StoreFault::Taken));
+    assert_eq!(call().await, Err(StoreFault::DuplicateRequestId));
     assert_eq!(listener.sequences(), [1, 2, 3]);
     assert!(listener.broken.lock().unwrap().is_empty());
     store.close().await;
@@ -36,9 +36,9 @@ async fn a_disk_that_fails_is_the_end() {
     keep(&store, [message("kept")]).await.unwrap();
     let failing = store.append(vec![append(1, "main", [accepted(1, "send")])]);
     let beside = store.append(vec![append(1, "main", [begun(1)])]);
-    let forgetting = store.forget_turns(agent::outside::Moment(0));
+    let forgetting = store.prune_turns(agent::outside::Moment(0));
     for answer in [failing.await, beside.await, forgetting.await.map(drop), keep(&store, [begun(1)]).await] {
-        assert!(matches!(answer, Err(StoreFault::Broken(_))), "{answer:?}");
+        assert!(matches!(answer, Err(StoreFault::Failed(_))), "{answer:?}");
     }
     assert_eq!(listener.broken.lock().unwrap().len(), 1, "told once");
     assert_eq!(listener.sequences(), [1, 2]);

@@ -3,14 +3,14 @@
 use serde_json::{Map, Value};
 
 use super::*;
-use crate::methods::{BudgetParams, MayGrantParams, OnRestart, RequestId, ToolCallView, Usage};
+use crate::methods::{BudgetParams, MayGrantParams, OnRestart, RequestIdParam, ToolCallView, Usage};
 
 fn text(text: &str) -> String {
     text.to_owned()
 }
 
-fn request_id() -> RequestId {
-    RequestId::Text("r".to_owned())
+fn request_id() -> RequestIdParam {
+    RequestIdParam::Text("r".to_owned())
 }
 
 fn message() -> Message {
@@ -134,7 +134,7 @@ fn turns() -> Vec<(Event, String)> {
     let begun =
         ToolBegun { turn: 2, place: 0, call_id: text("c1"), tool: text("fs.read_file"), class: text("pure") };
     let done = ToolDone { turn: 2, place: 0, outcome: text("done"), text: text("notes") };
-    let reopened = TurnReopened { turn: 2, request_id: RequestId::Number(5), messages: 3 };
+    let reopened = TurnReopened { turn: 2, request_id: RequestIdParam::Number(5), messages: 3 };
     vec![
         kept(
             KeptRecord::TurnAccepted(accepted),

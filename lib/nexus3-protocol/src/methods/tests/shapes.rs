@@ -28,7 +28,7 @@ fn answer() -> SendOutput {
     SendOutput {
         cancelled: false,
         content: "hello".to_owned(),
-        request_id: RequestId::Text("r".to_owned()),
+        request_id: RequestIdParam::Text("r".to_owned()),
         halted_at_iteration_limit: false,
         halted: None,
         usage: None,
@@ -140,7 +140,7 @@ fn create_agent_answers_with_a_token_and_perhaps_with_what_came_of_the_first_mes
         response: None,
     };
     check(created.clone(), r#"{"agent_id":"w1","url":"/agent/w1","token":"nxc_x"}"#);
-    let id = || Some(RequestId::Text("r".to_owned()));
+    let id = || Some(RequestIdParam::Text("r".to_owned()));
     check(
         CreateAgentOutput {
             initial_request_id: id(),
@@ -152,7 +152,7 @@ fn create_agent_answers_with_a_token_and_perhaps_with_what_came_of_the_first_mes
             r#""initial_status":"queued"}"#,
         ),
     );
-    let answered = InitialResponse::Answered(SendOutput { request_id: RequestId::Number(7), ..answer() });
+    let answered = InitialResponse::Answered(SendOutput { request_id: RequestIdParam::Number(7), ..answer() });
     check(
         CreateAgentOutput { initial_request_id: id(), response: Some(answered), ..created.clone() },
         concat!(
@@ -238,9 +238,9 @@ fn send_takes_content_and_perhaps_names() {
     check(send(""), r#"{"content":""}"#);
     reads(r#"{"content":"hi","request_id":null,"source":null,"source_agent_id":null}"#, send("hi"));
     let named = SendParams {
-        request_id: Some(RequestId::Number(-5)),
+        request_id: Some(RequestIdParam::Number(-5)),
         source: Some("repl".to_owned()),
-        source_agent_id: Some(RequestId::Text("main".to_owned())),
+        source_agent_id: Some(RequestIdParam::Text("main".to_owned())),
         ..send("hi")
     };
     check(named, r#"{"content":"hi","request_id":-5,"source":"repl","source_agent_id":"main"}"#);
@@ -278,8 +278,8 @@ fn send_answers_with_cancelled_only_when_it_was() {
 
 #[test]
 fn cancel_gives_a_reason_only_when_nothing_was_ended() {
-    check(CancelParams { request_id: RequestId::Number(5) }, r#"{"request_id":5}"#);
-    let ended = CancelOutput { cancelled: true, request_id: RequestId::Number(5), reason: None };
+    check(CancelParams { request_id: RequestIdParam::Number(5) }, r#"{"request_id":5}"#);
+    let ended = CancelOutput { cancelled: true, request_id: RequestIdParam::Number(5), reason: None };
     check(ended.clone(), r#"{"cancelled":true,"request_id":5}"#);
     check(
         CancelOutput { cancelled: false, reason: Some("not_found_or_completed".to_owned()), ..ended },
@@ -292,12 +292,12 @@ fn steer_takes_a_word_and_says_which_send_took_it() {
     let word = SteerParams { content: "left".to_owned(), source: None, source_agent_id: None };
     check(word.clone(), r#"{"content":"left"}"#);
     reads(r#"{"content":"left","source":null,"source_agent_id":null}"#, word.clone());
-    let source_agent_id = Some(RequestId::Number(9));
+    let source_agent_id = Some(RequestIdParam::Number(9));
     check(
         SteerParams { source: Some("repl".to_owned()), source_agent_id, ..word },
         r#"{"content":"left","source":"repl","source_agent_id":9}"#,
     );
-    let taken = SteerOutput { steered: true, request_id: Some(RequestId::Number(5)), reason: None };
+    let taken = SteerOutput { steered: true, request_id: Some(RequestIdParam::Number(5)), reason: None };
     check(taken, r#"{"steered":true,"request_id":5}"#);
     let reason = Some("no_running_turn_or_full".to_owned());
     check(
@@ -435,11 +435,11 @@ fn an_answer_of_a_newer_daemon_is_read_and_what_is_new_passed_over() {
 
 #[test]
 fn a_request_id_keeps_its_type() {
-    check(RequestId::Text("5".to_owned()), r#""5""#);
-    check(RequestId::Number(5), "5");
-    check(RequestId::Number(i64::MIN), "-9223372036854775808");
-    check(RequestId::Text("é".repeat(128)), &format!("\"{}\"", "é".repeat(128)));
-    reads("-0", RequestId::Number(0));
-    assert_ne!(RequestId::Text("5".to_owned()), RequestId::Number(5));
-    assert_eq!(RequestId::Text("5".to_owned()).to_string(), RequestId::Number(5).to_string());
+    check(RequestIdParam::Text("5".to_owned()), r#""5""#);
+    check(RequestIdParam::Number(5), "5");
+    check(RequestIdParam::Number(i64::MIN), "-9223372036854775808");
+    check(RequestIdParam::Text("é".repeat(128)), &format!("\"{}\"", "é".repeat(128)));
+    reads("-0", RequestIdParam::Number(0));
+    assert_ne!(RequestIdParam::Text("5".to_owned()), RequestIdParam::Number(5));
+    assert_eq!(RequestIdParam::Text("5".to_owned()).to_string(), RequestIdParam::Number(5).to_string());
 }

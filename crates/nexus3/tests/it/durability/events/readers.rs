@@ -6,7 +6,7 @@ use serde_json::json;
 use testkit::{EventStream, Heard, StreamEvent};
 
 use super::read_to;
-use crate::durability::{Journal, named};
+use crate::durability::{Journal, send_params};
 use crate::support::calls::OpenCalls;
 use crate::support::{BIG, PATIENCE, Stage, path};
 
@@ -45,7 +45,7 @@ fn a_hundred_readers_that_do_not_read_slow_nobody_and_miss_nothing_that_is_kept(
     let content = format!("!chunks {DELTAS} {}", "x".repeat(DELTAS));
     for send in 0..SENDS {
         for name in &names {
-            calls.start(&stage.daemon, &path(name), "send", named(&content, &format!("{name}-{send}")));
+            calls.start(&stage.daemon, &path(name), "send", send_params(&content, &format!("{name}-{send}")));
         }
     }
     for _ in 0..AGENTS * SENDS {

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use testkit::{Heard, StreamEvent, TestDaemon};
 
 use super::QUIET;
-use crate::durability::{Journal, named, wait_settled};
+use crate::durability::{Journal, send_params, wait_settled};
 use crate::support::calls::OpenCalls;
 use crate::support::{PATIENCE, Stage, path};
 
@@ -37,7 +37,7 @@ fn a_reader_that_comes_back_after_each_kill_has_no_hole_and_no_repeat() {
         for send in 0..5 {
             for name in &names {
                 let id = format!("{name}-{send}");
-                calls.start(&stage.daemon, &path(name), "send", named(&id, &id));
+                calls.start(&stage.daemon, &path(name), "send", send_params(&id, &id));
             }
         }
         // Somewhere in the middle of it.

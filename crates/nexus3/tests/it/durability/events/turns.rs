@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use testkit::{EventStream, Heard, StreamEvent, TestDaemon};
 
 use super::{kinds, read_to, refusal};
-use crate::durability::{Journal, named};
+use crate::durability::{Journal, send_params};
 use crate::support::{PATIENCE, Stage, path};
 
 /// Starts a send that is told as it goes.
@@ -33,16 +33,16 @@ fn a_send_that_is_told_ends_with_the_answer_that_it_would_have_had() {
     let stage = Stage::open();
     stage.create("worker");
     let call = r#"!tool echo {"text":"hi"}"#;
-    let events = whole(send_told(&stage.daemon, "worker", &named(call, "r")));
+    let events = whole(send_told(&stage.daemon, "worker", &send_params(call, "r")));
     let without: Vec<&str> = kinds(&events).into_iter().filter(|kind| !kind.ends_with("_delta")).collect();
     let kept = ["turn_accepted", "turn_begun", "message", "tool_begun", "message", "message", "turn_ended"];
     assert_eq!(without[..7], kept);
     assert_eq!(without[7..], ["response"]);
     let response = events.last().expect("a response");
     assert_eq!((response.id.as_ref(), &response.json()["id"]), (None, &json!("x")));
-    let plain = stage.daemon.result(&path("worker"), "send", named(call, "r"));
+    let plain = stage.daemon.result(&path("worker"), "send", send_params(call, "r"));
     assert_eq!(response.json()["result"], plain, "and the same send without a stream gets the same");
-    let again = whole(send_told(&stage.daemon, "worker", &named(call, "r")));
+    let again = whole(send_told(&stage.daemon, "worker", &send_params(call, "r")));
     assert_eq!(again.last().map(|event| event.json()["result"].clone()), Some(plain));
     assert_eq!(stage.model.tally(call, 0).asked, 1);
     let ids: Vec<u64> = events.iter().filter_map(StreamEvent::sequence).collect();
@@ -68,7 +68,7 @@ fn a_send_that_is_told_and_refused_is_told_so() {
 fn a_send_that_is_told_is_cancelled_and_says_what_it_had() {
     let stage = Stage::open();
     stage.create("worker");
-    let mut stream = send_told(&stage.daemon, "worker", &named("!hold never so far", "r"));
+    let mut stream = send_told(&stage.daemon, "worker", &send_params("!hold never so far", "r"));
     read_to(&mut stream, "text_delta");
     assert_eq!(stage.cancel("worker", "r")["cancelled"], true);
     let rest = whole(stream);
@@ -84,11 +84,11 @@ fn a_send_that_is_told_is_cancelled_and_says_what_it_had() {
 fn a_told_send_that_is_left_goes_on() {
     let stage = Stage::open();
     stage.create("worker");
-    let mut stream = send_told(&stage.daemon, "worker", &named("!hold gate so far", "r"));
+    let mut stream = send_told(&stage.daemon, "worker", &send_params("!hold gate so far", "r"));
     read_to(&mut stream, "text_delta");
     drop(stream);
     stage.model.release("gate");
-    let answer = stage.send_named("worker", "!hold gate so far", "r");
+    let answer = stage.send_with_request_id("worker", "!hold gate so far", "r");
     assert_eq!(answer["result"]["content"], "so far released gate");
     assert_eq!(stage.model.tally("!hold gate so far", 0).asked, 1);
 }
@@ -120,7 +120,7 @@ fn there_are_only_so_many_streams() {
         assert_eq!(status, 503, "{message}");
         assert!(message.contains("event_streams_max"), "{message}");
     }
-    let told = whole(send_told(&stage.daemon, "worker", &named("hello", "r")));
+    let told = whole(send_told(&stage.daemon, "worker", &send_params("hello", "r")));
     assert_eq!(told.last().map(|event| event.kind.as_str()), Some("response"), "a send needs no such place");
     drop(open.pop());
     crate::support::until("a free place", || {

@@ -9,7 +9,7 @@ use std::thread;
 use serde_json::{Value, json};
 use testkit::{RawConnection, ScriptedModel, TestDaemonBuilder};
 
-use crate::durability::{FAILPOINTS, assert_sound, attempt, named, wait_settled};
+use crate::durability::{FAILPOINTS, assert_sound, attempt, send_params, wait_settled};
 use crate::support::calls::request;
 use crate::support::folder::Folder;
 use crate::support::{Stage, builder, listed, path, until};
@@ -122,14 +122,14 @@ impl Course {
     }
 
     fn send_to(&mut self, agent: &str, content: &str, request_id: &str) -> Value {
-        let response = self.call(&path(agent), "send", &named(content, request_id));
+        let response = self.call(&path(agent), "send", &send_params(content, request_id));
         assert!(response.get("result").is_some(), "{}: {request_id}: {response}", self.point);
         response["result"].clone()
     }
 
     fn open_send(&self, content: &str, request_id: &str) -> OpenSend {
         let daemon = &self.stage().daemon;
-        let bytes = request(daemon, "/agent/a", 1, "send", named(content, request_id));
+        let bytes = request(daemon, "/agent/a", 1, "send", send_params(content, request_id));
         let port = daemon.port();
         let (answered, answer) = channel();
         thread::spawn(move || {

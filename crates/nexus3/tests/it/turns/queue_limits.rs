@@ -70,7 +70,7 @@ fn a_place_is_given_back_however_a_turn_ends() {
         let names = ["stalled", "waiting"].map(|name| format!("{name} {round}"));
         let stalled = stage.start_send("worker", "!stall", &names[0]);
         stage.model.wait_stalled(1);
-        let waiting = stage.queue_send("worker", "waits", &names[1]);
+        let waiting = stage.enqueue_send("worker", "waits", &names[1]);
         assert_eq!(stage.cancel("worker", &*names[1])["cancelled"], true, "{round}");
         stage.cancel("worker", &*names[0]);
         assert_eq!(stalled.result()["cancelled"], true, "{round}");

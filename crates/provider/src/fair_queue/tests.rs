@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::*;
 
-fn gate(concurrency: usize, waiting_max: usize) -> Arc<Gate> {
-    Gate::new("p", GateLimits { concurrency, waiting_max })
+fn gate(concurrency: usize, waiting_max: usize) -> Arc<FairQueue> {
+    FairQueue::new("p", QueueLimits { concurrency, queued_max: waiting_max })
 }
 
 fn soon() -> RestMax {
@@ -24,9 +24,9 @@ async fn waits<F: Future>(future: std::pin::Pin<&mut F>) -> bool {
 #[tokio::test(start_paused = true)]
 async fn no_more_run_than_may_and_the_next_comes_when_one_goes() {
     let gate = gate(2, 10);
-    let first = gate.enter(1, soon(), Behind::Nobody).await.unwrap();
-    let _second = gate.enter(1, soon(), Behind::Nobody).await.unwrap();
-    let mut third = std::pin::pin!(gate.enter(1, soon(), Behind::Nobody));
+    let first = gate.acquire(1, soon(), Behind::Nobody).await.unwrap();
+    let _second = gate.acquire(1, soon(), Behind::Nobody).await.unwrap();
+    let mut third = std::pin::pin!(gate.acquire(1, soon(), Behind::Nobody));
     assert!(waits(third.as_mut()).await);
     drop(first);
     assert!(third.await.is_ok());
@@ -35,23 +35,23 @@ async fn no_more_run_than_may_and_the_next_comes_when_one_goes() {
 #[tokio::test(start_paused = true)]
 async fn the_queue_is_bounded_and_one_who_leaves_it_frees_a_place() {
     let gate = gate(1, 2);
-    let _running = gate.enter(1, soon(), Behind::Nobody).await.unwrap();
-    let mut one = Box::pin(gate.enter(2, soon(), Behind::Nobody));
-    let mut two = Box::pin(gate.enter(3, soon(), Behind::Nobody));
+    let _running = gate.acquire(1, soon(), Behind::Nobody).await.unwrap();
+    let mut one = Box::pin(gate.acquire(2, soon(), Behind::Nobody));
+    let mut two = Box::pin(gate.acquire(3, soon(), Behind::Nobody));
     assert!(waits(one.as_mut()).await && waits(two.as_mut()).await);
-    let refused = gate.enter(4, soon(), Behind::Nobody).await.unwrap_err();
+    let refused = gate.acquire(4, soon(), Behind::Nobody).await.unwrap_err();
     assert!(matches!(refused.fault.kind, FaultKind::Busy { retry_after_ms } if retry_after_ms > 0));
     drop(one);
-    let mut four = Box::pin(gate.enter(4, soon(), Behind::Nobody));
+    let mut four = Box::pin(gate.acquire(4, soon(), Behind::Nobody));
     assert!(waits(four.as_mut()).await, "there is room to wait again");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_place_given_to_one_who_has_just_left_goes_to_the_next() {
     let gate = gate(1, 10);
-    let running = gate.enter(1, soon(), Behind::Nobody).await.unwrap();
-    let mut one = Box::pin(gate.enter(2, soon(), Behind::Nobody));
-    let mut two = Box::pin(gate.enter(3, soon(), Behind::Nobody));
+    let running = gate.acquire(1, soon(), Behind::Nobody).await.unwrap();
+    let mut one = Box::pin(gate.acquire(2, soon(), Behind::Nobody));
+    let mut two = Box::pin(gate.acquire(3, soon(), Behind::Nobody));
     assert!(waits(one.as_mut()).await && waits(two.as_mut()).await);
     drop(running);
     drop(one);
@@ -66,7 +66,7 @@ async fn a_tree_that_floods_delays_the_others_by_no_more_than_one_round() {
     let mut ask = |root: Serial| {
         let (gate, telling) = (Arc::clone(&gate), telling.clone());
         tasks.spawn(async move {
-            let place = gate.enter(root, soon(), Behind::Nobody).await.unwrap();
+            let place = gate.acquire(root, soon(), Behind::Nobody).await.unwrap();
             telling.send(root).unwrap();
             tokio::time::sleep(Duration::from_millis(100)).await;
             drop(place);
@@ -84,9 +84,9 @@ async fn a_tree_that_floods_delays_the_others_by_no_more_than_one_round() {
     assert_eq!(started.len(), 1_050);
 }
 
-async fn fail(gate: &Arc<Gate>, times: usize) {
+async fn fail(gate: &Arc<FairQueue>, times: usize) {
     for _ in 0..times {
-        let place = gate.enter(1, soon(), Behind::Nobody).await.unwrap();
+        let place = gate.acquire(1, soon(), Behind::Nobody).await.unwrap();
         place.settle(Outcome::Down(None));
     }
 }
@@ -96,13 +96,13 @@ async fn a_provider_that_is_down_rests_and_one_question_tries_it() {
     let gate = gate(64, 10_000);
     fail(&gate, 4).await;
     let began = Instant::now();
-    drop(gate.enter(1, soon(), Behind::Nobody).await);
+    drop(gate.acquire(1, soon(), Behind::Nobody).await);
     assert_eq!(Instant::now(), began, "four failures are bad luck");
     fail(&gate, 1).await;
-    let probe = gate.enter(1, soon(), Behind::Nobody).await.unwrap();
+    let probe = gate.acquire(1, soon(), Behind::Nobody).await.unwrap();
     let rest = began.elapsed();
     assert!(rest >= Duration::from_millis(500) && rest <= Duration::from_millis(1_001), "{rest:?}");
-    let mut other = Box::pin(gate.enter(2, soon(), Behind::Nobody));
+    let mut other = Box::pin(gate.acquire(2, soon(), Behind::Nobody));
     assert!(waits(other.as_mut()).await, "only one probe");
     probe.settle(Outcome::Down(None));
     let began = Instant::now();
@@ -122,7 +122,7 @@ async fn when_it_comes_back_there_is_no_stampede() {
     for root in 0..1_000 {
         let (gate, starts) = (Arc::clone(&gate), Arc::clone(&starts));
         tasks.spawn(async move {
-            let place = gate.enter(root, soon(), Behind::Nobody).await.unwrap();
+            let place = gate.acquire(root, soon(), Behind::Nobody).await.unwrap();
             *starts.lock().unwrap().entry(began.elapsed().as_millis() / 50).or_default() += 1;
             // The answer begins after a tenth of a second and takes another.
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -145,8 +145,8 @@ async fn nobody_asks_before_the_servers_own_time() {
     let gate = gate(64, 10_000);
     for outcome in [Outcome::Limited, Outcome::Down] {
         let began = Instant::now();
-        gate.enter(1, soon(), Behind::Nobody).await.unwrap().settle(outcome(Some(Duration::from_secs(30))));
-        drop(gate.enter(2, soon(), Behind::Nobody).await.unwrap());
+        gate.acquire(1, soon(), Behind::Nobody).await.unwrap().settle(outcome(Some(Duration::from_secs(30))));
+        drop(gate.acquire(2, soon(), Behind::Nobody).await.unwrap());
         let waited = began.elapsed();
         assert!(waited >= Duration::from_secs(30) && waited <= Duration::from_secs(31), "{waited:?}");
     }
@@ -156,8 +156,8 @@ async fn nobody_asks_before_the_servers_own_time() {
 async fn time_in_the_queue_is_not_held_against_a_question_that_was_never_asked() {
     let gate = gate(1, 10);
     let rest_max = RestMax::For(Duration::from_secs(120));
-    let running = gate.enter(1, rest_max, Behind::Nobody).await.unwrap();
-    let mut waiting = Box::pin(gate.enter(2, rest_max, Behind::Nobody));
+    let running = gate.acquire(1, rest_max, Behind::Nobody).await.unwrap();
+    let mut waiting = Box::pin(gate.acquire(2, rest_max, Behind::Nobody));
     assert!(waits(waiting.as_mut()).await);
     tokio::time::advance(Duration::from_secs(300)).await;
     running.settle(Outcome::Limited(Some(Duration::from_secs(10))));
@@ -170,10 +170,10 @@ async fn time_in_the_queue_is_not_held_against_a_question_that_was_never_asked()
 #[tokio::test(start_paused = true)]
 async fn a_rest_beyond_the_deadline_is_told_at_once() {
     let gate = gate(64, 10_000);
-    let waiting = gate.enter(1, soon(), Behind::Nobody).await.unwrap();
+    let waiting = gate.acquire(1, soon(), Behind::Nobody).await.unwrap();
     waiting.settle(Outcome::Limited(Some(Duration::from_secs(200))));
     let began = Instant::now();
-    let refused = gate.enter(2, soon(), Behind::Nobody).await.unwrap_err();
+    let refused = gate.acquire(2, soon(), Behind::Nobody).await.unwrap_err();
     assert!(matches!(refused.fault.kind, FaultKind::Busy { retry_after_ms } if retry_after_ms >= 200_000));
     assert!(refused.fault.public.contains("asked again in"), "{}", refused.fault);
     assert_eq!(Instant::now(), began);
@@ -183,12 +183,12 @@ async fn a_rest_beyond_the_deadline_is_told_at_once() {
 async fn a_question_that_another_model_could_answer_does_not_wait_behind_a_probe() {
     let gate = gate(64, 10_000);
     fail(&gate, 5).await;
-    let probe = gate.enter(1, soon(), Behind::Nobody).await.unwrap();
+    let probe = gate.acquire(1, soon(), Behind::Nobody).await.unwrap();
     let began = Instant::now();
     let in_hurry = RestMax::Until(began + Duration::from_secs(2));
-    let mut patient = Box::pin(gate.enter(2, soon(), Behind::Nobody));
+    let mut patient = Box::pin(gate.acquire(2, soon(), Behind::Nobody));
     assert!(waits(patient.as_mut()).await);
-    let refused = gate.enter(3, in_hurry, Behind::Another).await.unwrap_err();
+    let refused = gate.acquire(3, in_hurry, Behind::Another).await.unwrap_err();
     assert_eq!((refused.class, began.elapsed()), (Class::Unasked, Duration::from_secs(2)));
     probe.settle(Outcome::Up);
     drop(probe);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use agent::NanoDollars;
-use agent::journal::{KeptAccount, KeptLedger, Serial};
+use agent::journal::{StoredAccount, StoredLedger, Serial};
 use agent::permission::Resource;
 
 use super::{LineageNode, NewLineageNode, resource_index};
@@ -13,7 +13,7 @@ use crate::ledger::Account;
 /// What an agent was in the tree, as it was kept.
 pub(crate) struct StoredLineageNode {
     pub(crate) new: NewLineageNode,
-    pub(crate) ledger: KeptLedger,
+    pub(crate) ledger: StoredLedger,
     pub(crate) descendant_count: u64,
     pub(crate) is_destroyed: bool,
 }
@@ -24,7 +24,7 @@ impl LineageNode {
         let StoredLineageNode { new, ledger, descendant_count: descendants, is_destroyed: gone } = kept;
         let kin = Self::new_pending(new);
         for (resource, account) in Resource::CONSUMED.into_iter().zip(ledger.accounts) {
-            let KeptAccount { limit, used, reserved, paid_elsewhere, share, budget_source: lender, total } = account;
+            let StoredAccount { limit, used, reserved, paid_elsewhere, share, budget_source: lender, total } = account;
             *kin.ledger().account_mut(resource) = Account { limit, used, reserved, paid_elsewhere, share };
             kin.total(resource).store(total, Ordering::Release);
             if let Some(lender) = lender.and_then(|serial| kin.find_ancestor(serial)) {
@@ -66,21 +66,21 @@ impl LineageNode {
     }
 
     /// What has changed since it was last put in line, for the agent and everybody above it.
-    pub(crate) fn ledgers_to_keep(&self) -> Vec<(Serial, KeptLedger)> {
+    pub(crate) fn take_changed_ledgers(&self) -> Vec<(Serial, StoredLedger)> {
         let line = std::iter::once(self).chain(self.ancestors());
-        line.filter_map(|kin| kin.ledger_to_keep().map(|ledger| (kin.serial, ledger))).collect()
+        line.filter_map(|kin| kin.take_changed_ledger().map(|ledger| (kin.serial, ledger))).collect()
     }
 
     /// The version is read first: what is newer than it says is put in line again later.
-    fn ledger_to_keep(&self) -> Option<KeptLedger> {
+    fn take_changed_ledger(&self) -> Option<StoredLedger> {
         let version = self.version.load(Ordering::Acquire);
         if self.version_enqueued.fetch_max(version, Ordering::AcqRel) >= version {
             return None;
         }
-        Some(self.kept_ledger(version))
+        Some(self.stored_ledger(version))
     }
 
-    fn kept_ledger(&self, version: u64) -> KeptLedger {
+    fn stored_ledger(&self, version: u64) -> StoredLedger {
         let lenders: Vec<_> = self.budget_sources().iter().map(|(resource, kin)| (*resource, kin.serial)).collect();
         let accounts = Resource::CONSUMED.map(|resource| {
             let Account { limit, used, reserved, paid_elsewhere, share } = self.account(resource);
@@ -88,9 +88,9 @@ impl LineageNode {
             let total = self.total(resource).load(Ordering::Acquire);
             let for_unborn = self.reserved_pending[resource_index(resource)].load(Ordering::Acquire);
             let reserved = reserved.saturating_sub(for_unborn);
-            KeptAccount { limit, used, reserved, paid_elsewhere, share, budget_source: lender, total }
+            StoredAccount { limit, used, reserved, paid_elsewhere, share, budget_source: lender, total }
         });
-        KeptLedger { version, accounts, cost: self.tree_cost() }
+        StoredLedger { version, accounts, cost: self.tree_cost() }
     }
 
     /// Writes down what a model has cost, for the agent and everybody above it.

@@ -10,7 +10,7 @@ use futures_util::FutureExt;
 use runtime::{Limits, NewMessage, PoolHandle};
 
 use crate::history::{questions, texts};
-use crate::world::{World, end_of, fault_of, message, number, settle, start};
+use crate::world::{World, end_of, fault_of, message, numeric_request_id, settle, start};
 
 fn assert_busy(fault: &agent::Fault, text: &str) {
     assert!(matches!(fault.kind, FaultKind::Busy { retry_after_ms } if retry_after_ms > 0), "{fault:?}");
@@ -27,10 +27,10 @@ async fn a_full_agent_is_busy_and_others_are_not() {
     let fault = fault_of(start(&full, 3, "say c; done")).await;
     assert_busy(&fault, "busy: 2 turns are open at this agent");
     assert_eq!(end_of(start(&other, 3, "say d; done")).await.content, "d");
-    assert!(full.cancel(number(2)).await);
+    assert!(full.cancel(numeric_request_id(2)).await);
     assert_eq!(end_of(waiting).await.outcome, TurnOutcome::Cancelled);
     let next = start(&full, 3, "say c; done");
-    assert!(full.cancel(number(1)).await);
+    assert!(full.cancel(numeric_request_id(1)).await);
     assert_eq!(end_of(next).await.content, "c", "a place that came back is given away again");
     end_of(running).await;
 }
@@ -137,14 +137,14 @@ async fn a_sender_that_goes_away_does_not_end_its_turn() {
 }
 
 /// Looks at the pool in the very moment in which an answer arrives.
-struct Doorbell {
+struct WakeProbe {
     pool: PoolHandle,
-    open_at_answer: AtomicUsize,
+    open_turns_at_answer: AtomicUsize,
 }
 
-impl Wake for Doorbell {
+impl Wake for WakeProbe {
     fn wake(self: Arc<Self>) {
-        self.open_at_answer.store(self.pool.open_turns(), Ordering::Relaxed);
+        self.open_turns_at_answer.store(self.pool.open_turns(), Ordering::Relaxed);
     }
 }
 
@@ -153,13 +153,13 @@ async fn a_place_is_free_before_its_answer_is_out() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let doorbell =
-        Arc::new(Doorbell { pool: world.pool.clone(), open_at_answer: AtomicUsize::new(usize::MAX) });
+        Arc::new(WakeProbe { pool: world.pool.clone(), open_turns_at_answer: AtomicUsize::new(usize::MAX) });
     let waker = Waker::from(Arc::clone(&doorbell));
     let mut sending = Box::pin(agent.send(message(1, "say a; done")));
     assert!(sending.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     assert_eq!(world.pool.open_turns(), 1);
     settle().await;
-    assert_eq!(doorbell.open_at_answer.load(Ordering::Relaxed), 0, "who is answered may send again");
+    assert_eq!(doorbell.open_turns_at_answer.load(Ordering::Relaxed), 0, "who is answered may send again");
 }
 
 #[test]

@@ -13,8 +13,8 @@ use crate::limits::{Limits, RETRY_AFTER_MS};
 
 /// Shared by the pool and all its agents.
 #[derive(Debug)]
-pub(crate) struct Turnstile {
-    open: TaskTracker,
+pub(crate) struct Admission {
+    tracker: TaskTracker,
     open_count: Arc<AtomicUsize>,
     open_max: usize,
     closed: AtomicBool,
@@ -26,38 +26,38 @@ pub(crate) struct Turnstile {
 
 /// A turn's place, from the moment it is accepted to its end.
 #[derive(Debug)]
-pub(crate) struct Place {
-    _at_agent: Counted,
-    _in_pool: Counted,
+pub(crate) struct AdmissionPermit {
+    _agent_count: CountGuard,
+    _pool_count: CountGuard,
     /// Given back last: who has waited for it finds the counts at zero.
-    _open: TaskTrackerToken,
+    _tracked: TaskTrackerToken,
 }
 
 /// One of as many as a limit allows; counts until it is dropped.
 #[derive(Debug)]
-struct Counted {
+struct CountGuard {
     count: Arc<AtomicUsize>,
 }
 
-impl Counted {
+impl CountGuard {
     /// None when the limit is reached. One step, so that two who come at once cannot both be the last.
-    fn enter(count: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
+    fn try_acquire(count: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
         let one_more = |open| (open < max).then_some(open + 1);
         count.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
         Some(Self { count: Arc::clone(count) })
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountGuard {
     fn drop(&mut self) {
         self.count.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-impl Turnstile {
+impl Admission {
     pub(crate) fn new(limits: &Limits) -> Self {
         Self {
-            open: TaskTracker::new(),
+            tracker: TaskTracker::new(),
             open_count: Arc::default(),
             open_max: limits.turns_open_max,
             closed: AtomicBool::new(false),
@@ -67,25 +67,25 @@ impl Turnstile {
     }
 
     /// Lets a turn in, or says why not.
-    pub(crate) fn enter(&self, agent_open: &Arc<AtomicUsize>, agent_max: usize) -> Result<Place, Fault> {
+    pub(crate) fn admit(&self, agent_open: &Arc<AtomicUsize>, agent_max: usize) -> Result<AdmissionPermit, Fault> {
         if self.closed.load(Ordering::Acquire) {
             return Err(shutting_down());
         }
-        let in_pool = Counted::enter(&self.open_count, self.open_max)
+        let in_pool = CountGuard::try_acquire(&self.open_count, self.open_max)
             .ok_or_else(|| Fault::new(busy(), format!("busy: {} turns are open", self.open_max)))?;
-        let at_agent = Counted::enter(agent_open, agent_max)
+        let at_agent = CountGuard::try_acquire(agent_open, agent_max)
             .ok_or_else(|| Fault::new(busy(), format!("busy: {agent_max} turns are open at this agent")))?;
-        Ok(Place { _at_agent: at_agent, _in_pool: in_pool, _open: self.open.token() })
+        Ok(AdmissionPermit { _agent_count: at_agent, _pool_count: in_pool, _tracked: self.tracker.token() })
     }
 
     /// Lets a turn in that was let in before: nothing that was accepted is refused later.
-    pub(crate) fn enter_anyway(&self, agent_open: &Arc<AtomicUsize>) -> Place {
+    pub(crate) fn readmit(&self, agent_open: &Arc<AtomicUsize>) -> AdmissionPermit {
         let counted = |count: &Arc<AtomicUsize>| {
             count.fetch_add(1, Ordering::AcqRel);
-            Counted { count: Arc::clone(count) }
+            CountGuard { count: Arc::clone(count) }
         };
         let (at_agent, in_pool) = (counted(agent_open), counted(&self.open_count));
-        Place { _at_agent: at_agent, _in_pool: in_pool, _open: self.open.token() }
+        AdmissionPermit { _agent_count: at_agent, _pool_count: in_pool, _tracked: self.tracker.token() }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -100,12 +100,12 @@ impl Turnstile {
     /// Refuses turns from now on.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        self.open.close();
+        self.tracker.close();
     }
 
     /// Waits until no turn is open. Only after [`Turnstile::close`].
-    pub(crate) async fn emptied(&self) {
-        self.open.wait().await;
+    pub(crate) async fn drained(&self) {
+        self.tracker.wait().await;
     }
 }
 

@@ -9,18 +9,18 @@ use agent::{Fault, FaultKind, TurnOutcome};
 use runtime::{AgentHandle, AgentSpec, Limits, PermissionSpec};
 
 use crate::history::{messages, objection_when_idle, questions, texts};
-use crate::world::{Plan, SetClock, World, at_once, end_of, fault_of, named, number, settle, start};
+use crate::world::{Plan, SetClock, World, at_once, end_of, fault_of, named, numeric_request_id, settle, start};
 
-const OTHER: &str = "#1 say something else; done";
+const OTHER_SCRIPT: &str = "#1 say something else; done";
 const SCRIPT: &str = "#1 report 1; call note x; done | wait; say so; done";
 
-fn assert_refused(fault: &Fault) {
+fn assert_reuse_refused(fault: &Fault) {
     assert_eq!(fault.kind, FaultKind::Invalid);
     assert_eq!(fault.public, "request_id was used before with other content: 1");
 }
 
-async fn refused(agent: &AgentHandle) {
-    assert_refused(&at_once(fault_of(start(agent, 1, OTHER))).await);
+async fn expect_reuse_refused(agent: &AgentHandle) {
+    assert_reuse_refused(&at_once(fault_of(start(agent, 1, OTHER_SCRIPT))).await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -32,7 +32,7 @@ async fn while_it_runs_all_get_the_one_answer() {
     let late = start(&agent, 1, SCRIPT);
     settle().await;
     assert_eq!(world.pool.open_turns(), 1, "those who attach need no place");
-    refused(&agent).await;
+    expect_reuse_refused(&agent).await;
     world.model.release_all();
     let answers = [end_of(late).await, end_of(sendings.into_iter().next().expect("three")).await];
     assert!(answers.iter().all(|end| end.content == "so" && end.rounds == 2));
@@ -49,7 +49,7 @@ async fn while_it_waits_both_get_the_one_answer() {
     let sendings = [start(&agent, 1, "#1 say so; done"), start(&agent, 1, "#1 say so; done")];
     settle().await;
     assert_eq!(world.pool.open_turns(), 2);
-    refused(&agent).await;
+    expect_reuse_refused(&agent).await;
     world.model.release_all();
     end_of(before).await;
     for sending in sendings {
@@ -66,7 +66,7 @@ async fn while_it_waits_for_a_slot_both_get_the_one_answer() {
     settle().await;
     let sendings = [start(&agent, 1, "#1 say so; done"), start(&agent, 1, "#1 say so; done")];
     settle().await;
-    refused(&agent).await;
+    expect_reuse_refused(&agent).await;
     world.model.release_all();
     end_of(before).await;
     for sending in sendings {
@@ -84,7 +84,7 @@ async fn after_its_end_it_gets_the_stored_answer() {
         let again = at_once(end_of(start(&agent, 1, "#1 report 3; call note x; done | say so; done"))).await;
         assert_eq!(again, first, "usage, rounds and all");
     }
-    refused(&agent).await;
+    expect_reuse_refused(&agent).await;
     assert_eq!((world.model.seen().questions.len(), world.tools.lines().len()), (2, 1));
     assert_eq!((texts(&agent).len(), world.pool.open_turns()), (4, 0));
     assert_eq!(end_of(start(&agent, 2, "#2 say on; done")).await.content, "on");
@@ -100,7 +100,7 @@ async fn after_a_restart_it_gets_the_stored_answer() {
     let agent = world.find("a").await;
     let again = end_of(start(&agent, 1, "#1 report 3; call note x; done | say so; done")).await;
     assert_eq!(again, first);
-    refused(&agent).await;
+    expect_reuse_refused(&agent).await;
     assert_eq!(world.model.seen().questions.len(), 0);
     assert_eq!(texts(&agent).len(), 4);
 }
@@ -116,7 +116,7 @@ async fn a_turn_that_failed_fails_again_in_the_same_words() {
     let agent = world.find("a").await;
     let again = fault_of(start(&agent, 1, "#1 say hel; fail")).await;
     assert_eq!((again.kind, &again.public), (first.kind, &first.public));
-    refused(&agent).await;
+    expect_reuse_refused(&agent).await;
     assert_eq!(texts(&agent), ["#1 say hel; fail", "hel"]);
 }
 
@@ -127,7 +127,7 @@ async fn a_turn_that_was_cancelled_stays_cancelled() {
     let sending = start(&agent, 1, "#1 say hel; wait");
     let behind = start(&agent, 2, "#2 say never; done");
     settle().await;
-    assert!(agent.cancel(number(2)).await && agent.cancel(number(1)).await);
+    assert!(agent.cancel(numeric_request_id(2)).await && agent.cancel(numeric_request_id(1)).await);
     let first = end_of(sending).await;
     end_of(behind).await;
     drop(agent);
@@ -144,12 +144,12 @@ async fn who_uses_the_name_of_an_answered_send_for_something_else_does_not_stand
     let agent = world.agent("a").await;
     let first = end_of(start(&agent, 1, "#1 say so; done")).await;
     world.store.hold();
-    let wrong = start(&agent, 1, OTHER);
+    let wrong = start(&agent, 1, OTHER_SCRIPT);
     settle().await;
     let right = [start(&agent, 1, "#1 say so; done"), start(&agent, 1, "#1 say so; done")];
     settle().await;
     world.store.release();
-    assert_refused(&fault_of(wrong).await);
+    assert_reuse_refused(&fault_of(wrong).await);
     for again in right {
         assert_eq!(end_of(again).await, first);
     }
@@ -163,12 +163,12 @@ async fn nor_does_one_that_waits_in_line_to_be_refused() {
     let first = end_of(start(&agent, 1, "#1 say so; done")).await;
     let running = start(&agent, 5, "#5 wait; say first; done");
     settle().await;
-    let wrong = start(&agent, 1, OTHER);
+    let wrong = start(&agent, 1, OTHER_SCRIPT);
     settle().await;
     let right = start(&agent, 1, "#1 say so; done");
     settle().await;
     world.model.release_all();
-    assert_refused(&fault_of(wrong).await);
+    assert_reuse_refused(&fault_of(wrong).await);
     assert_eq!(end_of(right).await, first);
     assert_eq!(end_of(running).await.content, "first");
 }
@@ -183,7 +183,7 @@ async fn of_two_that_use_a_new_name_for_different_things_the_first_has_it() {
         world.store.hold();
         let first = start(&agent, name, "#1 wait; say so; done");
         settle().await;
-        let seconds = [start(&agent, name, OTHER), start(&agent, name, OTHER)];
+        let seconds = [start(&agent, name, OTHER_SCRIPT), start(&agent, name, OTHER_SCRIPT)];
         settle().await;
         world.store.release();
         if let Some(running) = running {
@@ -203,7 +203,7 @@ async fn of_two_that_use_a_new_name_for_different_things_the_first_has_it() {
 }
 
 /// An agent whose send 1 was interrupted by a stop of the daemon.
-async fn with_an_interrupted_send() -> (World, AgentHandle) {
+async fn interrupted_send() -> (World, AgentHandle) {
     let world = World::new().await;
     let marks = AgentSpec { on_restart: Some(OnRestart::Mark), ..named("a") };
     let agent = world.make(marks).await;
@@ -218,15 +218,15 @@ async fn with_an_interrupted_send() -> (World, AgentHandle) {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_ends_the_right_one_of_those_that_wait_under_a_name() {
-    let (world, agent) = with_an_interrupted_send().await;
+    let (world, agent) = interrupted_send().await;
     let running = start(&agent, 5, "#5 wait; say first; done");
     settle().await;
-    let wrong = start(&agent, 1, OTHER);
+    let wrong = start(&agent, 1, OTHER_SCRIPT);
     settle().await;
     let right = start(&agent, 1, "#1 wait; say so; done");
     settle().await;
-    agent.cancel(number(1)).await;
-    assert_refused(&fault_of(wrong).await);
+    agent.cancel(numeric_request_id(1)).await;
+    assert_reuse_refused(&fault_of(wrong).await);
     let told = fault_of(right).await;
     assert_eq!(told.kind, FaultKind::Interrupted, "it had ended before: {told:?}");
     world.model.release_all();
@@ -236,22 +236,22 @@ async fn a_cancel_ends_the_right_one_of_those_that_wait_under_a_name() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_that_comes_before_a_name_is_looked_up_holds_for_what_is_found() {
-    let (world, agent) = with_an_interrupted_send().await;
+    let (world, agent) = interrupted_send().await;
     for others in [false, true] {
         world.store.hold();
-        let wrong = others.then(|| start(&agent, 1, OTHER));
+        let wrong = others.then(|| start(&agent, 1, OTHER_SCRIPT));
         settle().await;
         let right = start(&agent, 1, "#1 wait; say so; done");
         settle().await;
         let cancelling = {
             let agent = agent.clone();
-            tokio::spawn(async move { agent.cancel(number(1)).await })
+            tokio::spawn(async move { agent.cancel(numeric_request_id(1)).await })
         };
         settle().await;
         world.store.release();
         cancelling.await.expect("a cancel does not panic");
         if let Some(wrong) = wrong {
-            assert_refused(&fault_of(wrong).await);
+            assert_reuse_refused(&fault_of(wrong).await);
         }
         let told = right.await.expect("a send does not panic");
         let is_over = told.is_ok_and(|end| end.outcome == TurnOutcome::Cancelled);
@@ -281,7 +281,7 @@ async fn a_repeated_send_leaves_the_counts_of_a_sleeping_agent_right() {
     for _ in 0..3 {
         end_of(start(&agent, 1, "#1 say so; done")).await;
     }
-    refused(&agent).await;
+    expect_reuse_refused(&agent).await;
     end_of(start(&agent, 2, "#2 say on; done")).await;
     drop(agent);
     let world = world.restart().await;
@@ -298,7 +298,7 @@ async fn a_repeated_send_that_is_cancelled_while_it_waits_gets_the_stored_answer
     settle().await;
     let again = start(&agent, 1, "#1 say so; done");
     settle().await;
-    agent.cancel(number(1)).await;
+    agent.cancel(numeric_request_id(1)).await;
     world.model.release_all();
     assert_eq!(end_of(again).await.content, "so");
     end_of(running).await;
@@ -314,7 +314,7 @@ async fn a_name_is_forgotten_after_its_time_and_not_before() {
     end_of(start(&agent, 1, "#1 say so; done")).await;
     clock.forward(retention - Duration::from_secs(1));
     tokio::time::sleep(Duration::from_secs(3600)).await;
-    refused(&agent).await;
+    expect_reuse_refused(&agent).await;
     assert_eq!(end_of(start(&agent, 1, "#1 say so; done")).await.content, "so");
     clock.forward(Duration::from_secs(2));
     tokio::time::sleep(Duration::from_secs(3600)).await;
@@ -338,7 +338,7 @@ async fn a_turn_that_is_open_is_not_forgotten_however_old_it_is() {
     settle().await;
     clock.forward(Duration::from_secs(100 * 24 * 3600));
     tokio::time::sleep(Duration::from_secs(3600)).await;
-    refused(&agent).await;
+    expect_reuse_refused(&agent).await;
     world.model.release_all();
     assert_eq!(end_of(sending).await.content, "so");
 }
@@ -393,7 +393,7 @@ async fn a_send_that_is_repeated_while_its_cancel_is_being_kept_is_cancelled_too
     world.store.hold();
     let cancelling = {
         let agent = agent.clone();
-        tokio::spawn(async move { agent.cancel(number(1)).await })
+        tokio::spawn(async move { agent.cancel(numeric_request_id(1)).await })
     };
     settle().await;
     let again = start(&agent, 1, "#1 say so; done");

@@ -6,37 +6,37 @@ use std::sync::Arc;
 
 use agent::journal::{Record, Replay, Stage};
 use agent::outside::{StoreFault, StoredTurn};
-use agent::{Fault, FaultKind, TurnEnd, TurnOutcome, content_bytes};
+use agent::{Fault, FaultKind, TurnEnd, TurnOutcome, content_digest_input};
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
-use super::open::{Acceptance, Open, other_content, told, word_of};
+use super::pending_turn::{Acceptance, PendingTurn, content_mismatch, told, commit_result};
 use super::perform::Performance;
 use super::{Actor, CancelReply, Job};
 use crate::handle::Shared;
-use crate::turnstile::busy;
+use crate::admission::busy;
 
 /// Ends a send that has not begun. Whoever asked is told when that is kept.
-pub(super) async fn cancelled(shared: Arc<Shared>, mut open: Open, reply: Option<CancelReply>) {
+pub(super) async fn cancel_unstarted(shared: Arc<Shared>, mut open: PendingTurn, reply: Option<CancelReply>) {
     // Nobody asked for its end, and nobody waits for it: it goes on when the daemon is started again.
-    if reply.is_none() && open.is_unattended() && open.is_left_to_store() {
+    if reply.is_none() && open.is_unattended() && open.is_known_to_store() {
         return;
     }
     let accepted = match &mut open.acceptance {
-        Acceptance::InLine(says) => word_of(says).await.unwrap_or(Err(StoreFault::Gone)).map(|()| true),
-        Acceptance::Kept => Ok(true),
-        Acceptance::Unknown | Acceptance::Reopened(_) => Ok(false),
+        Acceptance::Enqueued(says) => commit_result(says).await.unwrap_or(Err(StoreFault::NotFound)).map(|()| true),
+        Acceptance::Committed => Ok(true),
+        Acceptance::NotEnqueued | Acceptance::Reopened(_) => Ok(false),
     };
-    if accepted == Err(StoreFault::Taken) {
+    if accepted == Err(StoreFault::DuplicateRequestId) {
         // It was over before it came: there is nothing to end.
         drop(reply);
-        let answer = known(&shared, &open).await.and_then(|known| match known {
-            Known::Over(_, end) => told(end),
-            Known::Open => Err(unsettled(&open)),
+        let answer = stored_outcome(&shared, &open).await.and_then(|known| match known {
+            StoredOutcome::Ended(_, end) => told(end),
+            StoredOutcome::Open => Err(being_resumed(&open)),
         });
         return open.answer(&answer);
     }
-    if let Err(fault @ (StoreFault::Full(_) | StoreFault::Broken(_) | StoreFault::Damaged(_))) = accepted {
+    if let Err(fault @ (StoreFault::Full(_) | StoreFault::Failed(_) | StoreFault::Corrupt(_))) = accepted {
         // Whether there was one of that name before is not known: it cannot be said that this is its end.
         drop(reply);
         return open.answer(&Err(fault.into()));
@@ -45,8 +45,8 @@ pub(super) async fn cancelled(shared: Arc<Shared>, mut open: Open, reply: Option
     let is_unknown = accepted != Ok(true) || shared.ending.is_cancelled();
     let kept = match is_unknown {
         true => Ok(()),
-        false => match shared.append(vec![open.ended(TurnEnd::unbegun())], |_| {}).await {
-            Err(StoreFault::Gone) => Ok(()),
+        false => match shared.append(vec![open.ended_record(TurnEnd::unbegun())], |_| {}).await {
+            Err(StoreFault::NotFound) => Ok(()),
             kept => kept,
         },
     };
@@ -63,35 +63,35 @@ pub(super) async fn cancelled(shared: Arc<Shared>, mut open: Open, reply: Option
 }
 
 /// What the store knows of a send.
-enum Known {
+enum StoredOutcome {
     /// It is over: its turn, and how it ended.
-    Over(u64, TurnEnd),
+    Ended(u64, TurnEnd),
     /// It is open, although nobody here works on it: its end could not be kept.
     Open,
 }
 
 /// What the store knows of a send of that name.
-async fn known(shared: &Shared, open: &Open) -> Result<Known, Fault> {
+async fn stored_outcome(shared: &Shared, open: &PendingTurn) -> Result<StoredOutcome, Fault> {
     let name = &open.message.request_id;
-    for earlier in &open.earlier {
+    for earlier in &open.earlier_cancellations {
         earlier.cancelled().await;
     }
     match shared.store.turn(shared.node.serial, name.clone()).await? {
-        Some(stored) if stored.content_digest != content_digest(open) => Err(other_content(name)),
-        Some(StoredTurn { turn, end: Some(end), .. }) => Ok(Known::Over(turn, end)),
-        Some(StoredTurn { end: None, .. }) => Ok(Known::Open),
-        None if shared.is_destroyed().await? => Ok(Known::Over(open.turn, TurnEnd::unbegun())),
+        Some(stored) if stored.content_digest != content_digest(open) => Err(content_mismatch(name)),
+        Some(StoredTurn { turn, end: Some(end), .. }) => Ok(StoredOutcome::Ended(turn, end)),
+        Some(StoredTurn { end: None, .. }) => Ok(StoredOutcome::Open),
+        None if shared.is_destroyed().await? => Ok(StoredOutcome::Ended(open.turn, TurnEnd::unbegun())),
         // It was forgotten just now: the next try will tell.
-        None => Err(unsettled(open)),
+        None => Err(being_resumed(open)),
     }
 }
 
-fn unsettled(open: &Open) -> Fault {
+fn being_resumed(open: &PendingTurn) -> Fault {
     Fault::new(busy(), format!("busy: the send {} is being settled", open.message.request_id))
 }
 
 impl Actor {
-    pub(super) async fn end_unbegun(&mut self, open: Open, reply: Option<CancelReply>) -> ControlFlow<()> {
+    pub(super) async fn end_unstarted(&mut self, open: PendingTurn, reply: Option<CancelReply>) -> ControlFlow<()> {
         let is_left = reply.is_none() && open.is_unattended();
         if matches!(open.stage, Stage::Running(_)) && !is_left && !self.shared.ending.is_cancelled() {
             // It had begun before the daemon stopped: what it left open in the context has to be closed.
@@ -99,20 +99,20 @@ impl Actor {
             performance.give_up();
             return self.perform(open, performance, reply.into_iter().collect()).await;
         }
-        cancelled(Arc::clone(&self.shared), open, reply).await;
+        cancel_unstarted(Arc::clone(&self.shared), open, reply).await;
         let is_over = self.shared.ending.is_cancelled() || self.inbox.is_closed();
         if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     /// Marks a turn as interrupted. It can be opened again by the same send.
-    pub(super) async fn interrupt(&mut self, open: Open, why: String) -> ControlFlow<()> {
+    pub(super) async fn interrupt(&mut self, open: PendingTurn, why: String) -> ControlFlow<()> {
         if matches!(open.stage, Stage::Running(_)) {
             let mut performance = Performance::begin(Arc::clone(&self.shared), &open, None);
             performance.interrupt(why);
             return self.perform(open, performance, Vec::new()).await;
         }
         let end = TurnEnd::without_a_word(TurnOutcome::Interrupted(why));
-        match self.shared.append(vec![open.ended(end.clone())], |_| {}).await {
+        match self.shared.append(vec![open.ended_record(end.clone())], |_| {}).await {
             Ok(()) => {
                 open.answer(&told(end));
                 ControlFlow::Continue(())
@@ -126,16 +126,16 @@ impl Actor {
     }
 
     /// The store has a turn of that name.
-    pub(super) async fn repeat(&mut self, open: Open) -> ControlFlow<()> {
-        let answer = match known(&self.shared, &open).await {
+    pub(super) async fn answer_duplicate(&mut self, open: PendingTurn) -> ControlFlow<()> {
+        let answer = match stored_outcome(&self.shared, &open).await {
             Err(fault) => Err(fault),
-            Ok(Known::Over(turn, end)) => match end.outcome {
+            Ok(StoredOutcome::Ended(turn, end)) => match end.outcome {
                 TurnOutcome::Interrupted(_) => return self.reopen(open, turn, end).await,
                 TurnOutcome::Completed | TurnOutcome::Cancelled | TurnOutcome::Failed(_) => told(end),
             },
-            Ok(Known::Open) => {
+            Ok(StoredOutcome::Open) => {
                 // Whoever is woken from the store takes it up.
-                let fault = unsettled(&open);
+                let fault = being_resumed(&open);
                 open.answer(&Err(fault.clone()));
                 return self.fall(fault).await;
             }
@@ -146,9 +146,9 @@ impl Actor {
 
     /// The same for one that somebody wanted to cancel before that was known: what is opened again is cancelled then, and so
     /// is whatever else waits under the name.
-    pub(super) async fn repeat_unless(&mut self, open: Open, cancels: Vec<CancelReply>) -> ControlFlow<()> {
+    pub(super) async fn answer_cancelled_duplicate(&mut self, open: PendingTurn, cancels: Vec<CancelReply>) -> ControlFlow<()> {
         let name = open.message.request_id.clone();
-        self.repeat(open).await?;
+        self.answer_duplicate(open).await?;
         for reply in cancels {
             self.cancel(&name, reply, None);
         }
@@ -156,7 +156,7 @@ impl Actor {
     }
 
     /// An interrupted turn goes on where it was.
-    async fn reopen(&mut self, mut open: Open, turn: u64, end: TurnEnd) -> ControlFlow<()> {
+    async fn reopen(&mut self, mut open: PendingTurn, turn: u64, end: TurnEnd) -> ControlFlow<()> {
         let history = match self.shared.store.history(self.shared.node.serial).await {
             Ok(history) => history,
             Err(fault) => {
@@ -164,7 +164,7 @@ impl Actor {
                 return ControlFlow::Continue(());
             }
         };
-        let replay = Replay::of(history);
+        let replay = Replay::from_records(history);
         let Some((interrupted, messages)) = replay.interrupted(turn) else {
             // Its messages were rolled back since.
             open.answer(&told(end));
@@ -173,7 +173,7 @@ impl Actor {
         open.turn = turn;
         open.stage = interrupted.stage;
         open.acceptance = Acceptance::Reopened(messages);
-        self.waiting.push_front(Job::Send(Box::new(open)));
+        self.queue.push_front(Job::Send(Box::new(open)));
         ControlFlow::Continue(())
     }
 
@@ -222,6 +222,6 @@ impl Actor {
     }
 }
 
-fn content_digest(open: &Open) -> [u8; 32] {
-    Sha256::digest(content_bytes(&open.message.text, &open.message.images)).into()
+fn content_digest(open: &PendingTurn) -> [u8; 32] {
+    Sha256::digest(content_digest_input(&open.message.text, &open.message.images)).into()
 }

@@ -7,21 +7,21 @@ use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::handle::NewMessage;
-use crate::turnstile::Place;
+use crate::admission::AdmissionPermit;
 
 pub(crate) type Reply = oneshot::Sender<Result<TurnEnd, Fault>>;
-pub(crate) type Keeping = oneshot::Sender<Result<(), Fault>>;
+pub(crate) type CommitWaiter = oneshot::Sender<Result<(), Fault>>;
 /// Nothing while the store has not said anything.
-pub(super) type StoreSays = watch::Receiver<Option<Result<(), StoreFault>>>;
+pub(super) type CommitStatus = watch::Receiver<Option<Result<(), StoreFault>>>;
 
 /// A send that waits or runs.
-pub(crate) struct Open {
+pub(crate) struct PendingTurn {
     pub(super) message: NewMessage,
     /// Everybody who asked for it: the same send may be repeated while it is open.
     pub(super) replies: Vec<Reply>,
     /// Everybody who wants to know that it is kept.
-    pub(super) keepings: Vec<Keeping>,
-    pub(super) place: Place,
+    pub(super) commit_waiters: Vec<CommitWaiter>,
+    pub(super) permit: AdmissionPermit,
     pub(super) turn: u64,
     pub(super) acceptance: Acceptance,
     /// How far it had come before.
@@ -31,49 +31,49 @@ pub(crate) struct Open {
     /// Whether it was open when the agent woke.
     pub(super) was_recovered: bool,
     /// Each is cancelled when an earlier send of that name is over that was being ended when this one came.
-    pub(super) earlier: Vec<CancellationToken>,
+    pub(super) earlier_cancellations: Vec<CancellationToken>,
 }
 
 /// Whether the store knows of a send.
 pub(super) enum Acceptance {
     /// Not yet: it is told when the turn begins.
-    Unknown,
+    NotEnqueued,
     /// It was told; this says what came of it.
-    InLine(StoreSays),
-    Kept,
+    Enqueued(CommitStatus),
+    Committed,
     /// It was over before, and is to be opened again with so many messages in the context.
     Reopened(usize),
 }
 
-impl Open {
-    pub(crate) fn new(message: NewMessage, place: Place, turn: u64) -> Self {
+impl PendingTurn {
+    pub(crate) fn new(message: NewMessage, place: AdmissionPermit, turn: u64) -> Self {
         Self {
             message,
             replies: Vec::new(),
-            keepings: Vec::new(),
-            place,
+            commit_waiters: Vec::new(),
+            permit: place,
             turn,
-            acceptance: Acceptance::Unknown,
+            acceptance: Acceptance::NotEnqueued,
             stage: Stage::Waiting,
             attempts: 0,
             was_recovered: false,
-            earlier: Vec::new(),
+            earlier_cancellations: Vec::new(),
         }
     }
 
     /// A turn that the store knows to be open.
-    pub(crate) fn kept(open: OpenTurn, place: Place) -> Self {
+    pub(crate) fn from_stored(open: OpenTurn, place: AdmissionPermit) -> Self {
         let OpenTurn { accepted, stage, attempts } = open;
         let AcceptedTurn { turn, request_id, message } = accepted;
         let Message { text, images, source, .. } = message;
         let message = NewMessage { text, images, request_id, source };
         let new = Self::new(message, place, turn);
-        Self { acceptance: Acceptance::Kept, stage, attempts, was_recovered: true, ..new }
+        Self { acceptance: Acceptance::Committed, stage, attempts, was_recovered: true, ..new }
     }
 
     /// The store knows of it.
-    pub(crate) fn is_kept(&mut self) {
-        self.acceptance = Acceptance::Kept;
+    pub(crate) fn mark_committed(&mut self) {
+        self.acceptance = Acceptance::Committed;
     }
 
     pub(crate) fn answered_to(mut self, reply: Reply) -> Self {
@@ -82,14 +82,14 @@ impl Open {
     }
 
     /// For the journal: the send was taken.
-    pub(crate) fn accepted(&self) -> Record {
+    pub(crate) fn accepted_record(&self) -> Record {
         let message = self.message.message();
         let request_id = self.message.request_id.clone();
         Record::TurnAccepted(Box::new(AcceptedTurn { turn: self.turn, request_id, message }))
     }
 
     /// For the journal: the send is over.
-    pub(super) fn ended(&self, end: TurnEnd) -> Record {
+    pub(super) fn ended_record(&self, end: TurnEnd) -> Record {
         let request_id = self.message.request_id.clone();
         Record::TurnEnded { turn: self.turn, request_id, end: Box::new(end) }
     }
@@ -100,30 +100,30 @@ impl Open {
     }
 
     /// Whether the store knows of it: then it goes on when the daemon is started again.
-    pub(super) fn is_left_to_store(&self) -> bool {
-        !matches!(self.acceptance, Acceptance::Unknown)
+    pub(super) fn is_known_to_store(&self) -> bool {
+        !matches!(self.acceptance, Acceptance::NotEnqueued)
     }
 
     /// Whether it is sure that the name is this send's and no other's.
-    pub(super) fn has_its_name(&self) -> bool {
+    pub(super) fn owns_request_id(&self) -> bool {
         match &self.acceptance {
-            Acceptance::Unknown => false,
-            Acceptance::InLine(says) => matches!(*says.borrow(), Some(Ok(()))),
-            Acceptance::Kept | Acceptance::Reopened(_) => true,
+            Acceptance::NotEnqueued => false,
+            Acceptance::Enqueued(says) => matches!(*says.borrow(), Some(Ok(()))),
+            Acceptance::Committed | Acceptance::Reopened(_) => true,
         }
     }
 
     /// It is kept, or it cannot be.
-    pub(super) fn tell_kept(&mut self, kept: &Result<(), Fault>) {
+    pub(super) fn notify_committed(&mut self, kept: &Result<(), Fault>) {
         // Whoever went away does not want to know.
-        self.keepings.drain(..).for_each(|keeping| drop(keeping.send(kept.clone())));
+        self.commit_waiters.drain(..).for_each(|keeping| drop(keeping.send(kept.clone())));
     }
 
     /// The place is free before the answer is out: whoever gets it may send again at once. A caller that went away
     /// does not want the answer; that is its right.
     pub(super) fn answer(mut self, answer: &Result<TurnEnd, Fault>) {
-        self.tell_kept(&answer.as_ref().map(|_| ()).map_err(Clone::clone));
-        drop(self.place);
+        self.notify_committed(&answer.as_ref().map(|_| ()).map_err(Clone::clone));
+        drop(self.permit);
         for reply in self.replies {
             let _ = reply.send(answer.clone());
         }
@@ -146,10 +146,10 @@ pub(super) fn told(end: TurnEnd) -> Result<TurnEnd, Fault> {
 }
 
 /// What the store says of a send in line; nothing when nobody is left to say it.
-pub(super) async fn word_of(says: &mut StoreSays) -> Option<Result<(), StoreFault>> {
+pub(super) async fn commit_result(says: &mut CommitStatus) -> Option<Result<(), StoreFault>> {
     says.wait_for(Option::is_some).await.ok().and_then(|said| said.clone())
 }
 
-pub(super) fn other_content(name: &RequestId) -> Fault {
+pub(super) fn content_mismatch(name: &RequestId) -> Fault {
     Fault::new(FaultKind::Invalid, format!("request_id was used before with other content: {name}"))
 }

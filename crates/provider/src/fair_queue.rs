@@ -14,28 +14,28 @@ use agent::{Fault, FaultKind};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
-use self::state::State;
+use self::state::QueueState;
 use crate::failing::{Class, Failing};
 use crate::patience::Behind;
 
 /// How long a question may wait for its turn while the provider is well.
-const TURN_WAIT_MAX: Duration = Duration::from_secs(600);
+const QUEUE_WAIT_MAX: Duration = Duration::from_secs(600);
 
 /// When to come back, where nothing better is known.
-const COME_BACK: Duration = Duration::from_secs(5);
+const RETRY_AFTER_DEFAULT: Duration = Duration::from_secs(5);
 
 /// How much a provider is asked at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct GateLimits {
+pub(crate) struct QueueLimits {
     /// Questions that run at once.
     pub(crate) concurrency: usize,
     /// Questions that wait; one more is told to come back.
-    pub(crate) waiting_max: usize,
+    pub(crate) queued_max: usize,
 }
 
-impl Default for GateLimits {
+impl Default for QueueLimits {
     fn default() -> Self {
-        Self { concurrency: 256, waiting_max: 8_192 }
+        Self { concurrency: 256, queued_max: 8_192 }
     }
 }
 
@@ -70,38 +70,38 @@ impl RestMax {
 
 /// The gate.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct FairQueue {
     name: String,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     /// Rings when the time at which the provider may be asked has changed.
     bell: watch::Sender<()>,
 }
 
-impl Gate {
-    pub(crate) fn new(name: &str, limits: GateLimits) -> Arc<Self> {
-        let state = Mutex::new(State::new(limits, Instant::now()));
+impl FairQueue {
+    pub(crate) fn new(name: &str, limits: QueueLimits) -> Arc<Self> {
+        let state = Mutex::new(QueueState::new(limits, Instant::now()));
         Arc::new(Self { name: name.to_owned(), state, bell: watch::Sender::new(()) })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for a place. A question that would have to wait too long for a provider that rests is told so at once; and one
     /// that another model could answer is told so when it waits too long behind those that try a provider after its rest.
     /// Dropping the future leaves the queue.
-    pub(crate) async fn enter(
+    pub(crate) async fn acquire(
         self: &Arc<Self>,
         root: Serial,
         rest_max: RestMax,
         behind: Behind,
-    ) -> Result<Place, Failing> {
+    ) -> Result<QueuePermit, Failing> {
         let mut bell = self.bell.subscribe();
         let (giving, mut given) = oneshot::channel();
-        let number = self.state().join(root, giving).ok_or_else(|| self.crowded())?;
-        let _leaving = Leaving { gate: self, root, number };
-        self.admit();
-        let patience_ends = Instant::now() + TURN_WAIT_MAX;
+        let number = self.state().enqueue(root, giving).ok_or_else(|| self.queue_full_error())?;
+        let _leaving = DequeueOnDrop { queue: self, root, ticket: number };
+        self.grant_permits();
+        let patience_ends = Instant::now() + QUEUE_WAIT_MAX;
         let hurry_ends = (behind == Behind::Another).then(|| rest_max.latest());
         loop {
             let (closed_until, is_recovering) = {
@@ -114,26 +114,26 @@ impl Gate {
             }
             tokio::select! {
                 biased;
-                place = &mut given => return place.map_err(|_| self.crowded()),
+                place = &mut given => return place.map_err(|_| self.queue_full_error()),
                 () = tokio::time::sleep_until(closed_until.or(hurry_ends).unwrap_or(patience_ends)) => {
                     match (closed_until, hurry_ends) {
-                        (Some(_), _) => self.admit(),
+                        (Some(_), _) => self.grant_permits(),
                         (None, Some(_)) if self.state().is_recovering() => return Err(self.resting(None)),
                         (None, Some(_)) => {}
-                        (None, None) => return Err(self.crowded()),
+                        (None, None) => return Err(self.queue_full_error()),
                     }
                 }
-                changed = bell.changed() => if changed.is_err() { return Err(self.crowded()) },
+                changed = bell.changed() => if changed.is_err() { return Err(self.queue_full_error()) },
             }
         }
     }
 
     /// Lets in whoever may come in.
-    fn admit(self: &Arc<Self>) {
+    fn grant_permits(self: &Arc<Self>) {
         loop {
-            let Some((root, era, giving)) = self.state().next(Instant::now()) else { return };
+            let Some((root, era, giving)) = self.state().grant_next(Instant::now()) else { return };
             // One who has left in the meantime gives the place back by dropping it.
-            let _ = giving.send(Place { gate: Arc::clone(self), root, era });
+            let _ = giving.send(QueuePermit { queue: Arc::clone(self), root, era });
         }
     }
 
@@ -159,59 +159,59 @@ impl Gate {
             tracing::warn!(provider = self.name, "nobody asks {} for {wait_ms} ms", self.name);
             self.bell.send_replace(());
         }
-        self.admit();
+        self.grant_permits();
     }
 
-    fn crowded(&self) -> Failing {
+    fn queue_full_error(&self) -> Failing {
         let text = format!("Too many questions wait for {}; try again later.", self.name);
-        Failing::new(Class::Unasked, busy(text, COME_BACK))
+        Failing::new(Class::Unasked, busy_fault(text, RETRY_AFTER_DEFAULT))
     }
 
     fn resting(&self, until: Option<Instant>) -> Failing {
-        let wait = until.map_or(COME_BACK, |until| until.saturating_duration_since(Instant::now()));
+        let wait = until.map_or(RETRY_AFTER_DEFAULT, |until| until.saturating_duration_since(Instant::now()));
         let seconds = wait.as_secs_f64().ceil();
         let text =
             format!("{} has failed or wants to be left alone; it is asked again in {seconds} s.", self.name);
-        Failing::new(Class::Unasked, busy(text, wait))
+        Failing::new(Class::Unasked, busy_fault(text, wait))
     }
 }
 
-fn busy(text: String, wait: Duration) -> Fault {
+fn busy_fault(text: String, wait: Duration) -> Fault {
     let retry_after_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
     Fault::new(FaultKind::Busy { retry_after_ms }, text)
 }
 
 /// Takes a question out of the queue when nobody waits for it any more.
-struct Leaving<'g> {
-    gate: &'g Arc<Gate>,
+struct DequeueOnDrop<'g> {
+    queue: &'g Arc<FairQueue>,
     root: Serial,
-    number: u64,
+    ticket: u64,
 }
 
-impl Drop for Leaving<'_> {
+impl Drop for DequeueOnDrop<'_> {
     fn drop(&mut self) {
-        self.gate.state().leave(self.root, self.number);
+        self.queue.state().dequeue(self.root, self.ticket);
     }
 }
 
 /// A place inside; dropping it lets the next one in.
 #[derive(Debug)]
-pub(crate) struct Place {
-    gate: Arc<Gate>,
+pub(crate) struct QueuePermit {
+    queue: Arc<FairQueue>,
     root: Serial,
     era: u64,
 }
 
-impl Place {
+impl QueuePermit {
     /// Says what came of the try.
     pub(crate) fn settle(&self, outcome: Outcome) {
-        self.gate.settle(self.era, outcome);
+        self.queue.settle(self.era, outcome);
     }
 }
 
-impl Drop for Place {
+impl Drop for QueuePermit {
     fn drop(&mut self) {
-        self.gate.state().release(self.root, self.era);
-        self.gate.admit();
+        self.queue.state().release(self.root, self.era);
+        self.queue.grant_permits();
     }
 }

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::budget::RetryBudget;
-use super::{GateLimits, Outcome, Place};
+use super::{QueueLimits, Outcome, QueuePermit};
 
 /// Failures in a row after which the provider is left alone.
 const FAILURES_MAX: u32 = 5;
@@ -20,17 +20,17 @@ const REST_MAX: Duration = Duration::from_secs(60);
 /// The most that is put on top of a server's own time, so that not all come back in the same moment.
 const SPREAD_MAX: Duration = Duration::from_secs(1);
 
-type Giving = oneshot::Sender<Place>;
+type PermitSender = oneshot::Sender<QueuePermit>;
 
 #[derive(Debug)]
-pub(super) struct State {
-    limits: GateLimits,
+pub(super) struct QueueState {
+    limits: QueueLimits,
     pub(super) budget: RetryBudget,
     /// Trees that wait, in the order in which they were served last.
     order: VecDeque<Serial>,
-    queues: HashMap<Serial, VecDeque<(u64, Giving)>>,
-    waiting: usize,
-    number: u64,
+    queues: HashMap<Serial, VecDeque<(u64, PermitSender)>>,
+    queued: usize,
+    last_ticket: u64,
     /// Questions that run, by tree, of this era.
     running: HashMap<Serial, usize>,
     running_total: usize,
@@ -44,16 +44,16 @@ pub(super) struct State {
     rests: u32,
 }
 
-impl State {
-    pub(super) fn new(limits: GateLimits, now: Instant) -> Self {
-        let limits = GateLimits { concurrency: limits.concurrency.max(1), ..limits };
+impl QueueState {
+    pub(super) fn new(limits: QueueLimits, now: Instant) -> Self {
+        let limits = QueueLimits { concurrency: limits.concurrency.max(1), ..limits };
         Self {
             limits,
             budget: RetryBudget::new(now),
             order: VecDeque::new(),
             queues: HashMap::new(),
-            waiting: 0,
-            number: 0,
+            queued: 0,
+            last_ticket: 0,
             running: HashMap::new(),
             running_total: 0,
             era: 0,
@@ -74,30 +74,30 @@ impl State {
     }
 
     /// Puts a question into its tree's queue; nothing when too many wait.
-    pub(super) fn join(&mut self, root: Serial, giving: Giving) -> Option<u64> {
-        if self.waiting >= self.limits.waiting_max {
+    pub(super) fn enqueue(&mut self, root: Serial, giving: PermitSender) -> Option<u64> {
+        if self.queued >= self.limits.queued_max {
             return None;
         }
-        self.number += 1;
-        self.waiting += 1;
+        self.last_ticket += 1;
+        self.queued += 1;
         let queue = self.queues.entry(root).or_default();
         if queue.is_empty() {
             self.order.push_back(root);
         }
-        queue.push_back((self.number, giving));
-        Some(self.number)
+        queue.push_back((self.last_ticket, giving));
+        Some(self.last_ticket)
     }
 
     /// Takes a question out; one that was served is not there any more.
-    pub(super) fn leave(&mut self, root: Serial, number: u64) {
+    pub(super) fn dequeue(&mut self, root: Serial, number: u64) {
         let Some(queue) = self.queues.get_mut(&root) else { return };
         let before = queue.len();
         queue.retain(|(other, _)| *other != number);
-        self.waiting -= before - queue.len();
-        self.forget_if_empty(root);
+        self.queued -= before - queue.len();
+        self.remove_if_empty(root);
     }
 
-    fn forget_if_empty(&mut self, root: Serial) {
+    fn remove_if_empty(&mut self, root: Serial) {
         if self.queues.get(&root).is_some_and(VecDeque::is_empty) {
             self.queues.remove(&root);
             self.order.retain(|other| *other != root);
@@ -105,7 +105,7 @@ impl State {
     }
 
     /// Who comes in now, if anybody may.
-    pub(super) fn next(&mut self, now: Instant) -> Option<(Serial, u64, Giving)> {
+    pub(super) fn grant_next(&mut self, now: Instant) -> Option<(Serial, u64, PermitSender)> {
         if self.closed_until.is_some_and(|until| until > now) {
             return None;
         }
@@ -118,8 +118,8 @@ impl State {
         let root = self.order.remove(place)?;
         self.order.push_back(root);
         let (_, giving) = self.queues.get_mut(&root)?.pop_front()?;
-        self.waiting -= 1;
-        self.forget_if_empty(root);
+        self.queued -= 1;
+        self.remove_if_empty(root);
         *self.running.entry(root).or_default() += 1;
         self.running_total += 1;
         Some((root, self.era, giving))
