@@ -22,7 +22,7 @@ use rpc::{Desk, DeskOptions, DirectApi};
 use runtime::{Outside, PoolHandle, PoolOptions};
 use server::http::{HttpDoor, HttpLimits, HttpOptions};
 use server::{Host, bind};
-use tools::{Catalog, Disk, Parts};
+use tools::{ToolRegistry, Disk, ToolDependencies};
 
 /// Written once, runs with and without a wire: an agent under another, and what it may do.
 async fn delegate<A: AgentApi>(api: &A, lead: &str, helper: &str) -> Result<String, A::Fault> {
@@ -91,10 +91,10 @@ fn pool_options() -> Result<PoolOptions, Box<dyn Error>> {
 
 fn outside() -> Outside {
     let (clock, entropy) = (Arc::new(MachineClock), Arc::new(MachineEntropy));
-    let parts = Parts { clock: clock.clone(), entropy: entropy.clone() };
+    let parts = ToolDependencies { clock: clock.clone(), entropy: entropy.clone() };
     Outside {
         models: Arc::new(OnlyParrot),
-        tools: Arc::new(Catalog::new(parts)),
+        tools: Arc::new(ToolRegistry::new(parts)),
         workspace: Arc::new(Disk::new(None)),
         clock,
         entropy,
@@ -108,7 +108,7 @@ fn outside() -> Outside {
 struct Parrot;
 
 impl Provider for Parrot {
-    fn ask(&self, request: ModelRequest) -> ModelStream {
+    fn call(&self, request: ModelRequest) -> ModelStream {
         let heard = request.messages.last().map(|message| message.text.clone()).unwrap_or_default();
         stream::iter([Ok(ModelEvent::Text(heard)), Ok(ModelEvent::Done)]).boxed()
     }

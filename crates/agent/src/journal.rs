@@ -5,7 +5,7 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
-pub use replay::{OpenTurn, Progress, Replay, Stage};
+pub use replay::{OpenTurn, TurnProgress, Replay, TurnStage};
 
 pub use crate::fold::Folded;
 use crate::outside::Moment;
@@ -68,7 +68,7 @@ pub enum Record {
         /// Which turn.
         turn: u64,
         /// The call's place in the answer.
-        place: usize,
+        index: usize,
         /// The call's id.
         call_id: String,
         /// The tool.
@@ -81,7 +81,7 @@ pub enum Record {
         /// Which turn.
         turn: u64,
         /// The call's place in the answer.
-        place: usize,
+        index: usize,
         /// What came of it.
         outcome: ToolOutcome,
     },

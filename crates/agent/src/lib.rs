@@ -27,8 +27,8 @@ pub use image::{Image, NoImage};
 pub use message::{Ending, Message, Role, Source, ToolCall, content_digest_input};
 pub use redact::redact;
 pub use tokens::{Counted, Counting, Gauge, NanoDollars, Prices, TokenCount, Usage, Used, estimate};
-pub use tool::{Pace, ToolClass, ToolOutcome, ToolSpec};
+pub use tool::{Concurrency, ToolClass, ToolOutcome, ToolSpec};
 pub use turn::{
-    Halt, Manner, STEERS_MAX, Turn, TurnAction, TurnEnd, TurnEvent, TurnLimits, TurnOutcome, spent_result,
+    Halt, Schedule, STEERS_MAX, Turn, TurnAction, TurnEnd, TurnEvent, TurnLimits, TurnOutcome, budget_exhausted_result,
 };
 pub use window::{Frame, Lineage, Window, WindowSize};

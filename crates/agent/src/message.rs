@@ -88,7 +88,7 @@ pub struct Message {
     /// The calls an assistant's message makes.
     pub tool_calls: Vec<ToolCall>,
     /// What the model thought before it made these calls, in the words of its API, which wants it back with them.
-    pub thoughts: Option<String>,
+    pub reasoning_block: Option<String>,
     /// The call that a tool's message answers.
     pub tool_call_id: Option<String>,
     /// Where a user's message came from.
@@ -118,7 +118,7 @@ impl Message {
 
     /// What came of a call.
     #[must_use]
-    pub fn result(call_id: impl Into<String>, outcome: &ToolOutcome) -> Self {
+    pub fn tool_result(call_id: impl Into<String>, outcome: &ToolOutcome) -> Self {
         let ending = match outcome {
             ToolOutcome::Done(_) => None,
             ToolOutcome::Failed(_) => Some(Ending::Failed),
@@ -134,7 +134,7 @@ impl Message {
             text,
             images: Vec::new(),
             tool_calls: Vec::new(),
-            thoughts: None,
+            reasoning_block: None,
             tool_call_id: None,
             source: Source::default(),
             ending: None,

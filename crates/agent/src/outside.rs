@@ -40,12 +40,12 @@ pub struct ModelRequest {
     /// The most tokens the answer may have; none leaves it to the model.
     pub answer_tokens_max: Option<TokenCount>,
     /// Who asks.
-    pub asker: Asker,
+    pub requester: Requester,
 }
 
 /// Who asks a model: agents of one tree share one place in its queue.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Asker {
+pub struct Requester {
     /// The agent.
     pub agent: Option<AgentId>,
     /// The agent at the top of its tree.
@@ -111,13 +111,13 @@ pub enum ModelEvent {
     /// More of what the model thinks before it answers. Shown to whoever watches, and not kept.
     Reasoning(String),
     /// All that it thought, in the words of its API, which wants it back with the calls that follow.
-    Thoughts(String),
+    ReasoningBlock(String),
     /// A whole tool call; half a call is never handed on.
     ToolCall(ToolCall),
     /// What the request used.
     Usage(Usage),
     /// What the request used at another model, which answered in this one's place, and what that one costs.
-    OtherUsage(Usage, Option<Prices>),
+    FallbackUsage(Usage, Option<Prices>),
     /// Why the answer ends here; comes before `Done`, if the model says it.
     Stopped(StopReason),
     /// The question waits: in a queue, or because the server wants to be left alone. Until the next event the model is not
@@ -135,7 +135,7 @@ pub type ModelStream = Pin<Box<dyn Stream<Item = Result<ModelEvent, Fault>> + Se
 /// A model.
 pub trait Provider: Send + Sync {
     /// Asks; nothing happens until the stream is polled.
-    fn ask(&self, request: ModelRequest) -> ModelStream;
+    fn call(&self, request: ModelRequest) -> ModelStream;
 
     /// The model's name, as the user chose it.
     fn model(&self) -> Option<&str>;
@@ -163,7 +163,7 @@ pub trait Models: Send + Sync {
 }
 
 /// What a tool knows of the agent that calls it before it is allowed to do anything.
-pub struct Scene<'a> {
+pub struct CallSite<'a> {
     /// The agent.
     pub agent: &'a AgentId,
     /// Its working directory: relative paths begin here.
@@ -175,7 +175,7 @@ pub struct Scene<'a> {
 }
 
 /// Leave to run, and what a tool may need for it.
-pub struct Leave {
+pub struct ToolContext {
     /// What was allowed.
     pub permit: Permit,
     /// The other agents, for the agent that calls.
@@ -193,16 +193,16 @@ pub trait Tool: Send + Sync {
     ///
     /// # Errors
     /// When the arguments are no arguments of this tool: a text for the model that says what is wrong.
-    fn prepare(&self, arguments: &str, scene: &Scene<'_>) -> Result<Box<dyn Prepared>, String>;
+    fn prepare(&self, arguments: &str, scene: &CallSite<'_>) -> Result<Box<dyn PreparedCall>, String>;
 }
 
 /// A call whose arguments are good.
-pub trait Prepared: Send {
+pub trait PreparedCall: Send {
     /// What it would touch, beside using the tool. Files in the order in which their folders are wanted.
     fn effects(&self) -> Vec<Effect>;
 
     /// Does it. Dropping the future ends it.
-    fn run(self: Box<Self>, leave: Leave) -> Doing<'static, ToolOutcome>;
+    fn run(self: Box<Self>, leave: ToolContext) -> Doing<'static, ToolOutcome>;
 }
 
 /// The tools there are.

@@ -38,7 +38,7 @@ const IMAGE_TOKENS: TokenCount = 1000;
 fn count_message(message: &Message, count: Counting<'_>) -> TokenCount {
     let calls = message.tool_calls.iter().map(|call| count(&call.name) + count(&call.arguments));
     let images = message.images.len() as TokenCount * IMAGE_TOKENS;
-    let thoughts = message.thoughts.as_deref().map_or(0, count);
+    let thoughts = message.reasoning_block.as_deref().map_or(0, count);
     MESSAGE_OVERHEAD + count(&message.text) + calls.sum::<TokenCount>() + thoughts + images
 }
 

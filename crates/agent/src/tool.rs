@@ -18,7 +18,7 @@ pub struct ToolSpec {
     /// The JSON Schema of its arguments, as text.
     pub input_schema: Arc<str>,
     /// How it runs beside others.
-    pub pace: Pace,
+    pub concurrency: Concurrency,
     /// What a crash while it runs means.
     pub class: ToolClass,
     /// How long it may run.
@@ -29,7 +29,7 @@ pub struct ToolSpec {
 
 /// How a tool runs beside the other calls of one answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pace {
+pub enum Concurrency {
     /// Beside others.
     Parallel,
     /// Alone, in the order of the calls.
@@ -71,7 +71,7 @@ impl ToolOutcome {
 
     /// The same outcome in one word.
     #[must_use]
-    pub fn word(&self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self {
             ToolOutcome::Done(_) => "done",
             ToolOutcome::Failed(_) => "failed",

@@ -1,13 +1,13 @@
 //! One message worked through to an answer, as a machine: events in, actions out. Who carries the actions out, and
 //! when, is left to the runtime; which calls of an answer may run now is kept by [`calls`].
 
-mod calls;
+mod call_scheduler;
 #[cfg(test)]
 mod tests;
 
-use self::calls::Calls;
-pub use self::calls::Manner;
-use crate::journal::Progress;
+use self::call_scheduler::CallScheduler;
+pub use self::call_scheduler::Schedule;
+use crate::journal::TurnProgress;
 use crate::permission::Resource;
 use crate::{Ending, Fault, Message, TokenCount, ToolCall, ToolClass, ToolOutcome, Usage, fold};
 
@@ -17,15 +17,15 @@ pub enum TurnEvent {
     /// The model said more.
     Text(String),
     /// The model thought this before the calls that follow; it is kept with them.
-    Thoughts(String),
+    ReasoningBlock(String),
     /// The model made a call, which can run in this manner.
-    ToolCall(ToolCall, Manner),
+    ToolCall(ToolCall, Schedule),
     /// The model told what it used.
     Usage(Usage),
     /// The context was folded, and so many tokens of it are free again.
     Folded(TokenCount),
     /// The model's answer ends where it does because it is as long as it may be.
-    CutShort,
+    Truncated,
     /// The model's answer is complete.
     ModelDone,
     /// The model, or the way to it, failed.
@@ -35,7 +35,7 @@ pub enum TurnEvent {
     /// Somebody has a word to add; it is delivered before the model is asked again.
     Steer(Message),
     /// There is no more of this. What runs may end; nothing new begins.
-    BudgetSpent(Resource),
+    BudgetExhausted(Resource),
     /// Somebody wants the turn to end now.
     Cancel,
     /// The turn cannot go on, for this reason; it may be opened again.
@@ -46,9 +46,9 @@ pub enum TurnEvent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TurnAction {
     /// Put this message into the context.
-    Keep(Message),
+    Append(Message),
     /// Ask the model with the context as it now is.
-    AskModel,
+    CallModel,
     /// Run the call at this place and come back with [`TurnEvent::ToolDone`]. Several may run at once.
     RunTool(usize, ToolCall),
     /// The turn is over: what still runs is stopped. Nothing follows.
@@ -115,13 +115,13 @@ pub enum TurnOutcome {
 impl TurnEnd {
     /// The end of a turn that never began.
     #[must_use]
-    pub fn unbegun() -> Self {
-        Self::without_a_word(TurnOutcome::Cancelled)
+    pub fn cancelled_before_start() -> Self {
+        Self::without_content(TurnOutcome::Cancelled)
     }
 
     /// The end of a turn in which nothing was said.
     #[must_use]
-    pub fn without_a_word(outcome: TurnOutcome) -> Self {
+    pub fn without_content(outcome: TurnOutcome) -> Self {
         Self { outcome, content: String::new(), usage: None, rounds: 0, halted: None }
     }
 }
@@ -139,7 +139,7 @@ const RESULT_UNKNOWN: &str = "Outcome unknown: the daemon stopped while this too
 const NOTICE_LIMIT: &str = "[Max tool iterations reached]";
 const NOTICE_EMPTY: &str = "[Provider returned an empty response]";
 const NOTICE_EMPTY_AGAIN: &str = "[Stopping: provider returned multiple empty responses in a row]";
-const NOTICE_CUT_SHORT: &str = "\n\n[The answer is cut off: it reached the most tokens it may have]";
+const NOTICE_TRUNCATED: &str = "\n\n[The answer is cut off: it reached the most tokens it may have]";
 const NOTICE_UNUSABLE: &str = "[Stopping: the model made no usable tool call three times in a row]";
 
 /// A turn under way.
@@ -148,27 +148,27 @@ pub struct Turn {
     limits: TurnLimits,
     rounds: u64,
     /// Text of earlier rounds, and notices.
-    said: String,
+    content: String,
     /// Text of the round under way.
-    saying: String,
+    round_text: String,
     /// Thoughts of the round under way.
-    thoughts: Option<String>,
+    reasoning_block: Option<String>,
     /// Calls of the answer under way, and then of the answer whose calls run.
-    calls: Calls,
-    phase: Phase,
+    calls: CallScheduler,
+    phase: TurnPhase,
     /// The answer under way is cut off.
-    cut_short: bool,
+    truncated: bool,
     steers: Vec<Message>,
     usage: Option<Usage>,
-    empty_before: bool,
+    last_response_empty: bool,
     unusable_rounds: u32,
-    spent: Option<Resource>,
+    exhausted: Option<Resource>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Asking,
-    Running,
+enum TurnPhase {
+    CallingModel,
+    RunningTools,
     Ended,
 }
 
@@ -179,35 +179,35 @@ impl Turn {
         let turn = Self {
             limits,
             rounds: 1,
-            said: String::new(),
-            saying: String::new(),
-            thoughts: None,
-            calls: Calls::new(limits.calls_running_max),
-            phase: Phase::Asking,
-            cut_short: false,
+            content: String::new(),
+            round_text: String::new(),
+            reasoning_block: None,
+            calls: CallScheduler::new(limits.calls_running_max),
+            phase: TurnPhase::CallingModel,
+            truncated: false,
             steers: Vec::new(),
             usage: None,
-            empty_before: false,
+            last_response_empty: false,
             unusable_rounds: 0,
-            spent: None,
+            exhausted: None,
         };
-        (turn, vec![TurnAction::Keep(message), TurnAction::AskModel])
+        (turn, vec![TurnAction::Append(message), TurnAction::CallModel])
     }
 
     /// Goes on with a turn that a crash cut off. `manners` say how the calls of its last answer can run; one that may
     /// not run twice, and may have run, does not run again.
     #[must_use]
-    pub fn resume(progress: Progress, manners: Vec<Manner>, limits: TurnLimits) -> (Self, Vec<TurnAction>) {
-        let Progress { answers, said, calls, begun, mut done, steers } = progress;
+    pub fn resume(progress: TurnProgress, manners: Vec<Schedule>, limits: TurnLimits) -> (Self, Vec<TurnAction>) {
+        let TurnProgress { responses: answers, content: said, calls, started_calls: begun, finished_calls: mut done, steers } = progress;
         let (mut turn, _) = Self::start(Message::user("", crate::Source::default()), limits);
         turn.rounds = answers;
-        turn.said = said;
+        turn.content = said;
         turn.steers = steers.into();
         if calls.is_empty() {
             let actions = turn.next_round();
             return (turn, actions);
         }
-        turn.phase = Phase::Running;
+        turn.phase = TurnPhase::RunningTools;
         for (place, (call, manner)) in calls.into_iter().zip(manners).enumerate() {
             let outcome = done.remove(&place).or_else(|| match begun.get(&place) {
                 Some(ToolClass::Once) => Some(ToolOutcome::Failed(RESULT_UNKNOWN.to_owned())),
@@ -215,23 +215,23 @@ impl Turn {
             });
             turn.calls.restore(call, manner, outcome);
         }
-        let actions = turn.go_on();
+        let actions = turn.advance();
         (turn, actions)
     }
 
     /// Whether a word can still be added.
     #[must_use]
-    pub fn takes_steers(&self) -> bool {
-        self.phase != Phase::Ended && self.steers.len() < STEERS_MAX
+    pub fn accepts_steers(&self) -> bool {
+        self.phase != TurnPhase::Ended && self.steers.len() < STEERS_MAX
     }
 
     /// Takes an event and says what to do. After the end every event is ignored, so a turn ends exactly once.
-    pub fn on(&mut self, event: TurnEvent) -> Vec<TurnAction> {
+    pub fn handle(&mut self, event: TurnEvent) -> Vec<TurnAction> {
         match (self.phase, event) {
-            (Phase::Ended, _) => Vec::new(),
-            (_, TurnEvent::Cancel) => self.break_off(Ending::Cancelled, TurnOutcome::Cancelled),
+            (TurnPhase::Ended, _) => Vec::new(),
+            (_, TurnEvent::Cancel) => self.abort(Ending::Cancelled, TurnOutcome::Cancelled),
             (_, TurnEvent::Interrupt(why)) => {
-                self.break_off(Ending::Interrupted, TurnOutcome::Interrupted(why))
+                self.abort(Ending::Interrupted, TurnOutcome::Interrupted(why))
             }
             (_, TurnEvent::Steer(message)) => {
                 self.steers.push(message);
@@ -242,68 +242,68 @@ impl Turn {
                 Vec::new()
             }
             (_, TurnEvent::Folded(reclaimed)) => {
-                self.said.push_str(&fold::notice(reclaimed));
+                self.content.push_str(&fold::notice(reclaimed));
                 Vec::new()
             }
-            (Phase::Asking, TurnEvent::Text(text)) => {
-                self.saying.push_str(&text);
+            (TurnPhase::CallingModel, TurnEvent::Text(text)) => {
+                self.round_text.push_str(&text);
                 Vec::new()
             }
-            (Phase::Asking, TurnEvent::Thoughts(thoughts)) => {
-                self.thoughts = Some(thoughts);
+            (TurnPhase::CallingModel, TurnEvent::ReasoningBlock(thoughts)) => {
+                self.reasoning_block = Some(thoughts);
                 Vec::new()
             }
-            (Phase::Asking, TurnEvent::ToolCall(call, manner)) => {
+            (TurnPhase::CallingModel, TurnEvent::ToolCall(call, manner)) => {
                 self.calls.add(call, manner);
                 Vec::new()
             }
-            (Phase::Asking, TurnEvent::CutShort) => {
-                self.cut_short = true;
+            (TurnPhase::CallingModel, TurnEvent::Truncated) => {
+                self.truncated = true;
                 Vec::new()
             }
-            (Phase::Asking, TurnEvent::ModelDone) => self.answered(),
-            (Phase::Asking, TurnEvent::ModelFailed(fault)) => {
-                self.break_off(Ending::Failed, TurnOutcome::Failed(fault))
+            (TurnPhase::CallingModel, TurnEvent::ModelDone) => self.finish_response(),
+            (TurnPhase::CallingModel, TurnEvent::ModelFailed(fault)) => {
+                self.abort(Ending::Failed, TurnOutcome::Failed(fault))
             }
-            (Phase::Asking, TurnEvent::BudgetSpent(resource)) => self.out_of(resource),
-            (Phase::Running, TurnEvent::BudgetSpent(resource)) => {
-                self.spent = Some(resource);
-                self.calls.refuse_waiting(&spent_result(resource));
-                self.go_on()
+            (TurnPhase::CallingModel, TurnEvent::BudgetExhausted(resource)) => self.stop_out_of_budget(resource),
+            (TurnPhase::RunningTools, TurnEvent::BudgetExhausted(resource)) => {
+                self.exhausted = Some(resource);
+                self.calls.fail_pending(&budget_exhausted_result(resource));
+                self.advance()
             }
-            (Phase::Running, TurnEvent::ToolDone(place, outcome)) => {
-                self.calls.done(place, outcome);
-                self.go_on()
+            (TurnPhase::RunningTools, TurnEvent::ToolDone(place, outcome)) => {
+                self.calls.complete(place, outcome);
+                self.advance()
             }
             // A model that is not asked has nothing to say, and a call that does not run cannot end.
-            (Phase::Running, TurnEvent::Text(_) | TurnEvent::Thoughts(_) | TurnEvent::ToolCall(..))
-            | (Phase::Running, TurnEvent::CutShort | TurnEvent::ModelDone | TurnEvent::ModelFailed(_))
-            | (Phase::Asking, TurnEvent::ToolDone(..)) => Vec::new(),
+            (TurnPhase::RunningTools, TurnEvent::Text(_) | TurnEvent::ReasoningBlock(_) | TurnEvent::ToolCall(..))
+            | (TurnPhase::RunningTools, TurnEvent::Truncated | TurnEvent::ModelDone | TurnEvent::ModelFailed(_))
+            | (TurnPhase::CallingModel, TurnEvent::ToolDone(..)) => Vec::new(),
         }
     }
 
-    fn answered(&mut self) -> Vec<TurnAction> {
-        let text = std::mem::take(&mut self.saying);
-        self.said.push_str(&text);
-        let (was_cut_short, thoughts) = (std::mem::take(&mut self.cut_short), self.thoughts.take());
+    fn finish_response(&mut self) -> Vec<TurnAction> {
+        let text = std::mem::take(&mut self.round_text);
+        self.content.push_str(&text);
+        let (was_cut_short, thoughts) = (std::mem::take(&mut self.truncated), self.reasoning_block.take());
         if !self.calls.is_empty() {
-            self.empty_before = false;
-            self.phase = Phase::Running;
-            let answer = Message { thoughts, ..Message::assistant(text, self.calls.all()) };
-            let mut actions = vec![TurnAction::Keep(answer)];
-            actions.extend(self.go_on());
+            self.last_response_empty = false;
+            self.phase = TurnPhase::RunningTools;
+            let answer = Message { reasoning_block: thoughts, ..Message::assistant(text, self.calls.tool_calls()) };
+            let mut actions = vec![TurnAction::Append(answer)];
+            actions.extend(self.advance());
             return actions;
         }
         if was_cut_short {
-            self.said.push_str(NOTICE_CUT_SHORT);
+            self.content.push_str(NOTICE_TRUNCATED);
         }
         if text.is_empty() {
-            return self.empty_answer();
+            return self.handle_empty_response();
         }
         // Whatever was wrong with earlier answers, this one breaks the row.
-        self.empty_before = false;
+        self.last_response_empty = false;
         self.unusable_rounds = 0;
-        let mut actions = vec![TurnAction::Keep(Message::assistant(text, Vec::new()))];
+        let mut actions = vec![TurnAction::Append(Message::assistant(text, Vec::new()))];
         if self.steers.is_empty() {
             actions.push(self.end(TurnOutcome::Completed, None));
         } else {
@@ -313,93 +313,93 @@ impl Turn {
         actions
     }
 
-    fn empty_answer(&mut self) -> Vec<TurnAction> {
-        if self.empty_before || self.rounds >= self.limits.rounds_max {
-            return self.stop(NOTICE_EMPTY_AGAIN, None);
+    fn handle_empty_response(&mut self) -> Vec<TurnAction> {
+        if self.last_response_empty || self.rounds >= self.limits.rounds_max {
+            return self.stop_with_notice(NOTICE_EMPTY_AGAIN, None);
         }
-        self.empty_before = true;
-        self.said.push_str(NOTICE_EMPTY);
+        self.last_response_empty = true;
+        self.content.push_str(NOTICE_EMPTY);
         self.rounds += 1;
-        let mut actions = self.deliver();
-        actions.push(TurnAction::AskModel);
+        let mut actions = self.deliver_steers();
+        actions.push(TurnAction::CallModel);
         actions
     }
 
     /// Starts what can start; when all calls are done, keeps their results and goes on to the next round.
-    fn go_on(&mut self) -> Vec<TurnAction> {
-        let started = self.calls.start();
+    fn advance(&mut self) -> Vec<TurnAction> {
+        let started = self.calls.start_ready();
         let mut actions: Vec<_> =
             started.into_iter().map(|(place, call)| TurnAction::RunTool(place, call)).collect();
-        if !self.calls.is_done() {
+        if !self.calls.all_done() {
             return actions;
         }
-        self.unusable_rounds = if self.calls.none_was_usable() { self.unusable_rounds + 1 } else { 0 };
-        actions.extend(self.calls.take_results().into_iter().map(TurnAction::Keep));
+        self.unusable_rounds = if self.calls.all_unusable() { self.unusable_rounds + 1 } else { 0 };
+        actions.extend(self.calls.take_results().into_iter().map(TurnAction::Append));
         actions.extend(self.next_round());
         actions
     }
 
     fn next_round(&mut self) -> Vec<TurnAction> {
-        if let Some(resource) = self.spent {
-            return self.out_of(resource);
+        if let Some(resource) = self.exhausted {
+            return self.stop_out_of_budget(resource);
         }
         if self.unusable_rounds >= UNUSABLE_ROUNDS_MAX {
-            return self.stop(NOTICE_UNUSABLE, None);
+            return self.stop_with_notice(NOTICE_UNUSABLE, None);
         }
         if self.rounds >= self.limits.rounds_max {
-            return self.stop(NOTICE_LIMIT, Some(Halt::IterationLimit));
+            return self.stop_with_notice(NOTICE_LIMIT, Some(Halt::IterationLimit));
         }
         self.rounds += 1;
-        self.phase = Phase::Asking;
-        let mut actions = self.deliver();
-        actions.push(TurnAction::AskModel);
+        self.phase = TurnPhase::CallingModel;
+        let mut actions = self.deliver_steers();
+        actions.push(TurnAction::CallModel);
         actions
     }
 
     /// Ends with a notice as the last answer, behind what the model was just saying: a context never ends on a question.
-    fn stop(&mut self, notice: &str, halted: Option<Halt>) -> Vec<TurnAction> {
-        let text = std::mem::take(&mut self.saying) + notice;
-        self.said.push_str(&text);
-        let mut actions = self.deliver();
-        actions.push(TurnAction::Keep(Message::assistant(text, Vec::new())));
+    fn stop_with_notice(&mut self, notice: &str, halted: Option<Halt>) -> Vec<TurnAction> {
+        let text = std::mem::take(&mut self.round_text) + notice;
+        self.content.push_str(&text);
+        let mut actions = self.deliver_steers();
+        actions.push(TurnAction::Append(Message::assistant(text, Vec::new())));
         actions.push(self.end(TurnOutcome::Completed, halted));
         actions
     }
 
-    fn out_of(&mut self, resource: Resource) -> Vec<TurnAction> {
+    fn stop_out_of_budget(&mut self, resource: Resource) -> Vec<TurnAction> {
         let notice = format!("[Stopping: the budget of {resource} is used up]");
-        self.stop(&notice, Some(Halt::Budget(resource)))
+        self.stop_with_notice(&notice, Some(Halt::Budget(resource)))
     }
 
     /// Calls that were running get a result, and what was said so far is kept as the answer that broke off.
-    fn break_off(&mut self, ending: Ending, outcome: TurnOutcome) -> Vec<TurnAction> {
-        let text = std::mem::take(&mut self.saying);
-        self.said.push_str(&text);
+    fn abort(&mut self, ending: Ending, outcome: TurnOutcome) -> Vec<TurnAction> {
+        let text = std::mem::take(&mut self.round_text);
+        self.content.push_str(&text);
         let mut actions = Vec::new();
-        if self.phase == Phase::Running {
-            self.calls.interrupt(ending);
-            actions.extend(self.calls.take_results().into_iter().map(TurnAction::Keep));
+        if self.phase == TurnPhase::RunningTools {
+            self.calls.fail_unfinished(ending);
+            actions.extend(self.calls.take_results().into_iter().map(TurnAction::Append));
         }
-        actions.extend(self.deliver());
-        actions.push(TurnAction::Keep(Message::broken_off(text, ending)));
+        actions.extend(self.deliver_steers());
+        actions.push(TurnAction::Append(Message::broken_off(text, ending)));
         actions.push(self.end(outcome, None));
         actions
     }
 
     /// Words that were added are never lost, whatever comes next.
-    fn deliver(&mut self) -> Vec<TurnAction> {
-        self.steers.drain(..).map(TurnAction::Keep).collect()
+    fn deliver_steers(&mut self) -> Vec<TurnAction> {
+        self.steers.drain(..).map(TurnAction::Append).collect()
     }
 
     fn end(&mut self, outcome: TurnOutcome, halted: Option<Halt>) -> TurnAction {
-        self.phase = Phase::Ended;
-        let content = std::mem::take(&mut self.said);
+        self.phase = TurnPhase::Ended;
+        let content = std::mem::take(&mut self.content);
         TurnAction::End(TurnEnd { outcome, content, usage: self.usage, rounds: self.rounds, halted })
     }
 }
 
 /// What a call is answered that no longer could run.
 #[must_use]
-pub fn spent_result(resource: Resource) -> String {
+pub fn budget_exhausted_result(resource: Resource) -> String {
     format!("Did not execute: the budget of {resource} is used up")
 }

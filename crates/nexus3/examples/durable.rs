@@ -21,7 +21,7 @@ use rpc::{Desk, DeskOptions, DirectApi};
 use runtime::{Limits, Outside, PoolHandle, PoolOptions};
 use store::{Durability, SqliteOptions};
 use tokio::task::JoinSet;
-use tools::{Catalog, Disk, Parts};
+use tools::{ToolRegistry, Disk, ToolDependencies};
 
 type Anything = Box<dyn Error + Send + Sync>;
 
@@ -207,10 +207,10 @@ fn percentiles(times: &mut [Duration]) -> (f64, f64) {
 
 fn outside(store: Arc<dyn Store>) -> Outside {
     let (clock, entropy) = (Arc::new(MachineClock), Arc::new(MachineEntropy));
-    let parts = Parts { clock: clock.clone(), entropy: entropy.clone() };
+    let parts = ToolDependencies { clock: clock.clone(), entropy: entropy.clone() };
     Outside {
         models: Arc::new(OnlyParrot(Arc::new(Parrot))),
-        tools: Arc::new(Catalog::new(parts)),
+        tools: Arc::new(ToolRegistry::new(parts)),
         workspace: Arc::new(Disk::new(None)),
         store,
         clock,
@@ -222,7 +222,7 @@ fn outside(store: Arc<dyn Store>) -> Outside {
 struct Parrot;
 
 impl Provider for Parrot {
-    fn ask(&self, request: ModelRequest) -> ModelStream {
+    fn call(&self, request: ModelRequest) -> ModelStream {
         let heard = request.messages.last().map(|message| message.text.clone()).unwrap_or_default();
         stream::iter([Ok(ModelEvent::Text(heard)), Ok(ModelEvent::Done)]).boxed()
     }

@@ -9,7 +9,7 @@ use agent::outside::{Clock, Models};
 use agent::permission::FilePath;
 use runtime::{ContextOptions, DefaultPrompt, Outside, PoolHandle, PoolOptions, Tail};
 use store::{OpenFault, SqliteOptions, SqliteStore};
-use tools::{Catalog, Disk, Parts};
+use tools::{ToolRegistry, Disk, ToolDependencies};
 
 use crate::Failure;
 use crate::config::Config;
@@ -43,7 +43,7 @@ pub(crate) fn open_store(
 pub(crate) struct Assembly {
     options: PoolOptions,
     models: ModelSource,
-    tools: Arc<Catalog>,
+    tools: Arc<ToolRegistry>,
     workspace: Arc<Disk>,
     clock: Arc<dyn Clock>,
     entropy: Arc<SystemEntropy>,
@@ -57,7 +57,7 @@ impl Assembly {
         let workspace = Arc::new(Disk::new(user_home).with_notes_in(own_notes));
         let clock_file = if cfg!(debug_assertions) { home::variable(environment, CLOCK_FILE)? } else { None };
         let (clock, entropy) = (process::clock(clock_file), Arc::new(SystemEntropy));
-        let tools = Arc::new(Catalog::new(Parts { clock: clock.clone(), entropy: entropy.clone() }));
+        let tools = Arc::new(ToolRegistry::new(ToolDependencies { clock: clock.clone(), entropy: entropy.clone() }));
         let options = pool_options(config, home, &workspace, &tools)?;
         Ok(Self { options, models, tools, workspace, clock, entropy })
     }
@@ -77,7 +77,7 @@ fn pool_options(
     config: &Config,
     home: &Path,
     workspace: &Disk,
-    tools: &Catalog,
+    tools: &ToolRegistry,
 ) -> Result<PoolOptions, Failure> {
     // Its token, its store and its configuration are nobody's business but the daemon's.
     let blocked = [as_file_path(&std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned()))?];
@@ -114,7 +114,7 @@ fn pool_limits(config: &Config) -> runtime::Limits {
         turns_open_max: limits.turns_running_max + limits.turns_queued_max,
         agent_turns_open_max: limits.agent_queue_max + 1,
         tool_iterations_max: limits.tool_iterations_max.into(),
-        model_idle: Duration::from_millis(limits.model_idle_ms),
+        model_idle_timeout: Duration::from_millis(limits.model_idle_ms),
         tools_running_max: limits.tools_running_max,
         tool_result_bytes_max: limits.tool_result_bytes_max,
         fold_time: Duration::from_millis(config.context.summary_ms),

@@ -15,7 +15,7 @@ use local::count::Counter;
 use local::generation::{EngineKind, LoadFault};
 use provider::catalog::PROVIDERS;
 use provider::{
-    BookOptions, Counting, Found, LocalFiles, LocalOptions, ModelBook, RecordedModels, ReplayedModels, Secret,
+    BookOptions, TokenCounter, Found, LocalFiles, LocalOptions, ModelBook, RecordedModels, ReplayedModels, Secret,
 };
 use weights::{Kind, Shelf, Shelved};
 
@@ -159,7 +159,7 @@ fn socket_dir(home: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// The embedded model counts by its own tokenizer, here too.
-fn counter(file: &Path) -> Result<Counting, String> {
+fn counter(file: &Path) -> Result<TokenCounter, String> {
     let counter = Counter::open(file).map_err(|fault| fault.to_string())?;
     Ok(Box::new(move |text| counter.count(text) as TokenCount))
 }

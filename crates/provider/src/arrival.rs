@@ -11,7 +11,7 @@ use futures_util::stream;
 use tokio::time::Instant;
 
 use crate::dialect::AnswerReader;
-use crate::endpoint::{Endpoint, causes};
+use crate::endpoint::{Endpoint, error_chain};
 use crate::failing::{Class, Failing, recognised};
 use crate::fair_queue::QueuePermit;
 use crate::sse::EventReader;
@@ -101,7 +101,7 @@ impl Arrival {
                     self.ready.clear();
                     self.place = None;
                 }
-                return Some(item.map_err(|fault| self.endpoint.guarded(recognised(fault))));
+                return Some(item.map_err(|fault| self.endpoint.redact_fault(recognised(fault))));
             }
             if self.over {
                 return None;
@@ -131,7 +131,7 @@ impl Arrival {
             Ok(Ok(Some(bytes))) => self.take(&bytes),
             Ok(Ok(None)) => self.end(),
             Ok(Err(fault)) => {
-                return Some(self.cut("the connection was cut").caused_by(causes(&fault.without_url())));
+                return Some(self.cut("the connection was cut").caused_by(error_chain(&fault.without_url())));
             }
             Err(_) if event_until < idle_until => {
                 let seconds = (idle * IDLES_PER_EVENT).as_secs_f64();
@@ -170,7 +170,7 @@ impl Arrival {
         }
         let Self { events, answer, ready, heard, endpoint, .. } = self;
         let fed = events.feed(bytes, |data| {
-            let body = || endpoint.without_secrets(&String::from_utf8_lossy(data));
+            let body = || endpoint.redact(&String::from_utf8_lossy(data));
             tracing::debug!(target: "nexus3::raw", direction = "chunk", body = %body());
             *heard = Instant::now();
             answer.take(data, &mut |event| ready.push_back(event));

@@ -19,7 +19,7 @@ use crate::endpoint::Endpoint;
 use crate::fallback::Fallback;
 use crate::local::LocalServer;
 use crate::prefix::PrefixShelf;
-use crate::remote::Begin;
+use crate::remote::ModelClient;
 
 /// The longest name of a model.
 const NAME_CHARS_MAX: usize = 200;
@@ -112,7 +112,7 @@ impl Models for ModelBook {
     }
 }
 
-fn as_provider(model: Arc<dyn Begin>) -> Arc<dyn Provider> {
+fn as_provider(model: Arc<dyn ModelClient>) -> Arc<dyn Provider> {
     model
 }
 
@@ -131,7 +131,7 @@ impl Book {
     }
 
     /// The usual model, after a look around if that matters and none was found before.
-    async fn settle(&self) -> Option<Arc<dyn Begin>> {
+    async fn settle(&self) -> Option<Arc<dyn ModelClient>> {
         let comes_first =
             self.options.usual.is_some() || self.choose_keyed().is_some() || self.choose_found().is_some();
         if !comes_first {
@@ -142,7 +142,7 @@ impl Book {
 
     /// The usual model: the one that was chosen; else that of the first provider with a key, of a server on this machine,
     /// or the embedded one.
-    fn choose(&self) -> Option<Arc<dyn Begin>> {
+    fn choose(&self) -> Option<Arc<dyn ModelClient>> {
         if let Some(name) = &self.options.usual {
             return self.find(name).ok();
         }
@@ -152,7 +152,7 @@ impl Book {
         })
     }
 
-    fn choose_keyed(&self) -> Option<Arc<dyn Begin>> {
+    fn choose_keyed(&self) -> Option<Arc<dyn ModelClient>> {
         let keyed =
             PROVIDERS.iter().filter(|known| known.site == Site::Cloud && !known.model_default.is_empty());
         let has_key = |name: &str| self.options.variables.contains_key(name);
@@ -160,7 +160,7 @@ impl Book {
         keyed.find_map(|known| self.find(known.name).ok())
     }
 
-    fn choose_found(&self) -> Option<Arc<dyn Begin>> {
+    fn choose_found(&self) -> Option<Arc<dyn ModelClient>> {
         let names: Vec<String> = lock(&self.found)
             .iter()
             .filter_map(|found| Some(format!("{}/{}", found.provider, found.first_that_talks()?.name)))
@@ -169,11 +169,11 @@ impl Book {
     }
 
     /// A model with those that are asked in its place.
-    fn find(&self, name: &str) -> Result<Arc<dyn Begin>, Fault> {
+    fn find(&self, name: &str) -> Result<Arc<dyn ModelClient>, Fault> {
         let first = self.find_one(name)?;
         let settings = self.settings(name).map_err(|why| unknown(name, &why))?;
         let own = settings.as_ref().and_then(|model| model.fallback.as_ref());
-        let others: Vec<Arc<dyn Begin>> = own
+        let others: Vec<Arc<dyn ModelClient>> = own
             .unwrap_or(&self.options.fallback)
             .iter()
             .filter(|other| *other != name)
@@ -185,7 +185,7 @@ impl Book {
         if others.is_empty() { Ok(first) } else { Ok(Arc::new(Fallback::new(first, others))) }
     }
 
-    fn find_one(&self, name: &str) -> Result<Arc<dyn Begin>, Fault> {
+    fn find_one(&self, name: &str) -> Result<Arc<dyn ModelClient>, Fault> {
         if let Some(settings) = self.settings(name).map_err(|why| unknown(name, &why))? {
             let split = self.split(&settings.model);
             let (provider, model) =

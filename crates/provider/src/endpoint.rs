@@ -1,7 +1,7 @@
 //! One provider's server: its address, key, headers and connections. Sends one question and hands back the head of the
 //! answer, or why there is none. When to ask again and how an answer is read is left to others.
 
-mod address;
+mod base_url;
 mod body;
 #[cfg(test)]
 mod tests;
@@ -16,8 +16,8 @@ use bytes::Bytes;
 use reqwest::StatusCode;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
-pub(crate) use self::address::{Address, is_loopback};
-use self::body::Pieces;
+pub(crate) use self::base_url::{BaseUrl, is_loopback};
+use self::body::SharedBody;
 use self::unreached::Unreached;
 use crate::failing::{Class, Failing};
 use crate::fair_queue::{FairQueue, QueueLimits};
@@ -74,7 +74,7 @@ pub(crate) struct EndpointOptions {
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     name: String,
-    pub(crate) address: Address,
+    pub(crate) base_url: BaseUrl,
     pub(crate) patience: Patience,
     pub(crate) queue: Arc<FairQueue>,
     key_source: KeySource,
@@ -95,26 +95,26 @@ pub(crate) struct Endpoint {
 }
 
 /// A question on its way.
-pub(crate) struct Sending<'s> {
+pub(crate) struct OutgoingRequest<'s> {
     pub(crate) url: &'s reqwest::Url,
     pub(crate) body: &'s [Bytes],
     /// Headers of the API.
     pub(crate) headers: &'static [(&'static str, &'static str)],
     /// Headers of this question alone.
-    pub(crate) own_headers: &'s [(&'static str, String)],
+    pub(crate) request_headers: &'s [(&'static str, String)],
 }
 
 impl Endpoint {
     /// Checks the options; nothing is sent.
     pub(crate) fn new(options: EndpointOptions) -> Result<Arc<Self>, Fault> {
-        let address = Address::parse(&options)?;
+        let address = BaseUrl::parse(&options)?;
         let mut headers = HeaderMap::new();
         for (name, value) in &options.headers {
-            let (name, value) = header(&options.name, name, value.expose())?;
+            let (name, value) = parse_header(&options.name, name, value.expose())?;
             headers.insert(name, value);
         }
         Ok(Arc::new(Self {
-            address,
+            base_url: address,
             headers,
             queue: FairQueue::new(&options.name, options.queue_limits),
             name: options.name,
@@ -168,7 +168,7 @@ impl Endpoint {
             .retry(reqwest::retry::never())
             .no_proxy();
         if let Some(path) = &self.ca_file {
-            builder = builder.tls_certs_merge(certificates(path)?);
+            builder = builder.tls_certs_merge(read_certificates(path)?);
         }
         if let Some(path) = &self.socket {
             // A connection to a child that has ended since would be a fault; a new one costs next to nothing.
@@ -176,14 +176,14 @@ impl Endpoint {
         }
         let made = builder.build();
         let http = made.map_err(|fault| {
-            Fault::new(FaultKind::Internal, "no HTTP client could be made").caused_by(causes(&fault))
+            Fault::new(FaultKind::Internal, "no HTTP client could be made").caused_by(error_chain(&fault))
         })?;
         Ok(self.http.get_or_init(|| http))
     }
 
     /// Asks once: the head of a good answer. A key that comes from a file or a command may have been replaced since it
     /// was read: if it was, a server that refuses it is asked with the new one.
-    pub(crate) async fn send(&self, sending: Sending<'_>) -> Result<reqwest::Response, Failing> {
+    pub(crate) async fn send(&self, sending: OutgoingRequest<'_>) -> Result<reqwest::Response, Failing> {
         let wrong = |fault| Failing::new(Class::Refused, fault);
         let key = self.key(None).await.map_err(wrong)?;
         let mut response = self.post(&sending, key.as_deref()).await?;
@@ -196,23 +196,23 @@ impl Endpoint {
         if response.status().is_success() { Ok(response) } else { Err(self.refused(response).await) }
     }
 
-    async fn post(&self, sending: &Sending<'_>, key: Option<&Secret>) -> Result<reqwest::Response, Failing> {
+    async fn post(&self, sending: &OutgoingRequest<'_>, key: Option<&Secret>) -> Result<reqwest::Response, Failing> {
         let wrong = |fault| Failing::new(Class::Refused, fault);
         let mut post = self.http().map_err(wrong)?.post(sending.url.clone());
         post = post.header("Content-Type", "application/json").headers(self.headers.clone());
         for (name, value) in sending.headers {
             post = post.header(*name, *value);
         }
-        for (name, value) in sending.own_headers {
+        for (name, value) in sending.request_headers {
             post = post.header(*name, value);
         }
         post = match (self.auth, key) {
             (_, None) | (Auth::None, _) => post,
             (Auth::Bearer, Some(key)) => post.bearer_auth(key.expose()),
-            (Auth::ApiKey, Some(key)) => post.header("api-key", sensitive(key)),
-            (Auth::XApiKey, Some(key)) => post.header("x-api-key", sensitive(key)),
+            (Auth::ApiKey, Some(key)) => post.header("api-key", sensitive_header(key)),
+            (Auth::XApiKey, Some(key)) => post.header("x-api-key", sensitive_header(key)),
         };
-        let sent = post.body(Pieces::body(sending.body)).send();
+        let sent = post.body(SharedBody::wrap(sending.body)).send();
         match tokio::time::timeout(self.patience.first_byte, sent).await {
             Err(_) => Err(self.silent()),
             // The query of its URL may hold a key.
@@ -227,7 +227,7 @@ impl Endpoint {
     }
 
     fn unreached(&self, fault: &reqwest::Error) -> Failing {
-        let (provider, host) = (self.name.as_str(), self.address.host());
+        let (provider, host) = (self.name.as_str(), self.base_url.host());
         Unreached { provider, host: &host }.failing(fault)
     }
 
@@ -250,7 +250,7 @@ impl Endpoint {
                 Ok(Ok(None) | Err(_)) | Err(_) => break,
             }
         }
-        let body = self.presentable(&String::from_utf8_lossy(&body));
+        let body = self.redact_and_truncate(&String::from_utf8_lossy(&body));
         tracing::debug!(target: "nexus3::raw", direction = "response", status, body = %body);
         Failing::of_status(status, &body, wait)
     }
@@ -260,37 +260,37 @@ impl Endpoint {
     }
 
     /// A fault as it may leave.
-    pub(crate) fn guarded(&self, fault: Fault) -> Fault {
-        let cause = fault.cause.map(|cause| self.presentable(&cause));
-        Fault { kind: fault.kind, public: self.presentable(&fault.public).into(), cause }
+    pub(crate) fn redact_fault(&self, fault: Fault) -> Fault {
+        let cause = fault.cause.map(|cause| self.redact_and_truncate(&cause));
+        Fault { kind: fault.kind, public: self.redact_and_truncate(&fault.public).into(), cause }
     }
 
     /// A server's text without what it was told in secret, which some servers repeat.
-    pub(crate) fn without_secrets(&self, text: &str) -> String {
+    pub(crate) fn redact(&self, text: &str) -> String {
         let key = self.known_key();
         let secrets = self.header_values.iter().chain(key.as_deref());
         secrets.fold(text.to_owned(), |text, secret| secret.taken_out_of(&text))
     }
 
     /// A server's text as it may be passed on: bounded too.
-    fn presentable(&self, text: &str) -> String {
-        let mut text = self.without_secrets(text);
+    fn redact_and_truncate(&self, text: &str) -> String {
+        let mut text = self.redact(text);
         text.truncate(text.floor_char_boundary(ERROR_BYTES_MAX));
         text
     }
 }
 
 /// Headers that say how a question travels; another value would break it.
-const FRAMING: &[&str] =
+const FRAMING_HEADERS: &[&str] =
     &["connection", "content-length", "expect", "host", "te", "trailer", "transfer-encoding", "upgrade"];
 
-fn header(provider: &str, name: &str, value: &str) -> Result<(HeaderName, HeaderValue), Fault> {
+fn parse_header(provider: &str, name: &str, value: &str) -> Result<(HeaderName, HeaderValue), Fault> {
     let invalid = || {
         let text = format!("provider {provider}: the header {name:?} is none, or its value cannot be sent");
         Fault::new(FaultKind::Invalid, text)
     };
     let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
-    if FRAMING.contains(&name.as_str()) {
+    if FRAMING_HEADERS.contains(&name.as_str()) {
         let text =
             format!("provider {provider}: the header {name:?} is the connection's own and cannot be set");
         return Err(Fault::new(FaultKind::Invalid, text));
@@ -302,22 +302,22 @@ fn header(provider: &str, name: &str, value: &str) -> Result<(HeaderName, Header
 }
 
 /// A key was held against what a header takes when it was read.
-fn sensitive(key: &Secret) -> HeaderValue {
+fn sensitive_header(key: &Secret) -> HeaderValue {
     let mut value = HeaderValue::from_str(key.expose()).unwrap_or(HeaderValue::from_static(""));
     value.set_sensitive(true);
     value
 }
 
-fn certificates(path: &std::path::Path) -> Result<Vec<reqwest::Certificate>, Fault> {
+fn read_certificates(path: &std::path::Path) -> Result<Vec<reqwest::Certificate>, Fault> {
     let shown = path.display();
     let invalid = |why: String| Fault::new(FaultKind::Invalid, format!("ca_file {shown} {why}"));
     let text = std::fs::read(path).map_err(|fault| invalid(format!("cannot be read: {fault}")))?;
     let found = reqwest::Certificate::from_pem_bundle(&text);
-    let found = found.map_err(|fault| invalid(format!("holds no certificates: {}", causes(&fault))))?;
+    let found = found.map_err(|fault| invalid(format!("holds no certificates: {}", error_chain(&fault))))?;
     if found.is_empty() { Err(invalid("holds no certificates".to_owned())) } else { Ok(found) }
 }
 
-pub(crate) fn causes(fault: &dyn std::error::Error) -> String {
+pub(crate) fn error_chain(fault: &dyn std::error::Error) -> String {
     let mut text = fault.to_string();
     let mut next = fault.source();
     while let Some(cause) = next {

@@ -8,30 +8,30 @@ use futures_util::StreamExt;
 
 use crate::failing::{Class, Failing};
 use crate::patience::Behind;
-use crate::remote::Begin;
+use crate::remote::ModelClient;
 use crate::standing::{Beginning, Teller, begun_when_polled};
 
 /// Models in the order in which they are asked.
 pub(crate) struct Fallback {
-    first: Arc<dyn Begin>,
-    others: Vec<Arc<dyn Begin>>,
+    first: Arc<dyn ModelClient>,
+    others: Vec<Arc<dyn ModelClient>>,
 }
 
 impl Fallback {
-    pub(crate) fn new(first: Arc<dyn Begin>, others: Vec<Arc<dyn Begin>>) -> Self {
+    pub(crate) fn new(first: Arc<dyn ModelClient>, others: Vec<Arc<dyn ModelClient>>) -> Self {
         Self { first, others }
     }
 }
 
 async fn ask_in_turn(
-    first: Arc<dyn Begin>,
-    others: Vec<Arc<dyn Begin>>,
+    first: Arc<dyn ModelClient>,
+    others: Vec<Arc<dyn ModelClient>>,
     request: ModelRequest,
     teller: Teller,
     behind: Behind,
 ) -> Result<ModelStream, Failing> {
     let behind_first = if others.is_empty() { behind } else { Behind::Another };
-    let mut failing = match first.begin(request.clone(), teller.clone(), behind_first).await {
+    let mut failing = match first.start(request.clone(), teller.clone(), behind_first).await {
         Ok(stream) => return Ok(stream),
         Err(failing) => failing,
     };
@@ -44,7 +44,7 @@ async fn ask_in_turn(
         let other_model = other.model().unwrap_or_default();
         tracing::warn!(model, other_model, "{model} failed, {other_model} is asked: {}", failing.fault);
         let behind_other = if others.peek().is_none() { behind } else { Behind::Another };
-        match other.begin(request.clone(), teller.clone(), behind_other).await {
+        match other.start(request.clone(), teller.clone(), behind_other).await {
             Ok(stream) => return Ok(in_place(stream, other.traits().prices)),
             // The context is as long as the first model's window lets it be. A smaller window must not cut it for good.
             Err(full) if full.class == Class::ContextFull => {
@@ -59,22 +59,22 @@ async fn ask_in_turn(
 /// The answer of a model that stands in for the first: at its own price, and never too long for the first one.
 fn in_place(stream: ModelStream, prices: Option<Prices>) -> ModelStream {
     let told = move |item: Result<ModelEvent, Fault>| match item {
-        Ok(ModelEvent::Usage(usage)) => Ok(ModelEvent::OtherUsage(usage, prices)),
+        Ok(ModelEvent::Usage(usage)) => Ok(ModelEvent::FallbackUsage(usage, prices)),
         Err(fault) if fault.kind == FaultKind::ContextFull => Err(Fault { kind: FaultKind::Model, ..fault }),
         other => other,
     };
     stream.map(told).boxed()
 }
 
-impl Begin for Fallback {
-    fn begin(&self, request: ModelRequest, teller: Teller, behind: Behind) -> Beginning {
+impl ModelClient for Fallback {
+    fn start(&self, request: ModelRequest, teller: Teller, behind: Behind) -> Beginning {
         Box::pin(ask_in_turn(Arc::clone(&self.first), self.others.clone(), request, teller, behind))
     }
 }
 
 impl Provider for Fallback {
-    fn ask(&self, request: ModelRequest) -> ModelStream {
-        begun_when_polled(|teller| self.begin(request, teller, Behind::Nobody))
+    fn call(&self, request: ModelRequest) -> ModelStream {
+        begun_when_polled(|teller| self.start(request, teller, Behind::Nobody))
     }
 
     fn model(&self) -> Option<&str> {

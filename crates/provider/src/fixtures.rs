@@ -178,7 +178,7 @@ fn told_other(item: &Item) -> Value {
         Ok(ModelEvent::ToolCall(call)) => {
             json!({ "call": { "id": call.id, "name": call.name, "arguments": call.arguments } })
         }
-        Ok(ModelEvent::Thoughts(thoughts)) => {
+        Ok(ModelEvent::ReasoningBlock(thoughts)) => {
             json!({ "thoughts": serde_json::from_str::<Value>(thoughts).unwrap() })
         }
         Ok(ModelEvent::Usage(usage)) => json!({ "usage": {

@@ -5,7 +5,7 @@ mod arrival;
 mod book;
 pub mod catalog;
 mod chat;
-mod count;
+mod tokenizer;
 mod dialect;
 mod discover;
 mod endpoint;
@@ -28,7 +28,7 @@ mod tape;
 mod writing;
 
 pub use book::{BookOptions, ModelBook, ModelSettings, ProviderSettings};
-pub use count::{Counting, OpenCounter};
+pub use tokenizer::{TokenCounter, TokenCounterFactory};
 pub use discover::{DiscoverOptions, Found, FoundModel};
 pub use endpoint::Auth;
 pub use known::{MACHINE_WINDOW_TOKENS_DEFAULT, WINDOW_TOKENS_DEFAULT};

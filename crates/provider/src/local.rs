@@ -15,14 +15,14 @@ use futures_util::StreamExt;
 use self::child::{Child, Start};
 use crate::catalog::LOCAL;
 use crate::chat::Chat;
-use crate::count::{OpenCounter, Tokenizer};
+use crate::tokenizer::{TokenCounterFactory, Tokenizer};
 use crate::dialect::{Dialect as _, ModelOptions};
 use crate::endpoint::{Auth, Endpoint, EndpointOptions};
 use crate::failing::{Class, Failing};
 use crate::fair_queue::QueueLimits;
 use crate::patience::{Behind, Patience};
 use crate::prefix::PrefixShelf;
-use crate::remote::{Begin, Remote, RemoteModel, TellsRoot};
+use crate::remote::{ModelClient, Remote, RemoteModel, RootHeader};
 use crate::standing::{Beginning, Teller, begun_when_polled};
 
 /// What the embedded model is taken to hold.
@@ -61,7 +61,7 @@ pub struct LocalOptions {
     /// The weights.
     pub files: Arc<dyn LocalFiles>,
     /// How the tokens of a model are counted, from its file.
-    pub counter: OpenCounter,
+    pub counter: TokenCounterFactory,
 }
 
 impl std::fmt::Debug for LocalOptions {
@@ -110,7 +110,7 @@ impl LocalServer {
             queue_limits: QueueLimits { concurrency: CONCURRENCY, ..QueueLimits::default() },
             ..EndpointOptions::default()
         })?;
-        let tokenizer = Tokenizer::of_file(file.clone(), options.counter);
+        let tokenizer = Tokenizer::from_file(file.clone(), options.counter);
         let child = Arc::new(Child::new(id, file, socket, options, Arc::clone(&endpoint)));
         Ok(Self { child, endpoint, tokenizer })
     }
@@ -126,14 +126,14 @@ impl LocalServer {
         let dialect = Chat::COMPATIBLE;
         let remote = Remote {
             name,
-            url: self.endpoint.address.below(&[], dialect.endpoint()),
+            url: self.endpoint.base_url.join(&[], dialect.endpoint()),
             endpoint: Arc::clone(&self.endpoint),
             dialect: Arc::new(dialect),
             options,
             traits,
             tokenizer: self.tokenizer.clone(),
             shelf,
-            tells_root: TellsRoot::Yes,
+            root_header: RootHeader::Send,
         };
         LocalModel { child: Arc::clone(&self.child), remote: RemoteModel { inner: Arc::new(remote) } }
     }
@@ -202,7 +202,7 @@ impl LocalModel {
         let start = self.child.ensure_running().await;
         let start = start.map_err(|fault| Failing::new(Class::Refused, fault))?;
         teller.asks();
-        let begun = self.remote.begin(request, teller.clone(), behind).await;
+        let begun = self.remote.start(request, teller.clone(), behind).await;
         Ok((start, begun.map(|stream| self.watched(start, stream))))
     }
 
@@ -225,15 +225,15 @@ impl LocalModel {
     }
 }
 
-impl Begin for LocalModel {
-    fn begin(&self, request: ModelRequest, teller: Teller, behind: Behind) -> Beginning {
+impl ModelClient for LocalModel {
+    fn start(&self, request: ModelRequest, teller: Teller, behind: Behind) -> Beginning {
         Box::pin(self.clone().ask_past_a_crash(request, teller, behind))
     }
 }
 
 impl Provider for LocalModel {
-    fn ask(&self, request: ModelRequest) -> ModelStream {
-        begun_when_polled(|teller| self.begin(request, teller, Behind::Nobody))
+    fn call(&self, request: ModelRequest) -> ModelStream {
+        begun_when_polled(|teller| self.start(request, teller, Behind::Nobody))
     }
 
     fn model(&self) -> Option<&str> {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use agent::journal::Serial;
-use agent::outside::{Asker, ModelRequest};
+use agent::outside::{Requester, ModelRequest};
 use agent::{AgentId, Fault, Lineage, Message, ToolSpec};
 use bytes::Bytes;
 
@@ -40,7 +40,7 @@ pub(crate) struct PrefixKey {
 }
 
 impl PrefixKey {
-    pub(crate) fn new(asker: &Asker, dialect: &'static str, model: &ModelOptions) -> Self {
+    pub(crate) fn new(asker: &Requester, dialect: &'static str, model: &ModelOptions) -> Self {
         let takes_images = model.takes_images;
         Self {
             agent: asker.agent.clone(),

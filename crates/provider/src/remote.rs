@@ -10,9 +10,9 @@ use futures_util::stream;
 use tokio::time::Instant;
 
 use crate::arrival::Arrival;
-use crate::count::Tokenizer;
+use crate::tokenizer::Tokenizer;
 use crate::dialect::{Dialect, ModelOptions};
-use crate::endpoint::{Endpoint, Sending};
+use crate::endpoint::{Endpoint, OutgoingRequest};
 use crate::failing::{Class, Failing};
 use crate::fair_queue::{Outcome, RestMax};
 use crate::patience::{ANOTHER_AFTER, Behind, Silence, pause_after};
@@ -23,9 +23,9 @@ use crate::standing::{Beginning, Teller, begun_when_polled};
 const ALIVE_EVERY: Duration = Duration::from_secs(10);
 
 /// A model whose failing is sorted, so that another can be asked in its place.
-pub(crate) trait Begin: Provider {
+pub(crate) trait ModelClient: Provider {
     /// Asks until the answer begins, and tells how the question stands meanwhile.
-    fn begin(&self, request: ModelRequest, teller: Teller, behind: Behind) -> Beginning;
+    fn start(&self, request: ModelRequest, teller: Teller, behind: Behind) -> Beginning;
 }
 
 /// A model behind a server.
@@ -46,35 +46,35 @@ pub(crate) struct Remote {
     pub(crate) tokenizer: Tokenizer,
     pub(crate) shelf: Arc<PrefixShelf>,
     /// Whether the server is told which tree asks.
-    pub(crate) tells_root: TellsRoot,
+    pub(crate) root_header: RootHeader,
 }
 
 /// What is said with a refusal of a question that shows pictures.
-const PICTURES_ADVICE: &str = "(The conversation shows pictures. If one of them is why: rollback_agent takes the message out, \
+const IMAGES_ADVICE: &str = "(The conversation shows pictures. If one of them is why: rollback_agent takes the message out, \
                                compact the older ones.)";
 
 /// Whether a server is told which tree asks, to be fair between them itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum TellsRoot {
-    Yes,
-    No,
+pub(crate) enum RootHeader {
+    Send,
+    Omit,
 }
 
 impl Remote {
-    async fn begin(
+    async fn start(
         self: Arc<Self>,
         request: ModelRequest,
         teller: Teller,
         behind: Behind,
     ) -> Result<ModelStream, Failing> {
-        let begun = self.ask_patiently(&request, &teller, behind).await;
+        let begun = self.call_with_retries(&request, &teller, behind).await;
         begun.map_err(|failing| {
-            let failing = failing.guarded(|fault| self.endpoint.guarded(fault));
+            let failing = failing.guarded(|fault| self.endpoint.redact_fault(fault));
             let shows = |message: &Arc<Message>| !message.images.is_empty();
             // A picture that a server does not take would be refused with every question that follows.
             if failing.class == Class::Invalid && request.messages.iter().any(shows) {
                 return failing.guarded(|fault| Fault {
-                    public: format!("{} {PICTURES_ADVICE}", fault.public).into(),
+                    public: format!("{} {IMAGES_ADVICE}", fault.public).into(),
                     ..fault
                 });
             }
@@ -82,7 +82,7 @@ impl Remote {
         })
     }
 
-    async fn ask_patiently(
+    async fn call_with_retries(
         &self,
         request: &ModelRequest,
         teller: &Teller,
@@ -90,10 +90,10 @@ impl Remote {
     ) -> Result<ModelStream, Failing> {
         let written = self.dialect.write(&self.options, request, &self.shelf);
         let body = written.map_err(|fault| Failing::new(Class::Invalid, fault))?;
-        tracing::debug!(target: "nexus3::raw", direction = "request", body = %Shown(&body));
-        let own_headers = match self.tells_root {
-            TellsRoot::Yes => vec![("x-nexus-root", request.asker.root.to_string())],
-            TellsRoot::No => Vec::new(),
+        tracing::debug!(target: "nexus3::raw", direction = "request", body = %BodyText(&body));
+        let own_headers = match self.root_header {
+            RootHeader::Send => vec![("x-nexus-root", request.requester.root.to_string())],
+            RootHeader::Omit => Vec::new(),
         };
         let (gate, patience) = (&self.endpoint.queue, &self.endpoint.patience);
         gate.count_question();
@@ -104,14 +104,14 @@ impl Remote {
         let mut last: Option<Failing> = None;
         for tries in 1.. {
             teller.waits();
-            let place = match gate.acquire(request.asker.root, rest_max, behind).await {
+            let place = match gate.acquire(request.requester.root, rest_max, behind).await {
                 Ok(place) => place,
                 Err(unasked) => return Err(last.unwrap_or(unasked)),
             };
             teller.asks();
             let deadline = rest_max.latest();
             rest_max = RestMax::Until(deadline);
-            let failing = match self.ask_once(&body, &own_headers, teller).await {
+            let failing = match self.call_once(&body, &own_headers, teller).await {
                 Ok(reading) => {
                     place.settle(Outcome::Up);
                     return Ok(reading.stream(place));
@@ -125,7 +125,7 @@ impl Remote {
             if !failing.class.may_pass_later() || is_last || !gate.spend_retry() {
                 return Err(failing);
             }
-            let fault = self.endpoint.guarded(failing.fault.clone());
+            let fault = self.endpoint.redact_fault(failing.fault.clone());
             tracing::info!(model = self.name, tries, pause_ms = pause.as_millis(), "asking again: {fault}");
             last = Some(failing);
             teller.waits();
@@ -136,14 +136,14 @@ impl Remote {
         }))
     }
 
-    async fn ask_once(
+    async fn call_once(
         &self,
         body: &[bytes::Bytes],
         own_headers: &[(&'static str, String)],
         teller: &Teller,
     ) -> Result<Arrival, Failing> {
         let headers = self.dialect.headers();
-        let sending = self.endpoint.send(Sending { url: &self.url, body, headers, own_headers });
+        let sending = self.endpoint.send(OutgoingRequest { url: &self.url, body, headers, request_headers: own_headers });
         let response = match self.endpoint.patience.silence {
             Silence::Trouble => sending.await?,
             Silence::Work => told_alive(sending, teller).await?,
@@ -172,9 +172,9 @@ fn outcome(failing: &Failing) -> Outcome {
 }
 
 /// A body for the log.
-struct Shown<'b>(&'b [bytes::Bytes]);
+struct BodyText<'b>(&'b [bytes::Bytes]);
 
-impl std::fmt::Display for Shown<'_> {
+impl std::fmt::Display for BodyText<'_> {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Pieces may end in the middle of a letter.
         let whole: Vec<u8> = self.0.concat();
@@ -182,15 +182,15 @@ impl std::fmt::Display for Shown<'_> {
     }
 }
 
-impl Begin for RemoteModel {
-    fn begin(&self, request: ModelRequest, teller: Teller, behind: Behind) -> Beginning {
-        Box::pin(Arc::clone(&self.inner).begin(request, teller, behind))
+impl ModelClient for RemoteModel {
+    fn start(&self, request: ModelRequest, teller: Teller, behind: Behind) -> Beginning {
+        Box::pin(Arc::clone(&self.inner).start(request, teller, behind))
     }
 }
 
 impl Provider for RemoteModel {
-    fn ask(&self, request: ModelRequest) -> ModelStream {
-        begun_when_polled(|teller| self.begin(request, teller, Behind::Nobody))
+    fn call(&self, request: ModelRequest) -> ModelStream {
+        begun_when_polled(|teller| self.start(request, teller, Behind::Nobody))
     }
 
     fn model(&self) -> Option<&str> {

@@ -63,17 +63,17 @@ fn record(agent: Serial, record: &Record) -> KeptRecord {
         Record::Steered { turn, message: word } => {
             KeptRecord::Steered(events::Steered { turn: *turn, message: message(word) })
         }
-        Record::CallBegun { turn, place, call_id, tool, class } => KeptRecord::ToolBegun(events::ToolBegun {
+        Record::CallBegun { turn, index: place, call_id, tool, class } => KeptRecord::ToolBegun(events::ToolBegun {
             turn: *turn,
-            place: *place as u64,
+            index: *place as u64,
             call_id: said(call_id),
             tool: said(tool),
             class: class_name(*class).to_owned(),
         }),
-        Record::CallDone { turn, place, outcome } => KeptRecord::ToolDone(events::ToolDone {
+        Record::CallDone { turn, index: place, outcome } => KeptRecord::ToolDone(events::ToolDone {
             turn: *turn,
-            place: *place as u64,
-            outcome: outcome.word().to_owned(),
+            index: *place as u64,
+            outcome: outcome.name().to_owned(),
             text: outcome.text().to_owned(),
         }),
         Record::TurnEnded { turn, request_id, end } => KeptRecord::TurnEnded(ended(*turn, request_id, end)),

@@ -6,7 +6,7 @@ mod compact;
 mod folding;
 mod queue;
 mod pending_turn;
-mod perform;
+mod turn_driver;
 mod idempotency;
 
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ pub(crate) use self::compact::Compaction;
 pub use self::compact::{CompactWhen, Compacted};
 pub(crate) use self::pending_turn::PendingTurn;
 use self::pending_turn::{Acceptance, CommitWaiter, Reply, told, commit_result};
-use self::perform::{Finale, Performance};
+use self::turn_driver::{TurnExit, TurnDriver};
 use crate::handle::{NewMessage, Shared};
 use crate::admission::{AdmissionPermit, busy};
 
@@ -52,7 +52,7 @@ pub(crate) struct Actor {
     /// Sends that were cancelled while they waited, until that is kept: a repeated one is answered after it.
     cancelling: Vec<(RequestId, CancellationToken)>,
     /// Why the agent cannot go on; it is woken again from what was kept.
-    fallen: Option<Fault>,
+    reload_cause: Option<Fault>,
     /// The last to go: tells whoever waits for the task's end, also when it ends by a panic.
     _ended: DropGuard,
 }
@@ -75,7 +75,7 @@ impl Job {
 type CancelReply = oneshot::Sender<bool>;
 
 /// How often a turn is begun, each time cut off by a stop of the daemon, before it is given up.
-const ATTEMPTS_MAX: u32 = 3;
+const TURN_ATTEMPTS_MAX: u32 = 3;
 
 /// What a command means for the turn under way.
 enum Interrupt {
@@ -99,7 +99,7 @@ impl Actor {
             queue: waiting,
             is_compacting: false,
             cancelling: Vec::new(),
-            fallen: None,
+            reload_cause: None,
             _ended: ended,
         }
     }
@@ -109,7 +109,7 @@ impl Actor {
         loop {
             let flow = match self.queue.pop_front() {
                 // Boxed: most agents rest most of the time, and a resting task should be small.
-                Some(Job::Send(open)) => Box::pin(self.serve(*open)).await,
+                Some(Job::Send(open)) => Box::pin(self.run_turn(*open)).await,
                 Some(Job::Compact(compaction)) => Box::pin(self.compact(compaction)).await,
                 None => self.rest().await,
             };
@@ -129,9 +129,9 @@ impl Actor {
         let command = tokio::select! {
             biased;
             () = self.shared.ending.cancelled() => return ControlFlow::Break(()),
-            () = self.shared.stumbled.cancelled() => {
+            () = self.shared.needs_reload.cancelled() => {
                 let fault = StoreFault::Full("the end of a send could not be kept".to_owned());
-                return self.fall(fault.into()).await;
+                return self.reload(fault.into()).await;
             }
             command = self.inbox.recv() => command,
             () = tired => return self.go_to_sleep(),
@@ -171,7 +171,7 @@ impl Actor {
             }
         }
         for job in self.queue.drain(..) {
-            match (job, &self.fallen) {
+            match (job, &self.reload_cause) {
                 (Job::Send(open), Some(fault)) => open.answer(&Err(fault.clone())),
                 (Job::Send(open), None) => open.answer_cancelled(),
                 (Job::Compact(_), _) => {}
@@ -181,7 +181,7 @@ impl Actor {
     }
 
     /// The agent cannot keep what it does. It ends, and the next call wakes it from what was kept.
-    async fn fall(&mut self, fault: Fault) -> ControlFlow<()> {
+    async fn reload(&mut self, fault: Fault) -> ControlFlow<()> {
         tracing::warn!(
             cause = fault.cause.as_deref().unwrap_or_default(),
             "the agent could not keep its work: {fault}"
@@ -192,10 +192,10 @@ impl Actor {
         if let Some(pool) = self.shared.pool.upgrade() {
             pool.directory.drop_live(&self.shared);
             if let FaultKind::Full { retry_after_ms } = fault.kind {
-                pool.take_up_later(self.shared.node.serial, Duration::from_millis(retry_after_ms));
+                pool.resume_later(self.shared.node.serial, Duration::from_millis(retry_after_ms));
             }
         }
-        self.fallen = Some(fault);
+        self.reload_cause = Some(fault);
         ControlFlow::Break(())
     }
 
@@ -229,8 +229,8 @@ impl Actor {
     }
 
     /// Runs one turn to its end, taking commands all the while.
-    async fn serve(&mut self, mut open: PendingTurn) -> ControlFlow<()> {
-        if let Some(why) = self.why_not_resumed(&open) {
+    async fn run_turn(&mut self, mut open: PendingTurn) -> ControlFlow<()> {
+        if let Some(why) = self.resume_refusal(&open) {
             return self.interrupt(open, why).await;
         }
         if self.shared.admission.abort.is_cancelled() {
@@ -266,28 +266,28 @@ impl Actor {
                 }
             }
         }
-        let performance = Performance::begin(Arc::clone(&self.shared), &open, Some(slot));
-        self.perform(open, performance, Vec::new()).await
+        let performance = TurnDriver::begin(Arc::clone(&self.shared), &open, Some(slot));
+        self.drive_turn(open, performance, Vec::new()).await
     }
 
     /// A turn that was open when the daemon stopped goes on, or is marked, as the agent was told; and one that was begun
     /// again and again may be what stops the daemon.
-    fn why_not_resumed(&self, open: &PendingTurn) -> Option<String> {
+    fn resume_refusal(&self, open: &PendingTurn) -> Option<String> {
         if !open.was_recovered {
             return None;
         }
-        if open.attempts + 1 >= ATTEMPTS_MAX {
-            return Some(format!("the daemon stopped {ATTEMPTS_MAX} times while the turn ran"));
+        if open.attempts + 1 >= TURN_ATTEMPTS_MAX {
+            return Some(format!("the daemon stopped {TURN_ATTEMPTS_MAX} times while the turn ran"));
         }
         let marks = self.shared.on_restart == OnRestart::Mark;
         marks.then(|| "the daemon stopped before the turn had ended".to_owned())
     }
 
     /// Plays a turn to its end; `cancels` hear whether it was cancelled.
-    async fn perform(
+    async fn drive_turn(
         &mut self,
         mut open: PendingTurn,
-        mut performance: Performance,
+        mut performance: TurnDriver,
         mut cancels: Vec<CancelReply>,
     ) -> ControlFlow<()> {
         let shared = Arc::clone(&self.shared);
@@ -299,10 +299,10 @@ impl Actor {
             }
             finale = tokio::select! {
                 biased;
-                () = shared.ending.cancelled() => Some(Finale::Ended(performance.abandon())),
+                () = shared.ending.cancelled() => Some(TurnExit::Ended(performance.abandon())),
                 () = shared.admission.abort.cancelled(), if !performance.is_ending() => {
                     if open.is_unattended() && performance.is_turn_committed() {
-                        Some(performance.leave())
+                        Some(performance.suspend())
                     } else {
                         performance.cancel()
                     }
@@ -317,7 +317,7 @@ impl Actor {
                         self.steer(&mut performance, &open, (text, source), reply);
                         None
                     }
-                    None => Some(Finale::Ended(performance.abandon())),
+                    None => Some(TurnExit::Ended(performance.abandon())),
                 },
                 finale = performance.step() => finale,
             };
@@ -331,22 +331,22 @@ impl Actor {
         };
         // The slot is free before the answer is out, like the place.
         drop(performance);
-        let is_cancelled = matches!(&finale, Finale::Ended(end) if end.outcome == TurnOutcome::Cancelled);
-        if !matches!(finale, Finale::Duplicate) {
+        let is_cancelled = matches!(&finale, TurnExit::Ended(end) if end.outcome == TurnOutcome::Cancelled);
+        if !matches!(finale, TurnExit::Duplicate) {
             for reply in cancels.drain(..) {
                 let _ = reply.send(is_cancelled);
             }
         }
         match finale {
-            Finale::Ended(end) => {
+            TurnExit::Ended(end) => {
                 open.answer(&told(end));
                 if shared.ending.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             }
-            Finale::Left => ControlFlow::Continue(()),
-            Finale::Duplicate => self.answer_cancelled_duplicate(open, cancels).await,
-            Finale::Fell(fault) => {
+            TurnExit::Suspended => ControlFlow::Continue(()),
+            TurnExit::Duplicate => self.answer_cancelled_duplicate(open, cancels).await,
+            TurnExit::NeedsReload(fault) => {
                 open.answer(&Err(fault.clone()));
-                self.fall(fault).await
+                self.reload(fault).await
             }
         }
     }
@@ -354,7 +354,7 @@ impl Actor {
     /// Adds a word; it is acknowledged when it is kept.
     fn steer(
         &self,
-        performance: &mut Performance,
+        performance: &mut TurnDriver,
         open: &PendingTurn,
         (text, source): (String, Source),
         reply: oneshot::Sender<Option<RequestId>>,

@@ -107,7 +107,7 @@ pub(crate) struct Shared {
     /// Cancelled when the agent has to end.
     pub(crate) ending: CancellationToken,
     /// Cancelled when a send is open in the store that the task no longer knows of.
-    pub(crate) stumbled: CancellationToken,
+    pub(crate) needs_reload: CancellationToken,
     /// Cancelled when its task has ended.
     pub(crate) ended: CancellationToken,
 }

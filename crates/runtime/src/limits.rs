@@ -24,7 +24,7 @@ pub struct Limits {
     /// How long a model may take to sum a context up.
     pub fold_time: Duration,
     /// How long a model may be silent.
-    pub model_idle: Duration,
+    pub model_idle_timeout: Duration,
     /// Agents that are live at once; beyond, those that rest longest are put to sleep.
     pub live_agents_max: usize,
     /// How long an agent rests before it is put to sleep; zero is for ever.
@@ -45,7 +45,7 @@ impl Default for Limits {
             tool_result_bytes_max: 1_048_576,
             spool_bytes_max: 64 << 20,
             fold_time: Duration::from_secs(120),
-            model_idle: Duration::from_secs(120),
+            model_idle_timeout: Duration::from_secs(120),
             live_agents_max: 4096,
             idle_sleep: Duration::from_secs(600),
             request_retention: Duration::from_secs(24 * 60 * 60),

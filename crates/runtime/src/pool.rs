@@ -147,7 +147,7 @@ impl PoolHandle {
         });
         pool.enqueue_record(Record::DaemonStarted { version: pool.options.version.clone() });
         pool.drop_temporary().await?;
-        pool.settle(unsettled);
+        pool.resume_open_turns(unsettled);
         pool.prune_old_turns();
         Ok(Self { pool })
     }

@@ -101,7 +101,7 @@ fn turn_records(serial: Serial, turn: u64) -> [Vec<Record>; 2] {
         Message::user("What is the weather like in the north of the country today?", Source::default());
     let answer = "It is rather cold, with rain in the morning and some sun later in the day.";
     let end =
-        TurnEnd { content: answer.to_owned(), rounds: 1, ..TurnEnd::without_a_word(TurnOutcome::Completed) };
+        TurnEnd { content: answer.to_owned(), rounds: 1, ..TurnEnd::without_content(TurnOutcome::Completed) };
     let accepted = AcceptedTurn { turn, request_id: request_id.clone(), message: question };
     [
         vec![Record::TurnAccepted(Box::new(accepted)), Record::TurnBegun { turn }],

@@ -17,6 +17,6 @@ pub use daemon::{FailedStart, StartingDaemon, StoppedDaemon, TestDaemon, TestDae
 pub use events::{EventStream, Heard, StreamEvent};
 pub use kill9::{Kill9, Kill9Report};
 pub use model::script::{SCRIPT_WORDS, Script, ScriptFault, ScriptWord, ScriptedCall};
-pub use model::{Ledger, ModelOptions, Question, RecordedRequest, ScriptedModel, Tally};
+pub use model::{Ledger, ModelOptions, RoundKey, RecordedRequest, ScriptedModel, CallCounts};
 pub use raw::{RawAnswer, RawConnection};
 pub use tls::TLS_AUTHORITY;

@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 use tokio::runtime;
 use tokio::sync::oneshot;
 
-pub use ledger::{Ledger, Question, Tally};
+pub use ledger::{Ledger, RoundKey, CallCounts};
 use observed::Observed;
 pub use observed::RecordedRequest;
 use server::Server;
@@ -42,7 +42,7 @@ pub struct ModelOptions {
     pub key: Option<String>,
     /// Whether the model does whatever it reads, wherever it stands: it calls every tool that a line with
     /// `!tool NAME {JSON}` in the system prompt, a message or a result asks for.
-    pub obedient: bool,
+    pub follow_injections: bool,
     /// Whether requests stay readable. A benchmark turns it off: millions of them would fill the memory.
     pub keep_requests: bool,
     /// Whether questions are counted. A benchmark turns this off too.
@@ -53,7 +53,7 @@ pub struct ModelOptions {
 
 impl Default for ModelOptions {
     fn default() -> Self {
-        Self { port: 0, key: None, obedient: false, keep_requests: true, keep_ledger: true, tls: false }
+        Self { port: 0, key: None, follow_injections: false, keep_requests: true, keep_ledger: true, tls: false }
     }
 }
 
@@ -82,7 +82,7 @@ impl ScriptedModel {
 
     /// Starts a model on a free port that does whatever it reads.
     pub fn obedient() -> Self {
-        Self::open(ModelOptions { obedient: true, ..ModelOptions::default() })
+        Self::open(ModelOptions { follow_injections: true, ..ModelOptions::default() })
             .expect("the scripted model takes a free port")
     }
 
@@ -99,7 +99,7 @@ impl ScriptedModel {
         let port = listener.local_addr()?.port();
         let observed = Arc::new(Observed::new(options.keep_requests, options.keep_ledger));
         let tls = options.tls.then(tls::acceptor);
-        let server = Server::new(options.key.clone(), options.obedient, tls, Arc::clone(&observed));
+        let server = Server::new(options.key.clone(), options.follow_injections, tls, Arc::clone(&observed));
         let (stop, stopped) = oneshot::channel();
         let thread = thread::Builder::new()
             .name(format!("scripted-model-{port}"))
@@ -150,13 +150,13 @@ impl ScriptedModel {
     }
 
     /// How often one question was asked and answered so far.
-    pub fn tally(&self, user: &str, round: usize) -> Tally {
-        self.observed.tally(user, round)
+    pub fn call_counts(&self, user: &str, round: usize) -> CallCounts {
+        self.observed.call_counts(user, round)
     }
 
     /// Waits until a question was asked so often, counted since the start.
-    pub fn wait_asked(&self, user: &str, round: usize, n: usize) {
-        self.observed.wait_asked(WAIT_MAX, &Question { user: user.to_owned(), round }, n);
+    pub fn wait_called(&self, user: &str, round: usize, n: usize) {
+        self.observed.wait_called(WAIT_MAX, &RoundKey { user: user.to_owned(), round }, n);
     }
 
     /// How many connections were accepted so far.

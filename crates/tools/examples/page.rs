@@ -4,17 +4,17 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use agent::outside::{Clock, Entropy, Moment, Toolbox};
-use agent::{Fault, Pace, ToolClass, ToolSpec};
+use agent::{Fault, Concurrency, ToolClass, ToolSpec};
 use serde_json::Value;
-use tools::{Catalog, Parts};
+use tools::{ToolRegistry, ToolDependencies};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let parts = Parts { clock: Arc::new(Nothing), entropy: Arc::new(Nothing) };
+    let parts = ToolDependencies { clock: Arc::new(Nothing), entropy: Arc::new(Nothing) };
     let mut page = String::from(
         "# Tools\n\nGenerated from the code; do not edit. What a model may call, as far as its agent's grant goes. Models \
          that allow no dots\nin names are shown underscores; `disable_tools` takes every name of a tool.\n",
     );
-    for tool in Catalog::new(parts).all() {
+    for tool in ToolRegistry::new(parts).all() {
         describe(&mut page, tool.spec())?;
     }
     print!("{page}");
@@ -26,10 +26,10 @@ fn describe(page: &mut String, spec: &ToolSpec) -> Result<(), Box<dyn std::error
     if !spec.aliases.is_empty() {
         writeln!(page, "Also known as `{}`.", spec.aliases.join("`, `"))?;
     }
-    let pace = match spec.pace {
-        Pace::Parallel => "Runs beside other calls",
-        Pace::Ordered => "Runs alone, in the order of the calls",
-        Pace::Waiting => "Runs beside other calls and may wait for other agents",
+    let pace = match spec.concurrency {
+        Concurrency::Parallel => "Runs beside other calls",
+        Concurrency::Ordered => "Runs alone, in the order of the calls",
+        Concurrency::Waiting => "Runs beside other calls and may wait for other agents",
     };
     let class = match spec.class {
         ToolClass::Pure => "may run again",

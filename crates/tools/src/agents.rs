@@ -6,7 +6,7 @@ mod destroy;
 mod list;
 mod send;
 mod status;
-mod words;
+mod json_types;
 
 pub(crate) use cancel::Cancel;
 pub(crate) use create::Create;
@@ -15,21 +15,21 @@ pub(crate) use list::List;
 pub(crate) use send::Send;
 pub(crate) use status::Status;
 
-use agent::outside::Scene;
+use agent::outside::CallSite;
 use agent::permission::Effect;
 use agent::{Fault, FaultKind, ToolOutcome};
 
-use words::AgentName;
+use json_types::AgentIdArgument;
 
 /// How long a tool may run that waits for another agent's turn.
 const WAIT_MS_MAX: u64 = 60 * 60 * 1000;
 
 /// What a call touches that is for another agent.
-fn reached(name: &AgentName, scene: &Scene<'_>) -> Effect {
+fn reach_effect(name: &AgentIdArgument, scene: &CallSite<'_>) -> Effect {
     Effect::Reach(name.0.clone(), (scene.relation_to)(&name.0))
 }
 
-fn refused(fault: Fault) -> ToolOutcome {
+fn fault_outcome(fault: Fault) -> ToolOutcome {
     let text = fault.public.into_owned();
     match fault.kind {
         FaultKind::Denied => ToolOutcome::Denied(format!("Permission denied: {text}")),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::define::{Answer, failed};
+use crate::definition::{ToolResult, execution_failed};
 
 /// Says whether whoever asked is gone. Work that takes long looks at it again and again.
 #[derive(Clone)]
@@ -23,17 +23,17 @@ impl Stop {
 
     /// An error when nobody waits for the answer any more.
     pub(crate) fn check(&self) -> Result<(), agent::ToolOutcome> {
-        if self.0.load(Ordering::Relaxed) { Err(failed("nobody waits for it any more")) } else { Ok(()) }
+        if self.0.load(Ordering::Relaxed) { Err(execution_failed("nobody waits for it any more")) } else { Ok(()) }
     }
 }
 
 /// Does work on a thread of its own. Dropping the future tells the work to stop: a thread cannot be ended from outside.
-pub(crate) async fn apart(work: impl FnOnce(&Stop) -> Answer + Send + 'static) -> Answer {
+pub(crate) async fn apart(work: impl FnOnce(&Stop) -> ToolResult + Send + 'static) -> ToolResult {
     let stop = Stop::never();
     let waiting = Waiting(stop.clone());
     let answer = tokio::task::spawn_blocking(move || work(&stop)).await;
     drop(waiting);
-    answer.unwrap_or_else(|_| Err(failed("the tool broke down; this is a fault of the tool itself")))
+    answer.unwrap_or_else(|_| Err(execution_failed("the tool broke down; this is a fault of the tool itself")))
 }
 
 struct Waiting(Stop);

@@ -5,10 +5,10 @@ use serde_json::Value;
 use serde_json::error::Category;
 
 /// The longest complaint: a bad value is repeated in it, and that may be long.
-const COMPLAINT_CHARS_MAX: usize = 400;
+const ERROR_CHARS_MAX: usize = 400;
 
 /// Reads arguments. No text, or `null`, is an object without members.
-pub(crate) fn read<I: DeserializeOwned>(text: &str, bytes_max: usize) -> Result<I, String> {
+pub(crate) fn parse<I: DeserializeOwned>(text: &str, bytes_max: usize) -> Result<I, String> {
     if text.len() > bytes_max {
         return Err(format!("Invalid input: the arguments are longer than {bytes_max} bytes"));
     }
@@ -16,27 +16,27 @@ pub(crate) fn read<I: DeserializeOwned>(text: &str, bytes_max: usize) -> Result<
         "" | "null" => "{}",
         _ => text,
     };
-    read_object(text).map_err(|complaint| format!("Invalid input: {}", shortened(&complaint)))
+    parse_object(text).map_err(|complaint| format!("Invalid input: {}", truncate_error(&complaint)))
 }
 
-fn read_object<I: DeserializeOwned>(text: &str) -> Result<I, String> {
+fn parse_object<I: DeserializeOwned>(text: &str) -> Result<I, String> {
     // A list would do for a struct, member by member; no schema says so.
     if !text.trim_ascii_start().starts_with('{') {
-        let value = serde_json::from_str::<Value>(text).map_err(|fault| malformed(&fault))?;
-        return Err(format!("expected an object, found {}", kind(&value)));
+        let value = serde_json::from_str::<Value>(text).map_err(|fault| malformed_json(&fault))?;
+        return Err(format!("expected an object, found {}", json_type_name(&value)));
     }
     let mut reader = serde_json::Deserializer::from_str(text);
     let input = serde_path_to_error::deserialize(&mut reader).map_err(|fault| {
         let place = fault.path().to_string();
-        told(&place, fault.inner())
+        describe_error(&place, fault.inner())
     })?;
-    reader.end().map_err(|fault| malformed(&fault))?;
+    reader.end().map_err(|fault| malformed_json(&fault))?;
     Ok(input)
 }
 
-fn told(place: &str, fault: &serde_json::Error) -> String {
+fn describe_error(place: &str, fault: &serde_json::Error) -> String {
     if fault.classify() != Category::Data {
-        return malformed(fault);
+        return malformed_json(fault);
     }
     let whole = fault.to_string();
     // Line and column help where the text is broken; where a value is wrong, its name says more.
@@ -47,11 +47,11 @@ fn told(place: &str, fault: &serde_json::Error) -> String {
     if is_named { words.to_owned() } else { format!("field `{place}`: {words}") }
 }
 
-fn malformed(fault: &serde_json::Error) -> String {
+fn malformed_json(fault: &serde_json::Error) -> String {
     format!("malformed JSON: {fault}")
 }
 
-fn kind(value: &Value) -> &'static str {
+fn json_type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "a boolean",
@@ -62,11 +62,11 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(COMPLAINT_CHARS_MAX) {
+fn truncate_error(text: &str) -> String {
+    match text.char_indices().nth(ERROR_CHARS_MAX) {
         // What was expected stands at the end: it is the part that helps.
         Some((cut, _)) => match text.rfind(", expected ") {
-            Some(end) if end > cut && text.len() - end < COMPLAINT_CHARS_MAX => {
+            Some(end) if end > cut && text.len() - end < ERROR_CHARS_MAX => {
                 format!("{}…{}", &text[..cut], &text[end..])
             }
             _ => format!("{}…", &text[..cut]),

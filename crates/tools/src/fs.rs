@@ -15,18 +15,18 @@ pub(crate) use write_file::WriteFile;
 use std::io::Read as _;
 
 use agent::ToolOutcome;
-use agent::outside::Scene;
+use agent::outside::CallSite;
 use agent::permission::{FilePath, Permit};
 use rustix::fs::OFlags;
 
 use self::beneath::Place;
-use crate::define::failed;
+use crate::definition::execution_failed;
 
 /// The most that is read or written at once.
 const CONTENT_BYTES_MAX: usize = 10 << 20;
 
 /// Reads a path as a model wrote it. `~` and `file://` are names like any other.
-fn resolved(path: &str, scene: &Scene<'_>) -> Result<FilePath, String> {
+fn resolved(path: &str, scene: &CallSite<'_>) -> Result<FilePath, String> {
     FilePath::resolve(path, scene.cwd).map_err(|fault| format!("Invalid input: field `path`: {fault}"))
 }
 
@@ -38,9 +38,9 @@ pub(crate) fn bytes(given: &str, permit: Permit, bytes_max: usize) -> Result<Vec
     let file = found.open(OFlags::RDONLY).map_err(|errno| place.trouble(errno))?;
     let mut bytes = Vec::new();
     let read = file.take(bytes_max as u64 + 1).read_to_end(&mut bytes);
-    read.map_err(|fault| failed(format!("{}: {fault}", place.given())))?;
+    read.map_err(|fault| execution_failed(format!("{}: {fault}", place.given())))?;
     if bytes.len() > bytes_max {
-        return Err(failed(format!("{} has more than {bytes_max} bytes", place.given())));
+        return Err(execution_failed(format!("{} has more than {bytes_max} bytes", place.given())));
     }
     Ok(bytes)
 }

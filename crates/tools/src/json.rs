@@ -9,9 +9,9 @@ pub(crate) use query::Query;
 use agent::ToolOutcome;
 use serde_json::Value;
 
-use crate::define::failed;
+use crate::definition::execution_failed;
 
 /// Reads JSON text.
 fn parsed(text: &str) -> Result<Value, ToolOutcome> {
-    serde_json::from_str(text).map_err(|fault| failed(format!("Invalid JSON: {fault}")))
+    serde_json::from_str(text).map_err(|fault| execution_failed(format!("Invalid JSON: {fault}")))
 }

@@ -6,7 +6,7 @@ mod apart;
 mod arguments;
 mod base64;
 mod catalog;
-mod define;
+mod definition;
 mod fs;
 mod hash;
 mod json;
@@ -19,6 +19,6 @@ mod time;
 mod uuid;
 mod workspace;
 
-pub use define::Parts;
-pub use registry::Catalog;
+pub use definition::ToolDependencies;
+pub use registry::ToolRegistry;
 pub use workspace::Disk;

@@ -9,7 +9,7 @@ pub(crate) use replace::Replace;
 use agent::ToolOutcome;
 use regex::{Regex, RegexBuilder};
 
-use crate::define::invalid;
+use crate::definition::invalid_input;
 
 /// The longest pattern: before its compiled form is measured, each few characters can become a large table.
 const PATTERN_BYTES_MAX: usize = 16 << 10;
@@ -24,14 +24,14 @@ const WORK_MAX: usize = 1 << 38;
 /// Compiles a pattern within limits, to search a text of this length.
 fn compiled(pattern: &str, text_bytes: usize) -> Result<Regex, ToolOutcome> {
     if pattern.len() > PATTERN_BYTES_MAX {
-        return Err(invalid(format!("field `pattern`: longer than {PATTERN_BYTES_MAX} bytes")));
+        return Err(invalid_input(format!("field `pattern`: longer than {PATTERN_BYTES_MAX} bytes")));
     }
     let bytes_max = (WORK_MAX / text_bytes.max(1)).min(COMPILED_BYTES_MAX);
     RegexBuilder::new(pattern).size_limit(bytes_max).build().map_err(|fault| match fault {
         regex::Error::CompiledTooBig(_) => {
-            invalid("field `pattern`: too large for a text of this length; (?-u:\\w) is smaller than \\w")
+            invalid_input("field `pattern`: too large for a text of this length; (?-u:\\w) is smaller than \\w")
         }
-        fault => invalid(format!("field `pattern`: {}", reason(&fault))),
+        fault => invalid_input(format!("field `pattern`: {}", reason(&fault))),
     })
 }
 

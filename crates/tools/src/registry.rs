@@ -5,22 +5,22 @@ use std::sync::Arc;
 
 use agent::outside::{Tool, Toolbox};
 
-use crate::{Parts, catalog};
+use crate::{ToolDependencies, catalog};
 
 /// All tools of the daemon itself.
-pub struct Catalog {
+pub struct ToolRegistry {
     tools: Vec<Arc<dyn Tool>>,
     by_name: HashMap<Arc<str>, usize>,
 }
 
-impl Catalog {
+impl ToolRegistry {
     /// Builds all tools.
     #[must_use]
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(parts: ToolDependencies) -> Self {
         let tools = catalog::tools(&Arc::new(parts));
         let mut by_name = HashMap::new();
         for (place, tool) in tools.iter().enumerate() {
-            for name in names(&**tool) {
+            for name in lookup_names(&**tool) {
                 by_name.entry(name).or_insert(place);
             }
         }
@@ -28,7 +28,7 @@ impl Catalog {
     }
 }
 
-impl Toolbox for Catalog {
+impl Toolbox for ToolRegistry {
     fn all(&self) -> &[Arc<dyn Tool>] {
         &self.tools
     }
@@ -39,7 +39,7 @@ impl Toolbox for Catalog {
 }
 
 /// Everything a tool is called, each name once.
-fn names(tool: &dyn Tool) -> Vec<Arc<str>> {
+fn lookup_names(tool: &dyn Tool) -> Vec<Arc<str>> {
     let spec = tool.spec();
     let mut names = vec![Arc::clone(&spec.name)];
     if spec.model_name != spec.name {

@@ -6,24 +6,24 @@ use agent::{TokenCount, ToolSpec};
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
-use crate::define::{Define, Sorted};
+use crate::definition::{ToolDefinition, SortedKeys};
 
 /// Four characters are about one token.
 const TOKEN_CHARS: TokenCount = 4;
 
 /// Describes a tool.
-pub(crate) fn of<T: Define>() -> ToolSpec {
+pub(crate) fn build_spec<T: ToolDefinition>() -> ToolSpec {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
         settings.meta_schema = None;
     });
     let schema = settings.into_generator().into_root_schema_for::<T::Input>();
     let mut schema = schema.as_object().cloned().unwrap_or_default();
-    let description = words(schema.remove("description").as_ref());
+    let description = single_line(schema.remove("description").as_ref());
     schema.remove("title");
-    complete(&mut schema);
+    normalize_schema(&mut schema);
     // Writing a value into a text does not fail.
-    let input_schema = serde_json::to_string(&Sorted(&Value::Object(schema))).unwrap_or_default();
+    let input_schema = serde_json::to_string(&SortedKeys(&Value::Object(schema))).unwrap_or_default();
     let size =
         [T::NAME, &description, &input_schema].into_iter().map(|text| text.chars().count() as TokenCount);
     ToolSpec {
@@ -33,21 +33,21 @@ pub(crate) fn of<T: Define>() -> ToolSpec {
         tokens: (size.sum::<TokenCount>() / TOKEN_CHARS).max(1),
         description: Arc::from(description),
         input_schema: Arc::from(input_schema),
-        pace: T::PACE,
+        concurrency: T::CONCURRENCY,
         class: T::CLASS,
         time_ms_max: T::TIME_MS_MAX,
     }
 }
 
 /// A model is told the plain form: members that may be left out are read as `null` too, but nobody has to know.
-fn complete(schema: &mut Map<String, Value>) {
+fn normalize_schema(schema: &mut Map<String, Value>) {
     let properties = schema.entry("properties").or_insert_with(|| Value::Object(Map::new()));
     for property in properties.as_object_mut().into_iter().flat_map(Map::values_mut) {
         // A member of any shape has the schema `true`, with nothing to put in.
         let Some(property) = property.as_object_mut() else { continue };
         property.remove("format");
         if let Some(description) = property.remove("description") {
-            property.insert("description".to_owned(), Value::String(words(Some(&description))));
+            property.insert("description".to_owned(), Value::String(single_line(Some(&description))));
         }
         if let Some(Value::Array(types)) = property.get_mut("type") {
             types.retain(|name| name != "null");
@@ -60,7 +60,7 @@ fn complete(schema: &mut Map<String, Value>) {
 }
 
 /// A comment as one line.
-fn words(comment: Option<&Value>) -> String {
+fn single_line(comment: Option<&Value>) -> String {
     let comment = comment.and_then(Value::as_str).unwrap_or_default();
     comment.split_whitespace().collect::<Vec<_>>().join(" ")
 }

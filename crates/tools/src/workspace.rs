@@ -11,7 +11,7 @@ use agent::outside::Workspace;
 use agent::permission::{FilePath, PathFault, Permit};
 use agent::prompt::Note;
 
-use crate::define::reason;
+use crate::definition::failure_reason;
 
 /// The disk of this machine.
 pub struct Disk {
@@ -85,7 +85,7 @@ impl Workspace for Disk {
     }
 
     fn bytes(&self, given: &str, permit: Permit, bytes_max: usize) -> Result<Vec<u8>, String> {
-        crate::fs::bytes(given, permit, bytes_max).map_err(|outcome| reason(&outcome).to_owned())
+        crate::fs::bytes(given, permit, bytes_max).map_err(|outcome| failure_reason(&outcome).to_owned())
     }
 
     fn state(&self, cwd: &FilePath) -> Option<String> {

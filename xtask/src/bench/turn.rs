@@ -23,7 +23,7 @@ struct Turns<'a> {
     model: &'a Server,
     to_model: Connection,
     /// The n-th carries the history of the n-th send to an agent.
-    questions: Vec<Vec<u8>>,
+    model_requests: Vec<Vec<u8>>,
     agents: usize,
 }
 
@@ -41,7 +41,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
     let mut turns = Turns {
         to_daemon: daemon.connect()?,
         to_model: model.connect()?,
-        questions: (0..SENDS).map(|count| question(&model, count)).collect(),
+        model_requests: (0..SENDS).map(|count| model_request(&model, count)).collect(),
         daemon: &daemon,
         model: &model,
         agents: 0,
@@ -93,14 +93,14 @@ impl Turns<'_> {
         let (mut direct, mut through) = (Times::default(), Times::default());
         let start = Instant::now();
         while direct.len() == 0 || start.elapsed() < 2 * time {
-            self.ask(&mut direct)?;
+            self.call_model(&mut direct)?;
             self.send(&mut through)?;
         }
         Ok((direct, through))
     }
 
-    fn ask(&mut self, times: &mut Times) -> Result<(), Failure> {
-        for question in &self.questions {
+    fn call_model(&mut self, times: &mut Times) -> Result<(), Failure> {
+        for question in &self.model_requests {
             let since = Instant::now();
             self.to_model.call(question).map_err(|cause| self.model.failed(&cause))?;
             times.push(since.elapsed());
@@ -130,7 +130,7 @@ impl Turns<'_> {
 }
 
 /// What the daemon asks after `count` earlier sends, without its tools and the time.
-fn question(model: &Server, count: usize) -> Vec<u8> {
+fn model_request(model: &Server, count: usize) -> Vec<u8> {
     let user = format!(r#"{{"role":"user","content":"{PROMPT}"}}"#);
     let past = format!(r#"{user},{{"role":"assistant","content":"{REPLY}"}},"#).repeat(count);
     let body = format!(

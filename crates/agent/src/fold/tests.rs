@@ -22,7 +22,7 @@ fn answer(text: impl Into<String>) -> Message {
 /// A call and its result.
 fn used(id: &str, output: impl Into<String>) -> [Message; 2] {
     let call = ToolCall { id: id.to_owned(), name: "read".to_owned(), arguments: "{}".to_owned() };
-    [Message::assistant("", vec![call]), Message::result(id, &ToolOutcome::Done(output.into()))]
+    [Message::assistant("", vec![call]), Message::tool_result(id, &ToolOutcome::Done(output.into()))]
 }
 
 /// A hundred tokens, and four around them.
@@ -253,7 +253,7 @@ fn giant_arguments_and_pictures_go_too() {
     let call = ToolCall { id: "c".to_owned(), name: "write".to_owned(), arguments };
     let image = Image { media_type: "image/png".to_owned(), data: Arc::from([0; 8]) };
     let shown = Message { images: vec![image; 3], ..user("look") };
-    let result = Message::result("c", &ToolOutcome::Done("done".to_owned()));
+    let result = Message::tool_result("c", &ToolOutcome::Done("done".to_owned()));
     let full = window([shown, Message::assistant("", vec![call]), result]);
     let folded = full.folded(&drop_oldest(&full, 300, &estimate).expect("it can be cut"), &estimate);
     assert!(folded.message_tokens() <= 300, "{}", folded.message_tokens());

@@ -10,7 +10,7 @@ use crate::{Message, Role, ToolCall, ToolClass, ToolOutcome, TurnOutcome, fold};
 #[derive(Debug, Default)]
 pub struct Replay {
     messages: Vec<Arc<Message>>,
-    open: VecDeque<OpenTurn>,
+    open_turns: VecDeque<OpenTurn>,
     /// Turns that were interrupted last, each with the messages there were then: they may be opened again.
     interrupted: Vec<(OpenTurn, usize)>,
 }
@@ -21,33 +21,33 @@ pub struct OpenTurn {
     /// What was taken.
     pub accepted: AcceptedTurn,
     /// How far it had come.
-    pub stage: Stage,
+    pub stage: TurnStage,
     /// How often it was opened again.
     pub attempts: u32,
 }
 
 /// How far a turn had come.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stage {
+pub enum TurnStage {
     /// It had not begun.
     Waiting,
     /// It had begun.
-    Running(Progress),
+    Running(TurnProgress),
 }
 
 /// What a turn had done.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Progress {
+pub struct TurnProgress {
     /// Answers of the model that are in the context.
-    pub answers: u64,
+    pub responses: u64,
     /// What it had said.
-    pub said: String,
+    pub content: String,
     /// The calls of its last answer, while their results are not in the context.
     pub calls: Vec<ToolCall>,
     /// Those that were about to run, by their place.
-    pub begun: BTreeMap<usize, ToolClass>,
+    pub started_calls: BTreeMap<usize, ToolClass>,
     /// Those that were done.
-    pub done: BTreeMap<usize, ToolOutcome>,
+    pub finished_calls: BTreeMap<usize, ToolOutcome>,
     /// Words that were added and are not in the context.
     pub steers: VecDeque<Message>,
 }
@@ -68,50 +68,50 @@ impl Replay {
     /// first, because its question is in the context.
     #[must_use]
     pub fn into_parts(mut self) -> (Vec<Arc<Message>>, VecDeque<OpenTurn>) {
-        self.open.make_contiguous().sort_by_key(|open| open.stage == Stage::Waiting);
-        (self.messages, self.open)
+        self.open_turns.make_contiguous().sort_by_key(|open| open.stage == TurnStage::Waiting);
+        (self.messages, self.open_turns)
     }
 
     /// An interrupted turn, as it would be if it were opened again; the messages that stay then. None when it had begun and
     /// others came behind it: the model would answer those again instead, and asked anew it would do again what it did.
     #[must_use]
-    pub fn interrupted(&self, turn: u64) -> Option<(OpenTurn, usize)> {
+    pub fn reopenable_turn(&self, turn: u64) -> Option<(OpenTurn, usize)> {
         let (open, end) = self.interrupted.iter().find(|(open, _)| open.accepted.turn == turn)?;
         let messages = self.messages.len();
         match open.stage {
-            Stage::Running(_) if *end == messages => Some((open.clone(), without_notice(&self.messages))),
-            Stage::Running(_) => None,
-            Stage::Waiting => Some((open.clone(), messages)),
+            TurnStage::Running(_) if *end == messages => Some((open.clone(), length_without_notice(&self.messages))),
+            TurnStage::Running(_) => None,
+            TurnStage::Waiting => Some((open.clone(), messages)),
         }
     }
 
     fn apply(&mut self, record: Record) {
         match record {
             Record::TurnAccepted(accepted) => {
-                let open = OpenTurn { accepted: *accepted, stage: Stage::Waiting, attempts: 0 };
-                self.open.push_back(open);
+                let open = OpenTurn { accepted: *accepted, stage: TurnStage::Waiting, attempts: 0 };
+                self.open_turns.push_back(open);
             }
-            Record::TurnBegun { turn } => self.begin(turn),
+            Record::TurnBegun { turn } => self.begin_turn(turn),
             Record::MessageAdded(message) => self.add_message(*message),
             Record::Steered { turn, message } => {
                 if let Some(progress) = self.progress(turn) {
                     progress.steers.push_back(*message);
                 }
             }
-            Record::CallBegun { turn, place, class, .. } => {
+            Record::CallBegun { turn, index: place, class, .. } => {
                 if let Some(progress) = self.progress(turn) {
-                    progress.begun.insert(place, class);
+                    progress.started_calls.insert(place, class);
                 }
             }
-            Record::CallDone { turn, place, outcome } => {
+            Record::CallDone { turn, index: place, outcome } => {
                 if let Some(progress) = self.progress(turn) {
-                    progress.done.insert(place, outcome);
+                    progress.finished_calls.insert(place, outcome);
                 }
             }
             Record::TurnEnded { turn, end, .. } => {
-                self.end(turn, matches!(end.outcome, TurnOutcome::Interrupted(_)));
+                self.end_turn(turn, matches!(end.outcome, TurnOutcome::Interrupted(_)));
             }
-            Record::TurnReopened { turn, messages, .. } => self.reopen(turn, messages),
+            Record::TurnReopened { turn, messages, .. } => self.reopen_turn(turn, messages),
             Record::RolledBack { messages, .. } => {
                 self.messages.truncate(messages);
                 // What they had begun is no longer there.
@@ -129,37 +129,37 @@ impl Replay {
         }
     }
 
-    fn begin(&mut self, turn: u64) {
-        let Some(open) = self.open.iter_mut().find(|open| open.accepted.turn == turn) else { return };
+    fn begin_turn(&mut self, turn: u64) {
+        let Some(open) = self.open_turns.iter_mut().find(|open| open.accepted.turn == turn) else { return };
         self.messages.push(Arc::new(open.accepted.message.clone()));
-        open.stage = Stage::Running(Progress::default());
+        open.stage = TurnStage::Running(TurnProgress::default());
     }
 
     fn add_message(&mut self, message: Message) {
-        if let Some(progress) = self.running() {
+        if let Some(progress) = self.running_progress() {
             match message.role {
                 Role::User => drop(progress.steers.pop_front()),
                 Role::Tool => progress.calls.clear(),
                 Role::Assistant => {
-                    progress.answers += 1;
-                    progress.said.push_str(&message.text);
+                    progress.responses += 1;
+                    progress.content.push_str(&message.text);
                     progress.calls.clone_from(&message.tool_calls);
-                    progress.begun.clear();
-                    progress.done.clear();
+                    progress.started_calls.clear();
+                    progress.finished_calls.clear();
                 }
             }
         }
         self.messages.push(Arc::new(message));
     }
 
-    fn end(&mut self, turn: u64, was_interrupted: bool) {
-        let Some(place) = self.open.iter().position(|open| open.accepted.turn == turn) else { return };
-        let Some(mut open) = self.open.remove(place) else { return };
+    fn end_turn(&mut self, turn: u64, was_interrupted: bool) {
+        let Some(place) = self.open_turns.iter().position(|open| open.accepted.turn == turn) else { return };
+        let Some(mut open) = self.open_turns.remove(place) else { return };
         if was_interrupted {
-            if let Stage::Running(progress) = &mut open.stage {
+            if let TurnStage::Running(progress) = &mut open.stage {
                 // Whatever was missing got its result when the turn was interrupted.
                 progress.calls.clear();
-                progress.answers = progress.answers.saturating_sub(1);
+                progress.responses = progress.responses.saturating_sub(1);
             }
             if self.interrupted.len() >= INTERRUPTED_MAX {
                 self.interrupted.remove(0);
@@ -168,14 +168,14 @@ impl Replay {
         }
     }
 
-    fn reopen(&mut self, turn: u64, messages: usize) {
+    fn reopen_turn(&mut self, turn: u64, messages: usize) {
         self.messages.truncate(messages);
         let place = self.interrupted.iter().position(|(open, _)| open.accepted.turn == turn);
         if let Some(place) = place {
             // Nobody waited for it in line: it goes first.
-            self.open.push_front(self.interrupted.remove(place).0);
+            self.open_turns.push_front(self.interrupted.remove(place).0);
         }
-        if let Some(open) = self.open.iter_mut().find(|open| open.accepted.turn == turn) {
+        if let Some(open) = self.open_turns.iter_mut().find(|open| open.accepted.turn == turn) {
             open.attempts += 1;
         }
     }
@@ -189,33 +189,33 @@ impl Replay {
         self.interrupted.retain_mut(|(open, end)| {
             let is_last = *end == before;
             *end = if is_last { after } else { *end };
-            open.stage == Stage::Waiting || (is_last && keeps_end)
+            open.stage == TurnStage::Waiting || (is_last && keeps_end)
         });
         if let Some(progress) = folded.turn.and_then(|turn| self.progress(turn)) {
-            progress.said.push_str(&fold::notice(folded.reclaimed()));
+            progress.content.push_str(&fold::notice(folded.reclaimed()));
         }
     }
 
-    fn progress(&mut self, turn: u64) -> Option<&mut Progress> {
-        let open = self.open.iter_mut().find(|open| open.accepted.turn == turn)?;
+    fn progress(&mut self, turn: u64) -> Option<&mut TurnProgress> {
+        let open = self.open_turns.iter_mut().find(|open| open.accepted.turn == turn)?;
         match &mut open.stage {
-            Stage::Running(progress) => Some(progress),
-            Stage::Waiting => None,
+            TurnStage::Running(progress) => Some(progress),
+            TurnStage::Waiting => None,
         }
     }
 
     /// One turn runs at a time.
-    fn running(&mut self) -> Option<&mut Progress> {
-        self.open.iter_mut().find_map(|open| match &mut open.stage {
-            Stage::Running(progress) => Some(progress),
-            Stage::Waiting => None,
+    fn running_progress(&mut self) -> Option<&mut TurnProgress> {
+        self.open_turns.iter_mut().find_map(|open| match &mut open.stage {
+            TurnStage::Running(progress) => Some(progress),
+            TurnStage::Waiting => None,
         })
     }
 }
 
 /// An interrupted turn leaves an empty answer at the end, so that the context does not end on a question. It is taken
 /// back when the turn goes on.
-fn without_notice(messages: &[Arc<Message>]) -> usize {
+fn length_without_notice(messages: &[Arc<Message>]) -> usize {
     let is_notice = |message: &&Arc<Message>| {
         message.role == Role::Assistant && message.ending == Some(crate::Ending::Interrupted)
     };

@@ -37,16 +37,16 @@ fn call(id: &str) -> ToolCall {
 }
 
 fn result(id: &str) -> Record {
-    kept(Message::result(id, &ToolOutcome::Done(id.to_uppercase())))
+    kept(Message::tool_result(id, &ToolOutcome::Done(id.to_uppercase())))
 }
 
 fn call_begun(turn: u64, place: usize, class: ToolClass) -> Record {
     let (call_id, tool) = (place.to_string(), "x".to_owned());
-    Record::CallBegun { turn, place, call_id, tool, class }
+    Record::CallBegun { turn, index: place, call_id, tool, class }
 }
 
 fn call_done(turn: u64, place: usize, text: &str) -> Record {
-    Record::CallDone { turn, place, outcome: ToolOutcome::Done(text.to_owned()) }
+    Record::CallDone { turn, index: place, outcome: ToolOutcome::Done(text.to_owned()) }
 }
 
 fn steered(turn: u64, text: &str) -> Record {
@@ -55,7 +55,7 @@ fn steered(turn: u64, text: &str) -> Record {
 
 fn ended(turn: u64, outcome: crate::TurnOutcome) -> Record {
     let request_id = RequestId::Number(i64::try_from(turn).expect("a small number"));
-    Record::TurnEnded { turn, request_id, end: Box::new(TurnEnd::without_a_word(outcome)) }
+    Record::TurnEnded { turn, request_id, end: Box::new(TurnEnd::without_content(outcome)) }
 }
 
 fn completed(turn: u64) -> Record {
@@ -86,12 +86,12 @@ fn texts(records: &[Record]) -> Vec<String> {
 }
 
 /// How far the one turn had come that is open.
-fn progress(records: &[Record]) -> Progress {
+fn progress(records: &[Record]) -> TurnProgress {
     let (_, mut open) = replayed(records);
     assert_eq!(open.len(), 1, "one turn is open");
     match open.remove(0).stage {
-        Stage::Running(progress) => progress,
-        Stage::Waiting => panic!("it has begun"),
+        TurnStage::Running(progress) => progress,
+        TurnStage::Waiting => panic!("it has begun"),
     }
 }
 
@@ -105,14 +105,14 @@ fn a_turn_that_was_only_taken_waits_and_is_not_in_the_context() {
     let (texts, open) = replayed(&[accepted(1), accepted(2)]);
     assert_eq!(texts, Vec::<String>::new());
     assert_eq!(open.iter().map(|open| open.accepted.turn).collect::<Vec<_>>(), [1, 2], "in their order");
-    assert!(open.iter().all(|open| open.stage == Stage::Waiting && open.attempts == 0));
+    assert!(open.iter().all(|open| open.stage == TurnStage::Waiting && open.attempts == 0));
 }
 
 #[test]
 fn a_turn_that_was_begun_has_its_message_in_the_context() {
     let records = [accepted(1), begun(1)];
     assert_eq!(texts(&records), ["ask 1"]);
-    assert_eq!(progress(&records), Progress::default());
+    assert_eq!(progress(&records), TurnProgress::default());
 }
 
 #[test]
@@ -128,19 +128,19 @@ fn a_turn_that_ended_is_over() {
 #[test]
 fn calls_are_open_until_their_results_are_in_the_context() {
     let mut records = vec![accepted(1), begun(1), calls("let me see", &["a", "b"])];
-    let expected = Progress {
-        answers: 1,
-        said: "let me see".to_owned(),
+    let expected = TurnProgress {
+        responses: 1,
+        content: "let me see".to_owned(),
         calls: vec![call("a"), call("b")],
-        ..Progress::default()
+        ..TurnProgress::default()
     };
     assert_eq!(progress(&records), expected);
     records.push(call_begun(1, 0, ToolClass::Once));
     records.push(call_begun(1, 1, ToolClass::Pure));
-    let begun = progress(&records).begun;
+    let begun = progress(&records).started_calls;
     assert_eq!(begun.into_iter().collect::<Vec<_>>(), [(0, ToolClass::Once), (1, ToolClass::Pure)]);
     records.push(call_done(1, 1, "B"));
-    let done = progress(&records).done;
+    let done = progress(&records).finished_calls;
     assert_eq!(done.into_iter().collect::<Vec<_>>(), [(1, ToolOutcome::Done("B".to_owned()))]);
     records.extend([result("a"), result("b")]);
     assert_eq!(progress(&records).calls, [], "they have their results");
@@ -152,9 +152,9 @@ fn what_calls_of_an_earlier_answer_did_says_nothing_of_the_next() {
     let mut records = vec![accepted(1), begun(1), calls("one ", &["a"]), call_begun(1, 0, ToolClass::Once)];
     records.extend([call_done(1, 0, "A"), result("a"), calls("two", &["b"])]);
     let progress = progress(&records);
-    assert_eq!((progress.answers, progress.said.as_str()), (2, "one two"));
+    assert_eq!((progress.responses, progress.content.as_str()), (2, "one two"));
     assert_eq!(progress.calls, [call("b")]);
-    assert!(progress.begun.is_empty() && progress.done.is_empty());
+    assert!(progress.started_calls.is_empty() && progress.finished_calls.is_empty());
 }
 
 #[test]
@@ -173,9 +173,9 @@ fn what_waits_behind_a_turn_is_left_alone_by_it() {
     let records =
         [accepted(1), begun(1), accepted(2), steered(1, "word"), calls("", &["a"]), call_done(1, 0, "A")];
     let (_, open) = replayed(&records);
-    assert_eq!(open[1].stage, Stage::Waiting);
-    let Stage::Running(progress) = &open[0].stage else { panic!("it has begun") };
-    assert_eq!((progress.calls.len(), progress.done.len(), progress.steers.len()), (1, 1, 1));
+    assert_eq!(open[1].stage, TurnStage::Waiting);
+    let TurnStage::Running(progress) = &open[0].stage else { panic!("it has begun") };
+    assert_eq!((progress.calls.len(), progress.finished_calls.len(), progress.steers.len()), (1, 1, 1));
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn a_turn_that_goes_on_after_a_crash_keeps_all_it_had_and_counts_how_often() {
         records.push(reopened(1, 2));
         let (_, open) = replayed(&records);
         assert_eq!(open[0].attempts, attempts);
-        assert_eq!(progress(&records).begun.len(), 1);
+        assert_eq!(progress(&records).started_calls.len(), 1);
     }
     assert_eq!(texts(&records).len(), 2);
 }
@@ -209,12 +209,12 @@ fn an_interrupted_turn_is_over_and_can_be_opened_again() {
     let records = interrupted_in_a_call();
     assert_eq!(replayed(&records), (["ask 1", "see", "A", ""].map(str::to_owned).into(), Vec::new()));
     let replay = Replay::from_records(records);
-    let (open, messages) = replay.interrupted(1).expect("it was interrupted");
+    let (open, messages) = replay.reopenable_turn(1).expect("it was interrupted");
     assert_eq!(messages, 3, "the notice is taken back");
-    let expected = Progress { answers: 1, said: "see".to_owned(), ..Progress::default() };
-    let Stage::Running(progress) = &open.stage else { panic!("it had begun") };
-    assert_eq!((progress.answers, &progress.said, &progress.calls), (1, &expected.said, &expected.calls));
-    assert!(replay.interrupted(2).is_none());
+    let expected = TurnProgress { responses: 1, content: "see".to_owned(), ..TurnProgress::default() };
+    let TurnStage::Running(progress) = &open.stage else { panic!("it had begun") };
+    assert_eq!((progress.responses, &progress.content, &progress.calls), (1, &expected.content, &expected.calls));
+    assert!(replay.reopenable_turn(2).is_none());
 }
 
 #[test]
@@ -222,21 +222,21 @@ fn a_turn_that_is_opened_again_goes_on_before_the_notice() {
     let mut records = interrupted_in_a_call();
     records.push(reopened(1, 3));
     assert_eq!(texts(&records), ["ask 1", "see", "A"]);
-    assert_eq!((progress(&records).answers, progress(&records).calls), (1, Vec::new()));
+    assert_eq!((progress(&records).responses, progress(&records).calls), (1, Vec::new()));
     records.extend([answer("so"), completed(1)]);
     assert_eq!(replayed(&records), (["ask 1", "see", "A", "so"].map(str::to_owned).into(), Vec::new()));
-    assert!(Replay::from_records(records).interrupted(1).is_none(), "it is completed");
+    assert!(Replay::from_records(records).reopenable_turn(1).is_none(), "it is completed");
 }
 
 #[test]
 fn a_turn_that_was_interrupted_before_it_began_begins_when_it_is_opened_again() {
     let mut records = vec![accepted(1), interrupted(1)];
     let replay = Replay::from_records(records.clone());
-    let (open, messages) = replay.interrupted(1).expect("it was interrupted");
-    assert_eq!((&open.stage, messages), (&Stage::Waiting, 0));
+    let (open, messages) = replay.reopenable_turn(1).expect("it was interrupted");
+    assert_eq!((&open.stage, messages), (&TurnStage::Waiting, 0));
     records.extend([reopened(1, 0), begun(1)]);
     assert_eq!(texts(&records), ["ask 1"]);
-    assert_eq!(progress(&records), Progress::default());
+    assert_eq!(progress(&records), TurnProgress::default());
 }
 
 #[test]
@@ -244,19 +244,19 @@ fn only_its_own_notice_is_taken_back() {
     let mut records = interrupted_in_a_call();
     records.extend([accepted(2), interrupted(2)]);
     let replay = Replay::from_records(records.clone());
-    let (_, messages) = replay.interrupted(2).expect("it was interrupted");
+    let (_, messages) = replay.reopenable_turn(2).expect("it was interrupted");
     assert_eq!(messages, 4, "the notice of the first stays: its question has no other answer");
     records.extend([accepted(3), begun(3), answer("three"), completed(3)]);
     let replay = Replay::from_records(records);
-    let (open, messages) = replay.interrupted(2).expect("it was interrupted");
-    assert_eq!((open.stage, messages), (Stage::Waiting, 6), "nothing of the third is taken back");
+    let (open, messages) = replay.reopenable_turn(2).expect("it was interrupted");
+    assert_eq!((open.stage, messages), (TurnStage::Waiting, 6), "nothing of the third is taken back");
 }
 
 #[test]
 fn a_turn_that_had_begun_and_has_others_behind_it_stays_interrupted() {
     let mut records = interrupted_in_a_call();
     records.extend([accepted(2), begun(2), answer("two"), completed(2)]);
-    assert!(Replay::from_records(records).interrupted(1).is_none(), "asked at the end it would be asked twice");
+    assert!(Replay::from_records(records).reopenable_turn(1).is_none(), "asked at the end it would be asked twice");
 }
 
 #[test]
@@ -264,7 +264,7 @@ fn what_was_rolled_back_is_not_in_the_context_and_its_turns_cannot_be_opened_aga
     let mut records = interrupted_in_a_call();
     records.push(Record::RolledBack { by: "admin".to_owned(), messages: 0 });
     assert_eq!(texts(&records), Vec::<String>::new());
-    assert!(Replay::from_records(records.clone()).interrupted(1).is_none());
+    assert!(Replay::from_records(records.clone()).reopenable_turn(1).is_none());
     records.extend([accepted(2), begun(2), answer("two"), completed(2)]);
     assert_eq!(texts(&records), ["ask 2", "two"]);
 }
@@ -298,7 +298,7 @@ fn records_of_turns_that_nobody_knows_are_passed_over() {
     let strange =
         [begun(9), steered(9, "word"), call_begun(9, 0, ToolClass::Once), call_done(9, 0, "x"), completed(9)];
     assert_eq!(replayed(&strange), (Vec::new(), Vec::new()));
-    assert!(Replay::from_records(strange.to_vec()).interrupted(9).is_none());
+    assert!(Replay::from_records(strange.to_vec()).reopenable_turn(9).is_none());
 }
 
 #[test]

@@ -38,7 +38,7 @@ impl Play {
     /// Tells the turn; gives the places of the calls that it started.
     fn on(&mut self, event: TurnEvent) -> Vec<usize> {
         let before = self.started.len();
-        let actions = self.turn.on(event);
+        let actions = self.turn.handle(event);
         self.perform(actions);
         self.started[before..].to_vec()
     }
@@ -47,8 +47,8 @@ impl Play {
         for action in actions {
             assert!(self.ends.is_empty(), "nothing follows the end, but {action:?} did");
             match action {
-                TurnAction::Keep(message) => self.kept.push(message),
-                TurnAction::AskModel => self.asked += 1,
+                TurnAction::Append(message) => self.kept.push(message),
+                TurnAction::CallModel => self.asked += 1,
                 TurnAction::RunTool(place, _) => self.started.push(place),
                 TurnAction::End(end) => self.ends.push(end),
             }
@@ -80,21 +80,21 @@ fn text(text: &str) -> TurnEvent {
     TurnEvent::Text(text.to_owned())
 }
 
-fn call(id: &str, manner: Manner) -> TurnEvent {
+fn call(id: &str, manner: Schedule) -> TurnEvent {
     let call = ToolCall { id: id.to_owned(), name: "x".to_owned(), arguments: "{}".to_owned() };
     TurnEvent::ToolCall(call, manner)
 }
 
 fn parallel(id: &str) -> TurnEvent {
-    call(id, Manner::Parallel)
+    call(id, Schedule::Parallel)
 }
 
 fn ordered(id: &str) -> TurnEvent {
-    call(id, Manner::Ordered)
+    call(id, Schedule::Ordered)
 }
 
 fn unusable(id: &str, why: &str) -> TurnEvent {
-    call(id, Manner::Unusable(why.to_owned()))
+    call(id, Schedule::Unusable(why.to_owned()))
 }
 
 fn done(place: usize, text: &str) -> TurnEvent {
@@ -169,12 +169,12 @@ fn a_tool_round_goes_back_to_the_model_and_all_text_is_the_content() {
 
 #[test]
 fn thoughts_are_kept_with_the_calls_that_follow_them_and_only_there() {
-    let thoughts = || TurnEvent::Thoughts("[1]".to_owned());
+    let thoughts = || TurnEvent::ReasoningBlock("[1]".to_owned());
     let play = Play::run(
         10,
         [thoughts(), parallel("a"), MODEL_DONE, done(0, ""), thoughts(), text("so"), MODEL_DONE],
     );
-    let kept: Vec<_> = play.kept.iter().map(|message| message.thoughts.as_deref()).collect();
+    let kept: Vec<_> = play.kept.iter().map(|message| message.reasoning_block.as_deref()).collect();
     assert_eq!(kept, [None, Some("[1]"), None, None]);
 }
 
@@ -204,13 +204,13 @@ fn an_empty_answer_is_asked_for_once_more() {
 
 #[test]
 fn an_answer_that_is_cut_short_says_so_and_is_kept_as_it_is() {
-    let play = Play::run(10, [text("So f"), TurnEvent::CutShort, MODEL_DONE]);
+    let play = Play::run(10, [text("So f"), TurnEvent::Truncated, MODEL_DONE]);
     assert_eq!(play.kept, [user("hi"), Message::assistant("So f", Vec::new())]);
-    assert_eq!(play.end().content, format!("So f{NOTICE_CUT_SHORT}"));
+    assert_eq!(play.end().content, format!("So f{NOTICE_TRUNCATED}"));
     assert_eq!((&play.end().outcome, play.end().halted), (&TurnOutcome::Completed, None));
-    let play = Play::run(10, [TurnEvent::CutShort, MODEL_DONE, text("now"), MODEL_DONE]);
-    assert_eq!(play.end().content, format!("{NOTICE_CUT_SHORT}{NOTICE_EMPTY}now"));
-    let calls = [text("Look. "), parallel("a"), TurnEvent::CutShort, MODEL_DONE, done(0, "")];
+    let play = Play::run(10, [TurnEvent::Truncated, MODEL_DONE, text("now"), MODEL_DONE]);
+    assert_eq!(play.end().content, format!("{NOTICE_TRUNCATED}{NOTICE_EMPTY}now"));
+    let calls = [text("Look. "), parallel("a"), TurnEvent::Truncated, MODEL_DONE, done(0, "")];
     let play = Play::run(10, calls.into_iter().chain([text("Done."), MODEL_DONE]));
     assert_eq!(play.end().content, "Look. Done.", "its calls were whole, and it went on");
 }
@@ -251,9 +251,9 @@ fn a_turn_ends_exactly_once_whatever_comes_after() {
         vec![TurnEvent::Cancel],
         vec![TurnEvent::ModelFailed(fault())],
         vec![text("bye"), MODEL_DONE],
-        vec![TurnEvent::BudgetSpent(Resource::Turns)],
+        vec![TurnEvent::BudgetExhausted(Resource::Turns)],
         vec![parallel("a"), parallel("b"), MODEL_DONE, done(1, "2"), TurnEvent::Cancel],
-        vec![parallel("a"), MODEL_DONE, TurnEvent::BudgetSpent(Resource::Tokens), done(0, "1")],
+        vec![parallel("a"), MODEL_DONE, TurnEvent::BudgetExhausted(Resource::Tokens), done(0, "1")],
     ];
     let after = [
         text("x"),
@@ -263,14 +263,14 @@ fn a_turn_ends_exactly_once_whatever_comes_after() {
         TurnEvent::ModelFailed(fault()),
         done(0, "1"),
         steer("hello?"),
-        TurnEvent::BudgetSpent(Resource::Turns),
+        TurnEvent::BudgetExhausted(Resource::Turns),
         TurnEvent::Cancel,
     ];
     for events in ends {
         let mut play = Play::run(10, events);
-        assert!(!play.turn.takes_steers());
+        assert!(!play.turn.accepts_steers());
         for event in after.clone() {
-            assert_eq!(play.turn.on(event), []);
+            assert_eq!(play.turn.handle(event), []);
         }
         play.end();
     }
@@ -281,10 +281,10 @@ fn what_cannot_be_is_ignored() {
     let mut play = Play::run(10, [done(0, "nobody ran"), parallel("a"), parallel("b"), MODEL_DONE]);
     let before = play.kept.clone();
     for event in [text("x"), parallel("c"), MODEL_DONE, TurnEvent::ModelFailed(fault()), done(7, "who?")] {
-        assert_eq!(play.turn.on(event), []);
+        assert_eq!(play.turn.handle(event), []);
     }
     assert_eq!(play.on(done(0, "1")), Vec::<usize>::new());
-    assert_eq!(play.turn.on(done(0, "again")), []);
+    assert_eq!(play.turn.handle(done(0, "again")), []);
     assert_eq!(play.kept, before);
     play.on(done(1, "2"));
     assert_eq!(play.results(), ["1", "2"]);

@@ -71,7 +71,7 @@ fn a_lineage_lasts_as_long_as_messages_are_only_added() {
 
 fn talked() -> Window {
     let call = |id: &str| crate::ToolCall { id: id.to_owned(), name: "x".into(), arguments: "{}".into() };
-    let result = |id: &str| Message::result(id, &crate::ToolOutcome::Done("done".to_owned()));
+    let result = |id: &str| Message::tool_result(id, &crate::ToolOutcome::Done("done".to_owned()));
     let mut window = Window::new(Some("12345678"), &estimate);
     window.push(counted(Message::user("one", Source::default())));
     window.push(counted(Message::assistant("", vec![call("a"), call("b")])));

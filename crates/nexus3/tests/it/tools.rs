@@ -3,7 +3,7 @@
 mod calls;
 mod blocked_paths;
 mod files;
-mod offered;
+mod offered_tools;
 mod pure;
 
 use serde_json::json;

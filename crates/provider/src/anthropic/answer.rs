@@ -258,7 +258,7 @@ impl AnthropicReader {
             return Ok(());
         }
         let written = serde_json::to_string(&thoughts);
-        each(Ok(ModelEvent::Thoughts(written.map_err(unwritten)?)));
+        each(Ok(ModelEvent::ReasoningBlock(written.map_err(unwritten)?)));
         Ok(())
     }
 

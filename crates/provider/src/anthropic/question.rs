@@ -81,7 +81,7 @@ pub(super) fn write(
     request: &ModelRequest,
     shelf: &PrefixShelf,
 ) -> Result<Vec<Bytes>, Fault> {
-    let key = PrefixKey::new(&request.asker, "anthropic", model);
+    let key = PrefixKey::new(&request.requester, "anthropic", model);
     let mut prefix = shelf.take(&key);
     let mut body = vec![Bytes::from(opened(&options(model, request)?)?)];
     if !request.tools.is_empty() {
@@ -247,7 +247,7 @@ fn thoughts<'a>(model: &ModelOptions, message: &'a Message) -> Result<Vec<&'a Ra
     let kind = model.extra.get("thinking").and_then(|thinking| thinking.get("type"));
     let thinks = kind.is_some_and(|kind| kind != "disabled");
     // Another API keeps them as an object.
-    match message.thoughts.as_deref().filter(|thoughts| thinks && thoughts.starts_with('[')) {
+    match message.reasoning_block.as_deref().filter(|thoughts| thinks && thoughts.starts_with('[')) {
         Some(thoughts) => serde_json::from_str(thoughts).map_err(unwritten),
         None => Ok(Vec::new()),
     }

@@ -10,14 +10,14 @@ use super::{Book, ModelSettings, NO_WEIGHTS, ProviderSettings, lock};
 use crate::anthropic::Anthropic;
 use crate::catalog::{Api, KnownProvider, LOCAL, PROVIDERS, Site, known_provider, ollama_base_url};
 use crate::chat::Chat;
-use crate::count::Tokenizer;
+use crate::tokenizer::Tokenizer;
 use crate::dialect::{Dialect, ModelOptions};
 use crate::endpoint::{Endpoint, EndpointOptions};
 use crate::fair_queue::QueueLimits;
 use crate::known::{MACHINE_WINDOW_TOKENS_DEFAULT, WINDOW_TOKENS_DEFAULT, traits_of};
 use crate::local::{LocalServer, local_traits};
 use crate::patience::Patience;
-use crate::remote::{Begin, Remote, RemoteModel, TellsRoot};
+use crate::remote::{ModelClient, Remote, RemoteModel, RootHeader};
 use crate::responses::Responses;
 use crate::secret::KeySource;
 
@@ -38,7 +38,7 @@ impl Book {
         provider: &str,
         model: &str,
         settings: &ModelSettings,
-    ) -> Result<Arc<dyn Begin>, String> {
+    ) -> Result<Arc<dyn ModelClient>, String> {
         if provider == LOCAL {
             return self.build_local(called, model, settings);
         }
@@ -58,14 +58,14 @@ impl Book {
         let dialect = dialect(known, model);
         let remote = Remote {
             name: called.to_owned(),
-            url: endpoint.address.below(&path, dialect.endpoint()),
+            url: endpoint.base_url.join(&path, dialect.endpoint()),
             endpoint,
             dialect,
             options: model_options(model, settings, &traits),
-            tokenizer: Tokenizer::of_model(model),
+            tokenizer: Tokenizer::for_model(model),
             traits,
             shelf: Arc::clone(&self.shelf),
-            tells_root: TellsRoot::No,
+            root_header: RootHeader::Omit,
         };
         Ok(Arc::new(RemoteModel { inner: Arc::new(remote) }))
     }
@@ -75,7 +75,7 @@ impl Book {
         called: &str,
         id: &str,
         settings: &ModelSettings,
-    ) -> Result<Arc<dyn Begin>, String> {
+    ) -> Result<Arc<dyn ModelClient>, String> {
         let local = self.options.local.as_ref().ok_or(NO_WEIGHTS)?;
         let file = local.files.find(id).ok_or_else(|| {
             format!("its weights are not here; get them with: nexus3 models pull {id} --yes")

@@ -27,11 +27,11 @@ impl Unchosen {
 }
 
 impl Provider for Unchosen {
-    fn ask(&self, request: ModelRequest) -> ModelStream {
+    fn call(&self, request: ModelRequest) -> ModelStream {
         let book = Arc::clone(&self.book);
         let opening = async move {
             match book.settle().await {
-                Some(model) => model.ask(request),
+                Some(model) => model.call(request),
                 None => fault_stream(Fault::new(FaultKind::Model, NO_MODEL)),
             }
         };

@@ -161,7 +161,7 @@ impl ChatReader {
     /// Hands the calls on, and before them what has to be kept with them.
     fn hand_on_calls(&mut self, each: Each<'_>) {
         match self.thoughts.hand_on(self.progress.places()) {
-            Ok(Some(thoughts)) => each(Ok(ModelEvent::Thoughts(thoughts))),
+            Ok(Some(thoughts)) => each(Ok(ModelEvent::ReasoningBlock(thoughts))),
             Ok(None) => {}
             Err(fault) => return self.progress.fail(fault, each),
         }

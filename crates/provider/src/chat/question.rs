@@ -98,7 +98,7 @@ pub(super) fn write(
     request: &ModelRequest,
     shelf: &PrefixShelf,
 ) -> Result<Vec<Bytes>, Fault> {
-    let key = PrefixKey::new(&request.asker, chat.key(), model);
+    let key = PrefixKey::new(&request.requester, chat.key(), model);
     let mut prefix = shelf.take(&key);
     let mut head = opened(&options(chat.length_field, model, request)?)?;
     let mut body = Vec::new();

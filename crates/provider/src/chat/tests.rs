@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agent::outside::{Asker, ModelEvent, ModelRequest};
+use agent::outside::{Requester, ModelEvent, ModelRequest};
 use agent::{Message, Source, ToolCall, ToolOutcome};
 use serde_json::{Map, Value, json};
 
@@ -21,7 +21,7 @@ fn answered(chat: Chat, deltas: &[Value]) -> Message {
     let (mut calls, mut thoughts) = (Vec::new(), None);
     let mut each = |event| match event {
         Ok(ModelEvent::ToolCall(call)) => calls.push(call),
-        Ok(ModelEvent::Thoughts(text)) => thoughts = Some(text),
+        Ok(ModelEvent::ReasoningBlock(text)) => thoughts = Some(text),
         Ok(_) => {}
         Err(fault) => panic!("{fault}"),
     };
@@ -31,17 +31,17 @@ fn answered(chat: Chat, deltas: &[Value]) -> Message {
     reader.take(br#"{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}"#, &mut each);
     reader.take(b"[DONE]", &mut each);
     reader.finish(&mut each);
-    Message { thoughts, ..Message::assistant("", calls) }
+    Message { reasoning_block: thoughts, ..Message::assistant("", calls) }
 }
 
 /// What is written of a conversation in which that was answered.
 fn written(dialect: &dyn Dialect, extra: Map<String, Value>, answer: &Message) -> Value {
     let results =
-        answer.tool_calls.iter().map(|call| Message::result(&call.id, &ToolOutcome::Done("x".into())));
+        answer.tool_calls.iter().map(|call| Message::tool_result(&call.id, &ToolOutcome::Done("x".into())));
     let messages = [Message::user("go", Source::default()), answer.clone()].into_iter().chain(results);
     let request = ModelRequest {
         messages: Arc::new(messages.map(Arc::new).collect()),
-        asker: Asker { agent: Some(agent::AgentId::main()), ..Asker::default() },
+        requester: Requester { agent: Some(agent::AgentId::main()), ..Requester::default() },
         ..ModelRequest::default()
     };
     let model = ModelOptions { name: "m".into(), extra, ..ModelOptions::default() };
@@ -136,7 +136,7 @@ fn an_answer_without_thoughts_or_of_another_api_says_so_where_the_text_is_wanted
     let anthropic = r#"[{"type":"thinking","thinking":"Hm.","signature":"s"}]"#.to_owned();
     let answers = [
         Message::assistant("", vec![call.clone()]),
-        Message { thoughts: Some(anthropic), ..Message::assistant("", vec![call]) },
+        Message { reasoning_block: Some(anthropic), ..Message::assistant("", vec![call]) },
         Message::assistant("Yes.", Vec::new()),
     ];
     for answer in answers {
@@ -178,12 +178,12 @@ fn an_answer_that_ends_after_each_call_keeps_what_belongs_to_each() {
         delta["tool_calls"][0].as_object_mut().expect("a call").remove("index");
         let choice = json!({ "delta": delta, "finish_reason": "tool_calls" });
         reader.take(json!({ "choices": [choice] }).to_string().as_bytes(), &mut |event| match event {
-            Ok(ModelEvent::Thoughts(text)) => thoughts = Some(text),
+            Ok(ModelEvent::ReasoningBlock(text)) => thoughts = Some(text),
             Ok(ModelEvent::ToolCall(call)) => calls.push(call),
             _ => {}
         });
     }
-    let body = written(&gemini, Map::new(), &Message { thoughts, ..Message::assistant("", calls) });
+    let body = written(&gemini, Map::new(), &Message { reasoning_block: thoughts, ..Message::assistant("", calls) });
     let extra = |place: usize| body["messages"][1]["tool_calls"][place]["extra_content"].clone();
     assert_eq!(
         [extra(0), extra(1), extra(2)],
@@ -195,7 +195,7 @@ fn an_answer_that_ends_after_each_call_keeps_what_belongs_to_each() {
 fn thoughts_before_an_answer_without_calls_are_not_kept() {
     let deepseek = chat_of("deepseek", "deepseek-reasoner");
     let answer = answered(deepseek, &[json!({ "reasoning_content": "Hm." }), json!({ "content": "Yes." })]);
-    assert_eq!(answer.thoughts, None);
+    assert_eq!(answer.reasoning_block, None);
 }
 
 #[test]

@@ -44,7 +44,7 @@ impl<'a> Thoughts<'a> {
     /// Those of a message, as far as they are wanted and of the same maker.
     pub(super) fn of(message: &'a Message, wanted: Thinking, maker: Maker) -> Self {
         let kept = || {
-            let text = message.thoughts.as_deref().filter(|text| text.starts_with('{'));
+            let text = message.reasoning_block.as_deref().filter(|text| text.starts_with('{'));
             let kept = text.and_then(|text| serde_json::from_str::<Self>(text).ok());
             kept.filter(|kept| kept.maker == maker).unwrap_or_default()
         };

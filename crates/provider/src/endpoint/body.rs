@@ -8,20 +8,20 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-pub(super) struct Pieces {
-    rest: VecDeque<Bytes>,
-    bytes: u64,
+pub(super) struct SharedBody {
+    remaining: VecDeque<Bytes>,
+    remaining_bytes: u64,
 }
 
-impl Pieces {
-    pub(super) fn body(pieces: &[Bytes]) -> reqwest::Body {
+impl SharedBody {
+    pub(super) fn wrap(pieces: &[Bytes]) -> reqwest::Body {
         let rest: VecDeque<Bytes> = pieces.iter().filter(|piece| !piece.is_empty()).cloned().collect();
         let bytes = rest.iter().map(|piece| piece.len() as u64).sum();
-        reqwest::Body::wrap(Self { rest, bytes })
+        reqwest::Body::wrap(Self { remaining: rest, remaining_bytes: bytes })
     }
 }
 
-impl Body for Pieces {
+impl Body for SharedBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -29,16 +29,16 @@ impl Body for Pieces {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let piece = self.rest.pop_front();
-        self.bytes -= piece.as_ref().map_or(0, |piece| piece.len() as u64);
+        let piece = self.remaining.pop_front();
+        self.remaining_bytes -= piece.as_ref().map_or(0, |piece| piece.len() as u64);
         Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.rest.is_empty()
+        self.remaining.is_empty()
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.bytes)
+        SizeHint::with_exact(self.remaining_bytes)
     }
 }

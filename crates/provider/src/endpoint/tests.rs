@@ -42,8 +42,8 @@ fn endpoint(base_url: &str, key: KeySource) -> Arc<Endpoint> {
 
 async fn ask(endpoint: &Endpoint) -> Result<reqwest::Response, Failing> {
     let body = [Bytes::from_static(b"{}")];
-    let url = endpoint.address.below(&[], &["chat"]);
-    endpoint.send(Sending { url: &url, body: &body, headers: &[], own_headers: &[] }).await
+    let url = endpoint.base_url.join(&[], &["chat"]);
+    endpoint.send(OutgoingRequest { url: &url, body: &body, headers: &[], request_headers: &[] }).await
 }
 
 #[tokio::test]
@@ -110,6 +110,6 @@ async fn a_key_in_the_query_is_not_in_the_cause_of_a_fault() {
 #[tokio::test]
 async fn a_servers_text_of_any_length_is_told_without_secrets() {
     let endpoint = endpoint("http://127.0.0.1:1/v1", KeySource::None);
-    let told = endpoint.without_secrets(&"gateway-secret, ".repeat(2_000));
+    let told = endpoint.redact(&"gateway-secret, ".repeat(2_000));
     assert!(told.matches("[key]").count() == 2_000 && !told.contains("gateway-secret"), "{}", told.len());
 }

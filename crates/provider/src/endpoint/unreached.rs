@@ -5,7 +5,7 @@ use std::error::Error;
 
 use agent::{Fault, FaultKind};
 
-use super::causes;
+use super::error_chain;
 use crate::failing::{Class, Failing};
 
 /// A server that was not reached.
@@ -29,7 +29,7 @@ impl Unreached<'_> {
             let text = format!("HTTP error occurred: the request to {} failed", self.provider);
             Failing::new(Class::Down, Fault::new(FaultKind::Model, text))
         };
-        failing.caused_by(causes(fault))
+        failing.caused_by(error_chain(fault))
     }
 
     fn tls_text(&self, fault: &rustls::Error) -> String {

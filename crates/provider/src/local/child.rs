@@ -168,7 +168,7 @@ impl Child {
 
     async fn wait_until_it_answers(&self, running: &mut Running) -> Result<(), Fault> {
         let until = Instant::now() + self.options.start_timeout;
-        let url = self.endpoint.address.beside("health");
+        let url = self.endpoint.base_url.at_root("health");
         loop {
             if let Ok(Some(status)) = running.process.try_wait() {
                 return Err(self.fault(&format!("it ended at its start ({status})")));

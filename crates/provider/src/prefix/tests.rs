@@ -14,7 +14,7 @@ use crate::responses::Responses;
 
 fn key(agent: &str) -> PrefixKey {
     let agent = AgentId::parse(agent).unwrap();
-    PrefixKey::new(&Asker { agent: Some(agent), ..Asker::default() }, "test", &ModelOptions::default())
+    PrefixKey::new(&Requester { agent: Some(agent), ..Requester::default() }, "test", &ModelOptions::default())
 }
 
 fn said(text: &str) -> Arc<Message> {
@@ -159,7 +159,7 @@ fn the_oldest_goes_first() {
 #[test]
 fn nobodys_conversation_is_not_kept() {
     let shelf = PrefixShelf::default();
-    let key = PrefixKey::new(&Asker::default(), "test", &ModelOptions::default());
+    let key = PrefixKey::new(&Requester::default(), "test", &ModelOptions::default());
     let mut prefix = Prefix::default();
     follow(&mut prefix, &[said("a")]);
     shelf.put(key.clone(), prefix);
@@ -170,7 +170,7 @@ fn nobodys_conversation_is_not_kept() {
 #[test]
 fn a_conversation_is_written_the_same_with_and_without_the_shelf() {
     let call = |id: &str| ToolCall { id: id.into(), name: "echo".into(), arguments: "{\"a\":1}".into() };
-    let done = |id: &str| Message::result(id, &ToolOutcome::Done("one".into()));
+    let done = |id: &str| Message::tool_result(id, &ToolOutcome::Done("one".into()));
     let all: Vec<_> = [
         Message::user("hi", Source::default()),
         Message::assistant("", vec![call("c1"), call("c2")]),
@@ -198,7 +198,7 @@ fn a_conversation_is_written_the_same_with_and_without_the_shelf() {
                     system,
                     messages: Arc::new(messages.clone()),
                     tail: (number % 2 == 0).then(|| Arc::from("It is \"noon\".")),
-                    asker: Asker { agent: Some(AgentId::main()), ..Asker::default() },
+                    requester: Requester { agent: Some(AgentId::main()), ..Requester::default() },
                     ..ModelRequest::default()
                 };
                 let written = dialect.write(&model, &request, &shelf).unwrap().concat();

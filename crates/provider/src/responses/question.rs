@@ -55,7 +55,7 @@ pub(super) fn write(
     request: &ModelRequest,
     shelf: &PrefixShelf,
 ) -> Result<Vec<Bytes>, Fault> {
-    let key = PrefixKey::new(&request.asker, "responses", model);
+    let key = PrefixKey::new(&request.requester, "responses", model);
     let mut prefix = shelf.take(&key);
     let mut head = opened(&options(model, request)?)?;
     let mut body = Vec::new();

@@ -64,11 +64,11 @@ pub(super) fn told(item: &Result<ModelEvent, Fault>) -> Option<Told> {
         Ok(ModelEvent::Waiting | ModelEvent::Alive) => return None,
         Ok(ModelEvent::Text(text)) => Told::Text(text.clone()),
         Ok(ModelEvent::Reasoning(text)) => Told::Reasoning(text.clone()),
-        Ok(ModelEvent::Thoughts(text)) => Told::Thoughts(text.clone()),
+        Ok(ModelEvent::ReasoningBlock(text)) => Told::Thoughts(text.clone()),
         Ok(ModelEvent::ToolCall(ToolCall { id, name, arguments })) => {
             Told::ToolCall { id: id.clone(), name: name.clone(), arguments: arguments.clone() }
         }
-        Ok(ModelEvent::Usage(usage) | ModelEvent::OtherUsage(usage, _)) => {
+        Ok(ModelEvent::Usage(usage) | ModelEvent::FallbackUsage(usage, _)) => {
             let Usage { input, output, cached, cache_written, reasoning } = *usage;
             Told::Usage { input, output, cached, cache_written, reasoning }
         }
@@ -88,7 +88,7 @@ pub(super) fn said(told: Told) -> Result<ModelEvent, Fault> {
     Ok(match told {
         Told::Text(text) => ModelEvent::Text(text),
         Told::Reasoning(text) => ModelEvent::Reasoning(text),
-        Told::Thoughts(text) => ModelEvent::Thoughts(text),
+        Told::Thoughts(text) => ModelEvent::ReasoningBlock(text),
         Told::ToolCall { id, name, arguments } => ModelEvent::ToolCall(ToolCall { id, name, arguments }),
         Told::Usage { input, output, cached, cache_written, reasoning } => {
             ModelEvent::Usage(Usage { input, output, cached, cache_written, reasoning })

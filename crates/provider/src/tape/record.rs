@@ -60,7 +60,7 @@ impl Recorded {
         let traits = self.model.traits();
         let canonical = canonical::request(request);
         Exchange {
-            agent: request.asker.agent.as_ref().map(ToString::to_string).unwrap_or_default(),
+            agent: request.requester.agent.as_ref().map(ToString::to_string).unwrap_or_default(),
             model: self.model.model().unwrap_or_default().to_owned(),
             found_by: self.found_by.clone(),
             is_usual: self.is_usual,
@@ -77,10 +77,10 @@ impl Recorded {
 }
 
 impl Provider for Recorded {
-    fn ask(&self, request: ModelRequest) -> ModelStream {
+    fn call(&self, request: ModelRequest) -> ModelStream {
         let mut keeping =
             Keeping { exchange: self.exchange(&request), tape: Arc::clone(&self.tape), is_over: false };
-        Box::pin(self.model.ask(request).map(move |item| {
+        Box::pin(self.model.call(request).map(move |item| {
             keeping.heard(&item);
             item
         }))

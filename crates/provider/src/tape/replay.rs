@@ -148,8 +148,8 @@ fn differs(agent: &str, number: usize, what: &str) -> Fault {
 }
 
 impl Provider for Replayed {
-    fn ask(&self, request: ModelRequest) -> ModelStream {
-        let agent = request.asker.agent.as_ref().map(ToString::to_string).unwrap_or_default();
+    fn call(&self, request: ModelRequest) -> ModelStream {
+        let agent = request.requester.agent.as_ref().map(ToString::to_string).unwrap_or_default();
         match self.tape.next(&agent, &self.name, &canonical::request(&request)) {
             Ok(Exchange { events, is_cut, .. }) => {
                 let said = stream::iter(events.into_iter().map(canonical::said));

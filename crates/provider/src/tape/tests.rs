@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agent::outside::{
-    Asker, ModelEvent, ModelRequest, ModelStream, ModelTraits, Models, Provider, StopReason,
+    Requester, ModelEvent, ModelRequest, ModelStream, ModelTraits, Models, Provider, StopReason,
 };
 use agent::{AgentId, Fault, FaultKind, Message, Source, ToolCall, Usage};
 use futures_util::StreamExt;
@@ -15,7 +15,7 @@ use super::*;
 struct Everything;
 
 impl Provider for Everything {
-    fn ask(&self, request: ModelRequest) -> ModelStream {
+    fn call(&self, request: ModelRequest) -> ModelStream {
         let text = request.messages.last().map(|message| message.text.clone()).unwrap_or_default();
         if text == "fail" {
             let fault = Fault::new(FaultKind::ContextFull, "too long");
@@ -57,13 +57,13 @@ fn request(agent: &str, texts: &[&str], tail: &str) -> ModelRequest {
     ModelRequest {
         messages: Arc::new(messages.collect()),
         tail: Some(Arc::from(tail)),
-        asker: Asker { agent: AgentId::parse(agent).ok(), root: 1 },
+        requester: Requester { agent: AgentId::parse(agent).ok(), root: 1 },
         ..ModelRequest::default()
     }
 }
 
 async fn all(models: &dyn Models, request: ModelRequest) -> Vec<Result<ModelEvent, Fault>> {
-    models.usual().ask(request).collect().await
+    models.usual().call(request).collect().await
 }
 
 #[tokio::test]
@@ -123,7 +123,7 @@ async fn another_model_is_a_difference_and_the_usual_one_is_known_whoever_spoke_
     let said = all(&replayed, request("b", &["one"], "")).await;
     let fault = said[0].clone().unwrap_err();
     assert!(fault.public.contains("asks model 'test/everything' now, and asked 'test/other'"), "{fault}");
-    assert!(replayed.find("test/other").unwrap().ask(request("b", &["one"], "")).count().await > 1);
+    assert!(replayed.find("test/other").unwrap().call(request("b", &["one"], "")).count().await > 1);
 }
 
 #[tokio::test]
@@ -133,7 +133,7 @@ async fn a_model_is_found_again_by_the_name_it_was_found_by() {
     let recorded = RecordedModels::create(Arc::new(Everything), &path).unwrap();
     for name in ["test", "test/everything"] {
         let model = recorded.find(name).unwrap();
-        model.ask(request(name.split('/').next_back().unwrap(), &["one"], "")).collect::<Vec<_>>().await;
+        model.call(request(name.split('/').next_back().unwrap(), &["one"], "")).collect::<Vec<_>>().await;
     }
     let replayed = ReplayedModels::open(&path).unwrap();
     for name in ["test", "test/everything"] {
@@ -160,10 +160,10 @@ async fn an_exchange_that_was_cancelled_is_kept_as_far_as_it_came_and_waits_to_b
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tape.jsonl");
     let recorded = RecordedModels::create(Arc::new(Everything), &path).unwrap();
-    let said: Vec<_> = recorded.usual().ask(request("a", &["one"], "")).take(2).collect().await;
+    let said: Vec<_> = recorded.usual().call(request("a", &["one"], "")).take(2).collect().await;
     let then = all(&recorded, request("a", &["one", "two"], "")).await;
     let replayed = ReplayedModels::open(&path).unwrap();
-    let mut again = replayed.usual().ask(request("a", &["one"], ""));
+    let mut again = replayed.usual().call(request("a", &["one"], ""));
     for item in said {
         assert_eq!(again.next().await, Some(item));
     }

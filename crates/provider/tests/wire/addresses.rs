@@ -206,11 +206,11 @@ async fn a_provider_of_any_name_gets_what_servers_of_its_kind_want() {
             ..BookOptions::default()
         };
         let call = ToolCall { id: long_id.to_owned(), name: "clock".to_owned(), arguments: "{}".to_owned() };
-        let result = Message::result(&call.id, &ToolOutcome::Done("noon".into()));
+        let result = Message::tool_result(&call.id, &ToolOutcome::Done("noon".into()));
         let more = [Message::assistant("", vec![call]), result].map(Arc::new);
         let messages = question().messages.iter().cloned().chain(more).collect();
         let question = ModelRequest { messages: Arc::new(messages), ..question() };
-        collect(find(options).expect("it is known").ask(question)).await;
+        collect(find(options).expect("it is known").call(question)).await;
         let answer = asked(&server)["messages"][2].clone();
         let said = answer.get("reasoning_content").and_then(|text| text.as_str());
         assert_eq!(said, thought, "{kind}/{model}: {answer:#}");
@@ -269,7 +269,7 @@ async fn without_a_model_every_question_is_answered_with_how_to_choose_one() {
     let nowhere = DiscoverOptions { providers: Vec::new(), ..DiscoverOptions::default() };
     let book = ModelBook::open(BookOptions { discover: nowhere, ..BookOptions::default() });
     let model = book.expect("nothing is wrong with nothing").usual();
-    let answer = collect(model.ask(question())).await;
+    let answer = collect(model.call(question())).await;
     assert_eq!(answer.items.len(), 1);
     for help in ["--model openai/NAME", "OPENAI_API_KEY", "Ollama", "nexus3 models pull smollm2-135m --yes"] {
         assert!(answer.fault().public.contains(help), "{help}");

@@ -110,7 +110,7 @@ async fn an_answer_is_done_with_its_last_event_even_if_the_body_never_ends() {
     let events = [said(r#"{"content":"Hello"}"#), FINISH.to_owned()].concat();
     let acts = vec![Act::Write(head(CHUNKED)), Act::Write(chunk(events.as_bytes())), Act::Hold];
     let mut server = Server::start(acts).await;
-    let mut stream = client(&server.base_url()).ask(question());
+    let mut stream = client(&server.base_url()).call(question());
     assert_eq!(stream.next().await, Some(Ok(ModelEvent::Text("Hello".to_owned()))));
     // From here on only timers can move anything, and they take no time.
     tokio::time::pause();

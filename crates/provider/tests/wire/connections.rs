@@ -41,11 +41,11 @@ async fn a_dropped_stream_ends_its_request_at_once() {
     let mut server =
         Server::start(vec![Act::Write(head(CHUNKED)), Act::Write(chunk(ANSWER)), Act::Hold]).await;
     let client = client(&server.base_url());
-    let mut stream = client.ask(question());
+    let mut stream = client.call(question());
     assert_eq!(stream.next().await, Some(Ok(ModelEvent::Text("Hello".to_owned()))));
     drop(stream);
     server.closed(1).await;
-    let mut second = client.ask(question());
+    let mut second = client.call(question());
     assert!(second.next().await.is_some(), "the next question gets a connection of its own");
     assert_eq!(server.seen().connections, 2);
 }
@@ -54,7 +54,7 @@ async fn a_dropped_stream_ends_its_request_at_once() {
 async fn a_stream_dropped_before_the_answer_ends_its_request_too() {
     let mut server = Server::start(vec![Act::Hold]).await;
     let client = client(&server.base_url());
-    let mut stream = client.ask(question());
+    let mut stream = client.call(question());
     tokio::select! {
         biased;
         _ = stream.next() => panic!("nobody answered"),
@@ -75,8 +75,8 @@ async fn arrived(server: &Server) {
 async fn nothing_is_sent_before_the_stream_is_polled() {
     let server = Server::start(whole_answer()).await;
     let client = client(&server.base_url());
-    drop(client.ask(question()));
-    let waiting = client.ask(question());
+    drop(client.call(question()));
+    let waiting = client.call(question());
     assert!(ask(&client).await.is_done());
     assert_eq!(server.seen().requests.len(), 1);
     drop(waiting);

@@ -211,5 +211,5 @@ async fn weights_that_are_not_here_are_told_with_what_to_do() {
     assert!(fault.public.contains("nexus3 models pull big --yes"), "{fault}");
     let found = book(dir.path()).find("local").expect("the first is meant");
     assert_eq!(found.model(), Some("local/tiny"));
-    drop(collect(found.ask(question())));
+    drop(collect(found.call(question())));
 }

@@ -129,7 +129,7 @@ async fn timed(mut stream: agent::outside::ModelStream) -> Vec<(u64, Result<Mode
 async fn a_wait_for_the_servers_time_is_told_and_so_is_its_end() {
     let acts = |number| if number == 0 { with_header("429 a", "retry-after: 100") } else { whole() };
     let server = Server::start_each(acts).await;
-    let items = timed(patient(&server).ask(question())).await;
+    let items = timed(patient(&server).call(question())).await;
     assert_eq!(items[0], (0, Ok(ModelEvent::Waiting)));
     let (asked_at, asked) = &items[1];
     assert_eq!(*asked, Ok(ModelEvent::Alive), "{items:?}");
@@ -145,7 +145,7 @@ async fn a_wait_for_a_provider_that_rests_is_told() {
     for _ in 0..5 {
         ask(&client).await.fault();
     }
-    let items = timed(client.ask(question())).await;
+    let items = timed(client.call(question())).await;
     let told: Vec<_> = items.iter().map(|(_, item)| item.clone()).take(3).collect();
     let text = ModelEvent::Text("Hello".to_owned());
     assert_eq!(told, [Ok(ModelEvent::Waiting), Ok(ModelEvent::Alive), Ok(text)]);
@@ -159,7 +159,7 @@ async fn a_server_that_stays_connected_by_comments_is_alive() {
     }
     acts.extend([Act::Write(chunk(ANSWER)), Act::Write(CHUNKED_END.to_vec())]);
     let server = Server::start(acts).await;
-    let items = timed(patient(&server).ask(question())).await;
+    let items = timed(patient(&server).call(question())).await;
     let alive = items.iter().filter(|(_, item)| *item == Ok(ModelEvent::Alive)).count();
     assert!((3..=4).contains(&alive), "{items:?}");
     assert_eq!(items.last().expect("it ends").1, Ok(ModelEvent::Done), "{items:?}");
@@ -297,9 +297,9 @@ async fn when_a_model_fails_for_good_the_next_is_asked_in_its_own_words() {
         || vec![Act::Write(head(CHUNKED)), Act::Write(chunk(CLAUDE)), Act::Write(CHUNKED_END.to_vec())];
     for (status, tries) in [("500 a", 1..=4), ("401 a", 1..=1), ("404 a", 1..=1)] {
         let (first, second) = (Server::start(refusal(status, b"")).await, Server::start(claude()).await);
-        let answer = collect(two(&first, &second).usual().ask(question())).await;
+        let answer = collect(two(&first, &second).usual().call(question())).await;
         assert_eq!(answer.text(), "Bonjour", "{status}: {answer:?}");
-        let is_others = |item: &Result<ModelEvent, _>| matches!(item, Ok(ModelEvent::OtherUsage(..)));
+        let is_others = |item: &Result<ModelEvent, _>| matches!(item, Ok(ModelEvent::FallbackUsage(..)));
         assert_eq!(answer.items.iter().filter(|item| is_others(item)).count(), 1, "{answer:?}");
         assert!(tries.contains(&first.seen().requests.len()), "{status}");
         let request = second.seen().requests[0].clone();
@@ -311,7 +311,7 @@ async fn when_a_model_fails_for_good_the_next_is_asked_in_its_own_words() {
         assert!(request.contains("anthropic-version: 2023-06-01\r\n"), "{request}");
     }
     let (first, second) = (Server::start(refusal("400 a", b"wrong")).await, Server::start(claude()).await);
-    let answer = collect(two(&first, &second).usual().ask(question())).await;
+    let answer = collect(two(&first, &second).usual().call(question())).await;
     assert_eq!(answer.fault().public, "API request failed (400): wrong", "our own mistake stays one");
     assert!(second.seen().requests.is_empty());
 }
@@ -325,7 +325,7 @@ async fn with_another_model_behind_it_nobody_waits_for_one_that_rests() {
         let book = two(&first, &second);
         for turn in 0..8 {
             let began = Instant::now();
-            let asked = (0..4).map(|_| collect(book.usual().ask(question())));
+            let asked = (0..4).map(|_| collect(book.usual().call(question())));
             for answer in futures_util::future::join_all(asked).await {
                 assert_eq!(answer.text(), "Bonjour", "{status}: {answer:?}");
             }
@@ -340,13 +340,13 @@ async fn with_another_model_behind_it_nobody_waits_for_one_that_rests() {
 async fn what_only_another_model_finds_too_long_is_not_told_as_too_long() {
     let full = || refusal("400 a", b"prompt is too long");
     let (first, second) = (Server::start(refusal("401 a", b"")).await, Server::start(full()).await);
-    let answer = collect(two(&first, &second).usual().ask(question())).await;
+    let answer = collect(two(&first, &second).usual().call(question())).await;
     assert_eq!(second.seen().requests.len(), 1);
     assert_eq!(answer.fault().public, "Authentication failed. Check your API key.");
     assert_eq!(answer.fault().kind, FaultKind::Model);
     // The first model's own word for it is.
     let (first, second) = (Server::start(full()).await, Server::start(full()).await);
-    let answer = collect(two(&first, &second).usual().ask(question())).await;
+    let answer = collect(two(&first, &second).usual().call(question())).await;
     assert_eq!((answer.fault().kind, second.seen().requests.len()), (FaultKind::ContextFull, 0));
 }
 
@@ -366,9 +366,9 @@ async fn a_dropped_stream_gives_its_place_to_the_next() {
     .await;
     let settings = ProviderSettings { concurrency: Some(1), ..ProviderSettings::default() };
     let client = client_with(&server.base_url(), settings);
-    let mut first = client.ask(question());
+    let mut first = client.call(question());
     assert_eq!(first.next().await, Some(Ok(ModelEvent::Text("a".to_owned()))));
-    let mut second = client.ask(question());
+    let mut second = client.call(question());
     assert_eq!(second.next().await, Some(Ok(ModelEvent::Waiting)), "it is told that it is not silence");
     tokio::select! {
         biased;

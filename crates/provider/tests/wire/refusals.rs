@@ -127,7 +127,7 @@ async fn a_refusal_of_a_question_with_pictures_says_how_to_take_them_out() {
         let server = Server::start(refusal(status, b"invalid")).await;
         let message = Message { images, ..Message::user("look", Source::default()) };
         let question = ModelRequest { messages: Arc::new(vec![Arc::new(message)]), ..question() };
-        let answer = collect(client(&server.base_url()).ask(question)).await;
+        let answer = collect(client(&server.base_url()).call(question)).await;
         assert_eq!(answer.fault().public.contains("rollback_agent"), advised, "{status}: {answer:?}");
     }
 }

@@ -48,7 +48,7 @@ pub(crate) fn question() -> ModelRequest {
 
 /// Everything one question gives, to the end of the stream.
 pub(crate) async fn ask(client: &Arc<dyn Provider>) -> Answer {
-    collect(client.ask(question())).await
+    collect(client.call(question())).await
 }
 
 /// What tells only how long something takes is no part of the answer.

@@ -143,7 +143,7 @@ fn of_turns() -> Vec<(Record, Value)> {
         (
             Record::CallBegun {
                 turn: 2,
-                place: 1,
+                index: 1,
                 call_id: "c1".into(),
                 tool: "x".into(),
                 class: ToolClass::Once,
@@ -151,7 +151,7 @@ fn of_turns() -> Vec<(Record, Value)> {
             json!({ "turn": 2, "place": 1, "call_id": "c1", "tool": "x", "class": "once" }),
         ),
         (
-            Record::CallDone { turn: 2, place: 1, outcome: ToolOutcome::Denied("no".into()) },
+            Record::CallDone { turn: 2, index: 1, outcome: ToolOutcome::Denied("no".into()) },
             json!({ "turn": 2, "place": 1, "outcome": "denied", "text": "no" }),
         ),
         (

@@ -142,7 +142,7 @@ impl History {
         let place = self.waiting.iter().position(|waiting| waiting == id);
         let place = place.ok_or_else(|| format!(".tool_call_id answers no call: '{}'", short(id)))?;
         self.waiting.remove(place);
-        let result = Message::result(id.as_str(), &ToolOutcome::Done(message.content.clone()));
+        let result = Message::tool_result(id.as_str(), &ToolOutcome::Done(message.content.clone()));
         self.messages.push(Message { ending: meta.ending()?, ..result });
         Ok(())
     }
@@ -151,7 +151,7 @@ impl History {
     fn settle(&mut self) {
         self.unanswered += self.waiting.len();
         for id in self.waiting.drain(..) {
-            let result = Message::result(id, &ToolOutcome::Failed(NO_RESULT.to_owned()));
+            let result = Message::tool_result(id, &ToolOutcome::Failed(NO_RESULT.to_owned()));
             self.messages.push(Message { ending: Some(Ending::Interrupted), ..result });
         }
     }

@@ -73,7 +73,7 @@ impl Actor {
         let fell = answer.clone().err().filter(|_| is_kept && !self.is_over());
         let _ = reply.send(answer);
         match fell {
-            Some(fault) => self.fall(fault).await,
+            Some(fault) => self.reload(fault).await,
             None if self.shared.ending.is_cancelled() => ControlFlow::Break(()),
             None => ControlFlow::Continue(()),
         }

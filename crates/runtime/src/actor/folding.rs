@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use agent::fold::{FoldHow, FoldPart, Folded, Summary, drop_oldest};
-use agent::outside::{Asker, ModelEvent, ModelStream};
+use agent::outside::{Requester, ModelEvent, ModelStream};
 use agent::permission::Resource;
 use agent::{Fault, FaultKind, Frame, Prices, TokenCount, ToolSpec, Usage, Window, WindowSize};
 use futures_util::{FutureExt, StreamExt};
@@ -47,8 +47,8 @@ impl Folding {
     /// Asks; nothing happens until it is polled.
     pub(super) fn begin(shared: &Arc<Shared>, summary: Summary) -> Self {
         let mut question = summary.question(shared.provider.traits(), &|text| shared.provider.count(text));
-        question.asker = Asker { agent: Some(shared.id.clone()), root: shared.node.root() };
-        let asked = std::panic::catch_unwind(AssertUnwindSafe(|| shared.provider.ask(question)));
+        question.requester = Requester { agent: Some(shared.id.clone()), root: shared.node.root() };
+        let asked = std::panic::catch_unwind(AssertUnwindSafe(|| shared.provider.call(question)));
         // A model that panics says nothing.
         let stream = asked.unwrap_or_else(|_| futures_util::stream::empty().boxed());
         let until = Instant::now() + shared.limits.fold_time;
@@ -72,13 +72,13 @@ impl Folding {
                     self.shared.record_model_usage(usage, self.shared.provider.traits().prices);
                     return FoldStep::Used(usage);
                 }
-                ModelEvent::OtherUsage(usage, prices) => {
+                ModelEvent::FallbackUsage(usage, prices) => {
                     self.shared.record_model_usage(usage, prices);
                     return FoldStep::Used(usage);
                 }
                 ModelEvent::Done => return self.done(),
                 // It was given no tool; and why it stopped is seen by what it said.
-                ModelEvent::Reasoning(_) | ModelEvent::Thoughts(_) => {}
+                ModelEvent::Reasoning(_) | ModelEvent::ReasoningBlock(_) => {}
                 ModelEvent::ToolCall(_) | ModelEvent::Stopped(_) => {}
                 // A summary has one time for all of it.
                 ModelEvent::Waiting | ModelEvent::Alive => {}

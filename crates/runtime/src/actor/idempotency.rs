@@ -4,14 +4,14 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use agent::journal::{Record, Replay, Stage};
+use agent::journal::{Record, Replay, TurnStage};
 use agent::outside::{StoreFault, StoredTurn};
 use agent::{Fault, FaultKind, TurnEnd, TurnOutcome, content_digest_input};
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
 use super::pending_turn::{Acceptance, PendingTurn, content_mismatch, told, commit_result};
-use super::perform::Performance;
+use super::turn_driver::TurnDriver;
 use super::{Actor, CancelReply, Job};
 use crate::handle::Shared;
 use crate::admission::busy;
@@ -45,7 +45,7 @@ pub(super) async fn cancel_unstarted(shared: Arc<Shared>, mut open: PendingTurn,
     let is_unknown = accepted != Ok(true) || shared.ending.is_cancelled();
     let kept = match is_unknown {
         true => Ok(()),
-        false => match shared.append(vec![open.ended_record(TurnEnd::unbegun())], |_| {}).await {
+        false => match shared.append(vec![open.ended_record(TurnEnd::cancelled_before_start())], |_| {}).await {
             Err(StoreFault::NotFound) => Ok(()),
             kept => kept,
         },
@@ -56,7 +56,7 @@ pub(super) async fn cancel_unstarted(shared: Arc<Shared>, mut open: PendingTurn,
     match kept {
         Ok(()) => open.answer_cancelled(),
         Err(fault) => {
-            shared.stumbled.cancel();
+            shared.needs_reload.cancel();
             open.answer(&Err(fault.into()));
         }
     }
@@ -80,7 +80,7 @@ async fn stored_outcome(shared: &Shared, open: &PendingTurn) -> Result<StoredOut
         Some(stored) if stored.content_digest != content_digest(open) => Err(content_mismatch(name)),
         Some(StoredTurn { turn, end: Some(end), .. }) => Ok(StoredOutcome::Ended(turn, end)),
         Some(StoredTurn { end: None, .. }) => Ok(StoredOutcome::Open),
-        None if shared.is_destroyed().await? => Ok(StoredOutcome::Ended(open.turn, TurnEnd::unbegun())),
+        None if shared.is_destroyed().await? => Ok(StoredOutcome::Ended(open.turn, TurnEnd::cancelled_before_start())),
         // It was forgotten just now: the next try will tell.
         None => Err(being_resumed(open)),
     }
@@ -93,11 +93,11 @@ fn being_resumed(open: &PendingTurn) -> Fault {
 impl Actor {
     pub(super) async fn end_unstarted(&mut self, open: PendingTurn, reply: Option<CancelReply>) -> ControlFlow<()> {
         let is_left = reply.is_none() && open.is_unattended();
-        if matches!(open.stage, Stage::Running(_)) && !is_left && !self.shared.ending.is_cancelled() {
+        if matches!(open.stage, TurnStage::Running(_)) && !is_left && !self.shared.ending.is_cancelled() {
             // It had begun before the daemon stopped: what it left open in the context has to be closed.
-            let mut performance = Performance::begin(Arc::clone(&self.shared), &open, None);
-            performance.give_up();
-            return self.perform(open, performance, reply.into_iter().collect()).await;
+            let mut performance = TurnDriver::begin(Arc::clone(&self.shared), &open, None);
+            performance.cancel_on_advance();
+            return self.drive_turn(open, performance, reply.into_iter().collect()).await;
         }
         cancel_unstarted(Arc::clone(&self.shared), open, reply).await;
         let is_over = self.shared.ending.is_cancelled() || self.inbox.is_closed();
@@ -106,12 +106,12 @@ impl Actor {
 
     /// Marks a turn as interrupted. It can be opened again by the same send.
     pub(super) async fn interrupt(&mut self, open: PendingTurn, why: String) -> ControlFlow<()> {
-        if matches!(open.stage, Stage::Running(_)) {
-            let mut performance = Performance::begin(Arc::clone(&self.shared), &open, None);
-            performance.interrupt(why);
-            return self.perform(open, performance, Vec::new()).await;
+        if matches!(open.stage, TurnStage::Running(_)) {
+            let mut performance = TurnDriver::begin(Arc::clone(&self.shared), &open, None);
+            performance.interrupt_on_advance(why);
+            return self.drive_turn(open, performance, Vec::new()).await;
         }
-        let end = TurnEnd::without_a_word(TurnOutcome::Interrupted(why));
+        let end = TurnEnd::without_content(TurnOutcome::Interrupted(why));
         match self.shared.append(vec![open.ended_record(end.clone())], |_| {}).await {
             Ok(()) => {
                 open.answer(&told(end));
@@ -120,7 +120,7 @@ impl Actor {
             Err(fault) => {
                 let fault = Fault::from(fault);
                 open.answer(&Err(fault.clone()));
-                self.fall(fault).await
+                self.reload(fault).await
             }
         }
     }
@@ -137,7 +137,7 @@ impl Actor {
                 // Whoever is woken from the store takes it up.
                 let fault = being_resumed(&open);
                 open.answer(&Err(fault.clone()));
-                return self.fall(fault).await;
+                return self.reload(fault).await;
             }
         };
         open.answer(&answer);
@@ -165,7 +165,7 @@ impl Actor {
             }
         };
         let replay = Replay::from_records(history);
-        let Some((interrupted, messages)) = replay.interrupted(turn) else {
+        let Some((interrupted, messages)) = replay.reopenable_turn(turn) else {
             // Its messages were rolled back since.
             open.answer(&told(end));
             return ControlFlow::Continue(());
@@ -201,7 +201,7 @@ impl Actor {
             Err(fault) => {
                 let fault = Fault::from(fault);
                 let _ = reply.send(Err(fault.clone()));
-                self.fall(fault).await
+                self.reload(fault).await
             }
         }
     }

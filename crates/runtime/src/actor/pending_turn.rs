@@ -1,6 +1,6 @@
 //! A send from the moment it is taken to its answer.
 
-use agent::journal::{AcceptedTurn, OpenTurn, Record, Stage};
+use agent::journal::{AcceptedTurn, OpenTurn, Record, TurnStage};
 use agent::outside::StoreFault;
 use agent::{Fault, FaultKind, Message, RequestId, TurnEnd, TurnOutcome};
 use tokio::sync::{oneshot, watch};
@@ -25,7 +25,7 @@ pub(crate) struct PendingTurn {
     pub(super) turn: u64,
     pub(super) acceptance: Acceptance,
     /// How far it had come before.
-    pub(super) stage: Stage,
+    pub(super) stage: TurnStage,
     /// How often it was begun again.
     pub(super) attempts: u32,
     /// Whether it was open when the agent woke.
@@ -54,7 +54,7 @@ impl PendingTurn {
             permit: place,
             turn,
             acceptance: Acceptance::NotEnqueued,
-            stage: Stage::Waiting,
+            stage: TurnStage::Waiting,
             attempts: 0,
             was_recovered: false,
             earlier_cancellations: Vec::new(),
@@ -130,7 +130,7 @@ impl PendingTurn {
     }
 
     pub(super) fn answer_cancelled(self) {
-        self.answer(&Ok(TurnEnd::unbegun()));
+        self.answer(&Ok(TurnEnd::cancelled_before_start()));
     }
 }
 

@@ -31,7 +31,7 @@ const PRUNE_INTERVAL: Duration = Duration::from_secs(600);
 const ROOM_WAITS_MS: [u64; 6] = [1, 4, 10, 25, 60, 150];
 
 /// Agents that are woken at once to settle their turns.
-const SETTLED_AT_ONCE: usize = 64;
+const RESUMES_RUNNING_MAX: usize = 64;
 
 /// An agent that is about to live.
 pub(super) struct NewAgent {
@@ -140,7 +140,7 @@ impl Pool {
             pool: Arc::downgrade(self),
             last_used: AtomicU64::new(self.now_ms()),
             ending: CancellationToken::new(),
-            stumbled: CancellationToken::new(),
+            needs_reload: CancellationToken::new(),
             ended: CancellationToken::new(),
         });
         (AgentHandle { shared, inbox }, commands)
@@ -263,7 +263,7 @@ impl Pool {
     }
 
     /// Wakes everybody whose turn was open: it goes on, or is marked.
-    pub(super) fn settle(self: &Arc<Self>, unsettled: Vec<Serial>) {
+    pub(super) fn resume_open_turns(self: &Arc<Self>, unsettled: Vec<Serial>) {
         if unsettled.is_empty() {
             return;
         }
@@ -271,12 +271,12 @@ impl Pool {
             "{} agents had open turns when the daemon stopped; they are taken up",
             unsettled.len()
         );
-        self.take_up(unsettled);
+        self.resume_agents(unsettled);
     }
 
     /// Turns of an agent that could not keep its work are open in the store. They go on when there may be room again, also
     /// when nobody asks for them.
-    pub(crate) fn take_up_later(self: &Arc<Self>, serial: Serial, after: Duration) {
+    pub(crate) fn resume_later(self: &Arc<Self>, serial: Serial, after: Duration) {
         let (pool, stop) = (Arc::downgrade(self), self.stop_wanted.clone());
         self.tasks.spawn(async move {
             tokio::select! {
@@ -284,12 +284,12 @@ impl Pool {
                 () = stop.cancelled() => return,
             }
             if let Some(pool) = pool.upgrade() {
-                pool.take_up(vec![serial]);
+                pool.resume_agents(vec![serial]);
             }
         });
     }
 
-    fn take_up(self: &Arc<Self>, unsettled: Vec<Serial>) {
+    fn resume_agents(self: &Arc<Self>, unsettled: Vec<Serial>) {
         let pool = Arc::downgrade(self);
         let turnstile = Arc::clone(&self.admission);
         self.tasks.spawn(async move {
@@ -311,7 +311,7 @@ impl Pool {
                 }
             };
             use futures_util::StreamExt;
-            let waking = futures_util::stream::iter(unsettled).map(wake).buffer_unordered(SETTLED_AT_ONCE);
+            let waking = futures_util::stream::iter(unsettled).map(wake).buffer_unordered(RESUMES_RUNNING_MAX);
             tokio::select! {
                 () = waking.collect::<()>() => {}
                 () = turnstile.abort.cancelled() => {}
@@ -377,7 +377,7 @@ struct MissingModel {
 }
 
 impl Provider for MissingModel {
-    fn ask(&self, _: ModelRequest) -> ModelStream {
+    fn call(&self, _: ModelRequest) -> ModelStream {
         let text = format!("the model of this agent cannot be used any more: {}", self.fault.public);
         let fault = Fault::new(FaultKind::Model, text);
         Box::pin(futures_util::stream::once(std::future::ready(Err(fault))))

@@ -118,11 +118,11 @@ async fn the_model_is_asked_when_the_question_is_kept_and_a_tool_runs_when_that_
     world.store.hold();
     settle().await;
     assert_eq!((world.model.seen().questions.len(), texts(&agent).len()), (1, 1));
-    assert_eq!(world.tools.lines(), Vec::<String>::new());
+    assert_eq!(world.tools.call_lines(), Vec::<String>::new());
     world.store.release();
     world.store.hold();
     tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    assert_eq!(world.tools.lines(), ["a once 1"]);
+    assert_eq!(world.tools.call_lines(), ["a once 1"]);
     assert_eq!(
         (world.model.seen().questions.len(), texts(&agent).len()),
         (1, 2),

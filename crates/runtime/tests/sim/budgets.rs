@@ -126,7 +126,7 @@ async fn wall_time_halts_tools_that_run() {
     let (stopped, spent) =
         ("Stopped: the budget of wall_ms is used up", "Did not execute: the budget of wall_ms is used up");
     assert_eq!(results(&agent), ["took 500", stopped, spent]);
-    assert_eq!(world.tools.seen().live, 0);
+    assert_eq!(world.tools.observations().live, 0);
     assert_eq!(objection_when_idle(&messages(&agent)), None);
 }
 

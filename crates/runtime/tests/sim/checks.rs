@@ -31,7 +31,7 @@ impl Driver {
 
     /// At any time.
     pub(crate) fn check_now(&self) {
-        let violations = self.world.tools.seen().violations.clone();
+        let violations = self.world.tools.observations().violations.clone();
         assert_eq!(violations, Vec::<String>::new(), "a tool did what it may not");
         for place in 0..self.lives.len() {
             self.check_accounts(place);
@@ -55,14 +55,14 @@ impl Driver {
             if one.resource == Resource::Children {
                 // Whoever is being made by an agent counts before it can be found, and whoever is being destroyed by
                 // one no longer counts and is there until that is kept.
-                let is_at_work = self.world.tools.seen().live > 0;
+                let is_at_work = self.world.tools.observations().live > 0;
                 let come_or_go = is_at_work && (one.used > below || self.world.store.has_queued());
                 assert!(one.used == below || come_or_go, "{below} are below: {what}");
                 let floor = life.budgets[place(one.resource)].floor;
                 assert!(one.limit.is_none_or(|limit| one.used <= limit.max(floor)), "too many: {what}");
                 continue;
             }
-            let nobody = below == 0 && self.world.tools.seen().live == 0;
+            let nobody = below == 0 && self.world.tools.observations().live == 0;
             assert!(!nobody || one.reserved == 0, "set aside for nobody: {what}");
             let Some(limit) = one.limit else { continue };
             let past = life.budgets[place(one.resource)];
@@ -81,15 +81,15 @@ impl Driver {
 
     /// No family uses more than its head was ever given, however it was passed on.
     pub(crate) fn check_families(&self) {
-        let seen = self.world.tools.seen();
+        let seen = self.world.tools.observations();
         for (place_of_life, life) in self.lives.iter().enumerate() {
             let family = || self.below(place_of_life).into_iter().chain([place_of_life]);
             let turns: u64 = family().map(|life| turns_of(&self.lives[life])).sum();
-            let is_family = |ran: &&crate::tools::Ran| {
+            let is_family = |ran: &&crate::tools::RecordedCall| {
                 let agent = ran.agent.as_ref();
                 agent.is_some_and(|agent| agent.is_same(&life.handle) || agent.is_descendant_of(&life.handle))
             };
-            let calls = seen.ran.iter().filter(is_family).count() as u64;
+            let calls = seen.calls.iter().filter(is_family).count() as u64;
             for (resource, used) in [(Resource::Turns, turns), (Resource::ToolCalls, calls)] {
                 let past = life.budgets[place(resource)];
                 let fair = past.ever_unlimited || used <= past.limit_max;

@@ -65,7 +65,7 @@ async fn give(world: &World, name: i64, script: &str) {
 async fn come_to_rest(world: &World) {
     settle().await;
     for _ in 0..100_000 {
-        if world.pool.open_turns() == 0 && world.tools.seen().live == 0 {
+        if world.pool.open_turns() == 0 && world.tools.observations().live == 0 {
             return settle().await;
         }
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
@@ -74,7 +74,7 @@ async fn come_to_rest(world: &World) {
 }
 
 fn times(world: &World, line: &str) -> usize {
-    world.tools.lines().iter().filter(|ran| *ran == line).count()
+    world.tools.call_lines().iter().filter(|ran| *ran == line).count()
 }
 
 /// Calls that may not run twice and were begun, and have no result that is kept.
@@ -239,7 +239,7 @@ async fn a_turn_that_was_cut_off_three_times_is_not_begun_again() {
     for crash in 1..=3 {
         settle().await;
         assert_eq!(
-            (world.tools.seen().live, world.pool.open_turns()),
+            (world.tools.observations().live, world.pool.open_turns()),
             (1, 1),
             "it runs before crash {crash}"
         );
@@ -247,7 +247,7 @@ async fn a_turn_that_was_cut_off_three_times_is_not_begun_again() {
     }
     settle().await;
     assert_eq!(
-        (world.pool.open_turns(), world.tools.seen().ran.len()),
+        (world.pool.open_turns(), world.tools.observations().calls.len()),
         (0, 3),
         "it does not run a fourth time"
     );
@@ -302,7 +302,7 @@ async fn a_marked_turn_that_had_no_rounds_left_ends_all_the_same() {
     let spec = AgentSpec { on_restart: Some(OnRestart::Mark), ..named("a") };
     world.make(spec).await;
     give(&world, 1, "#1 call note x; call once release; done | say never; done").await;
-    world.tools.begun(2).await;
+    world.tools.wait_started(2).await;
     settle().await;
     let world = world.restart().await;
     come_to_rest(&world).await;
@@ -319,14 +319,14 @@ async fn a_turn_that_waits_for_a_slot_to_go_on_can_be_cancelled_and_leaves_a_sou
         let message = message(1, &format!("#{name} call slow release; done | say {name}; done"));
         world.agent(name).await.submit_committed(message).await.expect("it is kept");
     }
-    world.tools.begun(2).await;
+    world.tools.wait_started(2).await;
     settle().await;
     let plan = world.next_life().limits(Limits { turns_running_max: 1, ..Limits::default() });
     world.kill().await;
     let world = World::open(plan).await;
     settle().await;
     let (runs, waits) = (world.find("a").await, world.find("b").await);
-    assert_eq!((world.tools.seen().live, world.pool.open_turns()), (1, 2), "there is one slot");
+    assert_eq!((world.tools.observations().live, world.pool.open_turns()), (1, 2), "there is one slot");
     assert!(waits.cancel(numeric_request_id(1)).await);
     assert_eq!(objection_when_idle(&messages(&waits)), None);
     assert_eq!(results(&waits), ["Cancelled by user: tool execution was interrupted"]);
@@ -346,7 +346,7 @@ async fn a_word_that_was_acknowledged_survives_a_crash() {
     let world = world(OnRestart::Resume).await;
     let agent = world.find("a").await;
     give(&world, 1, "#1 call slow release; done | say never; done").await;
-    world.tools.begun(1).await;
+    world.tools.wait_started(1).await;
     settle().await;
     assert_eq!(agent.steer(WORD.to_owned(), Source::default()).await, Some(numeric_request_id(1)));
     drop(agent);
@@ -365,9 +365,9 @@ async fn a_killed_world_leaves_no_task_behind() {
     let agent = world.find("a").await;
     let message = message(1, "#1 call slow release; call once release; done");
     let _ = tokio::time::timeout(std::time::Duration::from_millis(5), agent.send(message)).await;
-    assert_eq!(world.tools.seen().live, 2);
+    assert_eq!(world.tools.observations().live, 2);
     let tools = std::sync::Arc::clone(&world.tools);
     drop(agent);
     world.kill().await;
-    assert_eq!((tools.seen().live, tasks()), (0, 0));
+    assert_eq!((tools.observations().live, tasks()), (0, 0));
 }

@@ -72,7 +72,7 @@ fn some_limits(dice: &mut Dice) -> Limits {
         tool_iterations_max: dice.between(1, 4) as u64,
         tools_running_max: dice.between(1, 4),
         tool_result_bytes_max: 1000,
-        model_idle: std::time::Duration::from_secs(dice.between(1, 60) as u64),
+        model_idle_timeout: std::time::Duration::from_secs(dice.between(1, 60) as u64),
         ..Limits::default()
     }
 }
@@ -153,7 +153,7 @@ impl Driver {
         let temper = if dice.percent(35) { Temper::sociable(&mut dice) } else { Temper::any(&mut dice) };
         let world = World::with(limits.clone()).await;
         world.store.set_commit_yields(*dice.pick(&[0, 0, 1, 3]));
-        world.tools.watch(&world.pool);
+        world.tools.enable_permission_checks(&world.pool);
         Self {
             dice,
             playwright: Playwright::new(temper.talkative, temper.names),
@@ -303,7 +303,7 @@ impl Driver {
         assert!(fair, "{script} was answered with {answer:?}");
         if let Some(Fate::Answered(before)) = sent.duplicate_of.map(|before| &self.sent[before].fate) {
             // One that was cancelled before it was kept is not known.
-            let unbegun = Ok(TurnEnd::unbegun());
+            let unbegun = Ok(TurnEnd::cancelled_before_start());
             // An agent that has to go answers everybody like this.
             let goes = self.lives[sent.life].destroyed || self.stopping;
             let is_cancelled = answer.as_ref().is_ok_and(|end| end.outcome == TurnOutcome::Cancelled);

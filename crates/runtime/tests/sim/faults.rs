@@ -69,7 +69,7 @@ async fn a_stream_that_just_ends_is_no_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_model_is_given_up_after_its_time() {
-    let world = World::with(Limits { model_idle: IDLE, ..Limits::default() }).await;
+    let world = World::with(Limits { model_idle_timeout: IDLE, ..Limits::default() }).await;
     let agent = world.agent("a").await;
     let before = Instant::now();
     let fault = fault_of(start(&agent, 1, "say hel; pass 100000; say lo; wait")).await;
@@ -82,14 +82,14 @@ async fn a_silent_model_is_given_up_after_its_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_says_something_now_and_then_is_never_given_up() {
-    let world = World::with(Limits { model_idle: IDLE, ..Limits::default() }).await;
+    let world = World::with(Limits { model_idle_timeout: IDLE, ..Limits::default() }).await;
     let script = "say a; pass 119000; say b; pass 119000; say c; pass 119000; done";
     assert_eq!(end_of(start(&world.agent("a").await, 1, script)).await.content, "abc");
 }
 
 #[tokio::test(start_paused = true)]
 async fn commands_give_a_silent_model_no_more_time() {
-    let world = World::with(Limits { model_idle: IDLE, ..Limits::default() }).await;
+    let world = World::with(Limits { model_idle_timeout: IDLE, ..Limits::default() }).await;
     let agent = world.agent("a").await;
     let before = Instant::now();
     let sending = start(&agent, 1, "wait");
@@ -104,14 +104,14 @@ async fn commands_give_a_silent_model_no_more_time() {
 
 #[tokio::test(start_paused = true)]
 async fn each_question_of_a_turn_has_its_own_time() {
-    let world = World::with(Limits { model_idle: IDLE, ..Limits::default() }).await;
+    let world = World::with(Limits { model_idle_timeout: IDLE, ..Limits::default() }).await;
     let script = "pass 100000; call note; done | pass 100000; say b; done";
     assert_eq!(end_of(start(&world.agent("a").await, 1, script)).await.content, "b");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_question_that_waits_for_its_place_is_not_silent() {
-    let world = World::with(Limits { model_idle: IDLE, ..Limits::default() }).await;
+    let world = World::with(Limits { model_idle_timeout: IDLE, ..Limits::default() }).await;
     let agent = world.agent("a").await;
     let script = "queue; pass 600000; live; pass 119000; queue; pass 600000; live; pass 119000; say a; done";
     assert_eq!(end_of(start(&agent, 1, script)).await.content, "a");
@@ -120,14 +120,14 @@ async fn a_question_that_waits_for_its_place_is_not_silent() {
 
 #[tokio::test(start_paused = true)]
 async fn a_model_that_shows_that_it_is_at_it_is_not_silent() {
-    let world = World::with(Limits { model_idle: IDLE, ..Limits::default() }).await;
+    let world = World::with(Limits { model_idle_timeout: IDLE, ..Limits::default() }).await;
     let script = "pass 119000; live; pass 119000; say a; pass 119000; live; pass 119000; done";
     assert_eq!(end_of(start(&world.agent("a").await, 1, script)).await.content, "a");
 }
 
 #[tokio::test(start_paused = true)]
 async fn behind_a_wait_a_silent_model_has_its_time_and_no_more() {
-    let world = World::with(Limits { model_idle: IDLE, ..Limits::default() }).await;
+    let world = World::with(Limits { model_idle_timeout: IDLE, ..Limits::default() }).await;
     let before = Instant::now();
     let fault = fault_of(start(&world.agent("a").await, 1, "queue; pass 600000; live; wait")).await;
     assert_eq!(fault.public, "API request timed out: the model was silent for 120 s");
@@ -137,7 +137,7 @@ async fn behind_a_wait_a_silent_model_has_its_time_and_no_more() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_nobody_ends_is_ended_after_an_hour() {
-    let world = World::with(Limits { model_idle: IDLE, ..Limits::default() }).await;
+    let world = World::with(Limits { model_idle_timeout: IDLE, ..Limits::default() }).await;
     let fault = fault_of(start(&world.agent("a").await, 1, "queue; wait")).await;
     assert_eq!(fault.public, "API request timed out: the model was silent for 3600 s");
 }

@@ -60,7 +60,7 @@ async fn a_turn_that_finds_no_room_at_any_point_is_told_so_and_goes_on_when_ther
         assert_eq!((end.outcome, end.content.as_str()), (TurnOutcome::Completed, "so"), "{kind}");
         assert_eq!(questions(&agent), [script], "{kind}: one user's message");
         assert_eq!(objection_when_idle(&messages(&agent)), None, "{kind}");
-        let once = world.tools.lines().iter().filter(|line| *line == "a once 5").count();
+        let once = world.tools.call_lines().iter().filter(|line| *line == "a once 5").count();
         assert!(once <= 1, "{kind}: {once} times");
         drop(agent);
         let world = world.restart().await;

@@ -37,7 +37,7 @@ async fn while_it_runs_all_get_the_one_answer() {
     let answers = [end_of(late).await, end_of(sendings.into_iter().next().expect("three")).await];
     assert!(answers.iter().all(|end| end.content == "so" && end.rounds == 2));
     assert_eq!(world.model.seen().questions.len(), 2, "the model was asked once for each round");
-    assert_eq!((questions(&agent).len(), world.tools.lines().len()), (1, 1));
+    assert_eq!((questions(&agent).len(), world.tools.call_lines().len()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -85,7 +85,7 @@ async fn after_its_end_it_gets_the_stored_answer() {
         assert_eq!(again, first, "usage, rounds and all");
     }
     expect_reuse_refused(&agent).await;
-    assert_eq!((world.model.seen().questions.len(), world.tools.lines().len()), (2, 1));
+    assert_eq!((world.model.seen().questions.len(), world.tools.call_lines().len()), (2, 1));
     assert_eq!((texts(&agent).len(), world.pool.open_turns()), (4, 0));
     assert_eq!(end_of(start(&agent, 2, "#2 say on; done")).await.content, "on");
 }
@@ -330,7 +330,7 @@ async fn a_name_is_forgotten_after_its_time_and_not_before() {
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_is_open_is_not_forgotten_however_old_it_is() {
     let clock = SetClock::new();
-    let limits = Limits { model_idle: Duration::from_secs(1_000_000), ..Limits::default() };
+    let limits = Limits { model_idle_timeout: Duration::from_secs(1_000_000), ..Limits::default() };
     let plan = Plan { clock: Arc::<SetClock>::clone(&clock), ..Plan::default() }.limits(limits);
     let world = World::open(plan).await;
     let agent = world.agent("a").await;

@@ -99,7 +99,7 @@ impl Lives {
     /// What may happen once has happened at most once in all lives.
     fn check_effects(&self) {
         let mut once: Vec<_> =
-            self.world().tools.lines().into_iter().filter(|line| line.contains(" once")).collect();
+            self.world().tools.call_lines().into_iter().filter(|line| line.contains(" once")).collect();
         // The agent may have been renamed between two lives.
         once.iter_mut().for_each(|line| drop(line.drain(..line.find(' ').unwrap_or_default())));
         once.sort();
@@ -131,7 +131,7 @@ impl Lives {
 pub(crate) fn is_final(answer: &Result<TurnEnd, Fault>) -> bool {
     match answer {
         // One that was cancelled before it was kept is not known.
-        Ok(end) => *end != TurnEnd::unbegun(),
+        Ok(end) => *end != TurnEnd::cancelled_before_start(),
         Err(fault) => !is_busy(fault) && fault.kind == FaultKind::Model,
     }
 }

@@ -40,7 +40,7 @@ mod talks;
 mod test_store;
 mod threads;
 mod told;
-mod toolruns;
+mod tool_calls;
 mod tools;
 mod agent_tree;
 mod world;

@@ -65,7 +65,7 @@ async fn ten_thousand_cancels_leave_one_end_for_each_turn() {
     }
     settle().await;
     assert!(hits > CANCELS / 4, "only {hits} of {cancels} cancels met an open turn");
-    assert_eq!((world.pool.open_turns(), world.model.seen().live_total, world.tools.seen().live), (0, 0, 0));
+    assert_eq!((world.pool.open_turns(), world.model.seen().live_total, world.tools.observations().live), (0, 0, 0));
     assert_eq!(tasks(), agents.len() + 1 + POOL_TASKS);
     begun += agents.iter().map(turns_of).sum::<usize>();
     assert!(begun <= usize::try_from(sent).expect("a small number") && begun > CANCELS / 2, "{begun} turns");

@@ -100,7 +100,7 @@ impl Stage {
 }
 
 impl Provider for ScriptedModel {
-    fn ask(&self, request: ModelRequest) -> ModelStream {
+    fn call(&self, request: ModelRequest) -> ModelStream {
         let agent = request.messages.first().expect("a question has messages").text.clone();
         let asking = request.messages.iter().rev().find(|message| message.role == Role::User);
         let script = asking.expect("a question has a user's message").text.clone();

@@ -21,7 +21,7 @@ async fn narrowing_a_parent_denies_its_childs_next_effect() {
     let script =
         "call note a; call slow release; call step 1; call note b; done | call note c; done | say so; done";
     let sending = start(&child, 1, script);
-    world.tools.begun(2).await;
+    world.tools.wait_started(2).await;
     settle().await;
     disable_tools(&world, &parent, &["step", "note"]).await;
     world.tools.release_all();
@@ -41,7 +41,7 @@ async fn narrowing_an_agent_denies_its_own_next_effect() {
     let world = World::new().await;
     let agent = world.make(preset(named("a"), "trusted")).await;
     let sending = start(&agent, 1, "call write x; call step release; call write y; done | say so; done");
-    world.tools.begun(2).await;
+    world.tools.wait_started(2).await;
     let change = PermissionChange { write_paths: Some(vec!["b".to_owned()]), ..PermissionChange::default() };
     world.change_permissions(&agent, &change).await.expect("within its preset");
     world.tools.release_all();
@@ -57,7 +57,7 @@ async fn a_model_is_shown_the_tools_it_may_use_now() {
     let parent = world.trusted("p").await;
     let child = world.child("c", &parent).await;
     let sending = start(&child, 1, "call slow release; done | say a; done");
-    world.tools.begun(1).await;
+    world.tools.wait_started(1).await;
     disable_tools(&world, &parent, &["note"]).await;
     world.tools.release_all();
     end_of(sending).await;
@@ -138,7 +138,7 @@ async fn a_denied_call_is_a_result_and_the_turn_goes_on() {
     let agent = world.make(preset(named("a"), "worker")).await;
     let script = "call write x; call agent_send {to=b say x; done}; call note y; done | say so; done";
     assert_eq!(end_of(start(&agent, 1, script)).await.content, "so");
-    assert_eq!(world.tools.lines(), ["a note y"]);
+    assert_eq!(world.tools.call_lines(), ["a note y"]);
     let denied = messages(&agent).iter().filter(|message| message.ending == Some(Ending::Denied)).count();
     assert_eq!(denied, 2);
     assert_eq!(messages(&agent).iter().filter(|message| message.role == Role::Tool).count(), 3);
@@ -147,7 +147,7 @@ async fn a_denied_call_is_a_result_and_the_turn_goes_on() {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_begins_is_allowed_in_that_very_moment() {
     let world = World::new().await;
-    world.tools.watch(&world.pool);
+    world.tools.enable_permission_checks(&world.pool);
     let agent = world.agent("a").await;
     for place in 0..300 {
         // However long the answer is, somewhere in it the agent's task gives way to others.
@@ -160,5 +160,5 @@ async fn a_call_that_begins_is_allowed_in_that_very_moment() {
             tokio::task::yield_now().await;
         }
     }
-    assert_eq!(world.tools.seen().violations, Vec::<String>::new());
+    assert_eq!(world.tools.observations().violations, Vec::<String>::new());
 }

@@ -211,7 +211,7 @@ fn from_elsewhere() -> Vec<Message> {
     vec![
         Message::user("hello", Source { kind: Some("rpc".into()), agent: None }),
         Message::assistant("let me see", vec![call]),
-        Message::result("c1", &ToolOutcome::Done("noted".into())),
+        Message::tool_result("c1", &ToolOutcome::Done("noted".into())),
         Message::assistant("hi", Vec::new()),
     ]
 }

@@ -126,7 +126,7 @@ impl Driver {
         let open: Vec<_> = (0..self.lives.len()).flat_map(|life| self.unanswered(life)).collect();
         assert_eq!(open, Vec::<&str>::new(), "every accepted send is answered");
         assert_eq!(self.world.pool.open_turns(), 0, "every place is given back");
-        assert_eq!(self.world.tools.seen().live, 0, "every tool has ended");
+        assert_eq!(self.world.tools.observations().live, 0, "every tool has ended");
         self.check_now();
         self.check_histories();
     }
@@ -197,7 +197,7 @@ impl Driver {
         settle().await;
         assert_eq!(tasks(), 0, "no task is left behind");
         assert_eq!(model.seen().live_total, 0, "no stream is left behind");
-        assert_eq!(tools.seen().live, 0, "no tool is left behind");
+        assert_eq!(tools.observations().live, 0, "no tool is left behind");
         assert_eq!(
             (Arc::strong_count(&model), Arc::strong_count(&tools)),
             (1, 1),
@@ -213,7 +213,7 @@ impl Driver {
         }
         assert_eq!(self.world.pool.open_turns(), 0, "every place is given back");
         assert_eq!(tasks(), 0, "no task is left");
-        assert_eq!(self.world.tools.seen().live, 0, "no tool is left");
+        assert_eq!(self.world.tools.observations().live, 0, "no tool is left");
         self.check_now();
         self.check_histories();
         self.check_requests();

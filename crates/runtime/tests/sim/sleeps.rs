@@ -50,7 +50,7 @@ async fn without_a_time_nobody_goes_to_sleep() {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_sleeps_while_it_works_or_somebody_holds_it_or_listens_to_it() {
-    let limits = Limits { model_idle: IDLE * 100, ..sleepy() };
+    let limits = Limits { model_idle_timeout: IDLE * 100, ..sleepy() };
     let world = World::with(limits).await;
     let held = world.agent("held").await;
     world.agent("heard").await;

@@ -12,7 +12,7 @@ async fn a_word_is_delivered_before_the_model_is_asked_again() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let sending = start(&agent, 1, "call slow release; done | say never; done");
-    world.tools.begun(1).await;
+    world.tools.wait_started(1).await;
     assert_eq!(at_once(agent.steer(WORD.to_owned(), Source::default())).await, Some(numeric_request_id(1)));
     world.tools.release_all();
     assert_eq!(end_of(sending).await.content, "steered");

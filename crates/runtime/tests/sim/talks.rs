@@ -203,13 +203,13 @@ async fn a_turn_that_gave_its_slot_away_waits_for_another_and_can_be_cancelled_m
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_takes_too_long_is_given_up_and_its_send_with_it() {
-    let world = World::with(Limits { model_idle: crate::tools::TALK_TIME * 2, ..Limits::default() }).await;
+    let world = World::with(Limits { model_idle_timeout: crate::tools::AGENT_TOOL_TIMEOUT * 2, ..Limits::default() }).await;
     let parent = world.trusted("p").await;
     world.child("c", &parent).await;
     let before = Instant::now();
     let script = "call agent_send {to=c wait=yes say hel; pass 1100000000; done}; done | say so; done";
     assert_eq!(end_of(start(&parent, 1, script)).await.content, "so");
-    assert_eq!(before.elapsed(), crate::tools::TALK_TIME);
+    assert_eq!(before.elapsed(), crate::tools::AGENT_TOOL_TIMEOUT);
     settle().await;
     assert_eq!((world.pool.open_turns(), world.model.seen().live_total), (0, 0));
 }

@@ -55,7 +55,7 @@ async fn families_that_do_everything_at_once_never_hang() {
         }
         all_answered(sendings).await;
         assert_eq!(tokio::time::timeout(PATIENCE, world.pool.stop(PATIENCE)).await, Ok(0));
-        assert_eq!((world.pool.open_turns(), world.tools.seen().live), (0, 0));
+        assert_eq!((world.pool.open_turns(), world.tools.observations().live), (0, 0));
         for agent in &agents {
             assert_eq!(objection_when_idle(&messages(agent)), None);
         }

@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use agent::outside::{Doing, Leave, Prepared, Scene, Tool, Toolbox};
+use agent::outside::{Doing, ToolContext, PreparedCall, CallSite, Tool, Toolbox};
 use agent::permission::{Effect, FilePath, Verdict, judge};
-use agent::{AgentId, Pace, ToolClass, ToolOutcome, ToolSpec};
+use agent::{AgentId, Concurrency, ToolClass, ToolOutcome, ToolSpec};
 use runtime::{AgentHandle, PoolHandle};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -17,51 +17,51 @@ use tokio::time::Instant;
 use crate::model::panic_quietly;
 
 /// How long every tool here may run.
-pub(crate) const TOOL_TIME: Duration = Duration::from_secs(60);
+pub(crate) const TOOL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long those may run that wait for other agents: for ever, so that a circle would show.
-pub(crate) const TALK_TIME: Duration = Duration::from_secs(1_000_000);
+pub(crate) const AGENT_TOOL_TIMEOUT: Duration = Duration::from_secs(1_000_000);
 
 /// What an argument is that no tool takes.
-pub(crate) const MALFORMED: &str = "!";
+pub(crate) const MALFORMED_ARGUMENTS: &str = "!";
 
 /// The tools, and what they saw.
 pub(crate) struct TestTools {
-    all: Vec<Arc<dyn Tool>>,
-    stage: Arc<Stage>,
+    tools: Vec<Arc<dyn Tool>>,
+    state: Arc<ToolState>,
 }
 
-struct Stage {
-    seen: Mutex<ToolsSeen>,
+struct ToolState {
+    observations: Mutex<ToolObservations>,
     /// How many calls have begun.
-    begun: watch::Sender<usize>,
+    started_count: watch::Sender<usize>,
     /// To look at rights with. Forgotten before the pool is to go.
     pool: Mutex<Option<PoolHandle>>,
 }
 
 /// What the tools saw.
 #[derive(Default)]
-pub(crate) struct ToolsSeen {
+pub(crate) struct ToolObservations {
     /// Everything that began, with the agent that called.
-    pub(crate) ran: Vec<Ran>,
+    pub(crate) calls: Vec<RecordedCall>,
     /// Calls that run now.
     pub(crate) live: usize,
     /// The most that ever ran at once.
     pub(crate) live_max: usize,
     /// What ran though it was not allowed.
     pub(crate) violations: Vec<String>,
-    waiting: VecDeque<Arc<Notify>>,
+    paused: VecDeque<Arc<Notify>>,
 }
 
 /// One call that began.
-pub(crate) struct Ran {
+pub(crate) struct RecordedCall {
     pub(crate) agent: Option<AgentHandle>,
     pub(crate) line: String,
-    pub(crate) at: Instant,
+    pub(crate) started_at: Instant,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ToolKind {
     Note,
     Slow,
     Step,
@@ -73,67 +73,67 @@ enum Kind {
     Long,
     Read,
     Write,
-    Agents(agents::Verb),
+    Agents(agents::AgentOperation),
 }
 
-const KINDS: &[(&str, Kind, Pace, ToolClass)] = &[
-    ("note", Kind::Note, Pace::Parallel, ToolClass::Pure),
-    ("slow", Kind::Slow, Pace::Parallel, ToolClass::Pure),
-    ("step", Kind::Step, Pace::Ordered, ToolClass::Pure),
-    ("keyed", Kind::Slow, Pace::Parallel, ToolClass::Keyed),
-    ("once", Kind::Slow, Pace::Parallel, ToolClass::Once),
-    ("once_step", Kind::Step, Pace::Ordered, ToolClass::Once),
-    ("broken", Kind::Broken, Pace::Ordered, ToolClass::Pure),
-    ("panics", Kind::Panics, Pace::Parallel, ToolClass::Pure),
-    ("panics_at_prepare", Kind::PanicsAtPrepare, Pace::Parallel, ToolClass::Pure),
-    ("panics_at_effects", Kind::PanicsAtEffects, Pace::Parallel, ToolClass::Pure),
-    ("panics_at_drop", Kind::PanicsAtDrop, Pace::Parallel, ToolClass::Pure),
-    ("long", Kind::Long, Pace::Parallel, ToolClass::Pure),
-    ("read", Kind::Read, Pace::Parallel, ToolClass::Pure),
-    ("write", Kind::Write, Pace::Ordered, ToolClass::Pure),
-    ("agent_create", Kind::Agents(agents::Verb::Create), Pace::Waiting, ToolClass::Once),
-    ("agent_send", Kind::Agents(agents::Verb::Send), Pace::Waiting, ToolClass::Once),
-    ("agent_status", Kind::Agents(agents::Verb::Status), Pace::Parallel, ToolClass::Pure),
-    ("agent_cancel", Kind::Agents(agents::Verb::Cancel), Pace::Parallel, ToolClass::Once),
-    ("agent_destroy", Kind::Agents(agents::Verb::Destroy), Pace::Parallel, ToolClass::Once),
-    ("agent_list", Kind::Agents(agents::Verb::List), Pace::Parallel, ToolClass::Pure),
+const TOOLS: &[(&str, ToolKind, Concurrency, ToolClass)] = &[
+    ("note", ToolKind::Note, Concurrency::Parallel, ToolClass::Pure),
+    ("slow", ToolKind::Slow, Concurrency::Parallel, ToolClass::Pure),
+    ("step", ToolKind::Step, Concurrency::Ordered, ToolClass::Pure),
+    ("keyed", ToolKind::Slow, Concurrency::Parallel, ToolClass::Keyed),
+    ("once", ToolKind::Slow, Concurrency::Parallel, ToolClass::Once),
+    ("once_step", ToolKind::Step, Concurrency::Ordered, ToolClass::Once),
+    ("broken", ToolKind::Broken, Concurrency::Ordered, ToolClass::Pure),
+    ("panics", ToolKind::Panics, Concurrency::Parallel, ToolClass::Pure),
+    ("panics_at_prepare", ToolKind::PanicsAtPrepare, Concurrency::Parallel, ToolClass::Pure),
+    ("panics_at_effects", ToolKind::PanicsAtEffects, Concurrency::Parallel, ToolClass::Pure),
+    ("panics_at_drop", ToolKind::PanicsAtDrop, Concurrency::Parallel, ToolClass::Pure),
+    ("long", ToolKind::Long, Concurrency::Parallel, ToolClass::Pure),
+    ("read", ToolKind::Read, Concurrency::Parallel, ToolClass::Pure),
+    ("write", ToolKind::Write, Concurrency::Ordered, ToolClass::Pure),
+    ("agent_create", ToolKind::Agents(agents::AgentOperation::Create), Concurrency::Waiting, ToolClass::Once),
+    ("agent_send", ToolKind::Agents(agents::AgentOperation::Send), Concurrency::Waiting, ToolClass::Once),
+    ("agent_status", ToolKind::Agents(agents::AgentOperation::Status), Concurrency::Parallel, ToolClass::Pure),
+    ("agent_cancel", ToolKind::Agents(agents::AgentOperation::Cancel), Concurrency::Parallel, ToolClass::Once),
+    ("agent_destroy", ToolKind::Agents(agents::AgentOperation::Destroy), Concurrency::Parallel, ToolClass::Once),
+    ("agent_list", ToolKind::Agents(agents::AgentOperation::List), Concurrency::Parallel, ToolClass::Pure),
 ];
 
 impl TestTools {
     pub(crate) fn new() -> Self {
         let stage =
-            Arc::new(Stage { seen: Mutex::default(), begun: watch::Sender::new(0), pool: Mutex::default() });
-        let tool = |(name, kind, pace, class): &(&str, Kind, Pace, ToolClass)| -> Arc<dyn Tool> {
-            Arc::new(TestTool { spec: spec(name, *pace, *class), kind: *kind, stage: Arc::clone(&stage) })
+            Arc::new(ToolState { observations: Mutex::default(), started_count: watch::Sender::new(0), pool: Mutex::default() });
+        let tool = |(name, kind, pace, class): &(&str, ToolKind, Concurrency, ToolClass)| -> Arc<dyn Tool> {
+            Arc::new(TestTool { spec: spec(name, *pace, *class), kind: *kind, state: Arc::clone(&stage) })
         };
-        Self { all: KINDS.iter().map(tool).collect(), stage }
+        Self { tools: TOOLS.iter().map(tool).collect(), state: stage }
     }
 
-    pub(crate) fn seen(&self) -> MutexGuard<'_, ToolsSeen> {
-        self.stage.seen()
+    pub(crate) fn observations(&self) -> MutexGuard<'_, ToolObservations> {
+        self.state.observations()
     }
 
     /// Has every call that begins checked against the rights of its agent.
-    pub(crate) fn watch(&self, pool: &PoolHandle) {
-        *self.stage.pool() = Some(pool.clone());
+    pub(crate) fn enable_permission_checks(&self, pool: &PoolHandle) {
+        *self.state.pool() = Some(pool.clone());
     }
 
     /// Lets go of all agents and their pool.
-    pub(crate) fn forget(&self) {
-        let pool = self.stage.pool().take();
-        let agents: Vec<_> = self.seen().ran.iter_mut().filter_map(|ran| ran.agent.take()).collect();
+    pub(crate) fn release_handles(&self) {
+        let pool = self.state.pool().take();
+        let agents: Vec<_> = self.observations().calls.iter_mut().filter_map(|ran| ran.agent.take()).collect();
         drop((pool, agents));
     }
 
     /// Returns when so many calls have begun.
-    pub(crate) async fn begun(&self, times: usize) {
-        let mut begun = self.stage.begun.subscribe();
+    pub(crate) async fn wait_started(&self, times: usize) {
+        let mut begun = self.state.started_count.subscribe();
         begun.wait_for(|count| *count >= times).await.expect("the tools are there");
     }
 
     /// What began, in order.
-    pub(crate) fn lines(&self) -> Vec<String> {
-        self.seen().ran.iter().map(|ran| ran.line.clone()).collect()
+    pub(crate) fn call_lines(&self) -> Vec<String> {
+        self.observations().calls.iter().map(|ran| ran.line.clone()).collect()
     }
 
     /// Lets every call go on that waits for it.
@@ -143,8 +143,8 @@ impl TestTools {
 
     /// Lets the call go on that has waited longest. False when none waits.
     pub(crate) fn release_one(&self) -> bool {
-        let mut seen = self.seen();
-        while let Some(gate) = seen.waiting.pop_front() {
+        let mut seen = self.observations();
+        while let Some(gate) = seen.paused.pop_front() {
             // One that is held by nobody else was dropped while it waited.
             if Arc::strong_count(&gate) > 1 {
                 gate.notify_one();
@@ -157,45 +157,45 @@ impl TestTools {
 
 impl Toolbox for TestTools {
     fn all(&self) -> &[Arc<dyn Tool>] {
-        &self.all
+        &self.tools
     }
 
     fn find(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.all.iter().find(|tool| &*tool.spec().name == name)
+        self.tools.iter().find(|tool| &*tool.spec().name == name)
     }
 }
 
-impl Stage {
-    fn seen(&self) -> MutexGuard<'_, ToolsSeen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+impl ToolState {
+    fn observations(&self) -> MutexGuard<'_, ToolObservations> {
+        self.observations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn pool(&self) -> MutexGuard<'_, Option<PoolHandle>> {
         self.pool.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn released(&self) {
+    async fn wait_released(&self) {
         let gate = Arc::new(Notify::new());
-        self.seen().waiting.push_back(Arc::clone(&gate));
+        self.observations().paused.push_back(Arc::clone(&gate));
         gate.notified().await;
     }
 }
 
 struct TestTool {
     spec: Arc<ToolSpec>,
-    kind: Kind,
-    stage: Arc<Stage>,
+    kind: ToolKind,
+    state: Arc<ToolState>,
 }
 
-fn spec(name: &str, pace: Pace, class: ToolClass) -> Arc<ToolSpec> {
-    let time = if pace == Pace::Waiting { TALK_TIME } else { TOOL_TIME };
+fn spec(name: &str, pace: Concurrency, class: ToolClass) -> Arc<ToolSpec> {
+    let time = if pace == Concurrency::Waiting { AGENT_TOOL_TIMEOUT } else { TOOL_TIMEOUT };
     Arc::new(ToolSpec {
         name: Arc::from(name),
         model_name: Arc::from(name),
         aliases: &[],
         description: Arc::from("does as it is told"),
         input_schema: Arc::from("{}"),
-        pace,
+        concurrency: pace,
         class,
         time_ms_max: u64::try_from(time.as_millis()).expect("not that long"),
         tokens: 3,
@@ -207,16 +207,16 @@ impl Tool for TestTool {
         &self.spec
     }
 
-    fn prepare(&self, arguments: &str, scene: &Scene<'_>) -> Result<Box<dyn Prepared>, String> {
-        if arguments == MALFORMED {
+    fn prepare(&self, arguments: &str, scene: &CallSite<'_>) -> Result<Box<dyn PreparedCall>, String> {
+        if arguments == MALFORMED_ARGUMENTS {
             return Err(format!("{}: malformed arguments", self.spec.name));
         }
         let path = || FilePath::resolve(arguments, scene.cwd).map_err(|fault| fault.to_string());
         let effects = match self.kind {
-            Kind::PanicsAtPrepare => panic_quietly("the tool panicked at its arguments"),
-            Kind::Read => vec![Effect::Read(path()?)],
-            Kind::Write => vec![Effect::Write(path()?)],
-            Kind::Agents(verb) => agents::effects(verb, arguments, scene)?,
+            ToolKind::PanicsAtPrepare => panic_quietly("the tool panicked at its arguments"),
+            ToolKind::Read => vec![Effect::Read(path()?)],
+            ToolKind::Write => vec![Effect::Write(path()?)],
+            ToolKind::Agents(verb) => agents::effects(verb, arguments, scene)?,
             _ => Vec::new(),
         };
         Ok(Box::new(TestCall {
@@ -225,62 +225,62 @@ impl Tool for TestTool {
             arguments: arguments.to_owned(),
             agent: scene.agent.clone(),
             effects,
-            stage: Arc::clone(&self.stage),
+            state: Arc::clone(&self.state),
         }))
     }
 }
 
 struct TestCall {
     name: Arc<str>,
-    kind: Kind,
+    kind: ToolKind,
     arguments: String,
     agent: AgentId,
     effects: Vec<Effect>,
-    stage: Arc<Stage>,
+    state: Arc<ToolState>,
 }
 
-impl Prepared for TestCall {
+impl PreparedCall for TestCall {
     fn effects(&self) -> Vec<Effect> {
-        if self.kind == Kind::PanicsAtEffects {
+        if self.kind == ToolKind::PanicsAtEffects {
             panic_quietly("the tool panicked when asked what it does");
         }
         self.effects.clone()
     }
 
-    fn run(self: Box<Self>, leave: Leave) -> Doing<'static, ToolOutcome> {
+    fn run(self: Box<Self>, leave: ToolContext) -> Doing<'static, ToolOutcome> {
         Box::pin(async move {
-            let _live = Live::begin(&self).await;
-            self.work(leave).await
+            let _live = RunningCall::start(&self).await;
+            self.execute(leave).await
         })
     }
 }
 
 impl TestCall {
-    async fn work(&self, leave: Leave) -> ToolOutcome {
+    async fn execute(&self, leave: ToolContext) -> ToolOutcome {
         match self.kind {
-            Kind::Note => ToolOutcome::Done(format!("noted {}", self.arguments)),
-            Kind::Slow | Kind::Step | Kind::PanicsAtDrop => {
-                self.take_time().await;
+            ToolKind::Note => ToolOutcome::Done(format!("noted {}", self.arguments)),
+            ToolKind::Slow | ToolKind::Step | ToolKind::PanicsAtDrop => {
+                self.pause().await;
                 ToolOutcome::Done(format!("took {}", self.arguments))
             }
-            Kind::Long => ToolOutcome::Done("x".repeat(self.arguments.parse().expect("a number"))),
-            Kind::Read | Kind::Write => {
+            ToolKind::Long => ToolOutcome::Done("x".repeat(self.arguments.parse().expect("a number"))),
+            ToolKind::Read | ToolKind::Write => {
                 let file = leave.permit.files.first().expect("leave names the folder");
                 ToolOutcome::Done(format!("{} beneath {}", file.relative, file.root))
             }
-            Kind::Panics => panic_quietly("the tool panicked"),
-            Kind::Broken | Kind::PanicsAtPrepare | Kind::PanicsAtEffects => {
+            ToolKind::Panics => panic_quietly("the tool panicked"),
+            ToolKind::Broken | ToolKind::PanicsAtPrepare | ToolKind::PanicsAtEffects => {
                 ToolOutcome::Failed("broken".to_owned())
             }
-            Kind::Agents(verb) => agents::work(verb, &self.arguments, &leave).await,
+            ToolKind::Agents(verb) => agents::execute(verb, &self.arguments, &leave).await,
         }
     }
 
     /// `release` waits for that, a number is so many milliseconds.
-    async fn take_time(&self) {
+    async fn pause(&self) {
         match self.arguments.parse() {
             Ok(ms) => tokio::time::sleep(Duration::from_millis(ms)).await,
-            Err(_) => self.stage.released().await,
+            Err(_) => self.state.wait_released().await,
         }
     }
 
@@ -304,14 +304,14 @@ impl TestCall {
 }
 
 /// A call that runs, until it is dropped.
-struct Live {
-    stage: Arc<Stage>,
+struct RunningCall {
+    state: Arc<ToolState>,
     panics: bool,
 }
 
-impl Live {
-    async fn begin(call: &TestCall) -> Self {
-        let stage = Arc::clone(&call.stage);
+impl RunningCall {
+    async fn start(call: &TestCall) -> Self {
+        let stage = Arc::clone(&call.state);
         let pool = stage.pool().clone();
         let (mut agent, mut violation) = (None, None);
         if let Some(pool) = pool {
@@ -320,21 +320,21 @@ impl Live {
             violation = call.permission_violation(&pool, &caller).await;
             agent = Some(caller);
         }
-        let mut seen = stage.seen();
+        let mut seen = stage.observations();
         seen.violations.extend(violation);
         let line = format!("{} {} {}", call.agent, call.name, call.arguments);
-        seen.ran.push(Ran { agent, line: line.trim_end().to_owned(), at: Instant::now() });
+        seen.calls.push(RecordedCall { agent, line: line.trim_end().to_owned(), started_at: Instant::now() });
         seen.live += 1;
         seen.live_max = seen.live_max.max(seen.live);
-        stage.begun.send_replace(seen.ran.len());
+        stage.started_count.send_replace(seen.calls.len());
         drop(seen);
-        Self { stage, panics: call.kind == Kind::PanicsAtDrop }
+        Self { state: stage, panics: call.kind == ToolKind::PanicsAtDrop }
     }
 }
 
-impl Drop for Live {
+impl Drop for RunningCall {
     fn drop(&mut self) {
-        self.stage.seen().live -= 1;
+        self.state.observations().live -= 1;
         // A second panic on the way out of a first would end the whole test program.
         if self.panics && !std::thread::panicking() {
             panic_quietly("the tool panicked when dropped");

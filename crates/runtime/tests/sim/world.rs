@@ -302,7 +302,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        self.tools.forget();
+        self.tools.release_handles();
     }
 }
 

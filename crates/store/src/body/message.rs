@@ -84,7 +84,7 @@ enum EndingWord {
 
 impl<'a> MessageBody<'a> {
     pub(super) fn of(message: &'a Message) -> Self {
-        let Message { role, text, images, tool_calls, thoughts, tool_call_id, source, ending } = message;
+        let Message { role, text, images, tool_calls, reasoning_block: thoughts, tool_call_id, source, ending } = message;
         Self {
             role: match role {
                 Role::User => RoleWord::User,
@@ -116,7 +116,7 @@ impl<'a> MessageBody<'a> {
             text: self.text.into_owned(),
             images: self.images.into_iter().map(ImageBody::image).collect::<Result<_, _>>()?,
             tool_calls: self.tool_calls.into_iter().map(CallBody::call).collect(),
-            thoughts: self.thoughts.map(Cow::into_owned),
+            reasoning_block: self.thoughts.map(Cow::into_owned),
             tool_call_id: self.tool_call_id.map(Cow::into_owned),
             source: self.source.map(SourceBody::source).unwrap_or_default(),
             ending: self.ending.map(|ending| match ending {

@@ -63,7 +63,7 @@ struct SteeredBody<'a> {
 #[serde(deny_unknown_fields)]
 struct CallBegunBody<'a> {
     turn: u64,
-    place: usize,
+    #[serde(rename = "place")] index: usize,
     call_id: Cow<'a, str>,
     tool: Cow<'a, str>,
     class: ClassWord,
@@ -73,7 +73,7 @@ struct CallBegunBody<'a> {
 #[serde(deny_unknown_fields)]
 struct CallDoneBody<'a> {
     turn: u64,
-    place: usize,
+    #[serde(rename = "place")] index: usize,
     outcome: OutcomeBody<'a>,
 }
 
@@ -198,15 +198,15 @@ pub(super) fn write(record: &Record) -> Result<String, BodyFault> {
         Record::Steered { turn, message } => {
             text(&SteeredBody { turn: *turn, message: MessageBody::of(message) })
         }
-        Record::CallBegun { turn, place, call_id, tool, class } => text(&CallBegunBody {
+        Record::CallBegun { turn, index: place, call_id, tool, class } => text(&CallBegunBody {
             turn: *turn,
-            place: *place,
+            index: *place,
             call_id: call_id.into(),
             tool: tool.into(),
             class: ClassWord::from(*class),
         }),
-        Record::CallDone { turn, place, outcome } => {
-            text(&CallDoneBody { turn: *turn, place: *place, outcome: OutcomeBody::of(outcome) })
+        Record::CallDone { turn, index: place, outcome } => {
+            text(&CallDoneBody { turn: *turn, index: *place, outcome: OutcomeBody::of(outcome) })
         }
         Record::TurnEnded { turn, request_id, end } => {
             let (request_id, end) = (RequestIdBody::of(request_id), EndBody::of(end));
@@ -293,7 +293,7 @@ fn read_rest(kind: &str, text: &str) -> Result<Record, BodyFault> {
             let body: CallBegunBody<'_> = parse(text)?;
             Record::CallBegun {
                 turn: body.turn,
-                place: body.place,
+                index: body.index,
                 call_id: body.call_id.into_owned(),
                 tool: body.tool.into_owned(),
                 class: body.class.into(),
@@ -301,7 +301,7 @@ fn read_rest(kind: &str, text: &str) -> Result<Record, BodyFault> {
         }
         "tool_done" => {
             let body: CallDoneBody<'_> = parse(text)?;
-            Record::CallDone { turn: body.turn, place: body.place, outcome: body.outcome.outcome() }
+            Record::CallDone { turn: body.turn, index: body.index, outcome: body.outcome.outcome() }
         }
         "rolled_back" => {
             let body: RolledBackBody<'_> = parse(text)?;

@@ -73,7 +73,7 @@ pub(crate) fn accepted(turn: u64, request: &str) -> Record {
 pub(crate) fn ended(turn: u64, request: &str) -> Record {
     let end = TurnEnd {
         content: format!("answer to {request}"),
-        ..TurnEnd::without_a_word(TurnOutcome::Completed)
+        ..TurnEnd::without_content(TurnOutcome::Completed)
     };
     Record::TurnEnded { turn, request_id: request_id(request), end: Box::new(end) }
 }
@@ -176,7 +176,7 @@ fn messages(text: &str) -> Vec<Message> {
             images: vec![Image { media_type: text.to_owned(), data: text.as_bytes().into() }],
             ..Message::user(text, Source::default())
         },
-        Message { thoughts: Some(text.to_owned()), ..Message::assistant(text, vec![call.clone()]) },
+        Message { reasoning_block: Some(text.to_owned()), ..Message::assistant(text, vec![call.clone()]) },
         Message::assistant(text, vec![call.clone(), call]),
         Message {
             role: Role::Tool,
@@ -208,7 +208,7 @@ fn ends(text: &str) -> Vec<TurnEnd> {
         TurnOutcome::Failed(Fault { kind, public: text.to_owned().into(), cause: Some(text.to_owned()) })
     }));
     outcomes.push(TurnOutcome::Failed(Fault::new(FaultKind::Model, "without a cause")));
-    let mut ends: Vec<_> = outcomes.into_iter().map(TurnEnd::without_a_word).collect();
+    let mut ends: Vec<_> = outcomes.into_iter().map(TurnEnd::without_content).collect();
     let halts = Resource::ALL.map(Halt::Budget).into_iter().chain([Halt::IterationLimit]);
     ends.extend(halts.map(|halt| TurnEnd {
         outcome: TurnOutcome::Completed,
@@ -273,14 +273,14 @@ pub(crate) fn every_record(text: &str) -> Vec<Record> {
     for class in [ToolClass::Pure, ToolClass::Keyed, ToolClass::Once] {
         records.push(Record::CallBegun {
             turn: 5,
-            place: usize::MAX,
+            index: usize::MAX,
             call_id: owned(),
             tool: owned(),
             class,
         });
     }
     for outcome in [ToolOutcome::Done(owned()), ToolOutcome::Failed(owned()), ToolOutcome::Denied(owned())] {
-        records.push(Record::CallDone { turn: 6, place: 0, outcome });
+        records.push(Record::CallDone { turn: 6, index: 0, outcome });
     }
     let ended = |end| Record::TurnEnded { turn: 7, request_id: RequestId::Text(owned()), end: Box::new(end) };
     records.extend(ends(text).into_iter().map(ended));

@@ -70,7 +70,7 @@ async fn a_turn_is_open_until_it_ends(bench: &mut Bench) {
         crate::digest::hex(&crate::digest::of_text("content of b"))
     );
     let done = bench.store.turn(1, request_id("a")).await.unwrap().unwrap();
-    let end = TurnEnd { content: "answer to a".into(), ..TurnEnd::without_a_word(TurnOutcome::Completed) };
+    let end = TurnEnd { content: "answer to a".into(), ..TurnEnd::without_content(TurnOutcome::Completed) };
     assert_eq!(done.end, Some(end));
     assert_eq!(bench.store.turn(1, request_id("c")).await.unwrap(), None);
     assert_eq!(bench.store.turn(9, request_id("a")).await.unwrap(), None);
@@ -90,7 +90,7 @@ async fn a_turn_ends_once_and_opens_again(bench: &mut Bench) {
     bench.keep(append(1, "one", [reopened(1, "a")])).await;
     assert_eq!(bench.store.agents_with_open_turns().await.unwrap(), [1]);
     assert_eq!(bench.store.turn(1, request_id("a")).await.unwrap().unwrap().end, None);
-    let end = TurnEnd { content: "another".into(), ..TurnEnd::without_a_word(TurnOutcome::Cancelled) };
+    let end = TurnEnd { content: "another".into(), ..TurnEnd::without_content(TurnOutcome::Cancelled) };
     let again = Record::TurnEnded { turn: 1, request_id: request_id("a"), end: Box::new(end.clone()) };
     bench.keep(append(1, "one", [again])).await;
     bench.reopen().await;

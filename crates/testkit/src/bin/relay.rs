@@ -15,14 +15,14 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
-const ANSWER: &[u8] = br#"{"jsonrpc":"2.0","id":1,"result":{"content":"ok","request_id":"the-benchmark"}}"#;
+const RESPONSE: &[u8] = br#"{"jsonrpc":"2.0","id":1,"result":{"content":"ok","request_id":"the-benchmark"}}"#;
 
 /// A question, and how it is asked.
 #[derive(Clone)]
 struct Relay {
     http: reqwest::Client,
     url: String,
-    question: Bytes,
+    request_body: Bytes,
 }
 
 fn main() -> io::Result<()> {
@@ -34,7 +34,7 @@ fn main() -> io::Result<()> {
     // As the product does; an error means that one is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let http = reqwest::Client::builder().tcp_nodelay(true).no_proxy().build().map_err(io::Error::other)?;
-    let relay = Relay { http, url, question: Bytes::from(vec![b' '; bytes]) };
+    let relay = Relay { http, url, request_body: Bytes::from(vec![b' '; bytes]) };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(serve(relay))
 }
@@ -45,10 +45,10 @@ async fn serve(relay: Relay) -> io::Result<()> {
     loop {
         let (socket, _) = listener.accept().await?;
         // A question of its own for each who asks, as agents have: one that all share would be nearer than theirs.
-        let question = Bytes::copy_from_slice(&relay.question);
-        let relay = Relay { question, ..relay.clone() };
+        let question = Bytes::copy_from_slice(&relay.request_body);
+        let relay = Relay { request_body: question, ..relay.clone() };
         tokio::spawn(async move {
-            let answer = |request| answer(relay.clone(), request);
+            let answer = |request| handle_request(relay.clone(), request);
             if socket.set_nodelay(true).is_ok() {
                 // A peer that goes away is the end of its connection and nobody's fault.
                 let _ =
@@ -58,19 +58,19 @@ async fn serve(relay: Relay) -> io::Result<()> {
     }
 }
 
-async fn answer(relay: Relay, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn handle_request(relay: Relay, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     let _ = request.into_body().collect().await;
-    let mut response = Response::new(Full::new(Bytes::from_static(ANSWER)));
-    if relay.ask().await.is_err() {
+    let mut response = Response::new(Full::new(Bytes::from_static(RESPONSE)));
+    if relay.call_model().await.is_err() {
         *response.status_mut() = hyper::StatusCode::BAD_GATEWAY;
     }
     Ok(response)
 }
 
 impl Relay {
-    async fn ask(&self) -> reqwest::Result<()> {
+    async fn call_model(&self) -> reqwest::Result<()> {
         let post = self.http.post(&self.url).header("Content-Type", "application/json");
-        let mut answer = post.body(self.question.clone()).send().await?.error_for_status()?;
+        let mut answer = post.body(self.request_body.clone()).send().await?.error_for_status()?;
         while answer.chunk().await?.is_some() {}
         Ok(())
     }

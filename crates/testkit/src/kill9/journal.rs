@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use serde_json::Value;
 
 use crate::events::StreamEvent;
-use crate::model::{Ledger, Question};
+use crate::model::{Ledger, RoundKey};
 
 /// What the events add up to.
 #[derive(Debug, Default)]
@@ -30,9 +30,9 @@ pub(super) struct Journal {
     /// Everything in short, with the agent's name: where something is wrong, it is told.
     story: Vec<(String, String)>,
     /// When a question could be asked first.
-    askable: BTreeMap<Question, u64>,
+    askable: BTreeMap<RoundKey, u64>,
     /// Answers that are kept, and how often they may have been asked for.
-    answers: BTreeMap<Question, u64>,
+    answers: BTreeMap<RoundKey, u64>,
 }
 
 /// The parts of an event that a story needs.
@@ -87,11 +87,11 @@ enum Spoken {
 
 impl Track {
     /// The question that the model is asked next.
-    fn question(&self) -> Option<Question> {
+    fn question(&self) -> Option<RoundKey> {
         let round = self.messages.iter().rev().take_while(|spoken| !matches!(spoken, Spoken::User(_)));
         let round = round.filter(|spoken| matches!(spoken, Spoken::Assistant)).count();
         self.messages.iter().rev().find_map(|spoken| match spoken {
-            Spoken::User(user) => Some(Question { user: user.clone(), round }),
+            Spoken::User(user) => Some(RoundKey { user: user.clone(), round }),
             Spoken::Assistant | Spoken::Tool => None,
         })
     }
@@ -221,7 +221,7 @@ impl Journal {
     }
 
     /// An answer is kept. Each life of the daemon since its question could be asked may have asked it once.
-    fn keep(&mut self, question: Question) {
+    fn keep(&mut self, question: RoundKey) {
         let first = self.askable.remove(&question).unwrap_or(self.lives);
         self.answers.insert(question, self.lives - first + 1);
     }
@@ -245,9 +245,9 @@ impl Journal {
 
     /// Answers that are kept, and were asked for more often than that allows.
     pub(super) fn asked_again(&self, ledger: &Ledger) -> Vec<String> {
-        let check = |(question, most): (&Question, &u64)| {
-            let asked = ledger.of(&question.user, question.round).asked as u64;
-            let Question { user, round } = question;
+        let check = |(question, most): (&RoundKey, &u64)| {
+            let asked = ledger.counts(&question.user, question.round).requests as u64;
+            let RoundKey { user, round } = question;
             (asked > *most).then(|| format!("{user:?} (round {round}) was asked {asked} times, not {most}"))
         };
         self.answers.iter().filter_map(check).collect()

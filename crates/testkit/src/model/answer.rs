@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::events;
-use super::request::{Api, BadRequest, ChatRequest, Delivery};
+use super::request::{Api, BadRequest, ParsedRequest, Delivery};
 use super::schema::sample;
 use super::script::{Script, ScriptFault, ScriptedCall, calls_asked_for};
 
@@ -64,7 +64,7 @@ impl Answer {
     /// Answers a request; `number` makes its ids unique, `registered` looks an exact answer up, `is_first` says whether a
     /// message was never asked before.
     pub(crate) fn to(
-        request: &ChatRequest,
+        request: &ParsedRequest,
         number: usize,
         obedient: bool,
         registered: impl FnOnce(&str) -> Option<String>,
@@ -79,7 +79,7 @@ impl Answer {
         };
         match fitted(request, script) {
             Script::Status { code, body } => Self::status(request.api, code, body),
-            Script::Later { wait_s, .. } if is_first(&request.last_user()) => {
+            Script::Later { wait_s, .. } if is_first(&request.last_user_message()) => {
                 Self { retry_after_s: Some(wait_s), ..Self::status(request.api, 429, None) }
             }
             Script::Html => Self::known(200, "text/html; charset=utf-8", Bytes::from_static(PAGE.as_bytes())),
@@ -126,7 +126,7 @@ impl Answer {
         Self::steps([Step::Send(Bytes::from_static(events.as_bytes()))].into())
     }
 
-    fn perform(request: &ChatRequest, number: usize, beats: Vec<Beat>) -> Self {
+    fn perform(request: &ParsedRequest, number: usize, beats: Vec<Beat>) -> Self {
         match request.delivery {
             Delivery::Whole => Self::whole(request, number, beats),
             Delivery::Streamed | Delivery::StreamedWithUsage => Self::streamed(request, number, beats),
@@ -134,7 +134,7 @@ impl Answer {
     }
 
     /// Everything between two waits goes out as one frame: an instant answer is a single write.
-    fn streamed(request: &ChatRequest, number: usize, beats: Vec<Beat>) -> Self {
+    fn streamed(request: &ParsedRequest, number: usize, beats: Vec<Beat>) -> Self {
         let mut events = events::begin(request, number);
         let mut steps = VecDeque::new();
         for beat in beats {
@@ -156,7 +156,7 @@ impl Answer {
     }
 
     /// Without a stream every wait comes before the head, because nothing can be said before everything is.
-    fn whole(request: &ChatRequest, number: usize, beats: Vec<Beat>) -> Self {
+    fn whole(request: &ParsedRequest, number: usize, beats: Vec<Beat>) -> Self {
         let (mut text, mut calls, mut before) = (String::new(), Vec::new(), Vec::new());
         for beat in beats {
             match beat {
@@ -191,7 +191,7 @@ impl Answer {
 }
 
 /// What a script does step by step. Those that are no stream have no beats.
-fn beats(request: &ChatRequest, script: Script) -> Vec<Beat> {
+fn beats(request: &ParsedRequest, script: Script) -> Vec<Beat> {
     match script {
         Script::Status { .. } | Script::Html | Script::Garbage | Script::Silent | Script::Empty => Vec::new(),
         Script::Reply { text } | Script::Later { text, .. } => vec![Beat::Say(text)],
@@ -217,22 +217,22 @@ fn beats(request: &ChatRequest, script: Script) -> Vec<Beat> {
 }
 
 fn script_of(
-    request: &ChatRequest,
+    request: &ParsedRequest,
     obedient: bool,
     registered: impl FnOnce(&str) -> Option<String>,
 ) -> Result<Script, ScriptFault> {
-    let prompt = request.last_user();
+    let prompt = request.last_user_message();
     if let Some(older) = asked_to_sum_up(&prompt) {
         return Ok(summary(older));
     }
-    let said = request.trailing_tools();
+    let said = request.trailing_tool_results();
     if said.is_none()
         && let Some(text) = registered(&prompt)
     {
         return Ok(Script::Reply { text });
     }
     if obedient {
-        let calls: Vec<_> = request.unanswered().flat_map(|text| calls_asked_for(&text)).collect();
+        let calls: Vec<_> = request.messages_since_response().flat_map(|text| calls_asked_for(&text)).collect();
         if !calls.is_empty() {
             return Ok(Script::Tools { calls });
         }
@@ -261,7 +261,7 @@ fn summary(older: &str) -> Script {
 }
 
 /// A text is made to fit the schema that the question gives, unless it is JSON: then it is what a test wants said.
-fn fitted(request: &ChatRequest, script: Script) -> Script {
+fn fitted(request: &ParsedRequest, script: Script) -> Script {
     let Some(schema) = &request.schema else { return script };
     match script {
         Script::Reply { text } | Script::Echo { text } => match serde_json::from_str::<Value>(&text) {
@@ -273,8 +273,8 @@ fn fitted(request: &ChatRequest, script: Script) -> Script {
     }
 }
 
-fn history(request: &ChatRequest) -> String {
-    request.users().collect::<Vec<_>>().join(" | ")
+fn history(request: &ParsedRequest) -> String {
+    request.user_messages().collect::<Vec<_>>().join(" | ")
 }
 
 fn slow(pause_ms: u64, text: &str) -> Vec<Beat> {

@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use serde_json::json;
 
-use super::request::{Api, ChatRequest};
+use super::request::{Api, ParsedRequest};
 use super::script::ScriptedCall;
 
 /// A stream under way.
@@ -29,7 +29,7 @@ pub(crate) trait Events {
 }
 
 /// Begins a stream.
-pub(crate) fn begin(request: &ChatRequest, number: usize) -> Box<dyn Events> {
+pub(crate) fn begin(request: &ParsedRequest, number: usize) -> Box<dyn Events> {
     match request.api {
         Api::Chat => Box::new(chat::ChatEvents::new(request, number)),
         Api::Anthropic => Box::new(anthropic::AnthropicEvents::new(request, number)),
@@ -38,7 +38,7 @@ pub(crate) fn begin(request: &ChatRequest, number: usize) -> Box<dyn Events> {
 }
 
 /// The answer to a request that did not ask for a stream.
-pub(crate) fn completion(request: &ChatRequest, number: usize, text: &str, calls: &[ScriptedCall]) -> Bytes {
+pub(crate) fn completion(request: &ParsedRequest, number: usize, text: &str, calls: &[ScriptedCall]) -> Bytes {
     match request.api {
         Api::Chat => chat::completion(request, number, text, calls),
         Api::Anthropic => anthropic::completion(request, number, text, calls),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 /// A question: the last words of the user, and how often the model has answered since.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Question {
+pub struct RoundKey {
     /// The last user message.
     pub user: String,
     /// Answers of the model behind that message: 0 at first, one more for each round of tools.
@@ -14,36 +14,36 @@ pub struct Question {
 
 /// How often things happened to one question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Tally {
+pub struct CallCounts {
     /// It was asked.
-    pub asked: usize,
+    pub requests: usize,
     /// Its answer was handed over to the last byte. The peer may have been gone by then.
-    pub answered: usize,
+    pub responses: usize,
 }
 
 /// All questions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ledger {
-    tallies: BTreeMap<Question, Tally>,
+    counts_by_round: BTreeMap<RoundKey, CallCounts>,
 }
 
 impl Ledger {
     /// What is known of a question.
-    pub fn of(&self, user: &str, round: usize) -> Tally {
-        let question = Question { user: user.to_owned(), round };
-        self.tallies.get(&question).copied().unwrap_or_default()
+    pub fn counts(&self, user: &str, round: usize) -> CallCounts {
+        let question = RoundKey { user: user.to_owned(), round };
+        self.counts_by_round.get(&question).copied().unwrap_or_default()
     }
 
     /// Every question that was asked.
-    pub fn all(&self) -> impl Iterator<Item = (&Question, Tally)> {
-        self.tallies.iter().map(|(question, tally)| (question, *tally))
+    pub fn iter(&self) -> impl Iterator<Item = (&RoundKey, CallCounts)> {
+        self.counts_by_round.iter().map(|(question, tally)| (question, *tally))
     }
 
-    pub(crate) fn ask(&mut self, question: &Question) {
-        self.tallies.entry(question.clone()).or_default().asked += 1;
+    pub(crate) fn record_request(&mut self, question: &RoundKey) {
+        self.counts_by_round.entry(question.clone()).or_default().requests += 1;
     }
 
-    pub(crate) fn answer(&mut self, question: &Question) {
-        self.tallies.entry(question.clone()).or_default().answered += 1;
+    pub(crate) fn record_response(&mut self, question: &RoundKey) {
+        self.counts_by_round.entry(question.clone()).or_default().responses += 1;
     }
 }

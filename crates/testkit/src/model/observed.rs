@@ -10,7 +10,7 @@ use hyper::http::request;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::ledger::{Ledger, Question, Tally};
+use super::ledger::{Ledger, RoundKey, CallCounts};
 
 /// One request as it arrived.
 #[derive(Debug, Clone, PartialEq)]
@@ -94,8 +94,8 @@ impl Observed {
         self.lock().ledger.clone()
     }
 
-    pub(crate) fn tally(&self, user: &str, round: usize) -> Tally {
-        self.lock().ledger.of(user, round)
+    pub(crate) fn call_counts(&self, user: &str, round: usize) -> CallCounts {
+        self.lock().ledger.counts(user, round)
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -103,9 +103,9 @@ impl Observed {
     }
 
     /// Waits until a question was asked so often; panics when that takes longer than `within`.
-    pub(crate) fn wait_asked(&self, within: Duration, question: &Question, n: usize) {
-        let Question { user, round } = question;
-        let asked = |state: &State| state.ledger.of(user, *round).asked;
+    pub(crate) fn wait_called(&self, within: Duration, question: &RoundKey, n: usize) {
+        let RoundKey { user, round } = question;
+        let asked = |state: &State| state.ledger.counts(user, *round).requests;
         let waited = self.changed.wait_timeout_while(self.lock(), within, |state| asked(state) < n);
         let has = asked(&waited.unwrap_or_else(PoisonError::into_inner).0);
         assert!(has >= n, "the scripted model was asked {question:?} {has} times in {within:?}, not {n}");
@@ -140,7 +140,7 @@ impl Observed {
         self: &Arc<Self>,
         head: request::Parts,
         body: Bytes,
-        question: Option<Question>,
+        question: Option<RoundKey>,
     ) -> (usize, Attendance) {
         let question = question.filter(|_| self.keep_ledger);
         let mut number = 0;
@@ -151,10 +151,10 @@ impl Observed {
                 state.kept.push((head, body));
             }
             if let Some(question) = &question {
-                state.ledger.ask(question);
+                state.ledger.record_request(question);
             }
         });
-        (number, Attendance { observed: Arc::clone(self), open: true, question })
+        (number, Attendance { observed: Arc::clone(self), open: true, round_key: question })
     }
 
     pub(crate) fn stall(&self) -> Stalled<'_> {
@@ -178,7 +178,7 @@ impl Observed {
 pub(crate) struct Attendance {
     observed: Arc<Observed>,
     open: bool,
-    question: Option<Question>,
+    round_key: Option<RoundKey>,
 }
 
 impl Attendance {
@@ -189,15 +189,15 @@ impl Attendance {
     /// The answer is out, to its last byte.
     pub(crate) fn end(&mut self) {
         self.open = false;
-        if let Some(question) = self.question.take() {
-            self.observed.change(|state| state.ledger.answer(&question));
+        if let Some(question) = self.round_key.take() {
+            self.observed.change(|state| state.ledger.record_response(&question));
         }
     }
 
     /// The answer ends here, and is not whole.
     pub(crate) fn break_off(&mut self) {
         self.open = false;
-        self.question = None;
+        self.round_key = None;
     }
 }
 
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     #[should_panic = "the scripted model was asked Question { user: \"never\", round: 0 } 0 times in 1ms, not 1"]
     fn a_wait_for_a_question_that_never_comes_ends() {
-        let question = Question { user: "never".to_owned(), round: 0 };
-        Observed::new(true, true).wait_asked(Duration::from_millis(1), &question, 1);
+        let question = RoundKey { user: "never".to_owned(), round: 0 };
+        Observed::new(true, true).wait_called(Duration::from_millis(1), &question, 1);
     }
 }

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::ledger::Question;
+use super::ledger::RoundKey;
 
 /// Which API a request is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) enum Api {
 
 impl Api {
     /// The API of a path.
-    pub(crate) fn at(path: &str) -> Option<Self> {
+    pub(crate) fn from_path(path: &str) -> Option<Self> {
         match path {
             "/v1/chat/completions" => Some(Self::Chat),
             "/v1/messages" => Some(Self::Anthropic),
@@ -36,7 +36,7 @@ impl Api {
 
 /// A request that is whole enough to be answered.
 #[derive(Debug)]
-pub(crate) struct ChatRequest {
+pub(crate) struct ParsedRequest {
     pub(crate) api: Api,
     pub(crate) model: String,
     pub(crate) delivery: Delivery,
@@ -82,22 +82,22 @@ struct StreamOptions {
     include_usage: Option<bool>,
 }
 
-impl ChatRequest {
+impl ParsedRequest {
     pub(crate) fn parse(api: Api, body: &[u8]) -> Result<Self, BadRequest> {
         let mut request = match api {
-            Api::Chat => Self::chat(body)?,
+            Api::Chat => Self::parse_chat(body)?,
             Api::Anthropic => anthropic::parse(body)?,
             Api::Responses => responses::parse(body)?,
         };
-        request.forget_the_session();
+        request.strip_session_context();
         Ok(request)
     }
 
-    fn chat(body: &[u8]) -> Result<Self, BadRequest> {
-        let fields: Fields = read(body)?;
-        let model = named(fields.model)?;
+    fn parse_chat(body: &[u8]) -> Result<Self, BadRequest> {
+        let fields: Fields = parse_json(body)?;
+        let model = require_model(fields.model)?;
         let messages =
-            fields.messages.filter(|messages| !messages.is_empty()).ok_or_else(|| missing("messages"))?;
+            fields.messages.filter(|messages| !messages.is_empty()).ok_or_else(|| missing_parameter("messages"))?;
         let include_usage = fields.stream_options.and_then(|options| options.include_usage);
         let delivery = match (fields.stream, include_usage) {
             (Some(true), Some(true)) => Delivery::StreamedWithUsage,
@@ -109,12 +109,12 @@ impl ChatRequest {
     }
 
     /// What the daemon puts behind the last message is for real models, not for a script.
-    fn forget_the_session(&mut self) {
+    fn strip_session_context(&mut self) {
         let before = self.messages.len().checked_sub(2).map(|before| &self.messages[before].role);
         let is_behind_a_tool = before.is_some_and(|role| role == "tool");
         let Some(last) = self.messages.last_mut().filter(|last| last.role != "system") else { return };
         let text = last.text();
-        let session = text.strip_suffix(SESSION_END).and_then(|text| text.rfind(SESSION));
+        let session = text.strip_suffix(SESSION_CONTEXT_END).and_then(|text| text.rfind(SESSION_CONTEXT_START));
         let Some(start) = session else { return };
         let said = text[..start].strip_suffix("\n\n").unwrap_or(&text[..start]).to_owned();
         if said.is_empty() && last.role == "user" && is_behind_a_tool {
@@ -125,7 +125,7 @@ impl ChatRequest {
     }
 
     /// What the tools said, when the conversation ends with them.
-    pub(crate) fn trailing_tools(&self) -> Option<String> {
+    pub(crate) fn trailing_tool_results(&self) -> Option<String> {
         let others =
             self.messages.iter().rposition(|message| message.role != "tool").map_or(0, |last| last + 1);
         let said: Vec<_> = self.messages[others..].iter().map(Message::text).collect();
@@ -133,27 +133,27 @@ impl ChatRequest {
     }
 
     /// What was said since the model spoke last, and before its first answer the system prompt too.
-    pub(crate) fn unanswered(&self) -> impl Iterator<Item = Cow<'_, str>> {
+    pub(crate) fn messages_since_response(&self) -> impl Iterator<Item = Cow<'_, str>> {
         let spoke = self.messages.iter().rposition(|message| message.role == "assistant");
         self.messages[spoke.map_or(0, |last| last + 1)..].iter().map(Message::text)
     }
 
     /// The last user message, empty where there is none.
-    pub(crate) fn last_user(&self) -> Cow<'_, str> {
-        self.users().next_back().unwrap_or_default()
+    pub(crate) fn last_user_message(&self) -> Cow<'_, str> {
+        self.user_messages().next_back().unwrap_or_default()
     }
 
     /// All user messages, oldest first.
-    pub(crate) fn users(&self) -> impl DoubleEndedIterator<Item = Cow<'_, str>> {
+    pub(crate) fn user_messages(&self) -> impl DoubleEndedIterator<Item = Cow<'_, str>> {
         self.messages.iter().filter(|message| message.role == "user").map(Message::text)
     }
 
     /// Which question of a conversation it is.
-    pub(crate) fn question(&self) -> Question {
+    pub(crate) fn round_key(&self) -> RoundKey {
         let last = self.messages.iter().rposition(|message| message.role == "user");
         let since = &self.messages[last.map_or(0, |last| last + 1)..];
         let round = since.iter().filter(|message| message.role == "assistant").count();
-        Question { user: self.last_user().into_owned(), round }
+        RoundKey { user: self.last_user_message().into_owned(), round }
     }
 
     /// The size of all contents.
@@ -162,8 +162,8 @@ impl ChatRequest {
     }
 }
 
-const SESSION: &str = "<session-context>";
-const SESSION_END: &str = "</session-context>";
+const SESSION_CONTEXT_START: &str = "<session-context>";
+const SESSION_CONTEXT_END: &str = "</session-context>";
 
 impl Message {
     fn new(role: &str, text: impl Into<String>) -> Self {
@@ -171,12 +171,12 @@ impl Message {
     }
 
     fn text(&self) -> Cow<'_, str> {
-        text(&self.content)
+        content_text(&self.content)
     }
 }
 
 /// A content, which is a string or a list of parts; parts that are not text say nothing here.
-fn text(content: &Value) -> Cow<'_, str> {
+fn content_text(content: &Value) -> Cow<'_, str> {
     if let Some(text) = content.as_str() {
         return Cow::Borrowed(text);
     }
@@ -184,13 +184,13 @@ fn text(content: &Value) -> Cow<'_, str> {
     Cow::Owned(parts.filter_map(|part| part.get("text")?.as_str()).collect())
 }
 
-fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, BadRequest> {
+fn parse_json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, BadRequest> {
     let unreadable = |cause| BadRequest { message: format!("cannot read the request: {cause}"), param: None };
     serde_json::from_slice(body).map_err(unreadable)
 }
 
-fn named(model: Option<String>) -> Result<String, BadRequest> {
-    model.filter(|model| !model.trim().is_empty()).ok_or_else(|| missing("model"))
+fn require_model(model: Option<String>) -> Result<String, BadRequest> {
+    model.filter(|model| !model.trim().is_empty()).ok_or_else(|| missing_parameter("model"))
 }
 
 /// The APIs that tell the usage of every stream.
@@ -198,6 +198,6 @@ fn delivery(stream: Option<bool>) -> Delivery {
     if stream == Some(true) { Delivery::StreamedWithUsage } else { Delivery::Whole }
 }
 
-fn missing(param: &'static str) -> BadRequest {
+fn missing_parameter(param: &'static str) -> BadRequest {
     BadRequest { message: format!("you must provide a {param} parameter"), param: Some(param) }
 }

@@ -21,13 +21,13 @@ use tokio_rustls::TlsAcceptor;
 use super::answer::Answer;
 use super::body::AnswerBody;
 use super::observed::Observed;
-use super::request::{Api, BadRequest, ChatRequest};
+use super::request::{Api, BadRequest, ParsedRequest};
 
 const ACCEPT_AGAIN: Duration = Duration::from_millis(10);
 
 pub(crate) struct Server {
     key: Option<String>,
-    obedient: bool,
+    follow_injections: bool,
     tls: Option<TlsAcceptor>,
     observed: Arc<Observed>,
 }
@@ -39,7 +39,7 @@ impl Server {
         tls: Option<TlsAcceptor>,
         observed: Arc<Observed>,
     ) -> Self {
-        Self { key, obedient, tls, observed }
+        Self { key, follow_injections: obedient, tls, observed }
     }
 
     /// Serves until the other end of `stopped` is gone; then every connection is dropped.
@@ -86,8 +86,8 @@ impl Server {
     async fn respond(&self, request: Request<Incoming>) -> Result<Response<AnswerBody>, hyper::Error> {
         let (head, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
-        let chat = self.admitted(&head).map(|api| (api, ChatRequest::parse(api, &body)));
-        let question = chat.as_ref().ok().and_then(|(_, chat)| chat.as_ref().ok()).map(ChatRequest::question);
+        let chat = self.admitted(&head).map(|api| (api, ParsedRequest::parse(api, &body)));
+        let question = chat.as_ref().ok().and_then(|(_, chat)| chat.as_ref().ok()).map(ParsedRequest::round_key);
         let (number, attendance) = self.observed.attend(head, body, question);
         let answer = match chat {
             Ok((_, Ok(request))) => self.answer(&request, number),
@@ -111,7 +111,7 @@ impl Server {
     fn admitted(&self, head: &request::Parts) -> Result<Api, Answer> {
         let is_whole =
             !is_azure(head) || head.uri.query().is_some_and(|query| query.contains("api-version="));
-        let found = Api::at(head.uri.path()).filter(|_| head.method == Method::POST && is_whole);
+        let found = Api::from_path(head.uri.path()).filter(|_| head.method == Method::POST && is_whole);
         let api = found.ok_or_else(|| Answer::not_found(head.method.as_str(), head.uri.path()))?;
         if !self.is_key_right(api, head) {
             return Err(Answer::unauthorized(api));
@@ -133,9 +133,9 @@ impl Server {
         head.headers.get(name).is_some_and(|given| given.as_bytes() == expected.as_bytes())
     }
 
-    fn answer(&self, request: &ChatRequest, number: usize) -> Answer {
+    fn answer(&self, request: &ParsedRequest, number: usize) -> Answer {
         let registered = |prompt: &str| self.observed.answer_to(prompt);
-        Answer::to(request, number, self.obedient, registered, |prompt| self.observed.is_first(prompt))
+        Answer::to(request, number, self.follow_injections, registered, |prompt| self.observed.is_first(prompt))
     }
 }
 

@@ -106,7 +106,7 @@ fn messages_are_told_apart_from_results_and_the_prompt() {
     assert_eq!(said(json!([result, other])), "tool said: first, second");
     assert_eq!(said(json!([result, context])), "tool said: first", "the session's facts are no message");
     assert_eq!(said(json!([result, { "type": "text", "text": "thanks" }, context])), "echo: thanks");
-    assert_eq!(model.tally("!tool a {}", 1).answered, 2);
+    assert_eq!(model.call_counts("!tool a {}", 1).responses, 2);
     let mut whole = asking_anthropic(json!([user("!reply Hi")]));
     whole["stream"] = json!(false);
     whole["system"] = json!([{ "type": "text", "text": "be kind" }]);
@@ -151,7 +151,7 @@ fn responses_read_calls_and_results_among_their_items() {
     ]);
     let events = events(&responses(&model, &asking_responses(input)));
     assert_eq!(said(&events, "response.output_text.delta", "/delta"), "tool said: done");
-    assert_eq!(model.tally("!tool a {}", 1).answered, 1, "a text and its call are one answer");
+    assert_eq!(model.call_counts("!tool a {}", 1).responses, 1, "a text and its call are one answer");
 }
 
 #[test]

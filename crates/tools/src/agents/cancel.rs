@@ -1,14 +1,14 @@
 //! `agent_cancel`: ends a send of another agent.
 
-use agent::outside::Scene;
+use agent::outside::CallSite;
 use agent::permission::Effect;
-use agent::{Pace, ToolClass};
+use agent::{Concurrency, ToolClass};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::words::{AgentName, RequestIdArgument};
-use super::{reached, refused};
-use crate::define::{Answer, Call, Define, compact};
+use super::json_types::{AgentIdArgument, RequestIdArgument};
+use super::{reach_effect, fault_outcome};
+use crate::definition::{ToolResult, Invocation, ToolDefinition, compact_json};
 
 pub(crate) struct Cancel;
 
@@ -17,7 +17,7 @@ pub(crate) struct Cancel;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
     /// The agent that has the message.
-    agent_id: AgentName,
+    agent_id: AgentIdArgument,
     /// The `request_id` that sending the message returned.
     request_id: RequestIdArgument,
 }
@@ -30,22 +30,22 @@ struct Output {
     request_id: RequestIdArgument,
 }
 
-impl Define for Cancel {
+impl ToolDefinition for Cancel {
     type Input = Input;
     const NAME: &'static str = "agent_cancel";
     const ALIASES: &'static [&'static str] = &["nexus_cancel"];
-    const PACE: Pace = Pace::Ordered;
+    const CONCURRENCY: Concurrency = Concurrency::Ordered;
     const CLASS: ToolClass = ToolClass::Once;
 
-    fn effects(input: &Input, scene: &Scene<'_>) -> Result<Vec<Effect>, String> {
-        Ok(vec![reached(&input.agent_id, scene)])
+    fn effects(input: &Input, scene: &CallSite<'_>) -> Result<Vec<Effect>, String> {
+        Ok(vec![reach_effect(&input.agent_id, scene)])
     }
 
-    async fn run(input: Input, call: Call) -> Answer {
+    async fn run(input: Input, call: Invocation) -> ToolResult {
         let request_id = input.request_id;
         let cancelled =
-            call.leave.peers.cancel(input.agent_id.0, request_id.clone().into()).await.map_err(refused)?;
+            call.context.peers.cancel(input.agent_id.0, request_id.clone().into()).await.map_err(fault_outcome)?;
         let reason = (!cancelled).then_some("not_found_or_completed");
-        compact(&Output { cancelled, reason, request_id })
+        compact_json(&Output { cancelled, reason, request_id })
     }
 }

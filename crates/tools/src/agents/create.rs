@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use agent::outside::{NewPeer, PeerCreated, Scene};
+use agent::outside::{NewPeer, PeerCreated, CallSite};
 use agent::permission::Effect;
-use agent::{Pace, ToolClass};
+use agent::{Concurrency, ToolClass};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::words::{AgentName, QUEUED, Reply, RequestIdArgument};
-use super::{WAIT_MS_MAX, refused};
-use crate::define::{Answer, Call, Define, compact};
+use super::json_types::{AgentIdArgument, QUEUED, Reply, RequestIdArgument};
+use super::{WAIT_MS_MAX, fault_outcome};
+use crate::definition::{ToolResult, Invocation, ToolDefinition, compact_json};
 
 pub(crate) struct Create;
 
@@ -19,7 +19,7 @@ pub(crate) struct Create;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
     /// The child's name: 1 to 63 letters, digits, dots, underscores and hyphens. Made up when left out.
-    agent_id: Option<AgentName>,
+    agent_id: Option<AgentIdArgument>,
     /// What the child may do: the name of a permission preset.
     preset: Option<String>,
     /// The child's system prompt.
@@ -59,15 +59,15 @@ enum Response {
     Failure { error: String },
 }
 
-impl Define for Create {
+impl ToolDefinition for Create {
     type Input = Input;
     const NAME: &'static str = "agent_create";
     const ALIASES: &'static [&'static str] = &["nexus_create"];
-    const PACE: Pace = Pace::Waiting;
+    const CONCURRENCY: Concurrency = Concurrency::Waiting;
     const CLASS: ToolClass = ToolClass::Once;
     const TIME_MS_MAX: u64 = WAIT_MS_MAX;
 
-    fn effects(input: &Input, scene: &Scene<'_>) -> Result<Vec<Effect>, String> {
+    fn effects(input: &Input, scene: &CallSite<'_>) -> Result<Vec<Effect>, String> {
         let lineage = (scene.preset_inheritance)(input.preset.as_deref());
         if lineage.is_empty() {
             let preset = input.preset.as_deref().unwrap_or_default();
@@ -77,8 +77,8 @@ impl Define for Create {
         Ok(vec![Effect::Create(lineage)])
     }
 
-    async fn run(input: Input, call: Call) -> Answer {
-        let peers = Arc::clone(&call.leave.peers);
+    async fn run(input: Input, call: Invocation) -> ToolResult {
+        let peers = Arc::clone(&call.context.peers);
         let new = NewPeer {
             id: input.agent_id.map(|name| name.0),
             preset: input.preset,
@@ -90,7 +90,7 @@ impl Define for Create {
             initial_message: input.initial_message,
             wait: input.wait_for_initial_response.unwrap_or(false),
         };
-        compact(&told(peers.create(new).await.map_err(refused)?))
+        compact_json(&told(peers.create(new).await.map_err(fault_outcome)?))
     }
 }
 

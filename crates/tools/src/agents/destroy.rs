@@ -1,14 +1,14 @@
 //! `agent_destroy`: ends another agent.
 
-use agent::outside::Scene;
+use agent::outside::CallSite;
 use agent::permission::Effect;
-use agent::{Pace, ToolClass};
+use agent::{Concurrency, ToolClass};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::words::AgentName;
-use super::{reached, refused};
-use crate::define::{Answer, Call, Define, compact};
+use super::json_types::AgentIdArgument;
+use super::{reach_effect, fault_outcome};
+use crate::definition::{ToolResult, Invocation, ToolDefinition, compact_json};
 
 pub(crate) struct Destroy;
 
@@ -17,7 +17,7 @@ pub(crate) struct Destroy;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
     /// The agent to destroy.
-    agent_id: AgentName,
+    agent_id: AgentIdArgument,
 }
 
 #[derive(Serialize)]
@@ -26,20 +26,20 @@ struct Output {
     success: bool,
 }
 
-impl Define for Destroy {
+impl ToolDefinition for Destroy {
     type Input = Input;
     const NAME: &'static str = "agent_destroy";
     const ALIASES: &'static [&'static str] = &["nexus_destroy"];
-    const PACE: Pace = Pace::Ordered;
+    const CONCURRENCY: Concurrency = Concurrency::Ordered;
     const CLASS: ToolClass = ToolClass::Once;
 
-    fn effects(input: &Input, scene: &Scene<'_>) -> Result<Vec<Effect>, String> {
-        Ok(vec![reached(&input.agent_id, scene)])
+    fn effects(input: &Input, scene: &CallSite<'_>) -> Result<Vec<Effect>, String> {
+        Ok(vec![reach_effect(&input.agent_id, scene)])
     }
 
-    async fn run(input: Input, call: Call) -> Answer {
+    async fn run(input: Input, call: Invocation) -> ToolResult {
         let agent_id = input.agent_id.0.to_string();
-        let success = call.leave.peers.destroy(input.agent_id.0).await.map_err(refused)?;
-        compact(&Output { agent_id, success })
+        let success = call.context.peers.destroy(input.agent_id.0).await.map_err(fault_outcome)?;
+        compact_json(&Output { agent_id, success })
     }
 }

@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::refused;
-use super::words::StatusWords;
-use crate::define::{Answer, Call, Define, compact};
+use super::fault_outcome;
+use super::json_types::StatusWords;
+use crate::definition::{ToolResult, Invocation, ToolDefinition, compact_json};
 
 pub(crate) struct List;
 
@@ -19,13 +19,13 @@ struct Output {
     agents: Vec<StatusWords>,
 }
 
-impl Define for List {
+impl ToolDefinition for List {
     type Input = Input;
     const NAME: &'static str = "agent_list";
 
-    async fn run(_input: Input, call: Call) -> Answer {
-        let agents = call.leave.peers.list().await.map_err(refused)?;
+    async fn run(_input: Input, call: Invocation) -> ToolResult {
+        let agents = call.context.peers.list().await.map_err(fault_outcome)?;
         let agents = agents.into_iter().map(StatusWords::from).collect();
-        compact(&Output { agents })
+        compact_json(&Output { agents })
     }
 }

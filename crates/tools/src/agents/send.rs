@@ -1,14 +1,14 @@
 //! `agent_send`: gives another agent a message.
 
-use agent::outside::Scene;
+use agent::outside::CallSite;
 use agent::permission::{Effect, Relation};
-use agent::{Pace, ToolClass};
+use agent::{Concurrency, ToolClass};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::words::{AgentName, Reply};
-use super::{WAIT_MS_MAX, reached, refused};
-use crate::define::{Answer, Call, Define, compact};
+use super::json_types::{AgentIdArgument, Reply};
+use super::{WAIT_MS_MAX, reach_effect, fault_outcome};
+use crate::definition::{ToolResult, Invocation, ToolDefinition, compact_json};
 
 pub(crate) struct Send;
 
@@ -17,7 +17,7 @@ pub(crate) struct Send;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
     /// The agent to send to.
-    agent_id: AgentName,
+    agent_id: AgentIdArgument,
     /// The message.
     content: String,
     /// Whether to wait for the answer. Without waiting the message is queued.
@@ -25,24 +25,24 @@ pub(crate) struct Input {
     wait: Option<bool>,
 }
 
-impl Define for Send {
+impl ToolDefinition for Send {
     type Input = Input;
     const NAME: &'static str = "agent_send";
     const ALIASES: &'static [&'static str] = &["nexus_send"];
-    const PACE: Pace = Pace::Waiting;
+    const CONCURRENCY: Concurrency = Concurrency::Waiting;
     const CLASS: ToolClass = ToolClass::Once;
     const TIME_MS_MAX: u64 = WAIT_MS_MAX;
 
-    fn effects(input: &Input, scene: &Scene<'_>) -> Result<Vec<Effect>, String> {
-        let effect = reached(&input.agent_id, scene);
+    fn effects(input: &Input, scene: &CallSite<'_>) -> Result<Vec<Effect>, String> {
+        let effect = reach_effect(&input.agent_id, scene);
         if input.agent_id.0 == *scene.agent || matches!(effect, Effect::Reach(_, Relation::Itself)) {
             return Err("agent_send cannot target the current agent".to_owned());
         }
         Ok(vec![effect])
     }
 
-    async fn run(input: Input, call: Call) -> Answer {
-        let answer = call.leave.peers.send(input.agent_id.0, input.content, input.wait.unwrap_or(true)).await;
-        compact(&Reply::from(answer.map_err(refused)?))
+    async fn run(input: Input, call: Invocation) -> ToolResult {
+        let answer = call.context.peers.send(input.agent_id.0, input.content, input.wait.unwrap_or(true)).await;
+        compact_json(&Reply::from(answer.map_err(fault_outcome)?))
     }
 }

@@ -1,13 +1,13 @@
 //! `agent_status`: another agent in numbers.
 
-use agent::outside::Scene;
+use agent::outside::CallSite;
 use agent::permission::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::words::{AgentName, StatusWords};
-use super::{reached, refused};
-use crate::define::{Answer, Call, Define, compact};
+use super::json_types::{AgentIdArgument, StatusWords};
+use super::{reach_effect, fault_outcome};
+use crate::definition::{ToolResult, Invocation, ToolDefinition, compact_json};
 
 pub(crate) struct Status;
 
@@ -16,20 +16,20 @@ pub(crate) struct Status;
 #[serde(deny_unknown_fields)]
 pub(crate) struct Input {
     /// The agent to look at.
-    agent_id: AgentName,
+    agent_id: AgentIdArgument,
 }
 
-impl Define for Status {
+impl ToolDefinition for Status {
     type Input = Input;
     const NAME: &'static str = "agent_status";
     const ALIASES: &'static [&'static str] = &["nexus_status"];
 
-    fn effects(input: &Input, scene: &Scene<'_>) -> Result<Vec<Effect>, String> {
-        Ok(vec![reached(&input.agent_id, scene)])
+    fn effects(input: &Input, scene: &CallSite<'_>) -> Result<Vec<Effect>, String> {
+        Ok(vec![reach_effect(&input.agent_id, scene)])
     }
 
-    async fn run(input: Input, call: Call) -> Answer {
-        let status = call.leave.peers.status(input.agent_id.0).await.map_err(refused)?;
-        compact(&StatusWords::from(status))
+    async fn run(input: Input, call: Invocation) -> ToolResult {
+        let status = call.context.peers.status(input.agent_id.0).await.map_err(fault_outcome)?;
+        compact_json(&StatusWords::from(status))
     }
 }

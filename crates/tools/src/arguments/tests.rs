@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::read;
+use super::parse;
 
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -21,19 +21,19 @@ struct Nothing {}
 const BYTES_MAX: usize = 1000;
 
 fn complaint(text: &str) -> String {
-    read::<Input>(text, BYTES_MAX).unwrap_err()
+    parse::<Input>(text, BYTES_MAX).unwrap_err()
 }
 
 #[test]
 fn good_arguments_are_read() {
-    let input: Input = read(" {\"path\": \"a\", \"count\": null, \"any\": [1]}\n", BYTES_MAX).unwrap();
+    let input: Input = parse(" {\"path\": \"a\", \"count\": null, \"any\": [1]}\n", BYTES_MAX).unwrap();
     assert_eq!(input, Input { path: "a".into(), count: None, any: Some(Value::from(vec![1])), list: None });
 }
 
 #[test]
 fn no_text_and_null_are_an_empty_object() {
     for text in ["", " \n", "null", " null ", "{}"] {
-        assert!(read::<Nothing>(text, BYTES_MAX).is_ok(), "{text:?}");
+        assert!(parse::<Nothing>(text, BYTES_MAX).is_ok(), "{text:?}");
         assert_eq!(complaint(text), "Invalid input: missing field `path`", "{text:?}");
     }
 }
@@ -61,7 +61,7 @@ fn what_is_wrong_is_named() {
         assert_eq!(complaint(text), format!("Invalid input: {expected}"), "{text:?}");
     }
     assert_eq!(
-        read::<Nothing>(r#"{"x":1}"#, BYTES_MAX).unwrap_err(),
+        parse::<Nothing>(r#"{"x":1}"#, BYTES_MAX).unwrap_err(),
         "Invalid input: unknown field `x`, there are no fields"
     );
 }

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::apart::Stop;
-use crate::define::{Answer, Compute, failed};
+use crate::definition::{ToolResult, PureTool, execution_failed};
 
 pub(crate) struct Decode;
 
@@ -18,14 +18,14 @@ pub(crate) struct Input {
     encoded: String,
 }
 
-impl Compute for Decode {
+impl PureTool for Decode {
     type Input = Input;
     const NAME: &'static str = "base64.decode";
 
-    fn compute(input: Input, _stop: &Stop) -> Answer {
+    fn compute(input: Input, _stop: &Stop) -> ToolResult {
         let bytes =
-            STANDARD.decode(input.encoded).map_err(|fault| failed(format!("Invalid base64: {fault}")))?;
+            STANDARD.decode(input.encoded).map_err(|fault| execution_failed(format!("Invalid base64: {fault}")))?;
         String::from_utf8(bytes)
-            .map_err(|fault| failed(format!("the decoded bytes are not UTF-8 text: {}", fault.utf8_error())))
+            .map_err(|fault| execution_failed(format!("the decoded bytes are not UTF-8 text: {}", fault.utf8_error())))
     }
 }

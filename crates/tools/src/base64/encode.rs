@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::apart::Stop;
-use crate::define::{Answer, Compute};
+use crate::definition::{ToolResult, PureTool};
 
 pub(crate) struct Encode;
 
@@ -18,11 +18,11 @@ pub(crate) struct Input {
     text: String,
 }
 
-impl Compute for Encode {
+impl PureTool for Encode {
     type Input = Input;
     const NAME: &'static str = "base64.encode";
 
-    fn compute(input: Input, _stop: &Stop) -> Answer {
+    fn compute(input: Input, _stop: &Stop) -> ToolResult {
         Ok(STANDARD.encode(input.text))
     }
 }

@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::beneath::{Found, Place, Seat};
 use super::replace::{Content, lock, replace_seated};
 use crate::apart::Stop;
-use crate::define::failed;
+use crate::definition::execution_failed;
 
 /// Says how many bytes it has written.
 pub(super) fn append(
@@ -48,7 +48,7 @@ fn is_plain(stat: &Stat) -> bool {
 }
 
 fn ends_within_line(place: &Place, old: &Found) -> Result<bool, ToolOutcome> {
-    let tell = |fault: io::Error| failed(format!("{}: {fault}", place.given()));
+    let tell = |fault: io::Error| execution_failed(format!("{}: {fault}", place.given()));
     let file = old.open(OFlags::RDONLY).map_err(|errno| place.trouble(errno))?;
     let Some(last) = file.metadata().map_err(tell)?.len().checked_sub(1) else { return Ok(false) };
     let mut byte = [0];
@@ -78,7 +78,7 @@ fn append_new(place: &Place, seat: &Seat, content: &str, stop: &Stop) -> Result<
 
 /// The kernel takes all of it at once unless the disk is full. Then what it took is taken back.
 fn write(place: &Place, file: &mut File, bytes: &[u8]) -> Result<(), ToolOutcome> {
-    let tell = |fault: io::Error| failed(format!("{}: {fault}", place.given()));
+    let tell = |fault: io::Error| execution_failed(format!("{}: {fault}", place.given()));
     let before = file.metadata().map_err(tell)?.len();
     let mut written = 0;
     while written < bytes.len() {
@@ -88,7 +88,7 @@ fn write(place: &Place, file: &mut File, bytes: &[u8]) -> Result<(), ToolOutcome
             stuck => {
                 let fault = stuck.err().unwrap_or_else(|| io::ErrorKind::WriteZero.into());
                 take_back(file, before, written).map_err(|kept| {
-                    failed(format!(
+                    execution_failed(format!(
                         "{}: only {kept} of {} bytes were written: {fault}",
                         place.given(),
                         bytes.len()

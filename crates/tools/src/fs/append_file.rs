@@ -1,8 +1,8 @@
 //! `fs.append_file`: writes at the end of a text file.
 
-use agent::outside::Scene;
+use agent::outside::CallSite;
 use agent::permission::Effect;
-use agent::{Pace, ToolClass};
+use agent::{Concurrency, ToolClass};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use super::append::append;
 use super::beneath::Place;
 use super::{CONTENT_BYTES_MAX, resolved};
 use crate::apart::apart;
-use crate::define::{Answer, Call, Define, compact};
+use crate::definition::{ToolResult, Invocation, ToolDefinition, compact_json};
 
 pub(crate) struct AppendFile;
 
@@ -34,28 +34,28 @@ struct Output<'a> {
     success: bool,
 }
 
-impl Define for AppendFile {
+impl ToolDefinition for AppendFile {
     type Input = Input;
     const NAME: &'static str = "fs.append_file";
     const ALIASES: &'static [&'static str] = &["append_file"];
-    const PACE: Pace = Pace::Ordered;
+    const CONCURRENCY: Concurrency = Concurrency::Ordered;
     const CLASS: ToolClass = ToolClass::Once;
     /// Room for the longest content, each line end and quote of it written as two characters.
     const ARGUMENT_BYTES_MAX: usize = 2 * CONTENT_BYTES_MAX + (64 << 10);
 
-    fn effects(input: &Input, scene: &Scene<'_>) -> Result<Vec<Effect>, String> {
+    fn effects(input: &Input, scene: &CallSite<'_>) -> Result<Vec<Effect>, String> {
         if input.content.len() > CONTENT_BYTES_MAX {
             return Err(format!("Invalid input: field `content`: longer than {CONTENT_BYTES_MAX} bytes"));
         }
         Ok(vec![Effect::Write(resolved(&input.path, scene)?)])
     }
 
-    async fn run(input: Input, call: Call) -> Answer {
+    async fn run(input: Input, call: Invocation) -> ToolResult {
         apart(move |stop| {
-            let place = Place::only(call.leave.permit, &input.path)?;
+            let place = Place::only(call.context.permit, &input.path)?;
             let on_new_line = input.newline.unwrap_or(true);
-            let bytes_written = append(&place, input.content, on_new_line, &*call.parts.entropy, stop)?;
-            compact(&Output { bytes_written, path: &input.path, success: true })
+            let bytes_written = append(&place, input.content, on_new_line, &*call.dependencies.entropy, stop)?;
+            compact_json(&Output { bytes_written, path: &input.path, success: true })
         })
         .await
     }

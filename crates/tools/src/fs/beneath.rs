@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 pub(crate) use seat::Seat;
 
-use crate::define::failed;
+use crate::definition::execution_failed;
 
 /// One file of a call: the folder that allows it, what is closed, and what the model called it.
 pub(crate) struct Place {
@@ -64,13 +64,13 @@ impl Place {
         match errno {
             Errno::XDEV | Errno::LOOP => path_denied(&self.given),
             Errno::NOENT => self.missing(),
-            Errno::AGAIN => failed(format!("{}: folders were renamed meanwhile; try again", self.given)),
-            errno => failed(format!("{}: {}", self.given, std::io::Error::from(errno))),
+            Errno::AGAIN => execution_failed(format!("{}: folders were renamed meanwhile; try again", self.given)),
+            errno => execution_failed(format!("{}: {}", self.given, std::io::Error::from(errno))),
         }
     }
 
     pub(crate) fn missing(&self) -> ToolOutcome {
-        failed(format!("File not found: {}", self.given))
+        execution_failed(format!("File not found: {}", self.given))
     }
 
     fn base(&self) -> Result<Base, Errno> {
@@ -127,7 +127,7 @@ impl Found {
             FileType::CharacterDevice | FileType::BlockDevice => "a device",
             _ => "something else",
         };
-        Err(failed(format!("{} is {what}, not a regular file", place.given)))
+        Err(execution_failed(format!("{} is {what}, not a regular file", place.given)))
     }
 
     /// Opens the very file that was found.

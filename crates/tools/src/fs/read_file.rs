@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 
 use agent::ToolOutcome;
-use agent::outside::Scene;
+use agent::outside::CallSite;
 use agent::permission::Effect;
 use rustix::fs::OFlags;
 use schemars::JsonSchema;
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::beneath::Place;
 use super::{CONTENT_BYTES_MAX, resolved};
 use crate::apart::{Stop, apart};
-use crate::define::{Answer, Call, Define, failed};
+use crate::definition::{ToolResult, Invocation, ToolDefinition, execution_failed};
 
 pub(crate) struct ReadFile;
 
@@ -31,35 +31,35 @@ pub(crate) struct Input {
 
 const CHUNK_BYTES: usize = 64 << 10;
 
-impl Define for ReadFile {
+impl ToolDefinition for ReadFile {
     type Input = Input;
     const NAME: &'static str = "fs.read_file";
     const ALIASES: &'static [&'static str] = &["read_file"];
 
-    fn effects(input: &Input, scene: &Scene<'_>) -> Result<Vec<Effect>, String> {
+    fn effects(input: &Input, scene: &CallSite<'_>) -> Result<Vec<Effect>, String> {
         if input.offset == Some(0) {
             return Err("Invalid input: field `offset`: lines are counted from 1".to_owned());
         }
         Ok(vec![Effect::Read(resolved(&input.path, scene)?)])
     }
 
-    async fn run(input: Input, call: Call) -> Answer {
+    async fn run(input: Input, call: Invocation) -> ToolResult {
         apart(move |stop| {
-            let place = Place::only(call.leave.permit, &input.path)?;
+            let place = Place::only(call.context.permit, &input.path)?;
             read(&place, Taking::of(&input), stop)
         })
         .await
     }
 }
 
-fn read(place: &Place, mut taking: Taking, stop: &Stop) -> Answer {
+fn read(place: &Place, mut taking: Taking, stop: &Stop) -> ToolResult {
     let found = place.find()?.ok_or_else(|| place.missing())?;
     found.regular(place)?;
     let file = found.open(OFlags::RDONLY).map_err(|errno| place.trouble(errno))?;
     let mut reader = BufReader::with_capacity(CHUNK_BYTES, file);
     while !taking.is_done() {
         stop.check()?;
-        let chunk = reader.fill_buf().map_err(|fault| failed(format!("{}: {fault}", place.given())))?;
+        let chunk = reader.fill_buf().map_err(|fault| execution_failed(format!("{}: {fault}", place.given())))?;
         if chunk.is_empty() {
             break;
         }
@@ -107,11 +107,11 @@ impl Taking {
         used
     }
 
-    fn text(self, place: &Place, file: &File) -> Answer {
+    fn text(self, place: &Place, file: &File) -> ToolResult {
         let lines = self.line - u64::from(!self.is_within);
         if self.first > lines.max(1) && self.first < self.end {
             let given = place.given();
-            return Err(failed(format!(
+            return Err(execution_failed(format!(
                 "offset {} is beyond the end of {given}: it has {lines} lines",
                 self.first
             )));
@@ -141,5 +141,5 @@ fn utf8(bytes: Vec<u8>, is_cut: bool) -> Option<String> {
 }
 
 fn not_text(place: &Place) -> ToolOutcome {
-    failed(format!("{} is not UTF-8 text", place.given()))
+    execution_failed(format!("{} is not UTF-8 text", place.given()))
 }

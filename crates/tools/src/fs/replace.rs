@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, Gid, Mode, OFlags, Stat, Uid};
 
 use super::beneath::{Found, Place, Seat};
 use crate::apart::Stop;
-use crate::define::failed;
+use crate::definition::execution_failed;
 
 /// What is written.
 pub(super) struct Content<'a> {
@@ -56,12 +56,12 @@ pub(super) fn replace_seated(
         check_replaceable(place, old)?;
     }
     let mut draft = Draft::create(place, seat, old.as_ref(), entropy)?;
-    let tell = |fault: io::Error| failed(format!("{}: {fault}", place.given()));
+    let tell = |fault: io::Error| execution_failed(format!("{}: {fault}", place.given()));
     if let Some(old) = old.as_ref().filter(|_| content.is_appended) {
         let old = old.open(OFlags::RDONLY).map_err(|errno| place.trouble(errno))?;
         let copied = io::copy(&mut old.take(OLD_BYTES_MAX + 1), &mut draft.file).map_err(tell)?;
         if copied > OLD_BYTES_MAX {
-            return Err(failed(format!("{} is longer than {OLD_BYTES_MAX} bytes", place.given())));
+            return Err(execution_failed(format!("{} is longer than {OLD_BYTES_MAX} bytes", place.given())));
         }
     }
     for chunk in content.text.as_bytes().chunks(CHUNK_BYTES) {
@@ -108,7 +108,7 @@ impl<'a> Draft<'a> {
         entropy: &dyn Entropy,
     ) -> Result<Self, ToolOutcome> {
         let mut random = [0; 16];
-        entropy.fill(&mut random).map_err(|fault| failed(fault.public))?;
+        entropy.fill(&mut random).map_err(|fault| execution_failed(fault.public))?;
         let name = format!(".nexus3-{:032x}.tmp", u128::from_be_bytes(random));
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // A file that was closed to others may not be open to them even for a moment.

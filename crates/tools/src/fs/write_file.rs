@@ -1,8 +1,8 @@
 //! `fs.write_file`: writes a text file, whole or not at all.
 
-use agent::outside::Scene;
+use agent::outside::CallSite;
 use agent::permission::Effect;
-use agent::{Pace, ToolClass};
+use agent::{Concurrency, ToolClass};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +10,7 @@ use super::beneath::Place;
 use super::replace::{Content, replace};
 use super::{CONTENT_BYTES_MAX, resolved};
 use crate::apart::apart;
-use crate::define::{Answer, Call, Define, compact};
+use crate::definition::{ToolResult, Invocation, ToolDefinition, compact_json};
 
 pub(crate) struct WriteFile;
 
@@ -34,28 +34,28 @@ struct Output<'a> {
     success: bool,
 }
 
-impl Define for WriteFile {
+impl ToolDefinition for WriteFile {
     type Input = Input;
     const NAME: &'static str = "fs.write_file";
     const ALIASES: &'static [&'static str] = &["write_file"];
-    const PACE: Pace = Pace::Ordered;
+    const CONCURRENCY: Concurrency = Concurrency::Ordered;
     const CLASS: ToolClass = ToolClass::Once;
     /// Room for the longest content, each line end and quote of it written as two characters.
     const ARGUMENT_BYTES_MAX: usize = 2 * CONTENT_BYTES_MAX + (64 << 10);
 
-    fn effects(input: &Input, scene: &Scene<'_>) -> Result<Vec<Effect>, String> {
+    fn effects(input: &Input, scene: &CallSite<'_>) -> Result<Vec<Effect>, String> {
         if input.content.len() > CONTENT_BYTES_MAX {
             return Err(format!("Invalid input: field `content`: longer than {CONTENT_BYTES_MAX} bytes"));
         }
         Ok(vec![Effect::Write(resolved(&input.path, scene)?)])
     }
 
-    async fn run(input: Input, call: Call) -> Answer {
+    async fn run(input: Input, call: Invocation) -> ToolResult {
         apart(move |stop| {
-            let place = Place::only(call.leave.permit, &input.path)?;
+            let place = Place::only(call.context.permit, &input.path)?;
             let content = Content { text: &input.content, is_appended: input.append.unwrap_or(false) };
-            replace(&place, &content, &*call.parts.entropy, stop)?;
-            compact(&Output { bytes_written: input.content.len(), path: &input.path, success: true })
+            replace(&place, &content, &*call.dependencies.entropy, stop)?;
+            compact_json(&Output { bytes_written: input.content.len(), path: &input.path, success: true })
         })
         .await
     }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use sha2::Digest;
 
 use crate::apart::Stop;
-use crate::define::{Answer, Compute, failed};
+use crate::definition::{ToolResult, PureTool, execution_failed};
 
 pub(crate) struct Sha256;
 
@@ -19,14 +19,14 @@ pub(crate) struct Input {
     text: String,
 }
 
-impl Compute for Sha256 {
+impl PureTool for Sha256 {
     type Input = Input;
     const NAME: &'static str = "hash.sha256";
 
-    fn compute(input: Input, _stop: &Stop) -> Answer {
+    fn compute(input: Input, _stop: &Stop) -> ToolResult {
         let mut hex = String::with_capacity(64);
         for byte in sha2::Sha256::digest(input.text) {
-            write!(hex, "{byte:02x}").map_err(failed)?;
+            write!(hex, "{byte:02x}").map_err(execution_failed)?;
         }
         Ok(hex)
     }

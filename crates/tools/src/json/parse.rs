@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::parsed;
 use crate::apart::Stop;
-use crate::define::{Answer, Compute, Sorted, pretty};
+use crate::definition::{ToolResult, PureTool, SortedKeys, pretty_json};
 
 pub(crate) struct Parse;
 
@@ -17,11 +17,11 @@ pub(crate) struct Input {
     text: String,
 }
 
-impl Compute for Parse {
+impl PureTool for Parse {
     type Input = Input;
     const NAME: &'static str = "json.parse";
 
-    fn compute(input: Input, _stop: &Stop) -> Answer {
-        pretty(&Sorted(&parsed(&input.text)?))
+    fn compute(input: Input, _stop: &Stop) -> ToolResult {
+        pretty_json(&SortedKeys(&parsed(&input.text)?))
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::parsed;
 use crate::apart::Stop;
-use crate::define::{Answer, Compute, Sorted, failed, invalid, pretty};
+use crate::definition::{ToolResult, PureTool, SortedKeys, execution_failed, invalid_input, pretty_json};
 
 pub(crate) struct Query;
 
@@ -26,11 +26,11 @@ enum Step<'a> {
     Index(&'a str),
 }
 
-impl Compute for Query {
+impl PureTool for Query {
     type Input = Input;
     const NAME: &'static str = "json.query";
 
-    fn compute(input: Input, _stop: &Stop) -> Answer {
+    fn compute(input: Input, _stop: &Stop) -> ToolResult {
         let whole = match input.json {
             Value::String(text) => parsed(&text)?,
             value => value,
@@ -39,18 +39,18 @@ impl Compute for Query {
         for step in steps(&input.path)? {
             found = follow(found, &step)?;
         }
-        pretty(&Sorted(found))
+        pretty_json(&SortedKeys(found))
     }
 }
 
 fn follow<'a>(value: &'a Value, step: &Step<'_>) -> Result<&'a Value, ToolOutcome> {
     match step {
-        Step::Key(key) => value.get(key).ok_or_else(|| failed(format!("Key not found: {key}"))),
+        Step::Key(key) => value.get(key).ok_or_else(|| execution_failed(format!("Key not found: {key}"))),
         Step::Index(index) => index
             .parse()
             .ok()
             .and_then(|place: usize| value.get(place))
-            .ok_or_else(|| failed(format!("Index {index} out of bounds"))),
+            .ok_or_else(|| execution_failed(format!("Index {index} out of bounds"))),
     }
 }
 
@@ -67,7 +67,7 @@ fn steps(path: &str) -> Result<Vec<Step<'_>>, ToolOutcome> {
         let mut left = indexes;
         while !left.is_empty() {
             let (index, rest) = first_index(left).ok_or_else(|| {
-                invalid(format!("field `path`: expected indexes such as [0], found {left:?}"))
+                invalid_input(format!("field `path`: expected indexes such as [0], found {left:?}"))
             })?;
             steps.push(Step::Index(index));
             left = rest;

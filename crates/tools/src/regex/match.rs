@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::compiled;
 use crate::apart::Stop;
-use crate::define::{Answer, Compute, pretty};
+use crate::definition::{ToolResult, PureTool, pretty_json};
 
 pub(crate) struct Match;
 
@@ -50,17 +50,17 @@ struct Place<'a> {
     start: usize,
 }
 
-impl Compute for Match {
+impl PureTool for Match {
     type Input = Input;
     const NAME: &'static str = "regex.match";
     const IS_HEAVY: bool = true;
 
-    fn compute(input: Input, stop: &Stop) -> Answer {
+    fn compute(input: Input, stop: &Stop) -> ToolResult {
         let regex = compiled(&input.pattern, input.text.len())?;
         if input.global.unwrap_or(false) {
-            pretty(&all(&regex, &input.text, stop)?)
+            pretty_json(&all(&regex, &input.text, stop)?)
         } else {
-            pretty(&first(&regex, &input.text))
+            pretty_json(&first(&regex, &input.text))
         }
     }
 }

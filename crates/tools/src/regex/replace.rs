@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::compiled;
 use crate::apart::Stop;
-use crate::define::{Answer, Compute, failed};
+use crate::definition::{ToolResult, PureTool, execution_failed};
 
 pub(crate) struct Replace;
 
@@ -29,12 +29,12 @@ pub(crate) struct Input {
 
 const RESULT_BYTES_MAX: usize = 1 << 20;
 
-impl Compute for Replace {
+impl PureTool for Replace {
     type Input = Input;
     const NAME: &'static str = "regex.replace";
     const IS_HEAVY: bool = true;
 
-    fn compute(input: Input, stop: &Stop) -> Answer {
+    fn compute(input: Input, stop: &Stop) -> ToolResult {
         let regex = compiled(&input.pattern, input.text.len())?;
         let pieces = pieces(&input.replacement);
         let count = if input.global.unwrap_or(true) { usize::MAX } else { 1 };
@@ -64,7 +64,7 @@ fn expand(result: &mut String, captures: &Captures<'_>, pieces: &[&str]) -> Resu
 fn append(result: &mut String, text: &str) -> Result<(), ToolOutcome> {
     result.push_str(text);
     if result.len() > RESULT_BYTES_MAX {
-        return Err(failed(format!("the result is longer than {RESULT_BYTES_MAX} bytes")));
+        return Err(execution_failed(format!("the result is longer than {RESULT_BYTES_MAX} bytes")));
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use agent::outside::{Clock, Entropy, Moment};
-use agent::{Fault, Pace, ToolClass};
+use agent::{Fault, Concurrency, ToolClass};
 use serde_json::Value;
 
 use super::*;
@@ -22,8 +22,8 @@ impl Entropy for Nothing {
     }
 }
 
-fn catalog() -> Catalog {
-    Catalog::new(Parts { clock: Arc::new(Nothing), entropy: Arc::new(Nothing) })
+fn catalog() -> ToolRegistry {
+    ToolRegistry::new(ToolDependencies { clock: Arc::new(Nothing), entropy: Arc::new(Nothing) })
 }
 
 fn schemas() -> Vec<(String, Value)> {
@@ -39,7 +39,7 @@ fn every_name_is_one_tool_and_finds_it() {
     let catalog = catalog();
     let mut seen = BTreeSet::new();
     for tool in catalog.all() {
-        for name in names(&**tool) {
+        for name in lookup_names(&**tool) {
             assert!(seen.insert(Arc::clone(&name)), "{name} names two tools");
             assert_eq!(catalog.find(&name).unwrap().spec().name, tool.spec().name);
             assert!(!name.is_empty() && name.len() <= 64, "{name}");
@@ -54,12 +54,12 @@ fn every_name_is_one_tool_and_finds_it() {
 
 #[test]
 fn the_tools_are_these() {
-    use Pace::{Ordered, Parallel, Waiting};
+    use Concurrency::{Ordered, Parallel, Waiting};
     use ToolClass::{Once, Pure};
     let catalog = catalog();
     let listed = catalog.all().iter().map(|tool| {
         let spec = tool.spec();
-        (&*spec.name, spec.aliases.join(" "), spec.pace, spec.class, spec.time_ms_max)
+        (&*spec.name, spec.aliases.join(" "), spec.concurrency, spec.class, spec.time_ms_max)
     });
     let expected = [
         ("echo", "", Parallel, Pure, 30_000),

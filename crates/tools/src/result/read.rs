@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::define::{Answer, Call, Define, failed};
+use crate::definition::{ToolResult, Invocation, ToolDefinition, execution_failed};
 
 pub(crate) struct Read;
 
@@ -22,14 +22,14 @@ pub(crate) struct Input {
 const BYTES_DEFAULT: usize = 8_000;
 const BYTES_MAX: usize = 64_000;
 
-impl Define for Read {
+impl ToolDefinition for Read {
     type Input = Input;
     const NAME: &'static str = "result.read";
     const ALIASES: &'static [&'static str] = &["read_result"];
 
-    async fn run(input: Input, call: Call) -> Answer {
+    async fn run(input: Input, call: Invocation) -> ToolResult {
         let limit = input.limit.unwrap_or(BYTES_DEFAULT).clamp(1, BYTES_MAX);
-        let part = call.leave.results.read(&input.handle, input.offset, limit).map_err(failed)?;
+        let part = call.context.results.read(&input.handle, input.offset, limit).map_err(execution_failed)?;
         let end = part.offset + part.text.len();
         Ok(format!("{}\n[bytes {} to {end} of {}]", part.text, part.offset, part.bytes))
     }

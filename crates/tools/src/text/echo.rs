@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::apart::Stop;
-use crate::define::{Answer, Compute};
+use crate::definition::{ToolResult, PureTool};
 
 pub(crate) struct Echo;
 
@@ -16,11 +16,11 @@ pub(crate) struct Input {
     text: String,
 }
 
-impl Compute for Echo {
+impl PureTool for Echo {
     type Input = Input;
     const NAME: &'static str = "echo";
 
-    fn compute(input: Input, _stop: &Stop) -> Answer {
+    fn compute(input: Input, _stop: &Stop) -> ToolResult {
         Ok(input.text)
     }
 }

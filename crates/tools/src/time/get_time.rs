@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::define::{Answer, Call, Define, compact, failed};
+use crate::definition::{ToolResult, Invocation, ToolDefinition, compact_json, execution_failed};
 
 pub(crate) struct GetTime;
 
@@ -20,13 +20,13 @@ struct Output {
     timezone: &'static str,
 }
 
-impl Define for GetTime {
+impl ToolDefinition for GetTime {
     type Input = Input;
     const NAME: &'static str = "get_time";
 
-    async fn run(_input: Input, call: Call) -> Answer {
-        let now = Timestamp::from_microsecond(call.parts.clock.now().0).map_err(failed)?;
+    async fn run(_input: Input, call: Invocation) -> ToolResult {
+        let now = Timestamp::from_microsecond(call.dependencies.clock.now().0).map_err(execution_failed)?;
         let time = now.strftime("%Y-%m-%dT%H:%M:%S%.9f+00:00").to_string();
-        compact(&Output { time, timestamp: now.as_second(), timezone: "UTC" })
+        compact_json(&Output { time, timestamp: now.as_second(), timezone: "UTC" })
     }
 }

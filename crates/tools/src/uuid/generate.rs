@@ -4,7 +4,7 @@ use agent::outside::Entropy;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::define::{Answer, Call, Define, failed, pretty};
+use crate::definition::{ToolResult, Invocation, ToolDefinition, execution_failed, pretty_json};
 
 pub(crate) struct Generate;
 
@@ -19,22 +19,22 @@ pub(crate) struct Input {
 
 const COUNT_MAX: i64 = 100;
 
-impl Define for Generate {
+impl ToolDefinition for Generate {
     type Input = Input;
     const NAME: &'static str = "uuid.generate";
 
-    async fn run(input: Input, call: Call) -> Answer {
-        let one = || uuid(&*call.parts.entropy);
+    async fn run(input: Input, call: Invocation) -> ToolResult {
+        let one = || uuid(&*call.dependencies.entropy);
         match input.count.unwrap_or(1) {
             ..=-1 | 1 => one(),
-            count => pretty(&(0..count.min(COUNT_MAX)).map(|_| one()).collect::<Result<Vec<_>, _>>()?),
+            count => pretty_json(&(0..count.min(COUNT_MAX)).map(|_| one()).collect::<Result<Vec<_>, _>>()?),
         }
     }
 }
 
-fn uuid(entropy: &dyn Entropy) -> Answer {
+fn uuid(entropy: &dyn Entropy) -> ToolResult {
     let mut bytes = [0; 16];
-    entropy.fill(&mut bytes).map_err(|fault| failed(fault.public))?;
+    entropy.fill(&mut bytes).map_err(|fault| execution_failed(fault.public))?;
     let mut number = u128::from_be_bytes(bytes);
     // RFC 9562: version 4 in bits 48 to 51, variant 0b10 in bits 64 and 65, both counted from the front.
     number = number & !(0xf << 76) | (0x4 << 76);

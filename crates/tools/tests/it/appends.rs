@@ -97,7 +97,7 @@ async fn protected_names_are_never_added_to() {
     }
     assert_eq!(sandbox.content("inside/.git/config"), "old");
     assert_eq!(sandbox.names("inside"), [".git", "file", "ok.txt", "sub"]);
-    assert_eq!(add(&world, "../x", "x").await.word(), outside("../x").word());
+    assert_eq!(add(&world, "../x", "x").await.name(), outside("../x").name());
 }
 
 #[tokio::test]

@@ -94,7 +94,7 @@ async fn two_writers_leave_one_whole_content() {
         let world = World::at(&sandbox.at("inside"));
         tokio::spawn(async move {
             for _ in 0..50 {
-                assert_eq!(write(&world, "shared", &content).await.word(), "done");
+                assert_eq!(write(&world, "shared", &content).await.name(), "done");
             }
         })
     });
@@ -129,7 +129,7 @@ async fn no_append_is_lost() {
                     } else {
                         add(&world, "log", &text).await
                     };
-                    assert_eq!(outcome.word(), "done", "{outcome:?}");
+                    assert_eq!(outcome.name(), "done", "{outcome:?}");
                 }
             })
         })

@@ -4,17 +4,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use agent::outside::{
-    Clock, Doing, Entropy, Leave, Moment, NewPeer, PeerAnswer, PeerCreated, PeerStatus, Peers, ResultPart,
-    Results, Scene, Toolbox,
+    Clock, Doing, Entropy, ToolContext, Moment, NewPeer, PeerAnswer, PeerCreated, PeerStatus, Peers, ResultPart,
+    Results, CallSite, Toolbox,
 };
 use agent::permission::{FilePath, DirectorySet, Grant, Relation, Verdict, judge};
 use agent::{AgentId, Fault, FaultKind, RequestId, ToolOutcome};
 use serde_json::Value;
-use tools::{Catalog, Parts};
+use tools::{ToolRegistry, ToolDependencies};
 
 /// An agent named `me` with a grant.
 pub(crate) struct World {
-    catalog: Catalog,
+    catalog: ToolRegistry,
     pub(crate) peers: Arc<Listening>,
     cwd: FilePath,
     pub(crate) grant: Grant,
@@ -40,8 +40,8 @@ impl World {
     }
 
     pub(crate) fn with(cwd: &str, grant: Grant) -> Self {
-        let parts = Parts { clock: Arc::new(Still), entropy: Arc::new(Numbers(AtomicU64::new(1))) };
-        Self { catalog: Catalog::new(parts), peers: Arc::default(), cwd: path(cwd), grant }
+        let parts = ToolDependencies { clock: Arc::new(Still), entropy: Arc::new(Numbers(AtomicU64::new(1))) };
+        Self { catalog: ToolRegistry::new(parts), peers: Arc::default(), cwd: path(cwd), grant }
     }
 
     pub(crate) async fn call(&self, tool: &str, arguments: &Value) -> ToolOutcome {
@@ -51,7 +51,7 @@ impl World {
     /// Calls a tool as the runtime does.
     pub(crate) async fn call_text(&self, tool: &str, arguments: &str) -> ToolOutcome {
         let me = AgentId::parse("me").expect("a name");
-        let scene = Scene { agent: &me, cwd: &self.cwd, relation_to: &relation_to, preset_inheritance: &preset_inheritance };
+        let scene = CallSite { agent: &me, cwd: &self.cwd, relation_to: &relation_to, preset_inheritance: &preset_inheritance };
         let tool = self.catalog.find(tool).expect("a tool of that name");
         let prepared = match tool.prepare(arguments, &scene) {
             Ok(prepared) => prepared,
@@ -61,7 +61,7 @@ impl World {
             Verdict::Allowed(permit) => {
                 let peers: Arc<dyn Peers> = Arc::clone(&self.peers) as _;
                 let results = Arc::new(OneResult);
-                prepared.run(Leave { permit, peers, results }).await
+                prepared.run(ToolContext { permit, peers, results }).await
             }
             Verdict::Denied(denial) => ToolOutcome::Denied(denial.text),
         }

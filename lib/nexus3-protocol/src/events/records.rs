@@ -146,7 +146,7 @@ pub struct ToolBegun {
     /// Which turn.
     pub turn: Count,
     /// The call's place in the answer, from 0.
-    pub place: Count,
+    #[serde(rename = "place")] pub index: Count,
     /// The call's id, as the model gave it.
     pub call_id: String,
     /// The tool.
@@ -162,7 +162,7 @@ pub struct ToolDone {
     /// Which turn.
     pub turn: Count,
     /// The call's place in the answer, from 0.
-    pub place: Count,
+    #[serde(rename = "place")] pub index: Count,
     /// `done`, `failed` or `denied`.
     pub outcome: String,
     /// What the model reads.

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::permission::Resource;
-use crate::{Fault, FaultKind, Manner, Turn, TurnAction, TurnEvent, TurnLimits, TurnOutcome};
+use crate::{Fault, FaultKind, Schedule, Turn, TurnAction, TurnEvent, TurnLimits, TurnOutcome};
 
 pub(super) const LIMITS: TurnLimits = TurnLimits { rounds_max: 4, calls_running_max: 2 };
 
@@ -29,7 +29,7 @@ pub(super) struct Play {
     /// What was kept together, in order.
     pub(super) commits: Vec<Vec<Record>>,
     /// Calls of the answer under way: how each can run, and what a crash means for it.
-    calls: Vec<(Manner, ToolClass)>,
+    calls: Vec<(Schedule, ToolClass)>,
     running: Vec<usize>,
     /// The ids of the calls that ran.
     pub(super) ran: Vec<String>,
@@ -57,17 +57,17 @@ impl Play {
     /// Opens the turn again that was interrupted.
     pub(super) fn reopen(records: &[Record], dice: &mut Dice) -> Self {
         let replay = Replay::from_records(records.to_vec());
-        let (open, messages) = replay.interrupted(1).expect("it was interrupted");
-        let Stage::Running(progress) = open.stage else { panic!("it had begun") };
+        let (open, messages) = replay.reopenable_turn(1).expect("it was interrupted");
+        let TurnStage::Running(progress) = open.stage else { panic!("it had begun") };
         let (all, _) = replay.into_parts();
         Self::go_on(contents(&all[..messages]), progress, dice)
     }
 
-    fn go_on(context: Vec<Message>, progress: Progress, dice: &mut Dice) -> Self {
+    fn go_on(context: Vec<Message>, progress: TurnProgress, dice: &mut Dice) -> Self {
         let calls: Vec<_> = progress.calls.iter().map(|_| some_call(dice)).collect();
         let manners = calls.iter().map(|(manner, _)| manner.clone()).collect();
         // The class of a call that was begun stays what it was.
-        let class_of = |place: usize, class| progress.begun.get(&place).copied().unwrap_or(class);
+        let class_of = |place: usize, class| progress.started_calls.get(&place).copied().unwrap_or(class);
         let calls = calls.into_iter().enumerate();
         let calls = calls.map(|(place, (manner, class))| (manner, class_of(place, class))).collect();
         let first = vec![reopened(1, context.len())];
@@ -86,13 +86,13 @@ impl Play {
     pub(super) fn play(&mut self, dice: &mut Dice, commits_max: usize) {
         while self.end.is_none() && self.commits.len() < commits_max {
             let event = match dice.below(20) {
-                0 if self.turn.takes_steers() => {
+                0 if self.turn.accepts_steers() => {
                     let word = format!("{WORD} {}", dice.below(1 << 40));
                     self.commits.push(vec![steered(1, &word)]);
                     TurnEvent::Steer(user(&word))
                 }
                 1 if dice.below(6) == 0 => TurnEvent::Cancel,
-                2 if dice.below(6) == 0 => TurnEvent::BudgetSpent(Resource::Tokens),
+                2 if dice.below(6) == 0 => TurnEvent::BudgetExhausted(Resource::Tokens),
                 _ if self.is_asking => self.some_answer(dice),
                 _ => self.some_result(dice),
             };
@@ -133,12 +133,12 @@ impl Play {
             TurnEvent::ToolDone(place, outcome) => Some((*place, outcome.clone())),
             _ => None,
         };
-        let actions = self.turn.on(event);
+        let actions = self.turn.handle(event);
         let mut records = Vec::new();
         if let Some((place, outcome)) = done
-            && !actions.iter().any(|action| matches!(action, TurnAction::Keep(_)))
+            && !actions.iter().any(|action| matches!(action, TurnAction::Append(_)))
         {
-            records.push(Record::CallDone { turn: 1, place, outcome });
+            records.push(Record::CallDone { turn: 1, index: place, outcome });
         }
         self.perform(actions, records);
     }
@@ -154,7 +154,7 @@ impl Play {
             assert!(self.end.is_none(), "nothing follows the end");
             self.is_asking = false;
             match action {
-                TurnAction::Keep(message) => {
+                TurnAction::Append(message) => {
                     // The first message came with the send.
                     if !(begins && place == 0) {
                         records.push(kept(message.clone()));
@@ -167,13 +167,13 @@ impl Play {
                     let class = self.calls[place].1;
                     records.push(Record::CallBegun {
                         turn: 1,
-                        place,
+                        index: place,
                         call_id: call.id,
                         tool: call.name,
                         class,
                     });
                 }
-                TurnAction::AskModel => {
+                TurnAction::CallModel => {
                     self.running.clear();
                     self.is_asking = true;
                 }
@@ -198,11 +198,11 @@ impl Play {
     }
 }
 
-fn some_call(dice: &mut Dice) -> (Manner, ToolClass) {
+fn some_call(dice: &mut Dice) -> (Schedule, ToolClass) {
     let manner = match dice.below(6) {
-        0 => Manner::Unusable("no such tool".to_owned()),
-        1..3 => Manner::Ordered,
-        _ => Manner::Parallel,
+        0 => Schedule::Unusable("no such tool".to_owned()),
+        1..3 => Schedule::Ordered,
+        _ => Schedule::Parallel,
     };
     let class = match dice.below(3) {
         0 => ToolClass::Pure,
@@ -216,10 +216,10 @@ fn contents(messages: &[std::sync::Arc<Message>]) -> Vec<Message> {
     messages.iter().map(|message| Message::clone(message)).collect()
 }
 
-fn running(open: std::collections::VecDeque<OpenTurn>) -> Progress {
+fn running(open: std::collections::VecDeque<OpenTurn>) -> TurnProgress {
     assert_eq!(open.len(), 1, "one turn is open");
     match open.into_iter().next().map(|open| open.stage) {
-        Some(Stage::Running(progress)) => progress,
-        Some(Stage::Waiting) | None => panic!("it has begun"),
+        Some(TurnStage::Running(progress)) => progress,
+        Some(TurnStage::Waiting) | None => panic!("it has begun"),
     }
 }

@@ -75,7 +75,7 @@ fn check_results(records: &[Record], play: &Play, what: &str) {
             Record::MessageAdded(message) if message.role == Role::Assistant => {
                 calls.clone_from(&message.tool_calls);
             }
-            Record::CallDone { place, outcome, .. } => {
+            Record::CallDone { index: place, outcome, .. } => {
                 known.insert(calls[*place].id.clone(), outcome.text().to_owned());
                 lost.remove(&calls[*place].id);
             }

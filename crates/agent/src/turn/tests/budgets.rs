@@ -2,7 +2,7 @@
 
 use super::*;
 
-const SPENT: TurnEvent = TurnEvent::BudgetSpent(Resource::Tokens);
+const SPENT: TurnEvent = TurnEvent::BudgetExhausted(Resource::Tokens);
 const NOTICE: &str = "[Stopping: the budget of tokens is used up]";
 
 #[test]
@@ -27,7 +27,7 @@ fn while_calls_run_they_may_end_and_the_rest_is_refused() {
     assert_eq!(play.on(done(1, "two")), []);
     assert_eq!(play.ends, []);
     assert_eq!(play.on(failed(0, "one")), []);
-    let refused = spent_result(Resource::Tokens);
+    let refused = budget_exhausted_result(Resource::Tokens);
     assert_eq!(refused, "Did not execute: the budget of tokens is used up");
     assert_eq!(play.results(), ["one", "two", &refused, &refused]);
     assert_eq!(play.history().last(), Some(&(Role::Assistant, NOTICE)));

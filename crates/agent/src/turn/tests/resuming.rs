@@ -9,29 +9,29 @@ fn made(id: &str) -> ToolCall {
 }
 
 /// A turn with these calls open.
-fn with_calls(ids: &[&str]) -> Progress {
-    Progress {
-        answers: 1,
-        said: "see: ".to_owned(),
+fn with_calls(ids: &[&str]) -> TurnProgress {
+    TurnProgress {
+        responses: 1,
+        content: "see: ".to_owned(),
         calls: ids.iter().map(|id| made(id)).collect(),
-        ..Progress::default()
+        ..TurnProgress::default()
     }
 }
 
-fn resume(progress: Progress, manners: Vec<Manner>, rounds_max: u64) -> Play {
+fn resume(progress: TurnProgress, manners: Vec<Schedule>, rounds_max: u64) -> Play {
     let (turn, actions) = Turn::resume(progress, manners, TurnLimits { rounds_max, calls_running_max: 8 });
     let mut play = Play { turn, kept: Vec::new(), asked: 0, started: Vec::new(), ends: Vec::new() };
     play.perform(actions);
     play
 }
 
-fn all(manner: &Manner, count: usize) -> Vec<Manner> {
+fn all(manner: &Schedule, count: usize) -> Vec<Schedule> {
     vec![manner.clone(); count]
 }
 
 #[test]
 fn a_turn_that_had_not_been_answered_asks_once_more() {
-    let mut play = resume(Progress::default(), Vec::new(), 10);
+    let mut play = resume(TurnProgress::default(), Vec::new(), 10);
     assert_eq!((play.asked, play.kept.len()), (1, 0), "its message is in the context already");
     play.on(text("yes"));
     play.on(MODEL_DONE);
@@ -40,7 +40,7 @@ fn a_turn_that_had_not_been_answered_asks_once_more() {
 
 #[test]
 fn what_was_said_before_is_part_of_the_content_and_of_the_rounds() {
-    let progress = Progress { answers: 2, said: "one two ".to_owned(), ..Progress::default() };
+    let progress = TurnProgress { responses: 2, content: "one two ".to_owned(), ..TurnProgress::default() };
     let mut play = resume(progress, Vec::new(), 10);
     play.on(text("three"));
     play.on(MODEL_DONE);
@@ -49,7 +49,7 @@ fn what_was_said_before_is_part_of_the_content_and_of_the_rounds() {
 
 #[test]
 fn calls_that_had_not_begun_run() {
-    let mut play = resume(with_calls(&["a", "b"]), all(&Manner::Parallel, 2), 10);
+    let mut play = resume(with_calls(&["a", "b"]), all(&Schedule::Parallel, 2), 10);
     assert_eq!((play.started.as_slice(), play.asked), ([0, 1].as_slice(), 0));
     play.on(done(1, "B"));
     play.on(done(0, "A"));
@@ -60,8 +60,8 @@ fn calls_that_had_not_begun_run() {
 fn what_was_done_is_not_done_again_and_what_may_run_again_does() {
     let begun = BTreeMap::from([(0, ToolClass::Once), (1, ToolClass::Pure), (2, ToolClass::Keyed)]);
     let done_before = BTreeMap::from([(0, ToolOutcome::Done("A".to_owned()))]);
-    let progress = Progress { begun, done: done_before, ..with_calls(&["a", "b", "c", "d"]) };
-    let mut play = resume(progress, all(&Manner::Parallel, 4), 10);
+    let progress = TurnProgress { started_calls: begun, finished_calls: done_before, ..with_calls(&["a", "b", "c", "d"]) };
+    let mut play = resume(progress, all(&Schedule::Parallel, 4), 10);
     assert_eq!(play.started, [1, 2, 3]);
     for (place, result) in [(1, "B"), (2, "C"), (3, "D")] {
         play.on(done(place, result));
@@ -71,8 +71,8 @@ fn what_was_done_is_not_done_again_and_what_may_run_again_does() {
 
 #[test]
 fn a_call_that_may_have_run_and_must_not_run_twice_is_unknown() {
-    let progress = Progress { begun: BTreeMap::from([(0, ToolClass::Once)]), ..with_calls(&["a"]) };
-    let play = resume(progress, all(&Manner::Ordered, 1), 10);
+    let progress = TurnProgress { started_calls: BTreeMap::from([(0, ToolClass::Once)]), ..with_calls(&["a"]) };
+    let play = resume(progress, all(&Schedule::Ordered, 1), 10);
     assert_eq!((play.started.len(), play.asked), (0, 1), "the model is asked at once");
     assert_eq!(play.results(), [RESULT_UNKNOWN]);
     assert_eq!(play.kept[0].ending, Some(Ending::Failed));
@@ -80,8 +80,8 @@ fn a_call_that_may_have_run_and_must_not_run_twice_is_unknown() {
 
 #[test]
 fn after_an_ordered_call_with_an_unknown_outcome_no_ordered_one_runs() {
-    let progress = Progress { begun: BTreeMap::from([(0, ToolClass::Once)]), ..with_calls(&["a", "b", "c"]) };
-    let manners = vec![Manner::Ordered, Manner::Ordered, Manner::Parallel];
+    let progress = TurnProgress { started_calls: BTreeMap::from([(0, ToolClass::Once)]), ..with_calls(&["a", "b", "c"]) };
+    let manners = vec![Schedule::Ordered, Schedule::Ordered, Schedule::Parallel];
     let mut play = resume(progress, manners, 10);
     assert_eq!(play.started, [2]);
     play.on(done(2, "C"));
@@ -90,9 +90,9 @@ fn after_an_ordered_call_with_an_unknown_outcome_no_ordered_one_runs() {
 
 #[test]
 fn a_call_whose_tool_is_gone_is_told_so() {
-    let progress = Progress { begun: BTreeMap::from([(0, ToolClass::Pure)]), ..with_calls(&["a", "b"]) };
-    let gone = Manner::Unusable("Unknown tool: x".to_owned());
-    let mut play = resume(progress, vec![gone, Manner::Parallel], 10);
+    let progress = TurnProgress { started_calls: BTreeMap::from([(0, ToolClass::Pure)]), ..with_calls(&["a", "b"]) };
+    let gone = Schedule::Unusable("Unknown tool: x".to_owned());
+    let mut play = resume(progress, vec![gone, Schedule::Parallel], 10);
     assert_eq!(play.started, [1]);
     play.on(done(1, "B"));
     assert_eq!(play.results(), ["Unknown tool: x", "B"]);
@@ -103,7 +103,7 @@ fn calls_beyond_the_most_that_an_answer_may_make_do_not_run_after_a_crash_either
     let ids: Vec<_> = (0..257).map(|place| format!("c{place}")).collect();
     let ids: Vec<_> = ids.iter().map(String::as_str).collect();
     let limits = TurnLimits { rounds_max: 10, calls_running_max: 1000 };
-    let (_, actions) = Turn::resume(with_calls(&ids), all(&Manner::Parallel, 257), limits);
+    let (_, actions) = Turn::resume(with_calls(&ids), all(&Schedule::Parallel, 257), limits);
     let started = actions.iter().filter(|action| matches!(action, TurnAction::RunTool(..))).count();
     assert_eq!(started, 256);
 }
@@ -111,18 +111,18 @@ fn calls_beyond_the_most_that_an_answer_may_make_do_not_run_after_a_crash_either
 #[test]
 fn words_that_were_added_are_delivered_before_the_model_is_asked() {
     let steers = [user("one"), user("two")].into();
-    let play = resume(Progress { steers, ..Progress::default() }, Vec::new(), 10);
+    let play = resume(TurnProgress { steers, ..TurnProgress::default() }, Vec::new(), 10);
     assert_eq!(play.history(), [(Role::User, "one"), (Role::User, "two")]);
     let steers = [user("one")].into();
     let begun = BTreeMap::from([(0, ToolClass::Once)]);
-    let play = resume(Progress { steers, begun, ..with_calls(&["a"]) }, all(&Manner::Parallel, 1), 10);
+    let play = resume(TurnProgress { steers, started_calls: begun, ..with_calls(&["a"]) }, all(&Schedule::Parallel, 1), 10);
     assert_eq!(play.history(), [(Role::Tool, RESULT_UNKNOWN), (Role::User, "one")], "after the results");
 }
 
 #[test]
 fn a_turn_that_had_used_all_its_rounds_ends_when_it_goes_on() {
-    let progress = Progress { begun: BTreeMap::from([(0, ToolClass::Once)]), ..with_calls(&["a"]) };
-    let play = resume(progress, all(&Manner::Parallel, 1), 1);
+    let progress = TurnProgress { started_calls: BTreeMap::from([(0, ToolClass::Once)]), ..with_calls(&["a"]) };
+    let play = resume(progress, all(&Schedule::Parallel, 1), 1);
     assert_eq!((play.asked, play.end().halted), (0, Some(Halt::IterationLimit)));
     assert_eq!(play.history().last(), Some(&(Role::Assistant, NOTICE_LIMIT)));
 }
@@ -135,8 +135,8 @@ fn interrupt() -> TurnEvent {
 fn an_interruption_gives_every_call_a_result_and_ends_on_an_answer() {
     let begun = BTreeMap::from([(0, ToolClass::Once), (1, ToolClass::Pure), (2, ToolClass::Once)]);
     let done_before = BTreeMap::from([(2, ToolOutcome::Done("C".to_owned()))]);
-    let progress = Progress { begun, done: done_before, ..with_calls(&["a", "b", "c", "d"]) };
-    let mut play = resume(progress, all(&Manner::Parallel, 4), 10);
+    let progress = TurnProgress { started_calls: begun, finished_calls: done_before, ..with_calls(&["a", "b", "c", "d"]) };
+    let mut play = resume(progress, all(&Schedule::Parallel, 4), 10);
     play.on(interrupt());
     let stopped = "Did not execute: the daemon stopped";
     assert_eq!(play.results(), [RESULT_UNKNOWN, stopped, "C", stopped]);
@@ -147,7 +147,7 @@ fn an_interruption_gives_every_call_a_result_and_ends_on_an_answer() {
 
 #[test]
 fn an_interruption_before_the_first_answer_leaves_one() {
-    let mut play = resume(Progress::default(), Vec::new(), 10);
+    let mut play = resume(TurnProgress::default(), Vec::new(), 10);
     play.on(interrupt());
     assert_eq!(play.kept, [Message::broken_off("", Ending::Interrupted)]);
 }
@@ -165,12 +165,12 @@ fn an_interruption_delivers_words_that_were_added() {
 #[test]
 fn after_its_end_nothing_is_interrupted() {
     let mut play = Play::run(10, [text("bye"), MODEL_DONE]);
-    assert_eq!(play.turn.on(interrupt()), []);
+    assert_eq!(play.turn.handle(interrupt()), []);
     assert_eq!(play.end().outcome, TurnOutcome::Completed);
-    let mut play = resume(Progress::default(), Vec::new(), 10);
+    let mut play = resume(TurnProgress::default(), Vec::new(), 10);
     play.on(interrupt());
     for event in [text("x"), MODEL_DONE, TurnEvent::Cancel, interrupt(), steer("hello?")] {
-        assert_eq!(play.turn.on(event), []);
+        assert_eq!(play.turn.handle(event), []);
     }
     play.end();
 }

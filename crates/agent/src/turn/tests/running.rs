@@ -96,7 +96,7 @@ fn the_next_answer_starts_its_calls_from_the_first_place() {
 fn an_unusable_call_is_answered_without_running() {
     let (mut play, started) = after(8, [unusable("a", "no such tool 'x'"), parallel("b")]);
     assert_eq!(started, [1]);
-    assert_eq!(play.turn.on(done(0, "it ran?")), []);
+    assert_eq!(play.turn.handle(done(0, "it ran?")), []);
     play.on(done(1, "fine"));
     assert_eq!(play.results(), ["no such tool 'x'", "fine"]);
     let endings: Vec<_> = play.kept.iter().map(|message| message.ending).collect();

@@ -10,7 +10,7 @@ use super::*;
 #[derive(Debug, Clone)]
 enum Cue {
     Text(&'static str),
-    Call(Manner),
+    Call(Schedule),
     Usage,
     ModelDone,
     ModelFailed,
@@ -27,9 +27,9 @@ enum Cue {
 
 fn cue() -> impl Strategy<Value = Cue> {
     let manner = prop_oneof![
-        4 => Just(Manner::Parallel),
-        3 => Just(Manner::Ordered),
-        1 => Just(Manner::Unusable("no".to_owned())),
+        4 => Just(Schedule::Parallel),
+        3 => Just(Schedule::Ordered),
+        1 => Just(Schedule::Unusable("no".to_owned())),
     ];
     prop_oneof![
         20 => prop_oneof![Just("said "), Just("")].prop_map(Cue::Text),
@@ -49,7 +49,7 @@ fn cue() -> impl Strategy<Value = Cue> {
 #[derive(Default)]
 struct Stage {
     running: BTreeSet<usize>,
-    manners: Vec<Manner>,
+    manners: Vec<Schedule>,
     steers_taken: Vec<String>,
     calls_made: usize,
 }
@@ -77,7 +77,7 @@ impl Stage {
                 steer(&format!("steer {number}"))
             }
             Cue::Steer => return None,
-            Cue::BudgetSpent => TurnEvent::BudgetSpent(Resource::WallMs),
+            Cue::BudgetSpent => TurnEvent::BudgetExhausted(Resource::WallMs),
             Cue::Cancel => TurnEvent::Cancel,
         })
     }
@@ -95,7 +95,7 @@ impl Stage {
         }
         let calls = play.kept.iter().rev().find(|message| !message.tool_calls.is_empty());
         assert!(self.running.iter().all(|place| calls.is_some_and(|last| *place < last.tool_calls.len())));
-        let is_ordered = |place: &usize| self.manners.get(*place) == Some(&Manner::Ordered);
+        let is_ordered = |place: &usize| self.manners.get(*place) == Some(&Schedule::Ordered);
         assert!(
             self.running.len() == 1 || !self.running.iter().any(is_ordered),
             "an ordered call has company"
@@ -132,7 +132,7 @@ fn play(rounds_max: u64, running_max: usize, cues: Vec<Cue>) {
     let mut play = Play::new(rounds_max, running_max);
     let mut stage = Stage::default();
     for (number, cue) in cues.into_iter().enumerate() {
-        let Some(event) = stage.event(number, cue, play.turn.takes_steers()) else { continue };
+        let Some(event) = stage.event(number, cue, play.turn.accepts_steers()) else { continue };
         let ended = !play.ends.is_empty();
         match &event {
             TurnEvent::ToolCall(_, manner) if stage.running.is_empty() => stage.manners.push(manner.clone()),

@@ -37,7 +37,7 @@ fn a_word_is_delivered_when_an_empty_answer_is_asked_for_again() {
 
 #[test]
 fn a_word_is_never_lost_however_the_turn_ends() {
-    let spent = || TurnEvent::BudgetSpent(Resource::Tokens);
+    let spent = || TurnEvent::BudgetExhausted(Resource::Tokens);
     let ends = [
         (10, vec![steer("word"), TurnEvent::Cancel]),
         (10, vec![parallel("a"), MODEL_DONE, steer("word"), TurnEvent::Cancel]),
@@ -61,10 +61,10 @@ fn a_word_is_never_lost_however_the_turn_ends() {
 #[test]
 fn a_turn_takes_so_many_words_between_two_rounds_and_then_no_more() {
     let mut play = Play::run(10, (0..STEERS_MAX).map(|_| steer("w")));
-    assert!(!play.turn.takes_steers());
+    assert!(!play.turn.accepts_steers());
     play.on(parallel("a"));
     play.on(MODEL_DONE);
     play.on(done(0, ""));
-    assert!(play.turn.takes_steers(), "they are delivered");
+    assert!(play.turn.accepts_steers(), "they are delivered");
     assert_eq!(play.history().iter().filter(|(_, text)| *text == "w").count(), STEERS_MAX);
 }

@@ -80,9 +80,9 @@ fn grant(config: &Config, name: &str) -> Grant {
     presets.find(name).unwrap().resolve(&ask).unwrap().grant
 }
 
-fn tools() -> tools::Catalog {
+fn tools() -> tools::ToolRegistry {
     let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
-    tools::Catalog::new(tools::Parts { clock, entropy })
+    tools::ToolRegistry::new(tools::ToolDependencies { clock, entropy })
 }
 
 #[test]

@@ -73,7 +73,7 @@ fn a_turn_goes_on_whatever_the_clock_says() {
     for (number, seconds) in [2 * DAY_S, -2 * DAY_S, 0].into_iter().enumerate() {
         let gate = format!("gate{number}");
         let open = timed.stage.start_send("worker", &format!("!hold {gate} so far"), &gate);
-        timed.stage.model.wait_asked(&format!("!hold {gate} so far"), 0, 1);
+        timed.stage.model.wait_called(&format!("!hold {gate} so far"), 0, 1);
         timed.set(seconds);
         timed.stage.model.release(&gate);
         assert_eq!(open.result()["content"], format!("so far released {gate}"));
@@ -97,7 +97,7 @@ fn a_clock_that_goes_back_makes_nothing_forgotten() {
     for name in ["ahead", "right", "behind"] {
         let again = timed.stage.send_with_request_id("worker", name, name);
         assert_eq!(again["result"]["content"], format!("echo: {name}"), "{again}");
-        assert_eq!(timed.stage.model.tally(name, 0).asked, 1, "{name}");
+        assert_eq!(timed.stage.model.call_counts(name, 0).requests, 1, "{name}");
     }
     assert_eq!(timed.stage.messages("worker").len(), 6);
 }
@@ -110,13 +110,13 @@ fn names_of_sends_are_known_for_a_day_and_not_for_ever() {
     timed.set(DAY_S - HOUR_S);
     let timed = timed.kill_and_start();
     timed.stage.send_with_request_id("worker", "hello", "r");
-    assert_eq!(timed.stage.model.tally("hello", 0).asked, 1, "it is not a day old");
+    assert_eq!(timed.stage.model.call_counts("hello", 0).requests, 1, "it is not a day old");
     timed.set(DAY_S + HOUR_S);
     let timed = timed.kill_and_start();
     // Old names are forgotten in the background.
     crate::support::until("the name to be forgotten", || {
         timed.stage.send_with_request_id("worker", "hello", "r");
-        timed.stage.model.tally("hello", 0).asked == 2
+        timed.stage.model.call_counts("hello", 0).requests == 2
     });
     assert_eq!(timed.stage.messages("worker").len(), 4);
 }

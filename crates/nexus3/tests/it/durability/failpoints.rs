@@ -78,7 +78,7 @@ fn a_once_tool_whose_outcome_nobody_knows_is_told_so_and_does_not_run_again() {
         let said = answer["content"].as_str().unwrap_or_default();
         assert_eq!(said.contains("Outcome unknown"), lines == 0, "{point}: {answer}");
         assert_eq!(folder.read("file").map_or(0, |text| text.lines().count()), lines, "{point}");
-        assert_eq!(stage.model.tally(call, 0).asked, 1, "the answer with the call was kept");
+        assert_eq!(stage.model.call_counts(call, 0).requests, 1, "the answer with the call was kept");
     }
 }
 
@@ -92,7 +92,7 @@ fn a_pure_tool_whose_outcome_nobody_knows_runs_again() {
     let answer = stage.send_with_request_id("worker", call, "r");
     let said = answer["result"]["content"].as_str().unwrap_or_default();
     assert!(said.contains("again") && !said.contains("unknown"), "{answer}");
-    assert_eq!(stage.model.tally(call, 0).asked, 1, "the answer with the call was kept");
+    assert_eq!(stage.model.call_counts(call, 0).requests, 1, "the answer with the call was kept");
 }
 
 #[test]

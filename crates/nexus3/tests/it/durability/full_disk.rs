@@ -82,7 +82,7 @@ fn assert_heals(stage: &Stage, make_room: impl FnOnce()) {
     let params = send_params("more", "r");
     let refused = curl(&stage.daemon, "/agent/worker", "send", &params);
     assert_full(&refused);
-    assert_eq!(stage.model.tally("more", 0).asked, 0, "nobody is asked what cannot be kept");
+    assert_eq!(stage.model.call_counts("more", 0).requests, 0, "nobody is asked what cannot be kept");
     assert_eq!(stage.messages("worker").len(), 2, "reads go on");
     make_room();
     let again = when_not_busy(|| curl(&stage.daemon, "/agent/worker", "send", &params));
@@ -90,7 +90,7 @@ fn assert_heals(stage: &Stage, make_room: impl FnOnce()) {
     assert_eq!(curl(&stage.daemon, "/agent/worker", "send", &params), again);
     let said: Vec<String> = stage.messages("worker").into_iter().map(|(_, text)| text).collect();
     assert_eq!(said, ["hello", "echo: hello", "more", "echo: more"]);
-    assert_eq!(stage.model.tally("more", 0).asked, 1);
+    assert_eq!(stage.model.call_counts("more", 0).requests, 1);
     assert_sound(stage.daemon.home());
 }
 
@@ -152,7 +152,7 @@ fn assert_answer_heals(stage: &Stage, fill: impl FnOnce(), make_room: impl FnOnc
     let again = when_not_busy(|| stage.send_with_request_id("worker", "!hold gate so far", "r"));
     assert_eq!(again["result"]["content"], "so far released gate", "{again}");
     assert_eq!(stage.messages("worker").len(), 2);
-    assert_eq!(stage.model.tally("!hold gate so far", 0).asked, 2, "what was not kept is asked for again");
+    assert_eq!(stage.model.call_counts("!hold gate so far", 0).requests, 2, "what was not kept is asked for again");
     let entries = wait_settled(&stage.daemon, &[]);
     assert_eq!(of_kind(&entries, "turn_ended").len(), 1);
 }
@@ -220,7 +220,7 @@ fn a_turn_that_nobody_waits_for_goes_on_when_there_is_room_again() {
     stage.daemon.result("/", "create_agent", params);
     wait_settled(&stage.daemon, &[]);
     until("the answer", || stage.messages("worker").len() == 2);
-    assert_eq!(stage.model.tally("hello", 0).asked, 2);
+    assert_eq!(stage.model.call_counts("hello", 0).requests, 2);
 }
 
 #[test]
@@ -264,6 +264,6 @@ fn a_disk_that_fails_ends_the_daemon_and_the_next_one_knows_all_that_was_acknowl
     assert_eq!(stage.send_with_request_id("worker", "hello", "first")["result"]["content"], "echo: hello");
     assert_eq!(stage.send_with_request_id("worker", "more", "second")["result"]["content"], "echo: more");
     assert_eq!(stage.messages("worker").len(), 4);
-    assert_eq!(stage.model.tally("hello", 0).asked, 1);
+    assert_eq!(stage.model.call_counts("hello", 0).requests, 1);
     assert_sound(stage.daemon.home());
 }

@@ -45,7 +45,7 @@ fn nothing_is_lost_by_a_daemon_that_is_paused_under_load() {
         assert_eq!(stage.messages(name).len(), 2 * SENDS * PAUSES);
     }
     let ledger = stage.model.ledger();
-    assert!(ledger.all().all(|(_, tally)| tally.asked == 1), "nobody is asked twice");
+    assert!(ledger.iter().all(|(_, tally)| tally.requests == 1), "nobody is asked twice");
     let stage = stage.kill_and_start();
     assert_eq!(Journal::of(&stage.daemon)[..entries.len()], entries);
     assert_sound(stage.daemon.home());

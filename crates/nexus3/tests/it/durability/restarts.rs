@@ -35,7 +35,7 @@ fn a_send_that_a_kill_cut_off_is_repeated_by_curl_and_is_one_question_and_one_an
     let stage = stage.kill_and_start();
     let cut_off = cut_off.finish();
     assert_eq!((cut_off.code, cut_off.stdout.as_str()), (52, ""), "curl got no answer: {}", cut_off.stderr);
-    stage.model.wait_asked("!hold gate paid", 0, 2);
+    stage.model.wait_called("!hold gate paid", 0, 2);
     stage.model.release("gate");
     let again = curl(&stage.daemon, "/agent/worker", "send", &params);
     assert_eq!(again["result"]["content"], "paid released gate", "{again}");
@@ -45,7 +45,7 @@ fn a_send_that_a_kill_cut_off_is_repeated_by_curl_and_is_one_question_and_one_an
     let stage = stage.kill_and_start();
     assert_eq!(curl(&stage.daemon, "/agent/worker", "send", &params), again, "in every life");
     assert_eq!(stage.messages("worker"), paid);
-    assert_eq!(stage.model.tally("!hold gate paid", 0).asked, 2, "once before the kill and once after it");
+    assert_eq!(stage.model.call_counts("!hold gate paid", 0).requests, 2, "once before the kill and once after it");
     let other = curl(&stage.daemon, "/agent/worker", "send", &send_params("something else", "bill-17"));
     let text = "request_id was used before with other content: bill-17";
     assert_eq!((&other["error"]["code"], &other["error"]["message"]), (&json!(-32602), &json!(text)));
@@ -60,7 +60,7 @@ fn an_answer_that_was_kept_and_not_told_is_told_and_not_asked_for_again() {
     let stage = stage.mend();
     let again = stage.send_with_request_id("worker", "hello", "r");
     assert_eq!(again["result"]["content"], "echo: hello", "{again}");
-    assert_eq!(stage.model.tally("hello", 0).asked, 1);
+    assert_eq!(stage.model.call_counts("hello", 0).requests, 1);
     assert_eq!(stage.messages("worker").len(), 2);
 }
 
@@ -71,7 +71,7 @@ fn an_answer_that_was_not_kept_is_asked_for_once_more() {
     stage.send_lost("worker", "hello", "r");
     let stage = stage.mend();
     assert_eq!(stage.send_with_request_id("worker", "hello", "r")["result"]["content"], "echo: hello");
-    assert_eq!(stage.model.tally("hello", 0).asked, 2);
+    assert_eq!(stage.model.call_counts("hello", 0).requests, 2);
     assert_eq!(stage.messages("worker").len(), 2);
     let entries = Journal::of(&stage.daemon);
     assert_eq!(of_kind(&entries, "turn_reopened").len(), 1);
@@ -87,7 +87,7 @@ fn rounds_that_were_kept_are_not_asked_for_again() {
     let stage = stage.mend();
     let again = stage.send_with_request_id("worker", call, "r");
     assert!(again["result"]["content"].as_str().is_some_and(|text| text.contains("once")), "{again}");
-    assert_eq!((stage.model.tally(call, 0).asked, stage.model.tally(call, 1).asked), (1, 2));
+    assert_eq!((stage.model.call_counts(call, 0).requests, stage.model.call_counts(call, 1).requests), (1, 2));
     let roles: Vec<String> = stage.messages("worker").into_iter().map(|(role, _)| role).collect();
     assert_eq!(roles, ["user", "assistant", "tool", "assistant"]);
 }
@@ -105,11 +105,11 @@ fn a_marked_turn_is_interrupted_and_the_same_send_goes_on_with_it() {
     let end = of_kind(&entries, "turn_ended").pop().expect("the turn has an end");
     assert_eq!((&end["outcome"], &end["request_id"]), (&json!("interrupted"), &json!("r")), "{end}");
     assert_eq!(end["reason"], "the daemon stopped before the turn had ended");
-    assert_eq!(stage.model.tally("!hold gate so far", 0).asked, 1, "nobody goes on with it");
+    assert_eq!(stage.model.call_counts("!hold gate so far", 0).requests, 1, "nobody goes on with it");
     stage.model.release("gate");
     let again = send_duplicate(&stage, "worker", "!hold gate so far", "r");
     assert_eq!(again["result"]["content"], "so far released gate", "{again}");
-    assert_eq!(stage.model.tally("!hold gate so far", 0).asked, 2);
+    assert_eq!(stage.model.call_counts("!hold gate so far", 0).requests, 2);
     let all = [
         ("user", "before"),
         ("assistant", "echo: before"),
@@ -141,7 +141,7 @@ fn an_interrupted_turn_that_others_came_behind_stays_interrupted_and_in_nobodys_
         );
     }
     assert_eq!(
-        stage.model.tally("!hold gate so far", 0).asked,
+        stage.model.call_counts("!hold gate so far", 0).requests,
         1,
         "the model would answer the next one again"
     );
@@ -166,7 +166,7 @@ fn queue_work(stage: &Stage) -> Value {
 }
 
 fn assert_work_is_done(stage: &Stage, first: &Value) {
-    stage.model.wait_asked("!hold gate first", 0, 2);
+    stage.model.wait_called("!hold gate first", 0, 2);
     stage.model.release("gate");
     let entries = wait_settled(&stage.daemon, &[]);
     let ends = of_kind(&entries, "turn_ended");
@@ -179,7 +179,7 @@ fn assert_work_is_done(stage: &Stage, first: &Value) {
         ("assistant", "echo: left by lead"),
     ];
     until("the child's answers", || stage.messages("child") == spoken(&all));
-    assert_eq!(stage.model.tally("left by lead", 0).asked, 1);
+    assert_eq!(stage.model.call_counts("left by lead", 0).requests, 1);
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn a_send_that_an_orderly_stop_cancelled_stays_cancelled() {
     let told = open.result();
     assert_eq!(told["cancelled"], true, "{told}");
     assert_eq!(stage.send_with_request_id("worker", "!hold gate so far", "r")["result"], told);
-    assert_eq!(stage.model.tally("!hold gate so far", 0).asked, 1);
+    assert_eq!(stage.model.call_counts("!hold gate so far", 0).requests, 1);
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn sends_in_line_run_in_their_order_after_a_kill() {
     for name in ["two", "three", "four"] {
         let answer = stage.send_with_request_id("worker", name, name);
         assert_eq!(answer["result"]["content"], format!("echo: {name}"), "{answer}");
-        assert_eq!(stage.model.tally(name, 0).asked, 1);
+        assert_eq!(stage.model.call_counts(name, 0).requests, 1);
     }
     let users = stage.messages("worker").into_iter().filter(|(role, _)| role == "user");
     assert_eq!(users.map(|(_, text)| text).collect::<Vec<_>>(), ["!hold gate one", "two", "three", "four"]);
@@ -259,6 +259,6 @@ fn a_turn_that_ends_the_daemon_each_time_is_given_up() {
     assert_eq!(end["outcome"], "interrupted", "{end}");
     assert_eq!(end["reason"], "the daemon stopped 3 times while the turn ran");
     assert_eq!(of_kind(&entries, "turn_reopened").len(), 3, "two more tries, and the one that gives up");
-    assert_eq!(stage.model.tally(poison, 0).asked, 3);
+    assert_eq!(stage.model.call_counts(poison, 0).requests, 3);
     assert_eq!(stage.said("worker", "still there?"), "echo: still there?");
 }

@@ -155,7 +155,7 @@ fn a_name_is_changed_and_nothing_else() {
     assert_eq!(listed(&stage.daemon), ["after", "child"]);
     assert_eq!(stage.agent("child")["ancestors"], json!(["after"]));
     assert_eq!(stage.send_with_request_id("after", "hello", "r")["result"]["content"], "echo: hello");
-    assert_eq!(stage.model.tally("hello", 0).asked, 1, "its sends are known");
+    assert_eq!(stage.model.call_counts("hello", 0).requests, 1, "its sends are known");
     let own = result_as(&stage.daemon, &token, "/agent/after", "get_agent", json!({}));
     assert_eq!(own["agent"]["agent_id"], "after", "its token is its token");
     stage.create("before");

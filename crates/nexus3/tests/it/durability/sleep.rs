@@ -100,7 +100,7 @@ fn fifty_agents_are_woken_at_once() {
     }
     for name in &names {
         assert_eq!(texts(&stage, name).len(), 2, "the same send is one send");
-        assert_eq!(stage.model.tally(name, 0).asked, 1);
+        assert_eq!(stage.model.call_counts(name, 0).requests, 1);
     }
 }
 

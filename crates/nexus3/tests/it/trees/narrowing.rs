@@ -23,7 +23,7 @@ fn in_the_middle(stage: &Stage, agent: &str, meanwhile: impl FnOnce(), call: &st
 }
 
 /// The names of the tools that the model was offered last.
-fn offered(stage: &Stage) -> Vec<Value> {
+fn offered_tools(stage: &Stage) -> Vec<Value> {
     let last = stage.model.requests().pop().unwrap();
     last.body["tools"].as_array().unwrap().iter().map(|tool| tool["function"]["name"].clone()).collect()
 }
@@ -34,10 +34,10 @@ fn narrowing_a_parent_denies_the_next_call_of_a_childs_running_turn() {
     let folder = Folder::with(&[("a.txt", "text")]);
     lead_and_child(&stage, &folder);
     assert_eq!(stage.said("child", &reading("a.txt")), "tool said: text");
-    assert!(offered(&stage).contains(&json!("fs_read_file")));
+    assert!(offered_tools(&stage).contains(&json!("fs_read_file")));
     let narrow = || drop(stage.set_permissions("lead", json!({ "disable_tools": ["read_file"] })));
     assert_eq!(in_the_middle(&stage, "child", narrow, &reading("a.txt")), NO_READ);
-    assert!(!offered(&stage).contains(&json!("fs_read_file")), "a tool that is denied is not offered");
+    assert!(!offered_tools(&stage).contains(&json!("fs_read_file")), "a tool that is denied is not offered");
     stage.set_permissions("lead", json!({ "disable_tools": [] }));
     assert_eq!(
         stage.said("child", &reading("a.txt")),

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use agent::outside::{
-    Clock, Doing, Entropy, Leave, ModelEvent, ModelRequest, ModelStream, ModelTraits, Models, Moment,
-    Prepared, Provider, Scene, Tool, Toolbox, Workspace,
+    Clock, Doing, Entropy, ToolContext, ModelEvent, ModelRequest, ModelStream, ModelTraits, Models, Moment,
+    PreparedCall, Provider, CallSite, Tool, Toolbox, Workspace,
 };
 use agent::permission::{Effect, FilePath};
-use agent::{Fault, FaultKind, Pace, ToolCall, ToolClass, ToolOutcome, ToolSpec, Usage};
+use agent::{Fault, FaultKind, Concurrency, ToolCall, ToolClass, ToolOutcome, ToolSpec, Usage};
 use futures_util::{StreamExt, stream};
 use tokio::sync::Semaphore;
 
@@ -21,7 +21,7 @@ pub(super) struct EchoModel {
 }
 
 impl Provider for EchoModel {
-    fn ask(&self, request: ModelRequest) -> ModelStream {
+    fn call(&self, request: ModelRequest) -> ModelStream {
         let last = request.messages.last().map(|message| message.text.clone()).unwrap_or_default();
         let released = Arc::clone(&self.released);
         let wait = async move { released.acquire().await.map(|permit| permit.forget()).is_err() };
@@ -123,7 +123,7 @@ impl SmallTool {
             aliases,
             description: "".into(),
             input_schema: "{}".into(),
-            pace: Pace::Parallel,
+            concurrency: Concurrency::Parallel,
             class: ToolClass::Pure,
             time_ms_max: 1000,
             tokens: 3,
@@ -136,7 +136,7 @@ impl Tool for SmallTool {
         &self.0
     }
 
-    fn prepare(&self, arguments: &str, scene: &Scene<'_>) -> Result<Box<dyn Prepared>, String> {
+    fn prepare(&self, arguments: &str, scene: &CallSite<'_>) -> Result<Box<dyn PreparedCall>, String> {
         let path = || FilePath::resolve(arguments, scene.cwd).map_err(|fault| fault.to_string());
         let effects = match &*self.0.name {
             "fs.read_file" => vec![Effect::Read(path()?)],
@@ -152,12 +152,12 @@ struct SmallCall {
     arguments: String,
 }
 
-impl Prepared for SmallCall {
+impl PreparedCall for SmallCall {
     fn effects(&self) -> Vec<Effect> {
         self.effects.clone()
     }
 
-    fn run(self: Box<Self>, _: Leave) -> Doing<'static, ToolOutcome> {
+    fn run(self: Box<Self>, _: ToolContext) -> Doing<'static, ToolOutcome> {
         Box::pin(async move { ToolOutcome::Done(format!("text of {}", self.arguments)) })
     }
 }

@@ -1,12 +1,12 @@
 //! The tools that reach other agents. Arguments are words of the form `key=value`, then a message:
 //! `to=b wait=yes #7 say hello; done`.
 
-use agent::outside::{Leave, NewPeer, PeerAnswer, Scene};
+use agent::outside::{ToolContext, NewPeer, PeerAnswer, CallSite};
 use agent::permission::Effect;
 use agent::{AgentId, Fault, FaultKind, RequestId, ToolOutcome};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verb {
+pub(super) enum AgentOperation {
     /// `id=NAME preset=NAME cwd=PATH write=PATH disable=TOOL model=NAME wait=yes MESSAGE`, each of them optional.
     Create,
     /// `to=NAME wait=yes MESSAGE`
@@ -21,13 +21,13 @@ pub(super) enum Verb {
 }
 
 /// Arguments as they were read.
-struct Words<'a> {
+struct ParsedArguments<'a> {
     pairs: Vec<(&'a str, &'a str)>,
     message: &'a str,
 }
 
-impl<'a> Words<'a> {
-    fn read(mut text: &'a str) -> Self {
+impl<'a> ParsedArguments<'a> {
+    fn parse(mut text: &'a str) -> Self {
         let mut pairs = Vec::new();
         loop {
             let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
@@ -42,7 +42,7 @@ impl<'a> Words<'a> {
         self.pairs.iter().find(|(name, _)| *name == key).map(|(_, value)| *value)
     }
 
-    fn waits(&self) -> bool {
+    fn is_blocking(&self) -> bool {
         self.get("wait") == Some("yes")
     }
 
@@ -61,62 +61,62 @@ impl<'a> Words<'a> {
             disable_tools: owned("disable").into_iter().collect(),
             model: owned("model"),
             initial_message: Some(self.message.to_owned()).filter(|text| !text.is_empty()),
-            wait: self.waits(),
+            wait: self.is_blocking(),
             system_prompt: None,
         })
     }
 }
 
-pub(super) fn effects(verb: Verb, arguments: &str, scene: &Scene<'_>) -> Result<Vec<Effect>, String> {
-    let words = Words::read(arguments);
+pub(super) fn effects(verb: AgentOperation, arguments: &str, scene: &CallSite<'_>) -> Result<Vec<Effect>, String> {
+    let words = ParsedArguments::parse(arguments);
     Ok(match verb {
-        Verb::Create => vec![Effect::Create((scene.preset_inheritance)(words.peer()?.preset.as_deref()))],
-        Verb::Send | Verb::Status | Verb::Cancel | Verb::Destroy => {
+        AgentOperation::Create => vec![Effect::Create((scene.preset_inheritance)(words.peer()?.preset.as_deref()))],
+        AgentOperation::Send | AgentOperation::Status | AgentOperation::Cancel | AgentOperation::Destroy => {
             let target = words.target()?;
             let kinship = (scene.relation_to)(&target);
             vec![Effect::Reach(target, kinship)]
         }
-        Verb::List => Vec::new(),
+        AgentOperation::List => Vec::new(),
     })
 }
 
-pub(super) async fn work(verb: Verb, arguments: &str, leave: &Leave) -> ToolOutcome {
-    match attempt(verb, &Words::read(arguments), leave).await {
+pub(super) async fn execute(verb: AgentOperation, arguments: &str, leave: &ToolContext) -> ToolOutcome {
+    match try_execute(verb, &ParsedArguments::parse(arguments), leave).await {
         Ok(text) => ToolOutcome::Done(text),
         Err(fault) if fault.kind == FaultKind::Denied => ToolOutcome::Denied(fault.public.into_owned()),
         Err(fault) => ToolOutcome::Failed(fault.public.into_owned()),
     }
 }
 
-async fn attempt(verb: Verb, words: &Words<'_>, leave: &Leave) -> Result<String, Fault> {
+async fn try_execute(verb: AgentOperation, words: &ParsedArguments<'_>, leave: &ToolContext) -> Result<String, Fault> {
     let read = |text: String| Fault::new(FaultKind::Invalid, text);
     let peers = &leave.peers;
     Ok(match verb {
-        Verb::Create => {
+        AgentOperation::Create => {
             let created = peers.create(words.peer().map_err(read)?).await?;
             match created.response {
                 None => format!("created {}", created.id),
-                Some(response) => format!("created {}, which {}", created.id, said(&response?)),
+                Some(response) => format!("created {}, which {}", created.id, describe_answer(&response?)),
             }
         }
-        Verb::Send => {
+        AgentOperation::Send => {
             let (to, message) = (words.target().map_err(read)?, words.message.to_owned());
-            said(&peers.send(to, message, words.waits()).await?)
+            describe_answer(&peers.send(to, message, words.is_blocking()).await?)
         }
-        Verb::Status => format!("{:?}", peers.status(words.target().map_err(read)?).await?),
-        Verb::Cancel => {
+        AgentOperation::Status => format!("{:?}", peers.status(words.target().map_err(read)?).await?),
+        AgentOperation::Cancel => {
             let request = RequestId::Text(words.get("request").unwrap_or_default().to_owned());
             format!("cancelled: {}", peers.cancel(words.target().map_err(read)?, request).await?)
         }
-        Verb::Destroy => format!("destroyed: {}", peers.destroy(words.target().map_err(read)?).await?),
-        Verb::List => {
+        AgentOperation::Destroy => format!("destroyed: {}", peers.destroy(words.target().map_err(read)?).await?),
+        AgentOperation::List => {
             let names: Vec<_> = peers.list().await?.into_iter().map(|peer| peer.id.to_string()).collect();
             names.join(" ")
         }
     })
 }
 
-fn said(answer: &PeerAnswer) -> String {
+fn describe_answer(answer: &PeerAnswer) -> String {
     let halted = answer.halted.map(|why| format!(" and halted: {why}")).unwrap_or_default();
     match (answer.queued, answer.cancelled) {
         (true, _) => "has it".to_owned(),

@@ -45,7 +45,7 @@ fn read(events: &[StreamEvent]) -> Journal {
 
 fn asked(user: &str, times: usize) -> Ledger {
     let mut ledger = Ledger::default();
-    (0..times).for_each(|_| ledger.ask(&Question { user: user.to_owned(), round: 0 }));
+    (0..times).for_each(|_| ledger.record_request(&RoundKey { user: user.to_owned(), round: 0 }));
     ledger
 }
 

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::{Events, call_id, pieces, push_named, said_bytes, tokens};
-use crate::model::request::ChatRequest;
+use crate::model::request::ParsedRequest;
 use crate::model::script::ScriptedCall;
 
 /// A stream of blocks: each is opened before anything of it is said, and closed before the next.
@@ -19,7 +19,7 @@ pub(super) struct AnthropicEvents {
 }
 
 impl AnthropicEvents {
-    pub(super) fn new(request: &ChatRequest, number: usize) -> Self {
+    pub(super) fn new(request: &ParsedRequest, number: usize) -> Self {
         let mut events =
             Self { number, unsent: Vec::with_capacity(1024), open: None, blocks: 0, calls: 0, said_bytes: 0 };
         let usage = usage(request, 1);
@@ -95,7 +95,7 @@ impl Events for AnthropicEvents {
 }
 
 /// The answer to a request that did not ask for a stream.
-pub(super) fn completion(request: &ChatRequest, number: usize, text: &str, calls: &[ScriptedCall]) -> Bytes {
+pub(super) fn completion(request: &ParsedRequest, number: usize, text: &str, calls: &[ScriptedCall]) -> Bytes {
     let mut content: Vec<_> =
         (!text.is_empty()).then(|| json!({ "type": "text", "text": text })).into_iter().collect();
     content.extend(calls.iter().enumerate().map(|(index, call)| {
@@ -107,14 +107,14 @@ pub(super) fn completion(request: &ChatRequest, number: usize, text: &str, calls
     Bytes::from(message(request, number, &json!(content), &reason, &usage).to_string())
 }
 
-fn message(request: &ChatRequest, number: usize, content: &Value, reason: &Value, usage: &Value) -> Value {
+fn message(request: &ParsedRequest, number: usize, content: &Value, reason: &Value, usage: &Value) -> Value {
     json!({
         "id": format!("msg_{number}"), "type": "message", "role": "assistant", "model": request.model,
         "content": content, "stop_reason": reason, "stop_sequence": null, "usage": usage,
     })
 }
 
-fn usage(request: &ChatRequest, output: usize) -> Value {
+fn usage(request: &ParsedRequest, output: usize) -> Value {
     json!({
         "input_tokens": tokens(request.content_bytes()), "output_tokens": output,
         "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0,

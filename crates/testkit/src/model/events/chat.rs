@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::json;
 
 use super::{Events, call_id, now_s, pieces, push_string, said_bytes, tokens};
-use crate::model::request::{ChatRequest, Delivery};
+use crate::model::request::{ParsedRequest, Delivery};
 use crate::model::script::ScriptedCall;
 
 /// A stream under way: what was said and not yet sent is in `unsent`.
@@ -28,7 +28,7 @@ struct Usage {
 }
 
 impl ChatEvents {
-    pub(super) fn new(request: &ChatRequest, number: usize) -> Self {
+    pub(super) fn new(request: &ParsedRequest, number: usize) -> Self {
         let with_usage = request.delivery == Delivery::StreamedWithUsage;
         let mut events = Self {
             number,
@@ -112,7 +112,7 @@ impl Events for ChatEvents {
 
 const FIRST_CHOICE: &str = "{\"index\":0,\"delta\":";
 
-fn opening(request: &ChatRequest, number: usize) -> Vec<u8> {
+fn opening(request: &ParsedRequest, number: usize) -> Vec<u8> {
     let mut opening = Vec::with_capacity(192);
     write!(
         opening,
@@ -139,7 +139,7 @@ impl Usage {
 }
 
 /// The answer to a request that did not ask for a stream.
-pub(super) fn completion(request: &ChatRequest, number: usize, text: &str, calls: &[ScriptedCall]) -> Bytes {
+pub(super) fn completion(request: &ParsedRequest, number: usize, text: &str, calls: &[ScriptedCall]) -> Bytes {
     let mut message = json!({ "role": "assistant", "content": text });
     if !calls.is_empty() {
         let listed = calls.iter().enumerate().map(|(index, call)| {

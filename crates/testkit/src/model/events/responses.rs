@@ -4,7 +4,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::{Events, call_id, now_s, pieces, push_named, said_bytes, tokens};
-use crate::model::request::ChatRequest;
+use crate::model::request::ParsedRequest;
 use crate::model::script::ScriptedCall;
 
 /// A stream of items: text that follows text belongs to the same one.
@@ -30,7 +30,7 @@ enum Kind {
 }
 
 impl ResponsesEvents {
-    pub(super) fn new(request: &ChatRequest, number: usize) -> Self {
+    pub(super) fn new(request: &ParsedRequest, number: usize) -> Self {
         let mut events = Self {
             number,
             unsent: Vec::with_capacity(1024),
@@ -131,7 +131,7 @@ impl Events for ResponsesEvents {
 }
 
 /// The answer to a request that did not ask for a stream.
-pub(super) fn completion(request: &ChatRequest, number: usize, text: &str, calls: &[ScriptedCall]) -> Bytes {
+pub(super) fn completion(request: &ParsedRequest, number: usize, text: &str, calls: &[ScriptedCall]) -> Bytes {
     let id = |place: usize| format!("item_{number}_{place}");
     let mut output: Vec<_> =
         (!text.is_empty()).then(|| item(Kind::Message, &id(0), text)).into_iter().collect();
@@ -142,7 +142,7 @@ pub(super) fn completion(request: &ChatRequest, number: usize, text: &str, calls
     Bytes::from(response(request, number, "completed", &output, &usage).to_string())
 }
 
-fn response(request: &ChatRequest, number: usize, status: &str, output: &[Value], usage: &Value) -> Value {
+fn response(request: &ParsedRequest, number: usize, status: &str, output: &[Value], usage: &Value) -> Value {
     json!({
         "id": format!("resp_{number}"), "object": "response", "created_at": now_s(), "status": status,
         "model": request.model, "output": output, "usage": usage, "error": null, "incomplete_details": null,

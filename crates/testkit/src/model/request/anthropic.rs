@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Api, BadRequest, ChatRequest, Message, delivery, missing, named, read, text};
+use super::{Api, BadRequest, ParsedRequest, Message, delivery, missing_parameter, require_model, parse_json, content_text};
 
 #[derive(Debug, Deserialize)]
 struct Fields {
@@ -17,25 +17,25 @@ struct Fields {
     output_config: Value,
 }
 
-pub(super) fn parse(body: &[u8]) -> Result<ChatRequest, BadRequest> {
-    let fields: Fields = read(body)?;
-    let model = named(fields.model)?;
+pub(super) fn parse(body: &[u8]) -> Result<ParsedRequest, BadRequest> {
+    let fields: Fields = parse_json(body)?;
+    let model = require_model(fields.model)?;
     // This API alone wants a number.
-    fields.max_tokens.ok_or_else(|| missing("max_tokens"))?;
-    let given = fields.messages.filter(|messages| !messages.is_empty()).ok_or_else(|| missing("messages"))?;
-    let system = Some(text(&fields.system)).filter(|text| !text.is_empty());
+    fields.max_tokens.ok_or_else(|| missing_parameter("max_tokens"))?;
+    let given = fields.messages.filter(|messages| !messages.is_empty()).ok_or_else(|| missing_parameter("messages"))?;
+    let system = Some(content_text(&fields.system)).filter(|text| !text.is_empty());
     let mut messages: Vec<_> = system.map(|text| Message::new("system", text)).into_iter().collect();
-    given.into_iter().for_each(|message| unfold(message, &mut messages));
+    given.into_iter().for_each(|message| split_tool_results(message, &mut messages));
     let schema = fields.output_config.pointer("/format/schema").cloned();
-    Ok(ChatRequest { api: Api::Anthropic, model, delivery: delivery(fields.stream), schema, messages })
+    Ok(ParsedRequest { api: Api::Anthropic, model, delivery: delivery(fields.stream), schema, messages })
 }
 
 /// The results in a message as messages of their own, before what the user says beside them.
-fn unfold(message: Message, messages: &mut Vec<Message>) {
+fn split_tool_results(message: Message, messages: &mut Vec<Message>) {
     let blocks = message.content.as_array().into_iter().flatten();
     let results = blocks.filter(|block| block["type"] == "tool_result");
     let before = messages.len();
-    messages.extend(results.map(|block| Message::new("tool", text(&block["content"]))));
+    messages.extend(results.map(|block| Message::new("tool", content_text(&block["content"]))));
     if messages.len() == before || !message.text().is_empty() {
         messages.push(message);
     }

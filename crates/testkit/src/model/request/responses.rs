@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Api, BadRequest, ChatRequest, Message, delivery, missing, named, read, text};
+use super::{Api, BadRequest, ParsedRequest, Message, delivery, missing_parameter, require_model, parse_json, content_text};
 
 #[derive(Debug, Deserialize)]
 struct Fields {
@@ -17,28 +17,28 @@ struct Fields {
     text: Value,
 }
 
-pub(super) fn parse(body: &[u8]) -> Result<ChatRequest, BadRequest> {
-    let fields: Fields = read(body)?;
-    let model = named(fields.model)?;
-    let prompt = Some(text(&fields.instructions)).filter(|text| !text.is_empty());
+pub(super) fn parse(body: &[u8]) -> Result<ParsedRequest, BadRequest> {
+    let fields: Fields = parse_json(body)?;
+    let model = require_model(fields.model)?;
+    let prompt = Some(content_text(&fields.instructions)).filter(|text| !text.is_empty());
     let mut messages: Vec<_> = prompt.map(|text| Message::new("system", text)).into_iter().collect();
     let before = messages.len();
     match fields.input {
         Value::String(said) => messages.push(Message::new("user", said)),
-        Value::Array(items) => items.into_iter().for_each(|item| take(item, &mut messages)),
+        Value::Array(items) => items.into_iter().for_each(|item| push_item(item, &mut messages)),
         _ => {}
     }
     if messages.len() == before {
-        return Err(missing("input"));
+        return Err(missing_parameter("input"));
     }
     let schema = fields.text.pointer("/format/schema").cloned();
-    Ok(ChatRequest { api: Api::Responses, model, delivery: delivery(fields.stream), schema, messages })
+    Ok(ParsedRequest { api: Api::Responses, model, delivery: delivery(fields.stream), schema, messages })
 }
 
 /// What the model says and calls in one answer are several items, and one message.
-fn take(mut item: Value, messages: &mut Vec<Message>) {
+fn push_item(mut item: Value, messages: &mut Vec<Message>) {
     match (item["type"].as_str(), item["role"].as_str()) {
-        (Some("function_call_output"), _) => messages.push(Message::new("tool", text(&item["output"]))),
+        (Some("function_call_output"), _) => messages.push(Message::new("tool", content_text(&item["output"]))),
         (Some("function_call"), _) if messages.last().is_some_and(|last| last.role == "assistant") => {}
         (Some("function_call"), _) => messages.push(Message::new("assistant", "")),
         (_, Some(role)) => {

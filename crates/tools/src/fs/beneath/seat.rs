@@ -9,7 +9,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
 use super::{Base, Found, Place, open_at, open_folder, path_denied, own_path, split};
-use crate::define::failed;
+use crate::definition::execution_failed;
 use crate::fs::protected::is_protected;
 
 /// A name in a folder that is open: what is renamed to it is beneath the allowed folder.
@@ -138,7 +138,7 @@ impl Place {
 
     fn made(&self, root: &Base, parent: &str) -> Result<OwnedFd, ToolOutcome> {
         let trouble = |errno| self.trouble(errno);
-        let mut here = root.folder.try_clone().map_err(|fault| failed(format!("{}: {fault}", self.given)))?;
+        let mut here = root.folder.try_clone().map_err(|fault| execution_failed(format!("{}: {fault}", self.given)))?;
         for (end, name) in steps(parent) {
             let step = || root.open(&parent[..end], OFlags::PATH | OFlags::DIRECTORY);
             here = match step() {

@@ -132,8 +132,8 @@ fn turns() -> Vec<(Event, String)> {
     let result = Message { role: text("tool"), tool_call_id: Some(text("c1")), meta: None, ..message() };
     let steered = Steered { turn: 2, message: message() };
     let begun =
-        ToolBegun { turn: 2, place: 0, call_id: text("c1"), tool: text("fs.read_file"), class: text("pure") };
-    let done = ToolDone { turn: 2, place: 0, outcome: text("done"), text: text("notes") };
+        ToolBegun { turn: 2, index: 0, call_id: text("c1"), tool: text("fs.read_file"), class: text("pure") };
+    let done = ToolDone { turn: 2, index: 0, outcome: text("done"), text: text("notes") };
     let reopened = TurnReopened { turn: 2, request_id: RequestIdParam::Number(5), messages: 3 };
     vec![
         kept(

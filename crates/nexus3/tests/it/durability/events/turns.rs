@@ -44,7 +44,7 @@ fn a_send_that_is_told_ends_with_the_answer_that_it_would_have_had() {
     assert_eq!(response.json()["result"], plain, "and the same send without a stream gets the same");
     let again = whole(send_told(&stage.daemon, "worker", &send_params(call, "r")));
     assert_eq!(again.last().map(|event| event.json()["result"].clone()), Some(plain));
-    assert_eq!(stage.model.tally(call, 0).asked, 1);
+    assert_eq!(stage.model.call_counts(call, 0).requests, 1);
     let ids: Vec<u64> = events.iter().filter_map(StreamEvent::sequence).collect();
     assert!(ids.is_sorted() && ids.len() == 7, "{ids:?}");
 }
@@ -90,7 +90,7 @@ fn a_told_send_that_is_left_goes_on() {
     stage.model.release("gate");
     let answer = stage.send_with_request_id("worker", "!hold gate so far", "r");
     assert_eq!(answer["result"]["content"], "so far released gate");
-    assert_eq!(stage.model.tally("!hold gate so far", 0).asked, 1);
+    assert_eq!(stage.model.call_counts("!hold gate so far", 0).requests, 1);
 }
 
 #[test]

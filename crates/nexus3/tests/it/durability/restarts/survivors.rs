@@ -131,7 +131,7 @@ fn temporary_agents_end_with_the_daemon_and_whoever_is_below_them_keeps_their_ce
     assert_eq!(own["may"], permissions, "an ancestor that is gone stays a ceiling");
     assert_eq!(stage.resource_usage("lasting", "children")[1], json!(1), "it takes no place any more");
     wait_settled(&stage.daemon, &["r"]);
-    assert_eq!(stage.model.tally("!stall", 0).asked, 1);
+    assert_eq!(stage.model.call_counts("!stall", 0).requests, 1);
     let stage = stage.kill_and_start();
     assert_eq!(stage.permissions("below")["may"], permissions, "and for ever");
 }

@@ -2,10 +2,10 @@
 //! by [`toolwork`]. How the model is asked is in [`asking`]. What the turn keeps is staged by [`keeping`] and kept before
 //! anything follows from it; what it uses is paid for; and a panic on the model's side fails this turn alone.
 
-mod asking;
+mod model_call;
 mod commit;
-mod toolwork;
-mod walltime;
+mod tool_calls;
+mod wall_time;
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::journal::{Record, Stage};
+use agent::journal::{Record, TurnStage};
 use agent::outside::{ModelStream, StoreFault};
 use agent::permission::Resource;
 use agent::{
@@ -24,50 +24,50 @@ use agent::{
 use tokio::sync::{AcquireError, OwnedSemaphorePermit};
 use tokio::time::Instant;
 
-use self::asking::Asking;
+use self::model_call::ModelCall;
 use self::commit::StagedBatch;
-use self::toolwork::{Begun, ToolWork};
-use self::walltime::WallTime;
+use self::tool_calls::{StartedCall, ToolCalls};
+use self::wall_time::WallTime;
 use super::folding::Folding;
 use super::pending_turn::PendingTurn;
 use crate::handle::Shared;
 
 /// A turn on stage.
-pub(super) struct Performance {
+pub(super) struct TurnDriver {
     shared: Arc<Shared>,
-    number: u64,
+    turn_number: u64,
     request_id: RequestId,
     turn: Turn,
     /// What is to be done next, in order.
-    todo: VecDeque<TurnAction>,
+    pending_actions: VecDeque<TurnAction>,
     staged: StagedBatch,
     /// How the turn ends, once that is in line.
-    ending: Option<TurnEnd>,
+    pending_end: Option<TurnEnd>,
     awaited: Awaited,
-    tools: ToolWork,
+    tools: ToolCalls,
     wall: WallTime,
     /// One of the slots for running turns; given back while the turn waits for other agents.
     slot: Option<OwnedSemaphorePermit>,
     /// Whether somebody has ended it.
-    is_broken_off: bool,
+    is_aborted: bool,
     /// What there was not enough of to begin.
-    spent: Option<Resource>,
-    asking: Asking,
+    exhausted: Option<Resource>,
+    model_call: ModelCall,
     /// When the model was asked, or last said something. A step is dropped whenever a command comes in; a timer in it
     /// would start anew each time.
-    heard_at: Instant,
+    last_event_at: Instant,
 }
 
 /// How a performance is over.
-pub(super) enum Finale {
+pub(super) enum TurnExit {
     /// The turn has ended, and that is kept.
     Ended(TurnEnd),
     /// The daemon stops, and nobody waits for the answer: the turn goes on when it is started again.
-    Left,
+    Suspended,
     /// The store has a turn of that name already; nothing was done.
     Duplicate,
     /// What the turn did could not be kept.
-    Fell(Fault),
+    NeedsReload(Fault),
 }
 
 type SlotAcquisition = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>;
@@ -86,110 +86,110 @@ enum Awaited {
     Nothing,
 }
 
-impl Performance {
+impl TurnDriver {
     /// Begins a turn, or goes on with one that was begun before. Nothing happens until it is advanced.
     pub(super) fn begin(shared: Arc<Shared>, open: &PendingTurn, slot: Option<OwnedSemaphorePermit>) -> Self {
         let limits = TurnLimits {
             rounds_max: shared.limits.tool_iterations_max,
             calls_running_max: shared.limits.tools_running_max,
         };
-        let mut tools = ToolWork::new(Arc::clone(&shared));
+        let mut tools = ToolCalls::new(Arc::clone(&shared));
         let mut staged = StagedBatch::default();
         let mut spent = None;
         let (turn, actions) = match &open.stage {
-            Stage::Waiting => {
+            TurnStage::Waiting => {
                 spent = (!shared.node.try_consume(Resource::Turns, 1)).then_some(Resource::Turns);
                 let (turn, mut actions) = Turn::start(open.message.message(), limits);
                 staged.stage_begin(open, &shared);
                 // The message is in the journal with the send that brought it.
-                if let Some(TurnAction::Keep(message)) = (!actions.is_empty()).then(|| actions.remove(0)) {
+                if let Some(TurnAction::Append(message)) = (!actions.is_empty()).then(|| actions.remove(0)) {
                     staged.stage_without_record(message, &shared);
                 }
                 (turn, actions)
             }
-            Stage::Running(progress) => {
+            TurnStage::Running(progress) => {
                 staged.stage_reopen(open, &shared);
-                let manners = progress.calls.iter().map(|call| tools.offer(call)).collect();
+                let manners = progress.calls.iter().map(|call| tools.prepare(call)).collect();
                 Turn::resume(progress.clone(), manners, limits)
             }
         };
         shared.published.write().is_working = true;
         Self {
-            number: open.turn,
+            turn_number: open.turn,
             request_id: open.message.request_id.clone(),
             turn,
-            todo: actions.into(),
+            pending_actions: actions.into(),
             staged,
-            ending: None,
+            pending_end: None,
             awaited: Awaited::Nothing,
             tools,
             wall: WallTime::start(),
             shared,
             slot,
-            is_broken_off: false,
-            spent,
-            asking: Asking::default(),
-            heard_at: Instant::now(),
+            is_aborted: false,
+            exhausted: spent,
+            model_call: ModelCall::default(),
+            last_event_at: Instant::now(),
         }
     }
 
     /// Ends the turn now: the model's stream and the tools are dropped with it.
-    pub(super) fn cancel(&mut self) -> Option<Finale> {
-        self.break_off(TurnEvent::Cancel);
+    pub(super) fn cancel(&mut self) -> Option<TurnExit> {
+        self.abort(TurnEvent::Cancel);
         self.advance()
     }
 
     /// Cancels a turn that has not gone on yet; the next advance does it.
-    pub(super) fn give_up(&mut self) {
-        self.break_off(TurnEvent::Cancel);
+    pub(super) fn cancel_on_advance(&mut self) {
+        self.abort(TurnEvent::Cancel);
     }
 
     /// Ends a turn that is not to go on; the next advance does it.
-    pub(super) fn interrupt(&mut self, why: String) {
-        self.break_off(TurnEvent::Interrupt(why));
+    pub(super) fn interrupt_on_advance(&mut self, why: String) {
+        self.abort(TurnEvent::Interrupt(why));
     }
 
     /// Once is enough: what a second would say is not to be kept.
-    fn break_off(&mut self, event: TurnEvent) {
-        if std::mem::replace(&mut self.is_broken_off, true) {
+    fn abort(&mut self, event: TurnEvent) {
+        if std::mem::replace(&mut self.is_aborted, true) {
             return;
         }
-        self.hang_up();
+        self.drop_stream();
         self.tools.stop();
-        let actions = self.turn.on(event);
+        let actions = self.turn.handle(event);
         // What was still to be begun is not; what was still to be kept is, and so is an end that had come before.
-        self.todo.retain(|action| matches!(action, TurnAction::Keep(_) | TurnAction::End(_)));
-        self.todo.extend(actions);
+        self.pending_actions.retain(|action| matches!(action, TurnAction::Append(_) | TurnAction::End(_)));
+        self.pending_actions.extend(actions);
     }
 
     /// Ends the turn of an agent that is gone: there is nobody to keep anything for.
     pub(super) fn abandon(&mut self) -> TurnEnd {
-        if let Some(end) = self.ending.take() {
+        if let Some(end) = self.pending_end.take() {
             return end;
         }
-        self.break_off(TurnEvent::Cancel);
-        let end = self.todo.drain(..).find_map(|action| match action {
+        self.abort(TurnEvent::Cancel);
+        let end = self.pending_actions.drain(..).find_map(|action| match action {
             TurnAction::End(end) => Some(end),
-            TurnAction::Keep(_) | TurnAction::AskModel | TurnAction::RunTool(..) => None,
+            TurnAction::Append(_) | TurnAction::CallModel | TurnAction::RunTool(..) => None,
         });
         self.shared.published.write().is_working = false;
         self.wall.debit(&self.shared.node);
         if let Some(pool) = self.shared.pool.upgrade() {
             drop(pool.persist_ancestor_ledgers(&self.shared.node));
         }
-        end.unwrap_or_else(TurnEnd::unbegun)
+        end.unwrap_or_else(TurnEnd::cancelled_before_start)
     }
 
     /// Leaves the turn to whoever starts the daemon again.
-    pub(super) fn leave(&mut self) -> Finale {
-        self.hang_up();
+    pub(super) fn suspend(&mut self) -> TurnExit {
+        self.drop_stream();
         self.tools.stop();
-        Finale::Left
+        TurnExit::Suspended
     }
 
     /// Whether the turn is about to end: nothing can change how.
     pub(super) fn is_ending(&self) -> bool {
-        self.is_broken_off || self.ending.is_some()
+        self.is_aborted || self.pending_end.is_some()
     }
 
     /// Whether the store knows of the turn.
@@ -199,17 +199,17 @@ impl Performance {
 
     /// Adds a word, and gives it to be kept; none when the turn has enough of them.
     pub(super) fn steer(&mut self, text: String, source: Source) -> Option<Message> {
-        if !self.turn.takes_steers() || !self.is_turn_committed() {
+        if !self.turn.accepts_steers() || !self.is_turn_committed() {
             return None;
         }
         let message = Message::user(text, source);
         // A word is only put aside; nothing follows from it yet.
-        self.todo.extend(self.turn.on(TurnEvent::Steer(message.clone())));
+        self.pending_actions.extend(self.turn.handle(TurnEvent::Steer(message.clone())));
         Some(message)
     }
 
     /// Waits for what comes next and does what follows from it. Safe to drop and call again.
-    pub(super) async fn step(&mut self) -> Option<Finale> {
+    pub(super) async fn step(&mut self) -> Option<TurnExit> {
         // A model that never pauses must not keep the thread from whoever wants to cancel it. Comes first, where
         // dropping the step loses nothing.
         tokio::task::consume_budget().await;
@@ -223,69 +223,69 @@ impl Performance {
             Some(left) => match tokio::time::timeout(left, self.next_event()).await {
                 Ok(event) => event,
                 Err(_) if self.wall.remaining(&self.shared.node) == Some(Duration::ZERO) => {
-                    return self.out_of_time();
+                    return self.on_wall_time_exhausted();
                 }
                 // More was granted meanwhile.
                 Err(_) => return None,
             },
         };
         self.wall.debit(&self.shared.node);
-        self.heard_at = Instant::now();
+        self.last_event_at = Instant::now();
         match event {
-            Some(event) => self.feed(event),
+            Some(event) => self.apply(event),
             // The slot has come, or the context was made shorter: what was used up meanwhile counts.
-            None => self.todo.push_front(TurnAction::AskModel),
+            None => self.pending_actions.push_front(TurnAction::CallModel),
         }
         self.advance()
     }
 
     /// What was in line is kept, or it is not.
-    fn on_commit(&mut self, kept: Result<(), StoreFault>) -> Option<Finale> {
+    fn on_commit(&mut self, kept: Result<(), StoreFault>) -> Option<TurnExit> {
         match kept {
             Ok(()) => {
                 self.staged.publish(&self.shared);
-                match self.ending.take() {
+                match self.pending_end.take() {
                     Some(end) => {
-                        self.finish(&end);
-                        Some(Finale::Ended(end))
+                        self.publish_end(&end);
+                        Some(TurnExit::Ended(end))
                     }
                     None => self.advance(),
                 }
             }
             Err(fault) => {
-                self.hang_up();
+                self.drop_stream();
                 self.tools.stop();
                 self.shared.published.write().is_working = false;
                 self.shared.reset_message_count();
                 Some(match fault {
                     StoreFault::DuplicateRequestId if !self.is_turn_committed() => {
-                        if self.spent.is_none() {
+                        if self.exhausted.is_none() {
                             self.shared.node.reverse_consumption(Resource::Turns, 1);
                         }
-                        Finale::Duplicate
+                        TurnExit::Duplicate
                     }
                     // Somebody has destroyed the agent: there is nobody to keep anything for.
-                    StoreFault::NotFound => Finale::Ended(self.abandon()),
-                    fault => Finale::Fell(fault.into()),
+                    StoreFault::NotFound => TurnExit::Ended(self.abandon()),
+                    fault => TurnExit::NeedsReload(fault.into()),
                 })
             }
         }
     }
 
     /// Does what is to be done, up to where something has to be kept first or waited for.
-    pub(super) fn advance(&mut self) -> Option<Finale> {
+    pub(super) fn advance(&mut self) -> Option<TurnExit> {
         while !self.staged.is_enqueued() {
-            let Some(action) = self.todo.pop_front() else { break };
+            let Some(action) = self.pending_actions.pop_front() else { break };
             match action {
-                TurnAction::Keep(message) => self.staged.stage(message, &self.shared),
-                TurnAction::RunTool(place, call) => self.begin_tool(place, &call),
-                TurnAction::AskModel if self.staged.is_empty() => self.begin_asking(),
-                TurnAction::AskModel => {
-                    self.todo.push_front(TurnAction::AskModel);
+                TurnAction::Append(message) => self.staged.stage(message, &self.shared),
+                TurnAction::RunTool(place, call) => self.start_tool(place, &call),
+                TurnAction::CallModel if self.staged.is_empty() => self.start_model_call(),
+                TurnAction::CallModel => {
+                    self.pending_actions.push_front(TurnAction::CallModel);
                     break;
                 }
                 TurnAction::End(end) => {
-                    self.end(end);
+                    self.stage_end(end);
                     break;
                 }
             }
@@ -296,26 +296,26 @@ impl Performance {
         None
     }
 
-    fn end(&mut self, end: TurnEnd) {
+    fn stage_end(&mut self, end: TurnEnd) {
         self.wall.debit(&self.shared.node);
         self.tools.stop();
-        self.staged.stage_end(self.number, &self.request_id, &end);
-        self.ending = Some(end);
+        self.staged.stage_end(self.turn_number, &self.request_id, &end);
+        self.pending_end = Some(end);
     }
 
     /// What runs is ended, and then the turn.
-    fn out_of_time(&mut self) -> Option<Finale> {
+    fn on_wall_time_exhausted(&mut self) -> Option<TurnExit> {
         self.wall.debit(&self.shared.node);
-        self.hang_up();
-        self.feed(TurnEvent::BudgetSpent(Resource::WallMs));
-        for event in self.tools.give_up(Resource::WallMs) {
-            self.feed(event);
+        self.drop_stream();
+        self.apply(TurnEvent::BudgetExhausted(Resource::WallMs));
+        for event in self.tools.stop_for_budget(Resource::WallMs) {
+            self.apply(event);
         }
         self.advance()
     }
 
     /// Drops the stream. A panic on its way out is the model's; it must not take the agent's task with it.
-    fn hang_up(&mut self) {
+    fn drop_stream(&mut self) {
         let awaited = std::mem::replace(&mut self.awaited, Awaited::Nothing);
         if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| drop(awaited))) {
             tracing::warn!(
@@ -328,13 +328,13 @@ impl Performance {
     /// None when the model is to be asked now.
     async fn next_event(&mut self) -> Option<TurnEvent> {
         match &mut self.awaited {
-            Awaited::Model(_) => self.next_word().await,
+            Awaited::Model(_) => self.next_model_event().await,
             Awaited::Summary(folding) => {
                 let step = folding.next().await;
                 self.summed(step)
             }
             Awaited::Tools => {
-                let (place, outcome) = self.tools.next().await;
+                let (place, outcome) = self.tools.next_outcome().await;
                 Some(TurnEvent::ToolDone(place, outcome))
             }
             Awaited::Slot(claim) => {
@@ -342,50 +342,50 @@ impl Performance {
                 self.slot = claim.await.ok();
                 None
             }
-            Awaited::Nothing => Some(TurnEvent::ModelFailed(silent())),
+            Awaited::Nothing => Some(TurnEvent::ModelFailed(stream_ended())),
         }
     }
 
-    fn feed(&mut self, event: TurnEvent) {
+    fn apply(&mut self, event: TurnEvent) {
         let done = match &event {
             TurnEvent::ToolDone(place, outcome) => Some((*place, outcome.clone())),
             _ => None,
         };
-        let actions = self.turn.on(event);
+        let actions = self.turn.handle(event);
         // With the last of them all results come into the context: until then each is kept by itself.
         if let Some((place, outcome)) = done
-            && !actions.iter().any(|action| matches!(action, TurnAction::Keep(_)))
+            && !actions.iter().any(|action| matches!(action, TurnAction::Append(_)))
         {
-            self.staged.stage_record(Record::CallDone { turn: self.number, place, outcome });
+            self.staged.stage_record(Record::CallDone { turn: self.turn_number, index: place, outcome });
         }
-        self.todo.extend(actions);
+        self.pending_actions.extend(actions);
     }
 
-    fn begin_tool(&mut self, place: usize, call: &agent::ToolCall) {
+    fn start_tool(&mut self, place: usize, call: &agent::ToolCall) {
         self.awaited = Awaited::Tools;
-        match self.tools.begin(place, call) {
-            Begun::Runs(class) => self.begun(place, call, class),
+        match self.tools.start(place, call) {
+            StartedCall::Running(class) => self.stage_call_begun(place, call, class),
             // Whoever it waits for may need the slot.
-            Begun::WaitsForOthers(class) => {
+            StartedCall::WaitingForAgents(class) => {
                 self.slot = None;
-                self.begun(place, call, class);
+                self.stage_call_begun(place, call, class);
             }
-            Begun::Over(outcome) => self.feed(TurnEvent::ToolDone(place, outcome)),
-            Begun::Spent(resource) => {
-                self.feed(TurnEvent::BudgetSpent(resource));
-                let outcome = agent::ToolOutcome::Failed(agent::spent_result(resource));
-                self.feed(TurnEvent::ToolDone(place, outcome));
+            StartedCall::Finished(outcome) => self.apply(TurnEvent::ToolDone(place, outcome)),
+            StartedCall::BudgetExhausted(resource) => {
+                self.apply(TurnEvent::BudgetExhausted(resource));
+                let outcome = agent::ToolOutcome::Failed(agent::budget_exhausted_result(resource));
+                self.apply(TurnEvent::ToolDone(place, outcome));
             }
         }
     }
 
     /// A call does not run before it is kept that it may.
-    fn begun(&mut self, place: usize, call: &agent::ToolCall, class: agent::ToolClass) {
+    fn stage_call_begun(&mut self, place: usize, call: &agent::ToolCall, class: agent::ToolClass) {
         let (call_id, tool) = (call.id.clone(), call.name.clone());
-        self.staged.stage_record(Record::CallBegun { turn: self.number, place, call_id, tool, class });
+        self.staged.stage_record(Record::CallBegun { turn: self.turn_number, index: place, call_id, tool, class });
     }
 
-    fn finish(&mut self, end: &TurnEnd) {
+    fn publish_end(&mut self, end: &TurnEnd) {
         let mut state = self.shared.published.write();
         state.halted = end.halted;
         state.is_working = false;
@@ -404,13 +404,13 @@ impl Performance {
     }
 }
 
-fn silent() -> Fault {
+fn stream_ended() -> Fault {
     let text = "Streaming response was interrupted before completion: the stream ended. \
                 Partial output may have been displayed; retry the request.";
     Fault::new(FaultKind::Model, text)
 }
 
-fn panicked(panic: &(dyn Any + Send)) -> Fault {
+fn turn_panicked(panic: &(dyn Any + Send)) -> Fault {
     Fault::new(FaultKind::Internal, "Internal error: the turn panicked").caused_by(panic_text(panic))
 }
 

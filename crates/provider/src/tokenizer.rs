@@ -9,10 +9,10 @@ use agent::{TokenCount, estimate};
 use tiktoken::CoreBpe;
 
 /// Counts the tokens of a text.
-pub type Counting = Box<dyn Fn(&str) -> TokenCount + Send + Sync>;
+pub type TokenCounter = Box<dyn Fn(&str) -> TokenCount + Send + Sync>;
 
 /// Makes a counter of a model's file.
-pub type OpenCounter = fn(&Path) -> Result<Counting, String>;
+pub type TokenCounterFactory = fn(&Path) -> Result<TokenCounter, String>;
 
 /// A model's way to count.
 #[derive(Debug, Clone)]
@@ -20,19 +20,19 @@ pub(crate) enum Tokenizer {
     /// Not known.
     Estimate,
     /// One of those that are built in; read at first use.
-    Known(&'static str),
+    Builtin(&'static str),
     /// That of the model's own file.
-    Own(Arc<OwnTokenizer>),
+    FromFile(Arc<FileTokenizer>),
 }
 
 /// The tokenizer of a file; read at first use.
-pub(crate) struct OwnTokenizer {
+pub(crate) struct FileTokenizer {
     file: PathBuf,
-    open: OpenCounter,
-    counting: OnceLock<Counting>,
+    open: TokenCounterFactory,
+    counter: OnceLock<TokenCounter>,
 }
 
-impl fmt::Debug for OwnTokenizer {
+impl fmt::Debug for FileTokenizer {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.debug_struct("OwnTokenizer").field("file", &self.file).finish_non_exhaustive()
     }
@@ -40,33 +40,33 @@ impl fmt::Debug for OwnTokenizer {
 
 impl Tokenizer {
     /// The tokenizer of a model by the name its provider knows it by; `maker/name` is the name of the maker's model.
-    pub(crate) fn of_model(name: &str) -> Self {
+    pub(crate) fn for_model(name: &str) -> Self {
         let own = name.rsplit('/').next().unwrap_or(name);
-        tiktoken::model_to_encoding(own).map_or(Self::Estimate, Self::Known)
+        tiktoken::model_to_encoding(own).map_or(Self::Estimate, Self::Builtin)
     }
 
-    pub(crate) fn of_file(file: PathBuf, open: OpenCounter) -> Self {
-        Self::Own(Arc::new(OwnTokenizer { file, open, counting: OnceLock::new() }))
+    pub(crate) fn from_file(file: PathBuf, open: TokenCounterFactory) -> Self {
+        Self::FromFile(Arc::new(FileTokenizer { file, open, counter: OnceLock::new() }))
     }
 
     pub(crate) fn count(&self, text: &str) -> TokenCount {
         match self {
             Self::Estimate => estimate(text),
-            Self::Known(name) => {
-                known(name).map_or_else(|| estimate(text), |bpe| bpe.count(text) as TokenCount)
+            Self::Builtin(name) => {
+                encoding(name).map_or_else(|| estimate(text), |bpe| bpe.count(text) as TokenCount)
             }
-            Self::Own(own) => own.counting.get_or_init(|| own.counting())(text),
+            Self::FromFile(own) => own.counter.get_or_init(|| own.open_counter())(text),
         }
     }
 }
 
-fn known(name: &str) -> Option<&'static CoreBpe> {
+fn encoding(name: &str) -> Option<&'static CoreBpe> {
     tiktoken::get_encoding(name)
 }
 
-impl OwnTokenizer {
+impl FileTokenizer {
     /// A file that cannot be read keeps nobody from talking: the child that runs it will say what is wrong.
-    fn counting(&self) -> Counting {
+    fn open_counter(&self) -> TokenCounter {
         (self.open)(&self.file).unwrap_or_else(|fault| {
             tracing::warn!("tokens of the embedded model are estimated: {fault}");
             Box::new(estimate)
@@ -89,26 +89,26 @@ mod tests {
             (["qwen2.5-coder:1.5b", "qwen/qwen3-8b", "qwen-max"], 24),
         ] {
             for name in names {
-                assert_eq!(Tokenizer::of_model(name).count(TEXT), tokens, "{name}");
+                assert_eq!(Tokenizer::for_model(name).count(TEXT), tokens, "{name}");
             }
         }
-        assert!(matches!(Tokenizer::of_model("claude-sonnet-4-5"), Tokenizer::Estimate));
-        assert!(matches!(Tokenizer::of_model("scripted"), Tokenizer::Estimate));
+        assert!(matches!(Tokenizer::for_model("claude-sonnet-4-5"), Tokenizer::Estimate));
+        assert!(matches!(Tokenizer::for_model("scripted"), Tokenizer::Estimate));
     }
 
     #[test]
     fn an_empty_text_costs_nothing() {
         for name in ["gpt-4o", "scripted"] {
-            assert_eq!(Tokenizer::of_model(name).count(""), 0, "{name}");
+            assert_eq!(Tokenizer::for_model(name).count(""), 0, "{name}");
         }
     }
 
     #[test]
     fn a_file_is_opened_once_and_one_that_cannot_be_is_estimated() {
-        let count: OpenCounter = |_| Ok(Box::new(|text| text.len() as TokenCount));
-        assert_eq!(Tokenizer::of_file(PathBuf::new(), count).count("four"), 4);
-        let broken: OpenCounter = |file| Err(format!("{} is not there", file.display()));
-        let tokenizer = Tokenizer::of_file(PathBuf::from("x.gguf"), broken);
+        let count: TokenCounterFactory = |_| Ok(Box::new(|text| text.len() as TokenCount));
+        assert_eq!(Tokenizer::from_file(PathBuf::new(), count).count("four"), 4);
+        let broken: TokenCounterFactory = |file| Err(format!("{} is not there", file.display()));
+        let tokenizer = Tokenizer::from_file(PathBuf::from("x.gguf"), broken);
         assert_eq!((tokenizer.count("twelve chars"), tokenizer.count("")), (3, 0));
     }
 }

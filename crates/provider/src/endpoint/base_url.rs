@@ -7,9 +7,9 @@ use super::EndpointOptions;
 
 /// A base URL that was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Address(reqwest::Url);
+pub(crate) struct BaseUrl(reqwest::Url);
 
-impl Address {
+impl BaseUrl {
     pub(crate) fn parse(options: &EndpointOptions) -> Result<Self, Fault> {
         let name = &options.base_url_name;
         let invalid = |why: &str| Fault::new(FaultKind::Invalid, format!("{name} {why}"));
@@ -49,7 +49,7 @@ impl Address {
     }
 
     /// The URL of a place at the root of the same server.
-    pub(crate) fn beside(&self, name: &str) -> reqwest::Url {
+    pub(crate) fn at_root(&self, name: &str) -> reqwest::Url {
         let mut url = self.0.clone();
         url.set_path(name);
         url.set_query(None);
@@ -57,7 +57,7 @@ impl Address {
     }
 
     /// The URL of a place below the base. A first step that the base ends with already is not taken twice.
-    pub(crate) fn below(&self, path: &[String], endpoint: &[&str]) -> reqwest::Url {
+    pub(crate) fn join(&self, path: &[String], endpoint: &[&str]) -> reqwest::Url {
         let mut url = self.0.clone();
         let last = url.path_segments().and_then(|mut path| path.next_back()).map(str::to_owned);
         let repeats = path.is_empty() && endpoint.len() > 1 && last.as_deref() == endpoint.first().copied();
@@ -81,9 +81,9 @@ mod tests {
     fn below(base_url: &str, query: &[(&str, &str)], path: &[&str], endpoint: &[&str]) -> String {
         let query = query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let base_url = base_url.to_owned();
-        let address = Address::parse(&EndpointOptions { base_url, query, ..EndpointOptions::default() });
+        let address = BaseUrl::parse(&EndpointOptions { base_url, query, ..EndpointOptions::default() });
         let path: Vec<String> = path.iter().map(|step| (*step).to_owned()).collect();
-        address.unwrap().below(&path, endpoint).to_string()
+        address.unwrap().join(&path, endpoint).to_string()
     }
 
     #[test]
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn plain_http_to_another_machine_is_a_choice() {
         let options = EndpointOptions { base_url: "http://10.0.0.1/v1".into(), ..EndpointOptions::default() };
-        assert!(Address::parse(&options).unwrap_err().public.contains("allow_insecure_http"));
-        assert!(Address::parse(&EndpointOptions { allow_insecure_http: true, ..options }).is_ok());
+        assert!(BaseUrl::parse(&options).unwrap_err().public.contains("allow_insecure_http"));
+        assert!(BaseUrl::parse(&EndpointOptions { allow_insecure_http: true, ..options }).is_ok());
     }
 }

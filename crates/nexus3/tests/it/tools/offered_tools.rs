@@ -20,7 +20,7 @@ const AGENTS: [&str; 6] =
     ["agent_create", "agent_send", "agent_status", "agent_cancel", "agent_destroy", "agent_list"];
 
 /// The tools in the question that a message brings about.
-fn offered(stage: &Stage, agent: &str) -> Vec<Value> {
+fn offered_tools(stage: &Stage, agent: &str) -> Vec<Value> {
     stage.send(agent, "hi");
     let last = stage.model.requests().pop().unwrap();
     last.body["tools"].as_array().cloned().unwrap_or_default()
@@ -28,7 +28,7 @@ fn offered(stage: &Stage, agent: &str) -> Vec<Value> {
 
 fn names(stage: &Stage, agent: &str) -> Vec<String> {
     let name = |tool: &Value| tool["function"]["name"].as_str().unwrap().to_owned();
-    offered(stage, agent).iter().map(name).collect()
+    offered_tools(stage, agent).iter().map(name).collect()
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn the_originals_names_of_tools_can_be_disabled_too() {
 fn a_tool_is_described_by_a_closed_schema() {
     let stage = Stage::open();
     stage.create_with(json!({ "agent_id": "worker", "preset": "trusted" }));
-    let tools = offered(&stage, "worker");
+    let tools = offered_tools(&stage, "worker");
     for tool in &tools {
         assert_eq!(tool["type"], "function");
         let function = &tool["function"];

@@ -7,7 +7,7 @@ use runtime::Limits;
 use tokio::time::Instant;
 
 use crate::history::{messages, objection_when_idle, results, roles, texts};
-use crate::tools::TOOL_TIME;
+use crate::tools::TOOL_TIMEOUT;
 use crate::world::{POOL_TASKS, World, at_once, end_of, numeric_request_id, settle, start, tasks};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ async fn parallel_calls_overlap_and_ordered_ones_do_not() {
     let before = Instant::now();
     end_of(start(&agent, 2, "#2 call step 1000; call step 1000; call step 1000; done | say b; done")).await;
     assert_eq!(before.elapsed(), SECOND * 3);
-    let times: Vec<_> = world.tools.seen().ran.iter().map(|ran| (ran.at - before).as_secs()).collect();
+    let times: Vec<_> = world.tools.observations().calls.iter().map(|ran| (ran.started_at - before).as_secs()).collect();
     assert_eq!(times[3..], [0, 1, 2]);
 }
 
@@ -45,7 +45,7 @@ async fn no_more_calls_run_at_once_than_allowed() {
     let calls = "call slow 1000; ".repeat(5);
     end_of(start(&world.agent("a").await, 1, &format!("{calls} done | say a; done"))).await;
     assert_eq!(before.elapsed(), SECOND * 3);
-    assert_eq!(world.tools.seen().live_max, 2);
+    assert_eq!(world.tools.observations().live_max, 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -64,7 +64,7 @@ async fn after_an_ordered_call_that_failed_no_ordered_one_runs() {
     end_of(start(&agent, 1, "call broken; call step 1; call note; call broken; done | say a; done")).await;
     let halted = "Did not execute: halted due to error in previous tool";
     assert_eq!(results(&agent), ["broken", halted, "noted ", halted]);
-    assert_eq!(world.tools.lines(), ["a broken", "a note"]);
+    assert_eq!(world.tools.call_lines(), ["a broken", "a note"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -112,15 +112,15 @@ async fn a_tool_that_panics_when_it_is_dropped_takes_nobody_with_it() {
         let sending =
             start(&agent, place, &format!("#{place} call {calls}; call panics_at_drop release; done"));
         settle().await;
-        assert_eq!(world.tools.seen().live, 3);
+        assert_eq!(world.tools.observations().live, 3);
         assert!(at_once(agent.cancel(numeric_request_id(place))).await);
         assert_eq!(end_of(sending).await.outcome, TurnOutcome::Cancelled);
-        assert_eq!(world.tools.seen().live, 0, "a neighbour lives on");
+        assert_eq!(world.tools.observations().live, 0, "a neighbour lives on");
     }
     let before = Instant::now();
     let sending = start(&agent, 3, "#3 call panics_at_drop release; done | say c; done");
     assert_eq!(end_of(sending).await.content, "c", "after its time was up");
-    assert_eq!(before.elapsed(), TOOL_TIME);
+    assert_eq!(before.elapsed(), TOOL_TIMEOUT);
     assert_eq!(end_of(start(&agent, 4, "#4 say d; done")).await.content, "d");
 }
 
@@ -130,9 +130,9 @@ async fn a_tool_is_given_up_after_its_time_and_the_turn_goes_on() {
     let agent = world.agent("a").await;
     let before = Instant::now();
     end_of(start(&agent, 1, "call slow release; call note b; done | say a; done")).await;
-    assert_eq!(before.elapsed(), TOOL_TIME);
+    assert_eq!(before.elapsed(), TOOL_TIMEOUT);
     assert_eq!(results(&agent), ["Timeout after 60 seconds", "noted b"]);
-    assert_eq!(world.tools.seen().live, 0);
+    assert_eq!(world.tools.observations().live, 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -175,13 +175,13 @@ async fn a_cancel_drops_the_tools_and_answers_at_once() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let sending = start(&agent, 1, "say so; call note x; call slow release; call step 5; done");
-    world.tools.begun(2).await;
+    world.tools.wait_started(2).await;
     settle().await;
-    assert_eq!(world.tools.seen().live, 1);
+    assert_eq!(world.tools.observations().live, 1);
     assert!(at_once(agent.cancel(numeric_request_id(1))).await);
     let end = at_once(end_of(sending)).await;
     assert_eq!((end.outcome, end.content.as_str()), (TurnOutcome::Cancelled, "so"));
-    assert_eq!(world.tools.seen().live, 0);
+    assert_eq!(world.tools.observations().live, 0);
     let interrupted = "Cancelled by user: tool execution was interrupted";
     assert_eq!(results(&agent), ["noted x", interrupted, interrupted]);
     let kept = [Role::User, Role::Assistant, Role::Tool, Role::Tool, Role::Tool, Role::Assistant];
@@ -195,15 +195,15 @@ async fn a_destroyed_agent_takes_its_tools_with_it() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let sending = start(&agent, 1, "call slow release; done");
-    world.tools.begun(1).await;
+    world.tools.wait_started(1).await;
     assert!(at_once(world.destroy(&agent)).await);
     assert_eq!(end_of(sending).await.outcome, TurnOutcome::Cancelled);
-    assert_eq!((world.tools.seen().live, world.pool.open_turns(), tasks()), (0, 0, POOL_TASKS));
+    assert_eq!((world.tools.observations().live, world.pool.open_turns(), tasks()), (0, 0, POOL_TASKS));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_takes_longer_than_a_model_may_be_silent_does_not_end_the_turn() {
-    let world = World::with(Limits { model_idle: Duration::from_secs(5), ..Limits::default() }).await;
+    let world = World::with(Limits { model_idle_timeout: Duration::from_secs(5), ..Limits::default() }).await;
     let agent = world.agent("a").await;
     assert_eq!(end_of(start(&agent, 1, "call slow 30000; done | say a; done")).await.content, "a");
     assert_eq!(texts(&agent).len(), 4);

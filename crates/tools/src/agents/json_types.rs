@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(with = "String")]
-pub(super) struct AgentName(pub(super) AgentId);
+pub(super) struct AgentIdArgument(pub(super) AgentId);
 
-impl TryFrom<String> for AgentName {
+impl TryFrom<String> for AgentIdArgument {
     type Error = AgentIdFault;
 
     fn try_from(text: String) -> Result<Self, AgentIdFault> {
-        AgentId::parse(&text).map(AgentName)
+        AgentId::parse(&text).map(AgentIdArgument)
     }
 }
 

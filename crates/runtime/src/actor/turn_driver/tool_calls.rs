@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use agent::outside::{Doing, Leave, Prepared, Results, Scene, Tool};
+use agent::outside::{Doing, ToolContext, PreparedCall, Results, CallSite, Tool};
 use agent::permission::{Effect, Permit, Resource, Verdict, judge};
-use agent::{AgentId, Manner, Pace, TokenCount, ToolCall, ToolClass, ToolOutcome, ToolSpec, TurnEvent};
+use agent::{AgentId, Schedule, Concurrency, TokenCount, ToolCall, ToolClass, ToolOutcome, ToolSpec, TurnEvent};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 
@@ -20,17 +20,17 @@ use crate::handle::Shared;
 use crate::peers::PeersOf;
 use crate::spool::ResultsOf;
 
-pub(super) struct ToolWork {
+pub(super) struct ToolCalls {
     shared: Arc<Shared>,
     /// The calls of the answer under way that can run, by their place in it.
-    offered: Vec<Option<Offered>>,
+    prepared: Vec<Option<CallWithSpec>>,
     running: FuturesUnordered<Doing<'static, (usize, ToolOutcome)>>,
     /// The places of what runs.
-    places: Vec<usize>,
+    running_indexes: Vec<usize>,
     /// The bytes that results of the answer under way may still have.
-    room: usize,
+    result_bytes_left: usize,
     /// The tokens, of what the model can take, that they may still have; none before the first of them.
-    token_room: Option<TokenCount>,
+    result_tokens_left: Option<TokenCount>,
 }
 
 /// Results of one answer together may be as long as so many of the longest.
@@ -42,31 +42,31 @@ const SHARES_MAX: TokenCount = 2;
 /// No result is cut to less.
 const SHARE_TOKENS_MIN: TokenCount = 64;
 
-struct Offered {
+struct CallWithSpec {
     spec: Arc<ToolSpec>,
-    call: Box<dyn Prepared>,
+    call: Box<dyn PreparedCall>,
 }
 
 /// What came of the attempt to begin a call.
-pub(super) enum Begun {
-    Runs(ToolClass),
+pub(super) enum StartedCall {
+    Running(ToolClass),
     /// It runs, and waits for other agents.
-    WaitsForOthers(ToolClass),
+    WaitingForAgents(ToolClass),
     /// It is over before it began.
-    Over(ToolOutcome),
+    Finished(ToolOutcome),
     /// There is no budget for it.
-    Spent(Resource),
+    BudgetExhausted(Resource),
 }
 
-impl ToolWork {
+impl ToolCalls {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         let mut work = Self {
             shared,
-            offered: Vec::new(),
+            prepared: Vec::new(),
             running: FuturesUnordered::new(),
-            places: Vec::new(),
-            room: 0,
-            token_room: None,
+            running_indexes: Vec::new(),
+            result_bytes_left: 0,
+            result_tokens_left: None,
         };
         work.next_round();
         work
@@ -74,28 +74,28 @@ impl ToolWork {
 
     /// Forgets the calls of the last answer.
     pub(super) fn next_round(&mut self) {
-        self.offered.clear();
-        self.room = self.shared.limits.tool_result_bytes_max.saturating_mul(LONGEST_RESULTS_MAX);
-        self.token_room = None;
+        self.prepared.clear();
+        self.result_bytes_left = self.shared.limits.tool_result_bytes_max.saturating_mul(LONGEST_RESULTS_MAX);
+        self.result_tokens_left = None;
     }
 
     /// Reads a call's arguments and says how it can run.
-    pub(super) fn offer(&mut self, call: &ToolCall) -> Manner {
-        let (offered, manner) = match self.prepare(call) {
+    pub(super) fn prepare(&mut self, call: &ToolCall) -> Schedule {
+        let (offered, manner) = match self.prepare_call(call) {
             Ok(offered) => {
-                let manner = match offered.spec.pace {
-                    Pace::Parallel | Pace::Waiting => Manner::Parallel,
-                    Pace::Ordered => Manner::Ordered,
+                let manner = match offered.spec.concurrency {
+                    Concurrency::Parallel | Concurrency::Waiting => Schedule::Parallel,
+                    Concurrency::Ordered => Schedule::Ordered,
                 };
                 (Some(offered), manner)
             }
-            Err(why) => (None, Manner::Unusable(why)),
+            Err(why) => (None, Schedule::Unusable(why)),
         };
-        self.offered.push(offered);
+        self.prepared.push(offered);
         manner
     }
 
-    fn prepare(&self, call: &ToolCall) -> Result<Offered, String> {
+    fn prepare_call(&self, call: &ToolCall) -> Result<CallWithSpec, String> {
         let Some(pool) = self.shared.pool.upgrade() else { return Err("Server shutting down".to_owned()) };
         let tool: &Arc<dyn Tool> = pool
             .outside
@@ -108,7 +108,7 @@ impl ToolWork {
             let name = name.unwrap_or(&pool.options.preset_default);
             pool.options.presets.find(name).map(|preset| preset.inheritance.clone()).unwrap_or_default()
         };
-        let scene = Scene {
+        let scene = CallSite {
             agent: &self.shared.id,
             cwd: &own.cwd,
             relation_to: &kinship,
@@ -116,40 +116,40 @@ impl ToolWork {
         };
         let prepared = std::panic::catch_unwind(AssertUnwindSafe(|| tool.prepare(&call.arguments, &scene)));
         let call = prepared.unwrap_or_else(|_| Err("Internal error: the tool panicked".to_owned()))?;
-        Ok(Offered { spec: Arc::clone(tool.spec()), call })
+        Ok(CallWithSpec { spec: Arc::clone(tool.spec()), call })
     }
 
     /// Begins a call, if the agent may make it now.
-    pub(super) fn begin(&mut self, place: usize, call: &ToolCall) -> Begun {
-        let Some(Offered { spec, call: prepared }) = self.offered.get_mut(place).and_then(Option::take)
+    pub(super) fn start(&mut self, place: usize, call: &ToolCall) -> StartedCall {
+        let Some(CallWithSpec { spec, call: prepared }) = self.prepared.get_mut(place).and_then(Option::take)
         else {
-            return Begun::Over(ToolOutcome::Failed(format!("Unknown tool: {}", call.name)));
+            return StartedCall::Finished(ToolOutcome::Failed(format!("Unknown tool: {}", call.name)));
         };
         let mut effects = vec![Effect::Use(Arc::clone(&spec.name))];
         match std::panic::catch_unwind(AssertUnwindSafe(|| prepared.effects())) {
             Ok(more) => effects.extend(more),
-            Err(panic) => return Begun::Over(panicked(&spec.name, panic.as_ref())),
+            Err(panic) => return StartedCall::Finished(tool_panicked(&spec.name, panic.as_ref())),
         }
         if let Err(denied) = self.shared.authorize_tool(&spec.name, &effects) {
-            return Begun::Over(denied);
+            return StartedCall::Finished(denied);
         }
         if !self.shared.node.try_consume(Resource::ToolCalls, 1) {
-            return Begun::Spent(Resource::ToolCalls);
+            return StartedCall::BudgetExhausted(Resource::ToolCalls);
         }
         tracing::debug!(tool = %spec.name, "running a tool");
-        self.running.push(run(place, &spec, prepared, effects, Arc::clone(&self.shared)));
-        self.places.push(place);
-        if spec.pace == Pace::Waiting { Begun::WaitsForOthers(spec.class) } else { Begun::Runs(spec.class) }
+        self.running.push(run_call(place, &spec, prepared, effects, Arc::clone(&self.shared)));
+        self.running_indexes.push(place);
+        if spec.concurrency == Concurrency::Waiting { StartedCall::WaitingForAgents(spec.class) } else { StartedCall::Running(spec.class) }
     }
 
     /// The next call that is done. Never returns while none runs.
-    pub(super) async fn next(&mut self) -> (usize, ToolOutcome) {
+    pub(super) async fn next_outcome(&mut self) -> (usize, ToolOutcome) {
         match self.running.next().await {
             Some((place, outcome)) => {
-                self.places.retain(|running| *running != place);
-                tracing::debug!(outcome = outcome.word(), "a tool is done");
-                let outcome = self.shared_out(bounded(outcome, self.room));
-                self.room = self.room.saturating_sub(outcome.text().len());
+                self.running_indexes.retain(|running| *running != place);
+                tracing::debug!(outcome = outcome.name(), "a tool is done");
+                let outcome = self.fit_to_share(truncate_outcome(outcome, self.result_bytes_left));
+                self.result_bytes_left = self.result_bytes_left.saturating_sub(outcome.text().len());
                 (place, outcome)
             }
             None => std::future::pending().await,
@@ -158,12 +158,12 @@ impl ToolWork {
 
     /// A result that is longer than its share of what the model can take is cut in its middle; the whole is put aside for
     /// the model to read on.
-    fn shared_out(&mut self, outcome: ToolOutcome) -> ToolOutcome {
+    fn fit_to_share(&mut self, outcome: ToolOutcome) -> ToolOutcome {
         let share = self.shared.result_share();
         if share == 0 {
             return outcome;
         }
-        let room = self.token_room.unwrap_or(share * SHARES_MAX);
+        let room = self.result_tokens_left.unwrap_or(share * SHARES_MAX);
         let tokens_max = share.min(room).max(SHARE_TOKENS_MIN);
         let outcome = match outcome {
             ToolOutcome::Done(text) => ToolOutcome::Done(self.shared.cut_result(text, tokens_max)),
@@ -171,21 +171,21 @@ impl ToolWork {
             ToolOutcome::Denied(text) => ToolOutcome::Denied(text),
         };
         let tokens = self.shared.provider.count(outcome.text());
-        self.token_room = Some(room.saturating_sub(tokens));
+        self.result_tokens_left = Some(room.saturating_sub(tokens));
         outcome
     }
 
     /// Ends what runs.
     pub(super) fn stop(&mut self) {
-        self.places.clear();
+        self.running_indexes.clear();
         self.running.clear();
     }
 
     /// Ends what runs for want of a budget, and says so for each.
-    pub(super) fn give_up(&mut self, resource: Resource) -> Vec<TurnEvent> {
+    pub(super) fn stop_for_budget(&mut self, resource: Resource) -> Vec<TurnEvent> {
         let text = format!("Stopped: the budget of {resource} is used up");
         let given_up = |place| TurnEvent::ToolDone(place, ToolOutcome::Failed(text.clone()));
-        let events = self.places.drain(..).map(given_up).collect();
+        let events = self.running_indexes.drain(..).map(given_up).collect();
         self.stop();
         events
     }
@@ -204,10 +204,10 @@ impl Shared {
     }
 }
 
-fn run(
+fn run_call(
     place: usize,
     spec: &ToolSpec,
-    call: Box<dyn Prepared>,
+    call: Box<dyn PreparedCall>,
     effects: Vec<Effect>,
     shared: Arc<Shared>,
 ) -> Doing<'static, (usize, ToolOutcome)> {
@@ -225,17 +225,17 @@ fn run(
             Some(pool) => Arc::new(ResultsOf { spool: Arc::clone(&pool.spool), agent: shared.node.serial }),
             None => return ToolOutcome::Failed("Server shutting down".to_owned()),
         };
-        let outcome = call.run(Leave { permit, peers, results }).await;
+        let outcome = call.run(ToolContext { permit, peers, results }).await;
         if let ToolOutcome::Denied(text) = &outcome {
             audit::record_denied_tool(&shared, &tool, "tool", text);
         }
         outcome
     };
     Box::pin(async move {
-        let running = AssertUnwindSafe(Work { doing: Some(Box::pin(work)) }).catch_unwind();
+        let running = AssertUnwindSafe(ToolFuture { future: Some(Box::pin(work)) }).catch_unwind();
         let outcome = match tokio::time::timeout(Duration::from_millis(time_ms_max), running).await {
-            Ok(Ok(outcome)) => bounded(outcome, bytes_max),
-            Ok(Err(panic)) => panicked(&name, panic.as_ref()),
+            Ok(Ok(outcome)) => truncate_outcome(outcome, bytes_max),
+            Ok(Err(panic)) => tool_panicked(&name, panic.as_ref()),
             Err(_) => ToolOutcome::Failed(format!("Timeout after {} seconds", time_ms_max.div_ceil(1000))),
         };
         (place, outcome)
@@ -244,37 +244,37 @@ fn run(
 
 /// A tool at work. A panic when it is dropped is the tool's: it must neither keep its neighbours from being dropped nor
 /// take the agent's task with it.
-struct Work {
-    doing: Option<Doing<'static, ToolOutcome>>,
+struct ToolFuture {
+    future: Option<Doing<'static, ToolOutcome>>,
 }
 
-impl Future for Work {
+impl Future for ToolFuture {
     type Output = ToolOutcome;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ToolOutcome> {
-        match &mut self.doing {
+        match &mut self.future {
             Some(doing) => doing.as_mut().poll(cx),
             None => Poll::Pending,
         }
     }
 }
 
-impl Drop for Work {
+impl Drop for ToolFuture {
     fn drop(&mut self) {
-        let doing = self.doing.take();
+        let doing = self.future.take();
         if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| drop(doing))) {
             tracing::warn!(panic = panic_text(panic.as_ref()), "a tool panicked when it was dropped");
         }
     }
 }
 
-fn panicked(name: &str, panic: &(dyn Any + Send)) -> ToolOutcome {
+fn tool_panicked(name: &str, panic: &(dyn Any + Send)) -> ToolOutcome {
     tracing::error!(tool = name, panic = panic_text(panic), "a tool panicked");
     ToolOutcome::Failed("Internal error: the tool panicked".to_owned())
 }
 
 /// A result that a model can be shown.
-fn bounded(outcome: ToolOutcome, bytes_max: usize) -> ToolOutcome {
+fn truncate_outcome(outcome: ToolOutcome, bytes_max: usize) -> ToolOutcome {
     let cut = |mut text: String| {
         let bytes = text.len();
         if bytes > bytes_max {

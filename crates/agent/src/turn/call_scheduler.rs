@@ -4,7 +4,7 @@ use crate::{Ending, Message, ToolCall, ToolOutcome};
 
 /// How a call can run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Manner {
+pub enum Schedule {
     /// Beside its neighbours.
     Parallel,
     /// After all before it, and before all after it.
@@ -20,40 +20,40 @@ const RESULT_HALTED: &str = "Did not execute: halted due to error in previous to
 /// Calls of one answer that are run. The model is told of the first that is not; further ones are as if never made.
 const CALLS_MAX: usize = 256;
 
-fn too_many() -> String {
+fn too_many_calls() -> String {
     format!("Did not execute: only the first {CALLS_MAX} calls of an answer are run")
 }
 
 #[derive(Debug)]
-pub(super) struct Calls {
-    entries: Vec<Entry>,
+pub(super) struct CallScheduler {
+    entries: Vec<ScheduledCall>,
     running_max: usize,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct ScheduledCall {
     call: ToolCall,
-    manner: Manner,
-    state: State,
+    schedule: Schedule,
+    state: CallState,
 }
 
 #[derive(Debug, PartialEq)]
-enum State {
-    Waiting,
+enum CallState {
+    Pending,
     Running,
     Done(ToolOutcome),
 }
 
-impl Calls {
+impl CallScheduler {
     pub(super) fn new(running_max: usize) -> Self {
         Self { entries: Vec::new(), running_max: running_max.max(1) }
     }
 
     /// Takes a call. Results are told apart by their call's id: one that is missing or stands twice gets another.
-    pub(super) fn add(&mut self, mut call: ToolCall, mut manner: Manner) {
+    pub(super) fn add(&mut self, mut call: ToolCall, mut manner: Schedule) {
         match self.entries.len() {
             0..CALLS_MAX => {}
-            CALLS_MAX => manner = Manner::Unusable(too_many()),
+            CALLS_MAX => manner = Schedule::Unusable(too_many_calls()),
             _ => return,
         }
         let is_taken = |id: &str| self.entries.iter().any(|entry| entry.call.id == id);
@@ -64,100 +64,100 @@ impl Calls {
             call.id = free.unwrap_or_default();
         }
         let state = match &manner {
-            Manner::Unusable(why) => State::Done(ToolOutcome::Failed(why.clone())),
-            Manner::Parallel | Manner::Ordered => State::Waiting,
+            Schedule::Unusable(why) => CallState::Done(ToolOutcome::Failed(why.clone())),
+            Schedule::Parallel | Schedule::Ordered => CallState::Pending,
         };
-        self.entries.push(Entry { call, manner, state });
+        self.entries.push(ScheduledCall { call, schedule: manner, state });
     }
 
     /// Takes a call of an answer that was read before; with an outcome it is done.
-    pub(super) fn restore(&mut self, call: ToolCall, mut manner: Manner, outcome: Option<ToolOutcome>) {
+    pub(super) fn restore(&mut self, call: ToolCall, mut manner: Schedule, outcome: Option<ToolOutcome>) {
         if self.entries.len() >= CALLS_MAX {
-            manner = Manner::Unusable(too_many());
+            manner = Schedule::Unusable(too_many_calls());
         }
         let state = match (&manner, outcome) {
-            (_, Some(outcome)) => State::Done(outcome),
-            (Manner::Unusable(why), None) => State::Done(ToolOutcome::Failed(why.clone())),
-            (Manner::Parallel | Manner::Ordered, None) => State::Waiting,
+            (_, Some(outcome)) => CallState::Done(outcome),
+            (Schedule::Unusable(why), None) => CallState::Done(ToolOutcome::Failed(why.clone())),
+            (Schedule::Parallel | Schedule::Ordered, None) => CallState::Pending,
         };
-        self.entries.push(Entry { call, manner, state });
+        self.entries.push(ScheduledCall { call, schedule: manner, state });
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    pub(super) fn all(&self) -> Vec<ToolCall> {
+    pub(super) fn tool_calls(&self) -> Vec<ToolCall> {
         self.entries.iter().map(|entry| entry.call.clone()).collect()
     }
 
-    pub(super) fn none_was_usable(&self) -> bool {
-        self.entries.iter().all(|entry| matches!(entry.manner, Manner::Unusable(_)))
+    pub(super) fn all_unusable(&self) -> bool {
+        self.entries.iter().all(|entry| matches!(entry.schedule, Schedule::Unusable(_)))
     }
 
-    pub(super) fn is_done(&self) -> bool {
-        self.entries.iter().all(|entry| matches!(entry.state, State::Done(_)))
+    pub(super) fn all_done(&self) -> bool {
+        self.entries.iter().all(|entry| matches!(entry.state, CallState::Done(_)))
     }
 
     /// Marks what can start now as running and gives it. Neighbours that may run beside each other do; an ordered
     /// call waits for all before it, and after an ordered one that failed no ordered one runs.
-    pub(super) fn start(&mut self) -> Vec<(usize, ToolCall)> {
-        let mut running = self.entries.iter().filter(|entry| entry.state == State::Running).count();
+    pub(super) fn start_ready(&mut self) -> Vec<(usize, ToolCall)> {
+        let mut running = self.entries.iter().filter(|entry| entry.state == CallState::Running).count();
         let mut started = Vec::new();
         let (mut all_done, mut ordered_failed) = (true, false);
         for (place, entry) in self.entries.iter_mut().enumerate() {
-            let ordered = entry.manner == Manner::Ordered;
-            if entry.state == State::Waiting && ordered && all_done && ordered_failed {
-                entry.state = State::Done(ToolOutcome::Failed(RESULT_HALTED.to_owned()));
+            let ordered = entry.schedule == Schedule::Ordered;
+            if entry.state == CallState::Pending && ordered && all_done && ordered_failed {
+                entry.state = CallState::Done(ToolOutcome::Failed(RESULT_HALTED.to_owned()));
             }
             let may_start = if ordered { all_done } else { true };
-            if entry.state == State::Waiting && may_start && running < self.running_max {
-                entry.state = State::Running;
+            if entry.state == CallState::Pending && may_start && running < self.running_max {
+                entry.state = CallState::Running;
                 running += 1;
                 started.push((place, entry.call.clone()));
             }
             match &entry.state {
-                State::Done(outcome) => ordered_failed |= ordered && !matches!(outcome, ToolOutcome::Done(_)),
-                State::Waiting | State::Running if ordered => break,
-                State::Waiting | State::Running => all_done = false,
+                CallState::Done(outcome) => ordered_failed |= ordered && !matches!(outcome, ToolOutcome::Done(_)),
+                CallState::Pending | CallState::Running if ordered => break,
+                CallState::Pending | CallState::Running => all_done = false,
             }
         }
         started
     }
 
     /// Only a call that runs can be done.
-    pub(super) fn done(&mut self, place: usize, outcome: ToolOutcome) {
+    pub(super) fn complete(&mut self, place: usize, outcome: ToolOutcome) {
         if let Some(entry) = self.entries.get_mut(place)
-            && entry.state == State::Running
+            && entry.state == CallState::Running
         {
-            entry.state = State::Done(outcome);
+            entry.state = CallState::Done(outcome);
         }
     }
 
     /// What has not begun will not begin.
-    pub(super) fn refuse_waiting(&mut self, why: &str) {
-        for entry in self.entries.iter_mut().filter(|entry| entry.state == State::Waiting) {
-            entry.state = State::Done(ToolOutcome::Failed(why.to_owned()));
+    pub(super) fn fail_pending(&mut self, why: &str) {
+        for entry in self.entries.iter_mut().filter(|entry| entry.state == CallState::Pending) {
+            entry.state = CallState::Done(ToolOutcome::Failed(why.to_owned()));
         }
     }
 
     /// Everything that is not done is over.
-    pub(super) fn interrupt(&mut self, ending: Ending) {
+    pub(super) fn fail_unfinished(&mut self, ending: Ending) {
         let result = if ending == Ending::Interrupted { RESULT_STOPPED } else { RESULT_INTERRUPTED };
         for entry in &mut self.entries {
-            if !matches!(entry.state, State::Done(_)) {
-                entry.state = State::Done(ToolOutcome::Failed(result.to_owned()));
+            if !matches!(entry.state, CallState::Done(_)) {
+                entry.state = CallState::Done(ToolOutcome::Failed(result.to_owned()));
             }
         }
     }
 
     /// One message for each call, in the order of the calls; the list is empty afterwards.
     pub(super) fn take_results(&mut self) -> Vec<Message> {
-        let result = |entry: Entry| match entry.state {
-            State::Done(outcome) => Message::result(entry.call.id, &outcome),
+        let result = |entry: ScheduledCall| match entry.state {
+            CallState::Done(outcome) => Message::tool_result(entry.call.id, &outcome),
             // Asked for before all were done; a call without a result would break the context.
-            State::Waiting | State::Running => {
-                Message::result(entry.call.id, &ToolOutcome::Failed(RESULT_INTERRUPTED.to_owned()))
+            CallState::Pending | CallState::Running => {
+                Message::tool_result(entry.call.id, &ToolOutcome::Failed(RESULT_INTERRUPTED.to_owned()))
             }
         };
         self.entries.drain(..).map(result).collect()
