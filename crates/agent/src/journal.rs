@@ -7,7 +7,7 @@ mod tests;
 
 pub use replay::{OpenTurn, TurnProgress, Replay, TurnStage};
 
-pub use crate::fold::Folded;
+pub use crate::compaction::CompactionRecord;
 use crate::outside::Moment;
 use crate::permission::{Budget, FilePath, Level, Resource};
 use crate::{AgentId, Gauge, Halt, Message, NanoDollars, RequestId, ToolClass, ToolOutcome, TurnEnd, Used};
@@ -111,7 +111,7 @@ pub enum Record {
         messages: usize,
     },
     /// The context was made shorter; what it held before stays in the journal.
-    Folded(Box<Folded>),
+    Compacted(Box<CompactionRecord>),
     /// Something was not allowed.
     Denied {
         /// Who wanted it.
@@ -151,7 +151,7 @@ impl Record {
             Record::TurnEnded { .. } => "turn_ended",
             Record::TurnReopened { .. } => "turn_reopened",
             Record::RolledBack { .. } => "rolled_back",
-            Record::Folded(_) => "context_compacted",
+            Record::Compacted(_) => "context_compacted",
             Record::Denied { .. } => "denied",
             Record::DaemonStarted { .. } => "daemon_started",
             Record::DaemonStopped => "daemon_stopped",

@@ -5,7 +5,7 @@
 mod cut;
 mod date;
 mod fault;
-pub mod fold;
+pub mod compaction;
 mod id;
 mod image;
 pub mod journal;

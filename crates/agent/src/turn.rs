@@ -9,7 +9,7 @@ use self::call_scheduler::CallScheduler;
 pub use self::call_scheduler::Schedule;
 use crate::journal::TurnProgress;
 use crate::permission::Resource;
-use crate::{Ending, Fault, Message, TokenCount, ToolCall, ToolClass, ToolOutcome, Usage, fold};
+use crate::{Ending, Fault, Message, TokenCount, ToolCall, ToolClass, ToolOutcome, Usage, compaction};
 
 /// What happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum TurnEvent {
     /// The model told what it used.
     Usage(Usage),
     /// The context was folded, and so many tokens of it are free again.
-    Folded(TokenCount),
+    Compacted(TokenCount),
     /// The model's answer ends where it does because it is as long as it may be.
     Truncated,
     /// The model's answer is complete.
@@ -241,8 +241,8 @@ impl Turn {
                 self.usage = Some(self.usage.unwrap_or_default().plus(usage));
                 Vec::new()
             }
-            (_, TurnEvent::Folded(reclaimed)) => {
-                self.content.push_str(&fold::notice(reclaimed));
+            (_, TurnEvent::Compacted(reclaimed)) => {
+                self.content.push_str(&compaction::notice(reclaimed));
                 Vec::new()
             }
             (TurnPhase::CallingModel, TurnEvent::Text(text)) => {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::fold::FoldPart;
+use crate::compaction::CompactionPart;
 use crate::tokens::{Counted, Counting, Gauge};
 use crate::{Ending, Message, Role, TokenCount};
 
@@ -150,19 +150,19 @@ impl Window {
 
     /// The context made of these parts: what stays is not counted again.
     #[must_use]
-    pub fn folded(&self, parts: &[FoldPart], count: Counting<'_>) -> Self {
+    pub fn compacted(&self, parts: &[CompactionPart], count: Counting<'_>) -> Self {
         let system = (self.system.clone(), self.system_tokens);
         let mut window = Self { system: system.0, system_tokens: system.1, ..Self::default() };
         for part in parts {
             match part {
-                FoldPart::Stays { from, to } => {
+                CompactionPart::Retained { from, to } => {
                     let to = (*to).min(self.messages.len());
                     for place in *from..to {
                         let message = Arc::clone(&self.messages[place]);
                         window.push(Counted { message, tokens: self.tokens[place] });
                     }
                 }
-                FoldPart::New(message) => window.push(Counted::new(Message::clone(message), count)),
+                CompactionPart::Inserted(message) => window.push(Counted::new(Message::clone(message), count)),
             }
         }
         window
@@ -170,7 +170,7 @@ impl Window {
 
     /// Whether the context can end before the message at this place: no call before it waits for its result there.
     #[must_use]
-    pub fn can_end_at(&self, place: usize) -> bool {
+    pub fn can_split_at(&self, place: usize) -> bool {
         let is_result = |message: &Arc<Message>| message.role == Role::Tool;
         let calls = |message: &Arc<Message>| !message.tool_calls.is_empty();
         let last = place.checked_sub(1).and_then(|last| self.messages.get(last));

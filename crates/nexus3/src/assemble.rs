@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use agent::outside::{Clock, Models};
 use agent::permission::FilePath;
-use runtime::{ContextOptions, DefaultPrompt, Outside, PoolHandle, PoolOptions, Tail};
+use runtime::{ContextOptions, DefaultPrompt, Outside, PoolHandle, PoolOptions, VolatileSuffix};
 use store::{OpenFault, SqliteOptions, SqliteStore};
 use tools::{ToolRegistry, Disk, ToolDependencies};
 
@@ -100,7 +100,7 @@ fn pool_options(
 fn context_options(config: &Config) -> ContextOptions {
     ContextOptions {
         prompt: if config.context.layers { DefaultPrompt::Layers } else { DefaultPrompt::Nothing },
-        tail: if config.context.tail { Tail::On } else { Tail::Off },
+        volatile_suffix: if config.context.tail { VolatileSuffix::On } else { VolatileSuffix::Off },
         system: std::env::consts::OS,
     }
 }
@@ -117,7 +117,7 @@ fn pool_limits(config: &Config) -> runtime::Limits {
         model_idle_timeout: Duration::from_millis(limits.model_idle_ms),
         tools_running_max: limits.tools_running_max,
         tool_result_bytes_max: limits.tool_result_bytes_max,
-        fold_time: Duration::from_millis(config.context.summary_ms),
+        summary_timeout: Duration::from_millis(config.context.summary_ms),
         spool_bytes_max: config.context.results_bytes_max,
         idle_sleep: Duration::from_secs(config.idle_sleep_s),
         request_retention: Duration::from_secs(limits.request_retention_s),

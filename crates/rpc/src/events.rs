@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use agent::journal::{AgentRecord, Folded, StoredGrantRequest, StoredPermissions, Record, Serial};
+use agent::journal::{AgentRecord, CompactionRecord, StoredGrantRequest, StoredPermissions, Record, Serial};
 use agent::outside::JournalEntry;
 use agent::permission::{Budget, FilePath, Resource};
 use agent::{Message, RequestId, ToolClass, TurnEnd, TurnOutcome};
@@ -85,7 +85,7 @@ fn record(agent: Serial, record: &Record) -> KeptRecord {
         Record::RolledBack { by, messages } => {
             KeptRecord::RolledBack(events::RolledBack { by: said(by), messages: *messages as u64 })
         }
-        Record::Folded(folded) => KeptRecord::ContextCompacted(compacted(folded)),
+        Record::Compacted(folded) => KeptRecord::ContextCompacted(compacted(folded)),
         Record::Denied { principal, action, rule, text } => KeptRecord::Denied(events::Denied {
             principal: said(principal),
             action: said(action),
@@ -99,16 +99,16 @@ fn record(agent: Serial, record: &Record) -> KeptRecord {
     }
 }
 
-fn compacted(folded: &Folded) -> events::ContextCompacted {
+fn compacted(folded: &CompactionRecord) -> events::ContextCompacted {
     events::ContextCompacted {
         turn: folded.turn,
         by: folded.by.clone(),
-        how: folded.how.name().to_owned(),
+        method: folded.method.name().to_owned(),
         messages_before: folded.messages_before as u64,
         messages_after: folded.messages_after() as u64,
         tokens_before: folded.tokens_before,
         tokens_after: folded.tokens_after,
-        note: folded.note().map(str::to_owned),
+        note: folded.replacement_text().map(str::to_owned),
     }
 }
 

@@ -3,7 +3,7 @@
 //! those that the store knows are met again in [`repeats`].
 
 mod compact;
-mod folding;
+mod compaction_run;
 mod queue;
 mod pending_turn;
 mod turn_driver;
@@ -20,8 +20,8 @@ use agent::{Fault, FaultKind, RequestId, Source, TurnOutcome};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-pub(crate) use self::compact::Compaction;
-pub use self::compact::{CompactWhen, Compacted};
+pub(crate) use self::compact::CompactionRequest;
+pub use self::compact::{CompactionCondition, CompactionOutcome};
 pub(crate) use self::pending_turn::PendingTurn;
 use self::pending_turn::{Acceptance, CommitWaiter, Reply, told, commit_result};
 use self::turn_driver::{TurnExit, TurnDriver};
@@ -37,7 +37,7 @@ pub(crate) enum Command {
     /// Add a word to the turn under way.
     Steer { text: String, source: Source, reply: oneshot::Sender<Option<RequestId>> },
     /// Make the context shorter.
-    Compact(Compaction),
+    Compact(CompactionRequest),
     /// Keep only the first messages.
     Rollback { messages: usize, by: String, reply: oneshot::Sender<Result<usize, Fault>> },
 }
@@ -60,7 +60,7 @@ pub(crate) struct Actor {
 /// What waits for its turn.
 enum Job {
     Send(Box<PendingTurn>),
-    Compact(Compaction),
+    Compact(CompactionRequest),
 }
 
 impl Job {

@@ -16,7 +16,7 @@ pub struct ContextOptions {
     /// The prompt of an agent that has none, when the pool has none either.
     pub prompt: DefaultPrompt,
     /// Whether the time, the state of the working directory and what is left of budgets ride behind the last message.
-    pub tail: Tail,
+    pub volatile_suffix: VolatileSuffix,
     /// The operating system, for the environment; empty is not known.
     pub system: &'static str,
 }
@@ -33,7 +33,7 @@ pub enum DefaultPrompt {
 
 /// Whether there is a tail.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Tail {
+pub enum VolatileSuffix {
     /// There is none.
     #[default]
     Off,
@@ -89,13 +89,13 @@ impl Shared {
 
     /// What is under way in the working directory.
     pub(crate) fn place_state(&self) -> Option<String> {
-        let pool = self.pool.upgrade().filter(|pool| pool.options.context.tail == Tail::On)?;
+        let pool = self.pool.upgrade().filter(|pool| pool.options.context.volatile_suffix == VolatileSuffix::On)?;
         pool.outside.workspace.state(&self.node.cwd)
     }
 
     /// What rides behind the last message now.
-    pub(crate) fn tail(&self, state: Option<&str>) -> Option<String> {
-        self.pool.upgrade().filter(|pool| pool.options.context.tail == Tail::On)?;
+    pub(crate) fn volatile_suffix(&self, state: Option<&str>) -> Option<String> {
+        self.pool.upgrade().filter(|pool| pool.options.context.volatile_suffix == VolatileSuffix::On)?;
         let at = self.clock.now();
         let left = |resource: Resource| self.node.remaining(resource).map(|left| (resource.name(), left));
         let left: Vec<_> = Resource::CONSUMED.into_iter().filter_map(left).collect();
@@ -104,9 +104,9 @@ impl Shared {
     }
 
     /// About what the tail of the next question is.
-    pub(crate) fn dynamic_tokens(&self) -> TokenCount {
-        match self.published.read().dynamic {
-            0 => self.tail(None).map_or(0, |tail| self.provider.count(&tail)),
+    pub(crate) fn volatile_suffix_tokens(&self) -> TokenCount {
+        match self.published.read().volatile_suffix_tokens {
+            0 => self.volatile_suffix(None).map_or(0, |tail| self.provider.count(&tail)),
             known => known,
         }
     }

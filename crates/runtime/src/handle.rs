@@ -13,7 +13,7 @@ use agent::{AgentId, Fault, FaultKind, Image, Message, RequestId, Source, TurnEn
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::actor::{Command, CompactWhen, Compacted, Compaction};
+use crate::actor::{Command, CompactionCondition, CompactionOutcome, CompactionRequest};
 use crate::capability::CapabilityDigest;
 use crate::feed::Feed;
 use crate::lineage::LineageNode;
@@ -304,9 +304,9 @@ impl AgentHandle {
     ///
     /// # Errors
     /// When there is no room in line, the agent is gone or ends meanwhile, or the change cannot be kept.
-    pub async fn compact(&self, when: CompactWhen, by: Initiator<'_>) -> Result<Compacted, Fault> {
+    pub async fn compact(&self, when: CompactionCondition, by: Initiator<'_>) -> Result<CompactionOutcome, Fault> {
         let (reply, answer) = oneshot::channel();
-        let compaction = Compaction { by: by.name().to_owned(), when, reply, permit: self.admit()? };
+        let compaction = CompactionRequest { initiator: by.name().to_owned(), condition: when, reply, permit: self.admit()? };
         self.inbox
             .try_send(Box::new(Command::Compact(compaction)))
             .map_err(|refused| self.inbox_fault(&refused))?;
@@ -379,7 +379,7 @@ impl AgentHandle {
     #[must_use]
     pub fn tokens(&self) -> AgentTokens {
         // Asked before the lock is taken: nothing foreign runs under it.
-        let frame = self.shared.frame(&self.shared.visible_tools(), self.shared.dynamic_tokens());
+        let frame = self.shared.fixed_overhead(&self.shared.visible_tools(), self.shared.volatile_suffix_tokens());
         let has_price = self.shared.provider.traits().prices.is_some();
         let tree_cost = self.node().tree_cost();
         let state = self.shared.published.read();

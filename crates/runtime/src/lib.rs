@@ -17,9 +17,9 @@ mod spool;
 mod admission;
 mod waits;
 
-pub use actor::{CompactWhen, Compacted};
+pub use actor::{CompactionCondition, CompactionOutcome};
 pub use capability::{CAPABILITY_PREFIX, Capability};
-pub use context::{ContextOptions, DefaultPrompt, Tail};
+pub use context::{ContextOptions, DefaultPrompt, VolatileSuffix};
 pub use feed::{Delta, DeltaKind, FeedItem, FeedScope, Subscription};
 pub use handle::{AgentHandle, AgentRef, Answering, NewMessage};
 pub use limits::Limits;

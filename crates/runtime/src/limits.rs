@@ -22,7 +22,7 @@ pub struct Limits {
     /// The most bytes of whole results that are held, for all agents, behind those that were cut.
     pub spool_bytes_max: usize,
     /// How long a model may take to sum a context up.
-    pub fold_time: Duration,
+    pub summary_timeout: Duration,
     /// How long a model may be silent.
     pub model_idle_timeout: Duration,
     /// Agents that are live at once; beyond, those that rest longest are put to sleep.
@@ -44,7 +44,7 @@ impl Default for Limits {
             tools_running_max: 10,
             tool_result_bytes_max: 1_048_576,
             spool_bytes_max: 64 << 20,
-            fold_time: Duration::from_secs(120),
+            summary_timeout: Duration::from_secs(120),
             model_idle_timeout: Duration::from_secs(120),
             live_agents_max: 4096,
             idle_sleep: Duration::from_secs(600),

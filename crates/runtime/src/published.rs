@@ -23,9 +23,9 @@ pub(crate) struct State {
     pub(crate) last_action_at: Option<Moment>,
     pub(crate) used: Used,
     /// How the model counts.
-    pub(crate) gauge: Gauge,
+    pub(crate) calibration: Gauge,
     /// What was added to the last question.
-    pub(crate) dynamic: TokenCount,
+    pub(crate) volatile_suffix_tokens: TokenCount,
     pub(crate) should_shutdown: bool,
 }
 
@@ -39,8 +39,8 @@ impl Published {
             last_rounds: kept.last_rounds,
             last_action_at: kept.last_action_at,
             used: kept.used,
-            gauge: kept.gauge,
-            dynamic: 0,
+            calibration: kept.gauge,
+            volatile_suffix_tokens: 0,
             should_shutdown: kept.should_shutdown,
         };
         Self { state: RwLock::new(state) }

@@ -92,7 +92,7 @@ const SHARE_PERCENT: TokenCount = 25;
 impl Shared {
     /// What a result may be, in our tokens; zero when the model's window is not known.
     pub(crate) fn result_share(&self) -> TokenCount {
-        let frame = self.frame(&self.visible_tools(), self.dynamic_tokens());
+        let frame = self.fixed_overhead(&self.visible_tools(), self.volatile_suffix_tokens());
         let room = self.published.read().window.size(&frame).room();
         frame.gauge.uncorrect(room * SHARE_PERCENT / 100)
     }

@@ -144,7 +144,7 @@ impl Line {
             | Record::CallBegun { .. }
             | Record::CallDone { .. }
             | Record::RolledBack { .. }
-            | Record::Folded(_)
+            | Record::Compacted(_)
             | Record::Denied { .. }
             | Record::DaemonStarted { .. }
             | Record::DaemonStopped => Change::Nothing,

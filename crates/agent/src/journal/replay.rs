@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::{AcceptedTurn, Folded, Record};
-use crate::{Message, Role, ToolCall, ToolClass, ToolOutcome, TurnOutcome, fold};
+use super::{AcceptedTurn, CompactionRecord, Record};
+use crate::{Message, Role, ToolCall, ToolClass, ToolOutcome, TurnOutcome, compaction};
 
 /// What an agent's records add up to.
 #[derive(Debug, Default)]
@@ -117,7 +117,7 @@ impl Replay {
                 // What they had begun is no longer there.
                 self.interrupted.clear();
             }
-            Record::Folded(folded) => self.fold(&folded),
+            Record::Compacted(folded) => self.compact(&folded),
             Record::Created(_)
             | Record::PermissionsChanged { .. }
             | Record::Renamed { .. }
@@ -180,19 +180,19 @@ impl Replay {
         }
     }
 
-    fn fold(&mut self, folded: &Folded) {
+    fn compact(&mut self, folded: &CompactionRecord) {
         let before = self.messages.len();
         self.messages = folded.apply(&self.messages);
         let after = self.messages.len();
         // A turn that was interrupted last can still go on, if what it ended with is there.
-        let keeps_end = folded.keeps_end(before);
+        let keeps_end = folded.retains_last(before);
         self.interrupted.retain_mut(|(open, end)| {
             let is_last = *end == before;
             *end = if is_last { after } else { *end };
             open.stage == TurnStage::Waiting || (is_last && keeps_end)
         });
         if let Some(progress) = folded.turn.and_then(|turn| self.progress(turn)) {
-            progress.content.push_str(&fold::notice(folded.reclaimed()));
+            progress.content.push_str(&compaction::notice(folded.reclaimed()));
         }
     }
 

@@ -63,8 +63,8 @@ fn a_lineage_lasts_as_long_as_messages_are_only_added() {
     let first = window.lineage().clone();
     window.push(counted(Message { ending: Some(Ending::Failed), ..Message::assistant("", Vec::new()) }));
     assert_eq!(*window.lineage(), first, "one is shown differently, at the end");
-    let stays = |to| [FoldPart::Stays { from: 0, to }];
-    assert_ne!(*window.folded(&stays(7), &estimate).lineage(), first);
+    let stays = |to| [CompactionPart::Retained { from: 0, to }];
+    assert_ne!(*window.compacted(&stays(7), &estimate).lineage(), first);
     window.truncate(2);
     assert_ne!(*window.lineage(), first);
 }
@@ -108,8 +108,8 @@ fn what_is_cut_off_is_no_longer_counted() {
 #[test]
 fn a_context_ends_anywhere_but_between_a_call_and_its_results() {
     let window = talked();
-    let ends: Vec<_> = (0..=7).filter(|place| window.can_end_at(*place)).collect();
+    let ends: Vec<_> = (0..=7).filter(|place| window.can_split_at(*place)).collect();
     assert_eq!(ends, [0, 1, 4, 5, 6], "not behind the last message either");
     let empty = Window::new(None, &estimate);
-    assert!(empty.can_end_at(0) && !empty.can_end_at(1));
+    assert!(empty.can_split_at(0) && !empty.can_split_at(1));
 }

@@ -70,7 +70,7 @@ fn told(record: &KeptRecord) -> String {
         }
         KeptRecord::ContextCompacted(folded) => {
             let (before, after) = (folded.tokens_before, folded.tokens_after);
-            format!("{} by {}: {before} tokens became {after}", folded.how, folded.by)
+            format!("{} by {}: {before} tokens became {after}", folded.method, folded.by)
         }
         KeptRecord::RolledBack(back) => format!("by {}, {} messages stay", back.by, back.messages),
         KeptRecord::Denied(denied) => format!("{}: {} ({})", denied.action, denied.text, denied.rule),

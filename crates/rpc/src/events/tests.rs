@@ -1,6 +1,6 @@
 //! Every record in the words of the wire: the kinds agree, and no secret is told.
 
-use agent::fold::{FoldHow, FoldPart};
+use agent::compaction::{CompactionMethod, CompactionPart};
 use agent::journal::{AcceptedTurn, OnRestart};
 use agent::outside::Moment;
 use agent::permission::Level;
@@ -87,14 +87,14 @@ fn of_agents() -> Vec<(Record, Value)> {
         (Record::Destroyed { by: by() }, json!({ "by": "admin" })),
         (Record::RolledBack { by: by(), messages: 3 }, json!({ "by": "admin", "messages": 3 })),
         (
-            Record::Folded(Box::new(Folded {
+            Record::Compacted(Box::new(CompactionRecord {
                 turn: Some(2),
                 by: "auto".into(),
-                how: FoldHow::Dropped,
+                method: CompactionMethod::Dropped,
                 messages_before: 8,
                 tokens_before: 90,
                 tokens_after: 30,
-                parts: vec![FoldPart::Stays { from: 5, to: 8 }],
+                parts: vec![CompactionPart::Retained { from: 5, to: 8 }],
             })),
             json!({
                 "turn": 2, "by": "auto", "how": "dropped", "messages_before": 8, "messages_after": 3,

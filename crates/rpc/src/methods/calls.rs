@@ -7,7 +7,7 @@ use nexus3_protocol::methods::{
     MessagesParams, NoParams, SendOutput, SendParams, ShutdownOutput, SteerOutput, SteerParams, TokensOutput,
     ToolCallView, Usage, UsedTokens,
 };
-use runtime::{AgentHandle, CompactWhen, Compacted, NewMessage};
+use runtime::{AgentHandle, CompactionCondition, CompactionOutcome, NewMessage};
 use serde_json::{Map, Value};
 
 use crate::caller::{Caller, Principal};
@@ -146,16 +146,16 @@ impl AgentHandler<spec::Compact> for Desk {
         params: CompactParams,
     ) -> Result<CompactOutput, Fault> {
         let author = caller.author(&self.pool).await?;
-        let when = if params.force.unwrap_or(true) { CompactWhen::Now } else { CompactWhen::Full };
+        let when = if params.force.unwrap_or(true) { CompactionCondition::Now } else { CompactionCondition::Full };
         Ok(match agent.compact(when, author.by()).await? {
-            Compacted::Done { tokens_before, tokens_after } => CompactOutput {
+            CompactionOutcome::Done { tokens_before, tokens_after } => CompactOutput {
                 compacted: true,
                 tokens_before: Some(tokens_before),
                 tokens_after: Some(tokens_after),
                 tokens_saved: Some(tokens_before.saturating_sub(tokens_after)),
                 reason: None,
             },
-            Compacted::Nothing => CompactOutput {
+            CompactionOutcome::Nothing => CompactOutput {
                 compacted: false,
                 tokens_before: None,
                 tokens_after: None,

@@ -260,7 +260,7 @@ impl TurnWatch {
             | Record::Renamed { .. }
             | Record::Finished { .. }
             | Record::RolledBack { .. }
-            | Record::Folded(_)
+            | Record::Compacted(_)
             | Record::Denied { .. }
             | Record::DaemonStarted { .. }
             | Record::DaemonStopped => false,

@@ -215,7 +215,7 @@ impl Actor {
                 "messages must be at most {total}, the number there are, got: {messages}"
             ));
         }
-        if !state.window.can_end_at(messages) {
+        if !state.window.can_split_at(messages) {
             return invalid(format!("messages {messages} would cut a tool call from its result"));
         }
         Ok(total)

@@ -28,7 +28,7 @@ use self::model_call::ModelCall;
 use self::commit::StagedBatch;
 use self::tool_calls::{StartedCall, ToolCalls};
 use self::wall_time::WallTime;
-use super::folding::Folding;
+use super::compaction_run::SummaryCall;
 use super::pending_turn::PendingTurn;
 use crate::handle::Shared;
 
@@ -77,7 +77,7 @@ enum Awaited {
     /// The answer under way.
     Model(ModelStream),
     /// A summary of the older messages, before the model is asked.
-    Summary(Box<Folding>),
+    Summary(Box<SummaryCall>),
     /// The calls that run.
     Tools,
     /// A slot, to ask the model again.
@@ -331,7 +331,7 @@ impl TurnDriver {
             Awaited::Model(_) => self.next_model_event().await,
             Awaited::Summary(folding) => {
                 let step = folding.next().await;
-                self.summed(step)
+                self.on_summary_step(step)
             }
             Awaited::Tools => {
                 let (place, outcome) = self.tools.next_outcome().await;

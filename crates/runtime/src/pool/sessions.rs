@@ -168,7 +168,7 @@ fn first_messages(source: &AgentHandle, count: Option<usize>) -> Result<Vec<Arc<
             all.len()
         ));
     }
-    if !state.window.can_end_at(count) {
+    if !state.window.can_split_at(count) {
         return invalid(format!("messages {count} would cut a tool call from its result"));
     }
     Ok(all[..count].to_vec())

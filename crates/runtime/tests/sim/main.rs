@@ -15,7 +15,7 @@ mod driver;
 mod families;
 mod faults;
 mod feeds;
-mod folds;
+mod compaction;
 mod full_disk;
 mod history;
 mod lives;

@@ -13,7 +13,7 @@ use crate::script::{Step, round};
 pub(crate) const WINDOW_TOKENS: TokenCount = 1_000_000_000;
 
 /// How a question for a summary begins.
-const SUMMING: &str = "Below is the older part of a conversation";
+const SUMMARY_PROMPT_START: &str = "Below is the older part of a conversation";
 
 /// The model, and what it saw.
 pub(crate) struct ScriptedModel {
@@ -49,9 +49,9 @@ pub(crate) struct Seen {
     waiting: VecDeque<Arc<Notify>>,
     calls: usize,
     /// What is done when a summary is wanted.
-    pub(crate) summary: String,
+    pub(crate) summary_script: String,
     /// Questions for summaries, as they came.
-    pub(crate) summaries: Vec<String>,
+    pub(crate) summary_requests: Vec<String>,
     /// Questions of more characters than this are refused as too long.
     pub(crate) characters_max: Option<usize>,
     /// How often that was.
@@ -60,7 +60,7 @@ pub(crate) struct Seen {
 
 impl ScriptedModel {
     pub(crate) fn new(traits: ModelTraits) -> Self {
-        let seen = Seen { summary: "say in short; done".to_owned(), ..Seen::default() };
+        let seen = Seen { summary_script: "say in short; done".to_owned(), ..Seen::default() };
         let stage = Stage { seen: Mutex::new(seen), asked: watch::Sender::new(0) };
         Self { stage: Arc::new(stage), traits }
     }
@@ -111,9 +111,9 @@ impl Provider for ScriptedModel {
             let fault = Fault::new(FaultKind::ContextFull, "the prompt is too long");
             return Box::pin(futures_util::stream::once(std::future::ready(Err(fault))));
         }
-        if script.starts_with(SUMMING) {
-            let steps = round(&seen.summary, 0);
-            seen.summaries.push(script);
+        if script.starts_with(SUMMARY_PROMPT_START) {
+            let steps = round(&seen.summary_script, 0);
+            seen.summary_requests.push(script);
             drop(seen);
             return Playing::begin(Arc::clone(&self.stage), "a summary".to_owned(), steps).stream();
         }

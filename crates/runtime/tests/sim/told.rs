@@ -1,12 +1,12 @@
 //! What agents are told beside their messages: layers for those without a prompt, and what rides behind the last message.
 
 use agent::outside::{ModelTraits, Strength};
-use runtime::{AgentSpec, ContextOptions, DefaultPrompt, PoolOptions, Tail};
+use runtime::{AgentSpec, ContextOptions, DefaultPrompt, PoolOptions, VolatileSuffix};
 
 use crate::world::{Plan, World, end_of, named, start};
 
 fn plan() -> Plan {
-    let context = ContextOptions { prompt: DefaultPrompt::Layers, tail: Tail::On, system: "linux" };
+    let context = ContextOptions { prompt: DefaultPrompt::Layers, volatile_suffix: VolatileSuffix::On, system: "linux" };
     let options = PoolOptions { system_prompt_default: None, context, ..Plan::default().options };
     Plan { options, ..Plan::default() }
 }

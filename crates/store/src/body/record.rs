@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use agent::AgentId;
-use agent::fold::{FoldHow, FoldPart, Folded};
+use agent::compaction::{CompactionMethod, CompactionPart, CompactionRecord};
 use agent::journal::{AcceptedTurn, Record};
 use serde::{Deserialize, Serialize};
 
@@ -102,35 +102,35 @@ struct RolledBackBody<'a> {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct FoldedBody<'a> {
+struct CompactionBody<'a> {
     turn: Option<u64>,
     by: Cow<'a, str>,
-    how: Cow<'a, str>,
+    #[serde(rename = "how")] method: Cow<'a, str>,
     messages_before: usize,
     tokens_before: u64,
     tokens_after: u64,
-    parts: Vec<FoldPartBody<'a>>,
+    parts: Vec<CompactionPartBody<'a>>,
 }
 
 /// Messages that stay, from one place to another, or a new one.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-enum FoldPartBody<'a> {
+enum CompactionPartBody<'a> {
     Stays(usize, usize),
     New(MessageBody<'a>),
 }
 
-impl<'a> FoldedBody<'a> {
-    fn of(folded: &'a Folded) -> Self {
-        let Folded { turn, by, how, messages_before, tokens_before, tokens_after, parts } = folded;
-        let part = |part: &'a FoldPart| match part {
-            FoldPart::Stays { from, to } => FoldPartBody::Stays(*from, *to),
-            FoldPart::New(message) => FoldPartBody::New(MessageBody::of(message)),
+impl<'a> CompactionBody<'a> {
+    fn encode(folded: &'a CompactionRecord) -> Self {
+        let CompactionRecord { turn, by, method: how, messages_before, tokens_before, tokens_after, parts } = folded;
+        let part = |part: &'a CompactionPart| match part {
+            CompactionPart::Retained { from, to } => CompactionPartBody::Stays(*from, *to),
+            CompactionPart::Inserted(message) => CompactionPartBody::New(MessageBody::of(message)),
         };
         Self {
             turn: *turn,
             by: by.into(),
-            how: how.name().into(),
+            method: how.name().into(),
             messages_before: *messages_before,
             tokens_before: *tokens_before,
             tokens_after: *tokens_after,
@@ -138,19 +138,19 @@ impl<'a> FoldedBody<'a> {
         }
     }
 
-    fn folded(self) -> Result<Folded, BodyFault> {
-        let how = FoldHow::ALL.into_iter().find(|how| how.name() == self.how);
-        let how = how.ok_or_else(|| BodyFault::new(format!("unknown way to fold {:?}", self.how)))?;
-        let part = |part: FoldPartBody<'_>| {
+    fn decode(self) -> Result<CompactionRecord, BodyFault> {
+        let how = CompactionMethod::ALL.into_iter().find(|how| how.name() == self.method);
+        let how = how.ok_or_else(|| BodyFault::new(format!("unknown way to fold {:?}", self.method)))?;
+        let part = |part: CompactionPartBody<'_>| {
             Ok(match part {
-                FoldPartBody::Stays(from, to) => FoldPart::Stays { from, to },
-                FoldPartBody::New(message) => FoldPart::New(Box::new(message.message()?)),
+                CompactionPartBody::Stays(from, to) => CompactionPart::Retained { from, to },
+                CompactionPartBody::New(message) => CompactionPart::Inserted(Box::new(message.message()?)),
             })
         };
-        Ok(Folded {
+        Ok(CompactionRecord {
             turn: self.turn,
             by: self.by.into_owned(),
-            how,
+            method: how,
             messages_before: self.messages_before,
             tokens_before: self.tokens_before,
             tokens_after: self.tokens_after,
@@ -217,7 +217,7 @@ pub(super) fn write(record: &Record) -> Result<String, BodyFault> {
             text(&ReopenedBody { turn: *turn, request_id, messages: *messages })
         }
         Record::RolledBack { by, messages } => text(&RolledBackBody { by: by.into(), messages: *messages }),
-        Record::Folded(folded) => text(&FoldedBody::of(folded)),
+        Record::Compacted(folded) => text(&CompactionBody::encode(folded)),
         Record::Denied { principal, action, rule, text: told } => text(&DeniedBody {
             principal: principal.into(),
             action: action.into(),
@@ -307,7 +307,7 @@ fn read_rest(kind: &str, text: &str) -> Result<Record, BodyFault> {
             let body: RolledBackBody<'_> = parse(text)?;
             Record::RolledBack { by: body.by.into_owned(), messages: body.messages }
         }
-        "context_compacted" => Record::Folded(Box::new(parse::<FoldedBody<'_>>(text)?.folded()?)),
+        "context_compacted" => Record::Compacted(Box::new(parse::<CompactionBody<'_>>(text)?.decode()?)),
         "denied" => {
             let body: DeniedBody<'_> = parse(text)?;
             Record::Denied {

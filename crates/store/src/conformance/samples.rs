@@ -1,6 +1,6 @@
 //! Records with every field, and short ways to write appends.
 
-use agent::fold::{FoldHow, FoldPart, Folded};
+use agent::compaction::{CompactionMethod, CompactionPart, CompactionRecord};
 use agent::journal::{
     AcceptedTurn, AgentRecord, AgentState, StoredAccount, StoredGrantRequest, StoredLedger, StoredPermissions, OnRestart, Record,
     Serial,
@@ -257,13 +257,13 @@ pub(crate) fn every_record(text: &str) -> Vec<Record> {
         })));
         records.push(Record::MessageAdded(Box::new(message)));
     }
-    for (how, turn) in [(FoldHow::Summary, Some(u64::MAX)), (FoldHow::Dropped, None)] {
-        let mut parts = vec![FoldPart::Stays { from: 0, to: usize::MAX }];
-        parts.extend(messages(text).into_iter().map(|message| FoldPart::New(Box::new(message))));
-        records.push(Record::Folded(Box::new(Folded {
+    for (how, turn) in [(CompactionMethod::Summary, Some(u64::MAX)), (CompactionMethod::Dropped, None)] {
+        let mut parts = vec![CompactionPart::Retained { from: 0, to: usize::MAX }];
+        parts.extend(messages(text).into_iter().map(|message| CompactionPart::Inserted(Box::new(message))));
+        records.push(Record::Compacted(Box::new(CompactionRecord {
             turn,
             by: owned(),
-            how,
+            method: how,
             messages_before: 9,
             tokens_before: u64::MAX,
             tokens_after: 1,
@@ -304,7 +304,7 @@ pub(crate) fn kinds(record: &Record) -> usize {
         | Record::TurnEnded { .. }
         | Record::TurnReopened { .. }
         | Record::RolledBack { .. }
-        | Record::Folded(_)
+        | Record::Compacted(_)
         | Record::Denied { .. }
         | Record::DaemonStarted { .. }
         | Record::DaemonStopped => 18,

@@ -135,7 +135,7 @@ impl Rows {
             | Record::CallBegun { .. }
             | Record::CallDone { .. }
             | Record::RolledBack { .. }
-            | Record::Folded(_)
+            | Record::Compacted(_)
             | Record::Denied { .. }
             | Record::DaemonStarted { .. }
             | Record::DaemonStopped => {}

@@ -222,8 +222,8 @@ fn script_of(
     registered: impl FnOnce(&str) -> Option<String>,
 ) -> Result<Script, ScriptFault> {
     let prompt = request.last_user_message();
-    if let Some(older) = asked_to_sum_up(&prompt) {
-        return Ok(summary(older));
+    if let Some(older) = summary_input(&prompt) {
+        return Ok(summary_script(older));
     }
     let said = request.trailing_tool_results();
     if said.is_none()
@@ -248,12 +248,12 @@ fn script_of(
 }
 
 /// What the daemon wants to be summed up, when that is what it asks for.
-fn asked_to_sum_up(prompt: &str) -> Option<&str> {
+fn summary_input(prompt: &str) -> Option<&str> {
     prompt.strip_suffix("\n</conversation>")?.split_once("\n<conversation>\n").map(|(_, older)| older)
 }
 
 /// A summary whose length does not depend on what it sums up; none where that has the word.
-fn summary(older: &str) -> Script {
+fn summary_script(older: &str) -> Script {
     if older.contains("!nosummary") {
         return Script::Status { code: 400, body: None };
     }

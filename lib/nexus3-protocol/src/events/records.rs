@@ -238,7 +238,7 @@ pub struct ContextCompacted {
     /// Who wanted it: `auto` when the context was full, `admin`, or an agent.
     pub by: String,
     /// `summary`: a model has summed older messages up. `dropped`: older outputs and messages were dropped, or cut.
-    pub how: String,
+    #[serde(rename = "how")] pub method: String,
     /// Messages there were.
     pub messages_before: Count,
     /// Messages there are now.

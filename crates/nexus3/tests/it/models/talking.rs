@@ -58,7 +58,7 @@ fn an_agent_names_its_own_model() {
 
 /// Tells an agent with a small window more than fits into it, which never fails: how its context was compacted, and
 /// its first message then.
-fn long_talk(turns: usize, words: &str) -> (Vec<String>, String) {
+fn overflow_window(turns: usize, words: &str) -> (Vec<String>, String) {
     const WINDOW_TOKENS: usize = 4096;
     let (home, model) = (tempfile::tempdir().unwrap(), ScriptedModel::start());
     let daemon = with_all(&model, home.path(), "small")
@@ -88,7 +88,7 @@ fn long_talk(turns: usize, words: &str) -> (Vec<String>, String) {
 
 #[test]
 fn two_hundred_turns_in_a_small_window_are_summed_up_and_never_fail() {
-    let (how, first) = long_talk(200, "words that fill the window ");
+    let (how, first) = overflow_window(200, "words that fill the window ");
     assert!(how.len() > 5 && how.iter().all(|how| how == "summary"), "{how:?}");
     assert!(first.starts_with("[Summary of the earlier conversation"), "{first}");
     assert!(first.contains("Summed up: "), "{first}");
@@ -96,7 +96,7 @@ fn two_hundred_turns_in_a_small_window_are_summed_up_and_never_fail() {
 
 #[test]
 fn where_nothing_can_be_summed_up_the_oldest_is_dropped_and_nothing_fails() {
-    let (how, first) = long_talk(100, "words that fill !nosummary windows ");
+    let (how, first) = overflow_window(100, "words that fill !nosummary windows ");
     assert!(how.len() > 2 && how.iter().all(|how| how == "dropped"), "{how:?}");
     assert!(
         first.starts_with('[') && first.contains("messages"),

@@ -4,7 +4,7 @@ use agent::journal::Record;
 use agent::outside::{Doing, Moment, StoreFault};
 use agent::{Counted, Message, RequestId, TurnEnd, Window};
 
-use super::super::folding::Fold;
+use super::super::compaction_run::CompactedWindow;
 use super::super::pending_turn::{Acceptance, PendingTurn};
 use crate::handle::Shared;
 
@@ -14,7 +14,7 @@ pub(super) struct StagedBatch {
     records: Vec<Record>,
     messages: Vec<Counted>,
     /// The context, if it was made shorter.
-    folded: Option<Window>,
+    compacted: Option<Window>,
     /// Messages that stay in the context before those are added, if some do not.
     truncate_to: Option<usize>,
     turns: u64,
@@ -28,7 +28,7 @@ struct EnqueuedBatch {
     /// When it was put in line: what others see is what is kept.
     at: Moment,
     messages: Vec<Counted>,
-    folded: Option<Window>,
+    compacted: Option<Window>,
     truncate_to: Option<usize>,
 }
 
@@ -66,9 +66,9 @@ impl StagedBatch {
     }
 
     /// The context is made shorter. Nothing else is staged then: a fold comes between what a turn does.
-    pub(super) fn fold(&mut self, fold: Fold) {
-        self.records.push(Record::Folded(Box::new(fold.record)));
-        self.folded = Some(fold.window);
+    pub(super) fn stage_compaction(&mut self, fold: CompactedWindow) {
+        self.records.push(Record::Compacted(Box::new(fold.record)));
+        self.compacted = Some(fold.window);
     }
 
     /// A message that is in the journal by itself.
@@ -107,12 +107,12 @@ impl StagedBatch {
     /// Puts everything that waits in line.
     pub(super) fn enqueue(&mut self, shared: &Shared) {
         let (records, messages) = (std::mem::take(&mut self.records), std::mem::take(&mut self.messages));
-        let (cut, end, folded) = (self.truncate_to.take(), self.end.take(), self.folded.take());
+        let (cut, end, folded) = (self.truncate_to.take(), self.end.take(), self.compacted.take());
         let now = shared.clock.now();
         // What is shown is what is kept: counted from there, a call that was refused leaves no trace.
         let (used, gauge, there) = {
             let state = shared.published.read();
-            (state.used, state.gauge, folded.as_ref().unwrap_or(&state.window).messages().len())
+            (state.used, state.calibration, folded.as_ref().unwrap_or(&state.window).messages().len())
         };
         let keeping = shared.append(records, |state| {
             state.messages = (cut.unwrap_or(there) + messages.len()) as u64;
@@ -125,7 +125,7 @@ impl StagedBatch {
                 state.last_rounds = rounds;
             }
         });
-        self.enqueued = Some(EnqueuedBatch { commit: keeping, at: now, messages, folded, truncate_to: cut });
+        self.enqueued = Some(EnqueuedBatch { commit: keeping, at: now, messages, compacted: folded, truncate_to: cut });
     }
 
     /// Returns when what is in line is kept, or is not. Safe to drop and call again.
@@ -138,7 +138,7 @@ impl StagedBatch {
 
     /// What was in line is kept: now others may see it.
     pub(super) fn publish(&mut self, shared: &Shared) {
-        let Some(EnqueuedBatch { at, messages, folded, truncate_to: cut, .. }) = self.enqueued.take() else { return };
+        let Some(EnqueuedBatch { at, messages, compacted: folded, truncate_to: cut, .. }) = self.enqueued.take() else { return };
         self.is_turn_committed = true;
         let mut state = shared.published.write();
         if let Some(folded) = folded {

@@ -5,14 +5,14 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::fold::{FoldHow, FoldPart, Summary, Want};
+use agent::compaction::{CompactionMethod, CompactionPart, SummaryPlan, CompactionTrigger};
 use agent::outside::{Requester, ModelEvent, ModelRequest, StopReason};
 use agent::permission::Resource;
 use agent::{Fault, FaultKind, Frame, Gauge, TokenCount, ToolSpec, TurnEvent, Usage};
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::Instant;
 
-use super::super::folding::{FoldStep, Folding};
+use super::super::compaction_run::{SummaryStep, SummaryCall};
 use super::{Awaited, TurnDriver, turn_panicked, stream_ended};
 use crate::feed::{Delta, DeltaKind};
 
@@ -23,7 +23,7 @@ const OVERFLOWS_MAX: u32 = 6;
 const QUEUE_WAIT_MAX: Duration = Duration::from_secs(3_600);
 
 /// Who makes a context shorter that is full.
-const BY_ITSELF: &str = "auto";
+const AUTO_INITIATOR: &str = "auto";
 
 /// How far the way to the next answer is.
 #[derive(Default)]
@@ -36,7 +36,7 @@ pub(super) struct ModelCall {
     has_response: bool,
     /// Whether the question under way waits, and nobody is asked yet.
     is_queued: bool,
-    has_summed: bool,
+    has_summarized: bool,
     has_dropped: bool,
     /// How often the model has said that the question is too long.
     overflows: u32,
@@ -55,8 +55,8 @@ impl ModelCall {
 /// What is sent beside the context.
 struct RequestExtras {
     tools: Vec<Arc<ToolSpec>>,
-    tail: Option<Arc<str>>,
-    frame: Frame,
+    volatile_suffix: Option<Arc<str>>,
+    fixed_overhead: Frame,
 }
 
 impl TurnDriver {
@@ -74,7 +74,7 @@ impl TurnDriver {
             return;
         }
         let beside = self.request_extras();
-        if !self.fold_first(&beside) {
+        if !self.compact_if_needed(&beside) {
             self.call_model(beside);
         }
     }
@@ -83,30 +83,30 @@ impl TurnDriver {
         let shared = &self.shared;
         let tools = shared.visible_tools();
         let state = self.model_call.workspace_state.get_or_insert_with(|| shared.place_state());
-        let tail = shared.tail(state.as_deref()).map(Arc::from);
+        let tail = shared.volatile_suffix(state.as_deref()).map(Arc::from);
         let dynamic = tail.as_deref().map_or(0, |tail| shared.provider.count(tail));
-        let frame = shared.frame(&tools, dynamic);
-        RequestExtras { tools, tail, frame }
+        let frame = shared.fixed_overhead(&tools, dynamic);
+        RequestExtras { tools, volatile_suffix: tail, fixed_overhead: frame }
     }
 
     /// Whether the context has to be made shorter first; then that has begun.
-    fn fold_first(&mut self, beside: &RequestExtras) -> bool {
-        let size = self.shared.published.read().window.size(&beside.frame);
+    fn compact_if_needed(&mut self, beside: &RequestExtras) -> bool {
+        let size = self.shared.published.read().window.size(&beside.fixed_overhead);
         if !size.is_full() && !self.model_call.has_overflowed {
             return false;
         }
-        if !std::mem::replace(&mut self.model_call.has_summed, true) && self.shared.can_pay_summary() {
+        if !std::mem::replace(&mut self.model_call.has_summarized, true) && self.shared.has_summary_budget() {
             let window = self.shared.published.read().window.clone();
-            if let Some(summary) = Summary::plan(&window, &size, beside.frame.gauge, Want::Full) {
+            if let Some(summary) = SummaryPlan::plan(&window, &size, beside.fixed_overhead.gauge, CompactionTrigger::WindowFull) {
                 self.model_call.counted_tokens = None;
-                self.awaited = Awaited::Summary(Box::new(Folding::begin(&self.shared, summary)));
+                self.awaited = Awaited::Summary(Box::new(SummaryCall::start(&self.shared, summary)));
                 return true;
             }
         }
         if !std::mem::replace(&mut self.model_call.has_dropped, true) {
             let refusals = if self.model_call.has_overflowed { self.model_call.overflows } else { 0 };
-            if let Some(parts) = self.shared.dropped(&beside.frame, &size, refusals) {
-                self.stage_fold(parts, FoldHow::Dropped);
+            if let Some(parts) = self.shared.without_oldest(&beside.fixed_overhead, &size, refusals) {
+                self.stage_compaction(parts, CompactionMethod::Dropped);
                 self.pending_actions.push_front(agent::TurnAction::CallModel);
                 return true;
             }
@@ -115,21 +115,21 @@ impl TurnDriver {
         false
     }
 
-    fn stage_fold(&mut self, parts: Vec<FoldPart>, how: FoldHow) {
-        let fold = self.shared.fold(parts, how, Some(self.turn_number), BY_ITSELF);
+    fn stage_compaction(&mut self, parts: Vec<CompactionPart>, how: CompactionMethod) {
+        let fold = self.shared.compact_window(parts, how, Some(self.turn_number), AUTO_INITIATOR);
         let reclaimed = fold.record.reclaimed();
-        self.staged.fold(fold);
+        self.staged.stage_compaction(fold);
         self.model_call.has_overflowed = false;
-        self.apply(TurnEvent::Folded(reclaimed));
+        self.apply(TurnEvent::Compacted(reclaimed));
     }
 
     /// What comes of the summary. None when the model is to be asked now.
-    pub(super) fn summed(&mut self, step: FoldStep) -> Option<TurnEvent> {
+    pub(super) fn on_summary_step(&mut self, step: SummaryStep) -> Option<TurnEvent> {
         match step {
-            FoldStep::Used(usage) => return Some(TurnEvent::Usage(usage)),
-            FoldStep::Summed(parts) => self.stage_fold(parts, FoldHow::Summary),
-            FoldStep::Useless => tracing::warn!("no summary: the model's is not shorter"),
-            FoldStep::Failed(fault) => tracing::warn!("no summary: {fault}"),
+            SummaryStep::Usage(usage) => return Some(TurnEvent::Usage(usage)),
+            SummaryStep::Summarized(parts) => self.stage_compaction(parts, CompactionMethod::Summary),
+            SummaryStep::NotShorter => tracing::warn!("no summary: the model's is not shorter"),
+            SummaryStep::Failed(fault) => tracing::warn!("no summary: {fault}"),
         }
         self.drop_stream();
         None
@@ -137,10 +137,10 @@ impl TurnDriver {
 
     fn call_model(&mut self, beside: RequestExtras) {
         self.tools.next_round();
-        let RequestExtras { tools, tail, frame } = beside;
+        let RequestExtras { tools, volatile_suffix: tail, fixed_overhead: frame } = beside;
         let request = {
             let mut state = self.shared.published.write();
-            state.dynamic = frame.dynamic;
+            state.volatile_suffix_tokens = frame.dynamic;
             // As counted: what was corrected would teach nothing.
             let counted = state.window.size(&Frame { gauge: Gauge::default(), ..frame });
             self.model_call.counted_tokens = Some(counted.total);
@@ -214,7 +214,7 @@ impl TurnDriver {
             }
             ModelEvent::ReasoningBlock(thoughts) => TurnEvent::ReasoningBlock(thoughts),
             ModelEvent::Usage(usage) => {
-                self.learn(usage);
+                self.calibrate(usage);
                 self.shared.record_model_usage(usage, self.shared.provider.traits().prices);
                 TurnEvent::Usage(usage)
             }
@@ -236,11 +236,11 @@ impl TurnDriver {
     }
 
     /// The first report of an answer tells how the model counts.
-    fn learn(&mut self, usage: Usage) {
+    fn calibrate(&mut self, usage: Usage) {
         if usage.input > 0
             && let Some(counted) = self.model_call.counted_tokens.take()
         {
-            self.shared.published.write().gauge.learn(counted, usage.input);
+            self.shared.published.write().calibration.learn(counted, usage.input);
         }
     }
 

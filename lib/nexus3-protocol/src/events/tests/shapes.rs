@@ -95,7 +95,7 @@ fn agents() -> Vec<(Event, String)> {
     let compacted = ContextCompacted {
         turn: Some(3),
         by: text("auto"),
-        how: text("summary"),
+        method: text("summary"),
         messages_before: 9,
         messages_after: 4,
         tokens_before: 900,

@@ -4,7 +4,7 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use agent::fold::{FoldHow, FoldPart, Folded, Summary, drop_oldest};
+use agent::compaction::{CompactionMethod, CompactionPart, CompactionRecord, SummaryPlan, drop_oldest};
 use agent::outside::{Requester, ModelEvent, ModelStream};
 use agent::permission::Resource;
 use agent::{Fault, FaultKind, Frame, Prices, TokenCount, ToolSpec, Usage, Window, WindowSize};
@@ -23,60 +23,60 @@ const DROPPED_PERCENT: TokenCount = 60;
 const DROPPED_TOKENS_MIN: TokenCount = 64;
 
 /// A summary on its way.
-pub(super) struct Folding {
+pub(super) struct SummaryCall {
     shared: Arc<Shared>,
-    summary: Summary,
+    summary: SummaryPlan,
     stream: ModelStream,
     text: String,
-    until: Instant,
+    deadline: Instant,
 }
 
 /// What comes of waiting for a summary.
-pub(super) enum FoldStep {
+pub(super) enum SummaryStep {
     /// The model told what it used, and it was written down.
-    Used(Usage),
+    Usage(Usage),
     /// It has summed up: the context's new parts.
-    Summed(Vec<FoldPart>),
+    Summarized(Vec<CompactionPart>),
     /// What it says is no shorter than what it stands for, or is no summary.
-    Useless,
+    NotShorter,
     /// It has failed.
     Failed(Fault),
 }
 
-impl Folding {
+impl SummaryCall {
     /// Asks; nothing happens until it is polled.
-    pub(super) fn begin(shared: &Arc<Shared>, summary: Summary) -> Self {
-        let mut question = summary.question(shared.provider.traits(), &|text| shared.provider.count(text));
+    pub(super) fn start(shared: &Arc<Shared>, summary: SummaryPlan) -> Self {
+        let mut question = summary.request(shared.provider.traits(), &|text| shared.provider.count(text));
         question.requester = Requester { agent: Some(shared.id.clone()), root: shared.node.root() };
         let asked = std::panic::catch_unwind(AssertUnwindSafe(|| shared.provider.call(question)));
         // A model that panics says nothing.
         let stream = asked.unwrap_or_else(|_| futures_util::stream::empty().boxed());
-        let until = Instant::now() + shared.limits.fold_time;
-        Self { shared: Arc::clone(shared), summary, stream, text: String::new(), until }
+        let until = Instant::now() + shared.limits.summary_timeout;
+        Self { shared: Arc::clone(shared), summary, stream, text: String::new(), deadline: until }
     }
 
     /// Waits for what comes next. Safe to drop and call again.
-    pub(super) async fn next(&mut self) -> FoldStep {
+    pub(super) async fn next(&mut self) -> SummaryStep {
         loop {
             let next = AssertUnwindSafe(self.stream.next()).catch_unwind();
-            let event = match tokio::time::timeout_at(self.until, next).await {
+            let event = match tokio::time::timeout_at(self.deadline, next).await {
                 Ok(Ok(Some(Ok(event)))) => event,
-                Ok(Ok(Some(Err(fault)))) => return FoldStep::Failed(fault),
-                Ok(Ok(None)) => return failed("its stream ended"),
-                Ok(Err(_)) => return failed("it panicked"),
-                Err(_) => return failed("it took too long"),
+                Ok(Ok(Some(Err(fault)))) => return SummaryStep::Failed(fault),
+                Ok(Ok(None)) => return summary_failed("its stream ended"),
+                Ok(Err(_)) => return summary_failed("it panicked"),
+                Err(_) => return summary_failed("it took too long"),
             };
             match event {
                 ModelEvent::Text(text) => self.text.push_str(&text),
                 ModelEvent::Usage(usage) => {
                     self.shared.record_model_usage(usage, self.shared.provider.traits().prices);
-                    return FoldStep::Used(usage);
+                    return SummaryStep::Usage(usage);
                 }
                 ModelEvent::FallbackUsage(usage, prices) => {
                     self.shared.record_model_usage(usage, prices);
-                    return FoldStep::Used(usage);
+                    return SummaryStep::Usage(usage);
                 }
-                ModelEvent::Done => return self.done(),
+                ModelEvent::Done => return self.finish(),
                 // It was given no tool; and why it stopped is seen by what it said.
                 ModelEvent::Reasoning(_) | ModelEvent::ReasoningBlock(_) => {}
                 ModelEvent::ToolCall(_) | ModelEvent::Stopped(_) => {}
@@ -85,46 +85,46 @@ impl Folding {
             }
             let tokens_max = usize::try_from(self.summary.tokens_max()).unwrap_or(usize::MAX);
             if self.text.len() > tokens_max.saturating_mul(TOKEN_BYTES_MAX) {
-                return failed("it says too much");
+                return summary_failed("it says too much");
             }
             tokio::task::consume_budget().await;
         }
     }
 
-    fn done(&self) -> FoldStep {
+    fn finish(&self) -> SummaryStep {
         if self.text.trim().is_empty() {
-            return failed("its answer is empty");
+            return summary_failed("its answer is empty");
         }
         let count = |text: &str| self.shared.provider.count(text);
-        match self.summary.answered(&self.text, &count) {
-            Some(parts) => FoldStep::Summed(parts),
-            None => FoldStep::Useless,
+        match self.summary.apply_response(&self.text, &count) {
+            Some(parts) => SummaryStep::Summarized(parts),
+            None => SummaryStep::NotShorter,
         }
     }
 }
 
-fn failed(why: &str) -> FoldStep {
-    FoldStep::Failed(Fault::new(FaultKind::Model, format!("the model has not summed up: {why}")))
+fn summary_failed(why: &str) -> SummaryStep {
+    SummaryStep::Failed(Fault::new(FaultKind::Model, format!("the model has not summed up: {why}")))
 }
 
 /// A context made shorter, to be kept and then shown.
-pub(super) struct Fold {
-    pub(super) record: Folded,
+pub(super) struct CompactedWindow {
+    pub(super) record: CompactionRecord,
     pub(super) window: Window,
 }
 
 impl Shared {
     /// What these parts make of the context.
-    pub(super) fn fold(&self, parts: Vec<FoldPart>, how: FoldHow, turn: Option<u64>, by: &str) -> Fold {
+    pub(super) fn compact_window(&self, parts: Vec<CompactionPart>, how: CompactionMethod, turn: Option<u64>, by: &str) -> CompactedWindow {
         let (before, gauge) = {
             let state = self.published.read();
-            (state.window.clone(), state.gauge)
+            (state.window.clone(), state.calibration)
         };
-        let window = before.folded(&parts, &|text| self.provider.count(text));
-        let record = Folded {
+        let window = before.compacted(&parts, &|text| self.provider.count(text));
+        let record = CompactionRecord {
             turn,
             by: by.to_owned(),
-            how,
+            method: how,
             messages_before: before.messages().len(),
             tokens_before: gauge.correct(before.message_tokens()),
             tokens_after: gauge.correct(window.message_tokens()),
@@ -136,22 +136,22 @@ impl Shared {
             tokens_after = record.tokens_after,
             "the context was made shorter"
         );
-        Fold { record, window }
+        CompactedWindow { record, window }
     }
 
     /// What the context is held against.
-    pub(crate) fn frame(&self, tools: &[Arc<ToolSpec>], dynamic: TokenCount) -> Frame {
+    pub(crate) fn fixed_overhead(&self, tools: &[Arc<ToolSpec>], dynamic: TokenCount) -> Frame {
         Frame {
             budget: self.provider.traits().window_tokens,
             tools: tools.iter().map(|tool| tool.tokens).sum(),
             dynamic,
-            gauge: self.published.read().gauge,
+            gauge: self.published.read().calibration,
         }
     }
 
     /// The context without its oldest messages, as far as it has to be shorter. It is halved when the model's window is not
     /// known, and after a refusal, because the window is not what was believed.
-    pub(super) fn dropped(&self, frame: &Frame, size: &WindowSize, refusals: u32) -> Option<Vec<FoldPart>> {
+    pub(super) fn without_oldest(&self, frame: &Frame, size: &WindowSize, refusals: u32) -> Option<Vec<CompactionPart>> {
         let window = self.published.read().window.clone();
         let half = window.message_tokens() / 2;
         let room = frame.gauge.uncorrect(size.room() * DROPPED_PERCENT / 100);
@@ -164,7 +164,7 @@ impl Shared {
     }
 
     /// Whether a model may be asked for a summary: it is paid from the agent's budget.
-    pub(super) fn can_pay_summary(&self) -> bool {
+    pub(super) fn has_summary_budget(&self) -> bool {
         [Resource::Tokens, Resource::WallMs].iter().all(|resource| self.node.remaining(*resource) != Some(0))
     }
 

@@ -3,17 +3,17 @@
 
 use std::sync::Arc;
 
-use agent::fold::{FoldHow, Folded};
+use agent::compaction::{CompactionMethod, CompactionRecord};
 use agent::journal::Record;
 use agent::outside::{ModelTraits, Strength};
 use agent::permission::Budget;
 use agent::{Message, Prices, Role, TurnOutcome};
-use runtime::{AgentHandle, AgentSpec, Initiator, CompactWhen, Compacted, Limits, PermissionSpec};
+use runtime::{AgentHandle, AgentSpec, Initiator, CompactionCondition, CompactionOutcome, Limits, PermissionSpec};
 
 use crate::history::{messages, texts};
 use crate::world::{Plan, World, at_once, below, end_of, fault_of, message, named, numeric_request_id, settle, start};
 
-fn small(budget: u64) -> Plan {
+fn small_window(budget: u64) -> Plan {
     Plan { traits: ModelTraits::of_window(budget), ..Plan::default() }
 }
 
@@ -22,17 +22,17 @@ fn script(turn: usize) -> String {
     format!("#{turn} say answer {turn} {}; done", "y".repeat(200))
 }
 
-async fn folds(world: &World, agent: &AgentHandle) -> Vec<Folded> {
+async fn compactions(world: &World, agent: &AgentHandle) -> Vec<CompactionRecord> {
     let records = world.store.stored_records(agent.refer().serial()).await;
     let folded = |record| match record {
-        Record::Folded(folded) => Some(*folded),
+        Record::Compacted(folded) => Some(*folded),
         _ => None,
     };
     records.into_iter().filter_map(folded).collect()
 }
 
 /// Calls have their results, in order, and nothing else stands between them.
-fn check_calls(messages: &[Arc<Message>]) {
+fn check_call_results(messages: &[Arc<Message>]) {
     let mut open: Vec<&str> = Vec::new();
     for message in messages {
         match &message.tool_call_id {
@@ -45,7 +45,7 @@ fn check_calls(messages: &[Arc<Message>]) {
 
 #[tokio::test(start_paused = true)]
 async fn two_hundred_turns_in_a_small_window_never_fail() {
-    let world = World::open(small(4096)).await;
+    let world = World::open(small_window(4096)).await;
     let agent = world.agent("a").await;
     for turn in 1..=200 {
         let end = end_of(start(&agent, i64::try_from(turn).expect("small"), &script(turn))).await;
@@ -54,9 +54,9 @@ async fn two_hundred_turns_in_a_small_window_never_fail() {
         let size = agent.tokens().size;
         assert!(size.total <= size.available, "turn {turn}: {size:?}");
     }
-    let all = folds(&world, &agent).await;
-    assert!(all.len() > 3 && all.iter().all(|fold| fold.how == FoldHow::Summary), "{} folds", all.len());
-    assert_eq!(world.model.seen().summaries.len(), all.len(), "one question each");
+    let all = compactions(&world, &agent).await;
+    assert!(all.len() > 3 && all.iter().all(|fold| fold.method == CompactionMethod::Summary), "{} folds", all.len());
+    assert_eq!(world.model.seen().summary_requests.len(), all.len(), "one question each");
     let before = texts(&agent);
     assert!(before[0].ends_with("in short"), "{}", before[0]);
     let world = world.restart().await;
@@ -66,7 +66,7 @@ async fn two_hundred_turns_in_a_small_window_never_fail() {
 /// Prompt and tools of an agent with the usual ones are half of such a window and more.
 #[tokio::test(start_paused = true)]
 async fn a_long_prompt_in_a_small_window_leaves_what_was_asked_and_summed_up() {
-    let world = World::open(small(4096)).await;
+    let world = World::open(small_window(4096)).await;
     let prompt = "p".repeat(2170 * 4);
     let agent = world.make(AgentSpec { system_prompt: Some(prompt), ..named("a") }).await;
     for turn in 1..=40 {
@@ -77,20 +77,20 @@ async fn a_long_prompt_in_a_small_window_leaves_what_was_asked_and_summed_up() {
         let size = agent.tokens().size;
         assert!(size.total <= size.available, "turn {turn}: {size:?}");
     }
-    let all = folds(&world, &agent).await;
-    assert!(all.len() > 3 && all.iter().all(|fold| fold.how == FoldHow::Summary), "{all:?}");
+    let all = compactions(&world, &agent).await;
+    assert!(all.len() > 3 && all.iter().all(|fold| fold.method == CompactionMethod::Summary), "{all:?}");
     assert!(texts(&agent)[0].ends_with("in short"), "{:?}", texts(&agent));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_says_that_its_context_was_compacted() {
-    let world = World::open(small(2048)).await;
+    let world = World::open(small_window(2048)).await;
     let agent = world.agent("a").await;
     let mut said = Vec::new();
     for turn in 1..=30 {
         said.push(end_of(start(&agent, i64::try_from(turn).expect("small"), &script(turn))).await.content);
     }
-    let folded = folds(&world, &agent).await;
+    let folded = compactions(&world, &agent).await;
     let turn = usize::try_from(folded[0].turn.expect("it was in a turn")).expect("small");
     let notice =
         format!("\n[Context compacted: {} tokens reclaimed]\n\nanswer {turn} ", folded[0].reclaimed());
@@ -101,17 +101,17 @@ async fn a_turn_says_that_its_context_was_compacted() {
 #[tokio::test(start_paused = true)]
 async fn a_long_tool_loop_is_compacted_and_remembers_what_was_asked() {
     let limits = Limits { tool_iterations_max: 40, ..Limits::default() };
-    let world = World::open(small(4096).limits(limits)).await;
+    let world = World::open(small_window(4096).limits(limits)).await;
     let agent = world.agent("a").await;
     let script = "#1 call long 1600; done";
     let end = end_of(start(&agent, 1, script)).await;
     assert_eq!((end.outcome, end.rounds), (TurnOutcome::Completed, 40));
     assert!(end.content.contains("[Context compacted: "), "{}", end.content);
-    assert!(folds(&world, &agent).await.len() > 2);
+    assert!(compactions(&world, &agent).await.len() > 2);
     let requests: Vec<_> =
         world.model.seen().requests.iter().map(|request| Arc::clone(&request.messages)).collect();
     for messages in requests {
-        check_calls(&messages);
+        check_call_results(&messages);
         assert!(messages.iter().any(|message| message.text == script), "the model knows what it was asked");
     }
 }
@@ -130,15 +130,15 @@ async fn a_summary_that_fails_in_any_way_is_replaced_by_dropping() {
         "say half; pass 200000",
     ];
     for way in ways {
-        let world = World::open(small(4096)).await;
-        world.model.seen().summary = way.to_owned();
+        let world = World::open(small_window(4096)).await;
+        world.model.seen().summary_script = way.to_owned();
         let agent = world.agent("a").await;
         for turn in 1..=80 {
             let end = end_of(start(&agent, turn, &script(usize::try_from(turn).expect("small")))).await;
             assert_eq!(end.outcome, TurnOutcome::Completed, "{way}");
         }
-        let all = folds(&world, &agent).await;
-        assert!(!all.is_empty() && all.iter().all(|fold| fold.how == FoldHow::Dropped), "{way}");
+        let all = compactions(&world, &agent).await;
+        assert!(!all.is_empty() && all.iter().all(|fold| fold.method == CompactionMethod::Dropped), "{way}");
         assert!(texts(&agent)[0].starts_with("[Earlier messages were dropped to make room: "), "{way}");
         assert_eq!(world.model.seen().live_total, 0, "{way}: no stream is left");
     }
@@ -146,7 +146,7 @@ async fn a_summary_that_fails_in_any_way_is_replaced_by_dropping() {
 
 #[tokio::test(start_paused = true)]
 async fn a_giant_message_is_cut_for_the_model_and_whole_in_the_journal() {
-    let world = World::open(small(4096)).await;
+    let world = World::open(small_window(4096)).await;
     let agent = world.agent("a").await;
     let giant = format!("#1 say hello; done | {}", "z ".repeat(500_000));
     let end = end_of(start(&agent, 1, &giant)).await;
@@ -178,15 +178,15 @@ async fn a_model_that_says_too_long_is_asked_again_with_less() {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancel_ends_a_summary_at_once() {
-    let world = World::open(small(2048)).await;
+    let world = World::open(small_window(2048)).await;
     let agent = world.agent("a").await;
-    world.model.seen().summary = "say half; wait; done".to_owned();
+    world.model.seen().summary_script = "say half; wait; done".to_owned();
     let mut turn = 0;
     let sending = loop {
         turn += 1;
         let sending = start(&agent, turn, &script(usize::try_from(turn).expect("small")));
         settle().await;
-        if !world.model.seen().summaries.is_empty() {
+        if !world.model.seen().summary_requests.is_empty() {
             break sending;
         }
         end_of(sending).await;
@@ -195,17 +195,17 @@ async fn a_cancel_ends_a_summary_at_once() {
     assert_eq!(end_of(sending).await.outcome, TurnOutcome::Cancelled);
     settle().await;
     assert_eq!(world.model.seen().live_total, 0);
-    assert_eq!(folds(&world, &agent).await.len(), 0);
-    world.model.seen().summary = "say in short; done".to_owned();
+    assert_eq!(compactions(&world, &agent).await.len(), 0);
+    world.model.seen().summary_script = "say in short; done".to_owned();
     end_of(start(&agent, 1000, "#1000 say on; done")).await;
-    assert_eq!(folds(&world, &agent).await.len(), 1, "the next turn does it");
+    assert_eq!(compactions(&world, &agent).await.len(), 1, "the next turn does it");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_daemon_killed_around_a_fold_has_all_of_it_or_nothing() {
     let mut seen = [0, 0];
     for calls in 1..60 {
-        let world = World::open(small(1024)).await;
+        let world = World::open(small_window(1024)).await;
         let agent = world.agent("a").await;
         world.store.die_after(calls);
         let mut turn = 0;
@@ -222,10 +222,10 @@ async fn a_daemon_killed_around_a_fold_has_all_of_it_or_nothing() {
         let world = world.restart().await;
         settle().await;
         let agent = world.find("a").await;
-        let (all, texts) = (folds(&world, &agent).await, texts(&agent));
+        let (all, texts) = (compactions(&world, &agent).await, texts(&agent));
         seen[usize::from(!all.is_empty())] += 1;
         assert_eq!(texts.iter().any(|text| text.starts_with("[Summary")), !all.is_empty(), "{calls}");
-        let last = all.last().map_or(0, Folded::messages_after);
+        let last = all.last().map_or(0, CompactionRecord::messages_after);
         assert!(texts.len() >= last, "{calls}");
         end_of(start(&agent, 1000, "#1000 say on; done")).await;
         assert_eq!(messages(&agent).last().map(|message| message.role), Some(Role::Assistant));
@@ -245,17 +245,17 @@ async fn talked(world: &World, name: &str) -> AgentHandle {
 async fn somebody_can_ask_for_it() {
     let world = World::new().await;
     let agent = talked(&world, "a").await;
-    assert_eq!(agent.compact(CompactWhen::Full, Initiator::Admin).await, Ok(Compacted::Nothing), "it is not full");
+    assert_eq!(agent.compact(CompactionCondition::Full, Initiator::Admin).await, Ok(CompactionOutcome::Nothing), "it is not full");
     let before = agent.tokens().size.messages;
-    let done = agent.compact(CompactWhen::Now, Initiator::Admin).await.expect("it can be kept");
+    let done = agent.compact(CompactionCondition::Now, Initiator::Admin).await.expect("it can be kept");
     let after = agent.tokens().size.messages;
-    assert_eq!(done, Compacted::Done { tokens_before: before, tokens_after: after });
+    assert_eq!(done, CompactionOutcome::Done { tokens_before: before, tokens_after: after });
     assert!(after < before / 2, "{before} became {after}");
-    let all = folds(&world, &agent).await;
+    let all = compactions(&world, &agent).await;
     assert_eq!((all.len(), all[0].turn, all[0].by.as_str()), (1, None, "admin"));
     assert_eq!(world.listed("a").await.message_count, messages(&agent).len());
     let empty = world.agent("b").await;
-    assert_eq!(empty.compact(CompactWhen::Now, Initiator::Admin).await, Ok(Compacted::Nothing));
+    assert_eq!(empty.compact(CompactionCondition::Now, Initiator::Admin).await, Ok(CompactionOutcome::Nothing));
     let texts_before = texts(&agent);
     drop((agent, empty));
     let world = world.restart().await;
@@ -265,30 +265,30 @@ async fn somebody_can_ask_for_it() {
 #[tokio::test(start_paused = true)]
 async fn a_compaction_without_a_summary_changes_nothing_unless_the_context_is_full() {
     for window in [0, 4096] {
-        let world = World::open(small(window)).await;
+        let world = World::open(small_window(window)).await;
         let agent = talked(&world, "a").await;
         let before = texts(&agent);
         for way in ["fail", "say half", "panic", "done", "flood 100000; done"] {
-            world.model.seen().summary = way.to_owned();
-            let fault = agent.compact(CompactWhen::Now, Initiator::Admin).await.expect_err("it has failed");
+            world.model.seen().summary_script = way.to_owned();
+            let fault = agent.compact(CompactionCondition::Now, Initiator::Admin).await.expect_err("it has failed");
             assert_eq!(fault.kind, agent::FaultKind::Model, "{window}, {way}: {fault}");
             assert_eq!(texts(&agent), before, "{window}, {way}");
         }
-        let asked = world.model.seen().summaries.pop().expect("it was asked");
+        let asked = world.model.seen().summary_requests.pop().expect("it was asked");
         assert!(asked.contains("answer 5"), "{window}: it is told what to sum up: {asked}");
         let long = format!("#11 say {}; done", "z".repeat(12_000));
         assert_eq!(end_of(start(&agent, 11, &long)).await.outcome, TurnOutcome::Completed, "it lives");
-        let done = agent.compact(CompactWhen::Now, Initiator::Admin).await;
-        assert_eq!(matches!(done, Ok(Compacted::Done { .. })), window > 0, "{window}: {done:?}");
+        let done = agent.compact(CompactionCondition::Now, Initiator::Admin).await;
+        assert_eq!(matches!(done, Ok(CompactionOutcome::Done { .. })), window > 0, "{window}: {done:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_model_of_unknown_window_that_says_too_long_is_given_half() {
-    let world = World::open(small(0)).await;
+    let world = World::open(small_window(0)).await;
     let agent = talked(&world, "a").await;
     let before = agent.tokens().size.messages;
-    world.model.seen().summary = "fail".to_owned();
+    world.model.seen().summary_script = "fail".to_owned();
     world.model.seen().characters_max = Some(usize::try_from(before * 4 * 3 / 4).expect("small"));
     end_of(start(&agent, 99, "#99 say still here; done")).await;
     let after = agent.tokens().size.messages;
@@ -299,28 +299,28 @@ async fn a_model_of_unknown_window_that_says_too_long_is_given_half() {
 async fn a_compaction_waits_in_line_and_others_wait_for_it() {
     let world = World::new().await;
     let agent = talked(&world, "a").await;
-    world.model.seen().summary = "wait; say in short; done".to_owned();
+    world.model.seen().summary_script = "wait; say in short; done".to_owned();
     let running = start(&agent, 20, "#20 wait; say first; done");
     settle().await;
     let compacting = {
         let agent = agent.clone();
-        tokio::spawn(async move { agent.compact(CompactWhen::Now, Initiator::Admin).await })
+        tokio::spawn(async move { agent.compact(CompactionCondition::Now, Initiator::Admin).await })
     };
     settle().await;
     let behind = start(&agent, 21, "#21 say second; done");
     settle().await;
-    assert!(world.model.seen().summaries.is_empty(), "it waits for the turn");
+    assert!(world.model.seen().summary_requests.is_empty(), "it waits for the turn");
     world.model.release_one();
     end_of(running).await;
     settle().await;
-    assert_eq!(world.model.seen().summaries.len(), 1);
+    assert_eq!(world.model.seen().summary_requests.len(), 1);
     assert!(!behind.is_finished(), "the send waits for it");
     let left = at_once(agent.submit_committed(message(22, "#22 say third; done"))).await;
     assert!(left.is_ok(), "what comes meanwhile is kept at once");
     assert!(at_once(agent.cancel(numeric_request_id(22))).await, "and can be cancelled");
     world.model.release_one();
     let done = compacting.await.expect("no panic").expect("it can be kept");
-    assert!(matches!(done, Compacted::Done { .. }));
+    assert!(matches!(done, CompactionOutcome::Done { .. }));
     assert_eq!(end_of(behind).await.content, "second");
     let order: Vec<_> =
         texts(&agent).iter().rev().take(2).map(|text| text.chars().take(6).collect::<String>()).collect();
@@ -331,10 +331,10 @@ async fn a_compaction_waits_in_line_and_others_wait_for_it() {
 async fn an_agent_that_goes_takes_its_compaction_with_it() {
     let world = World::new().await;
     let agent = talked(&world, "a").await;
-    world.model.seen().summary = "wait; done".to_owned();
+    world.model.seen().summary_script = "wait; done".to_owned();
     let compacting = {
         let agent = agent.clone();
-        tokio::spawn(async move { agent.compact(CompactWhen::Now, Initiator::Admin).await })
+        tokio::spawn(async move { agent.compact(CompactionCondition::Now, Initiator::Admin).await })
     };
     settle().await;
     assert!(at_once(world.destroy(&agent)).await);
@@ -356,17 +356,17 @@ async fn a_summary_is_paid_for_and_without_a_budget_there_is_none() {
     for turn in 1..=10 {
         end_of(start(&child, turn, &script(usize::try_from(turn).expect("small")))).await;
     }
-    world.model.seen().summary = "say in short; report 1000; done".to_owned();
-    child.compact(CompactWhen::Now, Initiator::Admin).await.expect("it can be kept");
+    world.model.seen().summary_script = "say in short; report 1000; done".to_owned();
+    child.compact(CompactionCondition::Now, Initiator::Admin).await.expect("it can be kept");
     let tokens = child.tokens();
     assert_eq!((tokens.used.requests, tokens.used.usage.input, tokens.used.usage.output), (1, 1000, 1));
     assert_eq!((tokens.cost, tokens.tree_cost), (Some(1_001_000), Some(1_001_000)));
     assert_eq!((parent.tokens().cost, parent.tokens().tree_cost), (Some(0), Some(1_001_000)));
     end_of(start(&child, 11, &format!("#11 say {}; report 0; done", "w".repeat(4000)))).await;
-    world.model.seen().summaries.clear();
-    let done = child.compact(CompactWhen::Now, Initiator::Admin).await.expect("it can be kept");
-    assert!(matches!(done, Compacted::Done { .. }) && world.model.seen().summaries.is_empty());
-    assert_eq!(folds(&world, &child).await.last().map(|fold| fold.how), Some(FoldHow::Dropped));
+    world.model.seen().summary_requests.clear();
+    let done = child.compact(CompactionCondition::Now, Initiator::Admin).await.expect("it can be kept");
+    assert!(matches!(done, CompactionOutcome::Done { .. }) && world.model.seen().summary_requests.is_empty());
+    assert_eq!(compactions(&world, &child).await.last().map(|fold| fold.method), Some(CompactionMethod::Dropped));
     drop((parent, child));
     let world = world.restart().await;
     let parent = world.find("p").await;
@@ -375,7 +375,7 @@ async fn a_summary_is_paid_for_and_without_a_budget_there_is_none() {
 
 #[tokio::test(start_paused = true)]
 async fn a_result_longer_than_its_share_is_cut_and_can_be_read_on() {
-    let world = World::open(small(8192)).await;
+    let world = World::open(small_window(8192)).await;
     let agent = world.agent("a").await;
     end_of(start(&agent, 1, "#1 call long 40000; done | say seen; done")).await;
     let all = messages(&agent);
@@ -403,14 +403,14 @@ async fn a_small_model_is_shown_few_tools() {
 
 #[tokio::test(start_paused = true)]
 async fn the_models_own_counts_decide_when_to_fold() {
-    let world = World::open(small(100_000)).await;
+    let world = World::open(small_window(100_000)).await;
     let agent = world.agent("a").await;
     let long = "z".repeat(32_000 * 4);
     end_of(start(&agent, 1, &format!("#1 say {long}; done"))).await;
     let counted = agent.tokens().size.total;
     end_of(start(&agent, 2, "#2 say x; done")).await;
-    assert!(folds(&world, &agent).await.is_empty(), "{counted} of 100,000 are not too many");
+    assert!(compactions(&world, &agent).await.is_empty(), "{counted} of 100,000 are not too many");
     end_of(start(&agent, 3, &format!("#3 report {}; say x; done", counted * 3 / 2))).await;
     end_of(start(&agent, 4, "#4 say x; done")).await;
-    assert!(!folds(&world, &agent).await.is_empty(), "the model counts half as many again");
+    assert!(!compactions(&world, &agent).await.is_empty(), "the model counts half as many again");
 }

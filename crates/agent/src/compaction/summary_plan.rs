@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use super::transcript::transcript;
-use super::{FoldPart, PINNED_PERCENT, SUMMARY_HEAD, is_made, is_pinned, stands_for, stay};
+use super::{CompactionPart, PINNED_PERCENT, SUMMARY_PREFIX, is_compaction_note, is_pinned, represented_messages, push_retained};
 use crate::cut::{cut_middle, left_out};
 use crate::outside::{ModelRequest, ModelTraits, Strength};
 use crate::tokens::{Counting, Gauge};
 use crate::{Message, Role, Source, TokenCount, Window, WindowSize, redact};
 
 /// The newest messages that stay may be so much of the room of all messages.
-const KEEP_PERCENT: TokenCount = 25;
+const RECENT_PERCENT: TokenCount = 25;
 
 /// A summary may be so much of that room, and not more than so many tokens.
 const SUMMARY_PERCENT: TokenCount = 10;
@@ -21,10 +21,10 @@ const SUMMARY_TOKENS_MIN: TokenCount = 64;
 const REASONING_TOKENS_MAX: TokenCount = 8000;
 
 /// Less than this is not worth a question.
-const WORTH_TOKENS_MIN: TokenCount = 64;
+const SUMMARIZED_TOKENS_MIN: TokenCount = 64;
 
 /// What is asked may be so much of what is available, for it goes without prompt and tools: counts are estimates.
-const QUESTION_PERCENT: TokenCount = 80;
+const REQUEST_PERCENT: TokenCount = 80;
 
 const INSTRUCTIONS: &str = "Below is the older part of a conversation between a user and an assistant that calls tools. It \
     will be replaced by your summary, and the assistant goes on with nothing else to remember it by. Write that summary. \
@@ -35,50 +35,50 @@ const INSTRUCTIONS: &str = "Below is the older part of a conversation between a 
 
 /// Who wants the context to be shorter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Want {
+pub enum CompactionTrigger {
     /// It is full: the newest messages stay, up to their share of the room there is.
-    Full,
+    WindowFull,
     /// Somebody asks for it: they stay up to the same share of what there is.
-    Asked,
+    Requested,
 }
 
 /// A summary that is to be made.
 #[derive(Debug)]
-pub struct Summary {
+pub struct SummaryPlan {
     /// The context as it is; nobody else changes it meanwhile.
     window: Window,
-    kept_from: usize,
+    recent_from: usize,
     /// Older messages that stay.
     pinned: Vec<usize>,
     tokens_max: TokenCount,
-    question_max: TokenCount,
+    request_tokens_max: TokenCount,
     available: TokenCount,
-    gauge: Gauge,
+    calibration: Gauge,
 }
 
-impl Summary {
+impl SummaryPlan {
     /// What can be summed up; none when there is nothing that is worth it.
     #[must_use]
-    pub fn plan(window: &Window, size: &WindowSize, gauge: Gauge, want: Want) -> Option<Self> {
+    pub fn plan(window: &Window, size: &WindowSize, gauge: Gauge, want: CompactionTrigger) -> Option<Self> {
         // A window that is not known is as large as what there is.
         let known = |tokens| if size.budget > 0 { gauge.uncorrect(tokens) } else { window.message_tokens() };
         let (room, available) = (known(size.room()), known(size.available));
         let keep = match want {
-            Want::Full => room,
-            Want::Asked => room.min(window.message_tokens()),
-        } * KEEP_PERCENT
+            CompactionTrigger::WindowFull => room,
+            CompactionTrigger::Requested => room.min(window.message_tokens()),
+        } * RECENT_PERCENT
             / 100;
-        let kept_from = kept_from(window, keep)?;
-        let pinned = pinned(window, kept_from, room * PINNED_PERCENT / 100);
+        let kept_from = recent_from(window, keep)?;
+        let pinned = pinned_indices(window, kept_from, room * PINNED_PERCENT / 100);
         let older = (0..kept_from).filter(|place| !pinned.contains(place));
-        let is_new = |place: &usize| !is_made(&window.messages()[*place]);
+        let is_new = |place: &usize| !is_compaction_note(&window.messages()[*place]);
         let worth: TokenCount = older.filter(is_new).map(|place| window.tokens()[place]).sum();
-        if worth < WORTH_TOKENS_MIN {
+        if worth < SUMMARIZED_TOKENS_MIN {
             return None;
         }
         let tokens_max = (room * SUMMARY_PERCENT / 100).clamp(SUMMARY_TOKENS_MIN, SUMMARY_TOKENS_MAX);
-        let question_max = (available * QUESTION_PERCENT / 100).saturating_sub(tokens_max);
-        Some(Self { window: window.clone(), kept_from, pinned, tokens_max, question_max, available, gauge })
+        let question_max = (available * REQUEST_PERCENT / 100).saturating_sub(tokens_max);
+        Some(Self { window: window.clone(), recent_from: kept_from, pinned, tokens_max, request_tokens_max: question_max, available, calibration: gauge })
     }
 
     /// The most tokens the summary may have.
@@ -89,17 +89,17 @@ impl Summary {
 
     /// What a model with these traits is asked. Secrets are taken out.
     #[must_use]
-    pub fn question(&self, traits: &ModelTraits, count: Counting<'_>) -> ModelRequest {
+    pub fn request(&self, traits: &ModelTraits, count: Counting<'_>) -> ModelRequest {
         // Three quarters of a word are a token, and a model that is told a number goes a little beyond it.
         let words = (self.tokens_max / 2).to_string();
         let instructions = INSTRUCTIONS.replace("{words}", &words);
-        let room = self.question_max.saturating_sub(count(&instructions));
+        let room = self.request_tokens_max.saturating_sub(count(&instructions));
         let older: Vec<_> =
-            self.window.messages().iter().take(self.kept_from).map(|message| &**message).collect();
+            self.window.messages().iter().take(self.recent_from).map(|message| &**message).collect();
         let text =
             format!("{instructions}\n\n<conversation>\n{}\n</conversation>", transcript(&older, room, count));
         ModelRequest {
-            answer_tokens_max: Some(self.answer_max(traits, count(&text))),
+            answer_tokens_max: Some(self.response_tokens_max(traits, count(&text))),
             messages: Arc::new(vec![Arc::new(Message::user(text, Source::default()))]),
             ..ModelRequest::default()
         }
@@ -107,9 +107,9 @@ impl Summary {
 
     /// What the model may answer to a question of so many tokens: the summary, and before it as much thinking as there is
     /// room for. A small model does not think, and says too much when it may.
-    fn answer_max(&self, traits: &ModelTraits, asked: TokenCount) -> TokenCount {
+    fn response_tokens_max(&self, traits: &ModelTraits, asked: TokenCount) -> TokenCount {
         let reasoning = if traits.strength == Strength::Small { 0 } else { REASONING_TOKENS_MAX };
-        let free = self.gauge.correct(self.available.saturating_sub(asked));
+        let free = self.calibration.correct(self.available.saturating_sub(asked));
         let most = free.min(traits.answer_tokens_max.unwrap_or(TokenCount::MAX));
         (self.tokens_max + reasoning).min(most).max(self.tokens_max)
     }
@@ -117,40 +117,40 @@ impl Summary {
     /// What the answer makes of the context: the summary, what is pinned, the newest messages. An answer that is longer
     /// than it may be loses its middle. None when it is no summary: it is empty, or longer than what it stands for.
     #[must_use]
-    pub fn answered(&self, text: &str, count: Counting<'_>) -> Option<Vec<FoldPart>> {
+    pub fn apply_response(&self, text: &str, count: Counting<'_>) -> Option<Vec<CompactionPart>> {
         let text = redact(text.trim());
         if text.is_empty() {
             return None;
         }
         // The model counts by its own tokenizer, which may not be ours.
         let text = cut_middle(&text, self.tokens_max * 3 / 2, count, &|_, bytes| left_out(bytes));
-        let older = || (0..self.kept_from).filter(|place| !self.pinned.contains(place));
+        let older = || (0..self.recent_from).filter(|place| !self.pinned.contains(place));
         let message = |place: usize| &self.window.messages()[place];
-        let summed: usize = older().map(|place| stands_for(message(place))).sum();
+        let summed: usize = older().map(|place| represented_messages(message(place))).sum();
         let too_long = match older().filter(|place| is_pinned(message(*place))).count() {
             0 => String::new(),
             many => format!(", {many} of them pinned but too long to stay"),
         };
         // Without the time, which is in the journal: what was recorded can be replayed at another.
-        let head = format!("{SUMMARY_HEAD}: {summed} messages{too_long}]");
+        let head = format!("{SUMMARY_PREFIX}: {summed} messages{too_long}]");
         let summary = Message::user(format!("{head}\n\n{text}"), Source::default());
-        let mut parts = vec![FoldPart::New(Box::new(summary))];
+        let mut parts = vec![CompactionPart::Inserted(Box::new(summary))];
         self.pinned
             .iter()
             .copied()
-            .chain(self.kept_from..self.window.messages().len())
-            .for_each(|place| stay(&mut parts, place));
-        let after = self.window.folded(&parts, count).message_tokens();
+            .chain(self.recent_from..self.window.messages().len())
+            .for_each(|place| push_retained(&mut parts, place));
+        let after = self.window.compacted(&parts, count).message_tokens();
         (after < self.window.message_tokens()).then_some(parts)
     }
 }
 
 /// Where the newest whole groups begin that are not more than so many tokens; the newest one always stays. None when
 /// that is all there is.
-fn kept_from(window: &Window, keep: TokenCount) -> Option<usize> {
+fn recent_from(window: &Window, keep: TokenCount) -> Option<usize> {
     let total = window.messages().len();
     let (mut from, mut kept) = (total, 0);
-    while let Some(start) = (0..from).rev().find(|place| window.can_end_at(*place)) {
+    while let Some(start) = (0..from).rev().find(|place| window.can_split_at(*place)) {
         let group: TokenCount = window.tokens()[start..from].iter().sum();
         if from < total && kept + group > keep {
             break;
@@ -163,9 +163,9 @@ fn kept_from(window: &Window, keep: TokenCount) -> Option<usize> {
 
 /// What stays of the older messages: the user's newest words, so that the model knows what it was asked, and pinned ones,
 /// newest first, as far as there is room.
-fn pinned(window: &Window, kept_from: usize, room: TokenCount) -> Vec<usize> {
+fn pinned_indices(window: &Window, kept_from: usize, room: TokenCount) -> Vec<usize> {
     let messages = window.messages();
-    let is_question = |place: &usize| messages[*place].role == Role::User && !is_made(&messages[*place]);
+    let is_question = |place: &usize| messages[*place].role == Role::User && !is_compaction_note(&messages[*place]);
     let question = (0..messages.len()).rev().find(is_question).filter(|place| *place < kept_from);
     let others =
         (0..kept_from).rev().filter(|place| is_pinned(&messages[*place]) && Some(*place) != question);

@@ -6,21 +6,21 @@ use crate::tokens::Counting;
 use crate::{Message, Role, TokenCount, redact};
 
 /// What is left of a tool's output or a call's arguments, in tokens, when there is less and less room.
-const OUTPUT_TOKENS: [TokenCount; 3] = [1000, 100, 20];
+const OUTPUT_TOKENS_STEPS: [TokenCount; 3] = [1000, 100, 20];
 
 /// A message may be so much of the whole, once outputs are as short as they get.
-const SHARE: TokenCount = 4;
+const MESSAGE_SHARE_DIVISOR: TokenCount = 4;
 
 /// Secrets go first: half of one would look like nothing.
-struct Line {
+struct TranscriptLine {
     role: Role,
     is_summary: bool,
     text: String,
     calls: Vec<(String, String)>,
 }
 
-impl Line {
-    fn of(message: &Message) -> Self {
+impl TranscriptLine {
+    fn from_message(message: &Message) -> Self {
         let calls = message.tool_calls.iter();
         Self {
             role: message.role,
@@ -30,7 +30,7 @@ impl Line {
         }
     }
 
-    fn text(&self, output_max: TokenCount, text_max: TokenCount, count: Counting<'_>) -> String {
+    fn render(&self, output_max: TokenCount, text_max: TokenCount, count: Counting<'_>) -> String {
         let cut = |text: &str, max| cut_middle(text, max, count, &|_, bytes| left_out(bytes));
         let role = self.role.as_str().to_uppercase();
         let own_max = if self.role == Role::Tool { output_max } else { text_max };
@@ -45,21 +45,21 @@ impl Line {
 /// The messages in their order. Outputs of tools are shortened first, then long messages, then the oldest are left out,
 /// but for earlier summaries, which stand for more than themselves.
 pub(super) fn transcript(messages: &[&Message], room: TokenCount, count: Counting<'_>) -> String {
-    let lines: Vec<_> = messages.iter().map(|message| Line::of(message)).collect();
-    for output_max in OUTPUT_TOKENS {
-        let texts: Vec<_> = lines.iter().map(|line| line.text(output_max, TokenCount::MAX, count)).collect();
+    let lines: Vec<_> = messages.iter().map(|message| TranscriptLine::from_message(message)).collect();
+    for output_max in OUTPUT_TOKENS_STEPS {
+        let texts: Vec<_> = lines.iter().map(|line| line.render(output_max, TokenCount::MAX, count)).collect();
         if texts.iter().map(|text| count(text)).sum::<TokenCount>() <= room {
             return texts.concat();
         }
     }
-    newest(&lines, room, count)
+    newest_lines(&lines, room, count)
 }
 
-fn newest(lines: &[Line], room: TokenCount, count: Counting<'_>) -> String {
+fn newest_lines(lines: &[TranscriptLine], room: TokenCount, count: Counting<'_>) -> String {
     let mut left = room;
     let mut texts: Vec<_> = vec![None; lines.len()];
     let mut fits = |place: usize| {
-        let text = lines[place].text(OUTPUT_TOKENS[OUTPUT_TOKENS.len() - 1], (room / SHARE).max(1), count);
+        let text = lines[place].render(OUTPUT_TOKENS_STEPS[OUTPUT_TOKENS_STEPS.len() - 1], (room / MESSAGE_SHARE_DIVISOR).max(1), count);
         let tokens = count(&text);
         let fits = tokens <= left;
         if fits {
