@@ -10,7 +10,7 @@ use std::sync::Arc;
 use futures_core::Stream;
 
 pub use peers::{NewPeer, PeerAnswer, PeerCreated, PeerStatus, Peers};
-pub use store::{Append, JournalBounds, JournalEntry, IndexRow, EntryRange, Store, StoreFault, StoredAgent, StoredTurn, Watcher};
+pub use store::{Append, JournalBounds, JournalEntry, IndexRow, EntryRange, Store, StoreFault, StoredAgent, StoredTurn, CommitListener};
 
 use crate::journal::Serial;
 use crate::permission::{Effect, FilePath, Relation, Permit};
@@ -181,7 +181,7 @@ pub struct ToolContext {
     /// The other agents, for the agent that calls.
     pub peers: Arc<dyn Peers>,
     /// What was cut off its earlier results.
-    pub results: Arc<dyn Results>,
+    pub results: Arc<dyn CachedResults>,
 }
 
 /// A tool.
@@ -250,23 +250,23 @@ pub trait Workspace: Send + Sync {
 }
 
 /// What was cut off the result of a tool, for the agent that called it. It is there for a while.
-pub trait Results: Send + Sync {
+pub trait CachedResults: Send + Sync {
     /// A part of the result, from this byte on, not more than so many bytes.
     ///
     /// # Errors
     /// When there is no such result any more; the text says what to do.
-    fn read(&self, handle: &str, offset: usize, bytes_max: usize) -> Result<ResultPart, String>;
+    fn read(&self, handle: &str, offset: usize, bytes_max: usize) -> Result<ResultChunk, String>;
 }
 
 /// A part of a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ResultPart {
+pub struct ResultChunk {
     /// The text.
     pub text: String,
     /// Where it begins: not within a character.
     pub offset: usize,
     /// How long the whole is.
-    pub bytes: usize,
+    pub bytes_total: usize,
 }
 
 /// A point in time: microseconds since 1970, UTC.

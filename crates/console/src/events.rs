@@ -1,13 +1,13 @@
 //! `events`: what happens, as lines, over restarts of the daemon. Nothing is left out and nothing comes twice, because
 //! each connection begins behind the last number that was printed.
 
-mod line;
+mod event_format;
 
 use std::io::ErrorKind;
 use std::time::Duration;
 
 use nexus3_client::{ClientFault, Watch};
-use nexus3_protocol::events::{EventFilter, EventQuery};
+use nexus3_protocol::events::{EventKindFilter, EventQuery};
 use tokio::time::sleep;
 
 use crate::args::EventsArgs;
@@ -28,44 +28,44 @@ pub(crate) async fn follow(
     interrupt: Interrupt<'_>,
 ) -> Result<u8, Failure> {
     let kinds = (!args.kinds.is_empty()).then(|| args.kinds.into_iter().collect());
-    let filter = EventFilter { kinds, deltas: !args.no_deltas };
+    let filter = EventKindFilter { kinds, deltas: !args.no_deltas };
     let watch = Watch { agent_id: args.agent_id, query: EventQuery { after: args.after, filter } };
-    let style = if args.json { Style::Programs } else { Style::People };
+    let style = if args.json { OutputFormat::Json } else { OutputFormat::Text };
     tokio::select! {
         biased;
         () = interrupt => Ok(EXIT_DONE),
-        ended = watch_for_ever(watch, style, session, streams) => match ended {
+        ended = follow_with_reconnect(watch, style, session, streams) => match ended {
             // A reader that went away has seen enough.
-            Stopped::Unread => Ok(EXIT_DONE),
-            Stopped::Failed(failure) => Err(failure),
+            FollowEnd::OutputClosed => Ok(EXIT_DONE),
+            FollowEnd::Failed(failure) => Err(failure),
         },
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Style {
-    People,
-    Programs,
+enum OutputFormat {
+    Text,
+    Json,
 }
 
 /// Why the watching ended.
-enum Stopped {
+enum FollowEnd {
     /// Nobody reads what is printed.
-    Unread,
+    OutputClosed,
     Failed(Failure),
 }
 
-async fn watch_for_ever(
+async fn follow_with_reconnect(
     mut watch: Watch,
-    style: Style,
+    style: OutputFormat,
     session: &Session,
     streams: &mut Streams<'_>,
-) -> Stopped {
+) -> FollowEnd {
     let mut patience = Patience::default();
     loop {
-        let why = match watch_once(&mut watch, style, session, streams, &mut patience).await {
+        let why = match follow_once(&mut watch, style, session, streams, &mut patience).await {
             Ok(()) => "the daemon ended the stream".to_owned(),
-            Err(Stopped::Failed(Failure::Call(fault))) if patience.bears(&fault) => lost(&fault),
+            Err(FollowEnd::Failed(Failure::Call(fault))) if patience.bears(&fault) => describe_fault(&fault),
             Err(stopped) => return stopped,
         };
         if patience.announce() {
@@ -77,7 +77,7 @@ async fn watch_for_ever(
 }
 
 /// Watching asks for nothing that could have been carried out or not.
-fn lost(fault: &ClientFault) -> String {
+fn describe_fault(fault: &ClientFault) -> String {
     match fault {
         ClientFault::Transport { reason, .. } => format!("the connection was lost: {reason}"),
         other => other.to_string(),
@@ -85,14 +85,14 @@ fn lost(fault: &ClientFault) -> String {
 }
 
 /// Watches over one connection. `watch` stands behind what was printed.
-async fn watch_once(
+async fn follow_once(
     watch: &mut Watch,
-    style: Style,
+    style: OutputFormat,
     session: &Session,
     streams: &mut Streams<'_>,
     patience: &mut Patience,
-) -> Result<(), Stopped> {
-    let failed = |fault: ClientFault| Stopped::Failed(Failure::Call(fault));
+) -> Result<(), FollowEnd> {
+    let failed = |fault: ClientFault| FollowEnd::Failed(Failure::Call(fault));
     let client = session.fresh_client().map_err(|fault| failed(fault.into()))?;
     let mut events = client.watch(watch).await.map_err(failed)?;
     patience.connected();
@@ -102,13 +102,13 @@ async fn watch_once(
         watch.query.after = events.position().or(watch.query.after);
         let Some(event) = next.map_err(failed)? else { return Ok(()) };
         let text = match style {
-            Style::People => line::for_people(&event),
-            Style::Programs => line::for_programs(&event),
+            OutputFormat::Text => event_format::format_text(&event),
+            OutputFormat::Json => event_format::format_json(&event),
         };
         let written = writeln!(streams.output, "{text}").and_then(|()| streams.output.flush());
         written.map_err(|fault| match fault.kind() {
-            ErrorKind::BrokenPipe => Stopped::Unread,
-            _ => Stopped::Failed(Failure::unwritten(fault)),
+            ErrorKind::BrokenPipe => FollowEnd::OutputClosed,
+            _ => FollowEnd::Failed(Failure::unwritten(fault)),
         })?;
     }
 }

@@ -152,7 +152,7 @@ impl Told {
                 return Some(&self.text[self.last_from..]);
             }
             Event::Live(LiveEvent::Lagged(_)) => self.has_missed = true,
-            Event::Kept(event) => self.has_begun |= event.record.kind() == EventKind::TurnBegun,
+            Event::Journalled(event) => self.has_begun |= event.record.kind() == EventKind::TurnBegun,
             Event::Live(_) => {}
         }
         None

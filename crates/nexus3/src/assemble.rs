@@ -118,7 +118,7 @@ fn pool_limits(config: &Config) -> runtime::Limits {
         tools_running_max: limits.tools_running_max,
         tool_result_bytes_max: limits.tool_result_bytes_max,
         summary_timeout: Duration::from_millis(config.context.summary_ms),
-        spool_bytes_max: config.context.results_bytes_max,
+        output_cache_bytes_max: config.context.results_bytes_max,
         idle_sleep: Duration::from_secs(config.idle_sleep_s),
         request_retention: Duration::from_secs(limits.request_retention_s),
     }

@@ -8,9 +8,9 @@ use agent::journal::{AgentRecord, CompactionRecord, StoredGrantRequest, StoredPe
 use agent::outside::JournalEntry;
 use agent::permission::{Budget, FilePath, Resource};
 use agent::{Message, RequestId, ToolClass, TurnEnd, TurnOutcome};
-use nexus3_protocol::events::{self, Event, KeptEvent, KeptRecord, LiveEvent, NotJournalled};
+use nexus3_protocol::events::{self, Event, JournalEvent, JournalRecord, LiveEvent, NotJournalled};
 use nexus3_protocol::methods::{BudgetParams, MayGrantParams};
-use runtime::{Delta, DeltaKind, FeedItem};
+use runtime::{Delta, DeltaKind, BusEvent};
 
 use crate::fault::as_error;
 use crate::images::image_views;
@@ -19,87 +19,87 @@ use crate::methods::agents::on_restart_outward;
 use crate::methods::calls::{call_view, meta, outward, usage};
 
 /// What the feed tells, as clients see it.
-pub(crate) fn event(item: &FeedItem) -> Event {
+pub(crate) fn event(item: &BusEvent) -> Event {
     let journalled = NotJournalled;
     match item {
-        FeedItem::Entry(entry) => kept(entry),
-        FeedItem::Delta(delta) => Event::Live(said(delta)),
-        FeedItem::Gap { first, last } => {
+        BusEvent::Entry(entry) => journal_event(entry),
+        BusEvent::Delta(delta) => Event::Live(delta_event(delta)),
+        BusEvent::Gap { first, last } => {
             Event::Live(LiveEvent::Gap(events::Gap { journalled, first: *first, last: *last }))
         }
-        FeedItem::Lagged => Event::Live(LiveEvent::Lagged(events::Lagged { journalled })),
+        BusEvent::Lagged => Event::Live(LiveEvent::Lagged(events::Lagged { journalled })),
     }
 }
 
-fn kept(entry: &JournalEntry) -> Event {
-    Event::Kept(Box::new(KeptEvent {
+fn journal_event(entry: &JournalEntry) -> Event {
+    Event::Journalled(Box::new(JournalEvent {
         sequence: entry.sequence,
         agent_id: entry.agent_id.as_ref().map(ToString::to_string),
         number: entry.agent_sequence,
         at: utc(entry.at),
-        record: record(entry.agent, &entry.record),
+        record: journal_record(entry.agent, &entry.record),
     }))
 }
 
-fn record(agent: Serial, record: &Record) -> KeptRecord {
+fn journal_record(agent: Serial, record: &Record) -> JournalRecord {
     let said = |text: &String| text.clone();
     match record {
-        Record::Created(made) => KeptRecord::AgentCreated(created(agent, made)),
+        Record::Created(made) => JournalRecord::AgentCreated(agent_created(agent, made)),
         Record::PermissionsChanged { by, permissions } => {
-            KeptRecord::PermissionsChanged(events::PermissionsChanged { by: said(by), permissions: given(permissions) })
+            JournalRecord::PermissionsChanged(events::PermissionsChanged { by: said(by), permissions: permissions_view(permissions) })
         }
         Record::Renamed { by, id } => {
-            KeptRecord::AgentRenamed(events::AgentRenamed { by: said(by), new_agent_id: id.to_string() })
+            JournalRecord::AgentRenamed(events::AgentRenamed { by: said(by), new_agent_id: id.to_string() })
         }
-        Record::Finished { by } => KeptRecord::AgentFinished(events::AgentFinished { by: said(by) }),
-        Record::Destroyed { by } => KeptRecord::AgentDestroyed(events::AgentDestroyed { by: said(by) }),
-        Record::TurnAccepted(accepted) => KeptRecord::TurnAccepted(events::TurnAccepted {
+        Record::Finished { by } => JournalRecord::AgentFinished(events::AgentFinished { by: said(by) }),
+        Record::Destroyed { by } => JournalRecord::AgentDestroyed(events::AgentDestroyed { by: said(by) }),
+        Record::TurnAccepted(accepted) => JournalRecord::TurnAccepted(events::TurnAccepted {
             turn: accepted.turn,
             request_id: outward(accepted.request_id.clone()),
-            message: message(&accepted.message),
+            message: message_event(&accepted.message),
         }),
-        Record::TurnBegun { turn } => KeptRecord::TurnBegun(events::TurnBegun { turn: *turn }),
-        Record::MessageAdded(kept) => KeptRecord::Message(message(kept)),
+        Record::TurnBegun { turn } => JournalRecord::TurnBegun(events::TurnBegun { turn: *turn }),
+        Record::MessageAdded(kept) => JournalRecord::MessageEvent(message_event(kept)),
         Record::Steered { turn, message: word } => {
-            KeptRecord::Steered(events::Steered { turn: *turn, message: message(word) })
+            JournalRecord::Steered(events::Steered { turn: *turn, message: message_event(word) })
         }
-        Record::CallBegun { turn, index: place, call_id, tool, class } => KeptRecord::ToolBegun(events::ToolBegun {
+        Record::CallBegun { turn, index: place, call_id, tool, class } => JournalRecord::ToolBegun(events::ToolBegun {
             turn: *turn,
             index: *place as u64,
             call_id: said(call_id),
             tool: said(tool),
             class: class_name(*class).to_owned(),
         }),
-        Record::CallDone { turn, index: place, outcome } => KeptRecord::ToolDone(events::ToolDone {
+        Record::CallDone { turn, index: place, outcome } => JournalRecord::ToolDone(events::ToolDone {
             turn: *turn,
             index: *place as u64,
             outcome: outcome.name().to_owned(),
             text: outcome.text().to_owned(),
         }),
-        Record::TurnEnded { turn, request_id, end } => KeptRecord::TurnEnded(ended(*turn, request_id, end)),
+        Record::TurnEnded { turn, request_id, end } => JournalRecord::TurnEnded(turn_ended(*turn, request_id, end)),
         Record::TurnReopened { turn, request_id, messages } => {
             let request_id = outward(request_id.clone());
             let messages = *messages as u64;
-            KeptRecord::TurnReopened(events::TurnReopened { turn: *turn, request_id, messages })
+            JournalRecord::TurnReopened(events::TurnReopened { turn: *turn, request_id, messages })
         }
         Record::RolledBack { by, messages } => {
-            KeptRecord::RolledBack(events::RolledBack { by: said(by), messages: *messages as u64 })
+            JournalRecord::RolledBack(events::RolledBack { by: said(by), messages: *messages as u64 })
         }
-        Record::Compacted(folded) => KeptRecord::ContextCompacted(compacted(folded)),
-        Record::Denied { principal, action, rule, text } => KeptRecord::Denied(events::Denied {
+        Record::Compacted(folded) => JournalRecord::ContextCompacted(context_compacted(folded)),
+        Record::Denied { principal, action, rule, text } => JournalRecord::Denied(events::Denied {
             principal: said(principal),
             action: said(action),
             rule: said(rule),
             text: said(text),
         }),
         Record::DaemonStarted { version } => {
-            KeptRecord::DaemonStarted(events::DaemonStarted { version: said(version) })
+            JournalRecord::DaemonStarted(events::DaemonStarted { version: said(version) })
         }
-        Record::DaemonStopped => KeptRecord::DaemonStopped(events::DaemonStopped {}),
+        Record::DaemonStopped => JournalRecord::DaemonStopped(events::DaemonStopped {}),
     }
 }
 
-fn compacted(folded: &CompactionRecord) -> events::ContextCompacted {
+fn context_compacted(folded: &CompactionRecord) -> events::ContextCompacted {
     events::ContextCompacted {
         turn: folded.turn,
         by: folded.by.clone(),
@@ -113,7 +113,7 @@ fn compacted(folded: &CompactionRecord) -> events::ContextCompacted {
 }
 
 /// Without the digest of the capability.
-fn created(serial: Serial, made: &AgentRecord) -> events::AgentCreated {
+fn agent_created(serial: Serial, made: &AgentRecord) -> events::AgentCreated {
     events::AgentCreated {
         by: made.by.clone(),
         serial,
@@ -124,39 +124,39 @@ fn created(serial: Serial, made: &AgentRecord) -> events::AgentCreated {
         model: made.model.clone(),
         on_restart: on_restart_outward(made.on_restart),
         origin: made.origin.clone(),
-        permissions: given(&made.permissions),
+        permissions: permissions_view(&made.permissions),
     }
 }
 
-fn given(permissions: &StoredPermissions) -> events::PermissionsView {
+fn permissions_view(permissions: &StoredPermissions) -> events::PermissionsView {
     events::PermissionsView {
         preset: permissions.preset.clone(),
         permission_level: permissions.level.name().to_owned(),
         disable_tools: permissions.may.disable_tools.clone(),
-        allowed_write_paths: paths(&permissions.may),
+        allowed_write_paths: write_paths(&permissions.may),
         may_create: permissions.may.may_create.clone(),
-        may_grant: may_grant(permissions),
-        budget: budget(&permissions.budget),
+        may_grant: may_grant_params(permissions),
+        budget: budget_params(&permissions.budget),
     }
 }
 
 /// What an agent may grant, as it was asked for.
-pub(crate) fn may_grant(permissions: &StoredPermissions) -> Option<MayGrantParams> {
+pub(crate) fn may_grant_params(permissions: &StoredPermissions) -> Option<MayGrantParams> {
     let (preset, ask) = permissions.may_grant.as_ref()?;
     Some(MayGrantParams {
         preset: preset.clone(),
         disable_tools: (!ask.disable_tools.is_empty()).then(|| ask.disable_tools.clone()),
-        allowed_write_paths: paths(ask),
+        allowed_write_paths: write_paths(ask),
         may_create: ask.may_create.clone(),
     })
 }
 
-pub(crate) fn paths(ask: &StoredGrantRequest) -> Option<Vec<String>> {
+pub(crate) fn write_paths(ask: &StoredGrantRequest) -> Option<Vec<String>> {
     let texts = |paths: &Vec<FilePath>| paths.iter().map(ToString::to_string).collect();
     ask.write_paths.as_ref().map(texts)
 }
 
-pub(crate) fn budget(budget: &Budget) -> BudgetParams {
+pub(crate) fn budget_params(budget: &Budget) -> BudgetParams {
     BudgetParams {
         turns: budget.limit(Resource::Turns),
         tool_calls: budget.limit(Resource::ToolCalls),
@@ -166,8 +166,8 @@ pub(crate) fn budget(budget: &Budget) -> BudgetParams {
     }
 }
 
-fn message(message: &Message) -> events::Message {
-    events::Message {
+fn message_event(message: &Message) -> events::MessageEvent {
+    events::MessageEvent {
         role: message.role.as_str().to_owned(),
         content: message.text.clone(),
         images: image_views(message),
@@ -185,7 +185,7 @@ fn class_name(class: ToolClass) -> &'static str {
     }
 }
 
-fn ended(turn: u64, request_id: &RequestId, end: &TurnEnd) -> events::TurnEnded {
+fn turn_ended(turn: u64, request_id: &RequestId, end: &TurnEnd) -> events::TurnEnded {
     let (outcome, error, reason) = match &end.outcome {
         TurnOutcome::Completed => ("completed", None, None),
         TurnOutcome::Cancelled => ("cancelled", None, None),
@@ -208,7 +208,7 @@ fn ended(turn: u64, request_id: &RequestId, end: &TurnEnd) -> events::TurnEnded 
     }
 }
 
-fn said(delta: &Delta) -> LiveEvent {
+fn delta_event(delta: &Delta) -> LiveEvent {
     let journalled = NotJournalled;
     let (agent_id, request_id) = (delta.name.to_string(), outward(delta.request_id.clone()));
     let (turn, text) = (delta.turn, delta.text.clone());

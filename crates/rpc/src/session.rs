@@ -15,7 +15,7 @@ use nexus3_protocol::methods::{ImportAgentParams, SessionDocument, SessionExtras
 use runtime::{AgentSpec, AgentSummary, Import, Name, PermissionSpec};
 use serde_json::{Map, Value};
 
-use crate::events::{budget, may_grant, paths};
+use crate::events::{budget_params, may_grant_params, write_paths};
 use crate::local_time::{local, read};
 use crate::methods::agents::{
     self, budget_of, invalid, on_restart_inward, on_restart_outward, parse_id, tool_list,
@@ -46,10 +46,10 @@ impl Session<'_> {
     pub(crate) fn document(&self, zone: &TimeZone) -> SessionDocument {
         let (record, permissions) = (self.record, &self.record.permissions);
         let extras = SessionExtras {
-            allowed_write_paths: paths(&permissions.may),
+            allowed_write_paths: write_paths(&permissions.may),
             may_create: permissions.may.may_create.clone(),
-            may_grant: may_grant(permissions),
-            budget: Some(budget(&permissions.budget)),
+            may_grant: may_grant_params(permissions),
+            budget: Some(budget_params(&permissions.budget)),
             on_restart: Some(on_restart_outward(record.on_restart)),
             origin: record.origin.clone(),
         };

@@ -2,7 +2,7 @@
 //! for a reader, and a reader that leaves ends nothing but its stream.
 
 mod send;
-mod sight;
+mod event_filter;
 mod watch;
 
 use std::pin::Pin;

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::actor::{Command, CompactionCondition, CompactionOutcome, CompactionRequest};
 use crate::capability::CapabilityDigest;
-use crate::feed::Feed;
+use crate::event_bus::EventBus;
 use crate::lineage::LineageNode;
 use crate::limits::Limits;
 use crate::pool::{Initiator, Pool};
@@ -96,7 +96,7 @@ pub(crate) struct Shared {
     pub(crate) turns: AtomicU64,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) feed: Arc<Feed>,
+    pub(crate) event_bus: Arc<EventBus>,
     pub(crate) admission: Arc<Admission>,
     pub(crate) open_turns: Arc<AtomicUsize>,
     pub(crate) limits: Arc<Limits>,

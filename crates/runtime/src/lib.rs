@@ -5,7 +5,7 @@ mod actor;
 mod audit;
 mod capability;
 mod context;
-mod feed;
+mod event_bus;
 mod handle;
 mod lineage;
 mod ledger;
@@ -13,14 +13,14 @@ mod limits;
 mod peers;
 mod pool;
 mod published;
-mod spool;
+mod output_cache;
 mod admission;
-mod waits;
+mod wait_graph;
 
 pub use actor::{CompactionCondition, CompactionOutcome};
 pub use capability::{CAPABILITY_PREFIX, Capability};
 pub use context::{ContextOptions, DefaultPrompt, VolatileSuffix};
-pub use feed::{Delta, DeltaKind, FeedItem, FeedScope, Subscription};
+pub use event_bus::{Delta, DeltaKind, BusEvent, EventScope, Subscription};
 pub use handle::{AgentHandle, AgentRef, Answering, NewMessage};
 pub use limits::Limits;
 pub use pool::{

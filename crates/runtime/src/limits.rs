@@ -20,7 +20,7 @@ pub struct Limits {
     /// The most bytes of a tool's result that a model is shown.
     pub tool_result_bytes_max: usize,
     /// The most bytes of whole results that are held, for all agents, behind those that were cut.
-    pub spool_bytes_max: usize,
+    pub output_cache_bytes_max: usize,
     /// How long a model may take to sum a context up.
     pub summary_timeout: Duration,
     /// How long a model may be silent.
@@ -43,7 +43,7 @@ impl Default for Limits {
             tool_iterations_max: 10,
             tools_running_max: 10,
             tool_result_bytes_max: 1_048_576,
-            spool_bytes_max: 64 << 20,
+            output_cache_bytes_max: 64 << 20,
             summary_timeout: Duration::from_secs(120),
             model_idle_timeout: Duration::from_secs(120),
             live_agents_max: 4096,

@@ -15,7 +15,7 @@ use crate::pool::{
 };
 use crate::published::AgentSummary;
 use crate::admission::shutting_down;
-use crate::waits::Waiting;
+use crate::wait_graph::WaitEdge;
 
 /// The other agents, as one of them sees them.
 pub(crate) struct PeersOf {
@@ -57,7 +57,7 @@ impl PeersOf {
     }
 
     /// Makes a child. The pool is only borrowed here: a tool that waits must not keep it.
-    async fn make(&self, new: NewPeer) -> Result<(Created, Option<Result<Waiting, Fault>>), Fault> {
+    async fn make(&self, new: NewPeer) -> Result<(Created, Option<Result<WaitEdge, Fault>>), Fault> {
         let pool = self.pool()?;
         let own = self.own(&pool).await?;
         let waits = new.wait && new.initial_message.is_some();
@@ -66,7 +66,7 @@ impl PeersOf {
         tracing::info!(target: "nexus3::audit", event = "created", principal = %self.id, agent = %id, "agent created");
         // Only whoever waits may keep the child from waiting for it. The child may have begun already; it exists either
         // way, so a circle is the answer's fault and not the create's.
-        let waiting = waits.then(|| pool.pool.waits.begin(&self.node, created.handle.node()));
+        let waiting = waits.then(|| pool.pool.wait_graph.add_edge(&self.node, created.handle.node()));
         Ok((created, waiting))
     }
 
@@ -80,10 +80,10 @@ impl PeersOf {
     }
 
     /// Waits for an answer. Whoever stops waiting ends the send: nobody else wants its answer.
-    async fn wait(
+    async fn wait_for_response(
         &self,
         target: AgentHandle,
-        waiting: Waiting,
+        waiting: WaitEdge,
         request_id: RequestId,
         answering: Answering,
     ) -> Result<PeerAnswer, Fault> {
@@ -117,7 +117,7 @@ impl Peers for PeersOf {
             let response = match waiting {
                 None => None,
                 Some(Err(circle)) => Some(Err(circle)),
-                Some(Ok(waiting)) => Some(self.wait(created.handle, waiting, request_id, answering).await),
+                Some(Ok(waiting)) => Some(self.wait_for_response(created.handle, waiting, request_id, answering).await),
             };
             Ok(PeerCreated { id, initial_request_id, response })
         })
@@ -138,9 +138,9 @@ impl Peers for PeersOf {
                 return Ok(PeerAnswer { content, request_id, cancelled: false, halted: None, queued: true });
             }
             // Before the message is given: a wait that would never end must not leave a turn behind.
-            let waiting = self.pool()?.pool.waits.begin(&self.node, target.node())?;
+            let waiting = self.pool()?.pool.wait_graph.add_edge(&self.node, target.node())?;
             let answering = target.submit(message)?;
-            self.wait(target, waiting, request_id, answering).await
+            self.wait_for_response(target, waiting, request_id, answering).await
         })
     }
 

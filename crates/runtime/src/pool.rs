@@ -31,12 +31,12 @@ pub use self::permissions::{AgentPermissions, PermissionChange, ResourceUsage, M
 pub use self::sessions::{Fork, Import};
 use crate::capability::CapabilityDigest;
 use crate::context::ContextOptions;
-use crate::feed::{Feed, FeedScope, Subscription};
+use crate::event_bus::{EventBus, EventScope, Subscription};
 use crate::handle::{AgentHandle, AgentRef};
 use crate::limits::Limits;
-use crate::spool::Spool;
+use crate::output_cache::OutputCache;
 use crate::admission::Admission;
-use crate::waits::Waits;
+use crate::wait_graph::WaitGraph;
 
 /// How a pool is set up.
 #[derive(Debug, Clone)]
@@ -103,10 +103,10 @@ pub(crate) struct Pool {
     pub(crate) options: PoolOptions,
     limits: Arc<Limits>,
     admission: Arc<Admission>,
-    pub(crate) waits: Arc<Waits>,
-    pub(crate) spool: Arc<Spool>,
+    pub(crate) wait_graph: Arc<WaitGraph>,
+    pub(crate) output_cache: Arc<OutputCache>,
     pub(crate) tasks: TaskTracker,
-    pub(crate) feed: Arc<Feed>,
+    pub(crate) event_bus: Arc<EventBus>,
     stop_wanted: CancellationToken,
     serials: AtomicU64,
     /// Whoever makes an agent shares it; whoever takes one out of the tree or renames it has it alone.
@@ -124,18 +124,18 @@ impl PoolHandle {
     /// # Errors
     /// When the store cannot be read.
     pub async fn open(options: PoolOptions, outside: Outside) -> Result<Self, Fault> {
-        let (store, feed) = (Arc::clone(&outside.store), Arc::new(Feed::new()));
-        store.watch(Arc::clone(&feed) as Arc<_>);
+        let (store, feed) = (Arc::clone(&outside.store), Arc::new(EventBus::new()));
+        store.set_listener(Arc::clone(&feed) as Arc<_>);
         let (rows, last_serial) = (store.index().await?, store.last_serial().await?);
         let unsettled = store.agents_with_open_turns().await?;
         let limits = Arc::new(options.limits.clone());
         let pool = Arc::new(Pool {
             directory: Directory::of(rows),
             admission: Arc::new(Admission::new(&limits)),
-            waits: Arc::default(),
-            spool: Arc::new(Spool::new(limits.spool_bytes_max)),
+            wait_graph: Arc::default(),
+            output_cache: Arc::new(OutputCache::new(limits.output_cache_bytes_max)),
             tasks: TaskTracker::new(),
-            feed,
+            event_bus: feed,
             stop_wanted: CancellationToken::new(),
             serials: AtomicU64::new(last_serial + 1),
             tree_lock: tokio::sync::RwLock::default(),
@@ -249,8 +249,8 @@ impl PoolHandle {
     ///
     /// # Errors
     /// When the journal cannot be read.
-    pub async fn subscribe(&self, scope: FeedScope, after: Option<u64>) -> Result<Subscription, Fault> {
-        Subscription::begin(&self.pool.feed, Arc::clone(&self.pool.outside.store), scope, after).await
+    pub async fn subscribe(&self, scope: EventScope, after: Option<u64>) -> Result<Subscription, Fault> {
+        Subscription::begin(&self.pool.event_bus, Arc::clone(&self.pool.outside.store), scope, after).await
     }
 
     /// Writes into the journal that something was not allowed.
@@ -274,7 +274,7 @@ impl PoolHandle {
 
     /// Returns when the store has failed and takes nothing more, with the reason: the daemon has to be started again.
     pub async fn store_failed(&self) -> String {
-        self.pool.feed.broken().await
+        self.pool.event_bus.wait_store_failure().await
     }
 
     /// How many agents there are.

@@ -11,7 +11,7 @@ mod turns;
 use std::sync::{Arc, Mutex};
 
 use agent::journal::{Record, Serial};
-use agent::outside::{Append, JournalEntry, Moment, Store, StoreFault, Watcher};
+use agent::outside::{Append, JournalEntry, Moment, Store, StoreFault, CommitListener};
 
 pub(crate) use samples::{accepted, append, created, ended, message};
 
@@ -116,12 +116,12 @@ pub(crate) struct Listener {
     pub(crate) broken: Mutex<Vec<String>>,
 }
 
-impl Watcher for Listener {
-    fn kept(&self, entries: &[Arc<JournalEntry>]) {
+impl CommitListener for Listener {
+    fn committed(&self, entries: &[Arc<JournalEntry>]) {
         self.heard.lock().unwrap().extend_from_slice(entries);
     }
 
-    fn broken(&self, why: &str) {
+    fn store_failed(&self, why: &str) {
         self.broken.lock().unwrap().push(why.to_owned());
     }
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use agent::RequestId;
 use agent::journal::{Record, Serial};
 use agent::outside::{
-    Append, JournalBounds, Doing, JournalEntry, IndexRow, Moment, EntryRange, Store, StoreFault, StoredAgent, StoredTurn, Watcher,
+    Append, JournalBounds, Doing, JournalEntry, IndexRow, Moment, EntryRange, Store, StoreFault, StoredAgent, StoredTurn, CommitListener,
 };
 
 use self::rows::Rows;
@@ -22,7 +22,7 @@ pub struct MemoryStore {
 #[derive(Default)]
 struct State {
     rows: Rows,
-    watcher: Option<Arc<dyn Watcher>>,
+    listener: Option<Arc<dyn CommitListener>>,
     is_closed: bool,
 }
 
@@ -45,8 +45,8 @@ impl MemoryStore {
         }
         let entries = state.rows.commit(appends)?;
         // Under the lock, so that watchers hear of entries in their order.
-        if let Some(watcher) = state.watcher.as_ref().filter(|_| !entries.is_empty()) {
-            watcher.kept(&entries);
+        if let Some(watcher) = state.listener.as_ref().filter(|_| !entries.is_empty()) {
+            watcher.committed(&entries);
         }
         Ok(())
     }
@@ -108,8 +108,8 @@ impl Store for MemoryStore {
         ready(if state.is_closed { Err(refusal::closed()) } else { Ok(state.rows.prune_turns(before)) })
     }
 
-    fn watch(&self, watcher: Arc<dyn Watcher>) {
-        self.state().watcher = Some(watcher);
+    fn set_listener(&self, watcher: Arc<dyn CommitListener>) {
+        self.state().listener = Some(watcher);
     }
 
     fn close(&self) -> Doing<'_, ()> {

@@ -28,7 +28,7 @@ use std::time::Duration;
 use agent::RequestId;
 use agent::journal::{Record, Serial};
 use agent::outside::{
-    Append, JournalBounds, Doing, JournalEntry, IndexRow, Moment, EntryRange, Store, StoreFault, StoredAgent, StoredTurn, Watcher,
+    Append, JournalBounds, Doing, JournalEntry, IndexRow, Moment, EntryRange, Store, StoreFault, StoredAgent, StoredTurn, CommitListener,
 };
 use tokio::sync::oneshot;
 
@@ -158,8 +158,8 @@ impl Store for SqliteStore {
         answer(self.line.join(Task::Forget { before, forgotten: 0, reply }).map(|()| waiting))
     }
 
-    fn watch(&self, watcher: Arc<dyn Watcher>) {
-        self.line.watch(watcher);
+    fn set_listener(&self, watcher: Arc<dyn CommitListener>) {
+        self.line.set_listener(watcher);
     }
 
     fn close(&self) -> Doing<'_, ()> {

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::events::EventStream;
+use crate::events::TestEventStream;
 use crate::process::captured::Waited;
 use crate::process::{PATIENCE, Process};
 use crate::raw::{self, RawAnswer, RawConnection};
@@ -91,8 +91,8 @@ impl TestDaemon {
     }
 
     /// Listens to its events at a path; panics where it does not let us. `after` is sent as `Last-Event-ID`.
-    pub fn events(&self, path: &str, after: Option<u64>) -> EventStream {
-        let stream = EventStream::open(self.port, path, self.token(), after);
+    pub fn events(&self, path: &str, after: Option<u64>) -> TestEventStream {
+        let stream = TestEventStream::open(self.port, path, self.token(), after);
         stream.unwrap_or_else(|cause| panic!("no events at {path}: {cause}{}", self.process))
     }
 

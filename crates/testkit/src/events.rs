@@ -35,32 +35,32 @@ impl StreamEvent {
 
 /// How a wait for an event ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Heard {
+pub enum NextEvent {
     /// With an event.
     Event(StreamEvent),
     /// With nothing in that time.
-    Silence,
+    TimedOut,
     /// With the end of the stream, or of the peer.
-    End,
+    Ended,
 }
 
 /// Room for what is not read. Less than a segment of loopback would let bytes trickle for ever.
-const NARROW_BYTES: usize = 128 * 1024;
+const SMALL_RECEIVE_BUFFER_BYTES: usize = 128 * 1024;
 
 /// An open stream.
 #[derive(Debug)]
-pub struct EventStream {
+pub struct TestEventStream {
     connection: RawConnection,
     /// The names and values of the answer's head.
     pub headers: Vec<(String, String)>,
-    chunks: Chunks,
-    reader: Reader,
+    chunk_state: ChunkState,
+    parser: EventParser,
     ready: VecDeque<StreamEvent>,
     /// The body so far, without the framing of chunks.
     body: Vec<u8>,
 }
 
-impl EventStream {
+impl TestEventStream {
     /// Asks for the events at a path of 127.0.0.1; an answer that is no event stream is an error with its text.
     pub fn open(port: u16, path: &str, token: Option<&str>, after: Option<u64>) -> io::Result<Self> {
         let mut head =
@@ -71,11 +71,11 @@ impl EventStream {
         if let Some(after) = after {
             head += &format!("Last-Event-ID: {after}\r\n");
         }
-        Self::ask(port, format!("{head}\r\n").as_bytes())
+        Self::request(port, format!("{head}\r\n").as_bytes())
     }
 
     /// Sends a request of any kind whose answer is a stream of events.
-    pub fn ask(port: u16, request: &[u8]) -> io::Result<Self> {
+    pub fn request(port: u16, request: &[u8]) -> io::Result<Self> {
         let mut connection = RawConnection::try_open(port)?;
         connection.try_send(request)?;
         let head = connection.read_head()?;
@@ -87,38 +87,38 @@ impl EventStream {
             let answer = connection.try_read_answer()?;
             return Err(io::Error::other(format!("status {}: {}", answer.status, answer.text())));
         }
-        let chunks = if has("transfer-encoding", "chunked") { Chunks::Size } else { Chunks::Unframed };
+        let chunks = if has("transfer-encoding", "chunked") { ChunkState::Size } else { ChunkState::Unframed };
         connection.unread.drain(..head.bytes);
-        let (reader, ready) = (Reader::default(), VecDeque::new());
-        let mut stream = Self { connection, headers: head.headers, chunks, reader, ready, body: Vec::new() };
+        let (reader, ready) = (EventParser::default(), VecDeque::new());
+        let mut stream = Self { connection, headers: head.headers, chunk_state: chunks, parser: reader, ready, body: Vec::new() };
         // Events may have come with the head.
-        stream.take()?;
+        stream.decode_received()?;
         Ok(stream)
     }
 
     /// The next event; panics where none comes within this time.
     pub fn next_event(&mut self, within: Duration) -> StreamEvent {
-        match self.hear(within) {
-            Ok(Heard::Event(event)) => event,
-            other => panic!("no event within {within:?}: {other:?}; last: {:?}", self.tail()),
+        match self.wait_event(within) {
+            Ok(NextEvent::Event(event)) => event,
+            other => panic!("no event within {within:?}: {other:?}; last: {:?}", self.last_bytes()),
         }
     }
 
     /// Waits for the next event. A stream that is no stream of events is an error.
-    pub fn hear(&mut self, within: Duration) -> io::Result<Heard> {
+    pub fn wait_event(&mut self, within: Duration) -> io::Result<NextEvent> {
         let until = Instant::now() + within;
         loop {
             if let Some(event) = self.ready.pop_front() {
-                return Ok(Heard::Event(event));
+                return Ok(NextEvent::Event(event));
             }
-            if self.chunks == Chunks::Over {
-                return Ok(Heard::End);
+            if self.chunk_state == ChunkState::Finished {
+                return Ok(NextEvent::Ended);
             }
             match self.read_until(until) {
-                Ok(()) => self.take()?,
-                Err(cause) if is_end(&cause) => return Ok(Heard::End),
+                Ok(()) => self.decode_received()?,
+                Err(cause) if is_end(&cause) => return Ok(NextEvent::Ended),
                 Err(cause) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&cause.kind()) => {
-                    return Ok(Heard::Silence);
+                    return Ok(NextEvent::TimedOut);
                 }
                 Err(cause) => return Err(cause),
             }
@@ -126,14 +126,14 @@ impl EventStream {
     }
 
     /// Leaves little room for what is not read: the peer soon feels that nobody reads.
-    pub fn narrow(&self) {
+    pub fn shrink_receive_buffer(&self) {
         let socket = SockRef::from(self.connection.stream());
-        socket.set_recv_buffer_size(NARROW_BYTES).expect("a connected socket takes options");
+        socket.set_recv_buffer_size(SMALL_RECEIVE_BUFFER_BYTES).expect("a connected socket takes options");
     }
 
     /// How many comments came so far: they keep a silent stream alive.
     pub fn comments(&self) -> usize {
-        self.reader.comments
+        self.parser.comments
     }
 
     /// Every byte of the body so far, without the framing of chunks.
@@ -141,7 +141,7 @@ impl EventStream {
         &self.body
     }
 
-    fn tail(&self) -> String {
+    fn last_bytes(&self) -> String {
         let start = self.body.len().saturating_sub(500);
         String::from_utf8_lossy(&self.body[start..]).into_owned()
     }
@@ -156,30 +156,30 @@ impl EventStream {
     }
 
     /// Takes the framing off what has come, and reads the events in it.
-    fn take(&mut self) -> io::Result<()> {
+    fn decode_received(&mut self) -> io::Result<()> {
         let before = self.body.len();
-        while self.chunks.step(&mut self.connection.unread, &mut self.body)? {}
-        self.reader.feed(&self.body[before..], &mut self.ready);
+        while self.chunk_state.step(&mut self.connection.unread, &mut self.body)? {}
+        self.parser.push_bytes(&self.body[before..], &mut self.ready);
         Ok(())
     }
 }
 
 /// Where in the framing of a body the next byte is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Chunks {
+enum ChunkState {
     Unframed,
     Size,
     /// So many bytes of a chunk are still to come.
     Data(usize),
     DataEnd,
-    Over,
+    Finished,
 }
 
-impl Chunks {
+impl ChunkState {
     /// Takes one piece; false when it needs more bytes for that.
     fn step(&mut self, unread: &mut Vec<u8>, body: &mut Vec<u8>) -> io::Result<bool> {
         match *self {
-            Self::Over => Ok(false),
+            Self::Finished => Ok(false),
             Self::Unframed => {
                 body.append(unread);
                 Ok(false)
@@ -190,7 +190,7 @@ impl Chunks {
                 let line = String::from_utf8_lossy(&line);
                 let size = usize::from_str_radix(line.trim(), 16);
                 let size = size.map_err(|_| malformed(&format!("chunk size {line:?}")))?;
-                *self = if size == 0 { Self::Over } else { Self::Data(size) };
+                *self = if size == 0 { Self::Finished } else { Self::Data(size) };
                 Ok(true)
             }
             Self::Data(left) => {
@@ -219,26 +219,26 @@ fn line_end(bytes: &[u8]) -> Option<usize> {
 
 /// Reads events out of bytes that come in any pieces.
 #[derive(Debug, Default)]
-struct Reader {
+struct EventParser {
     line: Vec<u8>,
     event: StreamEvent,
     has_data: bool,
     comments: usize,
 }
 
-impl Reader {
-    fn feed(&mut self, bytes: &[u8], ready: &mut VecDeque<StreamEvent>) {
+impl EventParser {
+    fn push_bytes(&mut self, bytes: &[u8], ready: &mut VecDeque<StreamEvent>) {
         for byte in bytes {
             if *byte != b'\n' {
                 self.line.push(*byte);
                 continue;
             }
             let line = String::from_utf8_lossy(&std::mem::take(&mut self.line)).into_owned();
-            self.take_line(line.trim_end_matches('\r'), ready);
+            self.parse_line(line.trim_end_matches('\r'), ready);
         }
     }
 
-    fn take_line(&mut self, line: &str, ready: &mut VecDeque<StreamEvent>) {
+    fn parse_line(&mut self, line: &str, ready: &mut VecDeque<StreamEvent>) {
         if line.is_empty() {
             let event = std::mem::take(&mut self.event);
             if std::mem::take(&mut self.has_data) {

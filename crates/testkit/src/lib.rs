@@ -14,7 +14,7 @@ mod tls;
 
 pub use command::{Finished, run};
 pub use daemon::{FailedStart, StartingDaemon, StoppedDaemon, TestDaemon, TestDaemonBuilder};
-pub use events::{EventStream, Heard, StreamEvent};
+pub use events::{TestEventStream, NextEvent, StreamEvent};
 pub use kill9::{Kill9, Kill9Report};
 pub use model::script::{SCRIPT_WORDS, Script, ScriptFault, ScriptWord, ScriptedCall};
 pub use model::{Ledger, ModelOptions, RoundKey, RecordedRequest, ScriptedModel, CallCounts};

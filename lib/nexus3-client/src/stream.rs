@@ -6,7 +6,7 @@ mod tests;
 
 use hyper::header::{ACCEPT, HeaderValue};
 use nexus3_protocol::envelope::write_request;
-use nexus3_protocol::events::{EventQuery, RESPONSE};
+use nexus3_protocol::events::{EventQuery, RESPONSE_EVENT};
 use nexus3_protocol::methods::{SendOutput, SendParams, spec};
 use nexus3_protocol::sse::{MEDIA_TYPE, SseEvent, SseReader};
 use nexus3_protocol::{Id, MethodSpec};
@@ -171,7 +171,7 @@ impl SendStream {
                 reason: "the stream ended before the answer".to_owned(),
             });
         };
-        if event.event != RESPONSE {
+        if event.event != RESPONSE_EVENT {
             return Ok(SendStep::Event(event));
         }
         let status = self.events.flow.status();

@@ -2,16 +2,16 @@
 //! event stream. What is kept is what the daemon's journal holds; the rest is told while it happens and then gone.
 
 mod query;
-mod records;
+mod payloads;
 #[cfg(test)]
 mod tests;
 
 use serde::{Deserialize, Serialize};
 
-pub use query::{EventFilter, EventQuery, QueryFault, read_cursor};
-pub use records::{
+pub use query::{EventKindFilter, EventQuery, QueryFault, read_cursor};
+pub use payloads::{
     AgentCreated, AgentDestroyed, AgentFinished, AgentRenamed, ContextCompacted, DaemonStarted,
-    DaemonStopped, Denied, Gap, Lagged, Message, NotJournalled, PermissionsChanged, ReasoningDelta, PermissionsView,
+    DaemonStopped, Denied, Gap, Lagged, MessageEvent, NotJournalled, PermissionsChanged, ReasoningDelta, PermissionsView,
     RolledBack, Steered, TextDelta, ToolBegun, ToolDone, TurnAccepted, TurnBegun, TurnEnded, TurnError,
     TurnReopened,
 };
@@ -20,29 +20,29 @@ use crate::methods::Count;
 use crate::sse;
 
 /// The kind of the last event of a streamed `send`; its data is the JSON-RPC response and nothing else.
-pub const RESPONSE: &str = "response";
+pub const RESPONSE_EVENT: &str = "response";
 
 macro_rules! define_events {
     (
-        kept { $( $(#[doc = $kept_doc:literal])* $kept:ident = $kept_name:literal; )* }
+        journal { $( $(#[doc = $journal_doc:literal])* $journal:ident = $journal_name:literal; )* }
         live { $( $(#[doc = $live_doc:literal])* $live:ident = $live_name:literal; )* }
     ) => {
         /// An event's kind.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum EventKind {
-            $( $(#[doc = $kept_doc])* $kept, )*
+            $( $(#[doc = $journal_doc])* $journal, )*
             $( $(#[doc = $live_doc])* $live, )*
         }
 
         impl EventKind {
             /// The whole list, in order.
-            pub const ALL: &'static [EventKind] = &[ $( EventKind::$kept, )* $( EventKind::$live, )* ];
+            pub const ALL: &'static [EventKind] = &[ $( EventKind::$journal, )* $( EventKind::$live, )* ];
 
             /// The name on the wire.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self {
-                    $( EventKind::$kept => $kept_name, )*
+                    $( EventKind::$journal => $journal_name, )*
                     $( EventKind::$live => $live_name, )*
                 }
             }
@@ -66,7 +66,7 @@ macro_rules! define_events {
             #[must_use]
             pub fn doc(self) -> &'static str {
                 match self {
-                    $( EventKind::$kept => concat!($( $kept_doc, "\n" ),*).trim_ascii(), )*
+                    $( EventKind::$journal => concat!($( $journal_doc, "\n" ),*).trim_ascii(), )*
                     $( EventKind::$live => concat!($( $live_doc, "\n" ),*).trim_ascii(), )*
                 }
             }
@@ -75,7 +75,7 @@ macro_rules! define_events {
             #[must_use]
             pub fn is_journalled(self) -> bool {
                 match self {
-                    $( EventKind::$kept => true, )*
+                    $( EventKind::$journal => true, )*
                     $( EventKind::$live => false, )*
                 }
             }
@@ -84,7 +84,7 @@ macro_rules! define_events {
             #[must_use]
             pub fn find(name: &str) -> Option<EventKind> {
                 match name {
-                    $( $kept_name => Some(EventKind::$kept), )*
+                    $( $journal_name => Some(EventKind::$journal), )*
                     $( $live_name => Some(EventKind::$live), )*
                     _ => None,
                 }
@@ -94,15 +94,15 @@ macro_rules! define_events {
         /// What happened and is kept: one variant for each record of the journal.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[serde(tag = "kind")]
-        pub enum KeptRecord {
-            $( $(#[doc = $kept_doc])* #[serde(rename = $kept_name)] $kept($kept), )*
+        pub enum JournalRecord {
+            $( $(#[doc = $journal_doc])* #[serde(rename = $journal_name)] $journal($journal), )*
         }
 
-        impl KeptRecord {
+        impl JournalRecord {
             /// Its kind.
             #[must_use]
             pub fn kind(&self) -> EventKind {
-                match self { $( KeptRecord::$kept(_) => EventKind::$kept, )* }
+                match self { $( JournalRecord::$journal(_) => EventKind::$journal, )* }
             }
         }
 
@@ -122,9 +122,9 @@ macro_rules! define_events {
         }
 
         #[cfg(feature = "schema")]
-        pub(crate) fn schema_of(kind: EventKind, generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        pub(crate) fn event_schema(kind: EventKind, generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
             match kind {
-                $( EventKind::$kept => <$kept as schemars::JsonSchema>::json_schema(generator), )*
+                $( EventKind::$journal => <$journal as schemars::JsonSchema>::json_schema(generator), )*
                 $( EventKind::$live => <$live as schemars::JsonSchema>::json_schema(generator), )*
             }
         }
@@ -132,7 +132,7 @@ macro_rules! define_events {
 }
 
 define_events! {
-    kept {
+    journal {
         /// An agent was made.
         AgentCreated = "agent_created";
         /// An agent was given other rights.
@@ -148,7 +148,7 @@ define_events! {
         /// A turn began: the message that was taken is in the context now. No `message` is told for it.
         TurnBegun = "turn_begun";
         /// A message came into the context: an answer of the model, the result of a tool, or a word that was added.
-        Message = "message";
+        MessageEvent = "message";
         /// Somebody added a word to the turn. It comes into the context, as a `message`, before the model is asked again.
         Steered = "steered";
         /// A tool call is about to run.
@@ -188,14 +188,14 @@ define_events! {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
     /// Kept in the journal.
-    Kept(Box<KeptEvent>),
+    Journalled(Box<JournalEvent>),
     /// Told while it happens.
     Live(LiveEvent),
 }
 
 /// An event of the journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct KeptEvent {
+pub struct JournalEvent {
     /// Its place in the whole journal, from 1. It is the event's id and the cursor to go on from.
     pub sequence: Count,
     /// The agent it is about, by the name it had then; null for the daemon itself.
@@ -206,7 +206,7 @@ pub struct KeptEvent {
     pub at: String,
     /// What happened.
     #[serde(flatten)]
-    pub record: KeptRecord,
+    pub record: JournalRecord,
 }
 
 /// Why the data of an event cannot be read.
@@ -225,7 +225,7 @@ impl Event {
     #[must_use]
     pub fn kind(&self) -> EventKind {
         match self {
-            Event::Kept(event) => event.record.kind(),
+            Event::Journalled(event) => event.record.kind(),
             Event::Live(event) => event.kind(),
         }
     }
@@ -237,7 +237,7 @@ impl Event {
     pub fn read(kind: &str, data: &str) -> Result<Option<Self>, EventFault> {
         let Some(kind) = EventKind::find(kind) else { return Ok(None) };
         let read = if kind.is_journalled() {
-            serde_json::from_str(data).map(|event| Event::Kept(Box::new(event)))
+            serde_json::from_str(data).map(|event| Event::Journalled(Box::new(event)))
         } else {
             serde_json::from_str(data).map(Event::Live)
         };
@@ -250,7 +250,7 @@ impl Event {
     /// When it cannot be written as JSON.
     pub fn write(&self, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
         let (id, data) = match self {
-            Event::Kept(event) => (Some(event.sequence), serde_json::to_string(event)?),
+            Event::Journalled(event) => (Some(event.sequence), serde_json::to_string(event)?),
             Event::Live(event) => (None, serde_json::to_string(event)?),
         };
         sse::write_event(out, id, self.kind().name(), &data);

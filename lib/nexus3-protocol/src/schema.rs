@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::Method;
 #[cfg(doc)]
-use crate::events::KeptEvent;
+use crate::events::JournalEvent;
 use crate::events::{self, EventKind};
 use crate::methods::schema_of;
 
@@ -133,17 +133,17 @@ pub fn markdown() -> String {
 pub fn events_markdown() -> String {
     let mut generator = generator();
     let mut page = String::from(EVENTS_INTRODUCTION);
-    let head = generator.root_schema_for::<JournalPlace>();
+    let head = generator.root_schema_for::<JournalEventHeader>();
     page.push_str(&members_table("member", head.as_value()));
     for &kind in EventKind::ALL {
-        let schema = events::schema_of(kind, &mut generator);
+        let schema = events::event_schema(kind, &mut generator);
         let kept = if kind.is_journalled() { "Journalled." } else { "Not journalled." };
         let _ = write!(page, "\n## {}\n\n{} {kept}\n", kind.name(), one_line(kind.doc()));
         page.push_str(&members_table("member", schema.as_value()));
     }
     let response = "The last event of a streamed `send`. Its data is the JSON-RPC response that `send` without a stream \
                     gives, and nothing else. Not journalled.";
-    let _ = write!(page, "\n## {}\n\n{response}\n", events::RESPONSE);
+    let _ = write!(page, "\n## {}\n\n{response}\n", events::RESPONSE_EVENT);
     page.push_str("\n# Values\n");
     for (name, schema) in &generator.take_definitions(true) {
         let _ =
@@ -156,7 +156,7 @@ pub fn events_markdown() -> String {
 /// The members that [`KeptEvent`] has beside its record's; a test holds them together.
 #[derive(schemars::JsonSchema)]
 #[expect(dead_code, reason = "only its schema is of use")]
-pub(crate) struct JournalPlace {
+pub(crate) struct JournalEventHeader {
     /// Its place in the whole journal, from 1: the `id` of the event on a stream, and the cursor to go on from.
     sequence: u64,
     /// The agent it is about, by the name it had then; null for the daemon itself.

@@ -153,12 +153,12 @@ impl From<StoreFault> for Fault {
 }
 
 /// Hears of what is kept.
-pub trait Watcher: Send + Sync {
+pub trait CommitListener: Send + Sync {
     /// These were kept just now, in the order of their sequences; every entry is told once. Must not wait.
-    fn kept(&self, entries: &[Arc<JournalEntry>]);
+    fn committed(&self, entries: &[Arc<JournalEntry>]);
 
     /// The store will not take anything more.
-    fn broken(&self, why: &str);
+    fn store_failed(&self, why: &str);
 }
 
 /// Keeps agents.
@@ -199,7 +199,7 @@ pub trait Store: Send + Sync {
     fn prune_turns(&self, before: Moment) -> Doing<'static, Result<u64, StoreFault>>;
 
     /// Tells this watcher from now on. There is one; a second takes its place.
-    fn watch(&self, watcher: Arc<dyn Watcher>);
+    fn set_listener(&self, watcher: Arc<dyn CommitListener>);
 
     /// Returns when everything in line is kept and nothing more is taken.
     fn close(&self) -> Doing<'_, ()>;

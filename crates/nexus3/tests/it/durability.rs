@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use testkit::{EventStream, Heard, RawConnection, StoppedDaemon, TestDaemon, TestDaemonBuilder, run};
+use testkit::{TestEventStream, NextEvent, RawConnection, StoppedDaemon, TestDaemon, TestDaemonBuilder, run};
 
 use crate::support::calls::request;
 use crate::support::{PATIENCE, Stage, path};
@@ -112,7 +112,7 @@ fn curl(daemon: &TestDaemon, path: &str, method: &str, params: &Value) -> Value 
 
 /// A whole journal as it is read from its first entry on.
 struct Journal {
-    stream: EventStream,
+    stream: TestEventStream,
     /// The last entry there was when it was opened.
     last: u64,
     entries: Vec<Value>,
@@ -145,8 +145,8 @@ impl Journal {
 
     /// Reads one more; false when there is none in that time.
     fn read(&mut self, within: Duration) -> bool {
-        match self.stream.hear(within).expect("a stream of events") {
-            Heard::Event(event) => {
+        match self.stream.wait_event(within).expect("a stream of events") {
+            NextEvent::Event(event) => {
                 let entry = event.json();
                 let place = self.entries.len() as u64 + 1;
                 assert_eq!(event.sequence(), Some(place), "no hole and no repeat: {entry}");
@@ -157,8 +157,8 @@ impl Journal {
                 self.entries.push(entry);
                 true
             }
-            Heard::Silence => false,
-            Heard::End => panic!("the events end"),
+            NextEvent::TimedOut => false,
+            NextEvent::Ended => panic!("the events end"),
         }
     }
 

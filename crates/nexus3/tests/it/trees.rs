@@ -12,7 +12,7 @@ mod steering;
 mod storm;
 mod subtrees;
 mod temporary;
-mod waiting;
+mod wait_graph;
 
 use serde_json::json;
 

@@ -190,7 +190,7 @@ fn shown(record: Record) -> Value {
     let agent = if name.is_some() { 7 } else { 0 };
     let at = Moment(1_705_314_600_000_042);
     let entry = JournalEntry { sequence: 9, agent, agent_id: name, agent_sequence: 4, at, record };
-    let Event::Kept(event) = kept(&entry) else { panic!("an entry is kept") };
+    let Event::Journalled(event) = journal_event(&entry) else { panic!("an entry is kept") };
     serde_json::to_value(event).unwrap()
 }
 

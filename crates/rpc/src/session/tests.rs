@@ -284,5 +284,5 @@ fn paths_of_a_record_are_written_as_they_are_kept() {
         write_paths: Some(vec![FilePath::resolve("/srv/out", &FilePath::root()).unwrap()]),
         ..Default::default()
     };
-    assert_eq!(paths(&ask), Some(vec!["/srv/out".to_owned()]));
+    assert_eq!(write_paths(&ask), Some(vec!["/srv/out".to_owned()]));
 }

@@ -10,10 +10,10 @@ use agent::outside::JournalEntry;
 use agent::{Fault, FaultKind, RequestId, TurnEnd, TurnOutcome};
 use futures_util::{FutureExt, stream};
 use nexus3_protocol::envelope::{write_error, write_result};
-use nexus3_protocol::events::RESPONSE;
+use nexus3_protocol::events::RESPONSE_EVENT;
 use nexus3_protocol::methods::{SendParams, spec};
 use nexus3_protocol::{ErrorCode, Id, Incoming, Method, Params, Request, RpcError, Rules, sse};
-use runtime::{Answering, FeedItem, FeedScope, Subscription};
+use runtime::{Answering, BusEvent, EventScope, Subscription};
 
 use super::{EventStream, Reply, written};
 use crate::caller::Caller;
@@ -91,7 +91,7 @@ impl Asked {
         let begin = async {
             let agent = desk.agent_behind(&entrance, &caller, Method::Send).await?;
             let message = desk.new_message(&caller, &agent, params).await?;
-            let subscription = desk.pool.subscribe(FeedScope::Agent(agent.clone()), None).await?;
+            let subscription = desk.pool.subscribe(EventScope::Agent(agent.clone()), None).await?;
             let turn = TurnWatch::new(message.request_id.clone());
             Ok((agent.submit(message)?, subscription, turn))
         };
@@ -114,7 +114,7 @@ struct Telling {
 }
 
 enum Step {
-    Item(FeedItem),
+    Item(BusEvent),
     End(Result<TurnEnd, Fault>),
     /// Nothing more can be told.
     Unheard,
@@ -139,7 +139,7 @@ impl Telling {
     }
 
     async fn step(&mut self) -> Option<Step> {
-        let heard = |item: Result<FeedItem, Fault>| item.map_or(Step::Unheard, Step::Item);
+        let heard = |item: Result<BusEvent, Fault>| item.map_or(Step::Unheard, Step::Item);
         match &self.end {
             Some(_) if self.turn.is_over => None,
             // The end is kept, so it will be told.
@@ -186,7 +186,7 @@ fn is_kept(end: &Result<TurnEnd, Fault>) -> bool {
 
 fn response(json: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(json.len() + 32);
-    sse::write_event(&mut bytes, None, RESPONSE, &String::from_utf8_lossy(json));
+    sse::write_event(&mut bytes, None, RESPONSE_EVENT, &String::from_utf8_lossy(json));
     bytes
 }
 
@@ -207,17 +207,17 @@ impl TurnWatch {
         self.turn.is_some()
     }
 
-    fn takes(&mut self, item: &FeedItem) -> bool {
+    fn takes(&mut self, item: &BusEvent) -> bool {
         match item {
-            FeedItem::Entry(entry) => self.takes_entry(entry),
+            BusEvent::Entry(entry) => self.takes_entry(entry),
             // A send that is repeated while it runs is known by what its model says.
-            FeedItem::Delta(delta) if delta.request_id == self.request_id => {
+            BusEvent::Delta(delta) if delta.request_id == self.request_id => {
                 self.turn = Some(delta.turn);
                 self.is_running = true;
                 true
             }
-            FeedItem::Lagged => self.is_running,
-            FeedItem::Delta(_) | FeedItem::Gap { .. } => false,
+            BusEvent::Lagged => self.is_running,
+            BusEvent::Delta(_) | BusEvent::Gap { .. } => false,
         }
     }
 

@@ -5,9 +5,9 @@ use agent::journal::{Record, Serial};
 use futures_util::stream;
 use nexus3_protocol::events::EventQuery;
 use nexus3_protocol::sse;
-use runtime::{FeedItem, FeedScope, PoolHandle, Subscription};
+use runtime::{BusEvent, EventScope, PoolHandle, Subscription};
 
-use super::sight::{Look, Sight};
+use super::event_filter::{Visibility, EventFilter};
 use super::{EventStream, NoStream, written};
 use crate::caller::{Caller, Errand};
 use crate::desk::{Desk, Entrance, Place};
@@ -17,11 +17,11 @@ use crate::events::event;
 struct Watch {
     pool: PoolHandle,
     subscription: Subscription,
-    sight: Sight,
+    event_filter: EventFilter,
     query: EventQuery,
     /// The agent that is watched; all when there is none.
     agent: Option<Serial>,
-    is_over: bool,
+    has_ended: bool,
 }
 
 impl Desk {
@@ -35,29 +35,29 @@ impl Desk {
         caller: &Caller,
         query: EventQuery,
     ) -> Result<EventStream, NoStream> {
-        self.begin_to_watch(entrance, caller, query).await.map_err(|fault| {
+        self.start_watch(entrance, caller, query).await.map_err(|fault| {
             self.answered(&fault, caller, Errand::EVENTS);
             NoStream::from(&fault)
         })
     }
 
-    async fn begin_to_watch(
+    async fn start_watch(
         &self,
         entrance: &Entrance,
         caller: &Caller,
         query: EventQuery,
     ) -> Result<EventStream, Fault> {
         let (scope, agent) = match &entrance.0 {
-            Place::Daemon => (FeedScope::All, None),
+            Place::Daemon => (EventScope::All, None),
             Place::Agent(agent) => {
                 caller.must_reach(&self.pool, agent, Errand::EVENTS).await?;
-                (FeedScope::Agent(self.pool.wake(agent).await?), Some(agent.serial()))
+                (EventScope::Agent(self.pool.wake(agent).await?), Some(agent.serial()))
             }
         };
-        let sight = Sight::of(caller.principal(&self.pool)?, &self.pool);
+        let sight = EventFilter::for_principal(caller.principal(&self.pool)?, &self.pool);
         let subscription = self.pool.subscribe(scope, query.after).await?;
         let begins_behind = query.after.is_none().then(|| subscription.cursor());
-        let watch = Watch { pool: self.pool.clone(), subscription, sight, query, agent, is_over: false };
+        let watch = Watch { pool: self.pool.clone(), subscription, event_filter: sight, query, agent, has_ended: false };
         let pieces =
             stream::unfold(watch, |mut watch| async move { watch.next().await.map(|piece| (piece, watch)) });
         Ok(EventStream::of(pieces).beginning_behind(begins_behind))
@@ -66,19 +66,19 @@ impl Desk {
 
 impl Watch {
     async fn next(&mut self) -> Option<Vec<u8>> {
-        while !self.is_over {
+        while !self.has_ended {
             let item = match self.subscription.next().await {
                 Ok(item) => item,
-                Err(fault) => return Some(self.broken(&fault)),
+                Err(fault) => return Some(self.journal_error_comment(&fault)),
             };
-            self.sight.clear(&self.pool).await;
-            let look = self.sight.look(&self.pool, &item);
-            self.is_over = look == Look::Over || self.is_last(&item);
-            if look != Look::Told {
+            self.event_filter.refresh(&self.pool).await;
+            let look = self.event_filter.visibility(&self.pool, &item);
+            self.has_ended = look == Visibility::Ended || self.is_last(&item);
+            if look != Visibility::Visible {
                 continue;
             }
             let event = event(&item);
-            if self.query.filter.passes(event.kind()) {
+            if self.query.filter.matches(event.kind()) {
                 return Some(written(&event));
             }
         }
@@ -86,20 +86,20 @@ impl Watch {
     }
 
     /// Nothing follows the end of the one that is watched.
-    fn is_last(&self, item: &FeedItem) -> bool {
+    fn is_last(&self, item: &BusEvent) -> bool {
         match item {
-            FeedItem::Entry(entry) => {
+            BusEvent::Entry(entry) => {
                 self.agent == Some(entry.agent) && matches!(entry.record, Record::Destroyed { .. })
             }
-            FeedItem::Delta(_) | FeedItem::Gap { .. } | FeedItem::Lagged => false,
+            BusEvent::Delta(_) | BusEvent::Gap { .. } | BusEvent::Lagged => false,
         }
     }
 
     /// The reader may come back to where it was.
-    fn broken(&mut self, fault: &Fault) -> Vec<u8> {
+    fn journal_error_comment(&mut self, fault: &Fault) -> Vec<u8> {
         let cause = fault.cause.as_deref().unwrap_or_default();
         tracing::error!(cause, "an event stream ends because the journal cannot be read: {fault}");
-        self.is_over = true;
+        self.has_ended = true;
         let mut bytes = Vec::new();
         sse::write_comment(&mut bytes, "the journal cannot be read");
         bytes

@@ -34,7 +34,7 @@ impl Pool {
         let leave = |kin: &Arc<LineageNode>| {
             let handle = self.directory.remove(kin.serial);
             handle.iter().for_each(AgentHandle::begin_end);
-            self.spool.forget(kin.serial);
+            self.output_cache.remove_agent(kin.serial);
             handle
         };
         Ok(kins.iter().rev().map(leave).collect())

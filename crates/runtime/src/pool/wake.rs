@@ -133,7 +133,7 @@ impl Pool {
             enqueued_state: Mutex::new(new.state),
             store: Arc::clone(&self.outside.store),
             clock: Arc::clone(&self.outside.clock),
-            feed: Arc::clone(&self.feed),
+            event_bus: Arc::clone(&self.event_bus),
             admission: Arc::clone(&self.admission),
             open_turns: Arc::new(AtomicUsize::new(0)),
             limits: Arc::clone(&self.limits),

@@ -14,7 +14,7 @@ mod dice;
 mod driver;
 mod families;
 mod faults;
-mod feeds;
+mod event_bus;
 mod compaction;
 mod full_disk;
 mod history;

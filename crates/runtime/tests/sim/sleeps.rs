@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agent::permission::{Budget, Resource};
 use agent::{FaultKind, TurnOutcome};
-use runtime::{AgentHandle, AgentLife, AgentSpec, Initiator, PermissionChange, ChildPolicy, FeedScope, Limits, PermissionSpec};
+use runtime::{AgentHandle, AgentLife, AgentSpec, Initiator, PermissionChange, ChildPolicy, EventScope, Limits, PermissionSpec};
 
 use crate::history::{questions, results, texts};
 use crate::restarts::portrait;
@@ -56,7 +56,7 @@ async fn nobody_sleeps_while_it_works_or_somebody_holds_it_or_listens_to_it() {
     world.agent("heard").await;
     world.agent("works").await;
     world.agent("rests").await;
-    let listening = world.pool.subscribe(FeedScope::Agent(world.find("heard").await), None).await;
+    let listening = world.pool.subscribe(EventScope::Agent(world.find("heard").await), None).await;
     let mut listening = listening.expect("the journal can be read");
     world.find("works").await.submit_committed(message(1, "#1 wait; say a; done")).await.expect("it is kept");
     a_while().await;
@@ -75,7 +75,7 @@ async fn nobody_sleeps_while_it_works_or_somebody_holds_it_or_listens_to_it() {
 async fn a_listener_to_everybody_keeps_nobody_awake() {
     let world = World::with(sleepy()).await;
     world.agent("a").await;
-    let _listening = world.pool.subscribe(FeedScope::All, None).await.expect("the journal can be read");
+    let _listening = world.pool.subscribe(EventScope::All, None).await.expect("the journal can be read");
     a_while().await;
     assert_eq!(world.live().await, Vec::<String>::new());
 }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use agent::RequestId;
 use agent::journal::{Record, Serial};
 use agent::outside::{
-    Append, JournalBounds, Doing, JournalEntry, IndexRow, Moment, EntryRange, Store, StoreFault, StoredAgent, StoredTurn, Watcher,
+    Append, JournalBounds, Doing, JournalEntry, IndexRow, Moment, EntryRange, Store, StoreFault, StoredAgent, StoredTurn, CommitListener,
 };
 use store::MemoryStore;
 use tokio::sync::oneshot;
@@ -44,7 +44,7 @@ struct State {
     history_reads: Vec<Serial>,
     /// Nothing before this entry is there any more.
     first_sequence: u64,
-    listener: Option<Arc<dyn Watcher>>,
+    listener: Option<Arc<dyn CommitListener>>,
 }
 
 struct QueuedAppend {
@@ -149,7 +149,7 @@ impl TestStore {
         let broken = StoreFault::Failed(why.to_owned());
         self.shared.state().injected_faults.insert(0, InjectedFault { kind: None, times: usize::MAX, fault: broken });
         let watcher = self.shared.state().listener.clone();
-        watcher.expect("somebody watches").broken(why);
+        watcher.expect("somebody watches").store_failed(why);
     }
 
     /// Everything that was put in line since this was last asked.
@@ -317,9 +317,9 @@ impl Store for TestStore {
         self.memory.prune_turns(before)
     }
 
-    fn watch(&self, watcher: Arc<dyn Watcher>) {
+    fn set_listener(&self, watcher: Arc<dyn CommitListener>) {
         self.shared.state().listener = Some(Arc::clone(&watcher));
-        self.memory.watch(watcher);
+        self.memory.set_listener(watcher);
     }
 
     fn close(&self) -> Doing<'_, ()> {

@@ -21,35 +21,35 @@ use super::service::Shared;
 /// How long a browser is told to wait before it comes back.
 const RETRY_MS: u64 = 1000;
 
-const FULL: &str = "busy: too many event streams are open; close one or raise event_streams_max";
+const STREAMS_FULL: &str = "busy: too many event streams are open; close one or raise event_streams_max";
 
-static LAST_ID: HeaderName = HeaderName::from_static(LAST_EVENT_ID);
+static LAST_EVENT_ID_HEADER: HeaderName = HeaderName::from_static(LAST_EVENT_ID);
 
 /// A place whose events can be watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum WatchPath<'a> {
+pub(super) enum EventPath<'a> {
     /// `/events`
     All,
     /// `/agent/{agent_id}/events`; whether that is a name is not said.
     Agent(&'a str),
 }
 
-impl<'a> WatchPath<'a> {
+impl<'a> EventPath<'a> {
     /// What a request watches; none when it does not.
-    pub(super) fn of(method: &Method, path: &'a str) -> Option<Self> {
+    pub(super) fn parse(method: &Method, path: &'a str) -> Option<Self> {
         if method != Method::GET {
             return None;
         }
         if path == "/events" {
-            return Some(WatchPath::All);
+            return Some(EventPath::All);
         }
         let name = path.strip_prefix("/agent/")?.strip_suffix("/events")?;
-        (!name.is_empty() && !name.contains('/')).then_some(WatchPath::Agent(name))
+        (!name.is_empty() && !name.contains('/')).then_some(EventPath::Agent(name))
     }
 }
 
 /// Whether the caller takes an event stream as the answer to a `send`.
-pub(super) fn takes_stream(headers: &HeaderMap) -> bool {
+pub(super) fn accepts_event_stream(headers: &HeaderMap) -> bool {
     let is_stream =
         |item: &str| item.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(MEDIA_TYPE);
     headers
@@ -59,32 +59,32 @@ pub(super) fn takes_stream(headers: &HeaderMap) -> bool {
 }
 
 /// Answers a request that watches.
-pub(super) async fn watch(
+pub(super) async fn stream_events(
     shared: &Shared,
     parts: &Parts,
     entrance: &Entrance,
     caller: &Caller,
 ) -> Result<Response<AnswerBody>, Refusal> {
-    let query = query(parts).map_err(|fault| Refusal::new(StatusCode::BAD_REQUEST, fault.to_string()))?;
+    let query = parse_query(parts).map_err(|fault| Refusal::new(StatusCode::BAD_REQUEST, fault.to_string()))?;
     let place = Arc::clone(&shared.event_streams)
         .try_acquire_owned()
-        .map_err(|_| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, FULL))?;
-    let events = shared.desk.watch(entrance, caller, query).await.map_err(refusal)?;
+        .map_err(|_| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, STREAMS_FULL))?;
+    let events = shared.desk.watch(entrance, caller, query).await.map_err(stream_refusal)?;
     let mut opening = Vec::new();
     sse::write_retry(&mut opening, RETRY_MS);
     if let Some(sequence) = events.begins_behind() {
         sse::write_position(&mut opening, sequence);
     }
-    let terms = StreamTerms { place: Some(place), ..terms(shared) };
-    Ok(response(StreamBody::new(events, opening, terms)))
+    let terms = StreamTerms { place: Some(place), ..stream_context(shared) };
+    Ok(event_stream_response(StreamBody::new(events, opening, terms)))
 }
 
 /// The answer to a `send` that is told as it goes. It needs no place among the streams: turns have their own limits.
-pub(super) fn streamed(shared: &Shared, events: EventStream) -> Response<AnswerBody> {
-    response(StreamBody::new(events, Vec::new(), terms(shared)))
+pub(super) fn stream_response(shared: &Shared, events: EventStream) -> Response<AnswerBody> {
+    event_stream_response(StreamBody::new(events, Vec::new(), stream_context(shared)))
 }
 
-fn terms(shared: &Shared) -> StreamTerms {
+fn stream_context(shared: &Shared) -> StreamTerms {
     StreamTerms {
         heartbeat: shared.limits.heartbeat,
         stop: shared.streams_stop.clone(),
@@ -94,12 +94,12 @@ fn terms(shared: &Shared) -> StreamTerms {
 }
 
 /// Where to begin and which kinds. The header counts before the query: a browser that comes back sends both.
-fn query(parts: &Parts) -> Result<EventQuery, QueryFault> {
+fn parse_query(parts: &Parts) -> Result<EventQuery, QueryFault> {
     let mut query = EventQuery::read(parts.uri.query().unwrap_or_default())?;
-    let mut ids = parts.headers.get_all(&LAST_ID).iter();
+    let mut ids = parts.headers.get_all(&LAST_EVENT_ID_HEADER).iter();
     if let Some(id) = ids.next() {
         if ids.next().is_some() {
-            return Err(QueryFault::Twice("Last-Event-ID"));
+            return Err(QueryFault::Duplicate("Last-Event-ID"));
         }
         let id = String::from_utf8_lossy(id.as_bytes());
         query.after = Some(read_cursor("Last-Event-ID", &id)?);
@@ -107,7 +107,7 @@ fn query(parts: &Parts) -> Result<EventQuery, QueryFault> {
     Ok(query)
 }
 
-fn refusal(fault: NoStream) -> Refusal {
+fn stream_refusal(fault: NoStream) -> Refusal {
     let (status, text) = match fault {
         NoStream::Denied(text) => (StatusCode::FORBIDDEN, text),
         NoStream::NoSuchAgent(text) => (StatusCode::NOT_FOUND, text),
@@ -117,7 +117,7 @@ fn refusal(fault: NoStream) -> Refusal {
     Refusal::new(status, text)
 }
 
-fn response(body: StreamBody) -> Response<AnswerBody> {
+fn event_stream_response(body: StreamBody) -> Response<AnswerBody> {
     let mut response = Response::new(AnswerBody::Stream(Box::new(body)));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::activity::Activity;
 use super::body::AnswerBody;
-use super::events::{self, WatchPath};
+use super::events::{self, EventPath};
 use super::gate::{STAND_IN_PATH, Slot};
 use super::guard::{Guard, Shown, invalid_key};
 use super::head::body_too_large;
@@ -72,26 +72,26 @@ async fn answer(
     }
     shared.guard.check_host(&parts.uri, &parts.headers)?;
     shared.guard.check_origin(&parts.headers)?;
-    let watched = WatchPath::of(&parts.method, parts.uri.path());
+    let watched = EventPath::parse(&parts.method, parts.uri.path());
     if parts.method != Method::POST && watched.is_none() {
         return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed. Use POST."));
     }
     let caller = caller(shared, &parts.headers)?;
     let entrance = match watched {
         None => route(&shared.desk, &parts.uri)?,
-        Some(path) => watch_route(&shared.desk, &parts.uri, path)?,
+        Some(path) => event_route(&shared.desk, &parts.uri, path)?,
     };
     let caller = narrowed(caller, &parts.headers)?;
     if watched.is_some() {
-        return events::watch(shared, parts, &entrance, &caller).await;
+        return events::stream_events(shared, parts, &entrance, &caller).await;
     }
     if parts.headers.contains_key(CONTENT_ENCODING) {
         return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Encoding is not understood"));
     }
     let body = read(body, shared.limits.body_bytes_max, slot).await?;
-    let answer = if events::takes_stream(&parts.headers) {
+    let answer = if events::accepts_event_stream(&parts.headers) {
         match shared.desk.answer_streaming(entrance, &caller, &body).await {
-            Reply::Stream(events) => return Ok(events::streamed(shared, events)),
+            Reply::Stream(events) => return Ok(events::stream_response(shared, events)),
             Reply::Whole(answer) => answer,
         }
     } else {
@@ -140,11 +140,11 @@ fn route(desk: &Desk, uri: &hyper::Uri) -> Result<Entrance, Refusal> {
 }
 
 /// The same for what is watched: here a query says what is wanted.
-fn watch_route(desk: &Desk, uri: &hyper::Uri, path: WatchPath<'_>) -> Result<Entrance, Refusal> {
+fn event_route(desk: &Desk, uri: &hyper::Uri, path: EventPath<'_>) -> Result<Entrance, Refusal> {
     match path {
         _ if uri.authority().is_some() => Err(no_route()),
-        WatchPath::All => Ok(desk.daemon_entrance()),
-        WatchPath::Agent(name) => agent_route(desk, name),
+        EventPath::All => Ok(desk.daemon_entrance()),
+        EventPath::Agent(name) => agent_route(desk, name),
     }
 }
 

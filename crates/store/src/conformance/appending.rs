@@ -202,7 +202,7 @@ async fn the_daemon_has_only_records_of_its_own(bench: &mut Bench) {
 async fn watchers_hear_of_everything_once_and_in_order(bench: &mut Bench) {
     bench.create(1, "one", None).await;
     let (first, second) = (Arc::new(Listener::default()), Arc::new(Listener::default()));
-    bench.store.watch(Arc::clone(&first) as _);
+    bench.store.set_listener(Arc::clone(&first) as _);
     let waiting: Vec<_> = (0..300)
         .map(|number| match number % 3 {
             0 => bench.store.append(vec![append(9, "nine", [begun(1)])]),
@@ -215,7 +215,7 @@ async fn watchers_hear_of_everything_once_and_in_order(bench: &mut Bench) {
     assert!(first.sequences().into_iter().eq(2..=401));
     let read: Vec<Arc<JournalEntry>> = bench.store.read(span(None, 1)).await.unwrap();
     assert_eq!(*first.heard.lock().unwrap(), read, "what is told is what is read");
-    bench.store.watch(Arc::clone(&second) as _);
+    bench.store.set_listener(Arc::clone(&second) as _);
     bench.keep(append(1, "one", [begun(1)])).await;
     assert_eq!((first.sequences().len(), second.sequences()), (400, vec![402]));
     assert!(second.broken.lock().unwrap().is_empty());

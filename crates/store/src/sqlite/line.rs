@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use agent::outside::{Moment, StoreFault, Watcher};
+use agent::outside::{Moment, StoreFault, CommitListener};
 use tokio::sync::oneshot;
 
 use crate::call::{Call, refusal};
@@ -53,7 +53,7 @@ pub(super) struct Line {
     state: Mutex<State>,
     arrived: Condvar,
     ended: Condvar,
-    watcher: Mutex<Option<Arc<dyn Watcher>>>,
+    listener: Mutex<Option<Arc<dyn CommitListener>>>,
 }
 
 #[derive(Default)]
@@ -153,8 +153,8 @@ impl Line {
         state.bytes = 0;
         let work = std::mem::take(&mut state.work);
         drop(state);
-        if let Some(watcher) = self.watcher() {
-            watcher.broken(why);
+        if let Some(watcher) = self.listener() {
+            watcher.store_failed(why);
         }
         for work in work {
             work.refuse(StoreFault::Failed(why.to_owned()));
@@ -179,7 +179,7 @@ impl Line {
         let waiting = std::mem::take(&mut state.waits_for_end);
         drop(state);
         // A watcher may hold the store that holds this line.
-        drop(self.watcher.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(self.listener.lock().unwrap_or_else(PoisonError::into_inner).take());
         work.into_iter().for_each(|work| work.refuse(refusal::closed()));
         for waiting in waiting {
             // Whoever no longer waits needs no answer.
@@ -195,12 +195,12 @@ impl Line {
         waited.unwrap_or_else(PoisonError::into_inner).0.has_ended
     }
 
-    pub(super) fn watch(&self, watcher: Arc<dyn Watcher>) {
-        *self.watcher.lock().unwrap_or_else(PoisonError::into_inner) = Some(watcher);
+    pub(super) fn set_listener(&self, watcher: Arc<dyn CommitListener>) {
+        *self.listener.lock().unwrap_or_else(PoisonError::into_inner) = Some(watcher);
     }
 
     /// Whoever hears of what is kept now.
-    pub(super) fn watcher(&self) -> Option<Arc<dyn Watcher>> {
-        self.watcher.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(super) fn listener(&self) -> Option<Arc<dyn CommitListener>> {
+        self.listener.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -166,8 +166,8 @@ impl Work<'_> {
         for (waiting, outcome) in group.into_iter().zip(outcomes) {
             answers.push((waiting.reply, outcome.map(|places| fill(&mut entries, waiting.call, &places))));
         }
-        if let Some(watcher) = self.hand.line.watcher().filter(|_| !entries.is_empty()) {
-            watcher.kept(&entries);
+        if let Some(watcher) = self.hand.line.listener().filter(|_| !entries.is_empty()) {
+            watcher.committed(&entries);
         }
         // A caller that no longer waits needs no answer.
         answers.into_iter().for_each(|(reply, answer)| drop(reply.send(answer)));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::call::Address;
 use super::journal::Journal;
-use crate::events::{EventStream, Heard};
+use crate::events::{TestEventStream, NextEvent};
 
 /// Between two looks at whether somebody said stop.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -79,7 +79,7 @@ impl Shared {
             life = next;
             let after = self.lock().journal.last;
             // A daemon that is gone already has another life.
-            let opened = EventStream::open(address.port, "/events", Some(&address.token), Some(after));
+            let opened = TestEventStream::open(address.port, "/events", Some(&address.token), Some(after));
             if let Ok(stream) = opened {
                 self.follow(stream);
             }
@@ -95,14 +95,14 @@ impl Shared {
         state.address.clone().filter(|_| !state.is_over)
     }
 
-    fn follow(&self, mut stream: EventStream) {
+    fn follow(&self, mut stream: TestEventStream) {
         loop {
-            let heard = stream.hear(LOOK_EVERY);
+            let heard = stream.wait_event(LOOK_EVERY);
             let mut state = self.lock();
             match heard {
-                Ok(Heard::Event(event)) => state.journal.read(&event),
-                Ok(Heard::Silence) if !state.is_over => {}
-                Ok(Heard::Silence | Heard::End) => return,
+                Ok(NextEvent::Event(event)) => state.journal.read(&event),
+                Ok(NextEvent::TimedOut) if !state.is_over => {}
+                Ok(NextEvent::TimedOut | NextEvent::Ended) => return,
                 Err(cause) => {
                     state.journal.faults.push(format!("the event stream broke: {cause}"));
                     return;

@@ -6,7 +6,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use testkit::{EventStream, Heard, StreamEvent};
+use testkit::{TestEventStream, NextEvent, StreamEvent};
 
 const SOON: Duration = Duration::from_millis(20);
 const LONG: Duration = Duration::from_secs(10);
@@ -55,12 +55,12 @@ fn events_are_read_one_at_a_time_whatever_the_pieces() {
             .map(|chunk| [format!("{:x}\r\n", chunk.len()).as_bytes(), chunk, b"\r\n"].concat());
         let all = [head, chunks.collect::<Vec<_>>().concat(), b"0\r\n\r\n".to_vec()].concat();
         all.chunks(piece).for_each(|bytes| give.send(bytes.to_vec()).expect("a server"));
-        let mut stream = EventStream::open(port, "/events", Some("tok"), Some(6)).expect("a stream");
+        let mut stream = TestEventStream::open(port, "/events", Some("tok"), Some(6)).expect("a stream");
         assert_eq!(stream.next_event(LONG), event(Some("7"), "message", "{\"a\":1}"));
         assert_eq!(stream.next_event(LONG), event(None, "", "one\ntwo"));
         let last = stream.next_event(LONG);
         assert_eq!((last.sequence(), last.data.as_str()), (Some(8), ""));
-        assert_eq!(stream.hear(LONG).expect("a stream"), Heard::End);
+        assert_eq!(stream.wait_event(LONG).expect("a stream"), NextEvent::Ended);
         assert_eq!((stream.comments(), stream.body()), (1, events.as_bytes()));
         drop(give);
         let asked = server.join().expect("a server");
@@ -76,13 +76,13 @@ fn events_are_read_one_at_a_time_whatever_the_pieces() {
 fn silence_and_the_end_are_told_apart() {
     let (port, give, server) = serving();
     give.send(format!("{HEAD}\r\ndata: 1\n\ndata: ha").into_bytes()).expect("a server");
-    let mut stream = EventStream::open(port, "/events", None, None).expect("a stream");
+    let mut stream = TestEventStream::open(port, "/events", None, None).expect("a stream");
     assert_eq!(stream.next_event(LONG).json(), 1);
-    assert_eq!(stream.hear(SOON).expect("a stream"), Heard::Silence);
+    assert_eq!(stream.wait_event(SOON).expect("a stream"), NextEvent::TimedOut);
     give.send(b"lf\n\n".to_vec()).expect("a server");
     assert_eq!(stream.next_event(LONG).data, "half");
     drop(give);
-    assert_eq!(stream.hear(LONG).expect("a stream"), Heard::End);
+    assert_eq!(stream.wait_event(LONG).expect("a stream"), NextEvent::Ended);
     assert!(!server.join().expect("a server").contains("Authorization"));
 }
 
@@ -90,6 +90,6 @@ fn silence_and_the_end_are_told_apart() {
 fn an_answer_that_is_no_stream_is_an_error_with_its_text() {
     let (port, give, _server) = serving();
     give.send(b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\ngone".to_vec()).expect("a server");
-    let refused = EventStream::open(port, "/events", None, None).expect_err("no stream");
+    let refused = TestEventStream::open(port, "/events", None, None).expect_err("no stream");
     assert_eq!(refused.to_string(), "status 404: gone");
 }

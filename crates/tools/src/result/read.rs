@@ -31,6 +31,6 @@ impl ToolDefinition for Read {
         let limit = input.limit.unwrap_or(BYTES_DEFAULT).clamp(1, BYTES_MAX);
         let part = call.context.results.read(&input.handle, input.offset, limit).map_err(execution_failed)?;
         let end = part.offset + part.text.len();
-        Ok(format!("{}\n[bytes {} to {end} of {}]", part.text, part.offset, part.bytes))
+        Ok(format!("{}\n[bytes {} to {end} of {}]", part.text, part.offset, part.bytes_total))
     }
 }

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use agent::outside::{
-    Clock, Doing, Entropy, ToolContext, Moment, NewPeer, PeerAnswer, PeerCreated, PeerStatus, Peers, ResultPart,
-    Results, CallSite, Toolbox,
+    Clock, Doing, Entropy, ToolContext, Moment, NewPeer, PeerAnswer, PeerCreated, PeerStatus, Peers, ResultChunk,
+    CachedResults, CallSite, Toolbox,
 };
 use agent::permission::{FilePath, DirectorySet, Grant, Relation, Verdict, judge};
 use agent::{AgentId, Fault, FaultKind, RequestId, ToolOutcome};
@@ -71,14 +71,14 @@ impl World {
 /// A result that was cut: ten digits, called `r1`.
 struct OneResult;
 
-impl Results for OneResult {
-    fn read(&self, handle: &str, offset: usize, bytes_max: usize) -> Result<ResultPart, String> {
+impl CachedResults for OneResult {
+    fn read(&self, handle: &str, offset: usize, bytes_max: usize) -> Result<ResultChunk, String> {
         let text = "0123456789";
         if handle != "r1" {
             return Err(format!("there is no result '{handle}' any more"));
         }
         let end = text.len().min(offset + bytes_max);
-        Ok(ResultPart { text: text[offset..end].to_owned(), offset, bytes: text.len() })
+        Ok(ResultChunk { text: text[offset..end].to_owned(), offset, bytes_total: text.len() })
     }
 }
 

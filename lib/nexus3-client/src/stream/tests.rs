@@ -1,6 +1,6 @@
 //! Streams from a scripted peer.
 
-use nexus3_protocol::events::{EventFilter, EventKind};
+use nexus3_protocol::events::{EventKindFilter, EventKind};
 
 use super::*;
 use crate::Token;
@@ -20,14 +20,14 @@ fn message() -> SendParams {
 
 fn query(after: Option<u64>, kinds: &[EventKind]) -> EventQuery {
     let kinds = (!kinds.is_empty()).then(|| kinds.iter().copied().collect());
-    EventQuery { after, filter: EventFilter { kinds, deltas: true } }
+    EventQuery { after, filter: EventKindFilter { kinds, deltas: true } }
 }
 
 #[tokio::test]
 async fn watching_is_a_get_with_token_and_filters_that_gives_events_until_the_end() {
     let mut server = Canned::once(events("id: 4\n\n: hi\n\nid: 5\nevent: message\ndata: {}\n\n")).await;
     let client = Client::new(server.endpoint.clone(), Some(Token::parse("nxk_a").unwrap()));
-    let query = query(Some(4), &[EventKind::Message, EventKind::TurnEnded]);
+    let query = query(Some(4), &[EventKind::MessageEvent, EventKind::TurnEnded]);
     let mut stream = client.watch(&Watch { agent_id: Some("a".to_owned()), query }).await.unwrap();
     assert_eq!(stream.position(), None);
     let expected = SseEvent { event: "message".to_owned(), data: "{}".to_owned() };

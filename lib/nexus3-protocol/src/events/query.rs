@@ -11,28 +11,28 @@ pub struct EventQuery {
     /// Only what is behind this sequence; none is from now on. A `Last-Event-ID` header counts before it.
     pub after: Option<u64>,
     /// Which kinds.
-    pub filter: EventFilter,
+    pub filter: EventKindFilter,
 }
 
 /// Which events a reader wants.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EventFilter {
+pub struct EventKindFilter {
     /// These kinds; all when there is nothing.
     pub kinds: Option<BTreeSet<EventKind>>,
     /// Whether it wants what the model says and thinks while it does.
     pub deltas: bool,
 }
 
-impl Default for EventFilter {
+impl Default for EventKindFilter {
     fn default() -> Self {
         Self { kinds: None, deltas: true }
     }
 }
 
-impl EventFilter {
+impl EventKindFilter {
     /// Whether the reader wants this kind. What tells it that something is missing is always wanted.
     #[must_use]
-    pub fn passes(&self, kind: EventKind) -> bool {
+    pub fn matches(&self, kind: EventKind) -> bool {
         match kind {
             EventKind::Gap | EventKind::Lagged => true,
             EventKind::TextDelta | EventKind::ReasoningDelta if !self.deltas => false,
@@ -65,7 +65,7 @@ pub enum QueryFault {
     Deltas(String),
     /// Said more than once.
     #[error("{0} is given twice")]
-    Twice(&'static str),
+    Duplicate(&'static str),
     /// Nothing that is known here.
     #[error("unknown query parameter '{0}': use after, kind and deltas")]
     Unknown(String),
@@ -85,15 +85,15 @@ impl EventQuery {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = decoded(value);
             match name {
-                "after" if after.is_some() => return Err(QueryFault::Twice("after")),
+                "after" if after.is_some() => return Err(QueryFault::Duplicate("after")),
                 "after" => after = Some(read_cursor("after", &value)?),
                 "kind" => read_kinds(&value, kinds.get_or_insert_with(BTreeSet::new))?,
-                "deltas" if deltas.is_some() => return Err(QueryFault::Twice("deltas")),
+                "deltas" if deltas.is_some() => return Err(QueryFault::Duplicate("deltas")),
                 "deltas" => deltas = Some(read_deltas(&value)?),
                 other => return Err(QueryFault::Unknown(shown(other))),
             }
         }
-        Ok(Self { after, filter: EventFilter { kinds, deltas: deltas.unwrap_or(true) } })
+        Ok(Self { after, filter: EventKindFilter { kinds, deltas: deltas.unwrap_or(true) } })
     }
 
     /// The same as text, with its question mark; nothing when there is nothing to say.

@@ -12,7 +12,7 @@ use crate::sse::SseReader;
 fn names_are_unique_and_found_again() {
     let mut names = HashSet::new();
     for &kind in EventKind::ALL {
-        assert!(names.insert(kind.name()) && kind.name() != RESPONSE, "{}", kind.name());
+        assert!(names.insert(kind.name()) && kind.name() != RESPONSE_EVENT, "{}", kind.name());
         assert_eq!(EventKind::find(kind.name()), Some(kind));
         assert!(kind.doc().ends_with('.'), "{}", kind.name());
     }
@@ -53,11 +53,11 @@ fn every_event_is_read_from_the_stream_it_was_written_to() {
 #[test]
 fn an_event_of_a_newer_daemon_is_passed_over_and_new_members_too() {
     assert_eq!(Event::read("weather", "{}").unwrap(), None);
-    assert_eq!(Event::read(RESPONSE, "{}").unwrap(), None);
+    assert_eq!(Event::read(RESPONSE_EVENT, "{}").unwrap(), None);
     let data =
         r#"{"sequence":9,"agent_id":"a","number":4,"at":"t","kind":"turn_begun","turn":2,"weather":[9]}"#;
-    let Some(Event::Kept(event)) = Event::read("turn_begun", data).unwrap() else { panic!("not kept") };
-    assert_eq!(event.record, KeptRecord::TurnBegun(TurnBegun { turn: 2 }));
+    let Some(Event::Journalled(event)) = Event::read("turn_begun", data).unwrap() else { panic!("not kept") };
+    assert_eq!(event.record, JournalRecord::TurnBegun(TurnBegun { turn: 2 }));
 }
 
 #[test]

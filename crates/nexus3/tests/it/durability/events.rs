@@ -1,14 +1,14 @@
 //! The event stream: what happened, in order, once, to whoever may see it, from where they left off.
 
-mod readers;
+mod slow_readers;
 mod resuming;
-mod sights;
-mod turns;
+mod event_filters;
+mod turn_events;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::{EventStream, Heard, StreamEvent, TestDaemon};
+use testkit::{TestEventStream, NextEvent, StreamEvent, TestDaemon};
 
 use super::Journal;
 use crate::support::callers::post_as;
@@ -18,7 +18,7 @@ use crate::support::{PATIENCE, Stage, path};
 const QUIET: Duration = Duration::from_millis(300);
 
 /// Reads up to an event of this kind.
-fn read_to(stream: &mut EventStream, kind: &str) -> Vec<StreamEvent> {
+fn read_until(stream: &mut TestEventStream, kind: &str) -> Vec<StreamEvent> {
     let mut events: Vec<StreamEvent> = Vec::new();
     while events.last().is_none_or(|event| event.kind != kind) {
         events.push(stream.next_event(PATIENCE));
@@ -50,7 +50,7 @@ fn a_stream_without_a_place_tells_where_it_is_and_what_happens_from_then_on() {
     let last = Journal::of(&stage.daemon).len();
     let mut stream = stage.daemon.events("/agent/worker/events?deltas=false", None);
     stage.send("worker", "hello");
-    let events = read_to(&mut stream, "turn_ended");
+    let events = read_until(&mut stream, "turn_ended");
     assert_eq!(kinds(&events), ["turn_accepted", "turn_begun", "message", "turn_ended"]);
     let opening = String::from_utf8_lossy(stream.body()).into_owned();
     assert!(opening.starts_with(&format!("retry: 1000\n\nid: {last}\n\n")), "{opening}");
@@ -79,7 +79,7 @@ fn filters_leave_out_what_nobody_asked_for() {
         let mut stream = stage.daemon.events(target, None);
         let events: Vec<StreamEvent> = (0..4).map(|_| stream.next_event(PATIENCE)).collect();
         assert_eq!(kinds(&events), ["message", "turn_ended", "message", "turn_ended"]);
-        assert_eq!(stream.hear(QUIET).expect("a stream"), Heard::Silence);
+        assert_eq!(stream.wait_event(QUIET).expect("a stream"), NextEvent::TimedOut);
     }
     let mut stream = stage.daemon.events("/events?deltas=false&kind=turn_ended,text_delta", None);
     stage.send("worker", "three");
@@ -134,7 +134,7 @@ fn a_place_beyond_the_end_is_answered_by_what_there_is() {
     assert_eq!(gap.json(), json!({ "kind": "gap", "journalled": false, "first": 1, "last": last }));
     assert_eq!(stream.next_event(PATIENCE).kind, "agent_created", "and reading goes on at the first");
     let mut at_the_end = stage.daemon.events("/events", Some(last));
-    assert_eq!(at_the_end.hear(QUIET).expect("a stream"), Heard::Silence, "the end itself is no gap");
+    assert_eq!(at_the_end.wait_event(QUIET).expect("a stream"), NextEvent::TimedOut, "the end itself is no gap");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_quiet_stream_shows_that_it_is_alive() {
     let mut stream = stage.daemon.events("/events?kind=turn_ended", None);
     while stream.comments() < 3 {
         // Each wait ends with whatever comes, and comments are no events.
-        assert_eq!(stream.hear(Duration::from_millis(20)).expect("a stream"), Heard::Silence);
+        assert_eq!(stream.wait_event(Duration::from_millis(20)).expect("a stream"), NextEvent::TimedOut);
     }
     assert!(String::from_utf8_lossy(stream.body()).contains("\n: still here\n"));
 }
@@ -155,7 +155,7 @@ fn what_a_model_is_just_saying_is_told_and_marked_as_not_kept() {
     let mut stream = stage.daemon.events("/agent/worker/events", None);
     let asked = "!think let me see | !chunks 5 one two three four five";
     let answer = stage.daemon.result(&path("worker"), "send", json!({ "content": asked, "request_id": "r" }));
-    let events = read_to(&mut stream, "turn_ended");
+    let events = read_until(&mut stream, "turn_ended");
     let deltas = |kind: &str| -> Vec<Value> {
         let of_kind = events.iter().filter(|event| event.kind == kind);
         of_kind.inspect(|event| assert_eq!(event.id, None, "{event:?}")).map(StreamEvent::json).collect()
@@ -185,13 +185,13 @@ fn the_events_of_an_agent_end_with_it() {
     let stage = Stage::open();
     let token = stage.create_with(json!({ "agent_id": "worker" }));
     let mut its = stage.daemon.events("/agent/worker/events", None);
-    let mut own = EventStream::open(stage.daemon.port(), "/events", Some(&token), None).expect("a stream");
+    let mut own = TestEventStream::open(stage.daemon.port(), "/events", Some(&token), None).expect("a stream");
     stage.daemon.result("/", "destroy_agent", json!({ "agent_id": "worker" }));
     for stream in [&mut its, &mut own] {
         assert_eq!(stream.next_event(PATIENCE).kind, "agent_destroyed");
         // The caller of the second is gone: what others do is not its business.
         stage.daemon.result("/", "create_agent", json!({}));
-        assert_eq!(stream.hear(PATIENCE).expect("a stream"), Heard::End);
+        assert_eq!(stream.wait_event(PATIENCE).expect("a stream"), NextEvent::Ended);
     }
     let refused = post_as(&stage.daemon, &token, &[], "/", "list_agents", json!({}));
     assert_eq!(refused.status, 403, "{}", refused.text());

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use serde_json::json;
-use testkit::Heard;
+use testkit::NextEvent;
 
 use super::{Journal, assert_sound, send_params, of_kind, wait_settled};
 use crate::support::calls::OpenCalls;
@@ -31,7 +31,7 @@ fn nothing_is_lost_by_a_daemon_that_is_paused_under_load() {
         }
         stage.daemon.signal("SIGSTOP");
         // Whatever was on its way has come when nothing comes for that long.
-        while events.hear(PAUSE).expect("a stream") != Heard::Silence {}
+        while events.wait_event(PAUSE).expect("a stream") != NextEvent::TimedOut {}
         stage.daemon.signal("SIGCONT");
     }
     let total = AGENTS * SENDS * PAUSES;
@@ -59,9 +59,9 @@ fn a_model_that_went_silent_during_a_pause_is_given_its_time() {
     stage.model.wait_stalled(1);
     let mut events = stage.daemon.events("/agent/worker/events", None);
     stage.daemon.signal("SIGSTOP");
-    while events.hear(PAUSE).expect("a stream") != Heard::Silence {}
+    while events.wait_event(PAUSE).expect("a stream") != NextEvent::TimedOut {}
     stage.model.release("gate");
-    assert_eq!(events.hear(PAUSE).expect("a stream"), Heard::Silence, "it stands still");
+    assert_eq!(events.wait_event(PAUSE).expect("a stream"), NextEvent::TimedOut, "it stands still");
     stage.daemon.signal("SIGCONT");
     assert_eq!(open.result()["content"], "so far released gate");
     let mut kinds = Vec::new();

@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 use serde_json::json;
-use testkit::{Heard, TestDaemon, run};
+use testkit::{NextEvent, TestDaemon, run};
 
 use super::{assert_stopped, token_path};
 use crate::support::program::Program;
@@ -96,7 +96,7 @@ fn whoever_watches_does_not_hold_it_and_hears_its_end() {
     assert_stopped(&stage.daemon);
     for mut events in streams {
         let mut kinds = Vec::new();
-        while let Heard::Event(event) = events.hear(PATIENCE).expect("a stream that ends in order") {
+        while let NextEvent::Event(event) = events.wait_event(PATIENCE).expect("a stream that ends in order") {
             kinds.push(event.kind);
         }
         assert!(kinds.contains(&"turn_ended".to_owned()), "{kinds:?}");

@@ -62,7 +62,7 @@ fn kind(event: &SseEvent) -> String {
 
 fn sequence(event: &SseEvent) -> Option<u64> {
     match Event::read(&event.event, &event.data).unwrap().unwrap() {
-        Event::Kept(kept) => Some(kept.sequence),
+        Event::Journalled(kept) => Some(kept.sequence),
         Event::Live(_) => None,
     }
 }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::super::compaction_run::{SummaryStep, SummaryCall};
 use super::{Awaited, TurnDriver, turn_panicked, stream_ended};
-use crate::feed::{Delta, DeltaKind};
+use crate::event_bus::{Delta, DeltaKind};
 
 /// How often a model may say that a question is too long before it is believed that nothing helps.
 const OVERFLOWS_MAX: u32 = 6;
@@ -204,12 +204,12 @@ impl TurnDriver {
         }
         Some(match event {
             ModelEvent::Text(text) => {
-                self.say(DeltaKind::Text, &text);
+                self.publish_delta(DeltaKind::Text, &text);
                 TurnEvent::Text(text)
             }
             // Not part of the answer: whoever listens hears it, and the turn goes on.
             ModelEvent::Reasoning(text) => {
-                self.say(DeltaKind::Reasoning, &text);
+                self.publish_delta(DeltaKind::Reasoning, &text);
                 TurnEvent::Text(String::new())
             }
             ModelEvent::ReasoningBlock(thoughts) => TurnEvent::ReasoningBlock(thoughts),
@@ -257,10 +257,10 @@ impl TurnDriver {
     }
 
     /// Tells whoever listens what the model says.
-    fn say(&self, kind: DeltaKind, text: &str) {
+    fn publish_delta(&self, kind: DeltaKind, text: &str) {
         let shared = &self.shared;
-        if shared.feed.is_heard() && !text.is_empty() {
-            shared.feed.say(Delta {
+        if shared.event_bus.has_subscribers() && !text.is_empty() {
+            shared.event_bus.publish_delta(Delta {
                 agent: shared.node.serial,
                 name: shared.id.clone(),
                 request_id: self.request_id.clone(),

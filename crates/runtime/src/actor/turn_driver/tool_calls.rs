@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use agent::outside::{Doing, ToolContext, PreparedCall, Results, CallSite, Tool};
+use agent::outside::{Doing, ToolContext, PreparedCall, CachedResults, CallSite, Tool};
 use agent::permission::{Effect, Permit, Resource, Verdict, judge};
 use agent::{AgentId, Schedule, Concurrency, TokenCount, ToolCall, ToolClass, ToolOutcome, ToolSpec, TurnEvent};
 use futures_util::stream::FuturesUnordered;
@@ -18,7 +18,7 @@ use super::panic_text;
 use crate::audit;
 use crate::handle::Shared;
 use crate::peers::PeersOf;
-use crate::spool::ResultsOf;
+use crate::output_cache::AgentOutputs;
 
 pub(super) struct ToolCalls {
     shared: Arc<Shared>,
@@ -159,15 +159,15 @@ impl ToolCalls {
     /// A result that is longer than its share of what the model can take is cut in its middle; the whole is put aside for
     /// the model to read on.
     fn fit_to_share(&mut self, outcome: ToolOutcome) -> ToolOutcome {
-        let share = self.shared.result_share();
+        let share = self.shared.result_tokens_max();
         if share == 0 {
             return outcome;
         }
         let room = self.result_tokens_left.unwrap_or(share * SHARES_MAX);
         let tokens_max = share.min(room).max(SHARE_TOKENS_MIN);
         let outcome = match outcome {
-            ToolOutcome::Done(text) => ToolOutcome::Done(self.shared.cut_result(text, tokens_max)),
-            ToolOutcome::Failed(text) => ToolOutcome::Failed(self.shared.cut_result(text, tokens_max)),
+            ToolOutcome::Done(text) => ToolOutcome::Done(self.shared.truncate_result(text, tokens_max)),
+            ToolOutcome::Failed(text) => ToolOutcome::Failed(self.shared.truncate_result(text, tokens_max)),
             ToolOutcome::Denied(text) => ToolOutcome::Denied(text),
         };
         let tokens = self.shared.provider.count(outcome.text());
@@ -221,8 +221,8 @@ fn run_call(
         };
         let peers = Arc::new(PeersOf::new(&shared));
         // Called within, so that a panic in it is the tool's too.
-        let results: Arc<dyn Results> = match shared.pool.upgrade() {
-            Some(pool) => Arc::new(ResultsOf { spool: Arc::clone(&pool.spool), agent: shared.node.serial }),
+        let results: Arc<dyn CachedResults> = match shared.pool.upgrade() {
+            Some(pool) => Arc::new(AgentOutputs { cache: Arc::clone(&pool.output_cache), agent: shared.node.serial }),
             None => return ToolOutcome::Failed("Server shutting down".to_owned()),
         };
         let outcome = call.run(ToolContext { permit, peers, results }).await;

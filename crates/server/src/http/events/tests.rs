@@ -15,10 +15,10 @@ fn parts(target: &str, headers: &[(&str, &str)]) -> Parts {
 #[test]
 fn two_paths_can_be_watched_and_only_with_get() {
     for (path, expected) in [
-        ("/events", Some(WatchPath::All)),
-        ("/agent/a/events", Some(WatchPath::Agent("a"))),
-        ("/agent/../events", Some(WatchPath::Agent(".."))),
-        ("/agent/events/events", Some(WatchPath::Agent("events"))),
+        ("/events", Some(EventPath::All)),
+        ("/agent/a/events", Some(EventPath::Agent("a"))),
+        ("/agent/../events", Some(EventPath::Agent(".."))),
+        ("/agent/events/events", Some(EventPath::Agent("events"))),
         ("/agent//events", None),
         ("/agent/events", None),
         ("/agent/a/b/events", None),
@@ -31,9 +31,9 @@ fn two_paths_can_be_watched_and_only_with_get() {
         ("/", None),
         ("*", None),
     ] {
-        assert_eq!(WatchPath::of(&Method::GET, path), expected, "{path}");
+        assert_eq!(EventPath::parse(&Method::GET, path), expected, "{path}");
         for method in [Method::POST, Method::HEAD, Method::PUT, Method::OPTIONS, Method::DELETE] {
-            assert_eq!(WatchPath::of(&method, path), None, "{method} {path}");
+            assert_eq!(EventPath::parse(&method, path), None, "{method} {path}");
         }
     }
 }
@@ -51,16 +51,16 @@ fn a_caller_takes_a_stream_when_it_says_so() {
         ("text/event-streams", false),
         ("", false),
     ] {
-        assert_eq!(takes_stream(&parts("/", &[("accept", accept)]).headers), takes, "{accept}");
+        assert_eq!(accepts_event_stream(&parts("/", &[("accept", accept)]).headers), takes, "{accept}");
     }
-    assert!(takes_stream(&parts("/", &[("accept", "a/b"), ("accept", "text/event-stream")]).headers));
-    assert!(!takes_stream(&HeaderMap::new()));
+    assert!(accepts_event_stream(&parts("/", &[("accept", "a/b"), ("accept", "text/event-stream")]).headers));
+    assert!(!accepts_event_stream(&HeaderMap::new()));
 }
 
 #[test]
 fn the_header_counts_before_the_query() {
     let after =
-        |target: &str, headers: &[(&str, &str)]| query(&parts(target, headers)).map(|query| query.after);
+        |target: &str, headers: &[(&str, &str)]| parse_query(&parts(target, headers)).map(|query| query.after);
     assert_eq!(after("/events", &[]), Ok(None));
     assert_eq!(after("/events?", &[]), Ok(None));
     assert_eq!(after("/events?after=5", &[]), Ok(Some(5)));
@@ -71,7 +71,7 @@ fn the_header_counts_before_the_query() {
 #[test]
 fn a_cursor_that_is_none_is_refused_wherever_it_stands() {
     let said =
-        |target: &str, headers: &[(&str, &str)]| query(&parts(target, headers)).unwrap_err().to_string();
+        |target: &str, headers: &[(&str, &str)]| parse_query(&parts(target, headers)).unwrap_err().to_string();
     for bad in ["", "x", "-1", "1 2", "\u{e9}"] {
         let text = said("/events?after=5", &[("last-event-id", bad)]);
         assert!(text.starts_with("Last-Event-ID must be a sequence number, got: '"), "{text}");
@@ -91,7 +91,7 @@ fn what_the_desk_says_becomes_a_status() {
         (NoStream::Busy(text()), 503),
         (NoStream::Failed(text()), 500),
     ] {
-        let refusal = refusal(fault);
+        let refusal = stream_refusal(fault);
         assert_eq!(
             (refusal.status.as_u16(), refusal.message.as_ref(), refusal.closes),
             (status, "why", false)

@@ -11,7 +11,7 @@ async fn a_full_disk_refuses_the_group_and_heals() {
     let home = Home::new();
     let store = home.open_failing("commit.before:turn_accepted@1=full, commit.before:turn_accepted@2=full");
     let listener = Arc::new(Listener::default());
-    store.watch(Arc::clone(&listener) as _);
+    store.set_listener(Arc::clone(&listener) as _);
     keep(&store, [created("main", None)]).await.unwrap();
     let call = || store.append(vec![append(1, "main", [message("a"), accepted(1, "send")])]);
     for _ in 0..2 {
@@ -31,7 +31,7 @@ async fn a_disk_that_fails_is_the_end() {
     let home = Home::new();
     let store = home.open_failing("commit.before:turn_accepted=fsync");
     let listener = Arc::new(Listener::default());
-    store.watch(Arc::clone(&listener) as _);
+    store.set_listener(Arc::clone(&listener) as _);
     keep(&store, [created("main", None)]).await.unwrap();
     keep(&store, [message("kept")]).await.unwrap();
     let failing = store.append(vec![append(1, "main", [accepted(1, "send")])]);

@@ -11,22 +11,22 @@ fn query(
     kinds: Option<std::collections::BTreeSet<EventKind>>,
     deltas: bool,
 ) -> EventQuery {
-    EventQuery { after, filter: EventFilter { kinds, deltas } }
+    EventQuery { after, filter: EventKindFilter { kinds, deltas } }
 }
 
 #[test]
 fn a_query_says_where_to_begin_and_which_kinds() {
-    use EventKind::{Message, TurnEnded};
+    use EventKind::{MessageEvent, TurnEnded};
     for (text, expected) in [
         ("", query(None, None, true)),
         ("&&", query(None, None, true)),
         ("after=0", query(Some(0), None, true)),
         ("after=18446744073709551615", query(Some(u64::MAX), None, true)),
         ("after=007", query(Some(7), None, true)),
-        ("kind=message", query(None, kinds(&[Message]), true)),
-        ("kind=message,turn_ended", query(None, kinds(&[Message, TurnEnded]), true)),
-        ("kind=message%2Cturn_ended", query(None, kinds(&[Message, TurnEnded]), true)),
-        ("kind=turn_ended&kind=message&kind=message", query(None, kinds(&[Message, TurnEnded]), true)),
+        ("kind=message", query(None, kinds(&[MessageEvent]), true)),
+        ("kind=message,turn_ended", query(None, kinds(&[MessageEvent, TurnEnded]), true)),
+        ("kind=message%2Cturn_ended", query(None, kinds(&[MessageEvent, TurnEnded]), true)),
+        ("kind=turn_ended&kind=message&kind=message", query(None, kinds(&[MessageEvent, TurnEnded]), true)),
         ("deltas=true", query(None, None, true)),
         ("deltas=false&after=%31", query(Some(1), None, false)),
     ] {
@@ -78,13 +78,13 @@ fn what_does_not_fit_is_named_with_the_choices() {
 
 #[test]
 fn a_filter_never_hides_that_something_is_missing() {
-    let only = query(None, kinds(&[EventKind::Message]), true).filter;
-    let passing: Vec<_> = EventKind::ALL.iter().copied().filter(|kind| only.passes(*kind)).collect();
-    assert_eq!(passing, [EventKind::Message, EventKind::Gap, EventKind::Lagged]);
+    let only = query(None, kinds(&[EventKind::MessageEvent]), true).filter;
+    let passing: Vec<_> = EventKind::ALL.iter().copied().filter(|kind| only.matches(*kind)).collect();
+    assert_eq!(passing, [EventKind::MessageEvent, EventKind::Gap, EventKind::Lagged]);
     let quiet = query(None, None, false).filter;
-    let hidden: Vec<_> = EventKind::ALL.iter().copied().filter(|kind| !quiet.passes(*kind)).collect();
+    let hidden: Vec<_> = EventKind::ALL.iter().copied().filter(|kind| !quiet.matches(*kind)).collect();
     assert_eq!(hidden, [EventKind::TextDelta, EventKind::ReasoningDelta]);
     let both = query(None, kinds(&[EventKind::TextDelta]), false).filter;
-    assert!(!both.passes(EventKind::TextDelta));
-    assert!(EventKind::ALL.iter().all(|kind| EventFilter::default().passes(*kind)));
+    assert!(!both.matches(EventKind::TextDelta));
+    assert!(EventKind::ALL.iter().all(|kind| EventKindFilter::default().matches(*kind)));
 }

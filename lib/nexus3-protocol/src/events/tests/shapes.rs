@@ -13,8 +13,8 @@ fn request_id() -> RequestIdParam {
     RequestIdParam::Text("r".to_owned())
 }
 
-fn message() -> Message {
-    Message {
+fn message() -> MessageEvent {
+    MessageEvent {
         role: text("user"),
         content: text("hi"),
         images: Vec::new(),
@@ -43,15 +43,15 @@ const PERMISSIONS: &str = concat!(
     r#""allowed_write_paths":["/w"],"may_create":[],"may_grant":{"preset":"worker"},"budget":{"turns":5}}"#,
 );
 
-fn kept(record: KeptRecord, rest: &str) -> (Event, String) {
+fn journal_event(record: JournalRecord, rest: &str) -> (Event, String) {
     let name = record.kind().name();
     let agent_id = if name.starts_with("daemon") { None } else { Some(text("a")) };
     let agent = agent_id.as_ref().map_or("null", |_| r#""a""#);
     let event =
-        KeptEvent { sequence: 9, agent_id, number: 4, at: text("2024-01-15T10:30:00.000042Z"), record };
+        JournalEvent { sequence: 9, agent_id, number: 4, at: text("2024-01-15T10:30:00.000042Z"), record };
     let head = format!(r#"{{"sequence":9,"agent_id":{agent},"number":4,"at":"2024-01-15T10:30:00.000042Z""#);
     let comma = if rest.is_empty() { "" } else { "," };
-    (Event::Kept(Box::new(event)), format!(r#"{head},"kind":"{name}"{comma}{rest}}}"#))
+    (Event::Journalled(Box::new(event)), format!(r#"{head},"kind":"{name}"{comma}{rest}}}"#))
 }
 
 fn live(event: LiveEvent, rest: &str) -> (Event, String) {
@@ -103,14 +103,14 @@ fn agents() -> Vec<(Event, String)> {
         note: Some(text("so far")),
     };
     vec![
-        kept(KeptRecord::AgentCreated(created), &created_rest),
-        kept(KeptRecord::PermissionsChanged(changed), &format!(r#""by":"admin","rights":{PERMISSIONS}"#)),
-        kept(KeptRecord::AgentRenamed(renamed), r#""by":"admin","new_agent_id":"b""#),
-        kept(KeptRecord::AgentFinished(AgentFinished { by: by() }), r#""by":"admin""#),
-        kept(KeptRecord::AgentDestroyed(AgentDestroyed { by: by() }), r#""by":"admin""#),
-        kept(KeptRecord::RolledBack(RolledBack { by: by(), messages: 2 }), r#""by":"admin","messages":2"#),
-        kept(
-            KeptRecord::ContextCompacted(compacted),
+        journal_event(JournalRecord::AgentCreated(created), &created_rest),
+        journal_event(JournalRecord::PermissionsChanged(changed), &format!(r#""by":"admin","rights":{PERMISSIONS}"#)),
+        journal_event(JournalRecord::AgentRenamed(renamed), r#""by":"admin","new_agent_id":"b""#),
+        journal_event(JournalRecord::AgentFinished(AgentFinished { by: by() }), r#""by":"admin""#),
+        journal_event(JournalRecord::AgentDestroyed(AgentDestroyed { by: by() }), r#""by":"admin""#),
+        journal_event(JournalRecord::RolledBack(RolledBack { by: by(), messages: 2 }), r#""by":"admin","messages":2"#),
+        journal_event(
+            JournalRecord::ContextCompacted(compacted),
             concat!(
                 r#""turn":3,"by":"auto","how":"summary","messages_before":9,"messages_after":4,"#,
                 r#""tokens_before":900,"tokens_after":200,"note":"so far""#
@@ -122,41 +122,41 @@ fn agents() -> Vec<(Event, String)> {
 fn turns() -> Vec<(Event, String)> {
     let accepted = TurnAccepted { turn: 2, request_id: request_id(), message: message() };
     let call = ToolCallView { id: text("c1"), name: text("fs.read_file"), arguments: text("{}") };
-    let answer = Message {
+    let answer = MessageEvent {
         role: text("assistant"),
         tool_calls: vec![call],
         meta: None,
         content: String::new(),
         ..message()
     };
-    let result = Message { role: text("tool"), tool_call_id: Some(text("c1")), meta: None, ..message() };
+    let result = MessageEvent { role: text("tool"), tool_call_id: Some(text("c1")), meta: None, ..message() };
     let steered = Steered { turn: 2, message: message() };
     let begun =
         ToolBegun { turn: 2, index: 0, call_id: text("c1"), tool: text("fs.read_file"), class: text("pure") };
     let done = ToolDone { turn: 2, index: 0, outcome: text("done"), text: text("notes") };
     let reopened = TurnReopened { turn: 2, request_id: RequestIdParam::Number(5), messages: 3 };
     vec![
-        kept(
-            KeptRecord::TurnAccepted(accepted),
+        journal_event(
+            JournalRecord::TurnAccepted(accepted),
             &format!(r#""turn":2,"request_id":"r","message":{MESSAGE}"#),
         ),
-        kept(KeptRecord::TurnBegun(TurnBegun { turn: 2 }), r#""turn":2"#),
-        kept(KeptRecord::Message(message()), &MESSAGE[1..MESSAGE.len() - 1]),
-        kept(
-            KeptRecord::Message(answer),
+        journal_event(JournalRecord::TurnBegun(TurnBegun { turn: 2 }), r#""turn":2"#),
+        journal_event(JournalRecord::MessageEvent(message()), &MESSAGE[1..MESSAGE.len() - 1]),
+        journal_event(
+            JournalRecord::MessageEvent(answer),
             concat!(
                 r#""role":"assistant","content":"","tool_calls":[{"id":"c1","name":"fs.read_file","arguments":"{}"}],"#,
                 r#""tool_call_id":null"#,
             ),
         ),
-        kept(KeptRecord::Message(result), r#""role":"tool","content":"hi","tool_call_id":"c1""#),
-        kept(KeptRecord::Steered(steered), &format!(r#""turn":2,"message":{MESSAGE}"#)),
-        kept(
-            KeptRecord::ToolBegun(begun),
+        journal_event(JournalRecord::MessageEvent(result), r#""role":"tool","content":"hi","tool_call_id":"c1""#),
+        journal_event(JournalRecord::Steered(steered), &format!(r#""turn":2,"message":{MESSAGE}"#)),
+        journal_event(
+            JournalRecord::ToolBegun(begun),
             r#""turn":2,"place":0,"call_id":"c1","tool":"fs.read_file","class":"pure""#,
         ),
-        kept(KeptRecord::ToolDone(done), r#""turn":2,"place":0,"outcome":"done","text":"notes""#),
-        kept(KeptRecord::TurnReopened(reopened), r#""turn":2,"request_id":5,"messages":3"#),
+        journal_event(JournalRecord::ToolDone(done), r#""turn":2,"place":0,"outcome":"done","text":"notes""#),
+        journal_event(JournalRecord::TurnReopened(reopened), r#""turn":2,"request_id":5,"messages":3"#),
     ]
 }
 
@@ -182,16 +182,16 @@ fn ends() -> Vec<(Event, String)> {
     };
     let usage = r#""usage":{"input_tokens":3,"output_tokens":2,"cached_tokens":1}"#;
     vec![
-        kept(
-            KeptRecord::TurnEnded(completed),
+        journal_event(
+            JournalRecord::TurnEnded(completed),
             &format!(r#"{},"halted":"budget",{usage}"#, head("completed")),
         ),
-        kept(
-            KeptRecord::TurnEnded(failed),
+        journal_event(
+            JournalRecord::TurnEnded(failed),
             &format!(r#"{},"error":{{"code":-32603,"message":"the model failed"}}"#, head("failed")),
         ),
-        kept(
-            KeptRecord::TurnEnded(interrupted),
+        journal_event(
+            JournalRecord::TurnEnded(interrupted),
             &format!(r#"{},"reason":"the daemon stopped""#, head("interrupted")),
         ),
     ]
@@ -212,15 +212,15 @@ fn others() -> Vec<(Event, String)> {
     };
     let delta = |text: &str| format!(r#""agent_id":"a","request_id":"r","turn":2,"text":"{text}""#);
     vec![
-        kept(KeptRecord::Denied(denied), r#""principal":"a","action":"send","rule":"identity","text":"no""#),
-        kept(KeptRecord::DaemonStarted(DaemonStarted { version: text("0.1.0") }), r#""version":"0.1.0""#),
-        kept(KeptRecord::DaemonStopped(DaemonStopped {}), ""),
+        journal_event(JournalRecord::Denied(denied), r#""principal":"a","action":"send","rule":"identity","text":"no""#),
+        journal_event(JournalRecord::DaemonStarted(DaemonStarted { version: text("0.1.0") }), r#""version":"0.1.0""#),
+        journal_event(JournalRecord::DaemonStopped(DaemonStopped {}), ""),
         live(LiveEvent::TextDelta(said), &delta("hel")),
         live(LiveEvent::ReasoningDelta(thought), &delta("hm")),
         live(LiveEvent::Gap(Gap { journalled, first: 5, last: 9 }), r#""first":5,"last":9"#),
         live(LiveEvent::Lagged(Lagged { journalled }), ""),
         // The last, so that the last id of a stream of all is that of an event of the journal.
-        kept(KeptRecord::DaemonStopped(DaemonStopped {}), ""),
+        journal_event(JournalRecord::DaemonStopped(DaemonStopped {}), ""),
     ]
 }
 
@@ -230,7 +230,7 @@ fn every_kind_has_its_shape() {
     assert_eq!(seen.len(), EventKind::ALL.len());
     for (event, json) in all() {
         let written = match &event {
-            Event::Kept(event) => serde_json::to_string(event),
+            Event::Journalled(event) => serde_json::to_string(event),
             Event::Live(event) => serde_json::to_string(event),
         };
         assert_eq!(written.unwrap(), json);

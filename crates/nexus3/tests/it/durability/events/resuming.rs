@@ -1,7 +1,7 @@
 //! Coming back: to a daemon that was killed, to a place that was noted, again and again.
 
 use serde_json::{Value, json};
-use testkit::{Heard, StreamEvent, TestDaemon};
+use testkit::{NextEvent, StreamEvent, TestDaemon};
 
 use super::QUIET;
 use crate::durability::{Journal, send_params, wait_settled};
@@ -9,7 +9,7 @@ use crate::support::calls::OpenCalls;
 use crate::support::{PATIENCE, Stage, path};
 
 /// Comes back behind what was seen, and reads up to where the journal ends for this agent, or for all.
-fn read_on(daemon: &TestDaemon, agent: Option<&str>, seen: &mut Vec<StreamEvent>) {
+fn read_from_last(daemon: &TestDaemon, agent: Option<&str>, seen: &mut Vec<StreamEvent>) {
     let target = agent.map_or_else(|| "/events".to_owned(), |agent| format!("/agent/{agent}/events"));
     let journal = Journal::of(daemon);
     let is_its = |entry: &&Value| agent.is_none_or(|agent| entry["agent_id"] == agent);
@@ -19,7 +19,7 @@ fn read_on(daemon: &TestDaemon, agent: Option<&str>, seen: &mut Vec<StreamEvent>
     while seen.last().and_then(StreamEvent::sequence) != last {
         seen.push(stream.next_event(PATIENCE));
     }
-    assert_eq!(stream.hear(QUIET).expect("a stream"), Heard::Silence, "nothing follows");
+    assert_eq!(stream.wait_event(QUIET).expect("a stream"), NextEvent::TimedOut, "nothing follows");
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_reader_that_comes_back_after_each_kill_has_no_hole_and_no_repeat() {
         stage = stage.kill_and_start();
         wait_settled(&stage.daemon, &[]);
     }
-    read_on(&stage.daemon, None, &mut seen);
+    read_from_last(&stage.daemon, None, &mut seen);
     let journal = Journal::of(&stage.daemon);
     let sequences: Vec<u64> = seen.iter().filter_map(StreamEvent::sequence).collect();
     assert_eq!(sequences, (1..=journal.len() as u64).collect::<Vec<_>>());
@@ -63,11 +63,11 @@ fn a_reader_of_one_agent_comes_back_to_its_own_place() {
     let mut seen = Vec::new();
     stage.send("worker", "one");
     stage.send("other", "not yours");
-    read_on(&stage.daemon, Some("worker"), &mut seen);
+    read_from_last(&stage.daemon, Some("worker"), &mut seen);
     let stage = stage.kill_and_start();
     stage.send("other", "not yours either");
     stage.send("worker", "two");
-    read_on(&stage.daemon, Some("worker"), &mut seen);
+    read_from_last(&stage.daemon, Some("worker"), &mut seen);
     let numbers: Vec<_> = seen.iter().map(|event| event.json()["number"].clone()).collect();
     assert_eq!(json!(numbers), json!((1..=seen.len()).collect::<Vec<_>>()), "its own count has no hole");
     assert!(seen.iter().all(|event| event.json()["agent_id"] == "worker"));
@@ -95,7 +95,7 @@ fn a_name_that_an_agent_had_is_told_as_it_was() {
     stage.send("after", "hello again");
     let stage = stage.kill_and_start();
     let mut seen = Vec::new();
-    read_on(&stage.daemon, Some("after"), &mut seen);
+    read_from_last(&stage.daemon, Some("after"), &mut seen);
     let names: Vec<_> = seen.iter().map(|event| event.json()["agent_id"].clone()).collect();
     let renamed = seen.iter().position(|event| event.kind == "agent_renamed").expect("it was renamed");
     assert!(names[..renamed].iter().all(|name| name == "before"), "{names:?}");

@@ -9,33 +9,33 @@ use crate::lineage::LineageNode;
 
 /// Who waits for whom, by serial.
 #[derive(Debug, Default)]
-pub(crate) struct Waits {
+pub(crate) struct WaitGraph {
     edges: Mutex<HashMap<u64, Vec<u64>>>,
 }
 
 /// One agent waiting for another, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Waiting {
-    waits: Arc<Waits>,
+pub(crate) struct WaitEdge {
+    graph: Arc<WaitGraph>,
     from: u64,
     to: u64,
 }
 
-impl Waits {
+impl WaitGraph {
     /// Begins a wait.
     ///
     /// # Errors
     /// When the other waits, by however many steps, for this one.
-    pub(crate) fn begin(self: &Arc<Self>, from: &LineageNode, to: &LineageNode) -> Result<Waiting, Fault> {
+    pub(crate) fn add_edge(self: &Arc<Self>, from: &LineageNode, to: &LineageNode) -> Result<WaitEdge, Fault> {
         let mut edges = self.edges();
-        if leads_to(&edges, to.serial, from.serial) {
+        if is_reachable(&edges, to.serial, from.serial) {
             let (from, to) = (from.id(), to.id());
             let text =
                 format!("waiting would never end: '{from}' would wait for '{to}', which waits for '{from}'");
             return Err(Fault::new(FaultKind::Invalid, text));
         }
         edges.entry(from.serial).or_default().push(to.serial);
-        Ok(Waiting { waits: Arc::clone(self), from: from.serial, to: to.serial })
+        Ok(WaitEdge { graph: Arc::clone(self), from: from.serial, to: to.serial })
     }
 
     fn edges(&self) -> MutexGuard<'_, HashMap<u64, Vec<u64>>> {
@@ -43,7 +43,7 @@ impl Waits {
     }
 }
 
-fn leads_to(edges: &HashMap<u64, Vec<u64>>, start: u64, goal: u64) -> bool {
+fn is_reachable(edges: &HashMap<u64, Vec<u64>>, start: u64, goal: u64) -> bool {
     let mut seen = Vec::new();
     let mut next = vec![start];
     while let Some(serial) = next.pop() {
@@ -58,9 +58,9 @@ fn leads_to(edges: &HashMap<u64, Vec<u64>>, start: u64, goal: u64) -> bool {
     false
 }
 
-impl Drop for Waiting {
+impl Drop for WaitEdge {
     fn drop(&mut self) {
-        let mut edges = self.waits.edges();
+        let mut edges = self.graph.edges();
         let Some(waited) = edges.get_mut(&self.from) else { return };
         if let Some(place) = waited.iter().position(|serial| *serial == self.to) {
             waited.swap_remove(place);

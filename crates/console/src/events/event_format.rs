@@ -1,6 +1,6 @@
 //! An event in one line: for people cut to what a screen shows, for programs whole.
 
-use nexus3_protocol::events::{Event, KeptEvent, KeptRecord, LiveEvent, Message, TurnEnded};
+use nexus3_protocol::events::{Event, JournalEvent, JournalRecord, LiveEvent, MessageEvent, TurnEnded};
 use nexus3_protocol::sse::SseEvent;
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 const LINE_CHARS_MAX: usize = 160;
 
 /// An event for programs: its data as the daemon wrote it, on one line, with `kind` in it.
-pub(super) fn for_programs(event: &SseEvent) -> String {
+pub(super) fn format_json(event: &SseEvent) -> String {
     match serde_json::from_str::<Value>(&event.data) {
         Ok(data) if data.is_object() => data.to_string(),
         _ => json!({ "kind": event.event, "data": event.data }).to_string(),
@@ -16,23 +16,23 @@ pub(super) fn for_programs(event: &SseEvent) -> String {
 }
 
 /// An event for people: number, time, agent, kind, and what it says.
-pub(super) fn for_people(event: &SseEvent) -> String {
+pub(super) fn format_text(event: &SseEvent) -> String {
     let line = match Event::read(&event.event, &event.data) {
-        Ok(Some(Event::Kept(kept))) => kept_line(&kept),
-        Ok(Some(Event::Live(live))) => live_line(&live),
+        Ok(Some(Event::Journalled(kept))) => format_journal_event(&kept),
+        Ok(Some(Event::Live(live))) => format_live_event(&live),
         // Of a newer daemon.
         Ok(None) | Err(_) => format!("{:>6} {} {}", "-", event.event, event.data),
     };
-    cut(&line)
+    truncate(&line)
 }
 
-fn kept_line(event: &KeptEvent) -> String {
+fn format_journal_event(event: &JournalEvent) -> String {
     let (sequence, at, kind) = (event.sequence, &event.at, event.record.kind().name());
     let agent = event.agent_id.as_deref().unwrap_or("daemon");
-    format!("{sequence:>6} {at} {agent} {kind} {}", told(&event.record))
+    format!("{sequence:>6} {at} {agent} {kind} {}", describe_record(&event.record))
 }
 
-fn live_line(event: &LiveEvent) -> String {
+fn format_live_event(event: &LiveEvent) -> String {
     let kind = event.kind().name();
     match event {
         LiveEvent::TextDelta(delta) => format!("{:>6} {} {kind} {:?}", "-", delta.agent_id, delta.text),
@@ -44,54 +44,54 @@ fn live_line(event: &LiveEvent) -> String {
     }
 }
 
-fn told(record: &KeptRecord) -> String {
+fn describe_record(record: &JournalRecord) -> String {
     match record {
-        KeptRecord::AgentCreated(created) => {
+        JournalRecord::AgentCreated(created) => {
             let origin = created.origin.as_ref().map(|origin| format!(", from {origin}")).unwrap_or_default();
             format!("by {}, preset {}{origin}", created.by, created.permissions.preset)
         }
-        KeptRecord::PermissionsChanged(changed) => {
+        JournalRecord::PermissionsChanged(changed) => {
             format!("by {}, preset {}", changed.by, changed.permissions.preset)
         }
-        KeptRecord::AgentRenamed(renamed) => format!("by {}, to {}", renamed.by, renamed.new_agent_id),
-        KeptRecord::AgentFinished(finished) => format!("by {}", finished.by),
-        KeptRecord::AgentDestroyed(destroyed) => format!("by {}", destroyed.by),
-        KeptRecord::TurnAccepted(accepted) => {
-            format!("turn {} as {}, {}", accepted.turn, accepted.request_id, message(&accepted.message))
+        JournalRecord::AgentRenamed(renamed) => format!("by {}, to {}", renamed.by, renamed.new_agent_id),
+        JournalRecord::AgentFinished(finished) => format!("by {}", finished.by),
+        JournalRecord::AgentDestroyed(destroyed) => format!("by {}", destroyed.by),
+        JournalRecord::TurnAccepted(accepted) => {
+            format!("turn {} as {}, {}", accepted.turn, accepted.request_id, describe_message(&accepted.message))
         }
-        KeptRecord::TurnBegun(begun) => format!("turn {}", begun.turn),
-        KeptRecord::Message(kept) => message(kept),
-        KeptRecord::Steered(steered) => format!("turn {}, {}", steered.turn, message(&steered.message)),
-        KeptRecord::ToolBegun(begun) => format!("turn {}, {} ({})", begun.turn, begun.tool, begun.class),
-        KeptRecord::ToolDone(done) => format!("turn {}, {}: {:?}", done.turn, done.outcome, done.text),
-        KeptRecord::TurnEnded(ended) => end(ended),
-        KeptRecord::TurnReopened(reopened) => {
+        JournalRecord::TurnBegun(begun) => format!("turn {}", begun.turn),
+        JournalRecord::MessageEvent(kept) => describe_message(kept),
+        JournalRecord::Steered(steered) => format!("turn {}, {}", steered.turn, describe_message(&steered.message)),
+        JournalRecord::ToolBegun(begun) => format!("turn {}, {} ({})", begun.turn, begun.tool, begun.class),
+        JournalRecord::ToolDone(done) => format!("turn {}, {}: {:?}", done.turn, done.outcome, done.text),
+        JournalRecord::TurnEnded(ended) => describe_turn_end(ended),
+        JournalRecord::TurnReopened(reopened) => {
             format!("turn {} as {}", reopened.turn, reopened.request_id)
         }
-        KeptRecord::ContextCompacted(folded) => {
+        JournalRecord::ContextCompacted(folded) => {
             let (before, after) = (folded.tokens_before, folded.tokens_after);
             format!("{} by {}: {before} tokens became {after}", folded.method, folded.by)
         }
-        KeptRecord::RolledBack(back) => format!("by {}, {} messages stay", back.by, back.messages),
-        KeptRecord::Denied(denied) => format!("{}: {} ({})", denied.action, denied.text, denied.rule),
-        KeptRecord::DaemonStarted(started) => format!("nexus3 {}", started.version),
-        KeptRecord::DaemonStopped(_) => String::new(),
+        JournalRecord::RolledBack(back) => format!("by {}, {} messages stay", back.by, back.messages),
+        JournalRecord::Denied(denied) => format!("{}: {} ({})", denied.action, denied.text, denied.rule),
+        JournalRecord::DaemonStarted(started) => format!("nexus3 {}", started.version),
+        JournalRecord::DaemonStopped(_) => String::new(),
     }
 }
 
-fn message(message: &Message) -> String {
+fn describe_message(message: &MessageEvent) -> String {
     let calls = message.tool_calls.iter().map(|call| format!(" calls {}", call.name));
     format!("{}: {:?}{}", message.role, message.content, calls.collect::<String>())
 }
 
-fn end(ended: &TurnEnded) -> String {
+fn describe_turn_end(ended: &TurnEnded) -> String {
     let reason = ended.error.as_ref().map(|error| &error.message).or(ended.reason.as_ref());
     let reason = reason.or(ended.halted.as_ref()).map(|reason| format!(" ({reason})")).unwrap_or_default();
     format!("turn {} as {}, {}{reason}: {:?}", ended.turn, ended.request_id, ended.outcome, ended.content)
 }
 
 /// Control characters would let what a model says paint on the terminal.
-fn cut(line: &str) -> String {
+fn truncate(line: &str) -> String {
     let shown = |char: char| if char.is_control() { ' ' } else { char };
     let mut chars = line.trim_end().chars().map(shown);
     let mut short: String = chars.by_ref().take(LINE_CHARS_MAX).collect();

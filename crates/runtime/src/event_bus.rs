@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use agent::journal::Serial;
-use agent::outside::{JournalEntry, EntryRange, Store, Watcher};
+use agent::outside::{JournalEntry, EntryRange, Store, CommitListener};
 use agent::{AgentId, Fault, RequestId};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
@@ -15,7 +15,7 @@ use crate::handle::AgentHandle;
 
 /// What is told.
 #[derive(Debug, Clone)]
-pub enum FeedItem {
+pub enum BusEvent {
     /// Something was kept.
     Entry(Arc<JournalEntry>),
     /// A model said something; it is not kept like this.
@@ -58,7 +58,7 @@ pub enum DeltaKind {
 }
 
 /// Whose events.
-pub enum FeedScope {
+pub enum EventScope {
     /// Everybody's.
     All,
     /// One agent's. It does not go to sleep while somebody listens.
@@ -66,40 +66,40 @@ pub enum FeedScope {
 }
 
 #[derive(Debug, Clone)]
-enum Told {
+enum Delivery {
     Entry(Arc<JournalEntry>),
     Delta(Arc<Delta>),
 }
 
 /// What one listener may be behind before it goes on from the journal.
-const ALL_BEHIND_MAX: usize = 4096;
-const AGENT_BEHIND_MAX: usize = 512;
+const ALL_LAG_MAX: usize = 4096;
+const AGENT_LAG_MAX: usize = 512;
 
 /// Entries read at once.
-const PAGE: usize = 256;
+const PAGE_ENTRIES_MAX: usize = 256;
 
 /// Tells listeners.
-pub(crate) struct Feed {
-    all: broadcast::Sender<Told>,
-    agents: RwLock<HashMap<Serial, broadcast::Sender<Told>>>,
+pub(crate) struct EventBus {
+    all: broadcast::Sender<Delivery>,
+    agents: RwLock<HashMap<Serial, broadcast::Sender<Delivery>>>,
     /// Listeners there are: with none, nothing is told.
-    listeners: Arc<AtomicUsize>,
-    broken: watch::Sender<Option<String>>,
+    subscribers: Arc<AtomicUsize>,
+    store_failure: watch::Sender<Option<String>>,
 }
 
-impl Feed {
+impl EventBus {
     pub(crate) fn new() -> Self {
         Self {
-            all: broadcast::Sender::new(ALL_BEHIND_MAX),
+            all: broadcast::Sender::new(ALL_LAG_MAX),
             agents: RwLock::default(),
-            listeners: Arc::default(),
-            broken: watch::Sender::new(None),
+            subscribers: Arc::default(),
+            store_failure: watch::Sender::new(None),
         }
     }
 
     /// Why the store takes nothing more. Returns when it does not.
-    pub(crate) async fn broken(&self) -> String {
-        let mut broken = self.broken.subscribe();
+    pub(crate) async fn wait_store_failure(&self) -> String {
+        let mut broken = self.store_failure.subscribe();
         let why = broken.wait_for(Option::is_some).await.map(|why| why.clone().unwrap_or_default());
         match why {
             Ok(why) => why,
@@ -108,17 +108,17 @@ impl Feed {
     }
 
     /// Whether anybody listens at all.
-    pub(crate) fn is_heard(&self) -> bool {
-        self.listeners.load(Ordering::Relaxed) > 0
+    pub(crate) fn has_subscribers(&self) -> bool {
+        self.subscribers.load(Ordering::Relaxed) > 0
     }
 
     /// Tells what a model says.
-    pub(crate) fn say(&self, delta: Delta) {
+    pub(crate) fn publish_delta(&self, delta: Delta) {
         let serial = delta.agent;
-        self.tell(serial, &Told::Delta(Arc::new(delta)));
+        self.publish(serial, &Delivery::Delta(Arc::new(delta)));
     }
 
-    fn tell(&self, serial: Serial, told: &Told) {
+    fn publish(&self, serial: Serial, told: &Delivery) {
         // Nobody has to listen.
         let _ = self.all.send(told.clone());
         let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
@@ -127,73 +127,73 @@ impl Feed {
         }
     }
 
-    fn listen(&self, serial: Option<Serial>) -> broadcast::Receiver<Told> {
+    fn receiver(&self, serial: Option<Serial>) -> broadcast::Receiver<Delivery> {
         let Some(serial) = serial else { return self.all.subscribe() };
         let mut agents = self.agents.write().unwrap_or_else(PoisonError::into_inner);
         agents.retain(|_, agent| agent.receiver_count() > 0);
-        agents.entry(serial).or_insert_with(|| broadcast::Sender::new(AGENT_BEHIND_MAX)).subscribe()
+        agents.entry(serial).or_insert_with(|| broadcast::Sender::new(AGENT_LAG_MAX)).subscribe()
     }
 }
 
-impl Watcher for Feed {
-    fn kept(&self, entries: &[Arc<JournalEntry>]) {
-        if self.is_heard() {
-            entries.iter().for_each(|entry| self.tell(entry.agent, &Told::Entry(Arc::clone(entry))));
+impl CommitListener for EventBus {
+    fn committed(&self, entries: &[Arc<JournalEntry>]) {
+        if self.has_subscribers() {
+            entries.iter().for_each(|entry| self.publish(entry.agent, &Delivery::Entry(Arc::clone(entry))));
         }
     }
 
-    fn broken(&self, why: &str) {
-        self.broken.send_replace(Some(why.to_owned()));
+    fn store_failed(&self, why: &str) {
+        self.store_failure.send_replace(Some(why.to_owned()));
     }
 }
 
 /// Somebody who listens.
 pub struct Subscription {
     store: Arc<dyn Store>,
-    told: broadcast::Receiver<Told>,
+    deliveries: broadcast::Receiver<Delivery>,
     serial: Option<Serial>,
     /// Everything up to here was given.
     cursor: u64,
     /// Read from the journal and not given yet.
-    read: VecDeque<Arc<JournalEntry>>,
+    backlog: VecDeque<Arc<JournalEntry>>,
     /// Whether there may be more in the journal than was told.
-    behind: bool,
-    first: VecDeque<FeedItem>,
-    listeners: Arc<AtomicUsize>,
+    is_behind: bool,
+    initial: VecDeque<BusEvent>,
+    subscribers: Arc<AtomicUsize>,
     _agent: Option<AgentHandle>,
 }
 
 impl Subscription {
     /// Begins to listen behind `after`; with none, from now on.
     pub(crate) async fn begin(
-        feed: &Feed,
+        feed: &EventBus,
         store: Arc<dyn Store>,
-        scope: FeedScope,
+        scope: EventScope,
         after: Option<u64>,
     ) -> Result<Self, Fault> {
         let agent = match scope {
-            FeedScope::All => None,
-            FeedScope::Agent(agent) => Some(agent),
+            EventScope::All => None,
+            EventScope::Agent(agent) => Some(agent),
         };
         let serial = agent.as_ref().map(|agent| agent.refer().serial());
-        feed.listeners.fetch_add(1, Ordering::AcqRel);
+        feed.subscribers.fetch_add(1, Ordering::AcqRel);
         // Counted before it listens and before it reads: what is kept from now on is told, what was kept before is read.
         let mut subscription = Self {
-            told: feed.listen(serial),
+            deliveries: feed.receiver(serial),
             store,
             serial,
             cursor: 0,
-            read: VecDeque::new(),
-            behind: after.is_some(),
-            first: VecDeque::new(),
-            listeners: Arc::clone(&feed.listeners),
+            backlog: VecDeque::new(),
+            is_behind: after.is_some(),
+            initial: VecDeque::new(),
+            subscribers: Arc::clone(&feed.subscribers),
             _agent: agent,
         };
         let bounds = subscription.store.bounds().await?;
         subscription.cursor = match after {
             None => bounds.last,
             Some(after) if after > bounds.last || after + 1 < bounds.first => {
-                subscription.first.push_back(FeedItem::Gap { first: bounds.first, last: bounds.last });
+                subscription.initial.push_back(BusEvent::Gap { first: bounds.first, last: bounds.last });
                 bounds.first.saturating_sub(1)
             }
             Some(after) => after,
@@ -205,30 +205,30 @@ impl Subscription {
     ///
     /// # Errors
     /// When the journal cannot be read.
-    pub async fn next(&mut self) -> Result<FeedItem, Fault> {
+    pub async fn next(&mut self) -> Result<BusEvent, Fault> {
         loop {
-            if let Some(item) = self.first.pop_front() {
+            if let Some(item) = self.initial.pop_front() {
                 return Ok(item);
             }
-            if let Some(entry) = self.read.pop_front() {
+            if let Some(entry) = self.backlog.pop_front() {
                 self.cursor = entry.sequence;
-                return Ok(FeedItem::Entry(entry));
+                return Ok(BusEvent::Entry(entry));
             }
-            if self.behind {
+            if self.is_behind {
                 self.catch_up().await?;
                 continue;
             }
-            match self.told.recv().await {
-                Ok(Told::Entry(entry)) if entry.sequence > self.cursor => {
+            match self.deliveries.recv().await {
+                Ok(Delivery::Entry(entry)) if entry.sequence > self.cursor => {
                     self.cursor = entry.sequence;
-                    return Ok(FeedItem::Entry(entry));
+                    return Ok(BusEvent::Entry(entry));
                 }
                 // Read from the journal before.
-                Ok(Told::Entry(_)) => {}
-                Ok(Told::Delta(delta)) => return Ok(FeedItem::Delta(delta)),
+                Ok(Delivery::Entry(_)) => {}
+                Ok(Delivery::Delta(delta)) => return Ok(BusEvent::Delta(delta)),
                 Err(RecvError::Lagged(_)) => {
-                    self.behind = true;
-                    return Ok(FeedItem::Lagged);
+                    self.is_behind = true;
+                    return Ok(BusEvent::Lagged);
                 }
                 Err(RecvError::Closed) => std::future::pending().await,
             }
@@ -242,19 +242,19 @@ impl Subscription {
     }
 
     async fn catch_up(&mut self) -> Result<(), Fault> {
-        let span = EntryRange { agent: self.serial, after: self.cursor, limit: PAGE };
+        let span = EntryRange { agent: self.serial, after: self.cursor, limit: PAGE_ENTRIES_MAX };
         // What was told by now is read now; deltas among it would come behind the end of their turn.
-        self.told = self.told.resubscribe();
+        self.deliveries = self.deliveries.resubscribe();
         let page = self.store.read(span).await?;
         // A page that is not full was the last: what came after it is told.
-        self.behind = page.len() >= PAGE;
-        self.read.extend(page);
+        self.is_behind = page.len() >= PAGE_ENTRIES_MAX;
+        self.backlog.extend(page);
         Ok(())
     }
 }
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.listeners.fetch_sub(1, Ordering::AcqRel);
+        self.subscribers.fetch_sub(1, Ordering::AcqRel);
     }
 }

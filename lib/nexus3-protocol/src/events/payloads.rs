@@ -97,7 +97,7 @@ pub struct TurnAccepted {
     /// The name of the send.
     pub request_id: RequestIdParam,
     /// The message.
-    pub message: Message,
+    pub message: MessageEvent,
 }
 
 /// A turn began.
@@ -111,7 +111,7 @@ pub struct TurnBegun {
 /// A message, as `get_messages` shows it but for its place.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename = "KeptMessage"))]
-pub struct Message {
+pub struct MessageEvent {
     /// `user`, `assistant` or `tool`.
     pub role: String,
     /// Its text.
@@ -136,7 +136,7 @@ pub struct Steered {
     /// Which turn.
     pub turn: Count,
     /// The word.
-    pub message: Message,
+    pub message: MessageEvent,
 }
 
 /// A tool call is about to run.

@@ -1,7 +1,7 @@
 //! Who sees what: whoever has the daemon's token everything, an agent itself and those below it.
 
 use serde_json::{Value, json};
-use testkit::{EventStream, Heard, StreamEvent};
+use testkit::{TestEventStream, NextEvent, StreamEvent};
 
 use super::QUIET;
 use crate::durability::Journal;
@@ -9,19 +9,19 @@ use crate::support::callers::call_as;
 use crate::support::{PATIENCE, Stage};
 
 /// From the beginning on, a caller sees what happened to these, and nothing else.
-fn assert_sees(stage: &Stage, token: &str, target: &str, names: &[Option<&str>]) {
+fn assert_delivered(stage: &Stage, token: &str, target: &str, names: &[Option<&str>]) {
     let journal = Journal::of(&stage.daemon);
     let is_theirs = |entry: &&Value| names.contains(&entry["agent_id"].as_str());
     let expected: Vec<&Value> = journal.iter().filter(is_theirs).collect();
     assert!(expected.len() >= names.len(), "something happened to each: {names:?}");
     let mut stream =
-        EventStream::open(stage.daemon.port(), target, Some(token), Some(0)).expect("a stream of events");
+        TestEventStream::open(stage.daemon.port(), target, Some(token), Some(0)).expect("a stream of events");
     let seen: Vec<Value> = expected.iter().map(|_| stream.next_event(PATIENCE).json()).collect();
     assert!(seen.iter().eq(expected), "{names:?}: {seen:?}");
-    assert_eq!(stream.hear(QUIET).expect("a stream"), Heard::Silence, "{names:?}");
+    assert_eq!(stream.wait_event(QUIET).expect("a stream"), NextEvent::TimedOut, "{names:?}");
 }
 
-fn names(seen: &[StreamEvent]) -> Vec<Value> {
+fn agent_names(seen: &[StreamEvent]) -> Vec<Value> {
     let mut names: Vec<Value> = seen.iter().map(|event| event.json()["agent_id"].clone()).collect();
     names.sort_by_key(Value::to_string);
     names.dedup();
@@ -49,20 +49,20 @@ fn an_agent_sees_itself_and_those_below_it() {
     let stage = stage.kill_and_start();
     let (lead_sees, child_sees) =
         ([Some("lead"), Some("child"), Some("grandchild")], [Some("child"), Some("grandchild")]);
-    assert_sees(&stage, &lead, "/events", &lead_sees);
-    assert_sees(&stage, &child, "/events", &child_sees);
-    assert_sees(&stage, &stranger, "/events", &[Some("stranger")]);
+    assert_delivered(&stage, &lead, "/events", &lead_sees);
+    assert_delivered(&stage, &child, "/events", &child_sees);
+    assert_delivered(&stage, &stranger, "/events", &[Some("stranger")]);
     let admin = stage.daemon.token().expect("a token").to_owned();
     let all = ["lead", "child", "grandchild", "stranger"].map(Some);
-    assert_sees(&stage, &admin, "/events", &[&all[..], &[None]].concat());
-    assert_sees(&stage, &lead, "/agent/grandchild/events", &[Some("grandchild")]);
+    assert_delivered(&stage, &admin, "/events", &[&all[..], &[None]].concat());
+    assert_delivered(&stage, &lead, "/agent/grandchild/events", &[Some("grandchild")]);
     for (token, target) in [
         (&stranger, "/agent/lead/events"),
         (&child, "/agent/lead/events"),
         (&stranger, "/agent/grandchild/events"),
     ] {
         let refused =
-            EventStream::open(stage.daemon.port(), target, Some(token), None).expect_err("no stream");
+            TestEventStream::open(stage.daemon.port(), target, Some(token), None).expect_err("no stream");
         assert!(refused.to_string().starts_with("status 403"), "{target}: {refused}");
     }
 }
@@ -71,15 +71,15 @@ fn an_agent_sees_itself_and_those_below_it() {
 fn what_happens_below_is_seen_as_it_happens_and_what_happens_elsewhere_is_not() {
     let stage = Stage::open();
     let [lead, ..] = plant(&stage);
-    let mut stream = EventStream::open(stage.daemon.port(), "/events", Some(&lead), None).expect("a stream");
+    let mut stream = TestEventStream::open(stage.daemon.port(), "/events", Some(&lead), None).expect("a stream");
     stage.send("stranger", "not for lead");
     stage.create_with(json!({ "agent_id": "another" }));
     let new = json!({ "agent_id": "newborn", "parent_agent_id": "child" });
     stage.create_with(new);
     assert_eq!(stream.next_event(PATIENCE).json()["agent_id"], "newborn");
     stage.send("grandchild", "for lead");
-    let told = super::read_to(&mut stream, "turn_ended");
-    assert_eq!(names(&told), ["grandchild"]);
+    let told = super::read_until(&mut stream, "turn_ended");
+    assert_eq!(agent_names(&told), ["grandchild"]);
     assert!(told.iter().any(|event| event.kind == "text_delta"), "words of those below are heard too");
     stage.daemon.result("/", "destroy_agent", json!({ "agent_id": "child" }));
     let gone: Vec<Value> = (0..3).map(|_| stream.next_event(PATIENCE).json()["agent_id"].clone()).collect();
@@ -91,14 +91,14 @@ fn an_agent_that_may_not_look_below_sees_itself() {
     let stage = Stage::open();
     let [lead, ..] = plant(&stage);
     let mut stream =
-        EventStream::open(stage.daemon.port(), "/events?deltas=false", Some(&lead), None).expect("a stream");
+        TestEventStream::open(stage.daemon.port(), "/events?deltas=false", Some(&lead), None).expect("a stream");
     stage.send("child", "seen");
-    assert_eq!(names(&super::read_to(&mut stream, "turn_ended")), ["child"]);
+    assert_eq!(agent_names(&super::read_until(&mut stream, "turn_ended")), ["child"]);
     stage.set_permissions("lead", json!({ "disable_tools": ["agent_status"] }));
     stage.send("child", "unseen");
     stage.send("lead", "own");
-    let told = super::read_to(&mut stream, "turn_ended");
-    assert_eq!(names(&told), ["lead"], "{told:?}");
+    let told = super::read_until(&mut stream, "turn_ended");
+    assert_eq!(agent_names(&told), ["lead"], "{told:?}");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn what_others_were_denied_is_nobody_elses_business() {
     let seen_first = |token: &str| {
         let kinds = "/events?kind=denied,agent_created";
         let mut stream =
-            EventStream::open(stage.daemon.port(), kinds, Some(token), Some(0)).expect("a stream of events");
+            TestEventStream::open(stage.daemon.port(), kinds, Some(token), Some(0)).expect("a stream of events");
         loop {
             let event = stream.next_event(PATIENCE);
             if event.kind == "denied" || event.json()["agent_id"] == "new" {

@@ -3,9 +3,9 @@
 use std::fs;
 
 use serde_json::json;
-use testkit::{EventStream, Heard, StreamEvent};
+use testkit::{TestEventStream, NextEvent, StreamEvent};
 
-use super::read_to;
+use super::read_until;
 use crate::durability::{Journal, send_params};
 use crate::support::calls::OpenCalls;
 use crate::support::{BIG, PATIENCE, Stage, path};
@@ -16,7 +16,7 @@ const SENDS: usize = 5;
 const DELTAS: usize = 300;
 
 /// Reads up to this sequence; whether words were left out on the way.
-fn catch_up(stream: &mut EventStream, last: u64) -> (Vec<u64>, bool) {
+fn catch_up(stream: &mut TestEventStream, last: u64) -> (Vec<u64>, bool) {
     let (mut sequences, mut lagged) = (Vec::new(), false);
     while sequences.last() != Some(&last) {
         let event = stream.next_event(PATIENCE);
@@ -32,12 +32,12 @@ fn a_hundred_readers_that_do_not_read_slow_nobody_and_miss_nothing_that_is_kept(
     let names: Vec<String> = (0..AGENTS).map(|agent| format!("a{agent}")).collect();
     names.iter().for_each(|name| stage.create(name));
     let before = Journal::of(&stage.daemon).len() as u64;
-    let mut stalled: Vec<EventStream> = (0..READERS)
+    let mut stalled: Vec<TestEventStream> = (0..READERS)
         .map(|reader| {
             // One in ten watches one agent.
             let target = if reader % 10 == 0 { "/agent/a0/events" } else { "/events" };
             let stream = stage.daemon.events(target, None);
-            stream.narrow();
+            stream.shrink_receive_buffer();
             stream
         })
         .collect();
@@ -76,14 +76,14 @@ fn a_reader_that_never_reads_is_let_go_and_comes_back_to_its_place() {
     let long = "x".repeat(1_000_000);
     stage.model.answer(&long, "short");
     let mut stalled = stage.daemon.events("/events?deltas=false", Some(0));
-    stalled.narrow();
+    stalled.shrink_receive_buffer();
     // More than the kernel keeps for a reader.
     for agent in 0..8 {
         stage.create_with(json!({ "agent_id": format!("a{agent}"), "model": "big" }));
         stage.send(&format!("a{agent}"), &long);
     }
     let mut seen: Vec<StreamEvent> = Vec::new();
-    while let Ok(Heard::Event(event)) = stalled.hear(PATIENCE) {
+    while let Ok(NextEvent::Event(event)) = stalled.wait_event(PATIENCE) {
         seen.push(event);
     }
     let last =
@@ -95,7 +95,7 @@ fn a_reader_that_never_reads_is_let_go_and_comes_back_to_its_place() {
         let before = seen.len();
         let mut again = stage.daemon.events("/events?deltas=false", Some(last(&seen)));
         while seen.len() < journal.len()
-            && let Ok(Heard::Event(event)) = again.hear(PATIENCE)
+            && let Ok(NextEvent::Event(event)) = again.wait_event(PATIENCE)
         {
             seen.push(event);
         }
@@ -113,8 +113,8 @@ fn a_reader_that_stands_still_does_not_let_the_log_grow() {
     stage.model.answer(&long, "short");
     stage.create_with(json!({ "agent_id": "first", "model": "big" }));
     let mut stalled = stage.daemon.events("/events?deltas=false", Some(0));
-    stalled.narrow();
-    read_to(&mut stalled, "agent_created");
+    stalled.shrink_receive_buffer();
+    read_until(&mut stalled, "agent_created");
     for _ in 0..3 {
         stage.send("first", &long);
     }

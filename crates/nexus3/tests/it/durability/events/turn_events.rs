@@ -3,27 +3,27 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::{EventStream, Heard, StreamEvent, TestDaemon};
+use testkit::{TestEventStream, NextEvent, StreamEvent, TestDaemon};
 
-use super::{kinds, read_to, refusal};
+use super::{kinds, read_until, refusal};
 use crate::durability::{Journal, send_params};
 use crate::support::{PATIENCE, Stage, path};
 
 /// Starts a send that is told as it goes.
-fn send_told(daemon: &TestDaemon, agent: &str, params: &Value) -> EventStream {
+fn send_streaming(daemon: &TestDaemon, agent: &str, params: &Value) -> TestEventStream {
     let body = json!({ "jsonrpc": "2.0", "id": "x", "method": "send", "params": params }).to_string();
     let headers = [("Accept", "application/json, text/event-stream;q=0.9")];
     let request = daemon.post_bytes(&path(agent), &headers, body.as_bytes());
-    EventStream::ask(daemon.port(), &request).expect("a stream of events")
+    TestEventStream::request(daemon.port(), &request).expect("a stream of events")
 }
 
-fn whole(mut stream: EventStream) -> Vec<StreamEvent> {
+fn read_to_end(mut stream: TestEventStream) -> Vec<StreamEvent> {
     let mut events = Vec::new();
     loop {
-        match stream.hear(PATIENCE).expect("a stream") {
-            Heard::Event(event) => events.push(event),
-            Heard::End => return events,
-            Heard::Silence => panic!("the stream does not end: {events:?}"),
+        match stream.wait_event(PATIENCE).expect("a stream") {
+            NextEvent::Event(event) => events.push(event),
+            NextEvent::Ended => return events,
+            NextEvent::TimedOut => panic!("the stream does not end: {events:?}"),
         }
     }
 }
@@ -33,7 +33,7 @@ fn a_send_that_is_told_ends_with_the_answer_that_it_would_have_had() {
     let stage = Stage::open();
     stage.create("worker");
     let call = r#"!tool echo {"text":"hi"}"#;
-    let events = whole(send_told(&stage.daemon, "worker", &send_params(call, "r")));
+    let events = read_to_end(send_streaming(&stage.daemon, "worker", &send_params(call, "r")));
     let without: Vec<&str> = kinds(&events).into_iter().filter(|kind| !kind.ends_with("_delta")).collect();
     let kept = ["turn_accepted", "turn_begun", "message", "tool_begun", "message", "message", "turn_ended"];
     assert_eq!(without[..7], kept);
@@ -42,7 +42,7 @@ fn a_send_that_is_told_ends_with_the_answer_that_it_would_have_had() {
     assert_eq!((response.id.as_ref(), &response.json()["id"]), (None, &json!("x")));
     let plain = stage.daemon.result(&path("worker"), "send", send_params(call, "r"));
     assert_eq!(response.json()["result"], plain, "and the same send without a stream gets the same");
-    let again = whole(send_told(&stage.daemon, "worker", &send_params(call, "r")));
+    let again = read_to_end(send_streaming(&stage.daemon, "worker", &send_params(call, "r")));
     assert_eq!(again.last().map(|event| event.json()["result"].clone()), Some(plain));
     assert_eq!(stage.model.call_counts(call, 0).requests, 1);
     let ids: Vec<u64> = events.iter().filter_map(StreamEvent::sequence).collect();
@@ -58,7 +58,7 @@ fn a_send_that_is_told_and_refused_is_told_so() {
         (json!({ "content": "!status 500 boom", "request_id": "f" }), -32603),
         (json!({ "content": "other", "request_id": "f" }), -32602),
     ] {
-        let events = whole(send_told(&stage.daemon, "worker", &params));
+        let events = read_to_end(send_streaming(&stage.daemon, "worker", &params));
         let response = events.last().expect("a response");
         assert_eq!((response.kind.as_str(), &response.json()["error"]["code"]), ("response", &json!(code)));
     }
@@ -68,10 +68,10 @@ fn a_send_that_is_told_and_refused_is_told_so() {
 fn a_send_that_is_told_is_cancelled_and_says_what_it_had() {
     let stage = Stage::open();
     stage.create("worker");
-    let mut stream = send_told(&stage.daemon, "worker", &send_params("!hold never so far", "r"));
-    read_to(&mut stream, "text_delta");
+    let mut stream = send_streaming(&stage.daemon, "worker", &send_params("!hold never so far", "r"));
+    read_until(&mut stream, "text_delta");
     assert_eq!(stage.cancel("worker", "r")["cancelled"], true);
-    let rest = whole(stream);
+    let rest = read_to_end(stream);
     assert_eq!(kinds(&rest), ["message", "turn_ended", "response"]);
     let response = rest[2].json();
     assert_eq!(
@@ -84,8 +84,8 @@ fn a_send_that_is_told_is_cancelled_and_says_what_it_had() {
 fn a_told_send_that_is_left_goes_on() {
     let stage = Stage::open();
     stage.create("worker");
-    let mut stream = send_told(&stage.daemon, "worker", &send_params("!hold gate so far", "r"));
-    read_to(&mut stream, "text_delta");
+    let mut stream = send_streaming(&stage.daemon, "worker", &send_params("!hold gate so far", "r"));
+    read_until(&mut stream, "text_delta");
     drop(stream);
     stage.model.release("gate");
     let answer = stage.send_with_request_id("worker", "!hold gate so far", "r");
@@ -99,12 +99,12 @@ fn streams_take_no_turns_place_and_count_as_use() {
     stage.create("worker");
     let mut all = stage.daemon.events("/events", None);
     let its = stage.daemon.events("/agent/worker/events", None);
-    let more: Vec<EventStream> = (0..20).map(|_| stage.daemon.events("/events", None)).collect();
+    let more: Vec<TestEventStream> = (0..20).map(|_| stage.daemon.events("/events", None)).collect();
     assert_eq!(stage.said("worker", "hello"), "echo: hello");
-    read_to(&mut all, "turn_ended");
+    read_until(&mut all, "turn_ended");
     drop((its, more));
     let beyond = Duration::from_millis(1500);
-    assert_eq!(all.hear(beyond).expect("a stream"), Heard::Silence, "somebody watches, so it stays");
+    assert_eq!(all.wait_event(beyond).expect("a stream"), NextEvent::TimedOut, "somebody watches, so it stays");
     drop(all);
     assert_eq!(stage.daemon.wait_exit().code(), Some(0));
     assert!(stage.daemon.stderr().contains("the idle timeout"), "{}", stage.daemon.stderr());
@@ -114,17 +114,17 @@ fn streams_take_no_turns_place_and_count_as_use() {
 fn there_are_only_so_many_streams() {
     let stage = Stage::with("[limits]\nevent_streams_max = 3\nheartbeat_ms = 50\n");
     stage.create("worker");
-    let mut open: Vec<EventStream> = (0..3).map(|_| stage.daemon.events("/events", None)).collect();
+    let mut open: Vec<TestEventStream> = (0..3).map(|_| stage.daemon.events("/events", None)).collect();
     for target in ["/events", "/agent/worker/events"] {
         let (status, message) = refusal(&stage.daemon, target, "");
         assert_eq!(status, 503, "{message}");
         assert!(message.contains("event_streams_max"), "{message}");
     }
-    let told = whole(send_told(&stage.daemon, "worker", &send_params("hello", "r")));
+    let told = read_to_end(send_streaming(&stage.daemon, "worker", &send_params("hello", "r")));
     assert_eq!(told.last().map(|event| event.kind.as_str()), Some("response"), "a send needs no such place");
     drop(open.pop());
     crate::support::until("a free place", || {
-        EventStream::open(stage.daemon.port(), "/events", stage.daemon.token(), None).is_ok()
+        TestEventStream::open(stage.daemon.port(), "/events", stage.daemon.token(), None).is_ok()
     });
 }
 
@@ -137,17 +137,17 @@ fn streams_end_with_the_daemon_and_tell_how_turns_ended_before() {
     stage.model.wait_stalled(1);
     stage.daemon.signal("SIGTERM");
     let mut seen = Vec::new();
-    while let Heard::Event(event) = all.hear(PATIENCE).expect("a stream") {
+    while let NextEvent::Event(event) = all.wait_event(PATIENCE).expect("a stream") {
         seen.push(event);
     }
-    assert_eq!(all.hear(PATIENCE).expect("a stream"), Heard::End);
+    assert_eq!(all.wait_event(PATIENCE).expect("a stream"), NextEvent::Ended);
     assert_eq!(stage.daemon.wait_exit().code(), Some(0), "{}", stage.daemon.stderr());
     let last = seen.last().and_then(StreamEvent::sequence);
     assert!(String::from_utf8_lossy(all.body()).contains(": the daemon stops\n"));
     let Stage { daemon, model } = stage;
     let stage = Stage { daemon: daemon.exited().start(), model };
     let mut later = stage.daemon.events("/events?deltas=false", last);
-    seen.extend(read_to(&mut later, "daemon_started"));
+    seen.extend(read_until(&mut later, "daemon_started"));
     let journal = Journal::of(&stage.daemon);
     assert!(seen.iter().map(StreamEvent::json).eq(journal), "what was not told at the end is told later");
 }
