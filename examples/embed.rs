@@ -18,7 +18,7 @@ use jiff::tz::TimeZone;
 use nexus3_client::{Client, Endpoint};
 use nexus3_protocol::AgentApi;
 use nexus3_protocol::methods::{CreateAgentParams, NoParams, SendParams};
-use rpc::{Desk, DeskOptions, DirectApi};
+use rpc::{Dispatcher, DispatcherOptions, InProcessApi};
 use runtime::{Outside, PoolHandle, PoolOptions};
 use server::http::{HttpDoor, HttpLimits, HttpOptions};
 use server::{Host, bind};
@@ -40,9 +40,9 @@ async fn delegate<A: AgentApi>(api: &A, lead: &str, helper: &str) -> Result<Stri
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let pool = PoolHandle::open(pool_options()?, outside()).await?;
-    let desk = Desk::new(pool.clone(), DeskOptions { zone: TimeZone::system() });
+    let desk = Dispatcher::new(pool.clone(), DispatcherOptions { zone: TimeZone::system() });
 
-    let direct = DirectApi::new(desk.clone());
+    let direct = InProcessApi::new(desk.clone());
     // A door is only needed for callers outside. Without a token, everybody on this machine may come in.
     let listener = bind(Host::parse("127.0.0.1").ok_or("no loopback")?, 0)?;
     let port = listener.address().port();
@@ -61,7 +61,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// The same call both ways, in turns.
-async fn measure(direct: &DirectApi, client: &Client) -> Result<(), Box<dyn Error>> {
+async fn measure(direct: &InProcessApi, client: &Client) -> Result<(), Box<dyn Error>> {
     let id = direct.create_agent(&CreateAgentParams::default()).await?.agent_id;
     for _ in 0..15 {
         let direct_us = time(direct, &id, 20_000).await?;

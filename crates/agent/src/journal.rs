@@ -177,7 +177,7 @@ pub struct AgentRecord {
     /// The model it asked for; none is the usual one.
     pub model: Option<String>,
     /// The digest of its capability token.
-    pub capability: [u8; 32],
+    pub capability_digest: [u8; 32],
     /// What becomes of a turn that a crash cut off.
     pub on_restart: OnRestart,
     /// What it was given.

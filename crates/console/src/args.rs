@@ -21,7 +21,7 @@ use nexus3_protocol::methods::{OnRestart, PageSize};
   nexus3 rpc list -p 9000")]
 pub struct RpcArgs {
     #[command(flatten)]
-    pub(crate) address: Address,
+    pub(crate) address: ConnectionArgs,
 
     /// What to do
     #[command(subcommand)]
@@ -38,14 +38,14 @@ impl AskArgs {
 
 /// Which daemon is meant.
 #[derive(Debug, Args)]
-pub(crate) struct Address {
+pub(crate) struct ConnectionArgs {
     /// The daemon's port on this machine [default: the setting `port`, 8765]
     #[arg(short, long, global = true, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: Option<u16>,
 
     /// The daemon's token [default: NEXUS3_API_KEY, or the token file in NEXUS3_HOME]. Other users of this machine
     /// can see arguments: prefer the default
-    #[arg(long, global = true, value_name = "KEY", value_parser = KeyReader)]
+    #[arg(long, global = true, value_name = "KEY", value_parser = TokenParser)]
     pub(crate) api_key: Option<Token>,
 }
 
@@ -65,7 +65,7 @@ Examples:
 )]
 pub struct AskArgs {
     #[command(flatten)]
-    pub(crate) address: Address,
+    pub(crate) address: ConnectionArgs,
     /// The question; "-" reads it from standard input
     #[arg(value_name = "TEXT")]
     pub(crate) text: String,
@@ -420,9 +420,9 @@ pub struct EventsArgs {
 
 /// Reads a token. A function would do, but then clap repeats what was given, and that may be a secret with a slip in it.
 #[derive(Clone)]
-struct KeyReader;
+struct TokenParser;
 
-impl TypedValueParser for KeyReader {
+impl TypedValueParser for TokenParser {
     type Value = Token;
 
     fn parse_ref(&self, command: &Command, _: Option<&Arg>, value: &OsStr) -> Result<Token, clap::Error> {

@@ -7,25 +7,25 @@ use nexus3_client::{Client, ClientFault, DETECT_TIMEOUT, Detection, detect_serve
 use nexus3_protocol::methods::{CreateAgentParams, DestroyAgentParams, ImageParam, NoParams};
 
 use crate::args::AskArgs;
-use crate::commands::{absolute, judge, message_text};
+use crate::commands::{absolute, exit_code_for, read_message};
 use crate::images::images;
-use crate::send::{Outgoing, Repeat, Telling, send};
-use crate::session::{Failure, Session};
+use crate::send::{OutgoingMessage, Repeat, Telling, send};
+use crate::connection::{Failure, ConnectionOptions};
 use crate::{Interrupt, Streams};
 
 /// Which daemon is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Daemon {
+pub(crate) enum DaemonOrigin {
     /// It was there.
     Found,
     /// It was started for this question, with what stands in the environment now.
     Started,
 }
 
-impl Daemon {
+impl DaemonOrigin {
     /// A refusal of a model by a daemon that was there: it may come of what that daemon was started with, perhaps by an
     /// earlier question.
-    pub(crate) fn explain(self, text: String) -> String {
+    pub(crate) fn explain_unknown_model(self, text: String) -> String {
         if self == Self::Started || !text.contains("Unknown model") {
             return text;
         }
@@ -35,14 +35,14 @@ impl Daemon {
 }
 
 /// Makes sure that a daemon answers.
-pub(crate) async fn find_daemon(
-    probe: &Session,
+pub(crate) async fn ensure_daemon(
+    probe: &ConnectionOptions,
     start: impl AsyncFnOnce(u16) -> Result<(), String>,
-) -> Result<Daemon, String> {
+) -> Result<DaemonOrigin, String> {
     let port = probe.endpoint.port();
     match detect_server(&probe.endpoint, DETECT_TIMEOUT).await {
-        Detection::NexusServer => Ok(Daemon::Found),
-        Detection::NoServer => start(port).await.map(|()| Daemon::Started),
+        Detection::NexusServer => Ok(DaemonOrigin::Found),
+        Detection::NoServer => start(port).await.map(|()| DaemonOrigin::Started),
         Detection::OtherService => {
             Err(format!("something that is not nexus3 uses port {port}; choose another one with -p PORT"))
         }
@@ -54,21 +54,21 @@ pub(crate) async fn find_daemon(
 }
 
 /// A question that was read.
-pub struct Question {
+pub struct AskRequest {
     pub(crate) args: AskArgs,
     content: String,
     images: Vec<ImageParam>,
 }
 
-impl Question {
+impl AskRequest {
     /// Reads it, for as long as somebody writes it: this comes before anything that keeps Ctrl-C from ending the process.
     ///
     /// # Errors
     /// What to say when it, or an image, cannot be read.
     pub fn read(mut args: AskArgs, input: &mut dyn Read) -> Result<Self, String> {
         let content =
-            message_text(std::mem::take(&mut args.text), input).map_err(|failure| failure.said())?;
-        let images = images(std::mem::take(&mut args.images)).map_err(|failure| failure.said())?;
+            read_message(std::mem::take(&mut args.text), input).map_err(|failure| failure.message())?;
+        let images = images(std::mem::take(&mut args.images)).map_err(|failure| failure.message())?;
         Ok(Self { args, content, images })
     }
 
@@ -80,40 +80,40 @@ impl Question {
 }
 
 /// The agent that is asked.
-pub(crate) struct Asked {
+pub(crate) struct AskTarget {
     agent_id: String,
     /// Made for this question alone.
-    is_guest: bool,
+    is_temporary: bool,
 }
 
 /// Finds or makes the agent that is asked.
-pub(crate) async fn prepare(args: &AskArgs, session: &Session) -> Result<Asked, Failure> {
+pub(crate) async fn prepare_agent(args: &AskArgs, session: &ConnectionOptions) -> Result<AskTarget, Failure> {
     let client = session.client();
     let (model, system_prompt) = (args.model.clone(), args.system_prompt.clone());
-    let maker = Maker { client: &client, model, system_prompt };
+    let maker = AgentCreator { client: &client, model, system_prompt };
     Ok(match args.agent_id.clone() {
-        Some(agent_id) => Asked { agent_id: maker.find_or_make(agent_id).await?, is_guest: false },
-        None => Asked { agent_id: maker.make(None).await?, is_guest: true },
+        Some(agent_id) => AskTarget { agent_id: maker.find_or_create(agent_id).await?, is_temporary: false },
+        None => AskTarget { agent_id: maker.create(None).await?, is_temporary: true },
     })
 }
 
 /// Asks and prints the answer.
 pub(crate) async fn run(
-    question: Question,
-    asked: Asked,
-    session: &Session,
+    question: AskRequest,
+    asked: AskTarget,
+    session: &ConnectionOptions,
     streams: &mut Streams<'_>,
     interrupt: Interrupt<'_>,
 ) -> Result<u8, Failure> {
-    let Question { args, content, images } = question;
-    let Asked { agent_id, is_guest } = asked;
+    let AskRequest { args, content, images } = question;
+    let AskTarget { agent_id, is_temporary: is_guest } = asked;
     let client = session.client();
-    let outgoing = Outgoing {
+    let outgoing = OutgoingMessage {
         agent_id: agent_id.clone(),
         content,
         images,
         request_id: None,
-        limit: args.timeout,
+        time_limit: args.timeout,
         repeat: Repeat::Anew,
     };
     let telling = Telling::AsSaid(streams.output);
@@ -127,25 +127,25 @@ pub(crate) async fn run(
     if let Some(halted) = &answered.halted {
         let _ = writeln!(streams.errors, "the turn stopped before its end: {halted}");
     }
-    judge(&answered)
+    exit_code_for(&answered)
 }
 
 /// Makes the agent that is asked.
-struct Maker<'a> {
+struct AgentCreator<'a> {
     client: &'a Client,
     model: Option<String>,
     system_prompt: Option<String>,
 }
 
-impl Maker<'_> {
-    async fn find_or_make(self, agent_id: String) -> Result<String, Failure> {
+impl AgentCreator<'_> {
+    async fn find_or_create(self, agent_id: String) -> Result<String, Failure> {
         let found = match self.client.agent(&agent_id).get_agent(&NoParams {}).await {
             Ok(found) => found,
-            Err(ClientFault::Rpc { status: 404, .. }) => return self.make(Some(agent_id)).await,
+            Err(ClientFault::Rpc { status: 404, .. }) => return self.create(Some(agent_id)).await,
             Err(fault) => return Err(fault.into()),
         };
         match &self.model {
-            Some(wanted) if found.agent.model.as_ref() != Some(wanted) => Err(Failure::Said(format!(
+            Some(wanted) if found.agent.model.as_ref() != Some(wanted) => Err(Failure::Message(format!(
                 "the agent {agent_id} is answered by {}; leave --model out, or ask another agent",
                 found.agent.model.as_deref().unwrap_or("no model"),
             ))),
@@ -154,7 +154,7 @@ impl Maker<'_> {
     }
 
     /// A nameless one is temporary. It works where the user stands.
-    async fn make(self, agent_id: Option<String>) -> Result<String, Failure> {
+    async fn create(self, agent_id: Option<String>) -> Result<String, Failure> {
         let params = CreateAgentParams {
             temporary: agent_id.is_none().then_some(true),
             agent_id,

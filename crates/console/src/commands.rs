@@ -12,17 +12,17 @@ use serde_json::{Value, json};
 
 use crate::args::{CreateArgs, RpcCommand, SendArgs};
 use crate::images::images;
-use crate::send::{Outgoing, Repeat, Telling, send};
-use crate::session::{Failure, Session};
-use crate::{EXIT_DONE, EXIT_REFUSED, Interrupt, Streams};
-use crate::{events, sessions};
+use crate::send::{OutgoingMessage, Repeat, Telling, send};
+use crate::connection::{Failure, ConnectionOptions};
+use crate::{EXIT_SUCCESS, EXIT_FAILURE, Interrupt, Streams};
+use crate::{events, lifecycle};
 
 /// A message longer than this is not read to its end: the daemon takes far less.
 const MESSAGE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 pub(crate) async fn run(
     command: RpcCommand,
-    session: &Session,
+    session: &ConnectionOptions,
     streams: &mut Streams<'_>,
     interrupt: Interrupt<'_>,
 ) -> Result<u8, Failure> {
@@ -58,18 +58,18 @@ pub(crate) async fn run(
             let permissions = session.client().agent(agent_id).get_permissions(&NoParams {}).await?;
             print::<spec::GetPermissions>(streams, &permissions)
         }
-        RpcCommand::Sessions { offset, limit } => sessions::list(session, offset, limit, streams).await,
+        RpcCommand::Sessions { offset, limit } => lifecycle::list(session, offset, limit, streams).await,
         RpcCommand::Fork { agent_id, new_agent_id, messages } => {
-            sessions::fork(session, agent_id, new_agent_id, messages, streams).await
+            lifecycle::fork(session, agent_id, new_agent_id, messages, streams).await
         }
         RpcCommand::Rollback { agent_id, messages } => {
-            sessions::roll_back(session, agent_id, messages, streams).await
+            lifecycle::rollback(session, agent_id, messages, streams).await
         }
         RpcCommand::Rename { agent_id, new_agent_id } => {
-            sessions::rename(session, agent_id, new_agent_id, streams).await
+            lifecycle::rename(session, agent_id, new_agent_id, streams).await
         }
-        RpcCommand::Export { agent_id } => sessions::export(session, agent_id, streams).await,
-        RpcCommand::Import { file, name } => sessions::import(session, &file, name, streams).await,
+        RpcCommand::Export { agent_id } => lifecycle::export(session, agent_id, streams).await,
+        RpcCommand::Import { file, name } => lifecycle::import(session, &file, name, streams).await,
         RpcCommand::Events(args) => events::follow(args, session, streams, interrupt).await,
         RpcCommand::Destroy { agent_id, orphan } => destroy(session, agent_id, orphan, streams).await,
         RpcCommand::Shutdown => {
@@ -78,21 +78,21 @@ pub(crate) async fn run(
     }
 }
 
-async fn detect(session: &Session, streams: &mut Streams<'_>) -> Result<u8, Failure> {
+async fn detect(session: &ConnectionOptions, streams: &mut Streams<'_>) -> Result<u8, Failure> {
     let found = detect_server(&session.endpoint, DETECT_TIMEOUT).await;
     let running = found == Detection::NexusServer;
     let answer = json!({ "port": session.endpoint.port(), "result": found.as_str(), "running": running });
     print_value(streams, &answer)?;
-    Ok(if running { EXIT_DONE } else { EXIT_REFUSED })
+    Ok(if running { EXIT_SUCCESS } else { EXIT_FAILURE })
 }
 
 async fn create(
     args: CreateArgs,
-    session: &Session,
+    session: &ConnectionOptions,
     streams: &mut Streams<'_>,
     interrupt: Interrupt<'_>,
 ) -> Result<u8, Failure> {
-    let message = args.message.map(|text| message_text(text, streams.input)).transpose()?;
+    let message = args.message.map(|text| read_message(text, streams.input)).transpose()?;
     let client = session.client();
     let list = |items: Vec<String>| (!items.is_empty()).then_some(items);
     let params = CreateAgentParams {
@@ -112,12 +112,12 @@ async fn create(
     let Some(message) = message else {
         return print::<spec::CreateAgent>(streams, &created);
     };
-    let outgoing = Outgoing {
+    let outgoing = OutgoingMessage {
         agent_id: created.agent_id.clone(),
         content: message,
         images: Vec::new(),
         request_id: None,
-        limit: args.timeout,
+        time_limit: args.timeout,
         repeat: Repeat::SameRequestId,
     };
     let answered = send(session, client, outgoing, Telling::Whole, streams.errors, interrupt).await;
@@ -127,19 +127,19 @@ async fn create(
     }
     // Also when the send failed: the agent is there, and its name may be news.
     print_value(streams, &answer)?;
-    judge(&answered?)
+    exit_code_for(&answered?)
 }
 
 async fn send_message(
     args: SendArgs,
-    session: &Session,
+    session: &ConnectionOptions,
     streams: &mut Streams<'_>,
     interrupt: Interrupt<'_>,
 ) -> Result<u8, Failure> {
-    let content = message_text(args.text, streams.input)?;
+    let content = read_message(args.text, streams.input)?;
     let (agent_id, request_id, limit) = (args.agent_id, args.request_id, args.timeout);
     let (images, repeat) = (images(args.images)?, Repeat::SameRequestId);
-    let outgoing = Outgoing { agent_id, content, images, request_id, limit, repeat };
+    let outgoing = OutgoingMessage { agent_id, content, images, request_id, time_limit: limit, repeat };
     let telling = if args.stream { Telling::AsSaid(streams.output) } else { Telling::Whole };
     let answered = send(session, session.client(), outgoing, telling, streams.errors, interrupt).await?;
     if !args.stream {
@@ -148,35 +148,35 @@ async fn send_message(
         // For people; a script asks for the whole answer.
         let _ = writeln!(streams.errors, "the turn stopped before its end: {halted}");
     }
-    judge(&answered)
+    exit_code_for(&answered)
 }
 
 /// A script must not take half an answer for a whole one.
-pub(crate) fn judge(answered: &SendOutput) -> Result<u8, Failure> {
+pub(crate) fn exit_code_for(answered: &SendOutput) -> Result<u8, Failure> {
     if answered.cancelled {
-        return Err(Failure::Said(
+        return Err(Failure::Message(
             "the send was cancelled; its content is what was said until then".to_owned(),
         ));
     }
-    Ok(EXIT_DONE)
+    Ok(EXIT_SUCCESS)
 }
 
-pub(crate) fn message_text(text: String, input: &mut dyn Read) -> Result<String, Failure> {
+pub(crate) fn read_message(text: String, input: &mut dyn Read) -> Result<String, Failure> {
     if text != "-" {
         return Ok(text);
     }
     let mut message = String::new();
     let read = input.take(MESSAGE_BYTES_MAX + 1).read_to_string(&mut message);
-    read.map_err(|fault| Failure::Said(format!("standard input cannot be read as a message: {fault}")))?;
+    read.map_err(|fault| Failure::Message(format!("standard input cannot be read as a message: {fault}")))?;
     if message.len() as u64 > MESSAGE_BYTES_MAX {
-        return Err(Failure::Said(format!("the message is longer than {MESSAGE_BYTES_MAX} bytes")));
+        return Err(Failure::Message(format!("the message is longer than {MESSAGE_BYTES_MAX} bytes")));
     }
     Ok(message)
 }
 
 /// On the wire `"5"` and `5` are two names, on the command line they look the same: the number is tried when there
 /// is no send with the text.
-async fn cancel(session: &Session, agent_id: &str, name: String) -> Result<CancelOutput, Failure> {
+async fn cancel(session: &ConnectionOptions, agent_id: &str, name: String) -> Result<CancelOutput, Failure> {
     let client = session.client();
     let agent = client.agent(agent_id);
     let number = name.parse().ok().map(RequestIdParam::Number);
@@ -186,7 +186,7 @@ async fn cancel(session: &Session, agent_id: &str, name: String) -> Result<Cance
     Ok(if as_number.cancelled { as_number } else { output })
 }
 
-async fn status(session: &Session, agent_id: &str, streams: &mut Streams<'_>) -> Result<u8, Failure> {
+async fn status(session: &ConnectionOptions, agent_id: &str, streams: &mut Streams<'_>) -> Result<u8, Failure> {
     let client = session.client();
     let agent = client.agent(agent_id);
     let tokens = value::<spec::GetTokens>(&agent.get_tokens(&NoParams {}).await?)?;
@@ -200,32 +200,32 @@ pub(crate) fn absolute(path: String) -> Result<String, Failure> {
         return Ok(path);
     }
     if path.is_empty() {
-        return Err(Failure::Said("--cwd needs a folder".to_owned()));
+        return Err(Failure::Message("--cwd needs a folder".to_owned()));
     }
     let absolute = std::path::absolute(&path)
-        .map_err(|fault| Failure::Said(format!("the folder {path} cannot be named: {fault}")))?;
+        .map_err(|fault| Failure::Message(format!("the folder {path} cannot be named: {fault}")))?;
     Ok(absolute.into_os_string().into_string().unwrap_or(path))
 }
 
 async fn steer(
-    session: &Session,
+    session: &ConnectionOptions,
     agent_id: String,
     text: String,
     streams: &mut Streams<'_>,
 ) -> Result<u8, Failure> {
-    let content = message_text(text, streams.input)?;
+    let content = read_message(text, streams.input)?;
     let params = SteerParams { content, ..SteerParams::default() };
     let output = session.client().agent(&agent_id).steer(&params).await?;
     print::<spec::Steer>(streams, &output)?;
     if output.steered {
-        Ok(EXIT_DONE)
+        Ok(EXIT_SUCCESS)
     } else {
-        Err(Failure::Said(format!("{agent_id} has no running turn that takes another word")))
+        Err(Failure::Message(format!("{agent_id} has no running turn that takes another word")))
     }
 }
 
 async fn destroy(
-    session: &Session,
+    session: &ConnectionOptions,
     agent_id: String,
     orphan: bool,
     streams: &mut Streams<'_>,
@@ -233,16 +233,16 @@ async fn destroy(
     let params = DestroyAgentParams { agent_id, orphan: orphan.then_some(true) };
     let output = session.client().destroy_agent(&params).await?;
     print::<spec::DestroyAgent>(streams, &output)?;
-    if output.success { Ok(EXIT_DONE) } else { Err(Failure::Said(format!("no agent {}", output.agent_id))) }
+    if output.success { Ok(EXIT_SUCCESS) } else { Err(Failure::Message(format!("no agent {}", output.agent_id))) }
 }
 
 fn value<M: MethodSpec>(output: &M::Output) -> Result<Value, Failure> {
-    serde_json::to_value(output).map_err(Failure::unwritten)
+    serde_json::to_value(output).map_err(Failure::write_failed)
 }
 
 /// Prints a method's answer, members in the order of the method list's documents.
 pub(crate) fn print<M: MethodSpec>(streams: &mut Streams<'_>, output: &M::Output) -> Result<u8, Failure> {
-    let text = serde_json::to_string_pretty(output).map_err(Failure::unwritten)?;
+    let text = serde_json::to_string_pretty(output).map_err(Failure::write_failed)?;
     write(streams, &text)
 }
 
@@ -251,6 +251,6 @@ fn print_value(streams: &mut Streams<'_>, answer: &Value) -> Result<u8, Failure>
 }
 
 pub(crate) fn write(streams: &mut Streams<'_>, text: &str) -> Result<u8, Failure> {
-    writeln!(streams.output, "{text}").and_then(|()| streams.output.flush()).map_err(Failure::unwritten)?;
-    Ok(EXIT_DONE)
+    writeln!(streams.output, "{text}").and_then(|()| streams.output.flush()).map_err(Failure::write_failed)?;
+    Ok(EXIT_SUCCESS)
 }

@@ -6,13 +6,13 @@ mod event_format;
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use nexus3_client::{ClientFault, Watch};
+use nexus3_client::{ClientFault, EventSubscription};
 use nexus3_protocol::events::{EventKindFilter, EventQuery};
 use tokio::time::sleep;
 
 use crate::args::EventsArgs;
-use crate::session::{Failure, Session};
-use crate::{EXIT_DONE, Interrupt, Streams};
+use crate::connection::{Failure, ConnectionOptions};
+use crate::{EXIT_SUCCESS, Interrupt, Streams};
 
 /// The shortest and the longest wait before the daemon is tried again.
 const RETRY_WAITS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
@@ -23,20 +23,20 @@ const REFUSALS_MAX: u32 = 5;
 /// Prints events until Ctrl-C.
 pub(crate) async fn follow(
     args: EventsArgs,
-    session: &Session,
+    session: &ConnectionOptions,
     streams: &mut Streams<'_>,
     interrupt: Interrupt<'_>,
 ) -> Result<u8, Failure> {
     let kinds = (!args.kinds.is_empty()).then(|| args.kinds.into_iter().collect());
     let filter = EventKindFilter { kinds, deltas: !args.no_deltas };
-    let watch = Watch { agent_id: args.agent_id, query: EventQuery { after: args.after, filter } };
+    let watch = EventSubscription { agent_id: args.agent_id, query: EventQuery { after: args.after, filter } };
     let style = if args.json { OutputFormat::Json } else { OutputFormat::Text };
     tokio::select! {
         biased;
-        () = interrupt => Ok(EXIT_DONE),
+        () = interrupt => Ok(EXIT_SUCCESS),
         ended = follow_with_reconnect(watch, style, session, streams) => match ended {
             // A reader that went away has seen enough.
-            FollowEnd::OutputClosed => Ok(EXIT_DONE),
+            FollowEnd::OutputClosed => Ok(EXIT_SUCCESS),
             FollowEnd::Failed(failure) => Err(failure),
         },
     }
@@ -56,9 +56,9 @@ enum FollowEnd {
 }
 
 async fn follow_with_reconnect(
-    mut watch: Watch,
+    mut watch: EventSubscription,
     style: OutputFormat,
-    session: &Session,
+    session: &ConnectionOptions,
     streams: &mut Streams<'_>,
 ) -> FollowEnd {
     let mut patience = Patience::default();
@@ -86,20 +86,20 @@ fn describe_fault(fault: &ClientFault) -> String {
 
 /// Watches over one connection. `watch` stands behind what was printed.
 async fn follow_once(
-    watch: &mut Watch,
+    watch: &mut EventSubscription,
     style: OutputFormat,
-    session: &Session,
+    session: &ConnectionOptions,
     streams: &mut Streams<'_>,
     patience: &mut Patience,
 ) -> Result<(), FollowEnd> {
     let failed = |fault: ClientFault| FollowEnd::Failed(Failure::Call(fault));
     let client = session.fresh_client().map_err(|fault| failed(fault.into()))?;
-    let mut events = client.watch(watch).await.map_err(failed)?;
+    let mut events = client.subscribe(watch).await.map_err(failed)?;
     patience.connected();
     loop {
         let next = events.next().await;
         // Also when there is nothing to print: a stream may say where it stands before anything happens.
-        watch.query.after = events.position().or(watch.query.after);
+        watch.query.after = events.cursor().or(watch.query.after);
         let Some(event) = next.map_err(failed)? else { return Ok(()) };
         let text = match style {
             OutputFormat::Text => event_format::format_text(&event),
@@ -108,7 +108,7 @@ async fn follow_once(
         let written = writeln!(streams.output, "{text}").and_then(|()| streams.output.flush());
         written.map_err(|fault| match fault.kind() {
             ErrorKind::BrokenPipe => FollowEnd::OutputClosed,
-            _ => FollowEnd::Failed(Failure::unwritten(fault)),
+            _ => FollowEnd::Failed(Failure::write_failed(fault)),
         })?;
     }
 }

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use nexus3_protocol::methods::ImageParam;
 
 use crate::commands::absolute;
-use crate::session::Failure;
+use crate::connection::Failure;
 
 /// What fits into a request beside a long text, in base64. What is larger is read by the daemon, if the agent may read it.
 const SENT_BYTES_MAX: usize = 600 << 10;
@@ -18,7 +18,7 @@ pub(crate) fn images(files: Vec<String>) -> Result<Vec<ImageParam>, Failure> {
     let mut left = SENT_BYTES_MAX;
     let mut images = Vec::with_capacity(files.len());
     for file in files {
-        let cannot = |why: String| Failure::Said(format!("the image {file} cannot be read: {why}"));
+        let cannot = |why: String| Failure::Message(format!("the image {file} cannot be read: {why}"));
         // A pipe may never end, and to open one waits for whoever writes to it.
         let facts = std::fs::metadata(&file).map_err(|fault| cannot(fault.to_string()))?;
         if !facts.is_file() {

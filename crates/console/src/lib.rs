@@ -4,12 +4,12 @@
 mod args;
 mod ask;
 mod commands;
-mod document;
+mod snapshot_file;
 mod events;
 mod images;
 mod send;
-mod session;
-mod sessions;
+mod connection;
+mod lifecycle;
 #[cfg(test)]
 mod tests;
 
@@ -18,16 +18,16 @@ use std::path::PathBuf;
 use std::pin::{Pin, pin};
 
 pub use args::{AskArgs, CreateArgs, EventsArgs, RpcArgs, RpcCommand, SendArgs};
-pub use ask::Question;
-pub use document::{DocumentFault, document_name, read_document};
+pub use ask::AskRequest;
+pub use snapshot_file::{SnapshotFileFault, input_label, read_snapshot};
 
-use session::Session;
+use connection::ConnectionOptions;
 
 /// Exit code: done.
-pub const EXIT_DONE: u8 = 0;
+pub const EXIT_SUCCESS: u8 = 0;
 
 /// Exit code: the daemon or the connection said no. The message is on standard error.
-pub const EXIT_REFUSED: u8 = 1;
+pub const EXIT_FAILURE: u8 = 1;
 
 /// Exit code: what a shell takes for "ended by Ctrl-C".
 pub const EXIT_INTERRUPTED: u8 = 130;
@@ -69,16 +69,16 @@ pub async fn run(
 ) -> u8 {
     let interrupt = pin!(interrupt);
     let session = match &args.command {
-        RpcCommand::Detect => Ok(Session::unsigned(&args.address, options)),
-        _ => Session::open(&args.address, options),
+        RpcCommand::Detect => Ok(ConnectionOptions::without_discovery(&args.address, options)),
+        _ => ConnectionOptions::with_discovered_token(&args.address, options),
     };
     let session = match session {
         Ok(session) => session,
-        Err(fault) => return refuse(&mut streams, &fault.to_string()),
+        Err(fault) => return report_failure(&mut streams, &fault.to_string()),
     };
     match commands::run(args.command, &session, &mut streams, interrupt).await {
         Ok(code) => code,
-        Err(failure) => refuse(&mut streams, &failure.text(&session)),
+        Err(failure) => report_failure(&mut streams, &failure.explain(&session)),
     }
 }
 
@@ -86,7 +86,7 @@ pub async fn run(
 /// fails is for the user. `interrupt` is polled all the time: before the question is sent it ends everything at once, then
 /// the send is cancelled at the daemon.
 pub async fn ask(
-    question: Question,
+    question: AskRequest,
     options: &ConsoleOptions,
     start: impl AsyncFnOnce(u16) -> Result<(), String>,
     mut streams: Streams<'_>,
@@ -96,33 +96,33 @@ pub async fn ask(
     let prepared = tokio::select! {
         biased;
         () = interrupt.as_mut() => return EXIT_INTERRUPTED,
-        prepared = prepare(&question.args, options, start) => prepared,
+        prepared = prepare_ask(&question.args, options, start) => prepared,
     };
     let (session, asked) = match prepared {
         Ok(prepared) => prepared,
-        Err(text) => return refuse(&mut streams, &text),
+        Err(text) => return report_failure(&mut streams, &text),
     };
     match ask::run(question, asked, &session, &mut streams, interrupt).await {
         Ok(code) => code,
-        Err(failure) => refuse(&mut streams, &failure.text(&session)),
+        Err(failure) => report_failure(&mut streams, &failure.explain(&session)),
     }
 }
 
 /// Everything that a question needs before it is sent.
-async fn prepare(
+async fn prepare_ask(
     args: &AskArgs,
     options: &ConsoleOptions,
     start: impl AsyncFnOnce(u16) -> Result<(), String>,
-) -> Result<(Session, ask::Asked), String> {
-    let daemon = ask::find_daemon(&Session::unsigned(&args.address, options), start).await?;
-    let session = Session::open(&args.address, options).map_err(|fault| fault.to_string())?;
-    let asked = ask::prepare(args, &session).await;
-    let asked = asked.map_err(|failure| daemon.explain(failure.text(&session)))?;
+) -> Result<(ConnectionOptions, ask::AskTarget), String> {
+    let daemon = ask::ensure_daemon(&ConnectionOptions::without_discovery(&args.address, options), start).await?;
+    let session = ConnectionOptions::with_discovered_token(&args.address, options).map_err(|fault| fault.to_string())?;
+    let asked = ask::prepare_agent(args, &session).await;
+    let asked = asked.map_err(|failure| daemon.explain_unknown_model(failure.explain(&session)))?;
     Ok((session, asked))
 }
 
-fn refuse(streams: &mut Streams<'_>, text: &str) -> u8 {
+fn report_failure(streams: &mut Streams<'_>, text: &str) -> u8 {
     // With standard error gone there is nobody left to tell; the exit code still says it.
     let _ = writeln!(streams.errors, "{text}");
-    EXIT_REFUSED
+    EXIT_FAILURE
 }

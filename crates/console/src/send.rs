@@ -13,22 +13,22 @@ use nexus3_protocol::sse::SseEvent;
 use tokio::time::{sleep, timeout};
 
 use crate::Interrupt;
-use crate::session::{Failure, Session};
+use crate::connection::{Failure, ConnectionOptions};
 
 /// How long a daemon may take to end a turn that was cancelled.
 const CANCEL_GRACE: Duration = Duration::from_secs(10);
 
 /// How long to wait until a cancel that found nothing is tried again.
-const CANCEL_RETRY: Duration = Duration::from_millis(100);
+const CANCEL_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// A message on its way.
-pub(crate) struct Outgoing {
+pub(crate) struct OutgoingMessage {
     pub(crate) agent_id: String,
     pub(crate) content: String,
     pub(crate) images: Vec<ImageParam>,
     /// The send's name; one is made up when there is none.
     pub(crate) request_id: Option<String>,
-    pub(crate) limit: Duration,
+    pub(crate) time_limit: Duration,
     pub(crate) repeat: Repeat,
 }
 
@@ -50,14 +50,14 @@ pub(crate) enum Telling<'a> {
 
 /// Sends a message and waits for the answer; a cancelled send's answer is an answer, too.
 pub(crate) async fn send(
-    session: &Session,
+    session: &ConnectionOptions,
     client: Client,
-    outgoing: Outgoing,
+    outgoing: OutgoingMessage,
     telling: Telling<'_>,
     errors: &mut dyn Write,
     interrupt: Interrupt<'_>,
 ) -> Result<SendOutput, Failure> {
-    let Outgoing { agent_id, content, images, request_id, limit, repeat } = outgoing;
+    let OutgoingMessage { agent_id, content, images, request_id, time_limit: limit, repeat } = outgoing;
     // The limit is ours to keep: the client's own must not drop the connection before the turn is cancelled.
     let client = client.with_timeout(limit.saturating_add(CANCEL_GRACE * 2));
     let agent = client.agent(&agent_id);
@@ -87,7 +87,7 @@ pub(crate) async fn send(
     let _ = writeln!(errors, "{gap}{reason}; cancelling {request_id}");
     match timeout(CANCEL_GRACE, cancel(&agent, &request_id, sending)).await {
         Ok(answered) => answered,
-        Err(_) => Err(Failure::Said(format!(
+        Err(_) => Err(Failure::Message(format!(
             "the turn did not end within {CANCEL_GRACE:?} of its cancellation; try: nexus3 rpc cancel {agent_id} {request_id}"
         ))),
     }
@@ -96,7 +96,7 @@ pub(crate) async fn send(
 /// Nobody knows what became of a send whose connection broke.
 fn repeatable(failure: Failure, repeat: &Repeat, request_id: &RequestIdParam) -> Failure {
     let Failure::Call(fault @ ClientFault::Transport { .. }) = failure else { return failure };
-    Failure::Said(match repeat {
+    Failure::Message(match repeat {
         Repeat::SameRequestId => {
             format!("{fault}; send the same again with --request-id {request_id}: it is not done twice")
         }
@@ -114,19 +114,19 @@ async fn tell(
     let mut told = Told::default();
     let answer = loop {
         match steps.next().await? {
-            SendStep::Answer(answer) => break answer,
+            SendStep::Response(answer) => break answer,
             SendStep::Event(event) => {
                 let Some(text) = told.hear(&event) else { continue };
                 output
                     .write_all(text.as_bytes())
                     .and_then(|()| output.flush())
-                    .map_err(Failure::unwritten)?;
+                    .map_err(Failure::write_failed)?;
             }
         }
     };
     let rest = told.rest(&answer.content);
     let end = if rest.is_empty() && told.text.ends_with('\n') { "" } else { "\n" };
-    write!(output, "{rest}{end}").and_then(|()| output.flush()).map_err(Failure::unwritten)?;
+    write!(output, "{rest}{end}").and_then(|()| output.flush()).map_err(Failure::write_failed)?;
     Ok(*answer)
 }
 
@@ -182,7 +182,7 @@ async fn cancel(
             return sending.await;
         }
         // Nothing to cancel: the send has just been answered, or it has not arrived yet.
-        if let Ok(answered) = timeout(CANCEL_RETRY, sending.as_mut()).await {
+        if let Ok(answered) = timeout(CANCEL_RETRY_DELAY, sending.as_mut()).await {
             return answered;
         }
     }

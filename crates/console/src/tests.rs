@@ -96,7 +96,7 @@ impl<'a> Run<'a> {
         let code = match args {
             Top::Rpc(args) => run(args, &options, streams, interrupt).await,
             Top::Ask(args) => {
-                let question = Question::read(args, &mut std::io::empty()).unwrap();
+                let question = AskRequest::read(args, &mut std::io::empty()).unwrap();
                 ask(question, &options, start, streams, interrupt).await
             }
         };

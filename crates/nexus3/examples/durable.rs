@@ -17,7 +17,7 @@ use futures_util::stream;
 use jiff::tz::TimeZone;
 use nexus3_protocol::AgentApi;
 use nexus3_protocol::methods::{CreateAgentParams, SendParams};
-use rpc::{Desk, DeskOptions, DirectApi};
+use rpc::{Dispatcher, DispatcherOptions, InProcessApi};
 use runtime::{Limits, Outside, PoolHandle, PoolOptions};
 use store::{Durability, SqliteOptions};
 use tokio::task::JoinSet;
@@ -49,7 +49,7 @@ async fn main() -> Result<(), Anything> {
 /// A daemon without a door.
 struct Host {
     pool: PoolHandle,
-    api: DirectApi,
+    api: InProcessApi,
 }
 
 impl Host {
@@ -62,8 +62,8 @@ impl Host {
         let limits = Limits { agents_max: 1_000_000, live_agents_max: 100_000, ..Limits::default() };
         let options = PoolOptions { limits, presets: Presets::builtin(&[]), ..PoolOptions::default() };
         let pool = PoolHandle::open(options, outside(store)).await?;
-        let desk = Desk::new(pool.clone(), DeskOptions { zone: TimeZone::UTC });
-        Ok(Self { pool, api: DirectApi::new(desk) })
+        let desk = Dispatcher::new(pool.clone(), DispatcherOptions { zone: TimeZone::UTC });
+        Ok(Self { pool, api: InProcessApi::new(desk) })
     }
 
     async fn create(&self, name: &str) -> Result<(), Anything> {
@@ -81,7 +81,7 @@ impl Host {
     }
 }
 
-async fn send(api: &DirectApi, name: &str) -> Result<(), Anything> {
+async fn send(api: &InProcessApi, name: &str) -> Result<(), Anything> {
     let answer =
         api.send(name, &SendParams { content: "Hello!".to_owned(), ..SendParams::default() }).await?;
     if answer.content == "Hello!" { Ok(()) } else { Err(format!("{name} said {:?}", answer.content).into()) }

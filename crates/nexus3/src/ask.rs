@@ -41,7 +41,7 @@ pub(crate) fn run(
     let needs_model = args.model.is_none();
     let consent = if args.yes { Consent::Given } else { Consent::Asked };
     let (mut input, mut output, mut errors) = (io::stdin(), io::stdout(), io::stderr());
-    let question = console::Question::read(args, &mut input).map_err(Failure::Run)?;
+    let question = console::AskRequest::read(args, &mut input).map_err(Failure::Run)?;
     if question.is_empty() {
         let text = "there is no question: give a text, or - to read it from standard input";
         return Err(Failure::Usage(text.to_owned()));

@@ -85,7 +85,7 @@ fn run(cli: Cli) -> Result<u8, Failure> {
             serve::run(home.clone(), &config, &environment).map(|()| 0)
         }
         Command::Ask(args) => ask::run(args, &home, &load(&[])?, &environment),
-        Command::Rpc(args) => call(args, home.clone(), &load(&[])?, &environment),
+        Command::Rpc(args) => run_rpc(args, home.clone(), &load(&[])?, &environment),
         Command::Backup(args) => upkeep::backup(&args, &home),
         Command::Check(args) => upkeep::check(&args, &home),
         Command::Audit(AuditCommand::Verify(args)) => upkeep::verify(&args, &home),
@@ -100,7 +100,7 @@ fn run(cli: Cli) -> Result<u8, Failure> {
     }
 }
 
-fn call(
+fn run_rpc(
     args: console::RpcArgs,
     home: std::path::PathBuf,
     config: &Config,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use agent::outside::Store;
 use jiff::tz::TimeZone;
 use nexus3_client::{DETECT_TIMEOUT, Detection, Endpoint, detect_server};
-use rpc::{Desk, DeskOptions};
+use rpc::{Dispatcher, DispatcherOptions};
 use runtime::PoolHandle;
 use server::http::{HttpDoor, HttpLimits, HttpOptions};
 use server::{BindFault, Host, Listener};
@@ -77,7 +77,7 @@ async fn serve(home: PathBuf, config: &Config, environment: &Environment) -> Res
     let token_file =
         token.as_deref().map(|token| TokenFile::write(&home, address.port(), token)).transpose()?;
 
-    let desk = Desk::new(pool.clone(), DeskOptions { zone: TimeZone::system() });
+    let desk = Dispatcher::new(pool.clone(), DispatcherOptions { zone: TimeZone::system() });
     let limits = http_limits(config, process::raise_descriptor_limit());
     let options = HttpOptions { allowed_origins: config.allowed_origins.clone(), token, limits };
     let door = HttpDoor::open(listener, desk, options)

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use agent::outside::Entropy;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use nexus3_protocol::discovery::{TOKEN_BYTES, TOKEN_PREFIX, token_file};
+use nexus3_protocol::discovery::{TOKEN_BYTES, TOKEN_PREFIX, token_file_name};
 
 use crate::Failure;
 
@@ -23,22 +23,22 @@ pub(crate) fn generate(entropy: &dyn Entropy) -> Result<String, Failure> {
 #[derive(Debug)]
 pub(crate) struct TokenFile {
     path: PathBuf,
-    identity: (u64, u64),
+    file_id: (u64, u64),
 }
 
 impl TokenFile {
     /// Writes the token of the daemon on this port. A file or link that was there is replaced, never followed.
     pub(crate) fn write(home: &Path, port: u16, token: &str) -> Result<Self, Failure> {
-        let path = home.join(token_file(port));
-        let fresh = home.join(format!(".{}.{}", token_file(port), std::process::id()));
-        let written = replace(&path, &fresh, token);
+        let path = home.join(token_file_name(port));
+        let fresh = home.join(format!(".{}.{}", token_file_name(port), std::process::id()));
+        let written = write_atomically(&path, &fresh, token);
         if written.is_err() {
             // Nothing half-written stays behind; there may be nothing to remove.
             let _ = fs::remove_file(&fresh);
         }
         let identity =
             written.map_err(|fault| Failure::Run(format!("cannot write {}: {fault}", path.display())))?;
-        Ok(Self { path, identity })
+        Ok(Self { path, file_id: identity })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -46,7 +46,7 @@ impl TokenFile {
     }
 }
 
-fn replace(path: &Path, fresh: &Path, token: &str) -> io::Result<(u64, u64)> {
+fn write_atomically(path: &Path, fresh: &Path, token: &str) -> io::Result<(u64, u64)> {
     match fs::remove_file(fresh) {
         Err(fault) if fault.kind() != io::ErrorKind::NotFound => return Err(fault),
         _ => {}
@@ -60,7 +60,7 @@ fn replace(path: &Path, fresh: &Path, token: &str) -> io::Result<(u64, u64)> {
 
 impl Drop for TokenFile {
     fn drop(&mut self) {
-        let ours = fs::symlink_metadata(&self.path).is_ok_and(|now| (now.dev(), now.ino()) == self.identity);
+        let ours = fs::symlink_metadata(&self.path).is_ok_and(|now| (now.dev(), now.ino()) == self.file_id);
         if ours && let Err(fault) = fs::remove_file(&self.path) {
             tracing::warn!(%fault, "the token file could not be removed: {}", self.path.display());
         }

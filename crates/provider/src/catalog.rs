@@ -1,7 +1,7 @@
 //! The one list of providers: what each is called, where it is, what it speaks, and which variables of the environment it
 //! is known by. A new provider is one line.
 
-use crate::endpoint::Auth;
+use crate::endpoint::AuthScheme;
 
 /// The API that a provider speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +94,7 @@ pub struct KnownProvider {
     /// The variables that may hold its key.
     pub key_variables: &'static [&'static str],
     /// How the key travels.
-    pub auth: Auth,
+    pub auth: AuthScheme,
     /// Where it is.
     pub site: Site,
     /// The model that its bare name means; empty when there is none.
@@ -110,7 +110,7 @@ const PLAIN: KnownProvider = KnownProvider {
     base_url: "",
     base_url_variable: "",
     key_variables: &[],
-    auth: Auth::Bearer,
+    auth: AuthScheme::Bearer,
     site: Site::Machine,
     model_default: "",
 };
@@ -124,9 +124,9 @@ const fn cloud(
     model_default: &'static str,
 ) -> KnownProvider {
     let auth = match api {
-        Api::AzureChat => Auth::ApiKey,
-        Api::Anthropic => Auth::XApiKey,
-        Api::OpenAiChat | Api::CompatibleChat | Api::Responses => Auth::Bearer,
+        Api::AzureChat => AuthScheme::ApiKey,
+        Api::Anthropic => AuthScheme::XApiKey,
+        Api::OpenAiChat | Api::CompatibleChat | Api::Responses => AuthScheme::Bearer,
     };
     let site = Site::Cloud;
     KnownProvider {

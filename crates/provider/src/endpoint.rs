@@ -29,7 +29,7 @@ const ERROR_BYTES_MAX: usize = 10_000;
 
 /// How the key travels.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Auth {
+pub enum AuthScheme {
     /// `Authorization: Bearer KEY`.
     #[default]
     Bearer,
@@ -53,7 +53,7 @@ pub(crate) struct EndpointOptions {
     /// Where the key comes from.
     pub(crate) key: KeySource,
     /// How it travels.
-    pub(crate) auth: Auth,
+    pub(crate) auth: AuthScheme,
     /// Headers beside those that the API wants.
     pub(crate) headers: Vec<(String, Secret)>,
     /// What is put behind the `?` of every URL.
@@ -79,12 +79,12 @@ pub(crate) struct Endpoint {
     pub(crate) queue: Arc<FairQueue>,
     key_source: KeySource,
     /// As it was read last; none before the first question.
-    key: RwLock<Option<Arc<Secret>>>,
+    cached_key: RwLock<Option<Arc<Secret>>>,
     /// One reads, the others wait for it, and share what came of it.
-    reading_key: tokio::sync::Mutex<Option<Fault>>,
+    key_read_lock: tokio::sync::Mutex<Option<Fault>>,
     /// How often somebody has read it.
     key_reads: AtomicU64,
-    auth: Auth,
+    auth: AuthScheme,
     headers: HeaderMap,
     /// The values of those headers: they may well be keys.
     header_values: Vec<Secret>,
@@ -120,8 +120,8 @@ impl Endpoint {
             name: options.name,
             patience: options.patience,
             key_source: options.key,
-            key: RwLock::default(),
-            reading_key: tokio::sync::Mutex::default(),
+            cached_key: RwLock::default(),
+            key_read_lock: tokio::sync::Mutex::default(),
             key_reads: AtomicU64::new(0),
             header_values: options.headers.into_iter().map(|(_, value)| value).collect(),
             auth: options.auth,
@@ -132,14 +132,14 @@ impl Endpoint {
     }
 
     /// The key, read at the first question, and again when another than `refused` is wanted.
-    async fn key(&self, refused: Option<&Secret>) -> Result<Option<Arc<Secret>>, Fault> {
+    async fn current_key(&self, refused: Option<&Secret>) -> Result<Option<Arc<Secret>>, Fault> {
         let good = |key: &Arc<Secret>| Some(&**key) != refused;
-        if let Some(key) = self.known_key().filter(good) {
+        if let Some(key) = self.cached_key().filter(good) {
             return Ok(Some(key));
         }
         let reads = self.key_reads.load(Ordering::Acquire);
-        let mut failed = self.reading_key.lock().await;
-        if let Some(key) = self.known_key().filter(good) {
+        let mut failed = self.key_read_lock.lock().await;
+        if let Some(key) = self.cached_key().filter(good) {
             return Ok(Some(key));
         }
         // A program that hangs is not run once more for each of those who have waited for it.
@@ -150,7 +150,7 @@ impl Endpoint {
         *failed = read.as_ref().err().cloned();
         self.key_reads.fetch_add(1, Ordering::AcqRel);
         let key = read?.map(Arc::new);
-        self.key.write().unwrap_or_else(PoisonError::into_inner).clone_from(&key);
+        self.cached_key.write().unwrap_or_else(PoisonError::into_inner).clone_from(&key);
         Ok(key)
     }
 
@@ -185,10 +185,10 @@ impl Endpoint {
     /// was read: if it was, a server that refuses it is asked with the new one.
     pub(crate) async fn send(&self, sending: OutgoingRequest<'_>) -> Result<reqwest::Response, Failing> {
         let wrong = |fault| Failing::new(Class::Refused, fault);
-        let key = self.key(None).await.map_err(wrong)?;
+        let key = self.current_key(None).await.map_err(wrong)?;
         let mut response = self.post(&sending, key.as_deref()).await?;
         if response.status() == StatusCode::UNAUTHORIZED && self.key_source.may_change() {
-            let newer = self.key(key.as_deref()).await.map_err(wrong)?;
+            let newer = self.current_key(key.as_deref()).await.map_err(wrong)?;
             if newer != key {
                 response = self.post(&sending, newer.as_deref()).await?;
             }
@@ -207,10 +207,10 @@ impl Endpoint {
             post = post.header(*name, value);
         }
         post = match (self.auth, key) {
-            (_, None) | (Auth::None, _) => post,
-            (Auth::Bearer, Some(key)) => post.bearer_auth(key.expose()),
-            (Auth::ApiKey, Some(key)) => post.header("api-key", sensitive_header(key)),
-            (Auth::XApiKey, Some(key)) => post.header("x-api-key", sensitive_header(key)),
+            (_, None) | (AuthScheme::None, _) => post,
+            (AuthScheme::Bearer, Some(key)) => post.bearer_auth(key.expose()),
+            (AuthScheme::ApiKey, Some(key)) => post.header("api-key", sensitive_header(key)),
+            (AuthScheme::XApiKey, Some(key)) => post.header("x-api-key", sensitive_header(key)),
         };
         let sent = post.body(SharedBody::wrap(sending.body)).send();
         match tokio::time::timeout(self.patience.first_byte, sent).await {
@@ -241,7 +241,7 @@ impl Endpoint {
         let wait = retry_after(response.headers(), jiff::Timestamp::now());
         let mut body = Vec::new();
         // A key that begins within the limit has to be seen whole to be taken out.
-        let key = self.known_key();
+        let key = self.cached_key();
         let secrets = self.header_values.iter().chain(key.as_deref());
         let enough = ERROR_BYTES_MAX + secrets.map(|secret| secret.expose().len()).max().unwrap_or_default();
         while body.len() < enough {
@@ -255,8 +255,8 @@ impl Endpoint {
         Failing::of_status(status, &body, wait)
     }
 
-    fn known_key(&self) -> Option<Arc<Secret>> {
-        self.key.read().unwrap_or_else(PoisonError::into_inner).clone()
+    fn cached_key(&self) -> Option<Arc<Secret>> {
+        self.cached_key.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A fault as it may leave.
@@ -267,9 +267,9 @@ impl Endpoint {
 
     /// A server's text without what it was told in secret, which some servers repeat.
     pub(crate) fn redact(&self, text: &str) -> String {
-        let key = self.known_key();
+        let key = self.cached_key();
         let secrets = self.header_values.iter().chain(key.as_deref());
-        secrets.fold(text.to_owned(), |text, secret| secret.taken_out_of(&text))
+        secrets.fold(text.to_owned(), |text, secret| secret.redact_from(&text))
     }
 
     /// A server's text as it may be passed on: bounded too.

@@ -30,7 +30,7 @@ mod writing;
 pub use book::{BookOptions, ModelBook, ModelSettings, ProviderSettings};
 pub use tokenizer::{TokenCounter, TokenCounterFactory};
 pub use discover::{DiscoverOptions, Found, FoundModel};
-pub use endpoint::Auth;
+pub use endpoint::AuthScheme;
 pub use known::{MACHINE_WINDOW_TOKENS_DEFAULT, WINDOW_TOKENS_DEFAULT};
 pub use local::{LocalFiles, LocalOptions};
 pub use secret::{KeySource, Secret};

@@ -17,7 +17,7 @@ use crate::catalog::LOCAL;
 use crate::chat::Chat;
 use crate::tokenizer::{TokenCounterFactory, Tokenizer};
 use crate::dialect::{Dialect as _, ModelOptions};
-use crate::endpoint::{Auth, Endpoint, EndpointOptions};
+use crate::endpoint::{AuthScheme, Endpoint, EndpointOptions};
 use crate::failing::{Class, Failing};
 use crate::fair_queue::QueueLimits;
 use crate::patience::{Behind, Patience};
@@ -97,7 +97,7 @@ impl LocalServer {
             name: LOCAL.to_owned(),
             base_url: "http://localhost/v1".to_owned(),
             base_url_name: "the address of the embedded model".to_owned(),
-            auth: Auth::None,
+            auth: AuthScheme::None,
             socket: Some(socket.clone()),
             // Who is asked again is decided here: a new child, and not one that fell over before.
             patience: Patience {

@@ -43,7 +43,7 @@ impl Secret {
     }
 
     /// The text without this key, which some servers repeat.
-    pub(crate) fn taken_out_of(&self, text: &str) -> String {
+    pub(crate) fn redact_from(&self, text: &str) -> String {
         if self.0.len() < SECRET_BYTES_MIN { text.to_owned() } else { text.replace(&self.0, "[key]") }
     }
 }
@@ -85,7 +85,7 @@ impl KeySource {
             Self::None => return Ok(None),
             Self::Given { name, key } => (name.clone(), key.0.clone()),
             Self::File(path) => (path.display().to_string(), read_file(path)?),
-            Self::Command(words) => (format!("key_command {:?}", first(words)), run(words).await?),
+            Self::Command(words) => (format!("key_command {:?}", program_name(words)), run_command(words).await?),
         };
         let key = Secret(text.trim().to_owned());
         key.check(&name)?;
@@ -93,7 +93,7 @@ impl KeySource {
     }
 }
 
-fn first(words: &[String]) -> &str {
+fn program_name(words: &[String]) -> &str {
     words.first().map_or("", String::as_str)
 }
 
@@ -115,8 +115,8 @@ fn read_file(path: &Path) -> Result<String, Fault> {
 }
 
 /// What the program wrote to its output is the key, so none of it goes into a fault.
-async fn run(words: &[String]) -> Result<String, Fault> {
-    let name = first(words);
+async fn run_command(words: &[String]) -> Result<String, Fault> {
+    let name = program_name(words);
     let cannot = |why: String| invalid(format!("key_command {name:?} {why}"));
     let mut command = tokio::process::Command::new(name);
     command.args(words.get(1..).unwrap_or_default());

@@ -8,14 +8,14 @@ use runtime::{AgentHandle, AgentRef, Initiator, PoolHandle};
 /// Whoever makes a call.
 #[derive(Clone)]
 pub struct Caller {
-    shown: Shown,
+    credential: Credential,
     /// The agent that the call is made in the name of, as it came.
-    narrowed_to: Option<String>,
+    acting_as: Option<String>,
 }
 
 /// What the caller has shown.
 #[derive(Clone)]
-enum Shown {
+enum Credential {
     /// The daemon's token, or nothing where none is needed.
     AdminToken,
     /// The capability of an agent.
@@ -31,39 +31,39 @@ pub(crate) enum Principal {
 }
 
 /// The same, awake: for work that asks what it may do.
-pub(crate) enum Author {
+pub(crate) enum AwakePrincipal {
     /// Whoever runs the daemon.
     Admin,
     /// An agent.
     Agent(AgentHandle),
 }
 
-impl Author {
-    pub(crate) fn by(&self) -> Initiator<'_> {
+impl AwakePrincipal {
+    pub(crate) fn initiator(&self) -> Initiator<'_> {
         match self {
-            Author::Admin => Initiator::Admin,
-            Author::Agent(own) => Initiator::Agent(own),
+            AwakePrincipal::Admin => Initiator::Admin,
+            AwakePrincipal::Agent(own) => Initiator::Agent(own),
         }
     }
 }
 
 /// What somebody wants of an agent.
 #[derive(Clone, Copy)]
-pub(crate) struct Errand {
+pub(crate) struct Operation {
     /// What it is called.
     name: &'static str,
     /// The tool that does the same to another agent. Having the tool is leave for the errand.
     tool: &'static str,
     /// Whether an agent may do it to itself.
-    is_for_itself: bool,
+    is_allowed_on_self: bool,
 }
 
-impl Errand {
+impl Operation {
     /// Reading an agent's events: no more than its messages.
-    pub(crate) const EVENTS: Errand = Errand { name: "events", ..Errand::of(Method::GetMessages) };
+    pub(crate) const EVENTS: Operation = Operation { name: "events", ..Operation::for_method(Method::GetMessages) };
 
-    const fn of(method: Method) -> Self {
-        Errand { name: "", tool: tool_for(method), is_for_itself: is_for_itself(method) }
+    const fn for_method(method: Method) -> Self {
+        Operation { name: "", tool: required_tool(method), is_allowed_on_self: is_allowed_on_self(method) }
     }
 
     pub(crate) fn name(self) -> &'static str {
@@ -75,9 +75,9 @@ impl Errand {
     }
 }
 
-impl From<Method> for Errand {
+impl From<Method> for Operation {
     fn from(method: Method) -> Self {
-        Errand { name: method.name(), ..Errand::of(method) }
+        Operation { name: method.name(), ..Operation::for_method(method) }
     }
 }
 
@@ -85,58 +85,58 @@ impl Caller {
     /// The holder of the daemon's token.
     #[must_use]
     pub fn admin() -> Self {
-        Self { shown: Shown::AdminToken, narrowed_to: None }
+        Self { credential: Credential::AdminToken, acting_as: None }
     }
 
     /// The holder of an agent's capability.
     pub(crate) fn capability(agent: AgentRef) -> Self {
-        Self { shown: Shown::Capability(agent), narrowed_to: None }
+        Self { credential: Credential::Capability(agent), acting_as: None }
     }
 
     /// The same caller speaking for an agent: it can do what that agent may do, and no more.
     #[must_use]
-    pub fn narrowed_to(mut self, agent: &str) -> Self {
-        self.narrowed_to = Some(agent.to_owned());
+    pub fn acting_as(mut self, agent: &str) -> Self {
+        self.acting_as = Some(agent.to_owned());
         self
     }
 
     /// Whom this call counts as. An agent that is gone is nobody. Wakes nobody.
     pub(crate) fn principal(&self, pool: &PoolHandle) -> Result<Principal, Fault> {
-        let named = self.narrowed_to.as_deref();
-        match (&self.shown, named) {
-            (Shown::AdminToken, None) => Ok(Principal::Admin),
-            (Shown::AdminToken, Some(name)) => {
+        let named = self.acting_as.as_deref();
+        match (&self.credential, named) {
+            (Credential::AdminToken, None) => Ok(Principal::Admin),
+            (Credential::AdminToken, Some(name)) => {
                 let agent = AgentId::parse(name).ok().and_then(|id| pool.refer(&id));
                 let unknown = || denied("X-Nexus-Agent names no agent that exists".to_owned());
                 agent.map(Principal::Agent).ok_or_else(unknown)
             }
-            (Shown::Capability(agent), Some(name)) if agent.id().as_str() != name => {
+            (Credential::Capability(agent), Some(name)) if agent.id().as_str() != name => {
                 Err(denied("X-Nexus-Agent does not match the agent of the capability token".to_owned()))
             }
-            (Shown::Capability(agent), _) if pool.still_there(agent) => Ok(Principal::Agent(agent.clone())),
-            (Shown::Capability(_), _) => Err(denied("Invalid API key".to_owned())),
+            (Credential::Capability(agent), _) if pool.still_there(agent) => Ok(Principal::Agent(agent.clone())),
+            (Credential::Capability(_), _) => Err(denied("Invalid API key".to_owned())),
         }
     }
 
     /// Whom this call counts as, awake.
-    pub(crate) async fn author(&self, pool: &PoolHandle) -> Result<Author, Fault> {
+    pub(crate) async fn awake_principal(&self, pool: &PoolHandle) -> Result<AwakePrincipal, Fault> {
         match self.principal(pool)? {
-            Principal::Admin => Ok(Author::Admin),
-            Principal::Agent(own) => pool.wake(&own).await.map(Author::Agent),
+            Principal::Admin => Ok(AwakePrincipal::Admin),
+            Principal::Agent(own) => pool.wake(&own).await.map(AwakePrincipal::Agent),
         }
     }
 
     /// Who this is, for the audit trail. A name that is no agent's is not repeated: it may be anything, a secret too.
-    pub(crate) fn name(&self, pool: &PoolHandle) -> String {
-        match (&self.shown, &self.narrowed_to) {
-            (Shown::Capability(agent), _) => agent.id().to_string(),
-            (Shown::AdminToken, Some(name)) if self.principal(pool).is_ok() => name.clone(),
-            (Shown::AdminToken, _) => "admin".to_owned(),
+    pub(crate) fn audit_name(&self, pool: &PoolHandle) -> String {
+        match (&self.credential, &self.acting_as) {
+            (Credential::Capability(agent), _) => agent.id().to_string(),
+            (Credential::AdminToken, Some(name)) if self.principal(pool).is_ok() => name.clone(),
+            (Credential::AdminToken, _) => "admin".to_owned(),
         }
     }
 
     /// For methods that only an admin may call.
-    pub(crate) fn must_be_admin(&self, pool: &PoolHandle, method: Method) -> Result<(), Fault> {
+    pub(crate) fn authorize_admin(&self, pool: &PoolHandle, method: Method) -> Result<(), Fault> {
         match self.principal(pool)? {
             Principal::Admin => Ok(()),
             Principal::Agent(own) => {
@@ -147,18 +147,18 @@ impl Caller {
     }
 
     /// For what is done to an agent: admins, the agent itself, and those above it as far as their grant goes.
-    pub(crate) async fn must_reach(
+    pub(crate) async fn authorize(
         &self,
         pool: &PoolHandle,
         target: &AgentRef,
-        errand: Errand,
+        errand: Operation,
     ) -> Result<(), Fault> {
         let own = match self.principal(pool)? {
             Principal::Admin => return Ok(()),
             Principal::Agent(own) => own,
         };
         if own.serial() == target.serial() {
-            return if errand.is_for_itself {
+            return if errand.is_allowed_on_self {
                 Ok(())
             } else {
                 Err(not_authorized(&own, errand, target.id()))
@@ -172,15 +172,15 @@ impl Caller {
     }
 
     /// For what the daemon does to an agent: who is not there and who is out of reach are the same to an agent.
-    pub(crate) async fn must_find(
+    pub(crate) async fn find_authorized(
         &self,
         pool: &PoolHandle,
         id: &AgentId,
         method: Method,
     ) -> Result<AgentRef, Fault> {
-        let errand = Errand::from(method);
+        let errand = Operation::from(method);
         match (self.principal(pool)?, pool.refer(id)) {
-            (_, Some(agent)) => self.must_reach(pool, &agent, errand).await.map(|()| agent),
+            (_, Some(agent)) => self.authorize(pool, &agent, errand).await.map(|()| agent),
             (Principal::Admin, None) => {
                 Err(Fault::new(FaultKind::NotFound, format!("Agent not found: {id}")))
             }
@@ -189,14 +189,14 @@ impl Caller {
     }
 
     /// `main` need not exist yet: only an admin may bring it into being.
-    pub(crate) async fn must_reach_main(
+    pub(crate) async fn authorize_main(
         &self,
         pool: &PoolHandle,
         method: Method,
     ) -> Result<AgentHandle, Fault> {
         let main = AgentId::main();
         if let Some(agent) = pool.refer(&main) {
-            self.must_reach(pool, &agent, method.into()).await?;
+            self.authorize(pool, &agent, method.into()).await?;
             return pool.wake(&agent).await;
         }
         match self.principal(pool)? {
@@ -206,7 +206,7 @@ impl Caller {
     }
 
     /// An agent may destroy itself and everybody below it.
-    pub(crate) fn may_destroy(
+    pub(crate) fn authorize_destroy(
         &self,
         pool: &PoolHandle,
         target: &AgentId,
@@ -222,7 +222,7 @@ impl Caller {
 }
 
 /// The tool that does to another agent what a method does.
-const fn tool_for(method: Method) -> &'static str {
+const fn required_tool(method: Method) -> &'static str {
     match method {
         Method::Send | Method::Steer | Method::Compact | Method::RollbackAgent => "agent_send",
         Method::Cancel | Method::Shutdown => "agent_cancel",
@@ -245,7 +245,7 @@ const fn tool_for(method: Method) -> &'static str {
 }
 
 /// Nobody widens its own rights, and nobody writes its own history.
-const fn is_for_itself(method: Method) -> bool {
+const fn is_allowed_on_self(method: Method) -> bool {
     !matches!(
         method,
         Method::SetPermissions
@@ -256,7 +256,7 @@ const fn is_for_itself(method: Method) -> bool {
     )
 }
 
-fn not_authorized(own: &AgentRef, errand: Errand, target: &AgentId) -> Fault {
+fn not_authorized(own: &AgentRef, errand: Operation, target: &AgentId) -> Fault {
     let name = errand.name;
     denied(format!("Agent '{}' is not authorized to call {name} on '{target}'", own.id()))
 }

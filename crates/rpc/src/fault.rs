@@ -5,8 +5,8 @@ use nexus3_protocol::json::ParamFault;
 use nexus3_protocol::{ErrorCode, RpcError};
 use serde_json::json;
 
-use crate::caller::{Caller, Errand, Principal};
-use crate::desk::Desk;
+use crate::caller::{Caller, Operation, Principal};
+use crate::dispatcher::Dispatcher;
 
 /// The error a caller gets for a fault. What only the log should know goes there.
 pub(crate) fn to_error(fault: &Fault) -> RpcError {
@@ -42,11 +42,11 @@ pub(crate) fn as_error(fault: &Fault) -> RpcError {
     }
 }
 
-impl Desk {
+impl Dispatcher {
     /// The same, for a call: what was denied is written to the audit trail, in the journal and in the log, once, here.
-    pub(crate) fn answered(&self, fault: &Fault, caller: &Caller, errand: impl Into<Errand>) -> RpcError {
+    pub(crate) fn answered(&self, fault: &Fault, caller: &Caller, errand: impl Into<Operation>) -> RpcError {
         if fault.kind == FaultKind::Denied {
-            let (principal, action) = (caller.name(&self.pool), errand.into().name());
+            let (principal, action) = (caller.audit_name(&self.pool), errand.into().name());
             let rule = fault.cause.as_deref().unwrap_or("ceiling");
             tracing::warn!(
                 target: "nexus3::audit",

@@ -3,7 +3,7 @@
 use agent::{Fault, Image, Message};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use nexus3_protocol::methods::{ImageParam, ImageView, SessionImage};
+use nexus3_protocol::methods::{ImageParam, ImageView, SnapshotImage};
 use runtime::AgentHandle;
 
 use crate::methods::agents::invalid;
@@ -66,8 +66,8 @@ pub(crate) fn image_views(message: &Message) -> Vec<ImageView> {
     message.images.iter().map(view).collect()
 }
 
-pub(crate) fn images_written(message: &Message) -> Vec<SessionImage> {
-    let write = |image: &Image| SessionImage {
+pub(crate) fn images_written(message: &Message) -> Vec<SnapshotImage> {
+    let write = |image: &Image| SnapshotImage {
         media_type: image.media_type.clone(),
         data: BASE64.encode(&image.data),
     };
@@ -75,8 +75,8 @@ pub(crate) fn images_written(message: &Message) -> Vec<SessionImage> {
 }
 
 /// What is wrong follows the message's place in the document.
-pub(crate) fn images_read(images: &[SessionImage]) -> Result<Vec<Image>, String> {
-    let read = |(place, image): (usize, &SessionImage)| {
+pub(crate) fn images_read(images: &[SnapshotImage]) -> Result<Vec<Image>, String> {
+    let read = |(place, image): (usize, &SnapshotImage)| {
         decoded(&image.data).map_err(|wrong| format!(".images[{place}].data {wrong}"))
     };
     images.iter().enumerate().map(read).collect()

@@ -2,19 +2,19 @@
 //! the judge of who may call what.
 
 mod caller;
-mod desk;
-mod direct;
-mod dispatch;
+mod dispatcher;
+mod in_process;
+mod routing;
 mod events;
 mod fault;
 mod images;
 mod local_time;
 mod methods;
-mod session;
+mod snapshot;
 mod streams;
 
 pub use caller::Caller;
-pub use desk::{Answer, AnswerKind, Desk, DeskOptions, Entrance, NoEntrance};
-pub use direct::DirectApi;
+pub use dispatcher::{Answer, AnswerKind, Dispatcher, DispatcherOptions, Target, TargetError};
+pub use in_process::InProcessApi;
 pub use runtime::CAPABILITY_PREFIX;
 pub use streams::{EventStream, NoStream, Reply};

@@ -14,7 +14,7 @@ use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use nexus3_protocol::events::Event;
 
-use crate::desk::Answer;
+use crate::dispatcher::Answer;
 
 /// The bytes of an event stream.
 pub struct EventStream {

@@ -39,7 +39,7 @@ impl Capability {
     }
 
     pub(crate) fn digest(&self) -> CapabilityDigest {
-        CapabilityDigest::of(self.0.as_bytes())
+        CapabilityDigest::from_token(self.0.as_bytes())
     }
 }
 
@@ -51,12 +51,12 @@ impl fmt::Debug for Capability {
 }
 
 impl CapabilityDigest {
-    pub(crate) fn of(token: &[u8]) -> Self {
+    pub(crate) fn from_token(token: &[u8]) -> Self {
         Self(Sha256::digest(token).into())
     }
 
     /// The digest of an agent that was kept.
-    pub(crate) fn kept(bytes: [u8; 32]) -> Self {
+    pub(crate) fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
 

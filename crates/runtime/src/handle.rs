@@ -166,7 +166,7 @@ impl AgentHandle {
             system_prompt: shared.published.read().window.system().map(ToString::to_string),
             cwd: shared.node.cwd.clone(),
             model: shared.model_asked.clone(),
-            capability: shared.capability.bytes(),
+            capability_digest: shared.capability.bytes(),
             on_restart: shared.on_restart,
             permissions,
             origin: shared.origin.clone(),

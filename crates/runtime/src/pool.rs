@@ -8,7 +8,7 @@ mod directory;
 mod list;
 mod stored_permissions;
 mod permissions;
-mod sessions;
+mod lifecycle;
 mod wake;
 
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub use self::directory::ChildPolicy;
 use self::directory::Directory;
 pub use self::list::Among;
 pub use self::permissions::{AgentPermissions, PermissionChange, ResourceUsage, MayGrantSpec, PermissionSpec};
-pub use self::sessions::{Fork, Import};
+pub use self::lifecycle::{Fork, Import};
 use crate::capability::CapabilityDigest;
 use crate::context::ContextOptions;
 use crate::event_bus::{EventBus, EventScope, Subscription};
@@ -201,7 +201,7 @@ impl PoolHandle {
     /// The agent that a capability token stands for. Does not wake it.
     #[must_use]
     pub fn refer_by_capability(&self, token: &[u8]) -> Option<AgentRef> {
-        let found = self.pool.directory.find_by_capability(&CapabilityDigest::of(token));
+        let found = self.pool.directory.find_by_capability(&CapabilityDigest::from_token(token));
         found.map(|(serial, id)| AgentRef { serial, id })
     }
 

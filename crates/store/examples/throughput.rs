@@ -137,7 +137,7 @@ fn created(serial: Serial) -> Outcome<Record> {
         system_prompt: Some("You are a helpful agent.".repeat(20)),
         cwd: FilePath::root(),
         model: None,
-        capability: [0; 32],
+        capability_digest: [0; 32],
         on_restart: OnRestart::Resume,
         permissions,
         origin: None,

@@ -80,7 +80,7 @@ fn created(serial: Serial) -> Record {
         system_prompt: None,
         cwd: FilePath::root(),
         model: None,
-        capability: [0; 32],
+        capability_digest: [0; 32],
         on_restart: OnRestart::Resume,
         permissions,
         origin: None,

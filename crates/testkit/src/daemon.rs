@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::events::TestEventStream;
 use crate::process::captured::Waited;
 use crate::process::{PATIENCE, Process};
-use crate::raw::{self, RawAnswer, RawConnection};
+use crate::raw::{self, RawResponse, RawConnection};
 
 mod start;
 mod stopped;
@@ -102,20 +102,20 @@ impl TestDaemon {
     }
 
     /// Sends bytes on a fresh connection and reads one response.
-    pub fn raw(&self, bytes: &[u8]) -> RawAnswer {
+    pub fn raw(&self, bytes: &[u8]) -> RawResponse {
         let mut connection = self.connection();
         // A daemon that refuses a request may close before it took all of it; its answer is what counts.
         let sent = connection.try_send(bytes);
         let answer = if bytes.starts_with(b"HEAD ") {
-            connection.read_head_answer()
+            connection.read_head_response()
         } else {
-            connection.try_read_answer()
+            connection.try_read_response()
         };
         answer.unwrap_or_else(|cause| panic!("no whole answer: {cause}; sending: {sent:?}{}", self.process))
     }
 
     /// Posts a body on a fresh connection. Host, Content-Length and the token are added where `headers` has none.
-    pub fn post(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> RawAnswer {
+    pub fn post(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> RawResponse {
         self.raw(&self.post_bytes(path, headers, body))
     }
 

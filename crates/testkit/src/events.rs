@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use socket2::SockRef;
 
-use crate::raw::{RawConnection, is_end, malformed};
+use crate::raw::{RawConnection, is_disconnect, malformed};
 
 /// One event as it came.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -84,7 +84,7 @@ impl TestEventStream {
             values.any(|(_, value)| value.to_ascii_lowercase().starts_with(start))
         };
         if head.status != 200 || !has("content-type", "text/event-stream") {
-            let answer = connection.try_read_answer()?;
+            let answer = connection.try_read_response()?;
             return Err(io::Error::other(format!("status {}: {}", answer.status, answer.text())));
         }
         let chunks = if has("transfer-encoding", "chunked") { ChunkState::Size } else { ChunkState::Unframed };
@@ -116,7 +116,7 @@ impl TestEventStream {
             }
             match self.read_until(until) {
                 Ok(()) => self.decode_received()?,
-                Err(cause) if is_end(&cause) => return Ok(NextEvent::Ended),
+                Err(cause) if is_disconnect(&cause) => return Ok(NextEvent::Ended),
                 Err(cause) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&cause.kind()) => {
                     return Ok(NextEvent::TimedOut);
                 }

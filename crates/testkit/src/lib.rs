@@ -18,5 +18,5 @@ pub use events::{TestEventStream, NextEvent, StreamEvent};
 pub use kill9::{Kill9, Kill9Report};
 pub use model::script::{SCRIPT_WORDS, Script, ScriptFault, ScriptWord, ScriptedCall};
 pub use model::{Ledger, ModelOptions, RoundKey, RecordedRequest, ScriptedModel, CallCounts};
-pub use raw::{RawAnswer, RawConnection};
+pub use raw::{RawResponse, RawConnection};
 pub use tls::TLS_AUTHORITY;

@@ -7,11 +7,11 @@ use std::time::Duration;
 use serde_json::Value;
 use socket2::SockRef;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const IO_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One HTTP response, read whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RawAnswer {
+pub struct RawResponse {
     /// The status code.
     pub status: u16,
     /// The headers in the order they came, names as written.
@@ -25,7 +25,7 @@ pub struct RawAnswer {
     pub closed: bool,
 }
 
-impl RawAnswer {
+impl RawResponse {
     /// The first header of this name.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers
@@ -58,10 +58,10 @@ pub struct RawConnection {
 /// How the end of a body is found.
 #[derive(Clone, Copy)]
 enum Framing {
-    None,
+    Empty,
     Length(usize),
-    Chunks,
-    ToEnd,
+    Chunked,
+    UntilClose,
 }
 
 pub(crate) struct Head {
@@ -93,28 +93,28 @@ impl RawConnection {
     }
 
     /// Reads one response; panics where it does not come whole. Interim responses (1xx) are responses here.
-    pub fn read_answer(&mut self) -> RawAnswer {
-        self.try_read_answer().unwrap_or_else(|cause| {
+    pub fn read_response(&mut self) -> RawResponse {
+        self.try_read_response().unwrap_or_else(|cause| {
             panic!("no whole answer: {cause}; so far: {:?}", String::from_utf8_lossy(&self.unread))
         })
     }
 
     /// Reads one response; a connection that ends in its middle is an `UnexpectedEof`.
-    pub fn try_read_answer(&mut self) -> io::Result<RawAnswer> {
+    pub fn try_read_response(&mut self) -> io::Result<RawResponse> {
         let head = self.read_head()?;
         let framing = head.framing();
         self.read_body(head, framing)
     }
 
     /// Reads the response to a HEAD request, which has no body whatever its headers say.
-    pub fn read_head_answer(&mut self) -> io::Result<RawAnswer> {
+    pub fn read_head_response(&mut self) -> io::Result<RawResponse> {
         let head = self.read_head()?;
-        self.read_body(head, Framing::None)
+        self.read_body(head, Framing::Empty)
     }
 
     /// Reads until the peer closes or resets the connection; panics where it does neither.
     pub fn read_to_end(&mut self) -> Vec<u8> {
-        self.fill_to_end().unwrap_or_else(|cause| {
+        self.fill_until_close().unwrap_or_else(|cause| {
             panic!("no end: {cause}; so far: {:?}", String::from_utf8_lossy(&self.unread))
         });
         std::mem::take(&mut self.unread)
@@ -135,23 +135,23 @@ impl RawConnection {
         &self.stream
     }
 
-    fn read_body(&mut self, head: Head, framing: Framing) -> io::Result<RawAnswer> {
+    fn read_body(&mut self, head: Head, framing: Framing) -> io::Result<RawResponse> {
         let (body, end) = match framing {
-            Framing::None => (Vec::new(), head.bytes),
-            Framing::Length(bytes) => self.read_known(head.bytes, bytes)?,
-            Framing::Chunks => self.read_chunks(head.bytes)?,
-            Framing::ToEnd => {
-                self.fill_to_end()?;
+            Framing::Empty => (Vec::new(), head.bytes),
+            Framing::Length(bytes) => self.read_exact(head.bytes, bytes)?,
+            Framing::Chunked => self.read_chunks(head.bytes)?,
+            Framing::UntilClose => {
+                self.fill_until_close()?;
                 (self.unread[head.bytes..].to_vec(), self.unread.len())
             }
         };
         let raw = self.unread.drain(..end).collect();
-        let mut answer = RawAnswer { status: head.status, headers: head.headers, body, raw, closed: false };
+        let mut answer = RawResponse { status: head.status, headers: head.headers, body, raw, closed: false };
         if answer.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close")) {
-            self.fill_to_end()?;
+            self.fill_until_close()?;
             answer.closed = true;
         }
-        answer.closed |= matches!(framing, Framing::ToEnd);
+        answer.closed |= matches!(framing, Framing::UntilClose);
         Ok(answer)
     }
 
@@ -164,7 +164,7 @@ impl RawConnection {
         }
     }
 
-    fn read_known(&mut self, from: usize, bytes: usize) -> io::Result<(Vec<u8>, usize)> {
+    fn read_exact(&mut self, from: usize, bytes: usize) -> io::Result<(Vec<u8>, usize)> {
         while self.unread.len() < from + bytes {
             self.fill()?;
         }
@@ -181,9 +181,9 @@ impl RawConnection {
             if size == 0 {
                 break;
             }
-            let (chunk, end) = self.read_known(at, size)?;
+            let (chunk, end) = self.read_exact(at, size)?;
             body.extend(chunk);
-            let (line_end, next) = self.read_known(end, 2)?;
+            let (line_end, next) = self.read_exact(end, 2)?;
             if line_end != b"\r\n" {
                 return Err(malformed("a chunk that does not end where it says"));
             }
@@ -207,11 +207,11 @@ impl RawConnection {
         }
     }
 
-    fn fill_to_end(&mut self) -> io::Result<()> {
+    fn fill_until_close(&mut self) -> io::Result<()> {
         loop {
             match self.fill() {
                 Ok(()) => {}
-                Err(cause) if is_end(&cause) => return Ok(()),
+                Err(cause) if is_disconnect(&cause) => return Ok(()),
                 Err(cause) => return Err(cause),
             }
         }
@@ -254,13 +254,13 @@ impl Head {
     fn framing(&self) -> Framing {
         let header = |name: &str| self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         if self.status < 200 || self.status == 204 || self.status == 304 {
-            return Framing::None;
+            return Framing::Empty;
         }
         if header("transfer-encoding").is_some_and(|(_, value)| value.eq_ignore_ascii_case("chunked")) {
-            return Framing::Chunks;
+            return Framing::Chunked;
         }
         let length = header("content-length").and_then(|(_, value)| value.parse().ok());
-        length.map_or(Framing::ToEnd, Framing::Length)
+        length.map_or(Framing::UntilClose, Framing::Length)
     }
 }
 
@@ -271,8 +271,8 @@ pub(crate) fn connect(port: u16) -> TcpStream {
 fn try_connect(port: u16) -> io::Result<TcpStream> {
     let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(IO_TIMEOUT))?;
+    stream.set_write_timeout(Some(IO_TIMEOUT))?;
     Ok(stream)
 }
 
@@ -284,7 +284,7 @@ pub(crate) fn malformed(what: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, format!("malformed response: {what}"))
 }
 
-pub(crate) fn is_end(cause: &io::Error) -> bool {
+pub(crate) fn is_disconnect(cause: &io::Error) -> bool {
     [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset, ErrorKind::ConnectionAborted]
         .contains(&cause.kind())
 }

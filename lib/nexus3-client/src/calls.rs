@@ -7,7 +7,7 @@ mod tests;
 use nexus3_protocol::AgentApi;
 use nexus3_protocol::methods::{self, spec};
 
-use crate::{AgentClient, Client, ClientFault, Target};
+use crate::{AgentClient, Client, ClientFault, CallTarget};
 
 macro_rules! typed_calls {
     ($( $(#[doc = $doc:literal])* $spec:ident $call:ident = $name:literal at $door:ident: $params:ident => $output:ident; )*) => {
@@ -23,7 +23,7 @@ macro_rules! typed_call {
             /// # Errors
             /// See [`ClientFault`].
             pub async fn $call(&self, params: &methods::$params) -> Result<methods::$output, ClientFault> {
-                self.call::<spec::$spec>(Target::Daemon, params).await
+                self.call::<spec::$spec>(CallTarget::Daemon, params).await
             }
         }
     };
@@ -34,7 +34,7 @@ macro_rules! typed_call {
             /// # Errors
             /// See [`ClientFault`].
             pub async fn $call(&self, params: &methods::$params) -> Result<methods::$output, ClientFault> {
-                self.client.call::<spec::$spec>(Target::Agent(&self.agent_id), params).await
+                self.client.call::<spec::$spec>(CallTarget::Agent(&self.agent_id), params).await
             }
         }
     };
@@ -55,7 +55,7 @@ macro_rules! api_calls {
 macro_rules! api_call {
     (Daemon: $spec:ident $call:ident $params:ident $output:ident) => {
         async fn $call(&self, params: &methods::$params) -> Result<methods::$output, ClientFault> {
-            self.call::<spec::$spec>(Target::Daemon, params).await
+            self.call::<spec::$spec>(CallTarget::Daemon, params).await
         }
     };
     (Agent: $spec:ident $call:ident $params:ident $output:ident) => {
@@ -64,7 +64,7 @@ macro_rules! api_call {
             agent_id: &str,
             params: &methods::$params,
         ) -> Result<methods::$output, ClientFault> {
-            self.call::<spec::$spec>(Target::Agent(agent_id), params).await
+            self.call::<spec::$spec>(CallTarget::Agent(agent_id), params).await
         }
     };
 }

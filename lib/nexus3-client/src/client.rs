@@ -14,18 +14,18 @@ use hyper::header::AUTHORIZATION;
 use nexus3_protocol::envelope::write_request;
 use nexus3_protocol::{Id, MethodSpec, Response, json};
 
-use crate::link::{Answer, Ask, Link, LinkFault, post};
+use crate::connection::{HttpResponse, HttpRequest, Connection, ConnectionFault, json_post};
 use crate::{ClientFault, Endpoint, Token};
 
 /// How long a call may take when nothing else is said.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The longest answer that is read.
-pub const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+pub const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// Whom a call is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target<'a> {
+pub enum CallTarget<'a> {
     /// The daemon itself.
     Daemon,
     /// The agent with this id.
@@ -38,7 +38,7 @@ pub struct Client {
     token: Option<Token>,
     timeout: Duration,
     last_id: AtomicU64,
-    idle: Mutex<Option<Link>>,
+    idle_connection: Mutex<Option<Connection>>,
 }
 
 /// A caller of one agent.
@@ -51,7 +51,7 @@ impl Client {
     /// A caller of the daemon at `endpoint`. Nothing is connected before the first call.
     #[must_use]
     pub fn new(endpoint: Endpoint, token: Option<Token>) -> Self {
-        Self { endpoint, token, timeout: CALL_TIMEOUT, last_id: AtomicU64::new(0), idle: Mutex::new(None) }
+        Self { endpoint, token, timeout: CALL_TIMEOUT, last_id: AtomicU64::new(0), idle_connection: Mutex::new(None) }
     }
 
     /// The same caller with another limit on how long a call may take, connecting included.
@@ -79,19 +79,19 @@ impl Client {
     /// When there is no answer, when it is not ours, or when it says no.
     pub async fn call<M: MethodSpec>(
         &self,
-        target: Target<'_>,
+        target: CallTarget<'_>,
         params: &M::Params,
     ) -> Result<M::Output, ClientFault> {
         let method = M::METHOD.name();
         let id = self.next_id();
-        let ask = self.ask(target, write_request(Some(&id), method, params).map_err(unwritable)?)?;
+        let ask = self.post_request(target, write_request(Some(&id), method, params).map_err(request_fault)?)?;
         let Ok(answered) = tokio::time::timeout(self.timeout, self.exchange(method, ask)).await else {
             let endpoint = self.endpoint.clone();
             return Err(ClientFault::Timeout { endpoint, method, after: self.timeout });
         };
         let answer = answered?;
         let (endpoint, status) = (self.endpoint.clone(), answer.status);
-        read_answer::<M>(&answer, &id)
+        decode_response::<M>(&answer, &id)
             .map_err(|reason| ClientFault::Protocol { endpoint, method, status, reason })?
             .map_err(|error| ClientFault::Rpc { status, error })
     }
@@ -104,79 +104,79 @@ impl Client {
         Id::from(self.last_id.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    pub(crate) fn ask(&self, target: Target<'_>, body: Vec<u8>) -> Result<Ask, ClientFault> {
-        Ok(self.signed(post(&self.endpoint, &path(target)?, body).map_err(unwritable)?))
+    pub(crate) fn post_request(&self, target: CallTarget<'_>, body: Vec<u8>) -> Result<HttpRequest, ClientFault> {
+        Ok(self.with_authorization(json_post(&self.endpoint, &target_path(target)?, body).map_err(request_fault)?))
     }
 
-    pub(crate) fn signed(&self, mut ask: Ask) -> Ask {
+    pub(crate) fn with_authorization(&self, mut ask: HttpRequest) -> HttpRequest {
         if let Some(token) = &self.token {
             ask.headers_mut().insert(AUTHORIZATION, token.authorization());
         }
         ask
     }
 
-    async fn exchange(&self, method: &'static str, mut ask: Ask) -> Result<Answer, ClientFault> {
+    async fn exchange(&self, method: &'static str, mut ask: HttpRequest) -> Result<HttpResponse, ClientFault> {
         if let Some(link) = self.take_idle() {
             // Lets the runtime look at its sockets, so that a close which has already arrived is seen before writing.
             tokio::task::yield_now().await;
-            match link.exchange(ask, ANSWER_BYTES_MAX).await {
-                Err(LinkFault::Unsent(unsent)) => ask = *unsent,
-                outcome => return self.settle(method, outcome),
+            match link.exchange(ask, RESPONSE_BYTES_MAX).await {
+                Err(ConnectionFault::Unsent(unsent)) => ask = *unsent,
+                outcome => return self.finish_exchange(method, outcome),
             }
         }
-        let link = Link::open(&self.endpoint)
+        let link = Connection::connect(&self.endpoint)
             .await
             .map_err(|source| ClientFault::Connect { endpoint: self.endpoint.clone(), source })?;
-        let outcome = link.exchange(ask, ANSWER_BYTES_MAX).await;
-        self.settle(method, outcome)
+        let outcome = link.exchange(ask, RESPONSE_BYTES_MAX).await;
+        self.finish_exchange(method, outcome)
     }
 
-    pub(crate) fn settle(
+    pub(crate) fn finish_exchange(
         &self,
         method: &'static str,
-        outcome: Result<(Answer, Option<Link>), LinkFault>,
-    ) -> Result<Answer, ClientFault> {
+        outcome: Result<(HttpResponse, Option<Connection>), ConnectionFault>,
+    ) -> Result<HttpResponse, ClientFault> {
         let transport = |reason| ClientFault::Transport { endpoint: self.endpoint.clone(), method, reason };
         match outcome {
             Ok((answer, link)) => {
-                self.keep_idle(link);
+                self.store_idle(link);
                 Ok(answer)
             }
-            Err(LinkFault::Unsent(_)) => {
+            Err(ConnectionFault::Unsent(_)) => {
                 let source = io::Error::new(ErrorKind::ConnectionAborted, "the peer closed at once");
                 Err(ClientFault::Connect { endpoint: self.endpoint.clone(), source })
             }
-            Err(LinkFault::Broken(fault)) => Err(transport(with_causes(&fault))),
-            Err(LinkFault::Oversized(answer)) => Err(ClientFault::Protocol {
+            Err(ConnectionFault::Broken(fault)) => Err(transport(error_chain(&fault))),
+            Err(ConnectionFault::Oversized(answer)) => Err(ClientFault::Protocol {
                 endpoint: self.endpoint.clone(),
                 method,
                 status: answer.status,
-                reason: format!("more than {ANSWER_BYTES_MAX} bytes"),
+                reason: format!("more than {RESPONSE_BYTES_MAX} bytes"),
             }),
         }
     }
 
-    fn take_idle(&self) -> Option<Link> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).take()
+    fn take_idle(&self) -> Option<Connection> {
+        self.idle_connection.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn keep_idle(&self, link: Option<Link>) {
+    fn store_idle(&self, link: Option<Connection>) {
         if link.is_some() {
-            *self.idle.lock().unwrap_or_else(PoisonError::into_inner) = link;
+            *self.idle_connection.lock().unwrap_or_else(PoisonError::into_inner) = link;
         }
     }
 }
 
-pub(crate) fn unwritable(fault: impl std::fmt::Display) -> ClientFault {
+pub(crate) fn request_fault(fault: impl std::fmt::Display) -> ClientFault {
     ClientFault::Request(format!("the request cannot be written: {fault}"))
 }
 
 /// The id goes into the path as it is, so only characters that mean nothing there may pass.
-pub(crate) fn path(target: Target<'_>) -> Result<String, ClientFault> {
+pub(crate) fn target_path(target: CallTarget<'_>) -> Result<String, ClientFault> {
     match target {
-        Target::Daemon => Ok("/".to_owned()),
-        Target::Agent(id) if is_path_safe(id) => Ok(format!("/agent/{id}")),
-        Target::Agent(id) => {
+        CallTarget::Daemon => Ok("/".to_owned()),
+        CallTarget::Agent(id) if is_path_safe(id) => Ok(format!("/agent/{id}")),
+        CallTarget::Agent(id) => {
             Err(ClientFault::Request(format!("{id:?} is no agent id: use letters, digits, '.', '_' and '-'")))
         }
     }
@@ -188,8 +188,8 @@ fn is_path_safe(id: &str) -> bool {
 }
 
 /// The outer fault says why the bytes are not an answer to this request; the inner one is the daemon's.
-pub(crate) fn read_answer<M: MethodSpec>(
-    answer: &Answer,
+pub(crate) fn decode_response<M: MethodSpec>(
+    answer: &HttpResponse,
     id: &Id<'_>,
 ) -> Result<Result<M::Output, nexus3_protocol::RpcError>, String> {
     let response = Response::read(&answer.body).map_err(|fault| format!("no JSON-RPC response ({fault})"))?;
@@ -206,7 +206,7 @@ pub(crate) fn read_answer<M: MethodSpec>(
     }
 }
 
-pub(crate) fn with_causes(fault: &hyper::Error) -> String {
+pub(crate) fn error_chain(fault: &hyper::Error) -> String {
     let mut text = fault.to_string();
     let mut cause = fault.source();
     while let Some(inner) = cause {

@@ -14,7 +14,7 @@ use nexus3_protocol::{Id, Method, Response};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::Endpoint;
-use crate::link::{Link, LinkFault, post};
+use crate::connection::{Connection, ConnectionFault, json_post};
 
 /// How long a probe may take.
 pub const DETECT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -31,7 +31,7 @@ const PROBE_BYTES_MAX: usize = 64 * 1024;
 const PROBE_ID: u64 = 1;
 
 /// How a list of agents starts that is too long to be read to its end: a daemon without tokens tells it to everybody.
-const AGENTS_START: &[u8] = br#"{"jsonrpc":"2.0","id":1,"result":{"agents":["#;
+const AGENT_LIST_PREFIX: &[u8] = br#"{"jsonrpc":"2.0","id":1,"result":{"agents":["#;
 
 /// What listens on a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -87,23 +87,23 @@ async fn probe(endpoint: &Endpoint) -> Detection {
     let Ok(body) = write_request(Some(&Id::from(PROBE_ID)), Method::ListAgents.name(), &NoParams {}) else {
         return Detection::Error;
     };
-    let Ok(ask) = post(endpoint, "/", body) else { return Detection::Error };
-    let link = match Link::open(endpoint).await {
+    let Ok(ask) = json_post(endpoint, "/", body) else { return Detection::Error };
+    let link = match Connection::connect(endpoint).await {
         Ok(link) => link,
         Err(fault) if fault.kind() == ErrorKind::ConnectionRefused => return Detection::NoServer,
         Err(fault) if fault.kind() == ErrorKind::TimedOut => return Detection::Timeout,
         Err(_) => return Detection::Error,
     };
     match link.exchange(ask, PROBE_BYTES_MAX).await {
-        Ok((answer, _)) if is_ours(&answer.body) => Detection::NexusServer,
-        Err(LinkFault::Oversized(answer)) if answer.body.starts_with(AGENTS_START) => Detection::NexusServer,
-        Ok(_) | Err(LinkFault::Unsent(_) | LinkFault::Oversized(_)) => Detection::OtherService,
-        Err(LinkFault::Broken(fault)) => judge(&fault),
+        Ok((answer, _)) if is_nexus_response(&answer.body) => Detection::NexusServer,
+        Err(ConnectionFault::Oversized(answer)) if answer.body.starts_with(AGENT_LIST_PREFIX) => Detection::NexusServer,
+        Ok(_) | Err(ConnectionFault::Unsent(_) | ConnectionFault::Oversized(_)) => Detection::OtherService,
+        Err(ConnectionFault::Broken(fault)) => classify_error(&fault),
     }
 }
 
 /// The status is not looked at: a refusal for want of a token is as good a sign as a list.
-fn is_ours(body: &[u8]) -> bool {
+fn is_nexus_response(body: &[u8]) -> bool {
     let Ok(response) = Response::read(body) else { return false };
     let answers_us = response.id == Id::from(PROBE_ID);
     match response.outcome {
@@ -117,7 +117,7 @@ fn is_ours(body: &[u8]) -> bool {
 }
 
 /// A peer that talks nonsense or hangs up is somebody else; only what the system itself could not do is an error.
-fn judge(fault: &hyper::Error) -> Detection {
+fn classify_error(fault: &hyper::Error) -> Detection {
     let kind = fault.source().and_then(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind);
     match kind {
         None => Detection::OtherService,

@@ -12,7 +12,7 @@ use crate::{Endpoint, TokenFault};
 #[derive(Debug, thiserror::Error)]
 pub enum ClientFault {
     /// No connection: nothing of the request was sent.
-    #[error("{}", connect_text(.endpoint, .source))]
+    #[error("{}", connect_message(.endpoint, .source))]
     Connect {
         /// Where to.
         endpoint: Endpoint,
@@ -71,7 +71,7 @@ pub enum ClientFault {
     Request(String),
 }
 
-fn connect_text(endpoint: &Endpoint, source: &std::io::Error) -> String {
+fn connect_message(endpoint: &Endpoint, source: &std::io::Error) -> String {
     let port = match endpoint.port() {
         PORT_DEFAULT => String::new(),
         other => format!(" {other}"),

@@ -8,15 +8,15 @@ mod client;
 mod detection;
 mod endpoint;
 mod fault;
-mod link;
+mod connection;
 mod stream;
 mod token;
 
-pub use client::{ANSWER_BYTES_MAX, AgentClient, CALL_TIMEOUT, Client, Target};
+pub use client::{RESPONSE_BYTES_MAX, AgentClient, CALL_TIMEOUT, Client, CallTarget};
 pub use detection::{
     DETECT_TIMEOUT, Detection, WAIT_POLL_INTERVAL, WAIT_TIMEOUT, detect_server, wait_for_server,
 };
 pub use endpoint::Endpoint;
 pub use fault::ClientFault;
-pub use stream::{EventStream, SendStep, SendStream, Watch};
+pub use stream::{EventStream, SendStep, SendStream, EventSubscription};
 pub use token::{Token, TokenFault, TokenSource, discover_token};

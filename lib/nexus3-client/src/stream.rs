@@ -11,16 +11,16 @@ use nexus3_protocol::methods::{SendOutput, SendParams, spec};
 use nexus3_protocol::sse::{MEDIA_TYPE, SseEvent, SseReader};
 use nexus3_protocol::{Id, MethodSpec};
 
-use crate::client::{ANSWER_BYTES_MAX, Client, Target, path, read_answer, unwritable, with_causes};
-use crate::link::{Answer, Ask, Flow, Link, LinkFault, watch};
+use crate::client::{RESPONSE_BYTES_MAX, Client, CallTarget, target_path, decode_response, request_fault, error_chain};
+use crate::connection::{HttpResponse, HttpRequest, StreamingResponse, Connection, ConnectionFault, event_stream_get};
 use crate::{AgentClient, ClientFault, Endpoint};
 
 /// How faults name the call that watches.
-const WATCHING: &str = "events";
+const EVENTS_METHOD: &str = "events";
 
 /// Which events to watch.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Watch {
+pub struct EventSubscription {
     /// Only this agent's; all that the caller may see when there is none.
     pub agent_id: Option<String>,
     /// Where to begin and which kinds.
@@ -31,8 +31,8 @@ pub struct Watch {
 pub struct EventStream {
     endpoint: Endpoint,
     method: &'static str,
-    flow: Flow,
-    reader: SseReader,
+    response: StreamingResponse,
+    decoder: SseReader,
 }
 
 /// A send as it is worked on.
@@ -47,7 +47,7 @@ pub enum SendStep {
     /// Something happened in the turn.
     Event(SseEvent),
     /// The turn is over; nothing more comes.
-    Answer(Box<SendOutput>),
+    Response(Box<SendOutput>),
 }
 
 impl Client {
@@ -55,44 +55,44 @@ impl Client {
     ///
     /// # Errors
     /// When the daemon cannot be reached or says no.
-    pub async fn watch(&self, what: &Watch) -> Result<EventStream, ClientFault> {
-        let ask = self.signed(watch(self.endpoint(), &watch_path(what)?).map_err(unwritable)?);
-        match self.begin(WATCHING, ask).await? {
-            Begun::Events(stream) => Ok(*stream),
-            Begun::Answer(answer) => Err(self.refused(WATCHING, &answer)),
+    pub async fn subscribe(&self, what: &EventSubscription) -> Result<EventStream, ClientFault> {
+        let ask = self.with_authorization(event_stream_get(self.endpoint(), &events_path(what)?).map_err(request_fault)?);
+        match self.open_stream(EVENTS_METHOD, ask).await? {
+            StreamStart::Events(stream) => Ok(*stream),
+            StreamStart::Response(answer) => Err(self.response_fault(EVENTS_METHOD, &answer)),
         }
     }
 
-    async fn begin(&self, method: &'static str, ask: Ask) -> Result<Begun, ClientFault> {
+    async fn open_stream(&self, method: &'static str, ask: HttpRequest) -> Result<StreamStart, ClientFault> {
         let endpoint = self.endpoint().clone();
         let asking = async {
-            let link = Link::open(&endpoint)
+            let link = Connection::connect(&endpoint)
                 .await
                 .map_err(|source| ClientFault::Connect { endpoint: endpoint.clone(), source })?;
-            let flow = link.begin(ask).await.map_err(|fault| self.broken(method, fault))?;
-            if flow.is_of_type(MEDIA_TYPE) {
-                let (endpoint, reader) = (endpoint.clone(), SseReader::new(ANSWER_BYTES_MAX));
-                return Ok(Begun::Events(Box::new(EventStream { endpoint, method, flow, reader })));
+            let flow = link.send_streaming(ask).await.map_err(|fault| self.connection_fault(method, fault))?;
+            if flow.has_media_type(MEDIA_TYPE) {
+                let (endpoint, reader) = (endpoint.clone(), SseReader::new(RESPONSE_BYTES_MAX));
+                return Ok(StreamStart::Events(Box::new(EventStream { endpoint, method, response: flow, decoder: reader })));
             }
-            let answer = flow.whole(ANSWER_BYTES_MAX).await.map_err(|fault| self.broken(method, fault))?;
-            Ok(Begun::Answer(answer))
+            let answer = flow.collect(RESPONSE_BYTES_MAX).await.map_err(|fault| self.connection_fault(method, fault))?;
+            Ok(StreamStart::Response(answer))
         };
         tokio::time::timeout(self.timeout(), asking).await.unwrap_or_else(|_| {
             Err(ClientFault::Timeout { endpoint: endpoint.clone(), method, after: self.timeout() })
         })
     }
 
-    fn broken(&self, method: &'static str, fault: LinkFault) -> ClientFault {
-        match self.settle(method, Err(fault)) {
+    fn connection_fault(&self, method: &'static str, fault: ConnectionFault) -> ClientFault {
+        match self.finish_exchange(method, Err(fault)) {
             Err(fault) => fault,
-            Ok(answer) => self.refused(method, &answer),
+            Ok(answer) => self.response_fault(method, &answer),
         }
     }
 
     /// An answer where a stream was expected: mostly the door's refusal.
-    fn refused(&self, method: &'static str, answer: &Answer) -> ClientFault {
+    fn response_fault(&self, method: &'static str, answer: &HttpResponse) -> ClientFault {
         let (endpoint, status) = (self.endpoint().clone(), answer.status);
-        match read_answer::<spec::Discover>(answer, &Id::from(0)) {
+        match decode_response::<spec::Discover>(answer, &Id::from(0)) {
             Ok(Err(error)) => ClientFault::Rpc { status, error },
             Ok(Ok(_)) => {
                 let reason = "no event stream".to_owned();
@@ -111,19 +111,19 @@ impl AgentClient<'_> {
     pub async fn send_streamed(&self, params: &SendParams) -> Result<SendStream, ClientFault> {
         let (client, method) = (self.client, spec::Send::METHOD.name());
         let id = client.next_id();
-        let body = write_request(Some(&id), method, params).map_err(unwritable)?;
-        let mut ask = client.ask(Target::Agent(&self.agent_id), body)?;
+        let body = write_request(Some(&id), method, params).map_err(request_fault)?;
+        let mut ask = client.post_request(CallTarget::Agent(&self.agent_id), body)?;
         ask.headers_mut().insert(ACCEPT, HeaderValue::from_static(MEDIA_TYPE));
-        match client.begin(method, ask).await? {
-            Begun::Events(events) => Ok(SendStream { events: *events, id }),
-            Begun::Answer(answer) => Err(client.refused(method, &answer)),
+        match client.open_stream(method, ask).await? {
+            StreamStart::Events(events) => Ok(SendStream { events: *events, id }),
+            StreamStart::Response(answer) => Err(client.response_fault(method, &answer)),
         }
     }
 }
 
-enum Begun {
+enum StreamStart {
     Events(Box<EventStream>),
-    Answer(Answer),
+    Response(HttpResponse),
 }
 
 impl EventStream {
@@ -133,27 +133,27 @@ impl EventStream {
     /// When the connection breaks or what comes is no event.
     pub async fn next(&mut self) -> Result<Option<SseEvent>, ClientFault> {
         loop {
-            if let Some(event) = self.reader.next_event().map_err(|fault| self.garbled(&fault.to_string()))? {
+            if let Some(event) = self.decoder.next_event().map_err(|fault| self.protocol_fault(&fault.to_string()))? {
                 return Ok(Some(event));
             }
-            let bytes = self.flow.bytes().await.map_err(|fault| ClientFault::Transport {
+            let bytes = self.response.next_chunk().await.map_err(|fault| ClientFault::Transport {
                 endpoint: self.endpoint.clone(),
                 method: self.method,
-                reason: with_causes(&fault),
+                reason: error_chain(&fault),
             })?;
             let Some(bytes) = bytes else { return Ok(None) };
-            self.reader.feed(&bytes);
+            self.decoder.feed(&bytes);
         }
     }
 
     /// The journal's number that the stream stands behind: where to begin to miss nothing of what comes after.
     #[must_use]
-    pub fn position(&self) -> Option<u64> {
-        self.reader.last_event_id()?.parse().ok()
+    pub fn cursor(&self) -> Option<u64> {
+        self.decoder.last_event_id()?.parse().ok()
     }
 
-    fn garbled(&self, reason: &str) -> ClientFault {
-        let (endpoint, method, status) = (self.endpoint.clone(), self.method, self.flow.status());
+    fn protocol_fault(&self, reason: &str) -> ClientFault {
+        let (endpoint, method, status) = (self.endpoint.clone(), self.method, self.response.status());
         ClientFault::Protocol { endpoint, method, status, reason: reason.to_owned() }
     }
 }
@@ -174,17 +174,17 @@ impl SendStream {
         if event.event != RESPONSE_EVENT {
             return Ok(SendStep::Event(event));
         }
-        let status = self.events.flow.status();
-        let answer = Answer { status, body: event.data.into_bytes() };
+        let status = self.events.response.status();
+        let answer = HttpResponse { status, body: event.data.into_bytes() };
         let outcome =
-            read_answer::<spec::Send>(&answer, &self.id).map_err(|reason| self.events.garbled(&reason))?;
+            decode_response::<spec::Send>(&answer, &self.id).map_err(|reason| self.events.protocol_fault(&reason))?;
         outcome
-            .map(|output| SendStep::Answer(Box::new(output)))
+            .map(|output| SendStep::Response(Box::new(output)))
             .map_err(|error| ClientFault::Rpc { status, error })
     }
 }
 
-fn watch_path(what: &Watch) -> Result<String, ClientFault> {
-    let door = what.agent_id.as_deref().map_or(Ok(String::new()), |id| path(Target::Agent(id)))?;
+fn events_path(what: &EventSubscription) -> Result<String, ClientFault> {
+    let door = what.agent_id.as_deref().map_or(Ok(String::new()), |id| target_path(CallTarget::Agent(id)))?;
     Ok(format!("{door}/events{}", what.query.write()))
 }

@@ -11,7 +11,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use hyper::header::HeaderValue;
-use nexus3_protocol::discovery::{TOKEN_FILE_BYTES_MAX, token_candidates};
+use nexus3_protocol::discovery::{TOKEN_FILE_BYTES_MAX, token_file_candidates};
 
 use crate::Endpoint;
 
@@ -82,7 +82,7 @@ impl Token {
     /// # Errors
     /// When it is empty, too long, or has characters that no token has.
     pub fn parse(text: &str) -> Result<Self, TokenFault> {
-        let authorization = authorization(text.as_bytes()).map_err(TokenFault::Given)?;
+        let authorization = bearer_header(text.as_bytes()).map_err(TokenFault::Given)?;
         Ok(Self { authorization, source: TokenSource::Given })
     }
 
@@ -126,7 +126,7 @@ pub fn discover_token(
     if !endpoint.is_loopback() {
         return Ok(None);
     }
-    for name in token_candidates(endpoint.port()) {
+    for name in token_file_candidates(endpoint.port()) {
         if let Some(token) = read_token(home.join(name))? {
             return Ok(Some(token));
         }
@@ -136,7 +136,7 @@ pub fn discover_token(
 
 /// `None` when there is no such file.
 fn read_token(path: PathBuf) -> Result<Option<Token>, TokenFault> {
-    let Some(mut file) = open_checked(&path)? else { return Ok(None) };
+    let Some(mut file) = open_token_file(&path)? else { return Ok(None) };
     let mut bytes = Vec::new();
     if let Err(cause) = (&mut file).take(TOKEN_FILE_BYTES_MAX + 1).read_to_end(&mut bytes) {
         return Err(TokenFault::Unreadable { path, cause });
@@ -144,31 +144,31 @@ fn read_token(path: PathBuf) -> Result<Option<Token>, TokenFault> {
     if bytes.len() as u64 > TOKEN_FILE_BYTES_MAX {
         return Err(TokenFault::Oversized(path));
     }
-    match authorization(&bytes) {
+    match bearer_header(&bytes) {
         Ok(authorization) => Ok(Some(Token { authorization, source: TokenSource::File(path) })),
         Err(rule) => Err(TokenFault::Malformed { path, rule }),
     }
 }
 
-fn open_checked(path: &Path) -> Result<Option<File>, TokenFault> {
+fn open_token_file(path: &Path) -> Result<Option<File>, TokenFault> {
     let unreadable = |cause| TokenFault::Unreadable { path: path.to_owned(), cause };
     let named = match std::fs::symlink_metadata(path) {
         Ok(named) => named,
         Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(None),
         Err(cause) => return Err(unreadable(cause)),
     };
-    check(path, &named)?;
+    check_file(path, &named)?;
     let file = File::open(path).map_err(unreadable)?;
     let opened = file.metadata().map_err(unreadable)?;
     // Opening follows links; one that was put there after the check leads to another file.
     if (opened.dev(), opened.ino()) != (named.dev(), named.ino()) {
         return Err(TokenFault::Symlink(path.to_owned()));
     }
-    check(path, &opened)?;
+    check_file(path, &opened)?;
     Ok(Some(file))
 }
 
-fn check(path: &Path, metadata: &Metadata) -> Result<(), TokenFault> {
+fn check_file(path: &Path, metadata: &Metadata) -> Result<(), TokenFault> {
     if metadata.is_symlink() {
         return Err(TokenFault::Symlink(path.to_owned()));
     }
@@ -182,7 +182,7 @@ fn check(path: &Path, metadata: &Metadata) -> Result<(), TokenFault> {
     Ok(())
 }
 
-fn authorization(bytes: &[u8]) -> Result<HeaderValue, &'static str> {
+fn bearer_header(bytes: &[u8]) -> Result<HeaderValue, &'static str> {
     let bare = bytes.trim_ascii();
     if bare.is_empty() {
         return Err("it is empty");

@@ -18,14 +18,14 @@ pub const TOKEN_FILE_BYTES_MAX: u64 = 4096;
 
 /// The file, inside the home, where the daemon of this port leaves its token.
 #[must_use]
-pub fn token_file(port: u16) -> String {
+pub fn token_file_name(port: u16) -> String {
     if port == PORT_DEFAULT { "rpc.token".to_owned() } else { format!("rpc-{port}.token") }
 }
 
 /// The files, inside the home, where a client looks for the token of this port, first to last.
 /// The last two are what servers of an older generation wrote.
 #[must_use]
-pub fn token_candidates(port: u16) -> [String; 4] {
+pub fn token_file_candidates(port: u16) -> [String; 4] {
     [
         format!("rpc-{port}.token"),
         "rpc.token".to_owned(),
@@ -40,12 +40,12 @@ mod tests {
 
     #[test]
     fn the_default_port_has_the_plain_file_and_others_carry_their_number() {
-        assert_eq!(token_file(8765), "rpc.token");
-        assert_eq!(token_file(9000), "rpc-9000.token");
+        assert_eq!(token_file_name(8765), "rpc.token");
+        assert_eq!(token_file_name(9000), "rpc-9000.token");
     }
 
     #[test]
     fn a_client_looks_at_the_ports_file_first_and_at_older_names_last() {
-        assert_eq!(token_candidates(9000), ["rpc-9000.token", "rpc.token", "server-9000.key", "server.key"]);
+        assert_eq!(token_file_candidates(9000), ["rpc-9000.token", "rpc.token", "server-9000.key", "server.key"]);
     }
 }

@@ -5,7 +5,7 @@ mod agents;
 mod calls;
 mod permissions;
 mod scalars;
-mod sessions;
+mod lifecycle;
 #[cfg(test)]
 mod tests;
 
@@ -24,11 +24,11 @@ pub use permissions::{
     SetPermissionsParams,
 };
 pub use scalars::{Count, MessageOffset, OnRestart, PageSize, RequestIdParam};
-pub use sessions::{
+pub use lifecycle::{
     ExportAgentOutput, ExportAgentParams, ForkAgentOutput, ForkAgentParams, ImportAgentOutput,
     ImportAgentParams, ListSessionsOutput, ListSessionsParams, RenameAgentOutput, RenameAgentParams,
-    RollbackAgentOutput, RollbackAgentParams, SessionDocument, SessionExtras, SessionImage, SessionMessage,
-    SessionSummary, SessionToolCall,
+    RollbackAgentOutput, RollbackAgentParams, SnapshotDocument, SnapshotExtras, SnapshotImage, SnapshotMessage,
+    SessionSummary, SnapshotToolCall,
 };
 
 use crate::Door;

@@ -51,7 +51,7 @@ pub struct IndexRow {
     /// Its parent.
     pub parent: Option<Serial>,
     /// The digest of its capability token.
-    pub capability: [u8; 32],
+    pub capability_digest: [u8; 32],
     /// Whether it was destroyed; it is kept because somebody below it lives on.
     pub is_destroyed: bool,
     /// Whether an admin said that it is finished.

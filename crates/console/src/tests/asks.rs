@@ -69,6 +69,6 @@ async fn a_daemon_that_was_there_and_does_not_know_the_model_is_told_how_to_be_r
 async fn an_image_that_is_no_file_is_not_waited_for() {
     let args = Binary::try_parse_from(["nexus3", "ask", "look", "--image", "/dev/zero"]).unwrap().command;
     let Top::Ask(args) = args else { panic!("it asks") };
-    let said = Question::read(args, &mut std::io::empty()).err().unwrap();
+    let said = AskRequest::read(args, &mut std::io::empty()).err().unwrap();
     assert_eq!(said, "the image /dev/zero cannot be read: it is not a regular file");
 }

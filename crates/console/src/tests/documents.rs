@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn document() -> Value {
+fn snapshot() -> Value {
     json!({
         "schema_version": 1, "agent_id": "a", "created_at": "2026-01-15T10:30:00.000000",
         "modified_at": "2026-01-15T10:31:00.000000",
@@ -56,31 +56,31 @@ async fn each_command_is_one_call_at_the_daemon() {
 
 #[tokio::test]
 async fn what_is_exported_can_be_imported() {
-    let daemon = Daemon::start(&[("export_agent", Reply::Result(json!({ "session": document() })))]).await;
+    let daemon = Daemon::start(&[("export_agent", Reply::Result(json!({ "session": snapshot() })))]).await;
     let finished = rpc(&daemon, &["export", "a"]).await;
-    assert_eq!((finished.code, finished.json()), (0, document()));
+    assert_eq!((finished.code, finished.json()), (0, snapshot()));
     assert_eq!(daemon.asked()[0].params, json!({ "agent_id": "a" }));
 
     let (finished, daemon) = import(&finished.output, &["import", "-", "--as", "b"]).await;
     assert_eq!((finished.code, finished.json()), (0, imported()), "{}", finished.errors);
-    assert_eq!(daemon.asked()[0].params, json!({ "session": document(), "agent_id": "b" }));
+    assert_eq!(daemon.asked()[0].params, json!({ "session": snapshot(), "agent_id": "b" }));
 }
 
 #[tokio::test]
 async fn a_document_is_read_from_its_file() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("a.json");
-    fs::write(&file, document().to_string()).unwrap();
+    fs::write(&file, snapshot().to_string()).unwrap();
     let (finished, daemon) = import("", &["import", file.to_str().unwrap()]).await;
     assert_eq!((finished.code, finished.json()), (0, imported()));
-    assert_eq!(daemon.asked()[0].params, json!({ "session": document() }));
+    assert_eq!(daemon.asked()[0].params, json!({ "session": snapshot() }));
 }
 
 #[tokio::test]
 async fn what_is_no_document_is_told_by_file_and_member_before_anybody_is_asked() {
-    let mut no_date = document();
+    let mut no_date = snapshot();
     no_date.as_object_mut().unwrap().remove("created_at");
-    let mut odd_role = document();
+    let mut odd_role = snapshot();
     odd_role["messages"][1]["role"] = json!(7);
     let cases = [
         ("{".to_owned(), "standard input is no session document: "),
@@ -108,7 +108,7 @@ async fn a_document_that_the_daemon_refuses_is_told_with_its_name() {
         [(200, ""), (413, "; stop the daemon and use nexus3 import, or raise limits.body_bytes_max")]
     {
         let daemon = Daemon::start(&[("import_agent", Reply::Refused(status, "No"))]).await;
-        let text = document().to_string();
+        let text = snapshot().to_string();
         let finished = Run { input: &text, ..Run::new(&daemon, &["import", "-"]) }.finish().await;
         assert_eq!(finished.code, 1);
         assert_eq!(finished.errors, format!("standard input: No (-32600){hint}\n"));

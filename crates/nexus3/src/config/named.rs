@@ -10,7 +10,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use provider::{Auth, KeySource, ModelSettings, ProviderSettings};
+use provider::{AuthScheme, KeySource, ModelSettings, ProviderSettings};
 
 pub(crate) use self::keys::NamedKey;
 pub(crate) use self::reader::read;
@@ -136,10 +136,10 @@ impl NamedTable {
             key_env: self.text("key_env"),
             key: file.or_else(|| self.texts("key_command").map(KeySource::Command)),
             auth: self.text("auth").map(|word| match word.as_str() {
-                "api-key" => Auth::ApiKey,
-                "x-api-key" => Auth::XApiKey,
-                "none" => Auth::None,
-                _ => Auth::Bearer,
+                "api-key" => AuthScheme::ApiKey,
+                "x-api-key" => AuthScheme::XApiKey,
+                "none" => AuthScheme::None,
+                _ => AuthScheme::Bearer,
             }),
             headers,
             ca_file: self.text("ca_file").map(PathBuf::from),

@@ -8,7 +8,7 @@ mod failpoints;
 mod full_disk;
 mod pauses;
 mod restarts;
-mod sessions;
+mod lifecycle;
 mod sleep;
 mod upkeep;
 
@@ -88,7 +88,7 @@ fn send_params(content: &str, request_id: &str) -> Value {
 fn attempt(daemon: &TestDaemon, path: &str, method: &str, params: Value) -> Option<Value> {
     let mut connection = RawConnection::try_open(daemon.port()).ok()?;
     connection.try_send(&request(daemon, path, 1, method, params)).ok()?;
-    let answer = connection.try_read_answer().ok()?;
+    let answer = connection.try_read_response().ok()?;
     assert_eq!(answer.status, 200, "{method} on {path}: {}", answer.text());
     Some(answer.json())
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
 use crate::discover::DiscoverOptions;
-use crate::endpoint::Auth;
+use crate::endpoint::AuthScheme;
 use crate::local::LocalOptions;
 use crate::secret::{KeySource, Secret};
 
@@ -39,7 +39,7 @@ pub struct ProviderSettings {
     /// Where else its key comes from.
     pub key: Option<KeySource>,
     /// How its key travels.
-    pub auth: Option<Auth>,
+    pub auth: Option<AuthScheme>,
     /// Headers beside those that the API wants.
     pub headers: Vec<(String, Secret)>,
     /// Certificates to trust beside the system's.

@@ -81,10 +81,10 @@ async fn those_who_wait_for_a_key_share_why_there_is_none() {
     let script = format!("echo run >> {}; sleep 0.2; exit 1", runs.display());
     let words = ["sh", "-c", &script].map(str::to_owned).to_vec();
     let endpoint = endpoint("http://127.0.0.1:9/v1", KeySource::Command(words));
-    let all = futures_util::future::join_all((0..5).map(|_| endpoint.key(None))).await;
+    let all = futures_util::future::join_all((0..5).map(|_| endpoint.current_key(None))).await;
     assert!(all.iter().all(Result::is_err), "{all:?}");
     assert_eq!(std::fs::read_to_string(&runs).unwrap(), "run\n");
-    assert!(endpoint.key(None).await.is_err());
+    assert!(endpoint.current_key(None).await.is_err());
     assert_eq!(std::fs::read_to_string(&runs).unwrap(), "run\nrun\n", "who comes later tries again");
 }
 

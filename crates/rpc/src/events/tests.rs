@@ -39,7 +39,7 @@ fn agent_record() -> AgentRecord {
         system_prompt: Some("Be brief.".into()),
         cwd: path("/srv"),
         model: Some("echo/one".into()),
-        capability: DIGEST,
+        capability_digest: DIGEST,
         on_restart: OnRestart::Mark,
         permissions: kept_rights(),
         origin: Some("fork of a at 2".into()),

@@ -13,17 +13,17 @@ use runtime::{AgentSpec, Among, ChildPolicy, FirstMessage, MayGrantSpec, Name, P
 
 use super::calls::{SOURCE_DEFAULT, outward, send_output, whole};
 use crate::caller::{Caller, Principal};
-use crate::desk::Desk;
-use crate::dispatch::DaemonHandler;
+use crate::dispatcher::Dispatcher;
+use crate::routing::DaemonHandler;
 use crate::fault::to_error;
 use crate::local_time::local;
 
-impl DaemonHandler<spec::CreateAgent> for Desk {
+impl DaemonHandler<spec::CreateAgent> for Dispatcher {
     async fn handle(&self, caller: &Caller, params: CreateAgentParams) -> Result<CreateAgentOutput, Fault> {
-        let author = caller.author(&self.pool).await?;
+        let author = caller.awake_principal(&self.pool).await?;
         let wait = params.wait_for_initial_response.unwrap_or(false);
         let spec = agent_spec(params)?;
-        let created = self.pool.create(spec, author.by()).await?;
+        let created = self.pool.create(spec, author.initiator()).await?;
         let id = created.handle.id();
         tracing::info!(agent = %id, "agent created");
         let mut output = CreateAgentOutput {
@@ -49,15 +49,15 @@ impl DaemonHandler<spec::CreateAgent> for Desk {
     }
 }
 
-impl DaemonHandler<spec::DestroyAgent> for Desk {
+impl DaemonHandler<spec::DestroyAgent> for Dispatcher {
     async fn handle(&self, caller: &Caller, params: DestroyAgentParams) -> Result<DestroyAgentOutput, Fault> {
         let id = parse_id("agent_id", &params.agent_id)?;
         let found = self.pool.refer(&id);
-        caller.may_destroy(&self.pool, &id, found.as_ref())?;
-        let author = caller.author(&self.pool).await?;
+        caller.authorize_destroy(&self.pool, &id, found.as_ref())?;
+        let author = caller.awake_principal(&self.pool).await?;
         let children = if params.orphan.unwrap_or(false) { ChildPolicy::Orphan } else { ChildPolicy::Cascade };
         let success = match &found {
-            Some(agent) => self.pool.destroy(agent, children, author.by()).await?,
+            Some(agent) => self.pool.destroy(agent, children, author.initiator()).await?,
             None => false,
         };
         if success {
@@ -67,7 +67,7 @@ impl DaemonHandler<spec::DestroyAgent> for Desk {
     }
 }
 
-impl DaemonHandler<spec::ListAgents> for Desk {
+impl DaemonHandler<spec::ListAgents> for Dispatcher {
     async fn handle(&self, caller: &Caller, params: ListAgentsParams) -> Result<ListAgentsOutput, Fault> {
         let principal = caller.principal(&self.pool)?;
         let offset = params.offset.map_or(0, |offset| whole(offset.0));
@@ -78,15 +78,15 @@ impl DaemonHandler<spec::ListAgents> for Desk {
     }
 }
 
-impl DaemonHandler<spec::ShutdownServer> for Desk {
+impl DaemonHandler<spec::ShutdownServer> for Dispatcher {
     async fn handle(&self, caller: &Caller, _: NoParams) -> Result<ShutdownServerOutput, Fault> {
-        caller.must_be_admin(&self.pool, Method::ShutdownServer)?;
+        caller.authorize_admin(&self.pool, Method::ShutdownServer)?;
         self.pool.request_stop();
         Ok(ShutdownServerOutput { success: true, message: "Server shutting down".to_owned() })
     }
 }
 
-impl DaemonHandler<spec::Discover> for Desk {
+impl DaemonHandler<spec::Discover> for Dispatcher {
     async fn handle(&self, caller: &Caller, _: NoParams) -> Result<DiscoverOutput, Fault> {
         caller.principal(&self.pool)?;
         serde_json::from_str(nexus3_protocol::OPENRPC).map(DiscoverOutput).map_err(|fault| {
@@ -95,7 +95,7 @@ impl DaemonHandler<spec::Discover> for Desk {
     }
 }
 
-impl Desk {
+impl Dispatcher {
     pub(super) fn summary(&self, agent: runtime::AgentSummary) -> AgentSummary {
         let zone = &self.options.zone;
         let anywhere = matches!(agent.write_folders.as_slice(), [root] if *root == FilePath::root());

@@ -11,14 +11,14 @@ use runtime::{AgentHandle, CompactionCondition, CompactionOutcome, NewMessage};
 use serde_json::{Map, Value};
 
 use crate::caller::{Caller, Principal};
-use crate::desk::Desk;
-use crate::dispatch::AgentHandler;
+use crate::dispatcher::Dispatcher;
+use crate::routing::AgentHandler;
 use crate::images::{image_views, pictures};
 
 /// Where a message comes from when its sender does not say.
 pub(super) const SOURCE_DEFAULT: &str = "rpc";
 
-impl AgentHandler<spec::Send> for Desk {
+impl AgentHandler<spec::Send> for Dispatcher {
     async fn handle(
         &self,
         caller: &Caller,
@@ -32,7 +32,7 @@ impl AgentHandler<spec::Send> for Desk {
     }
 }
 
-impl Desk {
+impl Dispatcher {
     /// What `send` takes, in the runtime's words.
     pub(crate) async fn new_message(
         &self,
@@ -66,7 +66,7 @@ pub(crate) fn usage(usage: agent::Usage) -> Usage {
     Usage { input_tokens: usage.input, output_tokens: usage.output, cached_tokens: usage.cached }
 }
 
-impl AgentHandler<spec::Steer> for Desk {
+impl AgentHandler<spec::Steer> for Dispatcher {
     async fn handle(
         &self,
         caller: &Caller,
@@ -80,7 +80,7 @@ impl AgentHandler<spec::Steer> for Desk {
     }
 }
 
-impl AgentHandler<spec::Cancel> for Desk {
+impl AgentHandler<spec::Cancel> for Dispatcher {
     async fn handle(
         &self,
         _: &Caller,
@@ -93,20 +93,20 @@ impl AgentHandler<spec::Cancel> for Desk {
     }
 }
 
-impl AgentHandler<spec::Shutdown> for Desk {
+impl AgentHandler<spec::Shutdown> for Dispatcher {
     async fn handle(
         &self,
         caller: &Caller,
         agent: &AgentHandle,
         _: NoParams,
     ) -> Result<ShutdownOutput, Fault> {
-        let author = caller.author(&self.pool).await?;
-        self.pool.finish_agent(agent, author.by()).await?;
+        let author = caller.awake_principal(&self.pool).await?;
+        self.pool.finish_agent(agent, author.initiator()).await?;
         Ok(ShutdownOutput { success: true })
     }
 }
 
-impl AgentHandler<spec::GetTokens> for Desk {
+impl AgentHandler<spec::GetTokens> for Dispatcher {
     async fn handle(&self, _: &Caller, agent: &AgentHandle, _: NoParams) -> Result<TokensOutput, Fault> {
         let tokens = agent.tokens();
         let (size, used) = (tokens.size, tokens.used);
@@ -138,16 +138,16 @@ fn dollars(cost: NanoDollars) -> f64 {
     cost as f64 / 1e9
 }
 
-impl AgentHandler<spec::Compact> for Desk {
+impl AgentHandler<spec::Compact> for Dispatcher {
     async fn handle(
         &self,
         caller: &Caller,
         agent: &AgentHandle,
         params: CompactParams,
     ) -> Result<CompactOutput, Fault> {
-        let author = caller.author(&self.pool).await?;
+        let author = caller.awake_principal(&self.pool).await?;
         let when = if params.force.unwrap_or(true) { CompactionCondition::Now } else { CompactionCondition::Full };
-        Ok(match agent.compact(when, author.by()).await? {
+        Ok(match agent.compact(when, author.initiator()).await? {
             CompactionOutcome::Done { tokens_before, tokens_after } => CompactOutput {
                 compacted: true,
                 tokens_before: Some(tokens_before),
@@ -166,7 +166,7 @@ impl AgentHandler<spec::Compact> for Desk {
     }
 }
 
-impl AgentHandler<spec::GetContext> for Desk {
+impl AgentHandler<spec::GetContext> for Dispatcher {
     async fn handle(&self, _: &Caller, agent: &AgentHandle, _: NoParams) -> Result<ContextOutput, Fault> {
         let context = agent.context();
         Ok(ContextOutput {
@@ -179,7 +179,7 @@ impl AgentHandler<spec::GetContext> for Desk {
     }
 }
 
-impl AgentHandler<spec::GetMessages> for Desk {
+impl AgentHandler<spec::GetMessages> for Dispatcher {
     async fn handle(
         &self,
         _: &Caller,
@@ -200,7 +200,7 @@ impl AgentHandler<spec::GetMessages> for Desk {
     }
 }
 
-impl Desk {
+impl Dispatcher {
     /// Where a message comes from: an admin says it, an agent is taken for what it is.
     fn source(
         &self,

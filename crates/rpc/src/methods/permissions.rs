@@ -10,10 +10,10 @@ use runtime::{AgentHandle, AgentPermissions, PermissionChange, ResourceUsage};
 
 use super::agents::{invalid, limits_of, may_grant, tool_list};
 use crate::caller::Caller;
-use crate::desk::Desk;
-use crate::dispatch::AgentHandler;
+use crate::dispatcher::Dispatcher;
+use crate::routing::AgentHandler;
 
-impl AgentHandler<spec::GetAgent> for Desk {
+impl AgentHandler<spec::GetAgent> for Dispatcher {
     async fn handle(&self, _: &Caller, agent: &AgentHandle, _: NoParams) -> Result<AgentOutput, Fault> {
         let summary = self.pool.summary(agent);
         let permissions = self.pool.permissions(agent);
@@ -32,7 +32,7 @@ impl AgentHandler<spec::GetAgent> for Desk {
     }
 }
 
-impl AgentHandler<spec::ListChildren> for Desk {
+impl AgentHandler<spec::ListChildren> for Dispatcher {
     async fn handle(&self, _: &Caller, agent: &AgentHandle, _: NoParams) -> Result<ChildrenOutput, Fault> {
         let children = self.pool.children(agent).await?;
         let children = children.into_iter().map(|child| self.summary(child)).collect();
@@ -40,13 +40,13 @@ impl AgentHandler<spec::ListChildren> for Desk {
     }
 }
 
-impl AgentHandler<spec::GetPermissions> for Desk {
+impl AgentHandler<spec::GetPermissions> for Dispatcher {
     async fn handle(&self, _: &Caller, agent: &AgentHandle, _: NoParams) -> Result<PermissionsOutput, Fault> {
         Ok(permissions_output(&self.pool.permissions(agent)))
     }
 }
 
-impl AgentHandler<spec::SetPermissions> for Desk {
+impl AgentHandler<spec::SetPermissions> for Dispatcher {
     async fn handle(
         &self,
         caller: &Caller,
@@ -54,8 +54,8 @@ impl AgentHandler<spec::SetPermissions> for Desk {
         params: SetPermissionsParams,
     ) -> Result<PermissionsOutput, Fault> {
         let change = permission_change(params)?;
-        let author = caller.author(&self.pool).await?;
-        self.pool.change_permissions(agent, &change, author.by()).await?;
+        let author = caller.awake_principal(&self.pool).await?;
+        self.pool.change_permissions(agent, &change, author.initiator()).await?;
         Ok(permissions_output(&self.pool.permissions(agent)))
     }
 }

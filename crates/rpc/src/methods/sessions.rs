@@ -14,34 +14,34 @@ use runtime::{AgentHandle, AgentSummary, Fork};
 use super::agents::{among, invalid, on_restart_outward, parse_id};
 use super::calls::whole;
 use crate::caller::Caller;
-use crate::desk::Desk;
-use crate::dispatch::DaemonHandler;
+use crate::dispatcher::Dispatcher;
+use crate::routing::DaemonHandler;
 use crate::local_time::local;
-use crate::session::{Here, Reading, Session};
+use crate::snapshot::{ImportContext, ParsedSnapshot, Snapshot};
 
 /// The most text of one export: as much as a client reads of one answer, less what JSON adds.
 const EXPORT_BYTES_MAX: usize = 32 * 1024 * 1024;
 
-impl DaemonHandler<spec::ListSessions> for Desk {
+impl DaemonHandler<spec::ListSessions> for Dispatcher {
     async fn handle(&self, caller: &Caller, params: ListSessionsParams) -> Result<ListSessionsOutput, Fault> {
         let principal = caller.principal(&self.pool)?;
         let offset = params.offset.map_or(0, |offset| whole(offset.0));
         let limit = whole(params.limit.unwrap_or_default().0);
         let (total, agents) = self.pool.list_page(among(&principal), offset, limit).await?;
-        let sessions = agents.into_iter().map(|agent| self.session(agent)).collect();
+        let sessions = agents.into_iter().map(|agent| self.session_summary(agent)).collect();
         Ok(ListSessionsOutput { sessions, total: total as u64 })
     }
 }
 
-impl DaemonHandler<spec::ForkAgent> for Desk {
+impl DaemonHandler<spec::ForkAgent> for Dispatcher {
     async fn handle(&self, caller: &Caller, params: ForkAgentParams) -> Result<ForkAgentOutput, Fault> {
         let id = parse_id("agent_id", &params.agent_id)?;
         let new = params.new_agent_id.as_deref().map(|id| parse_id("new_agent_id", id)).transpose()?;
-        let source = caller.must_find(&self.pool, &id, Method::ForkAgent).await?;
-        let author = caller.author(&self.pool).await?;
+        let source = caller.find_authorized(&self.pool, &id, Method::ForkAgent).await?;
+        let author = caller.awake_principal(&self.pool).await?;
         let source = self.pool.wake(&source).await?;
         let fork = Fork { id: new, messages: params.messages.map(whole) };
-        let created = self.pool.fork(&source, fork, author.by()).await?;
+        let created = self.pool.fork(&source, fork, author.initiator()).await?;
         let id = created.handle.id();
         tracing::info!(agent = %id, source = %source.id(), "agent forked");
         Ok(ForkAgentOutput {
@@ -53,17 +53,17 @@ impl DaemonHandler<spec::ForkAgent> for Desk {
     }
 }
 
-impl DaemonHandler<spec::RollbackAgent> for Desk {
+impl DaemonHandler<spec::RollbackAgent> for Dispatcher {
     async fn handle(
         &self,
         caller: &Caller,
         params: RollbackAgentParams,
     ) -> Result<RollbackAgentOutput, Fault> {
         let id = parse_id("agent_id", &params.agent_id)?;
-        let agent = caller.must_find(&self.pool, &id, Method::RollbackAgent).await?;
-        let author = caller.author(&self.pool).await?;
+        let agent = caller.find_authorized(&self.pool, &id, Method::RollbackAgent).await?;
+        let author = caller.awake_principal(&self.pool).await?;
         let agent = self.pool.wake(&agent).await?;
-        let removed = agent.rollback(whole(params.messages), author.by()).await?;
+        let removed = agent.rollback(whole(params.messages), author.initiator()).await?;
         Ok(RollbackAgentOutput {
             agent_id: agent.id().to_string(),
             message_count: params.messages,
@@ -72,36 +72,36 @@ impl DaemonHandler<spec::RollbackAgent> for Desk {
     }
 }
 
-impl DaemonHandler<spec::RenameAgent> for Desk {
+impl DaemonHandler<spec::RenameAgent> for Dispatcher {
     async fn handle(&self, caller: &Caller, params: RenameAgentParams) -> Result<RenameAgentOutput, Fault> {
         let id = parse_id("agent_id", &params.agent_id)?;
         let new = parse_id("new_agent_id", &params.new_agent_id)?;
-        let agent = caller.must_find(&self.pool, &id, Method::RenameAgent).await?;
-        let author = caller.author(&self.pool).await?;
-        let renamed = self.pool.rename(&agent, new, author.by()).await?;
+        let agent = caller.find_authorized(&self.pool, &id, Method::RenameAgent).await?;
+        let author = caller.awake_principal(&self.pool).await?;
+        let renamed = self.pool.rename(&agent, new, author.initiator()).await?;
         tracing::info!(agent = %id, to = %renamed.id(), "agent renamed");
         Ok(RenameAgentOutput { agent_id: renamed.id().to_string(), url: format!("/agent/{}", renamed.id()) })
     }
 }
 
-impl DaemonHandler<spec::ExportAgent> for Desk {
+impl DaemonHandler<spec::ExportAgent> for Dispatcher {
     async fn handle(&self, caller: &Caller, params: ExportAgentParams) -> Result<ExportAgentOutput, Fault> {
         let id = parse_id("agent_id", &params.agent_id)?;
-        let agent = caller.must_find(&self.pool, &id, Method::ExportAgent).await?;
+        let agent = caller.find_authorized(&self.pool, &id, Method::ExportAgent).await?;
         let agent = self.pool.wake(&agent).await?;
         let (record, summary, messages) = (agent.record(), self.pool.summary(&agent), all_messages(&agent)?);
         let used = agent.tokens().used;
-        let session = Session { record: &record, summary: &summary, used, messages: &messages };
-        Ok(ExportAgentOutput { session: session.document(&self.options.zone) })
+        let session = Snapshot { record: &record, summary: &summary, used, messages: &messages };
+        Ok(ExportAgentOutput { snapshot: session.to_document(&self.options.zone) })
     }
 }
 
-impl DaemonHandler<spec::ImportAgent> for Desk {
+impl DaemonHandler<spec::ImportAgent> for Dispatcher {
     async fn handle(&self, caller: &Caller, params: ImportAgentParams) -> Result<ImportAgentOutput, Fault> {
-        caller.must_be_admin(&self.pool, Method::ImportAgent)?;
-        let reading = self.read_session(params)?;
-        let author = caller.author(&self.pool).await?;
-        let created = self.pool.import(reading.import, author.by()).await.map_err(in_the_sessions_words)?;
+        caller.authorize_admin(&self.pool, Method::ImportAgent)?;
+        let reading = self.parse_snapshot(params)?;
+        let author = caller.awake_principal(&self.pool).await?;
+        let created = self.pool.import(reading.import, author.initiator()).await.map_err(rename_cwd_in_fault)?;
         let id = created.handle.id();
         tracing::info!(agent = %id, "agent imported");
         Ok(ImportAgentOutput {
@@ -114,17 +114,17 @@ impl DaemonHandler<spec::ImportAgent> for Desk {
     }
 }
 
-impl Desk {
-    fn read_session(&self, params: ImportAgentParams) -> Result<Reading, Fault> {
-        let here = Here {
+impl Dispatcher {
+    fn parse_snapshot(&self, params: ImportAgentParams) -> Result<ParsedSnapshot, Fault> {
+        let here = ImportContext {
             zone: &self.options.zone,
             presets: self.pool.presets(),
             knows_model: &|model| self.pool.knows_model(model),
         };
-        here.read(params)
+        here.parse(params)
     }
 
-    fn session(&self, agent: AgentSummary) -> SessionSummary {
+    fn session_summary(&self, agent: AgentSummary) -> SessionSummary {
         let zone = &self.options.zone;
         SessionSummary {
             agent_id: agent.id.to_string(),
@@ -148,7 +148,7 @@ fn all_messages(agent: &AgentHandle) -> Result<Vec<Arc<Message>>, Fault> {
     loop {
         let page = agent.messages(messages.len(), whole(PageSize::MAX));
         let is_end = page.messages.is_empty();
-        bytes += page.messages.iter().map(|message| written_bytes(message)).sum::<usize>();
+        bytes += page.messages.iter().map(|message| document_bytes(message)).sum::<usize>();
         messages.extend(page.messages);
         if bytes > EXPORT_BYTES_MAX {
             return Err(invalid(&format!(
@@ -163,12 +163,12 @@ fn all_messages(agent: &AgentHandle) -> Result<Vec<Arc<Message>>, Fault> {
 }
 
 /// How much of a document a message is, more or less: pictures are written in base64.
-fn written_bytes(message: &Message) -> usize {
+fn document_bytes(message: &Message) -> usize {
     message.text.len() + message.images.iter().map(|image| image.data.len() / 3 * 4).sum::<usize>()
 }
 
 /// The runtime calls it `cwd`; whoever reads the fault looks for it in a session.
-fn in_the_sessions_words(mut fault: Fault) -> Fault {
+fn rename_cwd_in_fault(mut fault: Fault) -> Fault {
     if let Some(rest) = fault.public.strip_prefix("cwd ") {
         fault.public = format!("session.working_directory {rest}").into();
     }

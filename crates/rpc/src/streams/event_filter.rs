@@ -7,7 +7,7 @@ use agent::journal::{DAEMON, Record, Serial};
 use agent::outside::JournalEntry;
 use runtime::{AgentRef, BusEvent, PoolHandle};
 
-use crate::caller::{Errand, Principal};
+use crate::caller::{Operation, Principal};
 
 /// What a watcher may see.
 pub(super) enum EventFilter {
@@ -58,7 +58,7 @@ impl EventFilter {
         if let EventFilter::Subtree(sight) = self
             && sight.can_see_descendants.is_none()
         {
-            let tool = Errand::EVENTS.tool();
+            let tool = Operation::EVENTS.tool();
             let woken = pool.wake(&sight.own).await;
             let has_tool = woken.is_ok_and(|own| own.tool_names().iter().any(|name| **name == *tool));
             sight.can_see_descendants = Some(has_tool);

@@ -17,15 +17,15 @@ use runtime::{Answering, BusEvent, EventScope, Subscription};
 
 use super::{EventStream, Reply, written};
 use crate::caller::Caller;
-use crate::desk::{Desk, Entrance};
-use crate::dispatch::read;
+use crate::dispatcher::{Dispatcher, Target};
+use crate::routing::parse_params;
 use crate::events::event;
 use crate::methods::calls::send_output;
 
 /// A send that was asked for.
 struct Asked {
-    desk: Desk,
-    entrance: Entrance,
+    desk: Dispatcher,
+    entrance: Target,
     caller: Caller,
     params: Result<SendParams, RpcError>,
     id: Id<'static>,
@@ -38,9 +38,9 @@ enum Stage {
     Answered,
 }
 
-impl Desk {
+impl Dispatcher {
     /// Answers one body to a caller that takes events: a `send` is told as it goes, anything else is answered as usual.
-    pub async fn answer_streaming(&self, entrance: Entrance, caller: &Caller, body: &[u8]) -> Reply {
+    pub async fn answer_streaming(&self, entrance: Target, caller: &Caller, body: &[u8]) -> Reply {
         match Incoming::read(body, Rules::HTTP) {
             Ok(Incoming::Single(Request { method, params: Params::Named(params), id: Some(id) }))
                 if method == Method::Send.name() && !id.is_null() =>
@@ -49,13 +49,13 @@ impl Desk {
                     desk: self.clone(),
                     entrance,
                     caller: caller.clone(),
-                    params: read::<spec::Send>(&params),
+                    params: parse_params::<spec::Send>(&params),
                     id: id.into_owned(),
                 };
                 let pieces = stream::unfold(Stage::Asked(Box::new(asked)), next);
                 Reply::Stream(EventStream::of(pieces))
             }
-            _ => Reply::Whole(self.answer(entrance, caller, body).await),
+            _ => Reply::Whole(self.respond(entrance, caller, body).await),
         }
     }
 }
@@ -89,7 +89,7 @@ impl Asked {
         let Asked { desk, entrance, caller, params, id } = self;
         let params = params?;
         let begin = async {
-            let agent = desk.agent_behind(&entrance, &caller, Method::Send).await?;
+            let agent = desk.resolve_agent(&entrance, &caller, Method::Send).await?;
             let message = desk.new_message(&caller, &agent, params).await?;
             let subscription = desk.pool.subscribe(EventScope::Agent(agent.clone()), None).await?;
             let turn = TurnWatch::new(message.request_id.clone());
@@ -104,7 +104,7 @@ impl Asked {
 
 /// A send under way. The turn does not need anybody to listen.
 struct Telling {
-    desk: Desk,
+    desk: Dispatcher,
     caller: Caller,
     id: Id<'static>,
     subscription: Subscription,

@@ -9,8 +9,8 @@ use runtime::{BusEvent, EventScope, PoolHandle, Subscription};
 
 use super::event_filter::{Visibility, EventFilter};
 use super::{EventStream, NoStream, written};
-use crate::caller::{Caller, Errand};
-use crate::desk::{Desk, Entrance, Place};
+use crate::caller::{Caller, Operation};
+use crate::dispatcher::{Dispatcher, Target, TargetKind};
 use crate::events::event;
 
 /// One watcher.
@@ -24,33 +24,33 @@ struct Watch {
     has_ended: bool,
 }
 
-impl Desk {
+impl Dispatcher {
     /// Begins to watch: at the daemon's door everybody that the caller may see, at an agent's door that agent.
     ///
     /// # Errors
     /// When the caller may not, or the journal cannot be read.
     pub async fn watch(
         &self,
-        entrance: &Entrance,
+        entrance: &Target,
         caller: &Caller,
         query: EventQuery,
     ) -> Result<EventStream, NoStream> {
         self.start_watch(entrance, caller, query).await.map_err(|fault| {
-            self.answered(&fault, caller, Errand::EVENTS);
+            self.answered(&fault, caller, Operation::EVENTS);
             NoStream::from(&fault)
         })
     }
 
     async fn start_watch(
         &self,
-        entrance: &Entrance,
+        entrance: &Target,
         caller: &Caller,
         query: EventQuery,
     ) -> Result<EventStream, Fault> {
         let (scope, agent) = match &entrance.0 {
-            Place::Daemon => (EventScope::All, None),
-            Place::Agent(agent) => {
-                caller.must_reach(&self.pool, agent, Errand::EVENTS).await?;
+            TargetKind::Daemon => (EventScope::All, None),
+            TargetKind::Agent(agent) => {
+                caller.authorize(&self.pool, agent, Operation::EVENTS).await?;
                 (EventScope::Agent(self.pool.wake(agent).await?), Some(agent.serial()))
             }
         };

@@ -99,7 +99,7 @@ impl Directory {
             if let Some(parent) = row.parent {
                 entries.children.entry(parent).or_default().insert(row.serial);
             }
-            let capability = CapabilityDigest::kept(row.capability);
+            let capability = CapabilityDigest::from_bytes(row.capability_digest);
             if !row.is_destroyed {
                 entries.by_id.insert(row.id.clone(), row.serial);
                 entries.by_capability.insert(capability, row.serial);

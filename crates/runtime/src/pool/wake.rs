@@ -87,7 +87,7 @@ impl Pool {
         state.messages = window.messages().len() as u64;
         let (handle, commands) = self.assemble(NewAgent {
             node: kin,
-            capability: CapabilityDigest::kept(record.capability),
+            capability: CapabilityDigest::from_bytes(record.capability_digest),
             created_at: record.created_at,
             by: record.by,
             origin: record.origin,

@@ -116,7 +116,7 @@ async fn a_fork_has_all_that_its_source_has_and_goes_its_own_way() {
     );
     assert_eq!(world.pool.permissions(&copy).may, world.pool.permissions(&source).may);
     assert_eq!(of_copy.origin.as_deref(), Some("fork of a at 4"));
-    assert_ne!(of_copy.capability, of_source.capability, "its token is its own");
+    assert_ne!(of_copy.capability_digest, of_source.capability_digest, "its token is its own");
     assert_eq!(world.pool.permissions(&copy).resource_usage[0].used, 0, "what the source used it has not used");
     assert_eq!(
         end_of(start(&copy, 1, "#9 say other; done")).await.content,

@@ -9,15 +9,15 @@ use std::time::Duration;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use rpc::Desk;
+use rpc::Dispatcher;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::activity::Activity;
-use super::gate::Gate;
-use super::guard::Guard;
+use super::head_validator::HeadValidator;
+use super::auth::Auth;
 use super::limits::HttpLimits;
 use super::service::{self, Shared};
 use crate::listen::Listener;
@@ -51,13 +51,13 @@ impl HttpDoor {
     ///
     /// # Errors
     /// When the socket cannot be watched.
-    pub fn open(listener: Listener, desk: Desk, options: HttpOptions) -> io::Result<Self> {
+    pub fn open(listener: Listener, desk: Dispatcher, options: HttpOptions) -> io::Result<Self> {
         let port = listener.address().port();
         let listener = TcpListener::from_std(listener.socket)?;
         let limits = Arc::new(options.limits);
         let shared = Arc::new(Shared {
-            desk,
-            guard: Guard::new(port, options.allowed_origins, options.token),
+            dispatcher: desk,
+            auth: Auth::new(port, options.allowed_origins, options.token),
             event_streams: Arc::new(Semaphore::new(limits.event_streams_max.min(Semaphore::MAX_PERMITS))),
             streams_stop: CancellationToken::new(),
             limits,
@@ -161,7 +161,7 @@ async fn run(
         return;
     }
     let slot = Arc::new(OnceLock::new());
-    let gate = Gate::new(socket, Arc::clone(&shared.limits), Arc::clone(&slot));
+    let gate = HeadValidator::new(socket, Arc::clone(&shared.limits), Arc::clone(&slot));
     // One count of its own for each connection: all cores counting requests on `shared` would wait for each other.
     let behind = Arc::new((shared, slot));
     let answer = service_fn(move |request| {

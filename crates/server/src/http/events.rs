@@ -12,7 +12,7 @@ use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 use nexus3_protocol::events::{EventQuery, QueryFault, read_cursor};
 use nexus3_protocol::sse::{self, LAST_EVENT_ID, MEDIA_TYPE};
-use rpc::{Caller, Entrance, EventStream, NoStream};
+use rpc::{Caller, Target, EventStream, NoStream};
 
 use super::body::{AnswerBody, StreamBody, StreamTerms};
 use super::refusal::Refusal;
@@ -62,14 +62,14 @@ pub(super) fn accepts_event_stream(headers: &HeaderMap) -> bool {
 pub(super) async fn stream_events(
     shared: &Shared,
     parts: &Parts,
-    entrance: &Entrance,
+    entrance: &Target,
     caller: &Caller,
 ) -> Result<Response<AnswerBody>, Refusal> {
     let query = parse_query(parts).map_err(|fault| Refusal::new(StatusCode::BAD_REQUEST, fault.to_string()))?;
     let place = Arc::clone(&shared.event_streams)
         .try_acquire_owned()
         .map_err(|_| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, STREAMS_FULL))?;
-    let events = shared.desk.watch(entrance, caller, query).await.map_err(stream_refusal)?;
+    let events = shared.dispatcher.watch(entrance, caller, query).await.map_err(stream_refusal)?;
     let mut opening = Vec::new();
     sse::write_retry(&mut opening, RETRY_MS);
     if let Some(sequence) = events.begins_behind() {

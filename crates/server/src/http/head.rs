@@ -20,64 +20,64 @@ pub(super) enum Framing {
 
 /// What is known about the bytes so far.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum HeadVerdict {
     /// More bytes are needed.
-    Unfinished,
+    Incomplete,
     /// A whole head that may pass.
-    Whole { head_bytes: usize, framing: Framing },
+    Complete { head_bytes: usize, framing: Framing },
     /// A head that may not.
     Refused(Refusal),
 }
 
 /// Judges a head while it arrives. What was read once is not read again: a peer that sends byte by byte costs no more
 /// than one that sends all at once, and gets the same verdict.
-pub(super) struct Judge {
+pub(super) struct HeadParser {
     /// Known once the request line was read.
     version: Option<Version>,
     headers_start: usize,
     line_start: usize,
     /// Up to here the line has no end.
-    searched: usize,
+    scanned_bytes: usize,
     /// Whether all of the line up to there is plain.
     is_plain: bool,
-    facts: Facts,
+    headers: FramingHeaders,
 }
 
 /// A line without its end.
 #[derive(Clone, Copy)]
-struct Line<'a> {
+struct HeadLine<'a> {
     text: &'a [u8],
     /// Whether it holds printable ASCII only; then there is no more to check about its characters.
     is_plain: bool,
 }
 
-impl Default for Judge {
+impl Default for HeadParser {
     fn default() -> Self {
         Self {
             version: None,
             headers_start: 0,
             line_start: 0,
-            searched: 0,
+            scanned_bytes: 0,
             is_plain: true,
-            facts: Facts::default(),
+            headers: FramingHeaders::default(),
         }
     }
 }
 
-impl Judge {
+impl HeadParser {
     /// Judges the bytes that have arrived since the end of the last request: those it was given before, and more. With
     /// a verdict it is ready for the next head.
-    pub(super) fn judge(&mut self, bytes: &[u8], limits: &HttpLimits) -> Verdict {
-        let verdict = match self.examine(bytes, limits) {
-            Ok(Some((head_bytes, framing))) => Verdict::Whole { head_bytes, framing },
-            Ok(None) => return Verdict::Unfinished,
-            Err(refusal) => Verdict::Refused(refusal),
+    pub(super) fn parse(&mut self, bytes: &[u8], limits: &HttpLimits) -> HeadVerdict {
+        let verdict = match self.parse_lines(bytes, limits) {
+            Ok(Some((head_bytes, framing))) => HeadVerdict::Complete { head_bytes, framing },
+            Ok(None) => return HeadVerdict::Incomplete,
+            Err(refusal) => HeadVerdict::Refused(refusal),
         };
         *self = Self::default();
         verdict
     }
 
-    fn examine(&mut self, bytes: &[u8], limits: &HttpLimits) -> Result<Option<(usize, Framing)>, Refusal> {
+    fn parse_lines(&mut self, bytes: &[u8], limits: &HttpLimits) -> Result<Option<(usize, Framing)>, Refusal> {
         check_first_byte(bytes)?;
         loop {
             let found = self.line_end(bytes);
@@ -89,19 +89,19 @@ impl Judge {
             let Some(text) = bytes[self.line_start..end].strip_suffix(b"\r\n") else {
                 return Err(Refusal::malformed("Invalid line ending: lines end with CR LF"));
             };
-            let line = Line { text, is_plain: self.is_plain };
+            let line = HeadLine { text, is_plain: self.is_plain };
             match self.version {
                 None => {
                     self.version = Some(check_request_line(line)?);
                     self.headers_start = end;
                 }
                 Some(version) if text.is_empty() => {
-                    return self.facts.framing(version, limits).map(|framing| Some((end, framing)));
+                    return self.headers.framing(version, limits).map(|framing| Some((end, framing)));
                 }
-                Some(_) => self.facts.add(line, limits)?,
+                Some(_) => self.headers.add_line(line, limits)?,
             }
             self.line_start = end;
-            self.searched = end;
+            self.scanned_bytes = end;
             self.is_plain = true;
         }
     }
@@ -110,16 +110,16 @@ impl Judge {
     /// spares a second look.
     fn line_end(&mut self, bytes: &[u8]) -> Option<usize> {
         if self.is_plain {
-            self.searched += plain_bytes(&bytes[self.searched..]);
-            match &bytes[self.searched..] {
+            self.scanned_bytes += plain_bytes(&bytes[self.scanned_bytes..]);
+            match &bytes[self.scanned_bytes..] {
                 [] | [b'\r'] => return None,
-                [b'\r', b'\n', ..] => return Some(self.searched + 2),
+                [b'\r', b'\n', ..] => return Some(self.scanned_bytes + 2),
                 _ => self.is_plain = false,
             }
         }
-        let feed = bytes[self.searched..].iter().position(|byte| *byte == b'\n');
-        self.searched = feed.map_or(bytes.len(), |feed| self.searched + feed + 1);
-        feed.map(|_| self.searched)
+        let feed = bytes[self.scanned_bytes..].iter().position(|byte| *byte == b'\n');
+        self.scanned_bytes = feed.map_or(bytes.len(), |feed| self.scanned_bytes + feed + 1);
+        feed.map(|_| self.scanned_bytes)
     }
 
     /// The sizes in the texts stop one past the limit: how much more has arrived is chance.
@@ -142,7 +142,7 @@ impl Judge {
     }
 }
 
-impl Line<'_> {
+impl HeadLine<'_> {
     fn check_encoding(self, what: &str) -> Result<(), Refusal> {
         if self.is_plain {
             return Ok(());
@@ -166,8 +166,8 @@ fn plain_bytes(bytes: &[u8]) -> usize {
 /// A TLS hello, or a frame of another protocol, may hold no line end at all; its sender must not wait for the clock.
 fn check_first_byte(bytes: &[u8]) -> Result<(), Refusal> {
     match bytes.first() {
-        Some(first) if !is_token(*first) && !b"\r\n".contains(first) => {
-            check_request_line(Line { text: &bytes[..1], is_plain: false }).map(|_| ())
+        Some(first) if !is_token_byte(*first) && !b"\r\n".contains(first) => {
+            check_request_line(HeadLine { text: &bytes[..1], is_plain: false }).map(|_| ())
         }
         _ => Ok(()),
     }
@@ -183,15 +183,15 @@ enum Version {
     Http11,
 }
 
-fn check_request_line(line: Line<'_>) -> Result<Version, Refusal> {
+fn check_request_line(line: HeadLine<'_>) -> Result<Version, Refusal> {
     line.check_encoding("request")?;
-    read_request_line(line.text).ok_or_else(|| {
-        let shown = beginning(line.text, 100);
+    parse_request_line(line.text).ok_or_else(|| {
+        let shown = excerpt(line.text, 100);
         Refusal::malformed(format!("Invalid request line: {shown}"))
     })
 }
 
-fn read_request_line(line: &[u8]) -> Option<Version> {
+fn parse_request_line(line: &[u8]) -> Option<Version> {
     let mut parts = line.split(|byte| *byte == b' ');
     let (method, target, version) = (parts.next()?, parts.next()?, parts.next()?);
     let version = match version {
@@ -204,7 +204,7 @@ fn read_request_line(line: &[u8]) -> Option<Version> {
 }
 
 /// The first characters, to be shown in a message.
-fn beginning(bytes: &[u8], characters_max: usize) -> String {
+fn excerpt(bytes: &[u8], characters_max: usize) -> String {
     String::from_utf8_lossy(bytes).chars().take(characters_max).flat_map(char::escape_default).collect()
 }
 
@@ -226,7 +226,7 @@ fn is_target(target: &[u8]) -> bool {
 }
 
 /// Which bytes may stand in a method or a header's name; a table, because every byte of every name is looked up.
-static TOKEN: [bool; 256] = {
+static TOKEN_BYTES: [bool; 256] = {
     let mut table = [false; 256];
     let mut rest: &[u8] = b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     while let [byte, others @ ..] = rest {
@@ -236,61 +236,61 @@ static TOKEN: [bool; 256] = {
     table
 };
 
-fn is_token(byte: u8) -> bool {
-    TOKEN[usize::from(byte)]
+fn is_token_byte(byte: u8) -> bool {
+    TOKEN_BYTES[usize::from(byte)]
 }
 
 fn is_all_token(bytes: &[u8]) -> bool {
-    bytes.iter().all(|byte| is_token(*byte))
+    bytes.iter().all(|byte| is_token_byte(*byte))
 }
 
 /// What the headers say about the message as such; what they say about the request is the service's affair.
 #[derive(Default)]
-struct Facts {
-    count: usize,
-    hosts: usize,
-    length: Option<u64>,
-    chunked: bool,
+struct FramingHeaders {
+    header_count: usize,
+    host_count: usize,
+    content_length: Option<u64>,
+    is_chunked: bool,
 }
 
-impl Facts {
-    fn add(&mut self, line: Line<'_>, limits: &HttpLimits) -> Result<(), Refusal> {
-        self.count += 1;
-        if self.count > limits.headers_max {
+impl FramingHeaders {
+    fn add_line(&mut self, line: HeadLine<'_>, limits: &HttpLimits) -> Result<(), Refusal> {
+        self.header_count += 1;
+        if self.header_count > limits.headers_max {
             return Err(too_large(format!("Too many headers: exceeds limit of {}", limits.headers_max)));
         }
         line.check_encoding("header")?;
         // No token holds a colon: where the first one ends there is one, or the line is bad.
-        let name_bytes = line.text.iter().take_while(|byte| is_token(**byte)).count();
+        let name_bytes = line.text.iter().take_while(|byte| is_token_byte(**byte)).count();
         let (name, [b':', value @ ..]) = line.text.split_at(name_bytes) else {
-            return Err(bad_name(line.text, limits));
+            return Err(invalid_name(line.text, limits));
         };
-        within("Header name", name.len(), limits.header_name_bytes_max)?;
+        check_length("Header name", name.len(), limits.header_name_bytes_max)?;
         if name.is_empty() {
             return Err(not_a_token());
         }
         let value = trim(value);
-        within("Header value", value.len(), limits.header_value_bytes_max)?;
+        check_length("Header value", value.len(), limits.header_value_bytes_max)?;
         if !line.is_plain && value.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
             return Err(Refusal::malformed("Invalid header line: control character in the value"));
         }
-        self.note(name, value)
+        self.record_header(name, value)
     }
 
-    fn note(&mut self, name: &[u8], value: &[u8]) -> Result<(), Refusal> {
+    fn record_header(&mut self, name: &[u8], value: &[u8]) -> Result<(), Refusal> {
         if name.eq_ignore_ascii_case(b"host") {
-            self.hosts += 1;
+            self.host_count += 1;
         } else if name.eq_ignore_ascii_case(b"content-length") {
-            let length = read_length(value).filter(|_| self.length.is_none());
-            self.length = Some(length.ok_or_else(|| {
-                let shown = beginning(value, 32);
+            let length = parse_content_length(value).filter(|_| self.content_length.is_none());
+            self.content_length = Some(length.ok_or_else(|| {
+                let shown = excerpt(value, 32);
                 Refusal::malformed(format!("Invalid Content-Length: {shown}"))
             })?);
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
-            if self.chunked || !value.eq_ignore_ascii_case(b"chunked") {
+            if self.is_chunked || !value.eq_ignore_ascii_case(b"chunked") {
                 return Err(Refusal::malformed("Invalid Transfer-Encoding: only chunked is understood"));
             }
-            self.chunked = true;
+            self.is_chunked = true;
         } else if name.eq_ignore_ascii_case(b"expect") && !value.eq_ignore_ascii_case(b"100-continue") {
             return Err(Refusal::closing(
                 StatusCode::EXPECTATION_FAILED,
@@ -301,14 +301,14 @@ impl Facts {
     }
 
     fn framing(&self, version: Version, limits: &HttpLimits) -> Result<Framing, Refusal> {
-        if self.hosts > 1 {
+        if self.host_count > 1 {
             return Err(Refusal::malformed("Duplicate Host header"));
         }
-        if self.hosts == 0 && version == Version::Http11 {
+        if self.host_count == 0 && version == Version::Http11 {
             return Err(Refusal::malformed("Missing Host header"));
         }
-        if self.chunked {
-            if self.length.is_some() {
+        if self.is_chunked {
+            if self.content_length.is_some() {
                 return Err(Refusal::malformed("Content-Length and Transfer-Encoding in one request"));
             }
             if version == Version::Http10 {
@@ -316,7 +316,7 @@ impl Facts {
             }
             return Ok(Framing::Chunked);
         }
-        let length = self.length.unwrap_or(0);
+        let length = self.content_length.unwrap_or(0);
         let max = limits.body_bytes_max;
         if length > max {
             return Err(body_too_large(length, max));
@@ -326,11 +326,11 @@ impl Facts {
 }
 
 /// What is wrong with a line that does not begin with a token and a colon.
-fn bad_name(line: &[u8], limits: &HttpLimits) -> Refusal {
+fn invalid_name(line: &[u8], limits: &HttpLimits) -> Refusal {
     let Some(name_bytes) = line.iter().position(|byte| *byte == b':') else {
         return Refusal::malformed("Invalid header line: no colon");
     };
-    within("Header name", name_bytes, limits.header_name_bytes_max).err().unwrap_or_else(not_a_token)
+    check_length("Header name", name_bytes, limits.header_name_bytes_max).err().unwrap_or_else(not_a_token)
 }
 
 fn not_a_token() -> Refusal {
@@ -345,12 +345,12 @@ fn trim(mut value: &[u8]) -> &[u8] {
 }
 
 /// Digits only: the standard library would take a sign too.
-fn read_length(value: &[u8]) -> Option<u64> {
+fn parse_content_length(value: &[u8]) -> Option<u64> {
     let digits = std::str::from_utf8(value).ok()?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-fn within(what: &str, bytes: usize, max: usize) -> Result<(), Refusal> {
+fn check_length(what: &str, bytes: usize, max: usize) -> Result<(), Refusal> {
     if bytes > max {
         return Err(too_large(format!("{what} too long: {bytes} > {max}")));
     }

@@ -11,23 +11,23 @@ use hyper::body::{Body, Incoming};
 use hyper::header::{CONNECTION, CONTENT_ENCODING, EXPECT, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
-use rpc::{Answer, AnswerKind, Caller, Desk, Entrance, NoEntrance, Reply};
+use rpc::{Answer, AnswerKind, Caller, Dispatcher, Target, TargetError, Reply};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::activity::Activity;
 use super::body::AnswerBody;
 use super::events::{self, EventPath};
-use super::gate::{STAND_IN_PATH, Slot};
-use super::guard::{Guard, Shown, invalid_key};
+use super::head_validator::{PLACEHOLDER_PATH, RefusalSlot};
+use super::auth::{Auth, Credential, invalid_token};
 use super::head::body_too_large;
 use super::limits::HttpLimits;
 use super::refusal::{Refusal, json_response, silent_response};
 
 /// What every connection shares.
 pub(super) struct Shared {
-    pub(super) desk: Desk,
-    pub(super) guard: Guard,
+    pub(super) dispatcher: Dispatcher,
+    pub(super) auth: Auth,
     pub(super) limits: Arc<HttpLimits>,
     pub(super) activity: Arc<Activity>,
     /// Places for event streams.
@@ -41,7 +41,7 @@ static AGENT_NAME: HeaderName = HeaderName::from_static("x-nexus-agent");
 const NO_ROUTE: &str = "Not found. Use /, /rpc, or /agent/{agent_id}.";
 
 /// Answers one request.
-pub(super) async fn serve(shared: &Shared, slot: &Slot, request: Request<Incoming>) -> Response<AnswerBody> {
+pub(super) async fn serve(shared: &Shared, slot: &RefusalSlot, request: Request<Incoming>) -> Response<AnswerBody> {
     let _busy = shared.activity.begin();
     let (mut parts, mut body) = request.into_parts();
     // A chunked body is the last thing on its connection: the gate does not look for a head behind it.
@@ -61,27 +61,27 @@ pub(super) async fn serve(shared: &Shared, slot: &Slot, request: Request<Incomin
 
 async fn answer(
     shared: &Shared,
-    slot: &Slot,
+    slot: &RefusalSlot,
     parts: &mut Parts,
     body: &mut Incoming,
 ) -> Result<Response<AnswerBody>, Refusal> {
-    if parts.uri.path() == STAND_IN_PATH
+    if parts.uri.path() == PLACEHOLDER_PATH
         && let Some(refusal) = slot.get()
     {
         return Err(refusal.clone());
     }
-    shared.guard.check_host(&parts.uri, &parts.headers)?;
-    shared.guard.check_origin(&parts.headers)?;
+    shared.auth.check_host(&parts.uri, &parts.headers)?;
+    shared.auth.check_origin(&parts.headers)?;
     let watched = EventPath::parse(&parts.method, parts.uri.path());
     if parts.method != Method::POST && watched.is_none() {
         return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "Method not allowed. Use POST."));
     }
-    let caller = caller(shared, &parts.headers)?;
+    let caller = authenticate(shared, &parts.headers)?;
     let entrance = match watched {
-        None => route(&shared.desk, &parts.uri)?,
-        Some(path) => event_route(&shared.desk, &parts.uri, path)?,
+        None => route(&shared.dispatcher, &parts.uri)?,
+        Some(path) => event_route(&shared.dispatcher, &parts.uri, path)?,
     };
-    let caller = narrowed(caller, &parts.headers)?;
+    let caller = narrow_caller(caller, &parts.headers)?;
     if watched.is_some() {
         return events::stream_events(shared, parts, &entrance, &caller).await;
     }
@@ -90,12 +90,12 @@ async fn answer(
     }
     let body = read(body, shared.limits.body_bytes_max, slot).await?;
     let answer = if events::accepts_event_stream(&parts.headers) {
-        match shared.desk.answer_streaming(entrance, &caller, &body).await {
+        match shared.dispatcher.answer_streaming(entrance, &caller, &body).await {
             Reply::Stream(events) => return Ok(events::stream_response(shared, events)),
             Reply::Whole(answer) => answer,
         }
     } else {
-        shared.desk.answer(entrance, &caller, &body).await
+        shared.dispatcher.respond(entrance, &caller, &body).await
     };
     Ok(respond(parts, answer))
 }
@@ -129,29 +129,29 @@ async fn has_arrived(headers: &HeaderMap, body: &mut Incoming) -> bool {
 }
 
 /// Paths are compared whole: a query, a trailing slash or another spelling is another path.
-fn route(desk: &Desk, uri: &hyper::Uri) -> Result<Entrance, Refusal> {
+fn route(desk: &Dispatcher, uri: &hyper::Uri) -> Result<Target, Refusal> {
     if uri.authority().is_some() || uri.query().is_some() {
         return Err(no_route());
     }
     match uri.path() {
-        "/" | "/rpc" => Ok(desk.daemon_entrance()),
+        "/" | "/rpc" => Ok(desk.daemon_target()),
         path => agent_route(desk, path.strip_prefix("/agent/").ok_or_else(no_route)?),
     }
 }
 
 /// The same for what is watched: here a query says what is wanted.
-fn event_route(desk: &Desk, uri: &hyper::Uri, path: EventPath<'_>) -> Result<Entrance, Refusal> {
+fn event_route(desk: &Dispatcher, uri: &hyper::Uri, path: EventPath<'_>) -> Result<Target, Refusal> {
     match path {
         _ if uri.authority().is_some() => Err(no_route()),
-        EventPath::All => Ok(desk.daemon_entrance()),
+        EventPath::All => Ok(desk.daemon_target()),
         EventPath::Agent(name) => agent_route(desk, name),
     }
 }
 
-fn agent_route(desk: &Desk, name: &str) -> Result<Entrance, Refusal> {
-    desk.agent_entrance(name).map_err(|fault| match fault {
-        NoEntrance::NotAName => no_route(),
-        NoEntrance::NoSuchAgent => Refusal::new(StatusCode::NOT_FOUND, format!("Agent not found: {name}")),
+fn agent_route(desk: &Dispatcher, name: &str) -> Result<Target, Refusal> {
+    desk.agent_target(name).map_err(|fault| match fault {
+        TargetError::InvalidName => no_route(),
+        TargetError::AgentNotFound => Refusal::new(StatusCode::NOT_FOUND, format!("Agent not found: {name}")),
     })
 }
 
@@ -160,23 +160,23 @@ fn no_route() -> Refusal {
 }
 
 /// Who asks, by the token it shows.
-fn caller(shared: &Shared, headers: &HeaderMap) -> Result<Caller, Refusal> {
-    match shared.guard.check_token(headers)? {
-        Shown::Admin => Ok(Caller::admin()),
-        Shown::Capability(token) => shared.desk.capability_caller(token).ok_or_else(invalid_key),
+fn authenticate(shared: &Shared, headers: &HeaderMap) -> Result<Caller, Refusal> {
+    match shared.auth.check_token(headers)? {
+        Credential::Admin => Ok(Caller::admin()),
+        Credential::Capability(token) => shared.dispatcher.capability_caller(token).ok_or_else(invalid_token),
     }
 }
 
-fn narrowed(caller: Caller, headers: &HeaderMap) -> Result<Caller, Refusal> {
+fn narrow_caller(caller: Caller, headers: &HeaderMap) -> Result<Caller, Refusal> {
     let mut names = headers.get_all(&AGENT_NAME).iter();
     match (names.next(), names.next()) {
         (None, _) => Ok(caller),
-        (Some(name), None) => Ok(caller.narrowed_to(&String::from_utf8_lossy(name.as_bytes()))),
+        (Some(name), None) => Ok(caller.acting_as(&String::from_utf8_lossy(name.as_bytes()))),
         (Some(_), Some(_)) => Err(Refusal::new(StatusCode::BAD_REQUEST, "Duplicate X-Nexus-Agent header")),
     }
 }
 
-async fn read(body: &mut Incoming, bytes_max: u64, slot: &Slot) -> Result<Bytes, Refusal> {
+async fn read(body: &mut Incoming, bytes_max: u64, slot: &RefusalSlot) -> Result<Bytes, Refusal> {
     let expected = body.size_hint().exact();
     let mut whole = Bytes::new();
     while !body.is_end_stream()

@@ -38,7 +38,7 @@ impl<'a> AgentBody<'a> {
             system_prompt,
             cwd,
             model,
-            capability,
+            capability_digest: capability,
             on_restart,
             permissions: _,
             origin,
@@ -68,7 +68,7 @@ impl<'a> AgentBody<'a> {
             system_prompt: self.system_prompt.map(Cow::into_owned),
             cwd: file_path(&self.cwd)?,
             model: self.model.map(Cow::into_owned),
-            capability,
+            capability_digest: capability,
             on_restart: OnRestart::ALL
                 .into_iter()
                 .find(|policy| policy.name() == self.on_restart)

@@ -34,7 +34,7 @@ async fn an_agent_is_what_it_was_made_from(bench: &mut Bench) {
         serial: 7,
         id: id("worker-1"),
         parent: None,
-        capability: record.capability,
+        capability_digest: record.capability_digest,
         is_destroyed: false,
         is_finished: false,
     };

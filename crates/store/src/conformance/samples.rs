@@ -123,7 +123,7 @@ pub(crate) fn agent_record(text: &str) -> AgentRecord {
         system_prompt: Some(text.to_owned()),
         cwd: path("/srv/work"),
         model: Some(text.to_owned()),
-        capability: std::array::from_fn(|place| u8::try_from(place).unwrap() * 7),
+        capability_digest: std::array::from_fn(|place| u8::try_from(place).unwrap() * 7),
         on_restart: OnRestart::Mark,
         permissions: permissions(text),
         origin: Some(text.to_owned()),

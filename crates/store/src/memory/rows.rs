@@ -268,7 +268,7 @@ impl Rows {
             serial: *serial,
             id: row.record.id.clone(),
             parent: row.record.parent,
-            capability: row.record.capability,
+            capability_digest: row.record.capability_digest,
             is_destroyed: row.is_destroyed,
             is_finished: row.state.is_finished,
         };

@@ -63,7 +63,7 @@ fn read_index(db: &Connection) -> Result<Vec<IndexRow>, Misread> {
             serial,
             id: body::read_agent_id(id).map_err(|fault| odd(&format!("agent {serial}"), fault))?,
             parent: row.get::<_, Option<i64>>(2)?.map(|parent| natural(parent, "a parent")).transpose()?,
-            capability: row.get(4)?,
+            capability_digest: row.get(4)?,
             is_destroyed: row.get(3)?,
             is_finished: row.get(8)?,
         });

@@ -328,7 +328,7 @@ impl<'db> Scribe<'db> {
                 whole(agent)?,
                 record.id.as_str(),
                 record.parent.map(whole).transpose()?,
-                record.capability,
+                record.capability_digest,
                 text,
                 permissions
             ])?;

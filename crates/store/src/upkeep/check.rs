@@ -378,7 +378,7 @@ fn agent_problem(row: &Row<'_>) -> rusqlite::Result<Option<String>> {
         Err(fault) => return Ok(Some(format!("its ledger makes no sense: {fault}"))),
     }
     let parent = row.get::<_, Option<i64>>(2)?.map(i64::unsigned_abs);
-    if record.parent != parent || row.get::<_, [u8; 32]>(4)? != record.capability {
+    if record.parent != parent || row.get::<_, [u8; 32]>(4)? != record.capability_digest {
         return Ok(Some("its row and what it is made from disagree".to_owned()));
     }
     let (gone, has_children): (bool, bool) = (row.get(3)?, row.get(12)?);

@@ -58,7 +58,7 @@ impl Address {
 
 impl Open {
     pub(super) fn answer(self) -> Reply {
-        let answer = self.0.and_then(|mut connection| connection.try_read_answer().ok());
+        let answer = self.0.and_then(|mut connection| connection.try_read_response().ok());
         let Some(answer) = answer else { return Reply::Lost };
         let Ok(mut response) = serde_json::from_slice::<Value>(&answer.body) else {
             let text = format!("status {}: {}", answer.status, answer.text());

@@ -86,7 +86,7 @@ impl Server {
     async fn respond(&self, request: Request<Incoming>) -> Result<Response<AnswerBody>, hyper::Error> {
         let (head, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
-        let chat = self.admitted(&head).map(|api| (api, ParsedRequest::parse(api, &body)));
+        let chat = self.authorize(&head).map(|api| (api, ParsedRequest::parse(api, &body)));
         let question = chat.as_ref().ok().and_then(|(_, chat)| chat.as_ref().ok()).map(ParsedRequest::round_key);
         let (number, attendance) = self.observed.attend(head, body, question);
         let answer = match chat {
@@ -108,12 +108,12 @@ impl Server {
     }
 
     /// Which API a request is for, or why it is not answered.
-    fn admitted(&self, head: &request::Parts) -> Result<Api, Answer> {
+    fn authorize(&self, head: &request::Parts) -> Result<Api, Answer> {
         let is_whole =
             !is_azure(head) || head.uri.query().is_some_and(|query| query.contains("api-version="));
         let found = Api::from_path(head.uri.path()).filter(|_| head.method == Method::POST && is_whole);
         let api = found.ok_or_else(|| Answer::not_found(head.method.as_str(), head.uri.path()))?;
-        if !self.is_key_right(api, head) {
+        if !self.has_valid_key(api, head) {
             return Err(Answer::unauthorized(api));
         }
         if api == Api::Anthropic && !head.headers.contains_key("anthropic-version") {
@@ -123,7 +123,7 @@ impl Server {
         Ok(api)
     }
 
-    fn is_key_right(&self, api: Api, head: &request::Parts) -> bool {
+    fn has_valid_key(&self, api: Api, head: &request::Parts) -> bool {
         let Some(key) = &self.key else { return true };
         let (name, expected) = match api {
             Api::Chat if is_azure(head) => (HeaderName::from_static("api-key"), key.clone()),

@@ -194,10 +194,10 @@ fn one_connection_serves_many_requests() {
     let mut connection = RawConnection::open(model.port());
     for content in ["one", "!chunks 3 two", "!slow 1 thr ee", "!status 500", "!html", "!empty", "last"] {
         connection.send(&post(&asking(content)));
-        connection.read_answer();
+        connection.read_response();
     }
     connection.send(&post(&whole(asking("whole"))));
-    assert_eq!(connection.read_answer().json()["choices"][0]["message"]["content"], "echo: whole");
+    assert_eq!(connection.read_response().json()["choices"][0]["message"]["content"], "echo: whole");
     assert_eq!(model.connections(), 1);
     assert_eq!(model.requests().len(), 8);
 }

@@ -1,7 +1,7 @@
 //! The same script words over Anthropic's Messages and OpenAI's Responses, and answers that fit a schema in all three APIs.
 
 use serde_json::{Value, json};
-use testkit::{RawAnswer, RawConnection, ScriptedModel};
+use testkit::{RawResponse, RawConnection, ScriptedModel};
 
 use crate::support::{ask, asking, said as chat_said};
 
@@ -12,19 +12,19 @@ fn post(path: &str, header_lines: &str, body: &Value) -> Vec<u8> {
         .into_bytes()
 }
 
-fn send(model: &ScriptedModel, path: &str, header_lines: &str, body: &Value) -> RawAnswer {
+fn send(model: &ScriptedModel, path: &str, header_lines: &str, body: &Value) -> RawResponse {
     let mut connection = RawConnection::open(model.port());
     connection.send(&post(path, header_lines, body));
-    connection.read_answer()
+    connection.read_response()
 }
 
 const VERSION: &str = "anthropic-version: 2023-06-01\r\n";
 
-fn messages(model: &ScriptedModel, body: &Value) -> RawAnswer {
+fn messages(model: &ScriptedModel, body: &Value) -> RawResponse {
     send(model, "/v1/messages", VERSION, body)
 }
 
-fn responses(model: &ScriptedModel, body: &Value) -> RawAnswer {
+fn responses(model: &ScriptedModel, body: &Value) -> RawResponse {
     send(model, "/v1/responses", "", body)
 }
 
@@ -45,7 +45,7 @@ fn asking_responses(input: Value) -> Value {
 }
 
 /// The events of a stream; each has its type as its name.
-fn events(answer: &RawAnswer) -> Vec<Value> {
+fn events(answer: &RawResponse) -> Vec<Value> {
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(answer.header("content-type"), Some("text/event-stream; charset=utf-8"));
     let text = answer.text();
@@ -210,7 +210,7 @@ fn an_answer_fits_the_schema_that_was_asked_for_in_every_api() {
 fn messages_are_refused_in_their_own_form() {
     let model = ScriptedModel::with_key("sk-right");
     let body = asking_anthropic(json!([user("Hello")]));
-    let error = |answer: &RawAnswer| (answer.status, answer.json()["error"]["type"].take());
+    let error = |answer: &RawResponse| (answer.status, answer.json()["error"]["type"].take());
     let refused = messages(&model, &body);
     assert_eq!(error(&refused), (401, json!("authentication_error")));
     assert_eq!(refused.json()["type"], "error");

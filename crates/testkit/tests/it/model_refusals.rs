@@ -3,19 +3,19 @@
 use std::io::ErrorKind;
 
 use serde_json::{Value, json};
-use testkit::{RawAnswer, RawConnection, ScriptedModel};
+use testkit::{RawResponse, RawConnection, ScriptedModel};
 
 use crate::support::{ask, ask_and_leave_open, asking, post_with, said, whole};
 
-fn error_of(answer: &RawAnswer) -> Value {
+fn error_of(answer: &RawResponse) -> Value {
     assert_eq!(answer.header("content-type"), Some("application/json"));
     answer.json()["error"].take()
 }
 
-fn send(model: &ScriptedModel, bytes: &[u8]) -> RawAnswer {
+fn send(model: &ScriptedModel, bytes: &[u8]) -> RawResponse {
     let mut connection = RawConnection::open(model.port());
     connection.send(bytes);
-    connection.read_answer()
+    connection.read_response()
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn a_cut_ends_the_connection_inside_of_the_body() {
     let model = ScriptedModel::start();
     for content in ["!cut", "!cut half an ans"] {
         let mut connection = ask_and_leave_open(&model, content);
-        let cause = connection.try_read_answer().expect_err("the body has no end");
+        let cause = connection.try_read_response().expect_err("the body has no end");
         assert_eq!(cause.kind(), ErrorKind::UnexpectedEof);
     }
     let received = ask_and_leave_open(&model, "!cut half an ans").read_to_end();
@@ -94,7 +94,7 @@ fn a_cut_ends_the_connection_inside_of_the_body() {
     let whole_request = whole(asking("!cut half")).to_string();
     let mut connection = RawConnection::open(model.port());
     connection.send(&post_with("", whole_request.as_bytes()));
-    assert_eq!(connection.try_read_answer().expect_err("no end").kind(), ErrorKind::UnexpectedEof);
+    assert_eq!(connection.try_read_response().expect_err("no end").kind(), ErrorKind::UnexpectedEof);
 }
 
 #[test]

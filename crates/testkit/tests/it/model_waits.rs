@@ -27,9 +27,9 @@ fn requests_are_recorded_with_headers_and_body() {
     let mut connection = RawConnection::open(model.port());
     connection.send(&post_with("X-Trace: seven\r\n", request.to_string().as_bytes()));
     model.wait_requests(1);
-    connection.read_answer();
+    connection.read_response();
     connection.send(&post_with("", b"no json"));
-    connection.read_answer();
+    connection.read_response();
     let recorded = model.requests();
     assert_eq!(recorded.len(), 2);
     assert_eq!((recorded[0].method.as_str(), recorded[0].path.as_str()), ("POST", "/v1/chat/completions"));
@@ -89,7 +89,7 @@ fn a_slow_answer_sees_the_client_go() {
 fn an_answer_that_ended_is_no_abort() {
     let model = ScriptedModel::start();
     for word in ["Hello", "!cut x", "!status 500", "!status 204", "!garbage", "!html", "!slow 1 a b"] {
-        ask_and_leave_open(&model, word).try_read_answer().ok();
+        ask_and_leave_open(&model, word).try_read_response().ok();
     }
     let silent = ask_and_leave_open(&model, "!silent");
     // The model has one thread: what stalls now comes after all that was answered before.
@@ -107,9 +107,9 @@ fn a_hold_goes_on_when_it_is_released() {
     let mut other = ask_and_leave_open(&model, "!hold other");
     model.wait_stalled(2);
     model.release("gate");
-    assert_eq!(deltas(&events(&held.read_answer())), ["so far", " released gate"]);
+    assert_eq!(deltas(&events(&held.read_response())), ["so far", " released gate"]);
     model.release("other");
-    assert_eq!(deltas(&events(&other.read_answer())), [" released other"]);
+    assert_eq!(deltas(&events(&other.read_response())), [" released other"]);
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_dropped_model_closes_its_connections_and_frees_its_port() {
     let mut idle = RawConnection::open(port);
     model.wait_stalled(1);
     drop(model);
-    assert!(stalled.try_read_answer().is_err());
+    assert!(stalled.try_read_response().is_err());
     assert_eq!(idle.read_to_end(), b"");
     let model =
         ScriptedModel::open(ModelOptions { port, ..ModelOptions::default() }).expect("the port is free");

@@ -71,7 +71,7 @@ fn posts_carry_the_token_unless_another_is_given() {
     assert_eq!((answer.status, answer.body.len()), (404, 0));
     let mut connection = daemon.connection();
     connection.send(&daemon.post_bytes(path, &[], body.as_bytes()));
-    assert_eq!(connection.read_answer().status, 200);
+    assert_eq!(connection.read_response().status, 200);
 }
 
 /// Answers one request per text and gives back what was asked.

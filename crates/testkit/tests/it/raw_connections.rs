@@ -35,8 +35,8 @@ fn pipelined_requests_are_read_one_answer_at_a_time() {
     let mut connection = RawConnection::open(model.port());
     let both = [post(&asking("one")), post(&whole(asking("two")))].concat();
     connection.send(&both);
-    assert_eq!(deltas(&events(&connection.read_answer())), ["echo: one"]);
-    let second = connection.read_answer();
+    assert_eq!(deltas(&events(&connection.read_response())), ["echo: one"]);
+    let second = connection.read_response();
     assert_eq!(second.json()["choices"][0]["message"]["content"], "echo: two");
     assert!(!second.closed);
 }
@@ -48,7 +48,7 @@ fn a_request_may_be_sent_byte_by_byte() {
     for byte in post(&asking("split")) {
         connection.send(&[byte]);
     }
-    assert_eq!(deltas(&events(&connection.read_answer())), ["echo: split"]);
+    assert_eq!(deltas(&events(&connection.read_response())), ["echo: split"]);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn an_announced_close_is_waited_for() {
     let request = whole(asking("bye")).to_string();
     let mut connection = RawConnection::open(model.port());
     connection.send(&post_with("Connection: close\r\n", request.as_bytes()));
-    let answer = connection.read_answer();
+    let answer = connection.read_response();
     assert!(answer.closed);
     assert_eq!(answer.header("CONNECTION"), Some("close"));
 }
@@ -73,7 +73,7 @@ fn an_announced_close_is_waited_for() {
 #[test]
 fn a_body_without_length_ends_with_the_connection() {
     let mut connection = serving(b"HTTP/1.1 200 OK\r\nX-A:  b \r\n\r\nto the end", Closes::AtOnce);
-    let answer = connection.read_answer();
+    let answer = connection.read_response();
     assert_eq!((answer.text().as_str(), answer.closed), ("to the end", true));
     assert_eq!(answer.header("x-a"), Some("b"));
 }
@@ -83,18 +83,18 @@ fn chunks_are_put_together_and_trailers_skipped() {
     let bytes = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
         3\r\nabc\r\nA;x=y\r\n0123456789\r\n0\r\nX-T: 1\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n";
     let mut connection = serving(bytes, Closes::AfterThePeer);
-    let answer = connection.read_answer();
+    let answer = connection.read_response();
     assert_eq!((answer.text().as_str(), answer.closed), ("abc0123456789", false));
     assert!(answer.raw.ends_with(b"X-T: 1\r\n\r\n"));
-    assert_eq!(connection.read_answer().status, 204);
+    assert_eq!(connection.read_response().status, 204);
 }
 
 #[test]
 fn interim_and_head_answers_have_no_body() {
     let bytes = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
     let mut connection = serving(bytes, Closes::AfterThePeer);
-    assert_eq!(connection.read_answer().status, 100);
-    let answer = connection.read_head_answer().expect("a whole head");
+    assert_eq!(connection.read_response().status, 100);
+    let answer = connection.read_head_response().expect("a whole head");
     assert_eq!((answer.status, answer.body.len()), (200, 0));
 }
 
@@ -108,12 +108,12 @@ fn a_truncated_or_malformed_answer_is_told_apart() {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n",
     ];
     for bytes in truncated {
-        let cause = serving(bytes.as_bytes(), Closes::AtOnce).try_read_answer().expect_err(bytes);
+        let cause = serving(bytes.as_bytes(), Closes::AtOnce).try_read_response().expect_err(bytes);
         assert_eq!(cause.kind(), ErrorKind::UnexpectedEof, "{bytes:?}");
     }
     let malformed = ["SSH-2.0-x\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"];
     for bytes in malformed {
-        let cause = serving(bytes.as_bytes(), Closes::AtOnce).try_read_answer().expect_err(bytes);
+        let cause = serving(bytes.as_bytes(), Closes::AtOnce).try_read_response().expect_err(bytes);
         assert_eq!(cause.kind(), ErrorKind::InvalidData, "{bytes:?}");
     }
 }

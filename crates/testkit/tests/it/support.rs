@@ -1,7 +1,7 @@
 //! What several tests need: requests as bytes, and streams read back.
 
 use serde_json::{Value, json};
-use testkit::{RawAnswer, RawConnection, ScriptedModel};
+use testkit::{RawResponse, RawConnection, ScriptedModel};
 
 /// A streamed request with one user message.
 pub(crate) fn asking(content: &str) -> Value {
@@ -37,10 +37,10 @@ pub(crate) fn post_with(header_lines: &str, body: &[u8]) -> Vec<u8> {
 }
 
 /// Sends a request on a fresh connection and reads its answer.
-pub(crate) fn ask(model: &ScriptedModel, request: &Value) -> RawAnswer {
+pub(crate) fn ask(model: &ScriptedModel, request: &Value) -> RawResponse {
     let mut connection = RawConnection::open(model.port());
     connection.send(&post(request));
-    connection.read_answer()
+    connection.read_response()
 }
 
 /// Sends a request on a fresh connection and leaves it there.
@@ -51,7 +51,7 @@ pub(crate) fn ask_and_leave_open(model: &ScriptedModel, content: &str) -> RawCon
 }
 
 /// The events of a stream, which has to end with `[DONE]`.
-pub(crate) fn events(answer: &RawAnswer) -> Vec<Value> {
+pub(crate) fn events(answer: &RawResponse) -> Vec<Value> {
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(answer.header("content-type"), Some("text/event-stream; charset=utf-8"));
     assert_eq!(answer.header("transfer-encoding"), Some("chunked"));

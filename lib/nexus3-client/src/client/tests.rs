@@ -206,8 +206,8 @@ async fn an_answer_that_is_not_ours_is_a_protocol_fault_that_says_why() {
 #[tokio::test]
 async fn an_answer_past_the_limit_is_not_read_to_its_end() {
     let mut answer =
-        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", ANSWER_BYTES_MAX + 1).into_bytes();
-    answer.resize(answer.len() + ANSWER_BYTES_MAX + 1, b' ');
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", RESPONSE_BYTES_MAX + 1).into_bytes();
+    answer.resize(answer.len() + RESPONSE_BYTES_MAX + 1, b' ');
     let fault = fault_of(answer).await;
     assert!(fault.to_string().contains("more than 67108864 bytes"), "{fault}");
 }

@@ -28,11 +28,11 @@ async fn watching_is_a_get_with_token_and_filters_that_gives_events_until_the_en
     let mut server = Canned::once(events("id: 4\n\n: hi\n\nid: 5\nevent: message\ndata: {}\n\n")).await;
     let client = Client::new(server.endpoint.clone(), Some(Token::parse("nxk_a").unwrap()));
     let query = query(Some(4), &[EventKind::MessageEvent, EventKind::TurnEnded]);
-    let mut stream = client.watch(&Watch { agent_id: Some("a".to_owned()), query }).await.unwrap();
-    assert_eq!(stream.position(), None);
+    let mut stream = client.subscribe(&EventSubscription { agent_id: Some("a".to_owned()), query }).await.unwrap();
+    assert_eq!(stream.cursor(), None);
     let expected = SseEvent { event: "message".to_owned(), data: "{}".to_owned() };
     assert_eq!(stream.next().await.unwrap(), Some(expected));
-    assert_eq!((stream.next().await.unwrap(), stream.position()), (None, Some(5)));
+    assert_eq!((stream.next().await.unwrap(), stream.cursor()), (None, Some(5)));
     let request = server.asked().await;
     let target = "GET /agent/a/events?after=4&kind=message,turn_ended HTTP/1.1\r\n";
     assert!(request.starts_with(target), "{request}");
@@ -43,7 +43,7 @@ async fn watching_is_a_get_with_token_and_filters_that_gives_events_until_the_en
 #[test]
 fn an_agent_that_could_change_the_path_is_never_sent() {
     let with = |agent_id: Option<&str>| {
-        watch_path(&Watch { agent_id: agent_id.map(str::to_owned), query: EventQuery::default() })
+        events_path(&EventSubscription { agent_id: agent_id.map(str::to_owned), query: EventQuery::default() })
     };
     assert_eq!(with(None).unwrap(), "/events");
     assert_eq!(with(Some("a")).unwrap(), "/agent/a/events");
@@ -58,18 +58,18 @@ async fn an_event_that_is_not_text_ends_the_stream_with_a_fault() {
     let place = bytes.windows(2).position(|pair| pair == b"xx").unwrap();
     bytes[place] = 0xff;
     let server = Canned::once(bytes).await;
-    let mut stream = Client::new(server.endpoint.clone(), None).watch(&Watch::default()).await.unwrap();
+    let mut stream = Client::new(server.endpoint.clone(), None).subscribe(&EventSubscription::default()).await.unwrap();
     assert!(matches!(stream.next().await, Err(ClientFault::Protocol { method: "events", .. })));
 }
 
 #[tokio::test]
 async fn a_refusal_or_another_answer_is_no_stream() {
     let server = Canned::once(refusal(403, "Invalid API key")).await;
-    let fault = Client::new(server.endpoint.clone(), None).watch(&Watch::default()).await.err().unwrap();
+    let fault = Client::new(server.endpoint.clone(), None).subscribe(&EventSubscription::default()).await.err().unwrap();
     assert!(matches!(&fault, ClientFault::Rpc { status: 403, error } if error.message == "Invalid API key"));
     for body in ["<html>", r#"{"jsonrpc":"2.0","id":0,"result":{}}"#] {
         let server = Canned::once(http(200, body)).await;
-        let fault = Client::new(server.endpoint.clone(), None).watch(&Watch::default()).await.err().unwrap();
+        let fault = Client::new(server.endpoint.clone(), None).subscribe(&EventSubscription::default()).await.err().unwrap();
         assert!(matches!(&fault, ClientFault::Protocol { status: 200, .. }), "{fault}");
     }
 }
@@ -82,7 +82,7 @@ async fn a_streamed_send_gives_its_steps_and_then_its_answer() {
     let client = Client::new(server.endpoint.clone(), None);
     let mut stream = client.agent("a").send_streamed(&message()).await.unwrap();
     assert!(matches!(stream.next().await.unwrap(), SendStep::Event(event) if event.event == "text_delta"));
-    assert!(matches!(stream.next().await.unwrap(), SendStep::Answer(output) if output.content == "hi"));
+    assert!(matches!(stream.next().await.unwrap(), SendStep::Response(output) if output.content == "hi"));
     let request = server.asked().await;
     assert!(request.starts_with("POST /agent/a HTTP/1.1\r\n"), "{request}");
     assert!(request.to_ascii_lowercase().contains("accept: text/event-stream\r\n"), "{request}");

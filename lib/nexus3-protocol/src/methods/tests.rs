@@ -4,7 +4,7 @@ mod document;
 mod faults;
 mod list;
 mod permissions;
-mod sessions;
+mod lifecycle;
 mod shapes;
 
 use super::*;

@@ -190,9 +190,9 @@ async fn keep_sessions<A: AgentApi>(api: &A, error: &impl Fn(A::Fault) -> RpcErr
     let export = |agent_id: &str| ExportAgentParams { agent_id: agent_id.to_owned() };
     let nobody = error(api.export_agent(&export("copy")).await.unwrap_err());
     assert_eq!((nobody.code, nobody.message.as_str()), (-32602, "Agent not found: copy"));
-    let session = api.export_agent(&export("lead")).await.unwrap().session;
-    assert_eq!((session.messages.len(), session.permission_level.as_str()), (4, "trusted"));
-    let import = ImportAgentParams { session, agent_id: Some("again".to_owned()) };
+    let snapshot = api.export_agent(&export("lead")).await.unwrap().snapshot;
+    assert_eq!((snapshot.messages.len(), snapshot.permission_level.as_str()), (4, "trusted"));
+    let import = ImportAgentParams { snapshot, agent_id: Some("again".to_owned()) };
     let again = api.import_agent(&import).await.unwrap();
     assert_eq!((again.url.as_str(), again.message_count), ("/agent/again", 4));
     assert_eq!(again.notes, Vec::<String>::new());

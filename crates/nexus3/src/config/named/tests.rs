@@ -1,6 +1,6 @@
 //! Tables of providers and models: what they say, and what is wrong with them.
 
-use provider::{Auth, KeySource};
+use provider::{AuthScheme, KeySource};
 use serde_json::json;
 
 use crate::config::{Config, file, show};
@@ -46,7 +46,7 @@ fn the_tables_become_settings() {
     let config = read(GOOD).unwrap();
     let providers = config.providers();
     let work = &providers["work"];
-    assert_eq!((work.kind.as_deref(), work.auth), (Some("openai"), Some(Auth::ApiKey)));
+    assert_eq!((work.kind.as_deref(), work.auth), (Some("openai"), Some(AuthScheme::ApiKey)));
     let words = ["pass", "show", "models"].map(str::to_owned).to_vec();
     assert_eq!(work.key, Some(KeySource::Command(words)));
     assert_eq!(work.ca_file.as_deref(), Some(std::path::Path::new("/home/user/ca.pem")));

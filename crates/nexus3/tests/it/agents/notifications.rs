@@ -1,17 +1,17 @@
 //! Requests without an id: done to their end, answered with 204 and nothing else.
 
 use serde_json::{Value, json};
-use testkit::RawAnswer;
+use testkit::RawResponse;
 
 use crate::support::{Stage, listed, path};
 
-fn notify(stage: &Stage, path: &str, method: &str, params: Value) -> RawAnswer {
+fn notify(stage: &Stage, path: &str, method: &str, params: Value) -> RawResponse {
     let mut request = json!({ "jsonrpc": "2.0", "method": method });
     request["params"] = params;
     stage.daemon.post(path, &[], request.to_string().as_bytes())
 }
 
-fn assert_silent(answer: &RawAnswer) {
+fn assert_silent(answer: &RawResponse) {
     assert_eq!((answer.status, answer.body.len()), (204, 0), "{}", answer.text());
 }
 

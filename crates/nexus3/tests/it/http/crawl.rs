@@ -84,7 +84,7 @@ fn nothing_is_watched_but_what_is_on_the_list() {
         let head = |ask: &Ask, method: &str| {
             let mut connection = daemon.connection();
             connection.send(&ask.clone().method(method).target(path).bytes());
-            connection.read_head_answer().expect("a head")
+            connection.read_head_response().expect("a head")
         };
         let answer = head(&good, "GET");
         assert_eq!(answer.status, watched, "GET {path}");
@@ -108,10 +108,10 @@ fn a_head_request_gets_the_head_of_its_refusal() {
     let daemon = daemon().start();
     let mut connection = daemon.connection();
     connection.send(&Ask::good(&daemon).method("HEAD").body("").bytes());
-    let answer = connection.read_head_answer().expect("a head");
+    let answer = connection.read_head_response().expect("a head");
     assert_eq!((answer.status, answer.header("allow")), (405, Some("POST")));
     connection.send(&Ask::good(&daemon).bytes());
-    crate::http::support::assert_result("no body stands before it", &connection.read_answer());
+    crate::http::support::assert_result("no body stands before it", &connection.read_response());
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn nobody_becomes_a_tunnel_or_another_protocol() {
         let mut connection = daemon.connection();
         for _ in 0..2 {
             connection.send(&ask.bytes());
-            crate::http::support::assert_result(upgrade, &connection.read_answer());
+            crate::http::support::assert_result(upgrade, &connection.read_response());
         }
     }
 }

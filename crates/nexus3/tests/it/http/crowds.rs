@@ -48,7 +48,7 @@ fn a_thousand_connections_that_rest_after_a_call_stay_cheap() {
     for round in 0..2 {
         for connection in &mut crowd {
             connection.send(&Ask::good(&daemon).bytes());
-            assert_result(&format!("round {round}"), &connection.read_answer());
+            assert_result(&format!("round {round}"), &connection.read_response());
         }
     }
     let grown = daemon.own_kb().saturating_sub(before);
@@ -72,7 +72,7 @@ fn who_comes_when_all_places_are_taken_waits_and_is_served() {
     }
     assert_eq!(held_connections(daemon.port()), 4);
     seated.pop();
-    assert_result("a place was free", &waiting.read_answer());
+    assert_result("a place was free", &waiting.read_response());
 }
 
 /// This process needs a descriptor for its end of each connection.

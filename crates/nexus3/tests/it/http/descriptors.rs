@@ -32,7 +32,7 @@ fn a_daemon_without_descriptors_serves_on_and_recovers() {
         drop(crowd);
         for mut connection in last {
             connection.send(&Ask::good(&daemon).bytes());
-            assert_result("one that waited", &connection.read_answer());
+            assert_result("one that waited", &connection.read_response());
         }
         honest.call_until("all are given back", || held_connections(daemon.port()) == 1);
     }

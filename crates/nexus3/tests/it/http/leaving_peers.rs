@@ -22,7 +22,7 @@ fn a_peer_that_only_listens_any_more_gets_its_answer() {
     connection.send(&Ask::good(&daemon).bytes().repeat(20));
     connection.shutdown_write();
     for _ in 0..19 {
-        assert_result("half closed, pipelined", &connection.read_answer());
+        assert_result("half closed, pipelined", &connection.read_response());
     }
     assert_result("half closed, pipelined", &read_last("the last", &mut connection));
 }

@@ -60,8 +60,8 @@ fn check(daemon: &TestDaemon, bytes: &[u8]) -> usize {
     answers
 }
 
-fn read_any(connection: &mut RawConnection) -> Option<testkit::RawAnswer> {
-    match connection.try_read_answer() {
+fn read_any(connection: &mut RawConnection) -> Option<testkit::RawResponse> {
+    match connection.try_read_response() {
         Ok(answer) => Some(answer),
         Err(cause) if cause.kind() == std::io::ErrorKind::UnexpectedEof => None,
         Err(cause) => panic!("no whole answer: {cause}"),

@@ -127,12 +127,12 @@ fn a_body_is_asked_for_only_when_its_request_is_welcome() {
     }
     let mut connection = daemon.connection();
     connection.send(&expecting.head());
-    let interim = connection.read_answer();
+    let interim = connection.read_response();
     assert_eq!(interim.raw, b"HTTP/1.1 100 Continue\r\n\r\n");
     connection.send(crate::http::ask::LIST.as_bytes());
-    assert_result("after 100", &connection.read_answer());
+    assert_result("after 100", &connection.read_response());
     connection.send(&Ask::good(&daemon).bytes());
-    assert_result("the connection stays", &connection.read_answer());
+    assert_result("the connection stays", &connection.read_response());
 }
 
 #[test]
@@ -146,8 +146,8 @@ fn an_expectation_is_ignored_where_nothing_is_to_be_expected() {
     let eager = Ask::good(&daemon).header("Expect: 100-Continue").bytes();
     let mut connection = daemon.connection();
     connection.send(&eager);
-    let first = connection.read_answer();
-    let last = if first.status == 100 { connection.read_answer() } else { first };
+    let first = connection.read_response();
+    let last = if first.status == 100 { connection.read_response() } else { first };
     assert_result("a body that is sent without waiting", &last);
 }
 
@@ -158,7 +158,7 @@ fn a_refused_request_keeps_its_connection_only_when_all_of_it_has_come() {
     let mut connection = daemon.connection();
     for _ in 0..3 {
         connection.send(&refused.bytes());
-        let answer = connection.read_answer();
+        let answer = connection.read_response();
         assert_refused("all has come", &answer, 404, "Agent not found: nope");
         assert_eq!(answer.header("connection"), None);
     }

@@ -15,7 +15,7 @@ fn numbered(daemon: &TestDaemon, id: usize) -> Ask {
 
 fn read_numbered(connection: &mut RawConnection, ids: std::ops::Range<usize>) {
     for id in ids {
-        let answer = connection.read_answer();
+        let answer = connection.read_response();
         assert_eq!((answer.status, &answer.json()["id"]), (200, &json!(id)));
     }
 }
@@ -87,7 +87,7 @@ fn a_refused_request_among_others_is_answered_in_its_place_and_the_rest_goes_on(
     let after: Vec<u8> = (50..100).flat_map(|id| numbered(&daemon, id).bytes()).collect();
     connection.send(&[before, refused, after].concat());
     read_numbered(&mut connection, 0..50);
-    assert_refused("in the middle", &connection.read_answer(), 404, "Agent not found: nope");
+    assert_refused("in the middle", &connection.read_response(), 404, "Agent not found: nope");
     read_numbered(&mut connection, 50..100);
 }
 
@@ -105,8 +105,8 @@ fn a_stalled_request_holds_up_its_followers_but_not_its_forerunners() {
     model.wait_stalled(1);
     assert_eq!(agents(&daemon), ["main"], "what stands behind has to wait");
     model.release("gate");
-    assert_result("the stalled one", &connection.read_answer());
-    assert_result("the one behind it", &connection.read_answer());
+    assert_result("the stalled one", &connection.read_response());
+    assert_result("the one behind it", &connection.read_response());
     assert_eq!(agents(&daemon), ["main", "after"]);
 }
 

@@ -138,7 +138,7 @@ impl Row {
             connection.shutdown_write();
         }
         let answer = match self.then {
-            Then::Stays => connection.read_answer(),
+            Then::Stays => connection.read_response(),
             Then::Closes | Then::Ends => read_last(name, &mut connection),
         };
         match self.wants {
@@ -159,7 +159,7 @@ impl Row {
 /// A connection that stays answers its next request.
 fn check_stays(name: &str, daemon: &TestDaemon, connection: &mut RawConnection) {
     connection.send(&Ask::good(daemon).bytes());
-    let again = connection.try_read_answer();
+    let again = connection.try_read_response();
     let again = again.unwrap_or_else(|cause| panic!("{name}: no second answer: {cause}"));
     assert_result(name, &again);
 }

@@ -10,7 +10,7 @@ fn one_connection_carries_a_thousand_requests() {
     let bytes = Ask::good(&daemon).bytes();
     for _ in 0..1000 {
         connection.send(&bytes);
-        let answer = connection.read_answer();
+        let answer = connection.read_response();
         assert_result("again", &answer);
         assert_eq!(answer.header("connection"), None);
     }
@@ -34,7 +34,7 @@ fn notifications_and_errors_leave_the_connection_as_it_is() {
     for _ in 0..10 {
         for (ask, status) in &asks {
             connection.send(&ask.bytes());
-            assert_eq!(connection.read_answer().status, *status);
+            assert_eq!(connection.read_response().status, *status);
         }
     }
 }
@@ -67,10 +67,10 @@ fn http_1_0_ends_after_one_answer_unless_it_asks_to_go_on() {
     let mut connection = daemon.connection();
     for _ in 0..3 {
         connection.send(&going_on.bytes());
-        let answer = connection.read_answer();
+        let answer = connection.read_response();
         assert_result("HTTP/1.0 that goes on", &answer);
         assert_eq!(answer.header("connection"), Some("keep-alive"));
     }
     connection.send(&Ask::good(&daemon).bytes());
-    assert_result("HTTP/1.1 on the same connection", &connection.read_answer());
+    assert_result("HTTP/1.1 on the same connection", &connection.read_response());
 }

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::Instant;
 
 use serde_json::json;
-use testkit::{RawAnswer, RawConnection, ScriptedModel, TestDaemon};
+use testkit::{RawResponse, RawConnection, ScriptedModel, TestDaemon};
 
 use crate::http::ask::{Ask, LIST};
 use crate::http::sockets::held_connections;
@@ -123,7 +123,7 @@ fn a_connection_at_rest_is_closed_without_a_word() {
     let mut connection = daemon.connection();
     for _ in 0..5 {
         connection.send(&Ask::good(&daemon).bytes());
-        assert_result("before it rests", &connection.read_answer());
+        assert_result("before it rests", &connection.read_response());
     }
     assert!(connection.read_to_end().is_empty(), "no 408 to a client that asked for nothing");
 }
@@ -134,7 +134,7 @@ fn a_next_head_that_does_not_end_is_told_so_and_not_taken_for_rest() {
     let mut connection = daemon.connection();
     let bytes = Ask::good(&daemon).bytes();
     connection.send(&[&bytes[..], &bytes[..30]].concat());
-    assert_result("the first", &connection.read_answer());
+    assert_result("the first", &connection.read_response());
     let answer = read_last("the second", &mut connection);
     assert_refused("the second", &answer, 408, "Header read timeout");
 }
@@ -153,11 +153,11 @@ fn a_turn_longer_than_every_limit_of_the_door_is_answered() {
     for _ in 0..3 {
         let mut resting = daemon.connection();
         resting.send(&Ask::good(&daemon).bytes());
-        assert_result("one that rests", &resting.read_answer());
+        assert_result("one that rests", &resting.read_response());
         assert!(resting.read_to_end().is_empty());
     }
     model.release("gate");
-    let answer = waiting.read_answer();
+    let answer = waiting.read_response();
     assert_result("the one that waited", &answer);
     assert!(answer.text().contains("done released gate"), "{}", answer.text());
 }
@@ -184,10 +184,10 @@ fn a_peer_that_does_not_take_its_answer_is_dropped() {
     }
     honest.call_until("all are dropped", || held_connections(daemon.port()) == 1);
     for connection in &mut stubborn {
-        let cut: std::io::Result<RawAnswer> = connection.try_read_answer();
+        let cut: std::io::Result<RawResponse> = connection.try_read_response();
         assert!(cut.is_err(), "an answer that was never taken came whole");
     }
     let mut willing = daemon.connection();
     willing.send(&ask);
-    assert!(willing.read_answer().body.len() > 2 * content.len(), "who reads gets all of it");
+    assert!(willing.read_response().body.len() > 2 * content.len(), "who reads gets all of it");
 }

@@ -20,7 +20,7 @@ fn a_request_cut_at_any_byte_is_the_same_request() {
     let whole = Ask::good(&daemon).bytes();
     for cut in 1..whole.len() {
         send_cut(&mut connection, &mut honest, &whole, cut);
-        assert_result(&format!("cut at {cut}"), &connection.read_answer());
+        assert_result(&format!("cut at {cut}"), &connection.read_response());
     }
 }
 
@@ -33,7 +33,7 @@ fn a_chunked_request_cut_at_any_byte_is_the_same_request() {
     for cut in 1..whole.len() {
         let mut connection = daemon.connection();
         send_cut(&mut connection, &mut honest, &whole, cut);
-        assert_result(&format!("cut at {cut}"), &connection.read_answer());
+        assert_result(&format!("cut at {cut}"), &connection.read_response());
     }
 }
 
@@ -45,8 +45,8 @@ fn two_requests_cut_at_any_byte_are_two_requests() {
     let both = Ask::good(&daemon).bytes().repeat(2);
     for cut in 1..both.len() {
         send_cut(&mut connection, &mut honest, &both, cut);
-        assert_result(&format!("the first, cut at {cut}"), &connection.read_answer());
-        assert_result(&format!("the second, cut at {cut}"), &connection.read_answer());
+        assert_result(&format!("the first, cut at {cut}"), &connection.read_response());
+        assert_result(&format!("the second, cut at {cut}"), &connection.read_response());
     }
 }
 
@@ -73,5 +73,5 @@ fn a_large_body_may_come_in_small_pieces() {
     for piece in bytes.chunks(1000) {
         connection.send(piece);
     }
-    assert_result("pieces", &connection.read_answer());
+    assert_result("pieces", &connection.read_response());
 }

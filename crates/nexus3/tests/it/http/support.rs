@@ -4,7 +4,7 @@ use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use testkit::{RawAnswer, RawConnection, TestDaemon, TestDaemonBuilder};
+use testkit::{RawResponse, RawConnection, TestDaemon, TestDaemonBuilder};
 
 use crate::http::ask::Ask;
 
@@ -39,7 +39,7 @@ const HEADERS: [&str; 6] =
     ["content-type", "x-content-type-options", "content-length", "connection", "www-authenticate", "allow"];
 
 /// Holds an answer with a body to the form that all of them have.
-pub(crate) fn assert_well_formed(name: &str, answer: &RawAnswer) {
+pub(crate) fn assert_well_formed(name: &str, answer: &RawResponse) {
     for (header, _) in &answer.headers {
         assert!(HEADERS.contains(&header.to_lowercase().as_str()), "{name}: header {header}");
     }
@@ -55,12 +55,12 @@ pub(crate) fn assert_well_formed(name: &str, answer: &RawAnswer) {
     assert_eq!(answer.header("allow"), (answer.status == 405).then_some("POST"), "{name}");
 }
 
-fn head_bytes(answer: &RawAnswer) -> usize {
+fn head_bytes(answer: &RawResponse) -> usize {
     answer.raw.windows(4).position(|window| window == b"\r\n\r\n").map_or(0, |at| at + 4)
 }
 
 /// Holds an answer to an error: its status, code, message and id, byte for byte.
-pub(crate) fn assert_error(name: &str, answer: &RawAnswer, status: u16, code: i64, says: Says, id: &str) {
+pub(crate) fn assert_error(name: &str, answer: &RawResponse, status: u16, code: i64, says: Says, id: &str) {
     assert_eq!(answer.status, status, "{name}: {}", answer.text());
     assert_well_formed(name, answer);
     let body = answer.json();
@@ -73,13 +73,13 @@ pub(crate) fn assert_error(name: &str, answer: &RawAnswer, status: u16, code: i6
 }
 
 /// Holds an answer to a refusal of the request as such.
-pub(crate) fn assert_refused(name: &str, answer: &RawAnswer, status: u16, message: &'static str) {
+pub(crate) fn assert_refused(name: &str, answer: &RawResponse, status: u16, message: &'static str) {
     let code = if status == 404 { -32602 } else { -32600 };
     assert_error(name, answer, status, code, Says::Exactly(message), "null");
 }
 
 /// Holds an answer to a result of the request with the id 1.
-pub(crate) fn assert_result(name: &str, answer: &RawAnswer) {
+pub(crate) fn assert_result(name: &str, answer: &RawResponse) {
     assert_eq!(answer.status, 200, "{name}: {}", answer.text());
     assert_well_formed(name, answer);
     let body = answer.json();
@@ -90,15 +90,15 @@ pub(crate) fn assert_result(name: &str, answer: &RawAnswer) {
 }
 
 /// Reads the one answer that a connection gets before it ends.
-pub(crate) fn read_last(name: &str, connection: &mut RawConnection) -> RawAnswer {
-    let answer = connection.try_read_answer().unwrap_or_else(|cause| panic!("{name}: no answer: {cause}"));
+pub(crate) fn read_last(name: &str, connection: &mut RawConnection) -> RawResponse {
+    let answer = connection.try_read_response().unwrap_or_else(|cause| panic!("{name}: no answer: {cause}"));
     let rest = connection.read_to_end();
     assert!(rest.is_empty(), "{name}: after the last answer: {:?}", String::from_utf8_lossy(&rest));
     answer
 }
 
 /// Sends bytes, says that there are no more, and reads the one answer that comes back.
-pub(crate) fn ask_once(name: &str, daemon: &TestDaemon, bytes: &[u8]) -> RawAnswer {
+pub(crate) fn ask_once(name: &str, daemon: &TestDaemon, bytes: &[u8]) -> RawResponse {
     let mut connection = daemon.connection();
     // A refusal may come, and the connection end, before everything was sent.
     let _ = connection.try_send(bytes);
@@ -120,7 +120,7 @@ impl<'a> Honest<'a> {
     /// Makes one call and holds its answer to a result.
     pub(crate) fn call(&mut self) -> Value {
         self.connection.send(&Ask::good(self.daemon).bytes());
-        let answer = self.connection.read_answer();
+        let answer = self.connection.read_response();
         assert_result("an honest call", &answer);
         answer.json()
     }

@@ -129,14 +129,14 @@ fn a_request_that_was_under_way_when_it_stopped_gets_no_new_turn_or_agent() {
         let bytes = stage.daemon.post_bytes(path, &[("Expect", "100-continue")], body.as_bytes());
         let (head, body) = bytes.split_at(bytes.len() - body.len());
         connection.send(head);
-        assert_eq!(connection.read_answer().status, 100, "the daemon waits for the body now");
+        assert_eq!(connection.read_response().status, 100, "the daemon waits for the body now");
         open.push((connection, body.to_vec()));
     }
     stage.daemon.signal("SIGTERM");
     stage.daemon.wait_stderr("agent ended");
     for (connection, body) in &mut open {
         connection.send(body);
-        let response = connection.read_answer().json();
+        let response = connection.read_response().json();
         assert_eq!(response["error"]["code"], -32001, "{response}");
         assert_eq!(response["error"]["message"], "Server shutting down");
         assert!(response["error"]["data"]["retry_after_ms"].is_u64(), "{response}");

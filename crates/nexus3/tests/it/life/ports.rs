@@ -96,7 +96,7 @@ fn the_port_is_free_again_after_a_kill() {
     let first = TestDaemon::builder(BIN).home(home.path()).start();
     let mut connection = first.connection();
     connection.send(&first.post_bytes("/", &[], br#"{"jsonrpc":"2.0","id":1,"method":"list_agents"}"#));
-    connection.read_answer();
+    connection.read_response();
     first.signal("SIGKILL");
     first.wait_exit();
     let second = TestDaemon::builder(BIN).home(home.path()).port(first.port()).start();

@@ -113,7 +113,7 @@ fn connections_that_say_nothing_do_not_hold_it() {
             &[],
             br#"{"jsonrpc":"2.0","id":1,"method":"list_agents"}"#,
         ));
-        assert_eq!(connection.read_answer().status, 200);
+        assert_eq!(connection.read_response().status, 200);
     }
     idle[3].send(b"POST / HTTP/1.1\r\nHos");
     stage.daemon.result("/", "shutdown_server", json!({}));

@@ -1,7 +1,7 @@
 //! Calls by somebody else than the admin: whoever shows an agent's capability token.
 
 use serde_json::{Value, json};
-use testkit::{RawAnswer, TestDaemon};
+use testkit::{RawResponse, TestDaemon};
 
 /// Calls a method with this bearer token and these headers.
 pub(crate) fn post_as(
@@ -11,7 +11,7 @@ pub(crate) fn post_as(
     path: &str,
     method: &str,
     params: Value,
-) -> RawAnswer {
+) -> RawResponse {
     let mut request = json!({ "jsonrpc": "2.0", "id": 1, "method": method });
     request["params"] = params;
     let bearer = format!("Bearer {token}");

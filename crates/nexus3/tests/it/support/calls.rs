@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::{RawAnswer, RawConnection, TestDaemon};
+use testkit::{RawResponse, RawConnection, TestDaemon};
 
 /// Longer than any wait of a test, so that the test and not a call says what did not happen.
 const ANSWER_MAX: Duration = Duration::from_secs(50);
@@ -24,7 +24,7 @@ pub(crate) struct OpenCalls {
 /// An answer, and the place of its call among those that were started.
 pub(crate) struct Arrived {
     pub(crate) place: usize,
-    pub(crate) answer: RawAnswer,
+    pub(crate) answer: RawResponse,
 }
 
 impl OpenCalls {
@@ -98,7 +98,7 @@ pub(crate) fn request(daemon: &TestDaemon, path: &str, id: usize, method: &str, 
 fn wait(mut connection: RawConnection, place: usize, arriving: &Sender<Arrived>) {
     connection.stream().set_read_timeout(Some(ANSWER_MAX)).expect("a connected socket takes options");
     // A daemon that was killed on purpose answers nobody; whoever waits for this answer says so.
-    if let Ok(answer) = connection.try_read_answer() {
+    if let Ok(answer) = connection.try_read_response() {
         let _ = arriving.send(Arrived { place, answer });
     }
 }

@@ -28,7 +28,7 @@ struct Control<'a> {
 impl Control<'_> {
     fn result(&mut self, path: &str, method: &str, params: Value) -> Value {
         self.connection.send(&request(&self.stage.daemon, path, 1, method, params));
-        let mut response = self.connection.read_answer().json();
+        let mut response = self.connection.read_response().json();
         assert!(response.get("error").is_none(), "{method} on {path}: {response}");
         response["result"].take()
     }

@@ -62,7 +62,7 @@ fn a_client_that_half_closes_gets_its_answer() {
     let mut connection = send_and_keep(&stage, "!hold gate whole");
     connection.shutdown_write();
     stage.model.release("gate");
-    assert_eq!(connection.read_answer().json()["result"]["content"], "whole released gate");
+    assert_eq!(connection.read_response().json()["result"]["content"], "whole released gate");
 }
 
 #[test]
@@ -72,5 +72,5 @@ fn a_turn_may_take_longer_than_a_connection_may_rest() {
     let mut connection = stage.daemon.connection();
     let params = json!({ "content": "!slow 400 worth waiting" });
     connection.send(&request(&stage.daemon, &path("worker"), 1, "send", params));
-    assert_eq!(connection.read_answer().json()["result"]["content"], "worth waiting");
+    assert_eq!(connection.read_response().json()["result"]["content"], "worth waiting");
 }

@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn judge(bytes: impl AsRef<[u8]>) -> Verdict {
-    Judge::default().judge(bytes.as_ref(), &HttpLimits::default())
+fn judge(bytes: impl AsRef<[u8]>) -> HeadVerdict {
+    HeadParser::default().parse(bytes.as_ref(), &HttpLimits::default())
 }
 
 /// A head of these lines.
@@ -16,8 +16,8 @@ fn with(lines: &[&str]) -> String {
     head(&[&["POST / HTTP/1.1", "Host: a"], lines].concat())
 }
 
-fn whole(head: &str, framing: Framing) -> Verdict {
-    Verdict::Whole { head_bytes: head.len(), framing }
+fn whole(head: &str, framing: Framing) -> HeadVerdict {
+    HeadVerdict::Complete { head_bytes: head.len(), framing }
 }
 
 #[track_caller]
@@ -25,7 +25,7 @@ fn refused(bytes: impl AsRef<[u8]>, status: u16, message: &str) {
     let bytes = bytes.as_ref();
     let name = bytes[..bytes.len().min(80)].escape_ascii();
     match judge(bytes) {
-        Verdict::Refused(refusal) => {
+        HeadVerdict::Refused(refusal) => {
             assert_eq!((refusal.status.as_u16(), &*refusal.message), (status, message), "{name}");
             assert!(refusal.closes, "{name}: what follows cannot be understood");
         }
@@ -215,7 +215,7 @@ fn every_limit_holds_from_both_sides() {
     assert_eq!(judge(&lined), whole(&lined, Framing::Length(0)));
     refused(head(&[&line(8193), "Host: a"]), 400, "Request line too long: 8193 > 8192");
     refused(head(&[&line(20_000), "Host: a"]), 400, "Request line too long: 8193 > 8192");
-    assert_eq!(judge(n(8192)), Verdict::Unfinished);
+    assert_eq!(judge(n(8192)), HeadVerdict::Incomplete);
     refused(n(8193), 400, "Request line too long: 8193 > 8192");
 
     let passes = [
@@ -253,24 +253,24 @@ fn filled(bytes: usize) -> String {
 fn the_limits_are_those_it_is_given() {
     let limits = HttpLimits { headers_max: 1, request_line_bytes_max: 17, ..HttpLimits::default() };
     let good = head(&["POST / HTTP/1.1", "Host: a"]);
-    assert_eq!(Judge::default().judge(good.as_bytes(), &limits), whole(&good, Framing::Length(0)));
+    assert_eq!(HeadParser::default().parse(good.as_bytes(), &limits), whole(&good, Framing::Length(0)));
     for bad in [with(&["A: b"]), head(&["POST /a HTTP/1.1", "Host: a"])] {
-        assert!(matches!(Judge::default().judge(bad.as_bytes(), &limits), Verdict::Refused(_)), "{bad}");
+        assert!(matches!(HeadParser::default().parse(bad.as_bytes(), &limits), HeadVerdict::Refused(_)), "{bad}");
     }
 }
 
 /// Gives the judge a head in pieces; the verdict, and how much of the head was there when it came.
-fn judge_cut(bytes: &[u8], mut next_cut: impl FnMut(usize) -> usize) -> (Verdict, usize) {
-    let (mut judge, limits) = (Judge::default(), HttpLimits::default());
+fn judge_cut(bytes: &[u8], mut next_cut: impl FnMut(usize) -> usize) -> (HeadVerdict, usize) {
+    let (mut judge, limits) = (HeadParser::default(), HttpLimits::default());
     let mut end = 0;
     while end < bytes.len() {
         end = next_cut(end).min(bytes.len());
-        match judge.judge(&bytes[..end], &limits) {
-            Verdict::Unfinished => {}
+        match judge.parse(&bytes[..end], &limits) {
+            HeadVerdict::Incomplete => {}
             verdict => return (verdict, end),
         }
     }
-    (Verdict::Unfinished, end)
+    (HeadVerdict::Incomplete, end)
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn a_head_is_unfinished_up_to_its_last_byte() {
     let heads = [with(&[]), with(&["Content-Length: 47", "A: b"]), with(&["Transfer-Encoding: chunked"])];
     for head in heads {
         for end in 0..head.len() {
-            assert_eq!(judge(&head[..end]), Verdict::Unfinished, "{}", &head[..end]);
+            assert_eq!(judge(&head[..end]), HeadVerdict::Incomplete, "{}", &head[..end]);
         }
         let (verdict, end) = judge_cut(head.as_bytes(), |end| end + 1);
         assert_eq!(end, head.len());
@@ -303,7 +303,7 @@ fn how_a_head_is_cut_does_not_change_its_verdict() {
     for head in heads {
         let bytes = head.as_bytes();
         let at_once = judge(bytes);
-        assert_ne!(at_once, Verdict::Unfinished);
+        assert_ne!(at_once, HeadVerdict::Incomplete);
         for size in [1, 2, 3, 1000, 8192] {
             let (verdict, _) = judge_cut(bytes, |end| end + size);
             assert_eq!(verdict, at_once, "pieces of {size}");
@@ -317,12 +317,12 @@ fn how_a_head_is_cut_does_not_change_its_verdict() {
 
 #[test]
 fn a_judge_goes_on_with_the_next_head() {
-    let (mut judge, limits) = (Judge::default(), HttpLimits::default());
+    let (mut judge, limits) = (HeadParser::default(), HttpLimits::default());
     let (good, bad) = (with(&["Content-Length: 1"]), with(&["A : b"]));
     for _ in 0..3 {
-        assert_eq!(judge.judge(&good.as_bytes()[..20], &limits), Verdict::Unfinished);
-        assert_eq!(judge.judge(good.as_bytes(), &limits), whole(&good, Framing::Length(1)));
-        assert!(matches!(judge.judge(bad.as_bytes(), &limits), Verdict::Refused(_)));
+        assert_eq!(judge.parse(&good.as_bytes()[..20], &limits), HeadVerdict::Incomplete);
+        assert_eq!(judge.parse(good.as_bytes(), &limits), whole(&good, Framing::Length(1)));
+        assert!(matches!(judge.parse(bad.as_bytes(), &limits), HeadVerdict::Refused(_)));
     }
 }
 
@@ -388,12 +388,12 @@ fn bytes_that_mean_nothing_never_break_the_judge() {
         let (cut, _) = judge_cut(&bytes, |end| end + 1 + dice.below(9));
         assert_eq!(cut, at_once, "round {round}: {}", bytes.escape_ascii());
         let kind = match at_once {
-            Verdict::Unfinished => 0,
-            Verdict::Whole { head_bytes, .. } => {
+            HeadVerdict::Incomplete => 0,
+            HeadVerdict::Complete { head_bytes, .. } => {
                 assert!(bytes[..head_bytes].ends_with(b"\r\n\r\n"), "round {round}");
                 1
             }
-            Verdict::Refused(_) => 2,
+            HeadVerdict::Refused(_) => 2,
         };
         seen[kind] += 1;
     }

@@ -136,7 +136,7 @@ impl Course {
             let ask = || {
                 let mut connection = RawConnection::try_open(port).ok()?;
                 connection.try_send(&bytes).ok()?;
-                Some(connection.try_read_answer().ok()?.json())
+                Some(connection.try_read_response().ok()?.json())
             };
             // Nobody waits when the test has failed.
             let _ = answered.send(ask());
@@ -220,7 +220,7 @@ impl Course {
         let bytes = daemon.post_bytes("/", &[("X-Nexus-Agent", "a")], body.as_bytes());
         let answer = RawConnection::try_open(daemon.port()).and_then(|mut connection| {
             connection.try_send(&bytes)?;
-            connection.try_read_answer()
+            connection.try_read_response()
         });
         if let Ok(answer) = answer {
             assert_eq!(answer.json()["error"]["data"]["kind"], "permission_denied", "{}", answer.text());

@@ -1,0 +1,106 @@
+//! Which daemon a command talks to, with which token, and what to say when it is refused.
+
+use std::io;
+use std::path::PathBuf;
+
+use nexus3_client::{Client, ClientFault, Endpoint, Token, TokenFault, TokenSource, discover_token};
+use nexus3_protocol::discovery::token_file_candidates;
+
+use crate::ConsoleOptions;
+use crate::args::ConnectionArgs;
+
+/// The daemon a command talks to.
+pub(crate) struct ConnectionOptions {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) new_request_id: fn() -> String,
+    token: Option<Token>,
+    home: PathBuf,
+    api_key: Option<String>,
+    is_key_from_argument: bool,
+}
+
+/// Why a command did not do what it was asked.
+pub(crate) enum Failure {
+    /// The call failed.
+    Call(ClientFault),
+    /// Something else; this is what to say about it.
+    Message(String),
+}
+
+impl ConnectionOptions {
+    pub(crate) fn with_discovered_token(address: &ConnectionArgs, options: &ConsoleOptions) -> Result<Self, TokenFault> {
+        let mut session = Self::without_discovery(address, options);
+        if session.token.is_none() {
+            session.token = discover_token(&session.home, session.api_key.as_deref(), &session.endpoint)?;
+        }
+        Ok(session)
+    }
+
+    /// For a probe: it shows no token, so a token that is not fit to be used must not stop it.
+    pub(crate) fn without_discovery(address: &ConnectionArgs, options: &ConsoleOptions) -> Self {
+        Self {
+            endpoint: Endpoint::new(&options.host, address.port.unwrap_or(options.port)),
+            new_request_id: options.new_request_id,
+            token: address.api_key.clone(),
+            home: options.home.clone(),
+            api_key: options.api_key.clone(),
+            is_key_from_argument: address.api_key.is_some(),
+        }
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        Client::new(self.endpoint.clone(), self.token.clone())
+    }
+
+    /// A client with the token of now: a daemon that was started again has another one.
+    pub(crate) fn fresh_client(&self) -> Result<Client, TokenFault> {
+        if self.is_key_from_argument {
+            return Ok(self.client());
+        }
+        let token = discover_token(&self.home, self.api_key.as_deref(), &self.endpoint)?;
+        Ok(Client::new(self.endpoint.clone(), token))
+    }
+
+    /// Where the token came from that the daemon did not take.
+    fn token_origin(&self) -> String {
+        match self.token.as_ref().map(Token::source) {
+            Some(TokenSource::File(path)) => format!("the token came from {}", path.display()),
+            Some(TokenSource::Given) if self.is_key_from_argument => "the token came from --api-key".to_owned(),
+            Some(TokenSource::Given) => "the token came from NEXUS3_API_KEY".to_owned(),
+            None => format!(
+                "no token was found: NEXUS3_API_KEY is not set, and {} has none of {}",
+                self.home.display(),
+                token_file_candidates(self.endpoint.port()).join(", ")
+            ),
+        }
+    }
+}
+
+impl Failure {
+    pub(crate) fn explain(&self, session: &ConnectionOptions) -> String {
+        match self {
+            Failure::Call(fault @ ClientFault::Rpc { status: 401 | 403, .. }) => {
+                format!("{fault}; {}", session.token_origin())
+            }
+            other => other.message(),
+        }
+    }
+
+    /// The same, where no token had a part in it.
+    pub(crate) fn message(&self) -> String {
+        match self {
+            Failure::Call(fault) => fault.to_string(),
+            Failure::Message(text) => text.clone(),
+        }
+    }
+
+    pub(crate) fn write_failed(fault: impl Into<io::Error>) -> Self {
+        Failure::Message(format!("the answer cannot be written: {}", fault.into()))
+    }
+}
+
+impl From<ClientFault> for Failure {
+    fn from(fault: ClientFault) -> Self {
+        Failure::Call(fault)
+    }
+}

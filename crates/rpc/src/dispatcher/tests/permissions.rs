@@ -1,0 +1,276 @@
+//! What an agent may do, explained limit by limit, and changed within what its parent may grant.
+
+use serde_json::json;
+
+use super::*;
+
+/// What a sandboxed agent without a parent, and with one turn behind it, is told of its permissions.
+pub(super) const SANDBOXED: &str = concat!(
+    r#"{"agent_id":"worker","preset":"sandboxed","permission_level":"SANDBOXED","ancestors":[],"#,
+    r#""may":{"tools":{"all_but":["agent_cancel","agent_create","agent_destroy","agent_list","agent_status","#,
+    r#""fs.append_file","fs.write_file"]},"read":["/home/user/agents"],"write":[],"blocked":[],"commands":{"only":[]},"#,
+    r#""hosts":{"only":[]},"create":{"only":[]},"targets":"parent agent"},"#,
+    r#""may_grant":{"tools":{"all_but":["agent_cancel","agent_create","agent_destroy","agent_list","#,
+    r#""agent_status","fs.append_file","fs.write_file"]},"read":["/home/user/agents"],"write":[],"blocked":[],"#,
+    r#""commands":{"only":[]},"hosts":{"only":[]},"create":{"only":[]},"targets":"parent agent"},"#,
+    r#""limits":["#,
+    r#"{"limit":"tools","allows":"all but agent_cancel, agent_create, agent_destroy, agent_list, agent_status, "#,
+    r#"fs.append_file, fs.write_file","set_by":"worker","reason":"preset 'sandboxed'"},"#,
+    r#"{"limit":"read","allows":"/home/user/agents","set_by":"worker","reason":"cwd of preset 'sandboxed'"},"#,
+    r#"{"limit":"write","allows":"nowhere","set_by":"worker","reason":"preset 'sandboxed'"},"#,
+    r#"{"limit":"commands","allows":"none","set_by":"worker","reason":"preset 'sandboxed'"},"#,
+    r#"{"limit":"hosts","allows":"none","set_by":"worker","reason":"preset 'sandboxed'"},"#,
+    r#"{"limit":"create","allows":"none","set_by":"worker","reason":"preset 'sandboxed'"},"#,
+    r#"{"limit":"targets","allows":"parent agent","set_by":"worker","reason":"preset 'sandboxed'"}],"#,
+    r#""grant_limits":["#,
+    r#"{"limit":"tools","allows":"all but agent_cancel, agent_create, agent_destroy, agent_list, agent_status, "#,
+    r#"fs.append_file, fs.write_file","set_by":"worker","reason":"preset 'sandboxed'"},"#,
+    r#"{"limit":"read","allows":"/home/user/agents","set_by":"worker","reason":"cwd of preset 'sandboxed'"},"#,
+    r#"{"limit":"write","allows":"nowhere","set_by":"worker","reason":"preset 'sandboxed'"},"#,
+    r#"{"limit":"commands","allows":"none","set_by":"worker","reason":"preset 'sandboxed'"},"#,
+    r#"{"limit":"hosts","allows":"none","set_by":"worker","reason":"preset 'sandboxed'"},"#,
+    r#"{"limit":"create","allows":"none","set_by":"worker","reason":"preset 'sandboxed'"},"#,
+    r#"{"limit":"targets","allows":"parent agent","set_by":"worker","reason":"preset 'sandboxed'"}],"#,
+    r#""budget":[{"resource":"turns","limit":null,"used":1,"reserved":0,"left":null},"#,
+    r#"{"resource":"tool_calls","limit":null,"used":0,"reserved":0,"left":null},"#,
+    r#"{"resource":"tokens","limit":null,"used":7,"reserved":0,"left":null},"#,
+    r#"{"resource":"wall_ms","limit":null,"used":0,"reserved":0,"left":null},"#,
+    r#"{"resource":"children","limit":null,"used":0,"reserved":0,"left":null}]}"#
+);
+
+/// lead (trusted) → pen (sandboxed, in sub) → calf (sandboxed, in sub/deep).
+async fn three_deep() -> House {
+    let house = House::new().await;
+    for params in [
+        r#"{"agent_id":"lead","preset":"trusted","may_create":["trusted","sandboxed"],"budget":{"turns":10}}"#,
+        concat!(
+            r#"{"agent_id":"pen","parent_agent_id":"lead","preset":"trusted","cwd":"sub","#,
+            r#""disable_tools":["agent_list"],"budget":{"tokens":900}}"#
+        ),
+        concat!(
+            r#"{"agent_id":"calf","parent_agent_id":"pen","cwd":"deep","allowed_write_paths":["out"],"#,
+            r#""budget":{"turns":4}}"#
+        ),
+    ] {
+        let (_, answer) = house.create(params).await;
+        assert!(answer.contains(r#""result":"#), "{params}: {answer}");
+    }
+    house
+}
+
+/// Each limit as limit, allows, set_by, reason.
+fn rows(limits: &Value) -> Vec<[&str; 4]> {
+    let row = |limit| ["limit", "allows", "set_by", "reason"].map(|member| text(limit, member));
+    limits.as_array().unwrap().iter().map(row).collect()
+}
+
+fn text<'a>(value: &'a Value, member: &str) -> &'a str {
+    value[member].as_str().unwrap()
+}
+
+async fn set(house: &House, agent: &str, params: &str) -> (AnswerKind, String) {
+    house.at_agent(agent, &request("set_permissions", params)).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_limit_names_who_set_it_and_why() {
+    let house = three_deep().await;
+    let calf = house.get("calf", "get_permissions", "{}").await;
+    assert_eq!(calf["ancestors"], json!(["pen", "lead"]));
+    let expected = [
+        ["write", "/home/user/agents", "lead", "cwd of preset 'trusted'"],
+        ["commands", "none", "lead", "preset 'trusted'"],
+        ["hosts", "none", "lead", "preset 'trusted'"],
+        ["create", "only sandboxed, trusted", "lead", "may_create"],
+        ["targets", "parent and child agents", "lead", "preset 'trusted'"],
+        ["turns", "10", "lead", "budget"],
+        ["tools", "all but agent_list", "pen", "preset 'trusted' and disable_tools"],
+        ["write", "/home/user/agents/sub", "pen", "cwd of preset 'trusted'"],
+        ["create", "only sandboxed", "pen", "preset 'trusted'"],
+        ["tokens", "900", "pen", "budget"],
+        [
+            "tools",
+            "all but agent_cancel, agent_create, agent_destroy, agent_list, agent_status",
+            "calf",
+            "preset 'sandboxed'",
+        ],
+        ["read", "/home/user/agents/sub/deep", "calf", "cwd of preset 'sandboxed'"],
+        ["write", "/home/user/agents/sub/deep/out", "calf", "allowed_write_paths"],
+        ["create", "none", "calf", "preset 'sandboxed'"],
+        ["targets", "parent agent", "calf", "preset 'sandboxed'"],
+        ["turns", "4", "calf", "budget"],
+    ];
+    assert_eq!(rows(&calf["limits"]), expected);
+    assert_eq!(calf["grant_limits"], calf["limits"], "it may grant what it may do");
+    assert_eq!(calf["may"]["write"], json!(["/home/user/agents/sub/deep/out"]));
+    let holdings: Vec<_> =
+        calf["budget"].as_array().unwrap().iter().map(|held| held["left"].clone()).collect();
+    assert_eq!(holdings, [json!(4), json!(null), json!(900), json!(null), json!(null)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn doing_and_granting_are_explained_apart() {
+    let house = House::new().await;
+    let params = concat!(
+        r#"{"agent_id":"lead","preset":"trusted","allowed_write_paths":[],"#,
+        r#""may_grant":{"preset":"trusted","allowed_write_paths":["out"]}}"#
+    );
+    house.create(params).await;
+    house.create(r#"{"agent_id":"w","parent_agent_id":"lead","allowed_write_paths":["out"]}"#).await;
+    let lead = house.get("lead", "get_permissions", "{}").await;
+    let (out, none) = (json!(["/home/user/agents/out"]), json!([]));
+    assert_eq!((&lead["may"]["write"], &lead["may_grant"]["write"]), (&none, &out));
+    assert_eq!(house.get("lead", "get_agent", "{}").await["agent"]["write_paths"], none);
+    assert_eq!(house.get("w", "get_agent", "{}").await["agent"]["write_paths"], out, "a child may more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn narrowing_counts_for_the_agent_and_for_everybody_below() {
+    let house = three_deep().await;
+    let (kind, answer) = set(&house, "pen", r#"{"disable_tools":["agent_list","read_file"]}"#).await;
+    assert_eq!(kind, AnswerKind::Answered);
+    assert!(answer.contains(r#""all_but":["agent_list","fs.read_file"]"#), "{answer}");
+    let tools = house.get("calf", "get_agent", "{}").await["tools"].take();
+    assert_eq!(tools, json!(["fs.write_file", "agent_send"]));
+    house.get("calf", "send", r#"{"content":"read x"}"#).await;
+    let messages = house.get("calf", "get_messages", "{}").await["messages"].take();
+    let text = "Permission denied: Tool 'fs.read_file' is disabled by permission policy";
+    assert_eq!(messages[2]["content"], text);
+    set(&house, "pen", r#"{"disable_tools":[]}"#).await;
+    let sent = house.get("calf", "send", r#"{"content":"read x"}"#).await;
+    assert_eq!(sent["content"], "you said text of x", "widened again, it works again");
+    let pen = house.get("pen", "get_agent", "{}").await["tools"].take();
+    assert_eq!(pen.as_array().unwrap().len(), 8, "agent_list too is back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_named_stays_as_it_is() {
+    let house = three_deep().await;
+    let before = house.get("calf", "get_permissions", "{}").await;
+    assert_eq!(house.get("calf", "set_permissions", "{}").await, before);
+    let changed = house.get("calf", "set_permissions", r#"{"budget":{"tool_calls":3}}"#).await;
+    assert_eq!(changed["may"], before["may"]);
+    assert_eq!(changed["budget"][0], before["budget"][0], "turns");
+    assert_eq!(changed["budget"][1]["limit"], 3, "tool_calls");
+    let lifted = house.get("calf", "set_permissions", r#"{"unlimited":["tool_calls","tool_calls"]}"#).await;
+    assert_eq!(lifted, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn widening_ends_at_what_the_parent_may_grant() {
+    let house = three_deep().await;
+    let before = house.get("calf", "get_permissions", "{}").await;
+    for (params, message) in [
+        (r#"{"preset":"trusted"}"#, "Requested preset 'trusted' exceeds parent ceiling"),
+        (r#"{"preset":"worker"}"#, "Requested preset 'worker' exceeds parent ceiling"),
+        (
+            r#"{"allowed_write_paths":["/srv/other"]}"#,
+            "allowed_write_path '/srv/other' is outside parent's allowed paths",
+        ),
+        (r#"{"budget":{"turns":11}}"#, "budget of turns exceeds what the parent has left: 6"),
+        (r#"{"budget":{"tokens":901}}"#, "budget of tokens exceeds what the parent has left: 900"),
+        (r#"{"budget":{"turns":10,"tokens":901}}"#, "budget of tokens exceeds what the parent has left: 900"),
+    ] {
+        assert_eq!(set(&house, "calf", params).await, denied(message), "{params}");
+        assert_eq!(house.get("calf", "get_permissions", "{}").await, before, "{params}");
+    }
+    let lead = house.get("lead", "get_agent", "{}").await;
+    assert_eq!(lead["budget"][0]["reserved"], 4, "what was taken before the shortage is given back");
+    let wider =
+        house.get("calf", "set_permissions", r#"{"budget":{"turns":10},"allowed_write_paths":["."]}"#).await;
+    assert_eq!(wider["may"]["write"], json!(["/home/user/agents/sub/deep"]));
+    assert_eq!(wider["budget"][0]["left"], 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_cannot_be_names_what_is_wrong_with_it() {
+    let house = three_deep().await;
+    let before = house.get("calf", "get_permissions", "{}").await;
+    for (params, message) in [
+        (r#"{"unlimited":["turns"],"budget":{"turns":3}}"#, "unlimited and budget both name turns"),
+        (
+            r#"{"unlimited":["money"]}"#,
+            "unlimited must hold names of turns, tool_calls, tokens, wall_ms, children, got: 'money'",
+        ),
+        (r#"{"unlimited":"turns"}"#, "unlimited must be list, got: str"),
+        (r#"{"preset":"root"}"#, "preset must be one of sandboxed, trusted, worker, got: 'root'"),
+        (r#"{"preset":"yolo"}"#, "preset must be one of sandboxed, trusted, worker, got: 'yolo'"),
+        (
+            r#"{"disable_tools":["a b"]}"#,
+            "disable_tools[0] must be a tool's name: 1 to 128 letters, digits, '.', '_' and '-'",
+        ),
+        (
+            r#"{"allowed_write_paths":["../x"]}"#,
+            "allowed_write_path '/home/user/agents/sub/x' is outside sandbox root '/home/user/agents/sub/deep'",
+        ),
+        (r#"{"may_create":["root"]}"#, "may_create must be one of sandboxed, trusted, worker, got: 'root'"),
+        (r#"{"budget":[]}"#, "budget must be object, got: list"),
+        (r#"{"cwd":"/"}"#, "Extra inputs are not permitted: cwd"),
+    ] {
+        assert_eq!(set(&house, "calf", params).await, error(-32602, message), "{params}");
+        assert_eq!(house.get("calf", "get_permissions", "{}").await, before, "{params}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_preset_replaces_the_old_one() {
+    let house = House::new().await;
+    house.agents(&["a"]).await;
+    let trusted = house.get("a", "set_permissions", r#"{"preset":"trusted"}"#).await;
+    assert_eq!((&trusted["preset"], &trusted["permission_level"]), (&json!("trusted"), &json!("TRUSTED")));
+    assert_eq!(trusted["may"]["create"], json!({ "only": ["sandboxed", "worker"] }));
+    house.agent("b", "sandboxed", Some("a")).await;
+    house.get("a", "set_permissions", r#"{"preset":"worker"}"#).await;
+    let b = house.get("b", "get_permissions", "{}").await;
+    assert_eq!(b["may"]["targets"], "nobody", "a child is never more than its parent");
+    let below = house.create(r#"{"parent_agent_id":"a"}"#).await;
+    assert_eq!(below, denied("Requested preset 'sandboxed' exceeds parent ceiling"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_cannot_make_of_its_child_what_it_could_not_have_created() {
+    let house = House::new().await;
+    let lead = r#"{"agent_id":"lead","preset":"trusted","may_grant":{"preset":"trusted","may_create":["trusted","sandboxed"]}}"#;
+    assert!(house.create(lead).await.1.contains("result"));
+    let caller = Caller::admin().acting_as("lead");
+    let refused = denied("Requested preset 'trusted' exceeds parent ceiling");
+    let trusted = request("create_agent", r#"{"agent_id":"child","preset":"trusted"}"#);
+    assert_eq!(house.asked_by(&caller, "/", &trusted).await, refused);
+    let sandboxed = request("create_agent", r#"{"agent_id":"child"}"#);
+    assert!(house.asked_by(&caller, "/", &sandboxed).await.1.contains("result"));
+    let raised = request("set_permissions", r#"{"preset":"trusted"}"#);
+    assert_eq!(house.asked_by(&caller, "child", &raised).await, refused);
+    assert_eq!(house.at_agent("child", &raised).await, refused, "nor can an admin, below that agent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_second_set_over_the_wire_is_yolo() {
+    let house = House::new().await;
+    for (params, parameter) in [
+        (r#"{"may_grant":{"preset":"yolo"}}"#, "may_grant.preset"),
+        (r#"{"may_grant":{"may_create":["yolo"]}}"#, "may_grant.may_create"),
+        (r#"{"may_create":["yolo"]}"#, "may_create"),
+    ] {
+        let message = format!("{parameter} must be one of sandboxed, trusted, worker, got: 'yolo'");
+        assert_eq!(house.create(params).await, error(-32602, &message));
+    }
+    assert_eq!(house.names().await, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_admin_takes_back_what_an_agent_may_create_and_grant() {
+    let house = House::new().await;
+    assert!(house.create(r#"{"agent_id":"lead","preset":"trusted"}"#).await.1.contains("result"));
+    let child = r#"{"agent_id":"child","parent_agent_id":"lead","may_create":["sandboxed"]}"#;
+    assert!(house.create(child).await.1.contains("result"));
+    let widening = request("set_permissions", r#"{"may_create":["sandboxed","worker"]}"#);
+    let text = "Permission delta would exceed parent ceiling: only an admin may widen a grant";
+    let caller = Caller::admin().acting_as("lead");
+    assert_eq!(house.asked_by(&caller, "child", &widening).await, denied(text));
+    let taken =
+        house.get("lead", "set_permissions", r#"{"may_create":[],"may_grant":{"may_create":[]}}"#).await;
+    let nothing = json!({ "only": [] });
+    assert_eq!((&taken["may"]["create"], &taken["may_grant"]["create"]), (&nothing, &nothing));
+    let child = house.get("child", "get_permissions", "{}").await;
+    assert_eq!(child["may"]["create"], nothing, "those below it lose it too");
+}

@@ -1,0 +1,93 @@
+//! From a name to a handler. The match is made from the method list: a method without a handler does not compile.
+
+use std::borrow::Cow;
+
+use agent::Fault;
+use nexus3_protocol::json::{Json, from_members};
+use nexus3_protocol::methods::spec;
+use nexus3_protocol::{Door, Method, MethodSpec, RpcError, for_each_method};
+use runtime::AgentHandle;
+
+use crate::caller::Caller;
+use crate::dispatcher::{Dispatcher, Target, Output, TargetKind};
+use crate::fault::{bad_params, no_method};
+
+/// Does a method of the daemon.
+pub(crate) trait DaemonHandler<M: MethodSpec> {
+    async fn handle(&self, caller: &Caller, params: M::Params) -> Result<M::Output, Fault>;
+}
+
+/// Does a method of one agent. That the caller may call it was judged before.
+pub(crate) trait AgentHandler<M: MethodSpec> {
+    async fn handle(
+        &self,
+        caller: &Caller,
+        agent: &AgentHandle,
+        params: M::Params,
+    ) -> Result<M::Output, Fault>;
+}
+
+type Members<'a> = [(Cow<'a, str>, Json<'a>)];
+
+impl Dispatcher {
+    pub(crate) async fn dispatch(
+        &self,
+        entrance: &Target,
+        caller: &Caller,
+        name: &str,
+        params: &Members<'_>,
+    ) -> Result<Box<dyn Output>, RpcError> {
+        let method = Method::find(name).filter(|method| accepts_method(entrance.door(), *method));
+        let method = method.ok_or_else(|| no_method(name))?;
+
+        macro_rules! handle {
+            (Daemon $spec:ident) => {
+                DaemonHandler::<spec::$spec>::handle(self, caller, parse_params::<spec::$spec>(params)?).await
+            };
+            (Agent $spec:ident) => {{
+                let params = parse_params::<spec::$spec>(params)?;
+                let agent = self
+                    .resolve_agent(entrance, caller, method)
+                    .await
+                    .map_err(|fault| self.answered(&fault, caller, method))?;
+                AgentHandler::<spec::$spec>::handle(self, caller, &agent, params).await
+            }};
+        }
+        macro_rules! handle_all {
+            ($( $(#[doc = $doc:literal])* $spec:ident $call:ident = $name:literal at $door:ident: $params:ident => $output:ident; )*) => {
+                match method {
+                    $( Method::$spec => handle!($door $spec)
+                        .map(|output| Box::new(output) as Box<dyn Output>)
+                        .map_err(|fault| self.answered(&fault, caller, method)), )*
+                }
+            };
+        }
+        for_each_method!(handle_all)
+    }
+
+    /// The agent a call is for, if the caller may call it. At the daemon's door that is `main`, created on first use.
+    pub(crate) async fn resolve_agent(
+        &self,
+        entrance: &Target,
+        caller: &Caller,
+        method: Method,
+    ) -> Result<AgentHandle, Fault> {
+        match &entrance.0 {
+            // The body may have come long after the head, and the agent may be gone by now.
+            TargetKind::Agent(agent) => {
+                caller.authorize(&self.pool, agent, method.into()).await?;
+                self.pool.wake(agent).await
+            }
+            TargetKind::Daemon => caller.authorize_main(&self.pool, method).await,
+        }
+    }
+}
+
+/// The daemon's door also takes the methods of agents, for `main`.
+fn accepts_method(door: Door, method: Method) -> bool {
+    door == Door::Daemon || method.door() == Door::Agent
+}
+
+pub(crate) fn parse_params<M: MethodSpec>(params: &Members<'_>) -> Result<M::Params, RpcError> {
+    from_members(params).map_err(|fault| bad_params(&fault))
+}

@@ -1,0 +1,215 @@
+//! A session as one document: an agent written down, and read again. Reading is strict in what it takes and says what it
+//! leaves out; it never gives more rights than the document names.
+
+mod history;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use agent::journal::AgentRecord;
+use agent::permission::{Budget, Level, Presets};
+use agent::{AgentId, Fault, Message, Used};
+use jiff::tz::TimeZone;
+use nexus3_protocol::methods::{ImportAgentParams, SnapshotDocument, SnapshotExtras};
+use runtime::{AgentSpec, AgentSummary, Import, Name, PermissionSpec};
+use serde_json::{Map, Value};
+
+use crate::events::{budget_params, may_grant_params, write_paths};
+use crate::local_time::{local, read};
+use crate::methods::agents::{
+    self, budget_of, invalid, on_restart_inward, on_restart_outward, parse_id, tool_list,
+};
+
+/// The one version there is.
+const SCHEMA_VERSION: u64 = 1;
+
+/// The preset of whoever names none that is known here.
+const PRESET_FALLBACK: &str = Presets::DEFAULT;
+
+const PRESET_YOLO: &str = "yolo";
+const PRESET_TRUSTED: &str = "trusted";
+
+/// Who made an agent that no agent made.
+const PROVENANCE_USER: &str = "user";
+
+/// What of an agent is written down.
+pub(crate) struct Snapshot<'a> {
+    pub(crate) record: &'a AgentRecord,
+    pub(crate) summary: &'a AgentSummary,
+    pub(crate) used: Used,
+    pub(crate) messages: &'a [Arc<Message>],
+}
+
+impl Snapshot<'_> {
+    /// The document. It holds no token and no digest of one.
+    pub(crate) fn to_document(&self, zone: &TimeZone) -> SnapshotDocument {
+        let (record, permissions) = (self.record, &self.record.permissions);
+        let extras = SnapshotExtras {
+            allowed_write_paths: write_paths(&permissions.may),
+            may_create: permissions.may.may_create.clone(),
+            may_grant: may_grant_params(permissions),
+            budget: Some(budget_params(&permissions.budget)),
+            on_restart: Some(on_restart_outward(record.on_restart)),
+            origin: record.origin.clone(),
+        };
+        let modified_at = self.summary.last_action_at.unwrap_or(record.created_at);
+        SnapshotDocument {
+            schema_version: SCHEMA_VERSION,
+            agent_id: record.id.to_string(),
+            created_at: local(record.created_at, zone),
+            modified_at: local(modified_at, zone),
+            messages: self.messages.iter().map(|message| history::encode_message(message)).collect(),
+            system_prompt: record.system_prompt.clone().unwrap_or_default(),
+            system_prompt_path: None,
+            working_directory: record.cwd.to_string(),
+            permission_level: permissions.level.name().to_ascii_lowercase(),
+            permission_preset: Some(permissions.preset.clone()),
+            disabled_tools: permissions.may.disable_tools.clone(),
+            session_allowances: Map::new(),
+            model_alias: record.model.clone(),
+            clipboard_agent_entries: Vec::new(),
+            token_usage: token_usage(self.used),
+            provenance: self.summary.parent.as_ref().map_or_else(|| PROVENANCE_USER.to_owned(), ToString::to_string),
+            extras: Some(extras),
+        }
+    }
+}
+
+fn token_usage(used: Used) -> Map<String, Value> {
+    let numbers = [
+        ("cached_tokens", used.usage.cached),
+        ("input_tokens", used.usage.input),
+        ("output_tokens", used.usage.output),
+        ("requests", used.requests),
+    ];
+    numbers.into_iter().map(|(name, number)| (name.to_owned(), Value::from(number))).collect()
+}
+
+/// What a document is read against.
+pub(crate) struct ImportContext<'a> {
+    pub(crate) zone: &'a TimeZone,
+    pub(crate) presets: &'a Presets,
+    pub(crate) knows_model: &'a dyn Fn(&str) -> bool,
+}
+
+/// A document that was read: what to make, and what is not as it says.
+#[derive(Debug)]
+pub(crate) struct ParsedSnapshot {
+    pub(crate) import: Import,
+    pub(crate) notes: Vec<String>,
+}
+
+impl ImportContext<'_> {
+    /// Reads a document.
+    pub(crate) fn parse(&self, params: ImportAgentParams) -> Result<ParsedSnapshot, Fault> {
+        let ImportAgentParams { snapshot: session, agent_id } = params;
+        if session.schema_version != SCHEMA_VERSION {
+            let got = session.schema_version;
+            return Err(invalid(&format!("session.schema_version must be {SCHEMA_VERSION}, got: {got}")));
+        }
+        let id = parse_agent_id(agent_id.as_deref(), &session.agent_id)?;
+        let created_at = self.parse_time_member("created_at", &session.created_at)?;
+        self.parse_time_member("modified_at", &session.modified_at)?;
+        let mut notes = Vec::new();
+        let permissions = self.permission_spec(&session, &mut notes)?;
+        let messages = history::decode_messages(&session.messages, &mut notes)?;
+        let model = session.model_alias.filter(|model| {
+            let is_known = (self.knows_model)(model);
+            if !is_known {
+                notes.push(format!(
+                    "the model '{}' is not known here; the daemon's own answers",
+                    excerpt(model)
+                ));
+            }
+            is_known
+        });
+        if !session.session_allowances.is_empty() {
+            notes.push("session_allowances are not taken over".to_owned());
+        }
+        if !session.clipboard_agent_entries.is_empty() {
+            notes.push("the clipboard is not taken over".to_owned());
+        }
+        let extras = session.extras.unwrap_or_default();
+        let spec = AgentSpec {
+            name: Name::Given(id),
+            system_prompt: Some(session.system_prompt),
+            cwd: Some(session.working_directory),
+            model,
+            permissions,
+            level_max: Some(Level::Trusted),
+            on_restart: extras.on_restart.map(on_restart_inward),
+            ..AgentSpec::default()
+        };
+        let origin = format!("session '{}' of {}", excerpt(&session.agent_id), excerpt(&session.modified_at));
+        Ok(ParsedSnapshot { import: Import { spec, messages, created_at: Some(created_at), origin }, notes })
+    }
+
+    fn parse_time_member(&self, member: &str, text: &str) -> Result<agent::outside::Moment, Fault> {
+        read(text, self.zone).ok_or_else(|| {
+            invalid(&format!(
+                "session.{member} must be a time such as 2026-01-31T09:00:00, got: '{}'",
+                excerpt(text)
+            ))
+        })
+    }
+
+    /// Rights only shrink: the preset is the named one, if it is known here and no more than the level that stands beside
+    /// it; otherwise the most that fits both.
+    fn permission_spec(&self, session: &SnapshotDocument, notes: &mut Vec<String>) -> Result<PermissionSpec, Fault> {
+        let level = parse_level(&session.permission_level)?;
+        let named = match &session.permission_preset {
+            Some(name) => name.to_ascii_lowercase(),
+            None => level.name().to_ascii_lowercase(),
+        };
+        let preset = self.narrowed_preset(&named, level);
+        let is_same = preset == named;
+        if !is_same {
+            notes.push(format!(
+                "the preset '{}' became '{preset}': an import never gives more",
+                excerpt(&named)
+            ));
+        }
+        let disable_tools = tool_list("session.disabled_tools", Some(session.disabled_tools.clone()))?;
+        // What stood beside another preset may not fit this one.
+        let extras = session.extras.clone().filter(|_| is_same).unwrap_or_default();
+        let limits = session.extras.as_ref().and_then(|extras| extras.budget.as_ref());
+        Ok(PermissionSpec {
+            preset: Some(preset),
+            disable_tools,
+            write_paths: extras.allowed_write_paths,
+            may_create: extras.may_create,
+            may_grant: extras.may_grant.map(agents::may_grant).transpose()?,
+            budget: limits.map_or_else(Budget::unlimited, budget_of),
+        })
+    }
+
+    fn narrowed_preset(&self, named: &str, level: Level) -> String {
+        match self.presets.find(named) {
+            Ok(preset) if preset.level <= level.min(Level::Trusted) => named.to_owned(),
+            // Whoever was free keeps the most that can be had over the wire.
+            Ok(_) if named == PRESET_YOLO && level >= Level::Trusted => PRESET_TRUSTED.to_owned(),
+            Ok(_) | Err(_) => PRESET_FALLBACK.to_owned(),
+        }
+    }
+}
+
+fn parse_agent_id(asked: Option<&str>, own: &str) -> Result<AgentId, Fault> {
+    match asked {
+        Some(id) => parse_id("agent_id", id),
+        None => parse_id("session.agent_id", own),
+    }
+}
+
+fn parse_level(text: &str) -> Result<Level, Fault> {
+    let all = [Level::Yolo, Level::Trusted, Level::Sandboxed];
+    all.into_iter().find(|level| level.name().eq_ignore_ascii_case(text)).ok_or_else(|| {
+        let got = excerpt(text);
+        invalid(&format!("session.permission_level must be one of yolo, trusted, sandboxed, got: '{got}'"))
+    })
+}
+
+/// What is repeated of a text that came from somewhere.
+fn excerpt(text: &str) -> String {
+    text.chars().take(64).flat_map(char::escape_default).collect()
+}

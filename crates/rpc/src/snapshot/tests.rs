@@ -1,0 +1,288 @@
+//! Documents read and written: whose rights shrink, what is left out, and what is refused.
+
+use agent::outside::Moment;
+use agent::permission::{FilePath, Narrowing, Resource};
+use agent::{Ending, Role};
+use nexus3_protocol::methods::{BudgetParams, MayGrantParams, OnRestart, SnapshotMessage};
+use serde_json::json;
+
+use super::*;
+
+fn presets() -> Presets {
+    let mut presets = Presets::builtin(&[]);
+    presets.add("reviewer", "trusted", Narrowing::default()).unwrap();
+    presets.add("wild", "yolo", Narrowing::default()).unwrap();
+    presets
+}
+
+fn read_params(params: ImportAgentParams) -> Result<ParsedSnapshot, String> {
+    let here = ImportContext { zone: &TimeZone::UTC, presets: &presets(), knows_model: &|name| name == "echo/one" };
+    here.parse(params).map_err(|fault| fault.public.into_owned())
+}
+
+fn read_session(change: impl FnOnce(&mut SnapshotDocument)) -> Result<ParsedSnapshot, String> {
+    let mut session = least();
+    change(&mut session);
+    read_params(ImportAgentParams { snapshot: session, agent_id: None })
+}
+
+fn least() -> SnapshotDocument {
+    serde_json::from_value(json!({
+        "agent_id": "a", "created_at": "2024-01-15T10:30:00.000042", "modified_at": "2024-01-16T10:30:00",
+        "messages": [], "system_prompt": "Be brief.", "working_directory": "/srv", "permission_level": "sandboxed",
+    }))
+    .unwrap()
+}
+
+fn messages(value: Value) -> Vec<SnapshotMessage> {
+    serde_json::from_value(value).unwrap()
+}
+
+#[test]
+fn the_least_session_becomes_a_sandboxed_agent() {
+    let ParsedSnapshot { import, notes } = read_session(|_| {}).unwrap();
+    assert_eq!(notes, Vec::<String>::new());
+    assert_eq!(import.spec.name, Name::Given(AgentId::parse("a").unwrap()));
+    assert_eq!(import.spec.system_prompt.as_deref(), Some("Be brief."));
+    assert_eq!(import.spec.cwd.as_deref(), Some("/srv"));
+    assert_eq!((&import.spec.model, &import.spec.parent, import.spec.on_restart), (&None, &None, None));
+    assert_eq!(import.spec.level_max, Some(Level::Trusted));
+    let permissions = PermissionSpec { preset: Some("sandboxed".to_owned()), ..PermissionSpec::default() };
+    assert_eq!(import.spec.permissions, permissions);
+    assert_eq!(import.created_at, Some(Moment(1_705_314_600_000_042)));
+    assert_eq!(import.origin, "session 'a' of 2024-01-16T10:30:00");
+}
+
+#[test]
+fn another_name_can_be_given_also_to_a_session_whose_own_is_none() {
+    let session = SnapshotDocument { agent_id: "no name".to_owned(), ..least() };
+    let asked = ImportAgentParams { snapshot: session.clone(), agent_id: Some("b".to_owned()) };
+    assert_eq!(read_params(asked).unwrap().import.spec.name, Name::Given(AgentId::parse("b").unwrap()));
+    let fault = read_params(ImportAgentParams { snapshot: session, agent_id: None }).unwrap_err();
+    assert!(fault.starts_with("session.agent_id invalid: Invalid agent ID"), "{fault}");
+    let asked = ImportAgentParams { snapshot: least(), agent_id: Some("..".to_owned()) };
+    assert!(read_params(asked).unwrap_err().starts_with("agent_id invalid: "));
+}
+
+#[test]
+fn rights_only_shrink() {
+    // The level, the preset that is named, the preset it becomes.
+    for (level, named, becomes) in [
+        ("sandboxed", None, "sandboxed"),
+        ("SANDBOXED", None, "sandboxed"),
+        ("trusted", None, "trusted"),
+        ("yolo", None, "trusted"),
+        ("yolo", Some("yolo"), "trusted"),
+        ("YOLO", Some("YOLO"), "trusted"),
+        ("trusted", Some("yolo"), "trusted"),
+        ("sandboxed", Some("yolo"), "sandboxed"),
+        ("trusted", Some("trusted"), "trusted"),
+        ("sandboxed", Some("trusted"), "sandboxed"),
+        ("trusted", Some("sandboxed"), "sandboxed"),
+        ("trusted", Some("worker"), "worker"),
+        ("sandboxed", Some("worker"), "worker"),
+        ("trusted", Some("reviewer"), "reviewer"),
+        ("sandboxed", Some("reviewer"), "sandboxed"),
+        ("yolo", Some("wild"), "sandboxed"),
+        ("trusted", Some("unknown"), "sandboxed"),
+        ("yolo", Some(""), "sandboxed"),
+    ] {
+        let reading = read_session(|session| {
+            session.permission_level = level.to_owned();
+            session.permission_preset = named.map(str::to_owned);
+        })
+        .unwrap();
+        assert_eq!(reading.import.spec.permissions.preset.as_deref(), Some(becomes), "{level} {named:?}");
+        let said = named.map_or_else(|| level.to_ascii_lowercase(), str::to_ascii_lowercase);
+        let note = format!("the preset '{said}' became '{becomes}': an import never gives more");
+        let expected = if said == becomes { Vec::new() } else { vec![note] };
+        assert_eq!(reading.notes, expected, "{level} {named:?}");
+    }
+}
+
+#[test]
+fn what_stood_beside_a_preset_goes_with_it() {
+    let extras = SnapshotExtras {
+        allowed_write_paths: Some(vec!["/srv/out".to_owned()]),
+        may_create: Some(vec!["worker".to_owned()]),
+        may_grant: Some(MayGrantParams { preset: Some("worker".to_owned()), ..MayGrantParams::default() }),
+        budget: Some(BudgetParams { turns: Some(3), ..BudgetParams::default() }),
+        on_restart: Some(OnRestart::Mark),
+        origin: Some("fork of b at 2".to_owned()),
+    };
+    let with = |level: &str| {
+        read_session(|session| {
+            session.permission_level = level.to_owned();
+            session.permission_preset = Some("trusted".to_owned());
+            session.disabled_tools = vec!["write_file".to_owned()];
+            session.extras = Some(extras.clone());
+        })
+        .unwrap()
+        .import
+        .spec
+    };
+    let same = with("trusted");
+    assert_eq!(same.permissions.write_paths.as_deref(), Some(["/srv/out".to_owned()].as_slice()));
+    assert_eq!(same.permissions.may_create.as_deref(), Some(["worker".to_owned()].as_slice()));
+    assert_eq!(same.permissions.may_grant.and_then(|second| second.preset).as_deref(), Some("worker"));
+    assert_eq!(same.on_restart, Some(agent::journal::OnRestart::Mark));
+    let less = with("sandboxed");
+    assert_eq!(less.permissions.preset.as_deref(), Some("sandboxed"));
+    assert_eq!((less.permissions.write_paths, less.permissions.may_create, less.permissions.may_grant), (None, None, None));
+    assert_eq!(less.permissions.disable_tools, ["write_file"], "what was taken away stays away");
+    assert_eq!(less.permissions.budget.limit(Resource::Turns), Some(3), "limits stay too");
+}
+
+#[test]
+fn what_is_left_out_is_said() {
+    let reading = read_session(|session| {
+        session.model_alias = Some("haiku".to_owned());
+        session.session_allowances = json!({ "exec": true }).as_object().unwrap().clone();
+        session.clipboard_agent_entries = vec![json!({})];
+        session.messages = messages(json!([
+            { "role": "system", "content": "You are…" },
+            { "role": "user", "content": "hi" },
+            { "role": "assistant", "content": "" },
+            { "role": "assistant", "content": "", "tool_calls": [{ "id": "c1", "name": "x" }] },
+        ]));
+    })
+    .unwrap();
+    assert_eq!(
+        reading.notes,
+        [
+            "1 system messages were left out: the prompt is system_prompt",
+            "1 empty answers were left out",
+            "1 tool calls had no result; their outcome is told as unknown",
+            "the model 'haiku' is not known here; the daemon's own answers",
+            "session_allowances are not taken over",
+            "the clipboard is not taken over",
+        ]
+    );
+    assert_eq!(reading.import.spec.model, None);
+    let known = read_session(|session| session.model_alias = Some("echo/one".to_owned())).unwrap();
+    assert_eq!((known.import.spec.model.as_deref(), known.notes.len()), (Some("echo/one"), 0));
+}
+
+#[test]
+fn every_call_gets_its_result_right_behind_it() {
+    let read = read_session(|session| {
+        session.messages = messages(json!([
+            { "role": "user", "content": "go", "meta": { "source": "repl", "source_agent_id": 7 } },
+            { "role": "assistant", "content": "on it", "tool_calls": [
+                { "id": "c1", "name": "read_file", "arguments": { "path": "x" } },
+                { "id": "c2", "type": "function", "function": { "name": "read_file", "arguments": "{\"path\": \"y\"}" } },
+                { "id": "c3", "name": "read_file", "arguments": "not json" },
+            ] },
+            { "role": "tool", "content": "second", "tool_call_id": "c2", "meta": { "failed": true } },
+            { "role": "tool", "content": "first", "tool_call_id": "c1" },
+            { "role": "user", "content": "and?" },
+            { "role": "assistant", "content": "half", "meta": { "cancelled": true } },
+        ]));
+    })
+    .unwrap();
+    let history = read.import.messages;
+    let roles: Vec<_> = history.iter().map(|message| message.role).collect();
+    use Role::{Assistant, Tool, User};
+    assert_eq!(roles, [User, Assistant, Tool, Tool, Tool, User, Assistant]);
+    let calls: Vec<_> = history[1].tool_calls.iter().map(|call| call.arguments.as_str()).collect();
+    assert_eq!(calls, [r#"{"path":"x"}"#, r#"{"path": "y"}"#, "not json"]);
+    assert_eq!(history[0].source.kind.as_deref(), Some("repl"));
+    assert_eq!((history[2].ending, history[3].ending), (Some(Ending::Failed), None));
+    assert_eq!(history[4].tool_call_id.as_deref(), Some("c3"));
+    assert_eq!(history[4].ending, Some(Ending::Interrupted));
+    assert!(history[4].text.starts_with("Outcome unknown"));
+    assert_eq!(history[6].ending, Some(Ending::Cancelled));
+}
+
+#[test]
+fn a_session_that_makes_no_sense_is_refused_and_its_place_named() {
+    let with = |value: Value| read_session(|session| session.messages = messages(value)).unwrap_err();
+    let call = json!({ "role": "assistant", "content": "", "tool_calls": [{ "id": "c1", "name": "x" }] });
+    let result = json!({ "role": "tool", "content": "", "tool_call_id": "c1" });
+    for (value, text) in [
+        (
+            json!([{ "role": "bot", "content": "" }]),
+            "session.messages[0].role must be one of user, assistant, tool, system, got: 'bot'",
+        ),
+        (
+            json!([call, { "role": "tool", "content": "" }]),
+            "session.messages[1].tool_call_id is missing: which call does it answer?",
+        ),
+        (json!([result]), "session.messages[0].tool_call_id answers no call: 'c1'"),
+        (json!([call, result, result]), "session.messages[2].tool_call_id answers no call: 'c1'"),
+        (
+            json!([call, { "role": "user", "content": "" }, result]),
+            "session.messages[2].tool_call_id answers no call: 'c1'",
+        ),
+        (
+            json!([{ "role": "assistant", "content": "", "tool_calls": [{ "id": "c", "name": "x" }, { "id": "c", "name": "y" }] }]),
+            "session.messages[0].tool_calls[1].id stands twice: 'c'",
+        ),
+        (
+            json!([{ "role": "user", "content": "", "tool_calls": [{ "id": "c", "name": "x" }] }]),
+            "session.messages[0].tool_calls are only made by an assistant",
+        ),
+        (
+            json!([{ "role": "user", "content": "", "tool_call_id": "c" }]),
+            "session.messages[0].tool_call_id belongs to a tool",
+        ),
+        (
+            json!([{ "role": "user", "content": "", "meta": { "source": 5 } }]),
+            "session.messages[0].meta.source must be string",
+        ),
+        (
+            json!([{ "role": "user", "content": "", "meta": { "source_agent_id": [] } }]),
+            "session.messages[0].meta.source_agent_id must be string or integer",
+        ),
+        (
+            json!([{ "role": "assistant", "content": "", "meta": { "failed": "yes" } }]),
+            "session.messages[0].meta.failed must be boolean",
+        ),
+    ] {
+        assert_eq!(with(value), text);
+    }
+    for (change, text) in [
+        (
+            (|session| session.schema_version = 2) as fn(&mut SnapshotDocument),
+            "session.schema_version must be 1, got: 2",
+        ),
+        (
+            |session| session.permission_level = "root".into(),
+            "session.permission_level must be one of yolo, trusted, sandboxed, got: 'root'",
+        ),
+        (
+            |session| session.created_at = "soon".into(),
+            "session.created_at must be a time such as 2026-01-31T09:00:00, got: 'soon'",
+        ),
+        (
+            |session| session.modified_at = String::new(),
+            "session.modified_at must be a time such as 2026-01-31T09:00:00, got: ''",
+        ),
+    ] {
+        assert_eq!(read_session(change).unwrap_err(), text);
+    }
+    let fault = read_session(|session| session.disabled_tools = vec!["a".into(), "a b".into()]).unwrap_err();
+    assert!(fault.starts_with("session.disabled_tools[1] must be a tool's name"), "{fault}");
+}
+
+#[test]
+fn arguments_are_an_object_or_stay_the_text_they_are() {
+    let arguments = |text: &str| {
+        let call = agent::ToolCall { id: "c".into(), name: "x".into(), arguments: text.into() };
+        history::encode_message(&Message::assistant("", vec![call])).tool_calls.remove(0).arguments
+    };
+    assert_eq!(arguments(r#"{"a": [1, 2]}"#), json!({ "a": [1, 2] }));
+    let deep = format!("{}{}", r#"{"a":"#.repeat(40), format_args!("1{}", "}".repeat(40)));
+    for text in ["", "[1]", "{\"a\":", "nonsense", deep.as_str()] {
+        assert_eq!(arguments(text), json!(text));
+    }
+}
+
+#[test]
+fn paths_of_a_record_are_written_as_they_are_kept() {
+    let ask = agent::journal::StoredGrantRequest {
+        write_paths: Some(vec![FilePath::resolve("/srv/out", &FilePath::root()).unwrap()]),
+        ..Default::default()
+    };
+    assert_eq!(write_paths(&ask), Some(vec!["/srv/out".to_owned()]));
+}

@@ -1,0 +1,184 @@
+//! One HTTP/1.1 connection, driven by the call that uses it: there is no background task, so dropping a call ends its
+//! connection, and what lives between calls is an idle socket. What an answer means is left to the caller.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::task::Poll;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest, handshake};
+use hyper::header::{ACCEPT, CONTENT_TYPE, HOST};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use nexus3_protocol::sse::MEDIA_TYPE;
+use tokio::net::TcpStream;
+
+use crate::Endpoint;
+
+/// A request with its whole body at hand.
+pub(crate) type HttpRequest = Request<Full<Bytes>>;
+
+/// An answer, read to its end.
+#[derive(Debug)]
+pub(crate) struct HttpResponse {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
+}
+
+/// Why a request has no answer.
+#[derive(Debug)]
+pub(crate) enum ConnectionFault {
+    /// The peer had closed before anything was written: here is the request, to be sent elsewhere.
+    Unsent(Box<HttpRequest>),
+    /// The connection broke; how much the peer has seen is not known.
+    Broken(hyper::Error),
+    /// The answer's body is too long; this is its start.
+    Oversized(HttpResponse),
+}
+
+/// A connection between two requests.
+pub(crate) struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    driver: Driver,
+}
+
+type Driver = Box<http1::Connection<TokioIo<TcpStream>, Full<Bytes>>>;
+
+impl Connection {
+    pub(crate) async fn connect(endpoint: &Endpoint) -> io::Result<Self> {
+        let stream = TcpStream::connect((endpoint.host(), endpoint.port())).await?;
+        stream.set_nodelay(true)?;
+        let (sender, driver) = handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+        Ok(Self { sender, driver: Box::new(driver) })
+    }
+
+    /// Sends a request and reads its answer. Gives the link back when it can be used again.
+    pub(crate) async fn exchange(
+        self,
+        ask: HttpRequest,
+        body_bytes_max: usize,
+    ) -> Result<(HttpResponse, Option<Connection>), ConnectionFault> {
+        let Connection { mut sender, driver } = self;
+        let mut driver = Some(driver);
+        let work = async { read_response(send_request(&mut sender, ask).await?, body_bytes_max).await };
+        let answer = drive(&mut driver, work).await?;
+        Ok((answer, driver.map(|driver| Connection { sender, driver })))
+    }
+
+    /// Sends a request whose answer is read as it comes.
+    pub(crate) async fn send_streaming(self, ask: HttpRequest) -> Result<StreamingResponse, ConnectionFault> {
+        let Connection { mut sender, driver } = self;
+        let mut driver = Some(driver);
+        let response = drive(&mut driver, send_request(&mut sender, ask)).await?;
+        Ok(StreamingResponse { response, driver, _sender: sender })
+    }
+}
+
+/// An answer that is read as it comes. Dropping it closes its connection.
+pub(crate) struct StreamingResponse {
+    response: Response<Incoming>,
+    driver: Option<Driver>,
+    /// Without it the connection would be closed.
+    _sender: SendRequest<Full<Bytes>>,
+}
+
+impl StreamingResponse {
+    pub(crate) fn status(&self) -> u16 {
+        self.response.status().as_u16()
+    }
+
+    /// Whether the answer says of itself that it is of this type.
+    pub(crate) fn has_media_type(&self, media_type: &str) -> bool {
+        let named = self.response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let essence = named.and_then(|value| value.split(';').next()).unwrap_or_default();
+        essence.trim().eq_ignore_ascii_case(media_type)
+    }
+
+    /// The next bytes; none at the end. Nothing is lost when the wait is given up.
+    pub(crate) async fn next_chunk(&mut self) -> Result<Option<Bytes>, hyper::Error> {
+        let body = self.response.body_mut();
+        let work = async {
+            while let Some(frame) = body.frame().await {
+                if let Ok(data) = frame?.into_data() {
+                    return Ok(Some(data));
+                }
+            }
+            Ok(None)
+        };
+        drive(&mut self.driver, work).await
+    }
+
+    /// The rest of the answer as a whole.
+    pub(crate) async fn collect(self, body_bytes_max: usize) -> Result<HttpResponse, ConnectionFault> {
+        let StreamingResponse { response, mut driver, _sender } = self;
+        drive(&mut driver, read_response(response, body_bytes_max)).await
+    }
+}
+
+/// Works while the connection is driven.
+async fn drive<T>(driver: &mut Option<Driver>, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    poll_fn(|context| {
+        let done = work.as_mut().poll(context);
+        // Also when the work is done: this is when a connection that the peer wants closed ends.
+        if driver.as_mut().is_some_and(|driver| Pin::new(driver).poll(context).is_ready()) {
+            // Dropping the driver is what gives an unsent request back.
+            *driver = None;
+        }
+        match done {
+            Poll::Pending if driver.is_none() => work.as_mut().poll(context),
+            other => other,
+        }
+    })
+    .await
+}
+
+async fn send_request(sender: &mut SendRequest<Full<Bytes>>, ask: HttpRequest) -> Result<Response<Incoming>, ConnectionFault> {
+    if sender.ready().await.is_err() {
+        return Err(ConnectionFault::Unsent(Box::new(ask)));
+    }
+    sender.try_send_request(ask).await.map_err(|mut fault| match fault.take_message() {
+        Some(ask) => ConnectionFault::Unsent(Box::new(ask)),
+        None => ConnectionFault::Broken(fault.into_error()),
+    })
+}
+
+async fn read_response(response: Response<Incoming>, body_bytes_max: usize) -> Result<HttpResponse, ConnectionFault> {
+    let status = response.status().as_u16();
+    let mut incoming = response.into_body();
+    let mut body = Vec::new();
+    while let Some(frame) = incoming.frame().await {
+        let Ok(data) = frame.map_err(ConnectionFault::Broken)?.into_data() else { continue };
+        let room = body_bytes_max - body.len();
+        body.extend_from_slice(&data[..data.len().min(room)]);
+        if data.len() > room {
+            return Err(ConnectionFault::Oversized(HttpResponse { status, body }));
+        }
+    }
+    Ok(HttpResponse { status, body })
+}
+
+/// A POST with a JSON body.
+///
+/// # Errors
+/// When the host or the path cannot stand in a request.
+pub(crate) fn json_post(endpoint: &Endpoint, path: &str, body: Vec<u8>) -> Result<HttpRequest, hyper::http::Error> {
+    Request::post(path)
+        .header(HOST, endpoint.to_string())
+        .header(CONTENT_TYPE, "application/json")
+        .body(Full::new(Bytes::from(body)))
+}
+
+/// A GET of an event stream.
+///
+/// # Errors
+/// When the host or the path cannot stand in a request.
+pub(crate) fn event_stream_get(endpoint: &Endpoint, path: &str) -> Result<HttpRequest, hyper::http::Error> {
+    Request::get(path)
+        .header(HOST, endpoint.to_string())
+        .header(ACCEPT, MEDIA_TYPE)
+        .body(Full::new(Bytes::new()))
+}
