@@ -145,7 +145,7 @@ struct Told {
 impl Told {
     /// The text that a model has just said, if that is what the event tells.
     fn hear(&mut self, event: &SseEvent) -> Option<&str> {
-        match Event::read(&event.event, &event.data).ok()?? {
+        match Event::decode(&event.event, &event.data).ok()?? {
             Event::Live(LiveEvent::TextDelta(delta)) => {
                 self.last_from = self.text.len();
                 self.text.push_str(&delta.text);

@@ -57,7 +57,7 @@ fn read_bytes(file: &Path, input: &mut dyn Read) -> Result<Vec<u8>, String> {
 
 /// As strictly as the daemon reads, in the same words.
 fn parse(bytes: &[u8]) -> Result<SnapshotDocument, String> {
-    let document = json::read(bytes).map_err(|fault| fault.to_string())?;
+    let document = json::parse(bytes).map_err(|fault| fault.to_string())?;
     if let Some(key) = document.duplicate {
         return Err(format!("the key {key:?} stands twice in one object"));
     }

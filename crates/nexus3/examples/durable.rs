@@ -57,7 +57,7 @@ impl Host {
         let store: Arc<dyn Store> = if file == "memory" {
             store::memory()
         } else {
-            store::open(&SqliteOptions { durability, ..SqliteOptions::at(file) })?
+            store::open(&SqliteOptions { durability, ..SqliteOptions::new(file) })?
         };
         let limits = Limits { agents_max: 1_000_000, live_agents_max: 100_000, ..Limits::default() };
         let options = PoolOptions { limits, presets: Presets::builtin(&[]), ..PoolOptions::default() };

@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn a_store_is_found_sound_whole_and_can_be_copied() {
         let home = tempfile::tempdir().unwrap();
-        drop(store::open(&store::SqliteOptions::at(store_path(home.path()))).unwrap());
+        drop(store::open(&store::SqliteOptions::new(store_path(home.path()))).unwrap());
         let copy = home.path().join("copy.db");
         assert_eq!(backup(&BackupArgs { file: copy.clone(), json: true }, home.path()).unwrap(), 0);
         let again = backup(&BackupArgs { file: copy.clone(), json: false }, home.path()).unwrap_err();

@@ -1,22 +1,22 @@
 //! Anthropic's Messages API. An answer that has to fit a schema is asked for by `output_config.format`, which works beside
 //! tools and thinking; a tool that the model is forced to call would work beside neither.
 
-mod answer;
-mod question;
+mod response;
+mod request;
 
 use agent::Fault;
 use agent::outside::ModelRequest;
 use bytes::Bytes;
 
-use crate::dialect::{AnswerReader, Dialect, ModelOptions};
-use crate::prefix::PrefixShelf;
+use crate::dialect::{ResponseDecoder, Dialect, ModelOptions};
+use crate::prefix_cache::PrefixCache;
 
 /// The Messages API.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Anthropic;
 
 impl Dialect for Anthropic {
-    fn endpoint(&self) -> &'static [&'static str] {
+    fn path_segments(&self) -> &'static [&'static str] {
         &["v1", "messages"]
     }
 
@@ -24,16 +24,16 @@ impl Dialect for Anthropic {
         &[("anthropic-version", "2023-06-01")]
     }
 
-    fn write(
+    fn encode(
         &self,
         model: &ModelOptions,
         request: &ModelRequest,
-        shelf: &PrefixShelf,
+        shelf: &PrefixCache,
     ) -> Result<Vec<Bytes>, Fault> {
-        question::write(model, request, shelf)
+        request::encode(model, request, shelf)
     }
 
-    fn reader(&self) -> Box<dyn AnswerReader> {
-        Box::new(answer::AnthropicReader::default())
+    fn decoder(&self) -> Box<dyn ResponseDecoder> {
+        Box::new(response::AnthropicDecoder::default())
     }
 }

@@ -10,11 +10,11 @@ use agent::{Fault, FaultKind};
 use futures_util::stream;
 use tokio::time::Instant;
 
-use crate::dialect::AnswerReader;
+use crate::dialect::ResponseDecoder;
 use crate::endpoint::{Endpoint, error_chain};
 use crate::failing::{Class, Failing, recognised};
 use crate::fair_queue::QueuePermit;
-use crate::sse::EventReader;
+use crate::sse::SseDecoder;
 use crate::standing::Teller;
 
 /// The most bytes one answer may have, with all its events around it.
@@ -30,8 +30,8 @@ const IDLES_PER_EVENT: u32 = 5;
 pub(crate) struct Arrival {
     endpoint: Arc<Endpoint>,
     response: reqwest::Response,
-    events: EventReader,
-    answer: Box<dyn AnswerReader>,
+    events: SseDecoder,
+    answer: Box<dyn ResponseDecoder>,
     ready: VecDeque<Result<ModelEvent, Fault>>,
     bytes_read: usize,
     heard: Instant,
@@ -47,13 +47,13 @@ impl Arrival {
     pub(crate) async fn begin(
         endpoint: Arc<Endpoint>,
         response: reqwest::Response,
-        answer: Box<dyn AnswerReader>,
+        answer: Box<dyn ResponseDecoder>,
         teller: &Teller,
     ) -> Result<Self, Failing> {
         let mut arrival = Self {
             endpoint,
             response,
-            events: EventReader::default(),
+            events: SseDecoder::default(),
             answer,
             ready: VecDeque::new(),
             bytes_read: 0,
@@ -62,13 +62,13 @@ impl Arrival {
             over: false,
             place: None,
         };
-        while arrival.ready.is_empty() && !arrival.answer.has_begun() && !arrival.over {
+        while arrival.ready.is_empty() && !arrival.answer.has_started() && !arrival.over {
             if let Some(failing) = arrival.read_on().await {
                 return Err(failing);
             }
             teller.lives();
         }
-        if arrival.answer.has_begun() {
+        if arrival.answer.has_started() {
             return Ok(arrival);
         }
         match arrival.ready.pop_front() {
@@ -145,7 +145,7 @@ impl Arrival {
     }
 
     fn cut(&self, why: &str) -> Failing {
-        let text = if self.answer.has_begun() {
+        let text = if self.answer.has_started() {
             format!(
                 "Streaming response was interrupted before completion: {why}. \
                  Partial output may have been displayed; retry the request."
@@ -173,11 +173,11 @@ impl Arrival {
             let body = || endpoint.redact(&String::from_utf8_lossy(data));
             tracing::debug!(target: "nexus3::raw", direction = "chunk", body = %body());
             *heard = Instant::now();
-            answer.take(data, &mut |event| ready.push_back(event));
+            answer.decode(data, &mut |event| ready.push_back(event));
         });
         if fed.is_err() {
             ready.push_back(Err(Fault::new(FaultKind::Model, "The model sent an event that is too long.")));
         }
-        self.tail_until = self.answer.is_whole().then(|| Instant::now() + TAIL_TIMEOUT);
+        self.tail_until = self.answer.is_complete().then(|| Instant::now() + TAIL_TIMEOUT);
     }
 }

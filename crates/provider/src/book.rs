@@ -18,7 +18,7 @@ use crate::discover::{DiscoverOptions, Found, discover};
 use crate::endpoint::Endpoint;
 use crate::fallback::Fallback;
 use crate::local::LocalServer;
-use crate::prefix::PrefixShelf;
+use crate::prefix_cache::PrefixCache;
 use crate::remote::ModelClient;
 
 /// The longest name of a model.
@@ -35,7 +35,7 @@ pub struct ModelBook {
 
 pub(crate) struct Book {
     options: BookOptions,
-    shelf: Arc<PrefixShelf>,
+    prefix_cache: Arc<PrefixCache>,
     endpoints: Mutex<HashMap<String, Arc<Endpoint>>>,
     servers: Mutex<HashMap<String, LocalServer>>,
     /// Servers on this machine, as far as somebody has looked.
@@ -51,7 +51,7 @@ impl ModelBook {
         let book = Self {
             inner: Arc::new(Book {
                 options,
-                shelf: Arc::default(),
+                prefix_cache: Arc::default(),
                 endpoints: Mutex::default(),
                 servers: Mutex::default(),
                 found: Mutex::default(),

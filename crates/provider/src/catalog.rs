@@ -30,50 +30,50 @@ pub enum Site {
 /// Where a server of chat completions wants back what its model thought before calls. None of it is in the API as OpenAI
 /// wrote it, and some servers refuse what they do not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Thinking {
+pub enum ReasoningEcho {
     /// Nowhere.
-    Unwanted,
+    Omitted,
     /// The text in `reasoning_content`, empty where there is none: DeepSeek and Kimi refuse an answer without it.
-    InText,
+    ReasoningContent,
     /// The list in `reasoning_details`, which OpenRouter needs for models that sign what they think.
-    InDetails,
+    ReasoningDetails,
     /// `extra_content` of each call, where Gemini has its signature: the newer ones refuse calls without it.
-    InCalls,
+    ExtraContent,
 }
 
 /// Who says where thoughts are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ThinkingRule {
+pub enum ReasoningEchoRule {
     /// The server, whatever its model.
-    Always(Thinking),
+    Always(ReasoningEcho),
     /// The maker of the model, told by the model's name: behind another address it may be anybody's.
     ByModel,
 }
 
-impl ThinkingRule {
+impl ReasoningEchoRule {
     /// Where a model's thoughts are wanted.
-    pub(crate) fn of_model(self, model: &str) -> Thinking {
+    pub(crate) fn for_model(self, model: &str) -> ReasoningEcho {
         if let Self::Always(thinking) = self {
             return thinking;
         }
         let name = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase();
         if name.starts_with("gemini") {
-            Thinking::InCalls
+            ReasoningEcho::ExtraContent
         } else if name.starts_with("deepseek") || name.starts_with("kimi") {
-            Thinking::InText
+            ReasoningEcho::ReasoningContent
         } else {
-            Thinking::Unwanted
+            ReasoningEcho::Omitted
         }
     }
 }
 
 /// The ids of calls that a server takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CallIds {
+pub enum CallIdFormat {
     /// Any that can be seen.
-    Visible,
+    Printable,
     /// Nine letters and digits: Mistral's own, and no others.
-    OfNine,
+    NineAlphanumeric,
 }
 
 /// A provider that is known.
@@ -84,9 +84,9 @@ pub struct KnownProvider {
     /// What it speaks.
     pub api: Api,
     /// Where it wants thoughts back.
-    pub thinking: ThinkingRule,
+    pub reasoning_echo: ReasoningEchoRule,
     /// Which ids of calls it takes.
-    pub call_ids: CallIds,
+    pub call_id_format: CallIdFormat,
     /// Where it is; empty when only its user knows.
     pub base_url: &'static str,
     /// The variable with another address; empty when there is none.
@@ -105,8 +105,8 @@ pub struct KnownProvider {
 const PLAIN: KnownProvider = KnownProvider {
     name: "",
     api: Api::CompatibleChat,
-    thinking: ThinkingRule::Always(Thinking::Unwanted),
-    call_ids: CallIds::Visible,
+    reasoning_echo: ReasoningEchoRule::Always(ReasoningEcho::Omitted),
+    call_id_format: CallIdFormat::Printable,
     base_url: "",
     base_url_variable: "",
     key_variables: &[],
@@ -152,16 +152,16 @@ const fn machine(
 }
 
 impl KnownProvider {
-    const fn thinking(self, thinking: Thinking) -> Self {
-        Self { thinking: ThinkingRule::Always(thinking), ..self }
+    const fn with_reasoning_echo(self, thinking: ReasoningEcho) -> Self {
+        Self { reasoning_echo: ReasoningEchoRule::Always(thinking), ..self }
     }
 
-    const fn thinking_by_model(self) -> Self {
-        Self { thinking: ThinkingRule::ByModel, ..self }
+    const fn with_reasoning_echo_by_model(self) -> Self {
+        Self { reasoning_echo: ReasoningEchoRule::ByModel, ..self }
     }
 
-    const fn with_short_ids(self) -> Self {
-        Self { call_ids: CallIds::OfNine, ..self }
+    const fn with_short_call_ids(self) -> Self {
+        Self { call_id_format: CallIdFormat::NineAlphanumeric, ..self }
     }
 }
 
@@ -169,13 +169,13 @@ impl KnownProvider {
 #[rustfmt::skip]
 pub static PROVIDERS: &[KnownProvider] = &[
     cloud("anthropic", Api::Anthropic, "https://api.anthropic.com", "ANTHROPIC_BASE_URL", &["ANTHROPIC_API_KEY"], "claude-sonnet-4-5"),
-    cloud("openai", Api::OpenAiChat, "https://api.openai.com/v1", "OPENAI_BASE_URL", &["OPENAI_API_KEY"], "gpt-5-mini").thinking_by_model(),
+    cloud("openai", Api::OpenAiChat, "https://api.openai.com/v1", "OPENAI_BASE_URL", &["OPENAI_API_KEY"], "gpt-5-mini").with_reasoning_echo_by_model(),
     cloud("openai-responses", Api::Responses, "https://api.openai.com/v1", "OPENAI_BASE_URL", &["OPENAI_API_KEY"], "gpt-5-mini"),
-    cloud("openrouter", Api::CompatibleChat, "https://openrouter.ai/api/v1", "OPENROUTER_BASE_URL", &["OPENROUTER_API_KEY"], "anthropic/claude-sonnet-4.5").thinking(Thinking::InDetails),
-    cloud("gemini", Api::CompatibleChat, "https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_BASE_URL", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], "gemini-2.5-flash").thinking(Thinking::InCalls),
+    cloud("openrouter", Api::CompatibleChat, "https://openrouter.ai/api/v1", "OPENROUTER_BASE_URL", &["OPENROUTER_API_KEY"], "anthropic/claude-sonnet-4.5").with_reasoning_echo(ReasoningEcho::ReasoningDetails),
+    cloud("gemini", Api::CompatibleChat, "https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_BASE_URL", &["GEMINI_API_KEY", "GOOGLE_API_KEY"], "gemini-2.5-flash").with_reasoning_echo(ReasoningEcho::ExtraContent),
     cloud("xai", Api::CompatibleChat, "https://api.x.ai/v1", "XAI_BASE_URL", &["XAI_API_KEY"], "grok-4"),
-    cloud("deepseek", Api::CompatibleChat, "https://api.deepseek.com/v1", "DEEPSEEK_BASE_URL", &["DEEPSEEK_API_KEY"], "deepseek-chat").thinking(Thinking::InText),
-    cloud("mistral", Api::CompatibleChat, "https://api.mistral.ai/v1", "MISTRAL_BASE_URL", &["MISTRAL_API_KEY"], "mistral-large-latest").with_short_ids(),
+    cloud("deepseek", Api::CompatibleChat, "https://api.deepseek.com/v1", "DEEPSEEK_BASE_URL", &["DEEPSEEK_API_KEY"], "deepseek-chat").with_reasoning_echo(ReasoningEcho::ReasoningContent),
+    cloud("mistral", Api::CompatibleChat, "https://api.mistral.ai/v1", "MISTRAL_BASE_URL", &["MISTRAL_API_KEY"], "mistral-large-latest").with_short_call_ids(),
     cloud("groq", Api::CompatibleChat, "https://api.groq.com/openai/v1", "GROQ_BASE_URL", &["GROQ_API_KEY"], "llama-3.3-70b-versatile"),
     cloud("together", Api::CompatibleChat, "https://api.together.xyz/v1", "TOGETHER_BASE_URL", &["TOGETHER_API_KEY"], "meta-llama/Llama-3.3-70B-Instruct-Turbo"),
     cloud("azure", Api::AzureChat, "", "AZURE_OPENAI_ENDPOINT", &["AZURE_OPENAI_API_KEY", "AZURE_OPENAI_KEY"], ""),

@@ -1,65 +1,65 @@
 //! The chat-completions API, which OpenAI, OpenRouter, Azure, Ollama, vLLM, LM Studio, llama.cpp and many others speak.
 
-mod answer;
-mod question;
+mod response;
+mod request;
 #[cfg(test)]
 mod tests;
-mod thoughts;
+mod reasoning;
 
 use agent::Fault;
 use agent::outside::ModelRequest;
 use bytes::Bytes;
 
-use self::thoughts::Maker;
-use crate::catalog::{CallIds, KnownProvider, Thinking};
-use crate::dialect::{AnswerReader, Dialect, ModelOptions};
-use crate::prefix::PrefixShelf;
+use self::reasoning::ModelDigest;
+use crate::catalog::{CallIdFormat, KnownProvider, ReasoningEcho};
+use crate::dialect::{ResponseDecoder, Dialect, ModelOptions};
+use crate::prefix_cache::PrefixCache;
 
 /// Chat completions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Chat {
     /// What the field with the most tokens of an answer is called.
-    length_field: &'static str,
-    thinking: Thinking,
-    maker: Maker,
-    call_ids: CallIds,
+    max_tokens_field: &'static str,
+    reasoning_echo: ReasoningEcho,
+    model_digest: ModelDigest,
+    call_id_format: CallIdFormat,
 }
 
 impl Chat {
     /// As OpenAI and Azure speak it: models that reason take only the newer name of the field.
-    pub(crate) const OPENAI: Self = Self { length_field: "max_completion_tokens", ..Self::COMPATIBLE };
+    pub(crate) const OPENAI: Self = Self { max_tokens_field: "max_completion_tokens", ..Self::COMPATIBLE };
 
     /// As other servers speak it: some do not know the newer name, and some refuse it.
     pub(crate) const COMPATIBLE: Self = Self {
-        length_field: "max_tokens",
-        thinking: Thinking::Unwanted,
-        maker: Maker::NOBODY,
-        call_ids: CallIds::Visible,
+        max_tokens_field: "max_tokens",
+        reasoning_echo: ReasoningEcho::Omitted,
+        model_digest: ModelDigest::NONE,
+        call_id_format: CallIdFormat::Printable,
     };
 
     /// The same for a provider's model.
-    pub(crate) fn of(self, known: &KnownProvider, model: &str) -> Self {
-        let thinking = known.thinking.of_model(model);
-        Self { thinking, maker: Maker::of(model), call_ids: known.call_ids, ..self }
+    pub(crate) fn for_model(self, known: &KnownProvider, model: &str) -> Self {
+        let thinking = known.reasoning_echo.for_model(model);
+        Self { reasoning_echo: thinking, model_digest: ModelDigest::from_name(model), call_id_format: known.call_id_format, ..self }
     }
 
     /// Tells apart what is written in different ways.
-    fn key(self) -> &'static str {
-        match (self.call_ids, self.thinking) {
-            (CallIds::Visible, Thinking::Unwanted) => "chat",
-            (CallIds::Visible, Thinking::InText) => "chat with texts",
-            (CallIds::Visible, Thinking::InDetails) => "chat with details",
-            (CallIds::Visible, Thinking::InCalls) => "chat with extras",
-            (CallIds::OfNine, Thinking::Unwanted) => "chat of nine",
-            (CallIds::OfNine, Thinking::InText) => "chat of nine with texts",
-            (CallIds::OfNine, Thinking::InDetails) => "chat of nine with details",
-            (CallIds::OfNine, Thinking::InCalls) => "chat of nine with extras",
+    fn cache_key(self) -> &'static str {
+        match (self.call_id_format, self.reasoning_echo) {
+            (CallIdFormat::Printable, ReasoningEcho::Omitted) => "chat",
+            (CallIdFormat::Printable, ReasoningEcho::ReasoningContent) => "chat with texts",
+            (CallIdFormat::Printable, ReasoningEcho::ReasoningDetails) => "chat with details",
+            (CallIdFormat::Printable, ReasoningEcho::ExtraContent) => "chat with extras",
+            (CallIdFormat::NineAlphanumeric, ReasoningEcho::Omitted) => "chat of nine",
+            (CallIdFormat::NineAlphanumeric, ReasoningEcho::ReasoningContent) => "chat of nine with texts",
+            (CallIdFormat::NineAlphanumeric, ReasoningEcho::ReasoningDetails) => "chat of nine with details",
+            (CallIdFormat::NineAlphanumeric, ReasoningEcho::ExtraContent) => "chat of nine with extras",
         }
     }
 }
 
 impl Dialect for Chat {
-    fn endpoint(&self) -> &'static [&'static str] {
+    fn path_segments(&self) -> &'static [&'static str] {
         &["chat", "completions"]
     }
 
@@ -67,16 +67,16 @@ impl Dialect for Chat {
         &[]
     }
 
-    fn write(
+    fn encode(
         &self,
         model: &ModelOptions,
         request: &ModelRequest,
-        shelf: &PrefixShelf,
+        shelf: &PrefixCache,
     ) -> Result<Vec<Bytes>, Fault> {
-        question::write(*self, model, request, shelf)
+        request::encode(*self, model, request, shelf)
     }
 
-    fn reader(&self) -> Box<dyn AnswerReader> {
-        Box::new(answer::ChatReader::new(self.thinking, self.maker))
+    fn decoder(&self) -> Box<dyn ResponseDecoder> {
+        Box::new(response::ChatDecoder::new(self.reasoning_echo, self.model_digest))
     }
 }

@@ -253,7 +253,7 @@ mod tests {
         ] {
             let error = format!(r#"{{"message":"{message}","code":{code},"type":{kind}}}"#);
             let raw = serde_json::from_str(&error).expect("the error is JSON");
-            let failing = Failing::of_stream(crate::reading::told_fault(Some(raw)));
+            let failing = Failing::of_stream(crate::decode::fault_from_error(Some(raw)));
             let kind = if class == Class::ContextFull { FaultKind::ContextFull } else { FaultKind::Model };
             assert_eq!((failing.class, failing.fault.kind), (class, kind), "{error}");
         }

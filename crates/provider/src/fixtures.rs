@@ -16,7 +16,7 @@ use crate::anthropic::Anthropic;
 use crate::chat::Chat;
 use crate::dialect::Dialect;
 use crate::responses::Responses;
-use crate::sse::EventReader;
+use crate::sse::SseDecoder;
 
 type Item = Result<ModelEvent, Fault>;
 
@@ -85,7 +85,7 @@ fn check_stream(dialect: &dyn Dialect, case: &Path, stream: &[u8]) {
 
 /// How many events are whole at each byte where the stream may be cut.
 fn cuts(stream: &[u8]) -> BTreeSet<usize> {
-    let mut reader = EventReader::default();
+    let mut reader = SseDecoder::default();
     let mut whole = 0;
     let each = stream.iter().map(|byte| {
         reader.feed(&[*byte], |_| whole += 1).unwrap();
@@ -108,7 +108,7 @@ fn is_own_end(data: &[u8]) -> bool {
 
 fn events(stream: &[u8]) -> Vec<Vec<u8>> {
     let mut events = Vec::new();
-    EventReader::default().feed(stream, |data| events.push(data.to_vec())).unwrap();
+    SseDecoder::default().feed(stream, |data| events.push(data.to_vec())).unwrap();
     events
 }
 
@@ -121,12 +121,12 @@ fn answer(dialect: &dyn Dialect, events: &[Vec<u8>]) -> Answer {
     // The ids that we make are the same each time.
     fastrand::seed(1);
     let mut items = Vec::new();
-    let mut reader = dialect.reader();
+    let mut reader = dialect.decoder();
     for data in events {
-        reader.take(data, &mut |item| items.push(item));
+        reader.decode(data, &mut |item| items.push(item));
     }
     reader.finish(&mut |item| items.push(item));
-    Answer { has_begun: reader.has_begun(), items }
+    Answer { has_begun: reader.has_started(), items }
 }
 
 fn is_content(item: &Item) -> bool {

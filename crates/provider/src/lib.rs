@@ -17,15 +17,15 @@ mod fair_queue;
 mod known;
 mod local;
 mod patience;
-mod prefix;
-mod reading;
+mod prefix_cache;
+mod decode;
 mod remote;
 mod responses;
 mod secret;
 mod sse;
 mod standing;
 mod tape;
-mod writing;
+mod encode;
 
 pub use book::{BookOptions, ModelBook, ModelSettings, ProviderSettings};
 pub use tokenizer::{TokenCounter, TokenCounterFactory};

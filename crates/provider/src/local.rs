@@ -21,7 +21,7 @@ use crate::endpoint::{AuthScheme, Endpoint, EndpointOptions};
 use crate::failing::{Class, Failing};
 use crate::fair_queue::QueueLimits;
 use crate::patience::{Behind, Patience};
-use crate::prefix::PrefixShelf;
+use crate::prefix_cache::PrefixCache;
 use crate::remote::{ModelClient, Remote, RemoteModel, RootHeader};
 use crate::standing::{Beginning, Teller, begun_when_polled};
 
@@ -121,18 +121,18 @@ impl LocalServer {
         name: String,
         options: ModelOptions,
         traits: ModelTraits,
-        shelf: Arc<PrefixShelf>,
+        shelf: Arc<PrefixCache>,
     ) -> LocalModel {
         let dialect = Chat::COMPATIBLE;
         let remote = Remote {
             name,
-            url: self.endpoint.base_url.join(&[], dialect.endpoint()),
+            url: self.endpoint.base_url.join(&[], dialect.path_segments()),
             endpoint: Arc::clone(&self.endpoint),
             dialect: Arc::new(dialect),
             options,
             traits,
             tokenizer: self.tokenizer.clone(),
-            shelf,
+            prefix_cache: shelf,
             root_header: RootHeader::Send,
         };
         LocalModel { child: Arc::clone(&self.child), remote: RemoteModel { inner: Arc::new(remote) } }

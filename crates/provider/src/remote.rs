@@ -16,7 +16,7 @@ use crate::endpoint::{Endpoint, OutgoingRequest};
 use crate::failing::{Class, Failing};
 use crate::fair_queue::{Outcome, RestMax};
 use crate::patience::{ANOTHER_AFTER, Behind, Silence, pause_after};
-use crate::prefix::PrefixShelf;
+use crate::prefix_cache::PrefixCache;
 use crate::standing::{Beginning, Teller, begun_when_polled};
 
 /// How often it is told that a server still works at the head of its answer.
@@ -44,7 +44,7 @@ pub(crate) struct Remote {
     pub(crate) options: ModelOptions,
     pub(crate) traits: ModelTraits,
     pub(crate) tokenizer: Tokenizer,
-    pub(crate) shelf: Arc<PrefixShelf>,
+    pub(crate) prefix_cache: Arc<PrefixCache>,
     /// Whether the server is told which tree asks.
     pub(crate) root_header: RootHeader,
 }
@@ -88,7 +88,7 @@ impl Remote {
         teller: &Teller,
         behind: Behind,
     ) -> Result<ModelStream, Failing> {
-        let written = self.dialect.write(&self.options, request, &self.shelf);
+        let written = self.dialect.encode(&self.options, request, &self.prefix_cache);
         let body = written.map_err(|fault| Failing::new(Class::Invalid, fault))?;
         tracing::debug!(target: "nexus3::raw", direction = "request", body = %BodyText(&body));
         let own_headers = match self.root_header {
@@ -148,7 +148,7 @@ impl Remote {
             Silence::Trouble => sending.await?,
             Silence::Work => told_alive(sending, teller).await?,
         };
-        Arrival::begin(Arc::clone(&self.endpoint), response, self.dialect.reader(), teller).await
+        Arrival::begin(Arc::clone(&self.endpoint), response, self.dialect.decoder(), teller).await
     }
 }
 

@@ -1,21 +1,21 @@
 //! OpenAI's Responses API, asked so that the server keeps nothing: the whole conversation goes along each time.
 
-mod answer;
-mod question;
+mod response;
+mod request;
 
 use agent::Fault;
 use agent::outside::ModelRequest;
 use bytes::Bytes;
 
-use crate::dialect::{AnswerReader, Dialect, ModelOptions};
-use crate::prefix::PrefixShelf;
+use crate::dialect::{ResponseDecoder, Dialect, ModelOptions};
+use crate::prefix_cache::PrefixCache;
 
 /// The Responses API.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Responses;
 
 impl Dialect for Responses {
-    fn endpoint(&self) -> &'static [&'static str] {
+    fn path_segments(&self) -> &'static [&'static str] {
         &["responses"]
     }
 
@@ -23,16 +23,16 @@ impl Dialect for Responses {
         &[]
     }
 
-    fn write(
+    fn encode(
         &self,
         model: &ModelOptions,
         request: &ModelRequest,
-        shelf: &PrefixShelf,
+        shelf: &PrefixCache,
     ) -> Result<Vec<Bytes>, Fault> {
-        question::write(model, request, shelf)
+        request::encode(model, request, shelf)
     }
 
-    fn reader(&self) -> Box<dyn AnswerReader> {
-        Box::new(answer::ResponsesReader::default())
+    fn decoder(&self) -> Box<dyn ResponseDecoder> {
+        Box::new(response::ResponsesDecoder::default())
     }
 }

@@ -9,7 +9,7 @@ pub(crate) struct EventTooLong;
 
 /// Collects bytes into events. Only `data` lines count; comments, names and ids are passed over.
 #[derive(Debug, Default)]
-pub(crate) struct EventReader {
+pub(crate) struct SseDecoder {
     line: Vec<u8>,
     data: Vec<u8>,
     has_data: bool,
@@ -17,7 +17,7 @@ pub(crate) struct EventReader {
     started: bool,
 }
 
-impl EventReader {
+impl SseDecoder {
     /// Feeds bytes and hands each whole event's data to `each`.
     pub(crate) fn feed(&mut self, bytes: &[u8], mut each: impl FnMut(&[u8])) -> Result<(), EventTooLong> {
         let mut rest = bytes;
@@ -29,16 +29,16 @@ impl EventReader {
             if second_half {
                 continue;
             }
-            self.grow(line)?;
+            self.push_line(line)?;
             self.end_line(&mut each);
         }
         if !rest.is_empty() {
             self.after_cr = false;
         }
-        self.grow(rest)
+        self.push_line(rest)
     }
 
-    fn grow(&mut self, bytes: &[u8]) -> Result<(), EventTooLong> {
+    fn push_line(&mut self, bytes: &[u8]) -> Result<(), EventTooLong> {
         if self.line.len() + self.data.len() + bytes.len() > EVENT_BYTES_MAX {
             return Err(EventTooLong);
         }
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     fn events(pieces: &[&[u8]]) -> Vec<String> {
-        let mut reader = EventReader::default();
+        let mut reader = SseDecoder::default();
         let mut events = Vec::new();
         for piece in pieces {
             reader.feed(piece, |data| events.push(String::from_utf8_lossy(data).into_owned())).unwrap();
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn an_endless_event_is_refused() {
-        let mut reader = EventReader::default();
+        let mut reader = SseDecoder::default();
         let piece = vec![b'x'; EVENT_BYTES_MAX / 2 + 1];
         assert_eq!(reader.feed(&piece, |_| {}), Ok(()));
         assert_eq!(reader.feed(&piece, |_| {}), Err(EventTooLong));

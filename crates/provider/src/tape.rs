@@ -7,7 +7,7 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use canonical::{digest, digest_of};
+pub(crate) use canonical::{fnv1a_hex, fnv1a};
 pub use record::RecordedModels;
 pub use replay::ReplayedModels;
 

@@ -9,7 +9,7 @@ use std::panic::AssertUnwindSafe;
 use agent::AgentId;
 use futures_util::FutureExt;
 use jiff::tz::TimeZone;
-use nexus3_protocol::envelope::{write_error, write_result};
+use nexus3_protocol::envelope::{encode_error, encode_result};
 use nexus3_protocol::{Door, ErrorCode, Id, Incoming, Params, Refused, Request, RpcError, Rules};
 use runtime::{AgentRef, PoolHandle};
 
@@ -98,7 +98,7 @@ impl Dispatcher {
 
     /// Answers one body.
     pub async fn respond(&self, entrance: Target, caller: &Caller, body: &[u8]) -> Answer {
-        match Incoming::read(body, Rules::HTTP) {
+        match Incoming::parse(body, Rules::HTTP) {
             Ok(Incoming::Single(request)) => self.respond_to_request(&entrance, caller, request).await,
             Ok(Incoming::Batch(_)) => refusal_response(&Refused {
                 id: Id::NULL,
@@ -125,7 +125,7 @@ impl Dispatcher {
         };
         let body = match done.and_then(|output| output.serialize(&id)) {
             Ok(body) => body,
-            Err(error) => write_error(&id, &error),
+            Err(error) => encode_error(&id, &error),
         };
         Answer { kind: AnswerKind::Answered, body }
     }
@@ -147,7 +147,7 @@ pub(crate) trait Output: Send {
 
 impl<T: serde::Serialize + Send> Output for T {
     fn serialize(&self, id: &Id<'_>) -> Result<Vec<u8>, RpcError> {
-        write_result(id, self).map_err(|fault| {
+        encode_result(id, self).map_err(|fault| {
             tracing::error!(%fault, "an output could not be written");
             RpcError::new(ErrorCode::Internal, "Internal error: the result could not be written")
         })
@@ -155,5 +155,5 @@ impl<T: serde::Serialize + Send> Output for T {
 }
 
 fn refusal_response(refused: &Refused<'_>) -> Answer {
-    Answer { kind: AnswerKind::Refused, body: write_error(&refused.id, &refused.error) }
+    Answer { kind: AnswerKind::Refused, body: encode_error(&refused.id, &refused.error) }
 }

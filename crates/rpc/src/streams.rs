@@ -99,7 +99,7 @@ impl From<&Fault> for NoStream {
 /// An event as it stands on a stream.
 fn written(event: &Event) -> Vec<u8> {
     let mut bytes = Vec::new();
-    if let Err(fault) = event.write(&mut bytes) {
+    if let Err(fault) = event.encode(&mut bytes) {
         // Strings, numbers and lists of them always have a JSON spelling.
         tracing::error!(%fault, kind = event.kind().name(), "an event could not be written");
         bytes.clear();

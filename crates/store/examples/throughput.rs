@@ -27,7 +27,7 @@ fn main() -> Outcome<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build()?;
     for durability in [Durability::Full, Durability::Normal] {
         let path = folder.path().join(format!("{durability:?}.db"));
-        let store = store::open(&SqliteOptions { durability, ..SqliteOptions::at(path) })?;
+        let store = store::open(&SqliteOptions { durability, ..SqliteOptions::new(path) })?;
         let mut times = runtime.block_on(all_at_once(&store))?;
         times.sort();
         let rate = times.len() as f64 / TIME.as_secs_f64();

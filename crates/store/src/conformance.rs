@@ -37,7 +37,7 @@ impl Bench {
 
     /// The store of a folder that has one.
     pub(crate) fn open_at(folder: tempfile::TempDir) -> Self {
-        let store = crate::open(&crate::SqliteOptions::at(folder.path().join("nexus3.db"))).unwrap();
+        let store = crate::open(&crate::SqliteOptions::new(folder.path().join("nexus3.db"))).unwrap();
         Self { store, folder: Some(folder) }
     }
 
@@ -49,7 +49,7 @@ impl Bench {
     pub(crate) async fn reopen(&mut self) {
         let Some(folder) = &self.folder else { return };
         self.store.close().await;
-        self.store = crate::open(&crate::SqliteOptions::at(folder.path().join("nexus3.db"))).unwrap();
+        self.store = crate::open(&crate::SqliteOptions::new(folder.path().join("nexus3.db"))).unwrap();
     }
 
     pub(crate) async fn keep(&self, append: Append) {

@@ -1,8 +1,8 @@
 //! Keeps things: the journal and what follows from it, in one SQLite file or in memory. What a record means is the
 //! business of `agent`; when one is written, of the runtime.
 
-mod body;
-mod call;
+mod codec;
+mod batch;
 mod digest;
 mod memory;
 mod sqlite;

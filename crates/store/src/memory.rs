@@ -11,7 +11,7 @@ use agent::outside::{
 };
 
 use self::rows::Rows;
-use crate::call::refusal;
+use crate::batch::refusal;
 
 /// A store in memory.
 #[derive(Default)]

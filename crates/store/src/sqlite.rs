@@ -4,18 +4,18 @@
 mod checkpoint;
 mod failpoints;
 mod files;
-mod line;
-mod look;
-mod mark;
+mod queue;
+mod startup_check;
+mod high_water_mark;
 mod migrate;
 mod opening;
-mod place;
+mod lock_file;
 mod queries;
-mod readers;
+mod reader_pool;
 mod schema;
-mod scribe;
-mod sums;
-mod trouble;
+mod transaction_writer;
+mod checksums;
+mod disk_error;
 mod writer;
 
 #[cfg(test)]
@@ -32,18 +32,18 @@ use agent::outside::{
 };
 use tokio::sync::oneshot;
 
-use self::line::{Line, Task, Waiting};
-use self::readers::Readers;
-use crate::call::{Call, refusal};
+use self::queue::{WriteQueue, WriteTask, QueuedBatch};
+use self::reader_pool::ReaderPool;
+use crate::batch::{PreparedBatch, refusal};
 
-pub(crate) use self::files::Files;
-pub(crate) use self::files::folder_of;
-pub(crate) use self::look::{ENTRIES, Kept, Look, database_id, first_look, kept};
-pub(crate) use self::mark::Mark;
+pub(crate) use self::files::StoreFiles;
+pub(crate) use self::files::parent_folder;
+pub(crate) use self::startup_check::{SELECT_ENTRIES, EntryRow, DatabaseState, database_id, inspect_database, read_entry_row};
+pub(crate) use self::high_water_mark::HighWaterMark;
 pub use self::opening::{OpenFault, open};
-pub(crate) use self::opening::{open_alone, open_to_read};
+pub(crate) use self::opening::{open_immutable, open_reader};
 pub(crate) use self::schema::{current_version, schema_problems};
-pub(crate) use self::sums::{AGENT_SUMMED, agent_sum, turn_sum};
+pub(crate) use self::checksums::{AGENT_CHECKSUM_COLUMNS, agent_checksum, turn_checksum};
 
 /// Where a store is, and how it is kept.
 #[derive(Debug, Clone)]
@@ -59,7 +59,7 @@ pub struct SqliteOptions {
 impl SqliteOptions {
     /// The usual options for a file.
     #[must_use]
-    pub fn at(path: impl Into<PathBuf>) -> Self {
+    pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), durability: Durability::Full, failpoints: None }
     }
 }
@@ -75,12 +75,12 @@ pub enum Durability {
 }
 
 /// How long an end that nobody waits for may take.
-const DROP_WAIT: Duration = Duration::from_secs(5);
+const DROP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A store in a SQLite file.
 pub struct SqliteStore {
-    line: Arc<Line>,
-    readers: Arc<Readers>,
+    queue: Arc<WriteQueue>,
+    readers: Arc<ReaderPool>,
 }
 
 impl std::fmt::Debug for SqliteStore {
@@ -90,16 +90,16 @@ impl std::fmt::Debug for SqliteStore {
 }
 
 impl SqliteStore {
-    fn read_with<T: Send + 'static>(
+    fn query<T: Send + 'static>(
         &self,
         query: impl FnOnce(&rusqlite::Connection) -> Result<T, StoreFault> + Send + 'static,
     ) -> Doing<'static, Result<T, StoreFault>> {
-        answer(self.readers.ask(query))
+        reply_future(self.readers.submit(query))
     }
 }
 
 /// What was put in line is answered, or whoever should have answered is no more.
-fn answer<T: Send + 'static>(
+fn reply_future<T: Send + 'static>(
     waiting: Result<oneshot::Receiver<Result<T, StoreFault>>, StoreFault>,
 ) -> Doing<'static, Result<T, StoreFault>> {
     match waiting {
@@ -110,31 +110,31 @@ fn answer<T: Send + 'static>(
 
 impl Store for SqliteStore {
     fn append(&self, appends: Vec<Append>) -> Doing<'static, Result<(), StoreFault>> {
-        answer(Call::prepare(appends).and_then(|call| {
+        reply_future(PreparedBatch::prepare(appends).and_then(|call| {
             let (reply, answer) = oneshot::channel();
-            self.line.join(Task::Append(Waiting { call, reply }))?;
+            self.queue.enqueue(WriteTask::Append(QueuedBatch { batch: call, reply }))?;
             Ok(answer)
         }))
     }
 
     fn index(&self) -> Doing<'_, Result<Vec<IndexRow>, StoreFault>> {
-        self.read_with(queries::index)
+        self.query(queries::index)
     }
 
     fn last_serial(&self) -> Doing<'_, Result<Serial, StoreFault>> {
-        self.read_with(queries::last_serial)
+        self.query(queries::last_serial)
     }
 
     fn agents(&self, serials: Vec<Serial>) -> Doing<'_, Result<Vec<StoredAgent>, StoreFault>> {
-        self.read_with(move |db| queries::agents(db, &serials))
+        self.query(move |db| queries::agents(db, &serials))
     }
 
     fn history(&self, agent: Serial) -> Doing<'_, Result<Vec<Record>, StoreFault>> {
-        self.read_with(move |db| queries::history(db, agent))
+        self.query(move |db| queries::history(db, agent))
     }
 
     fn agents_with_open_turns(&self) -> Doing<'_, Result<Vec<Serial>, StoreFault>> {
-        self.read_with(queries::unsettled)
+        self.query(queries::agents_with_open_turns)
     }
 
     fn turn(
@@ -142,28 +142,28 @@ impl Store for SqliteStore {
         agent: Serial,
         request_id: RequestId,
     ) -> Doing<'_, Result<Option<StoredTurn>, StoreFault>> {
-        self.read_with(move |db| queries::turn(db, agent, &request_id))
+        self.query(move |db| queries::turn(db, agent, &request_id))
     }
 
     fn read(&self, span: EntryRange) -> Doing<'_, Result<Vec<Arc<JournalEntry>>, StoreFault>> {
-        self.read_with(move |db| queries::read(db, span))
+        self.query(move |db| queries::read(db, span))
     }
 
     fn bounds(&self) -> Doing<'_, Result<JournalBounds, StoreFault>> {
-        self.read_with(queries::bounds)
+        self.query(queries::bounds)
     }
 
     fn prune_turns(&self, before: Moment) -> Doing<'static, Result<u64, StoreFault>> {
         let (reply, waiting) = oneshot::channel();
-        answer(self.line.join(Task::Forget { before, forgotten: 0, reply }).map(|()| waiting))
+        reply_future(self.queue.enqueue(WriteTask::PruneTurns { before, pruned: 0, reply }).map(|()| waiting))
     }
 
     fn set_listener(&self, watcher: Arc<dyn CommitListener>) {
-        self.line.set_listener(watcher);
+        self.queue.set_listener(watcher);
     }
 
     fn close(&self) -> Doing<'_, ()> {
-        let ended = self.line.close();
+        let ended = self.queue.close();
         Box::pin(async move {
             // Whether the writer says that it has ended or falls silent, it has.
             let _ = ended.await;
@@ -173,8 +173,8 @@ impl Store for SqliteStore {
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
-        drop(self.line.close());
-        if !self.line.wait_for_end(DROP_WAIT) {
+        drop(self.queue.close());
+        if !self.queue.wait_until_stopped(DROP_TIMEOUT) {
             tracing::warn!("the store was left while it still wrote; its lock is freed when it has ended");
         }
         self.readers.close();

@@ -16,7 +16,7 @@ pub use backup::{BackupReport, backup};
 pub use chain::{ChainBreak, ChainReport, verify_chain};
 pub use check::{CheckReport, Problem, check};
 
-use crate::sqlite::{Files, open_alone, open_to_read};
+use crate::sqlite::{StoreFiles, open_immutable, open_reader};
 
 /// Why nothing could be done.
 #[derive(Debug, thiserror::Error)]
@@ -79,13 +79,13 @@ fn with_store<T>(
     is_fine: impl Fn(&T) -> bool,
 ) -> Result<T, UpkeepFault> {
     let sql = |error| UpkeepFault::sql(path, error);
-    let log = Files::of(path).wal();
+    let log = StoreFiles::new(path).wal();
     if !log.exists() {
-        let found = open_alone(path).map_err(sql).and_then(|db| work(&db));
+        let found = open_immutable(path).map_err(sql).and_then(|db| work(&db));
         // A daemon that began meanwhile writes under our hands: a fault that was found then counts for nothing.
         if !log.exists() || found.as_ref().is_ok_and(is_fine) {
             return found;
         }
     }
-    open_to_read(path).map_err(sql).and_then(|db| work(&db))
+    open_reader(path).map_err(sql).and_then(|db| work(&db))
 }

@@ -30,7 +30,7 @@ fn the_process_that_is_killed() {
     let Some(home) = told(HOME) else { return };
     let failpoints = told(FAILPOINTS);
     let store =
-        store::open(&SqliteOptions { failpoints, ..SqliteOptions::at(Path::new(&home).join("nexus3.db")) })
+        store::open(&SqliteOptions { failpoints, ..SqliteOptions::new(Path::new(&home).join("nexus3.db")) })
             .unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     runtime.block_on(async {
@@ -120,7 +120,7 @@ fn check(path: &Path, kept: &BTreeMap<Serial, usize>) {
     let report = store::check(path).unwrap();
     assert!(report.is_sound(), "{report}");
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let store = store::open(&SqliteOptions::at(path)).unwrap();
+    let store = store::open(&SqliteOptions::new(path)).unwrap();
     for serial in 1..=AGENTS {
         let history = runtime.block_on(store.history(serial)).unwrap();
         let numbers: Vec<usize> = history.iter().skip(1).map(number).collect();

@@ -4,7 +4,7 @@
 
 mod answer;
 mod body;
-mod events;
+mod encoder;
 mod ledger;
 mod observed;
 mod request;

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use hyper::header::AUTHORIZATION;
-use nexus3_protocol::envelope::write_request;
+use nexus3_protocol::envelope::encode_request;
 use nexus3_protocol::{Id, MethodSpec, Response, json};
 
 use crate::connection::{HttpResponse, HttpRequest, Connection, ConnectionFault, json_post};
@@ -84,7 +84,7 @@ impl Client {
     ) -> Result<M::Output, ClientFault> {
         let method = M::METHOD.name();
         let id = self.next_id();
-        let ask = self.post_request(target, write_request(Some(&id), method, params).map_err(request_fault)?)?;
+        let ask = self.post_request(target, encode_request(Some(&id), method, params).map_err(request_fault)?)?;
         let Ok(answered) = tokio::time::timeout(self.timeout, self.exchange(method, ask)).await else {
             let endpoint = self.endpoint.clone();
             return Err(ClientFault::Timeout { endpoint, method, after: self.timeout });
@@ -192,7 +192,7 @@ pub(crate) fn decode_response<M: MethodSpec>(
     answer: &HttpResponse,
     id: &Id<'_>,
 ) -> Result<Result<M::Output, nexus3_protocol::RpcError>, String> {
-    let response = Response::read(&answer.body).map_err(|fault| format!("no JSON-RPC response ({fault})"))?;
+    let response = Response::parse(&answer.body).map_err(|fault| format!("no JSON-RPC response ({fault})"))?;
     // A request that could not be read, or was refused at the door, is answered with a null id.
     let refused_unread = response.outcome.is_err() && response.id.is_null();
     if response.id != *id && !refused_unread {

@@ -7,7 +7,7 @@ use std::error::Error;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
-use nexus3_protocol::envelope::write_request;
+use nexus3_protocol::envelope::encode_request;
 use nexus3_protocol::json::Json;
 use nexus3_protocol::methods::NoParams;
 use nexus3_protocol::{Id, Method, Response};
@@ -84,7 +84,7 @@ pub async fn wait_for_server(endpoint: &Endpoint, limit: Duration, poll_interval
 }
 
 async fn probe(endpoint: &Endpoint) -> Detection {
-    let Ok(body) = write_request(Some(&Id::from(PROBE_ID)), Method::ListAgents.name(), &NoParams {}) else {
+    let Ok(body) = encode_request(Some(&Id::from(PROBE_ID)), Method::ListAgents.name(), &NoParams {}) else {
         return Detection::Error;
     };
     let Ok(ask) = json_post(endpoint, "/", body) else { return Detection::Error };
@@ -104,7 +104,7 @@ async fn probe(endpoint: &Endpoint) -> Detection {
 
 /// The status is not looked at: a refusal for want of a token is as good a sign as a list.
 fn is_nexus_response(body: &[u8]) -> bool {
-    let Ok(response) = Response::read(body) else { return false };
+    let Ok(response) = Response::parse(body) else { return false };
     let answers_us = response.id == Id::from(PROBE_ID);
     match response.outcome {
         Err(_) => answers_us || response.id.is_null(),

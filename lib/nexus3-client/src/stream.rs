@@ -5,10 +5,10 @@
 mod tests;
 
 use hyper::header::{ACCEPT, HeaderValue};
-use nexus3_protocol::envelope::write_request;
+use nexus3_protocol::envelope::encode_request;
 use nexus3_protocol::events::{EventQuery, RESPONSE_EVENT};
 use nexus3_protocol::methods::{SendOutput, SendParams, spec};
-use nexus3_protocol::sse::{MEDIA_TYPE, SseEvent, SseReader};
+use nexus3_protocol::sse::{MEDIA_TYPE, SseEvent, SseDecoder};
 use nexus3_protocol::{Id, MethodSpec};
 
 use crate::client::{RESPONSE_BYTES_MAX, Client, CallTarget, target_path, decode_response, request_fault, error_chain};
@@ -32,7 +32,7 @@ pub struct EventStream {
     endpoint: Endpoint,
     method: &'static str,
     response: StreamingResponse,
-    decoder: SseReader,
+    decoder: SseDecoder,
 }
 
 /// A send as it is worked on.
@@ -71,7 +71,7 @@ impl Client {
                 .map_err(|source| ClientFault::Connect { endpoint: endpoint.clone(), source })?;
             let flow = link.send_streaming(ask).await.map_err(|fault| self.connection_fault(method, fault))?;
             if flow.has_media_type(MEDIA_TYPE) {
-                let (endpoint, reader) = (endpoint.clone(), SseReader::new(RESPONSE_BYTES_MAX));
+                let (endpoint, reader) = (endpoint.clone(), SseDecoder::new(RESPONSE_BYTES_MAX));
                 return Ok(StreamStart::Events(Box::new(EventStream { endpoint, method, response: flow, decoder: reader })));
             }
             let answer = flow.collect(RESPONSE_BYTES_MAX).await.map_err(|fault| self.connection_fault(method, fault))?;
@@ -111,7 +111,7 @@ impl AgentClient<'_> {
     pub async fn send_streamed(&self, params: &SendParams) -> Result<SendStream, ClientFault> {
         let (client, method) = (self.client, spec::Send::METHOD.name());
         let id = client.next_id();
-        let body = write_request(Some(&id), method, params).map_err(request_fault)?;
+        let body = encode_request(Some(&id), method, params).map_err(request_fault)?;
         let mut ask = client.post_request(CallTarget::Agent(&self.agent_id), body)?;
         ask.headers_mut().insert(ACCEPT, HeaderValue::from_static(MEDIA_TYPE));
         match client.open_stream(method, ask).await? {
@@ -186,5 +186,5 @@ impl SendStream {
 
 fn events_path(what: &EventSubscription) -> Result<String, ClientFault> {
     let door = what.agent_id.as_deref().map_or(Ok(String::new()), |id| target_path(CallTarget::Agent(id)))?;
-    Ok(format!("{door}/events{}", what.query.write()))
+    Ok(format!("{door}/events{}", what.query.to_query_string()))
 }

@@ -125,7 +125,7 @@ pub struct Request<'a> {
 ///
 /// # Errors
 /// When `params` cannot be written as JSON.
-pub fn write_request(
+pub fn encode_request(
     id: Option<&Id<'_>>,
     method: &str,
     params: &impl Serialize,
@@ -151,7 +151,7 @@ pub fn write_request(
 ///
 /// # Errors
 /// When `result` cannot be written as JSON.
-pub fn write_result(id: &Id<'_>, result: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
+pub fn encode_result(id: &Id<'_>, result: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
     let mut bytes = start_response(id, b"result");
     serde_json::to_writer(&mut bytes, result)?;
     bytes.push(b'}');
@@ -160,7 +160,7 @@ pub fn write_result(id: &Id<'_>, result: &impl Serialize) -> Result<Vec<u8>, ser
 
 /// Writes an error response as compact JSON: `jsonrpc`, `id`, `error`.
 #[must_use]
-pub fn write_error(id: &Id<'_>, error: &RpcError) -> Vec<u8> {
+pub fn encode_error(id: &Id<'_>, error: &RpcError) -> Vec<u8> {
     let mut bytes = start_response(id, b"error");
     // A string, an integer and a JSON value always have a JSON spelling, and a Vec takes every byte.
     let written = serde_json::to_writer(&mut bytes, error);

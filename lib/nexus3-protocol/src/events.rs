@@ -8,7 +8,7 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
-pub use query::{EventKindFilter, EventQuery, QueryFault, read_cursor};
+pub use query::{EventKindFilter, EventQuery, QueryFault, parse_cursor};
 pub use payloads::{
     AgentCreated, AgentDestroyed, AgentFinished, AgentRenamed, ContextCompacted, DaemonStarted,
     DaemonStopped, Denied, Gap, Lagged, MessageEvent, NotJournalled, PermissionsChanged, ReasoningDelta, PermissionsView,
@@ -234,7 +234,7 @@ impl Event {
     ///
     /// # Errors
     /// When the data is not that of its kind.
-    pub fn read(kind: &str, data: &str) -> Result<Option<Self>, EventFault> {
+    pub fn decode(kind: &str, data: &str) -> Result<Option<Self>, EventFault> {
         let Some(kind) = EventKind::find(kind) else { return Ok(None) };
         let read = if kind.is_journalled() {
             serde_json::from_str(data).map(|event| Event::Journalled(Box::new(event)))
@@ -248,7 +248,7 @@ impl Event {
     ///
     /// # Errors
     /// When it cannot be written as JSON.
-    pub fn write(&self, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), serde_json::Error> {
         let (id, data) = match self {
             Event::Journalled(event) => (Some(event.sequence), serde_json::to_string(event)?),
             Event::Live(event) => (None, serde_json::to_string(event)?),

@@ -19,13 +19,13 @@ pub struct FrameTooLarge {
 
 /// Collects bytes into frames. Memory grows with the bytes seen, never with the length announced.
 #[derive(Debug, Default)]
-pub struct FrameReader {
+pub struct FrameDecoder {
     buffer: Vec<u8>,
     /// Bytes at the front that were already given out; removed in one move when more bytes arrive.
-    taken: usize,
+    consumed: usize,
 }
 
-impl FrameReader {
+impl FrameDecoder {
     /// An empty reader.
     #[must_use]
     pub fn new() -> Self {
@@ -34,9 +34,9 @@ impl FrameReader {
 
     /// Adds bytes that arrived.
     pub fn feed(&mut self, bytes: &[u8]) {
-        if self.taken > 0 {
-            self.buffer.drain(..self.taken);
-            self.taken = 0;
+        if self.consumed > 0 {
+            self.buffer.drain(..self.consumed);
+            self.consumed = 0;
         }
         self.buffer.extend_from_slice(bytes);
     }
@@ -46,7 +46,7 @@ impl FrameReader {
     /// # Errors
     /// When the next header announces too much. The stream cannot be followed after that: close it.
     pub fn next_frame(&mut self) -> Result<Option<&[u8]>, FrameTooLarge> {
-        let rest = &self.buffer[self.taken..];
+        let rest = &self.buffer[self.consumed..];
         let Some((header, body)) = rest.split_first_chunk::<HEADER_BYTES>() else { return Ok(None) };
         let announced = u32::from_be_bytes(*header) as usize;
         if announced > FRAME_BYTES_MAX {
@@ -55,15 +55,15 @@ impl FrameReader {
         if body.len() < announced {
             return Ok(None);
         }
-        let start = self.taken + HEADER_BYTES;
-        self.taken = start + announced;
-        Ok(Some(&self.buffer[start..self.taken]))
+        let start = self.consumed + HEADER_BYTES;
+        self.consumed = start + announced;
+        Ok(Some(&self.buffer[start..self.consumed]))
     }
 
     /// Whether bytes of an unfinished frame are waiting: a peer that closes now has cut one.
     #[must_use]
-    pub fn is_mid_frame(&self) -> bool {
-        self.taken < self.buffer.len()
+    pub fn has_partial_frame(&self) -> bool {
+        self.consumed < self.buffer.len()
     }
 }
 
@@ -71,7 +71,7 @@ impl FrameReader {
 ///
 /// # Errors
 /// When the body is larger than a frame may be.
-pub fn write_frame(body: &[u8]) -> Result<Vec<u8>, FrameTooLarge> {
+pub fn encode_frame(body: &[u8]) -> Result<Vec<u8>, FrameTooLarge> {
     let too_large = FrameTooLarge { announced: body.len() };
     if body.len() > FRAME_BYTES_MAX {
         return Err(too_large);

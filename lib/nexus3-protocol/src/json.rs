@@ -2,7 +2,7 @@
 //! Numbers keep the text they were sent with. Writing JSON is left to `serde_json`.
 
 mod de;
-mod read;
+mod parser;
 #[cfg(test)]
 mod suite;
 #[cfg(test)]
@@ -11,7 +11,7 @@ mod tests;
 use std::borrow::Cow;
 
 pub use de::{ParamFault, from_json, from_members};
-pub use read::{Document, Member, Root, SyntaxFault, read, read_members};
+pub use parser::{Document, Member, Root, SyntaxFault, parse, parse_members};
 
 /// How many arrays and objects may stand inside each other.
 pub const DEPTH_MAX: usize = 64;

@@ -14,10 +14,10 @@ pub const LAST_EVENT_ID: &str = "last-event-id";
 /// Writes one event. Its data is split into lines if it has any; ours never has.
 pub fn write_event(out: &mut Vec<u8>, id: Option<u64>, event: &str, data: &str) {
     if let Some(id) = id {
-        write_line(out, "id", &id.to_string());
+        write_field(out, "id", &id.to_string());
     }
-    write_line(out, "event", event);
-    data.split('\n').for_each(|line| write_line(out, "data", line));
+    write_field(out, "event", event);
+    data.split('\n').for_each(|line| write_field(out, "data", line));
     out.push(b'\n');
 }
 
@@ -30,17 +30,17 @@ pub fn write_comment(out: &mut Vec<u8>, text: &str) {
 
 /// Tells a reader how long to wait before it comes back.
 pub fn write_retry(out: &mut Vec<u8>, retry_ms: u64) {
-    write_line(out, "retry", &retry_ms.to_string());
+    write_field(out, "retry", &retry_ms.to_string());
     out.push(b'\n');
 }
 
 /// Tells a reader where it is without telling it an event.
-pub fn write_position(out: &mut Vec<u8>, id: u64) {
-    write_line(out, "id", &id.to_string());
+pub fn write_id(out: &mut Vec<u8>, id: u64) {
+    write_field(out, "id", &id.to_string());
     out.push(b'\n');
 }
 
-fn write_line(out: &mut Vec<u8>, field: &str, value: &str) {
+fn write_field(out: &mut Vec<u8>, field: &str, value: &str) {
     for part in [field, ": ", value, "\n"] {
         out.extend_from_slice(part.as_bytes());
     }
@@ -63,44 +63,44 @@ pub enum SseFault {
     TooLarge(usize),
     /// Not UTF-8.
     #[error("the event stream is not UTF-8")]
-    NotText,
+    InvalidUtf8,
 }
 
 /// Collects bytes into events. It holds at most one event and what is behind it in the bytes of one feed.
 #[derive(Debug)]
-pub struct SseReader {
+pub struct SseDecoder {
     bytes_max: usize,
     buffer: Vec<u8>,
     /// Bytes at the front that were read.
-    taken: usize,
+    consumed: usize,
     /// Up to here the line has no end.
-    searched: usize,
+    scanned: usize,
     /// The last line ended with a carriage return: a line feed right behind it is no line of its own.
-    after_return: bool,
+    after_carriage_return: bool,
     at_start: bool,
     event: String,
     data: String,
     has_data: bool,
-    id: Option<String>,
+    pending_id: Option<String>,
     last_event_id: Option<String>,
     retry_ms: Option<u64>,
 }
 
-impl SseReader {
+impl SseDecoder {
     /// An empty reader that takes events up to this size.
     #[must_use]
     pub fn new(bytes_max: usize) -> Self {
         Self {
             bytes_max,
             buffer: Vec::new(),
-            taken: 0,
-            searched: 0,
-            after_return: false,
+            consumed: 0,
+            scanned: 0,
+            after_carriage_return: false,
             at_start: true,
             event: String::new(),
             data: String::new(),
             has_data: false,
-            id: None,
+            pending_id: None,
             last_event_id: None,
             retry_ms: None,
         }
@@ -120,10 +120,10 @@ impl SseReader {
 
     /// Adds bytes that arrived.
     pub fn feed(&mut self, bytes: &[u8]) {
-        if self.taken > 0 {
-            self.buffer.drain(..self.taken);
-            self.searched -= self.taken;
-            self.taken = 0;
+        if self.consumed > 0 {
+            self.buffer.drain(..self.consumed);
+            self.scanned -= self.consumed;
+            self.consumed = 0;
         }
         self.buffer.extend_from_slice(bytes);
     }
@@ -134,15 +134,15 @@ impl SseReader {
     /// When the stream cannot be followed any further.
     pub fn next_event(&mut self) -> Result<Option<SseEvent>, SseFault> {
         while let Some(line) = self.next_line() {
-            let line = std::str::from_utf8(&self.buffer[line]).map_err(|_| SseFault::NotText)?.to_owned();
-            if let Some(event) = self.read_line(&line) {
+            let line = std::str::from_utf8(&self.buffer[line]).map_err(|_| SseFault::InvalidUtf8)?.to_owned();
+            if let Some(event) = self.process_line(&line) {
                 return Ok(Some(event));
             }
             if self.data.len() > self.bytes_max {
                 return Err(SseFault::TooLarge(self.bytes_max));
             }
         }
-        let unread = self.buffer.len() - self.taken;
+        let unread = self.buffer.len() - self.consumed;
         if unread + self.data.len() > self.bytes_max {
             return Err(SseFault::TooLarge(self.bytes_max));
         }
@@ -151,35 +151,35 @@ impl SseReader {
 
     /// Where the next whole line is, without its end: line feed, carriage return, or both.
     fn next_line(&mut self) -> Option<Range<usize>> {
-        if self.after_return && self.buffer.len() > self.taken {
-            self.after_return = false;
-            if self.buffer[self.taken] == b'\n' {
-                self.taken += 1;
-                self.searched = self.searched.max(self.taken);
+        if self.after_carriage_return && self.buffer.len() > self.consumed {
+            self.after_carriage_return = false;
+            if self.buffer[self.consumed] == b'\n' {
+                self.consumed += 1;
+                self.scanned = self.scanned.max(self.consumed);
             }
         }
-        if self.at_start && !self.skip_mark() {
+        if self.at_start && !self.skip_byte_order_mark() {
             return None;
         }
-        let found = self.buffer[self.searched..].iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+        let found = self.buffer[self.scanned..].iter().position(|byte| matches!(byte, b'\n' | b'\r'));
         let Some(offset) = found else {
-            self.searched = self.buffer.len();
+            self.scanned = self.buffer.len();
             return None;
         };
-        let (start, end) = (self.taken, self.searched + offset);
-        self.after_return = self.buffer[end] == b'\r';
-        self.taken = end + 1;
-        self.searched = self.taken;
+        let (start, end) = (self.consumed, self.scanned + offset);
+        self.after_carriage_return = self.buffer[end] == b'\r';
+        self.consumed = end + 1;
+        self.scanned = self.consumed;
         Some(start..end)
     }
 
     /// A byte order mark may stand at the very start. False when more bytes are needed to tell.
-    fn skip_mark(&mut self) -> bool {
+    fn skip_byte_order_mark(&mut self) -> bool {
         const MARK: &[u8] = b"\xef\xbb\xbf";
-        let start = &self.buffer[self.taken..];
+        let start = &self.buffer[self.consumed..];
         if start.starts_with(MARK) {
-            self.taken += MARK.len();
-            self.searched = self.taken;
+            self.consumed += MARK.len();
+            self.scanned = self.consumed;
         } else if start.len() < MARK.len() && MARK.starts_with(start) {
             return false;
         }
@@ -187,7 +187,7 @@ impl SseReader {
         true
     }
 
-    fn read_line(&mut self, line: &str) -> Option<SseEvent> {
+    fn process_line(&mut self, line: &str) -> Option<SseEvent> {
         if line.is_empty() {
             return self.dispatch();
         }
@@ -201,7 +201,7 @@ impl SseReader {
                 }
                 self.data.push_str(value);
             }
-            "id" if !value.contains('\0') => self.id = Some(value.to_owned()),
+            "id" if !value.contains('\0') => self.pending_id = Some(value.to_owned()),
             "retry" if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) => {
                 self.retry_ms = value.parse().ok().or(self.retry_ms);
             }
@@ -212,7 +212,7 @@ impl SseReader {
     }
 
     fn dispatch(&mut self) -> Option<SseEvent> {
-        if let Some(id) = self.id.take() {
+        if let Some(id) = self.pending_id.take() {
             self.last_event_id = Some(id).filter(|id| !id.is_empty());
         }
         let event = std::mem::take(&mut self.event);

@@ -17,7 +17,7 @@ pub(super) fn format_json(event: &SseEvent) -> String {
 
 /// An event for people: number, time, agent, kind, and what it says.
 pub(super) fn format_text(event: &SseEvent) -> String {
-    let line = match Event::read(&event.event, &event.data) {
+    let line = match Event::decode(&event.event, &event.data) {
         Ok(Some(Event::Journalled(kept))) => format_journal_event(&kept),
         Ok(Some(Event::Live(live))) => format_live_event(&live),
         // Of a newer daemon.

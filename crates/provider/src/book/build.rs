@@ -58,13 +58,13 @@ impl Book {
         let dialect = dialect(known, model);
         let remote = Remote {
             name: called.to_owned(),
-            url: endpoint.base_url.join(&path, dialect.endpoint()),
+            url: endpoint.base_url.join(&path, dialect.path_segments()),
             endpoint,
             dialect,
             options: model_options(model, settings, &traits),
             tokenizer: Tokenizer::for_model(model),
             traits,
-            shelf: Arc::clone(&self.shelf),
+            prefix_cache: Arc::clone(&self.prefix_cache),
             root_header: RootHeader::Omit,
         };
         Ok(Arc::new(RemoteModel { inner: Arc::new(remote) }))
@@ -91,7 +91,7 @@ impl Book {
             }
         };
         let options = model_options(id, settings, &traits);
-        Ok(Arc::new(server.model(called.to_owned(), options, traits, Arc::clone(&self.shelf))))
+        Ok(Arc::new(server.model(called.to_owned(), options, traits, Arc::clone(&self.prefix_cache))))
     }
 
     fn traits(&self, provider: &str, known: &KnownProvider, model: &str) -> ModelTraits {
@@ -230,8 +230,8 @@ fn no_provider(provider: &str) -> String {
 
 fn dialect(known: &KnownProvider, model: &str) -> Arc<dyn Dialect> {
     match known.api {
-        Api::AzureChat | Api::OpenAiChat => Arc::new(Chat::OPENAI.of(known, model)),
-        Api::CompatibleChat => Arc::new(Chat::COMPATIBLE.of(known, model)),
+        Api::AzureChat | Api::OpenAiChat => Arc::new(Chat::OPENAI.for_model(known, model)),
+        Api::CompatibleChat => Arc::new(Chat::COMPATIBLE.for_model(known, model)),
         Api::Responses => Arc::new(Responses),
         Api::Anthropic => Arc::new(Anthropic),
     }
@@ -281,7 +281,7 @@ fn model_options(model: &str, settings: &ModelSettings, traits: &ModelTraits) ->
     ModelOptions {
         name: model.to_owned(),
         answer_tokens_max: settings.answer_tokens_max,
-        answer_tokens_known: traits.answer_tokens_max,
+        answer_tokens_limit: traits.answer_tokens_max,
         extra: settings.extra.clone(),
         caches_prompt: settings.caches_prompt.unwrap_or(true),
         takes_images: traits.takes_images,

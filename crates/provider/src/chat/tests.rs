@@ -12,12 +12,12 @@ use crate::catalog::known_provider;
 
 /// The dialect as the provider of that name speaks it.
 fn chat_of(provider: &str, model: &str) -> Chat {
-    Chat::COMPATIBLE.of(known_provider(provider).expect("it is in the list"), model)
+    Chat::COMPATIBLE.for_model(known_provider(provider).expect("it is in the list"), model)
 }
 
 /// The message that comes of an answer of these pieces and a call.
 fn answered(chat: Chat, deltas: &[Value]) -> Message {
-    let mut reader = chat.reader();
+    let mut reader = chat.decoder();
     let (mut calls, mut thoughts) = (Vec::new(), None);
     let mut each = |event| match event {
         Ok(ModelEvent::ToolCall(call)) => calls.push(call),
@@ -26,10 +26,10 @@ fn answered(chat: Chat, deltas: &[Value]) -> Message {
         Err(fault) => panic!("{fault}"),
     };
     for delta in deltas {
-        reader.take(json!({ "choices": [{ "delta": delta }] }).to_string().as_bytes(), &mut each);
+        reader.decode(json!({ "choices": [{ "delta": delta }] }).to_string().as_bytes(), &mut each);
     }
-    reader.take(br#"{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}"#, &mut each);
-    reader.take(b"[DONE]", &mut each);
+    reader.decode(br#"{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}"#, &mut each);
+    reader.decode(b"[DONE]", &mut each);
     reader.finish(&mut each);
     Message { reasoning_block: thoughts, ..Message::assistant("", calls) }
 }
@@ -45,7 +45,7 @@ fn written(dialect: &dyn Dialect, extra: Map<String, Value>, answer: &Message) -
         ..ModelRequest::default()
     };
     let model = ModelOptions { name: "m".into(), extra, ..ModelOptions::default() };
-    let body = dialect.write(&model, &request, &PrefixShelf::default()).expect("it can be written");
+    let body = dialect.encode(&model, &request, &PrefixCache::default()).expect("it can be written");
     serde_json::from_slice(&body.concat()).expect("it is JSON")
 }
 
@@ -151,33 +151,33 @@ fn an_answer_without_thoughts_or_of_another_api_says_so_where_the_text_is_wanted
 #[test]
 fn who_wants_what_is_told_by_the_provider_and_behind_another_address_by_the_model() {
     for (provider, model, wanted) in [
-        ("deepseek", "deepseek-chat", Thinking::InText),
-        ("openai", "kimi-k2-thinking", Thinking::InText),
-        ("openai", "deepseek-reasoner", Thinking::InText),
-        ("openai", "gemini-3-pro", Thinking::InCalls),
-        ("openai", "gpt-5", Thinking::Unwanted),
-        ("gemini", "gemini-3-pro", Thinking::InCalls),
-        ("openrouter", "deepseek/deepseek-r1", Thinking::InDetails),
-        ("groq", "deepseek-r1-distill-llama-70b", Thinking::Unwanted),
-        ("together", "deepseek-ai/DeepSeek-V3", Thinking::Unwanted),
-        ("ollama", "deepseek-r1", Thinking::Unwanted),
-        ("mistral", "mistral-large-latest", Thinking::Unwanted),
+        ("deepseek", "deepseek-chat", ReasoningEcho::ReasoningContent),
+        ("openai", "kimi-k2-thinking", ReasoningEcho::ReasoningContent),
+        ("openai", "deepseek-reasoner", ReasoningEcho::ReasoningContent),
+        ("openai", "gemini-3-pro", ReasoningEcho::ExtraContent),
+        ("openai", "gpt-5", ReasoningEcho::Omitted),
+        ("gemini", "gemini-3-pro", ReasoningEcho::ExtraContent),
+        ("openrouter", "deepseek/deepseek-r1", ReasoningEcho::ReasoningDetails),
+        ("groq", "deepseek-r1-distill-llama-70b", ReasoningEcho::Omitted),
+        ("together", "deepseek-ai/DeepSeek-V3", ReasoningEcho::Omitted),
+        ("ollama", "deepseek-r1", ReasoningEcho::Omitted),
+        ("mistral", "mistral-large-latest", ReasoningEcho::Omitted),
     ] {
-        assert_eq!(chat_of(provider, model).thinking, wanted, "{provider}/{model}");
+        assert_eq!(chat_of(provider, model).reasoning_echo, wanted, "{provider}/{model}");
     }
 }
 
 #[test]
 fn an_answer_that_ends_after_each_call_keeps_what_belongs_to_each() {
     let gemini = chat_of("gemini", "gemini-3-pro");
-    let mut reader = gemini.reader();
+    let mut reader = gemini.decoder();
     let (mut calls, mut thoughts) = (Vec::new(), None);
     // As Gemini has it, without an index.
     for signature in [json!({ "google": "s0" }), Value::Null, json!({ "google": "s2" })] {
         let mut delta = call(calls.len() as u64, signature);
         delta["tool_calls"][0].as_object_mut().expect("a call").remove("index");
         let choice = json!({ "delta": delta, "finish_reason": "tool_calls" });
-        reader.take(json!({ "choices": [choice] }).to_string().as_bytes(), &mut |event| match event {
+        reader.decode(json!({ "choices": [choice] }).to_string().as_bytes(), &mut |event| match event {
             Ok(ModelEvent::ReasoningBlock(text)) => thoughts = Some(text),
             Ok(ModelEvent::ToolCall(call)) => calls.push(call),
             _ => {}

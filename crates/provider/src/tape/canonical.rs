@@ -30,7 +30,7 @@ fn spoken(message: &Message) -> Value {
         "images": images.map(|image| json!({
             "media_type": image.media_type,
             "bytes": image.data.len(),
-            "digest": digest(&image.data),
+            "digest": fnv1a_hex(&image.data),
         })).collect::<Vec<_>>(),
         "tool_calls": calls.map(|call| json!({
             "id": call.id, "name": call.name, "arguments": call.arguments,
@@ -40,12 +40,12 @@ fn spoken(message: &Message) -> Value {
 }
 
 /// Tells requests apart for people, who compare them whole; and ids of calls.
-pub(crate) fn digest(bytes: &[u8]) -> String {
-    format!("{:016x}", digest_of(bytes))
+pub(crate) fn fnv1a_hex(bytes: &[u8]) -> String {
+    format!("{:016x}", fnv1a(bytes))
 }
 
 /// The same as a number.
-pub(crate) fn digest_of(bytes: &[u8]) -> u64 {
+pub(crate) fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })

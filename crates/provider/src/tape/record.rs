@@ -68,7 +68,7 @@ impl Recorded {
             answer_tokens_max: traits.answer_tokens_max,
             takes_images: traits.takes_images,
             is_small: traits.strength == Strength::Small,
-            digest: canonical::digest(canonical.to_string().as_bytes()),
+            digest: canonical::fnv1a_hex(canonical.to_string().as_bytes()),
             request: canonical,
             events: Vec::new(),
             is_cut: false,

@@ -9,7 +9,7 @@ use agent::journal::Record;
 use agent::outside::JournalEntry;
 use agent::{Fault, FaultKind, RequestId, TurnEnd, TurnOutcome};
 use futures_util::{FutureExt, stream};
-use nexus3_protocol::envelope::{write_error, write_result};
+use nexus3_protocol::envelope::{encode_error, encode_result};
 use nexus3_protocol::events::RESPONSE_EVENT;
 use nexus3_protocol::methods::{SendParams, spec};
 use nexus3_protocol::{ErrorCode, Id, Incoming, Method, Params, Request, RpcError, Rules, sse};
@@ -41,7 +41,7 @@ enum Stage {
 impl Dispatcher {
     /// Answers one body to a caller that takes events: a `send` is told as it goes, anything else is answered as usual.
     pub async fn answer_streaming(&self, entrance: Target, caller: &Caller, body: &[u8]) -> Reply {
-        match Incoming::read(body, Rules::HTTP) {
+        match Incoming::parse(body, Rules::HTTP) {
             Ok(Incoming::Single(Request { method, params: Params::Named(params), id: Some(id) }))
                 if method == Method::Send.name() && !id.is_null() =>
             {
@@ -73,7 +73,7 @@ async fn next(stage: Stage) -> Option<(Vec<u8>, Stage)> {
             });
             match begun {
                 Ok(telling) => Box::new(telling),
-                Err(error) => return Some((response(&write_error(&id, &error)), Stage::Answered)),
+                Err(error) => return Some((response(&encode_error(&id, &error)), Stage::Answered)),
             }
         }
     };
@@ -163,14 +163,14 @@ impl Telling {
     fn answer(&mut self) -> Vec<u8> {
         let request_id = self.turn.request_id.clone();
         let answered = match self.end.take() {
-            Some(Ok(end)) => write_result(&self.id, &send_output(request_id, end)).map_err(|fault| {
+            Some(Ok(end)) => encode_result(&self.id, &send_output(request_id, end)).map_err(|fault| {
                 tracing::error!(%fault, "an output could not be written");
                 RpcError::new(ErrorCode::Internal, "Internal error: the result could not be written")
             }),
             Some(Err(fault)) => Err(self.desk.answered(&fault, &self.caller, Method::Send)),
             None => Err(RpcError::new(ErrorCode::Internal, "Internal error: the turn has no end")),
         };
-        answered.unwrap_or_else(|error| write_error(&self.id, &error))
+        answered.unwrap_or_else(|error| encode_error(&self.id, &error))
     }
 }
 

@@ -10,7 +10,7 @@ use hyper::header::{
 };
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
-use nexus3_protocol::events::{EventQuery, QueryFault, read_cursor};
+use nexus3_protocol::events::{EventQuery, QueryFault, parse_cursor};
 use nexus3_protocol::sse::{self, LAST_EVENT_ID, MEDIA_TYPE};
 use rpc::{Caller, Target, EventStream, NoStream};
 
@@ -73,7 +73,7 @@ pub(super) async fn stream_events(
     let mut opening = Vec::new();
     sse::write_retry(&mut opening, RETRY_MS);
     if let Some(sequence) = events.begins_behind() {
-        sse::write_position(&mut opening, sequence);
+        sse::write_id(&mut opening, sequence);
     }
     let terms = StreamTerms { place: Some(place), ..stream_context(shared) };
     Ok(event_stream_response(StreamBody::new(events, opening, terms)))
@@ -95,14 +95,14 @@ fn stream_context(shared: &Shared) -> StreamTerms {
 
 /// Where to begin and which kinds. The header counts before the query: a browser that comes back sends both.
 fn parse_query(parts: &Parts) -> Result<EventQuery, QueryFault> {
-    let mut query = EventQuery::read(parts.uri.query().unwrap_or_default())?;
+    let mut query = EventQuery::parse(parts.uri.query().unwrap_or_default())?;
     let mut ids = parts.headers.get_all(&LAST_EVENT_ID_HEADER).iter();
     if let Some(id) = ids.next() {
         if ids.next().is_some() {
             return Err(QueryFault::Duplicate("Last-Event-ID"));
         }
         let id = String::from_utf8_lossy(id.as_bytes());
-        query.after = Some(read_cursor("Last-Event-ID", &id)?);
+        query.after = Some(parse_cursor("Last-Event-ID", &id)?);
     }
     Ok(query)
 }

@@ -7,7 +7,7 @@ use hyper::header::{
     X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{Response, StatusCode};
-use nexus3_protocol::envelope::write_error;
+use nexus3_protocol::envelope::encode_error;
 use nexus3_protocol::{ErrorCode, Id, RpcError};
 
 use super::body::AnswerBody;
@@ -49,7 +49,7 @@ impl Refusal {
     /// The whole answer.
     pub(super) fn into_response(self) -> Response<AnswerBody> {
         let error = RpcError::new(self.code(), self.message.clone());
-        let mut response = json_response(self.status, HeaderMap::default(), write_error(&Id::NULL, &error));
+        let mut response = json_response(self.status, HeaderMap::default(), encode_error(&Id::NULL, &error));
         let headers = response.headers_mut();
         let hint = match self.status {
             StatusCode::UNAUTHORIZED => Some((WWW_AUTHENTICATE, "Bearer")),

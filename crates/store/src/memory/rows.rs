@@ -7,7 +7,7 @@ use agent::journal::{AgentRecord, AgentState, DAEMON, StoredLedger, StoredPermis
 use agent::outside::{Append, JournalBounds, JournalEntry, IndexRow, Moment, EntryRange, StoreFault, StoredAgent, StoredTurn};
 use agent::{AgentId, RequestId, TurnEnd};
 
-use crate::call::{check_numbers, is_of_the_daemon, needs_its_agent, refusal};
+use crate::batch::{check_integer_range, is_daemon_record, requires_live_agent, refusal};
 use crate::digest::{self, Digest};
 
 /// Everything there is.
@@ -48,7 +48,7 @@ enum UndoStep {
 
 impl Rows {
     pub(super) fn commit(&mut self, appends: Vec<Append>) -> Result<Vec<Arc<JournalEntry>>, StoreFault> {
-        check_numbers(&appends)?;
+        check_integer_range(&appends)?;
         let before = self.entries.len();
         self.undo_log.clear();
         for append in appends {
@@ -67,11 +67,11 @@ impl Rows {
             return Err(refusal::no_agent());
         }
         if agent == DAEMON {
-            if let Some(record) = append.records.iter().find(|record| !is_of_the_daemon(record)) {
-                return Err(refusal::not_of_the_daemon(record.kind()));
+            if let Some(record) = append.records.iter().find(|record| !is_daemon_record(record)) {
+                return Err(refusal::invalid_for_daemon(record.kind()));
             }
             if append.state.is_some() {
-                return Err(refusal::not_of_the_daemon("state"));
+                return Err(refusal::invalid_for_daemon("state"));
             }
         }
         for record in append.records {
@@ -92,7 +92,7 @@ impl Rows {
     }
 
     fn apply_record(&mut self, agent: Serial, at: Moment, record: &Record) -> Result<(), StoreFault> {
-        if agent != DAEMON && needs_its_agent(record) && !self.is_live(agent) {
+        if agent != DAEMON && requires_live_agent(record) && !self.is_live(agent) {
             return Err(refusal::no_agent());
         }
         match record {
@@ -145,7 +145,7 @@ impl Rows {
 
     fn create(&mut self, agent: Serial, record: &AgentRecord) -> Result<(), StoreFault> {
         if self.entry_indexes.contains_key(&agent) || self.agents.contains_key(&agent) {
-            return Err(refusal::serial_given_before(agent));
+            return Err(refusal::serial_reused(agent));
         }
         if let Some(parent) = record.parent.filter(|parent| !self.agents.contains_key(parent)) {
             return Err(refusal::no_parent(parent));

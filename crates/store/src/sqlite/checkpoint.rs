@@ -11,34 +11,34 @@ use rusqlite::hooks::Wal;
 use rusqlite::wal::CheckpointMode;
 use rusqlite::{Connection, DEFAULT_NAME};
 
-use super::trouble::Trouble;
+use super::disk_error::DiskError;
 
 /// Pages in the log after which they are moved.
-const PAGES: usize = 1000;
+const CHECKPOINT_PAGES: usize = 1000;
 /// A log larger than this is told of: somebody reads for too long, or the disk does not take it.
-const PAGES_WARN: usize = (64 << 20) / PAGE_BYTES;
+const WARNING_PAGES: usize = (64 << 20) / PAGE_BYTES;
 const PAGE_BYTES: usize = 4096;
 
 /// Moves pages beside the writer.
 pub(super) struct Checkpointer {
     /// None when it has to end.
-    ask: Option<Sender<()>>,
-    moved: Receiver<Result<(), Trouble>>,
+    requests: Option<Sender<()>>,
+    results: Receiver<Result<(), DiskError>>,
     thread: Option<JoinHandle<()>>,
-    is_asked: bool,
-    size: LogSize,
+    is_running: bool,
+    wal_size: WalSize,
 }
 
 /// What the writer has to do.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Due {
+pub(super) enum CheckpointAction {
     Nothing,
     /// Ask for most of the log to be moved.
-    Most,
+    Start,
     /// Move the rest.
-    Rest,
+    Finish,
     /// Most of it was not moved.
-    Failed(Trouble),
+    Failed(DiskError),
 }
 
 impl Checkpointer {
@@ -49,15 +49,15 @@ impl Checkpointer {
         own: Connection,
         file: Arc<File>,
     ) -> Result<Self, StartFault> {
-        let size = LogSize::of(writer).map_err(StartFault::Sql)?;
+        let size = WalSize::observe(writer).map_err(StartFault::Sql)?;
         let (ask, asked) = channel();
         let (tell, moved) = channel();
         let serve = move || {
             while asked.recv().is_ok() {
-                let moved = move_pages(&own, CheckpointMode::PASSIVE).and_then(|_| {
+                let moved = run_checkpoint(&own, CheckpointMode::PASSIVE).and_then(|_| {
                     let forced = file.sync_data();
                     forced.map_err(|error| {
-                        Trouble::Broken(format!("the disk did not take the database: {error}"))
+                        DiskError::Broken(format!("the disk did not take the database: {error}"))
                     })
                 });
                 if tell.send(moved).is_err() {
@@ -67,45 +67,45 @@ impl Checkpointer {
         };
         let thread = std::thread::Builder::new().name("store-checkpoint".to_owned()).spawn(serve);
         let thread = Some(thread.map_err(StartFault::Io)?);
-        Ok(Self { ask: Some(ask), moved, thread, is_asked: false, size })
+        Ok(Self { requests: Some(ask), results: moved, thread, is_running: false, wal_size: size })
     }
 
     /// What is to be done after a commit.
-    pub(super) fn due(&mut self) -> Due {
-        if !self.is_asked {
-            return if self.size.is_due() { Due::Most } else { Due::Nothing };
+    pub(super) fn next_action(&mut self) -> CheckpointAction {
+        if !self.is_running {
+            return if self.wal_size.is_checkpoint_due() { CheckpointAction::Start } else { CheckpointAction::Nothing };
         }
-        match self.moved.try_recv() {
-            Err(TryRecvError::Empty) => Due::Nothing,
+        match self.results.try_recv() {
+            Err(TryRecvError::Empty) => CheckpointAction::Nothing,
             Err(TryRecvError::Disconnected) => {
-                self.is_asked = false;
-                Due::Failed(Trouble::Broken("the checkpointer has fallen".to_owned()))
+                self.is_running = false;
+                CheckpointAction::Failed(DiskError::Broken("the checkpointer has fallen".to_owned()))
             }
             Ok(moved) => {
-                self.is_asked = false;
+                self.is_running = false;
                 match moved {
-                    Ok(()) => Due::Rest,
-                    Err(trouble) => Due::Failed(trouble),
+                    Ok(()) => CheckpointAction::Finish,
+                    Err(trouble) => CheckpointAction::Failed(trouble),
                 }
             }
         }
     }
 
     /// Has most of the log moved.
-    pub(super) fn ask(&mut self) {
+    pub(super) fn request(&mut self) {
         // Whether it hears is found out by whoever waits for its answer.
-        let _ = self.ask.as_ref().map(|ask| ask.send(()));
-        self.is_asked = true;
+        let _ = self.requests.as_ref().map(|ask| ask.send(()));
+        self.is_running = true;
     }
 
     /// Notes whether the log is empty now.
-    pub(super) fn note(&mut self, is_all: bool) {
-        self.size.note(is_all);
+    pub(super) fn record_result(&mut self, is_all: bool) {
+        self.wal_size.record_result(is_all);
     }
 
     /// Ends the thread.
     pub(super) fn stop(&mut self) {
-        self.ask = None;
+        self.requests = None;
         if let Some(thread) = self.thread.take() {
             // A panic there is no reason for one here.
             drop(thread.join());
@@ -120,45 +120,45 @@ pub(super) enum StartFault {
 }
 
 /// Moves what can be moved; whether that was everything.
-pub(super) fn move_pages(db: &Connection, mode: CheckpointMode) -> Result<bool, Trouble> {
-    let (pages, moved) = db.wal_checkpoint_v2(DEFAULT_NAME, mode).map_err(|error| Trouble::of(&error))?;
+pub(super) fn run_checkpoint(db: &Connection, mode: CheckpointMode) -> Result<bool, DiskError> {
+    let (pages, moved) = db.wal_checkpoint_v2(DEFAULT_NAME, mode).map_err(|error| DiskError::classify(&error))?;
     Ok(moved >= pages)
 }
 
 /// How large the log is, and what was done about it.
-struct LogSize {
+struct WalSize {
     pages: Arc<AtomicUsize>,
     next_checkpoint: usize,
     next_warning: usize,
 }
 
-impl LogSize {
-    fn of(db: &mut Connection) -> rusqlite::Result<Self> {
+impl WalSize {
+    fn observe(db: &mut Connection) -> rusqlite::Result<Self> {
         let pages = Arc::new(AtomicUsize::new(0));
         let heard = Arc::clone(&pages);
         db.wal_hook(Some(move |_: &mut Wal, pages: std::ffi::c_int| {
             heard.store(usize::try_from(pages).unwrap_or_default(), Ordering::Relaxed);
             Ok(())
         }))?;
-        Ok(Self { pages, next_checkpoint: PAGES, next_warning: PAGES_WARN })
+        Ok(Self { pages, next_checkpoint: CHECKPOINT_PAGES, next_warning: WARNING_PAGES })
     }
 
     fn pages(&self) -> usize {
         self.pages.load(Ordering::Relaxed)
     }
 
-    fn is_due(&self) -> bool {
+    fn is_checkpoint_due(&self) -> bool {
         self.pages() >= self.next_checkpoint
     }
 
     /// A log that could not be emptied is tried again when it has grown by as much.
-    fn note(&mut self, is_all: bool) {
+    fn record_result(&mut self, is_all: bool) {
         let pages = self.pages();
         if is_all {
-            (self.next_checkpoint, self.next_warning) = (PAGES, PAGES_WARN);
+            (self.next_checkpoint, self.next_warning) = (CHECKPOINT_PAGES, WARNING_PAGES);
             return;
         }
-        self.next_checkpoint = pages + PAGES;
+        self.next_checkpoint = pages + CHECKPOINT_PAGES;
         if pages >= self.next_warning {
             self.next_warning = pages * 2;
             let mebibytes = (pages * PAGE_BYTES) >> 20;

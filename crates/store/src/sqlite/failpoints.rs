@@ -2,7 +2,7 @@
 
 /// Where it can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Edge {
+pub(super) enum FailpointSite {
     CommitBefore,
     CommitAfter,
     CheckpointBefore,
@@ -13,11 +13,11 @@ pub(super) enum Edge {
 /// What to pretend; a process that shall end has ended.
 #[cfg_attr(not(debug_assertions), expect(dead_code, reason = "a release build pretends nothing"))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pretence {
+pub(super) enum InjectedFault {
     /// As if the disk were full.
-    Full,
+    DiskFull,
     /// As if the disk had not taken what was written.
-    Fsync,
+    FsyncFailed,
 }
 
 #[cfg(debug_assertions)]
@@ -29,21 +29,21 @@ pub(super) use release::Failpoints;
 mod debug {
     use std::time::Duration;
 
-    use super::{Edge, Pretence};
+    use super::{FailpointSite, InjectedFault};
 
     #[derive(Debug, Default)]
     pub(crate) struct Failpoints {
-        points: Vec<Point>,
+        points: Vec<Failpoint>,
     }
 
     #[derive(Debug)]
-    struct Point {
-        edge: Edge,
+    struct Failpoint {
+        site: FailpointSite,
         /// A kind of record that has to be in the group.
         kind: Option<String>,
         /// Only this time; every time when there is none.
-        time: Option<u64>,
-        passed: u64,
+        hit_number: Option<u64>,
+        hits: u64,
         action: Action,
     }
 
@@ -51,36 +51,36 @@ mod debug {
     enum Action {
         Abort,
         Delay(u64),
-        Pretend(Pretence),
+        Inject(InjectedFault),
     }
 
     impl Failpoints {
         pub(crate) fn parse(text: Option<&str>) -> Result<Self, String> {
             let points = text.unwrap_or_default().split(',').map(str::trim).filter(|point| !point.is_empty());
-            Ok(Self { points: points.map(Point::parse).collect::<Result<_, _>>()? })
+            Ok(Self { points: points.map(Failpoint::parse).collect::<Result<_, _>>()? })
         }
 
         /// Passes an edge with records of these kinds.
-        pub(crate) fn pass<'a>(
+        pub(crate) fn hit<'a>(
             &mut self,
-            edge: Edge,
+            edge: FailpointSite,
             kinds: &(impl Iterator<Item = &'a str> + Clone),
-        ) -> Option<Pretence> {
+        ) -> Option<InjectedFault> {
             let mut pretence = None;
-            for point in self.points.iter_mut().filter(|point| point.edge == edge) {
+            for point in self.points.iter_mut().filter(|point| point.site == edge) {
                 if !point.kind.as_deref().is_none_or(|kind| kinds.clone().any(|there| there == kind)) {
                     continue;
                 }
-                point.passed += 1;
-                if point.time.is_none_or(|time| time == point.passed) {
-                    pretence = point.action.act().or(pretence);
+                point.hits += 1;
+                if point.hit_number.is_none_or(|time| time == point.hits) {
+                    pretence = point.action.execute().or(pretence);
                 }
             }
             pretence
         }
     }
 
-    impl Point {
+    impl Failpoint {
         fn parse(text: &str) -> Result<Self, String> {
             let wrong = |what: &str| format!("the failpoint {text:?} {what}");
             let (place, action) = text.split_once('=').ok_or_else(|| wrong("has no `=`"))?;
@@ -95,18 +95,18 @@ mod debug {
                 Some((edge, kind)) => (edge, Some(kind.to_owned())),
             };
             let edge = match edge {
-                "commit.before" => Edge::CommitBefore,
-                "commit.after" => Edge::CommitAfter,
-                "checkpoint.before" => Edge::CheckpointBefore,
-                "migrate.before" => Edge::MigrateBefore,
-                "migrate.middle" => Edge::MigrateMiddle,
+                "commit.before" => FailpointSite::CommitBefore,
+                "commit.after" => FailpointSite::CommitAfter,
+                "checkpoint.before" => FailpointSite::CheckpointBefore,
+                "migrate.before" => FailpointSite::MigrateBefore,
+                "migrate.middle" => FailpointSite::MigrateMiddle,
                 _ => return Err(wrong("has an unknown edge")),
             };
             let action = Action::parse(action).ok_or_else(|| wrong("has an unknown action"))?;
-            if edge == Edge::CommitAfter && matches!(action, Action::Pretend(_)) {
+            if edge == FailpointSite::CommitAfter && matches!(action, Action::Inject(_)) {
                 return Err(wrong("comes too late: the commit is done"));
             }
-            Ok(Self { edge, kind, time, passed: 0, action })
+            Ok(Self { site: edge, kind, hit_number: time, hits: 0, action })
         }
     }
 
@@ -114,8 +114,8 @@ mod debug {
         fn parse(text: &str) -> Option<Self> {
             match text {
                 "abort" => Some(Self::Abort),
-                "full" => Some(Self::Pretend(Pretence::Full)),
-                "fsync" => Some(Self::Pretend(Pretence::Fsync)),
+                "full" => Some(Self::Inject(InjectedFault::DiskFull)),
+                "fsync" => Some(Self::Inject(InjectedFault::FsyncFailed)),
                 other => {
                     let delay_ms = other.strip_prefix("delay(")?.strip_suffix(')')?.parse().ok()?;
                     Some(Self::Delay(delay_ms))
@@ -124,14 +124,14 @@ mod debug {
         }
 
         #[expect(clippy::disallowed_methods, reason = "a delay is what the failpoint was asked for")]
-        fn act(self) -> Option<Pretence> {
+        fn execute(self) -> Option<InjectedFault> {
             match self {
                 Self::Abort => std::process::abort(),
                 Self::Delay(delay_ms) => {
                     std::thread::sleep(Duration::from_millis(delay_ms));
                     None
                 }
-                Self::Pretend(pretence) => Some(pretence),
+                Self::Inject(pretence) => Some(pretence),
             }
         }
     }
@@ -144,12 +144,12 @@ mod debug {
         fn a_failpoint_counts_only_what_it_waits_for() {
             let text = "commit.before:message@2=full, commit.before@3=fsync";
             let mut points = Failpoints::parse(Some(text)).unwrap();
-            let mut pass = |kinds: &[&'static str]| points.pass(Edge::CommitBefore, &kinds.iter().copied());
+            let mut pass = |kinds: &[&'static str]| points.hit(FailpointSite::CommitBefore, &kinds.iter().copied());
             assert_eq!(pass(&["message", "denied"]), None);
             assert_eq!(pass(&["denied"]), None);
-            assert_eq!(pass(&["message"]), Some(Pretence::Fsync), "the second message, and the third commit");
+            assert_eq!(pass(&["message"]), Some(InjectedFault::FsyncFailed), "the second message, and the third commit");
             assert_eq!(pass(&["message"]), None);
-            assert_eq!(points.pass(Edge::CheckpointBefore, &std::iter::empty()), None);
+            assert_eq!(points.hit(FailpointSite::CheckpointBefore, &std::iter::empty()), None);
         }
 
         #[test]
@@ -189,11 +189,11 @@ mod release {
             }
         }
 
-        pub(crate) fn pass<'a>(
+        pub(crate) fn hit<'a>(
             &mut self,
-            _: Edge,
+            _: FailpointSite,
             _: &(impl Iterator<Item = &'a str> + Clone),
-        ) -> Option<Pretence> {
+        ) -> Option<InjectedFault> {
             None
         }
     }

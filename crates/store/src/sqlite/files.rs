@@ -5,44 +5,44 @@ use std::path::{Path, PathBuf};
 
 /// Where the files of one store are.
 #[derive(Debug, Clone)]
-pub(crate) struct Files {
+pub(crate) struct StoreFiles {
     pub(crate) database: PathBuf,
 }
 
-impl Files {
-    pub(crate) fn of(database: &Path) -> Self {
+impl StoreFiles {
+    pub(crate) fn new(database: &Path) -> Self {
         Self { database: database.to_owned() }
     }
 
     /// SQLite's write-ahead log: commits that are not in the database yet.
     pub(crate) fn wal(&self) -> PathBuf {
-        self.beside("-wal")
+        self.with_suffix("-wal")
     }
 
     /// Held by the daemon that uses the store.
     pub(crate) fn lock(&self) -> PathBuf {
-        self.beside(".lock")
+        self.with_suffix(".lock")
     }
 
     /// How far the journal had come.
-    pub(crate) fn mark(&self) -> PathBuf {
-        self.beside(".mark")
+    pub(crate) fn high_water_mark(&self) -> PathBuf {
+        self.with_suffix(".mark")
     }
 
     /// The copy that was taken before the schema left this version; a number tells later ones apart.
-    pub(crate) fn before_migration(&self, version: u32, number: u32) -> PathBuf {
+    pub(crate) fn migration_backup(&self, version: u32, number: u32) -> PathBuf {
         match number {
-            0 => self.beside(&format!(".v{version}.bak")),
-            number => self.beside(&format!(".v{version}.{number}.bak")),
+            0 => self.with_suffix(&format!(".v{version}.bak")),
+            number => self.with_suffix(&format!(".v{version}.{number}.bak")),
         }
     }
 
     /// The folder they are in.
     pub(crate) fn folder(&self) -> &Path {
-        folder_of(&self.database)
+        parent_folder(&self.database)
     }
 
-    fn beside(&self, ending: &str) -> PathBuf {
+    fn with_suffix(&self, ending: &str) -> PathBuf {
         let mut path = OsString::from(&self.database);
         path.push(ending);
         PathBuf::from(path)
@@ -50,7 +50,7 @@ impl Files {
 }
 
 /// The folder of a path that may be a plain name.
-pub(crate) fn folder_of(path: &Path) -> &Path {
+pub(crate) fn parent_folder(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::failpoints::{Edge, Failpoints, Pretence};
-use super::files::Files;
+use super::failpoints::{FailpointSite, Failpoints, InjectedFault};
+use super::files::StoreFiles;
 use super::opening::OpenFault;
 use super::schema::{APPLICATION_ID, DATABASE_ID, Migration};
 use crate::digest::DatabaseId;
@@ -18,23 +18,23 @@ const COPIES_MAX: u32 = 100;
 /// Brings a database from `version` to the end of the list. Zero is a new file: nothing is copied.
 pub(super) fn migrate(
     db: &mut Connection,
-    files: &Files,
+    files: &StoreFiles,
     version: u32,
     migrations: &[Migration],
     failpoints: &mut Failpoints,
 ) -> Result<(), OpenFault> {
     if version > 0 {
-        let path = take_copy(db, files, version)?;
+        let path = back_up(db, files, version)?;
         tracing::info!(path = %path.display(), version, "a copy was taken before the schema changes");
     }
     for (number, migration) in (1..).zip(migrations).skip(version as usize) {
-        pretend(failpoints.pass(Edge::MigrateBefore, &std::iter::empty()), &files.database)?;
-        step(db, number, migration, failpoints, &files.database)?;
+        inject_fault(failpoints.hit(FailpointSite::MigrateBefore, &std::iter::empty()), &files.database)?;
+        apply_migration(db, number, migration, failpoints, &files.database)?;
     }
     Ok(())
 }
 
-fn step(
+fn apply_migration(
     db: &mut Connection,
     number: u32,
     migration: &str,
@@ -44,7 +44,7 @@ fn step(
     let fault = |error| OpenFault::sql(path, error);
     let transaction = db.transaction_with_behavior(TransactionBehavior::Exclusive).map_err(fault)?;
     transaction.execute_batch(migration).map_err(fault)?;
-    pretend(failpoints.pass(Edge::MigrateMiddle, &std::iter::empty()), path)?;
+    inject_fault(failpoints.hit(FailpointSite::MigrateMiddle, &std::iter::empty()), path)?;
     if number == 1 {
         let mut id = DatabaseId::default();
         getrandom::fill(&mut id).map_err(|error| OpenFault::Random(error.to_string()))?;
@@ -55,25 +55,25 @@ fn step(
     transaction.commit().map_err(fault)
 }
 
-fn take_copy(db: &Connection, files: &Files, version: u32) -> Result<PathBuf, OpenFault> {
+fn back_up(db: &Connection, files: &StoreFiles, version: u32) -> Result<PathBuf, OpenFault> {
     for number in 0..COPIES_MAX {
-        let path = files.before_migration(version, number);
+        let path = files.migration_backup(version, number);
         if path.exists() {
             continue;
         }
         copy(db, &path, |_| Ok(()))
-            .map_err(|fault| OpenFault::Copy { path: path.clone(), why: fault.to_string() })?;
+            .map_err(|fault| OpenFault::BackupFailed { path: path.clone(), why: fault.to_string() })?;
         return Ok(path);
     }
-    let path = files.before_migration(version, 0);
-    Err(OpenFault::Copy { path, why: format!("{COPIES_MAX} copies of that version are there already") })
+    let path = files.migration_backup(version, 0);
+    Err(OpenFault::BackupFailed { path, why: format!("{COPIES_MAX} copies of that version are there already") })
 }
 
-fn pretend(pretence: Option<Pretence>, path: &Path) -> Result<(), OpenFault> {
+fn inject_fault(pretence: Option<InjectedFault>, path: &Path) -> Result<(), OpenFault> {
     match pretence {
         None => Ok(()),
-        Some(Pretence::Full) => Err(OpenFault::NoRoom { path: path.to_owned() }),
-        Some(Pretence::Fsync) => {
+        Some(InjectedFault::DiskFull) => Err(OpenFault::DiskFull { path: path.to_owned() }),
+        Some(InjectedFault::FsyncFailed) => {
             let error = std::io::Error::other("a failpoint");
             Err(OpenFault::io(path, "written", error))
         }

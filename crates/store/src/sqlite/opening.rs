@@ -11,16 +11,16 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::checkpoint::{Checkpointer, StartFault};
 use super::failpoints::Failpoints;
-use super::files::Files;
-use super::line::Line;
-use super::look::{Look, first_look};
-use super::mark::{Mark, MarkFile};
+use super::files::StoreFiles;
+use super::queue::WriteQueue;
+use super::startup_check::{DatabaseState, inspect_database};
+use super::high_water_mark::{HighWaterMark, HighWaterMarkFile};
 use super::migrate::migrate;
-use super::place::{self, LockFile};
-use super::readers::{READERS, Readers};
+use super::lock_file::{self, LockFile};
+use super::reader_pool::{READER_THREADS, ReaderPool};
 use super::schema::{MIGRATIONS, current_version};
-use super::scribe::Head;
-use super::writer::{Hand, Writer};
+use super::transaction_writer::JournalHead;
+use super::writer::{WriterContext, Writer};
 use super::{Durability, SqliteOptions, SqliteStore};
 use crate::digest::DatabaseId;
 
@@ -52,7 +52,7 @@ pub enum OpenFault {
         "{}: on a network file system ({system}), where locks and shared memory cannot be trusted; \
          move the daemon's home to a disk of this machine", .path.display()
     )]
-    Network {
+    NetworkFileSystem {
         /// The folder.
         path: PathBuf,
         /// The file system.
@@ -83,7 +83,7 @@ pub enum OpenFault {
          what a newer one wrote; use the newer nexus3, or restore the copy it took ({}.v{known}.bak)",
         .path.display(), .path.display()
     )]
-    Newer {
+    NewerSchema {
         /// The file.
         path: PathBuf,
         /// Its version.
@@ -108,7 +108,7 @@ pub enum OpenFault {
          back or restore a newer backup; if this file is older on purpose, remove {}.mark to go on without the rest",
         .path.display(), .path.display(), .path.display()
     )]
-    Lost {
+    JournalTruncated {
         /// The file.
         path: PathBuf,
         /// The last entry there is.
@@ -121,19 +121,19 @@ pub enum OpenFault {
         "{}: not there or empty, but its {}-wal holds commits; put the database back, or move the -wal file away \
          as well", .path.display(), .path.display()
     )]
-    LogAlone {
+    WalWithoutDatabase {
         /// The file.
         path: PathBuf,
     },
     /// There is no room to open it.
     #[error("{}: no space is left on this disk; make room and start again", .path.display())]
-    NoRoom {
+    DiskFull {
         /// The file.
         path: PathBuf,
     },
     /// The copy before a migration failed.
     #[error("{}: the copy before the schema changes cannot be written: {why}; make room or move it away", .path.display())]
-    Copy {
+    BackupFailed {
         /// The copy.
         path: PathBuf,
         /// Why.
@@ -142,7 +142,7 @@ pub enum OpenFault {
     /// The library is too old.
     #[error(
         "SQLite {found} can lose commits; this program needs {} or later",
-        version_text(SQLITE_VERSION_MIN)
+        format_version(SQLITE_VERSION_MIN)
     )]
     OldSqlite {
         /// Its version.
@@ -174,7 +174,7 @@ pub enum OpenFault {
     },
 }
 
-fn version_text(number: i32) -> String {
+fn format_version(number: i32) -> String {
     format!("{}.{}.{}", number / 1_000_000, number / 1000 % 1000, number % 1000)
 }
 
@@ -183,7 +183,7 @@ impl OpenFault {
         let path = path.to_owned();
         match error.kind() {
             io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => Self::ReadOnly { path },
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::NoRoom { path },
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull { path },
             _ => Self::Io { path, doing, error },
         }
     }
@@ -194,7 +194,7 @@ impl OpenFault {
             Some(ErrorCode::NotADatabase) => Self::NotADatabase { path },
             Some(ErrorCode::DatabaseCorrupt) => Self::Damaged { path, why: error.to_string() },
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Self::ReadOnly { path },
-            Some(ErrorCode::DiskFull) => Self::NoRoom { path },
+            Some(ErrorCode::DiskFull) => Self::DiskFull { path },
             _ => Self::Sql { path, error },
         }
     }
@@ -209,25 +209,25 @@ pub fn open(options: &SqliteOptions) -> Result<Arc<SqliteStore>, OpenFault> {
     if rusqlite::version_number() < SQLITE_VERSION_MIN {
         return Err(OpenFault::OldSqlite { found: rusqlite::version() });
     }
-    let files = Files::of(&options.path);
-    place::check_folder(&files)?;
+    let files = StoreFiles::new(&options.path);
+    lock_file::check_folder(&files)?;
     // Before the database is touched: a process that closes a file gives up all its locks on it, and SQLite's may be
     // among them.
-    let lock = LockFile::take(&files)?;
-    place::check_file(&files)?;
-    let version = look_before(&files)?;
-    place::make_private(&files.database).map_err(|error| OpenFault::io(&files.database, "made", error))?;
-    let mut db = open_to_write(&files, options.durability)?;
+    let lock = LockFile::acquire(&files)?;
+    lock_file::check_database_file(&files)?;
+    let version = check_before_open(&files)?;
+    lock_file::make_private(&files.database).map_err(|error| OpenFault::io(&files.database, "made", error))?;
+    let mut db = open_writer(&files, options.durability)?;
     if let Some(version) = version {
         migrate(&mut db, &files, version, MIGRATIONS, &mut failpoints)?;
     }
     let sql = |error| OpenFault::sql(&files.database, error);
-    let (database, head) = look_again(&db, &files)?;
+    let (database, head) = check_after_open(&db, &files)?;
     let connections: Vec<_> =
-        (0..READERS).map(|_| open_to_read(&files.database)).collect::<Result<_, _>>().map_err(sql)?;
+        (0..READER_THREADS).map(|_| open_reader(&files.database)).collect::<Result<_, _>>().map_err(sql)?;
     let mark =
-        MarkFile::open(&files.mark()).map_err(|error| OpenFault::io(&files.mark(), "opened", error))?;
-    let own = open_to_write(&files, options.durability)?;
+        HighWaterMarkFile::open(&files.high_water_mark()).map_err(|error| OpenFault::io(&files.high_water_mark(), "opened", error))?;
+    let own = open_writer(&files, options.durability)?;
     let file =
         File::open(&files.database).map_err(|error| OpenFault::io(&files.database, "opened", error))?;
     let file = Arc::new(file);
@@ -235,71 +235,71 @@ pub fn open(options: &SqliteOptions) -> Result<Arc<SqliteStore>, OpenFault> {
         StartFault::Io(error) => OpenFault::io(&files.database, "given a thread", error),
         StartFault::Sql(error) => OpenFault::sql(&files.database, error),
     })?;
-    let (line, readers) = (Arc::new(Line::default()), Arc::new(Readers::default()));
-    let store = SqliteStore { line: Arc::clone(&line), readers: Arc::clone(&readers) };
+    let (line, readers) = (Arc::new(WriteQueue::default()), Arc::new(ReaderPool::default()));
+    let store = SqliteStore { queue: Arc::clone(&line), readers: Arc::clone(&readers) };
     let no_thread = |error| {
         // Nobody else will end what has begun.
-        store.line.end();
+        store.queue.mark_stopped();
         store.readers.close();
         OpenFault::io(&files.database, "given a thread", error)
     };
     let reader_threads = readers.start(connections).map_err(no_thread)?;
     let durability = options.durability;
-    let hand = Hand { line, database, durability, failpoints, mark, checkpointer };
-    let writer = Writer { db, head, hand, readers, reader_threads, file, lock };
+    let hand = WriterContext { queue: line, database, durability, failpoints, high_water_mark: mark, checkpointer };
+    let writer = Writer { db, head, context: hand, readers, reader_threads, file, lock };
     writer.start().map_err(no_thread)?;
     Ok(Arc::new(store))
 }
 
 /// Looks without writing, so that what is refused is left as it was found. The version to migrate from, if any.
-fn look_before(files: &Files) -> Result<Option<u32>, OpenFault> {
+fn check_before_open(files: &StoreFiles) -> Result<Option<u32>, OpenFault> {
     let path = files.database.clone();
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
     if size(&path) == 0 {
         // SQLite would take the log for a leftover and delete it.
-        return if size(&files.wal()) == 0 { Ok(Some(0)) } else { Err(OpenFault::LogAlone { path }) };
+        return if size(&files.wal()) == 0 { Ok(Some(0)) } else { Err(OpenFault::WalWithoutDatabase { path }) };
     }
     // We hold the lock: without a log nobody writes, and nothing has to be put beside it.
-    let db = if files.wal().exists() { open_to_read(&path) } else { open_alone(&path) };
+    let db = if files.wal().exists() { open_reader(&path) } else { open_immutable(&path) };
     let db = db.map_err(|error| OpenFault::sql(&path, error))?;
-    match look(&db, files)? {
-        Look::Empty => Ok(Some(0)),
-        Look::Older(version) => Ok(Some(version)),
-        Look::Current { .. } => Ok(None),
-        Look::Foreign(application) => Err(OpenFault::Foreign { path, application }),
-        Look::Newer(found) => Err(OpenFault::Newer { path, found, known: current_version() }),
-        Look::Damaged(why) => Err(OpenFault::Damaged { path, why }),
-        Look::Lost { last, marked } => Err(OpenFault::Lost { path, last, marked }),
+    match inspect(&db, files)? {
+        DatabaseState::Empty => Ok(Some(0)),
+        DatabaseState::Older(version) => Ok(Some(version)),
+        DatabaseState::Current { .. } => Ok(None),
+        DatabaseState::Foreign(application) => Err(OpenFault::Foreign { path, application }),
+        DatabaseState::Newer(found) => Err(OpenFault::NewerSchema { path, found, known: current_version() }),
+        DatabaseState::Damaged(why) => Err(OpenFault::Damaged { path, why }),
+        DatabaseState::JournalTruncated { last, marked } => Err(OpenFault::JournalTruncated { path, last, marked }),
     }
 }
 
 /// After the migrations everything has to be in order.
-fn look_again(db: &Connection, files: &Files) -> Result<(DatabaseId, Head), OpenFault> {
+fn check_after_open(db: &Connection, files: &StoreFiles) -> Result<(DatabaseId, JournalHead), OpenFault> {
     let path = files.database.clone();
-    match look(db, files)? {
-        Look::Current { database, head } => Ok((database, head)),
-        Look::Lost { last, marked } => Err(OpenFault::Lost { path, last, marked }),
+    match inspect(db, files)? {
+        DatabaseState::Current { database, head } => Ok((database, head)),
+        DatabaseState::JournalTruncated { last, marked } => Err(OpenFault::JournalTruncated { path, last, marked }),
         other => Err(OpenFault::Damaged { path, why: format!("after it was opened: {other:?}") }),
     }
 }
 
-fn look(db: &Connection, files: &Files) -> Result<Look, OpenFault> {
-    let mark = Mark::read(&files.mark()).map_err(|error| OpenFault::io(&files.mark(), "read", error))?;
-    first_look(db, mark.as_ref()).map_err(|error| OpenFault::sql(&files.database, error))
+fn inspect(db: &Connection, files: &StoreFiles) -> Result<DatabaseState, OpenFault> {
+    let mark = HighWaterMark::read(&files.high_water_mark()).map_err(|error| OpenFault::io(&files.high_water_mark(), "read", error))?;
+    inspect_database(db, mark.as_ref()).map_err(|error| OpenFault::sql(&files.database, error))
 }
 
 /// How long to wait for another program that holds the database, such as a backup that begins.
-const BUSY_WAIT: Duration = Duration::from_secs(5);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// The write-ahead log is cut to this size when it has been emptied. Writing over old pages is cheaper than growing.
-const WAL_BYTES_KEPT: i64 = 16 << 20;
+const WAL_BYTES_RETAINED_MAX: i64 = 16 << 20;
 
-fn open_to_write(files: &Files, durability: Durability) -> Result<Connection, OpenFault> {
+fn open_writer(files: &StoreFiles, durability: Durability) -> Result<Connection, OpenFault> {
     let path = &files.database;
     let sql = |error| OpenFault::sql(path, error);
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags).map_err(sql)?;
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(sql)?;
-    settle(&db).map_err(sql)?;
+    configure_connection(&db).map_err(sql)?;
     let mode: String =
         db.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0)).map_err(sql)?;
     if mode != "wal" {
@@ -313,7 +313,7 @@ fn open_to_write(files: &Files, durability: Durability) -> Result<Connection, Op
     let set = || {
         db.pragma_update(None, "synchronous", synchronous)?;
         db.pragma_update(None, "wal_autocheckpoint", 0)?;
-        db.pragma_update(None, "journal_size_limit", WAL_BYTES_KEPT)?;
+        db.pragma_update(None, "journal_size_limit", WAL_BYTES_RETAINED_MAX)?;
         // In KiB. What is written lies together, so a few pages do; and a commit that has moved pages in a tree looks
         // through all of them.
         db.pragma_update(None, "cache_size", -4096)
@@ -323,15 +323,15 @@ fn open_to_write(files: &Files, durability: Durability) -> Result<Connection, Op
 }
 
 /// A connection that cannot write.
-pub(crate) fn open_to_read(path: &Path) -> rusqlite::Result<Connection> {
+pub(crate) fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags)?;
-    settle(&db)?;
+    configure_connection(&db)?;
     Ok(db)
 }
 
 /// A file that nobody else uses or will: read without the files that SQLite would put beside it.
-pub(crate) fn open_alone(path: &Path) -> rusqlite::Result<Connection> {
+pub(crate) fn open_immutable(path: &Path) -> rusqlite::Result<Connection> {
     let mut uri = String::from("file:");
     for byte in path.as_os_str().as_encoded_bytes() {
         match byte {
@@ -345,13 +345,13 @@ pub(crate) fn open_alone(path: &Path) -> rusqlite::Result<Connection> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
     let db = Connection::open_with_flags(uri, flags)?;
-    settle(&db)?;
+    configure_connection(&db)?;
     Ok(db)
 }
 
 /// What holds for every connection.
-fn settle(db: &Connection) -> rusqlite::Result<()> {
-    db.busy_timeout(BUSY_WAIT)?;
+fn configure_connection(db: &Connection) -> rusqlite::Result<()> {
+    db.busy_timeout(BUSY_TIMEOUT)?;
     db.set_prepared_statement_cache_capacity(64);
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     db.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;

@@ -8,14 +8,14 @@ use agent::outside::{JournalBounds, JournalEntry, IndexRow, Moment, EntryRange, 
 use agent::{RequestId, TurnEnd};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
-use super::look::{ENTRIES, kept};
-use super::scribe::whole;
-use super::sums::{AGENT_SUMMED, agent_sum, turn_sum};
-use crate::body::{self, BodyFault};
+use super::startup_check::{SELECT_ENTRIES, read_entry_row};
+use super::transaction_writer::to_i64;
+use super::checksums::{AGENT_CHECKSUM_COLUMNS, agent_checksum, turn_checksum};
+use crate::codec::{self, CodecFault};
 use crate::digest::{self, Content, Digest};
 
 /// What cannot be read is damaged, whatever the reason: a store that cannot be written says so when it is.
-pub(crate) fn damage(error: &rusqlite::Error) -> StoreFault {
+pub(crate) fn read_fault(error: &rusqlite::Error) -> StoreFault {
     match error {
         rusqlite::Error::SqliteFailure(code, _) if code.code == rusqlite::ErrorCode::DatabaseBusy => {
             StoreFault::Full("another program holds the database".to_owned())
@@ -25,22 +25,22 @@ pub(crate) fn damage(error: &rusqlite::Error) -> StoreFault {
 }
 
 /// For `?` in this file: [`damage`] by value.
-struct Misread(StoreFault);
+struct QueryFault(StoreFault);
 
-impl From<rusqlite::Error> for Misread {
+impl From<rusqlite::Error> for QueryFault {
     fn from(error: rusqlite::Error) -> Self {
-        Self(damage(&error))
+        Self(read_fault(&error))
     }
 }
 
-impl From<StoreFault> for Misread {
+impl From<StoreFault> for QueryFault {
     fn from(fault: StoreFault) -> Self {
         Self(fault)
     }
 }
 
-impl From<Misread> for StoreFault {
-    fn from(misread: Misread) -> Self {
+impl From<QueryFault> for StoreFault {
+    fn from(misread: QueryFault) -> Self {
         misread.0
     }
 }
@@ -49,20 +49,20 @@ pub(super) fn index(db: &Connection) -> Result<Vec<IndexRow>, StoreFault> {
     Ok(read_index(db)?)
 }
 
-fn read_index(db: &Connection) -> Result<Vec<IndexRow>, Misread> {
+fn read_index(db: &Connection) -> Result<Vec<IndexRow>, QueryFault> {
     let mut statement = db.prepare_cached(&format!(
-        "SELECT {AGENT_SUMMED}, sum, is_finished FROM agents LEFT JOIN states USING (serial) ORDER BY serial"
+        "SELECT {AGENT_CHECKSUM_COLUMNS}, sum, is_finished FROM agents LEFT JOIN states USING (serial) ORDER BY serial"
     ))?;
     let mut rows = statement.query(())?;
     let mut index = Vec::new();
     while let Some(row) = rows.next()? {
-        let serial = natural(row.get(0)?, "a serial")?;
-        check_agent_sum(row)?;
+        let serial = to_u64(row.get(0)?, "a serial")?;
+        check_agent_checksum(row)?;
         let id = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
         index.push(IndexRow {
             serial,
-            id: body::read_agent_id(id).map_err(|fault| odd(&format!("agent {serial}"), fault))?,
-            parent: row.get::<_, Option<i64>>(2)?.map(|parent| natural(parent, "a parent")).transpose()?,
+            id: codec::decode_agent_id(id).map_err(|fault| damaged(&format!("agent {serial}"), fault))?,
+            parent: row.get::<_, Option<i64>>(2)?.map(|parent| to_u64(parent, "a parent")).transpose()?,
             capability_digest: row.get(4)?,
             is_destroyed: row.get(3)?,
             is_finished: row.get(8)?,
@@ -72,41 +72,41 @@ fn read_index(db: &Connection) -> Result<Vec<IndexRow>, Misread> {
 }
 
 /// The row begins with [`AGENT_SUMMED`] and the sum.
-fn check_agent_sum(row: &Row<'_>) -> Result<(), Misread> {
-    if agent_sum(row, 0)? == row.get::<_, i64>(7)? {
+fn check_agent_checksum(row: &Row<'_>) -> Result<(), QueryFault> {
+    if agent_checksum(row, 0)? == row.get::<_, i64>(7)? {
         return Ok(());
     }
-    Err(odd(&format!("agent {}", row.get::<_, i64>(0)?), "its row is not as it was written").into())
+    Err(damaged(&format!("agent {}", row.get::<_, i64>(0)?), "its row is not as it was written").into())
 }
 
 /// Every agent has an entry, and entries are never removed.
 pub(super) fn last_serial(db: &Connection) -> Result<Serial, StoreFault> {
-    let last: Option<i64> = one(db, "SELECT max(serial) FROM states")?;
-    last.map_or(Ok(DAEMON), |last| natural(last, "a serial"))
+    let last: Option<i64> = query_optional(db, "SELECT max(serial) FROM states")?;
+    last.map_or(Ok(DAEMON), |last| to_u64(last, "a serial"))
 }
 
 pub(super) fn agents(db: &Connection, serials: &[Serial]) -> Result<Vec<StoredAgent>, StoreFault> {
     let mut agents = Vec::with_capacity(serials.len());
     for serial in serials {
-        agents.extend(agent(db, *serial)?);
+        agents.extend(read_agent(db, *serial)?);
     }
     Ok(agents)
 }
 
-fn agent(db: &Connection, serial: Serial) -> Result<Option<StoredAgent>, Misread> {
+fn read_agent(db: &Connection, serial: Serial) -> Result<Option<StoredAgent>, QueryFault> {
     let mut statement = db.prepare_cached(&format!(
-        "SELECT {AGENT_SUMMED}, sum, state, ledger FROM agents LEFT JOIN states USING (serial) WHERE serial = ?1"
+        "SELECT {AGENT_CHECKSUM_COLUMNS}, sum, state, ledger FROM agents LEFT JOIN states USING (serial) WHERE serial = ?1"
     ))?;
-    let mut rows = statement.query([whole(serial)?])?;
+    let mut rows = statement.query([to_i64(serial)?])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    check_agent_sum(row)?;
-    let about = |fault: BodyFault| odd(&format!("agent {serial}"), fault);
+    check_agent_checksum(row)?;
+    let about = |fault: CodecFault| damaged(&format!("agent {serial}"), fault);
     let text = |place| row.get_ref(place)?.as_str().map_err(rusqlite::Error::from);
     Ok(Some(StoredAgent {
         serial,
-        record: body::read_agent(text(5)?, text(1)?, text(6)?).map_err(about)?,
-        state: body::read_state(text(8)?).map_err(about)?,
-        ledger: body::read_ledger(text(9)?).map_err(about)?,
+        record: codec::decode_agent(text(5)?, text(1)?, text(6)?).map_err(about)?,
+        state: codec::decode_state(text(8)?).map_err(about)?,
+        ledger: codec::decode_ledger(text(9)?).map_err(about)?,
         is_destroyed: row.get(3)?,
     }))
 }
@@ -115,16 +115,16 @@ pub(super) fn history(db: &Connection, agent: Serial) -> Result<Vec<Record>, Sto
     Ok(read_history(db, agent)?)
 }
 
-fn read_history(db: &Connection, agent: Serial) -> Result<Vec<Record>, Misread> {
+fn read_history(db: &Connection, agent: Serial) -> Result<Vec<Record>, QueryFault> {
     let mut records = Vec::new();
-    if let Some(tail) = tail(db, agent)? {
-        walk_back(db, agent, &tail, 0, |row| {
-            records.push(record(row)?);
+    if let Some(tail) = read_tail(db, agent)? {
+        visit_backwards(db, agent, &tail, 0, |row| {
+            records.push(decode_record(row)?);
             Ok(())
         })?;
         // A tail that was turned into an earlier one would have another number.
         if records.len() as u64 != tail.number.unwrap_or_default() {
-            return Err(odd(&format!("agent {agent}"), "its last entry is not where it should be").into());
+            return Err(damaged(&format!("agent {agent}"), "its last entry is not where it should be").into());
         }
     }
     records.reverse();
@@ -132,35 +132,35 @@ fn read_history(db: &Connection, agent: Serial) -> Result<Vec<Record>, Misread> 
 }
 
 /// Where an agent's entries end, or where they are read from.
-struct Tail {
+struct JournalTail {
     last: i64,
     number: Option<u64>,
 }
 
-fn tail(db: &Connection, agent: Serial) -> Result<Option<Tail>, Misread> {
+fn read_tail(db: &Connection, agent: Serial) -> Result<Option<JournalTail>, QueryFault> {
     let mut statement = db.prepare_cached("SELECT last, number FROM states WHERE serial = ?1")?;
     let found: Option<(i64, i64)> =
-        statement.query_row([whole(agent)?], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        statement.query_row([to_i64(agent)?], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     let Some((last, number)) = found else { return Ok(None) };
-    Ok(Some(Tail { last, number: Some(natural(number, "a number")?) }))
+    Ok(Some(JournalTail { last, number: Some(to_u64(number, "a number")?) }))
 }
 
 /// Shows the entries of an agent from its tail back to the one behind `after`.
-fn walk_back(
+fn visit_backwards(
     db: &Connection,
     agent: Serial,
-    tail: &Tail,
+    tail: &JournalTail,
     after: i64,
-    mut show: impl FnMut(&Row<'_>) -> Result<(), Misread>,
-) -> Result<(), Misread> {
-    let mut statement = db.prepare_cached(&format!("{ENTRIES} WHERE sequence = ?1"))?;
+    mut show: impl FnMut(&Row<'_>) -> Result<(), QueryFault>,
+) -> Result<(), QueryFault> {
+    let mut statement = db.prepare_cached(&format!("{SELECT_ENTRIES} WHERE sequence = ?1"))?;
     let mut next = Some(tail.last);
     let mut number = tail.number;
     while let Some(sequence) = next.filter(|sequence| *sequence > after) {
         let mut rows = statement.query([sequence])?;
-        let about = |why: &str| odd(&format!("entry {sequence}"), why);
+        let about = |why: &str| damaged(&format!("entry {sequence}"), why);
         let row = rows.next()?.ok_or_else(|| about("it is missing"))?;
-        let entry = kept(row)?;
+        let entry = read_entry_row(row)?;
         if entry.content.agent != agent || number.is_some_and(|number| number != entry.number) {
             return Err(about("it is not the one that should be there").into());
         }
@@ -174,17 +174,17 @@ fn walk_back(
     Ok(())
 }
 
-pub(super) fn unsettled(db: &Connection) -> Result<Vec<Serial>, StoreFault> {
-    Ok(read_unsettled(db)?)
+pub(super) fn agents_with_open_turns(db: &Connection) -> Result<Vec<Serial>, StoreFault> {
+    Ok(read_agents_with_open_turns(db)?)
 }
 
-fn read_unsettled(db: &Connection) -> Result<Vec<Serial>, Misread> {
+fn read_agents_with_open_turns(db: &Connection) -> Result<Vec<Serial>, QueryFault> {
     let mut statement =
         db.prepare_cached("SELECT DISTINCT agent FROM turns WHERE ended IS NULL ORDER BY agent")?;
     let mut rows = statement.query(())?;
     let mut serials = Vec::new();
     while let Some(row) = rows.next()? {
-        serials.push(natural(row.get(0)?, "a serial")?);
+        serials.push(to_u64(row.get(0)?, "a serial")?);
     }
     Ok(serials)
 }
@@ -198,24 +198,24 @@ pub(super) fn turn(
 }
 
 /// A destroyed agent may have left turns that are not forgotten yet; they are no longer there for anybody.
-fn read_turn(db: &Connection, agent: Serial, request_id: &RequestId) -> Result<Option<StoredTurn>, Misread> {
+fn read_turn(db: &Connection, agent: Serial, request_id: &RequestId) -> Result<Option<StoredTurn>, QueryFault> {
     let mut statement = db.prepare_cached(
         "SELECT accepted, turn, content, sum, ended, ended_at FROM turns WHERE agent = ?1 AND request = ?2 \
          AND EXISTS (SELECT 1 FROM agents WHERE serial = ?1 AND gone = 0)",
     )?;
     let key = digest::request_key(request_id);
-    let mut rows = statement.query(params![whole(agent)?, key])?;
+    let mut rows = statement.query(params![to_i64(agent)?, key])?;
     let Some(row) = rows.next()? else { return Ok(None) };
     let (accepted, turn, content): (i64, i64, Digest) = (row.get(0)?, row.get(1)?, row.get(2)?);
-    let about = |what: &str| odd(&format!("turn {turn} of agent {agent}"), what);
+    let about = |what: &str| damaged(&format!("turn {turn} of agent {agent}"), what);
     let (ended, ended_at): (Option<i64>, Option<i64>) = (row.get(4)?, row.get(5)?);
-    if turn_sum(accepted, whole(agent)?, &key, turn, &content) != row.get::<_, i64>(3)?
+    if turn_checksum(accepted, to_i64(agent)?, &key, turn, &content) != row.get::<_, i64>(3)?
         || ended.is_some() != ended_at.is_some()
     {
         return Err(about("its row is not as it was written").into());
     }
-    let turn = natural(turn, "a turn")?;
-    let end = ended.map(|ended| end_of_turn(db, ended, request_id)).transpose()?;
+    let turn = to_u64(turn, "a turn")?;
+    let end = ended.map(|ended| read_turn_end(db, ended, request_id)).transpose()?;
     if end.as_ref().is_some_and(Option::is_none) {
         return Err(about("its end is not where it should be").into());
     }
@@ -223,35 +223,35 @@ fn read_turn(db: &Connection, agent: Serial, request_id: &RequestId) -> Result<O
 }
 
 /// The end of a turn in the entry of this sequence, if it is of that send.
-fn end_of_turn(db: &Connection, sequence: i64, request: &RequestId) -> Result<Option<TurnEnd>, Misread> {
-    let mut statement = db.prepare_cached(&format!("{ENTRIES} WHERE sequence = ?1"))?;
+fn read_turn_end(db: &Connection, sequence: i64, request: &RequestId) -> Result<Option<TurnEnd>, QueryFault> {
+    let mut statement = db.prepare_cached(&format!("{SELECT_ENTRIES} WHERE sequence = ?1"))?;
     let mut rows = statement.query([sequence])?;
     let Some(row) = rows.next()? else { return Ok(None) };
-    Ok(match record(row)? {
+    Ok(match decode_record(row)? {
         Record::TurnEnded { request_id, end, .. } if request_id == *request => Some(*end),
         _ => None,
     })
 }
 
 pub(super) fn read(db: &Connection, span: EntryRange) -> Result<Vec<Arc<JournalEntry>>, StoreFault> {
-    Ok(read_span(db, span)?)
+    Ok(read_range(db, span)?)
 }
 
-fn read_span(db: &Connection, span: EntryRange) -> Result<Vec<Arc<JournalEntry>>, Misread> {
+fn read_range(db: &Connection, span: EntryRange) -> Result<Vec<Arc<JournalEntry>>, QueryFault> {
     let after = i64::try_from(span.after).unwrap_or(i64::MAX);
     if let Some(agent) = span.agent {
-        return read_own(db, agent, after, span.limit);
+        return read_agent_entries(db, agent, after, span.limit);
     }
     let limit = i64::try_from(span.limit).unwrap_or(i64::MAX);
     let mut statement =
-        db.prepare_cached(&format!("{ENTRIES} WHERE sequence > ?1 ORDER BY sequence LIMIT ?2"))?;
+        db.prepare_cached(&format!("{SELECT_ENTRIES} WHERE sequence > ?1 ORDER BY sequence LIMIT ?2"))?;
     let mut rows = statement.query([after, limit])?;
     let (mut entries, mut last): (Vec<Arc<JournalEntry>>, _) = (Vec::new(), span.after);
     while let Some(row) = rows.next()? {
-        let entry = entry(row)?;
+        let entry = decode_entry(row)?;
         // Whoever reads on behind the last one must never come back to where it was.
         if entry.sequence <= last {
-            return Err(odd(&format!("entry {}", entry.sequence), format!("it stands behind {last}")).into());
+            return Err(damaged(&format!("entry {}", entry.sequence), format!("it stands behind {last}")).into());
         }
         last = entry.sequence;
         entries.push(Arc::new(entry));
@@ -260,26 +260,26 @@ fn read_span(db: &Connection, span: EntryRange) -> Result<Vec<Arc<JournalEntry>>
 }
 
 /// One agent's entries, from one milestone to the next: each stretch is read backwards from its end.
-fn read_own(
+fn read_agent_entries(
     db: &Connection,
     agent: Serial,
     mut after: i64,
     limit: usize,
-) -> Result<Vec<Arc<JournalEntry>>, Misread> {
+) -> Result<Vec<Arc<JournalEntry>>, QueryFault> {
     let mut entries = Vec::new();
-    let Some(tail) = tail(db, agent)? else { return Ok(entries) };
+    let Some(tail) = read_tail(db, agent)? else { return Ok(entries) };
     while entries.len() < limit && after < tail.last {
         let milestone: Option<i64> = db
             .prepare_cached(
                 "SELECT sequence FROM journal WHERE agent = ?1 AND number % 64 = 0 AND sequence > ?2 \
                  ORDER BY sequence LIMIT 1",
             )?
-            .query_row([whole(agent)?, after], |row| row.get(0))
+            .query_row([to_i64(agent)?, after], |row| row.get(0))
             .optional()?;
-        let end = milestone.map_or(Tail { ..tail }, |last| Tail { last, number: None });
+        let end = milestone.map_or(JournalTail { ..tail }, |last| JournalTail { last, number: None });
         let begun = entries.len();
-        walk_back(db, agent, &end, after, |row| {
-            entries.push(Arc::new(entry(row)?));
+        visit_backwards(db, agent, &end, after, |row| {
+            entries.push(Arc::new(decode_entry(row)?));
             Ok(())
         })?;
         entries[begun..].reverse();
@@ -290,48 +290,48 @@ fn read_own(
 }
 
 /// A row of [`ENTRIES`] as an entry.
-fn entry(row: &Row<'_>) -> Result<JournalEntry, Misread> {
-    let entry = kept(row)?;
-    let name = Some(entry.content.name).filter(|name| !name.is_empty()).map(body::read_agent_id).transpose();
+fn decode_entry(row: &Row<'_>) -> Result<JournalEntry, QueryFault> {
+    let entry = read_entry_row(row)?;
+    let name = Some(entry.content.name).filter(|name| !name.is_empty()).map(codec::decode_agent_id).transpose();
     Ok(JournalEntry {
         sequence: entry.sequence,
         agent: entry.content.agent,
-        agent_id: name.map_err(|fault| odd(&format!("entry {}", entry.sequence), fault))?,
+        agent_id: name.map_err(|fault| damaged(&format!("entry {}", entry.sequence), fault))?,
         agent_sequence: entry.number,
         at: Moment(entry.content.at),
-        record: record(row)?,
+        record: decode_record(row)?,
     })
 }
 
 /// What a row of [`ENTRIES`] says, if it is what was written.
-fn record(row: &Row<'_>) -> Result<Record, Misread> {
-    let entry = kept(row)?;
-    let about = |why: String| odd(&format!("entry {}", entry.sequence), why);
-    if !entry.is_as_written() {
+fn decode_record(row: &Row<'_>) -> Result<Record, QueryFault> {
+    let entry = read_entry_row(row)?;
+    let about = |why: String| damaged(&format!("entry {}", entry.sequence), why);
+    if !entry.checksum_matches() {
         return Err(about("it is not as it was written".to_owned()).into());
     }
     let Content { kind, body, .. } = entry.content;
-    Ok(body::read_record(kind, body).map_err(|fault| about(format!("{kind}: {fault}")))?)
+    Ok(codec::decode_record(kind, body).map_err(|fault| about(format!("{kind}: {fault}")))?)
 }
 
 pub(super) fn bounds(db: &Connection) -> Result<JournalBounds, StoreFault> {
-    let first: Option<i64> = one(db, "SELECT min(sequence) FROM journal")?;
-    let last: Option<i64> = one(db, "SELECT max(sequence) FROM journal")?;
-    let last = last.map_or(Ok(0), |last| natural(last, "a sequence"))?;
-    let first = first.map_or(Ok(last + 1), |first| natural(first, "a sequence"))?;
+    let first: Option<i64> = query_optional(db, "SELECT min(sequence) FROM journal")?;
+    let last: Option<i64> = query_optional(db, "SELECT max(sequence) FROM journal")?;
+    let last = last.map_or(Ok(0), |last| to_u64(last, "a sequence"))?;
+    let first = first.map_or(Ok(last + 1), |first| to_u64(first, "a sequence"))?;
     Ok(JournalBounds { first, last })
 }
 
-fn one(db: &Connection, sql: &str) -> Result<Option<i64>, StoreFault> {
-    let mut statement = db.prepare_cached(sql).map_err(|error| damage(&error))?;
-    let found = statement.query_row((), |row| row.get(0)).optional().map_err(|error| damage(&error))?;
+fn query_optional(db: &Connection, sql: &str) -> Result<Option<i64>, StoreFault> {
+    let mut statement = db.prepare_cached(sql).map_err(|error| read_fault(&error))?;
+    let found = statement.query_row((), |row| row.get(0)).optional().map_err(|error| read_fault(&error))?;
     Ok(found.flatten())
 }
 
-fn odd(what: &str, why: impl std::fmt::Display) -> StoreFault {
+fn damaged(what: &str, why: impl std::fmt::Display) -> StoreFault {
     StoreFault::Corrupt(format!("{what}: {why}"))
 }
 
-fn natural(number: i64, what: &str) -> Result<u64, StoreFault> {
-    u64::try_from(number).map_err(|_| odd(what, format!("{number} is below zero")))
+fn to_u64(number: i64, what: &str) -> Result<u64, StoreFault> {
+    u64::try_from(number).map_err(|_| damaged(what, format!("{number} is below zero")))
 }

@@ -9,7 +9,7 @@ pub(crate) const APPLICATION_ID: i32 = 0x6e78_3373;
 pub(crate) type Migration = &'static str;
 
 /// Steps are never changed once they were released, only added.
-pub(crate) const MIGRATIONS: &[Migration] = &[FIRST];
+pub(crate) const MIGRATIONS: &[Migration] = &[INITIAL_SCHEMA];
 
 /// Every page that a commit touches is written twice, so what changes together lies together. States change at every
 /// turn and are small, so they are apart from what agents are made from; of an agent that is forgotten, and of the
@@ -17,7 +17,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[FIRST];
 /// before it. An index of them all would touch a page for each agent; every 64th is in one, as a place to begin from in
 /// the middle. A turn's row lies where it was accepted; its end is an entry of the journal, and the row says which.
 /// Sums tell when a disk has changed something: SQLite has none of its own.
-const FIRST: Migration = "
+const INITIAL_SCHEMA: Migration = "
 CREATE TABLE meta (
     key TEXT NOT NULL PRIMARY KEY,
     value BLOB NOT NULL

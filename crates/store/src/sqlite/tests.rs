@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use agent::outside::{Store as _, StoreFault};
 
-use super::{Durability, Files, OpenFault, SqliteOptions, SqliteStore, open};
+use super::{Durability, StoreFiles, OpenFault, SqliteOptions, SqliteStore, open};
 use crate::conformance::{append, begun, created, message};
 
 /// A folder for one store.
@@ -30,22 +30,22 @@ impl Home {
         self.folder.path().join("nexus3.db")
     }
 
-    fn files(&self) -> Files {
-        Files::of(&self.path())
+    fn files(&self) -> StoreFiles {
+        StoreFiles::new(&self.path())
     }
 
     fn open(&self) -> Arc<SqliteStore> {
-        open(&SqliteOptions::at(self.path())).unwrap()
+        open(&SqliteOptions::new(self.path())).unwrap()
     }
 
     #[cfg(debug_assertions)]
     fn open_failing(&self, failpoints: &str) -> Arc<SqliteStore> {
         let failpoints = Some(failpoints.to_owned());
-        open(&SqliteOptions { failpoints, ..SqliteOptions::at(self.path()) }).unwrap()
+        open(&SqliteOptions { failpoints, ..SqliteOptions::new(self.path()) }).unwrap()
     }
 
     fn refusal(&self) -> OpenFault {
-        open(&SqliteOptions::at(self.path())).unwrap_err()
+        open(&SqliteOptions::new(self.path())).unwrap_err()
     }
 
     /// A store with one agent and some messages, closed in order.
@@ -58,7 +58,7 @@ impl Home {
     /// The files of a daemon that was killed now.
     fn crash(&self) -> Home {
         let other = Home::new();
-        for from in [self.path(), self.files().wal(), self.files().mark()] {
+        for from in [self.path(), self.files().wal(), self.files().high_water_mark()] {
             if from.exists() {
                 std::fs::copy(&from, other.folder.path().join(from.file_name().unwrap())).unwrap();
             }
@@ -157,12 +157,12 @@ async fn only_the_owner_can_read_the_files() {
 async fn both_durabilities_keep_what_they_say() {
     for durability in [Durability::Full, Durability::Normal] {
         let home = Home::new();
-        let store = open(&SqliteOptions { durability, ..SqliteOptions::at(home.path()) }).unwrap();
+        let store = open(&SqliteOptions { durability, ..SqliteOptions::new(home.path()) }).unwrap();
         keep(&store, [created("main", None)]).await.unwrap();
         let copy = home.crash();
         assert_eq!(last(&copy.open()).await, 1, "{durability:?}: the end of a process takes nothing");
         store.close().await;
-        let mark = super::Mark::read(&home.files().mark()).unwrap().unwrap();
+        let mark = super::HighWaterMark::read(&home.files().high_water_mark()).unwrap().unwrap();
         assert_eq!(mark.sequence, 1, "{durability:?}");
     }
 }

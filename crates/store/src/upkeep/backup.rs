@@ -11,7 +11,7 @@ use rustix::fs::{CWD, RenameFlags};
 
 use super::chain::{ChainReport, chain_of};
 use super::{UpkeepFault, with_store};
-use crate::sqlite::{Files, Look, Mark, first_look, folder_of, open_alone};
+use crate::sqlite::{StoreFiles, DatabaseState, HighWaterMark, inspect_database, parent_folder, open_immutable};
 
 /// What was copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,9 +52,9 @@ pub fn backup(from: &Path, to: &Path) -> Result<BackupReport, UpkeepFault> {
 }
 
 fn copy_store(db: &Connection, from: &Path, to: &Path) -> Result<(ChainReport, u64), UpkeepFault> {
-    let mark = Mark::read(&Files::of(from).mark()).map_err(|error| UpkeepFault::io(from, error))?;
-    match first_look(db, mark.as_ref()).map_err(|error| UpkeepFault::sql(from, error))? {
-        Look::Current { .. } => copy(db, to, |copied| check_copy(copied, to)),
+    let mark = HighWaterMark::read(&StoreFiles::new(from).high_water_mark()).map_err(|error| UpkeepFault::io(from, error))?;
+    match inspect_database(db, mark.as_ref()).map_err(|error| UpkeepFault::sql(from, error))? {
+        DatabaseState::Current { .. } => copy(db, to, |copied| check_copy(copied, to)),
         other => {
             let what = format!("not a store that can be copied ({other:?}); run nexus3 check");
             Err(UpkeepFault::NotOurs { path: from.to_owned(), what })
@@ -90,7 +90,7 @@ pub(crate) fn copy<T>(
     }
     let mut name = to.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.part", std::process::id()));
-    let part = folder_of(to).join(name);
+    let part = parent_folder(to).join(name);
     let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&part);
     let file = made.map_err(|error| UpkeepFault::io(&part, error))?;
     let copied = fill(db, &file, &part, check).and_then(|checked| {
@@ -125,7 +125,7 @@ fn fill<T>(
     }
     target.close().map_err(|(_, error)| sql(error))?;
     file.sync_all().map_err(|error| UpkeepFault::io(part, error))?;
-    check(&open_alone(part).map_err(sql)?)
+    check(&open_immutable(part).map_err(sql)?)
 }
 
 fn name_it(part: &Path, to: &Path) -> Result<(), UpkeepFault> {
@@ -141,6 +141,6 @@ fn name_it(part: &Path, to: &Path) -> Result<(), UpkeepFault> {
         }
         Err(error) => return Err(fault(error.into())),
     }
-    let folder = folder_of(to);
+    let folder = parent_folder(to);
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| UpkeepFault::io(folder, error))
 }

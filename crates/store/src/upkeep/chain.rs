@@ -8,7 +8,7 @@ use rusqlite::Connection;
 
 use super::{UpkeepFault, with_store};
 use crate::digest::{genesis, hex};
-use crate::sqlite::{ENTRIES, Files, Kept, Look, Mark, database_id, first_look, kept};
+use crate::sqlite::{SELECT_ENTRIES, StoreFiles, EntryRow, DatabaseState, HighWaterMark, database_id, inspect_database, read_entry_row};
 
 /// Breaks that are told.
 const BREAKS_MAX: usize = 100;
@@ -79,14 +79,14 @@ pub fn verify_chain(path: &Path) -> Result<ChainReport, UpkeepFault> {
 
 fn verify(db: &Connection, path: &Path) -> Result<ChainReport, UpkeepFault> {
     let sql = |error| UpkeepFault::sql(path, error);
-    let mark = Mark::read(&Files::of(path).mark()).map_err(|error| UpkeepFault::io(path, error))?;
-    let look = first_look(db, mark.as_ref()).map_err(sql)?;
-    if let Look::Empty | Look::Foreign(_) | Look::Newer(_) | Look::Older(_) = look {
+    let mark = HighWaterMark::read(&StoreFiles::new(path).high_water_mark()).map_err(|error| UpkeepFault::io(path, error))?;
+    let look = inspect_database(db, mark.as_ref()).map_err(sql)?;
+    if let DatabaseState::Empty | DatabaseState::Foreign(_) | DatabaseState::Newer(_) | DatabaseState::Older(_) = look {
         let what = "not a store of this version; run nexus3 check".to_owned();
         return Err(UpkeepFault::NotOurs { path: path.to_owned(), what });
     }
     let mut report = chain_of(db, path).map_err(sql)?;
-    if let Look::Lost { last, marked } = look {
+    if let DatabaseState::JournalTruncated { last, marked } = look {
         let why = format!("missing: {marked} entries were kept, and the last there is is {last}");
         report.breaks.push(ChainBreak { sequence: last + 1, why });
     }
@@ -102,7 +102,7 @@ pub(crate) fn chain_of(db: &Connection, path: &Path) -> rusqlite::Result<ChainRe
 pub(super) fn walk(
     db: &Connection,
     path: &Path,
-    mut show: impl FnMut(&Kept<'_>),
+    mut show: impl FnMut(&EntryRow<'_>),
 ) -> rusqlite::Result<ChainReport> {
     let database = database_id(db)?.unwrap_or_default();
     let mut report = ChainReport {
@@ -113,7 +113,7 @@ pub(super) fn walk(
         head: genesis(&database),
         breaks: Vec::new(),
     };
-    let mut statement = db.prepare(&format!("{ENTRIES} WHERE sequence > ?1 ORDER BY sequence LIMIT ?2"))?;
+    let mut statement = db.prepare(&format!("{SELECT_ENTRIES} WHERE sequence > ?1 ORDER BY sequence LIMIT ?2"))?;
     loop {
         let (before, entries_before) = (report.last, report.entries);
         let after = i64::try_from(before).unwrap_or(i64::MAX);
@@ -128,7 +128,7 @@ pub(super) fn walk(
                     return Ok(report);
                 }
             };
-            match kept(row) {
+            match read_entry_row(row) {
                 Ok(entry) => {
                     report.follow(&entry);
                     show(&entry);
@@ -149,7 +149,7 @@ pub(super) fn walk(
 }
 
 impl ChainReport {
-    fn follow(&mut self, entry: &Kept<'_>) {
+    fn follow(&mut self, entry: &EntryRow<'_>) {
         let sequence = entry.sequence;
         if sequence <= self.last {
             let why = format!("it stands behind entry {}", self.last);

@@ -10,9 +10,9 @@ use rusqlite::{Connection, Row};
 
 use super::chain::{ChainReport, walk};
 use super::{UpkeepFault, with_store};
-use crate::body;
+use crate::codec;
 use crate::digest::Content;
-use crate::sqlite::{AGENT_SUMMED, Files, Look, Mark, agent_sum, current_version, first_look, turn_sum};
+use crate::sqlite::{AGENT_CHECKSUM_COLUMNS, StoreFiles, DatabaseState, HighWaterMark, agent_checksum, current_version, inspect_database, turn_checksum};
 
 /// Problems of one sort that are told.
 const PROBLEMS_MAX: usize = 100;
@@ -97,7 +97,7 @@ impl fmt::Display for CheckReport {
 /// # Errors
 /// When there is no file, or the system does not let it be read. Everything else is in the report.
 pub fn check(path: &Path) -> Result<CheckReport, UpkeepFault> {
-    let files = Files::of(path);
+    let files = StoreFiles::new(path);
     let file = match std::fs::metadata(path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -121,7 +121,7 @@ pub fn check(path: &Path) -> Result<CheckReport, UpkeepFault> {
         report.note("other users can read it", "chmod 600 it and the files beside it");
     }
     // The mark first: the journal only grows.
-    let mark = Mark::read(&files.mark()).map_err(|error| UpkeepFault::io(&files.mark(), error))?;
+    let mark = HighWaterMark::read(&files.high_water_mark()).map_err(|error| UpkeepFault::io(&files.high_water_mark(), error))?;
     let examined = |db: &Connection| {
         let mut report = report.clone();
         report.examine(db, mark.as_ref());
@@ -141,7 +141,7 @@ impl CheckReport {
         self.problems.push(Problem { what: what.to_owned(), repair: repair.to_owned() });
     }
 
-    fn examine(&mut self, db: &Connection, mark: Option<&Mark>) {
+    fn examine(&mut self, db: &Connection, mark: Option<&HighWaterMark>) {
         self.version = db.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap_or_default();
         if self.is_foreign(db, mark) {
             return;
@@ -167,8 +167,8 @@ impl CheckReport {
     }
 
     /// Whether it makes no sense to look further.
-    fn is_foreign(&mut self, db: &Connection, mark: Option<&Mark>) -> bool {
-        let look = match first_look(db, mark) {
+    fn is_foreign(&mut self, db: &Connection, mark: Option<&HighWaterMark>) -> bool {
+        let look = match inspect_database(db, mark) {
             Ok(look) => look,
             Err(error) => {
                 self.note(&format!("it cannot be read: {error}"), RESTORE);
@@ -177,26 +177,26 @@ impl CheckReport {
             }
         };
         match look {
-            Look::Current { .. } | Look::Damaged(_) => false,
-            Look::Lost { last, marked } => {
+            DatabaseState::Current { .. } | DatabaseState::Damaged(_) => false,
+            DatabaseState::JournalTruncated { last, marked } => {
                 let what = format!(
                     "the journal ends at entry {last}, but {marked} were kept: its -wal was cut, changed or removed"
                 );
                 self.note(&what, "put the -wal back or restore a newer backup; if this file is older on purpose, remove its .mark");
                 false
             }
-            Look::Empty => {
+            DatabaseState::Empty => {
                 self.note("nothing was ever written to it", "start the daemon, or restore a backup");
                 true
             }
-            Look::Foreign(application) => {
+            DatabaseState::Foreign(application) => {
                 self.note(
                     &format!("it is another program's (application id {application:#x})"),
                     "move it away",
                 );
                 true
             }
-            Look::Newer(version) => {
+            DatabaseState::Newer(version) => {
                 let what = format!(
                     "schema version {version} is newer than {}, the last this nexus3 knows",
                     current_version()
@@ -204,7 +204,7 @@ impl CheckReport {
                 self.note(&what, "use the nexus3 that wrote it");
                 true
             }
-            Look::Older(version) => {
+            DatabaseState::Older(version) => {
                 let what = format!("schema version {version} is older than {}", current_version());
                 self.note(&what, "start the daemon once: it takes a copy and migrates");
                 true
@@ -252,7 +252,7 @@ impl CheckReport {
                     entry.sequence
                 ));
             }
-            if let Err(fault) = body::read_record(kind, body) {
+            if let Err(fault) = codec::decode_record(kind, body) {
                 found.push(format!("entry {}: {kind} makes no sense: {fault}", entry.sequence));
             }
             found.truncate(PROBLEMS_MAX);
@@ -292,7 +292,7 @@ impl CheckReport {
 
     fn agents(&mut self, db: &Connection) -> rusqlite::Result<()> {
         let mut statement = db.prepare(&format!(
-            "SELECT {AGENT_SUMMED}, sum, state, ledger_version, ledger, is_finished, \
+            "SELECT {AGENT_CHECKSUM_COLUMNS}, sum, state, ledger_version, ledger, is_finished, \
              EXISTS (SELECT 1 FROM agents AS child WHERE child.parent = agents.serial) \
              FROM agents LEFT JOIN states USING (serial)",
         ))?;
@@ -340,7 +340,7 @@ impl CheckReport {
 /// What is wrong with a row of turns.
 fn turn_problem(row: &Row<'_>) -> rusqlite::Result<Option<&'static str>> {
     let (accepted, agent, turn): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(3)?);
-    let sum = turn_sum(accepted, agent, &row.get(2)?, turn, &row.get(4)?);
+    let sum = turn_checksum(accepted, agent, &row.get(2)?, turn, &row.get(4)?);
     let (ended, ended_at): (Option<i64>, Option<i64>) = (row.get(6)?, row.get(7)?);
     let (has_end, has_agent): (bool, bool) = (row.get(8)?, row.get(9)?);
     Ok(match ended {
@@ -354,7 +354,7 @@ fn turn_problem(row: &Row<'_>) -> rusqlite::Result<Option<&'static str>> {
 
 /// What is wrong with a row of agents.
 fn agent_problem(row: &Row<'_>) -> rusqlite::Result<Option<String>> {
-    if agent_sum(row, 0)? != row.get::<_, i64>(7)? {
+    if agent_checksum(row, 0)? != row.get::<_, i64>(7)? {
         return Ok(Some("its row is not as it was written".to_owned()));
     }
     let text = |place| row.get_ref(place)?.as_str().map_err(rusqlite::Error::from);
@@ -362,17 +362,17 @@ fn agent_problem(row: &Row<'_>) -> rusqlite::Result<Option<String>> {
     else {
         return Ok(Some("it has no state".to_owned()));
     };
-    let record = match body::read_agent(text(5)?, text(1)?, text(6)?) {
+    let record = match codec::decode_agent(text(5)?, text(1)?, text(6)?) {
         Ok(record) => record,
         Err(fault) => return Ok(Some(format!("what it is made from makes no sense: {fault}"))),
     };
     let is_finished: bool = row.get(11)?;
-    match body::read_state(state) {
+    match codec::decode_state(state) {
         Ok(state) if state.is_finished == is_finished => {}
         Ok(_) => return Ok(Some("its state and its row disagree on whether it is finished".to_owned())),
         Err(fault) => return Ok(Some(format!("its state makes no sense: {fault}"))),
     }
-    match body::read_ledger(ledger) {
+    match codec::decode_ledger(ledger) {
         Ok(ledger) if ledger.version == row.get::<_, i64>(9)?.unsigned_abs() => {}
         Ok(_) => return Ok(Some("its ledger and its row disagree on the version".to_owned())),
         Err(fault) => return Ok(Some(format!("its ledger makes no sense: {fault}"))),

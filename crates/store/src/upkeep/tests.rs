@@ -11,7 +11,7 @@ use crate::conformance::{append, begun, created, folder};
 use crate::{SqliteOptions, SqliteStore};
 
 fn store_at(folder: &Path) -> Arc<SqliteStore> {
-    crate::open(&SqliteOptions::at(folder.join("nexus3.db"))).unwrap()
+    crate::open(&SqliteOptions::new(folder.join("nexus3.db"))).unwrap()
 }
 
 async fn fill(store: &Arc<SqliteStore>, entries: u64) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::events;
+use super::encoder;
 use super::request::{Api, BadRequest, ParsedRequest, Delivery};
 use super::schema::sample;
 use super::script::{Script, ScriptFault, ScriptedCall, calls_asked_for};
@@ -90,7 +90,7 @@ impl Answer {
     }
 
     pub(crate) fn bad_request(api: Api, fault: &BadRequest) -> Self {
-        Self::known(400, JSON, events::error(api, "invalid_request_error", &fault.message, fault.param, None))
+        Self::known(400, JSON, encoder::error(api, "invalid_request_error", &fault.message, fault.param, None))
     }
 
     pub(crate) fn unauthorized(api: Api) -> Self {
@@ -99,19 +99,19 @@ impl Answer {
             Api::Anthropic => "authentication_error",
         };
         let message = "incorrect API key provided";
-        Self::known(401, JSON, events::error(api, kind, message, None, Some("invalid_api_key")))
+        Self::known(401, JSON, encoder::error(api, kind, message, None, Some("invalid_api_key")))
     }
 
     pub(crate) fn not_found(method: &str, path: &str) -> Self {
         let message = format!("no such endpoint: {method} {path}");
-        let body = events::error(Api::Chat, "invalid_request_error", &message, None, Some("unknown_url"));
+        let body = encoder::error(Api::Chat, "invalid_request_error", &message, None, Some("unknown_url"));
         Self::known(404, JSON, body)
     }
 
     fn status(api: Api, code: u16, body: Option<String>) -> Self {
         let Some(body) = body else {
             let kind = if code < 500 { "invalid_request_error" } else { "server_error" };
-            let body = events::error(api, kind, &format!("scripted status {code}"), None, None);
+            let body = encoder::error(api, kind, &format!("scripted status {code}"), None, None);
             return Self::known(code, JSON, body);
         };
         let content_type = if body.starts_with('{') { JSON } else { "text/plain; charset=utf-8" };
@@ -135,18 +135,18 @@ impl Answer {
 
     /// Everything between two waits goes out as one frame: an instant answer is a single write.
     fn streamed(request: &ParsedRequest, number: usize, beats: Vec<Beat>) -> Self {
-        let mut events = events::begin(request, number);
+        let mut events = encoder::start_stream(request, number);
         let mut steps = VecDeque::new();
         for beat in beats {
             match beat {
                 // A delta without content means nothing; real models do not send it.
                 Beat::Say(text) if text.is_empty() => {}
-                Beat::Say(text) => events.say(&text),
-                Beat::Think(thought) => events.think(&thought),
-                Beat::Call(call) => events.call(&call),
-                Beat::Wait(wait) => steps.extend([Step::Send(events.frame()), Step::Wait(wait)]),
+                Beat::Say(text) => events.push_text(&text),
+                Beat::Think(thought) => events.push_reasoning(&thought),
+                Beat::Call(call) => events.push_call(&call),
+                Beat::Wait(wait) => steps.extend([Step::Send(events.take_frame()), Step::Wait(wait)]),
                 Beat::Cut => {
-                    steps.extend([Step::Send(events.frame()), Step::Wait(Wait::Flush), Step::Cut]);
+                    steps.extend([Step::Send(events.take_frame()), Step::Wait(Wait::Flush), Step::Cut]);
                     return Self::steps(steps);
                 }
             }
@@ -166,14 +166,14 @@ impl Answer {
                 Beat::Call(call) => calls.push(call),
                 Beat::Wait(wait) => before.push(wait),
                 Beat::Cut => {
-                    let whole = events::completion(request, number, &text, &calls);
+                    let whole = encoder::completion(request, number, &text, &calls);
                     let half = whole.slice(..whole.len() / 2);
                     let steps = [Step::Send(half), Step::Wait(Wait::Flush), Step::Cut].into();
                     return Self { content_type: JSON, ..Self::steps(steps) };
                 }
             }
         }
-        Self { before, ..Self::known(200, JSON, events::completion(request, number, &text, &calls)) }
+        Self { before, ..Self::known(200, JSON, encoder::completion(request, number, &text, &calls)) }
     }
 
     fn known(status: u16, content_type: &'static str, body: Bytes) -> Self {
@@ -198,7 +198,7 @@ fn beats(request: &ParsedRequest, script: Script) -> Vec<Beat> {
         Script::Echo { text } => vec![Beat::Say(format!("echo: {text}"))],
         Script::History => vec![Beat::Say(history(request))],
         Script::Chunks { count, text } => {
-            events::pieces(&text, count).into_iter().map(|piece| Beat::Say(piece.to_owned())).collect()
+            encoder::split_evenly(&text, count).into_iter().map(|piece| Beat::Say(piece.to_owned())).collect()
         }
         Script::Stall { text } => vec![Beat::Say(text), Beat::Wait(Wait::Forever)],
         Script::Cut { text } => vec![Beat::Say(text), Beat::Cut],

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::{ErrorCode, Id, Params, Request, RpcError};
-use crate::json::{Json, Member, Root, read_members};
+use crate::json::{Json, Member, Root, parse_members};
 
 /// What a door accepts beyond a single request with named parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,20 +50,20 @@ impl<'a> Incoming<'a> {
     ///
     /// # Errors
     /// When the whole of it is no request: not JSON, not an object, or refused by the rules.
-    pub fn read(bytes: &'a [u8], rules: Rules) -> Result<Self, Refused<'a>> {
-        let (root, duplicate) = read_members(bytes).map_err(|fault| Refused {
+    pub fn parse(bytes: &'a [u8], rules: Rules) -> Result<Self, Refused<'a>> {
+        let (root, duplicate) = parse_members(bytes).map_err(|fault| Refused {
             id: Id::NULL,
             error: RpcError::new(ErrorCode::Parse, fault.to_string()),
         })?;
         match root {
-            Root::Object(members) => request(members, duplicate.as_deref(), rules).map(Incoming::Single),
-            Root::Array(items) if rules.batch_max > 0 => batch(items, duplicate.as_deref(), rules),
+            Root::Object(members) => parse_request(members, duplicate.as_deref(), rules).map(Incoming::Single),
+            Root::Array(items) if rules.batch_max > 0 => parse_batch(items, duplicate.as_deref(), rules),
             Root::Array(_) | Root::Scalar => Err(Refused::invalid("Request must be a JSON object")),
         }
     }
 }
 
-fn batch<'a>(
+fn parse_batch<'a>(
     items: Vec<Option<Vec<Member<'a>>>>,
     duplicate: Option<&str>,
     rules: Rules,
@@ -79,7 +79,7 @@ fn batch<'a>(
         return Err(Refused::invalid(duplicate_text(key)));
     }
     let read = |item: Option<Vec<Member<'a>>>| match item {
-        Some(members) => request(members, None, rules),
+        Some(members) => parse_request(members, None, rules),
         None => Err(Refused::invalid("Request must be a JSON object")),
     };
     Ok(Incoming::Batch(items.into_iter().map(read).collect()))
@@ -99,7 +99,7 @@ struct Parts<'a> {
     extra: bool,
 }
 
-fn request<'a>(
+fn parse_request<'a>(
     members: Vec<Member<'a>>,
     duplicate: Option<&str>,
     rules: Rules,

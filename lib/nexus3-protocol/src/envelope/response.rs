@@ -2,7 +2,7 @@
 //! `result` and `error`.
 
 use super::{Id, RpcError};
-use crate::json::{self, Json, Root, SyntaxFault, read_members};
+use crate::json::{self, Json, Root, SyntaxFault, parse_members};
 
 /// A response that was read.
 #[derive(Debug, PartialEq)]
@@ -29,8 +29,8 @@ impl<'a> Response<'a> {
     ///
     /// # Errors
     /// When the bytes are not JSON or not a response.
-    pub fn read(bytes: &'a [u8]) -> Result<Self, ResponseFault> {
-        let (root, duplicate) = read_members(bytes)?;
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, ResponseFault> {
+        let (root, duplicate) = parse_members(bytes)?;
         let Root::Object(members) = root else { return Err(ResponseFault::Shape("not an object")) };
         if duplicate.is_some() {
             return Err(ResponseFault::Shape("a key stands twice"));
@@ -51,7 +51,7 @@ impl<'a> Response<'a> {
         let id = id.ok_or(ResponseFault::Shape("no id"))?;
         let outcome = match (result, error) {
             (Some(result), None) => Ok(result),
-            (None, Some(error)) => Err(read_error(&error)?),
+            (None, Some(error)) => Err(parse_error(&error)?),
             (None, None) => return Err(ResponseFault::Shape("neither result nor error")),
             (Some(_), Some(_)) => return Err(ResponseFault::Shape("both result and error")),
         };
@@ -68,7 +68,7 @@ struct ErrorMember {
     data: Option<serde_json::Value>,
 }
 
-fn read_error(value: &Json<'_>) -> Result<RpcError, ResponseFault> {
+fn parse_error(value: &Json<'_>) -> Result<RpcError, ResponseFault> {
     let error: ErrorMember = json::from_json(value).map_err(|_| ResponseFault::Shape("malformed error"))?;
     if error.message.is_empty() {
         return Err(ResponseFault::Shape("empty error message"));

@@ -121,19 +121,19 @@ fn call(request: &Request<'_>) -> Result<Value, RpcError> {
 
 fn answer(read: Result<Request<'_>, Refused<'_>>) -> Option<Vec<u8>> {
     match read {
-        Err(refused) => Some(write_error(&refused.id, &refused.error)),
+        Err(refused) => Some(encode_error(&refused.id, &refused.error)),
         Ok(request) => {
             let outcome = call(&request);
             request.id.map(|id| match outcome {
-                Ok(result) => write_result(&id, &result).unwrap(),
-                Err(error) => write_error(&id, &error),
+                Ok(result) => encode_result(&id, &result).unwrap(),
+                Err(error) => encode_error(&id, &error),
             })
         }
     }
 }
 
 fn serve(message: &str) -> Option<Vec<u8>> {
-    match Incoming::read(message.as_bytes(), Rules::FULL) {
+    match Incoming::parse(message.as_bytes(), Rules::FULL) {
         Ok(Incoming::Single(request)) => answer(Ok(request)),
         Err(refused) => answer(Err(refused)),
         Ok(Incoming::Batch(items)) => {
@@ -176,6 +176,6 @@ fn the_fifteen_examples_of_the_specification_are_answered_as_it_says() {
 fn each_answer_to_an_example_is_a_response_our_own_reader_takes() {
     for (name, message, _) in EXAMPLES {
         let Some(answer) = serve(message).filter(|answer| answer.starts_with(b"{")) else { continue };
-        assert!(Response::read(&answer).is_ok(), "{name}: {:?}", Response::read(&answer));
+        assert!(Response::parse(&answer).is_ok(), "{name}: {:?}", Response::parse(&answer));
     }
 }

@@ -11,14 +11,14 @@ use super::{Incoming, Refused, Request, Rules};
 
 /// A request taken under a door's rules.
 fn taken(text: &str, rules: Rules) -> Request<'_> {
-    match Incoming::read(text.as_bytes(), rules) {
+    match Incoming::parse(text.as_bytes(), rules) {
         Ok(Incoming::Single(request)) => request,
         other => panic!("{text} was expected to be one request, got {other:?}"),
     }
 }
 
 fn refused(text: &str, rules: Rules) -> Refused<'_> {
-    match Incoming::read(text.as_bytes(), rules) {
+    match Incoming::parse(text.as_bytes(), rules) {
         Err(refused) => refused,
         other => panic!("{text} was expected to be refused, got {other:?}"),
     }

@@ -72,25 +72,25 @@ pub enum QueryFault {
 }
 
 /// What is shown of a text that does not fit.
-const SHOWN_CHARS_MAX: usize = 64;
+const ECHO_CHARS_MAX: usize = 64;
 
 impl EventQuery {
     /// Reads the part of a target behind its question mark.
     ///
     /// # Errors
     /// When something in it is not known or does not fit.
-    pub fn read(query: &str) -> Result<Self, QueryFault> {
+    pub fn parse(query: &str) -> Result<Self, QueryFault> {
         let (mut after, mut deltas, mut kinds) = (None, None, None);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let value = decoded(value);
+            let value = percent_decode(value);
             match name {
                 "after" if after.is_some() => return Err(QueryFault::Duplicate("after")),
-                "after" => after = Some(read_cursor("after", &value)?),
-                "kind" => read_kinds(&value, kinds.get_or_insert_with(BTreeSet::new))?,
+                "after" => after = Some(parse_cursor("after", &value)?),
+                "kind" => parse_kinds(&value, kinds.get_or_insert_with(BTreeSet::new))?,
                 "deltas" if deltas.is_some() => return Err(QueryFault::Duplicate("deltas")),
-                "deltas" => deltas = Some(read_deltas(&value)?),
-                other => return Err(QueryFault::Unknown(shown(other))),
+                "deltas" => deltas = Some(parse_deltas(&value)?),
+                other => return Err(QueryFault::Unknown(escape_excerpt(other))),
             }
         }
         Ok(Self { after, filter: EventKindFilter { kinds, deltas: deltas.unwrap_or(true) } })
@@ -98,7 +98,7 @@ impl EventQuery {
 
     /// The same as text, with its question mark; nothing when there is nothing to say.
     #[must_use]
-    pub fn write(&self) -> String {
+    pub fn to_query_string(&self) -> String {
         let mut text = String::new();
         let mut add = |name: &str, value: &str| {
             let mark = if text.is_empty() { '?' } else { '&' };
@@ -122,40 +122,40 @@ impl EventQuery {
 ///
 /// # Errors
 /// When it is none.
-pub fn read_cursor(name: &'static str, text: &str) -> Result<u64, QueryFault> {
+pub fn parse_cursor(name: &'static str, text: &str) -> Result<u64, QueryFault> {
     // Digits only: the standard library would take a sign too.
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
     let cursor = is_number.then(|| text.parse().ok()).flatten();
-    cursor.ok_or_else(|| QueryFault::Cursor { name, got: shown(text) })
+    cursor.ok_or_else(|| QueryFault::Cursor { name, got: escape_excerpt(text) })
 }
 
-fn read_kinds(value: &str, kinds: &mut BTreeSet<EventKind>) -> Result<(), QueryFault> {
+fn parse_kinds(value: &str, kinds: &mut BTreeSet<EventKind>) -> Result<(), QueryFault> {
     for name in value.split(',') {
-        let unknown = || QueryFault::Kind { choices: EventKind::choices(), got: shown(name) };
+        let unknown = || QueryFault::Kind { choices: EventKind::choices(), got: escape_excerpt(name) };
         kinds.insert(EventKind::find(name).ok_or_else(unknown)?);
     }
     Ok(())
 }
 
-fn read_deltas(value: &str) -> Result<bool, QueryFault> {
+fn parse_deltas(value: &str) -> Result<bool, QueryFault> {
     match value {
         "true" => Ok(true),
         "false" => Ok(false),
-        other => Err(QueryFault::Deltas(shown(other))),
+        other => Err(QueryFault::Deltas(escape_excerpt(other))),
     }
 }
 
-fn shown(text: &str) -> String {
-    text.chars().take(SHOWN_CHARS_MAX).flat_map(char::escape_default).collect()
+fn escape_excerpt(text: &str) -> String {
+    text.chars().take(ECHO_CHARS_MAX).flat_map(char::escape_default).collect()
 }
 
 /// Percent signs resolved: many libraries write a comma as `%2C`. What is no such sign stays as it is.
-fn decoded(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, others @ ..] = rest {
         let digits = match (first, others) {
-            (b'%', [high, low, ..]) => hex(*high).zip(hex(*low)),
+            (b'%', [high, low, ..]) => hex_digit(*high).zip(hex_digit(*low)),
             _ => None,
         };
         match digits {
@@ -172,7 +172,7 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn hex(digit: u8) -> Option<u8> {
+fn hex_digit(digit: u8) -> Option<u8> {
     match digit {
         b'0'..=b'9' => Some(digit - b'0'),
         b'a'..=b'f' => Some(digit - b'a' + 10),

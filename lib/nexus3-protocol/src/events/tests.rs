@@ -6,7 +6,7 @@ mod shapes;
 use std::collections::HashSet;
 
 use super::*;
-use crate::sse::SseReader;
+use crate::sse::SseDecoder;
 
 #[test]
 fn names_are_unique_and_found_again() {
@@ -25,7 +25,7 @@ fn names_are_unique_and_found_again() {
 fn only_what_is_kept_has_an_id_on_the_stream() {
     for (event, json) in shapes::all() {
         let mut bytes = Vec::new();
-        event.write(&mut bytes).unwrap();
+        event.encode(&mut bytes).unwrap();
         let text = String::from_utf8(bytes).unwrap();
         let kind = event.kind();
         let id = if kind.is_journalled() { "id: 9\n" } else { "" };
@@ -38,13 +38,13 @@ fn every_event_is_read_from_the_stream_it_was_written_to() {
     let mut bytes = Vec::new();
     let events = shapes::all();
     for (event, _) in &events {
-        event.write(&mut bytes).unwrap();
+        event.encode(&mut bytes).unwrap();
     }
-    let mut reader = SseReader::new(bytes.len());
+    let mut reader = SseDecoder::new(bytes.len());
     reader.feed(&bytes);
     for (event, _) in &events {
         let read = reader.next_event().unwrap().unwrap();
-        assert_eq!(Event::read(&read.event, &read.data).unwrap().as_ref(), Some(event));
+        assert_eq!(Event::decode(&read.event, &read.data).unwrap().as_ref(), Some(event));
     }
     assert_eq!(reader.next_event(), Ok(None));
     assert_eq!(reader.last_event_id(), Some("9"));
@@ -52,11 +52,11 @@ fn every_event_is_read_from_the_stream_it_was_written_to() {
 
 #[test]
 fn an_event_of_a_newer_daemon_is_passed_over_and_new_members_too() {
-    assert_eq!(Event::read("weather", "{}").unwrap(), None);
-    assert_eq!(Event::read(RESPONSE_EVENT, "{}").unwrap(), None);
+    assert_eq!(Event::decode("weather", "{}").unwrap(), None);
+    assert_eq!(Event::decode(RESPONSE_EVENT, "{}").unwrap(), None);
     let data =
         r#"{"sequence":9,"agent_id":"a","number":4,"at":"t","kind":"turn_begun","turn":2,"weather":[9]}"#;
-    let Some(Event::Journalled(event)) = Event::read("turn_begun", data).unwrap() else { panic!("not kept") };
+    let Some(Event::Journalled(event)) = Event::decode("turn_begun", data).unwrap() else { panic!("not kept") };
     assert_eq!(event.record, JournalRecord::TurnBegun(TurnBegun { turn: 2 }));
 }
 
@@ -68,7 +68,7 @@ fn data_that_is_not_of_its_kind_is_a_fault_that_names_it() {
         ("turn_begun", r#"{"sequence":1,"agent_id":"a","number":1,"at":"t","kind":"turn_begun"}"#),
         ("gap", r#"{"kind":"gap","journalled":true,"first":1,"last":2}"#),
     ] {
-        let fault = Event::read(kind, data).unwrap_err();
+        let fault = Event::decode(kind, data).unwrap_err();
         assert!(fault.to_string().starts_with(&format!("the event {kind} cannot be read: ")), "{fault}");
     }
 }

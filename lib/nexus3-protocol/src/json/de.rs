@@ -14,33 +14,33 @@ use super::{Json, is_integer};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParamFault {
     path: String,
-    kind: Kind,
+    kind: ParamFaultKind,
 }
 
 /// A caller's own key is echoed up to here.
 const PATH_CHARS_MAX: usize = 200;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Kind {
+enum ParamFaultKind {
     Missing,
     Unknown,
-    Wrong { wanted: String, got: &'static str },
-    Said(String),
+    WrongType { expected: String, got: &'static str },
+    Custom(String),
 }
 
 impl ParamFault {
-    fn new(kind: Kind) -> Self {
+    fn new(kind: ParamFaultKind) -> Self {
         Self { path: String::new(), kind }
     }
 
-    fn wrong(wanted: &str, value: &Json<'_>) -> Self {
+    fn wrong_type(wanted: &str, value: &Json<'_>) -> Self {
         match value {
-            Json::Null => Self::new(Kind::Missing),
-            other => Self::new(Kind::Wrong { wanted: wanted.to_owned(), got: other.kind() }),
+            Json::Null => Self::new(ParamFaultKind::Missing),
+            other => Self::new(ParamFaultKind::WrongType { expected: wanted.to_owned(), got: other.kind() }),
         }
     }
 
-    fn inside(mut self, outer: &str) -> Self {
+    fn nested_in(mut self, outer: &str) -> Self {
         self.path = match self.path.as_str() {
             "" => outer.to_owned(),
             inner if inner.starts_with('[') => format!("{outer}{inner}"),
@@ -58,10 +58,10 @@ impl fmt::Display for ParamFault {
             None => &self.path,
         };
         match &self.kind {
-            Kind::Missing => write!(out, "Missing required parameter: {path}"),
-            Kind::Unknown => write!(out, "Extra inputs are not permitted: {path}"),
-            Kind::Wrong { wanted, got } => write!(out, "{path} must be {wanted}, got: {got}"),
-            Kind::Said(text) => write!(out, "{path} {text}"),
+            ParamFaultKind::Missing => write!(out, "Missing required parameter: {path}"),
+            ParamFaultKind::Unknown => write!(out, "Extra inputs are not permitted: {path}"),
+            ParamFaultKind::WrongType { expected: wanted, got } => write!(out, "{path} must be {wanted}, got: {got}"),
+            ParamFaultKind::Custom(text) => write!(out, "{path} {text}"),
         }
     }
 }
@@ -71,7 +71,7 @@ impl std::error::Error for ParamFault {}
 impl serde::de::Error for ParamFault {
     /// A custom text follows the parameter's name: say `must be …` or `cannot be …`.
     fn custom<T: fmt::Display>(text: T) -> Self {
-        Self::new(Kind::Said(text.to_string()))
+        Self::new(ParamFaultKind::Custom(text.to_string()))
     }
 
     fn invalid_type(unexpected: serde::de::Unexpected<'_>, expected: &dyn serde::de::Expected) -> Self {
@@ -79,24 +79,24 @@ impl serde::de::Error for ParamFault {
             serde::de::Unexpected::Bool(_) => "bool",
             serde::de::Unexpected::Unsigned(_) | serde::de::Unexpected::Signed(_) => "int",
             serde::de::Unexpected::Float(_) => "float",
-            serde::de::Unexpected::Unit | serde::de::Unexpected::Option => return Self::new(Kind::Missing),
+            serde::de::Unexpected::Unit | serde::de::Unexpected::Option => return Self::new(ParamFaultKind::Missing),
             serde::de::Unexpected::Seq => "list",
             serde::de::Unexpected::Map => "dict",
             _ => "str",
         };
-        Self::new(Kind::Wrong { wanted: expected.to_string(), got })
+        Self::new(ParamFaultKind::WrongType { expected: expected.to_string(), got })
     }
 
     fn invalid_value(_: serde::de::Unexpected<'_>, expected: &dyn serde::de::Expected) -> Self {
-        Self::new(Kind::Said(format!("must be {expected}")))
+        Self::new(ParamFaultKind::Custom(format!("must be {expected}")))
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Self::new(Kind::Missing).inside(field)
+        Self::new(ParamFaultKind::Missing).nested_in(field)
     }
 
     fn unknown_field(field: &str, _: &'static [&'static str]) -> Self {
-        Self::new(Kind::Unknown).inside(field)
+        Self::new(ParamFaultKind::Unknown).nested_in(field)
     }
 }
 
@@ -105,7 +105,7 @@ impl serde::de::Error for ParamFault {
 /// # Errors
 /// When the value does not fit `T`.
 pub fn from_json<'de, T: serde::Deserialize<'de>>(value: &'de Json<'de>) -> Result<T, ParamFault> {
-    T::deserialize(Source(value))
+    T::deserialize(ValueDeserializer(value))
 }
 
 /// Reads a typed value from an object's members.
@@ -115,50 +115,50 @@ pub fn from_json<'de, T: serde::Deserialize<'de>>(value: &'de Json<'de>) -> Resu
 pub fn from_members<'de, T: serde::Deserialize<'de>>(
     members: &'de [(std::borrow::Cow<'de, str>, Json<'de>)],
 ) -> Result<T, ParamFault> {
-    T::deserialize(Members(members))
+    T::deserialize(MembersDeserializer(members))
 }
 
-struct Source<'de>(&'de Json<'de>);
+struct ValueDeserializer<'de>(&'de Json<'de>);
 
-impl<'de> Source<'de> {
-    fn text<V: Visitor<'de>>(&self, visitor: V) -> Result<V::Value, ParamFault> {
+impl<'de> ValueDeserializer<'de> {
+    fn string<V: Visitor<'de>>(&self, visitor: V) -> Result<V::Value, ParamFault> {
         match self.0 {
             Json::String(std::borrow::Cow::Borrowed(text)) => visitor.visit_borrowed_str(text),
             Json::String(text) => visitor.visit_str(text),
-            other => Err(ParamFault::wrong("string", other)),
+            other => Err(ParamFault::wrong_type("string", other)),
         }
     }
 
     fn integer<V: Visitor<'de>>(&self, visitor: V) -> Result<V::Value, ParamFault> {
-        let Json::Number(text) = self.0 else { return Err(ParamFault::wrong("integer", self.0)) };
+        let Json::Number(text) = self.0 else { return Err(ParamFault::wrong_type("integer", self.0)) };
         if !is_integer(text) {
-            return Err(ParamFault::wrong("integer", self.0));
+            return Err(ParamFault::wrong_type("integer", self.0));
         }
         if let Ok(number) = text.parse::<u64>() {
             visitor.visit_u64(number)
         } else if let Ok(number) = text.parse::<i64>() {
             visitor.visit_i64(number)
         } else {
-            Err(ParamFault::new(Kind::Said("must be an integer of at most 64 bits".to_owned())))
+            Err(ParamFault::new(ParamFaultKind::Custom("must be an integer of at most 64 bits".to_owned())))
         }
     }
 
     /// Neither infinity nor a zero that was not written: a limit made of either would be none.
     fn float<F: FromStr + Copy + Into<f64>>(&self) -> Result<F, ParamFault> {
-        let Json::Number(text) = self.0 else { return Err(ParamFault::wrong("number", self.0)) };
-        let number = text.parse::<F>().ok().filter(|&number| is_faithful(text, number.into()));
+        let Json::Number(text) = self.0 else { return Err(ParamFault::wrong_type("number", self.0)) };
+        let number = text.parse::<F>().ok().filter(|&number| is_representable(text, number.into()));
         number.ok_or_else(|| {
-            ParamFault::new(Kind::Said("must be a number in the range of a double".to_owned()))
+            ParamFault::new(ParamFaultKind::Custom("must be a number in the range of a double".to_owned()))
         })
     }
 }
 
-fn is_faithful(text: &str, number: f64) -> bool {
+fn is_representable(text: &str, number: f64) -> bool {
     let mut mantissa = text.bytes().take_while(|byte| !matches!(byte, b'e' | b'E'));
     number.is_finite() && (number != 0.0 || mantissa.all(|byte| !matches!(byte, b'1'..=b'9')))
 }
 
-macro_rules! integers {
+macro_rules! deserialize_integers {
     ($($name:ident)*) => { $(
         fn $name<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParamFault> {
             self.integer(visitor)
@@ -166,7 +166,7 @@ macro_rules! integers {
     )* };
 }
 
-impl<'de> Deserializer<'de> for Source<'de> {
+impl<'de> Deserializer<'de> for ValueDeserializer<'de> {
     type Error = ParamFault;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParamFault> {
@@ -175,13 +175,13 @@ impl<'de> Deserializer<'de> for Source<'de> {
             Json::Bool(value) => visitor.visit_bool(*value),
             Json::Number(text) if is_integer(text) => self.integer(visitor),
             Json::Number(_) => visitor.visit_f64(self.float()?),
-            Json::String(_) => self.text(visitor),
-            Json::Array(items) => visitor.visit_seq(Items { items: items.iter(), index: 0 }),
-            Json::Object(members) => visitor.visit_map(MemberWalk { members: members.iter(), value: None }),
+            Json::String(_) => self.string(visitor),
+            Json::Array(items) => visitor.visit_seq(ItemAccess { items: items.iter(), index: 0 }),
+            Json::Object(members) => visitor.visit_map(MemberAccess { members: members.iter(), value: None }),
         }
     }
 
-    integers! { deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_u8 deserialize_u16
+    deserialize_integers! { deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64 deserialize_u8 deserialize_u16
     deserialize_u32 deserialize_u64 }
 
     fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParamFault> {
@@ -195,16 +195,16 @@ impl<'de> Deserializer<'de> for Source<'de> {
     fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParamFault> {
         match self.0 {
             Json::Bool(value) => visitor.visit_bool(*value),
-            other => Err(ParamFault::wrong("boolean", other)),
+            other => Err(ParamFault::wrong_type("boolean", other)),
         }
     }
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParamFault> {
-        self.text(visitor)
+        self.string(visitor)
     }
 
     fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParamFault> {
-        self.text(visitor)
+        self.string(visitor)
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParamFault> {
@@ -216,15 +216,15 @@ impl<'de> Deserializer<'de> for Source<'de> {
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParamFault> {
         match self.0 {
-            Json::Array(items) => visitor.visit_seq(Items { items: items.iter(), index: 0 }),
-            other => Err(ParamFault::wrong("list", other)),
+            Json::Array(items) => visitor.visit_seq(ItemAccess { items: items.iter(), index: 0 }),
+            other => Err(ParamFault::wrong_type("list", other)),
         }
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParamFault> {
         match self.0 {
-            Json::Object(members) => visitor.visit_map(MemberWalk { members: members.iter(), value: None }),
-            other => Err(ParamFault::wrong("object", other)),
+            Json::Object(members) => visitor.visit_map(MemberAccess { members: members.iter(), value: None }),
+            other => Err(ParamFault::wrong_type("object", other)),
         }
     }
 
@@ -252,12 +252,12 @@ impl<'de> Deserializer<'de> for Source<'de> {
         choices: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, ParamFault> {
-        let Json::String(text) = self.0 else { return Err(ParamFault::wrong("string", self.0)) };
+        let Json::String(text) = self.0 else { return Err(ParamFault::wrong_type("string", self.0)) };
         if !choices.contains(&text.as_ref()) {
             let list = choices.iter().map(|choice| format!("'{choice}'")).collect::<Vec<_>>().join(", ");
-            return Err(ParamFault::new(Kind::Said(format!("must be one of {list}"))));
+            return Err(ParamFault::new(ParamFaultKind::Custom(format!("must be one of {list}"))));
         }
-        visitor.visit_enum(Word(text))
+        visitor.visit_enum(UnitVariant(text))
     }
 
     /// A member that nobody reads may hold anything, also a number no type of ours can hold.
@@ -269,9 +269,9 @@ impl<'de> Deserializer<'de> for Source<'de> {
 }
 
 /// A plain word as an enum's variant; variants with content have no spelling on our wire.
-struct Word<'de>(&'de str);
+struct UnitVariant<'de>(&'de str);
 
-impl<'de> EnumAccess<'de> for Word<'de> {
+impl<'de> EnumAccess<'de> for UnitVariant<'de> {
     type Error = ParamFault;
     type Variant = Self;
 
@@ -281,7 +281,7 @@ impl<'de> EnumAccess<'de> for Word<'de> {
     }
 }
 
-impl<'de> VariantAccess<'de> for Word<'de> {
+impl<'de> VariantAccess<'de> for UnitVariant<'de> {
     type Error = ParamFault;
 
     fn unit_variant(self) -> Result<(), ParamFault> {
@@ -289,11 +289,11 @@ impl<'de> VariantAccess<'de> for Word<'de> {
     }
 
     fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, _: S) -> Result<S::Value, ParamFault> {
-        Err(ParamFault::new(Kind::Said("must be a plain word".to_owned())))
+        Err(ParamFault::new(ParamFaultKind::Custom("must be a plain word".to_owned())))
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, _: usize, _: V) -> Result<V::Value, ParamFault> {
-        Err(ParamFault::new(Kind::Said("must be a plain word".to_owned())))
+        Err(ParamFault::new(ParamFaultKind::Custom("must be a plain word".to_owned())))
     }
 
     fn struct_variant<V: Visitor<'de>>(
@@ -301,29 +301,29 @@ impl<'de> VariantAccess<'de> for Word<'de> {
         _: &'static [&'static str],
         _: V,
     ) -> Result<V::Value, ParamFault> {
-        Err(ParamFault::new(Kind::Said("must be a plain word".to_owned())))
+        Err(ParamFault::new(ParamFaultKind::Custom("must be a plain word".to_owned())))
     }
 }
 
-struct Members<'de>(&'de [(std::borrow::Cow<'de, str>, Json<'de>)]);
+struct MembersDeserializer<'de>(&'de [(std::borrow::Cow<'de, str>, Json<'de>)]);
 
-impl<'de> Deserializer<'de> for Members<'de> {
+impl<'de> Deserializer<'de> for MembersDeserializer<'de> {
     type Error = ParamFault;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, ParamFault> {
-        visitor.visit_map(MemberWalk { members: self.0.iter(), value: None })
+        visitor.visit_map(MemberAccess { members: self.0.iter(), value: None })
     }
 
     forward_to_deserialize_any! { bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes
     byte_buf option unit unit_struct newtype_struct seq tuple tuple_struct map struct enum identifier ignored_any }
 }
 
-struct Items<'de> {
+struct ItemAccess<'de> {
     items: std::slice::Iter<'de, Json<'de>>,
     index: usize,
 }
 
-impl<'de> SeqAccess<'de> for Items<'de> {
+impl<'de> SeqAccess<'de> for ItemAccess<'de> {
     type Error = ParamFault;
 
     fn next_element_seed<S: DeserializeSeed<'de>>(
@@ -333,26 +333,26 @@ impl<'de> SeqAccess<'de> for Items<'de> {
         let Some(item) = self.items.next() else { return Ok(None) };
         let index = self.index;
         self.index += 1;
-        seed.deserialize(Source(item)).map(Some).map_err(|fault| fault.inside(&format!("[{index}]")))
+        seed.deserialize(ValueDeserializer(item)).map(Some).map_err(|fault| fault.nested_in(&format!("[{index}]")))
     }
 }
 
 /// `serde_json::Value` takes an object with such a key for JSON text in a string and reads that text itself:
 /// its depth and its duplicate keys would go unseen.
-const SERDE_JSON_KEYS: &str = "$serde_json::private::";
+const SERDE_JSON_PRIVATE_PREFIX: &str = "$serde_json::private::";
 
-struct MemberWalk<'de> {
+struct MemberAccess<'de> {
     members: std::slice::Iter<'de, (std::borrow::Cow<'de, str>, Json<'de>)>,
     value: Option<(&'de str, &'de Json<'de>)>,
 }
 
-impl<'de> MapAccess<'de> for MemberWalk<'de> {
+impl<'de> MapAccess<'de> for MemberAccess<'de> {
     type Error = ParamFault;
 
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, ParamFault> {
         let Some((key, value)) = self.members.next() else { return Ok(None) };
-        if key.starts_with(SERDE_JSON_KEYS) {
-            return Err(ParamFault::new(Kind::Unknown).inside(key));
+        if key.starts_with(SERDE_JSON_PRIVATE_PREFIX) {
+            return Err(ParamFault::new(ParamFaultKind::Unknown).nested_in(key));
         }
         self.value = Some((key, value));
         let name: StrDeserializer<'_, ParamFault> = StrDeserializer::new(key);
@@ -361,8 +361,8 @@ impl<'de> MapAccess<'de> for MemberWalk<'de> {
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, ParamFault> {
         let Some((key, value)) = self.value.take() else {
-            return Err(ParamFault::new(Kind::Said("was read out of order".to_owned())));
+            return Err(ParamFault::new(ParamFaultKind::Custom("was read out of order".to_owned())));
         };
-        seed.deserialize(Source(value)).map_err(|fault| fault.inside(key))
+        seed.deserialize(ValueDeserializer(value)).map_err(|fault| fault.nested_in(key))
     }
 }

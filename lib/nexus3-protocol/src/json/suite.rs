@@ -12,7 +12,7 @@ use decided::{Answer, DECIDED};
 use refused::{REFUSED, REFUSED_ALONE};
 
 use super::tests::alike;
-use super::{Json, from_json, read, read_members};
+use super::{Json, from_json, parse, parse_members};
 use crate::envelope::{Incoming, Refused, Rules};
 
 /// A request with `text` as its parameters, at both places a member can have.
@@ -25,22 +25,22 @@ fn requests(text: &[u8]) -> [Vec<u8>; 2] {
 /// The code and id a request is refused with, or nothing when it is taken.
 fn refusal(request: &[u8]) -> Option<(i64, String)> {
     let refused = |refused: Refused<'_>| (refused.error.code, refused.id.raw().to_owned());
-    Incoming::read(request, Rules::HTTP).err().map(refused)
+    Incoming::parse(request, Rules::HTTP).err().map(refused)
 }
 
 #[test]
 fn every_production_of_the_grammar_is_accepted() {
     for (name, text) in ACCEPTED {
-        let document = read(text).unwrap_or_else(|fault| panic!("{name}: {fault}"));
+        let document = parse(text).unwrap_or_else(|fault| panic!("{name}: {fault}"));
         assert_eq!(document.duplicate, None, "{name}");
-        assert!(read_members(text).is_ok(), "{name}");
+        assert!(parse_members(text).is_ok(), "{name}");
     }
 }
 
 #[test]
 fn what_is_accepted_means_what_another_parser_reads() {
     for (name, text) in ACCEPTED {
-        let document = read(text).unwrap_or_else(|fault| panic!("{name}: {fault}"));
+        let document = parse(text).unwrap_or_else(|fault| panic!("{name}: {fault}"));
         let other: serde_json::Value = serde_json::from_slice(text).unwrap();
         assert!(alike(&document.value, &other), "{name}: {:?} is not {other}", document.value);
         let typed: serde_json::Value = from_json(&document.value).unwrap();
@@ -52,7 +52,7 @@ fn what_is_accepted_means_what_another_parser_reads() {
 fn an_accepted_text_as_params_is_never_a_parse_error() {
     for (name, text) in ACCEPTED {
         for request in requests(text) {
-            let expected = match read(text).map(|document| document.value) {
+            let expected = match parse(text).map(|document| document.value) {
                 Ok(Json::Object(_) | Json::Null) => None,
                 _ => Some((-32600, "7".to_owned())),
             };
@@ -64,8 +64,8 @@ fn an_accepted_text_as_params_is_never_a_parse_error() {
 #[test]
 fn every_text_outside_the_grammar_is_refused() {
     for (name, text) in REFUSED.iter().chain(REFUSED_ALONE) {
-        assert!(read(text).is_err(), "{name}: {:?}", read(text));
-        assert_eq!(read_members(text).err(), read(text).err(), "{name}: alone and as a message");
+        assert!(parse(text).is_err(), "{name}: {:?}", parse(text));
+        assert_eq!(parse_members(text).err(), parse(text).err(), "{name}: alone and as a message");
         assert_eq!(refusal(text), Some((-32700, "null".to_owned())), "{name}");
     }
 }
@@ -92,7 +92,7 @@ fn a_text_that_params_make_whole_is_a_request_with_a_member_too_many() {
 fn what_the_grammar_leaves_open_has_a_fixed_answer() {
     for case in DECIDED {
         let (name, text) = (case.name, case.text.bytes());
-        match (case.answer, read(&text)) {
+        match (case.answer, parse(&text)) {
             (Answer::Kept, Ok(document)) => {
                 assert_eq!(document.duplicate, None, "{name}");
                 if let Json::Number(number) = document.value {
@@ -114,12 +114,12 @@ fn what_the_grammar_leaves_open_has_a_fixed_answer() {
 #[test]
 fn a_control_character_inside_a_string_is_refused_whichever_it_is() {
     for control in 0..0x20 {
-        assert!(read(&[b'"', control, b'"']).is_err(), "{control:#x}");
-        assert!(read(&[b'{', b'"', control, b'"', b':', b'0', b'}']).is_err(), "{control:#x}");
+        assert!(parse(&[b'"', control, b'"']).is_err(), "{control:#x}");
+        assert!(parse(&[b'{', b'"', control, b'"', b':', b'0', b'}']).is_err(), "{control:#x}");
     }
     for plain in 0x20..0x80 {
         let expected = !matches!(plain, b'"' | b'\\');
-        assert_eq!(read(&[b'"', plain, b'"']).is_ok(), expected, "{plain:#x}");
+        assert_eq!(parse(&[b'"', plain, b'"']).is_ok(), expected, "{plain:#x}");
     }
 }
 
@@ -127,7 +127,7 @@ fn a_control_character_inside_a_string_is_refused_whichever_it_is() {
 fn only_eight_letters_and_a_code_may_follow_a_backslash() {
     for letter in 0..=0xff {
         let known = br#""\/bfnrt"#.contains(&letter);
-        assert_eq!(read(&[b'"', b'\\', letter, b'"']).is_ok(), known, "{letter:#x}");
+        assert_eq!(parse(&[b'"', b'\\', letter, b'"']).is_ok(), known, "{letter:#x}");
     }
 }
 
@@ -137,7 +137,7 @@ fn only_four_bytes_are_whitespace() {
         let blank = b" \t\n\r".contains(&byte);
         for text in [[byte, b'[', b']'], [b'[', byte, b']'], [b'[', b']', byte]] {
             let digit_inside = byte.is_ascii_digit() && text[1] == byte;
-            assert_eq!(read(&text).is_ok(), blank || digit_inside, "{byte:#x} in {text:?}");
+            assert_eq!(parse(&text).is_ok(), blank || digit_inside, "{byte:#x} in {text:?}");
         }
     }
 }
@@ -147,7 +147,7 @@ fn every_code_unit_is_read_unless_it_is_a_surrogate() {
     for unit in 0..=0xffff_u32 {
         for text in [format!("\"\\u{unit:04x}\""), format!("\"\\u{unit:04X}\"")] {
             let letter = char::from_u32(unit).map(|letter| Json::String(letter.to_string().into()));
-            assert_eq!(read(text.as_bytes()).ok().map(|document| document.value), letter, "{text}");
+            assert_eq!(parse(text.as_bytes()).ok().map(|document| document.value), letter, "{text}");
         }
     }
 }
@@ -155,9 +155,9 @@ fn every_code_unit_is_read_unless_it_is_a_surrogate() {
 #[test]
 fn a_cut_text_is_refused_wherever_the_cut_is() {
     let text = r#"{"a":[1,-2.5e+3,true,false,null,"é\u00e9\ud83d\ude00\n"],"":{"b":{}}}"#.as_bytes();
-    assert!(read(text).is_ok());
+    assert!(parse(text).is_ok());
     for cut in 0..text.len() {
-        assert!(read(&text[..cut]).is_err(), "cut at byte {cut}");
+        assert!(parse(&text[..cut]).is_err(), "cut at byte {cut}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::scalars::count;
+use super::scalars::deserialize_count;
 use super::{Count, MessageOffset, OnRestart, PageSize, RequestIdParam, SendOutput};
 
 /// No parameters.
@@ -94,19 +94,19 @@ pub struct MayGrantParams {
 #[serde(deny_unknown_fields)]
 pub struct BudgetParams {
     /// Turns.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "count")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "deserialize_count")]
     pub turns: Option<Count>,
     /// Tool calls.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "count")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "deserialize_count")]
     pub tool_calls: Option<Count>,
     /// Tokens that models report, read and written.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "count")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "deserialize_count")]
     pub tokens: Option<Count>,
     /// Milliseconds of running turns.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "count")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "deserialize_count")]
     pub wall_ms: Option<Count>,
     /// Children alive at once, and theirs.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "count")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "deserialize_count")]
     pub children: Option<Count>,
 }
 

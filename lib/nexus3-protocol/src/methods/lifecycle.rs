@@ -4,7 +4,7 @@ use serde::de::{Error, Unexpected};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-use super::scalars::count;
+use super::scalars::deserialize_count;
 use super::{BudgetParams, Count, MayGrantParams, MessageOffset, OnRestart, PageSize};
 
 /// What `list_sessions` takes.
@@ -68,7 +68,7 @@ pub struct ForkAgentParams {
     pub new_agent_id: Option<String>,
     /// How many of its messages the new one knows; all when it is left out. A tool call and its results are not torn
     /// apart.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "count")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "deserialize_count")]
     pub messages: Option<Count>,
 }
 
@@ -94,7 +94,7 @@ pub struct RollbackAgentParams {
     /// The agent.
     pub agent_id: String,
     /// How many messages stay, counted from the first. A tool call and its results are not torn apart.
-    #[serde(deserialize_with = "needed_count")]
+    #[serde(deserialize_with = "deserialize_required_count")]
     pub messages: Count,
 }
 
@@ -183,7 +183,7 @@ pub struct ImportAgentOutput {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SnapshotDocument {
     /// The version of this shape: 1.
-    #[serde(default = "schema_version")]
+    #[serde(default = "default_schema_version")]
     pub schema_version: Count,
     /// The agent's name.
     pub agent_id: String,
@@ -221,7 +221,7 @@ pub struct SnapshotDocument {
     #[serde(default)]
     pub token_usage: Map<String, Value>,
     /// `user`, or the agent that created it.
-    #[serde(default = "provenance")]
+    #[serde(default = "default_provenance")]
     pub provenance: String,
     /// What the original's shape has no place for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -297,25 +297,25 @@ pub struct SnapshotExtras {
     pub origin: Option<String>,
 }
 
-fn schema_version() -> Count {
+fn default_schema_version() -> Count {
     1
 }
 
-fn provenance() -> String {
+fn default_provenance() -> String {
     "user".to_owned()
 }
 
 /// Like a count that may be left out, in the same words.
-fn needed_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Count, D::Error> {
+fn deserialize_required_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Count, D::Error> {
     let missing = || D::Error::invalid_type(Unexpected::Unit, &"a non-negative integer");
-    count(deserializer)?.ok_or_else(missing)
+    deserialize_count(deserializer)?.ok_or_else(missing)
 }
 
 impl<'de> Deserialize<'de> for SnapshotToolCall {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         /// Both shapes at once.
         #[derive(Deserialize)]
-        struct Either {
+        struct EitherShape {
             id: String,
             name: Option<String>,
             arguments: Option<Value>,
@@ -326,7 +326,7 @@ impl<'de> Deserialize<'de> for SnapshotToolCall {
             name: String,
             arguments: Option<Value>,
         }
-        let Either { id, name, arguments, function } = Either::deserialize(deserializer)?;
+        let EitherShape { id, name, arguments, function } = EitherShape::deserialize(deserializer)?;
         let (name, arguments) = match (name, function) {
             (Some(name), None) => (name, arguments),
             (None, Some(function)) if arguments.is_none() => (function.name, function.arguments),

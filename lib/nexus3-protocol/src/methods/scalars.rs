@@ -34,8 +34,8 @@ impl fmt::Display for RequestIdParam {
 
 impl<'de> Deserialize<'de> for RequestIdParam {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl Visitor<'_> for Reader {
+        struct RequestIdVisitor;
+        impl Visitor<'_> for RequestIdVisitor {
             type Value = RequestIdParam;
 
             fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -60,12 +60,12 @@ impl<'de> Deserialize<'de> for RequestIdParam {
                     .map_err(|_| E::custom("must be an integer of at most 63 bits"))
             }
         }
-        deserializer.deserialize_any(Reader)
+        deserializer.deserialize_any(RequestIdVisitor)
     }
 }
 
 /// Reads a count that a caller sets. A number that is none is answered in words and not with the name of a type.
-pub(super) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Count>, D::Error> {
+pub(super) fn deserialize_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Count>, D::Error> {
     Option::<MessageOffset>::deserialize(deserializer).map(|count| count.map(|count| count.0))
 }
 
@@ -88,7 +88,7 @@ pub struct MessageOffset(pub u64);
 
 impl<'de> Deserialize<'de> for MessageOffset {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        whole_number(deserializer, 0..=u64::MAX, "must be a non-negative integer").map(Self)
+        deserialize_integer_in(deserializer, 0..=u64::MAX, "must be a non-negative integer").map(Self)
     }
 }
 
@@ -110,12 +110,12 @@ impl Default for PageSize {
 
 impl<'de> Deserialize<'de> for PageSize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        whole_number(deserializer, 1..=Self::MAX, "must be an integer between 1 and 2000").map(Self)
+        deserialize_integer_in(deserializer, 1..=Self::MAX, "must be an integer between 1 and 2000").map(Self)
     }
 }
 
 /// Reads an integer in a range; anything else is answered with the range's own words.
-fn whole_number<'de, D: Deserializer<'de>>(
+fn deserialize_integer_in<'de, D: Deserializer<'de>>(
     deserializer: D,
     range: RangeInclusive<u64>,
     rule: &'static str,

@@ -8,13 +8,13 @@ mod lifecycle;
 mod shapes;
 
 use super::*;
-use crate::json::{Json, ParamFault, from_members, read};
+use crate::json::{Json, ParamFault, from_members, parse};
 
 macro_rules! define_read_params {
     ($( $(#[doc = $doc:literal])* $spec:ident $call:ident = $name:literal at $door:ident: $params:ident => $output:ident; )*) => {
         /// What a door does with a method's parameters, less the result.
         fn read_params(method: Method, text: &str) -> Result<(), ParamFault> {
-            let Json::Object(members) = read(text.as_bytes()).unwrap().value else {
+            let Json::Object(members) = parse(text.as_bytes()).unwrap().value else {
                 panic!("an object was expected: {text}");
             };
             match method { $( Method::$spec => from_members::<$params>(&members).map(drop), )* }

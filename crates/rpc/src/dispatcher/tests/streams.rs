@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 
 use nexus3_protocol::events::{Event, EventQuery};
-use nexus3_protocol::sse::{SseEvent, SseReader};
+use nexus3_protocol::sse::{SseEvent, SseDecoder};
 
 use super::*;
 use crate::streams::{EventStream, NoStream};
@@ -11,12 +11,12 @@ use crate::streams::{EventStream, NoStream};
 /// Somebody who reads a stream.
 pub(super) struct Listener {
     stream: EventStream,
-    reader: SseReader,
+    reader: SseDecoder,
 }
 
 impl Listener {
     pub(super) fn new(stream: EventStream) -> Self {
-        Self { stream, reader: SseReader::new(1024 * 1024) }
+        Self { stream, reader: SseDecoder::new(1024 * 1024) }
     }
 
     pub(super) async fn next(&mut self) -> Option<SseEvent> {
@@ -61,7 +61,7 @@ fn kind(event: &SseEvent) -> String {
 }
 
 fn sequence(event: &SseEvent) -> Option<u64> {
-    match Event::read(&event.event, &event.data).unwrap().unwrap() {
+    match Event::decode(&event.event, &event.data).unwrap().unwrap() {
         Event::Journalled(kept) => Some(kept.sequence),
         Event::Live(_) => None,
     }
@@ -73,7 +73,7 @@ impl House {
             "/" => self.desk.daemon_target(),
             name => self.desk.agent_target(name).unwrap(),
         };
-        let query = EventQuery::read(query).unwrap();
+        let query = EventQuery::parse(query).unwrap();
         self.desk.watch(&entrance, caller, query).await.map(Listener::new)
     }
 

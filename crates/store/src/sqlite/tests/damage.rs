@@ -43,7 +43,7 @@ async fn everything(store: &Arc<SqliteStore>) -> Result<String, StoreFault> {
 
 /// Opens and reads a damaged store: it is refused, faults are told, or nothing that counts has changed.
 async fn is_told_or_harmless(home: &Home, truth: &str, what: &str) -> bool {
-    let Ok(store) = open(&SqliteOptions::at(home.path())) else { return true };
+    let Ok(store) = open(&SqliteOptions::new(home.path())) else { return true };
     let read = everything(&store).await;
     let is_told = match &read {
         Ok(read) => {
@@ -77,7 +77,7 @@ async fn no_changed_byte_is_read_as_if_it_were_whole() {
         let is_told = is_told_or_harmless(&home, &truth, &what).await;
         assert!(!is_told || !report.is_sound(), "{what}: what is told is found by a check");
         told += u32::from(is_told);
-        for leftover in [home.files().wal(), home.files().mark()] {
+        for leftover in [home.files().wal(), home.files().high_water_mark()] {
             let _ = std::fs::remove_file(leftover);
         }
     }

@@ -58,7 +58,7 @@ async fn a_step_that_was_cut_off_is_taken_again() {
     for failpoint in ["migrate.before=full", "migrate.middle=full", "migrate.middle=fsync"] {
         let home = Home::new();
         let failpoints = Some(failpoint.to_owned());
-        open(&SqliteOptions { failpoints, ..SqliteOptions::at(home.path()) }).unwrap_err();
+        open(&SqliteOptions { failpoints, ..SqliteOptions::new(home.path()) }).unwrap_err();
         let store = home.open();
         keep(&store, [created("main", None)]).await.unwrap();
         store.close().await;

@@ -30,7 +30,7 @@ async fn written() -> (Home, Vec<Answered>, Arc<SqliteStore>) {
 }
 
 async fn check_prefix(crashed: &Home, answered: &[Answered], prefix: u64, what: &str) {
-    let store = open(&SqliteOptions::at(crashed.path())).unwrap_or_else(|fault| panic!("{what}: {fault}"));
+    let store = open(&SqliteOptions::new(crashed.path())).unwrap_or_else(|fault| panic!("{what}: {fault}"));
     let there = last(&store).await;
     let promised = answered.iter().rev().find(|call| call.log <= prefix).map_or(0, |call| call.last);
     assert!(there >= promised, "{what}: {there} of {promised}");
@@ -46,7 +46,7 @@ async fn every_prefix_of_the_log_is_whole_calls() {
     store.close().await;
     let log = std::fs::read(crashed.files().wal()).unwrap();
     let database = std::fs::read(crashed.path()).unwrap();
-    std::fs::remove_file(crashed.files().mark()).unwrap();
+    std::fs::remove_file(crashed.files().high_water_mark()).unwrap();
     let frame = 24 + 4096;
     let ends = (0..=(log.len() - 32) / frame).map(|frames| 32 + frames * frame);
     let cuts = ends.flat_map(|end| [end.saturating_sub(1), end, end + 7, end + 24, end + 2000]);
@@ -62,7 +62,7 @@ async fn every_prefix_of_the_log_is_whole_calls() {
         }
         std::fs::write(crashed.files().wal(), prefix).unwrap();
         check_prefix(&crashed, &answered, cut as u64, &format!("cut at {cut}, tail {}", number % 3)).await;
-        std::fs::remove_file(crashed.files().mark()).unwrap();
+        std::fs::remove_file(crashed.files().high_water_mark()).unwrap();
     }
 }
 
@@ -71,7 +71,7 @@ async fn a_torn_page_in_the_last_commit_takes_only_that_commit() {
     let (home, answered, store) = written().await;
     let crashed = home.crash();
     store.close().await;
-    std::fs::remove_file(crashed.files().mark()).unwrap();
+    std::fs::remove_file(crashed.files().high_water_mark()).unwrap();
     let [.., before, end] = answered.as_slice() else { panic!("nothing was written") };
     edit(&crashed.files().wal(), |log| {
         let middle = usize::try_from(before.log.midpoint(end.log)).unwrap();

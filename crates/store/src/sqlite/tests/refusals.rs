@@ -51,7 +51,7 @@ async fn a_read_only_file_or_folder_is_refused() {
 async fn a_folder_that_is_not_there_is_refused() {
     let home = Home::new();
     let path = home.folder.path().join("none").join("nexus3.db");
-    let text = open(&SqliteOptions::at(path)).unwrap_err().to_string();
+    let text = open(&SqliteOptions::new(path)).unwrap_err().to_string();
     assert!(text.contains("/none: cannot be found"), "{text}");
 }
 
@@ -157,8 +157,8 @@ async fn an_older_file_is_taken_when_its_mark_is_removed() {
     keep(&store, [begun(1)]).await.unwrap();
     store.close().await;
     std::fs::write(home.path(), old).unwrap();
-    assert!(matches!(home.refusal(), OpenFault::Lost { last: 4, marked: 5, .. }));
-    std::fs::remove_file(home.files().mark()).unwrap();
+    assert!(matches!(home.refusal(), OpenFault::JournalTruncated { last: 4, marked: 5, .. }));
+    std::fs::remove_file(home.files().high_water_mark()).unwrap();
     assert_eq!(last(&home.open()).await, 4);
 }
 
@@ -172,16 +172,16 @@ async fn another_database_is_not_held_against_the_mark() {
 #[tokio::test]
 async fn half_a_mark_is_no_mark() {
     let home = Home::filled(3).await;
-    edit(&home.files().mark(), |bytes| bytes.truncate(20));
+    edit(&home.files().high_water_mark(), |bytes| bytes.truncate(20));
     assert_eq!(last(&home.open()).await, 4);
-    assert_eq!(crate::sqlite::Mark::read(&home.files().mark()).unwrap(), None, "until the next commit");
+    assert_eq!(crate::sqlite::HighWaterMark::read(&home.files().high_water_mark()).unwrap(), None, "until the next commit");
 }
 
 #[cfg(debug_assertions)]
 #[test]
 fn failpoints_that_make_no_sense_are_refused() {
     let home = Home::new();
-    let options = SqliteOptions { failpoints: Some("nonsense".to_owned()), ..SqliteOptions::at(home.path()) };
+    let options = SqliteOptions { failpoints: Some("nonsense".to_owned()), ..SqliteOptions::new(home.path()) };
     assert!(open(&options).unwrap_err().to_string().contains("has no `=`"));
     assert!(!home.path().exists());
 }

@@ -4,7 +4,7 @@ use super::super::{Id, Incoming, Params, Refused, Request, Rules};
 use super::refused;
 
 fn batch(text: &str) -> Vec<Result<Request<'_>, Refused<'_>>> {
-    match Incoming::read(text.as_bytes(), Rules::FULL) {
+    match Incoming::parse(text.as_bytes(), Rules::FULL) {
         Ok(Incoming::Batch(items)) => items,
         other => panic!("{text} was expected to be a batch, got {other:?}"),
     }
@@ -78,7 +78,7 @@ fn a_batch_may_be_as_large_as_the_rules_say_and_no_larger() {
     }
     let one = Rules { batch_max: 1, positional: false };
     assert_eq!(refused(&goods(2), one).error.message, "Batch too large: 2 > 1");
-    assert!(Incoming::read(goods(1).as_bytes(), one).is_ok());
+    assert!(Incoming::parse(goods(1).as_bytes(), one).is_ok());
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn the_same_key_or_id_in_two_items_is_no_duplicate() {
 fn each_item_is_held_to_the_doors_rules() {
     let named_only = Rules { batch_max: 10, positional: false };
     let text = r#"[{"jsonrpc":"2.0","method":"m","id":1,"params":[1]}]"#;
-    let Ok(Incoming::Batch(items)) = Incoming::read(text.as_bytes(), named_only) else {
+    let Ok(Incoming::Batch(items)) = Incoming::parse(text.as_bytes(), named_only) else {
         panic!("a batch was expected");
     };
     let message = "Positional params (array) not supported, use named params (object)";

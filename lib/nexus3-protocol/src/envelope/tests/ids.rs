@@ -1,6 +1,6 @@
 //! Ids: echoed as they were sent, byte for byte, or refused.
 
-use super::super::{Id, Rules, write_result};
+use super::super::{Id, Rules, encode_result};
 use super::{refused, taken};
 
 fn with_id(id: &str) -> String {
@@ -35,7 +35,7 @@ fn strings_and_integers_come_back_byte_for_byte() {
         let sent = request.id.unwrap();
         assert_eq!(sent.raw(), id);
         assert!(!sent.is_null(), "{id}");
-        let answer = write_result(&sent, &()).unwrap();
+        let answer = encode_result(&sent, &()).unwrap();
         assert_eq!(answer, format!(r#"{{"jsonrpc":"2.0","id":{id},"result":null}}"#).into_bytes());
     }
 }

@@ -56,7 +56,7 @@ fn http_refuses_an_array_of_good_requests_too() {
     let text = r#"[{"jsonrpc":"2.0","method":"m","id":1}]"#;
     assert_eq!(refused(text, Rules::HTTP).error.message, "Request must be a JSON object");
     assert!(
-        matches!(Incoming::read(text.as_bytes(), Rules::FULL), Ok(Incoming::Batch(items)) if items.len() == 1)
+        matches!(Incoming::parse(text.as_bytes(), Rules::FULL), Ok(Incoming::Batch(items)) if items.len() == 1)
     );
 }
 

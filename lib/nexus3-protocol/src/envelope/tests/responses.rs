@@ -6,7 +6,7 @@ use super::super::{Response, ResponseFault, RpcError};
 use crate::json::{Json, SyntaxFault};
 
 fn shape(text: &str) -> &'static str {
-    match Response::read(text.as_bytes()) {
+    match Response::parse(text.as_bytes()) {
         Err(ResponseFault::Shape(what)) => what,
         other => panic!("{text} was expected to be refused by its shape, got {other:?}"),
     }
@@ -23,7 +23,7 @@ fn a_result_of_any_kind_is_read() {
         ("{}", Json::Object(Vec::new())),
     ] {
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{result}}}"#);
-        let response = Response::read(text.as_bytes()).unwrap();
+        let response = Response::parse(text.as_bytes()).unwrap();
         assert_eq!((response.id.raw(), response.outcome), ("1", Ok(expected)), "{text}");
     }
 }
@@ -41,7 +41,7 @@ fn an_error_is_read_with_and_without_data() {
     ];
     for (error, data) in cases {
         let text = format!(r#"{{"error":{error},"id":null,"jsonrpc":"2.0"}}"#);
-        let response = Response::read(text.as_bytes()).unwrap();
+        let response = Response::parse(text.as_bytes()).unwrap();
         assert!(response.id.is_null());
         assert_eq!(
             response.outcome,
@@ -55,7 +55,7 @@ fn an_error_is_read_with_and_without_data() {
 fn a_code_of_anybody_is_read() {
     for code in [0, -32000, -32001, 1, i64::MIN, i64::MAX] {
         let text = format!(r#"{{"jsonrpc":"2.0","id":1,"error":{{"code":{code},"message":"x"}}}}"#);
-        assert_eq!(Response::read(text.as_bytes()).unwrap().outcome.unwrap_err().code, code);
+        assert_eq!(Response::parse(text.as_bytes()).unwrap().outcome.unwrap_err().code, code);
     }
 }
 
@@ -115,13 +115,13 @@ fn an_error_that_is_not_whole_or_says_too_much_is_refused() {
 
 #[test]
 fn faults_say_what_they_are() {
-    let not_json = Response::read(b"<html>").unwrap_err();
+    let not_json = Response::parse(b"<html>").unwrap_err();
     assert!(matches!(not_json, ResponseFault::Syntax(SyntaxFault::Grammar { .. })));
     assert_eq!(not_json.to_string(), "Invalid JSON: Expecting value: line 1 column 1 (char 0)");
-    assert_eq!(Response::read(b"{}").unwrap_err().to_string(), "not a JSON-RPC response: jsonrpc is not 2.0");
-    assert!(matches!(Response::read(b""), Err(ResponseFault::Syntax(_))));
+    assert_eq!(Response::parse(b"{}").unwrap_err().to_string(), "not a JSON-RPC response: jsonrpc is not 2.0");
+    assert!(matches!(Response::parse(b""), Err(ResponseFault::Syntax(_))));
     assert!(matches!(
-        Response::read(b"{\"id\":\"\xff\"}"),
+        Response::parse(b"{\"id\":\"\xff\"}"),
         Err(ResponseFault::Syntax(SyntaxFault::Encoding(7)))
     ));
 }

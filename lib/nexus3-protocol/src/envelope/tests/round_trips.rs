@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::super::{
-    Id, Incoming, Params, Response, RpcError, Rules, write_error, write_request, write_result,
+    Id, Incoming, Params, Response, RpcError, Rules, encode_error, encode_request, encode_result,
 };
 use crate::json::{from_json, from_members};
 
@@ -41,9 +41,9 @@ proptest! {
     fn a_request_comes_back_as_it_was_written(
         method in "\\PC{1,20}", params in params(), id in prop::option::of(ids())
     ) {
-        let bytes = write_request(id.as_ref(), &method, &params).unwrap();
+        let bytes = encode_request(id.as_ref(), &method, &params).unwrap();
         for rules in [Rules::HTTP, Rules::FULL] {
-            let Ok(Incoming::Single(request)) = Incoming::read(&bytes, rules) else {
+            let Ok(Incoming::Single(request)) = Incoming::parse(&bytes, rules) else {
                 return Err(TestCaseError::fail("one request was expected"));
             };
             prop_assert_eq!(&request.method, &method);
@@ -59,8 +59,8 @@ proptest! {
     #[test]
     fn a_result_comes_back_as_it_was_written(id in ids(), result in params()) {
         let result = Value::Object(result);
-        let bytes = write_result(&id, &result).unwrap();
-        let response = Response::read(&bytes).unwrap();
+        let bytes = encode_result(&id, &result).unwrap();
+        let response = Response::parse(&bytes).unwrap();
         prop_assert_eq!(&response.id, &id);
         let back: Value = from_json(&response.outcome.unwrap()).unwrap();
         prop_assert_eq!(&back, &result);
@@ -71,8 +71,8 @@ proptest! {
         id in ids(), code in any::<i64>(), message in "\\PC{1,20}", data in prop::option::of(params())
     ) {
         let error = RpcError { code, message, data: data.map(Value::Object) };
-        let bytes = write_error(&id, &error);
-        let response = Response::read(&bytes).unwrap();
+        let bytes = encode_error(&id, &error);
+        let response = Response::parse(&bytes).unwrap();
         prop_assert_eq!(&response.id, &id);
         prop_assert_eq!(response.outcome.unwrap_err(), error);
     }

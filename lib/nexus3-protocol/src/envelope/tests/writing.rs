@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use super::super::{ErrorCode, Id, RpcError, write_error, write_request, write_result};
+use super::super::{ErrorCode, Id, RpcError, encode_error, encode_request, encode_result};
 use crate::methods::{NoParams, SendParams};
 
 fn text(bytes: Vec<u8>) -> String {
@@ -14,7 +14,7 @@ fn text(bytes: Vec<u8>) -> String {
 #[test]
 fn a_request_is_compact_and_leaves_out_what_is_empty() {
     let (id, quoted) = (Id::from(1), Id::from("a\"b"));
-    let request = |id, method, params: &Value| text(write_request(id, method, params).unwrap());
+    let request = |id, method, params: &Value| text(encode_request(id, method, params).unwrap());
     assert_eq!(request(Some(&id), "m", &Value::Null), r#"{"jsonrpc":"2.0","method":"m","id":1}"#);
     assert_eq!(request(Some(&id), "m", &json!({})), r#"{"jsonrpc":"2.0","method":"m","id":1}"#);
     assert_eq!(request(None, "m", &json!({})), r#"{"jsonrpc":"2.0","method":"m"}"#);
@@ -37,35 +37,35 @@ fn a_methods_own_parameters_are_written_in_their_order() {
         source_agent_id: None,
     };
     assert_eq!(
-        text(write_request(Some(&Id::from(2)), "send", &params).unwrap()),
+        text(encode_request(Some(&Id::from(2)), "send", &params).unwrap()),
         r#"{"jsonrpc":"2.0","method":"send","params":{"content":"hi","source":"test"},"id":2}"#
     );
     assert_eq!(
-        text(write_request(Some(&Id::from(2)), "get_tokens", &NoParams {}).unwrap()),
+        text(encode_request(Some(&Id::from(2)), "get_tokens", &NoParams {}).unwrap()),
         r#"{"jsonrpc":"2.0","method":"get_tokens","id":2}"#
     );
 }
 
 #[test]
 fn a_result_is_compact_with_the_id_before_it() {
-    assert_eq!(text(write_result(&Id::from(1), &()).unwrap()), r#"{"jsonrpc":"2.0","id":1,"result":null}"#);
+    assert_eq!(text(encode_result(&Id::from(1), &()).unwrap()), r#"{"jsonrpc":"2.0","id":1,"result":null}"#);
     assert_eq!(
-        text(write_result(&Id::from("x"), &json!({ "a": [1, 1.5, null, "\u{2028}/"] })).unwrap()),
+        text(encode_result(&Id::from("x"), &json!({ "a": [1, 1.5, null, "\u{2028}/"] })).unwrap()),
         "{\"jsonrpc\":\"2.0\",\"id\":\"x\",\"result\":{\"a\":[1,1.5,null,\"\u{2028}/\"]}}"
     );
-    assert_eq!(text(write_result(&Id::NULL, &true).unwrap()), r#"{"jsonrpc":"2.0","id":null,"result":true}"#);
+    assert_eq!(text(encode_result(&Id::NULL, &true).unwrap()), r#"{"jsonrpc":"2.0","id":null,"result":true}"#);
 }
 
 #[test]
 fn an_error_is_compact_and_has_data_only_when_there_is_some() {
     let error = RpcError::new(ErrorCode::InvalidParams, "content must be string, got: int");
     assert_eq!(
-        text(write_error(&Id::from(7), &error)),
+        text(encode_error(&Id::from(7), &error)),
         r#"{"jsonrpc":"2.0","id":7,"error":{"code":-32602,"message":"content must be string, got: int"}}"#
     );
     let busy = RpcError::new(ErrorCode::Busy, "busy").with_data(json!({ "retry_after_ms": 250 }));
     assert_eq!(
-        text(write_error(&Id::NULL, &busy)),
+        text(encode_error(&Id::NULL, &busy)),
         r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"busy","data":{"retry_after_ms":250}}}"#
     );
 }
@@ -73,8 +73,8 @@ fn an_error_is_compact_and_has_data_only_when_there_is_some() {
 #[test]
 fn what_has_no_json_spelling_is_a_fault_and_not_half_a_message() {
     let keyed_by_list = HashMap::from([(vec![1], 1)]);
-    assert!(write_result(&Id::from(1), &keyed_by_list).is_err());
-    assert!(write_request(None, "m", &keyed_by_list).is_err());
+    assert!(encode_result(&Id::from(1), &keyed_by_list).is_err());
+    assert!(encode_request(None, "m", &keyed_by_list).is_err());
 }
 
 #[test]

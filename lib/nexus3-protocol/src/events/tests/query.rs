@@ -30,7 +30,7 @@ fn a_query_says_where_to_begin_and_which_kinds() {
         ("deltas=true", query(None, None, true)),
         ("deltas=false&after=%31", query(Some(1), None, false)),
     ] {
-        assert_eq!(EventQuery::read(text), Ok(expected), "{text}");
+        assert_eq!(EventQuery::parse(text), Ok(expected), "{text}");
     }
 }
 
@@ -42,19 +42,19 @@ fn what_is_written_is_read_again() {
         query(Some(0), kinds(EventKind::ALL), true),
         query(None, kinds(&[EventKind::Denied]), false),
     ] {
-        let text = original.write();
-        assert_eq!(EventQuery::read(text.strip_prefix('?').unwrap_or(&text)), Ok(original), "{text}");
+        let text = original.to_query_string();
+        assert_eq!(EventQuery::parse(text.strip_prefix('?').unwrap_or(&text)), Ok(original), "{text}");
     }
-    assert_eq!(query(None, None, true).write(), "");
+    assert_eq!(query(None, None, true).to_query_string(), "");
     assert_eq!(
-        query(Some(7), kinds(&[EventKind::Denied]), false).write(),
+        query(Some(7), kinds(&[EventKind::Denied]), false).to_query_string(),
         "?after=7&kind=denied&deltas=false"
     );
 }
 
 #[test]
 fn what_does_not_fit_is_named_with_the_choices() {
-    let said = |text: &str| EventQuery::read(text).unwrap_err().to_string();
+    let said = |text: &str| EventQuery::parse(text).unwrap_err().to_string();
     for text in ["-1", "+1", "", "1.0", "abc", "18446744073709551616", "1%00", "%"] {
         assert!(
             said(&format!("after={text}")).starts_with("after must be a sequence number, got: '"),

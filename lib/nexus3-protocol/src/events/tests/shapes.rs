@@ -234,6 +234,6 @@ fn every_kind_has_its_shape() {
             Event::Live(event) => serde_json::to_string(event),
         };
         assert_eq!(written.unwrap(), json);
-        assert_eq!(Event::read(event.kind().name(), &json).unwrap(), Some(event));
+        assert_eq!(Event::decode(event.kind().name(), &json).unwrap(), Some(event));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use super::super::{DEPTH_MAX, SyntaxFault, read, read_members};
+use super::super::{DEPTH_MAX, SyntaxFault, parse, parse_members};
 use crate::envelope::{Incoming, Response, ResponseFault, Rules};
 
 fn nested(open: &str, inside: &str, close: &str, times: usize) -> Vec<u8> {
@@ -20,34 +20,34 @@ fn sixty_four_levels_pass_and_one_more_is_refused() {
     for (open, inside, close) in [("[", "", "]"), ("{\"a\":", "1", "}"), (" [ ", "{}", " ] ")] {
         let levels = DEPTH_MAX - usize::from(inside == "{}");
         let passes = nested(open, inside, close, levels);
-        assert!(read(&passes).is_ok() && read_members(&passes).is_ok(), "{open}");
+        assert!(parse(&passes).is_ok() && parse_members(&passes).is_ok(), "{open}");
         let deeper = nested(open, inside, close, levels + 1);
-        assert_eq!(read(&deeper).unwrap_err(), SyntaxFault::Depth, "{open}");
-        assert_eq!(read_members(&deeper).unwrap_err(), SyntaxFault::Depth, "{open}");
+        assert_eq!(parse(&deeper).unwrap_err(), SyntaxFault::Depth, "{open}");
+        assert_eq!(parse_members(&deeper).unwrap_err(), SyntaxFault::Depth, "{open}");
     }
 }
 
 #[test]
 fn the_items_of_a_batch_count_the_array_around_them() {
     let batch = |levels| [b"[", nested("{\"a\":", "1", "}", levels).as_slice(), b"]"].concat();
-    assert!(read(&batch(DEPTH_MAX - 1)).is_ok() && read_members(&batch(DEPTH_MAX - 1)).is_ok());
-    assert_eq!(read(&batch(DEPTH_MAX)).unwrap_err(), SyntaxFault::Depth);
-    assert_eq!(read_members(&batch(DEPTH_MAX)).unwrap_err(), SyntaxFault::Depth);
+    assert!(parse(&batch(DEPTH_MAX - 1)).is_ok() && parse_members(&batch(DEPTH_MAX - 1)).is_ok());
+    assert_eq!(parse(&batch(DEPTH_MAX)).unwrap_err(), SyntaxFault::Depth);
+    assert_eq!(parse_members(&batch(DEPTH_MAX)).unwrap_err(), SyntaxFault::Depth);
 }
 
 #[test]
 fn a_value_beside_the_deepest_place_does_not_count() {
     let siblings = nested("[[],", "0", ",[]]", DEPTH_MAX - 1);
-    assert!(read(&siblings).is_ok());
-    assert_eq!(read(&nested("[[],", "0", "]", DEPTH_MAX)).unwrap_err(), SyntaxFault::Depth);
+    assert!(parse(&siblings).is_ok());
+    assert_eq!(parse(&nested("[[],", "0", "]", DEPTH_MAX)).unwrap_err(), SyntaxFault::Depth);
 }
 
 #[test]
 fn the_deepest_value_is_read_on_a_small_stack() {
     on_a_small_stack(|| {
-        assert!(read(&nested("[{\"\":", "[]", "}]", 31)).is_ok());
-        assert!(read_members(&nested("{\"\":[", "{}", "]}", 31)).is_ok());
-        assert!(read(&nested("{\"a\":", "1", "}", DEPTH_MAX)).is_ok());
+        assert!(parse(&nested("[{\"\":", "[]", "}]", 31)).is_ok());
+        assert!(parse_members(&nested("{\"\":[", "{}", "]}", 31)).is_ok());
+        assert!(parse(&nested("{\"a\":", "1", "}", DEPTH_MAX)).is_ok());
     });
 }
 
@@ -57,17 +57,17 @@ fn a_hundred_thousand_levels_are_refused_on_a_small_stack_by_every_reader() {
         for (part, times) in [("[{\"\":", 50_000), ("[", 100_000), ("{\"a\":", 100_000), ("[[{\"\":", 40_000)]
         {
             let bytes = nested(part, "", "", times);
-            assert_eq!(read(&bytes).unwrap_err(), SyntaxFault::Depth, "{part}");
-            assert_eq!(read_members(&bytes).unwrap_err(), SyntaxFault::Depth, "{part}");
+            assert_eq!(parse(&bytes).unwrap_err(), SyntaxFault::Depth, "{part}");
+            assert_eq!(parse_members(&bytes).unwrap_err(), SyntaxFault::Depth, "{part}");
             assert_eq!(
-                Response::read(&bytes).unwrap_err(),
+                Response::parse(&bytes).unwrap_err(),
                 ResponseFault::Syntax(SyntaxFault::Depth),
                 "{part}"
             );
             let request = [br#"{"jsonrpc":"2.0","id":1,"method":"m","params":"#, bytes.as_slice()].concat();
             for rules in [Rules::HTTP, Rules::FULL] {
                 for bytes in [&bytes, &request] {
-                    let refused = Incoming::read(bytes, rules).unwrap_err();
+                    let refused = Incoming::parse(bytes, rules).unwrap_err();
                     assert_eq!(refused.error.message, "Invalid JSON: nested deeper than 64 levels", "{part}");
                     assert_eq!((refused.error.code, refused.id.raw()), (-32700, "null"), "{part}");
                 }
@@ -80,7 +80,7 @@ fn a_hundred_thousand_levels_are_refused_on_a_small_stack_by_every_reader() {
 fn a_long_flat_array_is_not_deep() {
     on_a_small_stack(|| {
         let text = format!("[0{}]", ",0".repeat(999_999));
-        let document = read(text.as_bytes()).unwrap();
+        let document = parse(text.as_bytes()).unwrap();
         assert!(matches!(document.value, super::Json::Array(items) if items.len() == 1_000_000));
     });
 }

@@ -1,11 +1,11 @@
 //! Keys that stand twice: reported beside the value, wherever they are and however they are spelled.
 
-use super::super::{Document, Json, read, read_members};
+use super::super::{Document, Json, parse, parse_members};
 
 fn doubled(text: &str) -> Option<String> {
-    let document = read(text.as_bytes()).unwrap();
+    let document = parse(text.as_bytes()).unwrap();
     let alone = document.duplicate.map(|key| key.into_owned());
-    let (_, in_message) = read_members(text.as_bytes()).unwrap();
+    let (_, in_message) = parse_members(text.as_bytes()).unwrap();
     assert_eq!(in_message.as_deref(), alone.as_deref(), "alone and as a message: {text}");
     alone
 }
@@ -77,7 +77,7 @@ fn the_first_duplicate_in_reading_order_is_the_one_reported() {
 
 #[test]
 fn every_member_is_kept_in_the_order_it_was_written() {
-    let Document { value, .. } = read(br#"{"b":1,"a":2,"b":3}"#).unwrap();
+    let Document { value, .. } = parse(br#"{"b":1,"a":2,"b":3}"#).unwrap();
     let member = |key: &'static str, text| (key.into(), Json::Number(text));
     assert_eq!(value, Json::Object(vec![member("b", "1"), member("a", "2"), member("b", "3")]));
 }
@@ -85,7 +85,7 @@ fn every_member_is_kept_in_the_order_it_was_written() {
 #[test]
 fn a_million_keys_are_read_and_the_duplicate_of_the_first_is_seen_last() {
     let text = object_and(1_000_000, "k0");
-    let document = read(text.as_bytes()).unwrap();
+    let document = parse(text.as_bytes()).unwrap();
     assert_eq!(document.duplicate.as_deref(), Some("k0"));
     assert!(matches!(document.value, Json::Object(members) if members.len() == 1_000_001));
 }

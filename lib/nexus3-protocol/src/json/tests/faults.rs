@@ -1,12 +1,12 @@
 //! Where a syntax fault stands and what it says: lines, columns and offsets in characters.
 
-use super::super::{SyntaxFault, read, read_members};
+use super::super::{SyntaxFault, parse, parse_members};
 
 fn check(cases: &[(&str, &str)]) {
     for (text, expected) in cases {
-        let fault = read(text.as_bytes()).unwrap_err();
+        let fault = parse(text.as_bytes()).unwrap_err();
         assert_eq!(fault.to_string(), format!("Invalid JSON: {expected}"), "{text:?}");
-        assert_eq!(read_members(text.as_bytes()).unwrap_err(), fault, "{text:?} as a message");
+        assert_eq!(parse_members(text.as_bytes()).unwrap_err(), fault, "{text:?} as a message");
     }
 }
 
@@ -116,7 +116,7 @@ fn bytes_that_are_not_utf8_are_refused_before_anything_else() {
         (b"\xff\xfe{\x00}\x00", 0),
     ];
     for (bytes, at) in cases {
-        let fault = read(bytes).unwrap_err();
+        let fault = parse(bytes).unwrap_err();
         assert_eq!(fault, SyntaxFault::Encoding(at));
         assert_eq!(fault.to_string(), format!("Invalid body encoding: invalid UTF-8 at byte {at}"));
     }

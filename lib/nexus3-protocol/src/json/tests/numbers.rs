@@ -4,10 +4,10 @@ use std::fmt::Debug;
 
 use serde::de::DeserializeOwned;
 
-use super::super::{from_json, read};
+use super::super::{from_json, parse};
 
 fn number<T: DeserializeOwned>(text: &str) -> Result<T, String> {
-    from_json(&read(text.as_bytes()).unwrap().value).map_err(|fault| fault.to_string())
+    from_json(&parse(text.as_bytes()).unwrap().value).map_err(|fault| fault.to_string())
 }
 
 fn refused<T: DeserializeOwned + Debug>(text: &str) -> String {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use serde_json::Value;
 
-use super::super::{from_json, read, read_members};
+use super::super::{from_json, parse, parse_members};
 use super::alike;
 use crate::envelope::{Incoming, Response, Rules};
 use crate::methods::{CreateAgentParams, MessagesParams, SendParams};
@@ -140,7 +140,7 @@ fn changed(mut bytes: Vec<u8>, changes: Vec<Change>) -> Vec<u8> {
 
 fn agrees(bytes: &[u8]) -> TestCaseResult {
     let other = serde_json::from_slice::<Value>(bytes);
-    match (read(bytes), other) {
+    match (parse(bytes), other) {
         (Ok(ours), Ok(other)) => prop_assert!(alike(&ours.value, &other), "{:?} is not {other}", ours.value),
         (Err(_), Err(_)) => {}
         (Ok(_), Err(other)) => {
@@ -148,22 +148,22 @@ fn agrees(bytes: &[u8]) -> TestCaseResult {
         }
         (Err(ours), Ok(_)) => prop_assert!(false, "only ours refuses: {ours}"),
     }
-    prop_assert_eq!(read_members(bytes).is_ok(), read(bytes).is_ok());
+    prop_assert_eq!(parse_members(bytes).is_ok(), parse(bytes).is_ok());
     Ok(())
 }
 
 /// Each reader answers; what it answers is checked elsewhere.
 fn every_reader_answers(bytes: &[u8]) -> TestCaseResult {
     for rules in [Rules::HTTP, Rules::FULL] {
-        if let Err(refused) = Incoming::read(bytes, rules) {
-            prop_assert_eq!(refused.error.code == -32700, read(bytes).is_err());
+        if let Err(refused) = Incoming::parse(bytes, rules) {
+            prop_assert_eq!(refused.error.code == -32700, parse(bytes).is_err());
             prop_assert!(!refused.error.message.is_empty());
         }
     }
-    if let Err(fault) = Response::read(bytes) {
+    if let Err(fault) = Response::parse(bytes) {
         prop_assert!(!fault.to_string().is_empty());
     }
-    if let Ok(document) = read(bytes) {
+    if let Ok(document) = parse(bytes) {
         let faults = [
             from_json::<SendParams>(&document.value).err(),
             from_json::<MessagesParams>(&document.value).err(),
@@ -181,7 +181,7 @@ proptest! {
     #[test]
     fn any_value_is_read_back_equal(value in values()) {
         for text in [serde_json::to_vec(&value).unwrap(), serde_json::to_vec_pretty(&value).unwrap()] {
-            let document = read(&text).unwrap();
+            let document = parse(&text).unwrap();
             prop_assert_eq!(&document.duplicate, &None);
             let back: Value = from_json(&document.value).unwrap();
             prop_assert_eq!(&back, &value);

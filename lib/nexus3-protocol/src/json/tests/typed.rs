@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::super::{Json, ParamFault, from_json, from_members, read};
+use super::super::{Json, ParamFault, from_json, from_members, parse};
 
 #[derive(Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,7 +40,7 @@ enum Size {
 
 /// Reads both ways, which must agree on objects.
 fn typed<T: DeserializeOwned + PartialEq + std::fmt::Debug>(text: &str) -> Result<T, String> {
-    let value = read(text.as_bytes()).unwrap().value;
+    let value = parse(text.as_bytes()).unwrap().value;
     let whole = from_json::<T>(&value);
     if let Json::Object(members) = &value {
         assert_eq!(from_members::<T>(members), whole, "{text}");
@@ -217,7 +217,7 @@ fn json_text_in_a_string_is_never_read_as_json() {
 
 #[test]
 fn a_text_without_escapes_is_borrowed() {
-    let value = read(br#"{"plain":"abc","escaped":"a\nc"}"#).unwrap().value;
+    let value = parse(br#"{"plain":"abc","escaped":"a\nc"}"#).unwrap().value;
     let texts: BTreeMap<&str, Json<'_>> = match &value {
         Json::Object(members) => members.iter().map(|(key, value)| (key.as_ref(), value.clone())).collect(),
         _ => panic!("an object was expected"),

@@ -254,7 +254,7 @@ fn what_is_wrong_with_a_session_is_named_with_its_place() {
         cases.push((json!({ "session": least }).to_string(), message));
     }
     for (params, message) in cases {
-        let document = read(params.as_bytes()).unwrap();
+        let document = parse(params.as_bytes()).unwrap();
         let fault = from_json::<ImportAgentParams>(&document.value).unwrap_err();
         assert_eq!(fault.to_string(), message, "{params}");
     }

@@ -17,7 +17,7 @@ pub(super) fn check<T: Serialize + DeserializeOwned + PartialEq + Debug>(value: 
 }
 
 pub(super) fn reads<T: DeserializeOwned + PartialEq + Debug>(text: &str, value: T) {
-    assert_eq!(from_json::<T>(&read(text.as_bytes()).unwrap().value), Ok(value), "{text}");
+    assert_eq!(from_json::<T>(&parse(text.as_bytes()).unwrap().value), Ok(value), "{text}");
 }
 
 fn send(content: &str) -> SendParams {

@@ -1,0 +1,299 @@
+//! Reads the events of a Messages answer: blocks that open, grow and close; the calls among them are handed on when the
+//! answer ends.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use agent::outside::{ModelEvent, StopReason};
+use agent::{Fault, TokenCount, Usage};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::dialect::ResponseDecoder;
+use crate::decode::{
+    EventSink, EndMarker, ResponseState, RawField, append_to_call, is_json_object, model_fault, parse_field, parse_field_strict, parse_text, parse_token_count, fault_from_error,
+};
+use crate::encode::encode_fault;
+
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: RawField<'a>,
+    #[serde(borrow)]
+    index: RawField<'a>,
+    #[serde(borrow)]
+    message: RawField<'a>,
+    #[serde(borrow)]
+    content_block: RawField<'a>,
+    #[serde(borrow)]
+    delta: RawField<'a>,
+    #[serde(borrow)]
+    usage: RawField<'a>,
+    #[serde(borrow)]
+    error: RawField<'a>,
+}
+
+/// A block as it begins, or more of one.
+#[derive(Deserialize)]
+struct Block<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: RawField<'a>,
+    #[serde(borrow)]
+    text: RawField<'a>,
+    #[serde(borrow)]
+    thinking: RawField<'a>,
+    #[serde(borrow)]
+    signature: RawField<'a>,
+    #[serde(borrow)]
+    data: RawField<'a>,
+    #[serde(borrow)]
+    id: RawField<'a>,
+    #[serde(borrow)]
+    name: RawField<'a>,
+    #[serde(borrow)]
+    input: RawField<'a>,
+    #[serde(borrow)]
+    partial_json: RawField<'a>,
+    #[serde(borrow)]
+    stop_reason: RawField<'a>,
+}
+
+#[derive(Deserialize)]
+struct Message<'a> {
+    #[serde(borrow)]
+    usage: RawField<'a>,
+}
+
+#[derive(Deserialize)]
+struct RawUsage<'a> {
+    #[serde(borrow)]
+    input_tokens: RawField<'a>,
+    #[serde(borrow)]
+    output_tokens: RawField<'a>,
+    #[serde(borrow)]
+    cache_creation_input_tokens: RawField<'a>,
+    #[serde(borrow)]
+    cache_read_input_tokens: RawField<'a>,
+}
+
+/// What was counted so far; each report may tell a part of it, and later ones tell more.
+#[derive(Debug, Default)]
+struct UsageTotals {
+    uncached_input: TokenCount,
+    output: TokenCount,
+    cache_written: TokenCount,
+    cached: TokenCount,
+}
+
+/// A block that has to come back as it was with the calls behind it: the API refuses their results without it.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum ReasoningBlock {
+    Thinking { thinking: String, signature: String },
+    RedactedThinking { data: String },
+}
+
+impl ReasoningBlock {
+    fn is_signed(&self) -> bool {
+        match self {
+            Self::Thinking { signature, .. } => !signature.is_empty(),
+            Self::RedactedThinking { .. } => true,
+        }
+    }
+}
+
+/// Collects one answer.
+#[derive(Debug, Default)]
+pub(super) struct AnthropicDecoder {
+    state: ResponseState,
+    usage_totals: UsageTotals,
+    /// What it thought, by the index of the block.
+    reasoning: BTreeMap<u64, ReasoningBlock>,
+    /// The calls whose block is still open, by its index.
+    open_calls: BTreeSet<u64>,
+    /// `message_stop` has come.
+    complete: bool,
+}
+
+impl ResponseDecoder for AnthropicDecoder {
+    /// Events that are not known are passed over, as the API's versioning asks for.
+    fn decode(&mut self, data: &[u8], each: EventSink<'_>) {
+        if self.is_complete() {
+            return;
+        }
+        let Ok(event) = serde_json::from_slice::<Event<'_>>(data) else {
+            return self.state.skip_malformed_event(data, each);
+        };
+        if let Err(fault) = self.decode_event(&event, each) {
+            self.state.emit_fault(fault, each);
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.complete || self.state.has_failed()
+    }
+
+    fn finish(&mut self, each: EventSink<'_>) {
+        self.state.finish(EndMarker::from(self.complete), each);
+    }
+
+    fn has_started(&self) -> bool {
+        self.state.has_started()
+    }
+}
+
+impl AnthropicDecoder {
+    fn decode_event(&mut self, event: &Event<'_>, each: EventSink<'_>) -> Result<(), Fault> {
+        let kind = parse_text(event.kind).unwrap_or_default();
+        match kind.as_str() {
+            "message_start" => {
+                self.update_usage(parse_field::<Message<'_>>(event.message).and_then(|message| message.usage));
+            }
+            "content_block_start" => self.open_block(event, each)?,
+            "content_block_delta" => self.append_to_block(event, each)?,
+            "content_block_stop" => self.close_block(event)?,
+            "message_delta" => {
+                self.update_usage(event.usage);
+                let reason = parse_field::<Block<'_>>(event.delta).and_then(|delta| parse_text(delta.stop_reason));
+                if let Some(reason) = reason {
+                    self.state.set_stop_reason(stop_reason(&reason));
+                }
+            }
+            "message_stop" => {
+                self.check_open_calls()?;
+                self.complete = true;
+                self.emit_stored_reasoning(each)?;
+                self.state.emit_calls(each);
+            }
+            _ if event.error.is_some() => return Err(fault_from_error(event.error)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn open_block(&mut self, event: &Event<'_>, each: EventSink<'_>) -> Result<(), Fault> {
+        let Some(block) = parse_field_strict::<Block<'_>>(event.content_block)? else { return Ok(()) };
+        let (index, kind) = (block_index(event), parse_text(block.kind).unwrap_or_default());
+        if kind != "tool_use" {
+            self.start_reasoning(index, &kind, &block);
+            self.emit_block(index, &block, each);
+            return Ok(());
+        }
+        let call = self.state.call_mut((index, 0))?;
+        call.id = parse_text(block.id).unwrap_or_default();
+        call.name.clear();
+        call.arguments.clear();
+        append_to_call(call, &parse_field_strict::<String>(block.name)?.unwrap_or_default(), "")?;
+        // Empty where the input follows in pieces; servers that do not stream it have all of it here.
+        if let Some(input) = block.input.map(|input| input.get()).filter(|input| !is_empty_input(input)) {
+            append_to_call(call, "", input)?;
+        }
+        self.open_calls.insert(index);
+        Ok(())
+    }
+
+    fn append_to_block(&mut self, event: &Event<'_>, each: EventSink<'_>) -> Result<(), Fault> {
+        let index = block_index(event);
+        // Blocks of the provider's own tools grow by the same pieces, and are none of ours.
+        if self.open_calls.contains(&index) {
+            let delta = parse_field_strict::<Block<'_>>(event.delta)?;
+            let more = parse_field_strict::<String>(delta.and_then(|delta| delta.partial_json))?;
+            return append_to_call(self.state.call_mut((index, 0))?, "", &more.unwrap_or_default());
+        }
+        if let Some(delta) = parse_field::<Block<'_>>(event.delta) {
+            self.emit_block(index, &delta, each);
+        }
+        Ok(())
+    }
+
+    fn start_reasoning(&mut self, index: u64, kind: &str, block: &Block<'_>) {
+        let thought = match kind {
+            "thinking" => ReasoningBlock::Thinking { thinking: String::new(), signature: String::new() },
+            "redacted_thinking" => ReasoningBlock::RedactedThinking { data: parse_text(block.data).unwrap_or_default() },
+            _ => return,
+        };
+        self.reasoning.insert(index, thought);
+    }
+
+    fn emit_block(&mut self, index: u64, block: &Block<'_>, each: EventSink<'_>) {
+        if let Some(ReasoningBlock::Thinking { thinking, signature }) = self.reasoning.get_mut(&index) {
+            thinking.push_str(&parse_text(block.thinking).unwrap_or_default());
+            signature.push_str(&parse_text(block.signature).unwrap_or_default());
+        }
+        if let Some(thought) = parse_text(block.thinking) {
+            self.state.emit_reasoning(thought, each);
+        }
+        if let Some(text) = parse_text(block.text) {
+            self.state.emit_text(text, each);
+        }
+    }
+
+    fn close_block(&mut self, event: &Event<'_>) -> Result<(), Fault> {
+        let index = block_index(event);
+        if !self.open_calls.contains(&index) {
+            return Ok(());
+        }
+        let call = self.state.call_mut((index, 0))?;
+        if call.arguments.trim().is_empty() {
+            "{}".clone_into(&mut call.arguments);
+        }
+        // What is no object yet was cut by a limit, or is broken: the reason comes behind it.
+        if is_json_object(&call.arguments) {
+            self.open_calls.remove(&index);
+        }
+        Ok(())
+    }
+
+    /// A call that never became whole must not run, and the others of its answer not without it.
+    fn check_open_calls(&self) -> Result<(), Fault> {
+        if self.open_calls.is_empty() {
+            return Ok(());
+        }
+        Err(model_fault("The model's answer was cut off in the middle of a tool call.".to_owned()))
+    }
+
+    /// Only calls make them needed again. One without a signature would be refused; servers that give none want none.
+    fn emit_stored_reasoning(&mut self, each: EventSink<'_>) -> Result<(), Fault> {
+        let thoughts: Vec<_> = self.reasoning.values().filter(|thought| thought.is_signed()).collect();
+        if thoughts.is_empty() || !self.state.has_calls() {
+            return Ok(());
+        }
+        let written = serde_json::to_string(&thoughts);
+        each(Ok(ModelEvent::ReasoningBlock(written.map_err(encode_fault)?)));
+        Ok(())
+    }
+
+    fn update_usage(&mut self, report: RawField<'_>) {
+        let Some(report) = parse_field::<RawUsage<'_>>(report) else { return };
+        let latest = |known: &mut TokenCount, raw| *known = (*known).max(parse_token_count(raw).unwrap_or(0));
+        let counted = &mut self.usage_totals;
+        latest(&mut counted.uncached_input, report.input_tokens);
+        latest(&mut counted.output, report.output_tokens);
+        latest(&mut counted.cache_written, report.cache_creation_input_tokens);
+        latest(&mut counted.cached, report.cache_read_input_tokens);
+        self.state.set_usage(Usage {
+            input: counted.uncached_input.saturating_add(counted.cache_written).saturating_add(counted.cached),
+            output: counted.output,
+            cached: counted.cached,
+            cache_written: counted.cache_written,
+            reasoning: 0,
+        });
+    }
+}
+
+fn block_index(event: &Event<'_>) -> u64 {
+    parse_field(event.index).unwrap_or(0)
+}
+
+fn is_empty_input(input: &str) -> bool {
+    input == "\"\"" || serde_json::from_str(input).is_ok_and(|members: Map<String, Value>| members.is_empty())
+}
+
+fn stop_reason(reason: &str) -> StopReason {
+    match reason {
+        "tool_use" => StopReason::ToolCalls,
+        // Behind a pause the model wants to go on, as behind a limit.
+        "max_tokens" | "model_context_window_exceeded" | "pause_turn" => StopReason::Length,
+        "refusal" => StopReason::Filtered,
+        _ => StopReason::Finished,
+    }
+}

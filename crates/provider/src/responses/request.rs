@@ -1,0 +1,182 @@
+//! Writes a question in the words of the Responses API: a list of items, in which calls and their results stand beside
+//! what was said.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use agent::outside::ModelRequest;
+use agent::{Fault, Message, Role, ToolSpec};
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use crate::dialect::ModelOptions;
+use crate::prefix_cache::{PrefixKey, PrefixCache};
+use crate::encode::{
+    SCHEMA_NAME, add_extra, valid_arguments, valid_call_id, valid_function_name, image_data_url, is_identifier_byte, is_strict, encode_json, unclosed_object,
+    parse_output_schema, push_json, raw_json, without_unsupported_images,
+};
+
+/// The fields that nobody else can write.
+const RESERVED_FIELDS: &[&str] = &["model", "input", "instructions", "stream", "tools"];
+
+/// The end of a user's item, behind its last part.
+const ITEM_END_BYTES: usize = "]}".len();
+
+/// A tool the model may call. Schemas are taken as strict where nothing is said, and most are not.
+#[derive(Serialize)]
+struct ToolDefinition<'a> {
+    r#type: &'static str,
+    name: &'a str,
+    description: &'a str,
+    parameters: &'a RawValue,
+    strict: bool,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Item<'a> {
+    User { role: &'static str, content: Vec<Part<'a>> },
+    Assistant { role: &'static str, content: &'a str },
+    Call { r#type: &'static str, call_id: Cow<'a, str>, name: Cow<'a, str>, arguments: &'a str },
+    Result { r#type: &'static str, call_id: Cow<'a, str>, output: &'a str },
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Part<'a> {
+    InputText { text: &'a str },
+    InputImage { image_url: String },
+}
+
+pub(super) fn encode(
+    model: &ModelOptions,
+    request: &ModelRequest,
+    shelf: &PrefixCache,
+) -> Result<Vec<Bytes>, Fault> {
+    let key = PrefixKey::new(&request.requester, "responses", model);
+    let mut prefix = shelf.take(&key);
+    let mut head = unclosed_object(&request_options(model, request)?)?;
+    let mut body = Vec::new();
+    if !request.tools.is_empty() {
+        head.extend_from_slice(b",\"tools\":");
+        body.extend([Bytes::from(std::mem::take(&mut head)), prefix.tools(&request.tools, encode_tools)?]);
+    }
+    if let Some(system) = &request.system {
+        head.extend_from_slice(b",\"instructions\":");
+        let system = prefix.system(system, |text| encode_json(&text))?;
+        body.extend([Bytes::from(std::mem::take(&mut head)), system]);
+    }
+    head.extend_from_slice(b",\"input\":[");
+    body.push(Bytes::from(head));
+    prefix.update(request, &|before, message, out| encode_message(model, before, message, out))?;
+    let (insert, end) = encode_volatile_suffix(request)?;
+    let place = prefix.len_bytes().saturating_sub(ITEM_END_BYTES);
+    let inserts: Vec<_> = insert.map(|bytes| (place, bytes)).into_iter().collect();
+    prefix.push_pieces(&inserts, &mut body);
+    body.push(end);
+    shelf.put(key, prefix);
+    Ok(body)
+}
+
+/// Everything that is small.
+fn request_options(model: &ModelOptions, request: &ModelRequest) -> Result<Map<String, Value>, Fault> {
+    let mut body = Map::new();
+    body.insert("model".to_owned(), json!(model.name));
+    body.insert("stream".to_owned(), json!(true));
+    body.insert("store".to_owned(), json!(false));
+    if let Some(schema) = parse_output_schema(request)? {
+        let strict = is_strict(&schema);
+        let format =
+            json!({ "type": "json_schema", "name": SCHEMA_NAME, "strict": strict, "schema": schema });
+        body.insert("text".to_owned(), json!({ "format": format }));
+    }
+    if let Some(most) = model.answer_tokens_max {
+        body.insert("max_output_tokens".to_owned(), json!(most));
+    }
+    add_extra(&mut body, model, RESERVED_FIELDS)?;
+    if let Some(most) = request.answer_tokens_max {
+        body.insert("max_output_tokens".to_owned(), json!(most));
+    }
+    Ok(body)
+}
+
+fn encode_tools(tools: &[Arc<ToolSpec>]) -> Result<Vec<u8>, Fault> {
+    let offer = |tool: &'_ Arc<ToolSpec>| -> Result<Vec<u8>, Fault> {
+        encode_json(&ToolDefinition {
+            r#type: "function",
+            name: &tool.model_name,
+            description: &tool.description,
+            parameters: raw_json(&tool.input_schema)?,
+            strict: false,
+        })
+    };
+    let offers = tools.iter().map(offer).collect::<Result<Vec<_>, _>>()?;
+    Ok([b"[".as_slice(), &offers.join(&b','), b"]"].concat())
+}
+
+fn encode_message(
+    model: &ModelOptions,
+    before: &[Arc<Message>],
+    message: &Message,
+    out: &mut Vec<u8>,
+) -> Result<(), Fault> {
+    let message = &*without_unsupported_images(model, message);
+    let mut is_first = before.iter().all(|message| is_empty_message(message));
+    for item in items(message) {
+        if !std::mem::take(&mut is_first) {
+            out.push(b',');
+        }
+        push_json(&item, out)?;
+    }
+    Ok(())
+}
+
+/// Whether the model said nothing and called nothing.
+fn is_empty_message(message: &Message) -> bool {
+    message.role == Role::Assistant && message.text.is_empty() && message.tool_calls.is_empty()
+}
+
+/// What a message is here; nothing where it is silent.
+fn items(message: &Message) -> Vec<Item<'_>> {
+    match message.role {
+        Role::User => vec![Item::User { role: "user", content: parts(message) }],
+        Role::Tool => {
+            let call_id = valid_call_id(message.tool_call_id.as_deref().unwrap_or_default(), is_identifier_byte);
+            vec![Item::Result { r#type: "function_call_output", call_id, output: &message.text }]
+        }
+        Role::Assistant => {
+            let text = Some(message.text.as_str()).filter(|text| !text.is_empty());
+            let said = text.map(|content| Item::Assistant { role: "assistant", content });
+            let calls = message.tool_calls.iter().map(|call| Item::Call {
+                r#type: "function_call",
+                call_id: valid_call_id(&call.id, is_identifier_byte),
+                name: valid_function_name(&call.name),
+                arguments: valid_arguments(&call.arguments),
+            });
+            said.into_iter().chain(calls).collect()
+        }
+    }
+}
+
+fn parts(message: &Message) -> Vec<Part<'_>> {
+    let text = Some(message.text.as_str()).filter(|text| !text.is_empty() || message.images.is_empty());
+    let images = message.images.iter().map(|image| Part::InputImage { image_url: image_data_url(image) });
+    text.map(|text| Part::InputText { text }).into_iter().chain(images).collect()
+}
+
+/// What rides behind the last message: what goes into it, and the end of the body.
+fn encode_volatile_suffix(request: &ModelRequest) -> Result<(Option<Bytes>, Bytes), Fault> {
+    const END: &[u8] = b"]}";
+    let Some(text) = request.tail.as_deref() else { return Ok((None, Bytes::from_static(END))) };
+    let part = Part::InputText { text };
+    if request.messages.last().is_some_and(|message| message.role == Role::User) {
+        let insert = [b",".as_slice(), &encode_json(&part)?].concat();
+        return Ok((Some(Bytes::from(insert)), Bytes::from_static(END)));
+    }
+    let is_first = request.messages.iter().all(|message| is_empty_message(message));
+    let comma: &[u8] = if is_first { b"" } else { b"," };
+    let end = [comma, &encode_json(&Item::User { role: "user", content: vec![part] })?, END].concat();
+    Ok((None, Bytes::from(end)))
+}

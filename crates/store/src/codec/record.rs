@@ -1,0 +1,329 @@
+//! Records of the journal, as they are written down: one shape for each kind.
+
+use std::borrow::Cow;
+
+use agent::AgentId;
+use agent::compaction::{CompactionMethod, CompactionPart, CompactionRecord};
+use agent::journal::{AcceptedTurn, Record};
+use serde::{Deserialize, Serialize};
+
+use super::message::{ClassTag, TurnEndBody, MessageBody, ToolOutcomeBody, RequestIdBody};
+use super::state::{AgentBody, PermissionsBody, decode_agent_id};
+use super::{CodecFault, decode as parse, encode as text};
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CreatedBody<'a> {
+    agent: AgentBody<'a>,
+    #[serde(rename = "rights")] permissions: PermissionsBody<'a>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PermissionsChangedBody<'a> {
+    by: Cow<'a, str>,
+    #[serde(rename = "rights")] permissions: PermissionsBody<'a>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RenamedBody<'a> {
+    by: Cow<'a, str>,
+    id: Cow<'a, str>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct InitiatorBody<'a> {
+    by: Cow<'a, str>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TurnAcceptedBody<'a> {
+    turn: u64,
+    request_id: RequestIdBody<'a>,
+    message: MessageBody<'a>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TurnBody {
+    turn: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SteeredBody<'a> {
+    turn: u64,
+    message: MessageBody<'a>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CallBegunBody<'a> {
+    turn: u64,
+    #[serde(rename = "place")] index: usize,
+    call_id: Cow<'a, str>,
+    tool: Cow<'a, str>,
+    class: ClassTag,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CallDoneBody<'a> {
+    turn: u64,
+    #[serde(rename = "place")] index: usize,
+    outcome: ToolOutcomeBody<'a>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TurnEndedBody<'a> {
+    turn: u64,
+    request_id: RequestIdBody<'a>,
+    end: TurnEndBody<'a>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TurnReopenedBody<'a> {
+    turn: u64,
+    request_id: RequestIdBody<'a>,
+    messages: usize,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RolledBackBody<'a> {
+    by: Cow<'a, str>,
+    messages: usize,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CompactionBody<'a> {
+    turn: Option<u64>,
+    by: Cow<'a, str>,
+    #[serde(rename = "how")] method: Cow<'a, str>,
+    messages_before: usize,
+    tokens_before: u64,
+    tokens_after: u64,
+    parts: Vec<CompactionPartBody<'a>>,
+}
+
+/// Messages that stay, from one place to another, or a new one.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum CompactionPartBody<'a> {
+    Stays(usize, usize),
+    New(MessageBody<'a>),
+}
+
+impl<'a> CompactionBody<'a> {
+    fn encode(folded: &'a CompactionRecord) -> Self {
+        let CompactionRecord { turn, by, method: how, messages_before, tokens_before, tokens_after, parts } = folded;
+        let part = |part: &'a CompactionPart| match part {
+            CompactionPart::Retained { from, to } => CompactionPartBody::Stays(*from, *to),
+            CompactionPart::Inserted(message) => CompactionPartBody::New(MessageBody::encode(message)),
+        };
+        Self {
+            turn: *turn,
+            by: by.into(),
+            method: how.name().into(),
+            messages_before: *messages_before,
+            tokens_before: *tokens_before,
+            tokens_after: *tokens_after,
+            parts: parts.iter().map(part).collect(),
+        }
+    }
+
+    fn decode(self) -> Result<CompactionRecord, CodecFault> {
+        let how = CompactionMethod::ALL.into_iter().find(|how| how.name() == self.method);
+        let how = how.ok_or_else(|| CodecFault::new(format!("unknown way to fold {:?}", self.method)))?;
+        let part = |part: CompactionPartBody<'_>| {
+            Ok(match part {
+                CompactionPartBody::Stays(from, to) => CompactionPart::Retained { from, to },
+                CompactionPartBody::New(message) => CompactionPart::Inserted(Box::new(message.decode()?)),
+            })
+        };
+        Ok(CompactionRecord {
+            turn: self.turn,
+            by: self.by.into_owned(),
+            method: how,
+            messages_before: self.messages_before,
+            tokens_before: self.tokens_before,
+            tokens_after: self.tokens_after,
+            parts: self.parts.into_iter().map(part).collect::<Result<_, CodecFault>>()?,
+        })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DeniedBody<'a> {
+    principal: Cow<'a, str>,
+    action: Cow<'a, str>,
+    rule: Cow<'a, str>,
+    text: Cow<'a, str>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DaemonStartedBody<'a> {
+    version: Cow<'a, str>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EmptyBody {}
+
+pub(super) fn encode(record: &Record) -> Result<String, CodecFault> {
+    match record {
+        Record::Created(record) => {
+            text(&CreatedBody { agent: AgentBody::encode(record), permissions: PermissionsBody::encode(&record.permissions) })
+        }
+        Record::PermissionsChanged { by, permissions } => {
+            text(&PermissionsChangedBody { by: by.into(), permissions: PermissionsBody::encode(permissions) })
+        }
+        Record::Renamed { by, id } => text(&RenamedBody { by: by.into(), id: AgentId::as_str(id).into() }),
+        Record::Finished { by } | Record::Destroyed { by } => text(&InitiatorBody { by: by.into() }),
+        Record::TurnAccepted(accepted) => {
+            let AcceptedTurn { turn, request_id, message } = &**accepted;
+            let (request_id, message) = (RequestIdBody::encode(request_id), MessageBody::encode(message));
+            text(&TurnAcceptedBody { turn: *turn, request_id, message })
+        }
+        Record::TurnBegun { turn } => text(&TurnBody { turn: *turn }),
+        Record::MessageAdded(message) => text(&MessageBody::encode(message)),
+        Record::Steered { turn, message } => {
+            text(&SteeredBody { turn: *turn, message: MessageBody::encode(message) })
+        }
+        Record::CallBegun { turn, index: place, call_id, tool, class } => text(&CallBegunBody {
+            turn: *turn,
+            index: *place,
+            call_id: call_id.into(),
+            tool: tool.into(),
+            class: ClassTag::from(*class),
+        }),
+        Record::CallDone { turn, index: place, outcome } => {
+            text(&CallDoneBody { turn: *turn, index: *place, outcome: ToolOutcomeBody::encode(outcome) })
+        }
+        Record::TurnEnded { turn, request_id, end } => {
+            let (request_id, end) = (RequestIdBody::encode(request_id), TurnEndBody::encode(end));
+            text(&TurnEndedBody { turn: *turn, request_id, end })
+        }
+        Record::TurnReopened { turn, request_id, messages } => {
+            let request_id = RequestIdBody::encode(request_id);
+            text(&TurnReopenedBody { turn: *turn, request_id, messages: *messages })
+        }
+        Record::RolledBack { by, messages } => text(&RolledBackBody { by: by.into(), messages: *messages }),
+        Record::Compacted(folded) => text(&CompactionBody::encode(folded)),
+        Record::Denied { principal, action, rule, text: told } => text(&DeniedBody {
+            principal: principal.into(),
+            action: action.into(),
+            rule: rule.into(),
+            text: told.into(),
+        }),
+        Record::DaemonStarted { version } => text(&DaemonStartedBody { version: version.into() }),
+        Record::DaemonStopped => text(&EmptyBody {}),
+    }
+}
+
+/// The words are those of [`Record::kind`]; the conformance suite reads every kind back.
+pub(super) fn decode(kind: &str, text: &str) -> Result<Record, CodecFault> {
+    match kind {
+        "agent_created" | "permissions_changed" | "agent_renamed" | "agent_finished" | "agent_destroyed" => {
+            decode_lifecycle(kind, text)
+        }
+        "turn_accepted" | "turn_begun" | "turn_ended" | "turn_reopened" => decode_turn(kind, text),
+        _ => decode_other(kind, text),
+    }
+}
+
+fn decode_lifecycle(kind: &str, text: &str) -> Result<Record, CodecFault> {
+    if kind == "agent_created" {
+        let body: CreatedBody<'_> = parse(text)?;
+        return Ok(Record::Created(Box::new(body.agent.decode(body.permissions.decode()?)?)));
+    }
+    if kind == "permissions_changed" {
+        let body: PermissionsChangedBody<'_> = parse(text)?;
+        let permissions = Box::new(body.permissions.decode()?);
+        return Ok(Record::PermissionsChanged { by: body.by.into_owned(), permissions });
+    }
+    if kind == "agent_renamed" {
+        let body: RenamedBody<'_> = parse(text)?;
+        return Ok(Record::Renamed { by: body.by.into_owned(), id: decode_agent_id(&body.id)? });
+    }
+    let by = parse::<InitiatorBody<'_>>(text)?.by.into_owned();
+    Ok(if kind == "agent_finished" { Record::Finished { by } } else { Record::Destroyed { by } })
+}
+
+fn decode_turn(kind: &str, text: &str) -> Result<Record, CodecFault> {
+    Ok(match kind {
+        "turn_accepted" => {
+            let body: TurnAcceptedBody<'_> = parse(text)?;
+            Record::TurnAccepted(Box::new(AcceptedTurn {
+                turn: body.turn,
+                request_id: body.request_id.decode(),
+                message: body.message.decode()?,
+            }))
+        }
+        "turn_ended" => {
+            let body: TurnEndedBody<'_> = parse(text)?;
+            let end = Box::new(body.end.decode()?);
+            Record::TurnEnded { turn: body.turn, request_id: body.request_id.decode(), end }
+        }
+        "turn_reopened" => {
+            let body: TurnReopenedBody<'_> = parse(text)?;
+            let request_id = body.request_id.decode();
+            Record::TurnReopened { turn: body.turn, request_id, messages: body.messages }
+        }
+        _ => Record::TurnBegun { turn: parse::<TurnBody>(text)?.turn },
+    })
+}
+
+fn decode_other(kind: &str, text: &str) -> Result<Record, CodecFault> {
+    Ok(match kind {
+        "message" => Record::MessageAdded(Box::new(parse::<MessageBody<'_>>(text)?.decode()?)),
+        "steered" => {
+            let body: SteeredBody<'_> = parse(text)?;
+            Record::Steered { turn: body.turn, message: Box::new(body.message.decode()?) }
+        }
+        "tool_begun" => {
+            let body: CallBegunBody<'_> = parse(text)?;
+            Record::CallBegun {
+                turn: body.turn,
+                index: body.index,
+                call_id: body.call_id.into_owned(),
+                tool: body.tool.into_owned(),
+                class: body.class.into(),
+            }
+        }
+        "tool_done" => {
+            let body: CallDoneBody<'_> = parse(text)?;
+            Record::CallDone { turn: body.turn, index: body.index, outcome: body.outcome.decode() }
+        }
+        "rolled_back" => {
+            let body: RolledBackBody<'_> = parse(text)?;
+            Record::RolledBack { by: body.by.into_owned(), messages: body.messages }
+        }
+        "context_compacted" => Record::Compacted(Box::new(parse::<CompactionBody<'_>>(text)?.decode()?)),
+        "denied" => {
+            let body: DeniedBody<'_> = parse(text)?;
+            Record::Denied {
+                principal: body.principal.into_owned(),
+                action: body.action.into_owned(),
+                rule: body.rule.into_owned(),
+                text: body.text.into_owned(),
+            }
+        }
+        "daemon_started" => {
+            Record::DaemonStarted { version: parse::<DaemonStartedBody<'_>>(text)?.version.into_owned() }
+        }
+        "daemon_stopped" => {
+            parse::<EmptyBody>(text)?;
+            Record::DaemonStopped
+        }
+        _ => return Err(CodecFault::new(format!("unknown kind {kind:?}"))),
+    })
+}

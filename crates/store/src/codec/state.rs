@@ -1,0 +1,285 @@
+//! What an agent is made from, its state and its ledger, as they are written down.
+
+use std::borrow::Cow;
+
+use agent::journal::{
+    AgentRecord, AgentState, StoredAccount, StoredGrantRequest, StoredLedger, StoredPermissions, OnRestart, Serial,
+};
+use agent::outside::Moment;
+use agent::permission::{Budget, FilePath, Level, Resource};
+use agent::{AgentId, Gauge, Used};
+use serde::{Deserialize, Serialize};
+
+use super::CodecFault;
+use super::message::{UsageBody, decode_halt, encode_halt, is_zero};
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AgentBody<'a> {
+    id: Cow<'a, str>,
+    parent: Option<Serial>,
+    created_at: i64,
+    by: Cow<'a, str>,
+    system_prompt: Option<Cow<'a, str>>,
+    cwd: Cow<'a, str>,
+    model: Option<Cow<'a, str>>,
+    capability: String,
+    on_restart: Cow<'a, str>,
+    origin: Option<Cow<'a, str>>,
+}
+
+impl<'a> AgentBody<'a> {
+    pub(super) fn encode(record: &'a AgentRecord) -> Self {
+        let AgentRecord {
+            id,
+            parent,
+            created_at,
+            by,
+            system_prompt,
+            cwd,
+            model,
+            capability_digest: capability,
+            on_restart,
+            permissions: _,
+            origin,
+        } = record;
+        Self {
+            id: id.as_str().into(),
+            parent: *parent,
+            created_at: created_at.0,
+            by: by.into(),
+            system_prompt: system_prompt.as_deref().map(Cow::Borrowed),
+            cwd: cwd.as_str().into(),
+            model: model.as_deref().map(Cow::Borrowed),
+            capability: crate::digest::hex(capability),
+            on_restart: on_restart.name().into(),
+            origin: origin.as_deref().map(Cow::Borrowed),
+        }
+    }
+
+    pub(super) fn decode(self, permissions: StoredPermissions) -> Result<AgentRecord, CodecFault> {
+        let capability = crate::digest::unhex(&self.capability)
+            .ok_or_else(|| CodecFault::new("the capability is no digest"))?;
+        Ok(AgentRecord {
+            id: decode_agent_id(&self.id)?,
+            parent: self.parent,
+            created_at: Moment(self.created_at),
+            by: self.by.into_owned(),
+            system_prompt: self.system_prompt.map(Cow::into_owned),
+            cwd: decode_file_path(&self.cwd)?,
+            model: self.model.map(Cow::into_owned),
+            capability_digest: capability,
+            on_restart: OnRestart::ALL
+                .into_iter()
+                .find(|policy| policy.name() == self.on_restart)
+                .ok_or_else(|| CodecFault::new(format!("unknown on_restart {:?}", self.on_restart)))?,
+            permissions,
+            origin: self.origin.map(Cow::into_owned),
+        })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PermissionsBody<'a> {
+    preset: Cow<'a, str>,
+    level: LevelTag,
+    /// One for each of [`Resource::ALL`], in that order.
+    budget: [Option<u64>; Resource::ALL.len()],
+    may: GrantRequestBody<'a>,
+    may_grant: Option<GrantBody<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum LevelTag {
+    Sandboxed,
+    Trusted,
+    Yolo,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GrantBody<'a> {
+    preset: Option<Cow<'a, str>>,
+    #[serde(rename = "ask")] request: GrantRequestBody<'a>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GrantRequestBody<'a> {
+    disable_tools: Cow<'a, [String]>,
+    write_paths: Option<Vec<Cow<'a, str>>>,
+    may_create: Option<Cow<'a, [String]>>,
+}
+
+impl<'a> PermissionsBody<'a> {
+    pub(super) fn encode(permissions: &'a StoredPermissions) -> Self {
+        let StoredPermissions { preset, level, budget, may, may_grant } = permissions;
+        Self {
+            preset: preset.into(),
+            level: match level {
+                Level::Sandboxed => LevelTag::Sandboxed,
+                Level::Trusted => LevelTag::Trusted,
+                Level::Yolo => LevelTag::Yolo,
+            },
+            budget: Resource::ALL.map(|resource| budget.limit(resource)),
+            may: GrantRequestBody::encode(may),
+            may_grant: may_grant.as_ref().map(|(preset, ask)| GrantBody {
+                preset: preset.as_deref().map(Cow::Borrowed),
+                request: GrantRequestBody::encode(ask),
+            }),
+        }
+    }
+
+    pub(super) fn decode(self) -> Result<StoredPermissions, CodecFault> {
+        let limits = Resource::ALL.into_iter().zip(self.budget);
+        let may_grant = self.may_grant.map(|grant| {
+            let ask = grant.request.decode()?;
+            Ok::<_, CodecFault>((grant.preset.map(Cow::into_owned), ask))
+        });
+        Ok(StoredPermissions {
+            preset: self.preset.into_owned(),
+            level: match self.level {
+                LevelTag::Sandboxed => Level::Sandboxed,
+                LevelTag::Trusted => Level::Trusted,
+                LevelTag::Yolo => Level::Yolo,
+            },
+            budget: limits
+                .fold(Budget::unlimited(), |budget, (resource, limit)| budget.with_limit(resource, limit)),
+            may: self.may.decode()?,
+            may_grant: may_grant.transpose()?,
+        })
+    }
+}
+
+impl<'a> GrantRequestBody<'a> {
+    fn encode(ask: &'a StoredGrantRequest) -> Self {
+        let StoredGrantRequest { disable_tools, write_paths, may_create } = ask;
+        let texts = |paths: &'a Vec<FilePath>| paths.iter().map(|path| path.as_str().into()).collect();
+        Self {
+            disable_tools: disable_tools.into(),
+            write_paths: write_paths.as_ref().map(texts),
+            may_create: may_create.as_ref().map(|names| names.into()),
+        }
+    }
+
+    fn decode(self) -> Result<StoredGrantRequest, CodecFault> {
+        let paths = |texts: Vec<Cow<'_, str>>| texts.iter().map(|text| decode_file_path(text)).collect();
+        Ok(StoredGrantRequest {
+            disable_tools: self.disable_tools.into_owned(),
+            write_paths: self.write_paths.map(paths).transpose()?,
+            may_create: self.may_create.map(Cow::into_owned),
+        })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StateBody {
+    messages: u64,
+    turns: u64,
+    requests: u64,
+    usage: UsageBody,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    cost: u64,
+    /// Thousandths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "gauge")] calibration: Option<u64>,
+    halted: Option<String>,
+    last_rounds: u64,
+    last_action_at: Option<i64>,
+    should_shutdown: bool,
+    is_finished: bool,
+}
+
+impl StateBody {
+    pub(super) fn encode(state: &AgentState) -> Self {
+        let AgentState {
+            messages,
+            turns,
+            used: Used { requests, usage, cost },
+            gauge,
+            halted,
+            last_rounds,
+            last_action_at,
+            should_shutdown,
+            is_finished,
+        } = state;
+        Self {
+            messages: *messages,
+            turns: *turns,
+            requests: *requests,
+            usage: UsageBody::from(*usage),
+            cost: *cost,
+            calibration: gauge.permille(),
+            halted: halted.map(|halt| encode_halt(halt).to_owned()),
+            last_rounds: *last_rounds,
+            last_action_at: last_action_at.map(|moment| moment.0),
+            should_shutdown: *should_shutdown,
+            is_finished: *is_finished,
+        }
+    }
+
+    pub(super) fn decode(self) -> Result<AgentState, CodecFault> {
+        Ok(AgentState {
+            messages: self.messages,
+            turns: self.turns,
+            used: Used { requests: self.requests, usage: self.usage.into(), cost: self.cost },
+            gauge: Gauge::kept(self.calibration),
+            halted: self.halted.as_deref().map(decode_halt).transpose()?,
+            last_rounds: self.last_rounds,
+            last_action_at: self.last_action_at.map(Moment),
+            should_shutdown: self.should_shutdown,
+            is_finished: self.is_finished,
+        })
+    }
+}
+
+/// An account in the order of the fields: limit, used, reserved, paid elsewhere, share, lender, total. Names would be
+/// most of the text, and it is written at every turn.
+pub(super) type AccountBody = (Option<u64>, u64, u64, u64, u64, Option<Serial>, u64);
+
+const ACCOUNTS: usize = Resource::CONSUMED.len();
+
+/// A version, its accounts, and what was paid for models; the last is missing in what was written before there were
+/// prices.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+pub(super) enum LedgerBody {
+    Priced(u64, [AccountBody; ACCOUNTS], u64),
+    Plain(u64, [AccountBody; ACCOUNTS]),
+}
+
+impl LedgerBody {
+    pub(super) fn encode(ledger: &StoredLedger) -> Self {
+        let accounts = ledger.accounts.map(|account| {
+            let StoredAccount { limit, used, reserved, paid_elsewhere, share, budget_source: lender, total } = account;
+            (limit, used, reserved, paid_elsewhere, share, lender, total)
+        });
+        match ledger.cost {
+            0 => Self::Plain(ledger.version, accounts),
+            cost => Self::Priced(ledger.version, accounts, cost),
+        }
+    }
+
+    pub(super) fn decode(self) -> StoredLedger {
+        let (version, accounts, cost) = match self {
+            Self::Priced(version, accounts, cost) => (version, accounts, cost),
+            Self::Plain(version, accounts) => (version, accounts, 0),
+        };
+        let accounts = accounts.map(|(limit, used, reserved, paid_elsewhere, share, lender, total)| {
+            StoredAccount { limit, used, reserved, paid_elsewhere, share, budget_source: lender, total }
+        });
+        StoredLedger { version, accounts, cost }
+    }
+}
+
+pub(super) fn decode_agent_id(text: &str) -> Result<AgentId, CodecFault> {
+    AgentId::parse(text).map_err(CodecFault::new)
+}
+
+fn decode_file_path(text: &str) -> Result<FilePath, CodecFault> {
+    let path = FilePath::resolve(text, &FilePath::root()).map_err(CodecFault::new)?;
+    if path.as_str() == text { Ok(path) } else { Err(CodecFault::new(format!("{text:?} is no plain path"))) }
+}

@@ -1,0 +1,80 @@
+//! How far the journal had come, written beside the database after every commit that is safe. SQLite takes a
+//! write-ahead log that was cut, changed or removed for a shorter one; the mark knows better.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use crate::digest::{DatabaseId, Digest, hex, unhex};
+
+/// The last entry that was known to be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HighWaterMark {
+    pub(crate) database: DatabaseId,
+    pub(crate) sequence: u64,
+    pub(crate) hash: Digest,
+}
+
+const HEADER: &str = "nexus3 mark";
+
+impl HighWaterMark {
+    /// Reads the mark; nothing when there is none, or when it was not written to its end.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(crate) fn read(path: &Path) -> io::Result<Option<Self>> {
+        match std::fs::read(path) {
+            Ok(bytes) => Ok(std::str::from_utf8(&bytes).ok().and_then(Self::decode)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn decode(text: &str) -> Option<Self> {
+        let mut words = text.strip_suffix('\n')?.strip_prefix(HEADER)?.split(' ').skip(1);
+        let (database, sequence, hash) = (words.next()?, words.next()?, words.next()?);
+        let mark = Self { database: unhex(database)?, sequence: sequence.parse().ok()?, hash: unhex(hash)? };
+        words.next().is_none().then_some(mark)
+    }
+
+    /// Always of the same length, so that a later mark covers an earlier one.
+    fn encode(&self) -> String {
+        format!("{HEADER} {} {:020} {}\n", hex(&self.database), self.sequence, hex(&self.hash))
+    }
+}
+
+/// The file of the mark, open for writing.
+#[derive(Debug)]
+pub(super) struct HighWaterMarkFile {
+    file: File,
+}
+
+impl HighWaterMarkFile {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        Ok(Self { file })
+    }
+
+    /// Not forced to the disk: after a power cut the mark may be older than the journal, and that is no harm.
+    pub(super) fn write(&self, mark: &HighWaterMark) -> io::Result<()> {
+        self.file.write_all_at(mark.encode().as_bytes(), 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_reads_back_and_half_a_mark_is_none() {
+        let mark = HighWaterMark { database: [7; 16], sequence: 12, hash: [9; 32] };
+        let text = mark.encode();
+        assert_eq!(HighWaterMark::decode(&text), Some(mark));
+        assert_eq!(text.len(), HighWaterMark { sequence: u64::MAX, ..mark }.encode().len());
+        for cut in 0..text.len() {
+            assert_eq!(HighWaterMark::decode(&text[..cut]), None, "{cut}");
+        }
+        assert_eq!(HighWaterMark::decode(&text.replace('7', "g")), None);
+    }
+}

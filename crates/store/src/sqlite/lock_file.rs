@@ -1,0 +1,158 @@
+//! Where a store may be: a folder of this machine that can be written, in which no other daemon uses the same file.
+
+use std::fs::{File, OpenOptions, Permissions};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
+
+use rustix::fs::FlockOperation;
+
+use super::files::StoreFiles;
+use super::opening::OpenFault;
+
+/// Held while a daemon uses the store. The file stays; the lock goes with the process.
+#[derive(Debug)]
+pub(super) struct LockFile {
+    _file: File,
+}
+
+impl LockFile {
+    pub(super) fn acquire(files: &StoreFiles) -> Result<Self, OpenFault> {
+        let path = files.lock();
+        let fault = |error| OpenFault::io(&path, "opened", error);
+        let options =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let mut file = options.map_err(fault)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                let mut holder = String::new();
+                // Who holds it is a courtesy.
+                let _ = (&file).take(32).read_to_string(&mut holder);
+                return Err(OpenFault::Locked { path, holder: holder.trim().parse().ok() });
+            }
+            Err(error) => return Err(OpenFault::io(&path, "locked", error.into())),
+        }
+        let note = |file: &mut File| {
+            file.set_len(0)?;
+            file.rewind()?;
+            writeln!(file, "{}", std::process::id())
+        };
+        // A full disk must not keep a daemon from starting: the lock itself needs no room.
+        if let Err(error) = note(&mut file) {
+            tracing::warn!(%error, "the lock file does not say who holds it");
+        }
+        Ok(Self { _file: file })
+    }
+}
+
+/// The folder is there, on this machine, and can be written.
+pub(super) fn check_folder(files: &StoreFiles) -> Result<(), OpenFault> {
+    let folder = files.folder();
+    let there = std::fs::metadata(folder).map_err(|error| OpenFault::io(folder, "found", error))?;
+    if let Some(system) = network_file_system(folder) {
+        return Err(OpenFault::NetworkFileSystem { path: folder.to_owned(), system });
+    }
+    // Whoever took the right to write away meant it, even where the user may do everything.
+    if there.permissions().mode() & 0o200 == 0 {
+        return Err(OpenFault::ReadOnly { path: folder.to_owned() });
+    }
+    Ok(())
+}
+
+/// The database can be written, if it is there.
+pub(super) fn check_database_file(files: &StoreFiles) -> Result<(), OpenFault> {
+    match std::fs::metadata(&files.database) {
+        Ok(file) if file.permissions().mode() & 0o200 == 0 => {
+            Err(OpenFault::ReadOnly { path: files.database.clone() })
+        }
+        Ok(file) if !file.is_file() => Err(OpenFault::NotADatabase { path: files.database.clone() }),
+        Ok(_) => check_writable(&files.database),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(OpenFault::io(&files.database, "found", error)),
+    }
+}
+
+fn check_writable(path: &Path) -> Result<(), OpenFault> {
+    OpenOptions::new().write(true).open(path).map(drop).map_err(|error| OpenFault::io(path, "written", error))
+}
+
+/// Makes the database file, or closes it to others: SQLite gives the files beside it the same rights.
+pub(super) fn make_private(path: &Path) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    if file.metadata()?.permissions().mode() & 0o077 != 0 {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(())
+}
+
+/// The file system's name, when the folder is on another machine: locks and shared memory do not work there.
+fn network_file_system(folder: &Path) -> Option<String> {
+    // What cannot be asked is not refused for it.
+    let magic = rustix::fs::statfs(folder).ok()?.f_type;
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let folder = folder.canonicalize().ok()?;
+    classify_file_system(magic, folder.to_str()?, &mounts)
+}
+
+const FUSE_MAGIC: i64 = 0x6573_5546;
+const NETWORK_FILE_SYSTEMS: &[(i64, &str)] = &[
+    (0x6969, "NFS"),
+    (0x517b, "SMB"),
+    (0xff53_4d42, "CIFS"),
+    (0xfe53_4d42, "SMB2"),
+    (0x5346_414f, "AFS"),
+    (0x00c3_6400, "Ceph"),
+];
+/// File systems in user space that lead to other machines.
+const FUSE_NETWORK_FILE_SYSTEMS: &[&str] =
+    &["sshfs", "rclone", "s3fs", "gcsfuse", "davfs", "glusterfs", "ceph", "cifs", "smb"];
+
+fn classify_file_system(magic: i64, folder: &str, mounts: &str) -> Option<String> {
+    let magic = magic & 0xffff_ffff;
+    if magic != FUSE_MAGIC {
+        return NETWORK_FILE_SYSTEMS.iter().find(|(known, _)| *known == magic).map(|(_, name)| (*name).to_owned());
+    }
+    let (_, system) = mounts
+        .lines()
+        .filter_map(parse_mount)
+        .filter(|(point, _)| contains_folder(point, folder))
+        .max_by_key(|(point, _)| point.len())?;
+    FUSE_NETWORK_FILE_SYSTEMS.iter().any(|name| system.contains(name)).then(|| system.to_owned())
+}
+
+/// The mount point and the file system of a line of `mountinfo`.
+fn parse_mount(line: &str) -> Option<(&str, &str)> {
+    let (before, after) = line.split_once(" - ")?;
+    Some((before.split(' ').nth(4)?, after.split(' ').next()?))
+}
+
+fn contains_folder(point: &str, folder: &str) -> bool {
+    folder
+        .strip_prefix(point.trim_end_matches('/'))
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_systems_of_other_machines_are_known() {
+        let mounts = "22 1 8:1 / / rw - ext4 /dev/sda rw\n\
+                      30 22 0:40 / /mnt/far rw shared:1 - fuse.sshfs host:/ rw\n\
+                      31 22 0:41 / /mnt/farther rw - fuse.gocryptfs crypt rw\n";
+        for (magic, folder, expected) in [
+            (0x6969, "/srv", Some("NFS")),
+            (0xff53_4d42, "/srv", Some("CIFS")),
+            (0xff53_4d42_u32 as i32 as i64, "/srv", Some("CIFS")),
+            (0xef53, "/srv", None),
+            (FUSE_MAGIC, "/mnt/far/home", Some("fuse.sshfs")),
+            (FUSE_MAGIC, "/mnt/far", Some("fuse.sshfs")),
+            (FUSE_MAGIC, "/mnt/farther", None),
+            (FUSE_MAGIC, "/elsewhere", None),
+        ] {
+            assert_eq!(classify_file_system(magic, folder, mounts).as_deref(), expected, "{magic:#x} {folder}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The first look at a database that is there: is it ours, can we read its version, is its end what it should be.
+//! A full look is left to `check`.
+
+use rusqlite::{Connection, OptionalExtension as _, Row};
+
+use super::high_water_mark::HighWaterMark;
+use super::schema::{APPLICATION_ID, DATABASE_ID, current_version, schema_problems};
+use super::transaction_writer::JournalHead;
+use crate::digest::{Content, DatabaseId, Digest, genesis, link, sum};
+
+/// Databases up to this size are looked at page by page.
+const INTEGRITY_CHECK_BYTES_MAX: u64 = 8 << 20;
+/// Entries at the end of the journal whose links are looked at.
+const TAIL_ENTRIES: i64 = 64;
+
+/// What a first look found.
+#[derive(Debug)]
+pub(crate) enum DatabaseState {
+    /// A file that nothing was written to.
+    Empty,
+    /// An older schema, to be migrated.
+    Older(u32),
+    /// The current schema.
+    Current { database: DatabaseId, head: JournalHead },
+    /// Another program's.
+    Foreign(i32),
+    /// A later program's.
+    Newer(u32),
+    /// It is not whole.
+    Damaged(String),
+    /// Entries are missing that were kept.
+    JournalTruncated { last: u64, marked: u64 },
+}
+
+/// Looks. The mark is read before: the journal only grows.
+///
+/// # Errors
+/// When SQLite cannot read it.
+pub(crate) fn inspect_database(db: &Connection, mark: Option<&HighWaterMark>) -> rusqlite::Result<DatabaseState> {
+    let application: i32 = db.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let version: u32 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let objects: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0))?;
+    match (application, version) {
+        (0, 0) if objects == 0 => {
+            // A mark beside it says that it was not: all of it was in a log that is gone.
+            let lost = mark.filter(|mark| mark.sequence > 0);
+            return Ok(lost.map_or(DatabaseState::Empty, |mark| DatabaseState::JournalTruncated { last: 0, marked: mark.sequence }));
+        }
+        (APPLICATION_ID, version) if version > current_version() => return Ok(DatabaseState::Newer(version)),
+        (APPLICATION_ID, version) if version < current_version() => return Ok(DatabaseState::Older(version)),
+        (APPLICATION_ID, _) => {}
+        (other, _) => return Ok(DatabaseState::Foreign(other)),
+    }
+    if let Some(problem) = schema_problems(db)?.into_iter().next() {
+        return Ok(DatabaseState::Damaged(problem));
+    }
+    if let Some(problem) = page_problem(db)? {
+        return Ok(DatabaseState::Damaged(problem));
+    }
+    let Some(database) = database_id(db)? else {
+        return Ok(DatabaseState::Damaged("it does not say which database it is".to_owned()));
+    };
+    let head = match verify_tail(db, &database)? {
+        Ok(head) => head,
+        Err(problem) => return Ok(DatabaseState::Damaged(problem)),
+    };
+    match mark.filter(|mark| mark.database == database) {
+        Some(mark) => compare_with_mark(db, database, head, mark),
+        None => Ok(DatabaseState::Current { database, head }),
+    }
+}
+
+fn compare_with_mark(db: &Connection, database: DatabaseId, head: JournalHead, mark: &HighWaterMark) -> rusqlite::Result<DatabaseState> {
+    if mark.sequence > head.sequence {
+        return Ok(DatabaseState::JournalTruncated { last: head.sequence, marked: mark.sequence });
+    }
+    let found: Option<Digest> = match mark.sequence {
+        0 => Some(mark.hash),
+        sequence => db
+            .query_row(
+                "SELECT hash FROM journal WHERE sequence = ?1",
+                [i64::try_from(sequence).unwrap_or(i64::MAX)],
+                |row| row.get(0),
+            )
+            .optional()?,
+    };
+    if found == Some(mark.hash) {
+        return Ok(DatabaseState::Current { database, head });
+    }
+    Ok(DatabaseState::Damaged(format!("entry {} of the journal is not the one that was kept", mark.sequence)))
+}
+
+fn page_problem(db: &Connection) -> rusqlite::Result<Option<String>> {
+    let pages: u64 =
+        db.pragma_query_value(None, "page_count", |row| row.get::<_, i64>(0)).map(i64::unsigned_abs)?;
+    let page_bytes: u64 =
+        db.pragma_query_value(None, "page_size", |row| row.get::<_, i64>(0)).map(i64::unsigned_abs)?;
+    if pages.saturating_mul(page_bytes) > INTEGRITY_CHECK_BYTES_MAX {
+        return Ok(None);
+    }
+    let said: String = db.query_row("PRAGMA integrity_check(1)", (), |row| row.get(0))?;
+    Ok((said != "ok").then_some(said))
+}
+
+pub(crate) fn database_id(db: &Connection) -> rusqlite::Result<Option<DatabaseId>> {
+    db.query_row("SELECT value FROM meta WHERE key = ?1", [DATABASE_ID], |row| row.get(0)).optional()
+}
+
+/// The end of the journal, when the last links hold. The first of them is tied to one that is not looked at.
+fn verify_tail(db: &Connection, database: &DatabaseId) -> rusqlite::Result<Result<JournalHead, String>> {
+    let sql =
+        format!("{SELECT_ENTRIES} WHERE sequence > (SELECT max(sequence) FROM journal) - ?1 ORDER BY sequence");
+    let mut statement = db.prepare(&sql)?;
+    let mut rows = statement.query([TAIL_ENTRIES])?;
+    let genesis = JournalHead { sequence: 0, hash: genesis(database) };
+    let mut before = None;
+    while let Some(row) = rows.next()? {
+        let entry = read_entry_row(row)?;
+        if let Some(before) = before.or((entry.sequence == 1).then_some(genesis))
+            && !(entry.sequence == before.sequence + 1 && entry.follows(&before.hash))
+        {
+            let problem = "does not follow from the one before it";
+            return Ok(Err(format!("entry {} of the journal {problem}", entry.sequence)));
+        }
+        before = Some(JournalHead { sequence: entry.sequence, hash: entry.hash });
+    }
+    Ok(Ok(before.unwrap_or(genesis)))
+}
+
+/// Everything that is tied into a link, and the link, for [`kept`].
+pub(crate) const SELECT_ENTRIES: &str =
+    "SELECT sequence, agent, number, at, name, kind, body, hash, previous, sum FROM journal";
+
+/// An entry as it is kept.
+pub(crate) struct EntryRow<'row> {
+    pub(crate) sequence: u64,
+    pub(crate) number: u64,
+    /// The entry of the same agent before it.
+    pub(crate) previous: Option<u64>,
+    pub(crate) content: Content<'row>,
+    checksum: i64,
+    pub(crate) hash: Digest,
+}
+
+impl EntryRow<'_> {
+    /// Whether no disk has changed what it says.
+    pub(crate) fn checksum_matches(&self) -> bool {
+        sum(&self.content.digest()) == self.checksum
+    }
+
+    /// Whether it is what was written after an entry with this hash.
+    pub(crate) fn follows(&self, previous: &Digest) -> bool {
+        let content = self.content.digest();
+        sum(&content) == self.checksum && link(previous, self.sequence, self.number, &content) == self.hash
+    }
+}
+
+/// A row of [`ENTRIES`].
+pub(crate) fn read_entry_row<'row>(row: &'row Row<'_>) -> rusqlite::Result<EntryRow<'row>> {
+    Ok(EntryRow {
+        sequence: row.get::<_, i64>(0)?.unsigned_abs(),
+        number: row.get::<_, i64>(2)?.unsigned_abs(),
+        previous: row.get::<_, Option<i64>>(8)?.map(i64::unsigned_abs),
+        content: Content {
+            agent: row.get::<_, i64>(1)?.unsigned_abs(),
+            at: row.get(3)?,
+            name: row.get_ref(4)?.as_str_or_null()?.unwrap_or_default(),
+            kind: row.get_ref(5)?.as_str()?,
+            body: row.get_ref(6)?.as_str()?,
+        },
+        checksum: row.get(9)?,
+        hash: row.get(7)?,
+    })
+}

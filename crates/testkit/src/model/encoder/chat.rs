@@ -1,0 +1,162 @@
+//! The bytes of OpenAI's chat completions.
+
+use std::io::Write as _;
+
+use bytes::Bytes;
+use serde_json::json;
+
+use super::{EventEncoder, call_id, now_s, split_evenly, push_string, output_bytes, estimate_tokens};
+use crate::model::request::{ParsedRequest, Delivery};
+use crate::model::script::ScriptedCall;
+
+/// A stream under way: what was said and not yet sent is in `unsent`.
+pub(super) struct ChatEncoder {
+    number: usize,
+    /// Everything of an event before its delta; the same for all events of an answer.
+    event_prefix: Vec<u8>,
+    /// What follows the finish reason; OpenAI shows a null usage in every event of a stream that ends with one.
+    event_suffix: &'static str,
+    unsent: Vec<u8>,
+    usage: Option<UsageBytes>,
+    calls: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct UsageBytes {
+    prompt_bytes: usize,
+    output_bytes: usize,
+}
+
+impl ChatEncoder {
+    pub(super) fn new(request: &ParsedRequest, number: usize) -> Self {
+        let with_usage = request.delivery == Delivery::StreamedWithUsage;
+        let mut events = Self {
+            number,
+            event_prefix: event_prefix(request, number),
+            event_suffix: if with_usage { "}],\"usage\":null}\n\n" } else { "}]}\n\n" },
+            unsent: Vec::with_capacity(1024),
+            usage: with_usage.then(|| UsageBytes { prompt_bytes: request.content_bytes(), output_bytes: 0 }),
+            calls: 0,
+        };
+        events.push_delta(b"{\"role\":\"assistant\",\"content\":\"\"}", "null");
+        events
+    }
+
+    fn push_text_delta(&mut self, member: &[u8], text: &str) {
+        let mut delta = Vec::with_capacity(text.len() + 32);
+        delta.extend_from_slice(member);
+        push_string(&mut delta, text);
+        delta.push(b'}');
+        self.push_delta(&delta, "null");
+        self.count_output(text);
+    }
+
+    fn push_delta(&mut self, delta: &[u8], finish_reason: &str) {
+        self.unsent.extend_from_slice(&self.event_prefix);
+        self.unsent.extend_from_slice(delta);
+        self.unsent.extend_from_slice(b",\"finish_reason\":");
+        self.unsent.extend_from_slice(finish_reason.as_bytes());
+        self.unsent.extend_from_slice(self.event_suffix.as_bytes());
+    }
+
+    fn count_output(&mut self, said: &str) {
+        if let Some(usage) = &mut self.usage {
+            usage.output_bytes += said.len();
+        }
+    }
+}
+
+impl EventEncoder for ChatEncoder {
+    fn push_text(&mut self, text: &str) {
+        self.push_text_delta(b"{\"content\":", text);
+    }
+
+    fn push_reasoning(&mut self, thought: &str) {
+        self.push_text_delta(b"{\"reasoning_content\":", thought);
+    }
+
+    /// A call as OpenAI streams it: first who is called, then the arguments, here in two pieces.
+    fn push_call(&mut self, call: &ScriptedCall) {
+        let index = self.calls;
+        self.calls += 1;
+        let id = call_id(self.number, index);
+        let function = json!({ "name": call.name, "arguments": "" });
+        let named = json!({ "index": index, "id": id, "type": "function", "function": function });
+        self.push_delta(json!({ "tool_calls": [named] }).to_string().as_bytes(), "null");
+        for piece in split_evenly(&call.arguments, 2) {
+            let more = json!({ "index": index, "function": { "arguments": piece } });
+            self.push_delta(json!({ "tool_calls": [more] }).to_string().as_bytes(), "null");
+        }
+        self.count_output(&call.name);
+        self.count_output(&call.arguments);
+    }
+
+    fn take_frame(&mut self) -> Bytes {
+        Bytes::from(std::mem::take(&mut self.unsent))
+    }
+
+    fn finish(mut self: Box<Self>) -> Bytes {
+        self.push_delta(b"{}", if self.calls == 0 { "\"stop\"" } else { "\"tool_calls\"" });
+        if let Some(usage) = self.usage {
+            // The opening ends inside of `choices`, which this event leaves empty.
+            let head = self.event_prefix.len() - FIRST_CHOICE.len();
+            self.unsent.extend_from_slice(&self.event_prefix[..head]);
+            self.unsent.extend_from_slice(b"],\"usage\":");
+            usage.write(&mut self.unsent);
+            self.unsent.extend_from_slice(b"}\n\n");
+        }
+        self.unsent.extend_from_slice(b"data: [DONE]\n\n");
+        self.take_frame()
+    }
+}
+
+const FIRST_CHOICE: &str = "{\"index\":0,\"delta\":";
+
+fn event_prefix(request: &ParsedRequest, number: usize) -> Vec<u8> {
+    let mut opening = Vec::with_capacity(192);
+    write!(
+        opening,
+        "data: {{\"id\":\"chatcmpl-{number}\",\"object\":\"chat.completion.chunk\",\"created\":{},\"model\":",
+        now_s()
+    )
+    .expect("a buffer takes all");
+    push_string(&mut opening, &request.model);
+    opening.extend_from_slice(b",\"choices\":[");
+    opening.extend_from_slice(FIRST_CHOICE.as_bytes());
+    opening
+}
+
+impl UsageBytes {
+    fn write(self, buffer: &mut Vec<u8>) {
+        let (prompt, completion) = (estimate_tokens(self.prompt_bytes), estimate_tokens(self.output_bytes));
+        let total = prompt + completion;
+        write!(
+            buffer,
+            "{{\"prompt_tokens\":{prompt},\"completion_tokens\":{completion},\"total_tokens\":{total}}}"
+        )
+        .expect("a buffer takes all");
+    }
+}
+
+/// The answer to a request that did not ask for a stream.
+pub(super) fn completion(request: &ParsedRequest, number: usize, text: &str, calls: &[ScriptedCall]) -> Bytes {
+    let mut message = json!({ "role": "assistant", "content": text });
+    if !calls.is_empty() {
+        let listed = calls.iter().enumerate().map(|(index, call)| {
+            let function = json!({ "name": call.name, "arguments": call.arguments });
+            json!({ "id": call_id(number, index), "type": "function", "function": function })
+        });
+        message["tool_calls"] = listed.collect();
+    }
+    let finish_reason = if calls.is_empty() { "stop" } else { "tool_calls" };
+    let (prompt, completion) = (estimate_tokens(request.content_bytes()), estimate_tokens(output_bytes(text, calls)));
+    let whole = json!({
+        "id": format!("chatcmpl-{number}"),
+        "object": "chat.completion",
+        "created": now_s(),
+        "model": request.model,
+        "choices": [{ "index": 0, "message": message, "finish_reason": finish_reason }],
+        "usage": { "prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion },
+    });
+    Bytes::from(whole.to_string())
+}
