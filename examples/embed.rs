@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use agent::outside::{
-    Clock, Entropy, ModelEvent, ModelRequest, ModelStream, ModelTraits, Models, Moment, Provider,
+    Clock, Entropy, ModelEvent, ModelRequest, ModelStream, ModelSpec, Models, Moment, Provider,
 };
 use agent::permission::{FilePath, Presets};
 use agent::{Fault, FaultKind};
@@ -117,8 +117,8 @@ impl Provider for Parrot {
         Some("parrot")
     }
 
-    fn traits(&self) -> &ModelTraits {
-        const TRAITS: ModelTraits = ModelTraits::of_window(8_000);
+    fn spec(&self) -> &ModelSpec {
+        const TRAITS: ModelSpec = ModelSpec::with_window(8_000);
         &TRAITS
     }
 }
@@ -126,7 +126,7 @@ impl Provider for Parrot {
 struct OnlyParrot;
 
 impl Models for OnlyParrot {
-    fn usual(&self) -> Arc<dyn Provider> {
+    fn default_model(&self) -> Arc<dyn Provider> {
         Arc::new(Parrot)
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use futures_core::Stream;
 
-pub use peers::{NewPeer, PeerAnswer, PeerCreated, PeerStatus, Peers};
+pub use peers::{NewPeer, PeerResponse, PeerCreated, PeerStatus, Peers};
 pub use store::{Append, JournalBounds, JournalEntry, IndexRow, EntryRange, Store, StoreFault, StoredAgent, StoredTurn, CommitListener};
 
 use crate::journal::Serial;
@@ -67,7 +67,7 @@ pub enum StopReason {
 
 /// What is known of a model beside its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ModelTraits {
+pub struct ModelSpec {
     /// How many tokens it can take, its answer among them.
     pub window_tokens: TokenCount,
     /// The most tokens it can answer with; none is not known.
@@ -75,30 +75,30 @@ pub struct ModelTraits {
     /// What it costs; none is not known, or nothing.
     pub prices: Option<Prices>,
     /// Whether it can look at images.
-    pub takes_images: bool,
+    pub accepts_images: bool,
     /// How much can be asked of it.
-    pub strength: Strength,
+    pub tier: ModelTier,
 }
 
 /// How much can be asked of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Strength {
+pub enum ModelTier {
     /// A long prompt and many tools.
     Full,
     /// A small local model: a short prompt and few tools.
     Small,
 }
 
-impl ModelTraits {
+impl ModelSpec {
     /// A model of which nothing but its window is known.
     #[must_use]
-    pub const fn of_window(window_tokens: TokenCount) -> Self {
+    pub const fn with_window(window_tokens: TokenCount) -> Self {
         Self {
             window_tokens,
             answer_tokens_max: None,
             prices: None,
-            takes_images: false,
-            strength: Strength::Full,
+            accepts_images: false,
+            tier: ModelTier::Full,
         }
     }
 }
@@ -124,7 +124,7 @@ pub enum ModelEvent {
     /// silent; whoever asks for us bounds the wait.
     Waiting,
     /// The question is asked now, or the server is at it without a word of the answer yet: its silence begins anew.
-    Alive,
+    Heartbeat,
     /// The answer is complete.
     Done,
 }
@@ -141,7 +141,7 @@ pub trait Provider: Send + Sync {
     fn model(&self) -> Option<&str>;
 
     /// What is known of the model.
-    fn traits(&self) -> &ModelTraits;
+    fn spec(&self) -> &ModelSpec;
 
     /// How many tokens this text is for the model: by its own tokenizer where that is known, else an estimate. The same
     /// text always gives the same count.
@@ -153,7 +153,7 @@ pub trait Provider: Send + Sync {
 /// The models there are.
 pub trait Models: Send + Sync {
     /// The model of an agent that names none.
-    fn usual(&self) -> Arc<dyn Provider>;
+    fn default_model(&self) -> Arc<dyn Provider>;
 
     /// A model by its name.
     ///

@@ -5,7 +5,7 @@
 mod tests;
 
 use crate::cut::{cut_middle, left_out};
-use crate::outside::{ModelTraits, Moment, Strength};
+use crate::outside::{ModelSpec, Moment, ModelTier};
 use crate::permission::FilePath;
 use crate::tokens::Counting;
 use crate::{TokenCount, minute};
@@ -57,13 +57,13 @@ pub struct Environment<'a> {
 /// no notes.
 #[must_use]
 pub fn layered(
-    traits: &ModelTraits,
+    traits: &ModelSpec,
     notes: &[Note],
     environment: &Environment<'_>,
     count: Counting<'_>,
 ) -> String {
     let Environment { cwd, writes, system } = environment;
-    if traits.strength == Strength::Small {
+    if traits.tier == ModelTier::Small {
         return format!("{}\nWorking directory: {cwd}", BUILT_IN_SMALL.trim());
     }
     let mut prompt = format!("# System\nSource: built in\n\n{}\n", BUILT_IN.trim());

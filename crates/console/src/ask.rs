@@ -9,7 +9,7 @@ use nexus3_protocol::methods::{CreateAgentParams, DestroyAgentParams, ImageParam
 use crate::args::AskArgs;
 use crate::commands::{absolute, exit_code_for, read_message};
 use crate::images::images;
-use crate::send::{OutgoingMessage, Repeat, Telling, send};
+use crate::send::{OutgoingMessage, RetryHint, OutputMode, send};
 use crate::connection::{Failure, ConnectionOptions};
 use crate::{Interrupt, Streams};
 
@@ -114,9 +114,9 @@ pub(crate) async fn run(
         images,
         request_id: None,
         time_limit: args.timeout,
-        repeat: Repeat::Anew,
+        retry_hint: RetryHint::NewRequest,
     };
-    let telling = Telling::AsSaid(streams.output);
+    let telling = OutputMode::Streamed(streams.output);
     let answered = send(session, session.client(), outgoing, telling, streams.errors, interrupt).await;
     if is_guest {
         // It goes with the daemon anyway.

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::args::{CreateArgs, RpcCommand, SendArgs};
 use crate::images::images;
-use crate::send::{OutgoingMessage, Repeat, Telling, send};
+use crate::send::{OutgoingMessage, RetryHint, OutputMode, send};
 use crate::connection::{Failure, ConnectionOptions};
 use crate::{EXIT_SUCCESS, EXIT_FAILURE, Interrupt, Streams};
 use crate::{events, lifecycle};
@@ -118,9 +118,9 @@ async fn create(
         images: Vec::new(),
         request_id: None,
         time_limit: args.timeout,
-        repeat: Repeat::SameRequestId,
+        retry_hint: RetryHint::SameRequestId,
     };
-    let answered = send(session, client, outgoing, Telling::Whole, streams.errors, interrupt).await;
+    let answered = send(session, client, outgoing, OutputMode::Buffered, streams.errors, interrupt).await;
     let mut answer = value::<spec::CreateAgent>(&created)?;
     if let (Ok(answered), Some(members)) = (&answered, answer.as_object_mut()) {
         members.insert("response".to_owned(), value::<spec::Send>(answered)?);
@@ -138,9 +138,9 @@ async fn send_message(
 ) -> Result<u8, Failure> {
     let content = read_message(args.text, streams.input)?;
     let (agent_id, request_id, limit) = (args.agent_id, args.request_id, args.timeout);
-    let (images, repeat) = (images(args.images)?, Repeat::SameRequestId);
-    let outgoing = OutgoingMessage { agent_id, content, images, request_id, time_limit: limit, repeat };
-    let telling = if args.stream { Telling::AsSaid(streams.output) } else { Telling::Whole };
+    let (images, repeat) = (images(args.images)?, RetryHint::SameRequestId);
+    let outgoing = OutgoingMessage { agent_id, content, images, request_id, time_limit: limit, retry_hint: repeat };
+    let telling = if args.stream { OutputMode::Streamed(streams.output) } else { OutputMode::Buffered };
     let answered = send(session, session.client(), outgoing, telling, streams.errors, interrupt).await?;
     if !args.stream {
         print::<spec::Send>(streams, &answered)?;

@@ -15,10 +15,10 @@ use crate::connection::{Failure, ConnectionOptions};
 use crate::{EXIT_SUCCESS, Interrupt, Streams};
 
 /// The shortest and the longest wait before the daemon is tried again.
-const RETRY_WAITS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
+const RETRY_DELAY_BOUNDS: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
 /// A daemon that has just been started takes a new token: being refused so often after a restart is still no answer.
-const REFUSALS_MAX: u32 = 5;
+const AUTH_REFUSALS_MAX: u32 = 5;
 
 /// Prints events until Ctrl-C.
 pub(crate) async fn follow(
@@ -61,18 +61,18 @@ async fn follow_with_reconnect(
     session: &ConnectionOptions,
     streams: &mut Streams<'_>,
 ) -> FollowEnd {
-    let mut patience = Patience::default();
+    let mut patience = ReconnectPolicy::default();
     loop {
         let why = match follow_once(&mut watch, style, session, streams, &mut patience).await {
             Ok(()) => "the daemon ended the stream".to_owned(),
-            Err(FollowEnd::Failed(Failure::Call(fault))) if patience.bears(&fault) => describe_fault(&fault),
+            Err(FollowEnd::Failed(Failure::Call(fault))) if patience.should_retry(&fault) => describe_fault(&fault),
             Err(stopped) => return stopped,
         };
-        if patience.announce() {
+        if patience.should_announce() {
             // For people; when nobody reads it, the stream still goes on.
             let _ = writeln!(streams.errors, "{why}; trying again until Ctrl-C");
         }
-        sleep(patience.wait()).await;
+        sleep(patience.next_delay()).await;
     }
 }
 
@@ -90,12 +90,12 @@ async fn follow_once(
     style: OutputFormat,
     session: &ConnectionOptions,
     streams: &mut Streams<'_>,
-    patience: &mut Patience,
+    patience: &mut ReconnectPolicy,
 ) -> Result<(), FollowEnd> {
     let failed = |fault: ClientFault| FollowEnd::Failed(Failure::Call(fault));
     let client = session.fresh_client().map_err(|fault| failed(fault.into()))?;
     let mut events = client.subscribe(watch).await.map_err(failed)?;
-    patience.connected();
+    patience.reset();
     loop {
         let next = events.next().await;
         // Also when there is nothing to print: a stream may say where it stands before anything happens.
@@ -115,40 +115,40 @@ async fn follow_once(
 
 /// How long the daemon is waited for.
 #[derive(Default)]
-struct Patience {
+struct ReconnectPolicy {
     was_connected: bool,
-    announced: bool,
+    is_announced: bool,
     failures: u32,
-    refusals: u32,
+    auth_refusals: u32,
 }
 
-impl Patience {
-    fn connected(&mut self) {
+impl ReconnectPolicy {
+    fn reset(&mut self) {
         *self = Self { was_connected: true, ..Self::default() };
     }
 
     /// Whether to try again. A daemon that was never reached is no daemon.
-    fn bears(&mut self, fault: &ClientFault) -> bool {
+    fn should_retry(&mut self, fault: &ClientFault) -> bool {
         let refused = matches!(fault, ClientFault::Rpc { status: 401 | 403, .. } | ClientFault::Token(_));
-        self.refusals += u32::from(refused);
+        self.auth_refusals += u32::from(refused);
         let passing = match fault {
             ClientFault::Connect { .. } | ClientFault::Timeout { .. } | ClientFault::Transport { .. } => true,
             ClientFault::Rpc { status, .. } => {
-                matches!(status, 429 | 503) || (refused && self.refusals <= REFUSALS_MAX)
+                matches!(status, 429 | 503) || (refused && self.auth_refusals <= AUTH_REFUSALS_MAX)
             }
-            ClientFault::Token(_) => self.refusals <= REFUSALS_MAX,
+            ClientFault::Token(_) => self.auth_refusals <= AUTH_REFUSALS_MAX,
             ClientFault::Protocol { .. } | ClientFault::Request(_) => false,
         };
         self.was_connected && passing
     }
 
     /// Whether this is the first failure of a row.
-    fn announce(&mut self) -> bool {
-        !std::mem::replace(&mut self.announced, true)
+    fn should_announce(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_announced, true)
     }
 
-    fn wait(&mut self) -> Duration {
-        let (shortest, longest) = RETRY_WAITS;
+    fn next_delay(&mut self) -> Duration {
+        let (shortest, longest) = RETRY_DELAY_BOUNDS;
         let wait = shortest.saturating_mul(1 << self.failures.min(16));
         self.failures += 1;
         wait.min(longest)

@@ -29,23 +29,23 @@ pub(crate) struct OutgoingMessage {
     /// The send's name; one is made up when there is none.
     pub(crate) request_id: Option<String>,
     pub(crate) time_limit: Duration,
-    pub(crate) repeat: Repeat,
+    pub(crate) retry_hint: RetryHint,
 }
 
 /// How a send whose connection broke is done again.
-pub(crate) enum Repeat {
+pub(crate) enum RetryHint {
     /// By its name, which makes it safe.
     SameRequestId,
     /// As if for the first time: the command takes no name.
-    Anew,
+    NewRequest,
 }
 
 /// How the answer is told.
-pub(crate) enum Telling<'a> {
+pub(crate) enum OutputMode<'a> {
     /// All of it at the end, by whoever asked.
-    Whole,
+    Buffered,
     /// Its text, here, as it is said.
-    AsSaid(&'a mut dyn Write),
+    Streamed(&'a mut dyn Write),
 }
 
 /// Sends a message and waits for the answer; a cancelled send's answer is an answer, too.
@@ -53,11 +53,11 @@ pub(crate) async fn send(
     session: &ConnectionOptions,
     client: Client,
     outgoing: OutgoingMessage,
-    telling: Telling<'_>,
+    telling: OutputMode<'_>,
     errors: &mut dyn Write,
     interrupt: Interrupt<'_>,
 ) -> Result<SendOutput, Failure> {
-    let OutgoingMessage { agent_id, content, images, request_id, time_limit: limit, repeat } = outgoing;
+    let OutgoingMessage { agent_id, content, images, request_id, time_limit: limit, retry_hint: repeat } = outgoing;
     // The limit is ours to keep: the client's own must not drop the connection before the turn is cancelled.
     let client = client.with_timeout(limit.saturating_add(CANCEL_GRACE * 2));
     let agent = client.agent(&agent_id);
@@ -69,13 +69,13 @@ pub(crate) async fn send(
         ..SendParams::default()
     };
     // What was said so far does not end its line.
-    let gap = if matches!(telling, Telling::AsSaid(_)) { "\n" } else { "" };
+    let gap = if matches!(telling, OutputMode::Streamed(_)) { "\n" } else { "" };
     let mut sending = pin!(async {
         let answered = match telling {
-            Telling::Whole => agent.send(&params).await.map_err(Failure::from),
-            Telling::AsSaid(output) => tell(&agent, &params, output).await,
+            OutputMode::Buffered => agent.send(&params).await.map_err(Failure::from),
+            OutputMode::Streamed(output) => stream_response(&agent, &params, output).await,
         };
-        answered.map_err(|failure| repeatable(failure, &repeat, &request_id))
+        answered.map_err(|failure| with_retry_hint(failure, &repeat, &request_id))
     });
     let reason = tokio::select! {
         biased;
@@ -94,29 +94,29 @@ pub(crate) async fn send(
 }
 
 /// Nobody knows what became of a send whose connection broke.
-fn repeatable(failure: Failure, repeat: &Repeat, request_id: &RequestIdParam) -> Failure {
+fn with_retry_hint(failure: Failure, repeat: &RetryHint, request_id: &RequestIdParam) -> Failure {
     let Failure::Call(fault @ ClientFault::Transport { .. }) = failure else { return failure };
     Failure::Message(match repeat {
-        Repeat::SameRequestId => {
+        RetryHint::SameRequestId => {
             format!("{fault}; send the same again with --request-id {request_id}: it is not done twice")
         }
-        Repeat::Anew => format!("{fault}; ask again"),
+        RetryHint::NewRequest => format!("{fault}; ask again"),
     })
 }
 
 /// Writes the text as it is said, and what of it did not come that way at the end.
-async fn tell(
+async fn stream_response(
     agent: &AgentClient<'_>,
     params: &SendParams,
     output: &mut dyn Write,
 ) -> Result<SendOutput, Failure> {
     let mut steps = agent.send_streamed(params).await?;
-    let mut told = Told::default();
+    let mut told = StreamedText::default();
     let answer = loop {
         match steps.next().await? {
             SendStep::Response(answer) => break answer,
             SendStep::Event(event) => {
-                let Some(text) = told.hear(&event) else { continue };
+                let Some(text) = told.push_event(&event) else { continue };
                 output
                     .write_all(text.as_bytes())
                     .and_then(|()| output.flush())
@@ -124,7 +124,7 @@ async fn tell(
             }
         }
     };
-    let rest = told.rest(&answer.content);
+    let rest = told.remaining(&answer.content);
     let end = if rest.is_empty() && told.text.ends_with('\n') { "" } else { "\n" };
     write!(output, "{rest}{end}").and_then(|()| output.flush()).map_err(Failure::write_failed)?;
     Ok(*answer)
@@ -132,42 +132,42 @@ async fn tell(
 
 /// What of an answer was told as it was said.
 #[derive(Default)]
-struct Told {
+struct StreamedText {
     text: String,
     /// Where its last piece begins.
-    last_from: usize,
+    last_delta_start: usize,
     /// Whether the turn began before our eyes.
-    has_begun: bool,
+    has_turn_begun: bool,
     /// Whether this reader was too slow for some of it.
-    has_missed: bool,
+    has_lagged: bool,
 }
 
-impl Told {
+impl StreamedText {
     /// The text that a model has just said, if that is what the event tells.
-    fn hear(&mut self, event: &SseEvent) -> Option<&str> {
+    fn push_event(&mut self, event: &SseEvent) -> Option<&str> {
         match Event::decode(&event.event, &event.data).ok()?? {
             Event::Live(LiveEvent::TextDelta(delta)) => {
-                self.last_from = self.text.len();
+                self.last_delta_start = self.text.len();
                 self.text.push_str(&delta.text);
-                return Some(&self.text[self.last_from..]);
+                return Some(&self.text[self.last_delta_start..]);
             }
-            Event::Live(LiveEvent::Lagged(_)) => self.has_missed = true,
-            Event::Journalled(event) => self.has_begun |= event.record.kind() == EventKind::TurnBegun,
+            Event::Live(LiveEvent::Lagged(_)) => self.has_lagged = true,
+            Event::Journalled(event) => self.has_turn_begun |= event.record.kind() == EventKind::TurnBegun,
             Event::Live(_) => {}
         }
         None
     }
 
     /// What of the answer is still to be told. One that was stored is not said again, and some of it may have been missed.
-    fn rest<'a>(&self, content: &'a str) -> Cow<'a, str> {
+    fn remaining<'a>(&self, content: &'a str) -> Cow<'a, str> {
         if let Some(rest) = content.strip_prefix(&self.text) {
             return rest.into();
         }
-        if !self.has_begun || self.has_missed {
+        if !self.has_turn_begun || self.has_lagged {
             return format!("\n{content}").into();
         }
         // Notices stand between what was said, such as that the context was made shorter: nobody says them.
-        content.rsplit_once(&self.text[self.last_from..]).map_or("", |(_, rest)| rest).into()
+        content.rsplit_once(&self.text[self.last_delta_start..]).map_or("", |(_, rest)| rest).into()
     }
 }
 

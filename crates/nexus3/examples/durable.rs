@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use agent::outside::{
-    Clock, Entropy, ModelEvent, ModelRequest, ModelStream, ModelTraits, Models, Moment, Provider, Store,
+    Clock, Entropy, ModelEvent, ModelRequest, ModelStream, ModelSpec, Models, Moment, Provider, Store,
 };
 use agent::permission::Presets;
 use agent::{AgentId, Fault, FaultKind};
@@ -231,8 +231,8 @@ impl Provider for Parrot {
         Some("parrot")
     }
 
-    fn traits(&self) -> &ModelTraits {
-        const TRAITS: ModelTraits = ModelTraits::of_window(1_000_000);
+    fn spec(&self) -> &ModelSpec {
+        const TRAITS: ModelSpec = ModelSpec::with_window(1_000_000);
         &TRAITS
     }
 }
@@ -240,7 +240,7 @@ impl Provider for Parrot {
 struct OnlyParrot(Arc<Parrot>);
 
 impl Models for OnlyParrot {
-    fn usual(&self) -> Arc<dyn Provider> {
+    fn default_model(&self) -> Arc<dyn Provider> {
         self.0.clone()
     }
 

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::config::Config;
 use crate::home::{self, Environment};
-use crate::model;
+use crate::model_registry;
 use crate::models::{self, Consent, Offered};
 use crate::{Failure, console_options, console_runtime, signals};
 
@@ -48,9 +48,9 @@ pub(crate) fn run(
     }
     let is_first = runtime.block_on(detect_server(&endpoint, DETECT_TIMEOUT)) == Detection::NoServer;
     if is_first && needs_model {
-        match see_to_a_model(home, config, environment, consent, &runtime)? {
-            Ready::Yes => {}
-            Ready::No(code) => return Ok(code),
+        match ensure_model(home, config, environment, consent, &runtime)? {
+            ModelAvailability::Available => {}
+            ModelAvailability::Declined(code) => return Ok(code),
         }
     }
     let streams = console::Streams { input: &mut input, output: &mut output, errors: &mut errors };
@@ -59,38 +59,38 @@ pub(crate) fn run(
 }
 
 /// Whether there is a model to ask.
-enum Ready {
-    Yes,
+enum ModelAvailability {
+    Available,
     /// The user does not want one; the exit code.
-    No(u8),
+    Declined(u8),
 }
 
 /// Makes sure that there is a model: one that was chosen, of a key, of a server on this machine, or pulled before. With
 /// none of them the small one is offered.
-fn see_to_a_model(
+fn ensure_model(
     home: &Path,
     config: &Config,
     environment: &Environment,
     consent: Consent,
     runtime: &tokio::runtime::Runtime,
-) -> Result<Ready, Failure> {
-    let book = model::open_book(home, config, environment)?;
-    if runtime.block_on(book.settle()) {
-        return Ok(Ready::Yes);
+) -> Result<ModelAvailability, Failure> {
+    let book = model_registry::open_registry(home, config, environment)?;
+    if runtime.block_on(book.resolve_default()) {
+        return Ok(ModelAvailability::Available);
     }
     let _ = writeln!(
         io::stderr(),
         "There is no model yet: no key in the environment, no model of a server on this machine, no weights."
     );
     match models::offer(&models::first_model()?, consent, home, environment)? {
-        Offered::WasHere(_) | Offered::Came(_) => Ok(Ready::Yes),
+        Offered::WasHere(_) | Offered::Came(_) => Ok(ModelAvailability::Available),
         Offered::Declined => {
             let text = "Then set a key (such as ANTHROPIC_API_KEY or OPENAI_API_KEY), start a model server (such as \
                         Ollama), or see nexus3 models.";
             let _ = writeln!(io::stderr(), "{text}");
-            Ok(Ready::No(1))
+            Ok(ModelAvailability::Declined(1))
         }
-        Offered::Interrupted => Ok(Ready::No(console::EXIT_INTERRUPTED)),
+        Offered::Interrupted => Ok(ModelAvailability::Declined(console::EXIT_INTERRUPTED)),
     }
 }
 

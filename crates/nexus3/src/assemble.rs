@@ -14,7 +14,7 @@ use tools::{ToolRegistry, Disk, ToolDependencies};
 use crate::Failure;
 use crate::config::Config;
 use crate::home::{self, Environment};
-use crate::model::ModelSource;
+use crate::model_registry::ModelSource;
 use crate::process::{self, CLOCK_FILE, FAILPOINTS, SystemEntropy};
 
 /// The file in the home where everything is kept.
@@ -65,7 +65,7 @@ impl Assembly {
     /// Wakes nobody, but settles the turns that a crash cut off.
     pub(crate) async fn open(self, store: Arc<SqliteStore>) -> Result<PoolHandle, Failure> {
         let Self { options, models, tools, workspace, clock, entropy } = self;
-        let models: Arc<dyn Models> = models.ready().await?;
+        let models: Arc<dyn Models> = models.into_models().await?;
         let outside = Outside { models, tools, workspace, clock, entropy, store };
         PoolHandle::open(options, outside)
             .await

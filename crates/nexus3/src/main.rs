@@ -9,7 +9,7 @@ mod home;
 mod import;
 mod logs;
 mod memory;
-mod model;
+mod model_registry;
 mod model_server;
 mod models;
 mod process;
@@ -91,7 +91,7 @@ fn run(cli: Cli) -> Result<u8, Failure> {
         Command::Audit(AuditCommand::Verify(args)) => upkeep::verify(&args, &home),
         Command::Import(args) => import::run(&args, home.clone(), &load(&[])?, &environment),
         Command::Models(args) => {
-            let servers = || model::found_servers(&load(&[])?, &environment);
+            let servers = || model_registry::discover_servers(&load(&[])?, &environment);
             models::run(&args, &home, &environment, &load, servers)
         }
         Command::ModelServer(args) => model_server::run(&args, &home),

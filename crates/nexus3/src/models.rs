@@ -3,7 +3,7 @@
 
 mod args;
 mod bar;
-mod choose;
+mod set_default;
 mod list;
 mod pull;
 
@@ -28,7 +28,7 @@ const FIRST: &str = "smollm2-135m";
 type Load<'a> = &'a dyn Fn(&[(&'static str, String)]) -> Result<Config, Failure>;
 
 /// A model server that was found on this machine: what it is, and where.
-pub(crate) type FoundServer = (String, String);
+pub(crate) type DiscoveredServer = (String, String);
 
 /// Does what `nexus3 models …` says.
 pub(crate) fn run(
@@ -36,7 +36,7 @@ pub(crate) fn run(
     home: &Path,
     environment: &Environment,
     load: Load<'_>,
-    found_servers: impl FnOnce() -> Result<Vec<FoundServer>, Failure>,
+    found_servers: impl FnOnce() -> Result<Vec<DiscoveredServer>, Failure>,
 ) -> Result<u8, Failure> {
     match &args.command {
         None => list::list(&ListArgs::default(), home, &found_servers()?),
@@ -44,7 +44,7 @@ pub(crate) fn run(
         Some(ModelsCommand::Info(args)) => list::info(args, home),
         Some(ModelsCommand::Pull(args)) => pull::run(args, home, environment),
         Some(ModelsCommand::Remove(args)) => remove(args, home, load),
-        Some(ModelsCommand::Use(args)) => choose::run(args, home, environment, load),
+        Some(ModelsCommand::Use(args)) => set_default::run(args, home, environment, load),
     }
 }
 

@@ -98,11 +98,11 @@ pub struct KnownProvider {
     /// Where it is.
     pub site: Site,
     /// The model that its bare name means; empty when there is none.
-    pub model_default: &'static str,
+    pub default_model: &'static str,
 }
 
 /// One that wants nothing of its own.
-const PLAIN: KnownProvider = KnownProvider {
+const DEFAULTS: KnownProvider = KnownProvider {
     name: "",
     api: Api::CompatibleChat,
     reasoning_echo: ReasoningEchoRule::Always(ReasoningEcho::Omitted),
@@ -112,7 +112,7 @@ const PLAIN: KnownProvider = KnownProvider {
     key_variables: &[],
     auth: AuthScheme::Bearer,
     site: Site::Machine,
-    model_default: "",
+    default_model: "",
 };
 
 const fn cloud(
@@ -137,8 +137,8 @@ const fn cloud(
         key_variables,
         auth,
         site,
-        model_default,
-        ..PLAIN
+        default_model: model_default,
+        ..DEFAULTS
     }
 }
 
@@ -148,7 +148,7 @@ const fn machine(
     base_url_variable: &'static str,
     key_variables: &'static [&'static str],
 ) -> KnownProvider {
-    KnownProvider { name, base_url, base_url_variable, key_variables, ..PLAIN }
+    KnownProvider { name, base_url, base_url_variable, key_variables, ..DEFAULTS }
 }
 
 impl KnownProvider {

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-use crate::book::is_model_name;
+use crate::registry::is_model_name;
 use crate::catalog::{PROVIDERS, Site};
 use crate::endpoint::is_loopback;
 
@@ -36,44 +36,44 @@ impl Default for DiscoverOptions {
 
 /// A server that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct DiscoveredServer {
     /// The provider's name.
     pub provider: &'static str,
     /// Where it is.
     pub base_url: String,
     /// What it has, in its own order; those that only embed come last.
-    pub models: Vec<FoundModel>,
+    pub models: Vec<DiscoveredModel>,
 }
 
-impl Found {
+impl DiscoveredServer {
     /// The model that it is asked for when none is named.
-    pub(crate) fn first_that_talks(&self) -> Option<&FoundModel> {
-        self.models.iter().find(|model| !model.only_embeds())
+    pub(crate) fn first_chat_model(&self) -> Option<&DiscoveredModel> {
+        self.models.iter().find(|model| !model.is_embedding_model())
     }
 }
 
 /// A model that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FoundModel {
+pub struct DiscoveredModel {
     /// Its name at the server.
     pub name: String,
     /// How many tokens it takes, if the server says so.
     pub window_tokens: Option<u64>,
 }
 
-impl FoundModel {
+impl DiscoveredModel {
     /// Whether its name says that it does not talk.
     #[must_use]
-    pub fn only_embeds(&self) -> bool {
+    pub fn is_embedding_model(&self) -> bool {
         self.name.to_ascii_lowercase().contains("embed")
     }
 }
 
 /// Looks for servers at these addresses; those that do not answer in time are not there. Where nobody listens no HTTP client
 /// is made: that, and the program's pages for it, would be a megabyte of an idle daemon.
-pub(crate) async fn discover(places: &[(&'static str, String)], timeout: Duration) -> Vec<Found> {
+pub(crate) async fn discover(places: &[(&'static str, String)], timeout: Duration) -> Vec<DiscoveredServer> {
     let http = OnceLock::new();
-    let probes = places.iter().filter_map(|(provider, base_url)| Some((provider, base_url, here(base_url)?)));
+    let probes = places.iter().filter_map(|(provider, base_url)| Some((provider, base_url, loopback_address(base_url)?)));
     let probes = probes.map(|(provider, base_url, address)| {
         let probe = async {
             TcpStream::connect(address).await.ok()?;
@@ -85,7 +85,7 @@ pub(crate) async fn discover(places: &[(&'static str, String)], timeout: Duratio
 }
 
 /// The host and port of an address of this machine. Nobody else is asked before a user names a model of theirs.
-fn here(base_url: &str) -> Option<(String, u16)> {
+fn loopback_address(base_url: &str) -> Option<(String, u16)> {
     let url = reqwest::Url::parse(base_url).ok().filter(|url| url.scheme() == "http" && is_loopback(url))?;
     let host = url.host_str()?.trim_start_matches('[').trim_end_matches(']');
     Some((host.to_owned(), url.port_or_known_default()?))
@@ -104,26 +104,26 @@ fn client() -> Option<reqwest::Client> {
     }
 }
 
-async fn probe(http: &reqwest::Client, provider: &'static str, base_url: &str) -> Option<Found> {
+async fn probe(http: &reqwest::Client, provider: &'static str, base_url: &str) -> Option<DiscoveredServer> {
     let base_url = base_url.trim_end_matches('/');
     let root = base_url.strip_suffix("/v1").unwrap_or(base_url);
     let models = match provider {
-        "ollama" => named(&get(http, &format!("{root}/api/tags")).await?, "models", "name")?,
+        "ollama" => parse_models(&get_json(http, &format!("{root}/api/tags")).await?, "models", "name")?,
         "llamacpp" => {
             // Many things listen on this port; only one has properties.
-            let properties = get(http, &format!("{root}/props")).await?;
+            let properties = get_json(http, &format!("{root}/props")).await?;
             let window = properties.pointer("/default_generation_settings/n_ctx").and_then(Value::as_u64);
             let window = window.filter(|tokens| *tokens > 0);
-            let mut models = named(&get(http, &format!("{base_url}/models")).await?, "data", "id")?;
+            let mut models = parse_models(&get_json(http, &format!("{base_url}/models")).await?, "data", "id")?;
             models.iter_mut().for_each(|model| model.window_tokens = model.window_tokens.or(window));
             models
         }
-        _ => named(&get(http, &format!("{base_url}/models")).await?, "data", "id")?,
+        _ => parse_models(&get_json(http, &format!("{base_url}/models")).await?, "data", "id")?,
     };
-    Some(Found { provider, base_url: base_url.to_owned(), models })
+    Some(DiscoveredServer { provider, base_url: base_url.to_owned(), models })
 }
 
-async fn get(http: &reqwest::Client, url: &str) -> Option<Value> {
+async fn get_json(http: &reqwest::Client, url: &str) -> Option<Value> {
     let mut response = http.get(url).send().await.ok().filter(|response| response.status().is_success())?;
     let mut body = Vec::new();
     while let Some(bytes) = response.chunk().await.ok()? {
@@ -136,17 +136,17 @@ async fn get(http: &reqwest::Client, url: &str) -> Option<Value> {
 }
 
 /// The names in a list of objects.
-fn named(answer: &Value, list: &str, name: &str) -> Option<Vec<FoundModel>> {
+fn parse_models(answer: &Value, list: &str, name: &str) -> Option<Vec<DiscoveredModel>> {
     let entries = answer.get(list)?.as_array()?;
     let model = |entry: &Value| {
         let window =
             entry.get("max_model_len").or_else(|| entry.pointer("/meta/n_ctx")).and_then(Value::as_u64);
         // Whatever cannot be asked for by its name is not shown either: anybody may listen on the port.
         let name = entry.get(name)?.as_str().filter(|name| is_model_name(name))?;
-        Some(FoundModel { name: name.to_owned(), window_tokens: window })
+        Some(DiscoveredModel { name: name.to_owned(), window_tokens: window })
     };
-    let mut models: Vec<FoundModel> = entries.iter().filter_map(model).take(MODELS_MAX).collect();
-    models.sort_by_key(FoundModel::only_embeds);
+    let mut models: Vec<DiscoveredModel> = entries.iter().filter_map(model).take(MODELS_MAX).collect();
+    models.sort_by_key(DiscoveredModel::is_embedding_model);
     Some(models)
 }
 
@@ -165,7 +165,7 @@ mod tests {
             ("http://10.0.0.1:11434/v1", None),
             ("nowhere", None),
         ] {
-            assert_eq!(here(base_url), expected, "{base_url}");
+            assert_eq!(loopback_address(base_url), expected, "{base_url}");
         }
     }
 
@@ -174,16 +174,16 @@ mod tests {
         let ollama = serde_json::json!({"models": [
             {"name": "nomic-embed-text:latest", "size": 1}, {"name": "llama3.2:latest", "model": "llama3.2:latest"}
         ]});
-        let names = named(&ollama, "models", "name").unwrap();
+        let names = parse_models(&ollama, "models", "name").unwrap();
         assert_eq!(names[0].name, "llama3.2:latest");
-        assert!(names[1].only_embeds());
+        assert!(names[1].is_embedding_model());
         let forged =
             serde_json::json!({"models": [{"name": "bad\u{1b}[31m"}, {"name": "two\nlines"}, {"name": ""}]});
-        assert_eq!(named(&forged, "models", "name"), Some(Vec::new()));
+        assert_eq!(parse_models(&forged, "models", "name"), Some(Vec::new()));
         let vllm = serde_json::json!({"object": "list", "data": [{"id": "m", "owned_by": "vllm", "max_model_len": 4096}]});
-        assert_eq!(named(&vllm, "data", "id").unwrap()[0].window_tokens, Some(4_096));
+        assert_eq!(parse_models(&vllm, "data", "id").unwrap()[0].window_tokens, Some(4_096));
         for other in [serde_json::json!({"data": 1}), serde_json::json!([]), serde_json::json!("<html>")] {
-            assert_eq!(named(&other, "data", "id"), None);
+            assert_eq!(parse_models(&other, "data", "id"), None);
         }
     }
 }

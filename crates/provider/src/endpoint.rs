@@ -5,7 +5,7 @@ mod base_url;
 mod body;
 #[cfg(test)]
 mod tests;
-mod unreached;
+mod connect_error;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,10 +18,10 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 pub(crate) use self::base_url::{BaseUrl, is_loopback};
 use self::body::SharedBody;
-use self::unreached::Unreached;
-use crate::failing::{Class, Failing};
+use self::connect_error::ConnectFailure;
+use crate::error_class::{ErrorClass, ModelError};
 use crate::fair_queue::{FairQueue, QueueLimits};
-use crate::patience::{Patience, retry_after};
+use crate::retry_policy::{RetryPolicy, retry_after};
 use crate::secret::{KeySource, Secret};
 
 /// The most of an error's text that is passed on.
@@ -65,7 +65,7 @@ pub(crate) struct EndpointOptions {
     /// The Unix socket to use in place of the URL's host.
     pub(crate) socket: Option<PathBuf>,
     /// How long is waited.
-    pub(crate) patience: Patience,
+    pub(crate) retry_policy: RetryPolicy,
     /// How much is asked at once.
     pub(crate) queue_limits: QueueLimits,
 }
@@ -75,7 +75,7 @@ pub(crate) struct EndpointOptions {
 pub(crate) struct Endpoint {
     name: String,
     pub(crate) base_url: BaseUrl,
-    pub(crate) patience: Patience,
+    pub(crate) retry_policy: RetryPolicy,
     pub(crate) queue: Arc<FairQueue>,
     key_source: KeySource,
     /// As it was read last; none before the first question.
@@ -118,7 +118,7 @@ impl Endpoint {
             headers,
             queue: FairQueue::new(&options.name, options.queue_limits),
             name: options.name,
-            patience: options.patience,
+            retry_policy: options.retry_policy,
             key_source: options.key,
             cached_key: RwLock::default(),
             key_read_lock: tokio::sync::Mutex::default(),
@@ -161,7 +161,7 @@ impl Endpoint {
         // An error means that a provider is installed already, which is all that is wanted.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = reqwest::Client::builder()
-            .connect_timeout(self.patience.connect)
+            .connect_timeout(self.retry_policy.connect_timeout)
             .tcp_nodelay(true)
             .redirect(reqwest::redirect::Policy::none())
             // When to ask again is decided in one place, and counted there.
@@ -183,8 +183,8 @@ impl Endpoint {
 
     /// Asks once: the head of a good answer. A key that comes from a file or a command may have been replaced since it
     /// was read: if it was, a server that refuses it is asked with the new one.
-    pub(crate) async fn send(&self, sending: OutgoingRequest<'_>) -> Result<reqwest::Response, Failing> {
-        let wrong = |fault| Failing::new(Class::Refused, fault);
+    pub(crate) async fn send(&self, sending: OutgoingRequest<'_>) -> Result<reqwest::Response, ModelError> {
+        let wrong = |fault| ModelError::new(ErrorClass::Refused, fault);
         let key = self.current_key(None).await.map_err(wrong)?;
         let mut response = self.post(&sending, key.as_deref()).await?;
         if response.status() == StatusCode::UNAUTHORIZED && self.key_source.may_change() {
@@ -193,11 +193,11 @@ impl Endpoint {
                 response = self.post(&sending, newer.as_deref()).await?;
             }
         }
-        if response.status().is_success() { Ok(response) } else { Err(self.refused(response).await) }
+        if response.status().is_success() { Ok(response) } else { Err(self.status_error(response).await) }
     }
 
-    async fn post(&self, sending: &OutgoingRequest<'_>, key: Option<&Secret>) -> Result<reqwest::Response, Failing> {
-        let wrong = |fault| Failing::new(Class::Refused, fault);
+    async fn post(&self, sending: &OutgoingRequest<'_>, key: Option<&Secret>) -> Result<reqwest::Response, ModelError> {
+        let wrong = |fault| ModelError::new(ErrorClass::Refused, fault);
         let mut post = self.http().map_err(wrong)?.post(sending.url.clone());
         post = post.header("Content-Type", "application/json").headers(self.headers.clone());
         for (name, value) in sending.headers {
@@ -213,10 +213,10 @@ impl Endpoint {
             (AuthScheme::XApiKey, Some(key)) => post.header("x-api-key", sensitive_header(key)),
         };
         let sent = post.body(SharedBody::wrap(sending.body)).send();
-        match tokio::time::timeout(self.patience.first_byte, sent).await {
-            Err(_) => Err(self.silent()),
+        match tokio::time::timeout(self.retry_policy.first_byte_timeout, sent).await {
+            Err(_) => Err(self.timeout_error()),
             // The query of its URL may hold a key.
-            Ok(Err(fault)) => Err(self.unreached(&fault.without_url())),
+            Ok(Err(fault)) => Err(self.connect_error(&fault.without_url())),
             Ok(Ok(response)) => Ok(response),
         }
     }
@@ -226,17 +226,17 @@ impl Endpoint {
         Ok(self.http()?.get(url))
     }
 
-    fn unreached(&self, fault: &reqwest::Error) -> Failing {
+    fn connect_error(&self, fault: &reqwest::Error) -> ModelError {
         let (provider, host) = (self.name.as_str(), self.base_url.host());
-        Unreached { provider, host: &host }.failing(fault)
+        ConnectFailure { provider, host: &host }.to_model_error(fault)
     }
 
-    fn silent(&self) -> Failing {
-        let seconds = self.patience.first_byte.as_secs_f64();
-        Failing::counted("API request timed out", format!("no answer in {seconds} s"))
+    fn timeout_error(&self) -> ModelError {
+        let seconds = self.retry_policy.first_byte_timeout.as_secs_f64();
+        ModelError::unavailable("API request timed out", format!("no answer in {seconds} s"))
     }
 
-    async fn refused(&self, mut response: reqwest::Response) -> Failing {
+    async fn status_error(&self, mut response: reqwest::Response) -> ModelError {
         let status = response.status().as_u16();
         let wait = retry_after(response.headers(), jiff::Timestamp::now());
         let mut body = Vec::new();
@@ -245,14 +245,14 @@ impl Endpoint {
         let secrets = self.header_values.iter().chain(key.as_deref());
         let enough = ERROR_BYTES_MAX + secrets.map(|secret| secret.expose().len()).max().unwrap_or_default();
         while body.len() < enough {
-            match tokio::time::timeout(self.patience.idle, response.chunk()).await {
+            match tokio::time::timeout(self.retry_policy.idle_timeout, response.chunk()).await {
                 Ok(Ok(Some(bytes))) => body.extend_from_slice(&bytes),
                 Ok(Ok(None) | Err(_)) | Err(_) => break,
             }
         }
         let body = self.redact_and_truncate(&String::from_utf8_lossy(&body));
         tracing::debug!(target: "nexus3::raw", direction = "response", status, body = %body);
-        Failing::of_status(status, &body, wait)
+        ModelError::from_status(status, &body, wait)
     }
 
     fn cached_key(&self) -> Option<Arc<Secret>> {

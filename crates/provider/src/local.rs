@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::outside::{ModelRequest, ModelStream, ModelTraits, Provider, Strength};
+use agent::outside::{ModelRequest, ModelStream, ModelSpec, Provider, ModelTier};
 use agent::{Fault, TokenCount};
 use futures_util::StreamExt;
 
@@ -18,12 +18,12 @@ use crate::chat::Chat;
 use crate::tokenizer::{TokenCounterFactory, Tokenizer};
 use crate::dialect::{Dialect as _, ModelOptions};
 use crate::endpoint::{AuthScheme, Endpoint, EndpointOptions};
-use crate::failing::{Class, Failing};
+use crate::error_class::{ErrorClass, ModelError};
 use crate::fair_queue::QueueLimits;
-use crate::patience::{Behind, Patience};
+use crate::retry_policy::{HasFallback, RetryPolicy};
 use crate::prefix_cache::PrefixCache;
 use crate::remote::{ModelClient, Remote, RemoteModel, RootHeader};
-use crate::standing::{Beginning, Teller, begun_when_polled};
+use crate::request_progress::{ResponseFuture, ProgressSender, stream_with_progress};
 
 /// What the embedded model is taken to hold.
 const WINDOW_TOKENS_DEFAULT: TokenCount = 8_192;
@@ -100,12 +100,12 @@ impl LocalServer {
             auth: AuthScheme::None,
             socket: Some(socket.clone()),
             // Who is asked again is decided here: a new child, and not one that fell over before.
-            patience: Patience {
-                first_byte: FIRST_BYTE,
-                idle: IDLE,
-                budget: FIRST_BYTE,
+            retry_policy: RetryPolicy {
+                first_byte_timeout: FIRST_BYTE,
+                idle_timeout: IDLE,
+                total_timeout: FIRST_BYTE,
                 tries_max: 1,
-                ..Patience::default()
+                ..RetryPolicy::default()
             },
             queue_limits: QueueLimits { concurrency: CONCURRENCY, ..QueueLimits::default() },
             ..EndpointOptions::default()
@@ -120,7 +120,7 @@ impl LocalServer {
         &self,
         name: String,
         options: ModelOptions,
-        traits: ModelTraits,
+        traits: ModelSpec,
         shelf: Arc<PrefixCache>,
     ) -> LocalModel {
         let dialect = Chat::COMPATIBLE;
@@ -140,8 +140,8 @@ impl LocalServer {
 }
 
 /// What an embedded model is like when the user says nothing about it.
-pub(crate) fn local_traits() -> ModelTraits {
-    ModelTraits { strength: Strength::Small, ..ModelTraits::of_window(WINDOW_TOKENS_DEFAULT) }
+pub(crate) fn local_traits() -> ModelSpec {
+    ModelSpec { tier: ModelTier::Small, ..ModelSpec::with_window(WINDOW_TOKENS_DEFAULT) }
 }
 
 /// The path of a Unix socket is short, an id may not be.
@@ -155,14 +155,14 @@ impl LocalModel {
     async fn ask_past_a_crash(
         self,
         request: ModelRequest,
-        teller: Teller,
-        behind: Behind,
-    ) -> Result<ModelStream, Failing> {
+        teller: ProgressSender,
+        behind: HasFallback,
+    ) -> Result<ModelStream, ModelError> {
         let (start, failing) = match self.begin_once(request.clone(), &teller, behind).await? {
             (_, Ok(stream)) => return Ok(stream),
             (start, Err(failing)) => (start, failing),
         };
-        if failing.class != Class::Down {
+        if failing.class != ErrorClass::Unavailable {
             return Err(failing);
         }
         if self.child.end_of(start).await.is_none() {
@@ -171,22 +171,22 @@ impl LocalModel {
         tracing::warn!(model = self.remote.model(), "the embedded model is started again: {}", failing.fault);
         let (start, begun) = self.begin_once(request, &teller, behind).await?;
         match begun {
-            Err(failing) if failing.class == Class::Down => {
+            Err(failing) if failing.class == ErrorClass::Unavailable => {
                 let Some(end) = self.child.end_of(start).await else { return Err(failing) };
                 let fault = self.child.fault(&format!("it ended twice before it answered ({end})"));
-                Err(Failing::new(Class::Refused, fault))
+                Err(ModelError::new(ErrorClass::Refused, fault))
             }
             begun => begun,
         }
     }
 
     /// What a child says that cannot answer, in its own words.
-    fn explained(&self, failing: Failing) -> Failing {
+    fn explained(&self, failing: ModelError) -> ModelError {
         let body = failing.fault.public.split_once(": ").map(|(_, body)| body);
         let body = body.and_then(|body| serde_json::from_str::<serde_json::Value>(body).ok());
         let why = body.as_ref().and_then(|body| body["error"]["message"].as_str());
         match why {
-            Some(why) => Failing::new(failing.class, self.child.fault(why.trim_end_matches('.'))),
+            Some(why) => ModelError::new(failing.class, self.child.fault(why.trim_end_matches('.'))),
             None => failing,
         }
     }
@@ -195,13 +195,13 @@ impl LocalModel {
     async fn begin_once(
         &self,
         request: ModelRequest,
-        teller: &Teller,
-        behind: Behind,
-    ) -> Result<(Start, Result<ModelStream, Failing>), Failing> {
-        teller.waits();
+        teller: &ProgressSender,
+        behind: HasFallback,
+    ) -> Result<(Start, Result<ModelStream, ModelError>), ModelError> {
+        teller.mark_waiting();
         let start = self.child.ensure_running().await;
-        let start = start.map_err(|fault| Failing::new(Class::Refused, fault))?;
-        teller.asks();
+        let start = start.map_err(|fault| ModelError::new(ErrorClass::Refused, fault))?;
+        teller.mark_sent();
         let begun = self.remote.start(request, teller.clone(), behind).await;
         Ok((start, begun.map(|stream| self.watched(start, stream))))
     }
@@ -226,22 +226,22 @@ impl LocalModel {
 }
 
 impl ModelClient for LocalModel {
-    fn start(&self, request: ModelRequest, teller: Teller, behind: Behind) -> Beginning {
+    fn start(&self, request: ModelRequest, teller: ProgressSender, behind: HasFallback) -> ResponseFuture {
         Box::pin(self.clone().ask_past_a_crash(request, teller, behind))
     }
 }
 
 impl Provider for LocalModel {
     fn call(&self, request: ModelRequest) -> ModelStream {
-        begun_when_polled(|teller| self.start(request, teller, Behind::Nobody))
+        stream_with_progress(|teller| self.start(request, teller, HasFallback::No))
     }
 
     fn model(&self) -> Option<&str> {
         self.remote.model()
     }
 
-    fn traits(&self) -> &ModelTraits {
-        self.remote.traits()
+    fn spec(&self) -> &ModelSpec {
+        self.remote.spec()
     }
 
     fn count(&self, text: &str) -> TokenCount {

@@ -4,28 +4,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::outside::{ModelRequest, ModelStream, ModelTraits, Provider};
+use agent::outside::{ModelRequest, ModelStream, ModelSpec, Provider};
 use agent::{Fault, Message, TokenCount};
 use futures_util::stream;
 use tokio::time::Instant;
 
-use crate::arrival::Arrival;
+use crate::response_stream::ResponseStream;
 use crate::tokenizer::Tokenizer;
 use crate::dialect::{Dialect, ModelOptions};
 use crate::endpoint::{Endpoint, OutgoingRequest};
-use crate::failing::{Class, Failing};
-use crate::fair_queue::{Outcome, RestMax};
-use crate::patience::{ANOTHER_AFTER, Behind, Silence, pause_after};
+use crate::error_class::{ErrorClass, ModelError};
+use crate::fair_queue::{RequestOutcome, CoolDownMax};
+use crate::retry_policy::{FALLBACK_WAIT_MAX, HasFallback, FirstByteWait, backoff};
 use crate::prefix_cache::PrefixCache;
-use crate::standing::{Beginning, Teller, begun_when_polled};
+use crate::request_progress::{ResponseFuture, ProgressSender, stream_with_progress};
 
 /// How often it is told that a server still works at the head of its answer.
-const ALIVE_EVERY: Duration = Duration::from_secs(10);
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// A model whose failing is sorted, so that another can be asked in its place.
 pub(crate) trait ModelClient: Provider {
     /// Asks until the answer begins, and tells how the question stands meanwhile.
-    fn start(&self, request: ModelRequest, teller: Teller, behind: Behind) -> Beginning;
+    fn start(&self, request: ModelRequest, teller: ProgressSender, behind: HasFallback) -> ResponseFuture;
 }
 
 /// A model behind a server.
@@ -42,7 +42,7 @@ pub(crate) struct Remote {
     /// Where questions go.
     pub(crate) url: reqwest::Url,
     pub(crate) options: ModelOptions,
-    pub(crate) traits: ModelTraits,
+    pub(crate) traits: ModelSpec,
     pub(crate) tokenizer: Tokenizer,
     pub(crate) prefix_cache: Arc<PrefixCache>,
     /// Whether the server is told which tree asks.
@@ -64,16 +64,16 @@ impl Remote {
     async fn start(
         self: Arc<Self>,
         request: ModelRequest,
-        teller: Teller,
-        behind: Behind,
-    ) -> Result<ModelStream, Failing> {
+        teller: ProgressSender,
+        behind: HasFallback,
+    ) -> Result<ModelStream, ModelError> {
         let begun = self.call_with_retries(&request, &teller, behind).await;
         begun.map_err(|failing| {
-            let failing = failing.guarded(|fault| self.endpoint.redact_fault(fault));
+            let failing = failing.map_fault(|fault| self.endpoint.redact_fault(fault));
             let shows = |message: &Arc<Message>| !message.images.is_empty();
             // A picture that a server does not take would be refused with every question that follows.
-            if failing.class == Class::Invalid && request.messages.iter().any(shows) {
-                return failing.guarded(|fault| Fault {
+            if failing.class == ErrorClass::Invalid && request.messages.iter().any(shows) {
+                return failing.map_fault(|fault| Fault {
                     public: format!("{} {IMAGES_ADVICE}", fault.public).into(),
                     ..fault
                 });
@@ -85,54 +85,54 @@ impl Remote {
     async fn call_with_retries(
         &self,
         request: &ModelRequest,
-        teller: &Teller,
-        behind: Behind,
-    ) -> Result<ModelStream, Failing> {
+        teller: &ProgressSender,
+        behind: HasFallback,
+    ) -> Result<ModelStream, ModelError> {
         let written = self.dialect.encode(&self.options, request, &self.prefix_cache);
-        let body = written.map_err(|fault| Failing::new(Class::Invalid, fault))?;
+        let body = written.map_err(|fault| ModelError::new(ErrorClass::Invalid, fault))?;
         tracing::debug!(target: "nexus3::raw", direction = "request", body = %BodyText(&body));
         let own_headers = match self.root_header {
             RootHeader::Send => vec![("x-nexus-root", request.requester.root.to_string())],
             RootHeader::Omit => Vec::new(),
         };
-        let (gate, patience) = (&self.endpoint.queue, &self.endpoint.patience);
-        gate.count_question();
+        let (gate, patience) = (&self.endpoint.queue, &self.endpoint.retry_policy);
+        gate.record_request();
         let mut rest_max = match behind {
-            Behind::Nobody => RestMax::For(patience.budget),
-            Behind::Another => RestMax::Until(Instant::now() + patience.budget.min(ANOTHER_AFTER)),
+            HasFallback::No => CoolDownMax::For(patience.total_timeout),
+            HasFallback::Yes => CoolDownMax::Until(Instant::now() + patience.total_timeout.min(FALLBACK_WAIT_MAX)),
         };
-        let mut last: Option<Failing> = None;
+        let mut last: Option<ModelError> = None;
         for tries in 1.. {
-            teller.waits();
+            teller.mark_waiting();
             let place = match gate.acquire(request.requester.root, rest_max, behind).await {
                 Ok(place) => place,
                 Err(unasked) => return Err(last.unwrap_or(unasked)),
             };
-            teller.asks();
-            let deadline = rest_max.latest();
-            rest_max = RestMax::Until(deadline);
+            teller.mark_sent();
+            let deadline = rest_max.deadline();
+            rest_max = CoolDownMax::Until(deadline);
             let failing = match self.call_once(&body, &own_headers, teller).await {
                 Ok(reading) => {
-                    place.settle(Outcome::Up);
-                    return Ok(reading.stream(place));
+                    place.record_outcome(RequestOutcome::Available);
+                    return Ok(reading.into_stream(place));
                 }
-                Err(failing) => failing.after(tries),
+                Err(failing) => failing.with_attempts(tries),
             };
-            place.settle(outcome(&failing));
+            place.record_outcome(request_outcome(&failing));
             drop(place);
-            let pause = failing.retry_after.unwrap_or_default().max(pause_after(tries));
+            let pause = failing.retry_after.unwrap_or_default().max(backoff(tries));
             let is_last = tries >= patience.tries_max || Instant::now() + pause > deadline;
-            if !failing.class.may_pass_later() || is_last || !gate.spend_retry() {
+            if !failing.class.is_retryable() || is_last || !gate.withdraw_retry() {
                 return Err(failing);
             }
             let fault = self.endpoint.redact_fault(failing.fault.clone());
             tracing::info!(model = self.name, tries, pause_ms = pause.as_millis(), "asking again: {fault}");
             last = Some(failing);
-            teller.waits();
+            teller.mark_waiting();
             tokio::time::sleep(pause).await;
         }
         Err(last.unwrap_or_else(|| {
-            Failing::counted("API request timed out", "it was tried too often".to_owned())
+            ModelError::unavailable("API request timed out", "it was tried too often".to_owned())
         }))
     }
 
@@ -140,34 +140,34 @@ impl Remote {
         &self,
         body: &[bytes::Bytes],
         own_headers: &[(&'static str, String)],
-        teller: &Teller,
-    ) -> Result<Arrival, Failing> {
+        teller: &ProgressSender,
+    ) -> Result<ResponseStream, ModelError> {
         let headers = self.dialect.headers();
         let sending = self.endpoint.send(OutgoingRequest { url: &self.url, body, headers, request_headers: own_headers });
-        let response = match self.endpoint.patience.silence {
-            Silence::Trouble => sending.await?,
-            Silence::Work => told_alive(sending, teller).await?,
+        let response = match self.endpoint.retry_policy.first_byte_wait {
+            FirstByteWait::Silent => sending.await?,
+            FirstByteWait::Heartbeat => with_heartbeats(sending, teller).await?,
         };
-        Arrival::begin(Arc::clone(&self.endpoint), response, self.dialect.decoder(), teller).await
+        ResponseStream::wait_for_content(Arc::clone(&self.endpoint), response, self.dialect.decoder(), teller).await
     }
 }
 
 /// Tells now and then that the server is at it, until it has answered or was given up.
-async fn told_alive<T>(answer: impl Future<Output = T>, teller: &Teller) -> T {
+async fn with_heartbeats<T>(answer: impl Future<Output = T>, teller: &ProgressSender) -> T {
     let mut answer = std::pin::pin!(answer);
     loop {
-        match tokio::time::timeout(ALIVE_EVERY, &mut answer).await {
+        match tokio::time::timeout(HEARTBEAT_INTERVAL, &mut answer).await {
             Ok(answer) => return answer,
-            Err(_) => teller.lives(),
+            Err(_) => teller.heartbeat(),
         }
     }
 }
 
-fn outcome(failing: &Failing) -> Outcome {
+fn request_outcome(failing: &ModelError) -> RequestOutcome {
     match failing.class {
-        Class::Down => Outcome::Down(failing.retry_after),
-        Class::Limited => Outcome::Limited(failing.retry_after),
-        Class::Refused | Class::Invalid | Class::ContextFull | Class::Unasked => Outcome::Up,
+        ErrorClass::Unavailable => RequestOutcome::Unavailable(failing.retry_after),
+        ErrorClass::RateLimited => RequestOutcome::RateLimited(failing.retry_after),
+        ErrorClass::Refused | ErrorClass::Invalid | ErrorClass::ContextFull | ErrorClass::NotSent => RequestOutcome::Available,
     }
 }
 
@@ -183,21 +183,21 @@ impl std::fmt::Display for BodyText<'_> {
 }
 
 impl ModelClient for RemoteModel {
-    fn start(&self, request: ModelRequest, teller: Teller, behind: Behind) -> Beginning {
+    fn start(&self, request: ModelRequest, teller: ProgressSender, behind: HasFallback) -> ResponseFuture {
         Box::pin(Arc::clone(&self.inner).start(request, teller, behind))
     }
 }
 
 impl Provider for RemoteModel {
     fn call(&self, request: ModelRequest) -> ModelStream {
-        begun_when_polled(|teller| self.start(request, teller, Behind::Nobody))
+        stream_with_progress(|teller| self.start(request, teller, HasFallback::No))
     }
 
     fn model(&self) -> Option<&str> {
         Some(&self.inner.name)
     }
 
-    fn traits(&self) -> &ModelTraits {
+    fn spec(&self) -> &ModelSpec {
         &self.inner.traits
     }
 
@@ -219,15 +219,15 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_reads_its_model_is_told_alive_until_it_answers() {
-        let stream = begun_when_polled(|teller| {
+        let stream = stream_with_progress(|teller| {
             Box::pin(async move {
-                teller.asks();
-                told_alive(tokio::time::sleep(Duration::from_secs(25)), &teller).await;
+                teller.mark_sent();
+                with_heartbeats(tokio::time::sleep(Duration::from_secs(25)), &teller).await;
                 Ok(fault_stream(Fault::new(agent::FaultKind::Model, "the end")))
             })
         });
         let told: Vec<_> = stream.collect().await;
         assert_eq!(told.len(), 3, "{told:?}");
-        assert!(told[..2].iter().all(|item| *item == Ok(agent::outside::ModelEvent::Alive)), "{told:?}");
+        assert!(told[..2].iter().all(|item| *item == Ok(agent::outside::ModelEvent::Heartbeat)), "{told:?}");
     }
 }

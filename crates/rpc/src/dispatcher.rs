@@ -48,22 +48,22 @@ pub enum TargetError {
 
 /// An answer's bytes, and what they are.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct CallResponse {
     /// What they are.
-    pub kind: AnswerKind,
+    pub kind: ResponseKind,
     /// A JSON-RPC response; empty when silent.
     pub body: Vec<u8>,
 }
 
 /// What an answer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AnswerKind {
+pub enum ResponseKind {
     /// The request was understood; the body is its result or its error.
-    Answered,
+    Completed,
     /// The body was no request; the answer says why.
     Refused,
     /// A notification: there is nothing to say.
-    Silent,
+    Notification,
 }
 
 impl Dispatcher {
@@ -97,7 +97,7 @@ impl Dispatcher {
     }
 
     /// Answers one body.
-    pub async fn respond(&self, entrance: Target, caller: &Caller, body: &[u8]) -> Answer {
+    pub async fn respond(&self, entrance: Target, caller: &Caller, body: &[u8]) -> CallResponse {
         match Incoming::parse(body, Rules::HTTP) {
             Ok(Incoming::Single(request)) => self.respond_to_request(&entrance, caller, request).await,
             Ok(Incoming::Batch(_)) => refusal_response(&Refused {
@@ -108,7 +108,7 @@ impl Dispatcher {
         }
     }
 
-    async fn respond_to_request(&self, entrance: &Target, caller: &Caller, request: Request<'_>) -> Answer {
+    async fn respond_to_request(&self, entrance: &Target, caller: &Caller, request: Request<'_>) -> CallResponse {
         let Request { method, params, id } = request;
         let Params::Named(params) = params else {
             let error = RpcError::new(ErrorCode::InvalidParams, "params must be an object");
@@ -121,13 +121,13 @@ impl Dispatcher {
             Err(RpcError::new(ErrorCode::Internal, "Internal error: the call panicked"))
         });
         let Some(id) = id.filter(|id| !id.is_null()) else {
-            return Answer { kind: AnswerKind::Silent, body: Vec::new() };
+            return CallResponse { kind: ResponseKind::Notification, body: Vec::new() };
         };
         let body = match done.and_then(|output| output.serialize(&id)) {
             Ok(body) => body,
             Err(error) => encode_error(&id, &error),
         };
-        Answer { kind: AnswerKind::Answered, body }
+        CallResponse { kind: ResponseKind::Completed, body }
     }
 }
 
@@ -154,6 +154,6 @@ impl<T: serde::Serialize + Send> Output for T {
     }
 }
 
-fn refusal_response(refused: &Refused<'_>) -> Answer {
-    Answer { kind: AnswerKind::Refused, body: encode_error(&refused.id, &refused.error) }
+fn refusal_response(refused: &Refused<'_>) -> CallResponse {
+    CallResponse { kind: ResponseKind::Refused, body: encode_error(&refused.id, &refused.error) }
 }

@@ -12,7 +12,7 @@ use nexus3_protocol::events::{self, Event, JournalEvent, JournalRecord, LiveEven
 use nexus3_protocol::methods::{BudgetParams, MayGrantParams};
 use runtime::{Delta, DeltaKind, BusEvent};
 
-use crate::fault::as_error;
+use crate::fault::rpc_error;
 use crate::images::image_views;
 use crate::local_time::utc;
 use crate::methods::agents::on_restart_outward;
@@ -190,7 +190,7 @@ fn turn_ended(turn: u64, request_id: &RequestId, end: &TurnEnd) -> events::TurnE
         TurnOutcome::Completed => ("completed", None, None),
         TurnOutcome::Cancelled => ("cancelled", None, None),
         TurnOutcome::Failed(fault) => {
-            let error = as_error(fault);
+            let error = rpc_error(fault);
             ("failed", Some(events::TurnError { code: error.code, message: error.message }), None)
         }
         TurnOutcome::Interrupted(why) => ("interrupted", None, Some(why.clone())),

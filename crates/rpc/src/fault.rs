@@ -9,16 +9,16 @@ use crate::caller::{Caller, Operation, Principal};
 use crate::dispatcher::Dispatcher;
 
 /// The error a caller gets for a fault. What only the log should know goes there.
-pub(crate) fn to_error(fault: &Fault) -> RpcError {
+pub(crate) fn rpc_error_logged(fault: &Fault) -> RpcError {
     if fault.kind == FaultKind::Internal {
         let cause = fault.cause.as_deref().unwrap_or("unknown");
         tracing::error!(cause, "internal fault: {}", fault.public);
     }
-    as_error(fault)
+    rpc_error(fault)
 }
 
 /// The same, of a fault that was told before.
-pub(crate) fn as_error(fault: &Fault) -> RpcError {
+pub(crate) fn rpc_error(fault: &Fault) -> RpcError {
     let public = fault.public.as_ref();
     match fault.kind {
         FaultKind::Invalid | FaultKind::NotFound => RpcError::new(ErrorCode::InvalidParams, public),
@@ -44,7 +44,7 @@ pub(crate) fn as_error(fault: &Fault) -> RpcError {
 
 impl Dispatcher {
     /// The same, for a call: what was denied is written to the audit trail, in the journal and in the log, once, here.
-    pub(crate) fn answered(&self, fault: &Fault, caller: &Caller, errand: impl Into<Operation>) -> RpcError {
+    pub(crate) fn audited_error(&self, fault: &Fault, caller: &Caller, errand: impl Into<Operation>) -> RpcError {
         if fault.kind == FaultKind::Denied {
             let (principal, action) = (caller.audit_name(&self.pool), errand.into().name());
             let rule = fault.cause.as_deref().unwrap_or("ceiling");
@@ -58,15 +58,15 @@ impl Dispatcher {
             };
             self.pool.record_denial(&principal, own.as_ref(), action, rule, &fault.public);
         }
-        to_error(fault)
+        rpc_error_logged(fault)
     }
 }
 
-pub(crate) fn bad_params(fault: &ParamFault) -> RpcError {
+pub(crate) fn invalid_params(fault: &ParamFault) -> RpcError {
     RpcError::new(ErrorCode::InvalidParams, fault.to_string())
 }
 
-pub(crate) fn no_method(name: &str) -> RpcError {
+pub(crate) fn method_not_found(name: &str) -> RpcError {
     let shown: String = name.chars().take(200).collect();
     RpcError::new(ErrorCode::MethodNotFound, format!("Method not found: {shown}"))
 }

@@ -35,7 +35,7 @@ impl InProcessApi {
             .agent_target(agent_id)
             .map_err(|_| RpcError::new(ErrorCode::InvalidParams, format!("Agent not found: {agent_id}")))?;
         let agent = self.dispatcher.resolve_agent(&entrance, &self.caller, method).await;
-        agent.map_err(|fault| self.dispatcher.answered(&fault, &self.caller, method))
+        agent.map_err(|fault| self.dispatcher.audited_error(&fault, &self.caller, method))
     }
 }
 
@@ -53,7 +53,7 @@ macro_rules! in_process_call {
     (Daemon: $spec:ident $call:ident $params:ident $output:ident) => {
         async fn $call(&self, params: &methods::$params) -> Result<methods::$output, RpcError> {
             let done = DaemonHandler::<spec::$spec>::handle(&self.dispatcher, &self.caller, params.clone()).await;
-            done.map_err(|fault| self.dispatcher.answered(&fault, &self.caller, Method::$spec))
+            done.map_err(|fault| self.dispatcher.audited_error(&fault, &self.caller, Method::$spec))
         }
     };
     (Agent: $spec:ident $call:ident $params:ident $output:ident) => {
@@ -65,7 +65,7 @@ macro_rules! in_process_call {
             let agent = self.resolve_agent(agent_id, Method::$spec).await?;
             let done =
                 AgentHandler::<spec::$spec>::handle(&self.dispatcher, &self.caller, &agent, params.clone()).await;
-            done.map_err(|fault| self.dispatcher.answered(&fault, &self.caller, Method::$spec))
+            done.map_err(|fault| self.dispatcher.audited_error(&fault, &self.caller, Method::$spec))
         }
     };
 }

@@ -14,7 +14,7 @@ mod snapshot;
 mod streams;
 
 pub use caller::Caller;
-pub use dispatcher::{Answer, AnswerKind, Dispatcher, DispatcherOptions, Target, TargetError};
+pub use dispatcher::{CallResponse, ResponseKind, Dispatcher, DispatcherOptions, Target, TargetError};
 pub use in_process::InProcessApi;
 pub use runtime::CAPABILITY_PREFIX;
-pub use streams::{EventStream, NoStream, Reply};
+pub use streams::{EventBytes, StreamError, CallReply};

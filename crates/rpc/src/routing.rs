@@ -10,7 +10,7 @@ use runtime::AgentHandle;
 
 use crate::caller::Caller;
 use crate::dispatcher::{Dispatcher, Target, Output, TargetKind};
-use crate::fault::{bad_params, no_method};
+use crate::fault::{invalid_params, method_not_found};
 
 /// Does a method of the daemon.
 pub(crate) trait DaemonHandler<M: MethodSpec> {
@@ -38,7 +38,7 @@ impl Dispatcher {
         params: &Members<'_>,
     ) -> Result<Box<dyn Output>, RpcError> {
         let method = Method::find(name).filter(|method| accepts_method(entrance.door(), *method));
-        let method = method.ok_or_else(|| no_method(name))?;
+        let method = method.ok_or_else(|| method_not_found(name))?;
 
         macro_rules! handle {
             (Daemon $spec:ident) => {
@@ -49,7 +49,7 @@ impl Dispatcher {
                 let agent = self
                     .resolve_agent(entrance, caller, method)
                     .await
-                    .map_err(|fault| self.answered(&fault, caller, method))?;
+                    .map_err(|fault| self.audited_error(&fault, caller, method))?;
                 AgentHandler::<spec::$spec>::handle(self, caller, &agent, params).await
             }};
         }
@@ -58,7 +58,7 @@ impl Dispatcher {
                 match method {
                     $( Method::$spec => handle!($door $spec)
                         .map(|output| Box::new(output) as Box<dyn Output>)
-                        .map_err(|fault| self.answered(&fault, caller, method)), )*
+                        .map_err(|fault| self.audited_error(&fault, caller, method)), )*
                 }
             };
         }
@@ -89,5 +89,5 @@ fn accepts_method(door: Door, method: Method) -> bool {
 }
 
 pub(crate) fn parse_params<M: MethodSpec>(params: &Members<'_>) -> Result<M::Params, RpcError> {
-    from_members(params).map_err(|fault| bad_params(&fault))
+    from_members(params).map_err(|fault| invalid_params(&fault))
 }

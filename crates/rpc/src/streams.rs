@@ -14,30 +14,30 @@ use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use nexus3_protocol::events::Event;
 
-use crate::dispatcher::Answer;
+use crate::dispatcher::CallResponse;
 
 /// The bytes of an event stream.
-pub struct EventStream {
-    pieces: BoxStream<'static, Vec<u8>>,
-    begins_behind: Option<u64>,
-    ended: bool,
+pub struct EventBytes {
+    chunks: BoxStream<'static, Vec<u8>>,
+    starts_after: Option<u64>,
+    has_ended: bool,
 }
 
 /// What a body is answered with.
-pub enum Reply {
+pub enum CallReply {
     /// All of it at once.
-    Whole(Answer),
+    Complete(CallResponse),
     /// As it comes.
-    Stream(EventStream),
+    Stream(EventBytes),
 }
 
 /// Why there is no stream, with what to say.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NoStream {
+pub enum StreamError {
     /// The caller may not see this.
     Denied(String),
     /// There is no such agent.
-    NoSuchAgent(String),
+    AgentNotFound(String),
     /// Not now.
     Busy(String),
     /// The daemon failed.
@@ -45,35 +45,35 @@ pub enum NoStream {
 }
 
 /// Pieces that are ready are handed on together, up to this: one write for many events.
-const TOGETHER_BYTES_MAX: usize = 16 * 1024;
+const COALESCED_BYTES_MAX: usize = 16 * 1024;
 
-impl EventStream {
+impl EventBytes {
     /// A stream of these pieces.
     #[must_use]
-    pub fn of(pieces: impl Stream<Item = Vec<u8>> + Send + 'static) -> Self {
-        Self { pieces: pieces.boxed(), begins_behind: None, ended: false }
+    pub fn new(pieces: impl Stream<Item = Vec<u8>> + Send + 'static) -> Self {
+        Self { chunks: pieces.boxed(), starts_after: None, has_ended: false }
     }
 
-    fn beginning_behind(mut self, sequence: Option<u64>) -> Self {
-        self.begins_behind = sequence;
+    fn starting_after(mut self, sequence: Option<u64>) -> Self {
+        self.starts_after = sequence;
         self
     }
 
     /// The sequence that the stream begins behind, when the reader cannot know it: a reader that comes back before it
     /// has seen an event misses nothing then.
     #[must_use]
-    pub fn begins_behind(&self) -> Option<u64> {
-        self.begins_behind
+    pub fn starts_after(&self) -> Option<u64> {
+        self.starts_after
     }
 
     /// The next bytes; none at the end.
     pub fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
         let mut together = Vec::new();
-        while !self.ended && together.len() < TOGETHER_BYTES_MAX {
-            match Pin::new(&mut self.pieces).poll_next(cx) {
+        while !self.has_ended && together.len() < COALESCED_BYTES_MAX {
+            match Pin::new(&mut self.chunks).poll_next(cx) {
                 Poll::Ready(Some(piece)) if together.is_empty() => together = piece,
                 Poll::Ready(Some(piece)) => together.extend_from_slice(&piece),
-                Poll::Ready(None) => self.ended = true,
+                Poll::Ready(None) => self.has_ended = true,
                 Poll::Pending if together.is_empty() => return Poll::Pending,
                 Poll::Pending => break,
             }
@@ -82,22 +82,22 @@ impl EventStream {
     }
 }
 
-impl From<&Fault> for NoStream {
+impl From<&Fault> for StreamError {
     fn from(fault: &Fault) -> Self {
         let text = fault.public.to_string();
         match fault.kind {
-            FaultKind::Denied => NoStream::Denied(text),
-            FaultKind::NotFound | FaultKind::Invalid => NoStream::NoSuchAgent(text),
-            FaultKind::Busy { .. } | FaultKind::Full { .. } => NoStream::Busy(text),
+            FaultKind::Denied => StreamError::Denied(text),
+            FaultKind::NotFound | FaultKind::Invalid => StreamError::AgentNotFound(text),
+            FaultKind::Busy { .. } | FaultKind::Full { .. } => StreamError::Busy(text),
             FaultKind::Interrupted | FaultKind::Model | FaultKind::ContextFull | FaultKind::Internal => {
-                NoStream::Failed(text)
+                StreamError::Failed(text)
             }
         }
     }
 }
 
 /// An event as it stands on a stream.
-fn written(event: &Event) -> Vec<u8> {
+fn encode_event(event: &Event) -> Vec<u8> {
     let mut bytes = Vec::new();
     if let Err(fault) = event.encode(&mut bytes) {
         // Strings, numbers and lists of them always have a JSON spelling.

@@ -23,7 +23,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 pub(crate) use self::compact::CompactionRequest;
 pub use self::compact::{CompactionCondition, CompactionOutcome};
 pub(crate) use self::pending_turn::PendingTurn;
-use self::pending_turn::{Acceptance, CommitWaiter, Reply, told, commit_result};
+use self::pending_turn::{Acceptance, CommitWaiter, Reply, turn_result, commit_result};
 use self::turn_driver::{TurnExit, TurnDriver};
 use crate::handle::{NewMessage, Shared};
 use crate::admission::{AdmissionPermit, busy};
@@ -161,7 +161,7 @@ impl Actor {
         while let Some(command) = self.inbox.recv().await {
             match *command {
                 Command::Send { message, reply, permit: place, commit_waiter: kept } => {
-                    let mut open = PendingTurn::new(message, place, 0).answered_to(reply);
+                    let mut open = PendingTurn::new(message, place, 0).with_reply(reply);
                     open.commit_waiters.extend(kept);
                     self.queue.push_back(Job::Send(Box::new(open)));
                 }
@@ -172,8 +172,8 @@ impl Actor {
         }
         for job in self.queue.drain(..) {
             match (job, &self.reload_cause) {
-                (Job::Send(open), Some(fault)) => open.answer(&Err(fault.clone())),
-                (Job::Send(open), None) => open.answer_cancelled(),
+                (Job::Send(open), Some(fault)) => open.respond(&Err(fault.clone())),
+                (Job::Send(open), None) => open.respond_cancelled(),
                 (Job::Compact(_), _) => {}
             }
         }
@@ -253,15 +253,15 @@ impl Actor {
                 Some(Ok(())) => open.mark_committed(),
                 Some(Err(StoreFault::DuplicateRequestId)) => return self.answer_duplicate(open).await,
                 Some(Err(StoreFault::NotFound)) => {
-                    open.answer_cancelled();
+                    open.respond_cancelled();
                     return ControlFlow::Continue(());
                 }
                 Some(Err(fault)) => {
-                    open.answer(&Err(fault.into()));
+                    open.respond(&Err(fault.into()));
                     return ControlFlow::Continue(());
                 }
                 None => {
-                    open.answer(&Err(self.shared.unreachable()));
+                    open.respond(&Err(self.shared.unreachable()));
                     return ControlFlow::Continue(());
                 }
             }
@@ -339,13 +339,13 @@ impl Actor {
         }
         match finale {
             TurnExit::Ended(end) => {
-                open.answer(&told(end));
+                open.respond(&turn_result(end));
                 if shared.ending.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             }
             TurnExit::Suspended => ControlFlow::Continue(()),
             TurnExit::Duplicate => self.answer_cancelled_duplicate(open, cancels).await,
             TurnExit::NeedsReload(fault) => {
-                open.answer(&Err(fault.clone()));
+                open.respond(&Err(fault.clone()));
                 self.reload(fault).await
             }
         }

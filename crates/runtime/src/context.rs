@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use agent::outside::{Provider, Strength, Workspace};
+use agent::outside::{Provider, ModelTier, Workspace};
 use agent::permission::{FilePath, Resource};
 use agent::prompt::{Environment, Now, layered, tail};
 use agent::{TokenCount, ToolSpec};
@@ -56,8 +56,8 @@ pub(crate) fn default_prompt(
     writes: &[FilePath],
     system: &str,
 ) -> String {
-    let traits = provider.traits();
-    let notes = if traits.strength == Strength::Small { Vec::new() } else { workspace.notes(cwd) };
+    let traits = provider.spec();
+    let notes = if traits.tier == ModelTier::Small { Vec::new() } else { workspace.notes(cwd) };
     let environment = Environment { cwd, writes, system };
     layered(traits, &notes, &environment, &|text| provider.count(text))
 }
@@ -81,9 +81,9 @@ impl Shared {
         let may_use = self.node.tool_filter();
         let specs = pool.outside.tools.all().iter().map(|tool| tool.spec());
         let tools: Vec<_> = specs.filter(|spec| may_use(&spec.name)).map(Arc::clone).collect();
-        match self.provider.traits().strength {
-            Strength::Full => tools,
-            Strength::Small => few(&tools),
+        match self.provider.spec().tier {
+            ModelTier::Full => tools,
+            ModelTier::Small => few(&tools),
         }
     }
 

@@ -113,12 +113,12 @@ pub(crate) struct Shared {
 }
 
 /// An accepted message's answer. Dropping it does not end the turn.
-pub struct Answering {
+pub struct TurnFuture {
     reply: oneshot::Receiver<Result<TurnEnd, Fault>>,
     shared: Arc<Shared>,
 }
 
-impl Future for Answering {
+impl Future for TurnFuture {
     type Output = Result<TurnEnd, Fault>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -215,7 +215,7 @@ impl AgentHandle {
     ///
     /// # Errors
     /// When there is no room, the agent is gone, or its model takes no pictures and there are some.
-    pub fn submit(&self, message: NewMessage) -> Result<Answering, Fault> {
+    pub fn submit(&self, message: NewMessage) -> Result<TurnFuture, Fault> {
         self.can_look_at(&message.images)?;
         let place = self.admit()?;
         self.submit_with_permit(place, message, None)
@@ -225,7 +225,7 @@ impl AgentHandle {
     ///
     /// # Errors
     /// When there is no room, the agent is gone, or the message cannot be kept.
-    pub async fn submit_committed(&self, message: NewMessage) -> Result<Answering, Fault> {
+    pub async fn submit_committed(&self, message: NewMessage) -> Result<TurnFuture, Fault> {
         let (kept, is_kept) = oneshot::channel();
         let place = self.admit()?;
         let answering = self.submit_with_permit(place, message, Some(kept))?;
@@ -256,7 +256,7 @@ impl AgentHandle {
 
     /// Pictures for a model that takes none are refused before they are in the context, where they would stay.
     fn can_look_at(&self, images: &[Image]) -> Result<(), Fault> {
-        if images.is_empty() || self.shared.provider.traits().takes_images {
+        if images.is_empty() || self.shared.provider.spec().accepts_images {
             return Ok(());
         }
         let model = self.shared.model.as_deref().unwrap_or("of this agent");
@@ -275,15 +275,15 @@ impl AgentHandle {
         place: AdmissionPermit,
         message: NewMessage,
         kept: Option<oneshot::Sender<Result<(), Fault>>>,
-    ) -> Result<Answering, Fault> {
+    ) -> Result<TurnFuture, Fault> {
         let (reply, answer) = oneshot::channel();
         let command = Box::new(Command::Send { message, reply, permit: place, commit_waiter: kept });
         self.inbox.try_send(command).map_err(|refused| self.inbox_fault(&refused))?;
-        Ok(self.answering(answer))
+        Ok(self.turn_future(answer))
     }
 
-    pub(crate) fn answering(&self, reply: oneshot::Receiver<Result<TurnEnd, Fault>>) -> Answering {
-        Answering { reply, shared: Arc::clone(&self.shared) }
+    pub(crate) fn turn_future(&self, reply: oneshot::Receiver<Result<TurnEnd, Fault>>) -> TurnFuture {
+        TurnFuture { reply, shared: Arc::clone(&self.shared) }
     }
 
     /// Keeps the first messages of the context and takes the others out of it; gives how many those were. They stay in
@@ -380,7 +380,7 @@ impl AgentHandle {
     pub fn tokens(&self) -> AgentTokens {
         // Asked before the lock is taken: nothing foreign runs under it.
         let frame = self.shared.fixed_overhead(&self.shared.visible_tools(), self.shared.volatile_suffix_tokens());
-        let has_price = self.shared.provider.traits().prices.is_some();
+        let has_price = self.shared.provider.spec().prices.is_some();
         let tree_cost = self.node().tree_cost();
         let state = self.shared.published.read();
         AgentTokens {

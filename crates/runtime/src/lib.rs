@@ -21,7 +21,7 @@ pub use actor::{CompactionCondition, CompactionOutcome};
 pub use capability::{CAPABILITY_PREFIX, Capability};
 pub use context::{ContextOptions, DefaultPrompt, VolatileSuffix};
 pub use event_bus::{Delta, DeltaKind, BusEvent, EventScope, Subscription};
-pub use handle::{AgentHandle, AgentRef, Answering, NewMessage};
+pub use handle::{AgentHandle, AgentRef, TurnFuture, NewMessage};
 pub use limits::Limits;
 pub use pool::{
     AgentPermissions, AgentSpec, Among, Initiator, PermissionChange, ChildPolicy, Created, FirstMessage, Fork, ResourceUsage, Import,

@@ -3,12 +3,12 @@
 
 use std::sync::{Arc, Weak};
 
-use agent::outside::{Doing, NewPeer, PeerAnswer, PeerCreated, PeerStatus, Peers};
+use agent::outside::{Doing, NewPeer, PeerResponse, PeerCreated, PeerStatus, Peers};
 use agent::permission::{Effect, Verdict, judge};
 use agent::{AgentId, Fault, FaultKind, RequestId, Source, TurnEnd, TurnOutcome};
 
 use crate::actor::Command;
-use crate::handle::{AgentHandle, AgentRef, Answering, NewMessage, Shared, gone};
+use crate::handle::{AgentHandle, AgentRef, TurnFuture, NewMessage, Shared, gone};
 use crate::lineage::LineageNode;
 use crate::pool::{
     AgentSpec, Among, Initiator, ChildPolicy, Created, FirstMessage, Name, Pool, PoolHandle, PermissionSpec,
@@ -85,18 +85,18 @@ impl PeersOf {
         target: AgentHandle,
         waiting: WaitEdge,
         request_id: RequestId,
-        answering: Answering,
-    ) -> Result<PeerAnswer, Fault> {
+        answering: TurnFuture,
+    ) -> Result<PeerResponse, Fault> {
         let mut unwanted = Unwanted { pool: self.pool.clone(), send: Some((target, request_id.clone())) };
         let end = answering.await;
         unwanted.send = None;
         drop(waiting);
-        end.map(|end| answer(request_id, end))
+        end.map(|end| peer_answer(request_id, end))
     }
 }
 
-fn answer(request_id: RequestId, end: TurnEnd) -> PeerAnswer {
-    PeerAnswer {
+fn peer_answer(request_id: RequestId, end: TurnEnd) -> PeerResponse {
+    PeerResponse {
         content: end.content,
         request_id,
         cancelled: end.outcome == TurnOutcome::Cancelled,
@@ -123,7 +123,7 @@ impl Peers for PeersOf {
         })
     }
 
-    fn send(&self, to: AgentId, content: String, wait: bool) -> Doing<'_, Result<PeerAnswer, Fault>> {
+    fn send(&self, to: AgentId, content: String, wait: bool) -> Doing<'_, Result<PeerResponse, Fault>> {
         Box::pin(async move {
             let (target, request_id) = self.address(&to).await?;
             let message = NewMessage {
@@ -135,7 +135,7 @@ impl Peers for PeersOf {
             if !wait {
                 target.submit_committed(message).await?;
                 let content = String::new();
-                return Ok(PeerAnswer { content, request_id, cancelled: false, halted: None, queued: true });
+                return Ok(PeerResponse { content, request_id, cancelled: false, halted: None, queued: true });
             }
             // Before the message is given: a wait that would never end must not leave a turn behind.
             let waiting = self.pool()?.pool.wait_graph.add_edge(&self.node, target.node())?;

@@ -291,7 +291,7 @@ impl PoolHandle {
 
     /// Whether there is a model of this name.
     #[must_use]
-    pub fn knows_model(&self, name: &str) -> bool {
+    pub fn has_model(&self, name: &str) -> bool {
         self.pool.outside.models.find(name).is_ok()
     }
 

@@ -22,7 +22,7 @@ const BUFFER_BYTES_MAX: usize = 128 * 1024;
 const HEADERS_MAX: usize = 128;
 
 /// 103 bytes: what the daemon answers to `create_agent`.
-const ANSWER: &[u8] = br#"{"jsonrpc":"2.0","id":1,"result":{"agent_id":"the-benchmark-floor","url":"/agent/the-benchmark-floor"}}"#;
+const RESPONSE: &[u8] = br#"{"jsonrpc":"2.0","id":1,"result":{"agent_id":"the-benchmark-floor","url":"/agent/the-benchmark-floor"}}"#;
 
 fn main() -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -65,13 +65,13 @@ async fn run(socket: TcpStream, settings: http1::Builder) {
         return;
     }
     // A peer that goes away is the end of its connection and nobody's fault.
-    let _ = settings.serve_connection(TokioIo::new(socket), service_fn(answer)).await;
+    let _ = settings.serve_connection(TokioIo::new(socket), service_fn(respond)).await;
 }
 
-async fn answer(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn respond(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     // A broken body ends the connection in hyper; there is nobody to tell.
     let _ = request.into_body().collect().await;
-    let mut response = Response::new(Full::new(Bytes::from_static(ANSWER)));
+    let mut response = Response::new(Full::new(Bytes::from_static(RESPONSE)));
     let json = HeaderValue::from_static("application/json; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, json);
     Ok(response)

@@ -2,8 +2,8 @@
 //! OpenAI's Responses or Anthropic's Messages.
 //! This file is the handle that a test holds; the words are in `script`, the waits in `observed`.
 
-mod answer;
-mod body;
+mod response;
+mod response_body;
 mod encoder;
 mod ledger;
 mod observed;
@@ -135,8 +135,8 @@ impl ScriptedModel {
     }
 
     /// From now on a last user message that is exactly `prompt` gets `reply`, before any script word is looked for.
-    pub fn answer(&self, prompt: &str, reply: &str) {
-        self.observed.set_answer(prompt, reply);
+    pub fn set_response(&self, prompt: &str, reply: &str) {
+        self.observed.set_response(prompt, reply);
     }
 
     /// Every request so far, whatever it was answered; oldest first.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::transcript::transcript;
 use super::{CompactionPart, PINNED_PERCENT, SUMMARY_PREFIX, is_compaction_note, is_pinned, represented_messages, push_retained};
 use crate::cut::{cut_middle, left_out};
-use crate::outside::{ModelRequest, ModelTraits, Strength};
+use crate::outside::{ModelRequest, ModelSpec, ModelTier};
 use crate::tokens::{Counting, Gauge};
 use crate::{Message, Role, Source, TokenCount, Window, WindowSize, redact};
 
@@ -89,7 +89,7 @@ impl SummaryPlan {
 
     /// What a model with these traits is asked. Secrets are taken out.
     #[must_use]
-    pub fn request(&self, traits: &ModelTraits, count: Counting<'_>) -> ModelRequest {
+    pub fn request(&self, traits: &ModelSpec, count: Counting<'_>) -> ModelRequest {
         // Three quarters of a word are a token, and a model that is told a number goes a little beyond it.
         let words = (self.tokens_max / 2).to_string();
         let instructions = INSTRUCTIONS.replace("{words}", &words);
@@ -107,8 +107,8 @@ impl SummaryPlan {
 
     /// What the model may answer to a question of so many tokens: the summary, and before it as much thinking as there is
     /// room for. A small model does not think, and says too much when it may.
-    fn response_tokens_max(&self, traits: &ModelTraits, asked: TokenCount) -> TokenCount {
-        let reasoning = if traits.strength == Strength::Small { 0 } else { REASONING_TOKENS_MAX };
+    fn response_tokens_max(&self, traits: &ModelSpec, asked: TokenCount) -> TokenCount {
+        let reasoning = if traits.tier == ModelTier::Small { 0 } else { REASONING_TOKENS_MAX };
         let free = self.calibration.correct(self.available.saturating_sub(asked));
         let most = free.min(traits.answer_tokens_max.unwrap_or(TokenCount::MAX));
         (self.tokens_max + reasoning).min(most).max(self.tokens_max)

@@ -1,7 +1,7 @@
 //! What is summed up, what is dropped, and what stays in any case.
 
 use super::*;
-use crate::outside::{ModelTraits, Strength};
+use crate::outside::{ModelSpec, ModelTier};
 use crate::tokens::{Counted, estimate};
 use crate::{Frame, Gauge, Image, Source, ToolCall, ToolOutcome, Window};
 
@@ -131,7 +131,7 @@ fn what_the_model_is_asked_fits_and_holds_no_secret() {
     let full = window(messages);
     for budget in [2_000, 8_000, 32_000, 400_000] {
         let summary = plan(&full, budget, CompactionTrigger::WindowFull).expect("there is enough");
-        let question = summary.request(&ModelTraits::of_window(budget), &estimate);
+        let question = summary.request(&ModelSpec::with_window(budget), &estimate);
         let text = &question.messages[0].text;
         assert!(estimate(text) <= budget * 3 / 4, "{budget}: {}", estimate(text));
         assert!(!text.contains("sk-aaa") && question.tools.is_empty());
@@ -147,11 +147,11 @@ fn a_model_may_think_before_it_sums_up() {
     let full = window(talk(400));
     let summary = plan(&full, 50_000, CompactionTrigger::WindowFull).expect("there is enough");
     let most = |traits| summary.request(&traits, &estimate).answer_tokens_max.expect("it is bounded");
-    let usual = ModelTraits::of_window(50_000);
+    let usual = ModelSpec::with_window(50_000);
     assert_eq!((summary.tokens_max(), most(usual.clone())), (2000, 10_000));
-    assert_eq!(most(ModelTraits { answer_tokens_max: Some(4096), ..usual }), 4096);
-    assert_eq!(most(ModelTraits { answer_tokens_max: Some(1), ..usual }), 2000);
-    assert_eq!(most(ModelTraits { strength: Strength::Small, ..usual }), 2000);
+    assert_eq!(most(ModelSpec { answer_tokens_max: Some(4096), ..usual }), 4096);
+    assert_eq!(most(ModelSpec { answer_tokens_max: Some(1), ..usual }), 2000);
+    assert_eq!(most(ModelSpec { tier: ModelTier::Small, ..usual }), 2000);
     let size = full.size(&Frame { budget: 20_000, gauge: Gauge::kept(Some(800)), ..Frame::default() });
     let summary = SummaryPlan::plan(&full, &size, Gauge::kept(Some(800)), CompactionTrigger::WindowFull).expect("there is enough");
     let question = summary.request(&usual, &estimate);
@@ -168,7 +168,7 @@ fn old_summary(words: &str) -> Message {
 fn an_earlier_summary_is_summed_up_again_however_little_room_there_is() {
     let full = window([vec![old_summary("never push to main")], talk(100)].concat());
     let summary = plan(&full, 2000, CompactionTrigger::WindowFull).expect("there is enough");
-    let text = summary.request(&ModelTraits::of_window(2000), &estimate).messages[0].text.clone();
+    let text = summary.request(&ModelSpec::with_window(2000), &estimate).messages[0].text.clone();
     assert!(text.contains("never push to main"), "{text}");
     assert!(text.contains(" earlier messages left out]\n"), "{text}");
     assert!(estimate(&text) <= 1200, "{}", estimate(&text));

@@ -37,12 +37,12 @@ pub struct PeerCreated {
     /// The name of the first send, when there was a first message.
     pub initial_request_id: Option<RequestId>,
     /// The answer to the first message, when it was waited for.
-    pub response: Option<Result<PeerAnswer, Fault>>,
+    pub response: Option<Result<PeerResponse, Fault>>,
 }
 
 /// What came of a message to another agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PeerAnswer {
+pub struct PeerResponse {
     /// All that it said; nothing when nobody waited.
     pub content: String,
     /// The name of the send.
@@ -80,7 +80,7 @@ pub trait Peers: Send + Sync {
     fn create(&self, new: NewPeer) -> Doing<'_, Result<PeerCreated, Fault>>;
 
     /// Gives another agent a message. A wait that would never end is refused at once.
-    fn send(&self, to: AgentId, content: String, wait: bool) -> Doing<'_, Result<PeerAnswer, Fault>>;
+    fn send(&self, to: AgentId, content: String, wait: bool) -> Doing<'_, Result<PeerResponse, Fault>>;
 
     /// Looks at another agent.
     fn status(&self, of: AgentId) -> Doing<'_, Result<PeerStatus, Fault>>;

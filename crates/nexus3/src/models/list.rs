@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use weights::{Catalog, Entry, Kind, ModelId, Pulled, Shelf, Shelved};
 
 use super::args::{InfoArgs, ListArgs};
-use super::{FoundServer, LOCAL, catalog, failed, folder, runtime, size};
+use super::{DiscoveredServer, LOCAL, catalog, failed, folder, runtime, size};
 use crate::{Failure, print};
 
 /// One model: what the catalog says of it, and what is here of it. One of the two at least.
@@ -17,7 +17,7 @@ struct Line<'a> {
     here: Option<Shelved>,
 }
 
-pub(super) fn list(args: &ListArgs, home: &Path, found_servers: &[FoundServer]) -> Result<u8, Failure> {
+pub(super) fn list(args: &ListArgs, home: &Path, found_servers: &[DiscoveredServer]) -> Result<u8, Failure> {
     let catalog = catalog()?;
     let lines = lines(&catalog, &Shelf::at(&folder(home)))?;
     if args.json {
@@ -202,7 +202,7 @@ fn table(lines: &[Line<'_>]) -> String {
     }
 }
 
-fn servers(found: &[FoundServer]) -> String {
+fn servers(found: &[DiscoveredServer]) -> String {
     if found.is_empty() {
         return String::new();
     }

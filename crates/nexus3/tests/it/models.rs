@@ -3,7 +3,7 @@
 mod choosing;
 mod finding;
 mod listing;
-mod patience;
+mod rate_limits;
 mod pictures;
 mod pulling;
 mod secure;

@@ -40,7 +40,7 @@ fn endpoint(base_url: &str, key: KeySource) -> Arc<Endpoint> {
     Endpoint::new(EndpointOptions { base_url, key, headers, ..EndpointOptions::default() }).unwrap()
 }
 
-async fn ask(endpoint: &Endpoint) -> Result<reqwest::Response, Failing> {
+async fn ask(endpoint: &Endpoint) -> Result<reqwest::Response, ModelError> {
     let body = [Bytes::from_static(b"{}")];
     let url = endpoint.base_url.join(&[], &["chat"]);
     endpoint.send(OutgoingRequest { url: &url, body: &body, headers: &[], request_headers: &[] }).await

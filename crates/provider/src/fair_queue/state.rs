@@ -8,17 +8,17 @@ use agent::journal::Serial;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::budget::RetryBudget;
-use super::{QueueLimits, Outcome, QueuePermit};
+use super::retry_budget::RetryBudget;
+use super::{QueueLimits, RequestOutcome, QueuePermit};
 
 /// Failures in a row after which the provider is left alone.
 const FAILURES_MAX: u32 = 5;
 
-const REST_FIRST: Duration = Duration::from_secs(1);
-const REST_MAX: Duration = Duration::from_secs(60);
+const COOL_DOWN_FIRST: Duration = Duration::from_secs(1);
+const COOL_DOWN_MAX: Duration = Duration::from_secs(60);
 
 /// The most that is put on top of a server's own time, so that not all come back in the same moment.
-const SPREAD_MAX: Duration = Duration::from_secs(1);
+const JITTER_MAX: Duration = Duration::from_secs(1);
 
 type PermitSender = oneshot::Sender<QueuePermit>;
 
@@ -35,13 +35,13 @@ pub(super) struct QueueState {
     running: HashMap<Serial, usize>,
     running_total: usize,
     /// A rest begins a new era: what still hangs from before it takes no place.
-    era: u64,
+    generation: u64,
     /// How many may run now.
     limit: usize,
-    closed_until: Option<Instant>,
-    failures: u32,
+    circuit_open_until: Option<Instant>,
+    consecutive_failures: u32,
     /// Rests since the provider was last well.
-    rests: u32,
+    cool_downs: u32,
 }
 
 impl QueueState {
@@ -56,21 +56,21 @@ impl QueueState {
             last_ticket: 0,
             running: HashMap::new(),
             running_total: 0,
-            era: 0,
+            generation: 0,
             limit: limits.concurrency,
-            closed_until: None,
-            failures: 0,
-            rests: 0,
+            circuit_open_until: None,
+            consecutive_failures: 0,
+            cool_downs: 0,
         }
     }
 
-    pub(super) fn closed_until(&self) -> Option<Instant> {
-        self.closed_until
+    pub(super) fn circuit_open_until(&self) -> Option<Instant> {
+        self.circuit_open_until
     }
 
     /// Whether the provider has rested and is being tried again.
     pub(super) fn is_recovering(&self) -> bool {
-        self.rests > 0
+        self.cool_downs > 0
     }
 
     /// Puts a question into its tree's queue; nothing when too many wait.
@@ -106,10 +106,10 @@ impl QueueState {
 
     /// Who comes in now, if anybody may.
     pub(super) fn grant_next(&mut self, now: Instant) -> Option<(Serial, u64, PermitSender)> {
-        if self.closed_until.is_some_and(|until| until > now) {
+        if self.circuit_open_until.is_some_and(|until| until > now) {
             return None;
         }
-        self.closed_until = None;
+        self.circuit_open_until = None;
         if self.running_total >= self.limit {
             return None;
         }
@@ -122,12 +122,12 @@ impl QueueState {
         self.remove_if_empty(root);
         *self.running.entry(root).or_default() += 1;
         self.running_total += 1;
-        Some((root, self.era, giving))
+        Some((root, self.generation, giving))
     }
 
     /// A question is over.
     pub(super) fn release(&mut self, root: Serial, era: u64) {
-        if era != self.era {
+        if era != self.generation {
             return;
         }
         self.running_total = self.running_total.saturating_sub(1);
@@ -140,53 +140,53 @@ impl QueueState {
     }
 
     /// What came of a try. What was asked before a rest says nothing about the time after it.
-    pub(super) fn settle(&mut self, era: u64, outcome: Outcome, now: Instant) {
-        if era != self.era {
+    pub(super) fn record_outcome(&mut self, era: u64, outcome: RequestOutcome, now: Instant) {
+        if era != self.generation {
             return;
         }
         match outcome {
-            Outcome::Up => {
-                self.failures = 0;
+            RequestOutcome::Available => {
+                self.consecutive_failures = 0;
                 self.limit = self.limit.saturating_mul(2).min(self.limits.concurrency);
                 if self.limit == self.limits.concurrency {
-                    self.rests = 0;
+                    self.cool_downs = 0;
                 }
             }
-            Outcome::Down(wait) => {
-                self.failures += 1;
-                self.obey(wait, now);
+            RequestOutcome::Unavailable(wait) => {
+                self.consecutive_failures += 1;
+                self.apply_retry_after(wait, now);
                 // While it recovers, one failure is enough.
-                if self.rests > 0 || self.failures >= FAILURES_MAX {
-                    self.rest(now);
+                if self.cool_downs > 0 || self.consecutive_failures >= FAILURES_MAX {
+                    self.open_circuit(now);
                 }
             }
-            Outcome::Limited(wait) => {
+            RequestOutcome::RateLimited(wait) => {
                 self.limit = (self.limit / 2).max(1);
-                self.obey(wait, now);
+                self.apply_retry_after(wait, now);
             }
         }
     }
 
     /// Leaves the provider alone for as long as it wants, if it says so.
-    fn obey(&mut self, wait: Option<Duration>, now: Instant) {
+    fn apply_retry_after(&mut self, wait: Option<Duration>, now: Instant) {
         if let Some(wait) = wait {
-            let spread = wait.div_f64(10.0).min(SPREAD_MAX).mul_f64(fastrand::f64());
-            self.close(now + wait + spread);
+            let spread = wait.div_f64(10.0).min(JITTER_MAX).mul_f64(fastrand::f64());
+            self.extend_cool_down(now + wait + spread);
         }
     }
 
-    fn rest(&mut self, now: Instant) {
-        let longest = REST_FIRST.saturating_mul(1 << self.rests.min(16)).min(REST_MAX);
-        self.close(now + longest.mul_f64(0.5 + fastrand::f64() / 2.0));
-        self.rests += 1;
-        self.failures = 0;
+    fn open_circuit(&mut self, now: Instant) {
+        let longest = COOL_DOWN_FIRST.saturating_mul(1 << self.cool_downs.min(16)).min(COOL_DOWN_MAX);
+        self.extend_cool_down(now + longest.mul_f64(0.5 + fastrand::f64() / 2.0));
+        self.cool_downs += 1;
+        self.consecutive_failures = 0;
         self.limit = 1;
-        self.era += 1;
+        self.generation += 1;
         self.running.clear();
         self.running_total = 0;
     }
 
-    fn close(&mut self, until: Instant) {
-        self.closed_until = self.closed_until.max(Some(until));
+    fn extend_cool_down(&mut self, until: Instant) {
+        self.circuit_open_until = self.circuit_open_until.max(Some(until));
     }
 }

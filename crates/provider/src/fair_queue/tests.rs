@@ -8,8 +8,8 @@ fn gate(concurrency: usize, waiting_max: usize) -> Arc<FairQueue> {
     FairQueue::new("p", QueueLimits { concurrency, queued_max: waiting_max })
 }
 
-fn soon() -> RestMax {
-    RestMax::Until(Instant::now() + Duration::from_secs(120))
+fn soon() -> CoolDownMax {
+    CoolDownMax::Until(Instant::now() + Duration::from_secs(120))
 }
 
 /// Whether a future is not ready after everybody had their turn.
@@ -24,9 +24,9 @@ async fn waits<F: Future>(future: std::pin::Pin<&mut F>) -> bool {
 #[tokio::test(start_paused = true)]
 async fn no_more_run_than_may_and_the_next_comes_when_one_goes() {
     let gate = gate(2, 10);
-    let first = gate.acquire(1, soon(), Behind::Nobody).await.unwrap();
-    let _second = gate.acquire(1, soon(), Behind::Nobody).await.unwrap();
-    let mut third = std::pin::pin!(gate.acquire(1, soon(), Behind::Nobody));
+    let first = gate.acquire(1, soon(), HasFallback::No).await.unwrap();
+    let _second = gate.acquire(1, soon(), HasFallback::No).await.unwrap();
+    let mut third = std::pin::pin!(gate.acquire(1, soon(), HasFallback::No));
     assert!(waits(third.as_mut()).await);
     drop(first);
     assert!(third.await.is_ok());
@@ -35,23 +35,23 @@ async fn no_more_run_than_may_and_the_next_comes_when_one_goes() {
 #[tokio::test(start_paused = true)]
 async fn the_queue_is_bounded_and_one_who_leaves_it_frees_a_place() {
     let gate = gate(1, 2);
-    let _running = gate.acquire(1, soon(), Behind::Nobody).await.unwrap();
-    let mut one = Box::pin(gate.acquire(2, soon(), Behind::Nobody));
-    let mut two = Box::pin(gate.acquire(3, soon(), Behind::Nobody));
+    let _running = gate.acquire(1, soon(), HasFallback::No).await.unwrap();
+    let mut one = Box::pin(gate.acquire(2, soon(), HasFallback::No));
+    let mut two = Box::pin(gate.acquire(3, soon(), HasFallback::No));
     assert!(waits(one.as_mut()).await && waits(two.as_mut()).await);
-    let refused = gate.acquire(4, soon(), Behind::Nobody).await.unwrap_err();
+    let refused = gate.acquire(4, soon(), HasFallback::No).await.unwrap_err();
     assert!(matches!(refused.fault.kind, FaultKind::Busy { retry_after_ms } if retry_after_ms > 0));
     drop(one);
-    let mut four = Box::pin(gate.acquire(4, soon(), Behind::Nobody));
+    let mut four = Box::pin(gate.acquire(4, soon(), HasFallback::No));
     assert!(waits(four.as_mut()).await, "there is room to wait again");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_place_given_to_one_who_has_just_left_goes_to_the_next() {
     let gate = gate(1, 10);
-    let running = gate.acquire(1, soon(), Behind::Nobody).await.unwrap();
-    let mut one = Box::pin(gate.acquire(2, soon(), Behind::Nobody));
-    let mut two = Box::pin(gate.acquire(3, soon(), Behind::Nobody));
+    let running = gate.acquire(1, soon(), HasFallback::No).await.unwrap();
+    let mut one = Box::pin(gate.acquire(2, soon(), HasFallback::No));
+    let mut two = Box::pin(gate.acquire(3, soon(), HasFallback::No));
     assert!(waits(one.as_mut()).await && waits(two.as_mut()).await);
     drop(running);
     drop(one);
@@ -66,7 +66,7 @@ async fn a_tree_that_floods_delays_the_others_by_no_more_than_one_round() {
     let mut ask = |root: Serial| {
         let (gate, telling) = (Arc::clone(&gate), telling.clone());
         tasks.spawn(async move {
-            let place = gate.acquire(root, soon(), Behind::Nobody).await.unwrap();
+            let place = gate.acquire(root, soon(), HasFallback::No).await.unwrap();
             telling.send(root).unwrap();
             tokio::time::sleep(Duration::from_millis(100)).await;
             drop(place);
@@ -86,8 +86,8 @@ async fn a_tree_that_floods_delays_the_others_by_no_more_than_one_round() {
 
 async fn fail(gate: &Arc<FairQueue>, times: usize) {
     for _ in 0..times {
-        let place = gate.acquire(1, soon(), Behind::Nobody).await.unwrap();
-        place.settle(Outcome::Down(None));
+        let place = gate.acquire(1, soon(), HasFallback::No).await.unwrap();
+        place.record_outcome(RequestOutcome::Unavailable(None));
     }
 }
 
@@ -96,20 +96,20 @@ async fn a_provider_that_is_down_rests_and_one_question_tries_it() {
     let gate = gate(64, 10_000);
     fail(&gate, 4).await;
     let began = Instant::now();
-    drop(gate.acquire(1, soon(), Behind::Nobody).await);
+    drop(gate.acquire(1, soon(), HasFallback::No).await);
     assert_eq!(Instant::now(), began, "four failures are bad luck");
     fail(&gate, 1).await;
-    let probe = gate.acquire(1, soon(), Behind::Nobody).await.unwrap();
+    let probe = gate.acquire(1, soon(), HasFallback::No).await.unwrap();
     let rest = began.elapsed();
     assert!(rest >= Duration::from_millis(500) && rest <= Duration::from_millis(1_001), "{rest:?}");
-    let mut other = Box::pin(gate.acquire(2, soon(), Behind::Nobody));
+    let mut other = Box::pin(gate.acquire(2, soon(), HasFallback::No));
     assert!(waits(other.as_mut()).await, "only one probe");
-    probe.settle(Outcome::Down(None));
+    probe.record_outcome(RequestOutcome::Unavailable(None));
     let began = Instant::now();
     drop(probe);
     let probe = other.await.unwrap();
     assert!(began.elapsed() >= Duration::from_millis(1_000), "the second rest is longer");
-    probe.settle(Outcome::Up);
+    probe.record_outcome(RequestOutcome::Available);
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,11 +122,11 @@ async fn when_it_comes_back_there_is_no_stampede() {
     for root in 0..1_000 {
         let (gate, starts) = (Arc::clone(&gate), Arc::clone(&starts));
         tasks.spawn(async move {
-            let place = gate.acquire(root, soon(), Behind::Nobody).await.unwrap();
+            let place = gate.acquire(root, soon(), HasFallback::No).await.unwrap();
             *starts.lock().unwrap().entry(began.elapsed().as_millis() / 50).or_default() += 1;
             // The answer begins after a tenth of a second and takes another.
             tokio::time::sleep(Duration::from_millis(100)).await;
-            place.settle(Outcome::Up);
+            place.record_outcome(RequestOutcome::Available);
             tokio::time::sleep(Duration::from_millis(100)).await;
         });
     }
@@ -143,10 +143,10 @@ async fn when_it_comes_back_there_is_no_stampede() {
 #[tokio::test(start_paused = true)]
 async fn nobody_asks_before_the_servers_own_time() {
     let gate = gate(64, 10_000);
-    for outcome in [Outcome::Limited, Outcome::Down] {
+    for outcome in [RequestOutcome::RateLimited, RequestOutcome::Unavailable] {
         let began = Instant::now();
-        gate.acquire(1, soon(), Behind::Nobody).await.unwrap().settle(outcome(Some(Duration::from_secs(30))));
-        drop(gate.acquire(2, soon(), Behind::Nobody).await.unwrap());
+        gate.acquire(1, soon(), HasFallback::No).await.unwrap().record_outcome(outcome(Some(Duration::from_secs(30))));
+        drop(gate.acquire(2, soon(), HasFallback::No).await.unwrap());
         let waited = began.elapsed();
         assert!(waited >= Duration::from_secs(30) && waited <= Duration::from_secs(31), "{waited:?}");
     }
@@ -155,12 +155,12 @@ async fn nobody_asks_before_the_servers_own_time() {
 #[tokio::test(start_paused = true)]
 async fn time_in_the_queue_is_not_held_against_a_question_that_was_never_asked() {
     let gate = gate(1, 10);
-    let rest_max = RestMax::For(Duration::from_secs(120));
-    let running = gate.acquire(1, rest_max, Behind::Nobody).await.unwrap();
-    let mut waiting = Box::pin(gate.acquire(2, rest_max, Behind::Nobody));
+    let rest_max = CoolDownMax::For(Duration::from_secs(120));
+    let running = gate.acquire(1, rest_max, HasFallback::No).await.unwrap();
+    let mut waiting = Box::pin(gate.acquire(2, rest_max, HasFallback::No));
     assert!(waits(waiting.as_mut()).await);
     tokio::time::advance(Duration::from_secs(300)).await;
-    running.settle(Outcome::Limited(Some(Duration::from_secs(10))));
+    running.record_outcome(RequestOutcome::RateLimited(Some(Duration::from_secs(10))));
     drop(running);
     let began = Instant::now();
     assert!(waiting.await.is_ok());
@@ -170,10 +170,10 @@ async fn time_in_the_queue_is_not_held_against_a_question_that_was_never_asked()
 #[tokio::test(start_paused = true)]
 async fn a_rest_beyond_the_deadline_is_told_at_once() {
     let gate = gate(64, 10_000);
-    let waiting = gate.acquire(1, soon(), Behind::Nobody).await.unwrap();
-    waiting.settle(Outcome::Limited(Some(Duration::from_secs(200))));
+    let waiting = gate.acquire(1, soon(), HasFallback::No).await.unwrap();
+    waiting.record_outcome(RequestOutcome::RateLimited(Some(Duration::from_secs(200))));
     let began = Instant::now();
-    let refused = gate.acquire(2, soon(), Behind::Nobody).await.unwrap_err();
+    let refused = gate.acquire(2, soon(), HasFallback::No).await.unwrap_err();
     assert!(matches!(refused.fault.kind, FaultKind::Busy { retry_after_ms } if retry_after_ms >= 200_000));
     assert!(refused.fault.public.contains("asked again in"), "{}", refused.fault);
     assert_eq!(Instant::now(), began);
@@ -183,14 +183,14 @@ async fn a_rest_beyond_the_deadline_is_told_at_once() {
 async fn a_question_that_another_model_could_answer_does_not_wait_behind_a_probe() {
     let gate = gate(64, 10_000);
     fail(&gate, 5).await;
-    let probe = gate.acquire(1, soon(), Behind::Nobody).await.unwrap();
+    let probe = gate.acquire(1, soon(), HasFallback::No).await.unwrap();
     let began = Instant::now();
-    let in_hurry = RestMax::Until(began + Duration::from_secs(2));
-    let mut patient = Box::pin(gate.acquire(2, soon(), Behind::Nobody));
+    let in_hurry = CoolDownMax::Until(began + Duration::from_secs(2));
+    let mut patient = Box::pin(gate.acquire(2, soon(), HasFallback::No));
     assert!(waits(patient.as_mut()).await);
-    let refused = gate.acquire(3, in_hurry, Behind::Another).await.unwrap_err();
-    assert_eq!((refused.class, began.elapsed()), (Class::Unasked, Duration::from_secs(2)));
-    probe.settle(Outcome::Up);
+    let refused = gate.acquire(3, in_hurry, HasFallback::Yes).await.unwrap_err();
+    assert_eq!((refused.class, began.elapsed()), (ErrorClass::NotSent, Duration::from_secs(2)));
+    probe.record_outcome(RequestOutcome::Available);
     drop(probe);
     assert!(patient.await.is_ok(), "with nobody else to ask it is worth waiting");
 }

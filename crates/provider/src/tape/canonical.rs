@@ -61,7 +61,7 @@ const STOPS: [(&str, StopReason); 4] = [
 /// Nothing for what only tells how long something takes: a recording has no times.
 pub(super) fn told(item: &Result<ModelEvent, Fault>) -> Option<Told> {
     Some(match item {
-        Ok(ModelEvent::Waiting | ModelEvent::Alive) => return None,
+        Ok(ModelEvent::Waiting | ModelEvent::Heartbeat) => return None,
         Ok(ModelEvent::Text(text)) => Told::Text(text.clone()),
         Ok(ModelEvent::Reasoning(text)) => Told::Reasoning(text.clone()),
         Ok(ModelEvent::ReasoningBlock(text)) => Told::Thoughts(text.clone()),

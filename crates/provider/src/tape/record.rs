@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use agent::outside::{ModelEvent, ModelRequest, ModelStream, ModelTraits, Models, Provider, Strength};
+use agent::outside::{ModelEvent, ModelRequest, ModelStream, ModelSpec, Models, Provider, ModelTier};
 use agent::{Fault, FaultKind};
 use futures_util::StreamExt;
 
@@ -39,8 +39,8 @@ impl RecordedModels {
 }
 
 impl Models for RecordedModels {
-    fn usual(&self) -> Arc<dyn Provider> {
-        self.wrap(self.models.usual(), None)
+    fn default_model(&self) -> Arc<dyn Provider> {
+        self.wrap(self.models.default_model(), None)
     }
 
     fn find(&self, name: &str) -> Result<Arc<dyn Provider>, Fault> {
@@ -57,7 +57,7 @@ struct Recorded {
 
 impl Recorded {
     fn exchange(&self, request: &ModelRequest) -> Exchange {
-        let traits = self.model.traits();
+        let traits = self.model.spec();
         let canonical = canonical::request(request);
         Exchange {
             agent: request.requester.agent.as_ref().map(ToString::to_string).unwrap_or_default(),
@@ -66,8 +66,8 @@ impl Recorded {
             is_usual: self.is_usual,
             window_tokens: traits.window_tokens,
             answer_tokens_max: traits.answer_tokens_max,
-            takes_images: traits.takes_images,
-            is_small: traits.strength == Strength::Small,
+            takes_images: traits.accepts_images,
+            is_small: traits.tier == ModelTier::Small,
             digest: canonical::fnv1a_hex(canonical.to_string().as_bytes()),
             request: canonical,
             events: Vec::new(),
@@ -90,8 +90,8 @@ impl Provider for Recorded {
         self.model.model()
     }
 
-    fn traits(&self) -> &ModelTraits {
-        self.model.traits()
+    fn spec(&self) -> &ModelSpec {
+        self.model.spec()
     }
 
     // Counted by the estimate, as a replay does, which has no tokenizer: both make the same contexts.

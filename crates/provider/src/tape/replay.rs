@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use agent::outside::{ModelRequest, ModelStream, ModelTraits, Models, Provider, Strength};
+use agent::outside::{ModelRequest, ModelStream, ModelSpec, Models, Provider, ModelTier};
 use agent::{Fault, FaultKind};
 use futures_util::{StreamExt as _, stream};
 
@@ -18,7 +18,7 @@ const TAPE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// Models that say what they said before.
 pub struct ReplayedModels {
     tape: Arc<Tape>,
-    models: BTreeMap<String, ModelTraits>,
+    models: BTreeMap<String, ModelSpec>,
     /// Models by the other names that they were found by.
     found_by: BTreeMap<String, String>,
     usual: String,
@@ -68,19 +68,19 @@ impl ReplayedModels {
     }
 }
 
-fn traits(exchange: &Exchange) -> ModelTraits {
-    ModelTraits {
+fn traits(exchange: &Exchange) -> ModelSpec {
+    ModelSpec {
         answer_tokens_max: exchange.answer_tokens_max,
-        takes_images: exchange.takes_images,
-        strength: if exchange.is_small { Strength::Small } else { Strength::Full },
-        ..ModelTraits::of_window(exchange.window_tokens)
+        accepts_images: exchange.takes_images,
+        tier: if exchange.is_small { ModelTier::Small } else { ModelTier::Full },
+        ..ModelSpec::with_window(exchange.window_tokens)
     }
 }
 
 impl Models for ReplayedModels {
-    fn usual(&self) -> Arc<dyn Provider> {
+    fn default_model(&self) -> Arc<dyn Provider> {
         let traits = self.models.get(&self.usual).cloned();
-        let traits = traits.unwrap_or(ModelTraits::of_window(crate::WINDOW_TOKENS_DEFAULT));
+        let traits = traits.unwrap_or(ModelSpec::with_window(crate::WINDOW_TOKENS_DEFAULT));
         Arc::new(Replayed { name: self.usual.clone(), traits, tape: Arc::clone(&self.tape) })
     }
 
@@ -95,7 +95,7 @@ impl Models for ReplayedModels {
 
 struct Replayed {
     name: String,
-    traits: ModelTraits,
+    traits: ModelSpec,
     tape: Arc<Tape>,
 }
 
@@ -164,7 +164,7 @@ impl Provider for Replayed {
         Some(&self.name).filter(|name| !name.is_empty()).map(String::as_str)
     }
 
-    fn traits(&self) -> &ModelTraits {
+    fn spec(&self) -> &ModelSpec {
         &self.traits
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agent::outside::{
-    Requester, ModelEvent, ModelRequest, ModelStream, ModelTraits, Models, Provider, StopReason,
+    Requester, ModelEvent, ModelRequest, ModelStream, ModelSpec, Models, Provider, StopReason,
 };
 use agent::{AgentId, Fault, FaultKind, Message, Source, ToolCall, Usage};
 use futures_util::StreamExt;
@@ -36,19 +36,19 @@ impl Provider for Everything {
         Some("test/everything")
     }
 
-    fn traits(&self) -> &ModelTraits {
-        const TRAITS: ModelTraits = ModelTraits::of_window(4_096);
+    fn spec(&self) -> &ModelSpec {
+        const TRAITS: ModelSpec = ModelSpec::with_window(4_096);
         &TRAITS
     }
 }
 
 impl Models for Everything {
-    fn usual(&self) -> Arc<dyn Provider> {
+    fn default_model(&self) -> Arc<dyn Provider> {
         Arc::new(Everything)
     }
 
     fn find(&self, _: &str) -> Result<Arc<dyn Provider>, Fault> {
-        Ok(self.usual())
+        Ok(self.default_model())
     }
 }
 
@@ -63,7 +63,7 @@ fn request(agent: &str, texts: &[&str], tail: &str) -> ModelRequest {
 }
 
 async fn all(models: &dyn Models, request: ModelRequest) -> Vec<Result<ModelEvent, Fault>> {
-    models.usual().call(request).collect().await
+    models.default_model().call(request).collect().await
 }
 
 #[tokio::test]
@@ -77,8 +77,8 @@ async fn what_was_recorded_is_served_again_and_the_time_does_not_matter() {
         said.push(all(&recorded, request(agent, texts, "at noon")).await);
     }
     let replayed = ReplayedModels::open(&path).unwrap();
-    assert_eq!(replayed.usual().model(), Some("test/everything"));
-    assert_eq!(replayed.usual().traits().window_tokens, 4_096);
+    assert_eq!(replayed.default_model().model(), Some("test/everything"));
+    assert_eq!(replayed.default_model().spec().window_tokens, 4_096);
     // Agents may come in another order among each other.
     assert_eq!(all(&replayed, request("b", &["uno"], "at one")).await, said[1]);
     assert_eq!(all(&replayed, request("a", &["one"], "at one")).await, said[0]);
@@ -119,7 +119,7 @@ async fn another_model_is_a_difference_and_the_usual_one_is_known_whoever_spoke_
     let first = named.iter().fold(line.clone(), |line, (from, to)| line.replace(from, to));
     std::fs::write(&path, first + &line).unwrap();
     let replayed = ReplayedModels::open(&path).unwrap();
-    assert_eq!(replayed.usual().model(), Some("test/everything"));
+    assert_eq!(replayed.default_model().model(), Some("test/everything"));
     let said = all(&replayed, request("b", &["one"], "")).await;
     let fault = said[0].clone().unwrap_err();
     assert!(fault.public.contains("asks model 'test/everything' now, and asked 'test/other'"), "{fault}");
@@ -138,7 +138,7 @@ async fn a_model_is_found_again_by_the_name_it_was_found_by() {
     let replayed = ReplayedModels::open(&path).unwrap();
     for name in ["test", "test/everything"] {
         let model = replayed.find(name).unwrap();
-        assert_eq!((model.model(), model.traits().window_tokens), (Some("test/everything"), 4_096), "{name}");
+        assert_eq!((model.model(), model.spec().window_tokens), (Some("test/everything"), 4_096), "{name}");
     }
     assert!(replayed.find("other").is_err());
 }
@@ -160,10 +160,10 @@ async fn an_exchange_that_was_cancelled_is_kept_as_far_as_it_came_and_waits_to_b
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tape.jsonl");
     let recorded = RecordedModels::create(Arc::new(Everything), &path).unwrap();
-    let said: Vec<_> = recorded.usual().call(request("a", &["one"], "")).take(2).collect().await;
+    let said: Vec<_> = recorded.default_model().call(request("a", &["one"], "")).take(2).collect().await;
     let then = all(&recorded, request("a", &["one", "two"], "")).await;
     let replayed = ReplayedModels::open(&path).unwrap();
-    let mut again = replayed.usual().call(request("a", &["one"], ""));
+    let mut again = replayed.default_model().call(request("a", &["one"], ""));
     for item in said {
         assert_eq!(again.next().await, Some(item));
     }

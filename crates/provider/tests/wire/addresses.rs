@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agent::outside::{ModelRequest, Models};
 use agent::{FaultKind, Message, ToolCall, ToolOutcome};
 use provider::{
-    BookOptions, DiscoverOptions, MACHINE_WINDOW_TOKENS_DEFAULT, ModelBook, ModelSettings, ProviderSettings,
+    RegistryOptions, DiscoverOptions, MACHINE_WINDOW_TOKENS_DEFAULT, ModelRegistry, ModelSettings, ProviderSettings,
     Secret,
 };
 
@@ -131,11 +131,11 @@ async fn asked_of_anthropic(model: &str, settings: ModelSettings) -> serde_json:
     let server = Server::start(refusal("400 No", b"")).await;
     let variables = [("ANTHROPIC_BASE_URL", server.base_url()), ("ANTHROPIC_API_KEY", KEY.to_owned())];
     let settings = ModelSettings { model: format!("anthropic/{model}"), ..settings };
-    let options = BookOptions {
-        usual: Some("mine".to_owned()),
+    let options = RegistryOptions {
+        default_model: Some("mine".to_owned()),
         models: [("mine".to_owned(), settings)].into(),
         variables: variables.map(|(name, value)| (name.to_owned(), Secret::new(value))).into(),
-        ..BookOptions::default()
+        ..RegistryOptions::default()
     };
     ask(&find(options).expect("it is known")).await;
     asked(&server)
@@ -157,11 +157,11 @@ async fn a_name_may_stand_for_another_and_says_what_it_wants_to_be_different() {
         let model = model.to_owned();
         (name.to_owned(), ModelSettings { model, answer_tokens_max, extra, ..ModelSettings::default() })
     });
-    let options = |usual: &str| BookOptions {
-        usual: Some(usual.to_owned()),
+    let options = |usual: &str| RegistryOptions {
+        default_model: Some(usual.to_owned()),
         models: models.clone().into(),
         variables: variables.clone().map(|(name, value)| (name.to_owned(), Secret::new(value))).into(),
-        ..BookOptions::default()
+        ..RegistryOptions::default()
     };
     ask(&find(options("brief")).expect("it is known")).await;
     let body = asked(&server);
@@ -200,10 +200,10 @@ async fn a_provider_of_any_name_gets_what_servers_of_its_kind_want() {
             base_url: Some(server.base_url()),
             ..ProviderSettings::default()
         };
-        let options = BookOptions {
-            usual: Some(format!("mine/{model}")),
+        let options = RegistryOptions {
+            default_model: Some(format!("mine/{model}")),
             providers: [("mine".to_owned(), settings)].into(),
-            ..BookOptions::default()
+            ..RegistryOptions::default()
         };
         let call = ToolCall { id: long_id.to_owned(), name: "clock".to_owned(), arguments: "{}".to_owned() };
         let result = Message::tool_result(&call.id, &ToolOutcome::Done("noon".into()));
@@ -250,9 +250,9 @@ async fn a_server_on_this_machine_takes_what_it_says_and_else_no_more_than_is_us
     let server = Server::start(refusal("200 OK", list)).await;
     let discover = DiscoverOptions { providers: vec!["vllm"], ..DiscoverOptions::default() };
     let variables = [("VLLM_BASE_URL".to_owned(), Secret::new(server.base_url()))].into();
-    let options = BookOptions { discover, variables, ..BookOptions::default() };
-    let book = ModelBook::open(options).expect("nothing is wrong");
-    assert!(book.settle().await);
+    let options = RegistryOptions { discover, variables, ..RegistryOptions::default() };
+    let book = ModelRegistry::open(options).expect("nothing is wrong");
+    assert!(book.resolve_default().await);
     for (name, window_tokens) in [
         ("vllm/gpt-oss:20b", 65_536),
         ("vllm/gpt-oss:120b", MACHINE_WINDOW_TOKENS_DEFAULT),
@@ -260,15 +260,15 @@ async fn a_server_on_this_machine_takes_what_it_says_and_else_no_more_than_is_us
         ("ollama/nobody-knows", MACHINE_WINDOW_TOKENS_DEFAULT),
     ] {
         let model = book.find(name).expect("no key is needed");
-        assert_eq!(model.traits().window_tokens, window_tokens, "{name}");
+        assert_eq!(model.spec().window_tokens, window_tokens, "{name}");
     }
 }
 
 #[tokio::test]
 async fn without_a_model_every_question_is_answered_with_how_to_choose_one() {
     let nowhere = DiscoverOptions { providers: Vec::new(), ..DiscoverOptions::default() };
-    let book = ModelBook::open(BookOptions { discover: nowhere, ..BookOptions::default() });
-    let model = book.expect("nothing is wrong with nothing").usual();
+    let book = ModelRegistry::open(RegistryOptions { discover: nowhere, ..RegistryOptions::default() });
+    let model = book.expect("nothing is wrong with nothing").default_model();
     let answer = collect(model.call(question())).await;
     assert_eq!(answer.items.len(), 1);
     for help in ["--model openai/NAME", "OPENAI_API_KEY", "Ollama", "nexus3 models pull smollm2-135m --yes"] {

@@ -7,8 +7,8 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent::outside::{Models, Strength};
-use provider::{BookOptions, DiscoverOptions, LocalFiles, LocalOptions, ModelBook};
+use agent::outside::{Models, ModelTier};
+use provider::{RegistryOptions, DiscoverOptions, LocalFiles, LocalOptions, ModelRegistry};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
 
@@ -40,7 +40,7 @@ impl LocalFiles for Files {
     }
 }
 
-fn book(dir: &Path) -> ModelBook {
+fn book(dir: &Path) -> ModelRegistry {
     let program = dir.join("child");
     std::fs::write(&program, CHILD).expect("a file can be written");
     std::fs::set_permissions(&program, PermissionsExt::from_mode(0o700)).expect("it is ours");
@@ -54,8 +54,8 @@ fn book(dir: &Path) -> ModelBook {
         counter: |_| Err("not here".to_owned()),
     };
     let nowhere = DiscoverOptions { providers: Vec::new(), ..DiscoverOptions::default() };
-    let options = BookOptions { local: Some(local), discover: nowhere, ..BookOptions::default() };
-    ModelBook::open(options).expect("nothing is wrong")
+    let options = RegistryOptions { local: Some(local), discover: nowhere, ..RegistryOptions::default() };
+    ModelRegistry::open(options).expect("nothing is wrong")
 }
 
 /// Answers every question on the socket; keeps what was asked.
@@ -112,8 +112,8 @@ async fn the_embedded_model_is_the_usual_one_when_there_is_no_other() {
     let dir = tempfile::tempdir().expect("a folder can be made");
     let asked = serve(dir.path());
     let book = book(dir.path());
-    let model = book.usual();
-    assert_eq!((model.model(), model.traits().strength), (Some("local/tiny"), Strength::Small));
+    let model = book.default_model();
+    assert_eq!((model.model(), model.spec().tier), (Some("local/tiny"), ModelTier::Small));
     assert!(lines(dir.path(), "started").is_empty(), "nothing runs before somebody asks");
     let answers = futures_util::future::join_all((0..5).map(|_| ask(&model))).await;
     assert!(answers.iter().all(|answer| answer.text() == "Hello"), "{answers:?}");
@@ -163,7 +163,7 @@ async fn a_child_that_dies_before_its_answer_begins_is_started_again_and_asked_a
     for beginning in UNBEGUN {
         let dir = tempfile::tempdir().expect("a folder can be made");
         let asked = serve_until(dir.path(), &[beginning]);
-        let model = book(dir.path()).usual();
+        let model = book(dir.path()).default_model();
         assert_eq!(ask(&model).await.text(), "Hello", "{beginning:?}");
         assert_eq!((questions(&asked), lines(dir.path(), "started").len()), (2, 2), "{beginning:?}");
     }
@@ -173,7 +173,7 @@ async fn a_child_that_dies_before_its_answer_begins_is_started_again_and_asked_a
 async fn many_who_asked_a_child_that_died_share_the_next_one() {
     let dir = tempfile::tempdir().expect("a folder can be made");
     let _asked = serve_until(dir.path(), &[""]);
-    let model = book(dir.path()).usual();
+    let model = book(dir.path()).default_model();
     let answers = futures_util::future::join_all((0..5).map(|_| ask(&model))).await;
     assert!(answers.iter().all(|answer| answer.text() == "Hello"), "{answers:?}");
     assert_eq!(lines(dir.path(), "started").len(), 2);
@@ -183,7 +183,7 @@ async fn many_who_asked_a_child_that_died_share_the_next_one() {
 async fn a_question_that_kills_every_child_is_asked_twice_and_no_more() {
     let dir = tempfile::tempdir().expect("a folder can be made");
     let asked = serve_until(dir.path(), &["", ""]);
-    let model = book(dir.path()).usual();
+    let model = book(dir.path()).default_model();
     let answer = ask(&model).await;
     let text = "The embedded model local/tiny failed: it ended twice before it answered (signal: 9 (SIGKILL)). The daemon's log says more.";
     assert_eq!(answer.fault().public, text);
@@ -196,7 +196,7 @@ async fn a_child_that_dies_in_the_middle_of_an_answer_costs_the_turn_and_the_nex
     let dir = tempfile::tempdir().expect("a folder can be made");
     let begun = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 1000\r\n\r\ndata: {\"choices\":[{\"delta\":{\"content\":\"Hel\"}}]}\n\n";
     let asked = serve_until(dir.path(), &[begun]);
-    let model = book(dir.path()).usual();
+    let model = book(dir.path()).default_model();
     let answer = ask(&model).await;
     let text = "The embedded model local/tiny failed: it ended in the middle of its answer (signal: 9 (SIGKILL)). The daemon's log says more.";
     assert_eq!((answer.text().as_str(), answer.fault().public.as_ref()), ("Hel", text));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use agent::FaultKind;
 use agent::outside::{ModelEvent, Models};
 use futures_util::StreamExt;
-use provider::{BookOptions, ModelBook, ModelSettings, ProviderSettings, Secret};
+use provider::{RegistryOptions, ModelRegistry, ModelSettings, ProviderSettings, Secret};
 use tokio::time::Instant;
 
 use crate::server::{Act, Server};
@@ -132,7 +132,7 @@ async fn a_wait_for_the_servers_time_is_told_and_so_is_its_end() {
     let items = timed(patient(&server).call(question())).await;
     assert_eq!(items[0], (0, Ok(ModelEvent::Waiting)));
     let (asked_at, asked) = &items[1];
-    assert_eq!(*asked, Ok(ModelEvent::Alive), "{items:?}");
+    assert_eq!(*asked, Ok(ModelEvent::Heartbeat), "{items:?}");
     assert!((100..=101).contains(asked_at), "{items:?}");
     assert_eq!(items[2].1, Ok(ModelEvent::Text("Hello".to_owned())));
 }
@@ -148,7 +148,7 @@ async fn a_wait_for_a_provider_that_rests_is_told() {
     let items = timed(client.call(question())).await;
     let told: Vec<_> = items.iter().map(|(_, item)| item.clone()).take(3).collect();
     let text = ModelEvent::Text("Hello".to_owned());
-    assert_eq!(told, [Ok(ModelEvent::Waiting), Ok(ModelEvent::Alive), Ok(text)]);
+    assert_eq!(told, [Ok(ModelEvent::Waiting), Ok(ModelEvent::Heartbeat), Ok(text)]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -160,7 +160,7 @@ async fn a_server_that_stays_connected_by_comments_is_alive() {
     acts.extend([Act::Write(chunk(ANSWER)), Act::Write(CHUNKED_END.to_vec())]);
     let server = Server::start(acts).await;
     let items = timed(patient(&server).call(question())).await;
-    let alive = items.iter().filter(|(_, item)| *item == Ok(ModelEvent::Alive)).count();
+    let alive = items.iter().filter(|(_, item)| *item == Ok(ModelEvent::Heartbeat)).count();
     assert!((3..=4).contains(&alive), "{items:?}");
     assert_eq!(items.last().expect("it ends").1, Ok(ModelEvent::Done), "{items:?}");
     assert_eq!(server.seen().requests.len(), 1);
@@ -262,7 +262,7 @@ async fn a_server_that_is_not_there_is_told_with_the_number_of_tries() {
 }
 
 /// Two servers: one as OpenAI, one as Anthropic, and the second behind the first.
-fn two(first: &Server, second: &Server) -> ModelBook {
+fn two(first: &Server, second: &Server) -> ModelRegistry {
     let variables = [
         ("OPENAI_BASE_URL", first.base_url()),
         ("OPENAI_API_KEY", KEY.to_owned()),
@@ -274,13 +274,13 @@ fn two(first: &Server, second: &Server) -> ModelBook {
         fallback: Some(vec!["anthropic/claude".to_owned()]),
         ..ModelSettings::default()
     };
-    let options = BookOptions {
-        usual: Some("mine".to_owned()),
+    let options = RegistryOptions {
+        default_model: Some("mine".to_owned()),
         models: [("mine".to_owned(), model)].into(),
         variables: variables.map(|(name, value)| (name.to_owned(), Secret::new(value))).into(),
-        ..BookOptions::default()
+        ..RegistryOptions::default()
     };
-    ModelBook::open(options).expect("both are there")
+    ModelRegistry::open(options).expect("both are there")
 }
 
 const CLAUDE: &[u8] = b"event: message_start\n\
@@ -297,7 +297,7 @@ async fn when_a_model_fails_for_good_the_next_is_asked_in_its_own_words() {
         || vec![Act::Write(head(CHUNKED)), Act::Write(chunk(CLAUDE)), Act::Write(CHUNKED_END.to_vec())];
     for (status, tries) in [("500 a", 1..=4), ("401 a", 1..=1), ("404 a", 1..=1)] {
         let (first, second) = (Server::start(refusal(status, b"")).await, Server::start(claude()).await);
-        let answer = collect(two(&first, &second).usual().call(question())).await;
+        let answer = collect(two(&first, &second).default_model().call(question())).await;
         assert_eq!(answer.text(), "Bonjour", "{status}: {answer:?}");
         let is_others = |item: &Result<ModelEvent, _>| matches!(item, Ok(ModelEvent::FallbackUsage(..)));
         assert_eq!(answer.items.iter().filter(|item| is_others(item)).count(), 1, "{answer:?}");
@@ -311,7 +311,7 @@ async fn when_a_model_fails_for_good_the_next_is_asked_in_its_own_words() {
         assert!(request.contains("anthropic-version: 2023-06-01\r\n"), "{request}");
     }
     let (first, second) = (Server::start(refusal("400 a", b"wrong")).await, Server::start(claude()).await);
-    let answer = collect(two(&first, &second).usual().call(question())).await;
+    let answer = collect(two(&first, &second).default_model().call(question())).await;
     assert_eq!(answer.fault().public, "API request failed (400): wrong", "our own mistake stays one");
     assert!(second.seen().requests.is_empty());
 }
@@ -325,7 +325,7 @@ async fn with_another_model_behind_it_nobody_waits_for_one_that_rests() {
         let book = two(&first, &second);
         for turn in 0..8 {
             let began = Instant::now();
-            let asked = (0..4).map(|_| collect(book.usual().call(question())));
+            let asked = (0..4).map(|_| collect(book.default_model().call(question())));
             for answer in futures_util::future::join_all(asked).await {
                 assert_eq!(answer.text(), "Bonjour", "{status}: {answer:?}");
             }
@@ -340,13 +340,13 @@ async fn with_another_model_behind_it_nobody_waits_for_one_that_rests() {
 async fn what_only_another_model_finds_too_long_is_not_told_as_too_long() {
     let full = || refusal("400 a", b"prompt is too long");
     let (first, second) = (Server::start(refusal("401 a", b"")).await, Server::start(full()).await);
-    let answer = collect(two(&first, &second).usual().call(question())).await;
+    let answer = collect(two(&first, &second).default_model().call(question())).await;
     assert_eq!(second.seen().requests.len(), 1);
     assert_eq!(answer.fault().public, "Authentication failed. Check your API key.");
     assert_eq!(answer.fault().kind, FaultKind::Model);
     // The first model's own word for it is.
     let (first, second) = (Server::start(full()).await, Server::start(full()).await);
-    let answer = collect(two(&first, &second).usual().call(question())).await;
+    let answer = collect(two(&first, &second).default_model().call(question())).await;
     assert_eq!((answer.fault().kind, second.seen().requests.len()), (FaultKind::ContextFull, 0));
 }
 
@@ -376,6 +376,6 @@ async fn a_dropped_stream_gives_its_place_to_the_next() {
         () = crate::server::give_way() => {}
     }
     drop(first);
-    assert_eq!(second.next().await, Some(Ok(ModelEvent::Alive)), "now it is asked");
+    assert_eq!(second.next().await, Some(Ok(ModelEvent::Heartbeat)), "now it is asked");
     assert_eq!(second.next().await, Some(Ok(ModelEvent::Text("Hello".to_owned()))));
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agent::outside::{ModelEvent, ModelRequest, ModelStream, Models, Provider};
 use agent::{Fault, Message, Source};
 use futures_util::StreamExt;
-use provider::{BookOptions, ModelBook, ProviderSettings, Secret};
+use provider::{RegistryOptions, ModelRegistry, ProviderSettings, Secret};
 
 use crate::server::{Act, Server};
 
@@ -21,20 +21,20 @@ pub(crate) fn client_with(base_url: &str, settings: ProviderSettings) -> Arc<dyn
     find(options(base_url, settings)).expect("a URL that is taken")
 }
 
-pub(crate) fn options(base_url: &str, settings: ProviderSettings) -> BookOptions {
+pub(crate) fn options(base_url: &str, settings: ProviderSettings) -> RegistryOptions {
     let variables = [("OPENAI_BASE_URL", base_url), ("OPENAI_API_KEY", KEY)];
     let variables = variables.map(|(name, value)| (name.to_owned(), Secret::new(value.to_owned())));
-    BookOptions {
-        usual: Some("openai/m".to_owned()),
+    RegistryOptions {
+        default_model: Some("openai/m".to_owned()),
         providers: [("openai".to_owned(), settings)].into(),
         variables: variables.into(),
-        ..BookOptions::default()
+        ..RegistryOptions::default()
     }
 }
 
 /// The usual model of these options.
-pub(crate) fn find(options: BookOptions) -> Result<Arc<dyn Provider>, Fault> {
-    ModelBook::open(options).map(|book| book.usual())
+pub(crate) fn find(options: RegistryOptions) -> Result<Arc<dyn Provider>, Fault> {
+    ModelRegistry::open(options).map(|book| book.default_model())
 }
 
 pub(crate) fn question() -> ModelRequest {
@@ -54,7 +54,7 @@ pub(crate) async fn ask(client: &Arc<dyn Provider>) -> Answer {
 /// What tells only how long something takes is no part of the answer.
 pub(crate) async fn collect(stream: ModelStream) -> Answer {
     let is_said = |item: &Result<ModelEvent, Fault>| {
-        std::future::ready(!matches!(item, Ok(ModelEvent::Waiting | ModelEvent::Alive)))
+        std::future::ready(!matches!(item, Ok(ModelEvent::Waiting | ModelEvent::Heartbeat)))
     };
     Answer { items: stream.filter(is_said).collect().await }
 }

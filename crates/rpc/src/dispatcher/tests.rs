@@ -71,16 +71,16 @@ impl House {
     }
 
     /// What the daemon's door gives back to an admin.
-    async fn at_daemon(&self, body: &str) -> (AnswerKind, String) {
+    async fn at_daemon(&self, body: &str) -> (ResponseKind, String) {
         self.asked_by(&Caller::admin(), "/", body).await
     }
 
     /// What an agent's door gives back to an admin.
-    async fn at_agent(&self, name: &str, body: &str) -> (AnswerKind, String) {
+    async fn at_agent(&self, name: &str, body: &str) -> (ResponseKind, String) {
         self.asked_by(&Caller::admin(), name, body).await
     }
 
-    async fn asked_by(&self, caller: &Caller, door: &str, body: &str) -> (AnswerKind, String) {
+    async fn asked_by(&self, caller: &Caller, door: &str, body: &str) -> (ResponseKind, String) {
         let entrance = match door {
             "/" => self.desk.daemon_target(),
             name => self.desk.agent_target(name).unwrap(),
@@ -114,7 +114,7 @@ impl House {
     }
 
     /// What an admin is told who asks for an agent.
-    async fn create(&self, params: &str) -> (AnswerKind, String) {
+    async fn create(&self, params: &str) -> (ResponseKind, String) {
         self.at_daemon(&request("create_agent", params)).await
     }
 
@@ -123,7 +123,7 @@ impl House {
     }
 
     /// Starts a call and leaves it open.
-    fn start(&self, door: &'static str, body: &'static str) -> tokio::task::JoinHandle<(AnswerKind, String)> {
+    fn start(&self, door: &'static str, body: &'static str) -> tokio::task::JoinHandle<(ResponseKind, String)> {
         let house = Self {
             desk: self.desk.clone(),
             pool: self.pool.clone(),
@@ -140,25 +140,25 @@ fn request(method: &str, params: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params},"id":1}}"#)
 }
 
-fn result(json: &str) -> (AnswerKind, String) {
-    (AnswerKind::Answered, format!(r#"{{"jsonrpc":"2.0","id":1,"result":{json}}}"#))
+fn result(json: &str) -> (ResponseKind, String) {
+    (ResponseKind::Completed, format!(r#"{{"jsonrpc":"2.0","id":1,"result":{json}}}"#))
 }
 
-fn error(code: i64, message: &str) -> (AnswerKind, String) {
+fn error(code: i64, message: &str) -> (ResponseKind, String) {
     error_with(code, message, "")
 }
 
 /// `data` is what follows the message, with its comma.
-fn error_with(code: i64, message: &str, data: &str) -> (AnswerKind, String) {
+fn error_with(code: i64, message: &str, data: &str) -> (ResponseKind, String) {
     let message = Value::from(message);
     let text = format!(r#"{{"jsonrpc":"2.0","id":1,"error":{{"code":{code},"message":{message}{data}}}}}"#);
-    (AnswerKind::Answered, text)
+    (ResponseKind::Completed, text)
 }
 
 /// What follows the message of a call that was not allowed.
 const DENIED: &str = r#","data":{"kind":"permission_denied"}"#;
 
-fn denied(message: &str) -> (AnswerKind, String) {
+fn denied(message: &str) -> (ResponseKind, String) {
     error_with(-32602, message, DENIED)
 }
 
@@ -174,5 +174,5 @@ fn a_call_can_be_polled_once_without_a_runtime_around_it() {
     let body = br#"{"jsonrpc":"2.0","method":"list_agents","id":1}"#;
     let (entrance, caller) = (house.desk.daemon_target(), Caller::admin());
     let answer = house.desk.respond(entrance, &caller, body).now_or_never();
-    assert_eq!(answer.map(|answer| answer.kind), Some(AnswerKind::Answered), "reading waits for nothing");
+    assert_eq!(answer.map(|answer| answer.kind), Some(ResponseKind::Completed), "reading waits for nothing");
 }

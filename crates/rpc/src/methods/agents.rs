@@ -15,7 +15,7 @@ use super::calls::{SOURCE_DEFAULT, outward, send_output, whole};
 use crate::caller::{Caller, Principal};
 use crate::dispatcher::Dispatcher;
 use crate::routing::DaemonHandler;
-use crate::fault::to_error;
+use crate::fault::rpc_error_logged;
 use crate::local_time::local;
 
 impl DaemonHandler<spec::CreateAgent> for Dispatcher {
@@ -207,7 +207,7 @@ pub(super) fn limits_of(params: &BudgetParams) -> [(Resource, Option<u64>); 5] {
 }
 
 fn failed(fault: &Fault) -> InitialResponse {
-    let error = to_error(fault);
+    let error = rpc_error_logged(fault);
     InitialResponse::Failed { error: InitialError { code: error.code, message: error.message } }
 }
 

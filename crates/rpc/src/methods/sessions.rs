@@ -119,7 +119,7 @@ impl Dispatcher {
         let here = ImportContext {
             zone: &self.options.zone,
             presets: self.pool.presets(),
-            knows_model: &|model| self.pool.knows_model(model),
+            knows_model: &|model| self.pool.has_model(model),
         };
         here.parse(params)
     }

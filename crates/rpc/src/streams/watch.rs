@@ -8,7 +8,7 @@ use nexus3_protocol::sse;
 use runtime::{BusEvent, EventScope, PoolHandle, Subscription};
 
 use super::event_filter::{Visibility, EventFilter};
-use super::{EventStream, NoStream, written};
+use super::{EventBytes, StreamError, encode_event};
 use crate::caller::{Caller, Operation};
 use crate::dispatcher::{Dispatcher, Target, TargetKind};
 use crate::events::event;
@@ -34,10 +34,10 @@ impl Dispatcher {
         entrance: &Target,
         caller: &Caller,
         query: EventQuery,
-    ) -> Result<EventStream, NoStream> {
+    ) -> Result<EventBytes, StreamError> {
         self.start_watch(entrance, caller, query).await.map_err(|fault| {
-            self.answered(&fault, caller, Operation::EVENTS);
-            NoStream::from(&fault)
+            self.audited_error(&fault, caller, Operation::EVENTS);
+            StreamError::from(&fault)
         })
     }
 
@@ -46,7 +46,7 @@ impl Dispatcher {
         entrance: &Target,
         caller: &Caller,
         query: EventQuery,
-    ) -> Result<EventStream, Fault> {
+    ) -> Result<EventBytes, Fault> {
         let (scope, agent) = match &entrance.0 {
             TargetKind::Daemon => (EventScope::All, None),
             TargetKind::Agent(agent) => {
@@ -60,7 +60,7 @@ impl Dispatcher {
         let watch = Watch { pool: self.pool.clone(), subscription, event_filter: sight, query, agent, has_ended: false };
         let pieces =
             stream::unfold(watch, |mut watch| async move { watch.next().await.map(|piece| (piece, watch)) });
-        Ok(EventStream::of(pieces).beginning_behind(begins_behind))
+        Ok(EventBytes::new(pieces).starting_after(begins_behind))
     }
 }
 
@@ -79,7 +79,7 @@ impl Watch {
             }
             let event = event(&item);
             if self.query.filter.matches(event.kind()) {
-                return Some(written(&event));
+                return Some(encode_event(&event));
             }
         }
         None

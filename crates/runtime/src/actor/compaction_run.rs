@@ -46,7 +46,7 @@ pub(super) enum SummaryStep {
 impl SummaryCall {
     /// Asks; nothing happens until it is polled.
     pub(super) fn start(shared: &Arc<Shared>, summary: SummaryPlan) -> Self {
-        let mut question = summary.request(shared.provider.traits(), &|text| shared.provider.count(text));
+        let mut question = summary.request(shared.provider.spec(), &|text| shared.provider.count(text));
         question.requester = Requester { agent: Some(shared.id.clone()), root: shared.node.root() };
         let asked = std::panic::catch_unwind(AssertUnwindSafe(|| shared.provider.call(question)));
         // A model that panics says nothing.
@@ -69,7 +69,7 @@ impl SummaryCall {
             match event {
                 ModelEvent::Text(text) => self.text.push_str(&text),
                 ModelEvent::Usage(usage) => {
-                    self.shared.record_model_usage(usage, self.shared.provider.traits().prices);
+                    self.shared.record_model_usage(usage, self.shared.provider.spec().prices);
                     return SummaryStep::Usage(usage);
                 }
                 ModelEvent::FallbackUsage(usage, prices) => {
@@ -81,7 +81,7 @@ impl SummaryCall {
                 ModelEvent::Reasoning(_) | ModelEvent::ReasoningBlock(_) => {}
                 ModelEvent::ToolCall(_) | ModelEvent::Stopped(_) => {}
                 // A summary has one time for all of it.
-                ModelEvent::Waiting | ModelEvent::Alive => {}
+                ModelEvent::Waiting | ModelEvent::Heartbeat => {}
             }
             let tokens_max = usize::try_from(self.summary.tokens_max()).unwrap_or(usize::MAX);
             if self.text.len() > tokens_max.saturating_mul(TOKEN_BYTES_MAX) {
@@ -142,7 +142,7 @@ impl Shared {
     /// What the context is held against.
     pub(crate) fn fixed_overhead(&self, tools: &[Arc<ToolSpec>], dynamic: TokenCount) -> Frame {
         Frame {
-            budget: self.provider.traits().window_tokens,
+            budget: self.provider.spec().window_tokens,
             tools: tools.iter().map(|tool| tool.tokens).sum(),
             dynamic,
             gauge: self.published.read().calibration,

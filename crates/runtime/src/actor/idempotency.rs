@@ -10,7 +10,7 @@ use agent::{Fault, FaultKind, TurnEnd, TurnOutcome, content_digest_input};
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
-use super::pending_turn::{Acceptance, PendingTurn, content_mismatch, told, commit_result};
+use super::pending_turn::{Acceptance, PendingTurn, content_mismatch, turn_result, commit_result};
 use super::turn_driver::TurnDriver;
 use super::{Actor, CancelReply, Job};
 use crate::handle::Shared;
@@ -31,15 +31,15 @@ pub(super) async fn cancel_unstarted(shared: Arc<Shared>, mut open: PendingTurn,
         // It was over before it came: there is nothing to end.
         drop(reply);
         let answer = stored_outcome(&shared, &open).await.and_then(|known| match known {
-            StoredOutcome::Ended(_, end) => told(end),
+            StoredOutcome::Ended(_, end) => turn_result(end),
             StoredOutcome::Open => Err(being_resumed(&open)),
         });
-        return open.answer(&answer);
+        return open.respond(&answer);
     }
     if let Err(fault @ (StoreFault::Full(_) | StoreFault::Failed(_) | StoreFault::Corrupt(_))) = accepted {
         // Whether there was one of that name before is not known: it cannot be said that this is its end.
         drop(reply);
-        return open.answer(&Err(fault.into()));
+        return open.respond(&Err(fault.into()));
     }
     // Nobody has kept it, or nobody will miss it.
     let is_unknown = accepted != Ok(true) || shared.ending.is_cancelled();
@@ -54,10 +54,10 @@ pub(super) async fn cancel_unstarted(shared: Arc<Shared>, mut open: PendingTurn,
         let _ = reply.send(kept.is_ok());
     }
     match kept {
-        Ok(()) => open.answer_cancelled(),
+        Ok(()) => open.respond_cancelled(),
         Err(fault) => {
             shared.needs_reload.cancel();
-            open.answer(&Err(fault.into()));
+            open.respond(&Err(fault.into()));
         }
     }
 }
@@ -114,12 +114,12 @@ impl Actor {
         let end = TurnEnd::without_content(TurnOutcome::Interrupted(why));
         match self.shared.append(vec![open.ended_record(end.clone())], |_| {}).await {
             Ok(()) => {
-                open.answer(&told(end));
+                open.respond(&turn_result(end));
                 ControlFlow::Continue(())
             }
             Err(fault) => {
                 let fault = Fault::from(fault);
-                open.answer(&Err(fault.clone()));
+                open.respond(&Err(fault.clone()));
                 self.reload(fault).await
             }
         }
@@ -131,16 +131,16 @@ impl Actor {
             Err(fault) => Err(fault),
             Ok(StoredOutcome::Ended(turn, end)) => match end.outcome {
                 TurnOutcome::Interrupted(_) => return self.reopen(open, turn, end).await,
-                TurnOutcome::Completed | TurnOutcome::Cancelled | TurnOutcome::Failed(_) => told(end),
+                TurnOutcome::Completed | TurnOutcome::Cancelled | TurnOutcome::Failed(_) => turn_result(end),
             },
             Ok(StoredOutcome::Open) => {
                 // Whoever is woken from the store takes it up.
                 let fault = being_resumed(&open);
-                open.answer(&Err(fault.clone()));
+                open.respond(&Err(fault.clone()));
                 return self.reload(fault).await;
             }
         };
-        open.answer(&answer);
+        open.respond(&answer);
         ControlFlow::Continue(())
     }
 
@@ -160,14 +160,14 @@ impl Actor {
         let history = match self.shared.store.history(self.shared.node.serial).await {
             Ok(history) => history,
             Err(fault) => {
-                open.answer(&Err(fault.into()));
+                open.respond(&Err(fault.into()));
                 return ControlFlow::Continue(());
             }
         };
         let replay = Replay::from_records(history);
         let Some((interrupted, messages)) = replay.reopenable_turn(turn) else {
             // Its messages were rolled back since.
-            open.answer(&told(end));
+            open.respond(&turn_result(end));
             return ControlFlow::Continue(());
         };
         open.turn = turn;

@@ -76,7 +76,7 @@ impl PendingTurn {
         self.acceptance = Acceptance::Committed;
     }
 
-    pub(crate) fn answered_to(mut self, reply: Reply) -> Self {
+    pub(crate) fn with_reply(mut self, reply: Reply) -> Self {
         self.replies.push(reply);
         self
     }
@@ -121,7 +121,7 @@ impl PendingTurn {
 
     /// The place is free before the answer is out: whoever gets it may send again at once. A caller that went away
     /// does not want the answer; that is its right.
-    pub(super) fn answer(mut self, answer: &Result<TurnEnd, Fault>) {
+    pub(super) fn respond(mut self, answer: &Result<TurnEnd, Fault>) {
         self.notify_committed(&answer.as_ref().map(|_| ()).map_err(Clone::clone));
         drop(self.permit);
         for reply in self.replies {
@@ -129,13 +129,13 @@ impl PendingTurn {
         }
     }
 
-    pub(super) fn answer_cancelled(self) {
-        self.answer(&Ok(TurnEnd::cancelled_before_start()));
+    pub(super) fn respond_cancelled(self) {
+        self.respond(&Ok(TurnEnd::cancelled_before_start()));
     }
 }
 
 /// A turn's end as its sender is told.
-pub(super) fn told(end: TurnEnd) -> Result<TurnEnd, Fault> {
+pub(super) fn turn_result(end: TurnEnd) -> Result<TurnEnd, Fault> {
     match end.outcome {
         TurnOutcome::Failed(fault) => Err(fault),
         TurnOutcome::Interrupted(why) => {

@@ -43,7 +43,7 @@ impl Actor {
             same.commit_waiters.extend(kept);
             return;
         }
-        let mut open = PendingTurn::new(message, place, self.shared.next_turn()).answered_to(reply);
+        let mut open = PendingTurn::new(message, place, self.shared.next_turn()).with_reply(reply);
         open.commit_waiters.extend(kept);
         let earlier = self.cancelling.iter().filter(|(name, _)| *name == open.message.request_id);
         open.earlier_cancellations = earlier.map(|(_, is_over)| is_over.clone()).collect();
@@ -75,7 +75,7 @@ impl Actor {
             open.message.request_id == owner.message.request_id && !open.message.has_same_content(&owner.message)
         };
         for wrong in self.remove_queued(is_wrong) {
-            wrong.answer(&Err(content_mismatch(&owner.message.request_id)));
+            wrong.respond(&Err(content_mismatch(&owner.message.request_id)));
         }
     }
 

@@ -17,7 +17,7 @@ use super::wake::NewAgent;
 use crate::actor::PendingTurn;
 use crate::capability::Capability;
 use crate::context::{DefaultPrompt, default_prompt};
-use crate::handle::{AgentHandle, Answering, NewMessage};
+use crate::handle::{AgentHandle, TurnFuture, NewMessage};
 use crate::lineage::{LineageNode, NewLineageNode, GrantedPermissions};
 use crate::admission::shutting_down;
 
@@ -115,7 +115,7 @@ pub struct Created {
     /// What whoever holds it can show to be that agent.
     pub capability: Capability,
     /// The first message's name, and its answer.
-    pub initial: Option<(RequestId, Answering)>,
+    pub initial: Option<(RequestId, TurnFuture)>,
 }
 
 /// Names made up before the random bytes are taken to be none: even among 100,000 agents the first is nearly always
@@ -197,7 +197,7 @@ impl Pool {
         let cwd = self.cwd(&spec, parent.as_deref(), outer.as_ref())?;
         let standing = self.resolve_permissions(&spec.permissions, &cwd, outer.as_ref())?;
         let provider = match &spec.model {
-            None => self.outside.models.usual(),
+            None => self.outside.models.default_model(),
             Some(model) => self.outside.models.find(model)?,
         };
         let by = by.name().to_owned();
@@ -329,8 +329,8 @@ impl Pool {
             Some((request_id, mut open)) => {
                 let (reply, answer) = oneshot::channel();
                 open.mark_committed();
-                let initial = (request_id, handle.answering(answer));
-                (Some(initial), VecDeque::from([open.answered_to(reply)]))
+                let initial = (request_id, handle.turn_future(answer));
+                (Some(initial), VecDeque::from([open.with_reply(reply)]))
             }
         };
         self.let_live(&handle, commands, waiting, live_place);

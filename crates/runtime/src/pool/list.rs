@@ -100,7 +100,7 @@ impl Pool {
             halted: state.halted,
             is_working: false,
             open_turns: 0,
-            model: model.or_else(|| self.outside.models.usual().model().map(Arc::from)),
+            model: model.or_else(|| self.outside.models.default_model().model().map(Arc::from)),
             last_action_at: state.last_action_at,
             parent: kin.parent.as_ref().map(|parent| parent.id()),
             child_count,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use agent::journal::{AgentState, OnRestart, Replay, Serial};
-use agent::outside::{ModelRequest, ModelStream, ModelTraits, Moment, Provider, StoredAgent};
+use agent::outside::{ModelRequest, ModelStream, ModelSpec, Moment, Provider, StoredAgent};
 use agent::{AgentId, Counted, Fault, FaultKind, Message, Window};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -82,7 +82,7 @@ impl Pool {
         let records = self.outside.store.history(agent.serial).await?;
         let (messages, open) = Replay::from_records(records).into_parts();
         let StoredAgent { record, mut state, .. } = stored;
-        let provider = self.provider(record.model.as_deref());
+        let provider = self.provider_for(record.model.as_deref());
         let window = counted(record.system_prompt.as_deref(), messages, &provider).await;
         state.messages = window.messages().len() as u64;
         let (handle, commands) = self.assemble(NewAgent {
@@ -107,9 +107,9 @@ impl Pool {
     }
 
     /// A model that is gone does not keep an agent from being read; it is missed when it is asked.
-    fn provider(&self, model: Option<&str>) -> Arc<dyn Provider> {
+    fn provider_for(&self, model: Option<&str>) -> Arc<dyn Provider> {
         match model.map(|model| (model, self.outside.models.find(model))) {
-            None => self.outside.models.usual(),
+            None => self.outside.models.default_model(),
             Some((_, Ok(provider))) => provider,
             Some((model, Err(fault))) => Arc::new(MissingModel { model: model.to_owned(), fault }),
         }
@@ -387,8 +387,8 @@ impl Provider for MissingModel {
         Some(&self.model)
     }
 
-    fn traits(&self) -> &ModelTraits {
-        const TRAITS: ModelTraits = ModelTraits::of_window(0);
+    fn spec(&self) -> &ModelSpec {
+        const TRAITS: ModelSpec = ModelSpec::with_window(0);
         &TRAITS
     }
 }

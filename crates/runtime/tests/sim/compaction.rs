@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use agent::compaction::{CompactionMethod, CompactionRecord};
 use agent::journal::Record;
-use agent::outside::{ModelTraits, Strength};
+use agent::outside::{ModelSpec, ModelTier};
 use agent::permission::Budget;
 use agent::{Message, Prices, Role, TurnOutcome};
 use runtime::{AgentHandle, AgentSpec, Initiator, CompactionCondition, CompactionOutcome, Limits, PermissionSpec};
@@ -14,7 +14,7 @@ use crate::history::{messages, texts};
 use crate::world::{Plan, World, at_once, below, end_of, fault_of, message, named, numeric_request_id, settle, start};
 
 fn small_window(budget: u64) -> Plan {
-    Plan { traits: ModelTraits::of_window(budget), ..Plan::default() }
+    Plan { traits: ModelSpec::with_window(budget), ..Plan::default() }
 }
 
 /// Twenty-five tokens and more.
@@ -347,7 +347,7 @@ async fn an_agent_that_goes_takes_its_compaction_with_it() {
 #[tokio::test(start_paused = true)]
 async fn a_summary_is_paid_for_and_without_a_budget_there_is_none() {
     let prices = Prices { input: 1_000_000, output: 1_000_000, ..Prices::default() };
-    let traits = ModelTraits { prices: Some(prices), ..ModelTraits::of_window(100_000) };
+    let traits = ModelSpec { prices: Some(prices), ..ModelSpec::with_window(100_000) };
     let world = World::open(Plan { traits, ..Plan::default() }).await;
     let parent = world.trusted("p").await;
     let budget = Budget::unlimited().with_limit(agent::permission::Resource::Tokens, Some(1002));
@@ -395,7 +395,7 @@ async fn a_result_longer_than_its_share_is_cut_and_can_be_read_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_small_model_is_shown_few_tools() {
-    let traits = ModelTraits { strength: Strength::Small, ..ModelTraits::of_window(4096) };
+    let traits = ModelSpec { tier: ModelTier::Small, ..ModelSpec::with_window(4096) };
     let world = World::open(Plan { traits, ..Plan::default() }).await;
     let agent = world.trusted("a").await;
     assert!(agent.tool_names().len() <= 6, "{:?}", agent.tool_names());

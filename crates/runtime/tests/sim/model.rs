@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use agent::outside::{ModelEvent, ModelRequest, ModelStream, ModelTraits, Provider, StopReason};
+use agent::outside::{ModelEvent, ModelRequest, ModelStream, ModelSpec, Provider, StopReason};
 use agent::{Fault, FaultKind, Role, TokenCount, ToolCall, Usage, Used};
 use tokio::sync::{Notify, watch};
 
@@ -18,7 +18,7 @@ const SUMMARY_PROMPT_START: &str = "Below is the older part of a conversation";
 /// The model, and what it saw.
 pub(crate) struct ScriptedModel {
     stage: Arc<Stage>,
-    traits: ModelTraits,
+    traits: ModelSpec,
 }
 
 struct Stage {
@@ -59,7 +59,7 @@ pub(crate) struct Seen {
 }
 
 impl ScriptedModel {
-    pub(crate) fn new(traits: ModelTraits) -> Self {
+    pub(crate) fn new(traits: ModelSpec) -> Self {
         let seen = Seen { summary_script: "say in short; done".to_owned(), ..Seen::default() };
         let stage = Stage { seen: Mutex::new(seen), asked: watch::Sender::new(0) };
         Self { stage: Arc::new(stage), traits }
@@ -140,7 +140,7 @@ impl Provider for ScriptedModel {
         Some("scripted/one")
     }
 
-    fn traits(&self) -> &ModelTraits {
+    fn spec(&self) -> &ModelSpec {
         &self.traits
     }
 }
@@ -185,7 +185,7 @@ impl Playing {
                 Step::Cut => ModelEvent::Stopped(StopReason::Length),
                 Step::Done => ModelEvent::Done,
                 Step::Queue => ModelEvent::Waiting,
-                Step::Live => ModelEvent::Alive,
+                Step::Live => ModelEvent::Heartbeat,
                 Step::Fail => return Some(Err(Fault::new(FaultKind::Model, "the model failed"))),
                 Step::Panic => panic_quietly("the model panicked in its stream"),
                 Step::Flood(0) | Step::PanicAtAsk | Step::PanicAtDrop => continue,

@@ -1,6 +1,6 @@
 //! What agents are told beside their messages: layers for those without a prompt, and what rides behind the last message.
 
-use agent::outside::{ModelTraits, Strength};
+use agent::outside::{ModelSpec, ModelTier};
 use runtime::{AgentSpec, ContextOptions, DefaultPrompt, PoolOptions, VolatileSuffix};
 
 use crate::world::{Plan, World, end_of, named, start};
@@ -51,7 +51,7 @@ async fn a_prompt_of_its_own_stands_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_small_model_is_told_little() {
-    let traits = ModelTraits { strength: Strength::Small, ..ModelTraits::of_window(4096) };
+    let traits = ModelSpec { tier: ModelTier::Small, ..ModelSpec::with_window(4096) };
     let world = World::open(Plan { traits, ..plan() }).await;
     let agent = world.agent("a").await;
     end_of(start(&agent, 1, "#1 say x; done")).await;

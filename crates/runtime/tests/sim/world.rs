@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use agent::outside::{Clock, Entropy, ModelTraits, Models, Moment, Provider, Workspace};
+use agent::outside::{Clock, Entropy, ModelSpec, Models, Moment, Provider, Workspace};
 use agent::permission::FilePath;
 use agent::{AgentId, Fault, FaultKind, RequestId, Source, TurnEnd};
 use runtime::{
@@ -74,13 +74,13 @@ struct OneModel {
 }
 
 impl Models for OneModel {
-    fn usual(&self) -> Arc<dyn Provider> {
+    fn default_model(&self) -> Arc<dyn Provider> {
         Arc::<ScriptedModel>::clone(&self.model)
     }
 
     fn find(&self, name: &str) -> Result<Arc<dyn Provider>, Fault> {
         if self.names.contains(&name) {
-            Ok(self.usual())
+            Ok(self.default_model())
         } else {
             Err(Fault::new(FaultKind::Invalid, format!("no such model: {name}")))
         }
@@ -123,7 +123,7 @@ pub(crate) struct Plan {
     pub(crate) options: PoolOptions,
     /// Names of models, beside the usual one.
     pub(crate) models: Vec<&'static str>,
-    pub(crate) traits: ModelTraits,
+    pub(crate) traits: ModelSpec,
 }
 
 impl Default for Plan {
@@ -139,7 +139,7 @@ impl Default for Plan {
                 ..PoolOptions::default()
             },
             models: vec!["scripted/one"],
-            traits: ModelTraits::of_window(WINDOW_TOKENS),
+            traits: ModelSpec::with_window(WINDOW_TOKENS),
         }
     }
 }

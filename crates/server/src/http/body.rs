@@ -15,7 +15,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
 use nexus3_protocol::sse;
-use rpc::EventStream;
+use rpc::EventBytes;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
@@ -23,71 +23,71 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use super::activity::{Activity, LongBusy};
 
 /// The body of an answer.
-pub(super) enum AnswerBody {
-    Whole(Full<Bytes>),
+pub(super) enum ResponseBody {
+    Complete(Full<Bytes>),
     Stream(Box<StreamBody>),
 }
 
 /// An event stream under way. It counts as a request under way as long as it lasts.
 pub(super) struct StreamBody {
-    events: EventStream,
+    events: EventBytes,
     /// What comes before the first event.
-    opening: Vec<u8>,
-    heartbeat: Duration,
-    alarm: Pin<Box<Sleep>>,
+    preamble: Vec<u8>,
+    heartbeat_interval: Duration,
+    heartbeat_timer: Pin<Box<Sleep>>,
     stop: Pin<Box<WaitForCancellationFutureOwned>>,
-    is_over: bool,
-    _busy: LongBusy,
-    _place: Option<OwnedSemaphorePermit>,
+    is_finished: bool,
+    _activity: LongBusy,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 /// What a stream needs beside its events.
-pub(super) struct StreamTerms {
+pub(super) struct StreamContext {
     /// How often a reader hears something.
-    pub(super) heartbeat: Duration,
+    pub(super) heartbeat_interval: Duration,
     /// Ends the stream.
     pub(super) stop: CancellationToken,
     /// Where it counts.
     pub(super) activity: Arc<Activity>,
     /// Its place among the streams, if it needs one.
-    pub(super) place: Option<OwnedSemaphorePermit>,
+    pub(super) permit: Option<OwnedSemaphorePermit>,
 }
 
 impl StreamBody {
-    pub(super) fn new(events: EventStream, opening: Vec<u8>, terms: StreamTerms) -> Self {
-        let StreamTerms { heartbeat, stop, activity, place } = terms;
+    pub(super) fn new(events: EventBytes, opening: Vec<u8>, terms: StreamContext) -> Self {
+        let StreamContext { heartbeat_interval: heartbeat, stop, activity, permit: place } = terms;
         Self {
             events,
-            opening,
-            heartbeat,
-            alarm: Box::pin(tokio::time::sleep(heartbeat)),
+            preamble: opening,
+            heartbeat_interval: heartbeat,
+            heartbeat_timer: Box::pin(tokio::time::sleep(heartbeat)),
             stop: Box::pin(stop.cancelled_owned()),
-            is_over: false,
-            _busy: LongBusy::begin(activity),
-            _place: place,
+            is_finished: false,
+            _activity: LongBusy::begin(activity),
+            _permit: place,
         }
     }
 
     fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Option<Vec<u8>>> {
-        if self.is_over {
+        if self.is_finished {
             return Poll::Ready(None);
         }
-        if !self.opening.is_empty() {
-            return Poll::Ready(Some(std::mem::take(&mut self.opening)));
+        if !self.preamble.is_empty() {
+            return Poll::Ready(Some(std::mem::take(&mut self.preamble)));
         }
         if let Poll::Ready(bytes) = self.events.poll_next(cx) {
-            self.is_over = bytes.is_none();
-            let next = Instant::now() + self.heartbeat;
-            self.alarm.as_mut().reset(next);
+            self.is_finished = bytes.is_none();
+            let next = Instant::now() + self.heartbeat_interval;
+            self.heartbeat_timer.as_mut().reset(next);
             return Poll::Ready(bytes);
         }
         if self.stop.as_mut().poll(cx).is_ready() {
-            self.is_over = true;
+            self.is_finished = true;
             return Poll::Ready(Some(comment("the daemon stops")));
         }
-        if self.alarm.as_mut().poll(cx).is_ready() {
-            let next = Instant::now() + self.heartbeat;
-            self.alarm.as_mut().reset(next);
+        if self.heartbeat_timer.as_mut().poll(cx).is_ready() {
+            let next = Instant::now() + self.heartbeat_interval;
+            self.heartbeat_timer.as_mut().reset(next);
             return Poll::Ready(Some(comment("still here")));
         }
         Poll::Pending
@@ -100,7 +100,7 @@ fn comment(text: &str) -> Vec<u8> {
     bytes
 }
 
-impl Body for AnswerBody {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -109,8 +109,8 @@ impl Body for AnswerBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match self.get_mut() {
-            AnswerBody::Whole(whole) => Pin::new(whole).poll_frame(cx),
-            AnswerBody::Stream(stream) => {
+            ResponseBody::Complete(whole) => Pin::new(whole).poll_frame(cx),
+            ResponseBody::Stream(stream) => {
                 let frame = |bytes: Vec<u8>| Ok(Frame::data(Bytes::from(bytes)));
                 stream.poll_bytes(cx).map(|bytes| bytes.map(frame))
             }
@@ -119,21 +119,21 @@ impl Body for AnswerBody {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            AnswerBody::Whole(whole) => whole.is_end_stream(),
-            AnswerBody::Stream(stream) => stream.is_over,
+            ResponseBody::Complete(whole) => whole.is_end_stream(),
+            ResponseBody::Stream(stream) => stream.is_finished,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            AnswerBody::Whole(whole) => whole.size_hint(),
-            AnswerBody::Stream(_) => SizeHint::default(),
+            ResponseBody::Complete(whole) => whole.size_hint(),
+            ResponseBody::Stream(_) => SizeHint::default(),
         }
     }
 }
 
-impl From<Vec<u8>> for AnswerBody {
+impl From<Vec<u8>> for ResponseBody {
     fn from(bytes: Vec<u8>) -> Self {
-        AnswerBody::Whole(Full::new(Bytes::from(bytes)))
+        ResponseBody::Complete(Full::new(Bytes::from(bytes)))
     }
 }

@@ -12,9 +12,9 @@ use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 use nexus3_protocol::events::{EventQuery, QueryFault, parse_cursor};
 use nexus3_protocol::sse::{self, LAST_EVENT_ID, MEDIA_TYPE};
-use rpc::{Caller, Target, EventStream, NoStream};
+use rpc::{Caller, Target, EventBytes, StreamError};
 
-use super::body::{AnswerBody, StreamBody, StreamTerms};
+use super::body::{ResponseBody, StreamBody, StreamContext};
 use super::refusal::Refusal;
 use super::service::Shared;
 
@@ -64,7 +64,7 @@ pub(super) async fn stream_events(
     parts: &Parts,
     entrance: &Target,
     caller: &Caller,
-) -> Result<Response<AnswerBody>, Refusal> {
+) -> Result<Response<ResponseBody>, Refusal> {
     let query = parse_query(parts).map_err(|fault| Refusal::new(StatusCode::BAD_REQUEST, fault.to_string()))?;
     let place = Arc::clone(&shared.event_streams)
         .try_acquire_owned()
@@ -72,24 +72,24 @@ pub(super) async fn stream_events(
     let events = shared.dispatcher.watch(entrance, caller, query).await.map_err(stream_refusal)?;
     let mut opening = Vec::new();
     sse::write_retry(&mut opening, RETRY_MS);
-    if let Some(sequence) = events.begins_behind() {
+    if let Some(sequence) = events.starts_after() {
         sse::write_id(&mut opening, sequence);
     }
-    let terms = StreamTerms { place: Some(place), ..stream_context(shared) };
+    let terms = StreamContext { permit: Some(place), ..stream_context(shared) };
     Ok(event_stream_response(StreamBody::new(events, opening, terms)))
 }
 
 /// The answer to a `send` that is told as it goes. It needs no place among the streams: turns have their own limits.
-pub(super) fn stream_response(shared: &Shared, events: EventStream) -> Response<AnswerBody> {
+pub(super) fn stream_response(shared: &Shared, events: EventBytes) -> Response<ResponseBody> {
     event_stream_response(StreamBody::new(events, Vec::new(), stream_context(shared)))
 }
 
-fn stream_context(shared: &Shared) -> StreamTerms {
-    StreamTerms {
-        heartbeat: shared.limits.heartbeat,
+fn stream_context(shared: &Shared) -> StreamContext {
+    StreamContext {
+        heartbeat_interval: shared.limits.heartbeat,
         stop: shared.streams_stop.clone(),
         activity: Arc::clone(&shared.activity),
-        place: None,
+        permit: None,
     }
 }
 
@@ -107,18 +107,18 @@ fn parse_query(parts: &Parts) -> Result<EventQuery, QueryFault> {
     Ok(query)
 }
 
-fn stream_refusal(fault: NoStream) -> Refusal {
+fn stream_refusal(fault: StreamError) -> Refusal {
     let (status, text) = match fault {
-        NoStream::Denied(text) => (StatusCode::FORBIDDEN, text),
-        NoStream::NoSuchAgent(text) => (StatusCode::NOT_FOUND, text),
-        NoStream::Busy(text) => (StatusCode::SERVICE_UNAVAILABLE, text),
-        NoStream::Failed(text) => (StatusCode::INTERNAL_SERVER_ERROR, text),
+        StreamError::Denied(text) => (StatusCode::FORBIDDEN, text),
+        StreamError::AgentNotFound(text) => (StatusCode::NOT_FOUND, text),
+        StreamError::Busy(text) => (StatusCode::SERVICE_UNAVAILABLE, text),
+        StreamError::Failed(text) => (StatusCode::INTERNAL_SERVER_ERROR, text),
     };
     Refusal::new(status, text)
 }
 
-fn event_stream_response(body: StreamBody) -> Response<AnswerBody> {
-    let mut response = Response::new(AnswerBody::Stream(Box::new(body)));
+fn event_stream_response(body: StreamBody) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::Stream(Box::new(body)));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -10,7 +10,7 @@ use hyper::{Response, StatusCode};
 use nexus3_protocol::envelope::encode_error;
 use nexus3_protocol::{ErrorCode, Id, RpcError};
 
-use super::body::AnswerBody;
+use super::body::ResponseBody;
 
 /// Why a request was turned away.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,18 +18,18 @@ pub(super) struct Refusal {
     pub(super) status: StatusCode,
     pub(super) message: Cow<'static, str>,
     /// Whether what follows on this connection can no longer be understood.
-    pub(super) closes: bool,
+    pub(super) closes_connection: bool,
 }
 
 impl Refusal {
     /// Turns one request away; the connection goes on.
     pub(super) fn new(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, message: message.into(), closes: false }
+        Self { status, message: message.into(), closes_connection: false }
     }
 
     /// Turns the connection away with it.
     pub(super) fn closing(status: StatusCode, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { closes: true, ..Self::new(status, message) }
+        Self { closes_connection: true, ..Self::new(status, message) }
     }
 
     /// A request that is not HTTP as it should be.
@@ -47,7 +47,7 @@ impl Refusal {
     }
 
     /// The whole answer.
-    pub(super) fn into_response(self) -> Response<AnswerBody> {
+    pub(super) fn into_response(self) -> Response<ResponseBody> {
         let error = RpcError::new(self.code(), self.message.clone());
         let mut response = json_response(self.status, HeaderMap::default(), encode_error(&Id::NULL, &error));
         let headers = response.headers_mut();
@@ -60,7 +60,7 @@ impl Refusal {
         if let Some((name, value)) = hint {
             headers.insert(name, HeaderValue::from_static(value));
         }
-        if self.closes {
+        if self.closes_connection {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         response
@@ -72,8 +72,8 @@ pub(super) fn json_response(
     status: StatusCode,
     mut headers: HeaderMap,
     body: Vec<u8>,
-) -> Response<AnswerBody> {
-    let mut response = Response::new(AnswerBody::from(body));
+) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::from(body));
     *response.status_mut() = status;
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json; charset=utf-8"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -82,8 +82,8 @@ pub(super) fn json_response(
 }
 
 /// The answer to a notification.
-pub(super) fn silent_response() -> Response<AnswerBody> {
-    let mut response = Response::new(AnswerBody::from(Vec::new()));
+pub(super) fn no_content_response() -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::from(Vec::new()));
     *response.status_mut() = StatusCode::NO_CONTENT;
     response
 }

@@ -11,18 +11,18 @@ use hyper::body::{Body, Incoming};
 use hyper::header::{CONNECTION, CONTENT_ENCODING, EXPECT, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
-use rpc::{Answer, AnswerKind, Caller, Dispatcher, Target, TargetError, Reply};
+use rpc::{CallResponse, ResponseKind, Caller, Dispatcher, Target, TargetError, CallReply};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::activity::Activity;
-use super::body::AnswerBody;
+use super::body::ResponseBody;
 use super::events::{self, EventPath};
 use super::head_validator::{PLACEHOLDER_PATH, RefusalSlot};
 use super::auth::{Auth, Credential, invalid_token};
 use super::head::body_too_large;
 use super::limits::HttpLimits;
-use super::refusal::{Refusal, json_response, silent_response};
+use super::refusal::{Refusal, json_response, no_content_response};
 
 /// What every connection shares.
 pub(super) struct Shared {
@@ -41,15 +41,15 @@ static AGENT_NAME: HeaderName = HeaderName::from_static("x-nexus-agent");
 const NO_ROUTE: &str = "Not found. Use /, /rpc, or /agent/{agent_id}.";
 
 /// Answers one request.
-pub(super) async fn serve(shared: &Shared, slot: &RefusalSlot, request: Request<Incoming>) -> Response<AnswerBody> {
+pub(super) async fn serve(shared: &Shared, slot: &RefusalSlot, request: Request<Incoming>) -> Response<ResponseBody> {
     let _busy = shared.activity.begin();
     let (mut parts, mut body) = request.into_parts();
     // A chunked body is the last thing on its connection: the gate does not look for a head behind it.
     let mut last = body.size_hint().exact().is_none();
-    let mut response = match answer(shared, slot, &mut parts, &mut body).await {
+    let mut response = match handle(shared, slot, &mut parts, &mut body).await {
         Ok(response) => response,
         Err(refusal) => {
-            last |= !has_arrived(&parts.headers, &mut body).await;
+            last |= !is_body_received(&parts.headers, &mut body).await;
             refusal.into_response()
         }
     };
@@ -59,12 +59,12 @@ pub(super) async fn serve(shared: &Shared, slot: &RefusalSlot, request: Request<
     response
 }
 
-async fn answer(
+async fn handle(
     shared: &Shared,
     slot: &RefusalSlot,
     parts: &mut Parts,
     body: &mut Incoming,
-) -> Result<Response<AnswerBody>, Refusal> {
+) -> Result<Response<ResponseBody>, Refusal> {
     if parts.uri.path() == PLACEHOLDER_PATH
         && let Some(refusal) = slot.get()
     {
@@ -90,9 +90,9 @@ async fn answer(
     }
     let body = read(body, shared.limits.body_bytes_max, slot).await?;
     let answer = if events::accepts_event_stream(&parts.headers) {
-        match shared.dispatcher.answer_streaming(entrance, &caller, &body).await {
-            Reply::Stream(events) => return Ok(events::stream_response(shared, events)),
-            Reply::Whole(answer) => answer,
+        match shared.dispatcher.respond_streaming(entrance, &caller, &body).await {
+            CallReply::Stream(events) => return Ok(events::stream_response(shared, events)),
+            CallReply::Complete(answer) => answer,
         }
     } else {
         shared.dispatcher.respond(entrance, &caller, &body).await
@@ -100,20 +100,20 @@ async fn answer(
     Ok(respond(parts, answer))
 }
 
-fn respond(parts: &mut Parts, answer: Answer) -> Response<AnswerBody> {
+fn respond(parts: &mut Parts, answer: CallResponse) -> Response<ResponseBody> {
     // Hyper reads the next request's headers into the map that an answer leaves behind: this one has the room already.
     let mut headers = std::mem::take(&mut parts.headers);
     headers.clear();
     match answer.kind {
-        AnswerKind::Answered => json_response(StatusCode::OK, headers, answer.body),
-        AnswerKind::Refused => json_response(StatusCode::BAD_REQUEST, headers, answer.body),
-        AnswerKind::Silent => silent_response(),
+        ResponseKind::Completed => json_response(StatusCode::OK, headers, answer.body),
+        ResponseKind::Refused => json_response(StatusCode::BAD_REQUEST, headers, answer.body),
+        ResponseKind::Notification => no_content_response(),
     }
 }
 
 /// Whether the body of a refused request is already here to be thrown away. If not, nobody waits for it: hyper ends the
 /// connection, and the peer must be told, or it would send its next request into a closed door.
-async fn has_arrived(headers: &HeaderMap, body: &mut Incoming) -> bool {
+async fn is_body_received(headers: &HeaderMap, body: &mut Incoming) -> bool {
     let is_asked_for = headers.contains_key(EXPECT);
     std::future::poll_fn(|cx| {
         while !is_asked_for && let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) {

@@ -48,7 +48,7 @@ pub(crate) struct Counts {
 struct State {
     counts: Counts,
     kept: Vec<(request::Parts, Bytes)>,
-    answers: HashMap<String, String>,
+    responses: HashMap<String, String>,
     put_off: BTreeSet<String>,
     ledger: Ledger,
 }
@@ -73,12 +73,12 @@ impl Observed {
         }
     }
 
-    pub(crate) fn set_answer(&self, prompt: &str, reply: &str) {
-        self.lock().answers.insert(prompt.to_owned(), reply.to_owned());
+    pub(crate) fn set_response(&self, prompt: &str, reply: &str) {
+        self.lock().responses.insert(prompt.to_owned(), reply.to_owned());
     }
 
-    pub(crate) fn answer_to(&self, prompt: &str) -> Option<String> {
-        self.lock().answers.get(prompt).cloned()
+    pub(crate) fn response_for(&self, prompt: &str) -> Option<String> {
+        self.lock().responses.get(prompt).cloned()
     }
 
     /// Whether a message that is answered later has come for the first time.

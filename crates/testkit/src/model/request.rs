@@ -39,7 +39,7 @@ impl Api {
 pub(crate) struct ParsedRequest {
     pub(crate) api: Api,
     pub(crate) model: String,
-    pub(crate) delivery: Delivery,
+    pub(crate) response_mode: ResponseMode,
     /// What the answer has to fit.
     pub(crate) schema: Option<Value>,
     messages: Vec<Message>,
@@ -47,7 +47,7 @@ pub(crate) struct ParsedRequest {
 
 /// How the answer travels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Delivery {
+pub(crate) enum ResponseMode {
     Whole,
     Streamed,
     StreamedWithUsage,
@@ -100,12 +100,12 @@ impl ParsedRequest {
             fields.messages.filter(|messages| !messages.is_empty()).ok_or_else(|| missing_parameter("messages"))?;
         let include_usage = fields.stream_options.and_then(|options| options.include_usage);
         let delivery = match (fields.stream, include_usage) {
-            (Some(true), Some(true)) => Delivery::StreamedWithUsage,
-            (Some(true), _) => Delivery::Streamed,
-            _ => Delivery::Whole,
+            (Some(true), Some(true)) => ResponseMode::StreamedWithUsage,
+            (Some(true), _) => ResponseMode::Streamed,
+            _ => ResponseMode::Whole,
         };
         let schema = fields.response_format.pointer("/json_schema/schema").cloned();
-        Ok(Self { api: Api::Chat, model, delivery, schema, messages })
+        Ok(Self { api: Api::Chat, model, response_mode: delivery, schema, messages })
     }
 
     /// What the daemon puts behind the last message is for real models, not for a script.
@@ -194,8 +194,8 @@ fn require_model(model: Option<String>) -> Result<String, BadRequest> {
 }
 
 /// The APIs that tell the usage of every stream.
-fn delivery(stream: Option<bool>) -> Delivery {
-    if stream == Some(true) { Delivery::StreamedWithUsage } else { Delivery::Whole }
+fn response_mode(stream: Option<bool>) -> ResponseMode {
+    if stream == Some(true) { ResponseMode::StreamedWithUsage } else { ResponseMode::Whole }
 }
 
 fn missing_parameter(param: &'static str) -> BadRequest {

@@ -18,8 +18,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
-use super::answer::Answer;
-use super::body::AnswerBody;
+use super::response::PlannedResponse;
+use super::response_body::ScriptedBody;
 use super::observed::Observed;
 use super::request::{Api, BadRequest, ParsedRequest};
 
@@ -83,21 +83,21 @@ impl Server {
         let _ = http1::Builder::new().half_close(false).serve_connection(TokioIo::new(stream), answer).await;
     }
 
-    async fn respond(&self, request: Request<Incoming>) -> Result<Response<AnswerBody>, hyper::Error> {
+    async fn respond(&self, request: Request<Incoming>) -> Result<Response<ScriptedBody>, hyper::Error> {
         let (head, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
         let chat = self.authorize(&head).map(|api| (api, ParsedRequest::parse(api, &body)));
         let question = chat.as_ref().ok().and_then(|(_, chat)| chat.as_ref().ok()).map(ParsedRequest::round_key);
         let (number, attendance) = self.observed.attend(head, body, question);
         let answer = match chat {
-            Ok((_, Ok(request))) => self.answer(&request, number),
-            Ok((api, Err(fault))) => Answer::bad_request(api, &fault),
+            Ok((_, Ok(request))) => self.plan_response(&request, number),
+            Ok((api, Err(fault))) => PlannedResponse::bad_request(api, &fault),
             Err(refusal) => refusal,
         };
-        for wait in answer.before {
-            wait.over(&self.observed).await;
+        for wait in answer.waits_before_head {
+            wait.run(&self.observed).await;
         }
-        let mut response = Response::new(AnswerBody::new(answer.body, attendance));
+        let mut response = Response::new(ScriptedBody::new(answer.body, attendance));
         *response.status_mut() =
             StatusCode::from_u16(answer.status).expect("the script's status was checked");
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(answer.content_type));
@@ -108,17 +108,17 @@ impl Server {
     }
 
     /// Which API a request is for, or why it is not answered.
-    fn authorize(&self, head: &request::Parts) -> Result<Api, Answer> {
+    fn authorize(&self, head: &request::Parts) -> Result<Api, PlannedResponse> {
         let is_whole =
             !is_azure(head) || head.uri.query().is_some_and(|query| query.contains("api-version="));
         let found = Api::from_path(head.uri.path()).filter(|_| head.method == Method::POST && is_whole);
-        let api = found.ok_or_else(|| Answer::not_found(head.method.as_str(), head.uri.path()))?;
+        let api = found.ok_or_else(|| PlannedResponse::not_found(head.method.as_str(), head.uri.path()))?;
         if !self.has_valid_key(api, head) {
-            return Err(Answer::unauthorized(api));
+            return Err(PlannedResponse::unauthorized(api));
         }
         if api == Api::Anthropic && !head.headers.contains_key("anthropic-version") {
             let message = "anthropic-version: header is required".to_owned();
-            return Err(Answer::bad_request(api, &BadRequest { message, param: None }));
+            return Err(PlannedResponse::bad_request(api, &BadRequest { message, param: None }));
         }
         Ok(api)
     }
@@ -133,9 +133,9 @@ impl Server {
         head.headers.get(name).is_some_and(|given| given.as_bytes() == expected.as_bytes())
     }
 
-    fn answer(&self, request: &ParsedRequest, number: usize) -> Answer {
-        let registered = |prompt: &str| self.observed.answer_to(prompt);
-        Answer::to(request, number, self.follow_injections, registered, |prompt| self.observed.is_first(prompt))
+    fn plan_response(&self, request: &ParsedRequest, number: usize) -> PlannedResponse {
+        let registered = |prompt: &str| self.observed.response_for(prompt);
+        PlannedResponse::for_request(request, number, self.follow_injections, registered, |prompt| self.observed.is_first(prompt))
     }
 }
 

@@ -82,8 +82,8 @@ fn what_is_no_script_is_echoed() {
 #[test]
 fn a_registered_answer_comes_before_the_script() {
     let model = ScriptedModel::start();
-    model.answer("Hello", "Hello! How can I help you?");
-    model.answer("!silent", "not so silent");
+    model.set_response("Hello", "Hello! How can I help you?");
+    model.set_response("!silent", "not so silent");
     assert_eq!(said(&model, &asking("Hello")), "Hello! How can I help you?");
     assert_eq!(said(&model, &asking("!silent")), "not so silent");
     assert_eq!(said(&model, &asking("Hello ")), "echo: Hello ");
@@ -243,6 +243,6 @@ fn an_obedient_model_does_what_it_reads_wherever_it_stands() {
     let done = json!({ "role": "tool", "content": "done", "tool_call_id": "c1" });
     assert_eq!(said(&model, &asking_with(json!([system, user, asked, done]))), "tool said: done");
     assert_eq!(said(&model, &asking("!nonsense")), "echo: !nonsense", "no word is a slip");
-    model.answer("report", "!tool a {}");
+    model.set_response("report", "!tool a {}");
     assert_eq!(said(&model, &asking("report")), "!tool a {}", "an answer is not an order");
 }

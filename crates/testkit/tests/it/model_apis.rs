@@ -157,7 +157,7 @@ fn responses_read_calls_and_results_among_their_items() {
 #[test]
 fn the_sessions_facts_behind_a_message_are_no_part_of_it() {
     let model = ScriptedModel::start();
-    model.answer("Hello", "Hi!");
+    model.set_response("Hello", "Hi!");
     let behind = "\n\n<session-context>\nTime: noon\n</session-context>";
     assert_eq!(chat_said(&model, &asking(&format!("Hello{behind}"))), "Hi!");
     assert_eq!(chat_said(&model, &asking(&format!("!reply ok{behind}"))), "ok");

@@ -8,7 +8,7 @@ use agent::{Concurrency, ToolClass};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::json_types::{AgentIdArgument, QUEUED, Reply, RequestIdArgument};
+use super::json_types::{AgentIdArgument, QUEUED, MessageReply, RequestIdArgument};
 use super::{WAIT_MS_MAX, fault_outcome};
 use crate::definition::{ToolResult, Invocation, ToolDefinition, compact_json};
 
@@ -55,7 +55,7 @@ struct Output {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Response {
-    Reply(Reply),
+    Reply(MessageReply),
     Failure { error: String },
 }
 
@@ -90,11 +90,11 @@ impl ToolDefinition for Create {
             initial_message: input.initial_message,
             wait: input.wait_for_initial_response.unwrap_or(false),
         };
-        compact_json(&told(peers.create(new).await.map_err(fault_outcome)?))
+        compact_json(&output(peers.create(new).await.map_err(fault_outcome)?))
     }
 }
 
-fn told(created: PeerCreated) -> Output {
+fn output(created: PeerCreated) -> Output {
     let is_left = created.initial_request_id.is_some() && created.response.is_none();
     let response = created.response.map(|response| match response {
         Ok(answer) => Response::Reply(answer.into()),

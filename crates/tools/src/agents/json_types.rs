@@ -1,7 +1,7 @@
 //! What the tools for agents take and answer, in the words of the daemon's own methods. Members are in the order of the
 //! alphabet.
 
-use agent::outside::{PeerAnswer, PeerStatus};
+use agent::outside::{PeerResponse, PeerStatus};
 use std::borrow::Cow;
 
 use agent::{AgentId, AgentIdFault, RequestId};
@@ -66,8 +66,8 @@ impl From<RequestId> for RequestIdArgument {
 /// What came of a message.
 #[derive(Serialize)]
 #[serde(untagged)]
-pub(super) enum Reply {
-    Said {
+pub(super) enum MessageReply {
+    Completed {
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         cancelled: bool,
         content: String,
@@ -75,19 +75,19 @@ pub(super) enum Reply {
         halted: Option<&'static str>,
         request_id: RequestIdArgument,
     },
-    Left {
+    Queued {
         request_id: RequestIdArgument,
         status: &'static str,
     },
 }
 
-impl From<PeerAnswer> for Reply {
-    fn from(answer: PeerAnswer) -> Self {
+impl From<PeerResponse> for MessageReply {
+    fn from(answer: PeerResponse) -> Self {
         let request_id = answer.request_id.into();
         if answer.queued {
-            return Reply::Left { request_id, status: QUEUED };
+            return MessageReply::Queued { request_id, status: QUEUED };
         }
-        Reply::Said {
+        MessageReply::Completed {
             cancelled: answer.cancelled,
             content: answer.content,
             halted: answer.halted,

@@ -6,7 +6,7 @@ use agent::{Concurrency, ToolClass};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::json_types::{AgentIdArgument, Reply};
+use super::json_types::{AgentIdArgument, MessageReply};
 use super::{WAIT_MS_MAX, reach_effect, fault_outcome};
 use crate::definition::{ToolResult, Invocation, ToolDefinition, compact_json};
 
@@ -43,6 +43,6 @@ impl ToolDefinition for Send {
 
     async fn run(input: Input, call: Invocation) -> ToolResult {
         let answer = call.context.peers.send(input.agent_id.0, input.content, input.wait.unwrap_or(true)).await;
-        compact_json(&Reply::from(answer.map_err(fault_outcome)?))
+        compact_json(&MessageReply::from(answer.map_err(fault_outcome)?))
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use agent::outside::{
-    Clock, Doing, Entropy, ToolContext, Moment, NewPeer, PeerAnswer, PeerCreated, PeerStatus, Peers, ResultChunk,
+    Clock, Doing, Entropy, ToolContext, Moment, NewPeer, PeerResponse, PeerCreated, PeerStatus, Peers, ResultChunk,
     CachedResults, CallSite, Toolbox,
 };
 use agent::permission::{FilePath, DirectorySet, Grant, Relation, Verdict, judge};
@@ -150,10 +150,10 @@ impl Listening {
     }
 }
 
-fn answer(wait: bool) -> PeerAnswer {
+fn answer(wait: bool) -> PeerResponse {
     let request_id = RequestId::Text("r1".into());
     let content = if wait { "hello" } else { "" }.to_owned();
-    PeerAnswer { content, request_id, cancelled: false, halted: None, queued: !wait }
+    PeerResponse { content, request_id, cancelled: false, halted: None, queued: !wait }
 }
 
 impl Peers for Listening {
@@ -173,13 +173,13 @@ impl Peers for Listening {
         })
     }
 
-    fn send(&self, to: AgentId, content: String, wait: bool) -> Doing<'_, Result<PeerAnswer, Fault>> {
+    fn send(&self, to: AgentId, content: String, wait: bool) -> Doing<'_, Result<PeerResponse, Fault>> {
         let heard = self.hear(&to, format!("send {to} {content} {wait}"));
         let is_halted = content == "halt";
         Box::pin(async move {
             heard?;
             let halted = is_halted.then_some("iteration_limit");
-            Ok(PeerAnswer { halted, cancelled: is_halted, ..answer(wait) })
+            Ok(PeerResponse { halted, cancelled: is_halted, ..answer(wait) })
         })
     }
 

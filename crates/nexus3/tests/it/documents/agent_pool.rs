@@ -93,9 +93,9 @@ const UNKNOWN_ANSWER: &str =
 
 fn stage_with_worker() -> Stage {
     let model = ScriptedModel::start();
-    model.answer("Hello", "Hello! How can I help you?");
-    model.answer("My name is Alice", "Nice to meet you, Alice!");
-    model.answer("What is my name?", "Your name is Alice.");
+    model.set_response("Hello", "Hello! How can I help you?");
+    model.set_response("My name is Alice", "Nice to meet you, Alice!");
+    model.set_response("What is my name?", "Your name is Alice.");
     let stage = Stage { daemon: builder(&model).start(), model };
     assert_answers(&stage, CREATE, CREATE_ANSWER);
     stage

@@ -60,9 +60,9 @@ curl -X POST http://localhost:8765 \
 /// The daemon of the document's time: everybody on this machine may call.
 fn open_stage() -> Stage {
     let model = ScriptedModel::start();
-    model.answer("Hello", "Hello! How can I help you?");
-    model.answer("My name is Alice", "Nice to meet you, Alice!");
-    model.answer("What is my name?", "Your name is Alice.");
+    model.set_response("Hello", "Hello! How can I help you?");
+    model.set_response("My name is Alice", "Nice to meet you, Alice!");
+    model.set_response("What is my name?", "Your name is Alice.");
     let daemon = builder(&model).arg("--no-auth").start();
     assert_eq!(daemon.token(), None);
     Stage { daemon, model }

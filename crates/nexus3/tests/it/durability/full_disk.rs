@@ -176,7 +176,7 @@ fn a_disk_that_fills_up_by_work_keeps_all_that_was_acknowledged() {
         let Some(disk) = SmallDisk::mount(size) else { return assert_heals_at_a_failpoint() };
         let model = ScriptedModel::start();
         let long = "x".repeat(if size == "12m" { 400_000 } else { 20_000 });
-        model.answer(&long, "short");
+        model.set_response(&long, "short");
         let stage = Stage { daemon: builder(&model).home(disk.folder.path()).start(), model };
         let mut acknowledged = 0;
         let refused = loop {

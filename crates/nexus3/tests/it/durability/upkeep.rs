@@ -133,7 +133,7 @@ fn places(file: &Path, text: &[u8]) -> Vec<u64> {
 fn an_entry_that_somebody_changed_is_named() {
     let stage = Stage::open();
     stage.create("worker");
-    stage.model.answer("a needle in the hay", "short");
+    stage.model.set_response("a needle in the hay", "short");
     stage.send("worker", "a needle in the hay");
     for _ in 0..20 {
         stage.send("worker", "hay");

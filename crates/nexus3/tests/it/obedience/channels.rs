@@ -149,7 +149,7 @@ fn words_of_a_sub_agent_do_nothing_beyond_the_ceiling() {
     scene.create(json!({ "agent_id": "trusted-victim", "preset": "trusted" }));
     scene.create(json!({ "agent_id": "helper", "parent_agent_id": "trusted-victim" }));
     for (place, text) in scene.texts.iter().enumerate() {
-        scene.stage.model.answer(&format!("report {place}"), text);
+        scene.stage.model.set_response(&format!("report {place}"), text);
         let ask = json!({ "agent_id": "helper", "content": format!("report {place}") });
         scene.stage.send("trusted-victim", &format!("!tool agent_send {ask}"));
     }

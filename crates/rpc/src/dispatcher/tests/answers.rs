@@ -163,7 +163,7 @@ async fn every_method_answers_in_its_words() {
     let (kind, document) = house.at_daemon(&request("rpc.discover", "{}")).await;
     let document: Value = serde_json::from_str(&document).unwrap();
     let published: Value = serde_json::from_str(nexus3_protocol::OPENRPC).unwrap();
-    assert_eq!((kind, &document["result"]), (AnswerKind::Answered, &published));
+    assert_eq!((kind, &document["result"]), (ResponseKind::Completed, &published));
     called.insert("rpc.discover");
     let all: BTreeSet<_> = Method::ALL.iter().map(|method| method.name()).collect();
     assert_eq!(called, all, "a method is missing in this test");
@@ -249,7 +249,7 @@ async fn agents_come_in_the_order_they_were_created_and_temporary_ones_are_marke
     for name in ["zeta", ".tmp", "alpha"] {
         let (kind, _) =
             house.at_daemon(&request("create_agent", &format!(r#"{{"agent_id":"{name}"}}"#))).await;
-        assert_eq!(kind, AnswerKind::Answered);
+        assert_eq!(kind, ResponseKind::Completed);
     }
     let (_, answer) = house.at_daemon(&request("list_agents", "{}")).await;
     let answer: Value = serde_json::from_str(&answer).unwrap();

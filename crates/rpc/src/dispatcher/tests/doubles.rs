@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use agent::outside::{
-    Clock, Doing, Entropy, ToolContext, ModelEvent, ModelRequest, ModelStream, ModelTraits, Models, Moment,
+    Clock, Doing, Entropy, ToolContext, ModelEvent, ModelRequest, ModelStream, ModelSpec, Models, Moment,
     PreparedCall, Provider, CallSite, Tool, Toolbox, Workspace,
 };
 use agent::permission::{Effect, FilePath};
@@ -48,8 +48,8 @@ impl Provider for EchoModel {
         Some("echo/one")
     }
 
-    fn traits(&self) -> &ModelTraits {
-        const TRAITS: ModelTraits = ModelTraits::of_window(10_000);
+    fn spec(&self) -> &ModelSpec {
+        const TRAITS: ModelSpec = ModelSpec::with_window(10_000);
         &TRAITS
     }
 }
@@ -67,13 +67,13 @@ fn calls(name: &str, arguments: &str) -> ModelStream {
 pub(super) struct OneModel(pub(super) Arc<EchoModel>);
 
 impl Models for OneModel {
-    fn usual(&self) -> Arc<dyn Provider> {
+    fn default_model(&self) -> Arc<dyn Provider> {
         Arc::<EchoModel>::clone(&self.0)
     }
 
     fn find(&self, name: &str) -> Result<Arc<dyn Provider>, Fault> {
         let text = || format!("model must be one of echo/one, got: '{name}'");
-        if name == "echo/one" { Ok(self.usual()) } else { Err(Fault::new(FaultKind::Invalid, text())) }
+        if name == "echo/one" { Ok(self.default_model()) } else { Err(Fault::new(FaultKind::Invalid, text())) }
     }
 }
 

@@ -24,12 +24,12 @@ async fn an_id_comes_back_byte_for_byte() {
         {
             let body = format!(r#" {{ "id" : {id} , "method":"{method}","jsonrpc":"2.0"}} "#);
             let (kind, answer) = house.at_daemon(&body).await;
-            assert_eq!(kind, AnswerKind::Answered, "{id}");
+            assert_eq!(kind, ResponseKind::Completed, "{id}");
             let expected = format!(r#"{{"jsonrpc":"2.0","id":{id},{outcome}"#);
             assert!(answer.starts_with(&expected), "{expected} does not start {answer}");
         }
         let (kind, answer) = house.at_daemon(&format!(r#"{{"jsonrpc":"1.0","method":"x","id":{id}}}"#)).await;
-        assert_eq!(kind, AnswerKind::Refused);
+        assert_eq!(kind, ResponseKind::Refused);
         assert!(answer.starts_with(&format!(r#"{{"jsonrpc":"2.0","id":{id},"error":"#)), "{answer}");
     }
 }
@@ -69,7 +69,7 @@ async fn what_is_no_request_is_refused_and_leaves_nothing_behind() {
     ];
     for (body, code) in cases {
         let (kind, answer) = house.at_daemon(body).await;
-        assert_eq!(kind, AnswerKind::Refused, "{body}");
+        assert_eq!(kind, ResponseKind::Refused, "{body}");
         assert!(answer.contains(&format!(r#""error":{{"code":{code},"message":""#)), "{body}: {answer}");
         assert_eq!(house.names().await, Vec::<String>::new(), "{body}");
     }
@@ -81,7 +81,7 @@ async fn bytes_that_are_no_text_are_refused() {
     let body =
         b"{\"jsonrpc\":\"2.0\",\"method\":\"create_agent\",\"params\":{\"agent_id\":\"\xff\"},\"id\":1}";
     let answer = house.desk.respond(house.desk.daemon_target(), &Caller::admin(), body).await;
-    assert_eq!(answer.kind, AnswerKind::Refused);
+    assert_eq!(answer.kind, ResponseKind::Refused);
     assert_eq!(house.names().await, Vec::<String>::new());
 }
 
@@ -92,7 +92,7 @@ async fn a_request_cut_anywhere_does_nothing() {
     for end in 0..body.len() {
         let entrance = house.desk.daemon_target();
         let answer = house.desk.respond(entrance, &Caller::admin(), &body.as_bytes()[..end]).await;
-        assert_eq!(answer.kind, AnswerKind::Refused, "cut at {end}");
+        assert_eq!(answer.kind, ResponseKind::Refused, "cut at {end}");
         assert_eq!(house.names().await, Vec::<String>::new(), "cut at {end}");
     }
     house.at_daemon(&body).await;

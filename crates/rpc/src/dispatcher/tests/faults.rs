@@ -167,7 +167,7 @@ async fn a_destroyed_agent_answers_the_calls_that_were_open() {
     house.at_daemon(&request("destroy_agent", r#"{"agent_id":"a"}"#)).await;
     for (place, call) in calls {
         let (kind, answer) = call.await.unwrap();
-        assert_eq!(kind, AnswerKind::Answered);
+        assert_eq!(kind, ResponseKind::Completed);
         assert!(answer.contains(r#""cancelled":true"#), "call {place}: {answer}");
     }
 }

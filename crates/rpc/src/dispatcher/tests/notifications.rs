@@ -2,7 +2,7 @@
 
 use super::*;
 
-const SILENT: (AnswerKind, String) = (AnswerKind::Silent, String::new());
+const SILENT: (ResponseKind, String) = (ResponseKind::Notification, String::new());
 
 /// The same notification without an id and with a null one.
 fn both(method: &str, params: &str) -> [String; 2] {
@@ -67,7 +67,7 @@ async fn what_is_no_request_is_answered_with_a_null_id() {
     let house = House::new().await;
     for body in ["{", "[]", r#"{"method":"list_agents"}"#, r#"{"jsonrpc":"2.0","method":"x","params":[]}"#] {
         let (kind, answer) = house.at_daemon(body).await;
-        assert_eq!(kind, AnswerKind::Refused);
+        assert_eq!(kind, ResponseKind::Refused);
         assert!(answer.starts_with(r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32"#), "{answer}");
     }
 }

@@ -68,7 +68,7 @@ fn text<'a>(value: &'a Value, member: &str) -> &'a str {
     value[member].as_str().unwrap()
 }
 
-async fn set(house: &House, agent: &str, params: &str) -> (AnswerKind, String) {
+async fn set(house: &House, agent: &str, params: &str) -> (ResponseKind, String) {
     house.at_agent(agent, &request("set_permissions", params)).await
 }
 
@@ -128,7 +128,7 @@ async fn doing_and_granting_are_explained_apart() {
 async fn narrowing_counts_for_the_agent_and_for_everybody_below() {
     let house = three_deep().await;
     let (kind, answer) = set(&house, "pen", r#"{"disable_tools":["agent_list","read_file"]}"#).await;
-    assert_eq!(kind, AnswerKind::Answered);
+    assert_eq!(kind, ResponseKind::Completed);
     assert!(answer.contains(r#""all_but":["agent_list","fs.read_file"]"#), "{answer}");
     let tools = house.get("calf", "get_agent", "{}").await["tools"].take();
     assert_eq!(tools, json!(["fs.write_file", "agent_send"]));

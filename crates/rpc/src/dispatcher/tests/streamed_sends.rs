@@ -4,22 +4,22 @@ use nexus3_protocol::sse::SseEvent;
 
 use super::streams::Listener;
 use super::*;
-use crate::streams::Reply;
+use crate::streams::CallReply;
 
 impl House {
-    async fn reply(&self, caller: &Caller, door: &str, body: &str) -> Reply {
+    async fn reply(&self, caller: &Caller, door: &str, body: &str) -> CallReply {
         let entrance = match door {
             "/" => self.desk.daemon_target(),
             name => self.desk.agent_target(name).unwrap(),
         };
-        self.desk.answer_streaming(entrance, caller, body.as_bytes()).await
+        self.desk.respond_streaming(entrance, caller, body.as_bytes()).await
     }
 
     /// A send whose turn is listened to.
     async fn stream(&self, name: &str, params: &str) -> Listener {
         match self.reply(&Caller::admin(), name, &request("send", params)).await {
-            Reply::Stream(stream) => Listener::new(stream),
-            Reply::Whole(answer) => panic!("no stream: {answer:?}"),
+            CallReply::Stream(stream) => Listener::new(stream),
+            CallReply::Complete(answer) => panic!("no stream: {answer:?}"),
         }
     }
 }
@@ -37,10 +37,10 @@ fn kinds(events: &[SseEvent]) -> Vec<&str> {
 }
 
 /// The answer at the end of a stream, as a plain call would give it.
-fn answer(events: &[SseEvent]) -> (AnswerKind, String) {
+fn answer(events: &[SseEvent]) -> (ResponseKind, String) {
     let last = events.last().unwrap();
     assert_eq!(last.event, "response");
-    (AnswerKind::Answered, last.data.clone())
+    (ResponseKind::Completed, last.data.clone())
 }
 
 const TURN: [&str; 6] = ["turn_accepted", "turn_begun", "text_delta", "message", "turn_ended", "response"];
@@ -117,7 +117,7 @@ async fn what_goes_wrong_is_the_answer() {
     );
     let caller = Caller::admin().acting_as("b");
     let reply = house.reply(&caller, "a", &request("send", r#"{"content":"hi"}"#)).await;
-    let Reply::Stream(stream) = reply else { panic!("no stream") };
+    let CallReply::Stream(stream) = reply else { panic!("no stream") };
     let events = all(&mut Listener::new(stream)).await;
     assert_eq!(answer(&events), denied("Agent 'b' is not authorized to call send on 'a'"));
     house.entropy.panics.store(true, Ordering::Relaxed);
@@ -202,16 +202,16 @@ async fn everything_but_a_send_is_answered_as_usual() {
         r#"{"jsonrpc":"2.0","method":"send","params":["hi"],"id":1}"#.to_owned(),
     ];
     for body in bodies {
-        let Reply::Whole(answer) = house.reply(&Caller::admin(), "a", &body).await else {
+        let CallReply::Complete(answer) = house.reply(&Caller::admin(), "a", &body).await else {
             panic!("a stream for {body}")
         };
         let plain = house.at_agent("a", &body).await;
         assert_eq!((answer.kind, String::from_utf8(answer.body).unwrap()), plain, "{body}");
     }
     let notification = r#"{"jsonrpc":"2.0","method":"send","params":{"content":"hi"}}"#;
-    let Reply::Whole(answer) = house.reply(&Caller::admin(), "a", notification).await else {
+    let CallReply::Complete(answer) = house.reply(&Caller::admin(), "a", notification).await else {
         panic!("a stream for a notification")
     };
-    assert_eq!((answer.kind, answer.body.len()), (AnswerKind::Silent, 0));
+    assert_eq!((answer.kind, answer.body.len()), (ResponseKind::Notification, 0));
     assert_eq!(house.get("a", "get_context", "{}").await["message_count"], 2, "it was done");
 }

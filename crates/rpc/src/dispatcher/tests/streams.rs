@@ -6,16 +6,16 @@ use nexus3_protocol::events::{Event, EventQuery};
 use nexus3_protocol::sse::{SseEvent, SseDecoder};
 
 use super::*;
-use crate::streams::{EventStream, NoStream};
+use crate::streams::{EventBytes, StreamError};
 
 /// Somebody who reads a stream.
 pub(super) struct Listener {
-    stream: EventStream,
+    stream: EventBytes,
     reader: SseDecoder,
 }
 
 impl Listener {
-    pub(super) fn new(stream: EventStream) -> Self {
+    pub(super) fn new(stream: EventBytes) -> Self {
         Self { stream, reader: SseDecoder::new(1024 * 1024) }
     }
 
@@ -68,7 +68,7 @@ fn sequence(event: &SseEvent) -> Option<u64> {
 }
 
 impl House {
-    async fn watch(&self, caller: &Caller, door: &str, query: &str) -> Result<Listener, NoStream> {
+    async fn watch(&self, caller: &Caller, door: &str, query: &str) -> Result<Listener, StreamError> {
         let entrance = match door {
             "/" => self.desk.daemon_target(),
             name => self.desk.agent_target(name).unwrap(),
@@ -142,13 +142,13 @@ async fn a_stream_that_is_taken_up_again_anywhere_has_no_hole_and_no_repeat() {
 async fn a_reader_that_begins_now_is_told_where_it_is() {
     let house = House::new().await;
     house.agents(&["a"]).await;
-    let place = house.admin_watches("/", "").await.stream.begins_behind().unwrap();
+    let place = house.admin_watches("/", "").await.stream.starts_after().unwrap();
     house.say("a", "hi").await;
     let mut rest = house.admin_watches("/", &format!("after={place}&deltas=false")).await;
     let expected = ["turn_accepted a", "turn_begun a", "message a", "turn_ended a"];
     assert_eq!(rest.kinds().await, expected);
     let knows = house.admin_watches("/", "after=0").await;
-    assert_eq!(knows.stream.begins_behind(), None, "this one knows");
+    assert_eq!(knows.stream.starts_after(), None, "this one knows");
 }
 
 #[tokio::test(start_paused = true)]
@@ -268,7 +268,7 @@ async fn an_agent_without_the_tool_sees_only_itself_from_the_change_on() {
     let refused = house.watch(&helper, "scout", "").await.err();
     assert_eq!(
         refused,
-        Some(NoStream::Denied("Tool 'agent_status' is disabled by permission policy".to_owned()))
+        Some(StreamError::Denied("Tool 'agent_status' is disabled by permission policy".to_owned()))
     );
 }
 
@@ -282,11 +282,11 @@ async fn an_agent_may_watch_itself_and_those_below_it_and_is_refused_at_other_do
     }
     for door in ["lead", "other"] {
         let text = format!("Agent 'helper' is not authorized to call events on '{door}'");
-        assert_eq!(house.watch(&helper, door, "").await.err(), Some(NoStream::Denied(text)), "{door}");
+        assert_eq!(house.watch(&helper, door, "").await.err(), Some(StreamError::Denied(text)), "{door}");
     }
     let nobody = Caller::admin().acting_as("nobody");
     let text = "X-Nexus-Agent names no agent that exists".to_owned();
-    assert_eq!(house.watch(&nobody, "/", "").await.err(), Some(NoStream::Denied(text)));
+    assert_eq!(house.watch(&nobody, "/", "").await.err(), Some(StreamError::Denied(text)));
     let mut denials = house.admin_watches("/", "kind=denied&after=0").await;
     assert_eq!(
         denials.kinds().await,
@@ -308,7 +308,7 @@ async fn a_capability_that_has_died_sees_nothing_more() {
     let kinds: Vec<_> = events.iter().map(kind).collect();
     assert_eq!((kinds, ended), (vec!["agent_destroyed a".to_owned()], true));
     let refused = house.watch(&caller, "/", "").await.err();
-    assert_eq!(refused, Some(NoStream::Denied("Invalid API key".to_owned())));
+    assert_eq!(refused, Some(StreamError::Denied("Invalid API key".to_owned())));
 }
 
 #[tokio::test(start_paused = true)]
@@ -318,7 +318,7 @@ async fn an_agent_that_was_destroyed_behind_an_open_door_cannot_be_watched() {
     let entrance = house.desk.agent_target("a").unwrap();
     house.at_daemon(&request("destroy_agent", r#"{"agent_id":"a"}"#)).await;
     let refused = house.desk.watch(&entrance, &Caller::admin(), EventQuery::default()).await.err();
-    assert_eq!(refused, Some(NoStream::NoSuchAgent("Agent not found: a".to_owned())));
+    assert_eq!(refused, Some(StreamError::AgentNotFound("Agent not found: a".to_owned())));
 }
 
 #[tokio::test(start_paused = true)]
@@ -326,7 +326,7 @@ async fn a_reader_that_does_not_read_slows_nobody_and_misses_only_deltas() {
     let house = House::new().await;
     house.agents(&["a"]).await;
     let mut slow = house.admin_watches("a", "").await;
-    let before = slow.stream.begins_behind().unwrap();
+    let before = slow.stream.starts_after().unwrap();
     for _ in 0..400 {
         house.say("a", "hi").await;
     }

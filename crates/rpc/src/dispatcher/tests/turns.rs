@@ -4,7 +4,7 @@ use super::*;
 
 const WAIT: &str = r#"{"jsonrpc":"2.0","method":"send","params":{"content":"wait","request_id":"r"},"id":1}"#;
 
-async fn steer(house: &House, params: &str) -> (AnswerKind, String) {
+async fn steer(house: &House, params: &str) -> (ResponseKind, String) {
     house.at_agent("a", &request("steer", params)).await
 }
 

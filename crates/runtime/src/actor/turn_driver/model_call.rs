@@ -196,7 +196,7 @@ impl TurnDriver {
     /// None when the answer is complete.
     fn on_model_event(&mut self, event: ModelEvent) -> Option<TurnEvent> {
         self.model_call.is_queued = event == ModelEvent::Waiting;
-        if matches!(event, ModelEvent::Waiting | ModelEvent::Alive) {
+        if matches!(event, ModelEvent::Waiting | ModelEvent::Heartbeat) {
             return Some(TurnEvent::Text(String::new()));
         }
         if !self.model_call.has_response {
@@ -215,7 +215,7 @@ impl TurnDriver {
             ModelEvent::ReasoningBlock(thoughts) => TurnEvent::ReasoningBlock(thoughts),
             ModelEvent::Usage(usage) => {
                 self.calibrate(usage);
-                self.shared.record_model_usage(usage, self.shared.provider.traits().prices);
+                self.shared.record_model_usage(usage, self.shared.provider.spec().prices);
                 TurnEvent::Usage(usage)
             }
             // Counted by another tokenizer: it teaches nothing.
@@ -224,7 +224,7 @@ impl TurnDriver {
                 TurnEvent::Usage(usage)
             }
             ModelEvent::Stopped(StopReason::Length) => TurnEvent::Truncated,
-            ModelEvent::Stopped(_) | ModelEvent::Waiting | ModelEvent::Alive => {
+            ModelEvent::Stopped(_) | ModelEvent::Waiting | ModelEvent::Heartbeat => {
                 TurnEvent::Text(String::new())
             }
             ModelEvent::ToolCall(call) => {

@@ -1,7 +1,7 @@
 //! The tools that reach other agents. Arguments are words of the form `key=value`, then a message:
 //! `to=b wait=yes #7 say hello; done`.
 
-use agent::outside::{ToolContext, NewPeer, PeerAnswer, CallSite};
+use agent::outside::{ToolContext, NewPeer, PeerResponse, CallSite};
 use agent::permission::Effect;
 use agent::{AgentId, Fault, FaultKind, RequestId, ToolOutcome};
 
@@ -116,7 +116,7 @@ async fn try_execute(verb: AgentOperation, words: &ParsedArguments<'_>, leave: &
     })
 }
 
-fn describe_answer(answer: &PeerAnswer) -> String {
+fn describe_answer(answer: &PeerResponse) -> String {
     let halted = answer.halted.map(|why| format!(" and halted: {why}")).unwrap_or_default();
     match (answer.queued, answer.cancelled) {
         (true, _) => "has it".to_owned(),

@@ -11,15 +11,15 @@ use super::*;
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 struct Stage {
-    body: AnswerBody,
+    body: ResponseBody,
     events: UnboundedSender<Vec<u8>>,
     stop: CancellationToken,
     activity: Arc<Activity>,
     places: Arc<Semaphore>,
 }
 
-fn pieces(events: UnboundedReceiver<Vec<u8>>) -> EventStream {
-    EventStream::of(stream::unfold(events, |mut events| async move {
+fn pieces(events: UnboundedReceiver<Vec<u8>>) -> EventBytes {
+    EventBytes::new(stream::unfold(events, |mut events| async move {
         events.recv().await.map(|piece| (piece, events))
     }))
 }
@@ -28,14 +28,14 @@ fn stage(opening: &str) -> Stage {
     let (events, told) = unbounded_channel();
     let (stop, activity) = (CancellationToken::new(), Arc::new(Activity::new()));
     let places = Arc::new(Semaphore::new(1));
-    let terms = StreamTerms {
-        heartbeat: HEARTBEAT,
+    let terms = StreamContext {
+        heartbeat_interval: HEARTBEAT,
         stop: stop.clone(),
         activity: Arc::clone(&activity),
-        place: Arc::clone(&places).try_acquire_owned().ok(),
+        permit: Arc::clone(&places).try_acquire_owned().ok(),
     };
     let body = StreamBody::new(pieces(told), opening.as_bytes().to_vec(), terms);
-    Stage { body: AnswerBody::Stream(Box::new(body)), events, stop, activity, places }
+    Stage { body: ResponseBody::Stream(Box::new(body)), events, stop, activity, places }
 }
 
 impl Stage {
@@ -122,7 +122,7 @@ async fn a_stream_ends_with_its_events_and_gives_its_place_back() {
 #[tokio::test(start_paused = true)]
 async fn many_events_are_not_gathered_without_end() {
     let events = stream::iter((0..100).map(|_| vec![b'x'; 1024])).boxed();
-    let mut events = EventStream::of(events);
+    let mut events = EventBytes::new(events);
     let mut sizes = Vec::new();
     while let Some(bytes) = poll_fn(|cx| events.poll_next(cx)).await {
         sizes.push(bytes.len());
@@ -133,7 +133,7 @@ async fn many_events_are_not_gathered_without_end() {
 
 #[test]
 fn a_whole_body_is_as_long_as_it_says() {
-    let body = AnswerBody::from(b"{}".to_vec());
+    let body = ResponseBody::from(b"{}".to_vec());
     assert_eq!((body.size_hint().exact(), body.is_end_stream()), (Some(2), false));
-    assert!(AnswerBody::from(Vec::new()).is_end_stream());
+    assert!(ResponseBody::from(Vec::new()).is_end_stream());
 }

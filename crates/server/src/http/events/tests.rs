@@ -86,14 +86,14 @@ fn a_cursor_that_is_none_is_refused_wherever_it_stands() {
 fn what_the_desk_says_becomes_a_status() {
     let text = || "why".to_owned();
     for (fault, status) in [
-        (NoStream::Denied(text()), 403),
-        (NoStream::NoSuchAgent(text()), 404),
-        (NoStream::Busy(text()), 503),
-        (NoStream::Failed(text()), 500),
+        (StreamError::Denied(text()), 403),
+        (StreamError::AgentNotFound(text()), 404),
+        (StreamError::Busy(text()), 503),
+        (StreamError::Failed(text()), 500),
     ] {
         let refusal = stream_refusal(fault);
         assert_eq!(
-            (refusal.status.as_u16(), refusal.message.as_ref(), refusal.closes),
+            (refusal.status.as_u16(), refusal.message.as_ref(), refusal.closes_connection),
             (status, "why", false)
         );
     }

@@ -27,7 +27,7 @@ fn refused(bytes: impl AsRef<[u8]>, status: u16, message: &str) {
     match judge(bytes) {
         HeadVerdict::Refused(refusal) => {
             assert_eq!((refusal.status.as_u16(), &*refusal.message), (status, message), "{name}");
-            assert!(refusal.closes, "{name}: what follows cannot be understood");
+            assert!(refusal.closes_connection, "{name}: what follows cannot be understood");
         }
         verdict => panic!("{name}: {verdict:?}"),
     }

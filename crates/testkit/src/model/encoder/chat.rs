@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::json;
 
 use super::{EventEncoder, call_id, now_s, split_evenly, push_string, output_bytes, estimate_tokens};
-use crate::model::request::{ParsedRequest, Delivery};
+use crate::model::request::{ParsedRequest, ResponseMode};
 use crate::model::script::ScriptedCall;
 
 /// A stream under way: what was said and not yet sent is in `unsent`.
@@ -29,7 +29,7 @@ struct UsageBytes {
 
 impl ChatEncoder {
     pub(super) fn new(request: &ParsedRequest, number: usize) -> Self {
-        let with_usage = request.delivery == Delivery::StreamedWithUsage;
+        let with_usage = request.response_mode == ResponseMode::StreamedWithUsage;
         let mut events = Self {
             number,
             event_prefix: event_prefix(request, number),

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Api, BadRequest, ParsedRequest, Message, delivery, missing_parameter, require_model, parse_json, content_text};
+use super::{Api, BadRequest, ParsedRequest, Message, response_mode, missing_parameter, require_model, parse_json, content_text};
 
 #[derive(Debug, Deserialize)]
 struct Fields {
@@ -27,7 +27,7 @@ pub(super) fn parse(body: &[u8]) -> Result<ParsedRequest, BadRequest> {
     let mut messages: Vec<_> = system.map(|text| Message::new("system", text)).into_iter().collect();
     given.into_iter().for_each(|message| split_tool_results(message, &mut messages));
     let schema = fields.output_config.pointer("/format/schema").cloned();
-    Ok(ParsedRequest { api: Api::Anthropic, model, delivery: delivery(fields.stream), schema, messages })
+    Ok(ParsedRequest { api: Api::Anthropic, model, response_mode: response_mode(fields.stream), schema, messages })
 }
 
 /// The results in a message as messages of their own, before what the user says beside them.

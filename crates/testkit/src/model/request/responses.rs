@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Api, BadRequest, ParsedRequest, Message, delivery, missing_parameter, require_model, parse_json, content_text};
+use super::{Api, BadRequest, ParsedRequest, Message, response_mode, missing_parameter, require_model, parse_json, content_text};
 
 #[derive(Debug, Deserialize)]
 struct Fields {
@@ -32,7 +32,7 @@ pub(super) fn parse(body: &[u8]) -> Result<ParsedRequest, BadRequest> {
         return Err(missing_parameter("input"));
     }
     let schema = fields.text.pointer("/format/schema").cloned();
-    Ok(ParsedRequest { api: Api::Responses, model, delivery: delivery(fields.stream), schema, messages })
+    Ok(ParsedRequest { api: Api::Responses, model, response_mode: response_mode(fields.stream), schema, messages })
 }
 
 /// What the model says and calls in one answer are several items, and one message.

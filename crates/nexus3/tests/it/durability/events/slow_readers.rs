@@ -74,7 +74,7 @@ fn a_hundred_readers_that_do_not_read_slow_nobody_and_miss_nothing_that_is_kept(
 fn a_reader_that_never_reads_is_let_go_and_comes_back_to_its_place() {
     let stage = Stage::with(&format!("[limits]\nwrite_ms = 200\n{BIG}"));
     let long = "x".repeat(1_000_000);
-    stage.model.answer(&long, "short");
+    stage.model.set_response(&long, "short");
     let mut stalled = stage.daemon.events("/events?deltas=false", Some(0));
     stalled.shrink_receive_buffer();
     // More than the kernel keeps for a reader.
@@ -110,7 +110,7 @@ fn a_reader_that_stands_still_does_not_let_the_log_grow() {
     const WAL_BYTES_MAX: u64 = 64 << 20;
     let stage = Stage::with(&format!("[limits]\nwrite_ms = 3600000\n{BIG}"));
     let long = "y".repeat(1_000_000);
-    stage.model.answer(&long, "short");
+    stage.model.set_response(&long, "short");
     stage.create_with(json!({ "agent_id": "first", "model": "big" }));
     let mut stalled = stage.daemon.events("/events?deltas=false", Some(0));
     stalled.shrink_receive_buffer();

@@ -13,7 +13,7 @@ use super::args::UseArgs;
 use super::{LOCAL, Load, catalog, failed, folder, runtime};
 use crate::config::Config;
 use crate::home::{self, Environment, variable};
-use crate::model;
+use crate::model_registry;
 use crate::{Failure, print};
 
 pub(super) fn run(
@@ -28,7 +28,7 @@ pub(super) fn run(
     match name.strip_prefix("local/") {
         Some(id) => check_local(id, home)?,
         // The daemon would refuse it at its start for the same reason.
-        None => drop(model::open_book(home, &config, environment)?),
+        None => drop(model_registry::open_registry(home, &config, environment)?),
     }
     home::prepare(home)?;
     let file = home.join("config.toml");

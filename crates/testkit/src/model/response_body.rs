@@ -9,88 +9,88 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 
-use super::answer::{AnswerPlan, Step, Wait};
+use super::response::{BodyPlan, Step, Wait};
 use super::observed::{Attendance, Observed};
 
 /// The body of one answer. Hyper drops it when the peer goes away, and with it the attendance, which then counts
 /// the abort; so the wait, which counts the request as stalled, is declared first.
-pub(crate) struct AnswerBody {
-    waiting: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+pub(crate) struct ScriptedBody {
+    pending_wait: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     steps: VecDeque<Step>,
-    bytes_known: Option<u64>,
-    attendance: Attendance,
+    content_length: Option<u64>,
+    tracker: Attendance,
 }
 
 /// Ends a body before its end; hyper then drops the connection without the last chunk.
 #[derive(Debug)]
-pub(crate) struct CutShort;
+pub(crate) struct BodyAborted;
 
-impl fmt::Display for CutShort {
+impl fmt::Display for BodyAborted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the script cuts the answer here")
     }
 }
 
-impl std::error::Error for CutShort {}
+impl std::error::Error for BodyAborted {}
 
-impl AnswerBody {
-    pub(crate) fn new(plan: AnswerPlan, mut attendance: Attendance) -> Self {
+impl ScriptedBody {
+    pub(crate) fn new(plan: BodyPlan, mut attendance: Attendance) -> Self {
         let (steps, bytes_known) = match plan {
-            AnswerPlan::Known(bytes) => {
+            BodyPlan::Complete(bytes) => {
                 // Hyper drops such a body without asking it where the status or the method allows none.
                 attendance.end();
                 let length = bytes.len() as u64;
                 (VecDeque::from_iter((length > 0).then_some(Step::Send(bytes))), Some(length))
             }
-            AnswerPlan::Steps(steps) => (steps, None),
+            BodyPlan::Steps(steps) => (steps, None),
         };
-        Self { waiting: None, steps, bytes_known, attendance }
+        Self { pending_wait: None, steps, content_length: bytes_known, tracker: attendance }
     }
 }
 
-impl Body for AnswerBody {
+impl Body for ScriptedBody {
     type Data = Bytes;
-    type Error = CutShort;
+    type Error = BodyAborted;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, CutShort>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyAborted>>> {
         loop {
-            if let Some(wait) = &mut self.waiting {
+            if let Some(wait) = &mut self.pending_wait {
                 ready!(wait.as_mut().poll(cx));
-                self.waiting = None;
+                self.pending_wait = None;
             }
             let step = self.steps.pop_front();
             match step {
-                Some(Step::Cut) => self.attendance.break_off(),
-                Some(Step::Send(_)) | None if self.steps.is_empty() => self.attendance.end(),
+                Some(Step::Disconnect) => self.tracker.break_off(),
+                Some(Step::Send(_)) | None if self.steps.is_empty() => self.tracker.end(),
                 _ => {}
             }
             match step {
                 Some(Step::Send(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
                 Some(Step::Wait(wait)) => {
-                    let observed = Arc::clone(self.attendance.observed());
-                    self.waiting = Some(Box::pin(async move { wait.over(&observed).await }));
+                    let observed = Arc::clone(self.tracker.observed());
+                    self.pending_wait = Some(Box::pin(async move { wait.run(&observed).await }));
                 }
-                Some(Step::Cut) => return Poll::Ready(Some(Err(CutShort))),
+                Some(Step::Disconnect) => return Poll::Ready(Some(Err(BodyAborted))),
                 None => return Poll::Ready(None),
             }
         }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.waiting.is_none() && self.steps.is_empty()
+        self.pending_wait.is_none() && self.steps.is_empty()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.bytes_known.map_or_else(SizeHint::default, SizeHint::with_exact)
+        self.content_length.map_or_else(SizeHint::default, SizeHint::with_exact)
     }
 }
 
 impl Wait {
     /// Returns when the wait is over; while it needs somebody else for that, the request counts as stalled.
-    pub(crate) async fn over(self, observed: &Observed) {
+    pub(crate) async fn run(self, observed: &Observed) {
         match self {
             Self::Pause(pause) => tokio::time::sleep(pause).await,
             // Hyper writes out what it has whenever the body has nothing for the moment.

@@ -15,14 +15,14 @@ use local::count::Counter;
 use local::generation::{EngineKind, LoadFault};
 use provider::catalog::PROVIDERS;
 use provider::{
-    BookOptions, TokenCounter, Found, LocalFiles, LocalOptions, ModelBook, RecordedModels, ReplayedModels, Secret,
+    RegistryOptions, TokenCounter, DiscoveredServer, LocalFiles, LocalOptions, ModelRegistry, RecordedModels, ReplayedModels, Secret,
 };
 use weights::{Kind, Shelf, Shelved};
 
 use crate::config::Config;
 use crate::home::{Environment, variable};
 use crate::model_server::engine_word;
-use crate::models::{self, FoundServer};
+use crate::models::{self, DiscoveredServer};
 use crate::{Failure, console_runtime};
 
 /// How long the embedded model stays without a question.
@@ -38,7 +38,7 @@ const SOCKET_NAME_BYTES: usize = "/model-0123456789abcdef.sock".len();
 /// Where answers come from.
 pub(crate) enum ModelSource {
     /// Models, and the file that keeps what they say.
-    Book { book: ModelBook, record: Option<PathBuf> },
+    Registry { registry: ModelRegistry, record: Option<PathBuf> },
     /// A recording.
     Replay(ReplayedModels),
 }
@@ -49,18 +49,18 @@ impl ModelSource {
         if let Some(path) = &config.replay {
             return ReplayedModels::open(Path::new(path)).map(Self::Replay).map_err(as_usage);
         }
-        let book = open_book(home, config, environment)?;
-        Ok(Self::Book { book, record: config.record.as_ref().map(PathBuf::from) })
+        let book = open_registry(home, config, environment)?;
+        Ok(Self::Registry { registry: book, record: config.record.as_ref().map(PathBuf::from) })
     }
 
     /// Where no model is chosen and no key is set, one that runs on this machine is taken; it is looked for once, before
     /// the first agent.
-    pub(crate) async fn ready(self) -> Result<Arc<dyn Models>, Failure> {
+    pub(crate) async fn into_models(self) -> Result<Arc<dyn Models>, Failure> {
         let (book, record) = match self {
             Self::Replay(models) => return Ok(Arc::new(models)),
-            Self::Book { book, record } => (book, record),
+            Self::Registry { registry: book, record } => (book, record),
         };
-        book.settle().await;
+        book.resolve_default().await;
         let Some(path) = record else { return Ok(Arc::new(book)) };
         let recorded = RecordedModels::create(Arc::new(book), &path).map_err(as_usage)?;
         Ok(Arc::new(recorded))
@@ -68,21 +68,21 @@ impl ModelSource {
 }
 
 /// All models by name, from the configuration, the environment and the weights in the home.
-pub(crate) fn open_book(
+pub(crate) fn open_registry(
     home: &Path,
     config: &Config,
     environment: &Environment,
-) -> Result<ModelBook, Failure> {
-    let options = BookOptions {
-        usual: config.model.clone(),
+) -> Result<ModelRegistry, Failure> {
+    let options = RegistryOptions {
+        default_model: config.model.clone(),
         fallback: config.fallback.clone(),
         providers: config.providers(),
         models: config.models(),
-        variables: variables(config, environment)?,
+        variables: provider_variables(config, environment)?,
         local: Some(local(home, config.local_engine)?),
-        ..BookOptions::default()
+        ..RegistryOptions::default()
     };
-    ModelBook::open(options).map_err(as_usage)
+    ModelRegistry::open(options).map_err(as_usage)
 }
 
 fn as_usage(fault: Fault) -> Failure {
@@ -90,7 +90,7 @@ fn as_usage(fault: Fault) -> Failure {
 }
 
 /// The variables that providers are known by; nothing else of the environment is handed on.
-fn variables(config: &Config, environment: &Environment) -> Result<HashMap<String, Secret>, Failure> {
+fn provider_variables(config: &Config, environment: &Environment) -> Result<HashMap<String, Secret>, Failure> {
     let known =
         PROVIDERS.iter().flat_map(|known| known.key_variables.iter().chain([&known.base_url_variable]));
     let own = config.providers().into_values().filter_map(|provider| provider.key_env);
@@ -195,17 +195,17 @@ impl LocalFiles for WeightsHere {
 }
 
 /// The models of servers that were found on this machine, each with where it is.
-pub(crate) fn found_servers(config: &Config, environment: &Environment) -> Result<Vec<FoundServer>, Failure> {
+pub(crate) fn discover_servers(config: &Config, environment: &Environment) -> Result<Vec<DiscoveredServer>, Failure> {
     let Ok(runtime) = console_runtime() else { return Ok(Vec::new()) };
-    let options = BookOptions {
+    let options = RegistryOptions {
         providers: config.providers(),
-        variables: variables(config, environment)?,
-        ..BookOptions::default()
+        variables: provider_variables(config, environment)?,
+        ..RegistryOptions::default()
     };
-    let book = ModelBook::open(options).map_err(as_usage)?;
-    let found = runtime.block_on(book.look_around());
-    let named = |found: Found| {
-        let Found { provider, base_url, models } = found;
+    let book = ModelRegistry::open(options).map_err(as_usage)?;
+    let found = runtime.block_on(book.discover_servers());
+    let named = |found: DiscoveredServer| {
+        let DiscoveredServer { provider, base_url, models } = found;
         models.into_iter().map(move |model| (format!("{provider}/{}", model.name), base_url.clone()))
     };
     Ok(found.into_iter().flat_map(named).collect())

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::Prices;
-use agent::outside::ModelTraits;
+use agent::outside::ModelSpec;
 
-use super::{Book, ModelSettings, NO_WEIGHTS, ProviderSettings, lock};
+use super::{RegistryInner, ModelSettings, NO_WEIGHTS, ProviderSettings, lock};
 use crate::anthropic::Anthropic;
 use crate::catalog::{Api, KnownProvider, LOCAL, PROVIDERS, Site, known_provider, ollama_base_url};
 use crate::chat::Chat;
@@ -14,21 +14,21 @@ use crate::tokenizer::Tokenizer;
 use crate::dialect::{Dialect, ModelOptions};
 use crate::endpoint::{Endpoint, EndpointOptions};
 use crate::fair_queue::QueueLimits;
-use crate::known::{MACHINE_WINDOW_TOKENS_DEFAULT, WINDOW_TOKENS_DEFAULT, traits_of};
+use crate::known_models::{MACHINE_WINDOW_TOKENS_DEFAULT, WINDOW_TOKENS_DEFAULT, known_traits};
 use crate::local::{LocalServer, local_traits};
-use crate::patience::Patience;
+use crate::retry_policy::RetryPolicy;
 use crate::remote::{ModelClient, Remote, RemoteModel, RootHeader};
 use crate::responses::Responses;
 use crate::secret::KeySource;
 
 const AZURE_VERSION_DEFAULT: &str = "2024-10-21";
 
-impl Book {
+impl RegistryInner {
     /// Whether there is a provider of this name.
     pub(super) fn check_provider(&self, provider: &str) -> Result<(), String> {
         let kind = self.options.providers.get(provider).and_then(|said| said.kind.as_deref());
         let is_known = provider == LOCAL || known_provider(kind.unwrap_or(provider)).is_some();
-        if is_known { Ok(()) } else { Err(no_provider(provider)) }
+        if is_known { Ok(()) } else { Err(unknown_provider_text(provider)) }
     }
 
     /// The model, called as the user calls it; else what is missing.
@@ -45,9 +45,9 @@ impl Book {
         let nothing = ProviderSettings::default();
         let said = self.options.providers.get(provider).unwrap_or(&nothing);
         let known =
-            known_provider(said.kind.as_deref().unwrap_or(provider)).ok_or_else(|| no_provider(provider))?;
+            known_provider(said.kind.as_deref().unwrap_or(provider)).ok_or_else(|| unknown_provider_text(provider))?;
         let endpoint = self.endpoint(provider, known, said)?;
-        let traits = overridden(&self.traits(provider, known, model), settings);
+        let traits = override_traits(&self.traits(provider, known, model), settings);
         let path = match known.api {
             Api::AzureChat => {
                 let deployment = said.deployment.as_deref().unwrap_or(model);
@@ -80,7 +80,7 @@ impl Book {
         let file = local.files.find(id).ok_or_else(|| {
             format!("its weights are not here; get them with: nexus3 models pull {id} --yes")
         })?;
-        let traits = overridden(&local_traits(), settings);
+        let traits = override_traits(&local_traits(), settings);
         let mut servers = lock(&self.servers);
         let server = match servers.get(id) {
             Some(server) => server.clone(),
@@ -94,17 +94,17 @@ impl Book {
         Ok(Arc::new(server.model(called.to_owned(), options, traits, Arc::clone(&self.prefix_cache))))
     }
 
-    fn traits(&self, provider: &str, known: &KnownProvider, model: &str) -> ModelTraits {
-        let found = lock(&self.found);
+    fn traits(&self, provider: &str, known: &KnownProvider, model: &str) -> ModelSpec {
+        let found = lock(&self.discovered);
         let found = found.iter().filter(|found| found.provider == provider).flat_map(|found| &found.models);
         let told = found.filter(|found| found.name == model).find_map(|found| found.window_tokens);
-        let traits = traits_of(provider, model, WINDOW_TOKENS_DEFAULT);
+        let traits = known_traits(provider, model, WINDOW_TOKENS_DEFAULT);
         let likely = match known.site {
             Site::Cloud => traits.window_tokens,
             // What the model could take is not what its server was set up with.
             Site::Machine => traits.window_tokens.min(MACHINE_WINDOW_TOKENS_DEFAULT),
         };
-        ModelTraits { window_tokens: told.unwrap_or(likely), ..traits }
+        ModelSpec { window_tokens: told.unwrap_or(likely), ..traits }
     }
 
     /// One server's connections and its gate are shared by all its models.
@@ -131,9 +131,9 @@ impl Book {
         said: &ProviderSettings,
     ) -> Result<EndpointOptions, String> {
         let (base_url, base_url_name) = self.base_url(provider, known, said)?;
-        let key = self.key(provider, known, said)?;
+        let key = self.key_source(provider, known, said)?;
         if key == KeySource::None && known.site == Site::Cloud && base_url == known.base_url {
-            return Err(missing_key(provider, known, said));
+            return Err(missing_key_text(provider, known, said));
         }
         let query = match known.api {
             Api::AzureChat => {
@@ -153,13 +153,13 @@ impl Book {
             ca_file: said.ca_file.clone(),
             allow_insecure_http: said.allow_insecure_http,
             socket: None,
-            patience: patience(known, said),
+            retry_policy: retry_policy(known, said),
             queue_limits: queue_limits(said),
         })
     }
 
     /// Where a known provider is, as far as anybody knows.
-    pub(super) fn address_of(&self, provider: &str) -> Option<String> {
+    pub(super) fn provider_base_url(&self, provider: &str) -> Option<String> {
         let nothing = ProviderSettings::default();
         let said = self.options.providers.get(provider).unwrap_or(&nothing);
         self.base_url(provider, known_provider(provider)?, said).ok().map(|(base_url, _)| base_url)
@@ -189,7 +189,7 @@ impl Book {
         Ok((known.base_url.to_owned(), format!("the address of {provider}")))
     }
 
-    fn key(
+    fn key_source(
         &self,
         provider: &str,
         known: &KnownProvider,
@@ -208,7 +208,7 @@ impl Book {
     }
 }
 
-fn missing_key(provider: &str, known: &KnownProvider, said: &ProviderSettings) -> String {
+fn missing_key_text(provider: &str, known: &KnownProvider, said: &ProviderSettings) -> String {
     match (&said.key_env, known.key_variables.first()) {
         (Some(variable), _) => format!("set {variable} in the daemon's environment"),
         (None, Some(variable)) if provider == known.name => format!(
@@ -219,12 +219,12 @@ fn missing_key(provider: &str, known: &KnownProvider, said: &ProviderSettings) -
     }
 }
 
-fn no_provider(provider: &str) -> String {
+fn unknown_provider_text(provider: &str) -> String {
     let names: Vec<&str> = PROVIDERS.iter().map(|known| known.name).chain([LOCAL]).collect();
     let names = names.join(", ");
     format!(
         "there is no provider {:?}; the known ones are {names}, and others stand in config.toml as [providers.NAME]",
-        super::shown(provider)
+        super::truncated_name(provider)
     )
 }
 
@@ -237,15 +237,15 @@ fn dialect(known: &KnownProvider, model: &str) -> Arc<dyn Dialect> {
     }
 }
 
-fn patience(known: &KnownProvider, said: &ProviderSettings) -> Patience {
+fn retry_policy(known: &KnownProvider, said: &ProviderSettings) -> RetryPolicy {
     let usual = match known.site {
-        Site::Cloud => Patience::default(),
-        Site::Machine => Patience::of_machine(),
+        Site::Cloud => RetryPolicy::default(),
+        Site::Machine => RetryPolicy::for_machine(),
     };
     let ms = |value: Option<u64>, usual: Duration| value.map_or(usual, Duration::from_millis);
-    Patience {
-        first_byte: ms(said.first_byte_ms, usual.first_byte),
-        idle: ms(said.idle_ms, usual.idle),
+    RetryPolicy {
+        first_byte_timeout: ms(said.first_byte_ms, usual.first_byte_timeout),
+        idle_timeout: ms(said.idle_ms, usual.idle_timeout),
         tries_max: said.tries_max.and_then(|tries| u32::try_from(tries).ok()).unwrap_or(usual.tries_max),
         ..usual
     }
@@ -257,7 +257,7 @@ fn queue_limits(said: &ProviderSettings) -> QueueLimits {
     QueueLimits { concurrency: concurrency.unwrap_or(usual.concurrency), ..usual }
 }
 
-fn overridden(traits: &ModelTraits, settings: &ModelSettings) -> ModelTraits {
+fn override_traits(traits: &ModelSpec, settings: &ModelSettings) -> ModelSpec {
     let [input, output, cached, cache_written] = settings.prices;
     let says_price = settings.prices.iter().any(Option::is_some);
     let known = traits.prices.unwrap_or_default();
@@ -268,22 +268,22 @@ fn overridden(traits: &ModelTraits, settings: &ModelSettings) -> ModelTraits {
         cached: cached.or(input).unwrap_or(known.cached),
         cache_written: cache_written.or(input).unwrap_or(known.cache_written),
     };
-    ModelTraits {
+    ModelSpec {
         window_tokens: settings.window_tokens.unwrap_or(traits.window_tokens),
         answer_tokens_max: settings.answer_tokens_max.or(traits.answer_tokens_max),
         prices: if says_price { Some(prices) } else { traits.prices },
-        takes_images: settings.images.unwrap_or(traits.takes_images),
-        strength: traits.strength,
+        accepts_images: settings.images.unwrap_or(traits.accepts_images),
+        tier: traits.tier,
     }
 }
 
-fn model_options(model: &str, settings: &ModelSettings, traits: &ModelTraits) -> ModelOptions {
+fn model_options(model: &str, settings: &ModelSettings, traits: &ModelSpec) -> ModelOptions {
     ModelOptions {
         name: model.to_owned(),
         answer_tokens_max: settings.answer_tokens_max,
         answer_tokens_limit: traits.answer_tokens_max,
         extra: settings.extra.clone(),
         caches_prompt: settings.caches_prompt.unwrap_or(true),
-        takes_images: traits.takes_images,
+        takes_images: traits.accepts_images,
     }
 }

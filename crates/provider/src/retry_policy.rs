@@ -6,72 +6,72 @@ use std::time::Duration;
 /// The longest that a server's word for when to come back is obeyed.
 pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 
-const PAUSE_FIRST: Duration = Duration::from_millis(500);
-const PAUSE_MAX: Duration = Duration::from_secs(30);
+const BACKOFF_FIRST: Duration = Duration::from_millis(500);
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
 /// Who is asked when this model does not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Behind {
+pub(crate) enum HasFallback {
     /// Nobody: it is worth waiting for.
-    Nobody,
+    No,
     /// Another model: nobody waits long for one that is resting or wants to be left alone.
-    Another,
+    Yes,
 }
 
 /// How long a model is waited for that has another one behind it.
-pub(crate) const ANOTHER_AFTER: Duration = Duration::from_secs(2);
+pub(crate) const FALLBACK_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// The times of one provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Patience {
+pub(crate) struct RetryPolicy {
     /// Until a connection stands.
-    pub(crate) connect: Duration,
+    pub(crate) connect_timeout: Duration,
     /// From the question to the head of the answer.
-    pub(crate) first_byte: Duration,
+    pub(crate) first_byte_timeout: Duration,
     /// Between two pieces of the answer.
-    pub(crate) idle: Duration,
+    pub(crate) idle_timeout: Duration,
     /// For all tries of one question together, until its answer begins.
-    pub(crate) budget: Duration,
+    pub(crate) total_timeout: Duration,
     /// Most tries of one question.
     pub(crate) tries_max: u32,
     /// What silence before the head of an answer means.
-    pub(crate) silence: Silence,
+    pub(crate) first_byte_wait: FirstByteWait,
 }
 
 /// What it means that a server was asked and has said nothing yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Silence {
+pub(crate) enum FirstByteWait {
     /// Nothing good.
-    Trouble,
+    Silent,
     /// It may be reading a model from the disk, and would begin anew if it was asked again.
-    Work,
+    Heartbeat,
 }
 
-impl Patience {
+impl RetryPolicy {
     /// For a server on this machine, which has to read its model first, and perhaps a long question on few cores.
-    pub(crate) fn of_machine() -> Self {
+    pub(crate) fn for_machine() -> Self {
         let long = Duration::from_secs(600);
-        Self { first_byte: long, budget: long, silence: Silence::Work, ..Self::default() }
+        Self { first_byte_timeout: long, total_timeout: long, first_byte_wait: FirstByteWait::Heartbeat, ..Self::default() }
     }
 }
 
-impl Default for Patience {
+impl Default for RetryPolicy {
     fn default() -> Self {
         Self {
-            connect: Duration::from_secs(10),
-            first_byte: Duration::from_secs(60),
-            idle: Duration::from_secs(60),
-            budget: Duration::from_secs(120),
+            connect_timeout: Duration::from_secs(10),
+            first_byte_timeout: Duration::from_secs(60),
+            idle_timeout: Duration::from_secs(60),
+            total_timeout: Duration::from_secs(120),
             tries_max: 4,
-            silence: Silence::Trouble,
+            first_byte_wait: FirstByteWait::Silent,
         }
     }
 }
 
 /// How long to wait before the next try, after so many: any time up to a bound that doubles, so that many who failed
 /// together do not come back together.
-pub(crate) fn pause_after(tries: u32) -> Duration {
-    let bound = PAUSE_FIRST.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(PAUSE_MAX);
+pub(crate) fn backoff(tries: u32) -> Duration {
+    let bound = BACKOFF_FIRST.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(BACKOFF_MAX);
     bound.mul_f64(fastrand::f64())
 }
 
@@ -81,12 +81,12 @@ pub(crate) fn retry_after(headers: &reqwest::header::HeaderMap, now: jiff::Times
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let milliseconds = text("retry-after-ms").and_then(|text| text.parse::<f64>().ok());
     let wait =
-        milliseconds.map(|count| count / 1000.0).or_else(|| read_retry_after(text("retry-after")?, now));
+        milliseconds.map(|count| count / 1000.0).or_else(|| parse_retry_after(text("retry-after")?, now));
     let wait = wait.filter(|seconds| seconds.is_finite() && *seconds >= 0.0)?;
     Some(Duration::from_secs_f64(wait.min(RETRY_AFTER_MAX.as_secs_f64())))
 }
 
-fn read_retry_after(text: &str, now: jiff::Timestamp) -> Option<f64> {
+fn parse_retry_after(text: &str, now: jiff::Timestamp) -> Option<f64> {
     if let Ok(seconds) = text.parse::<f64>() {
         return Some(seconds);
     }
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn pauses_grow_and_are_spread_below_their_bound() {
         for (tries, bound_ms) in [(1, 500), (2, 1_000), (3, 2_000), (30, 30_000)] {
-            let pauses: Vec<Duration> = (0..500).map(|_| pause_after(tries)).collect();
+            let pauses: Vec<Duration> = (0..500).map(|_| backoff(tries)).collect();
             assert!(pauses.iter().all(|pause| *pause <= Duration::from_millis(bound_ms)));
             let low = pauses.iter().filter(|pause| **pause < Duration::from_millis(bound_ms / 2)).count();
             assert!((100..400).contains(&low), "{tries}: {low} of 500 in the lower half");

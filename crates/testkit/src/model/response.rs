@@ -8,30 +8,30 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::encoder;
-use super::request::{Api, BadRequest, ParsedRequest, Delivery};
+use super::request::{Api, BadRequest, ParsedRequest, ResponseMode};
 use super::schema::sample;
 use super::script::{Script, ScriptFault, ScriptedCall, calls_asked_for};
 
 const JSON: &str = "application/json";
 const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
-const PAGE: &str = "<!doctype html><html><body><h1>Sign in to this network</h1></body></html>";
+const SIGN_IN_PAGE_HTML: &str = "<!doctype html><html><body><h1>Sign in to this network</h1></body></html>";
 
 /// A response, planned to its end.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct PlannedResponse {
     pub(crate) status: u16,
     pub(crate) content_type: &'static str,
     /// When to come back.
     pub(crate) retry_after_s: Option<u64>,
     /// What has to be over before the response's head is sent.
-    pub(crate) before: Vec<Wait>,
-    pub(crate) body: AnswerPlan,
+    pub(crate) waits_before_head: Vec<Wait>,
+    pub(crate) body: BodyPlan,
 }
 
 /// A body that is known, or one that happens in steps and is sent in chunks.
 #[derive(Debug)]
-pub(crate) enum AnswerPlan {
-    Known(Bytes),
+pub(crate) enum BodyPlan {
+    Complete(Bytes),
     Steps(VecDeque<Step>),
 }
 
@@ -39,7 +39,7 @@ pub(crate) enum AnswerPlan {
 pub(crate) enum Step {
     Send(Bytes),
     Wait(Wait),
-    Cut,
+    Disconnect,
 }
 
 #[derive(Debug)]
@@ -52,45 +52,45 @@ pub(crate) enum Wait {
 }
 
 /// What the model does in one answer, before it is known how the answer travels.
-enum Beat {
-    Say(String),
-    Think(String),
+enum ScriptAction {
+    Text(String),
+    Reasoning(String),
     Call(ScriptedCall),
     Wait(Wait),
-    Cut,
+    Disconnect,
 }
 
-impl Answer {
+impl PlannedResponse {
     /// Answers a request; `number` makes its ids unique, `registered` looks an exact answer up, `is_first` says whether a
     /// message was never asked before.
-    pub(crate) fn to(
+    pub(crate) fn for_request(
         request: &ParsedRequest,
         number: usize,
         obedient: bool,
         registered: impl FnOnce(&str) -> Option<String>,
         is_first: impl FnOnce(&str) -> bool,
     ) -> Self {
-        let script = match script_of(request, obedient, registered) {
+        let script = match select_script(request, obedient, registered) {
             Ok(script) => script,
             Err(fault) => {
                 let fault = BadRequest { message: fault.to_string(), param: None };
                 return Self::bad_request(request.api, &fault);
             }
         };
-        match fitted(request, script) {
+        match fit_to_schema(request, script) {
             Script::Status { code, body } => Self::status(request.api, code, body),
             Script::Later { wait_s, .. } if is_first(&request.last_user_message()) => {
                 Self { retry_after_s: Some(wait_s), ..Self::status(request.api, 429, None) }
             }
-            Script::Html => Self::known(200, "text/html; charset=utf-8", Bytes::from_static(PAGE.as_bytes())),
-            Script::Garbage => Self::garbage(request.delivery),
-            Script::Silent => Self { before: vec![Wait::Forever], ..Self::known(200, JSON, Bytes::new()) },
-            script => Self::perform(request, number, beats(request, script)),
+            Script::Html => Self::complete(200, "text/html; charset=utf-8", Bytes::from_static(SIGN_IN_PAGE_HTML.as_bytes())),
+            Script::Garbage => Self::garbage(request.response_mode),
+            Script::Silent => Self { waits_before_head: vec![Wait::Forever], ..Self::complete(200, JSON, Bytes::new()) },
+            script => Self::render(request, number, script_actions(request, script)),
         }
     }
 
     pub(crate) fn bad_request(api: Api, fault: &BadRequest) -> Self {
-        Self::known(400, JSON, encoder::error(api, "invalid_request_error", &fault.message, fault.param, None))
+        Self::complete(400, JSON, encoder::error(api, "invalid_request_error", &fault.message, fault.param, None))
     }
 
     pub(crate) fn unauthorized(api: Api) -> Self {
@@ -99,124 +99,124 @@ impl Answer {
             Api::Anthropic => "authentication_error",
         };
         let message = "incorrect API key provided";
-        Self::known(401, JSON, encoder::error(api, kind, message, None, Some("invalid_api_key")))
+        Self::complete(401, JSON, encoder::error(api, kind, message, None, Some("invalid_api_key")))
     }
 
     pub(crate) fn not_found(method: &str, path: &str) -> Self {
         let message = format!("no such endpoint: {method} {path}");
         let body = encoder::error(Api::Chat, "invalid_request_error", &message, None, Some("unknown_url"));
-        Self::known(404, JSON, body)
+        Self::complete(404, JSON, body)
     }
 
     fn status(api: Api, code: u16, body: Option<String>) -> Self {
         let Some(body) = body else {
             let kind = if code < 500 { "invalid_request_error" } else { "server_error" };
             let body = encoder::error(api, kind, &format!("scripted status {code}"), None, None);
-            return Self::known(code, JSON, body);
+            return Self::complete(code, JSON, body);
         };
         let content_type = if body.starts_with('{') { JSON } else { "text/plain; charset=utf-8" };
-        Self::known(code, content_type, Bytes::from(body))
+        Self::complete(code, content_type, Bytes::from(body))
     }
 
-    fn garbage(delivery: Delivery) -> Self {
-        if delivery == Delivery::Whole {
-            return Self::known(200, JSON, Bytes::from_static(b"{\"id\": \"chatcmpl-"));
+    fn garbage(delivery: ResponseMode) -> Self {
+        if delivery == ResponseMode::Whole {
+            return Self::complete(200, JSON, Bytes::from_static(b"{\"id\": \"chatcmpl-"));
         }
         let events = "data: {\"id\": \"chatcmpl-\n\ndata: not json either\n\ndata: [DONE]\n\n";
-        Self::steps([Step::Send(Bytes::from_static(events.as_bytes()))].into())
+        Self::from_steps([Step::Send(Bytes::from_static(events.as_bytes()))].into())
     }
 
-    fn perform(request: &ParsedRequest, number: usize, beats: Vec<Beat>) -> Self {
-        match request.delivery {
-            Delivery::Whole => Self::whole(request, number, beats),
-            Delivery::Streamed | Delivery::StreamedWithUsage => Self::streamed(request, number, beats),
+    fn render(request: &ParsedRequest, number: usize, beats: Vec<ScriptAction>) -> Self {
+        match request.response_mode {
+            ResponseMode::Whole => Self::render_whole(request, number, beats),
+            ResponseMode::Streamed | ResponseMode::StreamedWithUsage => Self::render_stream(request, number, beats),
         }
     }
 
     /// Everything between two waits goes out as one frame: an instant answer is a single write.
-    fn streamed(request: &ParsedRequest, number: usize, beats: Vec<Beat>) -> Self {
+    fn render_stream(request: &ParsedRequest, number: usize, beats: Vec<ScriptAction>) -> Self {
         let mut events = encoder::start_stream(request, number);
         let mut steps = VecDeque::new();
         for beat in beats {
             match beat {
                 // A delta without content means nothing; real models do not send it.
-                Beat::Say(text) if text.is_empty() => {}
-                Beat::Say(text) => events.push_text(&text),
-                Beat::Think(thought) => events.push_reasoning(&thought),
-                Beat::Call(call) => events.push_call(&call),
-                Beat::Wait(wait) => steps.extend([Step::Send(events.take_frame()), Step::Wait(wait)]),
-                Beat::Cut => {
-                    steps.extend([Step::Send(events.take_frame()), Step::Wait(Wait::Flush), Step::Cut]);
-                    return Self::steps(steps);
+                ScriptAction::Text(text) if text.is_empty() => {}
+                ScriptAction::Text(text) => events.push_text(&text),
+                ScriptAction::Reasoning(thought) => events.push_reasoning(&thought),
+                ScriptAction::Call(call) => events.push_call(&call),
+                ScriptAction::Wait(wait) => steps.extend([Step::Send(events.take_frame()), Step::Wait(wait)]),
+                ScriptAction::Disconnect => {
+                    steps.extend([Step::Send(events.take_frame()), Step::Wait(Wait::Flush), Step::Disconnect]);
+                    return Self::from_steps(steps);
                 }
             }
         }
         steps.push_back(Step::Send(events.finish()));
-        Self::steps(steps)
+        Self::from_steps(steps)
     }
 
     /// Without a stream every wait comes before the head, because nothing can be said before everything is.
-    fn whole(request: &ParsedRequest, number: usize, beats: Vec<Beat>) -> Self {
+    fn render_whole(request: &ParsedRequest, number: usize, beats: Vec<ScriptAction>) -> Self {
         let (mut text, mut calls, mut before) = (String::new(), Vec::new(), Vec::new());
         for beat in beats {
             match beat {
-                Beat::Say(more) => text.push_str(&more),
+                ScriptAction::Text(more) => text.push_str(&more),
                 // Only streams are watched while the model thinks.
-                Beat::Think(_) => {}
-                Beat::Call(call) => calls.push(call),
-                Beat::Wait(wait) => before.push(wait),
-                Beat::Cut => {
+                ScriptAction::Reasoning(_) => {}
+                ScriptAction::Call(call) => calls.push(call),
+                ScriptAction::Wait(wait) => before.push(wait),
+                ScriptAction::Disconnect => {
                     let whole = encoder::completion(request, number, &text, &calls);
                     let half = whole.slice(..whole.len() / 2);
-                    let steps = [Step::Send(half), Step::Wait(Wait::Flush), Step::Cut].into();
-                    return Self { content_type: JSON, ..Self::steps(steps) };
+                    let steps = [Step::Send(half), Step::Wait(Wait::Flush), Step::Disconnect].into();
+                    return Self { content_type: JSON, ..Self::from_steps(steps) };
                 }
             }
         }
-        Self { before, ..Self::known(200, JSON, encoder::completion(request, number, &text, &calls)) }
+        Self { waits_before_head: before, ..Self::complete(200, JSON, encoder::completion(request, number, &text, &calls)) }
     }
 
-    fn known(status: u16, content_type: &'static str, body: Bytes) -> Self {
-        let body = AnswerPlan::Known(body);
-        Self { status, content_type, retry_after_s: None, before: Vec::new(), body }
+    fn complete(status: u16, content_type: &'static str, body: Bytes) -> Self {
+        let body = BodyPlan::Complete(body);
+        Self { status, content_type, retry_after_s: None, waits_before_head: Vec::new(), body }
     }
 
-    fn steps(steps: VecDeque<Step>) -> Self {
+    fn from_steps(steps: VecDeque<Step>) -> Self {
         Self {
             content_type: EVENT_STREAM,
-            body: AnswerPlan::Steps(steps),
-            ..Self::known(200, JSON, Bytes::new())
+            body: BodyPlan::Steps(steps),
+            ..Self::complete(200, JSON, Bytes::new())
         }
     }
 }
 
 /// What a script does step by step. Those that are no stream have no beats.
-fn beats(request: &ParsedRequest, script: Script) -> Vec<Beat> {
+fn script_actions(request: &ParsedRequest, script: Script) -> Vec<ScriptAction> {
     match script {
         Script::Status { .. } | Script::Html | Script::Garbage | Script::Silent | Script::Empty => Vec::new(),
-        Script::Reply { text } | Script::Later { text, .. } => vec![Beat::Say(text)],
-        Script::Echo { text } => vec![Beat::Say(format!("echo: {text}"))],
-        Script::History => vec![Beat::Say(history(request))],
+        Script::Reply { text } | Script::Later { text, .. } => vec![ScriptAction::Text(text)],
+        Script::Echo { text } => vec![ScriptAction::Text(format!("echo: {text}"))],
+        Script::History => vec![ScriptAction::Text(history(request))],
         Script::Chunks { count, text } => {
-            encoder::split_evenly(&text, count).into_iter().map(|piece| Beat::Say(piece.to_owned())).collect()
+            encoder::split_evenly(&text, count).into_iter().map(|piece| ScriptAction::Text(piece.to_owned())).collect()
         }
-        Script::Stall { text } => vec![Beat::Say(text), Beat::Wait(Wait::Forever)],
-        Script::Cut { text } => vec![Beat::Say(text), Beat::Cut],
-        Script::Slow { pause_ms, text } => slow(pause_ms, &text),
+        Script::Stall { text } => vec![ScriptAction::Text(text), ScriptAction::Wait(Wait::Forever)],
+        Script::Cut { text } => vec![ScriptAction::Text(text), ScriptAction::Disconnect],
+        Script::Slow { pause_ms, text } => slow_actions(pause_ms, &text),
         Script::Hold { name, text } => {
-            let end = Beat::Say(format!(" released {name}"));
-            vec![Beat::Say(text), Beat::Wait(Wait::Release(name)), end]
+            let end = ScriptAction::Text(format!(" released {name}"));
+            vec![ScriptAction::Text(text), ScriptAction::Wait(Wait::Release(name)), end]
         }
         Script::Think { thought, rest } => {
-            let mut all = vec![Beat::Think(thought)];
-            all.extend(beats(request, *rest));
+            let mut all = vec![ScriptAction::Reasoning(thought)];
+            all.extend(script_actions(request, *rest));
             all
         }
-        Script::Tools { calls } | Script::Insist { calls } => calls.into_iter().map(Beat::Call).collect(),
+        Script::Tools { calls } | Script::Insist { calls } => calls.into_iter().map(ScriptAction::Call).collect(),
     }
 }
 
-fn script_of(
+fn select_script(
     request: &ParsedRequest,
     obedient: bool,
     registered: impl FnOnce(&str) -> Option<String>,
@@ -261,14 +261,14 @@ fn summary_script(older: &str) -> Script {
 }
 
 /// A text is made to fit the schema that the question gives, unless it is JSON: then it is what a test wants said.
-fn fitted(request: &ParsedRequest, script: Script) -> Script {
+fn fit_to_schema(request: &ParsedRequest, script: Script) -> Script {
     let Some(schema) = &request.schema else { return script };
     match script {
         Script::Reply { text } | Script::Echo { text } => match serde_json::from_str::<Value>(&text) {
             Ok(_) => Script::Reply { text },
             Err(_) => Script::Reply { text: sample(schema, &text).to_string() },
         },
-        Script::Think { thought, rest } => Script::Think { thought, rest: Box::new(fitted(request, *rest)) },
+        Script::Think { thought, rest } => Script::Think { thought, rest: Box::new(fit_to_schema(request, *rest)) },
         script => script,
     }
 }
@@ -277,13 +277,13 @@ fn history(request: &ParsedRequest) -> String {
     request.user_messages().collect::<Vec<_>>().join(" | ")
 }
 
-fn slow(pause_ms: u64, text: &str) -> Vec<Beat> {
+fn slow_actions(pause_ms: u64, text: &str) -> Vec<ScriptAction> {
     let mut beats = Vec::new();
     for word in text.split_inclusive(' ') {
         if !beats.is_empty() {
-            beats.push(Beat::Wait(Wait::Pause(Duration::from_millis(pause_ms))));
+            beats.push(ScriptAction::Wait(Wait::Pause(Duration::from_millis(pause_ms))));
         }
-        beats.push(Beat::Say(word.to_owned()));
+        beats.push(ScriptAction::Text(word.to_owned()));
     }
     beats
 }

@@ -3,7 +3,7 @@
 
 mod build;
 mod options;
-mod unchosen;
+mod no_default_model;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use agent::outside::{Models, Provider};
 use agent::{Fault, FaultKind};
 
-pub use self::options::{BookOptions, ModelSettings, ProviderSettings};
-use self::unchosen::Unchosen;
+pub use self::options::{RegistryOptions, ModelSettings, ProviderSettings};
+use self::no_default_model::NoDefaultModel;
 use crate::catalog::{LOCAL, PROVIDERS, Site, known_provider};
-use crate::discover::{DiscoverOptions, Found, discover};
+use crate::discover::{DiscoverOptions, DiscoveredServer, discover};
 use crate::endpoint::Endpoint;
 use crate::fallback::Fallback;
 use crate::local::LocalServer;
@@ -25,47 +25,47 @@ use crate::remote::ModelClient;
 const NAME_CHARS_MAX: usize = 200;
 
 /// What a model's name looks like.
-const SHAPE: &str = "as in openai/gpt-4o-mini";
+const NAME_EXAMPLE: &str = "as in openai/gpt-4o-mini";
 
 /// The models; clones are the same.
 #[derive(Clone)]
-pub struct ModelBook {
-    inner: Arc<Book>,
+pub struct ModelRegistry {
+    inner: Arc<RegistryInner>,
 }
 
-pub(crate) struct Book {
-    options: BookOptions,
+pub(crate) struct RegistryInner {
+    options: RegistryOptions,
     prefix_cache: Arc<PrefixCache>,
     endpoints: Mutex<HashMap<String, Arc<Endpoint>>>,
     servers: Mutex<HashMap<String, LocalServer>>,
     /// Servers on this machine, as far as somebody has looked.
-    found: Mutex<Vec<Found>>,
+    discovered: Mutex<Vec<DiscoveredServer>>,
 }
 
-impl ModelBook {
+impl ModelRegistry {
     /// Checks the options as far as they are needed now: the usual model has to be there.
     ///
     /// # Errors
     /// When the usual model cannot be reached for a reason that is known; the text says what is missing.
-    pub fn open(options: BookOptions) -> Result<Self, Fault> {
+    pub fn open(options: RegistryOptions) -> Result<Self, Fault> {
         let book = Self {
-            inner: Arc::new(Book {
+            inner: Arc::new(RegistryInner {
                 options,
                 prefix_cache: Arc::default(),
                 endpoints: Mutex::default(),
                 servers: Mutex::default(),
-                found: Mutex::default(),
+                discovered: Mutex::default(),
             }),
         };
-        if let Some(name) = &book.inner.options.usual {
-            book.inner.find(name).map_err(|fault| told_at_start(name, &fault))?;
+        if let Some(name) = &book.inner.options.default_model {
+            book.inner.find(name).map_err(|fault| startup_fault(name, &fault))?;
         }
         let options = &book.inner.options;
         let of_models = options.models.values().filter_map(|model| model.fallback.as_ref());
         for name in options.fallback.iter().chain(of_models.flatten()) {
             let sound = book.inner.check_name(name);
             sound.map_err(|why| {
-                Fault::new(FaultKind::Invalid, format!("fallback {:?}: {why}", shown(name)))
+                Fault::new(FaultKind::Invalid, format!("fallback {:?}: {why}", truncated_name(name)))
             })?;
         }
         Ok(book)
@@ -73,19 +73,19 @@ impl ModelBook {
 
     /// Settles which model is the usual one, and says whether there is one. Looks around where a server on this machine
     /// would be taken: not when a model was chosen, and not when there is a key.
-    pub async fn settle(&self) -> bool {
-        self.inner.settle().await.is_some()
+    pub async fn resolve_default(&self) -> bool {
+        self.inner.resolve_default().await.is_some()
     }
 
     /// Looks for model servers on this machine. What was found is known from now on.
-    pub async fn look_around(&self) -> Vec<Found> {
-        self.inner.look_around().await
+    pub async fn discover_servers(&self) -> Vec<DiscoveredServer> {
+        self.inner.discover_servers().await
     }
 }
 
 /// The same reason, for somebody who starts the daemon.
-fn told_at_start(name: &str, fault: &Fault) -> Fault {
-    let shown = shown(name);
+fn startup_fault(name: &str, fault: &Fault) -> Fault {
+    let shown = truncated_name(name);
     let why = fault.public.strip_prefix(&format!("Unknown model '{shown}': ")).unwrap_or(&fault.public);
     Fault { public: format!("model {shown:?}: {why}").into(), ..fault.clone() }
 }
@@ -95,15 +95,15 @@ pub(crate) fn is_model_name(name: &str) -> bool {
     (1..=NAME_CHARS_MAX).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-fn shown(name: &str) -> String {
+fn truncated_name(name: &str) -> String {
     name.chars().take(NAME_CHARS_MAX).collect()
 }
 
-impl Models for ModelBook {
-    fn usual(&self) -> Arc<dyn Provider> {
-        match self.inner.choose() {
+impl Models for ModelRegistry {
+    fn default_model(&self) -> Arc<dyn Provider> {
+        match self.inner.choose_default() {
             Some(model) => as_provider(model),
-            None => Arc::new(Unchosen::new(Arc::clone(&self.inner))),
+            None => Arc::new(NoDefaultModel::new(Arc::clone(&self.inner))),
         }
     }
 
@@ -120,97 +120,97 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Book {
-    async fn look_around(&self) -> Vec<Found> {
+impl RegistryInner {
+    async fn discover_servers(&self) -> Vec<DiscoveredServer> {
         let DiscoverOptions { providers, timeout } = &self.options.discover;
         let places: Vec<_> =
-            providers.iter().filter_map(|name| Some((*name, self.address_of(name)?))).collect();
+            providers.iter().filter_map(|name| Some((*name, self.provider_base_url(name)?))).collect();
         let found = discover(&places, *timeout).await;
-        lock(&self.found).clone_from(&found);
+        lock(&self.discovered).clone_from(&found);
         found
     }
 
     /// The usual model, after a look around if that matters and none was found before.
-    async fn settle(&self) -> Option<Arc<dyn ModelClient>> {
+    async fn resolve_default(&self) -> Option<Arc<dyn ModelClient>> {
         let comes_first =
-            self.options.usual.is_some() || self.choose_keyed().is_some() || self.choose_found().is_some();
+            self.options.default_model.is_some() || self.choose_by_key().is_some() || self.choose_discovered().is_some();
         if !comes_first {
-            self.look_around().await;
+            self.discover_servers().await;
         }
-        self.choose()
+        self.choose_default()
     }
 
     /// The usual model: the one that was chosen; else that of the first provider with a key, of a server on this machine,
     /// or the embedded one.
-    fn choose(&self) -> Option<Arc<dyn ModelClient>> {
-        if let Some(name) = &self.options.usual {
+    fn choose_default(&self) -> Option<Arc<dyn ModelClient>> {
+        if let Some(name) = &self.options.default_model {
             return self.find(name).ok();
         }
-        self.choose_keyed().or_else(|| self.choose_found()).or_else(|| {
+        self.choose_by_key().or_else(|| self.choose_discovered()).or_else(|| {
             let first = self.options.local.as_ref()?.files.all().into_iter().next()?;
             self.find(&format!("{LOCAL}/{first}")).ok()
         })
     }
 
-    fn choose_keyed(&self) -> Option<Arc<dyn ModelClient>> {
+    fn choose_by_key(&self) -> Option<Arc<dyn ModelClient>> {
         let keyed =
-            PROVIDERS.iter().filter(|known| known.site == Site::Cloud && !known.model_default.is_empty());
+            PROVIDERS.iter().filter(|known| known.site == Site::Cloud && !known.default_model.is_empty());
         let has_key = |name: &str| self.options.variables.contains_key(name);
         let mut keyed = keyed.filter(|known| known.key_variables.iter().any(|name| has_key(name)));
         keyed.find_map(|known| self.find(known.name).ok())
     }
 
-    fn choose_found(&self) -> Option<Arc<dyn ModelClient>> {
-        let names: Vec<String> = lock(&self.found)
+    fn choose_discovered(&self) -> Option<Arc<dyn ModelClient>> {
+        let names: Vec<String> = lock(&self.discovered)
             .iter()
-            .filter_map(|found| Some(format!("{}/{}", found.provider, found.first_that_talks()?.name)))
+            .filter_map(|found| Some(format!("{}/{}", found.provider, found.first_chat_model()?.name)))
             .collect();
         names.iter().find_map(|name| self.find(name).ok())
     }
 
     /// A model with those that are asked in its place.
     fn find(&self, name: &str) -> Result<Arc<dyn ModelClient>, Fault> {
-        let first = self.find_one(name)?;
-        let settings = self.settings(name).map_err(|why| unknown(name, &why))?;
+        let first = self.find_without_fallback(name)?;
+        let settings = self.resolved_settings(name).map_err(|why| unknown_model_fault(name, &why))?;
         let own = settings.as_ref().and_then(|model| model.fallback.as_ref());
         let others: Vec<Arc<dyn ModelClient>> = own
             .unwrap_or(&self.options.fallback)
             .iter()
             .filter(|other| *other != name)
             .filter_map(|other| {
-                let found = self.find_one(other);
+                let found = self.find_without_fallback(other);
                 found.inspect_err(|fault| tracing::warn!("a fallback of {name} is left out: {fault}")).ok()
             })
             .collect();
         if others.is_empty() { Ok(first) } else { Ok(Arc::new(Fallback::new(first, others))) }
     }
 
-    fn find_one(&self, name: &str) -> Result<Arc<dyn ModelClient>, Fault> {
-        if let Some(settings) = self.settings(name).map_err(|why| unknown(name, &why))? {
-            let split = self.split(&settings.model);
+    fn find_without_fallback(&self, name: &str) -> Result<Arc<dyn ModelClient>, Fault> {
+        if let Some(settings) = self.resolved_settings(name).map_err(|why| unknown_model_fault(name, &why))? {
+            let split = self.split_name(&settings.model);
             let (provider, model) =
-                split.map_err(|why| unknown(name, &format!("it stands for {:?}: {why}", settings.model)))?;
-            return self.build(name, &provider, &model, &settings).map_err(|why| unknown(name, &why));
+                split.map_err(|why| unknown_model_fault(name, &format!("it stands for {:?}: {why}", settings.model)))?;
+            return self.build(name, &provider, &model, &settings).map_err(|why| unknown_model_fault(name, &why));
         }
-        let (provider, model) = self.split(name).map_err(|why| unknown(name, &why))?;
+        let (provider, model) = self.split_name(name).map_err(|why| unknown_model_fault(name, &why))?;
         let whole = format!("{provider}/{model}");
-        self.build(&whole, &provider, &model, &ModelSettings::default()).map_err(|why| unknown(name, &why))
+        self.build(&whole, &provider, &model, &ModelSettings::default()).map_err(|why| unknown_model_fault(name, &why))
     }
 
     /// Whether this can name a model at all; that it can be reached is not said. A key or weights may come later.
     fn check_name(&self, name: &str) -> Result<(), String> {
-        let settings = self.settings(name)?;
+        let settings = self.resolved_settings(name)?;
         let target = settings.as_ref().map_or(name, |settings| &settings.model);
         // What a provider would choose may be known only when it is found.
         if !target.contains('/') && self.check_provider(target).is_ok() {
             return Ok(());
         }
-        let (provider, _) = self.split(target)?;
+        let (provider, _) = self.split_name(target)?;
         self.check_provider(&provider)
     }
 
     /// What the user says about a name; one that stands for another has what that one has, where it says nothing itself.
-    fn settings(&self, name: &str) -> Result<Option<ModelSettings>, String> {
+    fn resolved_settings(&self, name: &str) -> Result<Option<ModelSettings>, String> {
         let Some(own) = self.options.models.get(name) else { return Ok(None) };
         let (mut settings, mut names) = (own.clone(), vec![name.to_owned()]);
         while let Some(next) = self.options.models.get(&settings.model) {
@@ -218,14 +218,14 @@ impl Book {
             if names[..names.len() - 1].contains(&settings.model) {
                 return Err(format!("it stands for itself in the end: {}", names.join(" -> ")));
             }
-            settings = settings.over(next);
+            settings = settings.merged_over(next);
         }
         Ok(Some(settings))
     }
 
     /// The two halves of a name; a provider's bare name means the model that it would choose.
-    fn split(&self, name: &str) -> Result<(String, String), String> {
-        let shape = || format!("the name must be PROVIDER/NAME, {SHAPE}");
+    fn split_name(&self, name: &str) -> Result<(String, String), String> {
+        let shape = || format!("the name must be PROVIDER/NAME, {NAME_EXAMPLE}");
         if let Some((provider, model)) = name.split_once('/') {
             let is_name = is_model_name(model);
             return if is_name { Ok((provider.to_owned(), model.to_owned())) } else { Err(shape()) };
@@ -237,9 +237,9 @@ impl Book {
         let settings = self.options.providers.get(name);
         let kind = settings.and_then(|settings| settings.kind.as_deref()).unwrap_or(name);
         let Some(known) = known_provider(kind) else { return Err(shape()) };
-        let found = lock(&self.found).iter().find(|found| found.provider == name).cloned();
-        let found = found.and_then(|found| Some(found.first_that_talks()?.name.clone()));
-        let default = Some(known.model_default).filter(|model| !model.is_empty()).map(str::to_owned);
+        let found = lock(&self.discovered).iter().find(|found| found.provider == name).cloned();
+        let found = found.and_then(|found| Some(found.first_chat_model()?.name.clone()));
+        let default = Some(known.default_model).filter(|model| !model.is_empty()).map(str::to_owned);
         match default.or(found) {
             Some(model) => Ok((name.to_owned(), model)),
             None => Err(format!("{name} has no model of its own choice; name one, as in {name}/MODEL")),
@@ -251,6 +251,6 @@ impl Book {
 pub(crate) const NO_WEIGHTS: &str =
     "no embedded model is here; get one with: nexus3 models pull smollm2-135m --yes";
 
-fn unknown(name: &str, why: &str) -> Fault {
-    Fault::new(FaultKind::Invalid, format!("Unknown model '{}': {why}", shown(name)))
+fn unknown_model_fault(name: &str, why: &str) -> Fault {
+    Fault::new(FaultKind::Invalid, format!("Unknown model '{}': {why}", truncated_name(name)))
 }

@@ -7,22 +7,22 @@ use agent::{Fault, FaultKind};
 
 /// A question that came to nothing before its answer began.
 #[derive(Debug)]
-pub(crate) struct Failing {
+pub(crate) struct ModelError {
     pub(crate) fault: Fault,
-    pub(crate) class: Class,
+    pub(crate) class: ErrorClass,
     /// When the server wants to be asked again.
     pub(crate) retry_after: Option<Duration>,
     /// What the fault says before and after the number of tries, where it says that.
-    counted: Option<(&'static str, String)>,
+    attempts_text: Option<(&'static str, String)>,
 }
 
 /// What kind of failing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Class {
+pub(crate) enum ErrorClass {
     /// The server cannot be reached, does not answer, or says that it is broken.
-    Down,
+    Unavailable,
     /// The server has too much to do, or we have asked too often.
-    Limited,
+    RateLimited,
     /// The server will not talk to us: the key, the rights, the address.
     Refused,
     /// The question itself is wrong; nobody would take it.
@@ -30,42 +30,42 @@ pub(crate) enum Class {
     /// The question is longer than the model takes.
     ContextFull,
     /// We did not ask at all: too many wait, or the provider is resting.
-    Unasked,
+    NotSent,
 }
 
-impl Class {
+impl ErrorClass {
     /// Whether the same question may pass a little later.
-    pub(crate) fn may_pass_later(self) -> bool {
-        matches!(self, Self::Down | Self::Limited)
+    pub(crate) fn is_retryable(self) -> bool {
+        matches!(self, Self::Unavailable | Self::RateLimited)
     }
 
     /// Whether another model may answer what this one did not.
-    pub(crate) fn may_pass_elsewhere(self) -> bool {
+    pub(crate) fn allows_fallback(self) -> bool {
         !matches!(self, Self::Invalid | Self::ContextFull)
     }
 }
 
-impl Failing {
-    pub(crate) fn new(class: Class, fault: Fault) -> Self {
-        Self { fault, class, retry_after: None, counted: None }
+impl ModelError {
+    pub(crate) fn new(class: ErrorClass, fault: Fault) -> Self {
+        Self { fault, class, retry_after: None, attempts_text: None }
     }
 
     /// A server that did not answer: the fault says how often it was asked.
-    pub(crate) fn counted(what: &'static str, why: String) -> Self {
+    pub(crate) fn unavailable(what: &'static str, why: String) -> Self {
         let fault = Fault::new(FaultKind::Model, format!("{what} after 1 attempts: {why}"));
-        Self { counted: Some((what, why)), ..Self::new(Class::Down, fault) }
+        Self { attempts_text: Some((what, why)), ..Self::new(ErrorClass::Unavailable, fault) }
     }
 
     /// The same, after so many tries.
-    pub(crate) fn after(mut self, tries: u32) -> Self {
-        if let Some((what, why)) = &self.counted {
+    pub(crate) fn with_attempts(mut self, tries: u32) -> Self {
+        if let Some((what, why)) = &self.attempts_text {
             self.fault.public = format!("{what} after {tries} attempts: {why}").into();
         }
         self
     }
 
     /// The same, with its fault as it may leave.
-    pub(crate) fn guarded(mut self, guard: impl FnOnce(Fault) -> Fault) -> Self {
+    pub(crate) fn map_fault(mut self, guard: impl FnOnce(Fault) -> Fault) -> Self {
         self.fault = guard(self.fault);
         self
     }
@@ -76,7 +76,7 @@ impl Failing {
     }
 
     /// A server's refusal, with as much of its body as is passed on.
-    pub(crate) fn of_status(status: u16, body: &str, retry_after: Option<Duration>) -> Self {
+    pub(crate) fn from_status(status: u16, body: &str, retry_after: Option<Duration>) -> Self {
         let text = match status {
             401 => "Authentication failed. Check your API key.".into(),
             403 => "Access forbidden. Check your API permissions.".into(),
@@ -84,67 +84,67 @@ impl Failing {
             other => format!("API request failed ({other}): {body}"),
         };
         let class = match status {
-            400 | 413 | 422 | 500 if says(body, CONTEXT_IS_FULL) => Class::ContextFull,
-            other => class_of(other),
+            400 | 413 | 422 | 500 if contains_any(body, CONTEXT_FULL_PHRASES) => ErrorClass::ContextFull,
+            other => class_from_status(other),
         };
-        let kind = if class == Class::ContextFull { FaultKind::ContextFull } else { FaultKind::Model };
+        let kind = if class == ErrorClass::ContextFull { FaultKind::ContextFull } else { FaultKind::Model };
         let fault = Fault::new(kind, text).caused_by(format!("status {status}: {body}"));
         Self { retry_after, ..Self::new(class, fault) }
     }
 
     /// An error that stood in the stream in place of an answer.
-    pub(crate) fn of_stream(fault: Fault) -> Self {
-        let fault = recognised(fault);
+    pub(crate) fn from_stream_fault(fault: Fault) -> Self {
+        let fault = reclassify(fault);
         let class = match fault.kind {
-            FaultKind::ContextFull => Class::ContextFull,
-            FaultKind::Invalid | FaultKind::Internal => Class::Invalid,
-            _ => class_in_stream(&fault),
+            FaultKind::ContextFull => ErrorClass::ContextFull,
+            FaultKind::Invalid | FaultKind::Internal => ErrorClass::Invalid,
+            _ => class_from_fault(&fault),
         };
         Self::new(class, fault)
     }
 }
 
-fn class_of(status: u16) -> Class {
+fn class_from_status(status: u16) -> ErrorClass {
     match status {
-        408 | 500 | 502 | 503 | 504 => Class::Down,
-        409 | 425 | 429 | 529 => Class::Limited,
-        401..=404 => Class::Refused,
+        408 | 500 | 502 | 503 | 504 => ErrorClass::Unavailable,
+        409 | 425 | 429 | 529 => ErrorClass::RateLimited,
+        401..=404 => ErrorClass::Refused,
         // A redirect is an address that is not the server's.
-        300..=399 => Class::Refused,
-        _ => Class::Invalid,
+        300..=399 => ErrorClass::Refused,
+        _ => ErrorClass::Invalid,
     }
 }
 
 /// By the words, and by a code that is a status. What would be the same a little later is another model's to answer.
-fn class_in_stream(fault: &Fault) -> Class {
-    let told = told(fault);
-    if says(&told, OVERLOADED) {
-        return Class::Limited;
+fn class_from_fault(fault: &Fault) -> ErrorClass {
+    let told = full_text(fault);
+    if contains_any(&told, OVERLOADED_PHRASES) {
+        return ErrorClass::RateLimited;
     }
-    if says(&told, BROKEN) {
-        return Class::Down;
+    if contains_any(&told, SERVER_ERROR_PHRASES) {
+        return ErrorClass::Unavailable;
     }
     let code =
         fault.cause.as_deref().and_then(|cause| cause.split([' ', '"']).find_map(|word| word.parse().ok()));
-    code.map(class_of).filter(|class| class.may_pass_later()).unwrap_or(Class::Refused)
+    code.map(class_from_status).filter(|class| class.is_retryable()).unwrap_or(ErrorClass::Refused)
 }
 
 /// The same fault, with its kind set right when it says that the question was too long.
-pub(crate) fn recognised(fault: Fault) -> Fault {
-    if fault.kind == FaultKind::Model && says(&told(&fault), CONTEXT_IS_FULL) {
+pub(crate) fn reclassify(fault: Fault) -> Fault {
+    if fault.kind == FaultKind::Model && contains_any(&full_text(&fault), CONTEXT_FULL_PHRASES) {
         return Fault { kind: FaultKind::ContextFull, ..fault };
     }
     fault
 }
 
 /// All that a server has told: its text, and the code and the type in the cause.
-fn told(fault: &Fault) -> String {
+fn full_text(fault: &Fault) -> String {
     format!("{} {}", fault.public, fault.cause.as_deref().unwrap_or_default())
 }
 
 /// What servers say when a question is longer than the model takes: OpenAI and those like it, Anthropic, llama.cpp,
 /// Ollama, vLLM, LM Studio, Mistral, Gemini.
-const CONTEXT_IS_FULL: &[&str] = &[
+const CONTEXT_FULL_PHRASES: &[&str] = &[
     "context_length_exceeded",
     "maximum context length",
     "prompt is too long",
@@ -165,12 +165,12 @@ const CONTEXT_IS_FULL: &[&str] = &[
 ];
 
 /// What servers say that have too much to do, or were asked too often.
-const OVERLOADED: &[&str] = &["overloaded", "rate limit", "rate_limit", "try again", "temporarily"];
+const OVERLOADED_PHRASES: &[&str] = &["overloaded", "rate limit", "rate_limit", "try again", "temporarily"];
 
 /// What servers say that are broken: OpenAI and those like it, Anthropic.
-const BROKEN: &[&str] = &["server_error", "api_error", "timeout_error"];
+const SERVER_ERROR_PHRASES: &[&str] = &["server_error", "api_error", "timeout_error"];
 
-fn says(text: &str, any_of: &[&str]) -> bool {
+fn contains_any(text: &str, any_of: &[&str]) -> bool {
     let text = text.to_ascii_lowercase();
     any_of.iter().any(|words| text.contains(words))
 }
@@ -198,39 +198,39 @@ mod tests {
             (400, "The number of tokens to keep from the initial prompt is greater than the context length"),
             (413, "Input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000"),
         ] {
-            let failing = Failing::of_status(status, body, None);
+            let failing = ModelError::from_status(status, body, None);
             assert_eq!(
                 (failing.class, failing.fault.kind),
-                (Class::ContextFull, FaultKind::ContextFull),
+                (ErrorClass::ContextFull, FaultKind::ContextFull),
                 "{body}"
             );
         }
-        let plain = Failing::of_status(400, r#"{"error":{"message":"unknown field"}}"#, None);
-        assert_eq!((plain.class, plain.fault.kind), (Class::Invalid, FaultKind::Model));
+        let plain = ModelError::from_status(400, r#"{"error":{"message":"unknown field"}}"#, None);
+        assert_eq!((plain.class, plain.fault.kind), (ErrorClass::Invalid, FaultKind::Model));
     }
 
     #[test]
     fn a_status_says_what_can_be_done() {
         for (status, class) in [
-            (400, Class::Invalid),
-            (401, Class::Refused),
-            (403, Class::Refused),
-            (404, Class::Refused),
-            (408, Class::Down),
-            (409, Class::Limited),
-            (413, Class::Invalid),
-            (418, Class::Invalid),
-            (422, Class::Invalid),
-            (429, Class::Limited),
-            (500, Class::Down),
-            (501, Class::Invalid),
-            (502, Class::Down),
-            (503, Class::Down),
-            (504, Class::Down),
-            (529, Class::Limited),
-            (302, Class::Refused),
+            (400, ErrorClass::Invalid),
+            (401, ErrorClass::Refused),
+            (403, ErrorClass::Refused),
+            (404, ErrorClass::Refused),
+            (408, ErrorClass::Unavailable),
+            (409, ErrorClass::RateLimited),
+            (413, ErrorClass::Invalid),
+            (418, ErrorClass::Invalid),
+            (422, ErrorClass::Invalid),
+            (429, ErrorClass::RateLimited),
+            (500, ErrorClass::Unavailable),
+            (501, ErrorClass::Invalid),
+            (502, ErrorClass::Unavailable),
+            (503, ErrorClass::Unavailable),
+            (504, ErrorClass::Unavailable),
+            (529, ErrorClass::RateLimited),
+            (302, ErrorClass::Refused),
         ] {
-            assert_eq!(Failing::of_status(status, "", None).class, class, "{status}");
+            assert_eq!(ModelError::from_status(status, "", None).class, class, "{status}");
         }
     }
 
@@ -239,22 +239,22 @@ mod tests {
         let window =
             "the prompt has 9000 tokens, and the model's window holds 8192; shorten the conversation";
         for (message, code, kind, class) in [
-            (window, r#""context_length_exceeded""#, r#""invalid_request_error""#, Class::ContextFull),
-            ("Too long.", "400", r#""exceed_context_size_error""#, Class::ContextFull),
-            ("Something went wrong.", r#""server_error""#, "null", Class::Down),
-            ("Something went wrong.", "null", r#""api_error""#, Class::Down),
-            ("Provider returned error", "502", "null", Class::Down),
-            ("Provider returned error", r#""503""#, "null", Class::Down),
-            ("Slow down.", "429", "null", Class::Limited),
-            ("Slow down.", r#""rate_limit_exceeded""#, r#""requests""#, Class::Limited),
-            ("Busy.", "null", r#""overloaded_error""#, Class::Limited),
-            ("No.", "400", r#""invalid_request_error""#, Class::Refused),
-            ("No 503 of this.", "null", "null", Class::Refused),
+            (window, r#""context_length_exceeded""#, r#""invalid_request_error""#, ErrorClass::ContextFull),
+            ("Too long.", "400", r#""exceed_context_size_error""#, ErrorClass::ContextFull),
+            ("Something went wrong.", r#""server_error""#, "null", ErrorClass::Unavailable),
+            ("Something went wrong.", "null", r#""api_error""#, ErrorClass::Unavailable),
+            ("Provider returned error", "502", "null", ErrorClass::Unavailable),
+            ("Provider returned error", r#""503""#, "null", ErrorClass::Unavailable),
+            ("Slow down.", "429", "null", ErrorClass::RateLimited),
+            ("Slow down.", r#""rate_limit_exceeded""#, r#""requests""#, ErrorClass::RateLimited),
+            ("Busy.", "null", r#""overloaded_error""#, ErrorClass::RateLimited),
+            ("No.", "400", r#""invalid_request_error""#, ErrorClass::Refused),
+            ("No 503 of this.", "null", "null", ErrorClass::Refused),
         ] {
             let error = format!(r#"{{"message":"{message}","code":{code},"type":{kind}}}"#);
             let raw = serde_json::from_str(&error).expect("the error is JSON");
-            let failing = Failing::of_stream(crate::decode::fault_from_error(Some(raw)));
-            let kind = if class == Class::ContextFull { FaultKind::ContextFull } else { FaultKind::Model };
+            let failing = ModelError::from_stream_fault(crate::decode::fault_from_error(Some(raw)));
+            let kind = if class == ErrorClass::ContextFull { FaultKind::ContextFull } else { FaultKind::Model };
             assert_eq!((failing.class, failing.fault.kind), (class, kind), "{error}");
         }
     }

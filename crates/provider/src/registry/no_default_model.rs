@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use agent::outside::{ModelRequest, ModelStream, ModelTraits, Provider};
+use agent::outside::{ModelRequest, ModelStream, ModelSpec, Provider};
 use agent::{Fault, FaultKind};
 use futures_util::stream::{self, StreamExt};
 
-use super::Book;
-use crate::known::MACHINE_WINDOW_TOKENS_DEFAULT;
+use super::RegistryInner;
+use crate::known_models::MACHINE_WINDOW_TOKENS_DEFAULT;
 use crate::remote::fault_stream;
 
 /// What to do when there is no model at all.
@@ -16,21 +16,21 @@ const NO_MODEL: &str = "No model is configured. Start the daemon with --model op
     model), with OPENAI_API_KEY in its environment (and OPENAI_BASE_URL for another server); or start Ollama on this \
     machine; or get a small embedded model with: nexus3 models pull smollm2-135m --yes";
 
-pub(super) struct Unchosen {
-    book: Arc<Book>,
+pub(super) struct NoDefaultModel {
+    registry: Arc<RegistryInner>,
 }
 
-impl Unchosen {
-    pub(super) fn new(book: Arc<Book>) -> Self {
-        Self { book }
+impl NoDefaultModel {
+    pub(super) fn new(book: Arc<RegistryInner>) -> Self {
+        Self { registry: book }
     }
 }
 
-impl Provider for Unchosen {
+impl Provider for NoDefaultModel {
     fn call(&self, request: ModelRequest) -> ModelStream {
-        let book = Arc::clone(&self.book);
+        let book = Arc::clone(&self.registry);
         let opening = async move {
-            match book.settle().await {
+            match book.resolve_default().await {
                 Some(model) => model.call(request),
                 None => fault_stream(Fault::new(FaultKind::Model, NO_MODEL)),
             }
@@ -43,8 +43,8 @@ impl Provider for Unchosen {
     }
 
     /// Small enough for whatever is found.
-    fn traits(&self) -> &ModelTraits {
-        const TRAITS: ModelTraits = ModelTraits::of_window(MACHINE_WINDOW_TOKENS_DEFAULT);
+    fn spec(&self) -> &ModelSpec {
+        const TRAITS: ModelSpec = ModelSpec::with_window(MACHINE_WINDOW_TOKENS_DEFAULT);
         &TRAITS
     }
 }

@@ -5,89 +5,89 @@ use agent::outside::{Doing, ModelEvent, ModelStream};
 use futures_util::stream::{self, StreamExt};
 use tokio::sync::watch;
 
-use crate::failing::Failing;
+use crate::error_class::ModelError;
 
 /// What becomes of a question: its answer, or why there is none.
-pub(crate) type Beginning = Doing<'static, Result<ModelStream, Failing>>;
+pub(crate) type ResponseFuture = Doing<'static, Result<ModelStream, ModelError>>;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Standing {
+struct RequestProgress {
     /// Nobody is asked at the moment: it is in a queue, or the server wants to be left alone.
-    waits: bool,
+    is_waiting: bool,
     /// How often the server has shown that it is there.
-    signs: u64,
+    heartbeats: u64,
 }
 
 /// Tells how a question stands. Clones tell of the same question.
 #[derive(Debug, Clone)]
-pub(crate) struct Teller(watch::Sender<Standing>);
+pub(crate) struct ProgressSender(watch::Sender<RequestProgress>);
 
-impl Teller {
+impl ProgressSender {
     /// The question waits. Whoever says so bounds the wait.
-    pub(crate) fn waits(&self) {
-        self.0.send_modify(|standing| standing.waits = true);
+    pub(crate) fn mark_waiting(&self) {
+        self.0.send_modify(|standing| standing.is_waiting = true);
     }
 
     /// The question is on its way.
-    pub(crate) fn asks(&self) {
-        self.0.send_modify(|standing| standing.waits = false);
+    pub(crate) fn mark_sent(&self) {
+        self.0.send_modify(|standing| standing.is_waiting = false);
     }
 
     /// The server is at it, though nothing of the answer has come.
-    pub(crate) fn lives(&self) {
-        self.0.send_modify(|standing| standing.signs += 1);
+    pub(crate) fn heartbeat(&self) {
+        self.0.send_modify(|standing| standing.heartbeats += 1);
     }
 }
 
 /// The stream of a question that is begun when the stream is polled. Until the answer begins, it tells how it stands.
-pub(crate) fn begun_when_polled(begin: impl FnOnce(Teller) -> Beginning) -> ModelStream {
-    let (teller, standing) = watch::channel(Standing::default());
-    let opening = Opening { beginning: begin(Teller(teller)), standing, told: Standing::default() };
+pub(crate) fn stream_with_progress(begin: impl FnOnce(ProgressSender) -> ResponseFuture) -> ModelStream {
+    let (teller, standing) = watch::channel(RequestProgress::default());
+    let opening = PendingResponse { response: begin(ProgressSender(teller)), progress: standing, last_reported: RequestProgress::default() };
     let parts = stream::unfold(Some(opening), |opening| async {
         let mut opening = opening?;
         Some(match opening.next().await {
-            Next::Told(event) => (once(Ok(event)), Some(opening)),
-            Next::Begun(stream) => (stream, None),
+            PendingStep::Progress(event) => (single_item_stream(Ok(event)), Some(opening)),
+            PendingStep::Started(stream) => (stream, None),
         })
     });
     Box::pin(parts.flatten())
 }
 
-struct Opening {
-    beginning: Beginning,
-    standing: watch::Receiver<Standing>,
-    told: Standing,
+struct PendingResponse {
+    response: ResponseFuture,
+    progress: watch::Receiver<RequestProgress>,
+    last_reported: RequestProgress,
 }
 
-enum Next {
-    Told(ModelEvent),
-    Begun(ModelStream),
+enum PendingStep {
+    Progress(ModelEvent),
+    Started(ModelStream),
 }
 
-impl Opening {
-    async fn next(&mut self) -> Next {
+impl PendingResponse {
+    async fn next(&mut self) -> PendingStep {
         loop {
             let begun = tokio::select! {
                 biased;
-                begun = &mut self.beginning => begun,
-                changed = self.standing.changed() => match changed {
+                begun = &mut self.response => begun,
+                changed = self.progress.changed() => match changed {
                     Ok(()) => {
-                        let now = *self.standing.borrow_and_update();
+                        let now = *self.progress.borrow_and_update();
                         // A wait that took no time was none.
-                        if now == std::mem::replace(&mut self.told, now) {
+                        if now == std::mem::replace(&mut self.last_reported, now) {
                             continue;
                         }
-                        return Next::Told(if now.waits { ModelEvent::Waiting } else { ModelEvent::Alive });
+                        return PendingStep::Progress(if now.is_waiting { ModelEvent::Waiting } else { ModelEvent::Heartbeat });
                     }
-                    Err(_) => (&mut self.beginning).await,
+                    Err(_) => (&mut self.response).await,
                 },
             };
-            return Next::Begun(begun.unwrap_or_else(|failing| once(Err(failing.fault))));
+            return PendingStep::Started(begun.unwrap_or_else(|failing| single_item_stream(Err(failing.fault))));
         }
     }
 }
 
-fn once(item: Result<ModelEvent, agent::Fault>) -> ModelStream {
+fn single_item_stream(item: Result<ModelEvent, agent::Fault>) -> ModelStream {
     stream::once(std::future::ready(item)).boxed()
 }
 
@@ -97,28 +97,28 @@ mod tests {
 
     use super::*;
 
-    async fn told(begin: impl FnOnce(Teller) -> Beginning) -> Vec<ModelEvent> {
-        begun_when_polled(begin).map(|item| item.expect("nothing fails")).collect().await
+    async fn told(begin: impl FnOnce(ProgressSender) -> ResponseFuture) -> Vec<ModelEvent> {
+        stream_with_progress(begin).map(|item| item.expect("nothing fails")).collect().await
     }
 
-    fn answer() -> Result<ModelStream, Failing> {
-        Ok(once(Ok(ModelEvent::Done)))
+    fn answer() -> Result<ModelStream, ModelError> {
+        Ok(single_item_stream(Ok(ModelEvent::Done)))
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_wait_is_told_when_it_begins_and_when_it_is_over() {
         let events = told(|teller| {
             Box::pin(async move {
-                teller.waits();
+                teller.mark_waiting();
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                teller.asks();
+                teller.mark_sent();
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                teller.lives();
+                teller.heartbeat();
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 answer()
             })
         });
-        let expected = [ModelEvent::Waiting, ModelEvent::Alive, ModelEvent::Alive, ModelEvent::Done];
+        let expected = [ModelEvent::Waiting, ModelEvent::Heartbeat, ModelEvent::Heartbeat, ModelEvent::Done];
         assert_eq!(events.await, expected);
     }
 
@@ -126,8 +126,8 @@ mod tests {
     async fn a_question_that_need_not_wait_tells_nothing_but_its_answer() {
         let events = told(|teller| {
             Box::pin(async move {
-                teller.waits();
-                teller.asks();
+                teller.mark_waiting();
+                teller.mark_sent();
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 answer()
             })

@@ -6,28 +6,28 @@ use std::error::Error;
 use agent::{Fault, FaultKind};
 
 use super::error_chain;
-use crate::failing::{Class, Failing};
+use crate::error_class::{ErrorClass, ModelError};
 
 /// A server that was not reached.
-pub(super) struct Unreached<'u> {
+pub(super) struct ConnectFailure<'u> {
     /// The provider's name.
     pub(super) provider: &'u str,
     /// The server's.
     pub(super) host: &'u str,
 }
 
-impl Unreached<'_> {
-    pub(super) fn failing(&self, fault: &reqwest::Error) -> Failing {
+impl ConnectFailure<'_> {
+    pub(super) fn to_model_error(&self, fault: &reqwest::Error) -> ModelError {
         let failing = if fault.is_timeout() {
-            Failing::counted("API request timed out", "no connection".to_owned())
-        } else if let Some(tls) = tls_fault(fault) {
-            Failing::new(class(tls), Fault::new(FaultKind::Model, self.tls_text(tls)))
+            ModelError::unavailable("API request timed out", "no connection".to_owned())
+        } else if let Some(tls) = find_tls_error(fault) {
+            ModelError::new(tls_error_class(tls), Fault::new(FaultKind::Model, self.tls_text(tls)))
         } else if fault.is_connect() {
             let Self { provider, host } = self;
-            Failing::counted("Failed to connect to API", format!("{provider} cannot be reached at {host}"))
+            ModelError::unavailable("Failed to connect to API", format!("{provider} cannot be reached at {host}"))
         } else {
             let text = format!("HTTP error occurred: the request to {} failed", self.provider);
-            Failing::new(Class::Down, Fault::new(FaultKind::Model, text))
+            ModelError::new(ErrorClass::Unavailable, Fault::new(FaultKind::Model, text))
         };
         failing.caused_by(error_chain(fault))
     }
@@ -47,17 +47,17 @@ impl Unreached<'_> {
 }
 
 /// A certificate is the same a moment later, and so is what a server speaks.
-fn class(fault: &rustls::Error) -> Class {
+fn tls_error_class(fault: &rustls::Error) -> ErrorClass {
     match fault {
         rustls::Error::InvalidCertificate(_)
         | rustls::Error::InvalidMessage(_)
-        | rustls::Error::PeerIncompatible(_) => Class::Refused,
-        _ => Class::Down,
+        | rustls::Error::PeerIncompatible(_) => ErrorClass::Refused,
+        _ => ErrorClass::Unavailable,
     }
 }
 
 /// What went wrong with TLS, if that is what went wrong.
-fn tls_fault<'f>(fault: &'f (dyn Error + 'static)) -> Option<&'f rustls::Error> {
+fn find_tls_error<'f>(fault: &'f (dyn Error + 'static)) -> Option<&'f rustls::Error> {
     let mut next = Some(fault);
     while let Some(cause) = next {
         if let Some(found) = cause.downcast_ref::<rustls::Error>() {

@@ -10,9 +10,9 @@ use crate::secret::{KeySource, Secret};
 
 /// What a book of models is made of.
 #[derive(Debug, Clone, Default)]
-pub struct BookOptions {
+pub struct RegistryOptions {
     /// The model of agents that name none.
-    pub usual: Option<String>,
+    pub default_model: Option<String>,
     /// Models to ask when another fails.
     pub fallback: Vec<String>,
     /// Providers by name, as far as the user says something about them.
@@ -83,7 +83,7 @@ pub struct ModelSettings {
 
 impl ModelSettings {
     /// What this says, and the other where it says nothing.
-    pub(super) fn over(self, other: &Self) -> Self {
+    pub(super) fn merged_over(self, other: &Self) -> Self {
         let mut prices = self.prices;
         prices.iter_mut().zip(other.prices).for_each(|(own, other)| *own = own.or(other));
         let mut extra = other.extra.clone();
