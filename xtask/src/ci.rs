@@ -89,7 +89,7 @@ fn perform(step: &Step) -> Result<(), Failure> {
         Work::Deny(arguments) => cargo::require_deny().and_then(|()| cargo::run(arguments)),
         Work::Tidy => tidy::check_and_print(&cargo::root()),
         Work::Weights => weights::pull(),
-        Work::WithWeights(arguments) => cargo::run_with(arguments, &weights::variables()?),
+        Work::WithWeights(arguments) => cargo::run_with(arguments, &weights::test_variables()?),
         Work::SchemaCheck => schema::check(),
     }
 }

@@ -32,9 +32,9 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     for (name, value) in &variables {
         println!("export {name}={}", value.display());
     }
-    let weights = match weights::variables() {
+    let weights = match weights::test_variables() {
         Ok(weights) => weights,
-        Err(_) => weights::pull().and_then(|()| weights::variables())?,
+        Err(_) => weights::pull().and_then(|()| weights::test_variables())?,
     };
     let model = weights.iter().find(|(name, _)| *name == "NEXUS3_TEST_MODEL").map(|(_, path)| path.clone());
     let model = model.ok_or_else(|| Failure::Failed("no weights are known for the tests".to_owned()))?;

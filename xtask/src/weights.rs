@@ -14,13 +14,13 @@ const WEIGHTS: &[(&str, &str)] =
 pub(crate) fn pull() -> Result<(), Failure> {
     cargo::run("build --locked --package nexus3 --bin nexus3")?;
     for (id, _) in WEIGHTS {
-        nexus3(&["models", "pull", id, "--yes"])?;
+        run_nexus3(&["models", "pull", id, "--yes"])?;
     }
     Ok(())
 }
 
 /// The variables for the tests.
-pub(crate) fn variables() -> Result<Vec<(&'static str, PathBuf)>, Failure> {
+pub(crate) fn test_variables() -> Result<Vec<(&'static str, PathBuf)>, Failure> {
     let folder = home()?.join("models");
     let file = |id: &str| ["gguf", "onnx"].map(|kind| folder.join(format!("{id}.{kind}")));
     WEIGHTS
@@ -34,14 +34,14 @@ pub(crate) fn variables() -> Result<Vec<(&'static str, PathBuf)>, Failure> {
         .collect()
 }
 
-fn nexus3(arguments: &[&str]) -> Result<(), Failure> {
+fn run_nexus3(arguments: &[&str]) -> Result<(), Failure> {
     let program = cargo::target_folder()?.join("debug/nexus3");
     let shown = format!("nexus3 {}", arguments.join(" "));
     let status = Command::new(&program).arg("--home").arg(home()?).args(arguments).status();
     match status {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(Failure::Failed(format!("`{shown}` failed ({status})"))),
-        Err(cause) => Err(Failure::Failed(format!("`{}` did not start: {cause}", show(&program)))),
+        Err(cause) => Err(Failure::Failed(format!("`{}` did not start: {cause}", display_path(&program)))),
     }
 }
 
@@ -50,6 +50,6 @@ fn home() -> Result<PathBuf, Failure> {
     Ok(cargo::target_folder()?.join("test-weights"))
 }
 
-fn show(path: &Path) -> String {
+fn display_path(path: &Path) -> String {
     path.display().to_string()
 }

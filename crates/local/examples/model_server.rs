@@ -9,18 +9,18 @@ use tokio_util::sync::CancellationToken;
 
 type Fault = Box<dyn std::error::Error>;
 
-enum Place {
+enum ListenAddress {
     Socket(PathBuf),
     Port(u16),
 }
 
 fn main() -> Result<(), Fault> {
-    let (place, options) = read()?;
+    let (place, options) = parse_arguments()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let listener = match place {
-            Place::Socket(path) => ModelListener::unix(&path)?,
-            Place::Port(port) => ModelListener::tcp(port)?,
+            ListenAddress::Socket(path) => ModelListener::unix(&path)?,
+            ListenAddress::Port(port) => ModelListener::tcp(port)?,
         };
         println!("listening on {}", listener.address());
         let stop = CancellationToken::new();
@@ -38,20 +38,20 @@ fn main() -> Result<(), Fault> {
     })
 }
 
-fn read() -> Result<(Place, ServeOptions), Fault> {
-    let mut options = ServeOptions { nice: true, ..ServeOptions::default() };
-    let mut place = Place::Port(0);
+fn parse_arguments() -> Result<(ListenAddress, ServeOptions), Fault> {
+    let mut options = ServeOptions { lowers_priority: true, ..ServeOptions::default() };
+    let mut place = ListenAddress::Port(0);
     let mut arguments = std::env::args().skip(1);
     while let Some(name) = arguments.next() {
         let value = arguments.next().ok_or_else(|| format!("{name} needs a value"))?;
         match name.as_str() {
             "--model" => options.model = Some(value.into()),
             "--embedder" => options.embedder = Some(value.into()),
-            "--socket" => place = Place::Socket(value.into()),
-            "--port" => place = Place::Port(value.parse()?),
+            "--socket" => place = ListenAddress::Socket(value.into()),
+            "--port" => place = ListenAddress::Port(value.parse()?),
             "--threads" => options.threads = value.parse()?,
             "--window" => options.window_tokens_max = Some(value.parse()?),
-            "--idle" => options.idle = Some(Duration::from_secs(value.parse()?)),
+            "--idle" => options.idle_timeout = Some(Duration::from_secs(value.parse()?)),
             other => return Err(format!("{other} is unknown").into()),
         }
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use local::generation::{
-    Answered, Chat, ChatMessage, ChatRole, EngineKind, LoadOptions, LoadedModel, Piece, ToolChoice,
+    GenerationSummary, Chat, ChatMessage, ChatRole, EngineKind, LoadOptions, LoadedModel, GenerationEvent, ToolChoice,
 };
 
 const LICENCE: &str = include_str!("../../../LICENSE-APACHE");
@@ -20,16 +20,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     let file = arguments.next().ok_or("usage: speed FILE [THREADS [own|llama-cpp]]")?;
     let threads = arguments.next().map_or(Ok(1), |text| text.parse())?;
     let engine = match arguments.next().as_deref() {
-        None | Some("own") => EngineKind::Own,
+        None | Some("own") => EngineKind::Native,
         Some("llama-cpp") => EngineKind::LlamaCpp,
         Some(other) => return Err(format!("{other} is no engine").into()),
     };
-    let start = Moment::now()?;
+    let start = Stopwatch::start()?;
     let mut model = LoadedModel::open(
         Path::new(&file),
-        &LoadOptions { engine, threads, slots: 4, ..LoadOptions::default() },
+        &LoadOptions { engine, threads, sequences: 4, ..LoadOptions::default() },
     )?;
-    let loaded = start.passed()?;
+    let loaded = start.elapsed()?;
     println!(
         "model           {} ({} tokens window, {threads} threads, {engine:?})",
         model.name(),
@@ -39,15 +39,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let cut = LICENCE
         .char_indices()
         .map(|(at, _)| at)
-        .find(|at| model.count(&LICENCE[..*at]) >= PROMPT_TOKENS - 40);
+        .find(|at| model.count_tokens(&LICENCE[..*at]) >= PROMPT_TOKENS - 40);
     let text = &LICENCE[..cut.unwrap_or(LICENCE.len())];
     let mut history =
         vec![message(ChatRole::User, &format!("{text}\n\nSay in your own words what this text is about."))];
-    let (answer, first) = measured(&mut model, &history, "first turn")?;
+    let (answer, first) = measure_turn(&mut model, &history, "first turn")?;
     println!("first token     {:.0} ms after an unseen prompt", first.as_secs_f64() * 1e3);
     history.push(message(ChatRole::Assistant, &answer));
     history.push(message(ChatRole::User, "And who may use it?"));
-    let (_, first) = measured(&mut model, &history, "second turn")?;
+    let (_, first) = measure_turn(&mut model, &history, "second turn")?;
     println!(
         "first token     {:.0} ms after a prompt that was known up to the last answer",
         first.as_secs_f64() * 1e3
@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn measured(
+fn measure_turn(
     model: &mut LoadedModel,
     messages: &[ChatMessage],
     name: &str,
@@ -64,7 +64,7 @@ fn measured(
     let chat = Chat {
         messages: messages.to_vec(),
         tools: Vec::new(),
-        choice: ToolChoice::None,
+        tool_choice: ToolChoice::None,
         schema: None,
         answer_tokens_max: Some(ANSWER_TOKENS),
         temperature: 0.0,
@@ -72,19 +72,19 @@ fn measured(
         seed: 0,
         stop: Vec::new(),
     };
-    let start = Moment::now()?;
+    let start = Stopwatch::start()?;
     let (mut read, mut text) = (None, String::new());
-    let answered: Answered = model.answer(&chat, &mut |piece| {
+    let answered: GenerationSummary = model.generate(&chat, &mut |piece| {
         match piece {
-            Piece::Text(part) => {
-                read = read.take().or_else(|| start.passed().ok());
+            GenerationEvent::Text(part) => {
+                read = read.take().or_else(|| start.elapsed().ok());
                 text.push_str(part);
             }
-            Piece::Read { .. } | Piece::Call(_) => {}
+            GenerationEvent::PromptProgress { .. } | GenerationEvent::ToolCall(_) => {}
         }
         ControlFlow::Continue(())
     })?;
-    let all = start.passed()?;
+    let all = start.elapsed()?;
     let read = read.ok_or("the model said nothing")?;
     let new = answered.prompt_tokens - answered.cached_tokens;
     let speed = |tokens: usize, time: Duration| tokens as f64 / time.as_secs_f64();
@@ -107,20 +107,20 @@ fn measured(
 }
 
 fn message(role: ChatRole, text: &str) -> ChatMessage {
-    ChatMessage { role, text: text.to_owned(), calls: Vec::new(), call_id: None }
+    ChatMessage { role, text: text.to_owned(), tool_calls: Vec::new(), tool_call_id: None }
 }
 
-struct Moment {
+struct Stopwatch {
     clock: Instant,
     processor: Duration,
 }
 
-impl Moment {
-    fn now() -> Result<Self, Box<dyn Error>> {
+impl Stopwatch {
+    fn start() -> Result<Self, Box<dyn Error>> {
         Ok(Self { clock: Instant::now(), processor: processor_time()? })
     }
 
-    fn passed(&self) -> Result<(Duration, Duration), Box<dyn Error>> {
+    fn elapsed(&self) -> Result<(Duration, Duration), Box<dyn Error>> {
         Ok((self.clock.elapsed(), processor_time()? - self.processor))
     }
 }

@@ -3,5 +3,5 @@
 
 pub(crate) mod prompt;
 pub(crate) mod template;
-pub(crate) mod tokens;
-pub(crate) mod words;
+pub(crate) mod vocabulary;
+pub(crate) mod tokenizer;

@@ -1,9 +1,9 @@
 //! Embeddings: texts as points, near where the meaning is near. This file is what callers see; the model that is built in
 //! is `MiniLm`, and the sockets are the server's.
 
-mod envelope;
+mod onnx_check;
 mod minilm;
-mod pieces;
+mod word_piece;
 mod pooling;
 
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ pub struct TextLength {
     /// Tokens that are read, those the model adds included.
     pub tokens: usize,
     /// Whether the text goes on behind them, unread.
-    pub is_cut: bool,
+    pub is_truncated: bool,
 }
 
 /// Why there is no embedding.

@@ -3,7 +3,7 @@
 //! `generation`; this half knows token ids and numbers only.
 
 pub(crate) mod attention;
-pub(crate) mod cache;
+pub(crate) mod kv_cache;
 #[cfg(test)]
 mod conformance;
 pub(crate) mod convert;
@@ -15,11 +15,11 @@ pub(crate) mod kernel;
 pub(crate) mod llama_cpp;
 #[cfg(test)]
 pub(crate) mod made;
-pub(crate) mod map;
+pub(crate) mod mmap;
 pub(crate) mod matrix;
 pub(crate) mod network;
-pub(crate) mod numbers;
-pub(crate) mod own;
+pub(crate) mod math;
+pub(crate) mod native;
 
 use std::fmt::Debug;
 
@@ -27,23 +27,23 @@ use std::fmt::Debug;
 /// where it is, or where it was cut.
 pub(crate) trait Engine: Debug + Send {
     /// The longest sequence, in tokens.
-    fn window(&self) -> usize;
+    fn window_tokens(&self) -> usize;
 
     /// How many sequences there are.
     fn sequences(&self) -> usize;
 
     /// Tokens that it likes to read at once: enough to be quick, few enough that a cancel is soon heard.
-    fn chunk(&self) -> usize;
+    fn chunk_tokens(&self) -> usize;
 
     /// How many tokens of `sequence` are computed and kept. Without room for all, an engine may forget sequences that
     /// are not being read.
-    fn kept(&self, sequence: usize) -> usize;
+    fn cached_tokens(&self, sequence: usize) -> usize;
 
     /// Forgets what `sequence` holds behind its first `length` tokens.
     fn truncate(&mut self, sequence: usize, length: usize);
 
     /// Makes `into` hold the first `length` tokens of `from` and nothing else.
-    fn copy(&mut self, from: usize, into: usize, length: usize);
+    fn copy_prefix(&mut self, from: usize, into: usize, length: usize);
 
     /// Reads `tokens`, at least one and all of the vocabulary, behind what `sequence` holds. With `scores`, it gets the
     /// score of every token to come next.

@@ -2,33 +2,33 @@
 //! The forward pass is in `engine`, the prompt in `chat`; sockets and queues are the server's.
 
 pub(crate) mod grammar;
-pub(crate) mod opening;
-pub(crate) mod outflow;
+pub(crate) mod call_detector;
+pub(crate) mod text_decoder;
 pub(crate) mod run;
 pub(crate) mod sampler;
-pub(crate) mod shelf;
+pub(crate) mod prompt_cache;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use crate::chat::prompt;
-use crate::chat::template::{CALL_BEGINS, Template};
-use crate::chat::tokens::Vocabulary;
+use crate::chat::template::{CALL_START_TAG, Template};
+use crate::chat::vocabulary::Vocabulary;
 use crate::engine::Engine;
-use crate::engine::gguf::{Gguf, Wrong};
-use crate::engine::map::map;
-use crate::engine::own::OwnEngine;
-use grammar::Grammars;
-use run::{Halt, Run};
+use crate::engine::gguf::{Gguf, ModelFileError};
+use crate::engine::mmap::map_file;
+use crate::engine::native::NativeEngine;
+use grammar::GrammarFactory;
+use run::{EarlyExit, GenerationRun};
 use sampler::Sampler;
-use shelf::Shelf;
+use prompt_cache::PromptCache;
 
 /// What computes a model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum EngineKind {
     /// This crate.
     #[default]
-    Own,
+    Native,
     /// llama.cpp, where it is part of the build.
     LlamaCpp,
 }
@@ -37,7 +37,7 @@ impl EngineKind {
     /// Whether it is part of this build.
     #[must_use]
     pub fn is_built(self) -> bool {
-        self == Self::Own || cfg!(feature = "llama-cpp")
+        self == Self::Native || cfg!(feature = "llama-cpp")
     }
 }
 
@@ -51,7 +51,7 @@ pub struct LoadOptions {
     /// The longest context; the file's own limit when `None` or larger than it.
     pub window_tokens_max: Option<usize>,
     /// How many conversations keep their computed prefix.
-    pub slots: usize,
+    pub sequences: usize,
 }
 
 /// A model in memory, ready to answer one chat at a time.
@@ -62,9 +62,9 @@ pub struct LoadedModel {
     vocabulary: Vocabulary,
     template: Template,
     engine: Box<dyn Engine>,
-    shelf: Shelf,
+    prompt_cache: PromptCache,
     /// Made when the first answer needs one.
-    grammars: Option<Grammars>,
+    grammars: Option<GrammarFactory>,
 }
 
 /// One question to a model: the conversation and how to answer it.
@@ -73,9 +73,9 @@ pub struct Chat {
     /// The conversation, oldest first.
     pub messages: Vec<ChatMessage>,
     /// Tools the model may call.
-    pub tools: Vec<OfferedTool>,
+    pub tools: Vec<ChatTool>,
     /// Whether it may, must or must not call one.
-    pub choice: ToolChoice,
+    pub tool_choice: ToolChoice,
     /// The JSON schema that the answer has to satisfy.
     pub schema: Option<serde_json::Value>,
     /// The most tokens of an answer; what the window leaves when `None`.
@@ -98,9 +98,9 @@ pub struct ChatMessage {
     /// What was said.
     pub text: String,
     /// The calls an assistant made with it.
-    pub calls: Vec<MadeCall>,
+    pub tool_calls: Vec<ChatToolCall>,
     /// Which call a tool's message answers.
-    pub call_id: Option<String>,
+    pub tool_call_id: Option<String>,
 }
 
 /// Who said a message.
@@ -118,7 +118,7 @@ pub enum ChatRole {
 
 /// A call that a model made, whole and valid.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct MadeCall {
+pub struct ChatToolCall {
     /// Unique within its answer.
     pub id: String,
     /// The tool.
@@ -129,7 +129,7 @@ pub struct MadeCall {
 
 /// A tool as the model sees it.
 #[derive(Debug, Clone)]
-pub struct OfferedTool {
+pub struct ChatTool {
     /// What it is called by.
     pub name: String,
     /// What it does.
@@ -153,23 +153,23 @@ pub enum ToolChoice {
 
 /// What comes while a model answers.
 #[derive(Debug)]
-pub enum Piece<'a> {
+pub enum GenerationEvent<'a> {
     /// The prompt is read so far.
-    Read {
+    PromptProgress {
         /// Tokens read, those kept from before included.
         tokens: usize,
         /// Tokens of the whole prompt.
-        of: usize,
+        total_tokens: usize,
     },
     /// The next text of the answer.
     Text(&'a str),
     /// A call, whole and valid.
-    Call(&'a MadeCall),
+    ToolCall(&'a ChatToolCall),
 }
 
 /// How an answer went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Answered {
+pub struct GenerationSummary {
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
     /// Those of them that did not have to be computed again.
@@ -177,16 +177,16 @@ pub struct Answered {
     /// Tokens of the answer.
     pub answer_tokens: usize,
     /// Why it ended.
-    pub why: EndedBy,
+    pub finish_reason: FinishReason,
 }
 
 /// Why an answer ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EndedBy {
+pub enum FinishReason {
     /// The model was done, or said a stop text.
-    Finished,
+    Stop,
     /// The model called tools.
-    Calls,
+    ToolCalls,
     /// The limit of tokens was reached.
     Length,
     /// The callback said stop.
@@ -208,7 +208,7 @@ pub enum LoadFault {
     #[error(
         "llama.cpp is not part of this program; build it with `cargo build --release --features llama-cpp`"
     )]
-    NotBuilt,
+    EngineNotBuilt,
     /// The file is no model that this engine runs; the reason names what is wrong.
     #[error("model file {path} cannot be used: {reason}")]
     Unusable {
@@ -221,12 +221,12 @@ pub enum LoadFault {
 
 /// Why a chat could not be answered.
 #[derive(Debug, thiserror::Error)]
-pub enum AnswerFault {
+pub enum GenerationFault {
     /// The prompt does not fit.
     #[error(
         "the prompt has {prompt_tokens} tokens, and the model's window holds {window_tokens}; shorten the conversation"
     )]
-    TooLong {
+    PromptTooLong {
         /// Tokens of the prompt.
         prompt_tokens: usize,
         /// Tokens of the window.
@@ -247,26 +247,26 @@ impl LoadedModel {
     /// When the file cannot be read, or is no model that this engine runs.
     pub fn open(path: &Path, options: &LoadOptions) -> Result<Self, LoadFault> {
         if !options.engine.is_built() {
-            return Err(LoadFault::NotBuilt);
+            return Err(LoadFault::EngineNotBuilt);
         }
-        let bytes = map(path).map_err(|cause| LoadFault::Unreadable { path: path.to_path_buf(), cause })?;
-        Self::read(path, &bytes, options)
+        let bytes = map_file(path).map_err(|cause| LoadFault::Unreadable { path: path.to_path_buf(), cause })?;
+        Self::from_bytes(path, &bytes, options)
             .map_err(|reason| LoadFault::Unusable { path: path.to_path_buf(), reason })
     }
 
-    fn read(path: &Path, bytes: &[u8], options: &LoadOptions) -> Result<Self, Wrong> {
+    fn from_bytes(path: &Path, bytes: &[u8], options: &LoadOptions) -> Result<Self, ModelFileError> {
         let file = Gguf::read(bytes)?;
         let vocabulary = Vocabulary::read(&file)?;
         let template = Template::parse(file.text("tokenizer.chat_template"))?;
-        let engine = load(path, &file, &vocabulary, options)?;
+        let engine = load_engine(path, &file, &vocabulary, options)?;
         let from_file = || {
             path.file_stem().map_or_else(|| "model".to_owned(), |stem| stem.to_string_lossy().into_owned())
         };
-        let window = engine.window();
+        let window = engine.window_tokens();
         Ok(Self {
             name: file.text("general.name").map_or_else(from_file, str::to_owned),
             window_tokens: options.window_tokens_max.map_or(window, |max| max.clamp(1, window)),
-            shelf: Shelf::new(&*engine),
+            prompt_cache: PromptCache::new(&*engine),
             vocabulary,
             template,
             engine,
@@ -288,8 +288,8 @@ impl LoadedModel {
 
     /// How many tokens `text` is.
     #[must_use]
-    pub fn count(&self, text: &str) -> usize {
-        self.vocabulary.plain(text).len()
+    pub fn count_tokens(&self, text: &str) -> usize {
+        self.vocabulary.encode_plain(text).len()
     }
 
     /// Answers `chat`; `each` gets the pieces as they come and says whether to go on. It is asked for every
@@ -297,63 +297,63 @@ impl LoadedModel {
     ///
     /// # Errors
     /// When the prompt does not fit, the request cannot be met, or the engine fails.
-    pub fn answer(
+    pub fn generate(
         &mut self,
         chat: &Chat,
-        each: &mut dyn FnMut(Piece<'_>) -> ControlFlow<()>,
-    ) -> Result<Answered, AnswerFault> {
-        let plan = Plan::of(chat)?;
+        each: &mut dyn FnMut(GenerationEvent<'_>) -> ControlFlow<()>,
+    ) -> Result<GenerationSummary, GenerationFault> {
+        let plan = GenerationPlan::from_chat(chat)?;
         let mut text =
-            prompt::render(chat, &self.template, &self.vocabulary).map_err(AnswerFault::Refused)?;
-        if let Plan::Calls { .. } = plan {
-            text = format!("{text}{CALL_BEGINS}\n");
+            prompt::render(chat, &self.template, &self.vocabulary).map_err(GenerationFault::Refused)?;
+        if let GenerationPlan::Calls { .. } = plan {
+            text = format!("{text}{CALL_START_TAG}\n");
         }
-        let prompt = self.vocabulary.rendered(&text);
+        let prompt = self.vocabulary.encode_rendered(&text);
         if prompt.is_empty() || prompt.len() >= self.window_tokens {
-            return Err(AnswerFault::TooLong {
+            return Err(GenerationFault::PromptTooLong {
                 prompt_tokens: prompt.len(),
                 window_tokens: self.window_tokens,
             });
         }
         if plan.needs_grammar() && self.grammars.is_none() {
-            self.grammars = Some(Grammars::new(&self.vocabulary).map_err(AnswerFault::Failed)?);
+            self.grammars = Some(GrammarFactory::new(&self.vocabulary).map_err(GenerationFault::Failed)?);
         }
-        let conversation = self.shelf.take(&mut *self.engine, &prompt);
+        let conversation = self.prompt_cache.acquire(&mut *self.engine, &prompt);
         let cached_tokens = conversation.len();
         let room = self.window_tokens - prompt.len();
-        let mut run = Run {
+        let mut run = GenerationRun {
             vocabulary: &self.vocabulary,
             conversation,
-            each,
+            on_event: each,
             sampler: Sampler::new(chat.temperature, chat.top_p, chat.seed),
-            window: self.window_tokens,
-            left: chat.answer_tokens_max.map_or(room, |max| max.min(room)),
+            window_tokens: self.window_tokens,
+            tokens_left: chat.answer_tokens_max.map_or(room, |max| max.min(room)),
             answer_tokens: 0,
             calls: Vec::new(),
-            mark: fingerprint(&prompt),
-            scores: Vec::new(),
+            prompt_hash: fingerprint(&prompt),
+            logits: Vec::new(),
         };
         let ended =
-            run.read_prompt(&prompt).and_then(|()| plan.carry_out(&mut run, chat, self.grammars.as_ref()));
+            run.prefill(&prompt).and_then(|()| plan.execute(&mut run, chat, self.grammars.as_ref()));
         let why = match ended {
             Ok(why) => why,
-            Err(Halt::Cancelled) => EndedBy::Cancelled,
-            Err(Halt::Length) if run.calls.is_empty() => EndedBy::Length,
-            Err(Halt::Length) => EndedBy::Calls,
-            Err(Halt::Fault(fault)) => return Err(fault),
+            Err(EarlyExit::Cancelled) => FinishReason::Cancelled,
+            Err(EarlyExit::Length) if run.calls.is_empty() => FinishReason::Length,
+            Err(EarlyExit::Length) => FinishReason::ToolCalls,
+            Err(EarlyExit::Fault(fault)) => return Err(fault),
         };
-        Ok(Answered { prompt_tokens: prompt.len(), cached_tokens, answer_tokens: run.answer_tokens, why })
+        Ok(GenerationSummary { prompt_tokens: prompt.len(), cached_tokens, answer_tokens: run.answer_tokens, finish_reason: why })
     }
 }
 
 /// The engine that `options` choose, with the weights in memory.
-fn load(
+fn load_engine(
     path: &Path,
     file: &Gguf<'_>,
     vocabulary: &Vocabulary,
     options: &LoadOptions,
-) -> Result<Box<dyn Engine>, Wrong> {
-    let sequences = options.slots.clamp(1, 64);
+) -> Result<Box<dyn Engine>, ModelFileError> {
+    let sequences = options.sequences.clamp(1, 64);
     #[cfg(feature = "llama-cpp")]
     if options.engine == EngineKind::LlamaCpp {
         let wanted = crate::engine::llama_cpp::Wanted {
@@ -366,39 +366,39 @@ fn load(
     }
     #[cfg(not(feature = "llama-cpp"))]
     let _ = path;
-    Ok(Box::new(OwnEngine::read(file, vocabulary.len(), options.threads, sequences)?))
+    Ok(Box::new(NativeEngine::read(file, vocabulary.len(), options.threads, sequences)?))
 }
 
 /// How an answer is made.
-enum Plan {
+enum GenerationPlan {
     /// Text alone.
     Text,
     /// Text that may turn into calls of these tools.
-    TextOrCalls(Vec<OfferedTool>),
+    TextOrCalls(Vec<ChatTool>),
     /// Calls of these tools, so many at most.
-    Calls { tools: Vec<OfferedTool>, most: usize },
+    Calls { tools: Vec<ChatTool>, calls_max: usize },
     /// What this schema wants.
     Schema(serde_json::Value),
     /// What this schema wants, or a call of one of these tools.
-    SchemaOrCall(serde_json::Value, Vec<OfferedTool>),
+    SchemaOrCall(serde_json::Value, Vec<ChatTool>),
 }
 
-impl Plan {
-    fn of(chat: &Chat) -> Result<Self, AnswerFault> {
+impl GenerationPlan {
+    fn from_chat(chat: &Chat) -> Result<Self, GenerationFault> {
         let tools = chat.tools.clone();
-        Ok(match (&chat.choice, &chat.schema) {
+        Ok(match (&chat.tool_choice, &chat.schema) {
             (ToolChoice::Required, _) if tools.is_empty() => {
-                return Err(AnswerFault::Refused("a call is required, but no tool is offered".to_owned()));
+                return Err(GenerationFault::Refused("a call is required, but no tool is offered".to_owned()));
             }
-            (ToolChoice::Required, _) => Self::Calls { tools, most: 8 },
+            (ToolChoice::Required, _) => Self::Calls { tools, calls_max: 8 },
             (ToolChoice::Named(name), _) => {
                 let tools: Vec<_> = tools.into_iter().filter(|tool| tool.name == *name).collect();
                 if tools.is_empty() {
-                    return Err(AnswerFault::Refused(format!(
+                    return Err(GenerationFault::Refused(format!(
                         "tool {name} is to be called, but is not offered"
                     )));
                 }
-                Self::Calls { tools, most: 1 }
+                Self::Calls { tools, calls_max: 1 }
             }
             (ToolChoice::Auto, Some(schema)) if !tools.is_empty() => {
                 Self::SchemaOrCall(schema.clone(), tools)
@@ -413,24 +413,24 @@ impl Plan {
         !matches!(self, Self::Text)
     }
 
-    fn carry_out(
+    fn execute(
         &self,
-        run: &mut Run<'_>,
+        run: &mut GenerationRun<'_>,
         chat: &Chat,
-        grammars: Option<&Grammars>,
-    ) -> Result<EndedBy, Halt> {
-        let refused = |why| Halt::Fault(AnswerFault::Refused(why));
+        grammars: Option<&GrammarFactory>,
+    ) -> Result<FinishReason, EarlyExit> {
+        let refused = |why| EarlyExit::Fault(GenerationFault::Refused(why));
         let Some(grammars) = grammars.filter(|_| self.needs_grammar()) else {
-            return run.text(&chat.stop, &[], &|| Err("no tool is offered".to_owned()));
+            return run.generate_text(&chat.stop, &[], &|| Err("no tool is offered".to_owned()));
         };
         match self {
-            Self::Text => run.text(&chat.stop, &[], &|| Err("no tool is offered".to_owned())),
-            Self::TextOrCalls(tools) => run.text(&chat.stop, tools, &|| grammars.calls(tools)),
-            Self::Calls { tools, most } => run.calls(&|| grammars.calls(tools), *most),
-            Self::Schema(schema) => run.held(&mut grammars.schema(schema).map_err(refused)?),
+            Self::Text => run.generate_text(&chat.stop, &[], &|| Err("no tool is offered".to_owned())),
+            Self::TextOrCalls(tools) => run.generate_text(&chat.stop, tools, &|| grammars.calls(tools)),
+            Self::Calls { tools, calls_max: most } => run.generate_calls(&|| grammars.calls(tools), *most),
+            Self::Schema(schema) => run.generate_constrained(&mut grammars.schema(schema).map_err(refused)?),
             Self::SchemaOrCall(schema, tools) => {
                 let mut matcher = grammars.schema_or_calls(schema, tools).map_err(refused)?;
-                run.held_or_call(&mut matcher, tools)
+                run.generate_constrained_or_call(&mut matcher, tools)
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Models that run on this machine: the engine that reads a GGUF file, embeddings, and the server that offers both.
 
 mod chat;
-pub mod count;
+pub mod token_counter;
 pub mod embed;
 mod engine;
 pub mod generation;

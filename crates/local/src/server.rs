@@ -4,15 +4,15 @@
 
 mod accept;
 mod activity;
-mod brain;
+mod backend;
 mod embeddings;
 mod http;
-mod intake;
+mod body_reader;
 mod listener;
-mod outbox;
+mod generation_channel;
 mod queue;
 mod refusal;
-mod reply;
+mod completion;
 mod request;
 mod stream;
 #[cfg(test)]
@@ -29,15 +29,15 @@ use tokio_util::task::TaskTracker;
 
 use crate::embed::{Embedder, MiniLm};
 use crate::generation::{EngineKind, LoadOptions, LoadedModel};
-use brain::{Brain, Engines};
+use backend::{Backend, BackendLoaders};
 use http::Shared;
 pub use listener::ModelListener;
 
 /// How many conversations keep their computed prefix.
-const SLOTS: usize = 4;
+const CACHED_SEQUENCES: usize = 4;
 
 /// How long answers under way may take to be written when the server stops.
-const CLOSE_TIME: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What is served, and within which bounds.
 #[derive(Debug, Clone)]
@@ -57,9 +57,9 @@ pub struct ServeOptions {
     /// How many requests of a kind may wait; the next one is told to come back later.
     pub queue_max: usize,
     /// The server ends when nobody asked for work this long; `None` stays.
-    pub idle: Option<Duration>,
+    pub idle_timeout: Option<Duration>,
     /// Whether the threads that compute stand back behind everybody else's (nice 10).
-    pub nice: bool,
+    pub lowers_priority: bool,
     /// Looks at a file before it is loaded.
     pub inspector: Option<Arc<dyn Inspector>>,
 }
@@ -83,8 +83,8 @@ impl Default for ServeOptions {
             threads: 1,
             window_tokens_max: None,
             queue_max: 64,
-            idle: None,
-            nice: false,
+            idle_timeout: None,
+            lowers_priority: false,
             inspector: None,
         }
     }
@@ -95,7 +95,7 @@ impl Default for ServeOptions {
 pub enum ServeFault {
     /// There is nothing to serve.
     #[error("neither a model nor an embedding model was named; name at least one file")]
-    Nothing,
+    NothingToServe,
     /// The system gave no thread.
     #[error("no thread for the model: {0}")]
     Thread(#[source] io::Error),
@@ -111,20 +111,20 @@ pub async fn serve(
     options: ServeOptions,
     stop: CancellationToken,
 ) -> Result<(), ServeFault> {
-    let engines = Engines {
-        brain: options.model.clone().map(|path| load_brain(path, &options)),
-        embedder: options.embedder.clone().map(|path| load_embedder(path, &options)),
+    let engines = BackendLoaders {
+        chat: options.model.clone().map(|path| chat_loader(path, &options)),
+        embedder: options.embedder.clone().map(|path| embedder_loader(path, &options)),
     };
-    serve_engines(listener, options, engines, stop).await
+    serve_backends(listener, options, engines, stop).await
 }
 
-fn load_brain(path: PathBuf, options: &ServeOptions) -> brain::Load<dyn Brain> {
+fn chat_loader(path: PathBuf, options: &ServeOptions) -> backend::Loader<dyn Backend> {
     let inspector = options.inspector.clone();
     let options = LoadOptions {
         engine: options.engine,
         threads: options.threads,
         window_tokens_max: options.window_tokens_max,
-        slots: SLOTS,
+        sequences: CACHED_SEQUENCES,
     };
     Box::new(move || {
         inspect(inspector.as_deref(), &path)?;
@@ -133,7 +133,7 @@ fn load_brain(path: PathBuf, options: &ServeOptions) -> brain::Load<dyn Brain> {
     })
 }
 
-fn load_embedder(path: PathBuf, options: &ServeOptions) -> brain::Load<dyn Embedder> {
+fn embedder_loader(path: PathBuf, options: &ServeOptions) -> backend::Loader<dyn Embedder> {
     let (inspector, threads) = (options.inspector.clone(), options.threads);
     Box::new(move || {
         inspect(inspector.as_deref(), &path)?;
@@ -146,25 +146,25 @@ fn inspect(inspector: Option<&dyn Inspector>, path: &Path) -> Result<(), String>
     inspector.map_or(Ok(()), |inspector| inspector.inspect(path))
 }
 
-async fn serve_engines(
+async fn serve_backends(
     listener: ModelListener,
     options: ServeOptions,
-    engines: Engines,
+    engines: BackendLoaders,
     stop: CancellationToken,
 ) -> Result<(), ServeFault> {
-    if engines.brain.is_none() && engines.embedder.is_none() {
-        return Err(ServeFault::Nothing);
+    if engines.chat.is_none() && engines.embedder.is_none() {
+        return Err(ServeFault::NothingToServe);
     }
-    let name = options.model_name.clone().or_else(|| options.model.as_deref().map(stem));
+    let name = options.model_name.clone().or_else(|| options.model.as_deref().map(file_stem));
     let threads = TaskTracker::new();
     let workers = worker::start(engines, &options, &threads).map_err(ServeFault::Thread)?;
-    let embedder_file = options.embedder.as_deref().map(stem);
+    let embedder_file = options.embedder.as_deref().map(file_stem);
     let shared = Shared::new(name.unwrap_or_default(), embedder_file, workers, listener.is_tcp());
     let shared = Arc::new(shared);
     let tasks = TaskTracker::new();
     tokio::select! {
         () = stop.cancelled() => tracing::info!("the model server was told to stop"),
-        () = shared.activity.idle(options.idle) => tracing::info!("the model server was idle and stops"),
+        () = shared.activity.wait_idle(options.idle_timeout) => tracing::info!("the model server was idle and stops"),
         () = accept::accept_all(&listener, &shared, &tasks) => {}
     }
     drop(listener);
@@ -172,12 +172,12 @@ async fn serve_engines(
     tasks.close();
     threads.close();
     let all_ended = async { tokio::join!(tasks.wait(), threads.wait()) };
-    if tokio::time::timeout(CLOSE_TIME, all_ended).await.is_err() {
+    if tokio::time::timeout(SHUTDOWN_TIMEOUT, all_ended).await.is_err() {
         tracing::warn!("the model server stops with work under way");
     }
     Ok(())
 }
 
-fn stem(path: &Path) -> String {
+fn file_stem(path: &Path) -> String {
     path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }

@@ -6,9 +6,9 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use local::count::Counter;
+use local::token_counter::GgufTokenCounter;
 use local::generation::{
-    Answered, Chat, ChatMessage, ChatRole, EndedBy, LoadOptions, LoadedModel, MadeCall, OfferedTool, Piece,
+    GenerationSummary, Chat, ChatMessage, ChatRole, FinishReason, LoadOptions, LoadedModel, ChatToolCall, ChatTool, GenerationEvent,
     ToolChoice,
 };
 use serde_json::{Value, json};
@@ -19,18 +19,18 @@ fn file() -> PathBuf {
 }
 
 fn model() -> LoadedModel {
-    LoadedModel::open(&file(), &LoadOptions { threads: 1, slots: 4, ..LoadOptions::default() }).unwrap()
+    LoadedModel::open(&file(), &LoadOptions { threads: 1, sequences: 4, ..LoadOptions::default() }).unwrap()
 }
 
 fn said(role: ChatRole, text: &str) -> ChatMessage {
-    ChatMessage { role, text: text.to_owned(), calls: Vec::new(), call_id: None }
+    ChatMessage { role, text: text.to_owned(), tool_calls: Vec::new(), tool_call_id: None }
 }
 
 fn chat(messages: Vec<ChatMessage>) -> Chat {
     Chat {
         messages,
         tools: Vec::new(),
-        choice: ToolChoice::Auto,
+        tool_choice: ToolChoice::Auto,
         schema: None,
         answer_tokens_max: Some(60),
         temperature: 0.0,
@@ -40,14 +40,14 @@ fn chat(messages: Vec<ChatMessage>) -> Chat {
     }
 }
 
-fn run(model: &mut LoadedModel, chat: &Chat) -> (Answered, String, Vec<MadeCall>) {
+fn run(model: &mut LoadedModel, chat: &Chat) -> (GenerationSummary, String, Vec<ChatToolCall>) {
     let (mut text, mut calls) = (String::new(), Vec::new());
     let answered = model
-        .answer(chat, &mut |piece| {
+        .generate(chat, &mut |piece| {
             match piece {
-                Piece::Text(part) => text.push_str(part),
-                Piece::Call(call) => calls.push(call.clone()),
-                Piece::Read { .. } => {}
+                GenerationEvent::Text(part) => text.push_str(part),
+                GenerationEvent::ToolCall(call) => calls.push(call.clone()),
+                GenerationEvent::PromptProgress { .. } => {}
             }
             ControlFlow::Continue(())
         })
@@ -55,8 +55,8 @@ fn run(model: &mut LoadedModel, chat: &Chat) -> (Answered, String, Vec<MadeCall>
     (answered, text, calls)
 }
 
-fn tools() -> Vec<OfferedTool> {
-    let tool = |name: &str, description: &str, parameters: Value| OfferedTool {
+fn tools() -> Vec<ChatTool> {
+    let tool = |name: &str, description: &str, parameters: Value| ChatTool {
         name: name.to_owned(),
         description: description.to_owned(),
         parameters,
@@ -77,7 +77,7 @@ fn it_knows_the_capital_of_france() {
     );
     println!("{text:?} {answered:?}");
     assert!(text.contains("Paris"), "{text}");
-    assert_eq!(answered.why, EndedBy::Finished);
+    assert_eq!(answered.finish_reason, FinishReason::Stop);
 }
 
 #[test]
@@ -99,13 +99,13 @@ fn a_required_call_is_valid() {
     {
         let chat = Chat {
             tools: tools(),
-            choice: ToolChoice::Required,
+            tool_choice: ToolChoice::Required,
             answer_tokens_max: Some(200),
             ..chat(vec![said(ChatRole::User, question)])
         };
         let (answered, text, calls) = run(&mut model, &chat);
         println!("{question}: {calls:?} {answered:?}");
-        assert_eq!((answered.why, text.as_str()), (EndedBy::Calls, ""));
+        assert_eq!((answered.finish_reason, text.as_str()), (FinishReason::ToolCalls, ""));
         for call in calls {
             let arguments: Value = serde_json::from_str(&call.arguments).unwrap();
             assert!(arguments.as_object().unwrap().values().all(Value::is_string));
@@ -175,14 +175,14 @@ fn a_schema_that_is_too_large_is_refused_and_not_failed_of() {
         (0..2_000).map(|number| (format!("field_{number}"), json!({"type": "string"}))).collect();
     let schema = json!({"type": "object", "properties": properties, "additionalProperties": false});
     let chat = Chat { schema: Some(schema), ..chat(vec![said(ChatRole::User, "Answer in JSON.")]) };
-    let answered = model().answer(&chat, &mut |_| ControlFlow::Continue(()));
-    assert!(matches!(answered, Err(local::generation::AnswerFault::Refused(_))), "{answered:?}");
+    let answered = model().generate(&chat, &mut |_| ControlFlow::Continue(()));
+    assert!(matches!(answered, Err(local::generation::GenerationFault::Refused(_))), "{answered:?}");
 }
 
 #[test]
 fn whoever_only_counts_counts_as_the_model_does() {
-    let counter = Counter::open(&file()).expect("the file has a tokenizer");
-    assert_eq!((counter.count(""), counter.count("Hello, world!")), (0, 4));
+    let counter = GgufTokenCounter::open(&file()).expect("the file has a tokenizer");
+    assert_eq!((counter.count_tokens(""), counter.count_tokens("Hello, world!")), (0, 4));
     // Digits are tokens of their own, and no space is put before the first word.
-    assert_eq!(counter.count("1234"), 4);
+    assert_eq!(counter.count_tokens("1234"), 4);
 }

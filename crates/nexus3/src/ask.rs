@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::config::Config;
 use crate::home::{self, Environment};
 use crate::model_registry;
-use crate::models::{self, Consent, Offered};
+use crate::models::{self, Consent, PullOutcome};
 use crate::{Failure, console_options, console_runtime, signals};
 
 /// How long a daemon that nobody uses any more stays, so that the next question finds it.
@@ -82,15 +82,15 @@ fn ensure_model(
         io::stderr(),
         "There is no model yet: no key in the environment, no model of a server on this machine, no weights."
     );
-    match models::offer(&models::first_model()?, consent, home, environment)? {
-        Offered::WasHere(_) | Offered::Came(_) => Ok(ModelAvailability::Available),
-        Offered::Declined => {
+    match models::offer_pull(&models::first_model()?, consent, home, environment)? {
+        PullOutcome::AlreadyInstalled(_) | PullOutcome::Installed(_) => Ok(ModelAvailability::Available),
+        PullOutcome::Declined => {
             let text = "Then set a key (such as ANTHROPIC_API_KEY or OPENAI_API_KEY), start a model server (such as \
                         Ollama), or see nexus3 models.";
             let _ = writeln!(io::stderr(), "{text}");
             Ok(ModelAvailability::Declined(1))
         }
-        Offered::Interrupted => Ok(ModelAvailability::Declined(console::EXIT_INTERRUPTED)),
+        PullOutcome::Interrupted => Ok(ModelAvailability::Declined(console::EXIT_INTERRUPTED)),
     }
 }
 

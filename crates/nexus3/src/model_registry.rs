@@ -11,25 +11,25 @@ use std::time::Duration;
 
 use agent::outside::Models;
 use agent::{Fault, TokenCount};
-use local::count::Counter;
+use local::token_counter::GgufTokenCounter;
 use local::generation::{EngineKind, LoadFault};
 use provider::catalog::PROVIDERS;
 use provider::{
     RegistryOptions, TokenCounter, DiscoveredServer, LocalFiles, LocalOptions, ModelRegistry, RecordedModels, ReplayedModels, Secret,
 };
-use weights::{Kind, Shelf, Shelved};
+use weights::{ModelKind, ModelDirectory, ModelEntry};
 
 use crate::config::Config;
 use crate::home::{Environment, variable};
-use crate::model_server::engine_word;
-use crate::models::{self, DiscoveredServer};
+use crate::model_server::engine_name;
+use crate::models::{self, ServerRow};
 use crate::{Failure, console_runtime};
 
 /// How long the embedded model stays without a question.
-const LOCAL_IDLE: Duration = Duration::from_secs(300);
+const LOCAL_IDLE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// How long it may take until it answers at all; its weights are read later.
-const LOCAL_START: Duration = Duration::from_secs(30);
+const LOCAL_START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What the system takes for the path of a socket, and what its name takes of it with the stroke before it.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
@@ -79,7 +79,7 @@ pub(crate) fn open_registry(
         providers: config.providers(),
         models: config.models(),
         variables: provider_variables(config, environment)?,
-        local: Some(local(home, config.local_engine)?),
+        local: Some(local_options(home, config.local_engine)?),
         ..RegistryOptions::default()
     };
     ModelRegistry::open(options).map_err(as_usage)
@@ -105,23 +105,23 @@ fn provider_variables(config: &Config, environment: &Environment) -> Result<Hash
 }
 
 /// The embedded model runs in a child of this very program.
-fn local(home: &Path, engine: EngineKind) -> Result<LocalOptions, Failure> {
+fn local_options(home: &Path, engine: EngineKind) -> Result<LocalOptions, Failure> {
     if !engine.is_built() {
-        return Err(Failure::Usage(format!("local_engine: {}", LoadFault::NotBuilt)));
+        return Err(Failure::Usage(format!("local_engine: {}", LoadFault::EngineNotBuilt)));
     }
     let program = std::env::current_exe()
         .map_err(|fault| Failure::Run(format!("cannot find the program itself: {fault}")))?;
     Ok(LocalOptions {
         program,
         // It gets no environment to find a home in.
-        args: ["--home", &home.display().to_string(), "model-server", "--engine", engine_word(engine)]
+        args: ["--home", &home.display().to_string(), "model-server", "--engine", engine_name(engine)]
             .map(str::to_owned)
             .to_vec(),
         socket_dir: socket_dir(home)?,
-        idle: LOCAL_IDLE,
-        start_timeout: LOCAL_START,
-        files: Arc::new(WeightsHere::in_home(home)),
-        counter,
+        idle: LOCAL_IDLE_TIMEOUT,
+        start_timeout: LOCAL_START_TIMEOUT,
+        files: Arc::new(InstalledWeights::in_home(home)),
+        counter: open_token_counter,
     })
 }
 
@@ -159,43 +159,43 @@ fn socket_dir(home: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// The embedded model counts by its own tokenizer, here too.
-fn counter(file: &Path) -> Result<TokenCounter, String> {
-    let counter = Counter::open(file).map_err(|fault| fault.to_string())?;
-    Ok(Box::new(move |text| counter.count(text) as TokenCount))
+fn open_token_counter(file: &Path) -> Result<TokenCounter, String> {
+    let counter = GgufTokenCounter::open(file).map_err(|fault| fault.to_string())?;
+    Ok(Box::new(move |text| counter.count_tokens(text) as TokenCount))
 }
 
 /// The weights in a home.
 #[derive(Debug)]
-struct WeightsHere {
-    shelf: Shelf,
+struct InstalledWeights {
+    model_directory: ModelDirectory,
 }
 
-impl WeightsHere {
+impl InstalledWeights {
     fn in_home(home: &Path) -> Self {
-        Self { shelf: Shelf::at(&models::folder(home)) }
+        Self { model_directory: ModelDirectory::at(&models::models_directory(home)) }
     }
 }
 
-impl LocalFiles for WeightsHere {
+impl LocalFiles for InstalledWeights {
     fn find(&self, id: &str) -> Option<PathBuf> {
-        let pulled = self.shelf.find(&id.parse().ok()?)?;
-        (pulled.kind == Kind::Chat).then_some(pulled.path)
+        let pulled = self.model_directory.find(&id.parse().ok()?)?;
+        (pulled.kind == ModelKind::Chat).then_some(pulled.path)
     }
 
     /// Whoever pulled a larger one wants it.
-    fn all(&self) -> Vec<String> {
+    fn list(&self) -> Vec<String> {
         let ready = |shelved| match shelved {
-            Shelved::Ready(pulled) if pulled.kind == Kind::Chat => Some((pulled.bytes, pulled.id)),
+            ModelEntry::Ready(pulled) if pulled.kind == ModelKind::Chat => Some((pulled.bytes, pulled.id)),
             _ => None,
         };
-        let mut found: Vec<_> = self.shelf.list().unwrap_or_default().into_iter().filter_map(ready).collect();
+        let mut found: Vec<_> = self.model_directory.list().unwrap_or_default().into_iter().filter_map(ready).collect();
         found.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
         found.into_iter().map(|(_, id)| id.to_string()).collect()
     }
 }
 
 /// The models of servers that were found on this machine, each with where it is.
-pub(crate) fn discover_servers(config: &Config, environment: &Environment) -> Result<Vec<DiscoveredServer>, Failure> {
+pub(crate) fn discover_servers(config: &Config, environment: &Environment) -> Result<Vec<ServerRow>, Failure> {
     let Ok(runtime) = console_runtime() else { return Ok(Vec::new()) };
     let options = RegistryOptions {
         providers: config.providers(),

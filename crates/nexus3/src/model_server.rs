@@ -10,7 +10,7 @@ use clap::Args;
 use local::generation::{EngineKind, LoadFault};
 use local::server::{Inspector, ModelListener, ServeOptions};
 use tokio_util::sync::CancellationToken;
-use weights::{ModelId, Shelf};
+use weights::{ModelId, ModelDirectory};
 
 use crate::config::Word;
 use crate::signals::StopSignals;
@@ -42,7 +42,7 @@ pub(crate) struct ModelServerArgs {
     #[arg(long, value_name = "PATH", conflicts_with = "port")]
     socket: Option<PathBuf>,
     /// What computes the chat model: own, or llama-cpp in a program that was built with it
-    #[arg(long, value_name = "ENGINE", default_value = "own", value_parser = engine)]
+    #[arg(long, value_name = "ENGINE", default_value = "own", value_parser = parse_engine)]
     engine: EngineKind,
     /// Threads that compute [default: one less than there are cores]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -64,19 +64,19 @@ pub(crate) struct ModelServerArgs {
 pub(crate) fn run(args: &ModelServerArgs, home: &Path) -> Result<u8, Failure> {
     tracing_subscriber::fmt().with_writer(io::stderr).with_max_level(tracing::Level::INFO).init();
     process::hide_memory();
-    let shelf = Shelf::at(&models::folder(home));
-    let find = |given: &Option<String>| given.as_deref().map(|given| weights_file(given, &shelf)).transpose();
+    let shelf = ModelDirectory::at(&models::models_directory(home));
+    let find = |given: &Option<String>| given.as_deref().map(|given| resolve_weights(given, &shelf)).transpose();
     let options = ServeOptions {
         model: find(&args.model)?,
-        model_name: args.name.clone().or_else(|| args.model.as_ref().filter(|id| !is_path(id)).cloned()),
+        model_name: args.name.clone().or_else(|| args.model.as_ref().filter(|id| !is_weights_path(id)).cloned()),
         embedder: find(&args.embedder)?,
         engine: args.engine,
-        threads: args.threads.map_or_else(spare_cores, usize::from),
+        threads: args.threads.map_or_else(default_threads, usize::from),
         window_tokens_max: args.window.map(|tokens| tokens as usize),
         queue_max: args.queue.into(),
-        idle: args.idle_s.map(|seconds| Duration::from_secs(seconds.into())),
-        nice: true,
-        inspector: Some(Arc::new(OnShelf(shelf.clone()))),
+        idle_timeout: args.idle_s.map(|seconds| Duration::from_secs(seconds.into())),
+        lowers_priority: true,
+        inspector: Some(Arc::new(PulledWeightsInspector(shelf.clone()))),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -126,26 +126,26 @@ fn listen(args: &ModelServerArgs) -> Result<ModelListener, Failure> {
 }
 
 /// The engine of this name, when it is part of the build.
-fn engine(word: &str) -> Result<EngineKind, String> {
+fn parse_engine(word: &str) -> Result<EngineKind, String> {
     let place = EngineKind::WORDS.iter().position(|known| *known == word);
     let Some(engine) = place.and_then(|place| EngineKind::MEANINGS.get(place)) else {
         return Err(format!("use one of {}", EngineKind::WORDS.join(", ")));
     };
-    if engine.is_built() { Ok(*engine) } else { Err(LoadFault::NotBuilt.to_string()) }
+    if engine.is_built() { Ok(*engine) } else { Err(LoadFault::EngineNotBuilt.to_string()) }
 }
 
 /// The name of an engine.
-pub(crate) fn engine_word(engine: EngineKind) -> &'static str {
+pub(crate) fn engine_name(engine: EngineKind) -> &'static str {
     let place = EngineKind::MEANINGS.iter().position(|known| *known == engine);
     place.and_then(|place| EngineKind::WORDS.get(place)).copied().unwrap_or("own")
 }
 
-fn is_path(given: &str) -> bool {
+fn is_weights_path(given: &str) -> bool {
     given.contains('/') || given.ends_with(".gguf") || given.ends_with(".onnx")
 }
 
-fn weights_file(given: &str, shelf: &Shelf) -> Result<PathBuf, Failure> {
-    if is_path(given) {
+fn resolve_weights(given: &str, shelf: &ModelDirectory) -> Result<PathBuf, Failure> {
+    if is_weights_path(given) {
         return Ok(PathBuf::from(given));
     }
     let id: ModelId = given.parse().map_err(|fault| Failure::Usage(format!("{given}: {fault}")))?;
@@ -155,16 +155,16 @@ fn weights_file(given: &str, shelf: &Shelf) -> Result<PathBuf, Failure> {
 
 /// Weights that were pulled are used as they were pulled, or not at all.
 #[derive(Debug)]
-struct OnShelf(Shelf);
+struct PulledWeightsInspector(ModelDirectory);
 
-impl Inspector for OnShelf {
+impl Inspector for PulledWeightsInspector {
     fn inspect(&self, file: &Path) -> Result<(), String> {
         self.0.check(file).map_err(|fault| fault.to_string())
     }
 }
 
 /// The machine has other things to do, too.
-fn spare_cores() -> usize {
+fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get().saturating_sub(1)).max(1)
 }
 
@@ -174,12 +174,12 @@ mod tests {
 
     #[test]
     fn every_engine_has_a_name_and_a_missing_one_says_how_to_build_it() {
-        for kind in [EngineKind::Own, EngineKind::LlamaCpp] {
-            match engine(engine_word(kind)) {
+        for kind in [EngineKind::Native, EngineKind::LlamaCpp] {
+            match parse_engine(engine_name(kind)) {
                 Ok(found) => assert_eq!((found, kind.is_built()), (kind, true)),
                 Err(why) => assert!(!kind.is_built() && why.contains("--features llama-cpp"), "{why}"),
             }
         }
-        assert!(engine("candle").is_err_and(|why| why.contains("own, llama-cpp")));
+        assert!(parse_engine("candle").is_err_and(|why| why.contains("own, llama-cpp")));
     }
 }

@@ -2,18 +2,18 @@
 //! `weights`; here it is asked for and told.
 
 mod args;
-mod bar;
+mod progress_display;
 mod set_default;
 mod list;
 mod pull;
 
 use std::path::{Path, PathBuf};
 
-use weights::{Catalog, ModelId, Shelf, Wanted, WeightsFault};
+use weights::{ModelCatalog, ModelId, ModelDirectory, PullSpec, WeightsFault};
 
 pub(crate) use self::args::ModelsArgs;
 use self::args::{ListArgs, ModelsCommand, RemoveArgs};
-pub(crate) use self::pull::{Consent, Offered, offer};
+pub(crate) use self::pull::{Consent, PullOutcome, offer_pull};
 use crate::config::Config;
 use crate::home::Environment;
 use crate::{Failure, print};
@@ -28,7 +28,7 @@ const FIRST: &str = "smollm2-135m";
 type Load<'a> = &'a dyn Fn(&[(&'static str, String)]) -> Result<Config, Failure>;
 
 /// A model server that was found on this machine: what it is, and where.
-pub(crate) type DiscoveredServer = (String, String);
+pub(crate) type ServerRow = (String, String);
 
 /// Does what `nexus3 models …` says.
 pub(crate) fn run(
@@ -36,7 +36,7 @@ pub(crate) fn run(
     home: &Path,
     environment: &Environment,
     load: Load<'_>,
-    found_servers: impl FnOnce() -> Result<Vec<DiscoveredServer>, Failure>,
+    found_servers: impl FnOnce() -> Result<Vec<ServerRow>, Failure>,
 ) -> Result<u8, Failure> {
     match &args.command {
         None => list::list(&ListArgs::default(), home, &found_servers()?),
@@ -49,23 +49,23 @@ pub(crate) fn run(
 }
 
 /// The model for the first minute: small, quickly here, good enough for a first answer.
-pub(crate) fn first_model() -> Result<Wanted, Failure> {
-    let entry = catalog()?.find(FIRST).map(Wanted::from);
+pub(crate) fn first_model() -> Result<PullSpec, Failure> {
+    let entry = builtin_catalog()?.find(FIRST).map(PullSpec::from);
     entry.ok_or_else(|| Failure::Run(format!("the catalog has no {FIRST}")))
 }
 
 /// Where weights are.
-pub(crate) fn folder(home: &Path) -> PathBuf {
+pub(crate) fn models_directory(home: &Path) -> PathBuf {
     home.join("models")
 }
 
-fn catalog() -> Result<Catalog, Failure> {
-    Catalog::builtin().map_err(failed)
+fn builtin_catalog() -> Result<ModelCatalog, Failure> {
+    ModelCatalog::builtin().map_err(weights_failure)
 }
 
 fn remove(args: &RemoveArgs, home: &Path, load: Load<'_>) -> Result<u8, Failure> {
-    let id: ModelId = args.id.strip_prefix("local/").unwrap_or(&args.id).parse().map_err(failed)?;
-    let freed_bytes = Shelf::at(&folder(home)).remove(&id).map_err(failed)?;
+    let id: ModelId = args.id.strip_prefix("local/").unwrap_or(&args.id).parse().map_err(weights_failure)?;
+    let freed_bytes = ModelDirectory::at(&models_directory(home)).remove(&id).map_err(weights_failure)?;
     let name = format!("{LOCAL}/{id}");
     let is_usual = load(&[]).is_ok_and(|config| config.model.as_deref() == Some(&name));
     let hint = if is_usual {
@@ -77,9 +77,9 @@ fn remove(args: &RemoveArgs, home: &Path, load: Load<'_>) -> Result<u8, Failure>
 }
 
 /// What the user wrote is wrong, or the world is.
-fn failed(fault: WeightsFault) -> Failure {
+fn weights_failure(fault: WeightsFault) -> Failure {
     match fault {
-        WeightsFault::Name(_) | WeightsFault::SumText(_) | WeightsFault::Source { .. } => {
+        WeightsFault::InvalidName(_) | WeightsFault::InvalidChecksum(_) | WeightsFault::InvalidSource { .. } => {
             Failure::Usage(fault.to_string())
         }
         other => Failure::Run(other.to_string()),

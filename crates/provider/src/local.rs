@@ -12,7 +12,7 @@ use agent::outside::{ModelRequest, ModelStream, ModelSpec, Provider, ModelTier};
 use agent::{Fault, TokenCount};
 use futures_util::StreamExt;
 
-use self::child::{Child, Start};
+use self::child::{Child, Generation};
 use crate::catalog::LOCAL;
 use crate::chat::Chat;
 use crate::tokenizer::{TokenCounterFactory, Tokenizer};
@@ -32,8 +32,8 @@ const WINDOW_TOKENS_DEFAULT: TokenCount = 8_192;
 const CONCURRENCY: usize = 16;
 
 /// A small machine reads a long prompt for minutes; it says that it is alive meanwhile.
-const FIRST_BYTE: Duration = Duration::from_secs(600);
-const IDLE: Duration = Duration::from_secs(120);
+const FIRST_BYTE_TIMEOUT: Duration = Duration::from_secs(600);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The weights that are on this machine.
 pub trait LocalFiles: Send + Sync {
@@ -41,7 +41,7 @@ pub trait LocalFiles: Send + Sync {
     fn find(&self, id: &str) -> Option<PathBuf>;
 
     /// The ids of all there are; the one to use when none is named comes first.
-    fn all(&self) -> Vec<String>;
+    fn list(&self) -> Vec<String>;
 }
 
 /// How the child is started: `PROGRAM ARGS --model FILE --socket PATH --idle-s N --die-with-stdin`. Its standard input is a
@@ -101,9 +101,9 @@ impl LocalServer {
             socket: Some(socket.clone()),
             // Who is asked again is decided here: a new child, and not one that fell over before.
             retry_policy: RetryPolicy {
-                first_byte_timeout: FIRST_BYTE,
-                idle_timeout: IDLE,
-                total_timeout: FIRST_BYTE,
+                first_byte_timeout: FIRST_BYTE_TIMEOUT,
+                idle_timeout: IDLE_TIMEOUT,
+                total_timeout: FIRST_BYTE_TIMEOUT,
                 tries_max: 1,
                 ..RetryPolicy::default()
             },
@@ -152,27 +152,27 @@ fn short_hash(id: &str) -> u64 {
 
 impl LocalModel {
     /// Asks until the answer begins. A child that is found dead before that is started again, and asked once more.
-    async fn ask_past_a_crash(
+    async fn start_with_restart(
         self,
         request: ModelRequest,
         teller: ProgressSender,
         behind: HasFallback,
     ) -> Result<ModelStream, ModelError> {
-        let (start, failing) = match self.begin_once(request.clone(), &teller, behind).await? {
+        let (start, failing) = match self.start_once(request.clone(), &teller, behind).await? {
             (_, Ok(stream)) => return Ok(stream),
             (start, Err(failing)) => (start, failing),
         };
         if failing.class != ErrorClass::Unavailable {
             return Err(failing);
         }
-        if self.child.end_of(start).await.is_none() {
-            return Err(self.explained(failing));
+        if self.child.wait_for_exit(start).await.is_none() {
+            return Err(self.with_server_message(failing));
         }
         tracing::warn!(model = self.remote.model(), "the embedded model is started again: {}", failing.fault);
-        let (start, begun) = self.begin_once(request, &teller, behind).await?;
+        let (start, begun) = self.start_once(request, &teller, behind).await?;
         match begun {
             Err(failing) if failing.class == ErrorClass::Unavailable => {
-                let Some(end) = self.child.end_of(start).await else { return Err(failing) };
+                let Some(end) = self.child.wait_for_exit(start).await else { return Err(failing) };
                 let fault = self.child.fault(&format!("it ended twice before it answered ({end})"));
                 Err(ModelError::new(ErrorClass::Refused, fault))
             }
@@ -181,7 +181,7 @@ impl LocalModel {
     }
 
     /// What a child says that cannot answer, in its own words.
-    fn explained(&self, failing: ModelError) -> ModelError {
+    fn with_server_message(&self, failing: ModelError) -> ModelError {
         let body = failing.fault.public.split_once(": ").map(|(_, body)| body);
         let body = body.and_then(|body| serde_json::from_str::<serde_json::Value>(body).ok());
         let why = body.as_ref().and_then(|body| body["error"]["message"].as_str());
@@ -192,28 +192,28 @@ impl LocalModel {
     }
 
     /// Which child was asked, and what came of it.
-    async fn begin_once(
+    async fn start_once(
         &self,
         request: ModelRequest,
         teller: &ProgressSender,
         behind: HasFallback,
-    ) -> Result<(Start, Result<ModelStream, ModelError>), ModelError> {
+    ) -> Result<(Generation, Result<ModelStream, ModelError>), ModelError> {
         teller.mark_waiting();
         let start = self.child.ensure_running().await;
         let start = start.map_err(|fault| ModelError::new(ErrorClass::Refused, fault))?;
         teller.mark_sent();
         let begun = self.remote.start(request, teller.clone(), behind).await;
-        Ok((start, begun.map(|stream| self.watched(start, stream))))
+        Ok((start, begun.map(|stream| self.annotate_crash(start, stream))))
     }
 
     /// The stream of an answer, whose fault says so when it was cut because the child has ended.
-    fn watched(&self, start: Start, stream: ModelStream) -> ModelStream {
+    fn annotate_crash(&self, start: Generation, stream: ModelStream) -> ModelStream {
         let child = Arc::clone(&self.child);
         Box::pin(stream.then(move |item| {
             let child = Arc::clone(&child);
             async move {
                 let Err(fault) = item else { return item };
-                Err(match child.end_of(start).await {
+                Err(match child.wait_for_exit(start).await {
                     Some(end) => {
                         let why = format!("it ended in the middle of its answer ({end})");
                         child.fault(&why).caused_by(fault.public)
@@ -227,7 +227,7 @@ impl LocalModel {
 
 impl ModelClient for LocalModel {
     fn start(&self, request: ModelRequest, teller: ProgressSender, behind: HasFallback) -> ResponseFuture {
-        Box::pin(self.clone().ask_past_a_crash(request, teller, behind))
+        Box::pin(self.clone().start_with_restart(request, teller, behind))
     }
 }
 

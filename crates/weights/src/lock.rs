@@ -6,7 +6,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use crate::fault::WeightsFault;
-use crate::name::ModelId;
+use crate::model_id::ModelId;
 
 /// What a lock file may say at most.
 const HOLDER_BYTES_MAX: u64 = 200;
@@ -27,7 +27,7 @@ impl Drop for Lock {
 }
 
 impl Lock {
-    pub(crate) fn take(path: &Path, id: &ModelId) -> Result<Self, WeightsFault> {
+    pub(crate) fn acquire(path: &Path, id: &ModelId) -> Result<Self, WeightsFault> {
         let cannot = WeightsFault::file("lock", path);
         let open =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path);
@@ -35,7 +35,7 @@ impl Lock {
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                let holder = holder(&mut file);
+                let holder = read_holder(&mut file);
                 return Err(WeightsFault::Busy { id: id.clone(), holder });
             }
             Err(TryLockError::Error(fault)) => return Err(cannot(fault)),
@@ -51,7 +51,7 @@ impl Lock {
     }
 }
 
-fn holder(file: &mut File) -> String {
+fn read_holder(file: &mut File) -> String {
     let mut text = String::new();
     let read = file.take(HOLDER_BYTES_MAX).read_to_string(&mut text);
     let plain = !text.is_empty() && !text.contains(char::is_control);

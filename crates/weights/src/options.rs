@@ -18,19 +18,19 @@ pub struct PullOptions {
     /// Ends the pull; what is there is kept, and the next pull goes on from it.
     pub cancel: CancellationToken,
     /// How long a connection may take to be made.
-    pub connect: Duration,
+    pub connect_timeout: Duration,
     /// How long a server, or pip, may bring nothing.
-    pub idle: Duration,
+    pub idle_timeout: Duration,
     /// How often the same is tried again when it brought nothing new.
     pub retries_max: u32,
     /// The first wait before a retry; each further one is twice as long.
-    pub retry_first: Duration,
+    pub backoff_first: Duration,
     /// The longest wait before a retry, also when the server asks for a longer one.
-    pub retry_wait_max: Duration,
+    pub backoff_max: Duration,
     /// The largest file that is taken when nobody says how large it is.
     pub file_bytes_max: u64,
     /// Bytes after which what has come is made safe against a crash.
-    pub keep_every_bytes: u64,
+    pub sync_every_bytes: u64,
     /// Bytes that stay free on the disk.
     pub spare_bytes: u64,
 }
@@ -41,13 +41,13 @@ impl Default for PullOptions {
             python: PathBuf::from("python3"),
             hub_base: None,
             cancel: CancellationToken::new(),
-            connect: Duration::from_secs(15),
-            idle: Duration::from_secs(120),
+            connect_timeout: Duration::from_secs(15),
+            idle_timeout: Duration::from_secs(120),
             retries_max: 5,
-            retry_first: Duration::from_millis(500),
-            retry_wait_max: Duration::from_secs(60),
+            backoff_first: Duration::from_millis(500),
+            backoff_max: Duration::from_secs(60),
             file_bytes_max: 64 * GIB,
-            keep_every_bytes: 32 * MIB,
+            sync_every_bytes: 32 * MIB,
             spare_bytes: 64 * MIB,
         }
     }

@@ -2,9 +2,9 @@
 
 /// Where a pull is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Progress {
+pub struct PullProgress {
     /// What is being done.
-    pub step: Step,
+    pub step: PullStep,
     /// Bytes that are there, of the whole file. Of a wheel that is still coming, what has come of it counts, roughly.
     pub done_bytes: u64,
     /// Bytes of the whole file, when known.
@@ -13,7 +13,7 @@ pub struct Progress {
 
 /// What a pull is doing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Step {
+pub enum PullStep {
     /// A source is tried.
     Trying {
         /// The source, as it is written.
@@ -34,7 +34,7 @@ pub enum Step {
         parts: usize,
     },
     /// What was there already is read again, for its sum.
-    Rereading,
+    Rehashing,
     /// The server failed; the same is tried again after a while.
     Waiting {
         /// Why.
@@ -53,34 +53,34 @@ pub enum Step {
 
 /// Passes progress on, and never a smaller number than before from the same source.
 pub(crate) struct Reporter<'a> {
-    tell: &'a mut (dyn FnMut(Progress) + Send),
+    callback: &'a mut (dyn FnMut(PullProgress) + Send),
     total_bytes: Option<u64>,
-    most_bytes: u64,
+    reported_bytes_max: u64,
 }
 
 impl<'a> Reporter<'a> {
-    pub(crate) fn new(tell: &'a mut (dyn FnMut(Progress) + Send), total_bytes: Option<u64>) -> Self {
-        Self { tell, total_bytes, most_bytes: 0 }
+    pub(crate) fn new(tell: &'a mut (dyn FnMut(PullProgress) + Send), total_bytes: Option<u64>) -> Self {
+        Self { callback: tell, total_bytes, reported_bytes_max: 0 }
     }
 
-    pub(crate) fn total(&mut self, total_bytes: u64) {
+    pub(crate) fn set_total(&mut self, total_bytes: u64) {
         self.total_bytes = Some(total_bytes);
     }
 
     /// A source begins: what the last one had counts no more.
-    pub(crate) fn trying(&mut self, source: String) {
-        self.most_bytes = 0;
-        self.at(Step::Trying { source }, 0);
+    pub(crate) fn start_source(&mut self, source: String) {
+        self.reported_bytes_max = 0;
+        self.report(PullStep::Trying { source }, 0);
     }
 
-    pub(crate) fn at(&mut self, step: Step, done_bytes: u64) {
+    pub(crate) fn report(&mut self, step: PullStep, done_bytes: u64) {
         let done_bytes = self.total_bytes.map_or(done_bytes, |total| done_bytes.min(total));
-        self.most_bytes = self.most_bytes.max(done_bytes);
-        (self.tell)(Progress { step, done_bytes: self.most_bytes, total_bytes: self.total_bytes });
+        self.reported_bytes_max = self.reported_bytes_max.max(done_bytes);
+        (self.callback)(PullProgress { step, done_bytes: self.reported_bytes_max, total_bytes: self.total_bytes });
     }
 
     /// Something to say that moves nothing.
-    pub(crate) fn note(&mut self, step: Step) {
-        self.at(step, self.most_bytes);
+    pub(crate) fn report_step(&mut self, step: PullStep) {
+        self.report(step, self.reported_bytes_max);
     }
 }

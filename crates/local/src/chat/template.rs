@@ -7,7 +7,7 @@ use minijinja::{Environment, Error, ErrorKind, context};
 use serde::Serialize;
 use serde_json::ser::Formatter;
 
-use crate::engine::gguf::Wrong;
+use crate::engine::gguf::ModelFileError;
 
 const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
@@ -16,15 +16,15 @@ const FUEL: u64 = 20_000_000;
 const TEMPLATE_BYTES_MAX: usize = 256 * 1024;
 
 /// How a model's tool section marks a call.
-pub(crate) const CALL_BEGINS: &str = "<tool_call>";
+pub(crate) const CALL_START_TAG: &str = "<tool_call>";
 /// And its end.
-pub(crate) const CALL_ENDS: &str = "</tool_call>";
+pub(crate) const CALL_END_TAG: &str = "</tool_call>";
 
 /// A parsed chat template.
 #[derive(Debug)]
 pub(crate) struct Template {
     environment: Environment<'static>,
-    offers_tools: bool,
+    supports_tools: bool,
 }
 
 /// One message as templates know it.
@@ -38,7 +38,7 @@ pub(crate) struct TemplateMessage {
 
 impl Template {
     /// Parses `source`, or takes ChatML when the file has none.
-    pub(crate) fn parse(source: Option<&str>) -> Result<Self, Wrong> {
+    pub(crate) fn parse(source: Option<&str>) -> Result<Self, ModelFileError> {
         let source = source.unwrap_or(CHATML);
         if source.len() > TEMPLATE_BYTES_MAX {
             return Err(format!(
@@ -50,7 +50,7 @@ impl Template {
         environment.set_fuel(Some(FUEL));
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
         environment.set_syntax(syntax.map_err(|fault| fault.to_string())?);
-        environment.add_filter("tojson", |value: Value, _: Rest<Value>| spaced_json(&value));
+        environment.add_filter("tojson", |value: Value, _: Rest<Value>| python_json(&value));
         environment.add_function("raise_exception", |why: String| -> Result<Value, Error> {
             Err(Error::new(ErrorKind::InvalidOperation, why))
         });
@@ -58,13 +58,13 @@ impl Template {
             .add_template_owned("chat", source.to_owned())
             .map_err(|fault| format!("its chat template is not understood: {fault}"))?;
         // Only the way of calling that the grammar and the reader here know is offered by the template.
-        let offers_tools = source.contains(CALL_BEGINS) && source.contains("tools");
-        Ok(Self { environment, offers_tools })
+        let offers_tools = source.contains(CALL_START_TAG) && source.contains("tools");
+        Ok(Self { environment, supports_tools: offers_tools })
     }
 
     /// Whether the template has a section for tools.
-    pub(crate) fn offers_tools(&self) -> bool {
-        self.offers_tools
+    pub(crate) fn supports_tools(&self) -> bool {
+        self.supports_tools
     }
 
     /// The prompt for `messages`, up to where the answer begins.
@@ -88,18 +88,18 @@ impl Template {
 }
 
 /// JSON as Python writes it, which is what models were trained on.
-pub(crate) fn spaced_json(value: &impl Serialize) -> Result<String, Error> {
+pub(crate) fn python_json(value: &impl Serialize) -> Result<String, Error> {
     let mut out = Vec::new();
-    let mut serializer = serde_json::Serializer::with_formatter(&mut out, Spaced);
+    let mut serializer = serde_json::Serializer::with_formatter(&mut out, PythonJsonFormatter);
     value
         .serialize(&mut serializer)
         .map_err(|fault| Error::new(ErrorKind::BadSerialization, fault.to_string()))?;
     String::from_utf8(out).map_err(|fault| Error::new(ErrorKind::BadSerialization, fault.to_string()))
 }
 
-struct Spaced;
+struct PythonJsonFormatter;
 
-impl Formatter for Spaced {
+impl Formatter for PythonJsonFormatter {
     fn begin_array_value<W: ?Sized + std::io::Write>(
         &mut self,
         writer: &mut W,

@@ -7,8 +7,8 @@ use rten::{Model, NodeId, RunOptions, ThreadPool, Value};
 use rten_tensor::prelude::*;
 use rten_tensor::{NdTensor, NdTensorView};
 
-use super::pieces::{Sequence, WordPieces};
-use super::{EmbedFault, Embedder, TextLength, envelope, pooling};
+use super::word_piece::{TokenSequence, WordPieceTokenizer};
+use super::{EmbedFault, Embedder, TextLength, onnx_check, pooling};
 
 const NAME: &str = "all-MiniLM-L6-v2";
 const DIMENSIONS: usize = 384;
@@ -23,17 +23,17 @@ const BATCH_TOKENS_MAX: usize = 2048;
 /// The model, its vocabulary and its threads.
 pub struct MiniLm {
     model: Model,
-    pieces: WordPieces,
+    tokenizer: WordPieceTokenizer,
     threads: Arc<ThreadPool>,
     nodes: Nodes,
 }
 
 /// Where the graph takes its input and gives its output.
 struct Nodes {
-    pieces: NodeId,
-    mask: NodeId,
+    input_ids: NodeId,
+    attention_mask: NodeId,
     /// Not every export asks for it.
-    segments: Option<NodeId>,
+    token_type_ids: Option<NodeId>,
     output: NodeId,
 }
 
@@ -44,31 +44,31 @@ impl MiniLm {
     /// When the file cannot be read, or is not this model.
     pub fn open(path: &Path, threads: usize) -> Result<Self, EmbedFault> {
         let unusable = |reason: String| EmbedFault::Unusable { path: path.to_path_buf(), reason };
-        let file = read(path)?;
-        envelope::check(&file).map_err(unusable)?;
+        let file = read_file(path)?;
+        onnx_check::check(&file).map_err(unusable)?;
         let model = Model::load(file).map_err(|fault| unusable(fault.to_string()))?;
-        let nodes = Nodes::of(&model).map_err(unusable)?;
-        let pieces = WordPieces::new().map_err(unusable)?;
+        let nodes = Nodes::find(&model).map_err(unusable)?;
+        let pieces = WordPieceTokenizer::new().map_err(unusable)?;
         let threads = Arc::new(ThreadPool::with_num_threads(threads.max(1)));
-        let mut opened = Self { model, pieces, threads, nodes };
+        let mut opened = Self { model, tokenizer: pieces, threads, nodes };
         // One short text now: a file with other shapes is refused here and not at the first use.
         opened.embed(&["try"]).map_err(|fault| unusable(fault.to_string()))?;
         Ok(opened)
     }
 
-    fn run(&self, batch: &[&Sequence]) -> Result<Vec<Vec<f32>>, EmbedFault> {
-        let tokens = batch.iter().map(|sequence| sequence.pieces.len()).max().unwrap_or_default();
+    fn run_batch(&self, batch: &[&TokenSequence]) -> Result<Vec<Vec<f32>>, EmbedFault> {
+        let tokens = batch.iter().map(|sequence| sequence.token_ids.len()).max().unwrap_or_default();
         let shape = [batch.len(), tokens];
         let mut pieces = NdTensor::<i32, 2>::zeros(shape);
         let mut mask = NdTensor::<i32, 2>::zeros(shape);
         for (row, sequence) in batch.iter().enumerate() {
-            for (column, piece) in sequence.pieces.iter().enumerate() {
+            for (column, piece) in sequence.token_ids.iter().enumerate() {
                 pieces[[row, column]] = *piece;
                 mask[[row, column]] = 1;
             }
         }
-        let mut inputs = vec![(self.nodes.pieces, pieces.into()), (self.nodes.mask, mask.into())];
-        if let Some(segments) = self.nodes.segments {
+        let mut inputs = vec![(self.nodes.input_ids, pieces.into()), (self.nodes.attention_mask, mask.into())];
+        if let Some(segments) = self.nodes.token_type_ids {
             inputs.push((segments, NdTensor::<i32, 2>::zeros(shape).into()));
         }
         let mut options = RunOptions::default();
@@ -76,7 +76,7 @@ impl MiniLm {
         let outputs = self.model.run(inputs, &[self.nodes.output], Some(options));
         let outputs = outputs.map_err(|fault| EmbedFault::Failed(fault.to_string()))?;
         let output = outputs.first().ok_or_else(|| EmbedFault::Failed("it gave no output".to_owned()))?;
-        points(output, batch, tokens)
+        pool_output(output, batch, tokens)
     }
 }
 
@@ -91,17 +91,17 @@ impl Embedder for MiniLm {
 
     fn length(&self, text: &str) -> TextLength {
         // A text that cannot be split into pieces fails when it is embedded; here it has no length.
-        self.pieces.read(text).map_or(TextLength { tokens: 0, is_cut: false }, |sequence| sequence.length())
+        self.tokenizer.encode(text).map_or(TextLength { tokens: 0, is_truncated: false }, |sequence| sequence.length())
     }
 
     fn embed(&mut self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedFault> {
-        let sequences = texts.iter().map(|text| self.pieces.read(text)).collect::<Result<Vec<_>, _>>();
+        let sequences = texts.iter().map(|text| self.tokenizer.encode(text)).collect::<Result<Vec<_>, _>>();
         let sequences = sequences.map_err(EmbedFault::Failed)?;
         let mut points = vec![Vec::new(); texts.len()];
-        let lengths: Vec<usize> = sequences.iter().map(|sequence| sequence.pieces.len()).collect();
+        let lengths: Vec<usize> = sequences.iter().map(|sequence| sequence.token_ids.len()).collect();
         for batch in batches(&lengths) {
-            let read: Vec<&Sequence> = batch.iter().map(|place| &sequences[*place]).collect();
-            for (place, point) in batch.iter().zip(self.run(&read)?) {
+            let read: Vec<&TokenSequence> = batch.iter().map(|place| &sequences[*place]).collect();
+            for (place, point) in batch.iter().zip(self.run_batch(&read)?) {
                 points[*place] = point;
             }
         }
@@ -116,19 +116,19 @@ impl std::fmt::Debug for MiniLm {
 }
 
 impl Nodes {
-    fn of(model: &Model) -> Result<Self, String> {
+    fn find(model: &Model) -> Result<Self, String> {
         let node = |name: &str| model.find_node(name).ok_or_else(|| format!("it has no input `{name}`"));
         let output = model.output_ids().first().copied().ok_or("it has no output")?;
         Ok(Self {
-            pieces: node("input_ids")?,
-            mask: node("attention_mask")?,
-            segments: model.find_node("token_type_ids"),
+            input_ids: node("input_ids")?,
+            attention_mask: node("attention_mask")?,
+            token_type_ids: model.find_node("token_type_ids"),
             output,
         })
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, EmbedFault> {
+fn read_file(path: &Path) -> Result<Vec<u8>, EmbedFault> {
     let unreadable = |cause| EmbedFault::Unreadable { path: path.to_path_buf(), cause };
     let bytes = std::fs::metadata(path).map_err(unreadable)?.len();
     if bytes > FILE_BYTES_MAX {
@@ -158,7 +158,7 @@ fn batches(lengths: &[usize]) -> Vec<Vec<usize>> {
     batches
 }
 
-fn points(output: &Value, batch: &[&Sequence], tokens: usize) -> Result<Vec<Vec<f32>>, EmbedFault> {
+fn pool_output(output: &Value, batch: &[&TokenSequence], tokens: usize) -> Result<Vec<Vec<f32>>, EmbedFault> {
     let rows: NdTensorView<'_, f32, 3> =
         output.try_into().map_err(|fault: rten::TryFromValueError| EmbedFault::Failed(fault.to_string()))?;
     let shape = [batch.len(), tokens, DIMENSIONS];
@@ -166,9 +166,9 @@ fn points(output: &Value, batch: &[&Sequence], tokens: usize) -> Result<Vec<Vec<
         let fault = format!("its output has the shape {:?} instead of {shape:?}", rows.shape());
         return Err(EmbedFault::Failed(fault));
     }
-    let point = |(row, sequence): (usize, &&Sequence)| {
+    let point = |(row, sequence): (usize, &&TokenSequence)| {
         let rows = rows.slice(row).to_vec();
-        pooling::pool(&rows, sequence.pieces.len(), DIMENSIONS)
+        pooling::pool(&rows, sequence.token_ids.len(), DIMENSIONS)
     };
     Ok(batch.iter().enumerate().map(point).collect())
 }

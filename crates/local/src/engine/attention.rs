@@ -1,12 +1,12 @@
 //! Attention of tokens to the tokens before them, over the pages of a cache. Heads that share keys are
 //! computed together, so that each key is read once.
 
-use super::cache::{Cache, PAGE};
+use super::kv_cache::{KvCache, PAGE_TOKENS};
 use super::network::Shape;
-use super::numbers::{dot, exponential, widen_into};
+use super::math::{dot, exponential, f16_to_f32_into};
 
 /// The largest size of a head.
-pub(crate) const HEAD_MAX: usize = 256;
+pub(crate) const HEAD_SIZE_MAX: usize = 256;
 
 /// With fewer tokens at once it does not pay to widen the whole cache first.
 const WIDE_TOKENS_MIN: usize = 4;
@@ -15,16 +15,16 @@ const WIDE_POSITIONS_MAX: usize = 8_192;
 
 /// One layer's keys and values as plain numbers, when many tokens read them.
 #[derive(Debug, Default)]
-pub(crate) struct Widened {
+pub(crate) struct WidenedKeyValues {
     numbers: Vec<f32>,
     positions: usize,
 }
 
-impl Widened {
+impl WidenedKeyValues {
     /// Fills itself for `tokens` tokens that attend to `positions`, or stays empty when that does not pay.
     pub(crate) fn prepare(
         &mut self,
-        cache: &Cache,
+        cache: &KvCache,
         shape: &Shape,
         layer: usize,
         tokens: usize,
@@ -34,10 +34,10 @@ impl Widened {
         if tokens < WIDE_TOKENS_MIN || positions > WIDE_POSITIONS_MAX {
             return;
         }
-        self.positions = positions.next_multiple_of(PAGE);
-        let page_numbers = PAGE * shape.head;
-        self.numbers.resize(self.positions * shape.head * shape.key_heads * 2, 0.0);
-        let pages = self.positions / PAGE;
+        self.positions = positions.next_multiple_of(PAGE_TOKENS);
+        let page_numbers = PAGE_TOKENS * shape.head_size;
+        self.numbers.resize(self.positions * shape.head_size * shape.kv_heads * 2, 0.0);
+        let pages = self.positions / PAGE_TOKENS;
         for (at, numbers) in self.numbers.chunks_exact_mut(page_numbers).enumerate() {
             let (head, rest) = (at / (2 * pages), at % (2 * pages));
             let halves = match rest < pages {
@@ -49,14 +49,14 @@ impl Widened {
     }
 
     /// The keys of `page`, and with `Half::Values` the values; none when nothing was prepared.
-    fn page(&self, shape: &Shape, head: usize, half: Half, page: usize) -> Option<&[f32]> {
-        let at = (head * 2 + half as usize) * self.positions + page * PAGE;
-        (self.positions > 0).then(|| &self.numbers[at * shape.head..(at + PAGE) * shape.head])
+    fn page(&self, shape: &Shape, head: usize, half: KeyOrValue, page: usize) -> Option<&[f32]> {
+        let at = (head * 2 + half as usize) * self.positions + page * PAGE_TOKENS;
+        (self.positions > 0).then(|| &self.numbers[at * shape.head_size..(at + PAGE_TOKENS) * shape.head_size])
     }
 }
 
 #[derive(Clone, Copy)]
-enum Half {
+enum KeyOrValue {
     Keys = 0,
     Values = 1,
 }
@@ -71,14 +71,14 @@ impl pulp::NullaryFnOnce for Widen<'_> {
 
     #[inline(always)]
     fn call(self) {
-        widen_into(self.halves, self.numbers);
+        f16_to_f32_into(self.halves, self.numbers);
     }
 }
 
 /// One token's queries against the keys of one head.
 pub(crate) struct Attention<'a> {
-    pub(crate) cache: &'a Cache,
-    pub(crate) widened: &'a Widened,
+    pub(crate) cache: &'a KvCache,
+    pub(crate) widened: &'a WidenedKeyValues,
     pub(crate) shape: &'a Shape,
     pub(crate) layer: usize,
     pub(crate) key_head: usize,
@@ -96,15 +96,15 @@ impl Attention<'_> {
     }
 
     #[inline(always)]
-    fn page<'b>(&'b self, half: Half, page: usize, room: &'b mut [f32]) -> &'b [f32] {
+    fn page<'b>(&'b self, half: KeyOrValue, page: usize, room: &'b mut [f32]) -> &'b [f32] {
         if let Some(numbers) = self.widened.page(self.shape, self.key_head, half, page) {
             return numbers;
         }
         let halves = match half {
-            Half::Keys => self.cache.keys(self.layer, self.key_head, page),
-            Half::Values => self.cache.values(self.layer, self.key_head, page),
+            KeyOrValue::Keys => self.cache.keys(self.layer, self.key_head, page),
+            KeyOrValue::Values => self.cache.values(self.layer, self.key_head, page),
         };
-        widen_into(halves, room);
+        f16_to_f32_into(halves, room);
         room
     }
 }
@@ -114,28 +114,28 @@ impl pulp::NullaryFnOnce for Attention<'_> {
 
     #[inline(always)]
     fn call(mut self) {
-        let head = self.shape.head;
+        let head = self.shape.head_size;
         let seen = self.position + 1;
         let mut scores = vec![0f32; self.queries.len() / head * seen];
-        let mut room = vec![0f32; PAGE * head];
+        let mut room = vec![0f32; PAGE_TOKENS * head];
         let scale = 1.0 / (head as f32).sqrt();
-        for page in 0..seen.div_ceil(PAGE) {
-            let range = page * PAGE..seen.min((page + 1) * PAGE);
-            let keys = self.page(Half::Keys, page, &mut room);
+        for page in 0..seen.div_ceil(PAGE_TOKENS) {
+            let range = page * PAGE_TOKENS..seen.min((page + 1) * PAGE_TOKENS);
+            let keys = self.page(KeyOrValue::Keys, page, &mut room);
             for (query, scores) in self.queries.chunks_exact(head).zip(scores.chunks_exact_mut(seen)) {
                 for (score, key) in scores[range.clone()].iter_mut().zip(keys.chunks_exact(head)) {
                     *score = dot(query, key) * scale;
                 }
             }
         }
-        scores.chunks_exact_mut(seen).for_each(soften);
+        scores.chunks_exact_mut(seen).for_each(softmax);
         let out = std::mem::take(&mut self.out);
         out.fill(0.0);
-        for page in 0..seen.div_ceil(PAGE) {
-            let range = page * PAGE..seen.min((page + 1) * PAGE);
-            let values = self.page(Half::Values, page, &mut room);
+        for page in 0..seen.div_ceil(PAGE_TOKENS) {
+            let range = page * PAGE_TOKENS..seen.min((page + 1) * PAGE_TOKENS);
+            let values = self.page(KeyOrValue::Values, page, &mut room);
             for (out, scores) in out.chunks_exact_mut(head).zip(scores.chunks_exact(seen)) {
-                mix(out, values, &scores[range.clone()]);
+                add_weighted_rows(out, values, &scores[range.clone()]);
             }
         }
     }
@@ -143,7 +143,7 @@ impl pulp::NullaryFnOnce for Attention<'_> {
 
 /// Adds each row of `values` times its share to `out`; four rows at a time, so that `out` is touched less.
 #[inline(always)]
-fn mix(out: &mut [f32], values: &[f32], shares: &[f32]) {
+fn add_weighted_rows(out: &mut [f32], values: &[f32], shares: &[f32]) {
     let head = out.len();
     let (fours, rest) = shares.as_chunks::<4>();
     for (shares, rows) in fours.iter().zip(values.chunks_exact(4 * head)) {
@@ -164,7 +164,7 @@ fn mix(out: &mut [f32], values: &[f32], shares: &[f32]) {
 
 /// Turns scores into shares that sum to one.
 #[inline(always)]
-fn soften(scores: &mut [f32]) {
+fn softmax(scores: &mut [f32]) {
     let largest = scores.iter().fold(f32::NEG_INFINITY, |largest, score| largest.max(*score));
     for score in scores.iter_mut() {
         *score = exponential(*score - largest);

@@ -4,8 +4,8 @@
 use super::Engine;
 use super::gguf::Gguf;
 use super::made::{self, Made};
-use super::map::map;
-use super::own::OwnEngine;
+use super::mmap::map_file;
+use super::native::NativeEngine;
 use crate::generation::sampler::Sampler;
 
 const SEQUENCES: usize = 3;
@@ -22,7 +22,7 @@ fn greedy(engine: &mut dyn Engine, sequence: usize, mut next: Vec<f32>, count: u
     let mut sampler = Sampler::new(0.0, 1.0, 0);
     let mut drawn = Vec::new();
     while drawn.len() < count {
-        let token = sampler.next(&next).unwrap();
+        let token = sampler.sample(&next).unwrap();
         drawn.push(token);
         next = scores(engine, sequence, &[token]);
     }
@@ -40,13 +40,13 @@ fn likeness(left: &[f32], right: &[f32]) -> f32 {
 
 fn assert_conforms(engine: &mut dyn Engine, prompt: &[u32], other: &[u32]) {
     assert_eq!(engine.sequences(), SEQUENCES);
-    assert!(engine.window() > prompt.len() + other.len() && engine.chunk() > 0);
+    assert!(engine.window_tokens() > prompt.len() + other.len() && engine.chunk_tokens() > 0);
     let (first, rest) = prompt.split_at(prompt.len() / 2);
 
     let whole = scores(engine, 0, prompt);
-    assert_eq!(engine.kept(0), prompt.len());
+    assert_eq!(engine.cached_tokens(0), prompt.len());
     let expected = greedy(engine, 0, whole.clone(), 8);
-    assert_eq!(engine.kept(0), prompt.len() + 8);
+    assert_eq!(engine.cached_tokens(0), prompt.len() + 8);
 
     // In two parts, of which the first wants no scores.
     engine.eval(1, first, None).unwrap();
@@ -56,16 +56,16 @@ fn assert_conforms(engine: &mut dyn Engine, prompt: &[u32], other: &[u32]) {
     // Cut back behind something else, and gone on.
     engine.truncate(1, first.len());
     engine.eval(1, other, None).unwrap();
-    assert_eq!(engine.kept(1), first.len() + other.len());
+    assert_eq!(engine.cached_tokens(1), first.len() + other.len());
     engine.truncate(1, first.len());
-    assert_eq!(engine.kept(1), first.len());
+    assert_eq!(engine.cached_tokens(1), first.len());
     let again = scores(engine, 1, rest);
     assert_eq!(greedy(engine, 1, again, 8), expected, "after a cut");
 
     // Where a sequence lies may change the last digits, and with them a token that was nearly another. So only the scores
     // are compared here. A copy of a beginning goes on by itself, and what it was taken from is left alone.
-    engine.copy(0, 2, first.len());
-    assert_eq!((engine.kept(2), engine.kept(0)), (first.len(), prompt.len() + 8));
+    engine.copy_prefix(0, 2, first.len());
+    assert_eq!((engine.cached_tokens(2), engine.cached_tokens(0)), (first.len(), prompt.len() + 8));
     let copied = scores(engine, 2, rest);
     assert!(likeness(&whole, &copied) > 0.999, "a copy: {}", likeness(&whole, &copied));
     engine.truncate(0, prompt.len() - 1);
@@ -73,16 +73,16 @@ fn assert_conforms(engine: &mut dyn Engine, prompt: &[u32], other: &[u32]) {
     assert!(likeness(&whole, &repeated) > 0.999, "copied from: {}", likeness(&whole, &repeated));
 
     engine.truncate(0, 0);
-    engine.copy(0, 1, 0);
-    assert_eq!((engine.kept(0), engine.kept(1)), (0, 0));
+    engine.copy_prefix(0, 1, 0);
+    assert_eq!((engine.cached_tokens(0), engine.cached_tokens(1)), (0, 0));
 }
 
 #[test]
 fn our_own_engine_conforms() {
     let file = made::write(&Made::default());
-    let bytes = map(&file.path).unwrap();
+    let bytes = map_file(&file.path).unwrap();
     let gguf = Gguf::read(&bytes).unwrap();
-    let mut engine = OwnEngine::read(&gguf, made::names().len(), 1, SEQUENCES).unwrap();
+    let mut engine = NativeEngine::read(&gguf, made::names().len(), 1, SEQUENCES).unwrap();
     let tokens: Vec<u32> = (0..150).map(|at| (at * 37 + 11) % 256).collect();
     assert_conforms(&mut engine, &tokens, &[5; 70]);
 }
@@ -90,7 +90,7 @@ fn our_own_engine_conforms() {
 #[cfg(feature = "real-model-tests")]
 mod real {
     use super::*;
-    use crate::chat::tokens::Vocabulary;
+    use crate::chat::vocabulary::Vocabulary;
 
     const TEXT: &str = include_str!("../../../../LICENSE-APACHE");
 
@@ -103,16 +103,16 @@ mod real {
 
     fn real() -> Real {
         let path = made::weights();
-        let bytes = map(&path).unwrap();
+        let bytes = map_file(&path).unwrap();
         let vocabulary = Vocabulary::read(&Gguf::read(&bytes).unwrap()).unwrap();
-        let tokens = vocabulary.plain(TEXT);
+        let tokens = vocabulary.encode_plain(TEXT);
         let (prompt, other) = (tokens[..200].to_vec(), tokens[500..600].to_vec());
         Real { path, vocabulary: vocabulary.len(), prompt, other }
     }
 
-    fn own(real: &Real) -> OwnEngine {
-        let bytes = map(&real.path).unwrap();
-        OwnEngine::read(&Gguf::read(&bytes).unwrap(), real.vocabulary, 1, SEQUENCES).unwrap()
+    fn own(real: &Real) -> NativeEngine {
+        let bytes = map_file(&real.path).unwrap();
+        NativeEngine::read(&Gguf::read(&bytes).unwrap(), real.vocabulary, 1, SEQUENCES).unwrap()
     }
 
     #[test]

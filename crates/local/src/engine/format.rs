@@ -1,13 +1,13 @@
 //! The number formats of tensors in a GGUF file: how long a block is, and its numbers as plain ones, exactly as the
 //! format means them. What we compute with in their place is `convert`'s.
 
-mod large;
-mod small;
+mod k_quants;
+mod legacy_quants;
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-pub(crate) use large::scale_and_minimum;
+pub(crate) use k_quants::scale_and_minimum;
 
 /// How a tensor's numbers are written down; called as the file format calls it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(crate) enum Format {
 
 impl Format {
     /// The format that files name by `number`.
-    pub(crate) fn of(number: u32) -> Option<Self> {
+    pub(crate) fn from_ggml_type(number: u32) -> Option<Self> {
         Some(match number {
             0 => Self::F32,
             1 => Self::F16,
@@ -76,31 +76,31 @@ impl Format {
     }
 
     /// The numbers of the whole blocks in `bytes`.
-    pub(crate) fn numbers(self, bytes: &[u8]) -> Vec<f32> {
+    pub(crate) fn dequantise(self, bytes: &[u8]) -> Vec<f32> {
         match self {
-            Self::F32 => singles(bytes, f32::from_le_bytes),
+            Self::F32 => read_each(bytes, f32::from_le_bytes),
             // All at once: one by one, half looks for the machine's instruction at each.
-            Self::F16 => singles(bytes, f16::from_le_bytes).to_f32_vec(),
-            Self::BF16 => singles(bytes, |bytes| bf16::from_le_bytes(bytes).to_f32()),
-            Self::Q4_0 => blocks(bytes, small::q4_0),
-            Self::Q4_1 => blocks(bytes, small::q4_1),
-            Self::Q5_0 => blocks(bytes, small::q5_0),
-            Self::Q5_1 => blocks(bytes, small::q5_1),
-            Self::Q8_0 => blocks(bytes, small::q8_0),
-            Self::Q2K => blocks(bytes, large::q2_k),
-            Self::Q3K => blocks(bytes, large::q3_k),
-            Self::Q4K => blocks(bytes, large::q4_k),
-            Self::Q5K => blocks(bytes, large::q5_k),
-            Self::Q6K => blocks(bytes, large::q6_k),
+            Self::F16 => read_each(bytes, f16::from_le_bytes).to_f32_vec(),
+            Self::BF16 => read_each(bytes, |bytes| bf16::from_le_bytes(bytes).to_f32()),
+            Self::Q4_0 => dequantise_blocks(bytes, legacy_quants::q4_0),
+            Self::Q4_1 => dequantise_blocks(bytes, legacy_quants::q4_1),
+            Self::Q5_0 => dequantise_blocks(bytes, legacy_quants::q5_0),
+            Self::Q5_1 => dequantise_blocks(bytes, legacy_quants::q5_1),
+            Self::Q8_0 => dequantise_blocks(bytes, legacy_quants::q8_0),
+            Self::Q2K => dequantise_blocks(bytes, k_quants::q2_k),
+            Self::Q3K => dequantise_blocks(bytes, k_quants::q3_k),
+            Self::Q4K => dequantise_blocks(bytes, k_quants::q4_k),
+            Self::Q5K => dequantise_blocks(bytes, k_quants::q5_k),
+            Self::Q6K => dequantise_blocks(bytes, k_quants::q6_k),
         }
     }
 }
 
-fn singles<const BYTES: usize, N>(bytes: &[u8], read: impl Fn([u8; BYTES]) -> N) -> Vec<N> {
+fn read_each<const BYTES: usize, N>(bytes: &[u8], read: impl Fn([u8; BYTES]) -> N) -> Vec<N> {
     bytes.as_chunks().0.iter().map(|bytes| read(*bytes)).collect()
 }
 
-fn blocks<const BYTES: usize, const NUMBERS: usize>(
+fn dequantise_blocks<const BYTES: usize, const NUMBERS: usize>(
     bytes: &[u8],
     read: impl Fn(&[u8; BYTES], &mut [f32; NUMBERS]),
 ) -> Vec<f32> {
@@ -113,7 +113,7 @@ fn blocks<const BYTES: usize, const NUMBERS: usize>(
 }
 
 /// The half-precision number at `at`.
-fn half(block: &[u8], at: usize) -> f32 {
+fn read_half(block: &[u8], at: usize) -> f32 {
     f16::from_le_bytes([block[at], block[at + 1]]).to_f32()
 }
 

@@ -1,95 +1,95 @@
 //! The forward pass: tokens in, the last one's scores out; their keys and values stay in the cache.
 
-use super::attention::{Attention, Widened};
-use super::cache::Cache;
+use super::attention::{Attention, WidenedKeyValues};
+use super::kv_cache::KvCache;
 use super::matrix::Inputs;
-use super::network::{Layer, Linear, Network, Shape, Turning};
-use super::numbers::{dot, exponential, narrow};
+use super::network::{Layer, Linear, Network, Shape, RopeLayout};
+use super::math::{dot, exponential, f32_to_f16};
 
 /// Tokens computed at once: enough to reuse each weight, few enough that a cancel is soon heard.
-pub(crate) const CHUNK: usize = 64;
+pub(crate) const CHUNK_TOKENS: usize = 64;
 
 /// Room for the numbers of a pass, kept between passes.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    stream: Vec<f32>,
-    normed: Vec<f32>,
+    residual: Vec<f32>,
+    normalised: Vec<f32>,
     queries: Vec<f32>,
     keys: Vec<f32>,
     values: Vec<f32>,
-    mixed: Vec<f32>,
+    attended: Vec<f32>,
     gate: Vec<f32>,
     up: Vec<f32>,
     inputs: Inputs,
-    widened: Widened,
+    widened: WidenedKeyValues,
 }
 
 impl Network {
     /// Reads at most [`CHUNK`] `tokens`, all of the vocabulary, behind what `cache` holds.
-    pub(crate) fn read_tokens(&self, cache: &mut Cache, tokens: &[u32], scratch: &mut Scratch) {
+    pub(crate) fn forward(&self, cache: &mut KvCache, tokens: &[u32], scratch: &mut Scratch) {
         let hidden = self.shape.hidden;
         let first = cache.extend(tokens.len());
-        scratch.fit(&self.shape, tokens.len());
-        for (token, row) in tokens.iter().zip(scratch.stream.chunks_exact_mut(hidden)) {
-            self.embedding.row(*token as usize, row);
+        scratch.resize(&self.shape, tokens.len());
+        for (token, row) in tokens.iter().zip(scratch.residual.chunks_exact_mut(hidden)) {
+            self.embedding.dequantise_row(*token as usize, row);
         }
         for (at, layer) in self.layers.iter().enumerate() {
             self.attend(at, layer, cache, first, scratch);
-            self.feed(layer, scratch);
+            self.feed_forward(layer, scratch);
         }
     }
 
     /// The score of every token to come next, after the last one read.
-    pub(crate) fn scores(&self, scratch: &mut Scratch, out: &mut Vec<f32>) {
+    pub(crate) fn logits(&self, scratch: &mut Scratch, out: &mut Vec<f32>) {
         let hidden = self.shape.hidden;
-        let last = scratch.stream.len() - hidden;
-        scratch.normed.resize(hidden, 0.0);
-        normalise(&scratch.stream[last..], &self.norm, self.shape.epsilon, &mut scratch.normed);
-        scratch.inputs.fill(&scratch.normed, hidden);
-        out.resize(self.shape.vocabulary, 0.0);
-        self.head.as_ref().unwrap_or(&self.embedding).multiply(&scratch.inputs, out, &self.crew);
+        let last = scratch.residual.len() - hidden;
+        scratch.normalised.resize(hidden, 0.0);
+        rms_norm(&scratch.residual[last..], &self.output_norm, self.shape.epsilon, &mut scratch.normalised);
+        scratch.inputs.fill(&scratch.normalised, hidden);
+        out.resize(self.shape.vocabulary_size, 0.0);
+        self.output.as_ref().unwrap_or(&self.embedding).multiply(&scratch.inputs, out, &self.pool);
     }
 
-    fn attend(&self, at: usize, layer: &Layer, cache: &mut Cache, first: usize, scratch: &mut Scratch) {
+    fn attend(&self, at: usize, layer: &Layer, cache: &mut KvCache, first: usize, scratch: &mut Scratch) {
         let shape = &self.shape;
-        normalise(&scratch.stream, &layer.attention_norm, shape.epsilon, &mut scratch.normed);
-        scratch.inputs.fill(&scratch.normed, shape.hidden);
-        self.apply(&layer.query, &scratch.inputs, &mut scratch.queries);
-        self.apply(&layer.key, &scratch.inputs, &mut scratch.keys);
-        self.apply(&layer.value, &scratch.inputs, &mut scratch.values);
-        turn(shape, &mut scratch.queries, shape.heads, first);
-        turn(shape, &mut scratch.keys, shape.key_heads, first);
-        keep(shape, cache, at, first, scratch);
+        rms_norm(&scratch.residual, &layer.attention_norm, shape.epsilon, &mut scratch.normalised);
+        scratch.inputs.fill(&scratch.normalised, shape.hidden);
+        self.apply_linear(&layer.query, &scratch.inputs, &mut scratch.queries);
+        self.apply_linear(&layer.key, &scratch.inputs, &mut scratch.keys);
+        self.apply_linear(&layer.value, &scratch.inputs, &mut scratch.values);
+        apply_rope(shape, &mut scratch.queries, shape.heads, first);
+        apply_rope(shape, &mut scratch.keys, shape.kv_heads, first);
+        store_keys_and_values(shape, cache, at, first, scratch);
         let cache = &*cache;
-        let tokens = scratch.stream.len() / shape.hidden;
+        let tokens = scratch.residual.len() / shape.hidden;
         scratch.widened.prepare(cache, shape, at, tokens, first + tokens);
-        let share = shape.heads / shape.key_heads * shape.head;
+        let share = shape.heads / shape.kv_heads * shape.head_size;
         let (queries, widened) = (&scratch.queries, &scratch.widened);
-        self.crew.each(&mut scratch.mixed, share, |item, out| {
-            let (token, key_head) = (item / shape.key_heads, item % shape.key_heads);
+        self.pool.for_each_chunk(&mut scratch.attended, share, |item, out| {
+            let (token, key_head) = (item / shape.kv_heads, item % shape.kv_heads);
             let queries = &queries[item * share..(item + 1) * share];
             Attention { cache, widened, shape, layer: at, key_head, position: first + token, queries, out }
                 .run();
         });
-        scratch.inputs.fill(&scratch.mixed, shape.heads * shape.head);
-        self.apply(&layer.output, &scratch.inputs, &mut scratch.normed);
-        add(&mut scratch.stream, &scratch.normed);
+        scratch.inputs.fill(&scratch.attended, shape.heads * shape.head_size);
+        self.apply_linear(&layer.output, &scratch.inputs, &mut scratch.normalised);
+        add(&mut scratch.residual, &scratch.normalised);
     }
 
-    fn feed(&self, layer: &Layer, scratch: &mut Scratch) {
+    fn feed_forward(&self, layer: &Layer, scratch: &mut Scratch) {
         let shape = &self.shape;
-        normalise(&scratch.stream, &layer.inner_norm, shape.epsilon, &mut scratch.normed);
-        scratch.inputs.fill(&scratch.normed, shape.hidden);
-        layer.gate.multiply(&scratch.inputs, &mut scratch.gate, &self.crew);
-        layer.up.multiply(&scratch.inputs, &mut scratch.up, &self.crew);
-        pulp::Arch::new().dispatch(Gated { gate: &mut scratch.gate, up: &scratch.up });
-        scratch.inputs.fill(&scratch.gate, shape.inner);
-        layer.down.multiply(&scratch.inputs, &mut scratch.normed, &self.crew);
-        add(&mut scratch.stream, &scratch.normed);
+        rms_norm(&scratch.residual, &layer.feed_forward_norm, shape.epsilon, &mut scratch.normalised);
+        scratch.inputs.fill(&scratch.normalised, shape.hidden);
+        layer.gate.multiply(&scratch.inputs, &mut scratch.gate, &self.pool);
+        layer.up.multiply(&scratch.inputs, &mut scratch.up, &self.pool);
+        pulp::Arch::new().dispatch(SwiGlu { gate: &mut scratch.gate, up: &scratch.up });
+        scratch.inputs.fill(&scratch.gate, shape.feed_forward_size);
+        layer.down.multiply(&scratch.inputs, &mut scratch.normalised, &self.pool);
+        add(&mut scratch.residual, &scratch.normalised);
     }
 
-    fn apply(&self, linear: &Linear, inputs: &Inputs, out: &mut [f32]) {
-        linear.matrix.multiply(inputs, out, &self.crew);
+    fn apply_linear(&self, linear: &Linear, inputs: &Inputs, out: &mut [f32]) {
+        linear.matrix.multiply(inputs, out, &self.pool);
         if let Some(bias) = &linear.bias {
             out.chunks_exact_mut(bias.len()).for_each(|row| add(row, bias));
         }
@@ -97,35 +97,35 @@ impl Network {
 }
 
 impl Scratch {
-    fn fit(&mut self, shape: &Shape, tokens: usize) {
-        let queries = shape.heads * shape.head;
-        let keys = shape.key_heads * shape.head;
+    fn resize(&mut self, shape: &Shape, tokens: usize) {
+        let queries = shape.heads * shape.head_size;
+        let keys = shape.kv_heads * shape.head_size;
         for (numbers, width) in [
-            (&mut self.stream, shape.hidden),
-            (&mut self.normed, shape.hidden),
+            (&mut self.residual, shape.hidden),
+            (&mut self.normalised, shape.hidden),
             (&mut self.queries, queries),
             (&mut self.keys, keys),
             (&mut self.values, keys),
-            (&mut self.mixed, queries),
-            (&mut self.gate, shape.inner),
-            (&mut self.up, shape.inner),
+            (&mut self.attended, queries),
+            (&mut self.gate, shape.feed_forward_size),
+            (&mut self.up, shape.feed_forward_size),
         ] {
             numbers.resize(tokens * width, 0.0);
         }
     }
 }
 
-fn keep(shape: &Shape, cache: &mut Cache, layer: usize, first: usize, scratch: &Scratch) {
-    let heads = shape.key_heads;
-    let rows = scratch.keys.chunks_exact(shape.head).zip(scratch.values.chunks_exact(shape.head));
+fn store_keys_and_values(shape: &Shape, cache: &mut KvCache, layer: usize, first: usize, scratch: &Scratch) {
+    let heads = shape.kv_heads;
+    let rows = scratch.keys.chunks_exact(shape.head_size).zip(scratch.values.chunks_exact(shape.head_size));
     for (item, (key, value)) in rows.enumerate() {
-        let (key_slot, value_slot) = cache.slots(layer, item % heads, first + item / heads);
-        key_slot.iter_mut().zip(key).for_each(|(slot, number)| *slot = narrow(*number));
-        value_slot.iter_mut().zip(value).for_each(|(slot, number)| *slot = narrow(*number));
+        let (key_slot, value_slot) = cache.slots_mut(layer, item % heads, first + item / heads);
+        key_slot.iter_mut().zip(key).for_each(|(slot, number)| *slot = f32_to_f16(*number));
+        value_slot.iter_mut().zip(value).for_each(|(slot, number)| *slot = f32_to_f16(*number));
     }
 }
 
-fn normalise(rows: &[f32], weights: &[f32], epsilon: f32, out: &mut [f32]) {
+fn rms_norm(rows: &[f32], weights: &[f32], epsilon: f32, out: &mut [f32]) {
     for (row, out) in rows.chunks_exact(weights.len()).zip(out.chunks_exact_mut(weights.len())) {
         let factor = 1.0 / (dot(row, row) / weights.len() as f32 + epsilon).sqrt();
         for ((out, number), weight) in out.iter_mut().zip(row).zip(weights) {
@@ -135,17 +135,17 @@ fn normalise(rows: &[f32], weights: &[f32], epsilon: f32, out: &mut [f32]) {
 }
 
 /// Turns every head of every token by its position.
-fn turn(shape: &Shape, rows: &mut [f32], heads: usize, first: usize) {
-    let head = shape.head;
+fn apply_rope(shape: &Shape, rows: &mut [f32], heads: usize, first: usize) {
+    let head = shape.head_size;
     let half = head / 2;
     for (token, row) in rows.chunks_exact_mut(heads * head).enumerate() {
         let position = (first + token) as f32;
-        let angles: Vec<(f32, f32)> = shape.speeds.iter().map(|speed| (position * speed).sin_cos()).collect();
+        let angles: Vec<(f32, f32)> = shape.rope_frequencies.iter().map(|speed| (position * speed).sin_cos()).collect();
         for numbers in row.chunks_exact_mut(head) {
             for (pair, (sine, cosine)) in angles.iter().enumerate() {
-                let (left, right) = match shape.turning {
-                    Turning::Neighbours => (2 * pair, 2 * pair + 1),
-                    Turning::Halves => (pair, pair + half),
+                let (left, right) = match shape.rope_layout {
+                    RopeLayout::Interleaved => (2 * pair, 2 * pair + 1),
+                    RopeLayout::SplitHalves => (pair, pair + half),
                 };
                 let (a, b) = (numbers[left], numbers[right]);
                 numbers[left] = a * cosine - b * sine;
@@ -159,12 +159,12 @@ fn add(into: &mut [f32], numbers: &[f32]) {
     into.iter_mut().zip(numbers).for_each(|(sum, number)| *sum += number);
 }
 
-struct Gated<'a> {
+struct SwiGlu<'a> {
     gate: &'a mut [f32],
     up: &'a [f32],
 }
 
-impl pulp::NullaryFnOnce for Gated<'_> {
+impl pulp::NullaryFnOnce for SwiGlu<'_> {
     type Output = ();
 
     #[inline(always)]

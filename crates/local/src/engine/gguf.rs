@@ -6,26 +6,26 @@ use std::collections::HashMap;
 use super::format::Format;
 
 /// What is wrong with a file, in words.
-pub(crate) type Wrong = String;
+pub(crate) type ModelFileError = String;
 
 /// The head of a GGUF file over the file's own bytes.
 #[derive(Debug)]
 pub(crate) struct Gguf<'a> {
-    facts: HashMap<&'a str, Fact<'a>>,
+    metadata: HashMap<&'a str, MetadataValue<'a>>,
     tensors: HashMap<&'a str, Tensor<'a>>,
 }
 
 /// One value of the file's metadata.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Fact<'a> {
-    Whole(i64),
-    Real(f64),
-    Flag(bool),
+pub(crate) enum MetadataValue<'a> {
+    Integer(i64),
+    Float(f64),
+    Bool(bool),
     Text(&'a str),
-    Texts(Vec<&'a str>),
-    Wholes(Vec<i64>),
+    TextArray(Vec<&'a str>),
+    IntegerArray(Vec<i64>),
     /// An array that nothing here needs.
-    Passed,
+    Skipped,
 }
 
 /// A tensor where it lies: `rows` rows of `columns` numbers.
@@ -38,66 +38,66 @@ pub(crate) struct Tensor<'a> {
 }
 
 const TENSORS_MAX: u64 = 65_536;
-const FACTS_MAX: u64 = 65_536;
+const METADATA_ENTRIES_MAX: u64 = 65_536;
 const ARRAY_MAX: u64 = 4_000_000;
 const DIMENSIONS_MAX: u32 = 4;
 
 impl<'a> Gguf<'a> {
     /// Reads the head of `bytes`.
-    pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, Wrong> {
-        let (facts, tensor_count, mut reader) = opened(bytes)?;
-        let places = (0..tensor_count).map(|_| reader.place()).collect::<Result<Vec<_>, _>>()?;
+    pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, ModelFileError> {
+        let (facts, tensor_count, mut reader) = read_header(bytes)?;
+        let places = (0..tensor_count).map(|_| reader.tensor_descriptor()).collect::<Result<Vec<_>, _>>()?;
         let alignment = match facts.get("general.alignment") {
             None => 32,
-            Some(Fact::Whole(value)) => usize::try_from(*value)
+            Some(MetadataValue::Integer(value)) => usize::try_from(*value)
                 .ok()
                 .filter(|value| value.is_power_of_two() && (4..=65_536).contains(value))
                 .ok_or_else(|| format!("its alignment {value} is no power of two between 4 and 65536"))?,
             Some(_) => return Err("its alignment is not a number".to_owned()),
         };
-        let start = reader.at.next_multiple_of(alignment);
+        let start = reader.offset.next_multiple_of(alignment);
         let mut tensors = HashMap::with_capacity(places.len());
         for place in places {
             let (name, tensor) = place.resolve(bytes, start)?;
             tensors.insert(name, tensor);
         }
-        Ok(Self { facts, tensors })
+        Ok(Self { metadata: facts, tensors })
     }
 
     /// Reads the facts alone: `bytes` may end behind them.
-    pub(crate) fn facts(bytes: &'a [u8]) -> Result<Self, Wrong> {
-        let (facts, ..) = opened(bytes)?;
-        Ok(Self { facts, tensors: HashMap::new() })
+    pub(crate) fn read_metadata(bytes: &'a [u8]) -> Result<Self, ModelFileError> {
+        let (facts, ..) = read_header(bytes)?;
+        Ok(Self { metadata: facts, tensors: HashMap::new() })
     }
 
-    pub(crate) fn fact(&self, key: &str) -> Option<&Fact<'a>> {
-        self.facts.get(key)
+    pub(crate) fn metadata_value(&self, key: &str) -> Option<&MetadataValue<'a>> {
+        self.metadata.get(key)
     }
 
     pub(crate) fn text(&self, key: &str) -> Option<&'a str> {
-        match self.facts.get(key) {
-            Some(Fact::Text(text)) => Some(text),
+        match self.metadata.get(key) {
+            Some(MetadataValue::Text(text)) => Some(text),
             _ => None,
         }
     }
 
-    pub(crate) fn texts(&self, key: &str) -> Option<&[&'a str]> {
-        match self.facts.get(key) {
-            Some(Fact::Texts(texts)) => Some(texts),
+    pub(crate) fn text_array(&self, key: &str) -> Option<&[&'a str]> {
+        match self.metadata.get(key) {
+            Some(MetadataValue::TextArray(texts)) => Some(texts),
             _ => None,
         }
     }
 
-    pub(crate) fn whole(&self, key: &str) -> Option<usize> {
-        match self.facts.get(key) {
-            Some(Fact::Whole(value)) => usize::try_from(*value).ok(),
+    pub(crate) fn integer(&self, key: &str) -> Option<usize> {
+        match self.metadata.get(key) {
+            Some(MetadataValue::Integer(value)) => usize::try_from(*value).ok(),
             _ => None,
         }
     }
 
-    pub(crate) fn real(&self, key: &str) -> Option<f64> {
-        match self.facts.get(key) {
-            Some(Fact::Real(value)) => Some(*value),
+    pub(crate) fn float(&self, key: &str) -> Option<f64> {
+        match self.metadata.get(key) {
+            Some(MetadataValue::Float(value)) => Some(*value),
             _ => None,
         }
     }
@@ -107,7 +107,7 @@ impl<'a> Gguf<'a> {
     }
 
     /// The tensor `name`, which must be `rows` × `columns`.
-    pub(crate) fn tensor(&self, name: &str, rows: usize, columns: usize) -> Result<Tensor<'a>, Wrong> {
+    pub(crate) fn tensor(&self, name: &str, rows: usize, columns: usize) -> Result<Tensor<'a>, ModelFileError> {
         let tensor = self.tensors.get(name).ok_or_else(|| format!("tensor {name} is missing"))?;
         if (tensor.rows, tensor.columns) != (rows, columns) {
             return Err(format!(
@@ -120,8 +120,8 @@ impl<'a> Gguf<'a> {
 }
 
 /// The facts, how many tensors there are, and the place where theirs begin.
-fn opened(bytes: &[u8]) -> Result<(HashMap<&str, Fact<'_>>, u64, Reader<'_>), Wrong> {
-    let mut reader = Reader { bytes, at: 0 };
+fn read_header(bytes: &[u8]) -> Result<(HashMap<&str, MetadataValue<'_>>, u64, Reader<'_>), ModelFileError> {
+    let mut reader = Reader { bytes, offset: 0 };
     if reader.take(4)? != b"GGUF" {
         return Err("it is not a GGUF file".to_owned());
     }
@@ -130,32 +130,32 @@ fn opened(bytes: &[u8]) -> Result<(HashMap<&str, Fact<'_>>, u64, Reader<'_>), Wr
         return Err(format!("it is GGUF version {version}; versions 2 and 3 are read"));
     }
     let tensor_count = reader.count(TENSORS_MAX, "tensors")?;
-    let fact_count = reader.count(FACTS_MAX, "metadata entries")?;
-    let facts = read_facts(&mut reader, fact_count)?;
+    let fact_count = reader.count(METADATA_ENTRIES_MAX, "metadata entries")?;
+    let facts = read_metadata_entries(&mut reader, fact_count)?;
     Ok((facts, tensor_count, reader))
 }
 
-fn read_facts<'a>(reader: &mut Reader<'a>, count: u64) -> Result<HashMap<&'a str, Fact<'a>>, Wrong> {
+fn read_metadata_entries<'a>(reader: &mut Reader<'a>, count: u64) -> Result<HashMap<&'a str, MetadataValue<'a>>, ModelFileError> {
     let mut facts = HashMap::new();
     for _ in 0..count {
         let key = reader.text()?;
         let kind = reader.u32()?;
-        facts.insert(key, reader.fact(kind)?);
+        facts.insert(key, reader.value(kind)?);
     }
     Ok(facts)
 }
 
-struct Place<'a> {
+struct TensorDescriptor<'a> {
     name: &'a str,
     dimensions: Vec<u64>,
     format: u32,
     offset: u64,
 }
 
-impl<'a> Place<'a> {
-    fn resolve(&self, bytes: &'a [u8], start: usize) -> Result<(&'a str, Tensor<'a>), Wrong> {
+impl<'a> TensorDescriptor<'a> {
+    fn resolve(&self, bytes: &'a [u8], start: usize) -> Result<(&'a str, Tensor<'a>), ModelFileError> {
         let name = self.name;
-        let format = Format::of(self.format).ok_or_else(|| {
+        let format = Format::from_ggml_type(self.format).ok_or_else(|| {
             format!("tensor {name} has the number format {}, which is not known here", self.format)
         })?;
         let absurd = || format!("tensor {name} has an absurd size");
@@ -188,33 +188,33 @@ impl<'a> Place<'a> {
 
 struct Reader<'a> {
     bytes: &'a [u8],
-    at: usize,
+    offset: usize,
 }
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, count: usize) -> Result<&'a [u8], Wrong> {
-        let end = self.at.checked_add(count);
-        let taken = end.and_then(|end| self.bytes.get(self.at..end));
+    fn take(&mut self, count: usize) -> Result<&'a [u8], ModelFileError> {
+        let end = self.offset.checked_add(count);
+        let taken = end.and_then(|end| self.bytes.get(self.offset..end));
         let taken = taken.ok_or_else(|| "the file is cut in its head; pull it again".to_owned())?;
-        self.at += count;
+        self.offset += count;
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Wrong> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], ModelFileError> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(N)?);
         Ok(array)
     }
 
-    fn u32(&mut self) -> Result<u32, Wrong> {
+    fn u32(&mut self) -> Result<u32, ModelFileError> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
-    fn u64(&mut self) -> Result<u64, Wrong> {
+    fn u64(&mut self) -> Result<u64, ModelFileError> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    fn count(&mut self, max: u64, what: &str) -> Result<u64, Wrong> {
+    fn count(&mut self, max: u64, what: &str) -> Result<u64, ModelFileError> {
         let count = self.u64()?;
         if count > max {
             return Err(format!("it claims {count} {what}; at most {max} are read"));
@@ -222,13 +222,13 @@ impl<'a> Reader<'a> {
         Ok(count)
     }
 
-    fn text(&mut self) -> Result<&'a str, Wrong> {
+    fn text(&mut self) -> Result<&'a str, ModelFileError> {
         let length = usize::try_from(self.u64()?).map_err(|_| "a text has an absurd length".to_owned())?;
         let bytes = self.take(length)?;
         std::str::from_utf8(bytes).map_err(|_| "a text in its head is not UTF-8".to_owned())
     }
 
-    fn place(&mut self) -> Result<Place<'a>, Wrong> {
+    fn tensor_descriptor(&mut self) -> Result<TensorDescriptor<'a>, ModelFileError> {
         let name = self.text()?;
         let dimension_count = self.u32()?;
         if dimension_count > DIMENSIONS_MAX {
@@ -237,54 +237,54 @@ impl<'a> Reader<'a> {
             ));
         }
         let dimensions = (0..dimension_count).map(|_| self.u64()).collect::<Result<Vec<_>, _>>()?;
-        Ok(Place { name, dimensions, format: self.u32()?, offset: self.u64()? })
+        Ok(TensorDescriptor { name, dimensions, format: self.u32()?, offset: self.u64()? })
     }
 
-    fn fact(&mut self, kind: u32) -> Result<Fact<'a>, Wrong> {
+    fn value(&mut self, kind: u32) -> Result<MetadataValue<'a>, ModelFileError> {
         match kind {
-            8 => Ok(Fact::Text(self.text()?)),
-            9 => self.list(),
+            8 => Ok(MetadataValue::Text(self.text()?)),
+            9 => self.value_array(),
             _ => self.scalar(kind),
         }
     }
 
-    fn scalar(&mut self, kind: u32) -> Result<Fact<'a>, Wrong> {
+    fn scalar(&mut self, kind: u32) -> Result<MetadataValue<'a>, ModelFileError> {
         Ok(match kind {
-            0 => Fact::Whole(i64::from(u8::from_le_bytes(self.array()?))),
-            1 => Fact::Whole(i64::from(i8::from_le_bytes(self.array()?))),
-            2 => Fact::Whole(i64::from(u16::from_le_bytes(self.array()?))),
-            3 => Fact::Whole(i64::from(i16::from_le_bytes(self.array()?))),
-            4 => Fact::Whole(i64::from(self.u32()?)),
-            5 => Fact::Whole(i64::from(i32::from_le_bytes(self.array()?))),
-            6 => Fact::Real(f64::from(f32::from_le_bytes(self.array()?))),
-            7 => Fact::Flag(self.array::<1>()? != [0]),
-            10 => Fact::Whole(i64::try_from(self.u64()?).unwrap_or(i64::MAX)),
-            11 => Fact::Whole(i64::from_le_bytes(self.array()?)),
-            12 => Fact::Real(f64::from_le_bytes(self.array()?)),
+            0 => MetadataValue::Integer(i64::from(u8::from_le_bytes(self.array()?))),
+            1 => MetadataValue::Integer(i64::from(i8::from_le_bytes(self.array()?))),
+            2 => MetadataValue::Integer(i64::from(u16::from_le_bytes(self.array()?))),
+            3 => MetadataValue::Integer(i64::from(i16::from_le_bytes(self.array()?))),
+            4 => MetadataValue::Integer(i64::from(self.u32()?)),
+            5 => MetadataValue::Integer(i64::from(i32::from_le_bytes(self.array()?))),
+            6 => MetadataValue::Float(f64::from(f32::from_le_bytes(self.array()?))),
+            7 => MetadataValue::Bool(self.array::<1>()? != [0]),
+            10 => MetadataValue::Integer(i64::try_from(self.u64()?).unwrap_or(i64::MAX)),
+            11 => MetadataValue::Integer(i64::from_le_bytes(self.array()?)),
+            12 => MetadataValue::Float(f64::from_le_bytes(self.array()?)),
             other => return Err(format!("a metadata entry has the unknown type {other}")),
         })
     }
 
-    fn list(&mut self) -> Result<Fact<'a>, Wrong> {
+    fn value_array(&mut self) -> Result<MetadataValue<'a>, ModelFileError> {
         let kind = self.u32()?;
         let count = self.count(ARRAY_MAX, "entries in one list")?;
         match kind {
-            8 => Ok(Fact::Texts((0..count).map(|_| self.text()).collect::<Result<_, _>>()?)),
+            8 => Ok(MetadataValue::TextArray((0..count).map(|_| self.text()).collect::<Result<_, _>>()?)),
             9 => Err("a list of lists in its head is not read".to_owned()),
             0..=5 | 10 | 11 => {
                 let mut wholes = Vec::new();
                 for _ in 0..count {
-                    if let Fact::Whole(whole) = self.scalar(kind)? {
+                    if let MetadataValue::Integer(whole) = self.scalar(kind)? {
                         wholes.push(whole);
                     }
                 }
-                Ok(Fact::Wholes(wholes))
+                Ok(MetadataValue::IntegerArray(wholes))
             }
             _ => {
                 for _ in 0..count {
                     self.scalar(kind)?;
                 }
-                Ok(Fact::Passed)
+                Ok(MetadataValue::Skipped)
             }
         }
     }

@@ -3,12 +3,12 @@
 #![expect(clippy::cast_possible_truncation, reason = "quantised numbers lie within ±127 by construction")]
 #![expect(clippy::needless_range_loop, reason = "lanes are counted so that the compiler sees whole vectors")]
 
-use super::matrix::{BLOCK, BlocksPart, Inputs};
-use super::numbers::{dot, widen_into};
+use super::matrix::{BLOCK_NUMBERS, BlocksView, Inputs};
+use super::math::{dot, f16_to_f32_into};
 
 /// Rows of a matrix times every input; `out` is row by row, one number per input.
 pub(crate) struct Product<'a> {
-    pub(crate) blocks: BlocksPart<'a>,
+    pub(crate) blocks: BlocksView<'a>,
     pub(crate) inputs: &'a Inputs,
     pub(crate) out: &'a mut [f32],
 }
@@ -17,10 +17,10 @@ pub(crate) struct Product<'a> {
 pub(crate) fn multiply(mut product: Product<'_>) {
     #[cfg(target_arch = "x86_64")]
     if let Some(simd) = pulp::x86::V3::try_new() {
-        simd.vectorize(wide::Wide { simd, product });
+        simd.vectorize(avx2::Avx2Product { simd, product });
         return;
     }
-    multiply_plainly(&mut product);
+    multiply_scalar(&mut product);
 }
 
 /// Quantises each block of `numbers` to eight bits into `inputs`, whose lists have the right length.
@@ -38,9 +38,9 @@ impl pulp::NullaryFnOnce for Quantise<'_> {
 
     #[inline(always)]
     fn call(self) {
-        let (blocks, _) = self.numbers.as_chunks::<BLOCK>();
+        let (blocks, _) = self.numbers.as_chunks::<BLOCK_NUMBERS>();
         let inputs = self.inputs;
-        let (per_token, padded) = (inputs.blocks, inputs.padded());
+        let (per_token, padded) = (inputs.blocks, inputs.padded_vectors());
         for (token, blocks) in blocks.chunks_exact(per_token).enumerate() {
             let range = token * per_token..(token + 1) * per_token;
             let targets = inputs.quants[range.clone()].iter_mut().zip(&mut inputs.scales[range]);
@@ -54,7 +54,7 @@ impl pulp::NullaryFnOnce for Quantise<'_> {
 
 /// Fills `quants`; gives the scale and the sum of the quantised numbers.
 #[inline(always)]
-pub(crate) fn quantise_block(block: &[f32; BLOCK], quants: &mut [i8; BLOCK]) -> (f32, f32) {
+pub(crate) fn quantise_block(block: &[f32; BLOCK_NUMBERS], quants: &mut [i8; BLOCK_NUMBERS]) -> (f32, f32) {
     let mut lanes = [0f32; 8];
     for chunk in block.as_chunks::<8>().0 {
         for lane in 0..8 {
@@ -74,7 +74,7 @@ pub(crate) fn quantise_block(block: &[f32; BLOCK], quants: &mut [i8; BLOCK]) -> 
     (scale, scale * sum as f32)
 }
 
-fn multiply_plainly(product: &mut Product<'_>) {
+fn multiply_scalar(product: &mut Product<'_>) {
     let inputs = product.inputs;
     let blocks = inputs.blocks;
     let mut scales = vec![0f32; blocks];
@@ -83,9 +83,9 @@ fn multiply_plainly(product: &mut Product<'_>) {
     for (row, out) in product.out.chunks_exact_mut(inputs.tokens).enumerate() {
         let range = row * blocks..(row + 1) * blocks;
         match product.blocks {
-            BlocksPart::Four { quants, scales: halves, minima: minimum_halves } => {
-                widen_into(&halves[range.clone()], &mut scales);
-                widen_into(&minimum_halves[range.clone()], &mut minima);
+            BlocksView::FourBit { quants, scales: halves, minima: minimum_halves } => {
+                f16_to_f32_into(&halves[range.clone()], &mut scales);
+                f16_to_f32_into(&minimum_halves[range.clone()], &mut minima);
                 for (packed, bytes) in quants[range].iter().zip(&mut bytes) {
                     for (index, byte) in packed.iter().enumerate() {
                         bytes[index] = (byte & 15) as i8;
@@ -93,14 +93,14 @@ fn multiply_plainly(product: &mut Product<'_>) {
                     }
                 }
             }
-            BlocksPart::Eight { quants, scales: halves } => {
-                widen_into(&halves[range.clone()], &mut scales);
+            BlocksView::EightBit { quants, scales: halves } => {
+                f16_to_f32_into(&halves[range.clone()], &mut scales);
                 bytes.copy_from_slice(&quants[range]);
             }
         }
         for (token, out) in out.iter_mut().enumerate() {
             let range = token * blocks..(token + 1) * blocks;
-            let padded = inputs.padded();
+            let padded = inputs.padded_vectors();
             let sums = inputs.sums[token * padded..(token + 1) * padded].as_flattened();
             let mut sum = dot(&minima, &sums[..blocks]);
             let pairs = bytes.iter().zip(&inputs.quants[range.clone()]);
@@ -115,7 +115,7 @@ fn multiply_plainly(product: &mut Product<'_>) {
 }
 
 #[cfg(target_arch = "x86_64")]
-mod wide;
+mod avx2;
 
 #[cfg(test)]
 mod tests;

@@ -4,10 +4,10 @@
 use rayon::prelude::*;
 
 use super::kernel::{self, Product};
-use super::numbers::widen;
+use super::math::f16_to_f32;
 
 /// How many numbers share a scale.
-pub(crate) const BLOCK: usize = 32;
+pub(crate) const BLOCK_NUMBERS: usize = 32;
 
 /// A matrix of `rows` × `columns` quantised numbers.
 #[derive(Debug, Clone)]
@@ -21,29 +21,29 @@ pub(crate) struct Matrix {
 #[derive(Debug, Clone)]
 pub(crate) enum Blocks {
     /// number = scale · quant + minimum; element `i` is the low half of byte `i`, element `i + 16` the high one.
-    Four { quants: Vec<[u8; 16]>, scales: Vec<u16>, minima: Vec<u16> },
+    FourBit { quants: Vec<[u8; 16]>, scales: Vec<u16>, minima: Vec<u16> },
     /// number = scale · quant.
-    Eight { quants: Vec<[i8; 32]>, scales: Vec<u16> },
+    EightBit { quants: Vec<[i8; 32]>, scales: Vec<u16> },
 }
 
 impl Matrix {
     /// Row `row` as plain numbers.
-    pub(crate) fn row(&self, row: usize, into: &mut [f32]) {
-        let blocks = self.columns / BLOCK;
+    pub(crate) fn dequantise_row(&self, row: usize, into: &mut [f32]) {
+        let blocks = self.columns / BLOCK_NUMBERS;
         let range = row * blocks..(row + 1) * blocks;
         match &self.blocks {
-            Blocks::Four { quants, scales, minima } => {
-                for (at, block) in range.zip(into.chunks_exact_mut(BLOCK)) {
-                    let (scale, minimum) = (widen(scales[at]), widen(minima[at]));
+            Blocks::FourBit { quants, scales, minima } => {
+                for (at, block) in range.zip(into.chunks_exact_mut(BLOCK_NUMBERS)) {
+                    let (scale, minimum) = (f16_to_f32(scales[at]), f16_to_f32(minima[at]));
                     for (index, byte) in quants[at].iter().enumerate() {
                         block[index] = scale * f32::from(byte & 15) + minimum;
                         block[index + 16] = scale * f32::from(byte >> 4) + minimum;
                     }
                 }
             }
-            Blocks::Eight { quants, scales } => {
-                for (at, block) in range.zip(into.chunks_exact_mut(BLOCK)) {
-                    let scale = widen(scales[at]);
+            Blocks::EightBit { quants, scales } => {
+                for (at, block) in range.zip(into.chunks_exact_mut(BLOCK_NUMBERS)) {
+                    let scale = f16_to_f32(scales[at]);
                     for (number, quant) in block.iter_mut().zip(&quants[at]) {
                         *number = scale * f32::from(*quant);
                     }
@@ -53,14 +53,14 @@ impl Matrix {
     }
 
     /// Multiplies with each of the inputs; `out` gets, for each input in turn, one number per row.
-    pub(crate) fn multiply(&self, inputs: &Inputs, out: &mut [f32], crew: &Crew) {
+    pub(crate) fn multiply(&self, inputs: &Inputs, out: &mut [f32], crew: &ComputePool) {
         let tokens = inputs.tokens;
         if tokens == 1 {
-            self.by_rows(inputs, out, crew);
+            self.multiply_rows(inputs, out, crew);
             return;
         }
         let mut transposed = vec![0f32; self.rows * tokens];
-        self.by_rows(inputs, &mut transposed, crew);
+        self.multiply_rows(inputs, &mut transposed, crew);
         for (row, numbers) in transposed.chunks_exact(tokens).enumerate() {
             for (token, number) in numbers.iter().enumerate() {
                 out[token * self.rows + row] = *number;
@@ -68,26 +68,26 @@ impl Matrix {
         }
     }
 
-    fn by_rows(&self, inputs: &Inputs, out: &mut [f32], crew: &Crew) {
+    fn multiply_rows(&self, inputs: &Inputs, out: &mut [f32], crew: &ComputePool) {
         let tokens = inputs.tokens;
-        let share_rows = crew.share(self.rows);
-        crew.each(out, share_rows * tokens, |share, out| {
+        let share_rows = crew.rows_per_thread(self.rows);
+        crew.for_each_chunk(out, share_rows * tokens, |share, out| {
             let first = share * share_rows;
-            kernel::multiply(Product { blocks: self.part(first, out.len() / tokens), inputs, out });
+            kernel::multiply(Product { blocks: self.row_blocks(first, out.len() / tokens), inputs, out });
         });
     }
 
-    fn part(&self, first: usize, rows: usize) -> BlocksPart<'_> {
-        let blocks = self.columns / BLOCK;
+    fn row_blocks(&self, first: usize, rows: usize) -> BlocksView<'_> {
+        let blocks = self.columns / BLOCK_NUMBERS;
         let range = first * blocks..(first + rows) * blocks;
         match &self.blocks {
-            Blocks::Four { quants, scales, minima } => BlocksPart::Four {
+            Blocks::FourBit { quants, scales, minima } => BlocksView::FourBit {
                 quants: &quants[range.clone()],
                 scales: &scales[range.clone()],
                 minima: &minima[range],
             },
-            Blocks::Eight { quants, scales } => {
-                BlocksPart::Eight { quants: &quants[range.clone()], scales: &scales[range] }
+            Blocks::EightBit { quants, scales } => {
+                BlocksView::EightBit { quants: &quants[range.clone()], scales: &scales[range] }
             }
         }
     }
@@ -95,9 +95,9 @@ impl Matrix {
 
 /// Some rows of a matrix.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum BlocksPart<'a> {
-    Four { quants: &'a [[u8; 16]], scales: &'a [u16], minima: &'a [u16] },
-    Eight { quants: &'a [[i8; 32]], scales: &'a [u16] },
+pub(crate) enum BlocksView<'a> {
+    FourBit { quants: &'a [[u8; 16]], scales: &'a [u16], minima: &'a [u16] },
+    EightBit { quants: &'a [[i8; 32]], scales: &'a [u16] },
 }
 
 /// What a matrix is multiplied with: one vector per token, in blocks of 8-bit numbers.
@@ -117,29 +117,29 @@ impl Inputs {
     /// Takes the vectors in `numbers`, each `columns` long.
     pub(crate) fn fill(&mut self, numbers: &[f32], columns: usize) {
         self.tokens = numbers.len() / columns;
-        self.blocks = columns / BLOCK;
+        self.blocks = columns / BLOCK_NUMBERS;
         let count = self.tokens * self.blocks;
         self.quants.resize(count, [0; 32]);
         self.scales.resize(count, 0.0);
         self.sums.clear();
-        self.sums.resize(self.tokens * self.padded(), [0.0; 8]);
+        self.sums.resize(self.tokens * self.padded_vectors(), [0.0; 8]);
         kernel::quantise(numbers, self);
     }
 
     /// Vectors that the sums of one token take.
-    pub(crate) fn padded(&self) -> usize {
+    pub(crate) fn padded_vectors(&self) -> usize {
         self.blocks.div_ceil(8)
     }
 }
 
 /// The threads that compute together; none of their own when there is only one.
 #[derive(Debug)]
-pub(crate) struct Crew {
+pub(crate) struct ComputePool {
     pool: Option<rayon::ThreadPool>,
     threads: usize,
 }
 
-impl Crew {
+impl ComputePool {
     /// A crew of `threads`.
     pub(crate) fn new(threads: usize) -> Result<Self, rayon::ThreadPoolBuildError> {
         let threads = threads.clamp(1, 256);
@@ -156,12 +156,12 @@ impl Crew {
     }
 
     /// How many of `rows` one thread takes; a multiple of four, so that no thread works for a handful.
-    fn share(&self, rows: usize) -> usize {
+    fn rows_per_thread(&self, rows: usize) -> usize {
         rows.div_ceil(self.threads).next_multiple_of(4).max(1)
     }
 
     /// Cuts `out` into shares of `size` and lets the crew work on each.
-    pub(crate) fn each(&self, out: &mut [f32], size: usize, work: impl Fn(usize, &mut [f32]) + Sync) {
+    pub(crate) fn for_each_chunk(&self, out: &mut [f32], size: usize, work: impl Fn(usize, &mut [f32]) + Sync) {
         match &self.pool {
             None => out.chunks_mut(size).enumerate().for_each(|(share, out)| work(share, out)),
             Some(pool) => pool.install(|| {

@@ -1,9 +1,9 @@
 //! The weights of a model and its shape, read from a file and checked before anything is computed.
 
-use super::attention::HEAD_MAX;
+use super::attention::HEAD_SIZE_MAX;
 use super::convert;
-use super::gguf::{Fact, Gguf, Wrong};
-use super::matrix::{BLOCK, Crew, Matrix};
+use super::gguf::{MetadataValue, Gguf, ModelFileError};
+use super::matrix::{BLOCK_NUMBERS, ComputePool, Matrix};
 
 /// The numbers that describe a model.
 #[derive(Debug, Clone)]
@@ -11,24 +11,24 @@ pub(crate) struct Shape {
     pub(crate) layers: usize,
     pub(crate) hidden: usize,
     pub(crate) heads: usize,
-    pub(crate) key_heads: usize,
-    pub(crate) head: usize,
-    pub(crate) inner: usize,
-    pub(crate) vocabulary: usize,
-    pub(crate) window: usize,
+    pub(crate) kv_heads: usize,
+    pub(crate) head_size: usize,
+    pub(crate) feed_forward_size: usize,
+    pub(crate) vocabulary_size: usize,
+    pub(crate) window_tokens: usize,
     pub(crate) epsilon: f32,
-    pub(crate) turning: Turning,
+    pub(crate) rope_layout: RopeLayout,
     /// How far each pair of a head turns per position.
-    pub(crate) speeds: Vec<f32>,
+    pub(crate) rope_frequencies: Vec<f32>,
 }
 
 /// Which numbers of a head turn together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Turning {
+pub(crate) enum RopeLayout {
     /// Each with its neighbour.
-    Neighbours,
+    Interleaved,
     /// Each of the first half with its fellow of the second.
-    Halves,
+    SplitHalves,
 }
 
 /// A matrix and what is added after it.
@@ -46,7 +46,7 @@ pub(crate) struct Layer {
     pub(crate) key: Linear,
     pub(crate) value: Linear,
     pub(crate) output: Linear,
-    pub(crate) inner_norm: Vec<f32>,
+    pub(crate) feed_forward_norm: Vec<f32>,
     pub(crate) gate: Matrix,
     pub(crate) up: Matrix,
     pub(crate) down: Matrix,
@@ -58,84 +58,84 @@ pub(crate) struct Network {
     pub(crate) shape: Shape,
     pub(crate) embedding: Matrix,
     pub(crate) layers: Vec<Layer>,
-    pub(crate) norm: Vec<f32>,
+    pub(crate) output_norm: Vec<f32>,
     /// The output matrix, when it is not the embedding.
-    pub(crate) head: Option<Matrix>,
-    pub(crate) crew: Crew,
+    pub(crate) output: Option<Matrix>,
+    pub(crate) pool: ComputePool,
 }
 
 const LAYERS_MAX: usize = 512;
-const WINDOW_MAX: usize = 1 << 20;
+const WINDOW_TOKENS_MAX: usize = 1 << 20;
 
 impl Network {
     /// Reads the weights of `file`, for `threads` threads.
-    pub(crate) fn read(file: &Gguf<'_>, vocabulary: usize, threads: usize) -> Result<Self, Wrong> {
+    pub(crate) fn read(file: &Gguf<'_>, vocabulary: usize, threads: usize) -> Result<Self, ModelFileError> {
         let shape = Shape::read(file, vocabulary)?;
         let hidden = shape.hidden;
         let layers = (0..shape.layers).map(|at| Layer::read(file, &shape, at)).collect::<Result<_, _>>()?;
         let head = match file.has_tensor("output.weight") {
-            true => Some(matrix(file, "output.weight", vocabulary, hidden)?),
+            true => Some(read_matrix(file, "output.weight", vocabulary, hidden)?),
             false => None,
         };
         Ok(Self {
-            embedding: matrix(file, "token_embd.weight", vocabulary, hidden)?,
+            embedding: read_matrix(file, "token_embd.weight", vocabulary, hidden)?,
             layers,
-            norm: vector(file, "output_norm.weight", hidden)?,
-            head,
-            crew: Crew::new(threads).map_err(|fault| format!("its threads cannot be started: {fault}"))?,
+            output_norm: read_vector(file, "output_norm.weight", hidden)?,
+            output: head,
+            pool: ComputePool::new(threads).map_err(|fault| format!("its threads cannot be started: {fault}"))?,
             shape,
         })
     }
 }
 
 impl Layer {
-    fn read(file: &Gguf<'_>, shape: &Shape, at: usize) -> Result<Self, Wrong> {
+    fn read(file: &Gguf<'_>, shape: &Shape, at: usize) -> Result<Self, ModelFileError> {
         let name = |part: &str| format!("blk.{at}.{part}");
-        let (hidden, inner) = (shape.hidden, shape.inner);
-        let queries = shape.heads * shape.head;
-        let keys = shape.key_heads * shape.head;
+        let (hidden, inner) = (shape.hidden, shape.feed_forward_size);
+        let queries = shape.heads * shape.head_size;
+        let keys = shape.kv_heads * shape.head_size;
         Ok(Self {
-            attention_norm: vector(file, &name("attn_norm.weight"), hidden)?,
-            query: linear(file, &name("attn_q"), queries, hidden)?,
-            key: linear(file, &name("attn_k"), keys, hidden)?,
-            value: linear(file, &name("attn_v"), keys, hidden)?,
-            output: linear(file, &name("attn_output"), hidden, queries)?,
-            inner_norm: vector(file, &name("ffn_norm.weight"), hidden)?,
-            gate: matrix(file, &name("ffn_gate.weight"), inner, hidden)?,
-            up: matrix(file, &name("ffn_up.weight"), inner, hidden)?,
-            down: matrix(file, &name("ffn_down.weight"), hidden, inner)?,
+            attention_norm: read_vector(file, &name("attn_norm.weight"), hidden)?,
+            query: read_linear(file, &name("attn_q"), queries, hidden)?,
+            key: read_linear(file, &name("attn_k"), keys, hidden)?,
+            value: read_linear(file, &name("attn_v"), keys, hidden)?,
+            output: read_linear(file, &name("attn_output"), hidden, queries)?,
+            feed_forward_norm: read_vector(file, &name("ffn_norm.weight"), hidden)?,
+            gate: read_matrix(file, &name("ffn_gate.weight"), inner, hidden)?,
+            up: read_matrix(file, &name("ffn_up.weight"), inner, hidden)?,
+            down: read_matrix(file, &name("ffn_down.weight"), hidden, inner)?,
         })
     }
 }
 
-fn linear(file: &Gguf<'_>, name: &str, rows: usize, columns: usize) -> Result<Linear, Wrong> {
+fn read_linear(file: &Gguf<'_>, name: &str, rows: usize, columns: usize) -> Result<Linear, ModelFileError> {
     let bias_name = format!("{name}.bias");
     let bias = match file.has_tensor(&bias_name) {
-        true => Some(vector(file, &bias_name, rows)?),
+        true => Some(read_vector(file, &bias_name, rows)?),
         false => None,
     };
-    Ok(Linear { matrix: matrix(file, &format!("{name}.weight"), rows, columns)?, bias })
+    Ok(Linear { matrix: read_matrix(file, &format!("{name}.weight"), rows, columns)?, bias })
 }
 
-fn matrix(file: &Gguf<'_>, name: &str, rows: usize, columns: usize) -> Result<Matrix, Wrong> {
+fn read_matrix(file: &Gguf<'_>, name: &str, rows: usize, columns: usize) -> Result<Matrix, ModelFileError> {
     convert::matrix(name, file.tensor(name, rows, columns)?)
 }
 
-fn vector(file: &Gguf<'_>, name: &str, length: usize) -> Result<Vec<f32>, Wrong> {
+fn read_vector(file: &Gguf<'_>, name: &str, length: usize) -> Result<Vec<f32>, ModelFileError> {
     convert::vector(name, file.tensor(name, 1, length)?)
 }
 
 impl Shape {
-    fn read(file: &Gguf<'_>, vocabulary: usize) -> Result<Self, Wrong> {
+    fn read(file: &Gguf<'_>, vocabulary: usize) -> Result<Self, ModelFileError> {
         let architecture = file.text("general.architecture").ok_or("it names no architecture")?;
         let turning = match architecture {
-            "llama" => Turning::Neighbours,
-            "qwen2" => Turning::Halves,
+            "llama" => RopeLayout::Interleaved,
+            "qwen2" => RopeLayout::SplitHalves,
             other => return Err(format!("its architecture is {other}; llama and qwen2 are run here")),
         };
         let key = |part: &str| format!("{architecture}.{part}");
         let whole = |part: &str, max: usize| {
-            let value = file.whole(&key(part)).ok_or_else(|| format!("{} is missing", key(part)))?;
+            let value = file.integer(&key(part)).ok_or_else(|| format!("{} is missing", key(part)))?;
             match (1..=max).contains(&value) {
                 true => Ok(value),
                 false => Err(format!("{} is {value}; 1 to {max} is possible", key(part))),
@@ -144,55 +144,55 @@ impl Shape {
         let hidden = whole("embedding_length", 1 << 16)?;
         let heads = whole("attention.head_count", 1 << 10)?;
         let key_heads = whole("attention.head_count_kv", 1 << 10).or_else(|wrong| {
-            let absent = file.fact(&key("attention.head_count_kv")).is_none();
+            let absent = file.metadata_value(&key("attention.head_count_kv")).is_none();
             absent.then_some(heads).ok_or(wrong)
         })?;
-        let head = file.whole(&key("attention.key_length")).unwrap_or(hidden / heads);
-        if !heads.is_multiple_of(key_heads) || !hidden.is_multiple_of(BLOCK) {
+        let head = file.integer(&key("attention.key_length")).unwrap_or(hidden / heads);
+        if !heads.is_multiple_of(key_heads) || !hidden.is_multiple_of(BLOCK_NUMBERS) {
             return Err(format!(
                 "{heads} heads over {key_heads} and a width of {hidden} do not fit together"
             ));
         }
-        if !(2..=HEAD_MAX).contains(&head) || !head.is_multiple_of(2) {
+        if !(2..=HEAD_SIZE_MAX).contains(&head) || !head.is_multiple_of(2) {
             return Err(format!("a head of {head} numbers is not run here"));
         }
         Ok(Self {
             layers: whole("block_count", LAYERS_MAX)?,
             hidden,
             heads,
-            key_heads,
-            head,
-            inner: whole("feed_forward_length", 1 << 18)?,
-            vocabulary,
-            window: whole("context_length", WINDOW_MAX)?,
-            epsilon: narrow(file.real(&key("attention.layer_norm_rms_epsilon")).unwrap_or(1e-5)),
-            turning,
-            speeds: speeds(file, architecture, head)?,
+            kv_heads: key_heads,
+            head_size: head,
+            feed_forward_size: whole("feed_forward_length", 1 << 18)?,
+            vocabulary_size: vocabulary,
+            window_tokens: whole("context_length", WINDOW_TOKENS_MAX)?,
+            epsilon: to_f32(file.float(&key("attention.layer_norm_rms_epsilon")).unwrap_or(1e-5)),
+            rope_layout: turning,
+            rope_frequencies: rope_frequencies(file, architecture, head)?,
         })
     }
 }
 
-fn speeds(file: &Gguf<'_>, architecture: &str, head: usize) -> Result<Vec<f32>, Wrong> {
-    let base = file.real(&format!("{architecture}.rope.freq_base")).unwrap_or(10_000.0);
-    let turned = file.whole(&format!("{architecture}.rope.dimension_count")).unwrap_or(head);
+fn rope_frequencies(file: &Gguf<'_>, architecture: &str, head: usize) -> Result<Vec<f32>, ModelFileError> {
+    let base = file.float(&format!("{architecture}.rope.freq_base")).unwrap_or(10_000.0);
+    let turned = file.integer(&format!("{architecture}.rope.dimension_count")).unwrap_or(head);
     if turned != head || !(1.0..=1e12).contains(&base) {
         return Err(format!("its rotation ({turned} of {head} numbers, base {base}) is not run here"));
     }
-    if let Some(Fact::Text(kind)) = file.fact(&format!("{architecture}.rope.scaling.type"))
+    if let Some(MetadataValue::Text(kind)) = file.metadata_value(&format!("{architecture}.rope.scaling.type"))
         && *kind != "none"
     {
         return Err(format!("its rotation is scaled by the scheme {kind}, which is not run here"));
     }
     let pairs = head / 2;
     let slower = match file.has_tensor("rope_freqs.weight") {
-        true => vector(file, "rope_freqs.weight", pairs)?,
+        true => read_vector(file, "rope_freqs.weight", pairs)?,
         false => vec![1.0; pairs],
     };
     let speed = |pair: usize| base.powf(-2.0 * pair as f64 / head as f64);
-    Ok(slower.iter().enumerate().map(|(pair, slower)| narrow(speed(pair)) / slower).collect())
+    Ok(slower.iter().enumerate().map(|(pair, slower)| to_f32(speed(pair)) / slower).collect())
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "single precision is what the model computes in")]
-fn narrow(value: f64) -> f32 {
+fn to_f32(value: f64) -> f32 {
     value as f32
 }

@@ -8,15 +8,15 @@ use llguidance::toktrie::{ApproximateTokEnv, TokRxInfo, TokTrie};
 use llguidance::{Matcher, ParserFactory};
 use serde_json::{Value, json};
 
-use super::OfferedTool;
-use crate::chat::tokens::Vocabulary;
+use super::ChatTool;
+use crate::chat::vocabulary::Vocabulary;
 
 /// Makes grammars over a model's vocabulary.
-pub(crate) struct Grammars {
+pub(crate) struct GrammarFactory {
     factory: ParserFactory,
 }
 
-impl std::fmt::Debug for Grammars {
+impl std::fmt::Debug for GrammarFactory {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.debug_struct("Grammars").finish_non_exhaustive()
     }
@@ -25,16 +25,16 @@ impl std::fmt::Debug for Grammars {
 /// Bytes of a schema that is still turned into a grammar.
 const SCHEMA_BYTES_MAX: usize = 256 * 1024;
 
-impl Grammars {
+impl GrammarFactory {
     /// Prepares the vocabulary: some milliseconds, once per model.
     pub(crate) fn new(vocabulary: &Vocabulary) -> Result<Self, String> {
         let mut words: Vec<Vec<u8>> =
-            (0..vocabulary.len()).zip(0u32..).map(|(_, token)| vocabulary.bytes(token).to_vec()).collect();
-        for (name, token) in vocabulary.controls() {
+            (0..vocabulary.len()).zip(0u32..).map(|(_, token)| vocabulary.token_bytes(token).to_vec()).collect();
+        for (name, token) in vocabulary.control_tokens() {
             words[*token as usize] = [&[TokTrie::SPECIAL_TOKEN_MARKER], name.as_bytes()].concat();
         }
         let size = u32::try_from(words.len()).map_err(|fault| fault.to_string())?;
-        let end = *vocabulary.enders().first().ok_or("the vocabulary has no end")?;
+        let end = *vocabulary.end_tokens().first().ok_or("the vocabulary has no end")?;
         let trie = TokTrie::from(&TokRxInfo::new(size, end), &words);
         let mut factory = ParserFactory::new_simple(&(Arc::new(ApproximateTokEnv::new(trie)) as _))
             .map_err(|fault| fault.to_string())?;
@@ -44,24 +44,24 @@ impl Grammars {
 
     /// A grammar for `schema`.
     pub(crate) fn schema(&self, schema: &Value) -> Result<Matcher, String> {
-        self.matcher(schema.clone(), Strictness::Whole)
+        self.matcher(schema.clone(), Strictness::AllKeywords)
             .map_err(|why| format!("the answer's schema cannot be held to: {why}"))
     }
 
     /// A grammar for a call of one of `tools`.
-    pub(crate) fn calls(&self, tools: &[OfferedTool]) -> Result<Matcher, String> {
+    pub(crate) fn calls(&self, tools: &[ChatTool]) -> Result<Matcher, String> {
         let any = json!({"anyOf": call_schemas(tools)});
         // A keyword that no grammar can hold must not make a tool useless: the tool checks its own input.
-        self.matcher(any.clone(), Strictness::Whole)
+        self.matcher(any.clone(), Strictness::AllKeywords)
             .or_else(|_| self.matcher(any, Strictness::KnownKeywords))
             .map_err(|why| format!("the offered tools' schemas cannot be held to: {why}"))
     }
 
     /// A grammar for either.
-    pub(crate) fn schema_or_calls(&self, schema: &Value, tools: &[OfferedTool]) -> Result<Matcher, String> {
+    pub(crate) fn schema_or_calls(&self, schema: &Value, tools: &[ChatTool]) -> Result<Matcher, String> {
         let mut all = call_schemas(tools);
         let mut schema = schema.clone();
-        point_into(&mut schema, &format!("#/anyOf/{}", all.len()));
+        rebase_references(&mut schema, &format!("#/anyOf/{}", all.len()));
         all.push(schema);
         self.matcher(json!({"anyOf": all}), Strictness::KnownKeywords)
             .map_err(|why| format!("the answer's schema cannot be held to: {why}"))
@@ -93,12 +93,12 @@ impl Grammars {
 
 #[derive(Clone, Copy)]
 enum Strictness {
-    Whole,
+    AllKeywords,
     KnownKeywords,
 }
 
-fn call_schemas(tools: &[OfferedTool]) -> Vec<Value> {
-    let call = |(at, tool): (usize, &OfferedTool)| {
+fn call_schemas(tools: &[ChatTool]) -> Vec<Value> {
+    let call = |(at, tool): (usize, &ChatTool)| {
         let mut parameters = tool.parameters.clone();
         if !parameters.is_object() {
             parameters = json!({});
@@ -106,7 +106,7 @@ fn call_schemas(tools: &[OfferedTool]) -> Vec<Value> {
         if parameters.get("type").is_none() {
             parameters["type"] = json!("object");
         }
-        point_into(&mut parameters, &format!("#/anyOf/{at}/properties/arguments"));
+        rebase_references(&mut parameters, &format!("#/anyOf/{at}/properties/arguments"));
         json!({
             "type": "object",
             "properties": {"name": {"const": tool.name}, "arguments": parameters},
@@ -118,7 +118,7 @@ fn call_schemas(tools: &[OfferedTool]) -> Vec<Value> {
 }
 
 /// References inside a schema that moved to `place` point to where their target is now.
-fn point_into(schema: &mut Value, place: &str) {
+fn rebase_references(schema: &mut Value, place: &str) {
     match schema {
         Value::Object(map) => {
             if let Some(Value::String(reference)) = map.get_mut("$ref")
@@ -126,9 +126,9 @@ fn point_into(schema: &mut Value, place: &str) {
             {
                 *reference = format!("{place}{rest}");
             }
-            map.values_mut().for_each(|value| point_into(value, place));
+            map.values_mut().for_each(|value| rebase_references(value, place));
         }
-        Value::Array(list) => list.iter_mut().for_each(|value| point_into(value, place)),
+        Value::Array(list) => list.iter_mut().for_each(|value| rebase_references(value, place)),
         _ => {}
     }
 }

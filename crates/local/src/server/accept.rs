@@ -19,10 +19,10 @@ use super::listener::{Connection, ModelListener};
 const CONNECTIONS_MAX: usize = 512;
 
 /// How long a connection may go without a request; longer than clients keep theirs.
-const HEAD_TIME: Duration = Duration::from_secs(120);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How long to wait before trying again when the process has no file descriptor left.
-const PAUSE_WITHOUT_DESCRIPTORS: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Takes connections; each runs in `tasks`.
 pub(super) async fn accept_all(listener: &ModelListener, shared: &Arc<Shared>, tasks: &TaskTracker) {
@@ -34,35 +34,35 @@ pub(super) async fn accept_all(listener: &ModelListener, shared: &Arc<Shared>, t
         };
         number += 1;
         match listener.accept().await {
-            Ok(Connection::Unix(stream)) => drop(tasks.spawn(run(stream, Arc::clone(shared), number, place))),
-            Ok(Connection::Tcp(stream)) => drop(tasks.spawn(run(stream, Arc::clone(shared), number, place))),
-            Err(fault) if is_gone(&fault) => tracing::debug!(%fault, "a connection ended before it began"),
+            Ok(Connection::Unix(stream)) => drop(tasks.spawn(serve_connection(stream, Arc::clone(shared), number, place))),
+            Ok(Connection::Tcp(stream)) => drop(tasks.spawn(serve_connection(stream, Arc::clone(shared), number, place))),
+            Err(fault) if is_peer_reset(&fault) => tracing::debug!(%fault, "a connection ended before it began"),
             Err(fault) => {
                 tracing::warn!(%fault, "cannot accept connections; trying again");
-                tokio::time::sleep(PAUSE_WITHOUT_DESCRIPTORS).await;
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
         }
     }
 }
 
 /// A connection that was gone before it was taken is nobody's fault.
-fn is_gone(fault: &io::Error) -> bool {
+fn is_peer_reset(fault: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, InvalidInput, NotConnected};
     matches!(fault.kind(), ConnectionAborted | ConnectionReset | InvalidInput | NotConnected)
 }
 
-async fn run<S>(stream: S, shared: Arc<Shared>, number: u64, _place: OwnedSemaphorePermit)
+async fn serve_connection<S>(stream: S, shared: Arc<Shared>, number: u64, _place: OwnedSemaphorePermit)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let stop = shared.stopping();
+    let stop = shared.stop_token();
     let answer = service_fn(move |request| {
         let shared = Arc::clone(&shared);
-        async move { Ok::<_, Infallible>(http::answer(&shared, number, request).await) }
+        async move { Ok::<_, Infallible>(http::handle(&shared, number, request).await) }
     });
     let mut settings = http1::Builder::new();
     // A client that closes its half is gone: only so is a job ended whose answer nobody waits for.
-    settings.half_close(false).timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
+    settings.half_close(false).timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
     let mut connection = pin!(settings.serve_connection(TokioIo::new(stream), answer));
     let ended = tokio::select! {
         biased;

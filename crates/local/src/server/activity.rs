@@ -13,34 +13,34 @@ pub(super) struct Activity {
 
 #[derive(Debug)]
 struct State {
-    under_way: usize,
-    last: Instant,
+    active: usize,
+    last_active: Instant,
 }
 
 /// Work under way.
-pub(super) struct Busy(Arc<Activity>);
+pub(super) struct ActivityGuard(Arc<Activity>);
 
 impl Activity {
     pub(super) fn new() -> Self {
-        Self { state: Mutex::new(State { under_way: 0, last: Instant::now() }) }
+        Self { state: Mutex::new(State { active: 0, last_active: Instant::now() }) }
     }
 
-    pub(super) fn begin(self: &Arc<Self>) -> Busy {
-        self.with(|state| state.under_way += 1);
-        Busy(Arc::clone(self))
+    pub(super) fn start(self: &Arc<Self>) -> ActivityGuard {
+        self.with_state(|state| state.active += 1);
+        ActivityGuard(Arc::clone(self))
     }
 
     /// Returns when no work has been under way for `time`; never when there is none.
-    pub(super) async fn idle(&self, time: Option<Duration>) {
+    pub(super) async fn wait_idle(&self, time: Option<Duration>) {
         let Some(time) = time else {
             return std::future::pending().await;
         };
         loop {
-            let since = self.with(|state| {
-                if state.under_way > 0 {
-                    state.last = Instant::now();
+            let since = self.with_state(|state| {
+                if state.active > 0 {
+                    state.last_active = Instant::now();
                 }
-                state.last
+                state.last_active
             });
             if since.elapsed() >= time {
                 return;
@@ -49,16 +49,16 @@ impl Activity {
         }
     }
 
-    fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    fn with_state<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-impl Drop for Busy {
+impl Drop for ActivityGuard {
     fn drop(&mut self) {
-        self.0.with(|state| {
-            state.under_way -= 1;
-            state.last = Instant::now();
+        self.0.with_state(|state| {
+            state.active -= 1;
+            state.last_active = Instant::now();
         });
     }
 }
@@ -71,12 +71,12 @@ mod tests {
     async fn work_puts_the_end_off_as_long_as_it_lasts() {
         let activity = Arc::new(Activity::new());
         let start = Instant::now();
-        let busy = activity.begin();
+        let busy = activity.start();
         let work = async {
             tokio::time::sleep(Duration::from_secs(35)).await;
             drop(busy);
         };
-        tokio::join!(activity.idle(Some(Duration::from_secs(10))), work);
+        tokio::join!(activity.wait_idle(Some(Duration::from_secs(10))), work);
         let took = start.elapsed();
         assert!(took >= Duration::from_secs(45) && took < Duration::from_secs(46), "idle after {took:?}");
     }
@@ -84,7 +84,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn without_a_time_it_never_ends() {
         let activity = Activity::new();
-        let waited = tokio::time::timeout(Duration::from_secs(100_000), activity.idle(None)).await;
+        let waited = tokio::time::timeout(Duration::from_secs(100_000), activity.wait_idle(None)).await;
         assert!(waited.is_err());
     }
 }

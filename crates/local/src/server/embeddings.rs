@@ -5,8 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 
 use super::refusal::Refusal;
-use super::request::parse;
-use super::worker::Embedded;
+use super::request::parse_json;
+use super::worker::EmbedOutput;
 
 /// As OpenAI's own limit.
 const TEXTS_MAX: usize = 2048;
@@ -18,13 +18,13 @@ pub(super) struct EmbedRequest {
     pub(super) model: Option<String>,
     pub(super) texts: Vec<String>,
     pub(super) dimensions: Option<usize>,
-    pub(super) spelling: Spelling,
+    pub(super) encoding_format: EncodingFormat,
 }
 
 /// How the numbers are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Spelling {
-    Numbers,
+pub(super) enum EncodingFormat {
+    Float,
     /// 32-bit floats, little end first, as base64.
     Base64,
 }
@@ -45,24 +45,24 @@ enum InputIn {
 }
 
 #[derive(Serialize)]
-struct List<'a> {
+struct EmbeddingList<'a> {
     object: &'static str,
-    data: Vec<Item<'a>>,
+    data: Vec<EmbeddingItem<'a>>,
     model: &'a str,
     usage: Usage,
 }
 
 #[derive(Serialize)]
-struct Item<'a> {
+struct EmbeddingItem<'a> {
     object: &'static str,
     index: usize,
-    embedding: Point<'a>,
+    embedding: EmbeddingValue<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Point<'a> {
-    Numbers(&'a [f32]),
+enum EmbeddingValue<'a> {
+    Float(&'a [f32]),
     Base64(String),
 }
 
@@ -77,8 +77,8 @@ struct Usage {
 
 impl EmbedRequest {
     /// Reads a body.
-    pub(super) fn read(body: &[u8]) -> Result<Self, Refusal> {
-        let request: EmbedIn = parse(body)?;
+    pub(super) fn from_body(body: &[u8]) -> Result<Self, Refusal> {
+        let request: EmbedIn = parse_json(body)?;
         let texts = match request.input {
             InputIn::One(text) => vec![text],
             InputIn::Many(texts) => texts,
@@ -91,32 +91,32 @@ impl EmbedRequest {
             return wrong(format!("text {place} is empty, and nothing has no meaning"));
         }
         let spelling = match request.encoding_format.as_deref() {
-            None | Some("float") => Spelling::Numbers,
-            Some("base64") => Spelling::Base64,
+            None | Some("float") => EncodingFormat::Float,
+            Some("base64") => EncodingFormat::Base64,
             Some(other) => {
                 let text = format!("{other:?} is unknown: use float or base64");
                 return Err(Refusal::invalid(text).param("encoding_format"));
             }
         };
         let model = request.model.filter(|model| !model.is_empty());
-        Ok(Self { model, texts, dimensions: request.dimensions, spelling })
+        Ok(Self { model, texts, dimensions: request.dimensions, encoding_format: spelling })
     }
 
     /// Writes the answer.
-    pub(super) fn answer(&self, model: &str, embedded: &Embedded) -> Result<Vec<u8>, Refusal> {
-        let there_are = embedded.points.first().map_or(0, Vec::len);
+    pub(super) fn response_body(&self, model: &str, embedded: &EmbedOutput) -> Result<Vec<u8>, Refusal> {
+        let there_are = embedded.embeddings.first().map_or(0, Vec::len);
         if self.dimensions.is_some_and(|wanted| wanted != there_are) {
             let text = format!("{model} has {there_are} dimensions; leave `dimensions` out");
             return Err(Refusal::invalid(text).param("dimensions"));
         }
-        let embeddings = embedded.points.iter().map(|point| spell(self.spelling, point));
+        let embeddings = embedded.embeddings.iter().map(|point| encode_vector(self.encoding_format, point));
         let tokens = embedded.lengths.iter().map(|length| length.tokens).sum();
-        let texts_cut = embedded.lengths.iter().filter(|length| length.is_cut).count();
-        let list = List {
+        let texts_cut = embedded.lengths.iter().filter(|length| length.is_truncated).count();
+        let list = EmbeddingList {
             object: "list",
             data: embeddings
                 .enumerate()
-                .map(|(index, embedding)| Item { object: "embedding", index, embedding })
+                .map(|(index, embedding)| EmbeddingItem { object: "embedding", index, embedding })
                 .collect(),
             model,
             usage: Usage {
@@ -129,12 +129,12 @@ impl EmbedRequest {
     }
 }
 
-fn spell(spelling: Spelling, point: &[f32]) -> Point<'_> {
+fn encode_vector(spelling: EncodingFormat, point: &[f32]) -> EmbeddingValue<'_> {
     match spelling {
-        Spelling::Numbers => Point::Numbers(point),
-        Spelling::Base64 => {
+        EncodingFormat::Float => EmbeddingValue::Float(point),
+        EncodingFormat::Base64 => {
             let bytes: Vec<u8> = point.iter().flat_map(|number| number.to_le_bytes()).collect();
-            Point::Base64(STANDARD.encode(bytes))
+            EmbeddingValue::Base64(STANDARD.encode(bytes))
         }
     }
 }
@@ -147,19 +147,19 @@ mod tests {
     use crate::embed::TextLength;
 
     fn read(request: &Value) -> Result<EmbedRequest, Refusal> {
-        EmbedRequest::read(&serde_json::to_vec(request).unwrap())
+        EmbedRequest::from_body(&serde_json::to_vec(request).unwrap())
     }
 
-    fn embedded() -> Embedded {
-        let lengths = vec![TextLength { tokens: 3, is_cut: false }, TextLength { tokens: 256, is_cut: true }];
-        Embedded { points: vec![vec![1.0, 0.0], vec![0.0, -1.0]], lengths }
+    fn embedded() -> EmbedOutput {
+        let lengths = vec![TextLength { tokens: 3, is_truncated: false }, TextLength { tokens: 256, is_truncated: true }];
+        EmbedOutput { embeddings: vec![vec![1.0, 0.0], vec![0.0, -1.0]], lengths }
     }
 
     #[test]
     fn one_text_and_a_list_are_both_read() {
         assert_eq!(read(&json!({"input": "a", "user": "u"})).unwrap().texts, ["a"]);
         let many = read(&json!({"input": ["a", "b"], "model": "m", "encoding_format": "base64"})).unwrap();
-        assert_eq!((many.texts.len(), many.spelling), (2, Spelling::Base64));
+        assert_eq!((many.texts.len(), many.encoding_format), (2, EncodingFormat::Base64));
         assert_eq!(many.model.as_deref(), Some("m"));
     }
 
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn points_are_written_as_numbers_with_their_usage() {
         let request = read(&json!({"input": ["a", "b"]})).unwrap();
-        let answer: Value = serde_json::from_slice(&request.answer("m", &embedded()).unwrap()).unwrap();
+        let answer: Value = serde_json::from_slice(&request.response_body("m", &embedded()).unwrap()).unwrap();
         assert_eq!(
             answer,
             json!({"object": "list", "model": "m", "data": [
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn base64_holds_the_same_numbers() {
         let request = read(&json!({"input": "a", "encoding_format": "base64", "dimensions": 2})).unwrap();
-        let answer: Value = serde_json::from_slice(&request.answer("m", &embedded()).unwrap()).unwrap();
+        let answer: Value = serde_json::from_slice(&request.response_body("m", &embedded()).unwrap()).unwrap();
         let bytes = STANDARD.decode(answer["data"][1]["embedding"].as_str().unwrap()).unwrap();
         assert_eq!(bytes, [0, 0, 0, 0, 0, 0, 0x80, 0xbf]);
     }
@@ -197,6 +197,6 @@ mod tests {
     #[test]
     fn other_dimensions_are_refused() {
         let request = read(&json!({"input": "a", "dimensions": 3})).unwrap();
-        assert!(request.answer("m", &embedded()).is_err());
+        assert!(request.response_body("m", &embedded()).is_err());
     }
 }

@@ -18,25 +18,25 @@ use tokio_util::sync::CancellationToken;
 
 use super::activity::Activity;
 use super::embeddings::EmbedRequest;
-use super::intake::{Intake, Received};
-use super::outbox;
+use super::body_reader::{BodyReader, ReceivedBody};
+use super::generation_channel;
 use super::queue::Client;
 use super::refusal::Refusal;
-use super::reply::{ChunkWriter, Envelope, UsageChunk};
-use super::request::{ChatRequest, Delivery, check_model};
+use super::completion::{ChunkWriter, CompletionHeader, UsageChunk};
+use super::request::{ChatRequest, ResponseMode, check_model};
 use super::stream::{self as chat_stream, ChatStream};
-use super::worker::{ChatJob, EmbedJob, Workers};
+use super::worker::{ChatJob, EmbedJob, WorkQueues};
 
 const ROOT_BYTES_MAX: usize = 256;
 
 /// The root of the agent tree that asks: what it asks for waits in one line.
-static ROOT: HeaderName = HeaderName::from_static("x-nexus-root");
+static ROOT_HEADER: HeaderName = HeaderName::from_static("x-nexus-root");
 
 /// The only embedding model there is.
-const EMBEDDER: &str = "all-MiniLM-L6-v2";
+const EMBEDDER_NAME: &str = "all-MiniLM-L6-v2";
 
 /// The body of an answer.
-pub(super) type AnswerBody = UnsyncBoxBody<Bytes, Infallible>;
+pub(super) type ResponseBody = UnsyncBoxBody<Bytes, Infallible>;
 
 /// What all connections share.
 pub(super) struct Shared {
@@ -44,14 +44,14 @@ pub(super) struct Shared {
     model: String,
     /// The name of the embedder's file, without its ending.
     embedder_file: Option<String>,
-    workers: Workers,
-    intake: Intake,
+    queues: WorkQueues,
+    body_reader: BodyReader,
     stop: CancellationToken,
     is_tcp: bool,
 }
 
 /// A path that we know.
-enum Path<'a> {
+enum Route<'a> {
     Health,
     Models,
     Model(&'a str),
@@ -60,37 +60,37 @@ enum Path<'a> {
 }
 
 impl Shared {
-    pub(super) fn new(model: String, embedder_file: Option<String>, workers: Workers, is_tcp: bool) -> Self {
+    pub(super) fn new(model: String, embedder_file: Option<String>, workers: WorkQueues, is_tcp: bool) -> Self {
         let (activity, stop) = (Arc::new(Activity::new()), CancellationToken::new());
-        Self { activity, model, embedder_file, workers, intake: Intake::new(), stop, is_tcp }
+        Self { activity, model, embedder_file, queues: workers, body_reader: BodyReader::new(), stop, is_tcp }
     }
 
     /// Ends the work under way, and refuses what comes.
     pub(super) fn stop(&self) {
         self.stop.cancel();
-        if let Some(desk) = &self.workers.chats {
+        if let Some(desk) = &self.queues.chats {
             desk.stop();
         }
-        if let Some(desk) = &self.workers.embeddings {
+        if let Some(desk) = &self.queues.embeddings {
             desk.stop();
         }
     }
 
     /// A token of its own for a connection.
-    pub(super) fn stopping(&self) -> CancellationToken {
+    pub(super) fn stop_token(&self) -> CancellationToken {
         self.stop.child_token()
     }
 }
 
 /// Answers one request.
-pub(super) async fn answer(
+pub(super) async fn handle(
     shared: &Shared,
     connection: u64,
     request: Request<Incoming>,
-) -> Response<AnswerBody> {
+) -> Response<ResponseBody> {
     match route(shared, connection, request).await {
         Ok(response) => response,
-        Err(refusal) => refuse(&refusal),
+        Err(refusal) => error_response(&refusal),
     }
 }
 
@@ -98,48 +98,48 @@ async fn route(
     shared: &Shared,
     connection: u64,
     request: Request<Incoming>,
-) -> Result<Response<AnswerBody>, Refusal> {
+) -> Result<Response<ResponseBody>, Refusal> {
     if shared.is_tcp {
         check_caller(request.headers())?;
     }
     let uri = request.uri().clone();
-    let path = Path::of(uri.path()).ok_or_else(|| unknown_path(uri.path()))?;
+    let path = Route::parse(uri.path()).ok_or_else(|| unknown_path(uri.path()))?;
     if request.method() != path.method() {
         let text = format!("{} wants {}, not {}", uri.path(), path.method(), request.method());
-        return Err(Refusal::invalid_as(StatusCode::METHOD_NOT_ALLOWED, text));
+        return Err(Refusal::invalid_with_status(StatusCode::METHOD_NOT_ALLOWED, text));
     }
     match path {
-        Path::Health => Ok(whole(StatusCode::OK, health(shared).to_string())),
-        Path::Models => {
+        Route::Health => Ok(json_response(StatusCode::OK, health(shared).to_string())),
+        Route::Models => {
             let list = json!({"object": "list", "data": models(shared)});
-            Ok(whole(StatusCode::OK, list.to_string()))
+            Ok(json_response(StatusCode::OK, list.to_string()))
         }
-        Path::Model(name) => {
+        Route::Model(name) => {
             let found = models(shared).into_iter().find(|model| model["id"] == name);
             let text = format!("model {name:?} is not served here");
-            let refusal = || Refusal::invalid_as(StatusCode::NOT_FOUND, text).code("model_not_found");
-            found.map(|model| whole(StatusCode::OK, model.to_string())).ok_or_else(refusal)
+            let refusal = || Refusal::invalid_with_status(StatusCode::NOT_FOUND, text).code("model_not_found");
+            found.map(|model| json_response(StatusCode::OK, model.to_string())).ok_or_else(refusal)
         }
-        Path::Chat => chat(shared, connection, request).await,
-        Path::Embeddings => embeddings(shared, connection, request).await,
+        Route::Chat => chat(shared, connection, request).await,
+        Route::Embeddings => embeddings(shared, connection, request).await,
     }
 }
 
-impl<'a> Path<'a> {
-    fn of(path: &'a str) -> Option<Self> {
+impl<'a> Route<'a> {
+    fn parse(path: &'a str) -> Option<Self> {
         match path {
-            "/health" => Some(Path::Health),
-            "/v1/models" => Some(Path::Models),
-            "/v1/chat/completions" => Some(Path::Chat),
-            "/v1/embeddings" => Some(Path::Embeddings),
-            path => path.strip_prefix("/v1/models/").map(Path::Model),
+            "/health" => Some(Route::Health),
+            "/v1/models" => Some(Route::Models),
+            "/v1/chat/completions" => Some(Route::Chat),
+            "/v1/embeddings" => Some(Route::Embeddings),
+            path => path.strip_prefix("/v1/models/").map(Route::Model),
         }
     }
 
     fn method(&self) -> Method {
         match self {
-            Path::Health | Path::Models | Path::Model(_) => Method::GET,
-            Path::Chat | Path::Embeddings => Method::POST,
+            Route::Health | Route::Models | Route::Model(_) => Method::GET,
+            Route::Chat | Route::Embeddings => Method::POST,
         }
     }
 }
@@ -147,7 +147,7 @@ impl<'a> Path<'a> {
 fn unknown_path(path: &str) -> Refusal {
     let text =
         format!("{path} is unknown; there are /health, /v1/models, /v1/chat/completions and /v1/embeddings");
-    Refusal::invalid_as(StatusCode::NOT_FOUND, text).code("unknown_url")
+    Refusal::invalid_with_status(StatusCode::NOT_FOUND, text).code("unknown_url")
 }
 
 /// On loopback every web page that a browser shows could call: what comes from one, or by another name, is refused.
@@ -156,24 +156,24 @@ fn check_caller(headers: &HeaderMap) -> Result<(), Refusal> {
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
     if !["127.0.0.1", "localhost"].contains(&name) {
         let text = format!("host {host:?} is not this machine: use 127.0.0.1 or localhost");
-        return Err(Refusal::invalid_as(StatusCode::FORBIDDEN, text));
+        return Err(Refusal::invalid_with_status(StatusCode::FORBIDDEN, text));
     }
     if headers.contains_key(ORIGIN) {
-        return Err(Refusal::invalid_as(StatusCode::FORBIDDEN, "web pages may not call this server"));
+        return Err(Refusal::invalid_with_status(StatusCode::FORBIDDEN, "web pages may not call this server"));
     }
     Ok(())
 }
 
 fn health(shared: &Shared) -> Value {
-    let chats = shared.workers.chats.as_ref();
-    let embeddings = shared.workers.embeddings.as_ref();
+    let chats = shared.queues.chats.as_ref();
+    let embeddings = shared.queues.embeddings.as_ref();
     let waiting =
-        chats.map_or(0, |desk| desk.queue.queued_jobs()) + embeddings.map_or(0, |desk| desk.queue.queued_jobs());
+        chats.map_or(0, |desk| desk.jobs.queued_jobs()) + embeddings.map_or(0, |desk| desk.jobs.queued_jobs());
     json!({
         "status": "ok",
         "model": chats.map(|_| shared.model.as_str()),
         "loaded": chats.is_some_and(|desk| desk.is_loaded()),
-        "embedder": embeddings.map(|_| EMBEDDER),
+        "embedder": embeddings.map(|_| EMBEDDER_NAME),
         "embedder_loaded": embeddings.is_some_and(|desk| desk.is_loaded()),
         "waiting": waiting,
     })
@@ -182,7 +182,7 @@ fn health(shared: &Shared) -> Value {
 fn models(shared: &Shared) -> Vec<Value> {
     let entry = |id: &str| json!({"id": id, "object": "model", "created": 0, "owned_by": "local"});
     let mut models = Vec::new();
-    if let Some(desk) = &shared.workers.chats {
+    if let Some(desk) = &shared.queues.chats {
         let mut model = entry(&shared.model);
         // As other local servers call it; known once the model has been in memory.
         if let Some(tokens) = desk.window_tokens() {
@@ -190,8 +190,8 @@ fn models(shared: &Shared) -> Vec<Value> {
         }
         models.push(model);
     }
-    if shared.workers.embeddings.is_some() {
-        models.push(entry(EMBEDDER));
+    if shared.queues.embeddings.is_some() {
+        models.push(entry(EMBEDDER_NAME));
     }
     models
 }
@@ -200,58 +200,58 @@ async fn chat(
     shared: &Shared,
     connection: u64,
     request: Request<Incoming>,
-) -> Result<Response<AnswerBody>, Refusal> {
-    let desk = shared.workers.chats.as_ref().ok_or_else(|| not_served("chat"))?;
-    let busy = shared.activity.begin();
-    let client = client(request.headers(), connection)?;
-    let Received { body, place } = shared.intake.read(request.into_body()).await?;
-    let request = ChatRequest::read(&body)?;
+) -> Result<Response<ResponseBody>, Refusal> {
+    let desk = shared.queues.chats.as_ref().ok_or_else(|| not_served("chat"))?;
+    let busy = shared.activity.start();
+    let client = queue_client(request.headers(), connection)?;
+    let ReceivedBody { body, permit: place } = shared.body_reader.read(request.into_body()).await?;
+    let request = ChatRequest::from_body(&body)?;
     drop(body);
     check_model(request.model.as_deref(), &shared.model)?;
-    let (outbox, inbox) = outbox::open();
-    desk.queue.push(client, ChatJob { chat: request.chat, outbox, _place: place })?;
-    let envelope = Envelope::new(&shared.model);
-    let usage = match request.delivery {
-        Delivery::Whole => {
-            return Ok(whole(StatusCode::OK, chat_stream::whole(inbox, &envelope).await?));
+    let (outbox, inbox) = generation_channel::channel();
+    desk.jobs.push(client, ChatJob { chat: request.chat, sender: outbox, _permit: place })?;
+    let envelope = CompletionHeader::new(&shared.model);
+    let usage = match request.response_mode {
+        ResponseMode::Complete => {
+            return Ok(json_response(StatusCode::OK, chat_stream::collect_completion(inbox, &envelope).await?));
         }
-        Delivery::Stream => UsageChunk::Left,
-        Delivery::StreamWithUsage => UsageChunk::Told,
+        ResponseMode::Stream => UsageChunk::Omitted,
+        ResponseMode::StreamWithUsage => UsageChunk::Included,
     };
     let stream = ChatStream::open(inbox, ChunkWriter::new(envelope, usage), busy).await?;
-    Ok(streamed(stream))
+    Ok(stream_response(stream))
 }
 
 async fn embeddings(
     shared: &Shared,
     connection: u64,
     request: Request<Incoming>,
-) -> Result<Response<AnswerBody>, Refusal> {
-    let desk = shared.workers.embeddings.as_ref().ok_or_else(|| not_served("embedding"))?;
-    let _busy = shared.activity.begin();
-    let client = client(request.headers(), connection)?;
-    let Received { body, place } = shared.intake.read(request.into_body()).await?;
-    let mut request = EmbedRequest::read(&body)?;
+) -> Result<Response<ResponseBody>, Refusal> {
+    let desk = shared.queues.embeddings.as_ref().ok_or_else(|| not_served("embedding"))?;
+    let _busy = shared.activity.start();
+    let client = queue_client(request.headers(), connection)?;
+    let ReceivedBody { body, permit: place } = shared.body_reader.read(request.into_body()).await?;
+    let mut request = EmbedRequest::from_body(&body)?;
     drop(body);
     // The catalog's name of its file will do too.
     if shared.embedder_file.is_none() || request.model != shared.embedder_file {
-        check_model(request.model.as_deref(), EMBEDDER)?;
+        check_model(request.model.as_deref(), EMBEDDER_NAME)?;
     }
     let (reply, points) = oneshot::channel();
     let texts = std::mem::take(&mut request.texts);
-    desk.queue.push(client, EmbedJob { texts, reply, _place: place })?;
+    desk.jobs.push(client, EmbedJob { texts, reply, _permit: place })?;
     let embedded = points.await.unwrap_or_else(|_| Err(Refusal::stopping()))?;
-    Ok(whole(StatusCode::OK, request.answer(EMBEDDER, &embedded)?))
+    Ok(json_response(StatusCode::OK, request.response_body(EMBEDDER_NAME, &embedded)?))
 }
 
 fn not_served(kind: &str) -> Refusal {
     let text = format!("no {kind} model is served here: start the server with one");
-    Refusal::invalid_as(StatusCode::NOT_FOUND, text).param("model").code("model_not_found")
+    Refusal::invalid_with_status(StatusCode::NOT_FOUND, text).param("model").code("model_not_found")
 }
 
 /// Whose line the request stands in.
-fn client(headers: &HeaderMap, connection: u64) -> Result<Client, Refusal> {
-    match headers.get(&ROOT).map(HeaderValue::to_str) {
+fn queue_client(headers: &HeaderMap, connection: u64) -> Result<Client, Refusal> {
+    match headers.get(&ROOT_HEADER).map(HeaderValue::to_str) {
         None => Ok(Client::Connection(connection)),
         Some(Ok(root)) if root.len() <= ROOT_BYTES_MAX => Ok(Client::Root(root.to_owned())),
         Some(_) => {
@@ -260,14 +260,14 @@ fn client(headers: &HeaderMap, connection: u64) -> Result<Client, Refusal> {
     }
 }
 
-fn whole(status: StatusCode, body: impl Into<Bytes>) -> Response<AnswerBody> {
+fn json_response(status: StatusCode, body: impl Into<Bytes>) -> Response<ResponseBody> {
     let mut response = Response::new(Full::new(body.into()).boxed_unsync());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
-fn streamed(stream: ChatStream) -> Response<AnswerBody> {
+fn stream_response(stream: ChatStream) -> Response<ResponseBody> {
     let frames = stream::unfold(stream, |mut stream| async {
         let bytes = stream.next().await?;
         Some((Ok(Frame::data(Bytes::from(bytes))), stream))
@@ -279,8 +279,8 @@ fn streamed(stream: ChatStream) -> Response<AnswerBody> {
     response
 }
 
-fn refuse(refusal: &Refusal) -> Response<AnswerBody> {
-    let mut response = whole(refusal.status, refusal.body());
+fn error_response(refusal: &Refusal) -> Response<ResponseBody> {
+    let mut response = json_response(refusal.status, refusal.body());
     if let Some(seconds) = refusal.retry_after_s {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
     }

@@ -23,7 +23,7 @@ enum Socket {
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
-    number: u64,
+    inode: u64,
 }
 
 /// A connection that was taken.
@@ -38,12 +38,12 @@ impl ModelListener {
     /// # Errors
     /// When somebody listens there, something else lies there, or the system refuses. Needs a tokio runtime.
     pub fn unix(path: &Path) -> io::Result<Self> {
-        remove_abandoned(path)?;
+        remove_stale_socket(path)?;
         let socket = std::os::unix::net::UnixListener::bind(path)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
         socket.set_nonblocking(true)?;
         let number = std::fs::symlink_metadata(path)?.ino();
-        let file = SocketFile { path: path.to_path_buf(), number };
+        let file = SocketFile { path: path.to_path_buf(), inode: number };
         Ok(Self { socket: Socket::Unix { socket: UnixListener::from_std(socket)?, file } })
     }
 
@@ -95,7 +95,7 @@ impl ModelListener {
 }
 
 /// Takes away what a killed server left behind.
-fn remove_abandoned(path: &Path) -> io::Result<()> {
+fn remove_stale_socket(path: &Path) -> io::Result<()> {
     let lies_there = match std::fs::symlink_metadata(path) {
         Ok(metadata) => metadata,
         Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -116,7 +116,7 @@ fn remove_abandoned(path: &Path) -> io::Result<()> {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        let is_ours = std::fs::symlink_metadata(&self.path).is_ok_and(|file| file.ino() == self.number);
+        let is_ours = std::fs::symlink_metadata(&self.path).is_ok_and(|file| file.ino() == self.inode);
         if is_ours && let Err(fault) = std::fs::remove_file(&self.path) {
             tracing::debug!(%fault, "the socket's file stays behind");
         }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::queue::QueueRejection;
 use crate::embed::EmbedFault;
-use crate::generation::AnswerFault;
+use crate::generation::GenerationFault;
 
 /// When a client that found no place should come back.
 const RETRY_AFTER_S: u64 = 2;
@@ -23,12 +23,12 @@ pub(super) struct Refusal {
 }
 
 #[derive(Serialize)]
-struct Envelope<'a> {
-    error: Error<'a>,
+struct ErrorBody<'a> {
+    error: ErrorObject<'a>,
 }
 
 #[derive(Serialize)]
-struct Error<'a> {
+struct ErrorObject<'a> {
     message: &'a str,
     #[serde(rename = "type")]
     kind: &'a str,
@@ -47,7 +47,7 @@ impl Refusal {
     }
 
     /// As [`Refusal::invalid`], with another status.
-    pub(super) fn invalid_as(status: StatusCode, message: impl Into<String>) -> Self {
+    pub(super) fn invalid_with_status(status: StatusCode, message: impl Into<String>) -> Self {
         Self::new(status, "invalid_request_error", message)
     }
 
@@ -83,9 +83,9 @@ impl Refusal {
     /// The error object.
     pub(super) fn body(&self) -> Bytes {
         let error =
-            Error { message: &self.message, kind: self.kind, param: self.param.as_deref(), code: self.code };
+            ErrorObject { message: &self.message, kind: self.kind, param: self.param.as_deref(), code: self.code };
         // Strings always serialise.
-        serde_json::to_vec(&Envelope { error }).unwrap_or_default().into()
+        serde_json::to_vec(&ErrorBody { error }).unwrap_or_default().into()
     }
 }
 
@@ -102,15 +102,15 @@ impl From<QueueRejection> for Refusal {
     }
 }
 
-impl From<AnswerFault> for Refusal {
-    fn from(fault: AnswerFault) -> Self {
+impl From<GenerationFault> for Refusal {
+    fn from(fault: GenerationFault) -> Self {
         let text = fault.to_string();
         match fault {
-            AnswerFault::TooLong { .. } => {
+            GenerationFault::PromptTooLong { .. } => {
                 Refusal::invalid(text).param("messages").code("context_length_exceeded")
             }
-            AnswerFault::Refused(_) => Refusal::invalid(text),
-            AnswerFault::Failed(_) => Refusal::failed(text),
+            GenerationFault::Refused(_) => Refusal::invalid(text),
+            GenerationFault::Failed(_) => Refusal::failed(text),
         }
     }
 }
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_prompt_that_does_not_fit_is_told_apart() {
-        let refusal = Refusal::from(AnswerFault::TooLong { prompt_tokens: 9000, window_tokens: 8192 });
+        let refusal = Refusal::from(GenerationFault::PromptTooLong { prompt_tokens: 9000, window_tokens: 8192 });
         assert_eq!(refusal.status, StatusCode::BAD_REQUEST);
         assert_eq!(object(&refusal)["error"]["code"], "context_length_exceeded");
     }

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::refusal::Refusal;
-use crate::generation::{Chat, ChatMessage, ChatRole, MadeCall, OfferedTool, ToolChoice};
+use crate::generation::{Chat, ChatMessage, ChatRole, ChatToolCall, ChatTool, ToolChoice};
 use wire::{ChatIn, ContentIn, MessageIn, ResponseFormatIn, StopIn, ToolChoiceIn, ToolIn};
 
 const TOOLS_MAX: usize = 128;
@@ -27,13 +27,13 @@ pub(super) struct ChatRequest {
     /// The model it asks for; none takes what there is.
     pub(super) model: Option<String>,
     pub(super) chat: Chat,
-    pub(super) delivery: Delivery,
+    pub(super) response_mode: ResponseMode,
 }
 
 /// How the answer is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Delivery {
-    Whole,
+pub(super) enum ResponseMode {
+    Complete,
     Stream,
     /// As a stream that ends with what it used.
     StreamWithUsage,
@@ -41,31 +41,31 @@ pub(super) enum Delivery {
 
 impl ChatRequest {
     /// Reads a body.
-    pub(super) fn read(body: &[u8]) -> Result<Self, Refusal> {
-        let request: ChatIn = parse(body)?;
+    pub(super) fn from_body(body: &[u8]) -> Result<Self, Refusal> {
+        let request: ChatIn = parse_json(body)?;
         if request.n.is_some_and(|count| count != 1) {
             return Err(Refusal::invalid("only one answer can be had: leave `n` out").param("n"));
         }
-        let delivery = delivery(&request);
-        let tools = tools(request.tools.unwrap_or_default())?;
-        let choice = choice(request.tool_choice, &tools)?;
+        let delivery = parse_response_mode(&request);
+        let tools = parse_tools(request.tools.unwrap_or_default())?;
+        let choice = parse_tool_choice(request.tool_choice, &tools)?;
         let chat = Chat {
-            messages: messages(request.messages)?,
-            choice,
+            messages: parse_messages(request.messages)?,
+            tool_choice: choice,
             tools,
-            schema: schema(request.response_format)?,
-            answer_tokens_max: answer_tokens_max(request.max_completion_tokens.or(request.max_tokens))?,
-            temperature: within("temperature", request.temperature.unwrap_or(0.0), 0.0, 2.0)?,
-            top_p: within("top_p", request.top_p.unwrap_or(1.0), 0.0, 1.0)?,
-            seed: request.seed.map_or_else(any_seed, i64::cast_unsigned),
-            stop: stops(request.stop)?,
+            schema: parse_response_format(request.response_format)?,
+            answer_tokens_max: parse_tokens_max(request.max_completion_tokens.or(request.max_tokens))?,
+            temperature: check_range("temperature", request.temperature.unwrap_or(0.0), 0.0, 2.0)?,
+            top_p: check_range("top_p", request.top_p.unwrap_or(1.0), 0.0, 1.0)?,
+            seed: request.seed.map_or_else(random_seed, i64::cast_unsigned),
+            stop: parse_stops(request.stop)?,
         };
-        Ok(Self { model: request.model.filter(|model| !model.is_empty()), chat, delivery })
+        Ok(Self { model: request.model.filter(|model| !model.is_empty()), chat, response_mode: delivery })
     }
 }
 
 /// Reads JSON; what is wrong is said with its place.
-pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
+pub(super) fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let value = serde_path_to_error::deserialize(&mut reader).map_err(|fault| {
         let path = fault.path().to_string();
@@ -76,26 +76,26 @@ pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
     Ok(value)
 }
 
-fn delivery(request: &ChatIn) -> Delivery {
+fn parse_response_mode(request: &ChatIn) -> ResponseMode {
     let wants_usage = request.stream_options.as_ref().and_then(|options| options.include_usage);
     match (request.stream, wants_usage) {
-        (Some(true), Some(true)) => Delivery::StreamWithUsage,
-        (Some(true), _) => Delivery::Stream,
-        _ => Delivery::Whole,
+        (Some(true), Some(true)) => ResponseMode::StreamWithUsage,
+        (Some(true), _) => ResponseMode::Stream,
+        _ => ResponseMode::Complete,
     }
 }
 
-fn messages(messages: Vec<MessageIn>) -> Result<Vec<ChatMessage>, Refusal> {
+fn parse_messages(messages: Vec<MessageIn>) -> Result<Vec<ChatMessage>, Refusal> {
     if messages.is_empty() {
         return Err(Refusal::invalid("there is no message to answer").param("messages"));
     }
     let read = |(place, message)| {
-        message_of(message).map_err(|refusal: Refusal| refusal.param(format!("messages[{place}]")))
+        parse_message(message).map_err(|refusal: Refusal| refusal.param(format!("messages[{place}]")))
     };
     messages.into_iter().enumerate().map(read).collect()
 }
 
-fn message_of(message: MessageIn) -> Result<ChatMessage, Refusal> {
+fn parse_message(message: MessageIn) -> Result<ChatMessage, Refusal> {
     let role = match message.role.as_str() {
         "system" | "developer" => ChatRole::System,
         "user" => ChatRole::User,
@@ -110,20 +110,20 @@ fn message_of(message: MessageIn) -> Result<ChatMessage, Refusal> {
     if role == ChatRole::Tool && message.tool_call_id.is_none() {
         return Err(Refusal::invalid("a tool's message needs the `tool_call_id` that it answers"));
     }
-    let calls = message.tool_calls.unwrap_or_default().into_iter().map(|call| MadeCall {
+    let calls = message.tool_calls.unwrap_or_default().into_iter().map(|call| ChatToolCall {
         id: call.id,
         name: call.function.name,
         arguments: call.function.arguments,
     });
     Ok(ChatMessage {
         role,
-        text: text(message.content)?,
-        calls: calls.collect(),
-        call_id: message.tool_call_id,
+        text: parse_content(message.content)?,
+        tool_calls: calls.collect(),
+        tool_call_id: message.tool_call_id,
     })
 }
 
-fn text(content: Option<ContentIn>) -> Result<String, Refusal> {
+fn parse_content(content: Option<ContentIn>) -> Result<String, Refusal> {
     let parts = match content {
         None => return Ok(String::new()),
         Some(ContentIn::Text(text)) => return Ok(text),
@@ -150,14 +150,14 @@ fn text(content: Option<ContentIn>) -> Result<String, Refusal> {
     Ok(text)
 }
 
-fn tools(tools: Vec<ToolIn>) -> Result<Vec<OfferedTool>, Refusal> {
+fn parse_tools(tools: Vec<ToolIn>) -> Result<Vec<ChatTool>, Refusal> {
     if tools.len() > TOOLS_MAX {
         return Err(Refusal::invalid(format!("at most {TOOLS_MAX} tools can be offered")).param("tools"));
     }
-    let mut offered: Vec<OfferedTool> = Vec::with_capacity(tools.len());
+    let mut offered: Vec<ChatTool> = Vec::with_capacity(tools.len());
     for (place, tool) in tools.into_iter().enumerate() {
         let at = |refusal: Refusal| refusal.param(format!("tools[{place}]"));
-        let tool = tool_of(tool).map_err(at)?;
+        let tool = parse_tool(tool).map_err(at)?;
         if offered.iter().any(|other| other.name == tool.name) {
             return Err(at(Refusal::invalid(format!("tool {:?} is offered twice", tool.name))));
         }
@@ -166,7 +166,7 @@ fn tools(tools: Vec<ToolIn>) -> Result<Vec<OfferedTool>, Refusal> {
     Ok(offered)
 }
 
-fn tool_of(tool: ToolIn) -> Result<OfferedTool, Refusal> {
+fn parse_tool(tool: ToolIn) -> Result<ChatTool, Refusal> {
     let (kind, Some(function)) = (tool.kind, tool.function) else {
         return Err(Refusal::invalid("a tool needs a `function`"));
     };
@@ -188,10 +188,10 @@ fn tool_of(tool: ToolIn) -> Result<OfferedTool, Refusal> {
         let text = format!("`parameters` of {name:?} has to describe an object: arguments have names");
         return Err(Refusal::invalid(text));
     }
-    Ok(OfferedTool { name, description: function.description.unwrap_or_default(), parameters })
+    Ok(ChatTool { name, description: function.description.unwrap_or_default(), parameters })
 }
 
-fn choice(choice: Option<ToolChoiceIn>, tools: &[OfferedTool]) -> Result<ToolChoice, Refusal> {
+fn parse_tool_choice(choice: Option<ToolChoiceIn>, tools: &[ChatTool]) -> Result<ToolChoice, Refusal> {
     let wrong = |text: String| Err(Refusal::invalid(text).param("tool_choice"));
     match choice {
         None if tools.is_empty() => Ok(ToolChoice::None),
@@ -213,7 +213,7 @@ fn choice(choice: Option<ToolChoiceIn>, tools: &[OfferedTool]) -> Result<ToolCho
     }
 }
 
-fn schema(format: Option<ResponseFormatIn>) -> Result<Option<Value>, Refusal> {
+fn parse_response_format(format: Option<ResponseFormatIn>) -> Result<Option<Value>, Refusal> {
     let Some(format) = format else {
         return Ok(None);
     };
@@ -227,7 +227,7 @@ fn schema(format: Option<ResponseFormatIn>) -> Result<Option<Value>, Refusal> {
     }
 }
 
-fn answer_tokens_max(tokens: Option<u64>) -> Result<Option<usize>, Refusal> {
+fn parse_tokens_max(tokens: Option<u64>) -> Result<Option<usize>, Refusal> {
     match tokens {
         Some(0) => Err(Refusal::invalid("an answer has at least one token").param("max_completion_tokens")),
         // What is larger than any window is no limit.
@@ -235,7 +235,7 @@ fn answer_tokens_max(tokens: Option<u64>) -> Result<Option<usize>, Refusal> {
     }
 }
 
-fn within(name: &'static str, value: f64, from: f64, to: f64) -> Result<f32, Refusal> {
+fn check_range(name: &'static str, value: f64, from: f64, to: f64) -> Result<f32, Refusal> {
     if !(from..=to).contains(&value) {
         return Err(Refusal::invalid(format!("`{name}` is between {from} and {to}, not {value}")).param(name));
     }
@@ -243,7 +243,7 @@ fn within(name: &'static str, value: f64, from: f64, to: f64) -> Result<f32, Ref
     Ok(value as f32)
 }
 
-fn stops(stop: Option<StopIn>) -> Result<Vec<String>, Refusal> {
+fn parse_stops(stop: Option<StopIn>) -> Result<Vec<String>, Refusal> {
     let stops = match stop {
         None => Vec::new(),
         Some(StopIn::One(stop)) => vec![stop],
@@ -258,7 +258,7 @@ fn stops(stop: Option<StopIn>) -> Result<Vec<String>, Refusal> {
 }
 
 /// A seed that nobody chose: the standard library's own randomness is enough for drawing words.
-fn any_seed() -> u64 {
+fn random_seed() -> u64 {
     RandomState::new().hash_one(0)
 }
 
@@ -267,7 +267,7 @@ pub(super) fn check_model(asked: Option<&str>, there_is: &str) -> Result<(), Ref
     match asked {
         Some(asked) if asked != there_is => {
             let text = format!("model {asked:?} is not served here; there is {there_is:?}");
-            Err(Refusal::invalid_as(StatusCode::NOT_FOUND, text).param("model").code("model_not_found"))
+            Err(Refusal::invalid_with_status(StatusCode::NOT_FOUND, text).param("model").code("model_not_found"))
         }
         _ => Ok(()),
     }

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::brain::Engines;
-use super::{ModelListener, ServeFault, ServeOptions, serve_engines};
+use super::backend::BackendLoaders;
+use super::{ModelListener, ServeFault, ServeOptions, serve_backends};
 use brains::{Stage, WordLengths};
 use client::{Caller, Reply};
 
@@ -42,9 +42,9 @@ impl Server {
         let listener = ModelListener::unix(&path).unwrap();
         let options = ServeOptions { model_name: Some("scripted".to_owned()), ..options };
         let engines =
-            Engines { brain: Some(stage.load()), embedder: Some(Box::new(|| Ok(Box::new(WordLengths)))) };
+            BackendLoaders { chat: Some(stage.load()), embedder: Some(Box::new(|| Ok(Box::new(WordLengths)))) };
         let stop = CancellationToken::new();
-        let running = tokio::spawn(serve_engines(listener, options, engines, stop.clone()));
+        let running = tokio::spawn(serve_backends(listener, options, engines, stop.clone()));
         Self { stage, path, stop, running, _directory: directory }
     }
 

@@ -10,12 +10,12 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio_util::task::TaskTracker;
 
 use super::ServeOptions;
-use super::brain::{Brain, Engines, Load};
-use super::outbox::Outbox;
+use super::backend::{Backend, BackendLoaders, Loader};
+use super::generation_channel::GenerationSender;
 use super::queue::{FairQueue, QueuedJob};
 use super::refusal::Refusal;
 use crate::embed::{Embedder, TextLength};
-use crate::generation::{Answered, Chat, EndedBy};
+use crate::generation::{GenerationSummary, Chat, FinishReason};
 
 /// Grammars and templates recurse; the default stack is small for a schema that nests.
 const STACK_BYTES: usize = 8 * 1024 * 1024;
@@ -24,13 +24,13 @@ const STACK_BYTES: usize = 8 * 1024 * 1024;
 const NICE: i32 = 10;
 
 /// Texts between two looks at whether somebody still wants them.
-const TEXTS_AT_ONCE: usize = 32;
+const BATCH_TEXTS: usize = 32;
 
-const CRASHED: &str = "the model crashed on this request; the next request loads it anew";
+const CRASH_MESSAGE: &str = "the model crashed on this request; the next request loads it anew";
 
 /// Where jobs of one kind are taken in, and what is known of the model behind it.
-pub(super) struct Desk<J> {
-    pub(super) queue: FairQueue<J>,
+pub(super) struct WorkQueue<J> {
+    pub(super) jobs: FairQueue<J>,
     is_loaded: AtomicBool,
     /// The model's window; 0 as long as it is not known.
     window_tokens: AtomicUsize,
@@ -38,31 +38,31 @@ pub(super) struct Desk<J> {
 }
 
 /// The desks that are open.
-pub(super) struct Workers {
-    pub(super) chats: Option<Arc<Desk<ChatJob>>>,
-    pub(super) embeddings: Option<Arc<Desk<EmbedJob>>>,
+pub(super) struct WorkQueues {
+    pub(super) chats: Option<Arc<WorkQueue<ChatJob>>>,
+    pub(super) embeddings: Option<Arc<WorkQueue<EmbedJob>>>,
 }
 
 /// A chat and where its answer goes.
 pub(super) struct ChatJob {
     pub(super) chat: Chat,
-    pub(super) outbox: Outbox,
+    pub(super) sender: GenerationSender,
     /// Its place among the large ones, if it is large.
-    pub(super) _place: Option<OwnedSemaphorePermit>,
+    pub(super) _permit: Option<OwnedSemaphorePermit>,
 }
 
 /// Texts and where their points go.
 pub(super) struct EmbedJob {
     pub(super) texts: Vec<String>,
-    pub(super) reply: oneshot::Sender<Result<Embedded, Refusal>>,
+    pub(super) reply: oneshot::Sender<Result<EmbedOutput, Refusal>>,
     /// Its place among the large ones, if it is large.
-    pub(super) _place: Option<OwnedSemaphorePermit>,
+    pub(super) _permit: Option<OwnedSemaphorePermit>,
 }
 
 /// Texts as points.
 #[derive(Debug, Default)]
-pub(super) struct Embedded {
-    pub(super) points: Vec<Vec<f32>>,
+pub(super) struct EmbedOutput {
+    pub(super) embeddings: Vec<Vec<f32>>,
     pub(super) lengths: Vec<TextLength>,
 }
 
@@ -71,10 +71,10 @@ pub(super) trait Job: QueuedJob {
     fn refuse(self, refusal: Refusal);
 }
 
-impl<J: Job> Desk<J> {
+impl<J: Job> WorkQueue<J> {
     fn new(queue_max: usize) -> Self {
         Self {
-            queue: FairQueue::new(queue_max),
+            jobs: FairQueue::new(queue_max),
             is_loaded: AtomicBool::new(false),
             window_tokens: AtomicUsize::new(0),
             is_stopping: AtomicBool::new(false),
@@ -93,7 +93,7 @@ impl<J: Job> Desk<J> {
     /// Turns away who waits, and ends the job under way at its next token.
     pub(super) fn stop(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
-        for job in self.queue.close() {
+        for job in self.jobs.close() {
             job.refuse(Refusal::stopping());
         }
     }
@@ -107,7 +107,7 @@ impl<J: Job> Desk<J> {
     fn with_model<T: ?Sized, R>(
         &self,
         model: &mut Option<Box<T>>,
-        load: &mut Load<T>,
+        load: &mut Loader<T>,
         work: impl FnOnce(&mut T) -> Result<R, Refusal>,
     ) -> Result<R, Refusal> {
         let worked = catch_unwind(AssertUnwindSafe(|| {
@@ -124,23 +124,23 @@ impl<J: Job> Desk<J> {
             let broken = model.take();
             // What is broken may panic again when it is taken apart.
             let _ = catch_unwind(AssertUnwindSafe(move || drop(broken)));
-            Err(Refusal::failed(CRASHED))
+            Err(Refusal::failed(CRASH_MESSAGE))
         })
     }
 }
 
 /// Starts a thread for each engine; each holds a token of `threads` as long as it runs.
-pub(super) fn start(engines: Engines, options: &ServeOptions, threads: &TaskTracker) -> io::Result<Workers> {
-    let mut workers = Workers { chats: None, embeddings: None };
-    if let Some(load) = engines.brain {
-        let desk = Arc::new(Desk::new(options.queue_max));
+pub(super) fn start(engines: BackendLoaders, options: &ServeOptions, threads: &TaskTracker) -> io::Result<WorkQueues> {
+    let mut workers = WorkQueues { chats: None, embeddings: None };
+    if let Some(load) = engines.chat {
+        let desk = Arc::new(WorkQueue::new(options.queue_max));
         workers.chats = Some(Arc::clone(&desk));
-        spawn("model", options, threads, move || answer_chats(&desk, load))?;
+        spawn("model", options, threads, move || run_chat_worker(&desk, load))?;
     }
     if let Some(load) = engines.embedder {
-        let desk = Arc::new(Desk::new(options.queue_max));
+        let desk = Arc::new(WorkQueue::new(options.queue_max));
         workers.embeddings = Some(Arc::clone(&desk));
-        spawn("embedder", options, threads, move || embed_texts(&desk, load))?;
+        spawn("embedder", options, threads, move || run_embed_worker(&desk, load))?;
     }
     Ok(workers)
 }
@@ -152,10 +152,10 @@ fn spawn(
     work: impl FnOnce() + Send + 'static,
 ) -> io::Result<()> {
     let token = threads.token();
-    let is_nice = options.nice;
+    let is_nice = options.lowers_priority;
     let run = move || {
         if is_nice {
-            stand_back();
+            lower_priority();
         }
         work();
         drop(token);
@@ -164,57 +164,57 @@ fn spawn(
 }
 
 /// On Linux this is a matter of one thread and of those that it starts, so the connections stay quick.
-fn stand_back() {
+fn lower_priority() {
     let now = rustix::process::getpriority_process(None).unwrap_or(0);
     if let Err(fault) = rustix::process::setpriority_process(None, now.max(NICE)) {
         tracing::warn!(%fault, "the model's thread keeps its priority");
     }
 }
 
-fn answer_chats(desk: &Desk<ChatJob>, mut load: Load<dyn Brain>) {
+fn run_chat_worker(desk: &WorkQueue<ChatJob>, mut load: Loader<dyn Backend>) {
     let mut model = None;
-    while let Some(job) = desk.queue.pop() {
+    while let Some(job) = desk.jobs.pop() {
         let ended = desk.with_model(&mut model, &mut load, |brain| {
             desk.window_tokens.store(brain.window_tokens(), Ordering::Relaxed);
-            answer(desk, brain, &job)
+            generate(desk, brain, &job)
         });
-        job.outbox.end(ended);
+        job.sender.finish(ended);
     }
 }
 
-fn answer(desk: &Desk<ChatJob>, brain: &mut dyn Brain, job: &ChatJob) -> Result<Answered, Refusal> {
+fn generate(desk: &WorkQueue<ChatJob>, brain: &mut dyn Backend, job: &ChatJob) -> Result<GenerationSummary, Refusal> {
     if desk.is_stopping() {
         return Err(Refusal::stopping());
     }
-    let answered = brain.answer(&job.chat, &mut |piece| {
-        let flow = job.outbox.add(&piece);
+    let answered = brain.generate(&job.chat, &mut |piece| {
+        let flow = job.sender.send(&piece);
         if desk.is_stopping() { std::ops::ControlFlow::Break(()) } else { flow }
     })?;
-    match answered.why {
-        EndedBy::Cancelled if desk.is_stopping() => Err(Refusal::stopping()),
+    match answered.finish_reason {
+        FinishReason::Cancelled if desk.is_stopping() => Err(Refusal::stopping()),
         // Whoever went away does not read this; whoever did not read fast enough may.
-        EndedBy::Cancelled => Err(Refusal::failed("the answer was not read, so it was broken off")),
+        FinishReason::Cancelled => Err(Refusal::failed("the answer was not read, so it was broken off")),
         _ => Ok(answered),
     }
 }
 
-fn embed_texts(desk: &Desk<EmbedJob>, mut load: Load<dyn Embedder>) {
+fn run_embed_worker(desk: &WorkQueue<EmbedJob>, mut load: Loader<dyn Embedder>) {
     let mut model = None;
-    while let Some(job) = desk.queue.pop() {
+    while let Some(job) = desk.jobs.pop() {
         let embedded = desk.with_model(&mut model, &mut load, |embedder| embed(desk, embedder, &job));
         // Nobody waits any more: then nobody misses it.
         let _ = job.reply.send(embedded);
     }
 }
 
-fn embed(desk: &Desk<EmbedJob>, embedder: &mut dyn Embedder, job: &EmbedJob) -> Result<Embedded, Refusal> {
-    let mut embedded = Embedded::default();
-    for texts in job.texts.chunks(TEXTS_AT_ONCE) {
+fn embed(desk: &WorkQueue<EmbedJob>, embedder: &mut dyn Embedder, job: &EmbedJob) -> Result<EmbedOutput, Refusal> {
+    let mut embedded = EmbedOutput::default();
+    for texts in job.texts.chunks(BATCH_TEXTS) {
         if desk.is_stopping() || job.is_abandoned() {
             return Err(Refusal::stopping());
         }
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-        embedded.points.extend(embedder.embed(&texts)?);
+        embedded.embeddings.extend(embedder.embed(&texts)?);
         embedded.lengths.extend(texts.iter().map(|text| embedder.length(text)));
     }
     Ok(embedded)
@@ -222,13 +222,13 @@ fn embed(desk: &Desk<EmbedJob>, embedder: &mut dyn Embedder, job: &EmbedJob) -> 
 
 impl QueuedJob for ChatJob {
     fn is_abandoned(&self) -> bool {
-        self.outbox.is_gone()
+        self.sender.is_closed()
     }
 }
 
 impl Job for ChatJob {
     fn refuse(self, refusal: Refusal) {
-        self.outbox.end(Err(refusal));
+        self.sender.finish(Err(refusal));
     }
 }
 

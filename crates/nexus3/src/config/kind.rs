@@ -364,7 +364,7 @@ impl Word for Durability {
 
 impl Word for EngineKind {
     const WORDS: &'static [&'static str] = &["own", "llama-cpp"];
-    const MEANINGS: &'static [Self] = &[EngineKind::Own, EngineKind::LlamaCpp];
+    const MEANINGS: &'static [Self] = &[EngineKind::Native, EngineKind::LlamaCpp];
 }
 
 impl Word for OnRestart {

@@ -131,7 +131,7 @@ settings! {
     /// Models to ask, in turn, when another fails before its answer has begun.
     fallback: Vec<String> = Vec::new(), Kind::Models;
     /// What computes the models of this machine: `own`, or `llama-cpp` in a program that was built with it.
-    local_engine: EngineKind = EngineKind::Own, Kind::OneOf(EngineKind::WORDS);
+    local_engine: EngineKind = EngineKind::Native, Kind::OneOf(EngineKind::WORDS);
     /// Keep every exchange with a model in this new file, to be served again with `replay`.
     record: Option<String> = None, Kind::Line;
     /// Serve the exchanges of this recording in place of models; what differs from it fails.

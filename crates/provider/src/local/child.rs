@@ -16,25 +16,25 @@ use super::LocalOptions;
 use crate::endpoint::Endpoint;
 
 /// How often is looked whether it answers.
-const HEALTH_PAUSE: Duration = Duration::from_millis(25);
+const HEALTH_POLL_INTERVAL: Duration = Duration::from_millis(25);
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(2);
 
-const PAUSE_FIRST: Duration = Duration::from_millis(250);
-const PAUSE_MAX: Duration = Duration::from_secs(30);
+const BACKOFF_FIRST: Duration = Duration::from_millis(250);
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
 /// How long is waited for the end of a child whose connection was cut, and how often is looked: its sockets are closed
 /// before it is gone.
-const END_TIMEOUT: Duration = Duration::from_secs(2);
-const END_PAUSE: Duration = Duration::from_millis(10);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
+const EXIT_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// One that lived this long did not fall over at once.
-const LIVED: Duration = Duration::from_secs(60);
+const STABLE_AFTER: Duration = Duration::from_secs(60);
 
 /// Where the child may find other programs.
 const CHILD_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// The most of its complaints that are passed to the log.
-const COMPLAINT_BYTES_MAX: u64 = 64 * 1024;
+const STDERR_LOG_BYTES_MAX: u64 = 64 * 1024;
 
 pub(super) struct Child {
     id: String,
@@ -47,25 +47,25 @@ pub(super) struct Child {
 
 /// Which of its starts a child is of.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Start(u64);
+pub(super) struct Generation(u64);
 
 #[derive(Default)]
 struct State {
-    running: Option<Running>,
+    running: Option<RunningProcess>,
     /// The last one that came to answer.
-    start: Start,
+    generation: Generation,
     /// How the last one ended that did.
-    end: Option<String>,
+    last_exit: Option<String>,
     /// Times in a row that it fell over.
-    falls: u32,
+    crashes: u32,
     not_before: Option<Instant>,
 }
 
-struct Running {
+struct RunningProcess {
     process: Process,
     /// Its end tells the child that the daemon is gone.
     _stdin: Option<ChildStdin>,
-    since: Instant,
+    started_at: Instant,
 }
 
 impl Child {
@@ -81,67 +81,67 @@ impl Child {
     }
 
     /// Returns when the child answers. Whoever comes meanwhile waits for the same one.
-    pub(super) async fn ensure_running(&self) -> Result<Start, Fault> {
+    pub(super) async fn ensure_running(&self) -> Result<Generation, Fault> {
         let mut state = self.state.lock().await;
-        self.note_end(&mut state);
+        self.reap(&mut state);
         if state.running.is_some() {
-            return Ok(state.start);
+            return Ok(state.generation);
         }
         if let Some(until) = state.not_before.take() {
             tokio::time::sleep_until(until).await;
         }
-        let mut running = self.start()?;
-        match self.wait_until_it_answers(&mut running).await {
+        let mut running = self.spawn()?;
+        match self.wait_until_healthy(&mut running).await {
             Ok(()) => {
                 tracing::info!(model = self.id, "the embedded model is running");
                 state.running = Some(running);
-                state.start.0 += 1;
-                Ok(state.start)
+                state.generation.0 += 1;
+                Ok(state.generation)
             }
             Err(fault) => {
-                state.note_fall();
+                state.record_crash();
                 Err(fault)
             }
         }
     }
 
     /// How the child of this start has ended, if it has; one that is just about to is waited for.
-    pub(super) async fn end_of(&self, start: Start) -> Option<String> {
-        let until = Instant::now() + END_TIMEOUT;
+    pub(super) async fn wait_for_exit(&self, start: Generation) -> Option<String> {
+        let until = Instant::now() + EXIT_TIMEOUT;
         loop {
             {
                 let mut state = self.state.lock().await;
-                self.note_end(&mut state);
-                if state.running.is_none() || state.start != start {
-                    return Some(state.end.clone().unwrap_or_default());
+                self.reap(&mut state);
+                if state.running.is_none() || state.generation != start {
+                    return Some(state.last_exit.clone().unwrap_or_default());
                 }
             }
             if Instant::now() >= until {
                 return None;
             }
-            tokio::time::sleep(END_PAUSE).await;
+            tokio::time::sleep(EXIT_POLL_INTERVAL).await;
         }
     }
 
     /// Looks whether it has ended; on its own when idle is no fall.
-    fn note_end(&self, state: &mut State) {
+    fn reap(&self, state: &mut State) {
         let Some(running) = &mut state.running else { return };
         let Ok(Some(status)) = running.process.try_wait() else { return };
-        let lived = running.since.elapsed();
+        let lived = running.started_at.elapsed();
         state.running = None;
-        state.end = Some(status.to_string());
-        if status.success() || lived >= LIVED {
-            (state.falls, state.not_before) = (0, None);
+        state.last_exit = Some(status.to_string());
+        if status.success() || lived >= STABLE_AFTER {
+            (state.crashes, state.not_before) = (0, None);
         }
         if !status.success() {
             tracing::warn!(model = self.id, "the embedded model ended: {status}");
-            if lived < LIVED {
-                state.note_fall();
+            if lived < STABLE_AFTER {
+                state.record_crash();
             }
         }
     }
 
-    fn start(&self) -> Result<Running, Fault> {
+    fn spawn(&self) -> Result<RunningProcess, Fault> {
         // What an earlier child has left behind would keep this one from listening.
         match std::fs::remove_file(&self.socket) {
             Err(fault) if fault.kind() != std::io::ErrorKind::NotFound => {
@@ -161,12 +161,12 @@ impl Child {
         let stdin = process.stdin.take();
         if let Some(stderr) = process.stderr.take() {
             // Ends with the child.
-            tokio::spawn(log_complaints(self.id.clone(), stderr));
+            tokio::spawn(log_stderr(self.id.clone(), stderr));
         }
-        Ok(Running { process, _stdin: stdin, since: Instant::now() })
+        Ok(RunningProcess { process, _stdin: stdin, started_at: Instant::now() })
     }
 
-    async fn wait_until_it_answers(&self, running: &mut Running) -> Result<(), Fault> {
+    async fn wait_until_healthy(&self, running: &mut RunningProcess) -> Result<(), Fault> {
         let until = Instant::now() + self.options.start_timeout;
         let url = self.endpoint.base_url.at_root("health");
         loop {
@@ -183,7 +183,7 @@ impl Child {
                 let seconds = self.options.start_timeout.as_secs_f64();
                 return Err(self.fault(&format!("it did not answer in {seconds} s")));
             }
-            tokio::time::sleep(HEALTH_PAUSE).await;
+            tokio::time::sleep(HEALTH_POLL_INTERVAL).await;
         }
     }
 
@@ -194,16 +194,16 @@ impl Child {
 }
 
 impl State {
-    fn note_fall(&mut self) {
-        let pause = PAUSE_FIRST.saturating_mul(1 << self.falls.min(16)).min(PAUSE_MAX);
-        self.falls += 1;
+    fn record_crash(&mut self) {
+        let pause = BACKOFF_FIRST.saturating_mul(1 << self.crashes.min(16)).min(BACKOFF_MAX);
+        self.crashes += 1;
         self.not_before = Some(Instant::now() + pause);
     }
 }
 
-async fn log_complaints(id: String, stderr: ChildStderr) {
+async fn log_stderr(id: String, stderr: ChildStderr) {
     let mut stderr = BufReader::new(stderr);
-    let mut lines = (&mut stderr).take(COMPLAINT_BYTES_MAX).lines();
+    let mut lines = (&mut stderr).take(STDERR_LOG_BYTES_MAX).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         tracing::info!(model = id, "the embedded model says: {line}");
     }

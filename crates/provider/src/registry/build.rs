@@ -81,7 +81,7 @@ impl RegistryInner {
             format!("its weights are not here; get them with: nexus3 models pull {id} --yes")
         })?;
         let traits = override_traits(&local_traits(), settings);
-        let mut servers = lock(&self.servers);
+        let mut servers = lock(&self.local_servers);
         let server = match servers.get(id) {
             Some(server) => server.clone(),
             None => {

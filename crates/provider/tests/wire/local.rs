@@ -35,7 +35,7 @@ impl LocalFiles for Files {
         (id == "tiny").then(|| self.0.join("tiny.gguf"))
     }
 
-    fn all(&self) -> Vec<String> {
+    fn list(&self) -> Vec<String> {
         vec!["tiny".to_owned()]
     }
 }

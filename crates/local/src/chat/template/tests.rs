@@ -11,7 +11,7 @@ fn a_file_without_a_template_speaks_chatml() {
     let template = Template::parse(None).unwrap();
     let text = template.render(&[message("user", "hi")], &[], ("", "<|im_end|>")).unwrap();
     assert_eq!(text, "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n");
-    assert!(!template.offers_tools());
+    assert!(!template.supports_tools());
 }
 
 #[test]
@@ -20,7 +20,7 @@ fn json_is_written_as_python_writes_it_and_in_order() {
     let tool = serde_json::json!({"type": "function", "function": {"name": "a<b", "list": [1, "2"]}});
     let text = template.render(&[], &[tool], ("", "")).unwrap();
     assert_eq!(text, r#"{"type": "function", "function": {"name": "a<b", "list": [1, "2"]}}<tool_call>"#);
-    assert!(template.offers_tools());
+    assert!(template.supports_tools());
 }
 
 #[test]

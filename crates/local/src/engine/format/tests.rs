@@ -8,7 +8,7 @@ use std::borrow::Cow;
 
 /// Every format that files may name.
 fn formats() -> Vec<Format> {
-    (0..256).filter_map(Format::of).collect()
+    (0..256).filter_map(Format::from_ggml_type).collect()
 }
 
 fn numbers_of_candle(format: Format, bytes: &[u8]) -> Vec<f32> {
@@ -25,7 +25,7 @@ fn bits(number: f32) -> u32 {
 }
 
 fn assert_same(format: Format, bytes: &[u8]) {
-    let (ours, theirs) = (format.numbers(bytes), numbers_of_candle(format, bytes));
+    let (ours, theirs) = (format.dequantise(bytes), numbers_of_candle(format, bytes));
     assert_eq!(ours.len(), theirs.len(), "{format:?}");
     for (at, (a, b)) in ours.iter().zip(&theirs).enumerate() {
         assert_eq!(bits(*a), bits(*b), "{format:?}: number {at} is {a} and {b}");
@@ -70,8 +70,8 @@ fn every_half_number_is_read_exactly() {
 #[test]
 fn bytes_that_make_no_whole_block_are_passed_over() {
     for format in formats() {
-        assert!(format.numbers(&[]).is_empty(), "{format:?}");
+        assert!(format.dequantise(&[]).is_empty(), "{format:?}");
         let bytes = vec![0; format.block_bytes() * 2 - 1];
-        assert_eq!(format.numbers(&bytes).len(), format.block_numbers(), "{format:?}");
+        assert_eq!(format.dequantise(&bytes).len(), format.block_numbers(), "{format:?}");
     }
 }

@@ -4,11 +4,11 @@ use super::*;
 use crate::engine::format::Format;
 use crate::engine::gguf::Gguf;
 use crate::engine::made::{self, Made};
-use crate::engine::map::map;
+use crate::engine::mmap::map_file;
 
 fn network(made: &Made, threads: usize) -> Network {
     let file = made::write(made);
-    let bytes = map(&file.path).unwrap();
+    let bytes = map_file(&file.path).unwrap();
     Network::read(&Gguf::read(&bytes).unwrap(), made::names().len(), threads).unwrap()
 }
 
@@ -17,12 +17,12 @@ fn tokens(count: u32) -> Vec<u32> {
 }
 
 /// The scores after `prompt`, read in the chunks that `cut` gives.
-fn scores(network: &Network, cache: &mut Cache, prompt: &[u32], cut: usize) -> Vec<f32> {
+fn scores(network: &Network, cache: &mut KvCache, prompt: &[u32], cut: usize) -> Vec<f32> {
     let (mut scratch, mut out) = (Scratch::default(), Vec::new());
     for chunk in prompt.chunks(cut) {
-        network.read_tokens(cache, chunk, &mut scratch);
+        network.forward(cache, chunk, &mut scratch);
     }
-    network.scores(&mut scratch, &mut out);
+    network.logits(&mut scratch, &mut out);
     out
 }
 
@@ -40,9 +40,9 @@ fn one_token_at_a_time_equals_chunks_equals_all_at_once() {
     for made in made {
         let network = network(&made, 1);
         let prompt = tokens(130);
-        let all = scores(&network, &mut Cache::new(&network.shape), &prompt, 130);
+        let all = scores(&network, &mut KvCache::new(&network.shape), &prompt, 130);
         for cut in [1, 3, 64] {
-            assert_near(&all, &scores(&network, &mut Cache::new(&network.shape), &prompt, cut));
+            assert_near(&all, &scores(&network, &mut KvCache::new(&network.shape), &prompt, cut));
         }
     }
 }
@@ -51,12 +51,12 @@ fn one_token_at_a_time_equals_chunks_equals_all_at_once() {
 fn a_cut_and_continued_conversation_equals_a_fresh_one() {
     let network = network(&Made::default(), 1);
     let (prompt, other) = (tokens(100), vec![5; 40]);
-    let mut cache = Cache::new(&network.shape);
+    let mut cache = KvCache::new(&network.shape);
     scores(&network, &mut cache, &[&prompt[..70], &other].concat(), 64);
     cache.truncate(70);
     let continued = scores(&network, &mut cache, &prompt[70..], 64);
     assert_eq!(cache.len(), prompt.len());
-    assert_near(&continued, &scores(&network, &mut Cache::new(&network.shape), &prompt, 64));
+    assert_near(&continued, &scores(&network, &mut KvCache::new(&network.shape), &prompt, 64));
 }
 
 #[test]
@@ -64,8 +64,8 @@ fn the_order_of_the_tokens_matters() {
     let network = network(&Made::default(), 1);
     let mut swapped = tokens(20);
     swapped.swap(3, 4);
-    let straight = scores(&network, &mut Cache::new(&network.shape), &tokens(20), 64);
-    let crossed = scores(&network, &mut Cache::new(&network.shape), &swapped, 64);
+    let straight = scores(&network, &mut KvCache::new(&network.shape), &tokens(20), 64);
+    let crossed = scores(&network, &mut KvCache::new(&network.shape), &swapped, 64);
     let apart = straight.iter().zip(&crossed).map(|(a, b)| (a - b).abs()).fold(0f32, f32::max);
     assert!(apart > 0.01, "{apart}");
 }
@@ -74,8 +74,8 @@ fn the_order_of_the_tokens_matters() {
 fn two_threads_compute_what_one_does() {
     let (one, two) = (network(&Made::default(), 1), network(&Made::default(), 2));
     for cut in [1, 64] {
-        let single = scores(&one, &mut Cache::new(&one.shape), &tokens(70), cut);
-        assert_eq!(single, scores(&two, &mut Cache::new(&two.shape), &tokens(70), cut));
+        let single = scores(&one, &mut KvCache::new(&one.shape), &tokens(70), cut);
+        assert_eq!(single, scores(&two, &mut KvCache::new(&two.shape), &tokens(70), cut));
     }
 }
 
@@ -83,7 +83,7 @@ fn two_threads_compute_what_one_does() {
 fn every_number_format_gives_about_the_scores_of_the_best_one() {
     let prompt = tokens(30);
     let exact = network(&Made { format: Format::F32, ..Made::default() }, 1);
-    let exact = scores(&exact, &mut Cache::new(&exact.shape), &prompt, 64);
+    let exact = scores(&exact, &mut KvCache::new(&exact.shape), &prompt, 64);
     for (format, far) in [
         (Format::F16, 0.03),
         (Format::Q8_0, 0.03),
@@ -96,7 +96,7 @@ fn every_number_format_gives_about_the_scores_of_the_best_one() {
         (Format::Q4K, 0.9),
     ] {
         let network = network(&Made { format, ..Made::default() }, 1);
-        let rough = scores(&network, &mut Cache::new(&network.shape), &prompt, 64);
+        let rough = scores(&network, &mut KvCache::new(&network.shape), &prompt, 64);
         let size = exact.iter().map(|score| score * score).sum::<f32>().sqrt();
         let apart = exact.iter().zip(&rough).map(|(a, b)| (a - b) * (a - b)).sum::<f32>().sqrt();
         assert!(apart < size * far, "{format:?}: {}", apart / size);

@@ -7,7 +7,7 @@ use candle_core::quantized::gguf_file::Value;
 use std::path::Path;
 
 const OPTIONS: LoadOptions =
-    LoadOptions { engine: EngineKind::Own, threads: 1, window_tokens_max: None, slots: 1 };
+    LoadOptions { engine: EngineKind::Native, threads: 1, window_tokens_max: None, sequences: 1 };
 
 fn fault_of(path: &Path) -> String {
     LoadedModel::open(path, &OPTIONS).unwrap_err().to_string()
@@ -41,7 +41,7 @@ fn flipped_bytes_in_the_head_never_panic() {
             let mut wrong = bytes.clone();
             wrong[at] = value;
             if let Ok(read) = Gguf::read(&wrong) {
-                drop(crate::chat::tokens::Vocabulary::read(&read));
+                drop(crate::chat::vocabulary::Vocabulary::read(&read));
             }
         }
     }

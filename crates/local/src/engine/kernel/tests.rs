@@ -3,32 +3,32 @@
 use super::*;
 use crate::engine::made::random;
 use crate::engine::matrix::{Blocks, Matrix};
-use crate::engine::numbers::narrow;
+use crate::engine::math::f32_to_f16;
 
 fn eight(rows: usize, columns: usize) -> Matrix {
     let numbers = random(1, rows * columns, 1.0);
     let (mut quants, mut scales) = (Vec::new(), Vec::new());
-    for block in numbers.as_chunks::<BLOCK>().0 {
-        let mut quant = [0; BLOCK];
-        scales.push(narrow(quantise_block(block, &mut quant).0));
+    for block in numbers.as_chunks::<BLOCK_NUMBERS>().0 {
+        let mut quant = [0; BLOCK_NUMBERS];
+        scales.push(f32_to_f16(quantise_block(block, &mut quant).0));
         quants.push(quant);
     }
-    Matrix { rows, columns, blocks: Blocks::Eight { quants, scales } }
+    Matrix { rows, columns, blocks: Blocks::EightBit { quants, scales } }
 }
 
 fn four(rows: usize, columns: usize) -> Matrix {
-    let count = rows * columns / BLOCK;
-    let halves = |seed| random(seed, count, 0.1).into_iter().map(narrow).collect();
+    let count = rows * columns / BLOCK_NUMBERS;
+    let halves = |seed| random(seed, count, 0.1).into_iter().map(f32_to_f16).collect();
     let bytes = random(2, count * 16, 1.0);
     let quants =
         bytes.as_chunks::<16>().0.iter().map(|bytes| bytes.map(|byte| byte.to_bits() as u8)).collect();
-    Matrix { rows, columns, blocks: Blocks::Four { quants, scales: halves(3), minima: halves(4) } }
+    Matrix { rows, columns, blocks: Blocks::FourBit { quants, scales: halves(3), minima: halves(4) } }
 }
 
-fn part(matrix: &Matrix) -> BlocksPart<'_> {
+fn part(matrix: &Matrix) -> BlocksView<'_> {
     match &matrix.blocks {
-        Blocks::Four { quants, scales, minima } => BlocksPart::Four { quants, scales, minima },
-        Blocks::Eight { quants, scales } => BlocksPart::Eight { quants, scales },
+        Blocks::FourBit { quants, scales, minima } => BlocksView::FourBit { quants, scales, minima },
+        Blocks::EightBit { quants, scales } => BlocksView::EightBit { quants, scales },
     }
 }
 
@@ -42,10 +42,10 @@ fn fast_and_plain_and_exact_products_agree() {
             let mut fast = vec![0f32; matrix.rows * tokens];
             let mut plain = fast.clone();
             multiply(Product { blocks: part(&matrix), inputs: &inputs, out: &mut fast });
-            multiply_plainly(&mut Product { blocks: part(&matrix), inputs: &inputs, out: &mut plain });
+            multiply_scalar(&mut Product { blocks: part(&matrix), inputs: &inputs, out: &mut plain });
             let mut row = vec![0f32; matrix.columns];
             for (at, (fast, plain)) in fast.iter().zip(&plain).enumerate() {
-                matrix.row(at / tokens, &mut row);
+                matrix.dequantise_row(at / tokens, &mut row);
                 let first = at % tokens * matrix.columns;
                 let exact = dot(&row, &numbers[first..first + matrix.columns]);
                 assert!((fast - plain).abs() < 1e-3, "{fast} {plain}");
@@ -57,10 +57,10 @@ fn fast_and_plain_and_exact_products_agree() {
 
 #[test]
 fn nothing_and_the_extremes_quantise() {
-    let mut quants = [1; BLOCK];
-    assert_eq!(quantise_block(&[0.0; BLOCK], &mut quants), (0.0, 0.0));
-    assert_eq!(quants, [0; BLOCK]);
-    let mut block = [0.0; BLOCK];
+    let mut quants = [1; BLOCK_NUMBERS];
+    assert_eq!(quantise_block(&[0.0; BLOCK_NUMBERS], &mut quants), (0.0, 0.0));
+    assert_eq!(quants, [0; BLOCK_NUMBERS]);
+    let mut block = [0.0; BLOCK_NUMBERS];
     (block[0], block[31]) = (-3.0, 3.0);
     let (scale, sum) = quantise_block(&block, &mut quants);
     assert_eq!((quants[0], quants[31]), (-127, 127));

@@ -5,7 +5,7 @@ use super::tests::{assert_valid, chat, model, run, tools};
 use super::*;
 use crate::engine::Engine;
 use crate::engine::made;
-use crate::generation::shelf::Shelf;
+use crate::generation::prompt_cache::PromptCache;
 use crate::generation::{Chat, LoadedModel};
 
 /// Goes on with the first of its answers that begins as the one it is giving.
@@ -34,7 +34,7 @@ impl Scripted {
 }
 
 impl Engine for Scripted {
-    fn window(&self) -> usize {
+    fn window_tokens(&self) -> usize {
         2_000
     }
 
@@ -42,11 +42,11 @@ impl Engine for Scripted {
         self.sequences.len()
     }
 
-    fn chunk(&self) -> usize {
+    fn chunk_tokens(&self) -> usize {
         64
     }
 
-    fn kept(&self, sequence: usize) -> usize {
+    fn cached_tokens(&self, sequence: usize) -> usize {
         self.sequences[sequence].len()
     }
 
@@ -54,7 +54,7 @@ impl Engine for Scripted {
         self.sequences[sequence].truncate(length);
     }
 
-    fn copy(&mut self, from: usize, into: usize, length: usize) {
+    fn copy_prefix(&mut self, from: usize, into: usize, length: usize) {
         self.sequences[into] = self.sequences[from][..length].to_vec();
     }
 
@@ -71,11 +71,11 @@ impl Engine for Scripted {
 
 fn scripted(answers: &[&'static str]) -> LoadedModel {
     let mut model = model();
-    let words = (0..made::names().len()).zip(0u32..).map(|(_, token)| model.vocabulary.bytes(token).to_vec());
+    let words = (0..made::names().len()).zip(0u32..).map(|(_, token)| model.vocabulary.token_bytes(token).to_vec());
     let engine =
         Scripted { answers: answers.to_vec(), words: words.collect(), sequences: vec![Vec::new(); 2] };
-    model.window_tokens = engine.window();
-    model.shelf = Shelf::new(&engine);
+    model.window_tokens = engine.window_tokens();
+    model.prompt_cache = PromptCache::new(&engine);
     model.engine = Box::new(engine);
     model
 }
@@ -87,7 +87,7 @@ fn free() -> Chat {
 /// What is said, and the calls as name and arguments.
 fn answer(answers: &[&'static str]) -> (String, Vec<(String, String)>) {
     let (answered, text, calls) = run(&mut scripted(answers), &free());
-    assert_eq!(answered.why == EndedBy::Calls, !calls.is_empty());
+    assert_eq!(answered.finish_reason == FinishReason::ToolCalls, !calls.is_empty());
     calls.iter().for_each(assert_valid);
     (text, calls.into_iter().map(|call| (call.name, call.arguments)).collect())
 }
@@ -149,15 +149,15 @@ fn what_is_no_call_is_said_as_it_comes() {
         "{\"name",
     ] {
         let (mut pieces, mut held_most, mut told) = (String::new(), 0, 0);
-        let answered = scripted(&[text]).answer(&free(), &mut |piece| {
-            if let Piece::Text(part) = piece {
+        let answered = scripted(&[text]).generate(&free(), &mut |piece| {
+            if let GenerationEvent::Text(part) = piece {
                 pieces.push_str(part);
                 told += 1;
                 held_most = held_most.max(told.min(text.len()) - pieces.len().min(told));
             }
             ControlFlow::Continue(())
         });
-        assert_eq!((answered.unwrap().why, pieces.as_str()), (EndedBy::Finished, text));
+        assert_eq!((answered.unwrap().finish_reason, pieces.as_str()), (FinishReason::Stop, text));
         assert!(held_most <= "```json\n{\"name\": \"my-app\",_\"arguments".len(), "{held_most} of {text}");
     }
 }
@@ -179,8 +179,8 @@ fn a_free_answer_that_goes_in_circles_is_ended() {
     for (whole, most) in [(ruler, Some(260)), (line, Some(260)), (table, None)] {
         let mut model = scripted(&[whole]);
         let (answered, text, _) = run(&mut model, &free());
-        let ended = if most.is_some() { EndedBy::Length } else { EndedBy::Finished };
-        assert_eq!(answered.why, ended, "{text}");
+        let ended = if most.is_some() { FinishReason::Length } else { FinishReason::Stop };
+        assert_eq!(answered.finish_reason, ended, "{text}");
         assert!(
             whole.starts_with(&text) && text.len() <= most.unwrap_or(whole.len()),
             "{} letters",

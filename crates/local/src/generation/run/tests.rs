@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::engine::made::{self, Made};
-use crate::generation::{Answered, Chat, ChatMessage, ChatRole, LoadOptions, LoadedModel, ToolChoice};
+use crate::generation::{GenerationSummary, Chat, ChatMessage, ChatRole, LoadOptions, LoadedModel, ToolChoice};
 use serde_json::json;
 
 pub(super) fn model() -> LoadedModel {
     let file = made::write(&Made::default());
-    LoadedModel::open(&file.path, &LoadOptions { threads: 1, slots: 2, ..LoadOptions::default() }).unwrap()
+    LoadedModel::open(&file.path, &LoadOptions { threads: 1, sequences: 2, ..LoadOptions::default() }).unwrap()
 }
 
 pub(super) fn chat(text: &str) -> Chat {
@@ -15,11 +15,11 @@ pub(super) fn chat(text: &str) -> Chat {
         messages: vec![ChatMessage {
             role: ChatRole::User,
             text: text.to_owned(),
-            calls: Vec::new(),
-            call_id: None,
+            tool_calls: Vec::new(),
+            tool_call_id: None,
         }],
         tools: Vec::new(),
-        choice: ToolChoice::Auto,
+        tool_choice: ToolChoice::Auto,
         schema: None,
         answer_tokens_max: Some(40),
         temperature: 0.8,
@@ -29,8 +29,8 @@ pub(super) fn chat(text: &str) -> Chat {
     }
 }
 
-pub(super) fn tools() -> Vec<OfferedTool> {
-    let tool = |name: &str, parameters| OfferedTool {
+pub(super) fn tools() -> Vec<ChatTool> {
+    let tool = |name: &str, parameters| ChatTool {
         name: name.to_owned(),
         description: String::new(),
         parameters,
@@ -47,14 +47,14 @@ pub(super) fn tools() -> Vec<OfferedTool> {
     ]
 }
 
-pub(super) fn run(model: &mut LoadedModel, chat: &Chat) -> (Answered, String, Vec<MadeCall>) {
+pub(super) fn run(model: &mut LoadedModel, chat: &Chat) -> (GenerationSummary, String, Vec<ChatToolCall>) {
     let (mut text, mut calls) = (String::new(), Vec::new());
     let answered = model
-        .answer(chat, &mut |piece| {
+        .generate(chat, &mut |piece| {
             match piece {
-                Piece::Text(part) => text.push_str(part),
-                Piece::Call(call) => calls.push(call.clone()),
-                Piece::Read { .. } => {}
+                GenerationEvent::Text(part) => text.push_str(part),
+                GenerationEvent::ToolCall(call) => calls.push(call.clone()),
+                GenerationEvent::PromptProgress { .. } => {}
             }
             ControlFlow::Continue(())
         })
@@ -62,7 +62,7 @@ pub(super) fn run(model: &mut LoadedModel, chat: &Chat) -> (Answered, String, Ve
     (answered, text, calls)
 }
 
-pub(super) fn assert_valid(call: &MadeCall) {
+pub(super) fn assert_valid(call: &ChatToolCall) {
     let arguments: Value = serde_json::from_str(&call.arguments).unwrap();
     match call.name.as_str() {
         "read" => assert!(arguments["path"].is_string()),
@@ -93,9 +93,9 @@ fn a_model_that_talks_nonsense_calls_validly_when_it_has_to() {
         for (choice, most) in [(ToolChoice::Required, 8), (ToolChoice::Named("count".to_owned()), 1)] {
             let answer_tokens_max = Some(150);
             let chat =
-                Chat { tools: tools(), choice: choice.clone(), seed, answer_tokens_max, ..chat("hello") };
+                Chat { tools: tools(), tool_choice: choice.clone(), seed, answer_tokens_max, ..chat("hello") };
             let (answered, text, calls) = run(&mut model, &chat);
-            assert_eq!((answered.why, text.as_str()), (EndedBy::Calls, ""));
+            assert_eq!((answered.finish_reason, text.as_str()), (FinishReason::ToolCalls, ""));
             assert!((1..=most).contains(&calls.len()));
             calls.iter().for_each(assert_valid);
             assert!(choice == ToolChoice::Required || calls[0].name == "count");
@@ -112,7 +112,7 @@ fn schema_output_is_valid_json_of_the_schema() {
         let (answered, text, _) = run(&mut model, &chat);
         let value: Value = serde_json::from_str(&text).unwrap();
         assert!(value["ok"].is_boolean() && value["why"].is_string());
-        assert_eq!(answered.why, EndedBy::Finished);
+        assert_eq!(answered.finish_reason, FinishReason::Stop);
     }
 }
 
@@ -129,8 +129,8 @@ fn with_a_schema_and_tools_the_answer_is_one_or_the_other() {
             ..chat("hello")
         };
         let (answered, text, calls) = run(&mut model, &chat);
-        match answered.why {
-            EndedBy::Calls => assert_valid(&calls[0]),
+        match answered.finish_reason {
+            FinishReason::ToolCalls => assert_valid(&calls[0]),
             _ => assert!(serde_json::from_str::<Value>(&text).unwrap()["x"].is_number()),
         }
     }
@@ -140,25 +140,25 @@ fn with_a_schema_and_tools_the_answer_is_one_or_the_other() {
 fn a_cancel_is_heard_at_the_next_token_and_between_chunks_of_the_prompt() {
     let mut model = model();
     let mut asked = 0;
-    let answered = model.answer(&chat("hello"), &mut |piece| {
-        asked += usize::from(matches!(piece, Piece::Text(_)));
+    let answered = model.generate(&chat("hello"), &mut |piece| {
+        asked += usize::from(matches!(piece, GenerationEvent::Text(_)));
         if asked == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     let answered = answered.unwrap();
-    assert_eq!((answered.why, answered.answer_tokens), (EndedBy::Cancelled, 3));
+    assert_eq!((answered.finish_reason, answered.answer_tokens), (FinishReason::Cancelled, 3));
     let mut reads = 0;
-    let answered = model.answer(&chat(&"x".repeat(200)), &mut |_| {
+    let answered = model.generate(&chat(&"x".repeat(200)), &mut |_| {
         reads += 1;
         ControlFlow::Break(())
     });
-    assert_eq!((answered.unwrap().why, reads), (EndedBy::Cancelled, 1));
+    assert_eq!((answered.unwrap().finish_reason, reads), (FinishReason::Cancelled, 1));
 }
 
 #[test]
 fn a_prompt_beyond_the_window_is_told_its_numbers() {
-    let fault = model().answer(&chat(&"x".repeat(600)), &mut |_| ControlFlow::Continue(())).unwrap_err();
+    let fault = model().generate(&chat(&"x".repeat(600)), &mut |_| ControlFlow::Continue(())).unwrap_err();
     assert!(
-        matches!(fault, AnswerFault::TooLong { prompt_tokens, window_tokens: 512 } if prompt_tokens > 600)
+        matches!(fault, GenerationFault::PromptTooLong { prompt_tokens, window_tokens: 512 } if prompt_tokens > 600)
     );
 }
 
@@ -171,19 +171,19 @@ fn an_answer_ends_where_the_window_does() {
 
 #[test]
 fn a_tool_that_is_not_offered_cannot_be_demanded() {
-    let demanded = Chat { choice: ToolChoice::Named("fly".to_owned()), tools: tools(), ..chat("hello") };
-    let fault = model().answer(&demanded, &mut |_| ControlFlow::Continue(())).unwrap_err();
+    let demanded = Chat { tool_choice: ToolChoice::Named("fly".to_owned()), tools: tools(), ..chat("hello") };
+    let fault = model().generate(&demanded, &mut |_| ControlFlow::Continue(())).unwrap_err();
     assert!(fault.to_string().contains("fly"));
-    let required = Chat { choice: ToolChoice::Required, ..chat("hello") };
-    model().answer(&required, &mut |_| ControlFlow::Continue(())).unwrap_err();
+    let required = Chat { tool_choice: ToolChoice::Required, ..chat("hello") };
+    model().generate(&required, &mut |_| ControlFlow::Continue(())).unwrap_err();
 }
 
 #[test]
 fn circles_are_seen_and_lists_are_not() {
-    assert!(HELD_LOOP.is_in(&[7; 60]) && !FREE_LOOP.is_in(&[7; 60]));
-    assert!(HELD_LOOP.is_in(&[1, 2, 3].repeat(20)));
-    assert!(!HELD_LOOP.is_in(&[1, 2, 3].repeat(4)));
-    assert!(!HELD_LOOP.is_in(&(0..200).collect::<Vec<_>>()));
+    assert!(CONSTRAINED_REPETITION.detects(&[7; 60]) && !FREE_REPETITION.detects(&[7; 60]));
+    assert!(CONSTRAINED_REPETITION.detects(&[1, 2, 3].repeat(20)));
+    assert!(!CONSTRAINED_REPETITION.detects(&[1, 2, 3].repeat(4)));
+    assert!(!CONSTRAINED_REPETITION.detects(&(0..200).collect::<Vec<_>>()));
     let line: Vec<u32> = (0..50).collect();
-    assert!(FREE_LOOP.is_in(&line.repeat(6)) && !FREE_LOOP.is_in(&line.repeat(5)));
+    assert!(FREE_REPETITION.detects(&line.repeat(6)) && !FREE_REPETITION.detects(&line.repeat(5)));
 }

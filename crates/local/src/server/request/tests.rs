@@ -3,7 +3,7 @@
 use super::*;
 
 fn read(request: &Value) -> Result<ChatRequest, Refusal> {
-    ChatRequest::read(&serde_json::to_vec(request).unwrap())
+    ChatRequest::from_body(&serde_json::to_vec(request).unwrap())
 }
 
 /// The error object of a request that has to be refused.
@@ -26,9 +26,9 @@ fn tool(name: &str) -> Value {
 #[test]
 fn a_plain_request_takes_the_defaults() {
     let request = read(&with("user", json!("somebody"))).unwrap();
-    assert_eq!((request.model.as_deref(), request.delivery), (Some("m"), Delivery::Whole));
+    assert_eq!((request.model.as_deref(), request.response_mode), (Some("m"), ResponseMode::Complete));
     let chat = request.chat;
-    assert_eq!((chat.temperature, chat.top_p, chat.choice), (0.0, 1.0, ToolChoice::None));
+    assert_eq!((chat.temperature, chat.top_p, chat.tool_choice), (0.0, 1.0, ToolChoice::None));
     assert!(chat.tools.is_empty() && chat.schema.is_none() && chat.stop.is_empty());
     assert_eq!(chat.answer_tokens_max, None);
 }
@@ -45,9 +45,9 @@ fn a_conversation_with_calls_keeps_its_order_and_its_ids() {
     .unwrap();
     let [system, _, assistant, tool] = &request.chat.messages[..] else { panic!("four messages") };
     assert_eq!((system.role, system.text.as_str()), (ChatRole::System, "be brief"));
-    assert_eq!((assistant.text.as_str(), assistant.calls[0].name.as_str()), ("", "read"));
-    assert_eq!(assistant.calls[0].arguments, "{\"path\":\"a.txt\"}");
-    assert_eq!((tool.role, tool.call_id.as_deref()), (ChatRole::Tool, Some("c1")));
+    assert_eq!((assistant.text.as_str(), assistant.tool_calls[0].name.as_str()), ("", "read"));
+    assert_eq!(assistant.tool_calls[0].arguments, "{\"path\":\"a.txt\"}");
+    assert_eq!((tool.role, tool.tool_call_id.as_deref()), (ChatRole::Tool, Some("c1")));
 }
 
 #[test]
@@ -59,11 +59,11 @@ fn every_setting_arrives() {
     }))
     .unwrap();
     let chat = request.chat;
-    assert_eq!(request.delivery, Delivery::StreamWithUsage);
+    assert_eq!(request.response_mode, ResponseMode::StreamWithUsage);
     assert_eq!((chat.answer_tokens_max, chat.seed), (Some(7), u64::MAX));
     assert_eq!((chat.temperature, chat.top_p), (0.5, 0.25));
     assert_eq!(chat.stop, ["END"]);
-    assert_eq!(read(&with("stream", json!(true))).unwrap().delivery, Delivery::Stream);
+    assert_eq!(read(&with("stream", json!(true))).unwrap().response_mode, ResponseMode::Stream);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_tool_choice_is_read_in_all_its_spellings() {
     let chosen = |choice: Value| {
         let mut request = with("tools", json!([tool("a"), tool("b")]));
         request["tool_choice"] = choice;
-        read(&request).map(|request| request.chat.choice)
+        read(&request).map(|request| request.chat.tool_choice)
     };
     assert_eq!(chosen(Value::Null).unwrap(), ToolChoice::Auto);
     assert_eq!(chosen(json!("auto")).unwrap(), ToolChoice::Auto);
@@ -141,10 +141,10 @@ fn what_is_wrong_is_named() {
 #[test]
 fn a_body_that_is_no_request_is_refused() {
     for body in [&b""[..], b"{", b"[]", b"null", b"{\"messages\":[{\"role\":\"user\"}]} x", b"\xff"] {
-        assert_eq!(ChatRequest::read(body).unwrap_err().status, StatusCode::BAD_REQUEST);
+        assert_eq!(ChatRequest::from_body(body).unwrap_err().status, StatusCode::BAD_REQUEST);
     }
     let deep = format!("{{\"messages\":{}", "[".repeat(100_000));
-    assert!(ChatRequest::read(deep.as_bytes()).is_err());
+    assert!(ChatRequest::from_body(deep.as_bytes()).is_err());
 }
 
 #[test]

@@ -46,11 +46,11 @@ pub(super) struct PartIn {
 #[derive(Deserialize)]
 pub(super) struct CallIn {
     pub(super) id: String,
-    pub(super) function: CalledIn,
+    pub(super) function: CalledFunctionIn,
 }
 
 #[derive(Deserialize)]
-pub(super) struct CalledIn {
+pub(super) struct CalledFunctionIn {
     pub(super) name: String,
     pub(super) arguments: String,
 }

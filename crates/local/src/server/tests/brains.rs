@@ -4,10 +4,10 @@ use std::ops::ControlFlow;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 
-use super::super::brain::{Brain, Load};
+use super::super::backend::{Backend, Loader};
 use super::WAIT_MAX;
 use crate::embed::{EmbedFault, Embedder, TextLength};
-use crate::generation::{AnswerFault, Answered, Chat, EndedBy, MadeCall, Piece, ToolChoice};
+use crate::generation::{GenerationFault, GenerationSummary, Chat, FinishReason, ChatToolCall, GenerationEvent, ToolChoice};
 
 /// What a test sees of the scripted model, and how it lets it go on.
 #[derive(Clone, Default)]
@@ -18,12 +18,12 @@ struct Seen {
     loads: usize,
     load_faults: usize,
     asked: Vec<String>,
-    ended: Vec<(String, EndedBy)>,
+    ended: Vec<(String, FinishReason)>,
     gates: Vec<Sender<()>>,
 }
 
 impl Stage {
-    pub(super) fn load(&self) -> Load<dyn Brain> {
+    pub(super) fn load(&self) -> Loader<dyn Backend> {
         let stage = self.clone();
         Box::new(move || {
             let mut seen = stage.0.lock().unwrap();
@@ -51,7 +51,7 @@ impl Stage {
     }
 
     /// Waits until the chat with this last message has ended, and says how.
-    pub(super) async fn ended(&self, text: &str) -> EndedBy {
+    pub(super) async fn ended(&self, text: &str) -> FinishReason {
         let ended = async {
             loop {
                 let found =
@@ -101,20 +101,20 @@ struct Scripted {
     stage: Stage,
 }
 
-impl Brain for Scripted {
+impl Backend for Scripted {
     fn window_tokens(&self) -> usize {
         64
     }
 
-    fn answer(
+    fn generate(
         &mut self,
         chat: &Chat,
-        each: &mut dyn FnMut(Piece<'_>) -> ControlFlow<()>,
-    ) -> Result<Answered, AnswerFault> {
+        each: &mut dyn FnMut(GenerationEvent<'_>) -> ControlFlow<()>,
+    ) -> Result<GenerationSummary, GenerationFault> {
         let text = chat.messages.last().unwrap().text.clone();
         self.stage.0.lock().unwrap().asked.push(text.clone());
         let answered = self.perform(&text, chat, each)?;
-        self.stage.0.lock().unwrap().ended.push((text, answered.why));
+        self.stage.0.lock().unwrap().ended.push((text, answered.finish_reason));
         Ok(answered)
     }
 }
@@ -124,35 +124,35 @@ impl Scripted {
         &self,
         text: &str,
         chat: &Chat,
-        each: &mut dyn FnMut(Piece<'_>) -> ControlFlow<()>,
-    ) -> Result<Answered, AnswerFault> {
-        let answered = |why| Answered { prompt_tokens: 5, cached_tokens: 2, answer_tokens: 3, why };
+        each: &mut dyn FnMut(GenerationEvent<'_>) -> ControlFlow<()>,
+    ) -> Result<GenerationSummary, GenerationFault> {
+        let answered = |why| GenerationSummary { prompt_tokens: 5, cached_tokens: 2, answer_tokens: 3, finish_reason: why };
         let word = text.split(' ').next().unwrap_or_default();
         match word {
             "panic" => panic!("the script says so"),
-            "fail" => return Err(AnswerFault::Failed("the script says so".to_owned())),
-            "refuse" => return Err(AnswerFault::Refused("this schema has no answer".to_owned())),
-            "long" => return Err(AnswerFault::TooLong { prompt_tokens: 100, window_tokens: 64 }),
+            "fail" => return Err(GenerationFault::Failed("the script says so".to_owned())),
+            "refuse" => return Err(GenerationFault::Refused("this schema has no answer".to_owned())),
+            "long" => return Err(GenerationFault::PromptTooLong { prompt_tokens: 100, window_tokens: 64 }),
             "hold" => drop(self.stage.gate().recv()),
             _ => {}
         }
-        let _ = each(Piece::Read { tokens: 5, of: 5 });
+        let _ = each(GenerationEvent::PromptProgress { tokens: 5, total_tokens: 5 });
         if word == "endless" {
-            while each(Piece::Text("on ")).is_continue() {}
-            return Ok(answered(EndedBy::Cancelled));
+            while each(GenerationEvent::Text("on ")).is_continue() {}
+            return Ok(answered(FinishReason::Cancelled));
         }
-        if matches!(chat.choice, ToolChoice::Required | ToolChoice::Named(_)) {
+        if matches!(chat.tool_choice, ToolChoice::Required | ToolChoice::Named(_)) {
             let name = chat.tools[0].name.clone();
-            let call = MadeCall { id: "call_1".to_owned(), name, arguments: "{}".to_owned() };
-            let _ = each(Piece::Call(&call));
-            return Ok(answered(EndedBy::Calls));
+            let call = ChatToolCall { id: "call_1".to_owned(), name, arguments: "{}".to_owned() };
+            let _ = each(GenerationEvent::ToolCall(&call));
+            return Ok(answered(FinishReason::ToolCalls));
         }
         for piece in ["you said: ", text] {
-            if each(Piece::Text(piece)).is_break() {
-                return Ok(answered(EndedBy::Cancelled));
+            if each(GenerationEvent::Text(piece)).is_break() {
+                return Ok(answered(FinishReason::Cancelled));
             }
         }
-        let why = if chat.answer_tokens_max == Some(3) { EndedBy::Length } else { EndedBy::Finished };
+        let why = if chat.answer_tokens_max == Some(3) { FinishReason::Length } else { FinishReason::Stop };
         Ok(answered(why))
     }
 }
@@ -170,7 +170,7 @@ impl Embedder for WordLengths {
     }
 
     fn length(&self, text: &str) -> TextLength {
-        TextLength { tokens: text.len(), is_cut: text.len() > 8 }
+        TextLength { tokens: text.len(), is_truncated: text.len() > 8 }
     }
 
     fn embed(&mut self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedFault> {

@@ -85,9 +85,9 @@ async fn a_kind_of_model_that_is_not_served_is_not_found() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("model.sock");
     let listener = ModelListener::unix(&path).unwrap();
-    let engines = Engines { brain: None, embedder: Some(Box::new(|| Ok(Box::new(WordLengths)))) };
+    let engines = BackendLoaders { chat: None, embedder: Some(Box::new(|| Ok(Box::new(WordLengths)))) };
     let stop = CancellationToken::new();
-    let running = tokio::spawn(serve_engines(listener, ServeOptions::default(), engines, stop.clone()));
+    let running = tokio::spawn(serve_backends(listener, ServeOptions::default(), engines, stop.clone()));
     let mut caller = Caller::unix(&path).await;
     assert_eq!(caller.chat(&json!({"messages": []})).await.status, 404);
     assert!(caller.get("/health").await.json()["model"].is_null());
@@ -95,9 +95,9 @@ async fn a_kind_of_model_that_is_not_served_is_not_found() {
     running.await.unwrap().unwrap();
 
     let listener = ModelListener::unix(&path).unwrap();
-    let nothing = Engines { brain: None, embedder: None };
-    let fault = serve_engines(listener, ServeOptions::default(), nothing, stop).await;
-    assert!(matches!(fault, Err(ServeFault::Nothing)));
+    let nothing = BackendLoaders { chat: None, embedder: None };
+    let fault = serve_backends(listener, ServeOptions::default(), nothing, stop).await;
+    assert!(matches!(fault, Err(ServeFault::NothingToServe)));
 }
 
 #[tokio::test]
@@ -177,9 +177,9 @@ async fn web_pages_cannot_call_it_on_loopback() {
     let stage = Stage::default();
     let listener = ModelListener::tcp(0).unwrap();
     let address = listener.address().strip_prefix("http://").unwrap().to_owned();
-    let engines = Engines { brain: Some(stage.load()), embedder: None };
+    let engines = BackendLoaders { chat: Some(stage.load()), embedder: None };
     let stop = CancellationToken::new();
-    let running = tokio::spawn(serve_engines(listener, ServeOptions::default(), engines, stop.clone()));
+    let running = tokio::spawn(serve_backends(listener, ServeOptions::default(), engines, stop.clone()));
     let mut caller = Caller::tcp(&address).await;
     let request = json!({"messages": [{"role": "user", "content": "hello"}]});
     for (headers, status) in [

@@ -4,7 +4,7 @@ use http_body_util::BodyExt;
 
 use super::client::read;
 use super::*;
-use crate::generation::EndedBy;
+use crate::generation::FinishReason;
 
 #[tokio::test]
 async fn a_client_that_goes_away_ends_its_stream() {
@@ -13,7 +13,7 @@ async fn a_client_that_goes_away_ends_its_stream() {
     let mut response = caller.begin("/v1/chat/completions", &ask_stream("endless"), &[]).await;
     assert!(response.frame().await.unwrap().is_ok());
     drop((response, caller));
-    assert_eq!(server.stage.ended("endless").await, EndedBy::Cancelled);
+    assert_eq!(server.stage.ended("endless").await, FinishReason::Cancelled);
     assert_eq!(server.caller().await.chat(&ask("hello")).await.status, 200);
 }
 
@@ -23,7 +23,7 @@ async fn a_client_that_goes_away_ends_the_answer_that_it_wanted_whole() {
     let asking = server.send("a", "endless").await;
     server.stage.wait_asked(1).await;
     asking.abort();
-    assert_eq!(server.stage.ended("endless").await, EndedBy::Cancelled);
+    assert_eq!(server.stage.ended("endless").await, FinishReason::Cancelled);
 }
 
 #[tokio::test]
@@ -65,7 +65,7 @@ async fn a_stop_ends_what_runs_and_refuses_what_waits() {
 #[tokio::test]
 async fn a_server_that_nobody_uses_ends() {
     let server =
-        Server::with(ServeOptions { idle: Some(Duration::from_millis(20)), ..ServeOptions::default() });
+        Server::with(ServeOptions { idle_timeout: Some(Duration::from_millis(20)), ..ServeOptions::default() });
     tokio::time::timeout(WAIT_MAX, server.running).await.expect("the server ends").unwrap().unwrap();
     assert!(!server.path.exists());
 }
@@ -73,7 +73,7 @@ async fn a_server_that_nobody_uses_ends() {
 #[tokio::test]
 async fn work_under_way_keeps_the_server() {
     let idle = Duration::from_millis(20);
-    let server = Server::with(ServeOptions { idle: Some(idle), nice: true, ..ServeOptions::default() });
+    let server = Server::with(ServeOptions { idle_timeout: Some(idle), lowers_priority: true, ..ServeOptions::default() });
     let held = server.send("a", "hold").await;
     server.stage.wait_held().await;
     let mut running = server.running;

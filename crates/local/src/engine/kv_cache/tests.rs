@@ -1,0 +1,34 @@
+//! Tests: how much a sequence takes.
+
+use super::*;
+use crate::engine::gguf::Gguf;
+use crate::engine::made::{self, Made};
+use crate::engine::mmap::map_file;
+use crate::engine::network::Network;
+
+fn shape() -> Shape {
+    let file = made::write(&Made::default());
+    let bytes = map_file(&file.path).unwrap();
+    Network::read(&Gguf::read(&bytes).unwrap(), made::names().len(), 1).unwrap().shape
+}
+
+#[test]
+fn pages_come_and_go_with_the_tokens() {
+    let mut cache = KvCache::new(&shape());
+    cache.extend(PAGE_TOKENS + 1);
+    assert_eq!(cache.pages.len(), 2);
+    cache.truncate(PAGE_TOKENS);
+    assert_eq!(cache.pages.len(), 1);
+    cache.truncate(0);
+    assert_eq!(cache.pages.len(), 0);
+}
+
+#[test]
+fn a_copy_is_as_long_as_it_can_be() {
+    let (mut cache, mut copy) = (KvCache::new(&shape()), KvCache::new(&shape()));
+    cache.extend(PAGE_TOKENS + 1);
+    copy.copy_prefix(&cache, PAGE_TOKENS);
+    assert_eq!((copy.len(), copy.pages.len()), (PAGE_TOKENS, 1));
+    copy.copy_prefix(&cache, 2 * PAGE_TOKENS);
+    assert_eq!((copy.len(), copy.pages.len()), (PAGE_TOKENS + 1, 2));
+}

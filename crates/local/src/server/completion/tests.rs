@@ -1,0 +1,136 @@
+//! The shapes, field by field, as clients know them.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+const ANSWERED: GenerationSummary =
+    GenerationSummary { prompt_tokens: 20, cached_tokens: 15, answer_tokens: 3, finish_reason: FinishReason::Stop };
+
+fn envelope() -> CompletionHeader {
+    CompletionHeader { id: "chatcmpl-1".to_owned(), created: 1_700_000_000, model: "m".to_owned() }
+}
+
+fn call(id: &str) -> ChatToolCall {
+    ChatToolCall { id: id.to_owned(), name: "read".to_owned(), arguments: "{\"path\":\"a\"}".to_owned() }
+}
+
+fn chunk(choices: &Value) -> Value {
+    json!({"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": "m",
+           "choices": choices})
+}
+
+fn choice(delta: &Value, finish_reason: &Value) -> Value {
+    chunk(&json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish_reason}]))
+}
+
+/// The data of each event; the mark of the end as a string.
+fn events(bytes: &[u8]) -> Vec<Value> {
+    let text = std::str::from_utf8(bytes).unwrap();
+    let body = text.strip_suffix("\n\n").expect("an event ends with an empty line");
+    let data = |event: &str| match event.strip_prefix("data: ").expect("an event is one line of data") {
+        "[DONE]" => json!("[DONE]"),
+        data => serde_json::from_str(data).unwrap(),
+    };
+    body.split("\n\n").map(data).collect()
+}
+
+#[test]
+fn a_stream_begins_with_the_role_and_ends_with_the_mark() {
+    let mut writer = ChunkWriter::new(envelope(), UsageChunk::Omitted);
+    let mut out = Vec::new();
+    writer.write_role(&mut out);
+    writer.write_part(&mut out, &OutputPart::Text("two\nlines".to_owned()));
+    writer.write_finish(&mut out, &ANSWERED);
+    assert_eq!(
+        events(&out),
+        [
+            choice(&json!({"role": "assistant", "content": ""}), &Value::Null),
+            choice(&json!({"content": "two\nlines"}), &Value::Null),
+            choice(&json!({}), &json!("stop")),
+            json!("[DONE]"),
+        ]
+    );
+}
+
+#[test]
+fn calls_are_numbered_and_end_with_their_own_reason() {
+    let mut writer = ChunkWriter::new(envelope(), UsageChunk::Omitted);
+    let mut out = Vec::new();
+    writer.write_part(&mut out, &OutputPart::ToolCall(call("a")));
+    writer.write_part(&mut out, &OutputPart::ToolCall(call("b")));
+    writer.write_finish(&mut out, &GenerationSummary { finish_reason: FinishReason::ToolCalls, ..ANSWERED });
+    let delta = |index: usize, id: &str| {
+        json!({"tool_calls": [{"index": index, "id": id, "type": "function",
+               "function": {"name": "read", "arguments": "{\"path\":\"a\"}"}}]})
+    };
+    let expected = [
+        choice(&delta(0, "a"), &Value::Null),
+        choice(&delta(1, "b"), &Value::Null),
+        choice(&json!({}), &json!("tool_calls")),
+        json!("[DONE]"),
+    ];
+    assert_eq!(events(&out), expected);
+}
+
+#[test]
+fn usage_comes_in_a_chunk_of_its_own_and_only_when_asked_for() {
+    let mut writer = ChunkWriter::new(envelope(), UsageChunk::Included);
+    let mut out = Vec::new();
+    writer.write_part(&mut out, &OutputPart::Text("a".to_owned()));
+    writer.write_finish(&mut out, &GenerationSummary { finish_reason: FinishReason::Length, ..ANSWERED });
+    let mut text = choice(&json!({"content": "a"}), &Value::Null);
+    text["usage"] = Value::Null;
+    let mut end = choice(&json!({}), &json!("length"));
+    end["usage"] = Value::Null;
+    let mut usage = chunk(&json!([]));
+    usage["usage"] = json!({
+        "prompt_tokens": 20, "completion_tokens": 3, "total_tokens": 23,
+        "prompt_tokens_details": {"cached_tokens": 15}, "completion_tokens_details": {"reasoning_tokens": 0},
+    });
+    assert_eq!(events(&out), [text, end, usage, json!("[DONE]")]);
+}
+
+#[test]
+fn a_whole_answer_has_its_text_and_its_calls() {
+    let said = [OutputPart::Text("a".to_owned()), OutputPart::Text("b".to_owned())];
+    let answer: Value = serde_json::from_slice(&write_completion(&envelope(), &said, &ANSWERED)).unwrap();
+    assert_eq!(answer["object"], "chat.completion");
+    assert_eq!(
+        answer["choices"],
+        json!([{"index": 0, "message": {"role": "assistant", "content": "ab", "refusal": null},
+                "logprobs": null, "finish_reason": "stop"}])
+    );
+    assert_eq!(answer["usage"]["total_tokens"], 23);
+
+    let said = [OutputPart::ToolCall(call("a"))];
+    let answered = GenerationSummary { finish_reason: FinishReason::ToolCalls, ..ANSWERED };
+    let answer: Value = serde_json::from_slice(&write_completion(&envelope(), &said, &answered)).unwrap();
+    let message = &answer["choices"][0]["message"];
+    assert!(message["content"].is_null());
+    let expected = json!([{"id": "a", "type": "function",
+                           "function": {"name": "read", "arguments": "{\"path\":\"a\"}"}}]);
+    assert_eq!(message["tool_calls"], expected);
+}
+
+#[test]
+fn an_answer_without_words_is_an_empty_text() {
+    let answer: Value = serde_json::from_slice(&write_completion(&envelope(), &[], &ANSWERED)).unwrap();
+    assert_eq!(answer["choices"][0]["message"]["content"], "");
+}
+
+#[test]
+fn every_answer_has_an_id_of_its_own() {
+    let (one, other) = (CompletionHeader::new("m"), CompletionHeader::new("m"));
+    assert!(one.id != other.id && one.id.starts_with("chatcmpl-"));
+}
+
+#[test]
+fn a_fault_in_a_stream_is_an_event_with_the_error() {
+    let mut out = Vec::new();
+    write_comment(&mut out, "reading 64/512");
+    assert_eq!(out, b": reading 64/512\n\n");
+    out.clear();
+    write_error(&mut out, &Refusal::failed("it broke"));
+    assert_eq!(events(&out)[0]["error"]["message"], "it broke");
+}

@@ -1,0 +1,100 @@
+//! How far a pull is, on standard error: a bar for a person, lines for a log. Nobody has to read it.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use weights::{PullProgress, PullStep};
+
+use super::size;
+
+/// Lines are told after so many hundredths of the file.
+const LINE_EVERY_PERCENT: u64 = 10;
+
+/// Shows progress.
+pub(super) enum ProgressDisplay {
+    /// A line that changes.
+    Bar(ProgressBar),
+    /// A line now and then.
+    Lines { last_percent: Option<u64> },
+}
+
+impl ProgressDisplay {
+    pub(super) fn new() -> Self {
+        if !std::io::stderr().is_terminal() {
+            return Self::Lines { last_percent: None };
+        }
+        let bar = ProgressBar::new(0);
+        let template =
+            "{msg:24} [{bar:30}] {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} {eta}";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style.progress_chars("=> "));
+        }
+        Self::Bar(bar)
+    }
+
+    pub(super) fn update(&mut self, progress: &PullProgress) {
+        if let Self::Bar(bar) = self {
+            bar.set_length(progress.total_bytes.unwrap_or(progress.done_bytes));
+            bar.set_position(progress.done_bytes);
+        }
+        if let Some(note) = step_note(&progress.step) {
+            self.print_note(&note);
+        }
+        match self {
+            Self::Bar(bar) => {
+                if let Some(doing) = step_label(&progress.step) {
+                    bar.set_message(doing);
+                }
+            }
+            Self::Lines { last_percent: told } => {
+                let Some(total_bytes) = progress.total_bytes.filter(|total| *total > 0) else { return };
+                let percent = u128::from(progress.done_bytes) * 100 / u128::from(total_bytes);
+                let percent = u64::try_from(percent).unwrap_or(100) / LINE_EVERY_PERCENT * LINE_EVERY_PERCENT;
+                if percent > 0 && *told != Some(percent) {
+                    *told = Some(percent);
+                    print_line(&format!("{percent} % of {}", size(total_bytes)));
+                }
+            }
+        }
+    }
+
+    fn print_note(&self, text: &str) {
+        match self {
+            Self::Bar(bar) => bar.suspend(|| print_line(text)),
+            Self::Lines { .. } => print_line(text),
+        }
+    }
+
+    pub(super) fn finish(&self) {
+        if let Self::Bar(bar) = self {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn print_line(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// What is worth a line of its own.
+fn step_note(step: &PullStep) -> Option<String> {
+    match step {
+        PullStep::Trying { source } => Some(format!("from {source}")),
+        PullStep::Failed { source, why } => Some(format!("not from {source}: {why}")),
+        PullStep::Waiting { why, wait_ms } => {
+            Some(format!("{why}; trying again in {}.{} s", wait_ms / 1000, wait_ms % 1000 / 100))
+        }
+        PullStep::Downloading { .. } | PullStep::Unpacking { .. } | PullStep::Rehashing => None,
+    }
+}
+
+fn step_label(step: &PullStep) -> Option<String> {
+    let of =
+        |part: &usize, parts: &usize| if *parts > 1 { format!(" {part} of {parts}") } else { String::new() };
+    match step {
+        PullStep::Downloading { part, parts } => Some(format!("downloading{}", of(part, parts))),
+        PullStep::Unpacking { part, parts } => Some(format!("unpacking{}", of(part, parts))),
+        PullStep::Rehashing => Some("checking what is here".to_owned()),
+        PullStep::Trying { .. } | PullStep::Failed { .. } | PullStep::Waiting { .. } => None,
+    }
+}
