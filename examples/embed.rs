@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use agent::outside::{
-    Clock, Entropy, ModelEvent, ModelRequest, ModelStream, ModelSpec, Models, Moment, Provider,
+    Clock, Entropy, ModelEvent, ModelRequest, ModelStream, ModelSpec, Models, Timestamp, Provider,
 };
 use agent::permission::{FilePath, Presets};
 use agent::{Fault, FaultKind};
@@ -22,7 +22,7 @@ use rpc::{Dispatcher, DispatcherOptions, InProcessApi};
 use runtime::{Outside, PoolHandle, PoolOptions};
 use server::http::{HttpDoor, HttpLimits, HttpOptions};
 use server::{Host, bind};
-use tools::{ToolRegistry, Disk, ToolDependencies};
+use tools::{ToolRegistry, LocalWorkspace, ToolDependencies};
 
 /// Written once, runs with and without a wire: an agent under another, and what it may do.
 async fn delegate<A: AgentApi>(api: &A, lead: &str, helper: &str) -> Result<String, A::Fault> {
@@ -95,7 +95,7 @@ fn outside() -> Outside {
     Outside {
         models: Arc::new(OnlyParrot),
         tools: Arc::new(ToolRegistry::new(parts)),
-        workspace: Arc::new(Disk::new(None)),
+        workspace: Arc::new(LocalWorkspace::new(None)),
         clock,
         entropy,
         // They are gone with the program. To have them again at the next start:
@@ -138,9 +138,9 @@ impl Models for OnlyParrot {
 struct MachineClock;
 
 impl Clock for MachineClock {
-    fn now(&self) -> Moment {
+    fn now(&self) -> Timestamp {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Moment(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+        Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
     }
 }
 

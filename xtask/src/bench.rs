@@ -2,14 +2,14 @@
 //! This file knows the groups and runs them; each group is a module, and what they share is beside them.
 
 mod agents;
-mod direct;
+mod in_process;
 mod http;
-mod instant;
+mod instant_model;
 mod load;
 mod machine;
 mod memory;
 mod models;
-mod numbers;
+mod statistics;
 mod options;
 mod process;
 pub(crate) mod programs;
@@ -24,7 +24,7 @@ mod turn;
 use crate::cargo;
 use crate::command::{Command, Failure};
 use options::Options;
-use process::Leash;
+use process::ProcessGroup;
 use programs::Programs;
 use report::{Report, Table};
 
@@ -70,7 +70,7 @@ const GROUPS: &[Group] = &[
     Group { name: "memory", measure: memory::measure },
     Group { name: "start", measure: start::measure },
     Group { name: "stall", measure: stall::measure },
-    Group { name: "direct", measure: direct::measure },
+    Group { name: "direct", measure: in_process::measure },
     Group { name: "agents", measure: agents::measure },
     Group { name: "store", measure: store::measure },
     Group { name: "models", measure: models::measure },
@@ -79,7 +79,7 @@ const GROUPS: &[Group] = &[
 /// What every group works with.
 struct Bench {
     programs: Programs,
-    leash: Leash,
+    process_group: ProcessGroup,
     options: Options,
 }
 
@@ -90,11 +90,11 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     }
     let programs = programs::build()?;
     machine::raise_descriptor_limit();
-    let bench = Bench { programs, leash: Leash::new()?, options };
-    let mut report = Report::new(machine::facts());
-    println!("\n{}", report.head());
+    let bench = Bench { programs, process_group: ProcessGroup::new()?, options };
+    let mut report = Report::new(machine::describe());
+    println!("\n{}", report.header());
     let mut failed = Vec::new();
-    for group in GROUPS.iter().filter(|group| bench.options.wants(group.name)) {
+    for group in GROUPS.iter().filter(|group| bench.options.includes(group.name)) {
         eprintln!("\nmeasuring {} ...", group.name);
         match (group.measure)(&bench) {
             Ok(table) => {
@@ -104,8 +104,8 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
             Err(failure) => failed.push(format!("`{}` could not run: {}", group.name, failure.message())),
         }
     }
-    report.end(machine::load());
-    println!("\n{}", report.foot());
+    report.set_final_load(machine::load());
+    println!("\n{}", report.footer());
     if let Some(path) = &bench.options.json {
         report.write_json(path)?;
     }
@@ -119,7 +119,7 @@ fn run_optimized(arguments: &[String]) -> Result<(), Failure> {
         .args(arguments)
         .current_dir(".")
         .status()
-        .map_err(|cause| cargo::not_started(CALL, &cause))?;
+        .map_err(|cause| cargo::start_failure(CALL, &cause))?;
     if status.success() { Ok(()) } else { Err(Failure::Failed(format!("the benchmark ended with {status}"))) }
 }
 

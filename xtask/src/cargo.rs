@@ -14,15 +14,15 @@ pub(crate) fn root() -> PathBuf {
 
 /// Runs `cargo <arguments>`; its output goes where ours goes.
 pub(crate) fn run(arguments: &str) -> Result<(), Failure> {
-    run_with(arguments, &[])
+    run_with_variables(arguments, &[])
 }
 
 /// The same with variables around it.
-pub(crate) fn run_with(arguments: &str, variables: &[(&'static str, PathBuf)]) -> Result<(), Failure> {
+pub(crate) fn run_with_variables(arguments: &str, variables: &[(&'static str, PathBuf)]) -> Result<(), Failure> {
     let variables = variables.iter().map(|(name, path)| (name, path));
     let status =
-        command(arguments).envs(variables).status().map_err(|cause| not_started(arguments, &cause))?;
-    if status.success() { Ok(()) } else { Err(failed(arguments, &status.to_string())) }
+        command(arguments).envs(variables).status().map_err(|cause| start_failure(arguments, &cause))?;
+    if status.success() { Ok(()) } else { Err(exit_failure(arguments, &status.to_string())) }
 }
 
 /// Where cargo builds.
@@ -33,20 +33,20 @@ pub(crate) fn target_folder() -> Result<PathBuf, Failure> {
 }
 
 /// Runs `cargo <arguments>` and returns what it printed; its messages go where ours go.
-pub(crate) fn printed_by(arguments: &str) -> Result<String, Failure> {
+pub(crate) fn stdout_of(arguments: &str) -> Result<String, Failure> {
     let output = command(arguments)
         .stderr(Stdio::inherit())
         .output()
-        .map_err(|cause| not_started(arguments, &cause))?;
+        .map_err(|cause| start_failure(arguments, &cause))?;
     if !output.status.success() {
-        return Err(failed(arguments, &output.status.to_string()));
+        return Err(exit_failure(arguments, &output.status.to_string()));
     }
     String::from_utf8(output.stdout)
-        .map_err(|_| Failure::Failed(format!("`{}` printed what is not UTF-8", shown(arguments))))
+        .map_err(|_| Failure::Failed(format!("`{}` printed what is not UTF-8", command_line(arguments))))
 }
 
 /// The call as a person would type it.
-pub(crate) fn shown(arguments: &str) -> String {
+pub(crate) fn command_line(arguments: &str) -> String {
     format!("cargo {arguments}")
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn command(arguments: &str) -> Command {
 }
 
 /// cargo-deny is no part of the toolchain, so its absence needs its own words.
-pub(crate) fn require_deny() -> Result<(), Failure> {
+pub(crate) fn require_cargo_deny() -> Result<(), Failure> {
     let probe = command("deny --version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if probe.is_ok_and(|status| status.success()) {
         return Ok(());
@@ -69,10 +69,10 @@ pub(crate) fn require_deny() -> Result<(), Failure> {
     ))
 }
 
-pub(crate) fn not_started(arguments: &str, cause: &std::io::Error) -> Failure {
-    Failure::Failed(format!("`{}` did not start: {cause}", shown(arguments)))
+pub(crate) fn start_failure(arguments: &str, cause: &std::io::Error) -> Failure {
+    Failure::Failed(format!("`{}` did not start: {cause}", command_line(arguments)))
 }
 
-fn failed(arguments: &str, status: &str) -> Failure {
-    Failure::Failed(format!("`{}` failed ({status})", shown(arguments)))
+fn exit_failure(arguments: &str, status: &str) -> Failure {
+    Failure::Failed(format!("`{}` failed ({status})", command_line(arguments)))
 }

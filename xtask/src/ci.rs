@@ -17,7 +17,7 @@ pub(crate) const COMMAND: Command = Command {
     run,
 };
 
-enum Work {
+enum Action {
     Cargo(&'static str),
     /// A cargo call that needs cargo-deny.
     Deny(&'static str),
@@ -31,7 +31,7 @@ enum Work {
 
 struct Step {
     name: &'static str,
-    work: Work,
+    action: Action,
 }
 
 /// The features that are checked and tested, all but `llama-cpp`: that one needs cmake and a C++ compiler, and is
@@ -44,31 +44,31 @@ macro_rules! features {
 
 /// Cheap steps first: a wrong space is told before anything is compiled.
 const STEPS: &[Step] = &[
-    Step { name: "fmt", work: Work::Cargo("fmt --all --check") },
-    Step { name: "tidy", work: Work::Tidy },
+    Step { name: "fmt", action: Action::Cargo("fmt --all --check") },
+    Step { name: "tidy", action: Action::Tidy },
     Step {
         name: "clippy",
-        work: Work::Cargo(concat!(
+        action: Action::Cargo(concat!(
             "clippy --workspace --all-targets --features ",
             features!(),
             " --locked -- -D warnings"
         )),
     },
-    Step { name: "weights", work: Work::Weights },
+    Step { name: "weights", action: Action::Weights },
     Step {
         name: "test",
-        work: Work::WithWeights(concat!("test --workspace --features ", features!(), " --locked")),
+        action: Action::WithWeights(concat!("test --workspace --features ", features!(), " --locked")),
     },
-    Step { name: "kill9", work: Work::Cargo("xtask soak kill9 --cycles 200") },
-    Step { name: "schema", work: Work::SchemaCheck },
-    Step { name: "deny", work: Work::Deny("deny --locked check bans licenses sources") },
+    Step { name: "kill9", action: Action::Cargo("xtask soak kill9 --cycles 200") },
+    Step { name: "schema", action: Action::SchemaCheck },
+    Step { name: "deny", action: Action::Deny("deny --locked check bans licenses sources") },
 ];
 
 fn run(arguments: &[String]) -> Result<(), Failure> {
-    command::no_arguments(COMMAND.name, arguments)?;
+    command::reject_arguments(COMMAND.name, arguments)?;
     let (times, failure) = run_in_order(STEPS, |step| {
-        println!("\n==> {}: {}", step.name, shown(step));
-        perform(step)
+        println!("\n==> {}: {}", step.name, step_command(step));
+        run_step(step)
     });
     println!("\n{}", table(STEPS, &times, failure.is_some()));
     match (failure, STEPS.get(times.len().saturating_sub(1))) {
@@ -76,32 +76,32 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
             "{}\nci stopped at `{}`; run it alone with `{}`",
             failure.message(),
             step.name,
-            shown(step)
+            step_command(step)
         ))),
         (Some(failure), None) => Err(failure),
         (None, _) => Ok(()),
     }
 }
 
-fn perform(step: &Step) -> Result<(), Failure> {
-    match step.work {
-        Work::Cargo(arguments) => cargo::run(arguments),
-        Work::Deny(arguments) => cargo::require_deny().and_then(|()| cargo::run(arguments)),
-        Work::Tidy => tidy::check_and_print(&cargo::root()),
-        Work::Weights => weights::pull(),
-        Work::WithWeights(arguments) => cargo::run_with(arguments, &weights::test_variables()?),
-        Work::SchemaCheck => schema::check(),
+fn run_step(step: &Step) -> Result<(), Failure> {
+    match step.action {
+        Action::Cargo(arguments) => cargo::run(arguments),
+        Action::Deny(arguments) => cargo::require_cargo_deny().and_then(|()| cargo::run(arguments)),
+        Action::Tidy => tidy::check_and_print(&cargo::root()),
+        Action::Weights => weights::pull(),
+        Action::WithWeights(arguments) => cargo::run_with_variables(arguments, &weights::test_variables()?),
+        Action::SchemaCheck => schema::check(),
     }
 }
 
-fn shown(step: &Step) -> String {
-    match step.work {
-        Work::Cargo(arguments) | Work::Deny(arguments) | Work::WithWeights(arguments) => {
-            cargo::shown(arguments)
+fn step_command(step: &Step) -> String {
+    match step.action {
+        Action::Cargo(arguments) | Action::Deny(arguments) | Action::WithWeights(arguments) => {
+            cargo::command_line(arguments)
         }
-        Work::Weights => "nexus3 models pull".to_owned(),
-        Work::Tidy => "cargo xtask tidy".to_owned(),
-        Work::SchemaCheck => "cargo xtask schema --check".to_owned(),
+        Action::Weights => "nexus3 models pull".to_owned(),
+        Action::Tidy => "cargo xtask tidy".to_owned(),
+        Action::SchemaCheck => "cargo xtask schema --check".to_owned(),
     }
 }
 

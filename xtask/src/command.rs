@@ -37,7 +37,7 @@ impl Failure {
 }
 
 /// Refuses every argument: for commands that take none.
-pub(crate) fn no_arguments(command: &str, arguments: &[String]) -> Result<(), Failure> {
+pub(crate) fn reject_arguments(command: &str, arguments: &[String]) -> Result<(), Failure> {
     match arguments.first() {
         None => Ok(()),
         Some(argument) => Err(unknown_argument(command, argument)),
@@ -59,7 +59,7 @@ pub(crate) fn overview(commands: &[Command]) -> String {
 }
 
 /// The answer to a command that is not in the list.
-pub(crate) fn unknown(commands: &[Command], name: &str) -> String {
+pub(crate) fn unknown_command(commands: &[Command], name: &str) -> String {
     let hint = match closest(commands, name) {
         Some(meant) => format!("; did you mean `{meant}`?"),
         None => String::new(),
@@ -72,14 +72,14 @@ fn closest(commands: &[Command], name: &str) -> Option<&'static str> {
     const EDITS_MAX: usize = 2;
     commands
         .iter()
-        .map(|command| (edits(command.name, name), command.name))
+        .map(|command| (edit_distance(command.name, name), command.name))
         .filter(|(edits, _)| *edits <= EDITS_MAX)
         .min()
         .map(|(_, name)| name)
 }
 
 /// Levenshtein distance, one row at a time.
-fn edits(left: &str, right: &str) -> usize {
+fn edit_distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().collect();
     let mut row: Vec<usize> = (0..=right.len()).collect();
     for (line, left) in left.chars().enumerate() {
@@ -96,14 +96,14 @@ fn edits(left: &str, right: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::edits;
+    use super::edit_distance;
 
     #[test]
     fn edits_are_counted() {
         for (left, right, expected) in
             [("ci", "ci", 0), ("tidy", "tydi", 2), ("schema", "shema", 1), ("ci", "", 2), ("", "abc", 3)]
         {
-            assert_eq!(edits(left, right), expected, "{left} -> {right}");
+            assert_eq!(edit_distance(left, right), expected, "{left} -> {right}");
         }
     }
 }

@@ -27,7 +27,7 @@ const THREADS: &str = "1";
 const ENGINES: [&str; 2] = ["own", "llama-cpp"];
 
 fn run(arguments: &[String]) -> Result<(), Failure> {
-    command::no_arguments(COMMAND.name, arguments)?;
+    command::reject_arguments(COMMAND.name, arguments)?;
     let mut variables = build_variables()?;
     for (name, value) in &variables {
         println!("export {name}={}", value.display());
@@ -40,10 +40,10 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     let model = model.ok_or_else(|| Failure::Failed("no weights are known for the tests".to_owned()))?;
     variables.extend(weights);
     let of_local = format!("--release --locked --package local --features {FEATURES}");
-    cargo::run_with(&format!("test {of_local} --lib conformance"), &variables)?;
-    cargo::run_with(&format!("build {of_local} --example speed"), &variables)?;
+    cargo::run_with_variables(&format!("test {of_local} --lib conformance"), &variables)?;
+    cargo::run_with_variables(&format!("build {of_local} --example speed"), &variables)?;
     let speed = cargo::target_folder()?.join("release/examples/speed");
-    let measured = ENGINES.map(|engine| measure(&speed, &model, engine));
+    let measured = ENGINES.map(|engine| measure_engine(&speed, &model, engine));
     let [own, other] = measured;
     println!("\n{}", side_by_side(&own?, &other?));
     Ok(())
@@ -52,7 +52,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
 /// What the build of llama.cpp has to find in the environment.
 #[expect(clippy::disallowed_methods, reason = "whether and where tools are is told by the environment")]
 fn build_variables() -> Result<Vec<(&'static str, PathBuf)>, Failure> {
-    let include = printed(Process::new("cc").arg("-print-file-name=include"))?;
+    let include = stdout_of(Process::new("cc").arg("-print-file-name=include"))?;
     let clang_arguments = ("BINDGEN_EXTRA_CLANG_ARGS", PathBuf::from(format!("-I{}", include.trim())));
     let has_cmake = Process::new("cmake").arg("--version").output().is_ok_and(|made| made.status.success());
     if has_cmake && std::env::var_os("LIBCLANG_PATH").is_some() {
@@ -62,18 +62,18 @@ fn build_variables() -> Result<Vec<(&'static str, PathBuf)>, Failure> {
     let python = folder.join("bin/python");
     if !folder.join("bin/cmake").exists() {
         println!("cmake or libclang is missing; both are installed into {}", folder.display());
-        printed(Process::new("python3").args(["-m", "venv"]).arg(&folder))?;
+        stdout_of(Process::new("python3").args(["-m", "venv"]).arg(&folder))?;
         let install = ["-m", "pip", "install", "--quiet", "--only-binary=:all:", "cmake", "libclang"];
-        printed(Process::new(&python).args(install))?;
+        stdout_of(Process::new(&python).args(install))?;
     }
     let where_is = "import clang.cindex, os; print(os.path.join(os.path.dirname(clang.__file__), 'native'))";
-    let libclang = printed(Process::new(&python).args(["-c", where_is]))?;
-    let path = with_first(&folder.join("bin"), std::env::var_os("PATH"))?;
+    let libclang = stdout_of(Process::new(&python).args(["-c", where_is]))?;
+    let path = prepend_path(&folder.join("bin"), std::env::var_os("PATH"))?;
     Ok(vec![clang_arguments, ("LIBCLANG_PATH", PathBuf::from(libclang.trim())), ("PATH", path)])
 }
 
 /// A search path that begins with `folder`.
-fn with_first(folder: &Path, path: Option<OsString>) -> Result<PathBuf, Failure> {
+fn prepend_path(folder: &Path, path: Option<OsString>) -> Result<PathBuf, Failure> {
     let rest = path.unwrap_or_default();
     let folders = [folder.to_path_buf()].into_iter().chain(std::env::split_paths(&rest));
     std::env::join_paths(folders)
@@ -81,8 +81,8 @@ fn with_first(folder: &Path, path: Option<OsString>) -> Result<PathBuf, Failure>
         .map_err(|cause| Failure::Failed(format!("{}: {cause}", folder.display())))
 }
 
-fn measure(speed: &Path, model: &Path, engine: &str) -> Result<String, Failure> {
-    printed(Process::new(speed).arg(model).args([THREADS, engine]))
+fn measure_engine(speed: &Path, model: &Path, engine: &str) -> Result<String, Failure> {
+    stdout_of(Process::new(speed).arg(model).args([THREADS, engine]))
 }
 
 /// Each line that both printed, one below the other; what the model said is left out.
@@ -94,7 +94,7 @@ fn side_by_side(own: &str, other: &str) -> String {
 }
 
 /// Runs a program to its end; gives what it printed.
-fn printed(process: &mut Process) -> Result<String, Failure> {
+fn stdout_of(process: &mut Process) -> Result<String, Failure> {
     let shown = process.get_program().to_string_lossy().into_owned();
     let output = process.output().map_err(|cause| Failure::Failed(format!("`{shown}`: {cause}")))?;
     if !output.status.success() {
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn the_installed_tools_are_found_first() {
-        let path = with_first(Path::new("/tools/bin"), Some("/usr/bin:/bin".into()));
+        let path = prepend_path(Path::new("/tools/bin"), Some("/usr/bin:/bin".into()));
         assert!(path.is_ok_and(|path| path == Path::new("/tools/bin:/usr/bin:/bin")));
     }
 }

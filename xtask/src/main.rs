@@ -47,7 +47,7 @@ fn dispatch(arguments: &[String]) -> Result<(), Failure> {
         return Ok(());
     }
     let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
-        return Err(Failure::Usage(command::unknown(COMMANDS, name)));
+        return Err(Failure::Usage(command::unknown_command(COMMANDS, name)));
     };
     if rest.iter().any(|argument| matches!(argument.as_str(), "--help" | "-h")) {
         println!("{}", command.help);

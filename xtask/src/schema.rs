@@ -17,40 +17,40 @@ pub(crate) const COMMAND: Command = Command {
     run,
 };
 
-struct Generated {
+struct GeneratedFile {
     path: &'static str,
     /// The cargo call that prints the file.
-    source: &'static str,
+    command: &'static str,
 }
 
 /// Every generated file there is.
-const GENERATED: &[Generated] = &[
-    Generated {
+const GENERATED: &[GeneratedFile] = &[
+    GeneratedFile {
         path: "lib/nexus3-protocol/openrpc.json",
-        source: "run -q -p nexus3-protocol --features schema --example openrpc -- json",
+        command: "run -q -p nexus3-protocol --features schema --example openrpc -- json",
     },
-    Generated {
+    GeneratedFile {
         path: "docs/reference/methods.md",
-        source: "run -q -p nexus3-protocol --features schema --example openrpc -- markdown",
+        command: "run -q -p nexus3-protocol --features schema --example openrpc -- markdown",
     },
-    Generated {
+    GeneratedFile {
         path: "docs/reference/events.md",
-        source: "run -q -p nexus3-protocol --features schema --example openrpc -- events",
+        command: "run -q -p nexus3-protocol --features schema --example openrpc -- events",
     },
-    Generated { path: "docs/reference/tools.md", source: "run -q -p tools --example page" },
-    Generated { path: "docs/reference/config.md", source: "run -q -p nexus3 -- config reference" },
+    GeneratedFile { path: "docs/reference/tools.md", command: "run -q -p tools --example page" },
+    GeneratedFile { path: "docs/reference/config.md", command: "run -q -p nexus3 -- config reference" },
 ];
 
-const FIX: &str = "cargo xtask schema";
+const FIX_COMMAND: &str = "cargo xtask schema";
 
 fn run(arguments: &[String]) -> Result<(), Failure> {
     match arguments.split_first() {
         Some((first, rest)) if first == "--check" => {
-            command::no_arguments(COMMAND.name, rest)?;
+            command::reject_arguments(COMMAND.name, rest)?;
             check()
         }
         _ => {
-            command::no_arguments(COMMAND.name, arguments)?;
+            command::reject_arguments(COMMAND.name, arguments)?;
             write()
         }
     }
@@ -61,8 +61,8 @@ pub(crate) fn check() -> Result<(), Failure> {
     let root = cargo::root();
     let mut stale = Vec::new();
     for generated in GENERATED {
-        let fresh = fresh(generated)?;
-        let kept = kept(&root.join(generated.path))?;
+        let fresh = generate(generated)?;
+        let kept = read_existing(&root.join(generated.path))?;
         stale.extend(difference(generated.path, kept.as_deref(), &fresh));
     }
     if stale.is_empty() {
@@ -75,50 +75,50 @@ pub(crate) fn check() -> Result<(), Failure> {
 fn write() -> Result<(), Failure> {
     let root = cargo::root();
     for generated in GENERATED {
-        let fresh = fresh(generated)?;
+        let fresh = generate(generated)?;
         let path = root.join(generated.path);
-        if kept(&path)?.as_deref() == Some(fresh.as_str()) {
+        if read_existing(&path)?.as_deref() == Some(fresh.as_str()) {
             println!("fresh    {}", generated.path);
             continue;
         }
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(|cause| unusable(folder, &cause))?;
+            fs::create_dir_all(folder).map_err(|cause| io_failure(folder, &cause))?;
         }
-        fs::write(&path, fresh).map_err(|cause| unusable(&path, &cause))?;
+        fs::write(&path, fresh).map_err(|cause| io_failure(&path, &cause))?;
         println!("written  {}", generated.path);
     }
     Ok(())
 }
 
-fn fresh(generated: &Generated) -> Result<String, Failure> {
-    let text = cargo::printed_by(generated.source)?;
+fn generate(generated: &GeneratedFile) -> Result<String, Failure> {
+    let text = cargo::stdout_of(generated.command)?;
     if text.trim().is_empty() {
         // An empty file would pass every later check; the program that prints it is broken.
         return Err(Failure::Failed(format!(
             "{}: `{}` printed nothing",
             generated.path,
-            cargo::shown(generated.source)
+            cargo::command_line(generated.command)
         )));
     }
     Ok(text)
 }
 
-fn kept(path: &Path) -> Result<Option<String>, Failure> {
+fn read_existing(path: &Path) -> Result<Option<String>, Failure> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(cause) => Err(unusable(path, &cause)),
+        Err(cause) => Err(io_failure(path, &cause)),
     }
 }
 
-fn unusable(path: &Path, cause: &std::io::Error) -> Failure {
+fn io_failure(path: &Path, cause: &std::io::Error) -> Failure {
     Failure::Failed(format!("{}: {cause}", path.display()))
 }
 
 /// What to tell about one file, or nothing when it is fresh.
 fn difference(path: &str, kept: Option<&str>, fresh: &str) -> Option<String> {
     let Some(kept) = kept else {
-        return Some(format!("{path}: missing; `{FIX}` writes it"));
+        return Some(format!("{path}: missing; `{FIX_COMMAND}` writes it"));
     };
     if kept == fresh {
         return None;
@@ -127,7 +127,7 @@ fn difference(path: &str, kept: Option<&str>, fresh: &str) -> Option<String> {
     let line_of = |text: &str| text.lines().nth(same).unwrap_or("(end of file)").to_owned();
     let line = same + 1;
     Some(format!(
-        "{path}:{line}: differs from the code; `{FIX}` writes it again\n  file: {}\n  code: {}",
+        "{path}:{line}: differs from the code; `{FIX_COMMAND}` writes it again\n  file: {}\n  code: {}",
         line_of(kept),
         line_of(fresh)
     ))

@@ -29,12 +29,12 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
         Some((name, rest)) => match name.as_str() {
             "permissions" => permissions::run(rest),
             "kill9" => kill9::run(rest),
-            _ => Err(unknown(name)),
+            _ => Err(unknown_argument(name)),
         },
     }
 }
 
-fn unknown(argument: &str) -> Failure {
+fn unknown_argument(argument: &str) -> Failure {
     command::unknown_argument(COMMAND.name, argument)
 }
 

@@ -2,17 +2,17 @@
 //! Each rule is a function in a module below; this file only brings them together.
 
 mod finding;
-mod lift;
-mod marks;
-mod places;
-mod reach;
-mod reasons;
+mod suppression;
+mod source_rules;
+mod machine_paths;
+mod std_access;
+mod dependency_reasons;
 mod rooms;
 mod rust_file;
 mod size;
 #[cfg(test)]
 mod tests;
-mod tree;
+mod source_tree;
 mod workspace;
 
 use std::path::Path;
@@ -20,9 +20,9 @@ use std::path::Path;
 use crate::cargo;
 use crate::command::{self, Command, Failure};
 use finding::Finding;
-use places::Places;
+use machine_paths::MachinePaths;
 use rust_file::RustFile;
-use tree::TextFile;
+use source_tree::TextFile;
 use workspace::Member;
 
 pub(crate) const COMMAND: Command = Command {
@@ -39,7 +39,7 @@ pub(crate) const COMMAND: Command = Command {
 };
 
 fn run(arguments: &[String]) -> Result<(), Failure> {
-    command::no_arguments(COMMAND.name, arguments)?;
+    command::reject_arguments(COMMAND.name, arguments)?;
     check_and_print(&cargo::root())
 }
 
@@ -62,17 +62,17 @@ pub(crate) fn check_and_print(root: &Path) -> Result<(), Failure> {
 /// Every finding in the workspace at `root`, in the order of paths and lines.
 fn check(root: &Path) -> Result<Vec<Finding>, Failure> {
     let members = workspace::read(root)?;
-    let texts = tree::read(root)?;
+    let texts = source_tree::read(root)?;
     let mut findings = rooms::check(&members);
-    findings.extend(reasons::check(&members, &texts));
+    findings.extend(dependency_reasons::check(&members, &texts));
     let home = std::env::home_dir();
-    let places = Places::of(root, home.as_deref());
+    let places = MachinePaths::new(root, home.as_deref());
     findings.extend(check_texts(&members, &texts, &places));
     findings.sort();
     Ok(findings)
 }
 
-fn check_texts(members: &[Member], texts: &[TextFile], places: &Places) -> Vec<Finding> {
+fn check_texts(members: &[Member], texts: &[TextFile], places: &MachinePaths) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut files = Vec::new();
     for text in texts.iter().filter(|text| text.is_rust()) {
@@ -88,7 +88,7 @@ fn check_texts(members: &[Member], texts: &[TextFile], places: &Places) -> Vec<F
         if let Some(file) = files.iter().find(|file| file.path == text.path) {
             found.extend(check_rust(members, &test_modules, text, file));
         }
-        findings.extend(lift::apply(text, found));
+        findings.extend(suppression::apply(text, found));
     }
     findings
 }
@@ -99,12 +99,12 @@ fn check_rust(
     text: &TextFile,
     file: &RustFile<'_>,
 ) -> Vec<Finding> {
-    let mut findings = marks::check(text, file);
+    let mut findings = source_rules::check(text, file);
     findings.extend(size::check_file(text));
     if !rust_file::is_test(file.path, test_modules) {
         findings.extend(size::check_functions(file));
-        if let Some(room) = rooms::of_source(members, file.path) {
-            findings.extend(reach::check(file, room));
+        if let Some(room) = rooms::room_of_source(members, file.path) {
+            findings.extend(std_access::check(file, room));
         }
     }
     findings

@@ -1,15 +1,15 @@
 //! A moment as people read it: to the minute, in a zone that is given as minutes from UTC.
 
-use crate::outside::Moment;
+use crate::outside::Timestamp;
 
 const MINUTE_MICROS: i64 = 60_000_000;
 const DAY_MINUTES: i64 = 24 * 60;
 
 /// Such as `2026-11-16 05:40 UTC`, or `2026-11-16 07:40 UTC+02:00`.
 #[must_use]
-pub fn minute(at: Moment, offset_minutes: i32) -> String {
+pub fn format_minute(at: Timestamp, offset_minutes: i32) -> String {
     let minutes = at.0.div_euclid(MINUTE_MICROS) + i64::from(offset_minutes);
-    let (year, month, day) = civil(minutes.div_euclid(DAY_MINUTES));
+    let (year, month, day) = civil_from_days(minutes.div_euclid(DAY_MINUTES));
     let of_day = minutes.rem_euclid(DAY_MINUTES);
     let zone = match offset_minutes {
         0 => String::new(),
@@ -23,7 +23,7 @@ pub fn minute(at: Moment, offset_minutes: i32) -> String {
 }
 
 /// The date of a day counted from 1970: years begin in March, so that the leap day is the last of them.
-fn civil(days: i64) -> (i64, i64, i64) {
+fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
     let of_era = days.rem_euclid(146_097);
@@ -41,13 +41,13 @@ mod tests {
 
     #[test]
     fn a_moment_is_written_to_the_minute_in_its_zone() {
-        let half_past_ten = Moment(1_705_314_600_000_000);
-        assert_eq!(minute(half_past_ten, 0), "2024-01-15 10:30 UTC");
-        assert_eq!(minute(half_past_ten, 120), "2024-01-15 12:30 UTC+02:00");
-        assert_eq!(minute(half_past_ten, -660), "2024-01-14 23:30 UTC-11:00");
-        assert_eq!(minute(Moment(0), 0), "1970-01-01 00:00 UTC");
-        assert_eq!(minute(Moment(-1), 0), "1969-12-31 23:59 UTC");
-        assert_eq!(minute(Moment(1_709_164_800_000_000), 0), "2024-02-29 00:00 UTC");
-        assert_eq!(minute(Moment(4_107_542_400_000_000), 0), "2100-03-01 00:00 UTC", "no leap year");
+        let half_past_ten = Timestamp(1_705_314_600_000_000);
+        assert_eq!(format_minute(half_past_ten, 0), "2024-01-15 10:30 UTC");
+        assert_eq!(format_minute(half_past_ten, 120), "2024-01-15 12:30 UTC+02:00");
+        assert_eq!(format_minute(half_past_ten, -660), "2024-01-14 23:30 UTC-11:00");
+        assert_eq!(format_minute(Timestamp(0), 0), "1970-01-01 00:00 UTC");
+        assert_eq!(format_minute(Timestamp(-1), 0), "1969-12-31 23:59 UTC");
+        assert_eq!(format_minute(Timestamp(1_709_164_800_000_000), 0), "2024-02-29 00:00 UTC");
+        assert_eq!(format_minute(Timestamp(4_107_542_400_000_000), 0), "2100-03-01 00:00 UTC", "no leap year");
     }
 }

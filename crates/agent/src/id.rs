@@ -18,7 +18,7 @@ pub enum AgentIdFault {
     Empty,
     /// A name may not climb.
     #[error("Invalid agent ID {0:?}: contains forbidden pattern '..'")]
-    Climbs(String),
+    ContainsDotDot(String),
     /// Anything else.
     #[error(
         "Invalid agent ID {0:?}: must be 1-63 chars, alphanumeric/dot/underscore/hyphen, start with alphanumeric or dot"
@@ -43,7 +43,7 @@ impl AgentId {
         }
         let shown = || text.chars().take(ID_CHARS_MAX + 1).collect::<String>();
         if text.contains("..") {
-            return Err(AgentIdFault::Climbs(shown()));
+            return Err(AgentIdFault::ContainsDotDot(shown()));
         }
         let body = text.strip_prefix('.').unwrap_or(text);
         let starts_well = body.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());

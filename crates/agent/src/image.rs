@@ -14,13 +14,13 @@ pub struct Image {
 
 /// Why bytes are no picture; the text goes on behind what they are called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NoImage {
+pub enum ImageFault {
     /// It begins like none that models take.
     #[error("is no picture that models take: PNG, JPEG, GIF or WebP")]
-    Unknown,
+    UnsupportedFormat,
     /// It begins like one.
     #[error("is {0}, but cut or damaged")]
-    Broken(&'static str),
+    Corrupt(&'static str),
 }
 
 impl Image {
@@ -31,31 +31,31 @@ impl Image {
     ///
     /// # Errors
     /// When they are none, or not all of one.
-    pub fn of(data: Vec<u8>) -> Result<Self, NoImage> {
+    pub fn parse(data: Vec<u8>) -> Result<Self, ImageFault> {
         let (media_type, is_whole) = match data.as_slice() {
-            [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', rest @ ..] => ("image/png", png(rest)),
-            [0xff, 0xd8, rest @ ..] => ("image/jpeg", jpeg(rest)),
-            [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', rest @ ..] => ("image/gif", gif(rest)),
+            [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', rest @ ..] => ("image/png", validate_png(rest)),
+            [0xff, 0xd8, rest @ ..] => ("image/jpeg", validate_jpeg(rest)),
+            [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', rest @ ..] => ("image/gif", validate_gif(rest)),
             [b'R', b'I', b'F', b'F', a, b, c, d, b'W', b'E', b'B', b'P', rest @ ..] => {
-                ("image/webp", webp(u32::from_le_bytes([*a, *b, *c, *d]), rest))
+                ("image/webp", validate_webp(u32::from_le_bytes([*a, *b, *c, *d]), rest))
             }
-            _ => return Err(NoImage::Unknown),
+            _ => return Err(ImageFault::UnsupportedFormat),
         };
         if is_whole.is_none() {
-            return Err(NoImage::Broken(media_type));
+            return Err(ImageFault::Corrupt(media_type));
         }
         Ok(Self { media_type: media_type.to_owned(), data: data.into() })
     }
 
     /// So many pictures, in words.
     #[must_use]
-    pub fn so_many(count: usize) -> String {
+    pub fn count_label(count: usize) -> String {
         if count == 1 { "1 picture".to_owned() } else { format!("{count} pictures") }
     }
 }
 
 /// Chunks of a length, a name, so many bytes and a sum: the head first, something to see, the end.
-fn png(mut rest: &[u8]) -> Option<()> {
+fn validate_png(mut rest: &[u8]) -> Option<()> {
     let (mut is_first, mut is_seen) = (true, false);
     loop {
         let (length, behind) = rest.split_first_chunk::<4>()?;
@@ -63,7 +63,7 @@ fn png(mut rest: &[u8]) -> Option<()> {
         let chunk = behind.get(..usize::try_from(u32::from_be_bytes(*length)).ok()?)?;
         rest = behind.get(chunk.len()..)?.get(4..)?;
         match name {
-            b"IHDR" if is_first && chunk.len() == 13 => has_size(&chunk[..4], &chunk[4..8])?,
+            b"IHDR" if is_first && chunk.len() == 13 => check_dimensions(&chunk[..4], &chunk[4..8])?,
             _ if is_first => return None,
             b"IDAT" => is_seen = true,
             b"IEND" => return is_seen.then_some(()),
@@ -74,7 +74,7 @@ fn png(mut rest: &[u8]) -> Option<()> {
 }
 
 /// Segments of a mark and a length: a frame, then what is seen, which has an end of its own.
-fn jpeg(mut rest: &[u8]) -> Option<()> {
+fn validate_jpeg(mut rest: &[u8]) -> Option<()> {
     let mut has_frame = false;
     loop {
         let at = rest.iter().position(|byte| *byte != 0xff).filter(|at| *at > 0)?;
@@ -87,7 +87,7 @@ fn jpeg(mut rest: &[u8]) -> Option<()> {
                 let length = usize::from(u16::from_be_bytes(*behind.first_chunk()?));
                 let segment = behind.get(2..length)?;
                 if matches!(mark, 0xc0..=0xcf) && !matches!(mark, 0xc4 | 0xc8 | 0xcc) {
-                    has_size(segment.get(1..3)?, segment.get(3..5)?)?;
+                    check_dimensions(segment.get(1..3)?, segment.get(3..5)?)?;
                     has_frame = true;
                 }
                 behind.get(length..)?
@@ -100,18 +100,18 @@ fn jpeg(mut rest: &[u8]) -> Option<()> {
 }
 
 /// A screen, then extensions and pictures, each of blocks with their length before them, and a mark at the end.
-fn gif(rest: &[u8]) -> Option<()> {
+fn validate_gif(rest: &[u8]) -> Option<()> {
     let (screen, behind) = rest.split_first_chunk::<7>()?;
-    let mut rest = behind.get(colours(screen[4])..)?;
+    let mut rest = behind.get(color_table_bytes(screen[4])..)?;
     let mut is_seen = false;
     // Some programs leave the mark out.
     while let Some((kind, behind)) = rest.split_first() {
         rest = match kind {
-            0x21 => behind_blocks(behind.get(1..)?)?,
+            0x21 => skip_blocks(behind.get(1..)?)?,
             0x2c => {
                 let (frame, behind) = behind.split_first_chunk::<9>()?;
                 is_seen = true;
-                behind_blocks(behind.get(colours(frame[8]) + 1..)?)?
+                skip_blocks(behind.get(color_table_bytes(frame[8]) + 1..)?)?
             }
             0x3b => break,
             _ => return None,
@@ -121,11 +121,11 @@ fn gif(rest: &[u8]) -> Option<()> {
 }
 
 /// The bytes of the table of colours that these flags tell.
-fn colours(flags: u8) -> usize {
+fn color_table_bytes(flags: u8) -> usize {
     if flags & 0x80 == 0 { 0 } else { 3 << ((flags & 7) + 1) }
 }
 
-fn behind_blocks(mut rest: &[u8]) -> Option<&[u8]> {
+fn skip_blocks(mut rest: &[u8]) -> Option<&[u8]> {
     loop {
         let (length, behind) = rest.split_first()?;
         rest = behind.get(usize::from(*length)..)?;
@@ -136,7 +136,7 @@ fn behind_blocks(mut rest: &[u8]) -> Option<&[u8]> {
 }
 
 /// Chunks, as long together as the file says.
-fn webp(bytes: u32, rest: &[u8]) -> Option<()> {
+fn validate_webp(bytes: u32, rest: &[u8]) -> Option<()> {
     let chunks = rest.get(..usize::try_from(bytes).ok()?.checked_sub(4)?)?;
     let (name, behind) = chunks.split_first_chunk::<4>()?;
     let (length, behind) = behind.split_first_chunk::<4>()?;
@@ -145,7 +145,7 @@ fn webp(bytes: u32, rest: &[u8]) -> Option<()> {
 }
 
 /// A picture without width or height is none.
-fn has_size(one: &[u8], other: &[u8]) -> Option<()> {
+fn check_dimensions(one: &[u8], other: &[u8]) -> Option<()> {
     let is_some = |bytes: &[u8]| bytes.iter().any(|byte| *byte != 0);
     (is_some(one) && is_some(other)).then_some(())
 }
@@ -165,7 +165,7 @@ mod tests {
         for (bytes, media_type) in
             [(PNG, "image/png"), (JPEG, "image/jpeg"), (GIF, "image/gif"), (WEBP, "image/webp")]
         {
-            let of = |bytes: &[u8]| Image::of(bytes.to_vec()).map(|image| image.media_type);
+            let of = |bytes: &[u8]| Image::parse(bytes.to_vec()).map(|image| image.media_type);
             assert_eq!(of(bytes), Ok(media_type.to_owned()));
             assert_eq!(
                 of(&[bytes, b"more"].concat()),
@@ -191,13 +191,13 @@ mod tests {
             (&WEBP[..12], "image/webp"),
         ] {
             for rest in [&noise[..], &[0; 4096]] {
-                let broken = Image::of([bytes, rest].concat()).unwrap_err();
-                assert_eq!(broken, NoImage::Broken(media_type));
+                let broken = Image::parse([bytes, rest].concat()).unwrap_err();
+                assert_eq!(broken, ImageFault::Corrupt(media_type));
             }
         }
-        assert_eq!(Image::of(b"hello".to_vec()), Err(NoImage::Unknown));
+        assert_eq!(Image::parse(b"hello".to_vec()), Err(ImageFault::UnsupportedFormat));
         let mut flat = PNG.to_vec();
         flat[19] = 0;
-        assert_eq!(Image::of(flat), Err(NoImage::Broken("image/png")), "it has no width");
+        assert_eq!(Image::parse(flat), Err(ImageFault::Corrupt("image/png")), "it has no width");
     }
 }

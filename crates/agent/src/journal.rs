@@ -8,9 +8,9 @@ mod tests;
 pub use replay::{OpenTurn, TurnProgress, Replay, TurnStage};
 
 pub use crate::compaction::CompactionRecord;
-use crate::outside::Moment;
+use crate::outside::Timestamp;
 use crate::permission::{Budget, FilePath, Level, Resource};
-use crate::{AgentId, Gauge, Halt, Message, NanoDollars, RequestId, ToolClass, ToolOutcome, TurnEnd, Used};
+use crate::{AgentId, TokenCalibration, Halt, Message, NanoDollars, RequestId, ToolClass, ToolOutcome, TurnEnd, UsageTotals};
 
 /// Tells agents apart for ever: never given twice, rising with age. Zero is the daemon itself.
 pub type Serial = u64;
@@ -167,7 +167,7 @@ pub struct AgentRecord {
     /// Its parent.
     pub parent: Option<Serial>,
     /// When it was made.
-    pub created_at: Moment,
+    pub created_at: Timestamp,
     /// Who made it.
     pub by: String,
     /// Its prompt.
@@ -179,7 +179,7 @@ pub struct AgentRecord {
     /// The digest of its capability token.
     pub capability_digest: [u8; 32],
     /// What becomes of a turn that a crash cut off.
-    pub on_restart: OnRestart,
+    pub on_restart: RestartPolicy,
     /// What it was given.
     pub permissions: StoredPermissions,
     /// The agent or the file it came from, in words.
@@ -188,7 +188,7 @@ pub struct AgentRecord {
 
 /// What becomes of a turn that a crash cut off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OnRestart {
+pub enum RestartPolicy {
     /// It goes on.
     #[default]
     Resume,
@@ -196,16 +196,16 @@ pub enum OnRestart {
     Mark,
 }
 
-impl OnRestart {
+impl RestartPolicy {
     /// Both of them.
-    pub const ALL: [OnRestart; 2] = [OnRestart::Resume, OnRestart::Mark];
+    pub const ALL: [RestartPolicy; 2] = [RestartPolicy::Resume, RestartPolicy::Mark];
 
     /// The name clients know.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            OnRestart::Resume => "resume",
-            OnRestart::Mark => "mark",
+            RestartPolicy::Resume => "resume",
+            RestartPolicy::Mark => "mark",
         }
     }
 }
@@ -256,15 +256,15 @@ pub struct AgentState {
     /// Turns taken so far.
     pub turns: u64,
     /// What its models reported.
-    pub used: Used,
+    pub usage_totals: UsageTotals,
     /// How its model counts.
-    pub gauge: Gauge,
+    pub calibration: TokenCalibration,
     /// Why the last turn stopped before its end.
     pub halted: Option<Halt>,
     /// How often the last turn asked the model.
     pub last_rounds: u64,
     /// When it last did something.
-    pub last_action_at: Option<Moment>,
+    pub last_action_at: Option<Timestamp>,
     /// Whether it was told that it is finished.
     pub should_shutdown: bool,
     /// Whether an admin said so.

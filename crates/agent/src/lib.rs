@@ -2,7 +2,7 @@
 //! an answer.
 //! Pure: no clock, no randomness, no I/O, no async. What it needs of the world is asked for in [`outside`].
 
-mod cut;
+mod truncate;
 mod date;
 mod fault;
 pub mod compaction;
@@ -19,16 +19,16 @@ mod tool;
 mod turn;
 mod window;
 
-pub use cut::{cut_middle, left_out};
-pub use date::minute;
+pub use truncate::{truncate_middle, omission_note};
+pub use date::format_minute;
 pub use fault::{Fault, FaultKind};
 pub use id::{AgentId, AgentIdFault, RequestId};
-pub use image::{Image, NoImage};
-pub use message::{Ending, Message, Role, Source, ToolCall, content_digest_input};
+pub use image::{Image, ImageFault};
+pub use message::{Ending, Message, Role, MessageSource, ToolCall, content_digest_input};
 pub use redact::redact;
-pub use tokens::{Counted, Counting, Gauge, NanoDollars, Prices, TokenCount, Usage, Used, estimate};
+pub use tokens::{CountedMessage, Counting, TokenCalibration, NanoDollars, Prices, TokenCount, Usage, UsageTotals, estimate_tokens};
 pub use tool::{Concurrency, ToolClass, ToolOutcome, ToolSpec};
 pub use turn::{
     Halt, Schedule, STEERS_MAX, Turn, TurnAction, TurnEnd, TurnEvent, TurnLimits, TurnOutcome, budget_exhausted_result,
 };
-pub use window::{Frame, Lineage, Window, WindowSize};
+pub use window::{FixedOverhead, HistoryVersion, Window, WindowSize};

@@ -40,7 +40,7 @@ pub struct ToolCall {
 
 /// Where a user's message came from.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Source {
+pub struct MessageSource {
     /// The kind of place, such as `rpc`.
     pub kind: Option<String>,
     /// The agent that sent it.
@@ -92,7 +92,7 @@ pub struct Message {
     /// The call that a tool's message answers.
     pub tool_call_id: Option<String>,
     /// Where a user's message came from.
-    pub source: Source,
+    pub source: MessageSource,
     /// Set on an assistant's message whose turn ended badly, and on a tool's that did not do what it should.
     pub ending: Option<Ending>,
 }
@@ -100,20 +100,20 @@ pub struct Message {
 impl Message {
     /// A message of whoever drives the agent.
     #[must_use]
-    pub fn user(text: impl Into<String>, source: Source) -> Self {
-        Self { source, ..Self::plain(Role::User, text.into()) }
+    pub fn user(text: impl Into<String>, source: MessageSource) -> Self {
+        Self { source, ..Self::with_role(Role::User, text.into()) }
     }
 
     /// A message of the model.
     #[must_use]
     pub fn assistant(text: impl Into<String>, tool_calls: Vec<ToolCall>) -> Self {
-        Self { tool_calls, ..Self::plain(Role::Assistant, text.into()) }
+        Self { tool_calls, ..Self::with_role(Role::Assistant, text.into()) }
     }
 
     /// A message of the model whose turn ended badly; the text is what it had said.
     #[must_use]
-    pub fn broken_off(text: impl Into<String>, ending: Ending) -> Self {
-        Self { ending: Some(ending), ..Self::plain(Role::Assistant, text.into()) }
+    pub fn aborted(text: impl Into<String>, ending: Ending) -> Self {
+        Self { ending: Some(ending), ..Self::with_role(Role::Assistant, text.into()) }
     }
 
     /// What came of a call.
@@ -125,10 +125,10 @@ impl Message {
             ToolOutcome::Denied(_) => Some(Ending::Denied),
         };
         let text = outcome.text().to_owned();
-        Self { tool_call_id: Some(call_id.into()), ending, ..Self::plain(Role::Tool, text) }
+        Self { tool_call_id: Some(call_id.into()), ending, ..Self::with_role(Role::Tool, text) }
     }
 
-    fn plain(role: Role, text: String) -> Self {
+    fn with_role(role: Role, text: String) -> Self {
         Self {
             role,
             text,
@@ -136,7 +136,7 @@ impl Message {
             tool_calls: Vec::new(),
             reasoning_block: None,
             tool_call_id: None,
-            source: Source::default(),
+            source: MessageSource::default(),
             ending: None,
         }
     }

@@ -9,17 +9,17 @@ use std::sync::Arc;
 
 use futures_core::Stream;
 
-pub use peers::{NewPeer, PeerResponse, PeerCreated, PeerStatus, Peers};
+pub use peers::{NewPeer, PeerResponse, CreatedPeer, PeerStatus, Peers};
 pub use store::{Append, JournalBounds, JournalEntry, IndexRow, EntryRange, Store, StoreFault, StoredAgent, StoredTurn, CommitListener};
 
 use crate::journal::Serial;
 use crate::permission::{Effect, FilePath, Relation, Permit};
 use crate::prompt::Note;
-use crate::tokens::estimate;
-use crate::{AgentId, Fault, Lineage, Message, Prices, TokenCount, ToolCall, ToolOutcome, ToolSpec, Usage};
+use crate::tokens::estimate_tokens;
+use crate::{AgentId, Fault, HistoryVersion, Message, Prices, TokenCount, ToolCall, ToolOutcome, ToolSpec, Usage};
 
 /// Something that takes its time. Dropping it ends it.
-pub type Doing<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// What a model is asked.
 #[derive(Debug, Clone, Default)]
@@ -29,10 +29,10 @@ pub struct ModelRequest {
     /// The conversation, oldest first.
     pub messages: Arc<Vec<Arc<Message>>>,
     /// What tells that they are those of an earlier question with more behind them; none tells nothing.
-    pub lineage: Option<Lineage>,
+    pub history_version: Option<HistoryVersion>,
     /// Facts that differ from one question to the next, such as the time. They ride behind the last message, so that a
     /// model's cache of everything before them holds. Not part of the conversation.
-    pub tail: Option<Arc<str>>,
+    pub volatile_suffix: Option<Arc<str>>,
     /// The tools it may call.
     pub tools: Vec<Arc<ToolSpec>>,
     /// The JSON Schema that the answer's text has to fit, as text.
@@ -146,7 +146,7 @@ pub trait Provider: Send + Sync {
     /// How many tokens this text is for the model: by its own tokenizer where that is known, else an estimate. The same
     /// text always gives the same count.
     fn count(&self, text: &str) -> TokenCount {
-        estimate(text)
+        estimate_tokens(text)
     }
 }
 
@@ -202,7 +202,7 @@ pub trait PreparedCall: Send {
     fn effects(&self) -> Vec<Effect>;
 
     /// Does it. Dropping the future ends it.
-    fn run(self: Box<Self>, leave: ToolContext) -> Doing<'static, ToolOutcome>;
+    fn run(self: Box<Self>, leave: ToolContext) -> BoxFuture<'static, ToolOutcome>;
 }
 
 /// The tools there are.
@@ -220,13 +220,13 @@ pub trait Workspace: Send + Sync {
     ///
     /// # Errors
     /// When it is not there or is no folder; the text names it as it was given.
-    fn folder(&self, path: &str, base: &FilePath) -> Result<FilePath, String>;
+    fn resolve_directory(&self, path: &str, base: &FilePath) -> Result<FilePath, String>;
 
     /// Finds a place that need not be there yet: its path without links, as far as it is there.
     ///
     /// # Errors
     /// When no file can have such a path.
-    fn place(&self, path: &str, base: &FilePath) -> Result<FilePath, String>;
+    fn resolve_path(&self, path: &str, base: &FilePath) -> Result<FilePath, String>;
 
     /// What people have written down for agents that work in this folder, in the order it is read: their own notes, then
     /// those of the folders above it, then its own. What cannot be read is left out, and said in the log.
@@ -238,13 +238,13 @@ pub trait Workspace: Send + Sync {
     ///
     /// # Errors
     /// When it cannot be read, is no regular file or has more bytes than this; the text names it as it was given.
-    fn bytes(&self, given: &str, _permit: Permit, _bytes_max: usize) -> Result<Vec<u8>, String> {
+    fn read_file(&self, given: &str, _permit: Permit, _bytes_max: usize) -> Result<Vec<u8>, String> {
         Err(format!("File not found: {given}"))
     }
 
     /// What is under way in this folder, in one line, such as the branch of its repository. Looks at a few small files
     /// and runs nothing.
-    fn state(&self, _cwd: &FilePath) -> Option<String> {
+    fn status_line(&self, _cwd: &FilePath) -> Option<String> {
         None
     }
 }
@@ -271,15 +271,15 @@ pub struct ResultChunk {
 
 /// A point in time: microseconds since 1970, UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment(pub i64);
+pub struct Timestamp(pub i64);
 
 /// Tells the time.
 pub trait Clock: Send + Sync {
     /// The time now.
-    fn now(&self) -> Moment;
+    fn now(&self) -> Timestamp;
 
     /// How far the clocks on the wall are from UTC at that time.
-    fn offset_minutes(&self, _at: Moment) -> i32 {
+    fn offset_minutes(&self, _at: Timestamp) -> i32 {
         0
     }
 }

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 /// What stands in the place of a secret.
-const MARK: &str = "[redacted]";
+const PLACEHOLDER: &str = "[redacted]";
 
 /// Each with what takes its place; the name before a secret stays. Arguments of calls are JSON: a new line in them is `\n`,
 /// whose `n` is no part of the word behind it, and a quote has backslashes before it.
@@ -15,9 +15,9 @@ const PATTERNS: [(&str, &str); 12] = [
     // Whole private keys, and the beginning of one that was cut off.
     (
         r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----[A-Za-z0-9+/=\s:,.\-\\]*?(-----END [A-Z0-9 ]*PRIVATE KEY-----|\z)",
-        MARK,
+        PLACEHOLDER,
     ),
-    (r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----[A-Za-z0-9+/=\s\\]*", MARK),
+    (r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----[A-Za-z0-9+/=\s\\]*", PLACEHOLDER),
     // The daemon's own tokens.
     (r"(\\[nrt]|\b)nx[kc]_[A-Za-z0-9_\-]{8,}", "$1[redacted]"),
     // Keys of model providers, and of those who take payments.
@@ -52,7 +52,7 @@ const PATTERNS: [(&str, &str); 12] = [
 ];
 
 /// A pattern that is none would be left out; a test holds that all of them are.
-static COMPILED: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+static COMPILED_PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     let compiled =
         |(pattern, mark): (&str, &'static str)| Regex::new(pattern).ok().map(|regex| (regex, mark));
     PATTERNS.into_iter().filter_map(compiled).collect()
@@ -62,7 +62,7 @@ static COMPILED: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
 #[must_use]
 pub fn redact(text: &str) -> Cow<'_, str> {
     let mut clean = Cow::Borrowed(text);
-    for (regex, mark) in COMPILED.iter() {
+    for (regex, mark) in COMPILED_PATTERNS.iter() {
         if let Cow::Owned(cleaner) = regex.replace_all(&clean, *mark) {
             clean = Cow::Owned(cleaner);
         }
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn every_pattern_is_one() {
-        assert_eq!(COMPILED.len(), PATTERNS.len());
+        assert_eq!(COMPILED_PATTERNS.len(), PATTERNS.len());
     }
 
     #[test]

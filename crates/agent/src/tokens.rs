@@ -13,13 +13,13 @@ const MESSAGE_OVERHEAD: TokenCount = 4;
 /// About how many tokens a text is for a model whose tokenizer is not known: a quarter for a letter of ASCII, half for one
 /// of other alphabets, one for a sign of Chinese, Japanese or Korean. A text that is there at all costs at least one.
 #[must_use]
-pub fn estimate(text: &str) -> TokenCount {
-    let quarters: TokenCount = text.bytes().map(quarters).sum();
+pub fn estimate_tokens(text: &str) -> TokenCount {
+    let quarters: TokenCount = text.bytes().map(quarter_tokens).sum();
     (quarters / 4).max(TokenCount::from(!text.is_empty()))
 }
 
 /// What a letter counts, in quarters of a token, by its first byte; the bytes behind that count nothing.
-fn quarters(byte: u8) -> TokenCount {
+fn quarter_tokens(byte: u8) -> TokenCount {
     match byte {
         0..=0x7f => 1,
         0x80..=0xbf => 0,
@@ -44,12 +44,12 @@ fn count_message(message: &Message, count: Counting<'_>) -> TokenCount {
 
 /// A message that was counted: once, before it comes into a context.
 #[derive(Debug, Clone)]
-pub struct Counted {
+pub struct CountedMessage {
     pub(crate) message: Arc<Message>,
     pub(crate) tokens: TokenCount,
 }
 
-impl Counted {
+impl CountedMessage {
     /// Counts a message.
     #[must_use]
     pub fn new(message: impl Into<Arc<Message>>, count: Counting<'_>) -> Self {
@@ -60,20 +60,20 @@ impl Counted {
 
 /// How far a model's counts are from ours, in thousandths: learned from what it reports, and kept with the agent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Gauge {
+pub struct TokenCalibration {
     permille: Option<u64>,
 }
 
-impl Gauge {
+impl TokenCalibration {
     /// Requests below this say more about a model's template than about its tokenizer.
-    const COUNTED_MIN: TokenCount = 256;
+    const SAMPLE_TOKENS_MIN: TokenCount = 256;
     /// No tokenizer is so much thriftier than ours: a server that reports less has cut the question short.
     const PERMILLE_MIN: u64 = 800;
     const PERMILLE_MAX: u64 = 4000;
 
     /// A gauge as it was kept; one that cannot be is none.
     #[must_use]
-    pub fn kept(permille: Option<u64>) -> Self {
+    pub fn from_permille(permille: Option<u64>) -> Self {
         Self { permille: permille.filter(|known| (Self::PERMILLE_MIN..=Self::PERMILLE_MAX).contains(known)) }
     }
 
@@ -85,8 +85,8 @@ impl Gauge {
 
     /// A model has reported so many tokens for what was counted as so many. The first report counts whole, later ones
     /// a quarter; no report moves the gauge beyond its bounds.
-    pub fn learn(&mut self, counted: TokenCount, reported: TokenCount) {
-        if counted < Self::COUNTED_MIN || reported == 0 {
+    pub fn observe(&mut self, counted: TokenCount, reported: TokenCount) {
+        if counted < Self::SAMPLE_TOKENS_MIN || reported == 0 {
             return;
         }
         let heard = (reported.saturating_mul(1000) / counted).clamp(Self::PERMILLE_MIN, Self::PERMILLE_MAX);
@@ -95,13 +95,13 @@ impl Gauge {
 
     /// What the model would say to so many of our tokens.
     #[must_use]
-    pub fn correct(self, counted: TokenCount) -> TokenCount {
+    pub fn to_model_tokens(self, counted: TokenCount) -> TokenCount {
         counted.saturating_mul(self.permille.unwrap_or(1000)) / 1000
     }
 
     /// How many of our tokens are so many of the model's.
     #[must_use]
-    pub fn uncorrect(self, tokens: TokenCount) -> TokenCount {
+    pub fn to_counted_tokens(self, tokens: TokenCount) -> TokenCount {
         tokens.saturating_mul(1000) / self.permille.unwrap_or(1000)
     }
 }
@@ -170,7 +170,7 @@ impl Prices {
 
 /// What an agent's models have reported over its life.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Used {
+pub struct UsageTotals {
     /// Reports so far.
     pub requests: u64,
     /// Their sum.
@@ -179,7 +179,7 @@ pub struct Used {
     pub cost: NanoDollars,
 }
 
-impl Used {
+impl UsageTotals {
     /// Adds one report, by a model of these prices.
     pub fn add(&mut self, usage: Usage, prices: Option<&Prices>) {
         self.requests += 1;
@@ -207,30 +207,30 @@ mod tests {
             ("대화의 맥락", 5),
             ("🦀🦀", 2),
         ] {
-            assert_eq!(estimate(text), tokens, "{text:?}");
+            assert_eq!(estimate_tokens(text), tokens, "{text:?}");
         }
     }
 
     #[test]
     fn a_message_counts_its_calls_too() {
         let call = ToolCall { id: "1".into(), name: "echo".into(), arguments: "{\"a\": 12}".into() };
-        assert_eq!(Counted::new(Message::assistant("", vec![call]), &estimate).tokens, 4 + 1 + 2);
+        assert_eq!(CountedMessage::new(Message::assistant("", vec![call]), &estimate_tokens).tokens, 4 + 1 + 2);
     }
 
     #[test]
     fn a_gauge_follows_reports_within_bounds() {
-        let mut gauge = Gauge::default();
-        assert_eq!(gauge.correct(1000), 1000);
-        gauge.learn(100, 500);
-        assert_eq!(gauge.correct(1000), 1000, "a small request teaches nothing");
-        gauge.learn(1000, 1200);
-        assert_eq!((gauge.correct(1000), gauge.uncorrect(1200)), (1200, 1000));
-        gauge.learn(1000, 800);
-        assert_eq!(gauge.correct(1000), 1100);
-        (0..50).for_each(|_| gauge.learn(1000, u64::MAX));
-        assert!((3990..=4000).contains(&gauge.correct(1000)), "an absurd report moves it to the bound");
-        (0..50).for_each(|_| gauge.learn(1000, 1));
-        assert!((800..=810).contains(&gauge.correct(1000)), "nor does one of a question that was cut short");
+        let mut gauge = TokenCalibration::default();
+        assert_eq!(gauge.to_model_tokens(1000), 1000);
+        gauge.observe(100, 500);
+        assert_eq!(gauge.to_model_tokens(1000), 1000, "a small request teaches nothing");
+        gauge.observe(1000, 1200);
+        assert_eq!((gauge.to_model_tokens(1000), gauge.to_counted_tokens(1200)), (1200, 1000));
+        gauge.observe(1000, 800);
+        assert_eq!(gauge.to_model_tokens(1000), 1100);
+        (0..50).for_each(|_| gauge.observe(1000, u64::MAX));
+        assert!((3990..=4000).contains(&gauge.to_model_tokens(1000)), "an absurd report moves it to the bound");
+        (0..50).for_each(|_| gauge.observe(1000, 1));
+        assert!((800..=810).contains(&gauge.to_model_tokens(1000)), "nor does one of a question that was cut short");
     }
 
     #[test]

@@ -199,7 +199,7 @@ impl Turn {
     #[must_use]
     pub fn resume(progress: TurnProgress, manners: Vec<Schedule>, limits: TurnLimits) -> (Self, Vec<TurnAction>) {
         let TurnProgress { responses: answers, content: said, calls, started_calls: begun, finished_calls: mut done, steers } = progress;
-        let (mut turn, _) = Self::start(Message::user("", crate::Source::default()), limits);
+        let (mut turn, _) = Self::start(Message::user("", crate::MessageSource::default()), limits);
         turn.rounds = answers;
         turn.content = said;
         turn.steers = steers.into();
@@ -381,7 +381,7 @@ impl Turn {
             actions.extend(self.calls.take_results().into_iter().map(TurnAction::Append));
         }
         actions.extend(self.deliver_steers());
-        actions.push(TurnAction::Append(Message::broken_off(text, ending)));
+        actions.push(TurnAction::Append(Message::aborted(text, ending)));
         actions.push(self.end(outcome, None));
         actions
     }

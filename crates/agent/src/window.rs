@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use crate::compaction::CompactionPart;
-use crate::tokens::{Counted, Counting, Gauge};
+use crate::tokens::{CountedMessage, Counting, TokenCalibration};
 use crate::{Ending, Message, Role, TokenCount};
 
 /// What is kept free of a model's window for its answer: a quarter, and not more than this.
-const ANSWER_RESERVE_MAX: TokenCount = 2000;
+const RESPONSE_RESERVE_TOKENS_MAX: TokenCount = 2000;
 
 /// A context whose messages fill so much of their room is folded before the model is asked.
-const FULL_PERCENT: TokenCount = 90;
+const COMPACTION_PERCENT: TokenCount = 90;
 
 /// A context. Appending costs the same however long it is.
 #[derive(Debug, Clone, Default)]
@@ -24,34 +24,34 @@ pub struct Window {
     message_tokens: TokenCount,
     /// The messages as a model is shown them, once one of them is shown differently. The same each time, so that what was
     /// written of them stays good.
-    shown: Option<Arc<Vec<Arc<Message>>>>,
-    lineage: Lineage,
+    request_messages: Option<Arc<Vec<Arc<Message>>>>,
+    history_version: HistoryVersion,
 }
 
 /// What lists of messages have in common when the longer one came of the shorter by appending: whoever has worked
 /// through one need not look at it again. A list that lost or changed a message has another.
 #[derive(Debug, Clone, Default)]
-pub struct Lineage(Arc<()>);
+pub struct HistoryVersion(Arc<()>);
 
-impl PartialEq for Lineage {
+impl PartialEq for HistoryVersion {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }
 
-impl Eq for Lineage {}
+impl Eq for HistoryVersion {}
 
 /// What a context is held against: the model's window, and what is sent beside the context.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Frame {
+pub struct FixedOverhead {
     /// What the model can take; zero is not known.
     pub budget: TokenCount,
     /// The descriptions of the tools.
     pub tools: TokenCount,
     /// What is added anew to each request.
-    pub dynamic: TokenCount,
+    pub volatile_suffix: TokenCount,
     /// How the model counts.
-    pub gauge: Gauge,
+    pub calibration: TokenCalibration,
 }
 
 /// A context's size in tokens.
@@ -62,7 +62,7 @@ pub struct WindowSize {
     /// The descriptions of the tools.
     pub tools: TokenCount,
     /// What is added anew to each request.
-    pub dynamic: TokenCount,
+    pub volatile_suffix: TokenCount,
     /// The messages.
     pub messages: TokenCount,
     /// All of these, corrected by what the model has reported.
@@ -79,14 +79,14 @@ impl WindowSize {
     /// Whether it is time to fold. A window of unknown size is never full.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.budget > 0 && self.messages > self.room() * FULL_PERCENT / 100
+        self.budget > 0 && self.messages > self.message_capacity() * COMPACTION_PERCENT / 100
     }
 
     /// What messages may have: what prompt, tools and tail leave of what is available, and where that is less, half of
     /// what is kept for the answer. Zero is not known.
     #[must_use]
-    pub fn room(&self) -> TokenCount {
-        let left = self.available.saturating_sub(self.system + self.tools + self.dynamic);
+    pub fn message_capacity(&self) -> TokenCount {
+        let left = self.available.saturating_sub(self.system + self.tools + self.volatile_suffix);
         left.max((self.budget - self.available) / 2)
     }
 }
@@ -123,15 +123,15 @@ impl Window {
     }
 
     /// Appends a message.
-    pub fn push(&mut self, counted: Counted) {
-        let Counted { message, tokens } = counted;
+    pub fn push(&mut self, counted: CountedMessage) {
+        let CountedMessage { message, tokens } = counted;
         self.message_tokens += tokens;
         self.tokens.push(tokens);
-        let noted = noted(&message);
-        if noted.is_some() && self.shown.is_none() {
-            self.shown = Some(Arc::clone(&self.messages));
+        let noted = with_placeholder(&message);
+        if noted.is_some() && self.request_messages.is_none() {
+            self.request_messages = Some(Arc::clone(&self.messages));
         }
-        if let Some(shown) = &mut self.shown {
+        if let Some(shown) = &mut self.request_messages {
             Arc::make_mut(shown).push(noted.unwrap_or_else(|| Arc::clone(&message)));
         }
         Arc::make_mut(&mut self.messages).push(message);
@@ -140,9 +140,9 @@ impl Window {
     /// Keeps the first messages and forgets the rest.
     pub fn truncate(&mut self, messages: usize) {
         let forgotten = messages.min(self.messages.len())..;
-        self.lineage = Lineage::default();
+        self.history_version = HistoryVersion::default();
         Arc::make_mut(&mut self.messages).truncate(forgotten.start);
-        if let Some(shown) = &mut self.shown {
+        if let Some(shown) = &mut self.request_messages {
             Arc::make_mut(shown).truncate(forgotten.start);
         }
         self.message_tokens -= self.tokens.drain(forgotten).sum::<TokenCount>();
@@ -159,10 +159,10 @@ impl Window {
                     let to = (*to).min(self.messages.len());
                     for place in *from..to {
                         let message = Arc::clone(&self.messages[place]);
-                        window.push(Counted { message, tokens: self.tokens[place] });
+                        window.push(CountedMessage { message, tokens: self.tokens[place] });
                     }
                 }
-                CompactionPart::Inserted(message) => window.push(Counted::new(Message::clone(message), count)),
+                CompactionPart::Inserted(message) => window.push(CountedMessage::new(Message::clone(message), count)),
             }
         }
         window
@@ -180,17 +180,17 @@ impl Window {
 
     /// The size within this frame.
     #[must_use]
-    pub fn size(&self, frame: &Frame) -> WindowSize {
-        let Frame { budget, tools, dynamic, gauge } = *frame;
+    pub fn size(&self, frame: &FixedOverhead) -> WindowSize {
+        let FixedOverhead { budget, tools, volatile_suffix: dynamic, calibration: gauge } = *frame;
         let [system, tools, dynamic, messages] =
-            [self.system_tokens, tools, dynamic, self.message_tokens].map(|counted| gauge.correct(counted));
+            [self.system_tokens, tools, dynamic, self.message_tokens].map(|counted| gauge.to_model_tokens(counted));
         // The parts add up.
         let total = system + tools + dynamic + messages;
-        let available = budget - (budget / 4).min(ANSWER_RESERVE_MAX);
+        let available = budget - (budget / 4).min(RESPONSE_RESERVE_TOKENS_MAX);
         WindowSize {
             system,
             tools,
-            dynamic,
+            volatile_suffix: dynamic,
             messages,
             total,
             budget,
@@ -201,20 +201,20 @@ impl Window {
 
     /// The lineage of the messages, as they are and as a model is shown them.
     #[must_use]
-    pub fn lineage(&self) -> &Lineage {
-        &self.lineage
+    pub fn history_version(&self) -> &HistoryVersion {
+        &self.history_version
     }
 
     /// The messages as a model is shown them: an answer that broke off before its first word gets a word in its
     /// place, because models refuse an empty one.
     #[must_use]
-    pub fn shown(&self) -> Arc<Vec<Arc<Message>>> {
-        Arc::clone(self.shown.as_ref().unwrap_or(&self.messages))
+    pub fn request_messages(&self) -> Arc<Vec<Arc<Message>>> {
+        Arc::clone(self.request_messages.as_ref().unwrap_or(&self.messages))
     }
 }
 
 /// What stands in the place of a message that has no words.
-fn note(message: &Message) -> Option<&'static str> {
+fn placeholder_text(message: &Message) -> Option<&'static str> {
     let note = match message.ending? {
         Ending::Cancelled => "[cancelled]",
         Ending::Failed | Ending::Denied => "[failed]",
@@ -223,8 +223,8 @@ fn note(message: &Message) -> Option<&'static str> {
     (message.role == Role::Assistant && message.text.is_empty()).then_some(note)
 }
 
-fn noted(message: &Message) -> Option<Arc<Message>> {
-    note(message).map(|note| Arc::new(Message { text: note.to_owned(), ..message.clone() }))
+fn with_placeholder(message: &Message) -> Option<Arc<Message>> {
+    placeholder_text(message).map(|note| Arc::new(Message { text: note.to_owned(), ..message.clone() }))
 }
 
 #[cfg(test)]

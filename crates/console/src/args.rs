@@ -85,7 +85,7 @@ pub struct AskArgs {
     #[arg(short, long)]
     pub yes: bool,
     /// How long to wait for the answer before it is cancelled
-    #[arg(short, long, value_name = "SECONDS", default_value = "600", value_parser = seconds)]
+    #[arg(short, long, value_name = "SECONDS", default_value = "600", value_parser = parse_seconds)]
     pub(crate) timeout: Duration,
 }
 
@@ -362,7 +362,7 @@ pub struct CreateArgs {
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
     /// What becomes of a turn that a crash cut off: resume it, or mark it as interrupted [default: the daemon's]
-    #[arg(long, value_name = "POLICY", value_parser = on_restart)]
+    #[arg(long, value_name = "POLICY", value_parser = parse_on_restart)]
     pub(crate) on_restart: Option<OnRestart>,
     /// Make up a temporary name: .1, .2, …
     #[arg(long, conflicts_with = "agent_id")]
@@ -371,7 +371,7 @@ pub struct CreateArgs {
     #[arg(short = 'M', long, value_name = "TEXT")]
     pub(crate) message: Option<String>,
     /// How long to wait for the answer before the turn is cancelled
-    #[arg(short, long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
+    #[arg(short, long, value_name = "SECONDS", default_value = "300", value_parser = parse_seconds)]
     pub(crate) timeout: Duration,
 }
 
@@ -394,7 +394,7 @@ pub struct SendArgs {
     #[arg(long, value_name = "REQUEST_ID")]
     pub(crate) request_id: Option<String>,
     /// How long to wait for the answer before the turn is cancelled
-    #[arg(short, long, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
+    #[arg(short, long, value_name = "SECONDS", default_value = "300", value_parser = parse_seconds)]
     pub(crate) timeout: Duration,
 }
 
@@ -405,7 +405,7 @@ pub struct EventsArgs {
     #[arg(long, value_name = "N")]
     pub(crate) after: Option<u64>,
     /// Only these kinds, such as message or turn_ended; comma separated, may be given several times
-    #[arg(long = "kind", value_name = "KIND", value_delimiter = ',', value_parser = event_kind)]
+    #[arg(long = "kind", value_name = "KIND", value_delimiter = ',', value_parser = parse_event_kind)]
     pub(crate) kinds: Vec<EventKind>,
     /// Leave out what models are just saying and thinking
     #[arg(long)]
@@ -433,16 +433,16 @@ impl TypedValueParser for TokenParser {
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+fn parse_seconds(text: &str) -> Result<Duration, String> {
     let wanted = text.parse().ok().and_then(|seconds: f64| Duration::try_from_secs_f64(seconds).ok());
     wanted.filter(|wanted| !wanted.is_zero()).ok_or_else(|| "must be a number of seconds above 0".to_owned())
 }
 
-fn event_kind(text: &str) -> Result<EventKind, String> {
+fn parse_event_kind(text: &str) -> Result<EventKind, String> {
     EventKind::find(text).ok_or_else(|| format!("must be one of {}", EventKind::choices()))
 }
 
-fn on_restart(text: &str) -> Result<OnRestart, String> {
+fn parse_on_restart(text: &str) -> Result<OnRestart, String> {
     match text {
         "resume" => Ok(OnRestart::Resume),
         "mark" => Ok(OnRestart::Mark),

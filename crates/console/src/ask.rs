@@ -7,8 +7,8 @@ use nexus3_client::{Client, ClientFault, DETECT_TIMEOUT, Detection, detect_serve
 use nexus3_protocol::methods::{CreateAgentParams, DestroyAgentParams, ImageParam, NoParams};
 
 use crate::args::AskArgs;
-use crate::commands::{absolute, exit_code_for, read_message};
-use crate::images::images;
+use crate::commands::{absolute_path, exit_code_for, read_message};
+use crate::images::load_images;
 use crate::send::{OutgoingMessage, RetryHint, OutputMode, send};
 use crate::connection::{Failure, ConnectionOptions};
 use crate::{Interrupt, Streams};
@@ -68,7 +68,7 @@ impl AskRequest {
     pub fn read(mut args: AskArgs, input: &mut dyn Read) -> Result<Self, String> {
         let content =
             read_message(std::mem::take(&mut args.text), input).map_err(|failure| failure.message())?;
-        let images = images(std::mem::take(&mut args.images)).map_err(|failure| failure.message())?;
+        let images = load_images(std::mem::take(&mut args.images)).map_err(|failure| failure.message())?;
         Ok(Self { args, content, images })
     }
 
@@ -160,7 +160,7 @@ impl AgentCreator<'_> {
             agent_id,
             system_prompt: self.system_prompt,
             model: self.model,
-            cwd: Some(absolute(".".to_owned())?),
+            cwd: Some(absolute_path(".".to_owned())?),
             ..CreateAgentParams::default()
         };
         Ok(self.client.create_agent(&params).await?.agent_id)

@@ -6,12 +6,12 @@ use nexus3_client::{DETECT_TIMEOUT, Detection, detect_server};
 use nexus3_protocol::MethodSpec;
 use nexus3_protocol::methods::{
     CancelOutput, CancelParams, CompactParams, CreateAgentParams, DestroyAgentParams, ListAgentsParams,
-    MessageOffset, MessagesParams, NoParams, PageSize, RequestIdParam, SendOutput, SteerParams, spec,
+    PageOffset, MessagesParams, NoParams, PageSize, RequestIdParam, SendOutput, SteerParams, spec,
 };
 use serde_json::{Value, json};
 
 use crate::args::{CreateArgs, RpcCommand, SendArgs};
-use crate::images::images;
+use crate::images::load_images;
 use crate::send::{OutgoingMessage, RetryHint, OutputMode, send};
 use crate::connection::{Failure, ConnectionOptions};
 use crate::{EXIT_SUCCESS, EXIT_FAILURE, Interrupt, Streams};
@@ -43,7 +43,7 @@ pub(crate) async fn run(
             print::<spec::Compact>(streams, &session.client().agent(agent_id).compact(&params).await?)
         }
         RpcCommand::Messages { agent_id, offset, limit } => {
-            let page = MessagesParams { offset: offset.map(MessageOffset), limit: limit.map(PageSize) };
+            let page = MessagesParams { offset: offset.map(PageOffset), limit: limit.map(PageSize) };
             print::<spec::GetMessages>(streams, &session.client().agent(agent_id).get_messages(&page).await?)
         }
         RpcCommand::Steer { agent_id, text } => steer(session, agent_id, text, streams).await,
@@ -102,7 +102,7 @@ async fn create(
         preset: args.preset,
         disable_tools: list(args.disable_tools),
         parent_agent_id: args.parent,
-        cwd: args.cwd.map(absolute).transpose()?,
+        cwd: args.cwd.map(absolute_path).transpose()?,
         allowed_write_paths: list(args.write_paths),
         model: args.model,
         on_restart: args.on_restart,
@@ -121,9 +121,9 @@ async fn create(
         retry_hint: RetryHint::SameRequestId,
     };
     let answered = send(session, client, outgoing, OutputMode::Buffered, streams.errors, interrupt).await;
-    let mut answer = value::<spec::CreateAgent>(&created)?;
+    let mut answer = to_json::<spec::CreateAgent>(&created)?;
     if let (Ok(answered), Some(members)) = (&answered, answer.as_object_mut()) {
-        members.insert("response".to_owned(), value::<spec::Send>(answered)?);
+        members.insert("response".to_owned(), to_json::<spec::Send>(answered)?);
     }
     // Also when the send failed: the agent is there, and its name may be news.
     print_value(streams, &answer)?;
@@ -138,7 +138,7 @@ async fn send_message(
 ) -> Result<u8, Failure> {
     let content = read_message(args.text, streams.input)?;
     let (agent_id, request_id, limit) = (args.agent_id, args.request_id, args.timeout);
-    let (images, repeat) = (images(args.images)?, RetryHint::SameRequestId);
+    let (images, repeat) = (load_images(args.images)?, RetryHint::SameRequestId);
     let outgoing = OutgoingMessage { agent_id, content, images, request_id, time_limit: limit, retry_hint: repeat };
     let telling = if args.stream { OutputMode::Streamed(streams.output) } else { OutputMode::Buffered };
     let answered = send(session, session.client(), outgoing, telling, streams.errors, interrupt).await?;
@@ -189,13 +189,13 @@ async fn cancel(session: &ConnectionOptions, agent_id: &str, name: String) -> Re
 async fn status(session: &ConnectionOptions, agent_id: &str, streams: &mut Streams<'_>) -> Result<u8, Failure> {
     let client = session.client();
     let agent = client.agent(agent_id);
-    let tokens = value::<spec::GetTokens>(&agent.get_tokens(&NoParams {}).await?)?;
-    let context = value::<spec::GetContext>(&agent.get_context(&NoParams {}).await?)?;
+    let tokens = to_json::<spec::GetTokens>(&agent.get_tokens(&NoParams {}).await?)?;
+    let context = to_json::<spec::GetContext>(&agent.get_context(&NoParams {}).await?)?;
     print_value(streams, &json!({ "tokens": tokens, "context": context }))
 }
 
 /// A relative folder is meant from where the user stands, not from where the daemon does.
-pub(crate) fn absolute(path: String) -> Result<String, Failure> {
+pub(crate) fn absolute_path(path: String) -> Result<String, Failure> {
     if path.starts_with('~') {
         return Ok(path);
     }
@@ -236,21 +236,21 @@ async fn destroy(
     if output.success { Ok(EXIT_SUCCESS) } else { Err(Failure::Message(format!("no agent {}", output.agent_id))) }
 }
 
-fn value<M: MethodSpec>(output: &M::Output) -> Result<Value, Failure> {
+fn to_json<M: MethodSpec>(output: &M::Output) -> Result<Value, Failure> {
     serde_json::to_value(output).map_err(Failure::write_failed)
 }
 
 /// Prints a method's answer, members in the order of the method list's documents.
 pub(crate) fn print<M: MethodSpec>(streams: &mut Streams<'_>, output: &M::Output) -> Result<u8, Failure> {
     let text = serde_json::to_string_pretty(output).map_err(Failure::write_failed)?;
-    write(streams, &text)
+    print_text(streams, &text)
 }
 
 fn print_value(streams: &mut Streams<'_>, answer: &Value) -> Result<u8, Failure> {
-    write(streams, &format!("{answer:#}"))
+    print_text(streams, &format!("{answer:#}"))
 }
 
-pub(crate) fn write(streams: &mut Streams<'_>, text: &str) -> Result<u8, Failure> {
+pub(crate) fn print_text(streams: &mut Streams<'_>, text: &str) -> Result<u8, Failure> {
     writeln!(streams.output, "{text}").and_then(|()| streams.output.flush()).map_err(Failure::write_failed)?;
     Ok(EXIT_SUCCESS)
 }

@@ -4,18 +4,18 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use nexus3_protocol::methods::ImageParam;
 
-use crate::commands::absolute;
+use crate::commands::absolute_path;
 use crate::connection::Failure;
 
 /// What fits into a request beside a long text, in base64. What is larger is read by the daemon, if the agent may read it.
-const SENT_BYTES_MAX: usize = 600 << 10;
+const INLINE_BYTES_MAX: usize = 600 << 10;
 
 /// What the daemon takes of one picture.
 const IMAGE_BYTES_MAX: u64 = 5 << 20;
 
 /// Small files go with the message; of large ones the daemon is told the path.
-pub(crate) fn images(files: Vec<String>) -> Result<Vec<ImageParam>, Failure> {
-    let mut left = SENT_BYTES_MAX;
+pub(crate) fn load_images(files: Vec<String>) -> Result<Vec<ImageParam>, Failure> {
+    let mut left = INLINE_BYTES_MAX;
     let mut images = Vec::with_capacity(files.len());
     for file in files {
         let cannot = |why: String| Failure::Message(format!("the image {file} cannot be read: {why}"));
@@ -33,7 +33,7 @@ pub(crate) fn images(files: Vec<String>) -> Result<Vec<ImageParam>, Failure> {
                 left = rest;
                 ImageParam { data: Some(BASE64.encode(bytes)), ..ImageParam::default() }
             }
-            None => ImageParam { path: Some(absolute(file)?), ..ImageParam::default() },
+            None => ImageParam { path: Some(absolute_path(file)?), ..ImageParam::default() },
         });
     }
     Ok(images)

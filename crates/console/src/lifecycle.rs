@@ -4,12 +4,12 @@ use std::path::Path;
 
 use nexus3_client::ClientFault;
 use nexus3_protocol::methods::{
-    ExportAgentParams, ForkAgentParams, ImportAgentParams, ListSessionsParams, MessageOffset, PageSize,
+    ExportAgentParams, ForkAgentParams, ImportAgentParams, ListSessionsParams, PageOffset, PageSize,
     RenameAgentParams, RollbackAgentParams, spec,
 };
 
 use crate::Streams;
-use crate::commands::{print, write};
+use crate::commands::{print, print_text};
 use crate::snapshot_file::{input_label, read_snapshot};
 use crate::connection::{Failure, ConnectionOptions};
 
@@ -19,7 +19,7 @@ pub(crate) async fn list(
     limit: Option<u64>,
     streams: &mut Streams<'_>,
 ) -> Result<u8, Failure> {
-    let page = ListSessionsParams { offset: offset.map(MessageOffset), limit: limit.map(PageSize) };
+    let page = ListSessionsParams { offset: offset.map(PageOffset), limit: limit.map(PageSize) };
     print::<spec::ListSessions>(streams, &session.client().list_sessions(&page).await?)
 }
 
@@ -62,7 +62,7 @@ pub(crate) async fn export(
 ) -> Result<u8, Failure> {
     let output = session.client().export_agent(&ExportAgentParams { agent_id }).await?;
     let text = serde_json::to_string_pretty(&output.snapshot).map_err(Failure::write_failed)?;
-    write(streams, &text)
+    print_text(streams, &text)
 }
 
 pub(crate) async fn import(

@@ -64,6 +64,6 @@ fn parse(bytes: &[u8]) -> Result<SnapshotDocument, String> {
     match &document.value {
         Json::Object(members) if members.is_empty() => Err("it is empty".to_owned()),
         Json::Object(_) => json::from_json(&document.value).map_err(|fault| fault.to_string()),
-        other => Err(format!("it must be a JSON object, got: {}", other.kind())),
+        other => Err(format!("it must be a JSON object, got: {}", other.type_name())),
     }
 }

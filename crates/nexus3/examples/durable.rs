@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use agent::outside::{
-    Clock, Entropy, ModelEvent, ModelRequest, ModelStream, ModelSpec, Models, Moment, Provider, Store,
+    Clock, Entropy, ModelEvent, ModelRequest, ModelStream, ModelSpec, Models, Timestamp, Provider, Store,
 };
 use agent::permission::Presets;
 use agent::{AgentId, Fault, FaultKind};
@@ -21,7 +21,7 @@ use rpc::{Dispatcher, DispatcherOptions, InProcessApi};
 use runtime::{Limits, Outside, PoolHandle, PoolOptions};
 use store::{Durability, SqliteOptions};
 use tokio::task::JoinSet;
-use tools::{ToolRegistry, Disk, ToolDependencies};
+use tools::{ToolRegistry, LocalWorkspace, ToolDependencies};
 
 type Anything = Box<dyn Error + Send + Sync>;
 
@@ -211,7 +211,7 @@ fn outside(store: Arc<dyn Store>) -> Outside {
     Outside {
         models: Arc::new(OnlyParrot(Arc::new(Parrot))),
         tools: Arc::new(ToolRegistry::new(parts)),
-        workspace: Arc::new(Disk::new(None)),
+        workspace: Arc::new(LocalWorkspace::new(None)),
         store,
         clock,
         entropy,
@@ -252,9 +252,9 @@ impl Models for OnlyParrot {
 struct MachineClock;
 
 impl Clock for MachineClock {
-    fn now(&self) -> Moment {
+    fn now(&self) -> Timestamp {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Moment(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+        Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
     }
 }
 

@@ -24,10 +24,10 @@ const IDLE_TIMEOUT_S: &str = "900";
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How often to look whether it answers.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The most of what a daemon said that is shown when it did not start.
-const SAID_BYTES_MAX: u64 = 4096;
+const STDERR_BYTES_MAX: u64 = 4096;
 
 pub(crate) fn run(
     args: console::AskArgs,
@@ -39,7 +39,7 @@ pub(crate) fn run(
     let runtime = console_runtime()?;
     let endpoint = Endpoint::new(&config.host, args.port().unwrap_or(config.port));
     let needs_model = args.model.is_none();
-    let consent = if args.yes { Consent::Given } else { Consent::Asked };
+    let consent = if args.yes { Consent::Given } else { Consent::Ask };
     let (mut input, mut output, mut errors) = (io::stdin(), io::stdout(), io::stderr());
     let question = console::AskRequest::read(args, &mut input).map_err(Failure::Run)?;
     if question.is_empty() {
@@ -54,8 +54,8 @@ pub(crate) fn run(
         }
     }
     let streams = console::Streams { input: &mut input, output: &mut output, errors: &mut errors };
-    let start = async |port| start(home, &config.host, port).await.map_err(|fault| fault.to_string());
-    Ok(runtime.block_on(console::ask(question, &options, start, streams, signals::interrupt())))
+    let start = async |port| start_daemon(home, &config.host, port).await.map_err(|fault| fault.to_string());
+    Ok(runtime.block_on(console::ask(question, &options, start, streams, signals::wait_for_interrupt())))
 }
 
 /// Whether there is a model to ask.
@@ -95,10 +95,10 @@ fn ensure_model(
 }
 
 /// Starts a daemon of its own, which outlives this process, and waits until it answers.
-async fn start(home: &Path, host: &str, port: u16) -> Result<(), Failure> {
+async fn start_daemon(home: &Path, host: &str, port: u16) -> Result<(), Failure> {
     home::prepare(home)?;
-    let mut said = said_file(home)?;
-    let mut daemon = spawn(home, port, &said)?;
+    let mut said = create_stderr_file(home)?;
+    let mut daemon = spawn_daemon(home, port, &said)?;
     let endpoint = Endpoint::new(host, port);
     let until = Instant::now() + START_TIMEOUT;
     while Instant::now() < until {
@@ -106,20 +106,20 @@ async fn start(home: &Path, host: &str, port: u16) -> Result<(), Failure> {
             return Ok(());
         }
         if let Ok(Some(status)) = daemon.try_wait() {
-            return Err(Failure::Run(format!("the daemon did not start ({status}): {}", read(&mut said))));
+            return Err(Failure::Run(format!("the daemon did not start ({status}): {}", read_stderr(&mut said))));
         }
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
     // It may be at work still; two of them must not be.
     let _ = daemon.kill();
     Err(Failure::Run(format!(
         "the daemon did not answer within {} s: {}; start it with nexus3 serve to see why",
         START_TIMEOUT.as_secs(),
-        read(&mut said)
+        read_stderr(&mut said)
     )))
 }
 
-fn spawn(home: &Path, port: u16, said: &File) -> Result<Child, Failure> {
+fn spawn_daemon(home: &Path, port: u16, said: &File) -> Result<Child, Failure> {
     let cannot = |fault: io::Error| Failure::Run(format!("the daemon cannot be started: {fault}"));
     Command::new(std::env::current_exe().map_err(cannot)?)
         .arg("--home")
@@ -135,7 +135,7 @@ fn spawn(home: &Path, port: u16, said: &File) -> Result<Child, Failure> {
 }
 
 /// Where the daemon's last words go: nobody reads its standard error. Its logs are elsewhere.
-fn said_file(home: &Path) -> Result<File, Failure> {
+fn create_stderr_file(home: &Path) -> Result<File, Failure> {
     let path = home.join("ask.stderr");
     OpenOptions::new()
         .read(true)
@@ -147,10 +147,10 @@ fn said_file(home: &Path) -> Result<File, Failure> {
         .map_err(|fault| Failure::Run(format!("{} cannot be written: {fault}", path.display())))
 }
 
-fn read(said: &mut File) -> String {
+fn read_stderr(said: &mut File) -> String {
     let mut text = Vec::new();
     // What cannot be read is not shown.
-    let _ = said.rewind().and_then(|()| said.take(SAID_BYTES_MAX).read_to_end(&mut text));
+    let _ = said.rewind().and_then(|()| said.take(STDERR_BYTES_MAX).read_to_end(&mut text));
     let text = String::from_utf8_lossy(&text);
     match text.trim() {
         "" => "it said nothing".to_owned(),

@@ -9,13 +9,13 @@ use agent::outside::{Clock, Models};
 use agent::permission::FilePath;
 use runtime::{ContextOptions, DefaultPrompt, Outside, PoolHandle, PoolOptions, VolatileSuffix};
 use store::{OpenFault, SqliteOptions, SqliteStore};
-use tools::{ToolRegistry, Disk, ToolDependencies};
+use tools::{ToolRegistry, LocalWorkspace, ToolDependencies};
 
 use crate::Failure;
 use crate::config::Config;
 use crate::home::{self, Environment};
 use crate::model_registry::ModelSource;
-use crate::process::{self, CLOCK_FILE, FAILPOINTS, SystemEntropy};
+use crate::process::{self, CLOCK_FILE_VARIABLE, FAILPOINTS_VARIABLE, SystemEntropy};
 
 /// The file in the home where everything is kept.
 const STORE_FILE: &str = "nexus3.db";
@@ -31,10 +31,10 @@ pub(crate) fn open_store(
     config: &Config,
     environment: &Environment,
 ) -> Result<Arc<SqliteStore>, Failure> {
-    let failpoints = if cfg!(debug_assertions) { home::variable(environment, FAILPOINTS)? } else { None };
+    let failpoints = if cfg!(debug_assertions) { home::environment_variable(environment, FAILPOINTS_VARIABLE)? } else { None };
     let options = SqliteOptions { path: store_path(home), durability: config.durability, failpoints };
     store::open(&options).map_err(|fault| match fault {
-        fault @ OpenFault::Locked { .. } => Failure::StoreTaken(fault.to_string()),
+        fault @ OpenFault::Locked { .. } => Failure::StoreLocked(fault.to_string()),
         fault => Failure::Run(fault.to_string()),
     })
 }
@@ -44,7 +44,7 @@ pub(crate) struct Assembly {
     options: PoolOptions,
     models: ModelSource,
     tools: Arc<ToolRegistry>,
-    workspace: Arc<Disk>,
+    workspace: Arc<LocalWorkspace>,
     clock: Arc<dyn Clock>,
     entropy: Arc<SystemEntropy>,
 }
@@ -52,11 +52,11 @@ pub(crate) struct Assembly {
 impl Assembly {
     pub(crate) fn prepare(home: &Path, config: &Config, environment: &Environment) -> Result<Self, Failure> {
         let models = ModelSource::open(home, config, environment)?;
-        let user_home = home::user_home(environment).and_then(|path| as_file_path(&path).ok());
-        let own_notes = as_file_path(&std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned()))?;
-        let workspace = Arc::new(Disk::new(user_home).with_notes_in(own_notes));
-        let clock_file = if cfg!(debug_assertions) { home::variable(environment, CLOCK_FILE)? } else { None };
-        let (clock, entropy) = (process::clock(clock_file), Arc::new(SystemEntropy));
+        let user_home = home::user_home(environment).and_then(|path| parse_file_path(&path).ok());
+        let own_notes = parse_file_path(&std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned()))?;
+        let workspace = Arc::new(LocalWorkspace::new(user_home).with_owner_notes(own_notes));
+        let clock_file = if cfg!(debug_assertions) { home::environment_variable(environment, CLOCK_FILE_VARIABLE)? } else { None };
+        let (clock, entropy) = (process::open_clock(clock_file), Arc::new(SystemEntropy));
         let tools = Arc::new(ToolRegistry::new(ToolDependencies { clock: clock.clone(), entropy: entropy.clone() }));
         let options = pool_options(config, home, &workspace, &tools)?;
         Ok(Self { options, models, tools, workspace, clock, entropy })
@@ -76,11 +76,11 @@ impl Assembly {
 fn pool_options(
     config: &Config,
     home: &Path,
-    workspace: &Disk,
+    workspace: &LocalWorkspace,
     tools: &ToolRegistry,
 ) -> Result<PoolOptions, Failure> {
     // Its token, its store and its configuration are nobody's business but the daemon's.
-    let blocked = [as_file_path(&std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned()))?];
+    let blocked = [parse_file_path(&std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned()))?];
     let cwd = std::env::current_dir()
         .map_err(|fault| Failure::Run(format!("the working directory cannot be read: {fault}")))?;
     Ok(PoolOptions {
@@ -91,7 +91,7 @@ fn pool_options(
             .presets(&blocked, workspace, tools)
             .map_err(|fault| Failure::Usage(fault.to_string()))?,
         preset_default: config.default_preset.clone(),
-        cwd: as_file_path(&cwd)?,
+        cwd: parse_file_path(&cwd)?,
         on_restart_default: config.on_restart,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     })
@@ -101,7 +101,7 @@ fn context_options(config: &Config) -> ContextOptions {
     ContextOptions {
         prompt: if config.context.layers { DefaultPrompt::Layers } else { DefaultPrompt::Nothing },
         volatile_suffix: if config.context.tail { VolatileSuffix::On } else { VolatileSuffix::Off },
-        system: std::env::consts::OS,
+        operating_system: std::env::consts::OS,
     }
 }
 
@@ -119,12 +119,12 @@ fn pool_limits(config: &Config) -> runtime::Limits {
         tool_result_bytes_max: limits.tool_result_bytes_max,
         summary_timeout: Duration::from_millis(config.context.summary_ms),
         output_cache_bytes_max: config.context.results_bytes_max,
-        idle_sleep: Duration::from_secs(config.idle_sleep_s),
+        idle_before_sleep: Duration::from_secs(config.idle_sleep_s),
         request_retention: Duration::from_secs(limits.request_retention_s),
     }
 }
 
-fn as_file_path(path: &Path) -> Result<FilePath, Failure> {
+fn parse_file_path(path: &Path) -> Result<FilePath, Failure> {
     let text = path.to_str().ok_or_else(|| Failure::Run(format!("{} is not UTF-8", path.display())))?;
     FilePath::resolve(text, &FilePath::root()).map_err(|fault| Failure::Run(format!("{text}: {fault}")))
 }

@@ -2,10 +2,10 @@
 //! is reported at once, and every value remembers where it came from. The settings themselves are in `settings`.
 
 mod file;
-mod kind;
-mod lines;
-mod named;
-mod page;
+mod value_kind;
+mod line_index;
+mod named_tables;
+mod render;
 mod presets;
 mod settings;
 mod suggest;
@@ -20,11 +20,11 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use self::file::FileLayer;
-pub(crate) use self::kind::Word;
-use self::kind::{Refusal, Value, quote};
-pub(crate) use self::page::{reference, show};
+pub(crate) use self::value_kind::Choice;
+use self::value_kind::{InvalidValue, SettingValue, quote};
+pub(crate) use self::render::{reference, show};
 pub(crate) use self::settings::Config;
-use self::settings::{SETTINGS, position};
+use self::settings::{SETTINGS, setting_index};
 
 /// Far beyond any real file: it only keeps a device or a wrong link from being read without end.
 const FILE_BYTES_MAX: u64 = 65_536;
@@ -57,14 +57,14 @@ pub(crate) fn load(
     let env: Vec<(OsString, OsString)> = env.into_iter().collect();
     let user_home = env.iter().find(|(name, _)| name == "HOME").and_then(|(_, value)| value.to_str());
     let user_home = user_home.filter(|path| path.starts_with('/'));
-    let mut layers = Layers::default();
+    let mut layers = ConfigBuilder::default();
     match read_file(&home.join("config.toml")) {
-        Ok(Some(text)) => layers.file(file::read(&text, user_home)),
+        Ok(Some(text)) => layers.add_file(file::parse(&text, user_home)),
         Ok(None) => {}
         Err(problem) => layers.problems.push(problem),
     }
-    layers.environment(env);
-    layers.flags(flags);
+    layers.add_environment(env);
+    layers.add_flags(flags);
     layers.finish()
 }
 
@@ -99,41 +99,41 @@ fn read_file(path: &Path) -> Result<Option<String>, String> {
 
 /// The configuration while the layers are laid over each other.
 #[derive(Default)]
-struct Layers {
+struct ConfigBuilder {
     config: Config,
     /// Names of presets that were refused.
-    presets_refused: Vec<String>,
+    invalid_presets: Vec<String>,
     problems: Vec<String>,
 }
 
-impl Layers {
-    fn file(&mut self, layer: FileLayer) {
+impl ConfigBuilder {
+    fn add_file(&mut self, layer: FileLayer) {
         self.problems.extend(layer.problems);
         self.config.custom_presets = layer.presets.presets;
-        self.presets_refused = layer.presets.refused;
-        self.config.named = layer.named;
+        self.invalid_presets = layer.presets.invalid_names;
+        self.config.named = layer.named_tables;
         for entry in layer.entries {
-            let at = format!("config.toml:{}: {}", entry.line, SETTINGS[entry.setting].key);
-            self.put(entry.setting, Ok(entry.value), Origin::File { line: entry.line }, &at);
+            let at = format!("config.toml:{}: {}", entry.line, SETTINGS[entry.setting_index].key);
+            self.apply(entry.setting_index, Ok(entry.value), Origin::File { line: entry.line }, &at);
         }
     }
 
-    fn environment(&mut self, env: impl IntoIterator<Item = (OsString, OsString)>) {
+    fn add_environment(&mut self, env: impl IntoIterator<Item = (OsString, OsString)>) {
         // Sorted, so that the same mistakes are always told in the same order.
         let ours: BTreeMap<String, OsString> = env
             .into_iter()
             .map(|(name, value)| (name.to_string_lossy().into_owned(), value))
             .filter(|(name, _)| name.starts_with("NEXUS3_"))
-            .filter(|(name, _)| !suggest::is_other_variable(name))
+            .filter(|(name, _)| !suggest::is_non_setting_variable(name))
             .collect();
         for (name, value) in ours {
-            match SETTINGS.iter().position(|setting| setting.environment() == name) {
+            match SETTINGS.iter().position(|setting| setting.environment_variable() == name) {
                 Some(setting) => {
                     let read = match value.to_str() {
-                        Some(text) => SETTINGS[setting].kind.read_text(text),
-                        None => Err(Refusal::new("text that is not UTF-8".to_owned())),
+                        Some(text) => SETTINGS[setting].kind.parse_text(text),
+                        None => Err(InvalidValue::new("text that is not UTF-8".to_owned())),
                     };
-                    self.put(setting, read, Origin::Environment, &format!("environment: {name}"));
+                    self.apply(setting, read, Origin::Environment, &format!("environment: {name}"));
                 }
                 None => {
                     let shown = name.escape_debug();
@@ -144,13 +144,13 @@ impl Layers {
         }
     }
 
-    fn flags(&mut self, flags: &[(&'static str, String)]) {
+    fn add_flags(&mut self, flags: &[(&'static str, String)]) {
         for (key, text) in flags {
             let name = flag_name(key);
-            match position(key) {
+            match setting_index(key) {
                 Some(setting) => {
-                    let read = SETTINGS[setting].kind.read_text(text);
-                    self.put(setting, read, Origin::Flag, &name);
+                    let read = SETTINGS[setting].kind.parse_text(text);
+                    self.apply(setting, read, Origin::Flag, &name);
                 }
                 None => self.problems.push(format!("{name} {} is not a setting", quote(text))),
             }
@@ -158,10 +158,10 @@ impl Layers {
     }
 
     /// Takes a value, or notes the problem with the name under which the layer knows the setting.
-    fn put(&mut self, setting: usize, read: Result<Value, Refusal>, origin: Origin, name: &str) {
-        let must_be = || SETTINGS[setting].kind.must_be();
+    fn apply(&mut self, setting: usize, read: Result<SettingValue, InvalidValue>, origin: Origin, name: &str) {
+        let must_be = || SETTINGS[setting].kind.expected();
         match read {
-            Ok(value) if (SETTINGS[setting].put)(&mut self.config, value.clone()) => {
+            Ok(value) if (SETTINGS[setting].set)(&mut self.config, value.clone()) => {
                 self.config.origins[setting] = origin;
             }
             Ok(value) => {
@@ -174,15 +174,15 @@ impl Layers {
 
     /// Only known when all layers are: one gives the preset, another may name it.
     fn check_default_preset(&mut self) {
-        let Some(setting) = position("default_preset") else { return };
-        let Some(got) = self.config.default_preset_problem(&self.presets_refused) else { return };
+        let Some(setting) = setting_index("default_preset") else { return };
+        let Some(got) = self.config.default_preset_problem(&self.invalid_presets) else { return };
         let name = match &self.config.origins[setting] {
             Origin::Default => SETTINGS[setting].key.to_owned(),
             Origin::File { line } => format!("config.toml:{line}: {}", SETTINGS[setting].key),
-            Origin::Environment => format!("environment: {}", SETTINGS[setting].environment()),
+            Origin::Environment => format!("environment: {}", SETTINGS[setting].environment_variable()),
             Origin::Flag => flag_name(SETTINGS[setting].key),
         };
-        self.problems.push(format!("{name} must be {}, got {got}", SETTINGS[setting].kind.must_be()));
+        self.problems.push(format!("{name} must be {}, got {got}", SETTINGS[setting].kind.expected()));
     }
 
     fn finish(mut self) -> Result<Config, ConfigFault> {

@@ -10,13 +10,13 @@ use nexus3_protocol::discovery::HOME_NAME;
 use crate::Failure;
 
 /// The bit of folders that are shared by everybody, like /tmp.
-const STICKY: u32 = 0o1000;
+const STICKY_BIT: u32 = 0o1000;
 
 /// The environment, read once in `main`.
 pub(crate) type Environment = [(OsString, OsString)];
 
 /// A variable's text; an empty one counts as not set.
-pub(crate) fn variable(environment: &Environment, name: &str) -> Result<Option<String>, Failure> {
+pub(crate) fn environment_variable(environment: &Environment, name: &str) -> Result<Option<String>, Failure> {
     let value = environment.iter().find(|(other, _)| other == name).map(|(_, value)| value);
     match value.map(|value| value.to_str()) {
         None | Some(Some("")) => Ok(None),
@@ -48,7 +48,7 @@ pub(crate) fn locate(flag: Option<&Path>, environment: &Environment) -> Result<P
 /// What was done to make the home private, for the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Prepared {
-    AsItWas,
+    Unchanged,
     Tightened { mode: u32 },
 }
 
@@ -67,9 +67,9 @@ pub(crate) fn prepare(home: &Path) -> Result<Prepared, Failure> {
     }
     let mode = metadata.mode() & 0o777;
     if mode & 0o077 == 0 {
-        return Ok(Prepared::AsItWas);
+        return Ok(Prepared::Unchanged);
     }
-    if metadata.mode() & STICKY != 0 || !is_ours(home) {
+    if metadata.mode() & STICKY_BIT != 0 || !is_nexus_home(home) {
         // Folders right below the root are the system's.
         let is_systems = home.parent().is_none_or(|parent| parent == Path::new("/"));
         let closing = match is_systems {
@@ -86,7 +86,7 @@ pub(crate) fn prepare(home: &Path) -> Result<Prepared, Failure> {
 }
 
 /// Whether a folder is a home of ours, or may become one: a daemon has been there, or nothing else is in it.
-fn is_ours(home: &Path) -> bool {
+fn is_nexus_home(home: &Path) -> bool {
     const WRITTEN_BY_USERS: [&str; 4] = ["config.toml", "NEXUS.md", "logs", "models"];
     if home.file_name().is_some_and(|name| name == HOME_NAME) || home.join("nexus3.db").exists() {
         return true;
@@ -120,7 +120,7 @@ mod tests {
     fn an_open_home_is_closed_and_a_missing_one_is_made() {
         let outer = tempfile::tempdir().unwrap();
         let home = outer.path().join("a/b");
-        assert_eq!(prepare(&home).unwrap(), Prepared::AsItWas);
+        assert_eq!(prepare(&home).unwrap(), Prepared::Unchanged);
         assert_eq!(std::fs::metadata(&home).unwrap().mode() & 0o777, 0o700);
         std::fs::set_permissions(&home, Permissions::from_mode(0o755)).unwrap();
         assert_eq!(prepare(&home).unwrap(), Prepared::Tightened { mode: 0o755 });
@@ -141,7 +141,7 @@ mod tests {
         assert!(prepare(home).unwrap_err().to_string().contains("not nexus3's alone"));
         assert_eq!(std::fs::metadata(home).unwrap().mode() & 0o777, 0o755);
         open(0o700);
-        assert_eq!(prepare(home).unwrap(), Prepared::AsItWas, "its owner has closed it");
+        assert_eq!(prepare(home).unwrap(), Prepared::Unchanged, "its owner has closed it");
         std::fs::write(home.join("nexus3.db"), "").unwrap();
         open(0o755);
         assert_eq!(prepare(home).unwrap(), Prepared::Tightened { mode: 0o755 }, "a daemon has been here");

@@ -17,7 +17,7 @@ use crate::assemble::{Assembly, open_store};
 use crate::cli::ImportArgs;
 use crate::config::Config;
 use crate::home::{self, Environment};
-use crate::{Failure, print};
+use crate::{Failure, print_stdout};
 
 /// A file that was read and found to be a session.
 struct SnapshotFile {
@@ -47,7 +47,7 @@ pub(crate) fn run(
         .map_err(|fault| Failure::Run(format!("cannot start: {fault}")))?;
     let importing = Importer { args, home, config, environment, snapshots: sessions };
     let imported = runtime.block_on(importing.run())?;
-    print(&report(&importing.snapshots, &imported, args.json))
+    print_stdout(&report(&importing.snapshots, &imported, args.json))
 }
 
 struct Importer<'a> {
@@ -66,10 +66,10 @@ impl Importer<'_> {
         home::prepare(&self.home)?;
         match open_store(&self.home, self.config, self.environment) {
             Ok(store) => self.import_offline(store).await,
-            Err(Failure::StoreTaken(taken)) => {
+            Err(Failure::StoreLocked(taken)) => {
                 let port = self.config.port;
                 self.import_via_daemon(port).await.map_err(|fault| match fault {
-                    ImportFault::NoDaemon(_) => Failure::StoreTaken(format!(
+                    ImportFault::NoDaemon(_) => Failure::StoreLocked(format!(
                         "{taken}; it does not answer on port {port}: if it serves on another one, use nexus3 import -p PORT"
                     )),
                     other => Failure::Run(other.to_string()),
@@ -82,7 +82,7 @@ impl Importer<'_> {
     async fn import_via_daemon(&self, port: u16) -> Result<Vec<ImportAgentOutput>, ImportFault> {
         let said = |fault: &dyn std::fmt::Display| ImportFault::Failed(fault.to_string());
         let endpoint = Endpoint::new(&self.config.host, port);
-        let api_key = home::variable(self.environment, "NEXUS3_API_KEY").map_err(|fault| said(&fault))?;
+        let api_key = home::environment_variable(self.environment, "NEXUS3_API_KEY").map_err(|fault| said(&fault))?;
         let token =
             discover_token(&self.home, api_key.as_deref(), &endpoint).map_err(|fault| said(&fault))?;
         let client = Client::new(endpoint, token);

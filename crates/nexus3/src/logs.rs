@@ -20,16 +20,16 @@ use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 
-use self::files::{FileLimits, Files, create_directory};
-use self::queue::{Outbox, QueueLimits, queue};
-use self::router::{Router, Wanted};
-use self::stderr::Look;
-use self::writer::Writer;
+use self::files::{FileLimits, LogFiles, create_directory};
+use self::queue::{LogSender, QueueLimits, channel};
+use self::router::{Router, LogFilter};
+use self::stderr::StderrFormat;
+use self::writer::LogWriter;
 
 /// Files open at once; there may be ten thousand agents, and the rest are reopened when needed.
 const HANDLES_MAX: usize = 64;
 
-const QUEUE: QueueLimits = QueueLimits { records_max: 8_192, bytes_max: 64 * 1_048_576 };
+const QUEUE_LIMITS: QueueLimits = QueueLimits { records_max: 8_192, bytes_max: 64 * 1_048_576 };
 
 /// What to log, and where.
 #[derive(Debug, Clone)]
@@ -64,7 +64,7 @@ pub(crate) enum LogFault {
 /// The running logs. Ending it writes everything that was logged before.
 #[derive(Debug)]
 pub(crate) struct Logs {
-    outbox: Outbox,
+    sender: LogSender,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -78,7 +78,7 @@ impl Logs {
 impl Drop for Logs {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
-            self.outbox.stop();
+            self.sender.stop();
             // A writer that panicked has said so on standard error; there is nothing left to save.
             let _ = thread.join();
         }
@@ -101,25 +101,25 @@ where
     create_directory(&options.dir)
         .map_err(|source| LogFault::Directory { path: options.dir.clone(), source })?;
     let look = match options {
-        LogOptions { json: true, .. } => Look::Json,
-        LogOptions { color: true, .. } => Look::Colored,
-        LogOptions { .. } => Look::Plain,
+        LogOptions { json: true, .. } => StderrFormat::Json,
+        LogOptions { color: true, .. } => StderrFormat::Colored,
+        LogOptions { .. } => StderrFormat::Plain,
     };
     let limits = FileLimits {
         file_bytes_max: options.file_bytes_max,
         files_max: options.files_max,
         handles_max: HANDLES_MAX,
     };
-    let wanted = Wanted { level: options.level, verbose: options.verbose, raw: options.raw };
-    let (outbox, inbox) = queue(QUEUE);
+    let wanted = LogFilter { level: options.level, verbose: options.verbose, raw: options.raw };
+    let (outbox, inbox) = channel(QUEUE_LIMITS);
     let report = Box::new(|text: &str| tracing::error!(target: "nexus3::logs", "{text}"));
-    let writer = Writer::new(inbox, Files::new(options.dir, limits), report);
+    let writer = LogWriter::new(inbox, LogFiles::new(options.dir, limits), report);
     let thread = writer.spawn().map_err(LogFault::Thread)?;
     // One filter for all layers: with a filter per layer, an `event_enabled!` that is not followed by its event
     // would make tracing-subscriber lose a later one.
     let subscriber = tracing_subscriber::registry()
         .with(stderr::layer(look, wanted, stderr))
         .with(Router::new(wanted, outbox.clone()))
-        .with(filter_fn(move |metadata| wanted.anywhere(metadata)));
-    Ok((subscriber, Logs { outbox, thread: Some(thread) }))
+        .with(filter_fn(move |metadata| wanted.is_enabled(metadata)));
+    Ok((subscriber, Logs { sender: outbox, thread: Some(thread) }))
 }

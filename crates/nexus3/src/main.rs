@@ -13,11 +13,11 @@ mod model_registry;
 mod model_server;
 mod models;
 mod process;
-mod rest;
+mod idle_memory;
 mod serve;
 mod signals;
 mod token_file;
-mod upkeep;
+mod maintenance;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -39,13 +39,13 @@ enum Failure {
     Run(String),
     /// Another nexus3 has the port.
     #[error("{0}")]
-    PortServed(String),
+    PortInUseByNexus(String),
     /// Something else has the port.
     #[error("{0}")]
-    PortTaken(String),
+    PortInUseByOther(String),
     /// Another process has the store.
     #[error("{0}")]
-    StoreTaken(String),
+    StoreLocked(String),
 }
 
 impl Failure {
@@ -53,9 +53,9 @@ impl Failure {
         match self {
             Failure::Run(_) => 1,
             Failure::Usage(_) => 2,
-            Failure::PortServed(_) => 3,
-            Failure::PortTaken(_) => 4,
-            Failure::StoreTaken(_) => 5,
+            Failure::PortInUseByNexus(_) => 3,
+            Failure::PortInUseByOther(_) => 4,
+            Failure::StoreLocked(_) => 5,
         }
     }
 }
@@ -86,17 +86,17 @@ fn run(cli: Cli) -> Result<u8, Failure> {
         }
         Command::Ask(args) => ask::run(args, &home, &load(&[])?, &environment),
         Command::Rpc(args) => run_rpc(args, home.clone(), &load(&[])?, &environment),
-        Command::Backup(args) => upkeep::backup(&args, &home),
-        Command::Check(args) => upkeep::check(&args, &home),
-        Command::Audit(AuditCommand::Verify(args)) => upkeep::verify(&args, &home),
+        Command::Backup(args) => maintenance::backup(&args, &home),
+        Command::Check(args) => maintenance::check(&args, &home),
+        Command::Audit(AuditCommand::Verify(args)) => maintenance::verify(&args, &home),
         Command::Import(args) => import::run(&args, home.clone(), &load(&[])?, &environment),
         Command::Models(args) => {
             let servers = || model_registry::discover_servers(&load(&[])?, &environment);
             models::run(&args, &home, &environment, &load, servers)
         }
         Command::ModelServer(args) => model_server::run(&args, &home),
-        Command::Config(ConfigCommand::Show) => print(&config::show(&load(&[])?)),
-        Command::Config(ConfigCommand::Reference) => print(&config::reference()),
+        Command::Config(ConfigCommand::Show) => print_stdout(&config::show(&load(&[])?)),
+        Command::Config(ConfigCommand::Reference) => print_stdout(&config::reference()),
     }
 }
 
@@ -110,7 +110,7 @@ fn run_rpc(
     let runtime = console_runtime()?;
     let (mut input, mut output, mut errors) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
     let streams = console::Streams { input: &mut input, output: &mut output, errors: &mut errors };
-    Ok(runtime.block_on(console::run(args, &options, streams, signals::interrupt())))
+    Ok(runtime.block_on(console::run(args, &options, streams, signals::wait_for_interrupt())))
 }
 
 fn console_options(
@@ -120,7 +120,7 @@ fn console_options(
 ) -> Result<console::ConsoleOptions, Failure> {
     Ok(console::ConsoleOptions {
         home,
-        api_key: home::variable(environment, "NEXUS3_API_KEY")?,
+        api_key: home::environment_variable(environment, "NEXUS3_API_KEY")?,
         host: config.host.clone(),
         port: config.port,
         new_request_id: process::generate_request_id,
@@ -135,7 +135,7 @@ fn console_runtime() -> Result<tokio::runtime::Runtime, Failure> {
 }
 
 /// A reader that went away has seen enough.
-fn print(text: &str) -> Result<u8, Failure> {
+fn print_stdout(text: &str) -> Result<u8, Failure> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(fault) if fault.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(Failure::Run(format!("cannot write to standard output: {fault}")))

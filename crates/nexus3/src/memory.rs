@@ -12,8 +12,8 @@ use std::ops::Range;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// `mi_option_purge_delay`: how many milliseconds free memory is kept.
-const PURGE_DELAY: c_int = 15;
-const AT_ONCE: c_long = 0;
+const PURGE_DELAY_OPTION: c_int = 15;
+const PURGE_DELAY_MS: c_long = 0;
 
 // SAFETY: as in the allocator's header.
 unsafe extern "C" {
@@ -26,19 +26,19 @@ unsafe extern "C" {
 /// and then for somebody who asks for more: a daemon that once read a vocabulary would keep all that was free behind it.
 ///
 /// To be called while there is one thread.
-pub(crate) fn give_back_at_once() {
+pub(crate) fn purge_immediately() {
     // SAFETY: it checks the option's number and sets one of a table that nobody else reads: the caller has the only thread.
-    unsafe { mi_option_set_default(PURGE_DELAY, AT_ONCE) }
+    unsafe { mi_option_set_default(PURGE_DELAY_OPTION, PURGE_DELAY_MS) }
 }
 
 /// Unmaps the pages of the program's code and constants. Those that are used again are mapped again from the system's
 /// cache of the file, one fault for sixteen of them; what only the start needed, and what the system mapped around it,
 /// stays away.
-pub(crate) fn let_go_of_program() {
+pub(crate) fn unmap_program_pages() {
     // Without it nothing is known, and nothing is let go of.
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    for segment in segments_never_written() {
-        if is_of_file(&maps, &segment) {
+    for segment in read_only_segments() {
+        if is_file_backed(&maps, &segment) {
             let start = std::ptr::with_exposed_provenance_mut(segment.start);
             // SAFETY: these pages are mapped from a file and were never written to: they are the same when they are mapped
             // again. A refusal changes nothing.
@@ -48,15 +48,15 @@ pub(crate) fn let_go_of_program() {
 }
 
 /// Where the program's code and constants are, in whole pages.
-fn segments_never_written() -> Vec<Range<usize>> {
+fn read_only_segments() -> Vec<Range<usize>> {
     let mut found = Vec::new();
     // SAFETY: the function is as the call wants it, and the pointer is what it takes it for.
-    unsafe { libc::dl_iterate_phdr(Some(of_program), (&raw mut found).cast()) };
+    unsafe { libc::dl_iterate_phdr(Some(collect_program_segments), (&raw mut found).cast()) };
     found
 }
 
 /// The first thing that is loaded is the program itself; the libraries behind it are left alone.
-unsafe extern "C" fn of_program(
+unsafe extern "C" fn collect_program_segments(
     program: *mut libc::dl_phdr_info,
     _: libc::size_t,
     found: *mut libc::c_void,
@@ -87,7 +87,7 @@ unsafe extern "C" fn of_program(
 
 /// Whether these pages come from a file, by a table as in `/proc/PID/maps`. A program that was packed unpacks itself into
 /// memory that has no file behind it.
-fn is_of_file(maps: &str, segment: &Range<usize>) -> bool {
+fn is_file_backed(maps: &str, segment: &Range<usize>) -> bool {
     maps.lines().any(|line| {
         let mut words = line.split_ascii_whitespace();
         let ends = words.next().and_then(|range| range.split_once('-'));
@@ -106,14 +106,14 @@ mod tests {
     #[test]
     fn the_setting_is_the_one_that_is_meant() {
         // SAFETY: it checks the option's number and reads one of a table that nobody writes to here.
-        assert_eq!(unsafe { mi_option_get(PURGE_DELAY) }, 1_000, "what the allocator itself would do");
+        assert_eq!(unsafe { mi_option_get(PURGE_DELAY_OPTION) }, 1_000, "what the allocator itself would do");
     }
 
     #[test]
     fn only_what_comes_from_a_file_is_let_go_of() {
         let maps = "1000-3000 r--p 00000000 fe:00 42    /usr/bin/nexus3\n3000-5000 r-xp 00000000 00:00 0 \n";
         let of_file = [0x1000..0x3000, 0x2000..0x3000, 0x2000..0x4000, 0x3000..0x5000, 0x5000..0x6000];
-        assert_eq!(of_file.map(|range| is_of_file(maps, &range)), [true, true, false, false, false]);
+        assert_eq!(of_file.map(|range| is_file_backed(maps, &range)), [true, true, false, false, false]);
     }
 
     /// Constants of the program, far from any others in the middle.
@@ -136,7 +136,7 @@ mod tests {
         let goes = || {
             assert_eq!(read(), 7);
             assert!(is_mapped());
-            let_go_of_program();
+            unmap_program_pages();
             !is_mapped()
         };
         // Another test's fault may bring it back at once, with all that lies around.

@@ -20,7 +20,7 @@ use provider::{
 use weights::{ModelKind, ModelDirectory, ModelEntry};
 
 use crate::config::Config;
-use crate::home::{Environment, variable};
+use crate::home::{Environment, environment_variable};
 use crate::model_server::engine_name;
 use crate::models::{self, ServerRow};
 use crate::{Failure, console_runtime};
@@ -47,7 +47,7 @@ impl ModelSource {
     /// What can be wrong with it is known here; nothing is asked and nothing is written.
     pub(crate) fn open(home: &Path, config: &Config, environment: &Environment) -> Result<Self, Failure> {
         if let Some(path) = &config.replay {
-            return ReplayedModels::open(Path::new(path)).map(Self::Replay).map_err(as_usage);
+            return ReplayedModels::open(Path::new(path)).map(Self::Replay).map_err(usage_failure);
         }
         let book = open_registry(home, config, environment)?;
         Ok(Self::Registry { registry: book, record: config.record.as_ref().map(PathBuf::from) })
@@ -62,7 +62,7 @@ impl ModelSource {
         };
         book.resolve_default().await;
         let Some(path) = record else { return Ok(Arc::new(book)) };
-        let recorded = RecordedModels::create(Arc::new(book), &path).map_err(as_usage)?;
+        let recorded = RecordedModels::create(Arc::new(book), &path).map_err(usage_failure)?;
         Ok(Arc::new(recorded))
     }
 }
@@ -76,16 +76,16 @@ pub(crate) fn open_registry(
     let options = RegistryOptions {
         default_model: config.model.clone(),
         fallback: config.fallback.clone(),
-        providers: config.providers(),
-        models: config.models(),
+        providers: config.provider_settings(),
+        models: config.model_settings(),
         variables: provider_variables(config, environment)?,
         local: Some(local_options(home, config.local_engine)?),
         ..RegistryOptions::default()
     };
-    ModelRegistry::open(options).map_err(as_usage)
+    ModelRegistry::open(options).map_err(usage_failure)
 }
 
-fn as_usage(fault: Fault) -> Failure {
+fn usage_failure(fault: Fault) -> Failure {
     Failure::Usage(fault.public.into_owned())
 }
 
@@ -93,11 +93,11 @@ fn as_usage(fault: Fault) -> Failure {
 fn provider_variables(config: &Config, environment: &Environment) -> Result<HashMap<String, Secret>, Failure> {
     let known =
         PROVIDERS.iter().flat_map(|known| known.key_variables.iter().chain([&known.base_url_variable]));
-    let own = config.providers().into_values().filter_map(|provider| provider.key_env);
+    let own = config.provider_settings().into_values().filter_map(|provider| provider.key_env);
     let names = known.map(|name| (*name).to_owned()).chain(own).filter(|name| !name.is_empty());
     let mut found = HashMap::new();
     for name in names.collect::<Vec<_>>() {
-        if let Some(value) = variable(environment, &name)? {
+        if let Some(value) = environment_variable(environment, &name)? {
             found.insert(name, Secret::new(value));
         }
     }
@@ -198,11 +198,11 @@ impl LocalFiles for InstalledWeights {
 pub(crate) fn discover_servers(config: &Config, environment: &Environment) -> Result<Vec<ServerRow>, Failure> {
     let Ok(runtime) = console_runtime() else { return Ok(Vec::new()) };
     let options = RegistryOptions {
-        providers: config.providers(),
+        providers: config.provider_settings(),
         variables: provider_variables(config, environment)?,
         ..RegistryOptions::default()
     };
-    let book = ModelRegistry::open(options).map_err(as_usage)?;
+    let book = ModelRegistry::open(options).map_err(usage_failure)?;
     let found = runtime.block_on(book.discover_servers());
     let named = |found: DiscoveredServer| {
         let DiscoveredServer { provider, base_url, models } = found;

@@ -12,7 +12,7 @@ use local::server::{Inspector, ModelListener, ServeOptions};
 use tokio_util::sync::CancellationToken;
 use weights::{ModelId, ModelDirectory};
 
-use crate::config::Word;
+use crate::config::Choice;
 use crate::signals::StopSignals;
 use crate::{Failure, models, process};
 
@@ -63,7 +63,7 @@ pub(crate) struct ModelServerArgs {
 
 pub(crate) fn run(args: &ModelServerArgs, home: &Path) -> Result<u8, Failure> {
     tracing_subscriber::fmt().with_writer(io::stderr).with_max_level(tracing::Level::INFO).init();
-    process::hide_memory();
+    process::forbid_memory_dumps();
     let shelf = ModelDirectory::at(&models::models_directory(home));
     let find = |given: &Option<String>| given.as_deref().map(|given| resolve_weights(given, &shelf)).transpose();
     let options = ServeOptions {
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &ModelServerArgs, home: &Path) -> Result<u8, Failure> {
 
 async fn serve(args: &ModelServerArgs, options: ServeOptions) -> Result<(), Failure> {
     let mut signals =
-        StopSignals::watch().map_err(|fault| Failure::Run(format!("cannot watch for signals: {fault}")))?;
+        StopSignals::register().map_err(|fault| Failure::Run(format!("cannot watch for signals: {fault}")))?;
     let listener = listen(args)?;
     let mut stdout = io::stdout().lock();
     // Nobody has to listen.
@@ -127,17 +127,17 @@ fn listen(args: &ModelServerArgs) -> Result<ModelListener, Failure> {
 
 /// The engine of this name, when it is part of the build.
 fn parse_engine(word: &str) -> Result<EngineKind, String> {
-    let place = EngineKind::WORDS.iter().position(|known| *known == word);
-    let Some(engine) = place.and_then(|place| EngineKind::MEANINGS.get(place)) else {
-        return Err(format!("use one of {}", EngineKind::WORDS.join(", ")));
+    let place = EngineKind::NAMES.iter().position(|known| *known == word);
+    let Some(engine) = place.and_then(|place| EngineKind::VALUES.get(place)) else {
+        return Err(format!("use one of {}", EngineKind::NAMES.join(", ")));
     };
     if engine.is_built() { Ok(*engine) } else { Err(LoadFault::EngineNotBuilt.to_string()) }
 }
 
 /// The name of an engine.
 pub(crate) fn engine_name(engine: EngineKind) -> &'static str {
-    let place = EngineKind::MEANINGS.iter().position(|known| *known == engine);
-    place.and_then(|place| EngineKind::WORDS.get(place)).copied().unwrap_or("own")
+    let place = EngineKind::VALUES.iter().position(|known| *known == engine);
+    place.and_then(|place| EngineKind::NAMES.get(place)).copied().unwrap_or("own")
 }
 
 fn is_weights_path(given: &str) -> bool {

@@ -16,16 +16,16 @@ use self::args::{ListArgs, ModelsCommand, RemoveArgs};
 pub(crate) use self::pull::{Consent, PullOutcome, offer_pull};
 use crate::config::Config;
 use crate::home::Environment;
-use crate::{Failure, print};
+use crate::{Failure, print_stdout};
 
 /// The provider of weights that are here, before the slash of a model's name.
-pub(crate) const LOCAL: &str = "local";
+pub(crate) const LOCAL_PROVIDER: &str = "local";
 
 /// The model for the first minute.
-const FIRST: &str = "smollm2-135m";
+const FIRST_MODEL_ID: &str = "smollm2-135m";
 
 /// Reads the configuration, with these flags over it.
-type Load<'a> = &'a dyn Fn(&[(&'static str, String)]) -> Result<Config, Failure>;
+type LoadConfig<'a> = &'a dyn Fn(&[(&'static str, String)]) -> Result<Config, Failure>;
 
 /// A model server that was found on this machine: what it is, and where.
 pub(crate) type ServerRow = (String, String);
@@ -35,7 +35,7 @@ pub(crate) fn run(
     args: &ModelsArgs,
     home: &Path,
     environment: &Environment,
-    load: Load<'_>,
+    load: LoadConfig<'_>,
     found_servers: impl FnOnce() -> Result<Vec<ServerRow>, Failure>,
 ) -> Result<u8, Failure> {
     match &args.command {
@@ -50,8 +50,8 @@ pub(crate) fn run(
 
 /// The model for the first minute: small, quickly here, good enough for a first answer.
 pub(crate) fn first_model() -> Result<PullSpec, Failure> {
-    let entry = builtin_catalog()?.find(FIRST).map(PullSpec::from);
-    entry.ok_or_else(|| Failure::Run(format!("the catalog has no {FIRST}")))
+    let entry = builtin_catalog()?.find(FIRST_MODEL_ID).map(PullSpec::from);
+    entry.ok_or_else(|| Failure::Run(format!("the catalog has no {FIRST_MODEL_ID}")))
 }
 
 /// Where weights are.
@@ -63,17 +63,17 @@ fn builtin_catalog() -> Result<ModelCatalog, Failure> {
     ModelCatalog::builtin().map_err(weights_failure)
 }
 
-fn remove(args: &RemoveArgs, home: &Path, load: Load<'_>) -> Result<u8, Failure> {
+fn remove(args: &RemoveArgs, home: &Path, load: LoadConfig<'_>) -> Result<u8, Failure> {
     let id: ModelId = args.id.strip_prefix("local/").unwrap_or(&args.id).parse().map_err(weights_failure)?;
     let freed_bytes = ModelDirectory::at(&models_directory(home)).remove(&id).map_err(weights_failure)?;
-    let name = format!("{LOCAL}/{id}");
+    let name = format!("{LOCAL_PROVIDER}/{id}");
     let is_usual = load(&[]).is_ok_and(|config| config.model.as_deref() == Some(&name));
     let hint = if is_usual {
         format!("The configuration still names {name}: choose another with nexus3 models use NAME.\n")
     } else {
         String::new()
     };
-    print(&format!("{id} removed, {} free again.\n{hint}", size(freed_bytes)))
+    print_stdout(&format!("{id} removed, {} free again.\n{hint}", format_size(freed_bytes)))
 }
 
 /// What the user wrote is wrong, or the world is.
@@ -86,7 +86,7 @@ fn weights_failure(fault: WeightsFault) -> Failure {
     }
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+fn build_runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -94,7 +94,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 }
 
 /// A size as people write it: three digits and a unit of powers of ten.
-fn size(bytes: u64) -> String {
+fn format_size(bytes: u64) -> String {
     if bytes < 1_000 {
         return format!("{bytes} B");
     }
@@ -129,7 +129,7 @@ mod tests {
             (123_456_789, "123 MB"),
             (u64::MAX, "18446744074 GB"),
         ] {
-            assert_eq!(size(bytes), told);
+            assert_eq!(format_size(bytes), told);
         }
     }
 }

@@ -4,52 +4,52 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use agent::outside::{Clock, Entropy, Moment};
+use agent::outside::{Clock, Entropy, Timestamp};
 use agent::{Fault, FaultKind};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use rustix::process::{Resource, Rlimit};
 
 /// The variable that names places to fail at on purpose. Only builds for tests look at it.
-pub(crate) const FAILPOINTS: &str = "NEXUS3_FAILPOINTS";
+pub(crate) const FAILPOINTS_VARIABLE: &str = "NEXUS3_FAILPOINTS";
 
 /// The variable that names a file with seconds to add to the time, which may change. Only builds for tests look at it.
-pub(crate) const CLOCK_FILE: &str = "NEXUS3_CLOCK_FILE";
+pub(crate) const CLOCK_FILE_VARIABLE: &str = "NEXUS3_CLOCK_FILE";
 
 /// The machine's clock.
 pub(crate) struct SystemClock;
 
 impl Clock for SystemClock {
-    fn now(&self) -> Moment {
+    fn now(&self) -> Timestamp {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Moment(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
+        Timestamp(i64::try_from(since.as_micros()).unwrap_or(i64::MAX))
     }
 
-    fn offset_minutes(&self, at: Moment) -> i32 {
+    fn offset_minutes(&self, at: Timestamp) -> i32 {
         let instant = Timestamp::from_microsecond(at.0).unwrap_or(Timestamp::UNIX_EPOCH);
         TimeZone::system().to_offset(instant).seconds() / 60
     }
 }
 
 /// The machine's clock as if somebody set it now and then: for tests.
-struct SetClock {
+struct OffsetClock {
     /// Holds the seconds to add; none when it cannot be read.
     file: PathBuf,
 }
 
-impl Clock for SetClock {
-    fn now(&self) -> Moment {
+impl Clock for OffsetClock {
+    fn now(&self) -> Timestamp {
         let text = std::fs::read_to_string(&self.file).unwrap_or_default();
         let seconds: i64 = text.trim().parse().unwrap_or_default();
-        Moment(SystemClock.now().0.saturating_add(seconds.saturating_mul(1_000_000)))
+        Timestamp(SystemClock.now().0.saturating_add(seconds.saturating_mul(1_000_000)))
     }
 }
 
 /// The clock, set by this file if there is one.
-pub(crate) fn clock(file: Option<String>) -> Arc<dyn Clock> {
+pub(crate) fn open_clock(file: Option<String>) -> Arc<dyn Clock> {
     match file {
         None => Arc::new(SystemClock),
-        Some(file) => Arc::new(SetClock { file: file.into() }),
+        Some(file) => Arc::new(OffsetClock { file: file.into() }),
     }
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn raise_descriptor_limit() -> Option<u64> {
 }
 
 /// Keeps the token and the model's key out of core files and of other processes of the same user.
-pub(crate) fn hide_memory() {
+pub(crate) fn forbid_memory_dumps() {
     let none = Rlimit { current: Some(0), maximum: Some(0) };
     let core = rustix::process::setrlimit(Resource::Core, none);
     let dumpable = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);

@@ -21,25 +21,25 @@ use crate::home::{self, Environment, Prepared};
 use crate::logs::{self, LogOptions};
 use crate::memory;
 use crate::process::{self, SystemEntropy};
-use crate::rest;
+use crate::idle_memory;
 use crate::signals::StopSignals;
 use crate::token_file::{self, TokenFile};
 
 /// How long answers that are ready may take to be written once all turns have ended.
-const LAST_ANSWERS: Duration = Duration::from_secs(5);
+const RESPONSE_DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Descriptors kept for models, logs and the daemon's own files.
 const DESCRIPTORS_RESERVED: usize = 512;
 
 /// Runs the daemon until it is told to stop.
 pub(crate) fn run(home: PathBuf, config: &Config, environment: &Environment) -> Result<(), Failure> {
-    memory::give_back_at_once();
+    memory::purge_immediately();
     let prepared = home::prepare(&home)?;
     let logs = logs::start(log_options(&home, config)).map_err(|fault| Failure::Run(fault.to_string()))?;
     if let Prepared::Tightened { mode } = prepared {
         tracing::warn!("others could look into {} (mode {mode:o}); it is now 0700", home.display());
     }
-    process::hide_memory();
+    process::forbid_memory_dumps();
     tracing::debug!(?config, "starting");
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -67,7 +67,7 @@ fn log_options(home: &Path, config: &Config) -> LogOptions {
 
 async fn serve(home: PathBuf, config: &Config, environment: &Environment) -> Result<(), Failure> {
     let mut signals =
-        StopSignals::watch().map_err(|fault| Failure::Run(format!("cannot watch for signals: {fault}")))?;
+        StopSignals::register().map_err(|fault| Failure::Run(format!("cannot watch for signals: {fault}")))?;
     let assembly = Assembly::prepare(&home, config, environment)?;
     let listener = listen(config).await?;
     let address = listener.address();
@@ -85,11 +85,11 @@ async fn serve(home: PathBuf, config: &Config, environment: &Environment) -> Res
     let is_default_home = home::locate(None, environment).is_ok_and(|default| default == home);
     let home_flag = if is_default_home { String::new() } else { format!(" --home {}", home.display()) };
     // The start has read much that is not needed again.
-    memory::let_go_of_program();
-    greet(address, token_file.as_ref(), config, &home, &home_flag, pool.agent_count());
+    memory::unmap_program_pages();
+    print_banner(address, token_file.as_ref(), config, &home, &home_flag, pool.agent_count());
 
-    let mut stopping = Stopping { door: &door, pool: &pool, store: &store, signals: &mut signals };
-    let cause = stopping.wait(config).await;
+    let mut stopping = Shutdown { door: &door, pool: &pool, store: &store, signals: &mut signals };
+    let cause = stopping.wait_for_cause(config).await;
     let stopped = stopping.stop(cause, config).await;
     drop(token_file);
     stopped
@@ -100,21 +100,21 @@ async fn listen(config: &Config) -> Result<Listener, Failure> {
         .ok_or_else(|| Failure::Usage(format!("host {:?}: only loopback can be bound", config.host)))?;
     match server::bind(host, config.port) {
         Ok(listener) => Ok(listener),
-        Err(BindFault::InUse(address)) => Err(explain_port(address).await),
+        Err(BindFault::InUse(address)) => Err(diagnose_port(address).await),
         Err(fault) => Err(Failure::Run(fault.to_string())),
     }
 }
 
 /// Who has the port? The answer decides what the user should do next.
-async fn explain_port(address: SocketAddr) -> Failure {
+async fn diagnose_port(address: SocketAddr) -> Failure {
     let port = address.port();
     let endpoint = Endpoint::new(&address.ip().to_string(), port);
     match detect_server(&endpoint, DETECT_TIMEOUT).await {
-        Detection::NexusServer => Failure::PortServed(format!(
+        Detection::NexusServer => Failure::PortInUseByNexus(format!(
             "another nexus3 is already serving on {address}; use it (nexus3 rpc list -p {port}), stop it (nexus3 rpc \
              shutdown -p {port}), or start this one on another port (nexus3 serve PORT)"
         )),
-        _ => Failure::PortTaken(format!(
+        _ => Failure::PortInUseByOther(format!(
             "something that is not nexus3 is using {address}; choose another port (nexus3 serve PORT)"
         )),
     }
@@ -144,19 +144,19 @@ fn http_limits(config: &Config, descriptors: Option<u64>) -> HttpLimits {
         headers_max: limits.headers_max,
         header_name_bytes_max: limits.header_name_bytes_max,
         header_value_bytes_max: limits.header_value_bytes_max,
-        first_byte: ms(limits.first_byte_ms),
-        head: ms(limits.head_ms),
-        body: ms(limits.body_ms),
-        write: ms(limits.write_ms),
-        keep_alive: ms(limits.keep_alive_ms),
+        first_byte_timeout: ms(limits.first_byte_ms),
+        head_timeout: ms(limits.head_ms),
+        body_timeout: ms(limits.body_ms),
+        write_timeout: ms(limits.write_ms),
+        keep_alive_timeout: ms(limits.keep_alive_ms),
         connections_max: connections_max(config, descriptors),
         event_streams_max: limits.event_streams_max,
-        heartbeat: ms(limits.heartbeat_ms),
+        heartbeat_interval: ms(limits.heartbeat_ms),
     }
 }
 
 /// Programs wait for the line that starts with `Server:`; from then on the daemon answers.
-fn greet(
+fn print_banner(
     address: SocketAddr,
     token_file: Option<&TokenFile>,
     config: &Config,
@@ -195,33 +195,33 @@ fn greet(
 /// What makes the daemon stop.
 enum StopCause {
     /// Somebody wants it to.
-    Asked(&'static str),
+    Requested(&'static str),
     /// The store takes nothing more, and this is why: what is done from now on would be lost.
     StoreFailed(String),
 }
 
 /// The daemon on its way out.
-struct Stopping<'a> {
+struct Shutdown<'a> {
     door: &'a HttpDoor,
     pool: &'a PoolHandle,
     store: &'a SqliteStore,
     signals: &'a mut StopSignals,
 }
 
-impl Stopping<'_> {
+impl Shutdown<'_> {
     /// Waits until there is a reason to stop.
-    async fn wait(&mut self, config: &Config) -> StopCause {
+    async fn wait_for_cause(&mut self, config: &Config) -> StopCause {
         let idle = async {
             match config.idle_timeout_s {
                 0 => std::future::pending().await,
-                seconds => self.door.idle(Duration::from_secs(seconds), || self.pool.open_turns() > 0).await,
+                seconds => self.door.wait_idle(Duration::from_secs(seconds), || self.pool.open_turns() > 0).await,
             }
         };
-        let at_rest = rest::let_go_at_rest(|| (self.door.requests(), self.pool.open_turns()));
+        let at_rest = idle_memory::unmap_when_idle(|| (self.door.request_count(), self.pool.open_turns()));
         tokio::select! {
-            name = self.signals.next() => StopCause::Asked(name),
-            () = self.pool.stop_requested() => StopCause::Asked("a client's request"),
-            () = idle => StopCause::Asked("the idle timeout"),
+            name = self.signals.next() => StopCause::Requested(name),
+            () = self.pool.stop_requested() => StopCause::Requested("a client's request"),
+            () = idle => StopCause::Requested("the idle timeout"),
             why = self.pool.store_failed() => StopCause::StoreFailed(why),
             never = at_rest => match never {},
         }
@@ -231,7 +231,7 @@ impl Stopping<'_> {
     /// answers are written. A store that has failed leaves nothing to wait for.
     async fn stop(&mut self, cause: StopCause, config: &Config) -> Result<(), Failure> {
         let (grace, mut failed) = match cause {
-            StopCause::Asked(name) => {
+            StopCause::Requested(name) => {
                 tracing::info!("stopping because of {name}");
                 (Duration::from_millis(config.stop_grace_ms), None)
             }
@@ -246,7 +246,7 @@ impl Stopping<'_> {
         }
         failed = self.end_turns(grace, failed).await;
         self.close_store().await;
-        if !self.door.closed(LAST_ANSWERS).await {
+        if !self.door.wait_closed(RESPONSE_DRAIN_TIMEOUT).await {
             tracing::warn!("some clients did not take their last answer in time");
         }
         match failed {

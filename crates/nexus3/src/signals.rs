@@ -14,11 +14,11 @@ pub(crate) struct StopSignals {
 }
 
 impl StopSignals {
-    pub(crate) fn watch() -> io::Result<Self> {
+    pub(crate) fn register() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
-            hangup: if ignores_hangup() { None } else { Some(signal(SignalKind::hangup())?) },
+            hangup: if is_hangup_ignored() { None } else { Some(signal(SignalKind::hangup())?) },
         })
     }
 
@@ -39,7 +39,7 @@ impl StopSignals {
 }
 
 /// As the kernel tells it; where it does not, nothing is ignored.
-fn ignores_hangup() -> bool {
+fn is_hangup_ignored() -> bool {
     const HANGUP_BIT: u64 = 1;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -48,18 +48,18 @@ fn ignores_hangup() -> bool {
 
 /// Ends when the user, or the system, wants a command to stop; never, when that cannot be seen. A second signal ends the
 /// process at once.
-pub(crate) async fn interrupt() {
-    match StopSignals::watch() {
+pub(crate) async fn wait_for_interrupt() {
+    match StopSignals::register() {
         Ok(mut signals) => {
             signals.next().await;
-            tokio::spawn(give_up(signals));
+            tokio::spawn(exit_on_second_signal(signals));
         }
         Err(_) => std::future::pending().await,
     }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the user does not want to wait for anything any more")]
-async fn give_up(mut signals: StopSignals) {
+async fn exit_on_second_signal(mut signals: StopSignals) {
     signals.next().await;
     std::process::exit(EXIT_INTERRUPTED.into());
 }

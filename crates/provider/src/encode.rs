@@ -156,7 +156,7 @@ pub(crate) fn without_unsupported_images<'a>(model: &ModelOptions, message: &'a 
     }
     let mut seen = Message { images: Vec::new(), ..message.clone() };
     let gap = if seen.text.is_empty() { "" } else { "\n" };
-    let many = Image::so_many(message.images.len());
+    let many = Image::count_label(message.images.len());
     seen.text.push_str(&format!("{gap}[{many} left out: this model takes none]"));
     Cow::Owned(seen)
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use agent::journal::Serial;
 use agent::outside::{Requester, ModelRequest};
-use agent::{AgentId, Fault, Lineage, Message, ToolSpec};
+use agent::{AgentId, Fault, HistoryVersion, Message, ToolSpec};
 use bytes::Bytes;
 
 use crate::dialect::ModelOptions;
@@ -126,7 +126,7 @@ impl CacheEntries {
 pub(crate) struct Prefix {
     /// The messages that are in the blocks. Weak: their texts may go, and no other message can take their address.
     messages: Vec<Weak<Message>>,
-    history_version: Option<Lineage>,
+    history_version: Option<HistoryVersion>,
     /// Where each message ends, counted over all blocks.
     ends: Vec<usize>,
     blocks: Vec<Bytes>,
@@ -139,7 +139,7 @@ impl Prefix {
     pub(crate) fn update(&mut self, request: &ModelRequest, write: EncodeMessage<'_>) -> Result<(), Fault> {
         let messages = &request.messages;
         self.truncate(self.count_unchanged(request));
-        self.history_version.clone_from(&request.lineage);
+        self.history_version.clone_from(&request.history_version);
         let start = self.len_bytes();
         let mut fresh = Vec::new();
         for (place, message) in messages.iter().enumerate().skip(self.messages.len()) {
@@ -159,7 +159,7 @@ impl Prefix {
             kept.zip(now).is_some_and(|(kept, now)| is_same_allocation(kept, now))
         };
         // Two that went on in different ways from the same list differ at their last.
-        let grew = request.lineage.is_some() && request.lineage == self.history_version;
+        let grew = request.history_version.is_some() && request.history_version == self.history_version;
         if grew && self.messages.len().checked_sub(1).is_some_and(is_same_at) {
             return self.messages.len();
         }

@@ -1,14 +1,14 @@
 //! How a question stands before its answer begins: told by whoever asks, heard as events of the stream. Whoever waits for
 //! an answer can tell patience from silence by it.
 
-use agent::outside::{Doing, ModelEvent, ModelStream};
+use agent::outside::{BoxFuture, ModelEvent, ModelStream};
 use futures_util::stream::{self, StreamExt};
 use tokio::sync::watch;
 
 use crate::error_class::ModelError;
 
 /// What becomes of a question: its answer, or why there is none.
-pub(crate) type ResponseFuture = Doing<'static, Result<ModelStream, ModelError>>;
+pub(crate) type ResponseFuture = BoxFuture<'static, Result<ModelStream, ModelError>>;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct RequestProgress {

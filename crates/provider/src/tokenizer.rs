@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use agent::{TokenCount, estimate};
+use agent::{TokenCount, estimate_tokens};
 use tiktoken::CoreBpe;
 
 /// Counts the tokens of a text.
@@ -51,9 +51,9 @@ impl Tokenizer {
 
     pub(crate) fn count(&self, text: &str) -> TokenCount {
         match self {
-            Self::Estimate => estimate(text),
+            Self::Estimate => estimate_tokens(text),
             Self::Builtin(name) => {
-                encoding(name).map_or_else(|| estimate(text), |bpe| bpe.count(text) as TokenCount)
+                encoding(name).map_or_else(|| estimate_tokens(text), |bpe| bpe.count(text) as TokenCount)
             }
             Self::FromFile(own) => own.counter.get_or_init(|| own.open_counter())(text),
         }
@@ -69,7 +69,7 @@ impl FileTokenizer {
     fn open_counter(&self) -> TokenCounter {
         (self.open)(&self.file).unwrap_or_else(|fault| {
             tracing::warn!("tokens of the embedded model are estimated: {fault}");
-            Box::new(estimate)
+            Box::new(estimate_tokens)
         })
     }
 }

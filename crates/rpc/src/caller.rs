@@ -106,14 +106,14 @@ impl Caller {
         match (&self.credential, named) {
             (Credential::AdminToken, None) => Ok(Principal::Admin),
             (Credential::AdminToken, Some(name)) => {
-                let agent = AgentId::parse(name).ok().and_then(|id| pool.refer(&id));
+                let agent = AgentId::parse(name).ok().and_then(|id| pool.find_ref(&id));
                 let unknown = || denied("X-Nexus-Agent names no agent that exists".to_owned());
                 agent.map(Principal::Agent).ok_or_else(unknown)
             }
             (Credential::Capability(agent), Some(name)) if agent.id().as_str() != name => {
                 Err(denied("X-Nexus-Agent does not match the agent of the capability token".to_owned()))
             }
-            (Credential::Capability(agent), _) if pool.still_there(agent) => Ok(Principal::Agent(agent.clone())),
+            (Credential::Capability(agent), _) if pool.exists(agent) => Ok(Principal::Agent(agent.clone())),
             (Credential::Capability(_), _) => Err(denied("Invalid API key".to_owned())),
         }
     }
@@ -179,7 +179,7 @@ impl Caller {
         method: Method,
     ) -> Result<AgentRef, Fault> {
         let errand = Operation::from(method);
-        match (self.principal(pool)?, pool.refer(id)) {
+        match (self.principal(pool)?, pool.find_ref(id)) {
             (_, Some(agent)) => self.authorize(pool, &agent, errand).await.map(|()| agent),
             (Principal::Admin, None) => {
                 Err(Fault::new(FaultKind::NotFound, format!("Agent not found: {id}")))
@@ -195,7 +195,7 @@ impl Caller {
         method: Method,
     ) -> Result<AgentHandle, Fault> {
         let main = AgentId::main();
-        if let Some(agent) = pool.refer(&main) {
+        if let Some(agent) = pool.find_ref(&main) {
             self.authorize(pool, &agent, method.into()).await?;
             return pool.wake(&agent).await;
         }

@@ -10,7 +10,7 @@ use agent::AgentId;
 use futures_util::FutureExt;
 use jiff::tz::TimeZone;
 use nexus3_protocol::envelope::{encode_error, encode_result};
-use nexus3_protocol::{Door, ErrorCode, Id, Incoming, Params, Refused, Request, RpcError, Rules};
+use nexus3_protocol::{Door, ErrorCode, Id, Incoming, Params, RejectedRequest, Request, RpcError, EnvelopeRules};
 use runtime::{AgentRef, PoolHandle};
 
 use crate::caller::Caller;
@@ -77,7 +77,7 @@ impl Dispatcher {
     /// byte by byte.
     #[must_use]
     pub fn capability_caller(&self, token: &[u8]) -> Option<Caller> {
-        self.pool.refer_by_capability(token).map(Caller::capability)
+        self.pool.find_ref_by_capability(token).map(Caller::capability)
     }
 
     /// The daemon's own door.
@@ -92,15 +92,15 @@ impl Dispatcher {
     /// When there is none.
     pub fn agent_target(&self, name: &str) -> Result<Target, TargetError> {
         let id = AgentId::parse(name).map_err(|_| TargetError::InvalidName)?;
-        let agent = self.pool.refer(&id).ok_or(TargetError::AgentNotFound)?;
+        let agent = self.pool.find_ref(&id).ok_or(TargetError::AgentNotFound)?;
         Ok(Target(TargetKind::Agent(agent)))
     }
 
     /// Answers one body.
     pub async fn respond(&self, entrance: Target, caller: &Caller, body: &[u8]) -> CallResponse {
-        match Incoming::parse(body, Rules::HTTP) {
+        match Incoming::parse(body, EnvelopeRules::HTTP) {
             Ok(Incoming::Single(request)) => self.respond_to_request(&entrance, caller, request).await,
-            Ok(Incoming::Batch(_)) => refusal_response(&Refused {
+            Ok(Incoming::Batch(_)) => refusal_response(&RejectedRequest {
                 id: Id::NULL,
                 error: RpcError::new(ErrorCode::InvalidRequest, "Request must be a JSON object"),
             }),
@@ -112,7 +112,7 @@ impl Dispatcher {
         let Request { method, params, id } = request;
         let Params::Named(params) = params else {
             let error = RpcError::new(ErrorCode::InvalidParams, "params must be an object");
-            return refusal_response(&Refused { id: id.unwrap_or(Id::NULL), error });
+            return refusal_response(&RejectedRequest { id: id.unwrap_or(Id::NULL), error });
         };
         // One call must not take others with it: a panic in a handler is that call's answer.
         let done = AssertUnwindSafe(self.dispatch(entrance, caller, &method, &params)).catch_unwind().await;
@@ -154,6 +154,6 @@ impl<T: serde::Serialize + Send> Output for T {
     }
 }
 
-fn refusal_response(refused: &Refused<'_>) -> CallResponse {
+fn refusal_response(refused: &RejectedRequest<'_>) -> CallResponse {
     CallResponse { kind: ResponseKind::Refused, body: encode_error(&refused.id, &refused.error) }
 }

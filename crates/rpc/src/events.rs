@@ -14,9 +14,9 @@ use runtime::{Delta, DeltaKind, BusEvent};
 
 use crate::fault::rpc_error;
 use crate::images::image_views;
-use crate::local_time::utc;
-use crate::methods::agents::on_restart_outward;
-use crate::methods::calls::{call_view, meta, outward, usage};
+use crate::local_time::format_utc;
+use crate::methods::agents::restart_policy_to_wire;
+use crate::methods::conversation::{tool_call_view, message_meta, request_id_to_wire, usage_output};
 
 /// What the feed tells, as clients see it.
 pub(crate) fn event(item: &BusEvent) -> Event {
@@ -36,7 +36,7 @@ fn journal_event(entry: &JournalEntry) -> Event {
         sequence: entry.sequence,
         agent_id: entry.agent_id.as_ref().map(ToString::to_string),
         number: entry.agent_sequence,
-        at: utc(entry.at),
+        at: format_utc(entry.at),
         record: journal_record(entry.agent, &entry.record),
     }))
 }
@@ -55,7 +55,7 @@ fn journal_record(agent: Serial, record: &Record) -> JournalRecord {
         Record::Destroyed { by } => JournalRecord::AgentDestroyed(events::AgentDestroyed { by: said(by) }),
         Record::TurnAccepted(accepted) => JournalRecord::TurnAccepted(events::TurnAccepted {
             turn: accepted.turn,
-            request_id: outward(accepted.request_id.clone()),
+            request_id: request_id_to_wire(accepted.request_id.clone()),
             message: message_event(&accepted.message),
         }),
         Record::TurnBegun { turn } => JournalRecord::TurnBegun(events::TurnBegun { turn: *turn }),
@@ -78,7 +78,7 @@ fn journal_record(agent: Serial, record: &Record) -> JournalRecord {
         }),
         Record::TurnEnded { turn, request_id, end } => JournalRecord::TurnEnded(turn_ended(*turn, request_id, end)),
         Record::TurnReopened { turn, request_id, messages } => {
-            let request_id = outward(request_id.clone());
+            let request_id = request_id_to_wire(request_id.clone());
             let messages = *messages as u64;
             JournalRecord::TurnReopened(events::TurnReopened { turn: *turn, request_id, messages })
         }
@@ -118,11 +118,11 @@ fn agent_created(serial: Serial, made: &AgentRecord) -> events::AgentCreated {
         by: made.by.clone(),
         serial,
         parent_serial: made.parent,
-        created_at: utc(made.created_at),
+        created_at: format_utc(made.created_at),
         system_prompt: made.system_prompt.clone(),
         cwd: made.cwd.to_string(),
         model: made.model.clone(),
-        on_restart: on_restart_outward(made.on_restart),
+        on_restart: restart_policy_to_wire(made.on_restart),
         origin: made.origin.clone(),
         permissions: permissions_view(&made.permissions),
     }
@@ -171,9 +171,9 @@ fn message_event(message: &Message) -> events::MessageEvent {
         role: message.role.as_str().to_owned(),
         content: message.text.clone(),
         images: image_views(message),
-        tool_calls: message.tool_calls.iter().map(call_view).collect(),
+        tool_calls: message.tool_calls.iter().map(tool_call_view).collect(),
         tool_call_id: message.tool_call_id.clone(),
-        meta: meta(message),
+        meta: message_meta(message),
     }
 }
 
@@ -197,12 +197,12 @@ fn turn_ended(turn: u64, request_id: &RequestId, end: &TurnEnd) -> events::TurnE
     };
     events::TurnEnded {
         turn,
-        request_id: outward(request_id.clone()),
+        request_id: request_id_to_wire(request_id.clone()),
         outcome: outcome.to_owned(),
         content: end.content.clone(),
         rounds: end.rounds,
         halted: end.halted.map(|halt| halt.name().to_owned()),
-        usage: end.usage.map(usage),
+        usage: end.usage.map(usage_output),
         error,
         reason,
     }
@@ -210,7 +210,7 @@ fn turn_ended(turn: u64, request_id: &RequestId, end: &TurnEnd) -> events::TurnE
 
 fn delta_event(delta: &Delta) -> LiveEvent {
     let journalled = NotJournalled;
-    let (agent_id, request_id) = (delta.name.to_string(), outward(delta.request_id.clone()));
+    let (agent_id, request_id) = (delta.name.to_string(), request_id_to_wire(delta.request_id.clone()));
     let (turn, text) = (delta.turn, delta.text.clone());
     match delta.kind {
         DeltaKind::Text => {

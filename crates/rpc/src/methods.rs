@@ -1,6 +1,6 @@
 //! The handlers, by noun. Each takes and gives protocol types, and speaks to the runtime in between.
 
 pub(crate) mod agents;
-pub(crate) mod calls;
+pub(crate) mod conversation;
 mod permissions;
-mod sessions;
+mod lifecycle;

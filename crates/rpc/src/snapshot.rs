@@ -9,16 +9,16 @@ use std::sync::Arc;
 
 use agent::journal::AgentRecord;
 use agent::permission::{Budget, Level, Presets};
-use agent::{AgentId, Fault, Message, Used};
+use agent::{AgentId, Fault, Message, UsageTotals};
 use jiff::tz::TimeZone;
 use nexus3_protocol::methods::{ImportAgentParams, SnapshotDocument, SnapshotExtras};
-use runtime::{AgentSpec, AgentSummary, Import, Name, PermissionSpec};
+use runtime::{AgentSpec, AgentStatus, Import, NameSpec, PermissionSpec};
 use serde_json::{Map, Value};
 
 use crate::events::{budget_params, may_grant_params, write_paths};
-use crate::local_time::{local, read};
+use crate::local_time::{format_local, parse_time};
 use crate::methods::agents::{
-    self, budget_of, invalid, on_restart_inward, on_restart_outward, parse_id, tool_list,
+    self, parse_budget, invalid, restart_policy_from_wire, restart_policy_to_wire, parse_id, parse_tool_names,
 };
 
 /// The one version there is.
@@ -36,8 +36,8 @@ const PROVENANCE_USER: &str = "user";
 /// What of an agent is written down.
 pub(crate) struct Snapshot<'a> {
     pub(crate) record: &'a AgentRecord,
-    pub(crate) summary: &'a AgentSummary,
-    pub(crate) used: Used,
+    pub(crate) summary: &'a AgentStatus,
+    pub(crate) used: UsageTotals,
     pub(crate) messages: &'a [Arc<Message>],
 }
 
@@ -50,15 +50,15 @@ impl Snapshot<'_> {
             may_create: permissions.may.may_create.clone(),
             may_grant: may_grant_params(permissions),
             budget: Some(budget_params(&permissions.budget)),
-            on_restart: Some(on_restart_outward(record.on_restart)),
+            on_restart: Some(restart_policy_to_wire(record.on_restart)),
             origin: record.origin.clone(),
         };
         let modified_at = self.summary.last_action_at.unwrap_or(record.created_at);
         SnapshotDocument {
             schema_version: SCHEMA_VERSION,
             agent_id: record.id.to_string(),
-            created_at: local(record.created_at, zone),
-            modified_at: local(modified_at, zone),
+            created_at: format_local(record.created_at, zone),
+            modified_at: format_local(modified_at, zone),
             messages: self.messages.iter().map(|message| history::encode_message(message)).collect(),
             system_prompt: record.system_prompt.clone().unwrap_or_default(),
             system_prompt_path: None,
@@ -76,7 +76,7 @@ impl Snapshot<'_> {
     }
 }
 
-fn token_usage(used: Used) -> Map<String, Value> {
+fn token_usage(used: UsageTotals) -> Map<String, Value> {
     let numbers = [
         ("cached_tokens", used.usage.cached),
         ("input_tokens", used.usage.input),
@@ -132,21 +132,21 @@ impl ImportContext<'_> {
         }
         let extras = session.extras.unwrap_or_default();
         let spec = AgentSpec {
-            name: Name::Given(id),
+            name: NameSpec::Given(id),
             system_prompt: Some(session.system_prompt),
             cwd: Some(session.working_directory),
             model,
             permissions,
             level_max: Some(Level::Trusted),
-            on_restart: extras.on_restart.map(on_restart_inward),
+            on_restart: extras.on_restart.map(restart_policy_from_wire),
             ..AgentSpec::default()
         };
         let origin = format!("session '{}' of {}", excerpt(&session.agent_id), excerpt(&session.modified_at));
         Ok(ParsedSnapshot { import: Import { spec, messages, created_at: Some(created_at), origin }, notes })
     }
 
-    fn parse_time_member(&self, member: &str, text: &str) -> Result<agent::outside::Moment, Fault> {
-        read(text, self.zone).ok_or_else(|| {
+    fn parse_time_member(&self, member: &str, text: &str) -> Result<agent::outside::Timestamp, Fault> {
+        parse_time(text, self.zone).ok_or_else(|| {
             invalid(&format!(
                 "session.{member} must be a time such as 2026-01-31T09:00:00, got: '{}'",
                 excerpt(text)
@@ -170,7 +170,7 @@ impl ImportContext<'_> {
                 excerpt(&named)
             ));
         }
-        let disable_tools = tool_list("session.disabled_tools", Some(session.disabled_tools.clone()))?;
+        let disable_tools = parse_tool_names("session.disabled_tools", Some(session.disabled_tools.clone()))?;
         // What stood beside another preset may not fit this one.
         let extras = session.extras.clone().filter(|_| is_same).unwrap_or_default();
         let limits = session.extras.as_ref().and_then(|extras| extras.budget.as_ref());
@@ -179,8 +179,8 @@ impl ImportContext<'_> {
             disable_tools,
             write_paths: extras.allowed_write_paths,
             may_create: extras.may_create,
-            may_grant: extras.may_grant.map(agents::may_grant).transpose()?,
-            budget: limits.map_or_else(Budget::unlimited, budget_of),
+            may_grant: extras.may_grant.map(agents::parse_may_grant).transpose()?,
+            budget: limits.map_or_else(Budget::unlimited, parse_budget),
         })
     }
 

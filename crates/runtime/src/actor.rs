@@ -14,9 +14,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::journal::{OnRestart, Record};
+use agent::journal::{RestartPolicy, Record};
 use agent::outside::StoreFault;
-use agent::{Fault, FaultKind, RequestId, Source, TurnOutcome};
+use agent::{Fault, FaultKind, RequestId, MessageSource, TurnOutcome};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -35,11 +35,11 @@ pub(crate) enum Command {
     /// End a send of this name.
     Cancel { request_id: RequestId, reply: oneshot::Sender<bool> },
     /// Add a word to the turn under way.
-    Steer { text: String, source: Source, reply: oneshot::Sender<Option<RequestId>> },
+    Steer { text: String, source: MessageSource, reply: oneshot::Sender<Option<RequestId>> },
     /// Make the context shorter.
     Compact(CompactionRequest),
     /// Keep only the first messages.
-    Rollback { messages: usize, by: String, reply: oneshot::Sender<Result<usize, Fault>> },
+    Rollback { messages: usize, initiator: String, reply: oneshot::Sender<Result<usize, Fault>> },
 }
 
 /// The task's state.
@@ -81,7 +81,7 @@ const TURN_ATTEMPTS_MAX: u32 = 3;
 enum Interrupt {
     Nothing,
     Cancel(CancelReply),
-    Steer { text: String, source: Source, reply: oneshot::Sender<Option<RequestId>> },
+    Steer { text: String, source: MessageSource, reply: oneshot::Sender<Option<RequestId>> },
 }
 
 impl Actor {
@@ -111,24 +111,24 @@ impl Actor {
                 // Boxed: most agents rest most of the time, and a resting task should be small.
                 Some(Job::Send(open)) => Box::pin(self.run_turn(*open)).await,
                 Some(Job::Compact(compaction)) => Box::pin(self.compact(compaction)).await,
-                None => self.rest().await,
+                None => self.wait_idle().await,
             };
             if flow.is_break() {
                 break;
             }
         }
-        self.dismiss().await;
+        self.answer_remaining().await;
     }
 
     /// Waits for a command; after a while, tries to go to sleep.
-    async fn rest(&mut self) -> ControlFlow<()> {
-        let idle = self.shared.limits.idle_sleep;
+    async fn wait_idle(&mut self) -> ControlFlow<()> {
+        let idle = self.shared.limits.idle_before_sleep;
         let tired = async {
             if idle.is_zero() { std::future::pending().await } else { tokio::time::sleep(idle).await }
         };
         let command = tokio::select! {
             biased;
-            () = self.shared.ending.cancelled() => return ControlFlow::Break(()),
+            () = self.shared.end_requested.cancelled() => return ControlFlow::Break(()),
             () = self.shared.needs_reload.cancelled() => {
                 let fault = StoreFault::Full("the end of a send could not be kept".to_owned());
                 return self.reload(fault.into()).await;
@@ -137,7 +137,7 @@ impl Actor {
             () = tired => return self.go_to_sleep(),
         };
         match command.map(|command| *command) {
-            Some(Command::Rollback { messages, by, reply }) => {
+            Some(Command::Rollback { messages, initiator: by, reply }) => {
                 Box::pin(self.roll_back(messages, by, reply)).await
             }
             Some(command) => {
@@ -156,7 +156,7 @@ impl Actor {
 
     /// Answers whoever still waits. A sender may have its place in the inbox without having put its command there yet;
     /// only receiving to the end waits for it.
-    async fn dismiss(&mut self) {
+    async fn answer_remaining(&mut self) {
         self.inbox.close();
         while let Some(command) = self.inbox.recv().await {
             match *command {
@@ -190,7 +190,7 @@ impl Actor {
         self.shared.reset_message_count();
         let _ = self.shared.append(Vec::new(), |_| {}).await;
         if let Some(pool) = self.shared.pool.upgrade() {
-            pool.directory.drop_live(&self.shared);
+            pool.directory.remove_live(&self.shared);
             if let FaultKind::Full { retry_after_ms } = fault.kind {
                 pool.resume_later(self.shared.node.serial, Duration::from_millis(retry_after_ms));
             }
@@ -261,7 +261,7 @@ impl Actor {
                     return ControlFlow::Continue(());
                 }
                 None => {
-                    open.respond(&Err(self.shared.unreachable()));
+                    open.respond(&Err(self.shared.unavailable()));
                     return ControlFlow::Continue(());
                 }
             }
@@ -279,7 +279,7 @@ impl Actor {
         if open.attempts + 1 >= TURN_ATTEMPTS_MAX {
             return Some(format!("the daemon stopped {TURN_ATTEMPTS_MAX} times while the turn ran"));
         }
-        let marks = self.shared.on_restart == OnRestart::Mark;
+        let marks = self.shared.on_restart == RestartPolicy::Mark;
         marks.then(|| "the daemon stopped before the turn had ended".to_owned())
     }
 
@@ -299,7 +299,7 @@ impl Actor {
             }
             finale = tokio::select! {
                 biased;
-                () = shared.ending.cancelled() => Some(TurnExit::Ended(performance.abandon())),
+                () = shared.end_requested.cancelled() => Some(TurnExit::Ended(performance.abandon())),
                 () = shared.admission.abort.cancelled(), if !performance.is_ending() => {
                     if open.is_unattended() && performance.is_turn_committed() {
                         Some(performance.suspend())
@@ -340,7 +340,7 @@ impl Actor {
         match finale {
             TurnExit::Ended(end) => {
                 open.respond(&turn_result(end));
-                if shared.ending.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                if shared.end_requested.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             }
             TurnExit::Suspended => ControlFlow::Continue(()),
             TurnExit::Duplicate => self.answer_cancelled_duplicate(open, cancels).await,
@@ -356,7 +356,7 @@ impl Actor {
         &self,
         performance: &mut TurnDriver,
         open: &PendingTurn,
-        (text, source): (String, Source),
+        (text, source): (String, MessageSource),
         reply: oneshot::Sender<Option<RequestId>>,
     ) {
         let Some(message) = performance.steer(text, source) else {
@@ -386,7 +386,7 @@ impl Actor {
         loop {
             tokio::select! {
                 biased;
-                () = shared.ending.cancelled() => return Err(None),
+                () = shared.end_requested.cancelled() => return Err(None),
                 () = shared.admission.abort.cancelled() => return Err(None),
                 slot = &mut slot => return slot.map_err(|_| None),
                 command = self.inbox.recv() => match command.map(|command| self.handle_command(*command, open.as_deref_mut())) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use agent::outside::{Provider, ModelTier, Workspace};
 use agent::permission::{FilePath, Resource};
-use agent::prompt::{Environment, Now, layered, tail};
+use agent::prompt::{PromptEnvironment, VolatileFacts, layered_prompt, volatile_suffix};
 use agent::{TokenCount, ToolSpec};
 
 use crate::handle::Shared;
@@ -18,7 +18,7 @@ pub struct ContextOptions {
     /// Whether the time, the state of the working directory and what is left of budgets ride behind the last message.
     pub volatile_suffix: VolatileSuffix,
     /// The operating system, for the environment; empty is not known.
-    pub system: &'static str,
+    pub operating_system: &'static str,
 }
 
 /// The prompt of an agent that has none.
@@ -42,11 +42,11 @@ pub enum VolatileSuffix {
 }
 
 /// Tools that a small model is shown, in the order of what it needs most.
-const SMALL_TOOLS: [&str; 6] =
+const SMALL_MODEL_TOOLS: [&str; 6] =
     ["fs.read_file", "fs.write_file", "get_time", "json.query", "fs.append_file", "result.read"];
 
 /// What their descriptions may take together: with a short prompt, not more than 300 tokens.
-const SMALL_TOOLS_TOKENS_MAX: TokenCount = 220;
+const SMALL_MODEL_TOOLS_TOKENS_MAX: TokenCount = 220;
 
 /// The prompt of an agent that has none of its own. It is read once, when the agent is made, and kept with it.
 pub(crate) fn default_prompt(
@@ -58,14 +58,14 @@ pub(crate) fn default_prompt(
 ) -> String {
     let traits = provider.spec();
     let notes = if traits.tier == ModelTier::Small { Vec::new() } else { workspace.notes(cwd) };
-    let environment = Environment { cwd, writes, system };
-    layered(traits, &notes, &environment, &|text| provider.count(text))
+    let environment = PromptEnvironment { cwd, writable_paths: writes, operating_system: system };
+    layered_prompt(traits, &notes, &environment, &|text| provider.count(text))
 }
 
 /// Those of the tools that a small model is shown.
-fn few(tools: &[Arc<ToolSpec>]) -> Vec<Arc<ToolSpec>> {
-    let mut left = SMALL_TOOLS_TOKENS_MAX;
-    let wanted = SMALL_TOOLS.iter().filter_map(|name| tools.iter().find(|tool| &*tool.name == *name));
+fn select_for_small_model(tools: &[Arc<ToolSpec>]) -> Vec<Arc<ToolSpec>> {
+    let mut left = SMALL_MODEL_TOOLS_TOKENS_MAX;
+    let wanted = SMALL_MODEL_TOOLS.iter().filter_map(|name| tools.iter().find(|tool| &*tool.name == *name));
     let fits = |tool: &&Arc<ToolSpec>| {
         let fits = tool.tokens <= left;
         left -= if fits { tool.tokens } else { 0 };
@@ -83,14 +83,14 @@ impl Shared {
         let tools: Vec<_> = specs.filter(|spec| may_use(&spec.name)).map(Arc::clone).collect();
         match self.provider.spec().tier {
             ModelTier::Full => tools,
-            ModelTier::Small => few(&tools),
+            ModelTier::Small => select_for_small_model(&tools),
         }
     }
 
     /// What is under way in the working directory.
-    pub(crate) fn place_state(&self) -> Option<String> {
+    pub(crate) fn workspace_state(&self) -> Option<String> {
         let pool = self.pool.upgrade().filter(|pool| pool.options.context.volatile_suffix == VolatileSuffix::On)?;
-        pool.outside.workspace.state(&self.node.cwd)
+        pool.outside.workspace.status_line(&self.node.cwd)
     }
 
     /// What rides behind the last message now.
@@ -100,13 +100,13 @@ impl Shared {
         let left = |resource: Resource| self.node.remaining(resource).map(|left| (resource.name(), left));
         let left: Vec<_> = Resource::CONSUMED.into_iter().filter_map(left).collect();
         let offset_minutes = self.clock.offset_minutes(at);
-        Some(tail(&Now { at, offset_minutes, state, left: &left }))
+        Some(volatile_suffix(&VolatileFacts { at, offset_minutes, workspace_status: state, budget_left: &left }))
     }
 
     /// About what the tail of the next question is.
     pub(crate) fn volatile_suffix_tokens(&self) -> TokenCount {
         match self.published.read().volatile_suffix_tokens {
-            0 => self.volatile_suffix(None).map_or(0, |tail| self.provider.count(&tail)),
+            0 => self.volatile_suffix(None).map_or(0, |suffix| self.provider.count(&suffix)),
             known => known,
         }
     }

@@ -175,7 +175,7 @@ impl Subscription {
             EventScope::All => None,
             EventScope::Agent(agent) => Some(agent),
         };
-        let serial = agent.as_ref().map(|agent| agent.refer().serial());
+        let serial = agent.as_ref().map(|agent| agent.agent_ref().serial());
         feed.subscribers.fetch_add(1, Ordering::AcqRel);
         // Counted before it listens and before it reads: what is kept from now on is told, what was kept before is read.
         let mut subscription = Self {

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll};
 
-use agent::journal::{AgentRecord, AgentState, StoredPermissions, OnRestart, Record, Serial};
-use agent::outside::{Append, Clock, Doing, Moment, Provider, Store, StoreFault};
+use agent::journal::{AgentRecord, AgentState, StoredPermissions, RestartPolicy, Record, Serial};
+use agent::outside::{Append, Clock, BoxFuture, Timestamp, Provider, Store, StoreFault};
 use agent::permission::{Denial, Effect, FilePath, Verdict, judge};
-use agent::{AgentId, Fault, FaultKind, Image, Message, RequestId, Source, TurnEnd};
+use agent::{AgentId, Fault, FaultKind, Image, Message, RequestId, MessageSource, TurnEnd};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -19,7 +19,7 @@ use crate::event_bus::EventBus;
 use crate::lineage::LineageNode;
 use crate::limits::Limits;
 use crate::pool::{Initiator, Pool};
-use crate::published::{AgentContext, AgentLife, AgentPage, AgentSummary, AgentTokens, Published};
+use crate::published::{AgentContext, AgentLiveness, MessagePage, AgentStatus, AgentTokens, Published};
 use crate::admission::{AdmissionPermit, Admission, busy, shutting_down};
 
 /// A message for an agent.
@@ -33,12 +33,12 @@ pub struct NewMessage {
     /// with what was answered before.
     pub request_id: RequestId,
     /// Where it comes from.
-    pub source: Source,
+    pub source: MessageSource,
 }
 
 impl NewMessage {
     /// As it comes into the context.
-    pub(crate) fn message(&self) -> Message {
+    pub(crate) fn to_message(&self) -> Message {
         Message { images: self.images.clone(), ..Message::user(self.text.clone(), self.source.clone()) }
     }
 
@@ -81,12 +81,12 @@ pub(crate) struct Shared {
     pub(crate) id: AgentId,
     pub(crate) node: Arc<LineageNode>,
     pub(crate) capability: CapabilityDigest,
-    pub(crate) created_at: Moment,
-    pub(crate) by: String,
+    pub(crate) created_at: Timestamp,
+    pub(crate) created_by: String,
     pub(crate) origin: Option<String>,
-    pub(crate) on_restart: OnRestart,
+    pub(crate) on_restart: RestartPolicy,
     /// The model it asked for.
-    pub(crate) model_asked: Option<String>,
+    pub(crate) model_requested: Option<String>,
     pub(crate) model: Option<Arc<str>>,
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) published: Published,
@@ -103,9 +103,9 @@ pub(crate) struct Shared {
     /// The pool holds its agents, so they must not hold it.
     pub(crate) pool: Weak<Pool>,
     /// When it was last asked for something, in milliseconds of the pool's life.
-    pub(crate) last_used: AtomicU64,
+    pub(crate) last_used_ms: AtomicU64,
     /// Cancelled when the agent has to end.
-    pub(crate) ending: CancellationToken,
+    pub(crate) end_requested: CancellationToken,
     /// Cancelled when a send is open in the store that the task no longer knows of.
     pub(crate) needs_reload: CancellationToken,
     /// Cancelled when its task has ended.
@@ -123,7 +123,7 @@ impl Future for TurnFuture {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let answer = Pin::new(&mut self.reply).poll(cx);
-        answer.map(|answer| answer.unwrap_or_else(|_| Err(self.shared.unreachable())))
+        answer.map(|answer| answer.unwrap_or_else(|_| Err(self.shared.unavailable())))
     }
 }
 
@@ -140,17 +140,17 @@ impl AgentHandle {
 
     /// Which agent this is.
     #[must_use]
-    pub fn refer(&self) -> AgentRef {
+    pub fn agent_ref(&self) -> AgentRef {
         AgentRef { serial: self.node().serial, id: self.shared.id.clone() }
     }
 
     /// Whether nobody else can reach the agent's task, and it has nothing to do.
-    pub(crate) fn is_only_one(&self) -> bool {
+    pub(crate) fn is_evictable(&self) -> bool {
         self.inbox.strong_count() == 1 && self.shared.open_turns.load(Ordering::Acquire) == 0
     }
 
-    pub(crate) fn last_used(&self) -> u64 {
-        self.shared.last_used.load(Ordering::Relaxed)
+    pub(crate) fn last_used_ms(&self) -> u64 {
+        self.shared.last_used_ms.load(Ordering::Relaxed)
     }
 
     /// What the agent is made from when it is kept.
@@ -162,10 +162,10 @@ impl AgentHandle {
             id: shared.id.clone(),
             parent: shared.node.parent.as_ref().map(|parent| parent.serial),
             created_at: shared.created_at,
-            by: shared.by.clone(),
+            by: shared.created_by.clone(),
             system_prompt: shared.published.read().window.system().map(ToString::to_string),
             cwd: shared.node.cwd.clone(),
-            model: shared.model_asked.clone(),
+            model: shared.model_requested.clone(),
             capability_digest: shared.capability.bytes(),
             on_restart: shared.on_restart,
             permissions,
@@ -181,7 +181,7 @@ impl AgentHandle {
 
     /// Whether both are handles to one agent. Two agents of one name, one after the other, are two.
     #[must_use]
-    pub fn is_same(&self, other: &AgentHandle) -> bool {
+    pub fn is_same_agent(&self, other: &AgentHandle) -> bool {
         self.node().serial == other.node().serial
     }
 
@@ -216,7 +216,7 @@ impl AgentHandle {
     /// # Errors
     /// When there is no room, the agent is gone, or its model takes no pictures and there are some.
     pub fn submit(&self, message: NewMessage) -> Result<TurnFuture, Fault> {
-        self.can_look_at(&message.images)?;
+        self.check_image_support(&message.images)?;
         let place = self.admit()?;
         self.submit_with_permit(place, message, None)
     }
@@ -229,7 +229,7 @@ impl AgentHandle {
         let (kept, is_kept) = oneshot::channel();
         let place = self.admit()?;
         let answering = self.submit_with_permit(place, message, Some(kept))?;
-        is_kept.await.unwrap_or_else(|_| Err(self.shared.unreachable()))?;
+        is_kept.await.unwrap_or_else(|_| Err(self.shared.unavailable()))?;
         Ok(answering)
     }
 
@@ -237,7 +237,7 @@ impl AgentHandle {
     ///
     /// # Errors
     /// When the agent may not read it, it cannot be read, or is no picture that models take.
-    pub async fn picture(&self, path: &str) -> Result<Image, Fault> {
+    pub async fn read_image(&self, path: &str) -> Result<Image, Fault> {
         let invalid = |text: String| Fault::new(FaultKind::Invalid, text);
         let file = FilePath::resolve(path, &self.node().cwd).map_err(|fault| invalid(fault.to_string()))?;
         let permit = match judge(&[Effect::Read(file)], &self.node().may()) {
@@ -247,15 +247,15 @@ impl AgentHandle {
         let pool = self.shared.pool.upgrade().ok_or_else(shutting_down)?;
         let given = path.to_owned();
         let read = move || {
-            let bytes = pool.outside.workspace.bytes(&given, permit, Image::BYTES_MAX)?;
-            Image::of(bytes).map_err(|wrong| format!("{given} {wrong}"))
+            let bytes = pool.outside.workspace.read_file(&given, permit, Image::BYTES_MAX)?;
+            Image::parse(bytes).map_err(|wrong| format!("{given} {wrong}"))
         };
         let read = tokio::task::spawn_blocking(read).await;
         read.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())).map_err(invalid)
     }
 
     /// Pictures for a model that takes none are refused before they are in the context, where they would stay.
-    fn can_look_at(&self, images: &[Image]) -> Result<(), Fault> {
+    fn check_image_support(&self, images: &[Image]) -> Result<(), Fault> {
         if images.is_empty() || self.shared.provider.spec().accepts_images {
             return Ok(());
         }
@@ -294,9 +294,9 @@ impl AgentHandle {
     pub async fn rollback(&self, messages: usize, by: Initiator<'_>) -> Result<usize, Fault> {
         let (reply, answer) = oneshot::channel();
         let by = by.name().to_owned();
-        let sent = self.inbox.send(Box::new(Command::Rollback { messages, by, reply })).await;
-        sent.map_err(|_| self.shared.unreachable())?;
-        answer.await.unwrap_or_else(|_| Err(self.shared.unreachable()))
+        let sent = self.inbox.send(Box::new(Command::Rollback { messages, initiator: by, reply })).await;
+        sent.map_err(|_| self.shared.unavailable())?;
+        answer.await.unwrap_or_else(|_| Err(self.shared.unavailable()))
     }
 
     /// Makes the context shorter: older messages are summed up by the model, or dropped when it cannot. Waits in line with
@@ -310,13 +310,13 @@ impl AgentHandle {
         self.inbox
             .try_send(Box::new(Command::Compact(compaction)))
             .map_err(|refused| self.inbox_fault(&refused))?;
-        answer.await.unwrap_or_else(|_| Err(self.shared.unreachable()))
+        answer.await.unwrap_or_else(|_| Err(self.shared.unavailable()))
     }
 
     fn inbox_fault(&self, refused: &mpsc::error::TrySendError<Box<Command>>) -> Fault {
         match refused {
             mpsc::error::TrySendError::Full(_) => Fault::new(busy(), "busy: the agent's inbox is full"),
-            mpsc::error::TrySendError::Closed(_) => self.shared.unreachable(),
+            mpsc::error::TrySendError::Closed(_) => self.shared.unavailable(),
         }
     }
 
@@ -329,7 +329,7 @@ impl AgentHandle {
 
     /// Adds a word to the turn under way. None when there is no such turn, or it has enough of them; otherwise the name
     /// of the send that it went to.
-    pub async fn steer(&self, text: String, source: Source) -> Option<RequestId> {
+    pub async fn steer(&self, text: String, source: MessageSource) -> Option<RequestId> {
         let (reply, answer) = oneshot::channel();
         let sent = self.inbox.send(Box::new(Command::Steer { text, source, reply })).await;
         if sent.is_err() {
@@ -340,12 +340,12 @@ impl AgentHandle {
 
     /// Has the agent's task end: open sends are answered as cancelled. A signal and not a command, because a command
     /// could find the inbox full, and a caller that then goes away would leave an agent that nobody can reach.
-    pub(crate) fn begin_end(&self) {
-        self.shared.ending.cancel();
+    pub(crate) fn request_end(&self) {
+        self.shared.end_requested.cancel();
     }
 
     /// Returns when the agent's task has ended.
-    pub(crate) async fn ended(&self) {
+    pub(crate) async fn wait_ended(&self) {
         self.shared.ended.cancelled().await;
     }
 
@@ -393,18 +393,18 @@ impl AgentHandle {
 
     /// Some of the messages.
     #[must_use]
-    pub fn messages(&self, offset: usize, limit: usize) -> AgentPage {
+    pub fn messages(&self, offset: usize, limit: usize) -> MessagePage {
         self.shared.published.read().page(offset, limit)
     }
 }
 
 impl Shared {
     /// The agent in a list; whoever lists knows how many children it has.
-    pub(crate) fn summary(&self, child_count: usize) -> AgentSummary {
+    pub(crate) fn status(&self, child_count: usize) -> AgentStatus {
         let kin = &self.node;
         let (standing, write_folders) = (kin.granted(), kin.write_folders().roots().to_vec());
         let state = self.published.read();
-        AgentSummary {
+        AgentStatus {
             id: self.id.clone(),
             created_at: self.created_at,
             message_count: state.window.messages().len(),
@@ -421,7 +421,7 @@ impl Shared {
             level: standing.level,
             cwd: kin.cwd.clone(),
             write_folders,
-            state: AgentLife::Live,
+            state: AgentLiveness::Live,
             on_restart: self.on_restart,
             origin: self.origin.clone(),
         }
@@ -432,7 +432,7 @@ impl Shared {
         &self,
         records: Vec<Record>,
         change: impl FnOnce(&mut AgentState),
-    ) -> Doing<'static, Result<(), StoreFault>> {
+    ) -> BoxFuture<'static, Result<(), StoreFault>> {
         let mut state = self.enqueued_state.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut state);
         let append = Append {
@@ -477,14 +477,14 @@ impl Shared {
     }
 
     /// Why nobody answers: the agent is gone, or it fell and is not up again.
-    pub(crate) fn unreachable(&self) -> Fault {
-        if self.ending.is_cancelled() {
-            return gone(&self.id);
+    pub(crate) fn unavailable(&self) -> Fault {
+        if self.end_requested.is_cancelled() {
+            return agent_not_found(&self.id);
         }
         Fault::new(busy(), format!("busy: agent '{}' could not keep its work and is being restored", self.id))
     }
 }
 
-pub(crate) fn gone(id: &AgentId) -> Fault {
+pub(crate) fn agent_not_found(id: &AgentId) -> Fault {
     Fault::new(FaultKind::NotFound, format!("Agent not found: {id}"))
 }

@@ -24,7 +24,7 @@ pub use event_bus::{Delta, DeltaKind, BusEvent, EventScope, Subscription};
 pub use handle::{AgentHandle, AgentRef, TurnFuture, NewMessage};
 pub use limits::Limits;
 pub use pool::{
-    AgentPermissions, AgentSpec, Among, Initiator, PermissionChange, ChildPolicy, Created, FirstMessage, Fork, ResourceUsage, Import,
-    MayGrantSpec, Name, Outside, PoolHandle, PoolOptions, PermissionSpec,
+    AgentPermissions, AgentSpec, ListScope, Initiator, PermissionChange, ChildPolicy, CreatedAgent, FirstMessage, Fork, ResourceUsage, Import,
+    MayGrantSpec, NameSpec, Outside, PoolHandle, PoolOptions, PermissionSpec,
 };
-pub use published::{AgentContext, AgentLife, AgentPage, AgentSummary, AgentTokens};
+pub use published::{AgentContext, AgentLiveness, MessagePage, AgentStatus, AgentTokens};

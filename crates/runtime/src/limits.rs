@@ -28,7 +28,7 @@ pub struct Limits {
     /// Agents that are live at once; beyond, those that rest longest are put to sleep.
     pub live_agents_max: usize,
     /// How long an agent rests before it is put to sleep; zero is for ever.
-    pub idle_sleep: Duration,
+    pub idle_before_sleep: Duration,
     /// How long the name of a send that ended is remembered.
     pub request_retention: Duration,
 }
@@ -47,7 +47,7 @@ impl Default for Limits {
             summary_timeout: Duration::from_secs(120),
             model_idle_timeout: Duration::from_secs(120),
             live_agents_max: 4096,
-            idle_sleep: Duration::from_secs(600),
+            idle_before_sleep: Duration::from_secs(600),
             request_retention: Duration::from_secs(24 * 60 * 60),
         }
     }

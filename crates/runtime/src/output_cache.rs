@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent::journal::Serial;
 use agent::outside::{ResultChunk, CachedResults};
-use agent::{TokenCount, cut_middle, left_out};
+use agent::{TokenCount, truncate_middle, omission_note};
 
 use crate::handle::Shared;
 
@@ -93,8 +93,8 @@ impl Shared {
     /// What a result may be, in our tokens; zero when the model's window is not known.
     pub(crate) fn result_tokens_max(&self) -> TokenCount {
         let frame = self.fixed_overhead(&self.visible_tools(), self.volatile_suffix_tokens());
-        let room = self.published.read().window.size(&frame).room();
-        frame.gauge.uncorrect(room * RESULT_SHARE_PERCENT / 100)
+        let room = self.published.read().window.size(&frame).message_capacity();
+        frame.calibration.to_counted_tokens(room * RESULT_SHARE_PERCENT / 100)
     }
 
     /// The text, or as much of it as there is room for: then the whole is put aside.
@@ -105,13 +105,13 @@ impl Shared {
             return text;
         }
         let handle = self.pool.upgrade().and_then(|pool| pool.output_cache.insert(self.node.serial, &text));
-        cut_middle(&text, tokens_max, &count, &|offset, bytes| match &handle {
+        truncate_middle(&text, tokens_max, &count, &|offset, bytes| match &handle {
             Some(handle) => {
                 format!(
                     "[… {bytes} bytes left out: call result_read with handle {handle}, offset {offset} …]"
                 )
             }
-            None => left_out(bytes),
+            None => omission_note(bytes),
         })
     }
 }

@@ -3,31 +3,31 @@
 
 use std::sync::{Arc, Weak};
 
-use agent::outside::{Doing, NewPeer, PeerResponse, PeerCreated, PeerStatus, Peers};
+use agent::outside::{BoxFuture, NewPeer, PeerResponse, CreatedPeer, PeerStatus, Peers};
 use agent::permission::{Effect, Verdict, judge};
-use agent::{AgentId, Fault, FaultKind, RequestId, Source, TurnEnd, TurnOutcome};
+use agent::{AgentId, Fault, FaultKind, RequestId, MessageSource, TurnEnd, TurnOutcome};
 
 use crate::actor::Command;
-use crate::handle::{AgentHandle, AgentRef, TurnFuture, NewMessage, Shared, gone};
+use crate::handle::{AgentHandle, AgentRef, TurnFuture, NewMessage, Shared, agent_not_found};
 use crate::lineage::LineageNode;
 use crate::pool::{
-    AgentSpec, Among, Initiator, ChildPolicy, Created, FirstMessage, Name, Pool, PoolHandle, PermissionSpec,
+    AgentSpec, ListScope, Initiator, ChildPolicy, CreatedAgent, FirstMessage, NameSpec, Pool, PoolHandle, PermissionSpec,
 };
-use crate::published::AgentSummary;
+use crate::published::AgentStatus;
 use crate::admission::shutting_down;
 use crate::wait_graph::WaitEdge;
 
 /// The other agents, as one of them sees them.
-pub(crate) struct PeersOf {
+pub(crate) struct AgentPeers {
     pool: Weak<Pool>,
     id: AgentId,
     node: Arc<LineageNode>,
 }
 
 /// Where messages between agents come from.
-const SOURCE: &str = "agent";
+const SOURCE_KIND: &str = "agent";
 
-impl PeersOf {
+impl AgentPeers {
     pub(crate) fn new(shared: &Shared) -> Self {
         Self { pool: shared.pool.clone(), id: shared.id.clone(), node: Arc::clone(&shared.node) }
     }
@@ -37,7 +37,7 @@ impl PeersOf {
     }
 
     /// The agent itself; it may have been destroyed while its tool runs.
-    async fn own(&self, pool: &PoolHandle) -> Result<AgentHandle, Fault> {
+    async fn own_handle(&self, pool: &PoolHandle) -> Result<AgentHandle, Fault> {
         pool.wake(&AgentRef { serial: self.node.serial, id: self.id.clone() }).await
     }
 
@@ -45,7 +45,7 @@ impl PeersOf {
     fn resolve_peer(&self, pool: &PoolHandle, id: &AgentId) -> Result<AgentRef, Fault> {
         let kinship = pool.pool.directory.relation(self.node.serial, id);
         match judge(&[Effect::Reach(id.clone(), kinship)], &self.node.may()) {
-            Verdict::Allowed(_) => pool.refer(id).ok_or_else(|| gone(id)),
+            Verdict::Allowed(_) => pool.find_ref(id).ok_or_else(|| agent_not_found(id)),
             Verdict::Denied(denial) => Err(Fault::denied(denial.dimension.name(), denial.text)),
         }
     }
@@ -57,11 +57,11 @@ impl PeersOf {
     }
 
     /// Makes a child. The pool is only borrowed here: a tool that waits must not keep it.
-    async fn make(&self, new: NewPeer) -> Result<(Created, Option<Result<WaitEdge, Fault>>), Fault> {
+    async fn create_child(&self, new: NewPeer) -> Result<(CreatedAgent, Option<Result<WaitEdge, Fault>>), Fault> {
         let pool = self.pool()?;
-        let own = self.own(&pool).await?;
+        let own = self.own_handle(&pool).await?;
         let waits = new.wait && new.initial_message.is_some();
-        let created = pool.create(spec(new, self.source()), Initiator::Agent(&own)).await?;
+        let created = pool.create(agent_spec(new, self.source()), Initiator::Agent(&own)).await?;
         let id = created.handle.id();
         tracing::info!(target: "nexus3::audit", event = "created", principal = %self.id, agent = %id, "agent created");
         // Only whoever waits may keep the child from waiting for it. The child may have begun already; it exists either
@@ -70,13 +70,13 @@ impl PeersOf {
         Ok((created, waiting))
     }
 
-    async fn address(&self, to: &AgentId) -> Result<(AgentHandle, RequestId), Fault> {
+    async fn prepare_send(&self, to: &AgentId) -> Result<(AgentHandle, RequestId), Fault> {
         let pool = self.pool()?;
         Ok((self.wake_peer(&pool, to).await?, pool.generate_request_id()?))
     }
 
-    fn source(&self) -> Source {
-        Source { kind: Some(SOURCE.to_owned()), agent: Some(RequestId::Text(self.id.to_string())) }
+    fn source(&self) -> MessageSource {
+        MessageSource { kind: Some(SOURCE_KIND.to_owned()), agent: Some(RequestId::Text(self.id.to_string())) }
     }
 
     /// Waits for an answer. Whoever stops waiting ends the send: nobody else wants its answer.
@@ -87,9 +87,9 @@ impl PeersOf {
         request_id: RequestId,
         answering: TurnFuture,
     ) -> Result<PeerResponse, Fault> {
-        let mut unwanted = Unwanted { pool: self.pool.clone(), send: Some((target, request_id.clone())) };
+        let mut unwanted = CancelOnDrop { pool: self.pool.clone(), request: Some((target, request_id.clone())) };
         let end = answering.await;
-        unwanted.send = None;
+        unwanted.request = None;
         drop(waiting);
         end.map(|end| peer_answer(request_id, end))
     }
@@ -105,13 +105,13 @@ fn peer_answer(request_id: RequestId, end: TurnEnd) -> PeerResponse {
     }
 }
 
-impl Peers for PeersOf {
-    fn create(&self, new: NewPeer) -> Doing<'_, Result<PeerCreated, Fault>> {
+impl Peers for AgentPeers {
+    fn create(&self, new: NewPeer) -> BoxFuture<'_, Result<CreatedPeer, Fault>> {
         Box::pin(async move {
-            let (created, waiting) = self.make(new).await?;
+            let (created, waiting) = self.create_child(new).await?;
             let id = created.handle.id().clone();
             let Some((request_id, answering)) = created.initial else {
-                return Ok(PeerCreated { id, initial_request_id: None, response: None });
+                return Ok(CreatedPeer { id, initial_request_id: None, response: None });
             };
             let initial_request_id = Some(request_id.clone());
             let response = match waiting {
@@ -119,13 +119,13 @@ impl Peers for PeersOf {
                 Some(Err(circle)) => Some(Err(circle)),
                 Some(Ok(waiting)) => Some(self.wait_for_response(created.handle, waiting, request_id, answering).await),
             };
-            Ok(PeerCreated { id, initial_request_id, response })
+            Ok(CreatedPeer { id, initial_request_id, response })
         })
     }
 
-    fn send(&self, to: AgentId, content: String, wait: bool) -> Doing<'_, Result<PeerResponse, Fault>> {
+    fn send(&self, to: AgentId, content: String, wait: bool) -> BoxFuture<'_, Result<PeerResponse, Fault>> {
         Box::pin(async move {
-            let (target, request_id) = self.address(&to).await?;
+            let (target, request_id) = self.prepare_send(&to).await?;
             let message = NewMessage {
                 text: content,
                 images: Vec::new(),
@@ -144,15 +144,15 @@ impl Peers for PeersOf {
         })
     }
 
-    fn status(&self, of: AgentId) -> Doing<'_, Result<PeerStatus, Fault>> {
+    fn status(&self, of: AgentId) -> BoxFuture<'_, Result<PeerStatus, Fault>> {
         Box::pin(async move {
             let pool = self.pool()?;
             let target = self.wake_peer(&pool, &of).await?;
-            Ok(status(pool.summary(&target)))
+            Ok(peer_status(pool.status(&target)))
         })
     }
 
-    fn cancel(&self, at: AgentId, request_id: RequestId) -> Doing<'_, Result<bool, Fault>> {
+    fn cancel(&self, at: AgentId, request_id: RequestId) -> BoxFuture<'_, Result<bool, Fault>> {
         Box::pin(async move {
             let pool = self.pool()?;
             let target = self.wake_peer(&pool, &at).await?;
@@ -160,7 +160,7 @@ impl Peers for PeersOf {
         })
     }
 
-    fn destroy(&self, agent: AgentId) -> Doing<'_, Result<bool, Fault>> {
+    fn destroy(&self, agent: AgentId) -> BoxFuture<'_, Result<bool, Fault>> {
         Box::pin(async move {
             let pool = self.pool()?;
             let target = match self.resolve_peer(&pool, &agent) {
@@ -173,23 +173,23 @@ impl Peers for PeersOf {
                 let text = format!("Agent '{}' is not authorized to destroy '{agent}'", self.id);
                 return Err(Fault::denied("targets", text));
             }
-            let by = self.own(&pool).await?;
+            let by = self.own_handle(&pool).await?;
             pool.destroy(&target, ChildPolicy::Cascade, Initiator::Agent(&by)).await
         })
     }
 
-    fn list(&self) -> Doing<'_, Result<Vec<PeerStatus>, Fault>> {
+    fn list(&self) -> BoxFuture<'_, Result<Vec<PeerStatus>, Fault>> {
         Box::pin(async move {
             let own = AgentRef { serial: self.node.serial, id: self.id.clone() };
-            let (_, agents) = self.pool()?.list_page(Among::Under(&own), 0, usize::MAX).await?;
-            Ok(agents.into_iter().map(status).collect())
+            let (_, agents) = self.pool()?.list_page(ListScope::Subtree(&own), 0, usize::MAX).await?;
+            Ok(agents.into_iter().map(peer_status).collect())
         })
     }
 }
 
-fn spec(new: NewPeer, source: Source) -> AgentSpec {
+fn agent_spec(new: NewPeer, source: MessageSource) -> AgentSpec {
     AgentSpec {
-        name: new.id.map_or(Name::MadeUp, Name::Given),
+        name: new.id.map_or(NameSpec::Generated, NameSpec::Given),
         system_prompt: new.system_prompt,
         parent: None,
         cwd: new.cwd,
@@ -207,7 +207,7 @@ fn spec(new: NewPeer, source: Source) -> AgentSpec {
     }
 }
 
-fn status(summary: AgentSummary) -> PeerStatus {
+fn peer_status(summary: AgentStatus) -> PeerStatus {
     PeerStatus {
         id: summary.id,
         parent: summary.parent,
@@ -220,14 +220,14 @@ fn status(summary: AgentSummary) -> PeerStatus {
 }
 
 /// A send whose answer was waited for. When it is dropped before the answer came, the send is ended.
-struct Unwanted {
+struct CancelOnDrop {
     pool: Weak<Pool>,
-    send: Option<(AgentHandle, RequestId)>,
+    request: Option<(AgentHandle, RequestId)>,
 }
 
-impl Drop for Unwanted {
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        let Some((target, request_id)) = self.send.take() else { return };
+        let Some((target, request_id)) = self.request.take() else { return };
         let (reply, _) = tokio::sync::oneshot::channel();
         let command = Box::new(Command::Cancel { request_id: request_id.clone(), reply });
         // A full inbox takes it later; it is the pool's task then, so that a stop waits for it.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use agent::journal::{DAEMON, OnRestart, Record, Serial};
+use agent::journal::{DAEMON, RestartPolicy, Record, Serial};
 use agent::outside::{Append, Clock, Entropy, Models, Store, Toolbox, Workspace};
 use agent::permission::{FilePath, Presets};
 use agent::{AgentId, Fault, FaultKind, RequestId};
@@ -23,10 +23,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use self::create::OwnedInitiator;
-pub use self::create::{AgentSpec, Initiator, Created, FirstMessage, Name};
+pub use self::create::{AgentSpec, Initiator, CreatedAgent, FirstMessage, NameSpec};
 pub use self::directory::ChildPolicy;
 use self::directory::Directory;
-pub use self::list::Among;
+pub use self::list::ListScope;
 pub use self::permissions::{AgentPermissions, PermissionChange, ResourceUsage, MayGrantSpec, PermissionSpec};
 pub use self::lifecycle::{Fork, Import};
 use crate::capability::CapabilityDigest;
@@ -54,7 +54,7 @@ pub struct PoolOptions {
     /// The working directory of an agent that is created without one.
     pub cwd: FilePath,
     /// What becomes of a turn that a crash cuts off, when its agent was told nothing.
-    pub on_restart_default: OnRestart,
+    pub on_restart_default: RestartPolicy,
     /// The version of the program, for the journal.
     pub version: String,
 }
@@ -68,7 +68,7 @@ impl Default for PoolOptions {
             presets: Presets::builtin(&[]),
             preset_default: Presets::DEFAULT.to_owned(),
             cwd: FilePath::root(),
-            on_restart_default: OnRestart::default(),
+            on_restart_default: RestartPolicy::default(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }
     }
@@ -107,7 +107,7 @@ pub(crate) struct Pool {
     pub(crate) output_cache: Arc<OutputCache>,
     pub(crate) tasks: TaskTracker,
     pub(crate) event_bus: Arc<EventBus>,
-    stop_wanted: CancellationToken,
+    stop_requested: CancellationToken,
     serials: AtomicU64,
     /// Whoever makes an agent shares it; whoever takes one out of the tree or renames it has it alone.
     tree_lock: tokio::sync::RwLock<()>,
@@ -130,13 +130,13 @@ impl PoolHandle {
         let unsettled = store.agents_with_open_turns().await?;
         let limits = Arc::new(options.limits.clone());
         let pool = Arc::new(Pool {
-            directory: Directory::of(rows),
+            directory: Directory::from_rows(rows),
             admission: Arc::new(Admission::new(&limits)),
             wait_graph: Arc::default(),
             output_cache: Arc::new(OutputCache::new(limits.output_cache_bytes_max)),
             tasks: TaskTracker::new(),
             event_bus: feed,
-            stop_wanted: CancellationToken::new(),
+            stop_requested: CancellationToken::new(),
             serials: AtomicU64::new(last_serial + 1),
             tree_lock: tokio::sync::RwLock::default(),
             restore_lock: tokio::sync::Mutex::default(),
@@ -146,7 +146,7 @@ impl PoolHandle {
             limits,
         });
         pool.enqueue_record(Record::DaemonStarted { version: pool.options.version.clone() });
-        pool.drop_temporary().await?;
+        pool.destroy_temporary_agents().await?;
         pool.resume_open_turns(unsettled);
         pool.prune_old_turns();
         Ok(Self { pool })
@@ -157,10 +157,10 @@ impl PoolHandle {
     /// # Errors
     /// When the ask is wrong or not allowed, the name is taken, the pool is full or stopping, or there is no room to keep
     /// it.
-    pub async fn create(&self, spec: AgentSpec, by: Initiator<'_>) -> Result<Created, Fault> {
+    pub async fn create(&self, spec: AgentSpec, by: Initiator<'_>) -> Result<CreatedAgent, Fault> {
         let (pool, author) = (Arc::clone(&self.pool), OwnedInitiator::from_initiator(by));
         // Whoever asked may go away; what has begun is finished or undone.
-        self.pool.finish(async move { pool.create(spec, author.as_initiator()).await }).await
+        self.pool.run_detached(async move { pool.create(spec, author.as_initiator()).await }).await
     }
 
     /// The agent `main`, created on first use.
@@ -173,11 +173,11 @@ impl PoolHandle {
             if let Some(handle) = self.find(&id).await? {
                 return Ok(handle);
             }
-            let spec = AgentSpec { name: Name::Given(id.clone()), ..AgentSpec::default() };
+            let spec = AgentSpec { name: NameSpec::Given(id.clone()), ..AgentSpec::default() };
             match self.create(spec, Initiator::Admin).await {
                 Ok(created) => return Ok(created.handle),
                 // Somebody else was faster.
-                Err(_) if self.refer(&id).is_some() => {}
+                Err(_) if self.find_ref(&id).is_some() => {}
                 Err(fault) if fault.kind == FaultKind::Invalid => tokio::task::yield_now().await,
                 Err(fault) => return Err(fault),
             }
@@ -194,20 +194,20 @@ impl PoolHandle {
 
     /// Which agent has this name. Does not wake it.
     #[must_use]
-    pub fn refer(&self, id: &AgentId) -> Option<AgentRef> {
+    pub fn find_ref(&self, id: &AgentId) -> Option<AgentRef> {
         self.pool.directory.find(id).map(|serial| AgentRef { serial, id: id.clone() })
     }
 
     /// The agent that a capability token stands for. Does not wake it.
     #[must_use]
-    pub fn refer_by_capability(&self, token: &[u8]) -> Option<AgentRef> {
+    pub fn find_ref_by_capability(&self, token: &[u8]) -> Option<AgentRef> {
         let found = self.pool.directory.find_by_capability(&CapabilityDigest::from_token(token));
         found.map(|(serial, id)| AgentRef { serial, id })
     }
 
     /// Whether the agent still exists. Another agent of its name is another agent.
     #[must_use]
-    pub fn still_there(&self, agent: &AgentRef) -> bool {
+    pub fn exists(&self, agent: &AgentRef) -> bool {
         self.pool.directory.exists(agent.serial)
     }
 
@@ -228,7 +228,7 @@ impl PoolHandle {
     /// # Errors
     /// When it cannot be woken.
     pub async fn find(&self, id: &AgentId) -> Result<Option<AgentHandle>, Fault> {
-        match self.refer(id) {
+        match self.find_ref(id) {
             None => Ok(None),
             Some(agent) => match self.wake(&agent).await {
                 Err(fault) if fault.kind == FaultKind::NotFound => Ok(None),
@@ -268,7 +268,7 @@ impl PoolHandle {
             rule: rule.to_owned(),
             text: text.to_owned(),
         };
-        let agent = agent.filter(|agent| self.still_there(agent));
+        let agent = agent.filter(|agent| self.exists(agent));
         self.pool.enqueue_record_for(agent, record);
     }
 
@@ -309,12 +309,12 @@ impl PoolHandle {
             }
             Ok(leaving)
         };
-        let leaving = self.pool.finish(destroy).await?;
+        let leaving = self.pool.run_detached(destroy).await?;
         if leaving.is_empty() {
             return Ok(false);
         }
         for handle in leaving.into_iter().flatten() {
-            handle.ended().await;
+            handle.wait_ended().await;
         }
         Ok(true)
     }
@@ -323,7 +323,7 @@ impl PoolHandle {
     ///
     /// # Errors
     /// When that cannot be kept.
-    pub async fn finish_agent(&self, agent: &AgentHandle, by: Initiator<'_>) -> Result<(), Fault> {
+    pub async fn mark_agent_finished(&self, agent: &AgentHandle, by: Initiator<'_>) -> Result<(), Fault> {
         let (pool, agent, author) = (self.clone(), agent.clone(), OwnedInitiator::from_initiator(by));
         let finish = async move {
             agent.mark_finished(author.as_initiator()).await?;
@@ -333,30 +333,30 @@ impl PoolHandle {
             pool.stop_when_all_finished();
             Ok(())
         };
-        self.pool.finish(finish).await
+        self.pool.run_detached(finish).await
     }
 
     /// An empty pool goes on: its agents are still to come, or its last one was destroyed.
     fn stop_when_all_finished(&self) {
-        if self.pool.directory.some_and_all_finished() {
+        if self.pool.directory.all_finished() {
             self.request_stop();
         }
     }
 
     /// Asks whoever runs this pool to stop it.
     pub fn request_stop(&self) {
-        self.pool.stop_wanted.cancel();
+        self.pool.stop_requested.cancel();
     }
 
     /// Whether somebody has asked for a stop.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
-        self.pool.stop_wanted.is_cancelled()
+        self.pool.stop_requested.is_cancelled()
     }
 
     /// Returns when somebody has asked for a stop.
     pub async fn stop_requested(&self) {
-        self.pool.stop_wanted.cancelled().await;
+        self.pool.stop_requested.cancelled().await;
     }
 
     /// Cancels all open turns now; for a stop that cannot wait.
@@ -380,7 +380,7 @@ impl PoolHandle {
         let cancelled = if in_time { 0 } else { pool.admission.open_turns() };
         pool.admission.abort.cancel();
         pool.admission.drained().await;
-        pool.directory.close().iter().for_each(AgentHandle::begin_end);
+        pool.directory.close().iter().for_each(AgentHandle::request_end);
         pool.tasks.close();
         pool.tasks.wait().await;
         pool.enqueue_record(Record::DaemonStopped);
@@ -391,7 +391,7 @@ impl PoolHandle {
 impl Drop for Pool {
     /// Whoever works for the pool itself ends with it.
     fn drop(&mut self) {
-        self.stop_wanted.cancel();
+        self.stop_requested.cancel();
     }
 }
 
@@ -414,7 +414,7 @@ impl Pool {
     }
 
     /// Runs something to its end, whether or not whoever asked for it stays.
-    async fn finish<T: Send + 'static>(
+    async fn run_detached<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, Fault>> + Send + 'static,
     ) -> Result<T, Fault> {

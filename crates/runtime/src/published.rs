@@ -2,28 +2,28 @@
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use agent::journal::{AgentState, OnRestart};
-use agent::outside::Moment;
+use agent::journal::{AgentState, RestartPolicy};
+use agent::outside::Timestamp;
 use agent::permission::{FilePath, Level};
-use agent::{AgentId, Gauge, Halt, Message, NanoDollars, TokenCount, Used, Window, WindowSize};
+use agent::{AgentId, TokenCalibration, Halt, Message, NanoDollars, TokenCount, UsageTotals, Window, WindowSize};
 
 /// The published state of one agent. Locked for a few instructions at a time, never across an await.
 #[derive(Debug)]
 pub(crate) struct Published {
-    state: RwLock<State>,
+    state: RwLock<PublishedState>,
 }
 
 #[derive(Debug)]
-pub(crate) struct State {
+pub(crate) struct PublishedState {
     pub(crate) window: Window,
     pub(crate) halted: Option<Halt>,
     /// Whether a turn is running.
     pub(crate) is_working: bool,
     pub(crate) last_rounds: u64,
-    pub(crate) last_action_at: Option<Moment>,
-    pub(crate) used: Used,
+    pub(crate) last_action_at: Option<Timestamp>,
+    pub(crate) used: UsageTotals,
     /// How the model counts.
-    pub(crate) calibration: Gauge,
+    pub(crate) calibration: TokenCalibration,
     /// What was added to the last question.
     pub(crate) volatile_suffix_tokens: TokenCount,
     pub(crate) should_shutdown: bool,
@@ -32,14 +32,14 @@ pub(crate) struct State {
 impl Published {
     /// What an agent shows that was in this state.
     pub(crate) fn new(window: Window, kept: &AgentState) -> Self {
-        let state = State {
+        let state = PublishedState {
             window,
             halted: kept.halted,
             is_working: false,
             last_rounds: kept.last_rounds,
             last_action_at: kept.last_action_at,
-            used: kept.used,
-            calibration: kept.gauge,
+            used: kept.usage_totals,
+            calibration: kept.calibration,
             volatile_suffix_tokens: 0,
             should_shutdown: kept.should_shutdown,
         };
@@ -47,22 +47,22 @@ impl Published {
     }
 
     /// A writer that panicked has changed a field or not: each is whole by itself, so reading on is safe.
-    pub(crate) fn read(&self) -> RwLockReadGuard<'_, State> {
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, PublishedState> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, State> {
+    pub(crate) fn write(&self) -> RwLockWriteGuard<'_, PublishedState> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// One agent in a list.
 #[derive(Debug, Clone)]
-pub struct AgentSummary {
+pub struct AgentStatus {
     /// Its name.
     pub id: AgentId,
     /// When it was created.
-    pub created_at: Moment,
+    pub created_at: Timestamp,
     /// Messages in its context.
     pub message_count: usize,
     /// Whether it was told that it is finished.
@@ -76,7 +76,7 @@ pub struct AgentSummary {
     /// The model that answers it.
     pub model: Option<Arc<str>>,
     /// When it last did something.
-    pub last_action_at: Option<Moment>,
+    pub last_action_at: Option<Timestamp>,
     /// The agent it was created by.
     pub parent: Option<AgentId>,
     /// Its children that exist.
@@ -92,29 +92,29 @@ pub struct AgentSummary {
     /// Where it may write now.
     pub write_folders: Vec<FilePath>,
     /// Whether it is live.
-    pub state: AgentLife,
+    pub state: AgentLiveness,
     /// What becomes of a turn that a crash cuts off.
-    pub on_restart: OnRestart,
+    pub on_restart: RestartPolicy,
     /// Where it came from, if it was not made from nothing.
     pub origin: Option<String>,
 }
 
 /// Whether an agent is live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AgentLife {
+pub enum AgentLiveness {
     /// A task has it.
     Live,
     /// It is in the store alone; the next call wakes it.
     Asleep,
 }
 
-impl AgentLife {
+impl AgentLiveness {
     /// The word clients know.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            AgentLife::Live => "live",
-            AgentLife::Asleep => "asleep",
+            AgentLiveness::Live => "live",
+            AgentLiveness::Asleep => "asleep",
         }
     }
 }
@@ -140,7 +140,7 @@ pub struct AgentTokens {
     /// The size of the context.
     pub size: WindowSize,
     /// What its models reported.
-    pub used: Used,
+    pub used: UsageTotals,
     /// What it and all below it have cost, as far as prices are known; none when its model has no price and nothing was
     /// paid for.
     pub tree_cost: Option<NanoDollars>,
@@ -153,15 +153,15 @@ const PAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Some of an agent's messages.
 #[derive(Debug, Clone)]
-pub struct AgentPage {
+pub struct MessagePage {
     /// Messages in the context.
     pub total: usize,
     /// The ones asked for.
     pub messages: Vec<Arc<Message>>,
 }
 
-impl State {
-    pub(crate) fn page(&self, offset: usize, limit: usize) -> AgentPage {
+impl PublishedState {
+    pub(crate) fn page(&self, offset: usize, limit: usize) -> MessagePage {
         let all = self.window.messages();
         let mut bytes = 0;
         let fits = |message: &&Arc<Message>| {
@@ -171,6 +171,6 @@ impl State {
             fits
         };
         let messages = all.iter().skip(offset).take(limit).take_while(fits).cloned().collect();
-        AgentPage { total: all.len(), messages }
+        MessagePage { total: all.len(), messages }
     }
 }

@@ -35,7 +35,7 @@ async fn serve() -> io::Result<()> {
     let settings = settings();
     loop {
         let (socket, _) = listener.accept().await?;
-        tokio::spawn(run(socket, settings.clone()));
+        tokio::spawn(serve_connection(socket, settings.clone()));
     }
 }
 
@@ -60,7 +60,7 @@ fn settings() -> http1::Builder {
     builder
 }
 
-async fn run(socket: TcpStream, settings: http1::Builder) {
+async fn serve_connection(socket: TcpStream, settings: http1::Builder) {
     if socket.set_nodelay(true).is_err() {
         return;
     }

@@ -69,13 +69,13 @@ impl Listener {
 /// When it cannot be had.
 pub fn bind(host: Host, port: u16) -> Result<Listener, BindFault> {
     let wanted = SocketAddr::new(host.address(), port);
-    open(wanted).map_err(|fault| match fault.kind() {
+    open_socket(wanted).map_err(|fault| match fault.kind() {
         io::ErrorKind::AddrInUse => BindFault::InUse(wanted),
         _ => BindFault::Other(wanted, fault),
     })
 }
 
-fn open(wanted: SocketAddr) -> io::Result<Listener> {
+fn open_socket(wanted: SocketAddr) -> io::Result<Listener> {
     let socket = Socket::new(Domain::for_address(wanted), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;

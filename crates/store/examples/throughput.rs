@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent::journal::{
-    AcceptedTurn, AgentRecord, AgentState, StoredGrantRequest, StoredLedger, StoredPermissions, OnRestart, Record, Serial,
+    AcceptedTurn, AgentRecord, AgentState, StoredGrantRequest, StoredLedger, StoredPermissions, RestartPolicy, Record, Serial,
 };
-use agent::outside::{Append, Moment, Store};
+use agent::outside::{Append, Timestamp, Store};
 use agent::permission::{Budget, FilePath, Level};
-use agent::{AgentId, Message, RequestId, Source, TurnEnd, TurnOutcome};
+use agent::{AgentId, Message, RequestId, MessageSource, TurnEnd, TurnOutcome};
 use rusqlite::Connection;
 use store::{Durability, SqliteOptions};
 
@@ -98,7 +98,7 @@ async fn turns(
 fn turn_records(serial: Serial, turn: u64) -> [Vec<Record>; 2] {
     let request_id = RequestId::Text(format!("0192f0c1-7a3b-7c55-{serial:04x}-{turn:012x}"));
     let question =
-        Message::user("What is the weather like in the north of the country today?", Source::default());
+        Message::user("What is the weather like in the north of the country today?", MessageSource::default());
     let answer = "It is rather cold, with rain in the morning and some sun later in the day.";
     let end =
         TurnEnd { content: answer.to_owned(), rounds: 1, ..TurnEnd::without_content(TurnOutcome::Completed) };
@@ -113,7 +113,7 @@ fn turn_records(serial: Serial, turn: u64) -> [Vec<Record>; 2] {
 }
 
 fn append(agent: Serial, records: Vec<Record>) -> Outcome<Append> {
-    let at = Moment(1_700_000_000_000_000);
+    let at = Timestamp(1_700_000_000_000_000);
     Ok(Append { agent, agent_id: Some(name(agent)?), at, records, state: None, ledgers: Vec::new() })
 }
 
@@ -132,13 +132,13 @@ fn created(serial: Serial) -> Outcome<Record> {
     Ok(Record::Created(Box::new(AgentRecord {
         id: name(serial)?,
         parent: None,
-        created_at: Moment(0),
+        created_at: Timestamp(0),
         by: "admin".to_owned(),
         system_prompt: Some("You are a helpful agent.".repeat(20)),
         cwd: FilePath::root(),
         model: None,
         capability_digest: [0; 32],
-        on_restart: OnRestart::Resume,
+        on_restart: RestartPolicy::Resume,
         permissions,
         origin: None,
     })))

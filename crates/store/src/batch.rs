@@ -5,7 +5,7 @@ use agent::journal::Record;
 use agent::outside::{Append, StoreFault};
 
 use crate::codec::{self, CodecFault};
-use crate::digest::{self, Content, Digest, RequestKey};
+use crate::digest::{self, EntryContent, Digest, RequestKey};
 
 /// All that is kept together.
 pub(crate) struct PreparedBatch {
@@ -133,7 +133,7 @@ impl EncodedRecord {
             Record::Destroyed { .. } => RowUpdate::Destroy,
             Record::TurnAccepted(accepted) => RowUpdate::AcceptTurn {
                 key: digest::request_key(&accepted.request_id),
-                content_digest: digest::of_content(&accepted.message),
+                content_digest: digest::digest_content(&accepted.message),
             },
             Record::TurnEnded { request_id, .. } => RowUpdate::EndTurn(digest::request_key(request_id)),
             Record::TurnReopened { request_id, .. } => RowUpdate::ReopenTurn(digest::request_key(request_id)),
@@ -152,7 +152,7 @@ impl EncodedRecord {
         let body = codec::encode_record(record)?;
         let name = append.agent_id.as_ref().map_or("", agent::AgentId::as_str);
         let content =
-            Content { agent: append.agent, at: append.at.0, name, kind: record.kind(), body: &body };
+            EntryContent { agent: append.agent, at: append.at.0, name, kind: record.kind(), body: &body };
         Ok(Self { content_digest: content.digest(), body, row_update: change })
     }
 }

@@ -81,7 +81,7 @@ const CHECKSUM_CHARS: usize = 16;
 /// A text that is overwritten again and again has its sum at its end: a digit that a disk has turned into another one
 /// would still be a number.
 fn append_checksum(mut text: String) -> String {
-    let digest = digest::of_text(&text);
+    let digest = digest::digest_text(&text);
     text.push_str(&digest::hex(&digest[..CHECKSUM_CHARS / 2]));
     text
 }
@@ -89,7 +89,7 @@ fn append_checksum(mut text: String) -> String {
 fn strip_checksum(text: &str) -> Result<&str, CodecFault> {
     let end = text.len().checked_sub(CHECKSUM_CHARS).filter(|end| text.is_char_boundary(*end));
     let (text, seal) = text.split_at(end.ok_or_else(|| CodecFault::new("it has no seal"))?);
-    let digest = digest::of_text(text);
+    let digest = digest::digest_text(text);
     let is_whole = digest::hex(&digest[..CHECKSUM_CHARS / 2]) == seal;
     if is_whole { Ok(text) } else { Err(CodecFault::new("its seal is broken")) }
 }

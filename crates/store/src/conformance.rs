@@ -11,7 +11,7 @@ mod turns;
 use std::sync::{Arc, Mutex};
 
 use agent::journal::{Record, Serial};
-use agent::outside::{Append, JournalEntry, Moment, Store, StoreFault, CommitListener};
+use agent::outside::{Append, JournalEntry, Timestamp, Store, StoreFault, CommitListener};
 
 pub(crate) use samples::{accepted, append, created, ended, message};
 
@@ -137,6 +137,6 @@ pub(crate) fn begun(turn: u64) -> Record {
     Record::TurnBegun { turn }
 }
 
-pub(crate) fn at(seconds: i64) -> Moment {
-    Moment(seconds * 1_000_000)
+pub(crate) fn at(seconds: i64) -> Timestamp {
+    Timestamp(seconds * 1_000_000)
 }

@@ -21,7 +21,7 @@ pub(crate) fn genesis(database: &DatabaseId) -> Digest {
 }
 
 /// What an entry says, wherever it comes to stand.
-pub(crate) struct Content<'a> {
+pub(crate) struct EntryContent<'a> {
     pub(crate) agent: Serial,
     pub(crate) at: i64,
     /// The agent's name; empty for the daemon, and no agent's name is.
@@ -30,9 +30,9 @@ pub(crate) struct Content<'a> {
     pub(crate) body: &'a str,
 }
 
-impl Content<'_> {
+impl EntryContent<'_> {
     pub(crate) fn digest(&self) -> Digest {
-        of_parts(&[
+        digest_parts(&[
             &self.agent.to_be_bytes(),
             &self.at.to_be_bytes(),
             self.name.as_bytes(),
@@ -43,7 +43,7 @@ impl Content<'_> {
 }
 
 /// The hash of an entry: of its place, of what it says, and of the entry before it.
-pub(crate) fn link(previous: &Digest, sequence: u64, number: u64, content: &Digest) -> Digest {
+pub(crate) fn chain_hash(previous: &Digest, sequence: u64, number: u64, content: &Digest) -> Digest {
     let mut hash = Sha256::new();
     hash.update(previous);
     hash.update(sequence.to_be_bytes());
@@ -53,7 +53,7 @@ pub(crate) fn link(previous: &Digest, sequence: u64, number: u64, content: &Dige
 }
 
 /// Every part bears its length, so that no two lists of parts are the same bytes.
-fn of_parts(parts: &[&[u8]]) -> Digest {
+fn digest_parts(parts: &[&[u8]]) -> Digest {
     let mut hash = Sha256::new();
     for part in parts {
         hash.update((part.len() as u64).to_be_bytes());
@@ -63,24 +63,24 @@ fn of_parts(parts: &[&[u8]]) -> Digest {
 }
 
 /// A short sum that tells when a row is not as it was written. It guards against disks, not against people.
-pub(crate) fn sum(digest: &Digest) -> i64 {
+pub(crate) fn checksum(digest: &Digest) -> i64 {
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&digest[..8]);
     i64::from_be_bytes(bytes)
 }
 
 /// The sum of a row's columns.
-pub(crate) fn sum_of(parts: &[&[u8]]) -> i64 {
-    sum(&of_parts(parts))
+pub(crate) fn checksum_parts(parts: &[&[u8]]) -> i64 {
+    checksum(&digest_parts(parts))
 }
 
 /// The digest of a text.
-pub(crate) fn of_text(text: &str) -> Digest {
+pub(crate) fn digest_text(text: &str) -> Digest {
     Sha256::digest(text.as_bytes()).into()
 }
 
 /// The digest by which a send is known again.
-pub(crate) fn of_content(message: &Message) -> Digest {
+pub(crate) fn digest_content(message: &Message) -> Digest {
     Sha256::digest(content_digest_input(&message.text, &message.images)).into()
 }
 
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn moving_a_letter_from_one_part_to_the_next_changes_the_digest() {
-        let content = |name, kind, body| Content { agent: 2, at: 4, name, kind, body };
+        let content = |name, kind, body| EntryContent { agent: 2, at: 4, name, kind, body };
         let digests = [
             content("ab", "c", "d"),
             content("a", "bc", "d"),
@@ -158,10 +158,10 @@ mod tests {
     #[test]
     fn a_link_depends_on_its_place_and_on_the_link_before_it() {
         let links = [
-            link(&[0; 32], 1, 2, &[3; 32]),
-            link(&[1; 32], 1, 2, &[3; 32]),
-            link(&[0; 32], 2, 1, &[3; 32]),
-            link(&[0; 32], 1, 2, &[4; 32]),
+            chain_hash(&[0; 32], 1, 2, &[3; 32]),
+            chain_hash(&[1; 32], 1, 2, &[3; 32]),
+            chain_hash(&[0; 32], 2, 1, &[3; 32]),
+            chain_hash(&[0; 32], 1, 2, &[4; 32]),
         ];
         for (place, hash) in links.iter().enumerate() {
             assert!(!links[place + 1..].contains(hash), "{place}");

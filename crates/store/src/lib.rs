@@ -6,13 +6,13 @@ mod batch;
 mod digest;
 mod memory;
 mod sqlite;
-mod upkeep;
+mod maintenance;
 
 #[cfg(test)]
 mod conformance;
 
 pub use memory::{MemoryStore, memory};
 pub use sqlite::{Durability, OpenFault, SqliteOptions, SqliteStore, open};
-pub use upkeep::{
-    BackupReport, ChainBreak, ChainReport, CheckReport, Problem, UpkeepFault, backup, check, verify_chain,
+pub use maintenance::{
+    BackupReport, ChainBreak, ChainReport, CheckReport, Problem, MaintenanceFault, backup, check, verify_chain,
 };

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use agent::RequestId;
 use agent::journal::{Record, Serial};
 use agent::outside::{
-    Append, JournalBounds, Doing, JournalEntry, IndexRow, Moment, EntryRange, Store, StoreFault, StoredAgent, StoredTurn, CommitListener,
+    Append, JournalBounds, BoxFuture, JournalEntry, IndexRow, Timestamp, EntryRange, Store, StoreFault, StoredAgent, StoredTurn, CommitListener,
 };
 
 use self::rows::Rows;
@@ -58,32 +58,32 @@ impl std::fmt::Debug for MemoryStore {
     }
 }
 
-fn ready<'a, T: Send + 'a>(value: T) -> Doing<'a, T> {
+fn ready<'a, T: Send + 'a>(value: T) -> BoxFuture<'a, T> {
     Box::pin(std::future::ready(value))
 }
 
 impl Store for MemoryStore {
-    fn append(&self, appends: Vec<Append>) -> Doing<'static, Result<(), StoreFault>> {
+    fn append(&self, appends: Vec<Append>) -> BoxFuture<'static, Result<(), StoreFault>> {
         ready(self.commit(appends))
     }
 
-    fn index(&self) -> Doing<'_, Result<Vec<IndexRow>, StoreFault>> {
+    fn index(&self) -> BoxFuture<'_, Result<Vec<IndexRow>, StoreFault>> {
         ready(Ok(self.state().rows.index()))
     }
 
-    fn last_serial(&self) -> Doing<'_, Result<Serial, StoreFault>> {
+    fn last_serial(&self) -> BoxFuture<'_, Result<Serial, StoreFault>> {
         ready(Ok(self.state().rows.last_serial()))
     }
 
-    fn agents(&self, serials: Vec<Serial>) -> Doing<'_, Result<Vec<StoredAgent>, StoreFault>> {
+    fn agents(&self, serials: Vec<Serial>) -> BoxFuture<'_, Result<Vec<StoredAgent>, StoreFault>> {
         ready(Ok(self.state().rows.agents(&serials)))
     }
 
-    fn history(&self, agent: Serial) -> Doing<'_, Result<Vec<Record>, StoreFault>> {
+    fn history(&self, agent: Serial) -> BoxFuture<'_, Result<Vec<Record>, StoreFault>> {
         ready(Ok(self.state().rows.history(agent)))
     }
 
-    fn agents_with_open_turns(&self) -> Doing<'_, Result<Vec<Serial>, StoreFault>> {
+    fn agents_with_open_turns(&self) -> BoxFuture<'_, Result<Vec<Serial>, StoreFault>> {
         ready(Ok(self.state().rows.agents_with_open_turns()))
     }
 
@@ -91,19 +91,19 @@ impl Store for MemoryStore {
         &self,
         agent: Serial,
         request_id: RequestId,
-    ) -> Doing<'_, Result<Option<StoredTurn>, StoreFault>> {
+    ) -> BoxFuture<'_, Result<Option<StoredTurn>, StoreFault>> {
         ready(Ok(self.state().rows.turn(agent, &request_id)))
     }
 
-    fn read(&self, span: EntryRange) -> Doing<'_, Result<Vec<Arc<JournalEntry>>, StoreFault>> {
+    fn read(&self, span: EntryRange) -> BoxFuture<'_, Result<Vec<Arc<JournalEntry>>, StoreFault>> {
         ready(Ok(self.state().rows.read(span)))
     }
 
-    fn bounds(&self) -> Doing<'_, Result<JournalBounds, StoreFault>> {
+    fn bounds(&self) -> BoxFuture<'_, Result<JournalBounds, StoreFault>> {
         ready(Ok(self.state().rows.bounds()))
     }
 
-    fn prune_turns(&self, before: Moment) -> Doing<'static, Result<u64, StoreFault>> {
+    fn prune_turns(&self, before: Timestamp) -> BoxFuture<'static, Result<u64, StoreFault>> {
         let mut state = self.state();
         ready(if state.is_closed { Err(refusal::closed()) } else { Ok(state.rows.prune_turns(before)) })
     }
@@ -112,7 +112,7 @@ impl Store for MemoryStore {
         self.state().listener = Some(watcher);
     }
 
-    fn close(&self) -> Doing<'_, ()> {
+    fn close(&self) -> BoxFuture<'_, ()> {
         self.state().is_closed = true;
         ready(())
     }

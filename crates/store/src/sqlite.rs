@@ -28,7 +28,7 @@ use std::time::Duration;
 use agent::RequestId;
 use agent::journal::{Record, Serial};
 use agent::outside::{
-    Append, JournalBounds, Doing, JournalEntry, IndexRow, Moment, EntryRange, Store, StoreFault, StoredAgent, StoredTurn, CommitListener,
+    Append, JournalBounds, BoxFuture, JournalEntry, IndexRow, Timestamp, EntryRange, Store, StoreFault, StoredAgent, StoredTurn, CommitListener,
 };
 use tokio::sync::oneshot;
 
@@ -93,7 +93,7 @@ impl SqliteStore {
     fn query<T: Send + 'static>(
         &self,
         query: impl FnOnce(&rusqlite::Connection) -> Result<T, StoreFault> + Send + 'static,
-    ) -> Doing<'static, Result<T, StoreFault>> {
+    ) -> BoxFuture<'static, Result<T, StoreFault>> {
         reply_future(self.readers.submit(query))
     }
 }
@@ -101,7 +101,7 @@ impl SqliteStore {
 /// What was put in line is answered, or whoever should have answered is no more.
 fn reply_future<T: Send + 'static>(
     waiting: Result<oneshot::Receiver<Result<T, StoreFault>>, StoreFault>,
-) -> Doing<'static, Result<T, StoreFault>> {
+) -> BoxFuture<'static, Result<T, StoreFault>> {
     match waiting {
         Err(fault) => Box::pin(std::future::ready(Err(fault))),
         Ok(answer) => Box::pin(async move { answer.await.unwrap_or_else(|_| Err(refusal::closed())) }),
@@ -109,7 +109,7 @@ fn reply_future<T: Send + 'static>(
 }
 
 impl Store for SqliteStore {
-    fn append(&self, appends: Vec<Append>) -> Doing<'static, Result<(), StoreFault>> {
+    fn append(&self, appends: Vec<Append>) -> BoxFuture<'static, Result<(), StoreFault>> {
         reply_future(PreparedBatch::prepare(appends).and_then(|call| {
             let (reply, answer) = oneshot::channel();
             self.queue.enqueue(WriteTask::Append(QueuedBatch { batch: call, reply }))?;
@@ -117,23 +117,23 @@ impl Store for SqliteStore {
         }))
     }
 
-    fn index(&self) -> Doing<'_, Result<Vec<IndexRow>, StoreFault>> {
+    fn index(&self) -> BoxFuture<'_, Result<Vec<IndexRow>, StoreFault>> {
         self.query(queries::index)
     }
 
-    fn last_serial(&self) -> Doing<'_, Result<Serial, StoreFault>> {
+    fn last_serial(&self) -> BoxFuture<'_, Result<Serial, StoreFault>> {
         self.query(queries::last_serial)
     }
 
-    fn agents(&self, serials: Vec<Serial>) -> Doing<'_, Result<Vec<StoredAgent>, StoreFault>> {
+    fn agents(&self, serials: Vec<Serial>) -> BoxFuture<'_, Result<Vec<StoredAgent>, StoreFault>> {
         self.query(move |db| queries::agents(db, &serials))
     }
 
-    fn history(&self, agent: Serial) -> Doing<'_, Result<Vec<Record>, StoreFault>> {
+    fn history(&self, agent: Serial) -> BoxFuture<'_, Result<Vec<Record>, StoreFault>> {
         self.query(move |db| queries::history(db, agent))
     }
 
-    fn agents_with_open_turns(&self) -> Doing<'_, Result<Vec<Serial>, StoreFault>> {
+    fn agents_with_open_turns(&self) -> BoxFuture<'_, Result<Vec<Serial>, StoreFault>> {
         self.query(queries::agents_with_open_turns)
     }
 
@@ -141,19 +141,19 @@ impl Store for SqliteStore {
         &self,
         agent: Serial,
         request_id: RequestId,
-    ) -> Doing<'_, Result<Option<StoredTurn>, StoreFault>> {
+    ) -> BoxFuture<'_, Result<Option<StoredTurn>, StoreFault>> {
         self.query(move |db| queries::turn(db, agent, &request_id))
     }
 
-    fn read(&self, span: EntryRange) -> Doing<'_, Result<Vec<Arc<JournalEntry>>, StoreFault>> {
+    fn read(&self, span: EntryRange) -> BoxFuture<'_, Result<Vec<Arc<JournalEntry>>, StoreFault>> {
         self.query(move |db| queries::read(db, span))
     }
 
-    fn bounds(&self) -> Doing<'_, Result<JournalBounds, StoreFault>> {
+    fn bounds(&self) -> BoxFuture<'_, Result<JournalBounds, StoreFault>> {
         self.query(queries::bounds)
     }
 
-    fn prune_turns(&self, before: Moment) -> Doing<'static, Result<u64, StoreFault>> {
+    fn prune_turns(&self, before: Timestamp) -> BoxFuture<'static, Result<u64, StoreFault>> {
         let (reply, waiting) = oneshot::channel();
         reply_future(self.queue.enqueue(WriteTask::PruneTurns { before, pruned: 0, reply }).map(|()| waiting))
     }
@@ -162,7 +162,7 @@ impl Store for SqliteStore {
         self.queue.set_listener(watcher);
     }
 
-    fn close(&self) -> Doing<'_, ()> {
+    fn close(&self) -> BoxFuture<'_, ()> {
         let ended = self.queue.close();
         Box::pin(async move {
             // Whether the writer says that it has ended or falls silent, it has.

@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use agent::journal::{AgentRecord, StoredGrantRequest, StoredPermissions, OnRestart, Record, Serial};
-use agent::outside::{Append, Moment, Store as _};
+use agent::journal::{AgentRecord, StoredGrantRequest, StoredPermissions, RestartPolicy, Record, Serial};
+use agent::outside::{Append, Timestamp, Store as _};
 use agent::permission::{Budget, FilePath, Level};
-use agent::{AgentId, Message, Source};
+use agent::{AgentId, Message, MessageSource};
 use store::{SqliteOptions, SqliteStore};
 
 const HOME: &str = "NEXUS3_STORE_CHILD_HOME";
@@ -51,7 +51,7 @@ async fn write_on(store: Arc<SqliteStore>, serial: Serial) {
     // Some of them are large, so that the log is emptied now and then.
     for number in kept.max(1).. {
         let text = format!("{number} {}", "x".repeat(if number % 8 == 0 { 60_000 } else { 10 }));
-        let message = Record::MessageAdded(Box::new(Message::user(text, Source::default())));
+        let message = Record::MessageAdded(Box::new(Message::user(text, MessageSource::default())));
         store.append(vec![append(serial, message)]).await.unwrap();
         let mut out = std::io::stdout().lock();
         writeln!(out, "kept {serial} {number}").unwrap();
@@ -61,7 +61,7 @@ async fn write_on(store: Arc<SqliteStore>, serial: Serial) {
 
 fn append(agent: Serial, record: Record) -> Append {
     let name = Some(AgentId::parse(&format!("agent-{agent}")).unwrap());
-    Append { agent, agent_id: name, at: Moment(0), records: vec![record], state: None, ledgers: Vec::new() }
+    Append { agent, agent_id: name, at: Timestamp(0), records: vec![record], state: None, ledgers: Vec::new() }
 }
 
 fn created(serial: Serial) -> Record {
@@ -75,13 +75,13 @@ fn created(serial: Serial) -> Record {
     Record::Created(Box::new(AgentRecord {
         id: AgentId::parse(&format!("agent-{serial}")).unwrap(),
         parent: None,
-        created_at: Moment(0),
+        created_at: Timestamp(0),
         by: "admin".to_owned(),
         system_prompt: None,
         cwd: FilePath::root(),
         model: None,
         capability_digest: [0; 32],
-        on_restart: OnRestart::Resume,
+        on_restart: RestartPolicy::Resume,
         permissions,
         origin: None,
     }))

@@ -4,11 +4,11 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 
-use crate::process::{PATIENCE, Process, code_of};
+use crate::process::{PROCESS_TIMEOUT, Process, exit_code};
 
 /// A command that ran to its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finished {
+pub struct CommandOutput {
     /// The exit code; 128 and the signal's number where a signal ended it.
     pub code: i32,
     /// Everything it wrote to stdout.
@@ -19,19 +19,19 @@ pub struct Finished {
 
 /// Runs a command with nothing to read and only PATH, TZ, HOME, NEXUS3_HOME (both `home`) and `env` around it;
 /// panics where it takes longer than 20 s.
-pub fn run(binary: impl AsRef<OsStr>, args: &[&str], env: &[(&str, &str)], home: &Path) -> Finished {
-    let mut command = clean(binary, home);
+pub fn run(binary: impl AsRef<OsStr>, args: &[&str], env: &[(&str, &str)], home: &Path) -> CommandOutput {
+    let mut command = clean_command(binary, home);
     command.env("NEXUS3_HOME", home).args(args).envs(env.iter().copied());
     let process = Process::spawn(&mut command);
     let Some(status) = process.wait_exit() else {
-        panic!("{command:?} did not end within {PATIENCE:?}{process}");
+        panic!("{command:?} did not end within {PROCESS_TIMEOUT:?}{process}");
     };
-    Finished { code: code_of(status), stdout: process.stdout.text(), stderr: process.stderr.text() }
+    CommandOutput { code: exit_code(status), stdout: process.stdout.text(), stderr: process.stderr.text() }
 }
 
 /// A command that sees nothing of this machine but the search path.
 #[expect(clippy::disallowed_methods, reason = "a child that starts others needs the search path of the test")]
-pub(crate) fn clean(binary: impl AsRef<OsStr>, home: &Path) -> Command {
+pub(crate) fn clean_command(binary: impl AsRef<OsStr>, home: &Path) -> Command {
     let mut command = Command::new(binary);
     command.env_clear().env("TZ", "UTC").env("HOME", home);
     if let Some(path) = std::env::var_os("PATH") {

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::events::TestEventStream;
-use crate::process::captured::Waited;
-use crate::process::{PATIENCE, Process};
+use crate::process::captured_output::OutputWait;
+use crate::process::{PROCESS_TIMEOUT, Process};
 use crate::raw::{self, RawResponse, RawConnection};
 
 mod start;
@@ -78,10 +78,10 @@ impl TestDaemon {
 
     /// Waits until stderr contains `text`; panics after 20 s, or when there will be no more.
     pub fn wait_stderr(&self, text: &str) {
-        match self.process.stderr.wait(PATIENCE, |all| all.contains(text).then_some(())) {
-            Waited::Found(()) => {}
-            Waited::Closed => panic!("stderr ended without {text:?}{}", self.process),
-            Waited::Late => panic!("stderr has no {text:?} after {PATIENCE:?}{}", self.process),
+        match self.process.stderr.wait(PROCESS_TIMEOUT, |all| all.contains(text).then_some(())) {
+            OutputWait::Found(()) => {}
+            OutputWait::Closed => panic!("stderr ended without {text:?}{}", self.process),
+            OutputWait::TimedOut => panic!("stderr has no {text:?} after {PROCESS_TIMEOUT:?}{}", self.process),
         }
     }
 
@@ -102,7 +102,7 @@ impl TestDaemon {
     }
 
     /// Sends bytes on a fresh connection and reads one response.
-    pub fn raw(&self, bytes: &[u8]) -> RawResponse {
+    pub fn send_raw(&self, bytes: &[u8]) -> RawResponse {
         let mut connection = self.connection();
         // A daemon that refuses a request may close before it took all of it; its answer is what counts.
         let sent = connection.try_send(bytes);
@@ -116,7 +116,7 @@ impl TestDaemon {
 
     /// Posts a body on a fresh connection. Host, Content-Length and the token are added where `headers` has none.
     pub fn post(&self, path: &str, headers: &[(&str, &str)], body: &[u8]) -> RawResponse {
-        self.raw(&self.post_bytes(path, headers, body))
+        self.send_raw(&self.post_bytes(path, headers, body))
     }
 
     /// The bytes that `post` sends, for tests that split or pipeline them.
@@ -153,7 +153,7 @@ impl TestDaemon {
     }
 
     /// Calls a JSON-RPC method and returns its result; panics where it is an error.
-    pub fn result(&self, path: &str, method: &str, params: Value) -> Value {
+    pub fn call_result(&self, path: &str, method: &str, params: Value) -> Value {
         let mut response = self.call(path, method, params);
         let error = response.get("error").filter(|error| !error.is_null());
         assert!(error.is_none(), "{method} on {path} failed: {}", error.unwrap_or(&Value::Null));
@@ -162,23 +162,23 @@ impl TestDaemon {
 
     /// Sends a signal by its name, such as `SIGTERM`; panics where the daemon is gone.
     pub fn signal(&self, name: &str) {
-        let sent = self.process.signal(signal_named(name));
+        let sent = self.process.signal(parse_signal(name));
         assert!(sent, "no daemon to send {name} to{}", self.process);
     }
 
     /// Waits for the exit; panics after 20 s.
     pub fn wait_exit(&self) -> ExitStatus {
         let status = self.process.wait_exit();
-        status.unwrap_or_else(|| panic!("the daemon did not end within {PATIENCE:?}{}", self.process))
+        status.unwrap_or_else(|| panic!("the daemon did not end within {PROCESS_TIMEOUT:?}{}", self.process))
     }
 
     /// Its own memory, without what it has of files: pages of the program come and go.
-    pub fn own_kb(&self) -> u64 {
+    pub fn anonymous_memory_kb(&self) -> u64 {
         self.memory_kb("RssAnon:")
     }
 
     /// What it has of files in memory, of its program above all.
-    pub fn file_kb(&self) -> u64 {
+    pub fn file_memory_kb(&self) -> u64 {
         self.memory_kb("RssFile:")
     }
 
@@ -197,7 +197,7 @@ impl TestDaemon {
     }
 }
 
-fn signal_named(name: &str) -> Signal {
+fn parse_signal(name: &str) -> Signal {
     match name {
         "SIGTERM" => Signal::TERM,
         "SIGINT" => Signal::INT,

@@ -125,7 +125,7 @@ struct Soak {
 
 impl Soak {
     fn new(options: &Kill9) -> (Self, TestDaemonBuilder) {
-        let options_of_model = ModelOptions { keep_requests: false, ..ModelOptions::default() };
+        let options_of_model = ModelOptions { record_requests: false, ..ModelOptions::default() };
         let model = ScriptedModel::open(options_of_model).expect("the scripted model takes a free port");
         let builder = TestDaemon::builder(&options.binary).model(&model).config(CONFIG);
         let soak = Self {

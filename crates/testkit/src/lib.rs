@@ -12,11 +12,11 @@ mod process;
 mod raw;
 mod tls;
 
-pub use command::{Finished, run};
+pub use command::{CommandOutput, run};
 pub use daemon::{FailedStart, StartingDaemon, StoppedDaemon, TestDaemon, TestDaemonBuilder};
 pub use events::{TestEventStream, NextEvent, StreamEvent};
 pub use kill9::{Kill9, Kill9Report};
 pub use model::script::{SCRIPT_WORDS, Script, ScriptFault, ScriptWord, ScriptedCall};
 pub use model::{Ledger, ModelOptions, RoundKey, RecordedRequest, ScriptedModel, CallCounts};
 pub use raw::{RawResponse, RawConnection};
-pub use tls::TLS_AUTHORITY;
+pub use tls::TLS_CA_PEM;

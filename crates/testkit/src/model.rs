@@ -6,7 +6,7 @@ mod response;
 mod response_body;
 mod encoder;
 mod ledger;
-mod observed;
+mod shared_state;
 mod request;
 mod schema;
 pub(crate) mod script;
@@ -23,14 +23,14 @@ use tokio::runtime;
 use tokio::sync::oneshot;
 
 pub use ledger::{Ledger, RoundKey, CallCounts};
-use observed::Observed;
-pub use observed::RecordedRequest;
+use shared_state::SharedState;
+pub use shared_state::RecordedRequest;
 use server::Server;
 
 use crate::tls;
 
 /// How long a test waits for what it expects the model to see.
-const WAIT_MAX: Duration = crate::process::PATIENCE;
+const WAIT_MAX: Duration = crate::process::PROCESS_TIMEOUT;
 
 /// How a scripted model is opened, where the defaults do not fit.
 #[derive(Debug, Clone)]
@@ -44,16 +44,16 @@ pub struct ModelOptions {
     /// `!tool NAME {JSON}` in the system prompt, a message or a result asks for.
     pub follow_injections: bool,
     /// Whether requests stay readable. A benchmark turns it off: millions of them would fill the memory.
-    pub keep_requests: bool,
+    pub record_requests: bool,
     /// Whether questions are counted. A benchmark turns this off too.
-    pub keep_ledger: bool,
+    pub record_ledger: bool,
     /// Whether it speaks TLS, with a certificate of `TLS_AUTHORITY`.
     pub tls: bool,
 }
 
 impl Default for ModelOptions {
     fn default() -> Self {
-        Self { port: 0, key: None, follow_injections: false, keep_requests: true, keep_ledger: true, tls: false }
+        Self { port: 0, key: None, follow_injections: false, record_requests: true, record_ledger: true, tls: false }
     }
 }
 
@@ -63,7 +63,7 @@ pub struct ScriptedModel {
     base_url: String,
     port: u16,
     key: Option<String>,
-    observed: Arc<Observed>,
+    shared: Arc<SharedState>,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -81,13 +81,13 @@ impl ScriptedModel {
     }
 
     /// Starts a model on a free port that does whatever it reads.
-    pub fn obedient() -> Self {
+    pub fn injectable() -> Self {
         Self::open(ModelOptions { follow_injections: true, ..ModelOptions::default() })
             .expect("the scripted model takes a free port")
     }
 
     /// Starts a model on a free port that speaks TLS, with a certificate of `TLS_AUTHORITY`.
-    pub fn over_tls() -> Self {
+    pub fn with_tls() -> Self {
         Self::open(ModelOptions { tls: true, ..ModelOptions::default() })
             .expect("the scripted model takes a free port")
     }
@@ -97,7 +97,7 @@ impl ScriptedModel {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, options.port)))?;
         let port = listener.local_addr()?.port();
-        let observed = Arc::new(Observed::new(options.keep_requests, options.keep_ledger));
+        let observed = Arc::new(SharedState::new(options.record_requests, options.record_ledger));
         let tls = options.tls.then(tls::acceptor);
         let server = Server::new(options.key.clone(), options.follow_injections, tls, Arc::clone(&observed));
         let (stop, stopped) = oneshot::channel();
@@ -108,7 +108,7 @@ impl ScriptedModel {
             base_url: format!("{}://127.0.0.1:{port}/v1", if options.tls { "https" } else { "http" }),
             port,
             key: options.key,
-            observed,
+            shared: observed,
             stop: Some(stop),
             thread: Some(thread),
         })
@@ -136,57 +136,57 @@ impl ScriptedModel {
 
     /// From now on a last user message that is exactly `prompt` gets `reply`, before any script word is looked for.
     pub fn set_response(&self, prompt: &str, reply: &str) {
-        self.observed.set_response(prompt, reply);
+        self.shared.set_response(prompt, reply);
     }
 
     /// Every request so far, whatever it was answered; oldest first.
     pub fn requests(&self) -> Vec<RecordedRequest> {
-        self.observed.requests()
+        self.shared.requests()
     }
 
     /// Every question so far, and how often it was asked and answered.
     pub fn ledger(&self) -> Ledger {
-        self.observed.ledger()
+        self.shared.ledger()
     }
 
     /// How often one question was asked and answered so far.
     pub fn call_counts(&self, user: &str, round: usize) -> CallCounts {
-        self.observed.call_counts(user, round)
+        self.shared.call_counts(user, round)
     }
 
     /// Waits until a question was asked so often, counted since the start.
     pub fn wait_called(&self, user: &str, round: usize, n: usize) {
-        self.observed.wait_called(WAIT_MAX, &RoundKey { user: user.to_owned(), round }, n);
+        self.shared.wait_called(WAIT_MAX, &RoundKey { user: user.to_owned(), round }, n);
     }
 
     /// How many connections were accepted so far.
     pub fn connections(&self) -> usize {
-        self.observed.counts().connections
+        self.shared.counts().connections
     }
 
     /// How many requests' clients went away before their answer ended, so far.
     pub fn aborted(&self) -> usize {
-        self.observed.counts().aborted
+        self.shared.counts().aborted
     }
 
     /// Waits until `n` requests have arrived, counted since the start.
     pub fn wait_requests(&self, n: usize) {
-        self.observed.wait(WAIT_MAX, "requests", n, |counts| counts.requests);
+        self.shared.wait(WAIT_MAX, "requests", n, |counts| counts.requests);
     }
 
     /// Waits until at least `n` requests are stalled, held or silent at the same time.
     pub fn wait_stalled(&self, n: usize) {
-        self.observed.wait(WAIT_MAX, "stalled requests", n, |counts| counts.stalled);
+        self.shared.wait(WAIT_MAX, "stalled requests", n, |counts| counts.stalled);
     }
 
     /// Waits until the clients of `n` requests went away before their answer ended, counted since the start.
     pub fn wait_aborted(&self, n: usize) {
-        self.observed.wait(WAIT_MAX, "aborted requests", n, |counts| counts.aborted);
+        self.shared.wait(WAIT_MAX, "aborted requests", n, |counts| counts.aborted);
     }
 
     /// Lets every `!hold NAME` go on: those that wait now and those that come later.
     pub fn release(&self, name: &str) {
-        self.observed.release(name);
+        self.shared.release(name);
     }
 }
 

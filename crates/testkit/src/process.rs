@@ -10,23 +10,23 @@ use std::time::Duration;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
-pub(crate) mod captured;
+pub(crate) mod captured_output;
 
-use captured::Captured;
+use captured_output::CapturedOutput;
 
 /// How long anything that a process has to do may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PROCESS_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long the end of the output is waited for after the exit: a grandchild may hold the pipes open for ever.
-const TAIL_MAX: Duration = Duration::from_secs(2);
+const OUTPUT_DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
 pub(crate) struct Process {
     pid: Pid,
     exit: Arc<Exit>,
     reaper: Option<JoinHandle<()>>,
-    pub(crate) stdout: Arc<Captured>,
-    pub(crate) stderr: Arc<Captured>,
+    pub(crate) stdout: Arc<CapturedOutput>,
+    pub(crate) stderr: Arc<CapturedOutput>,
 }
 
 /// The exit as an event. The reaper takes the child out of the process table under this lock, so that a signal sent
@@ -43,8 +43,8 @@ impl Process {
         let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
         let mut child = child.unwrap_or_else(|cause| panic!("cannot start {command:?}: {cause}"));
         let pid = Pid::from_child(&child);
-        let stdout = Captured::reading("stdout", child.stdout.take().expect("stdout is piped"));
-        let stderr = Captured::reading("stderr", child.stderr.take().expect("stderr is piped"));
+        let stdout = CapturedOutput::spawn_reader("stdout", child.stdout.take().expect("stdout is piped"));
+        let stderr = CapturedOutput::spawn_reader("stderr", child.stderr.take().expect("stderr is piped"));
         let exit = Arc::new(Exit::default());
         let reaper = {
             let exit = Arc::clone(&exit);
@@ -69,9 +69,9 @@ impl Process {
 
     /// Waits for the exit and then for the end of the output; none where the process does not end in time.
     pub(crate) fn wait_exit(&self) -> Option<ExitStatus> {
-        let status = self.exit.wait(PATIENCE)?;
-        self.stdout.wait_closed(TAIL_MAX);
-        self.stderr.wait_closed(TAIL_MAX);
+        let status = self.exit.wait(PROCESS_TIMEOUT)?;
+        self.stdout.wait_closed(OUTPUT_DRAIN_TIMEOUT);
+        self.stderr.wait_closed(OUTPUT_DRAIN_TIMEOUT);
         Some(status)
     }
 }
@@ -113,7 +113,7 @@ impl Exit {
 }
 
 /// The exit code as a shell shows it: a signal's number counts from 128.
-pub(crate) fn code_of(status: ExitStatus) -> i32 {
+pub(crate) fn exit_code(status: ExitStatus) -> i32 {
     status
         .code()
         .or_else(|| status.signal().map(|signal| 128 + signal))

@@ -10,7 +10,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 /// The authority, as PEM: whoever trusts it trusts the scripted model over TLS.
-pub const TLS_AUTHORITY: &str = include_str!("../certificates/ca.pem");
+pub const TLS_CA_PEM: &str = include_str!("../certificates/ca.pem");
 
 const CERTIFICATE: &[u8] = include_bytes!("../certificates/server.pem");
 const KEY: &[u8] = include_bytes!("../certificates/server.key");

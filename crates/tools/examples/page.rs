@@ -3,13 +3,13 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use agent::outside::{Clock, Entropy, Moment, Toolbox};
+use agent::outside::{Clock, Entropy, Timestamp, Toolbox};
 use agent::{Fault, Concurrency, ToolClass, ToolSpec};
 use serde_json::Value;
 use tools::{ToolRegistry, ToolDependencies};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let parts = ToolDependencies { clock: Arc::new(Nothing), entropy: Arc::new(Nothing) };
+    let parts = ToolDependencies { clock: Arc::new(StubOutside), entropy: Arc::new(StubOutside) };
     let mut page = String::from(
         "# Tools\n\nGenerated from the code; do not edit. What a model may call, as far as its agent's grant goes. Models \
          that allow no dots\nin names are shown underscores; `disable_tools` takes every name of a tool.\n",
@@ -56,15 +56,15 @@ fn describe(page: &mut String, spec: &ToolSpec) -> Result<(), Box<dyn std::error
 }
 
 /// The page needs neither time nor chance.
-struct Nothing;
+struct StubOutside;
 
-impl Clock for Nothing {
-    fn now(&self) -> Moment {
-        Moment(0)
+impl Clock for StubOutside {
+    fn now(&self) -> Timestamp {
+        Timestamp(0)
     }
 }
 
-impl Entropy for Nothing {
+impl Entropy for StubOutside {
     fn fill(&self, bytes: &mut [u8]) -> Result<(), Fault> {
         bytes.fill(0);
         Ok(())

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 
-use agent::outside::{Clock, Doing, Entropy, ToolContext, PreparedCall, CallSite, Tool};
+use agent::outside::{Clock, BoxFuture, Entropy, ToolContext, PreparedCall, CallSite, Tool};
 use agent::permission::Effect;
 use agent::{Concurrency, ToolClass, ToolOutcome, ToolSpec};
 use schemars::JsonSchema;
@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::apart::{Stop, apart};
+use crate::blocking::{CancelFlag, run_blocking};
 use crate::{arguments, spec};
 
 /// What tools need of the outside beside the leave of each call.
@@ -64,7 +64,7 @@ pub(crate) trait PureTool: 'static {
     /// Whether even a short input can take long.
     const IS_HEAVY: bool = false;
 
-    fn compute(input: Self::Input, stop: &Stop) -> ToolResult;
+    fn compute(input: Self::Input, stop: &CancelFlag) -> ToolResult;
 }
 
 /// Above this, computing takes long enough to hold up whatever shares the thread.
@@ -76,9 +76,9 @@ impl<T: PureTool> ToolDefinition for T {
 
     async fn run(input: Self::Input, call: Invocation) -> ToolResult {
         if T::IS_HEAVY || call.argument_bytes > INLINE_BYTES_MAX {
-            apart(move |stop| T::compute(input, stop)).await
+            run_blocking(move |stop| T::compute(input, stop)).await
         } else {
-            T::compute(input, &Stop::never())
+            T::compute(input, &CancelFlag::never())
         }
     }
 }
@@ -192,7 +192,7 @@ impl<T: ToolDefinition> PreparedCall for TypedCall<T> {
         self.effects.clone()
     }
 
-    fn run(self: Box<Self>, leave: ToolContext) -> Doing<'static, ToolOutcome> {
+    fn run(self: Box<Self>, leave: ToolContext) -> BoxFuture<'static, ToolOutcome> {
         let call = Invocation { context: leave, dependencies: self.dependencies, argument_bytes: self.argument_bytes };
         let running = T::run(self.input, call);
         Box::pin(async move { running.await.map_or_else(|outcome| outcome, ToolOutcome::Done) })

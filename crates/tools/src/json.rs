@@ -12,6 +12,6 @@ use serde_json::Value;
 use crate::definition::execution_failed;
 
 /// Reads JSON text.
-fn parsed(text: &str) -> Result<Value, ToolOutcome> {
+fn parse_json(text: &str) -> Result<Value, ToolOutcome> {
     serde_json::from_str(text).map_err(|fault| execution_failed(format!("Invalid JSON: {fault}")))
 }

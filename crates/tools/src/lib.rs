@@ -2,7 +2,7 @@
 //! A tool is one file and one line in `catalog.rs`; what it may touch is judged elsewhere before it runs.
 
 mod agents;
-mod apart;
+mod blocking;
 mod arguments;
 mod base64;
 mod catalog;
@@ -21,4 +21,4 @@ mod workspace;
 
 pub use definition::ToolDependencies;
 pub use registry::ToolRegistry;
-pub use workspace::Disk;
+pub use workspace::LocalWorkspace;

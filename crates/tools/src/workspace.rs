@@ -14,28 +14,28 @@ use agent::prompt::Note;
 use crate::definition::failure_reason;
 
 /// The disk of this machine.
-pub struct Disk {
+pub struct LocalWorkspace {
     home: Option<FilePath>,
     /// Where the owner's own notes are.
-    own_notes: Option<FilePath>,
+    owner_notes_directory: Option<FilePath>,
 }
 
-impl Disk {
+impl LocalWorkspace {
     /// A disk where `~` stands for this folder.
     #[must_use]
     pub fn new(home: Option<FilePath>) -> Self {
-        Self { home, own_notes: None }
+        Self { home, owner_notes_directory: None }
     }
 
     /// The same disk, with a folder where the owner keeps `NEXUS.md`.
     #[must_use]
-    pub fn with_notes_in(mut self, folder: FilePath) -> Self {
-        self.own_notes = Some(folder);
+    pub fn with_owner_notes(mut self, folder: FilePath) -> Self {
+        self.owner_notes_directory = Some(folder);
         self
     }
 
     /// A path as it was written, made absolute. What `..` means is left to the disk.
-    fn read(&self, path: &str, base: &FilePath) -> Result<String, String> {
+    fn expand_path(&self, path: &str, base: &FilePath) -> Result<String, String> {
         let path = path.replace('\\', "/");
         let at_home = match path.strip_prefix('~') {
             Some(rest) if rest.is_empty() || rest.starts_with('/') => Some(rest),
@@ -52,10 +52,10 @@ impl Disk {
     }
 }
 
-impl Workspace for Disk {
-    fn folder(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
+impl Workspace for LocalWorkspace {
+    fn resolve_directory(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
         let invalid = |why: String| format!("cwd invalid: {why}");
-        let text = self.read(path, base).map_err(invalid)?;
+        let text = self.expand_path(path, base).map_err(invalid)?;
         let found = std::fs::canonicalize(&text).map_err(|fault| match fault.kind() {
             ErrorKind::NotFound => format!("cwd does not exist: {path}"),
             ErrorKind::NotADirectory => format!("cwd is not a directory: {path}"),
@@ -64,44 +64,44 @@ impl Workspace for Disk {
         if !found.is_dir() {
             return Err(format!("cwd is not a directory: {path}"));
         }
-        as_text(&found).map_err(invalid)
+        to_file_path(&found).map_err(invalid)
     }
 
-    fn place(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
+    fn resolve_path(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
         // A variable of a script that was not set must not stand for a whole folder.
         if path.is_empty() {
             return Err(PathFault::Empty.to_string());
         }
-        let text = self.read(path, base)?;
+        let text = self.expand_path(path, base)?;
         if let Ok(found) = std::fs::canonicalize(&text) {
-            return as_text(&found);
+            return to_file_path(&found);
         }
         let wanted = FilePath::resolve(&text, base).map_err(|fault| fault.to_string())?;
-        nearest(&wanted)
+        canonicalize_existing_prefix(&wanted)
     }
 
     fn notes(&self, cwd: &FilePath) -> Vec<Note> {
-        notes::all(self.own_notes.as_ref(), cwd)
+        notes::load_notes(self.owner_notes_directory.as_ref(), cwd)
     }
 
-    fn bytes(&self, given: &str, permit: Permit, bytes_max: usize) -> Result<Vec<u8>, String> {
-        crate::fs::bytes(given, permit, bytes_max).map_err(|outcome| failure_reason(&outcome).to_owned())
+    fn read_file(&self, given: &str, permit: Permit, bytes_max: usize) -> Result<Vec<u8>, String> {
+        crate::fs::read_bytes(given, permit, bytes_max).map_err(|outcome| failure_reason(&outcome).to_owned())
     }
 
-    fn state(&self, cwd: &FilePath) -> Option<String> {
-        git::state(Path::new(cwd.as_str()))
+    fn status_line(&self, cwd: &FilePath) -> Option<String> {
+        git::status_line(Path::new(cwd.as_str()))
     }
 }
 
 /// Finds the longest part that is there and appends the rest as it stands.
-fn nearest(wanted: &FilePath) -> Result<FilePath, String> {
+fn canonicalize_existing_prefix(wanted: &FilePath) -> Result<FilePath, String> {
     let mut there = Path::new(wanted.as_str());
     loop {
         match std::fs::canonicalize(there) {
             Ok(found) => {
                 let rest =
                     Path::new(wanted.as_str()).strip_prefix(there).map_err(|fault| fault.to_string())?;
-                return as_text(&found.join(rest));
+                return to_file_path(&found.join(rest));
             }
             Err(fault) if matches!(fault.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 there = there.parent().ok_or_else(|| fault.to_string())?;
@@ -111,7 +111,7 @@ fn nearest(wanted: &FilePath) -> Result<FilePath, String> {
     }
 }
 
-fn as_text(path: &Path) -> Result<FilePath, String> {
+fn to_file_path(path: &Path) -> Result<FilePath, String> {
     let text = path.to_str().ok_or("the path is not UTF-8 text")?;
     FilePath::resolve(text, &FilePath::root()).map_err(|fault| fault.to_string())
 }

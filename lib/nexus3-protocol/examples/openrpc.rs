@@ -6,7 +6,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     match std::env::args().nth(1).as_deref() {
         Some("json") => println!("{:#}", nexus3_protocol::schema::openrpc()),
-        Some("markdown") => print!("{}", nexus3_protocol::schema::markdown()),
+        Some("markdown") => print!("{}", nexus3_protocol::schema::methods_markdown()),
         Some("events") => print!("{}", nexus3_protocol::schema::events_markdown()),
         _ => {
             eprintln!("usage: openrpc json|markdown|events");

@@ -36,7 +36,7 @@ pub enum Json<'a> {
 impl Json<'_> {
     /// The word the original server's messages use for a value's type.
     #[must_use]
-    pub fn kind(&self) -> &'static str {
+    pub fn type_name(&self) -> &'static str {
         match self {
             Json::Null => "NoneType",
             Json::Bool(_) => "bool",
@@ -51,31 +51,31 @@ impl Json<'_> {
     /// A short rendering for error messages, in the original server's notation: of a long value its first 64
     /// characters, control characters escaped.
     #[must_use]
-    pub fn sketch(&self) -> String {
+    pub fn preview(&self) -> String {
         match self {
             Json::Null => "None".to_owned(),
             Json::Bool(true) => "True".to_owned(),
             Json::Bool(false) => "False".to_owned(),
-            Json::Number(text) => text.chars().take(SKETCH_CHARS_MAX).collect(),
-            Json::String(text) => sketch_string(text),
+            Json::Number(text) => text.chars().take(PREVIEW_CHARS_MAX).collect(),
+            Json::String(text) => preview_string(text),
             Json::Array(_) => "[...]".to_owned(),
             Json::Object(_) => "{...}".to_owned(),
         }
     }
 }
 
-const SKETCH_CHARS_MAX: usize = 64;
+const PREVIEW_CHARS_MAX: usize = 64;
 
-fn sketch_string(text: &str) -> String {
+fn preview_string(text: &str) -> String {
     let mut sketch = String::from("'");
-    for letter in text.chars().take(SKETCH_CHARS_MAX) {
+    for letter in text.chars().take(PREVIEW_CHARS_MAX) {
         match letter {
             '\'' | '\\' => sketch.extend(['\\', letter]),
             control if control.is_control() => sketch.extend(control.escape_default()),
             plain => sketch.push(plain),
         }
     }
-    if text.chars().nth(SKETCH_CHARS_MAX).is_some() {
+    if text.chars().nth(PREVIEW_CHARS_MAX).is_some() {
         sketch.push_str("...");
     }
     sketch.push('\'');

@@ -17,13 +17,13 @@ pub use agents::{
 pub use calls::{
     CancelOutput, CancelParams, CompactOutput, CompactParams, ContextOutput, ImageParam, ImageView,
     MessageView, MessagesOutput, MessagesParams, SendOutput, SendParams, ShutdownOutput, SteerOutput,
-    SteerParams, TokensOutput, ToolCallView, Usage, UsedTokens,
+    SteerParams, TokensOutput, ToolCallView, UsageOutput, UsedTokens,
 };
 pub use permissions::{
     AgentOutput, ChildrenOutput, GrantView, ResourceUsageView, LimitView, NameSetView, PermissionsOutput,
     SetPermissionsParams,
 };
-pub use scalars::{Count, MessageOffset, OnRestart, PageSize, RequestIdParam};
+pub use scalars::{Count, PageOffset, OnRestart, PageSize, RequestIdParam};
 pub use lifecycle::{
     ExportAgentOutput, ExportAgentParams, ForkAgentOutput, ForkAgentParams, ImportAgentOutput,
     ImportAgentParams, ListSessionsOutput, ListSessionsParams, RenameAgentOutput, RenameAgentParams,
@@ -165,7 +165,7 @@ macro_rules! define_methods {
         }
 
         #[cfg(feature = "schema")]
-        pub(crate) fn schema_of(
+        pub(crate) fn method_schemas(
             method: Method,
             generator: &mut schemars::SchemaGenerator,
         ) -> (schemars::Schema, schemars::Schema) {

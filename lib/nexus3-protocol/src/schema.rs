@@ -11,14 +11,14 @@ use crate::Method;
 #[cfg(doc)]
 use crate::events::JournalEvent;
 use crate::events::{self, EventKind};
-use crate::methods::schema_of;
+use crate::methods::method_schemas;
 
 /// The OpenRPC document.
 #[must_use]
 pub fn openrpc() -> Value {
     let mut generator = generator();
-    let methods: Vec<Value> = Method::ALL.iter().map(|&method| describe(method, &mut generator)).collect();
-    sorted(json!({
+    let methods: Vec<Value> = Method::ALL.iter().map(|&method| method_object(method, &mut generator)).collect();
+    sort_members(json!({
         "openrpc": "1.3.2",
         "info": {
             "title": "nexus3",
@@ -33,12 +33,12 @@ pub fn openrpc() -> Value {
 
 /// The same with the members of every object in the order of their names: whether `serde_json` keeps another order depends on
 /// what else is in the build.
-fn sorted(value: Value) -> Value {
+fn sort_members(value: Value) -> Value {
     match value {
-        Value::Array(items) => items.into_iter().map(sorted).collect(),
+        Value::Array(items) => items.into_iter().map(sort_members).collect(),
         Value::Object(members) => {
             let members: BTreeMap<String, Value> = members.into_iter().collect();
-            Value::Object(members.into_iter().map(|(name, value)| (name, sorted(value))).collect())
+            Value::Object(members.into_iter().map(|(name, value)| (name, sort_members(value))).collect())
         }
         plain => plain,
     }
@@ -52,8 +52,8 @@ fn generator() -> schemars::SchemaGenerator {
     settings.into_generator()
 }
 
-fn describe(method: Method, generator: &mut schemars::SchemaGenerator) -> Value {
-    let (params, output) = schema_of(method, generator);
+fn method_object(method: Method, generator: &mut schemars::SchemaGenerator) -> Value {
+    let (params, output) = method_schemas(method, generator);
     let required: Vec<&str> = params
         .get("required")
         .and_then(Value::as_array)
@@ -74,12 +74,12 @@ fn describe(method: Method, generator: &mut schemars::SchemaGenerator) -> Value 
     let params: Vec<Value> = params
         .get("properties")
         .and_then(Value::as_object)
-        .map(|properties| by_name(properties).into_iter().map(descriptor).collect())
+        .map(|properties| sort_by_name(properties).into_iter().map(descriptor).collect())
         .unwrap_or_default();
     json!({
         "name": method.name(),
         "summary": first_sentence(method.doc()),
-        "description": one_line(method.doc()),
+        "description": collapse_whitespace(method.doc()),
         "paramStructure": "by-name",
         "params": params,
         "result": { "name": "result", "schema": output },
@@ -87,22 +87,22 @@ fn describe(method: Method, generator: &mut schemars::SchemaGenerator) -> Value 
     })
 }
 
-fn by_name(members: &Map<String, Value>) -> BTreeMap<&String, &Value> {
+fn sort_by_name(members: &Map<String, Value>) -> BTreeMap<&String, &Value> {
     members.iter().collect()
 }
 
-fn one_line(doc: &str) -> String {
+fn collapse_whitespace(doc: &str) -> String {
     doc.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn first_sentence(doc: &str) -> String {
-    let line = one_line(doc);
+    let line = collapse_whitespace(doc);
     line.split_once(". ").map_or(line.clone(), |(first, _)| format!("{first}."))
 }
 
 /// The reference page of the methods.
 #[must_use]
-pub fn markdown() -> String {
+pub fn methods_markdown() -> String {
     let document = openrpc();
     let schemas = document["components"]["schemas"].as_object().cloned().unwrap_or_default();
     let mut page = String::from(
@@ -122,7 +122,7 @@ pub fn markdown() -> String {
             continue;
         }
         let _ =
-            write!(page, "\n## {name}\n\n{}\n", one_line(schema["description"].as_str().unwrap_or_default()));
+            write!(page, "\n## {name}\n\n{}\n", collapse_whitespace(schema["description"].as_str().unwrap_or_default()));
         page.push_str(&members_table("member", schema));
     }
     page
@@ -138,7 +138,7 @@ pub fn events_markdown() -> String {
     for &kind in EventKind::ALL {
         let schema = events::event_schema(kind, &mut generator);
         let kept = if kind.is_journalled() { "Journalled." } else { "Not journalled." };
-        let _ = write!(page, "\n## {}\n\n{} {kept}\n", kind.name(), one_line(kind.doc()));
+        let _ = write!(page, "\n## {}\n\n{} {kept}\n", kind.name(), collapse_whitespace(kind.doc()));
         page.push_str(&members_table("member", schema.as_value()));
     }
     let response = "The last event of a streamed `send`. Its data is the JSON-RPC response that `send` without a stream \
@@ -147,7 +147,7 @@ pub fn events_markdown() -> String {
     page.push_str("\n# Values\n");
     for (name, schema) in &generator.take_definitions(true) {
         let _ =
-            write!(page, "\n## {name}\n\n{}\n", one_line(schema["description"].as_str().unwrap_or_default()));
+            write!(page, "\n## {name}\n\n{}\n", collapse_whitespace(schema["description"].as_str().unwrap_or_default()));
         page.push_str(&members_table("member", schema));
     }
     page
@@ -200,8 +200,8 @@ fn params_table(method: &Value) -> String {
             table,
             "| `{}` | {} | {needed} | {} |",
             param["name"].as_str().unwrap_or_default(),
-            type_word(&param["schema"]),
-            one_line(param["description"].as_str().unwrap_or_default()),
+            type_label(&param["schema"]),
+            collapse_whitespace(param["description"].as_str().unwrap_or_default()),
         );
     }
     table
@@ -215,23 +215,23 @@ fn result_table(schema: &Value, schemas: &Map<String, Value>) -> String {
 fn members_table(heading: &str, schema: &Value) -> String {
     let Some(properties) = schema["properties"].as_object() else { return String::new() };
     let mut table = format!("\n| {heading} | type | meaning |\n|---|---|---|\n");
-    for (name, property) in by_name(properties) {
-        let meaning = one_line(property["description"].as_str().unwrap_or_default());
-        let _ = writeln!(table, "| `{name}` | {} | {meaning} |", type_word(property));
+    for (name, property) in sort_by_name(properties) {
+        let meaning = collapse_whitespace(property["description"].as_str().unwrap_or_default());
+        let _ = writeln!(table, "| `{name}` | {} | {meaning} |", type_label(property));
     }
     table
 }
 
-fn type_word(schema: &Value) -> String {
+fn type_label(schema: &Value) -> String {
     if let Some(reference) = schema["$ref"].as_str() {
         let name = reference.rsplit('/').next().unwrap_or_default();
         return format!("[{name}](#{})", name.to_lowercase());
     }
     if let Some(choices) = schema["anyOf"].as_array().or_else(|| schema["allOf"].as_array()) {
-        return choices.iter().map(type_word).collect::<Vec<_>>().join(" or ");
+        return choices.iter().map(type_label).collect::<Vec<_>>().join(" or ");
     }
     match &schema["type"] {
-        Value::String(word) if word == "array" => format!("list of {}", type_word(&schema["items"])),
+        Value::String(word) if word == "array" => format!("list of {}", type_label(&schema["items"])),
         Value::String(word) => word.clone(),
         Value::Array(words) => words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" or "),
         _ => "any".to_owned(),

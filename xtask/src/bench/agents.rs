@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::Bench;
-use super::numbers::{Spread, Times};
+use super::statistics::{Spread, Latencies};
 use super::report::{Goal, Row, Table};
 use super::servers::{DaemonOptions, Server};
 use crate::command::Failure;
@@ -28,8 +28,8 @@ pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
     rows.extend(self::rows("each, with a parent", &below));
     Ok(Table {
         title: "agents: 10,000 created over HTTP, one connection",
-        beside: "",
-        compared: "",
+        baseline: "",
+        comparison: "",
         rows,
         notes: vec![
             "the agents have no messages; RSS after all of them less RSS before, by their number".to_owned(),
@@ -44,7 +44,7 @@ fn create(bench: &Bench, params: &str) -> Result<Round, Failure> {
     let mut connection = daemon.connect()?;
     daemon.call(&mut connection, "/", "create_agent", r#"{"agent_id":"lead","preset":"trusted"}"#)?;
     let before = daemon.process.memory()?;
-    let mut times = Times::default();
+    let mut times = Latencies::default();
     for _ in 0..AGENTS {
         let start = Instant::now();
         daemon.call(&mut connection, "/", "create_agent", params)?;
@@ -62,7 +62,7 @@ fn create(bench: &Bench, params: &str) -> Result<Round, Failure> {
 
 fn rows(name: &str, rounds: &[Round]) -> Vec<Row> {
     let row = |what: &str, unit, of: &dyn Fn(&Round) -> f64| {
-        Row::new(format!("{name}: {what}"), unit, Spread::of(rounds.iter().map(of)))
+        Row::new(format!("{name}: {what}"), unit, Spread::from_values(rounds.iter().map(of)))
     };
     vec![
         row("RSS", "KB", &|round| round.resident).goal(Goal::AtMost(10.0)),

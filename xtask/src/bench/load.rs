@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::http::{Arrived, Connection, Inbox, SILENCE_MAX, bad};
-use super::numbers::Times;
+use super::http::{ReadState, Connection, ResponseBuffer, READ_TIMEOUT, invalid_data};
+use super::statistics::Latencies;
 
 /// What a server did in one round.
 pub(crate) struct Round {
-    pub(crate) times: Times,
-    pub(crate) took: Duration,
+    pub(crate) times: Latencies,
+    pub(crate) elapsed: Duration,
 }
 
 impl Round {
     pub(crate) fn calls_per_second(&self) -> f64 {
-        self.calls() / self.took.as_secs_f64()
+        self.calls() / self.elapsed.as_secs_f64()
     }
 
     pub(crate) fn calls(&self) -> f64 {
@@ -28,42 +28,42 @@ impl Round {
 }
 
 /// Kept connections to one server.
-pub(crate) struct Herd {
+pub(crate) struct ConnectionPool {
     connections: Vec<Connection>,
 }
 
 /// One connection of a round: what has arrived, and since when it is waited for.
-struct Lane<'a> {
+struct InFlightRequest<'a> {
     stream: &'a TcpStream,
     request: &'a [u8],
-    inbox: &'a mut Inbox,
-    since: Instant,
+    buffer: &'a mut ResponseBuffer,
+    sent_at: Instant,
 }
 
-impl Herd {
+impl ConnectionPool {
     pub(crate) fn open(address: SocketAddr, count: usize) -> io::Result<Self> {
         let connections = (0..count).map(|_| Connection::open(address)).collect::<io::Result<_>>()?;
         Ok(Self { connections })
     }
 
     /// Sends `request` again and again for `time` and waits for the last answers.
-    pub(crate) fn drive(&mut self, request: &[u8], time: Duration) -> io::Result<Round> {
+    pub(crate) fn run(&mut self, request: &[u8], time: Duration) -> io::Result<Round> {
         match &mut self.connections[..] {
             // Without a poll before each read: the answer is waited for in the read itself.
-            [only] => drive_one(only, request, time),
-            several => drive_several(several, &[request], time),
+            [only] => run_one(only, request, time),
+            several => run_several(several, &[request], time),
         }
     }
 
     /// The same with a request of its own for each connection.
-    pub(crate) fn drive_each(&mut self, requests: &[Vec<u8>], time: Duration) -> io::Result<Round> {
+    pub(crate) fn run_each(&mut self, requests: &[Vec<u8>], time: Duration) -> io::Result<Round> {
         let requests: Vec<&[u8]> = requests.iter().map(Vec::as_slice).collect();
-        drive_several(&mut self.connections, &requests, time)
+        run_several(&mut self.connections, &requests, time)
     }
 }
 
-fn drive_one(connection: &mut Connection, request: &[u8], time: Duration) -> io::Result<Round> {
-    let mut times = Times::default();
+fn run_one(connection: &mut Connection, request: &[u8], time: Duration) -> io::Result<Round> {
+    let mut times = Latencies::default();
     let start = Instant::now();
     let mut since = start;
     while since - start < time {
@@ -72,11 +72,11 @@ fn drive_one(connection: &mut Connection, request: &[u8], time: Duration) -> io:
         times.push(now - since);
         since = now;
     }
-    Ok(Round { times, took: since - start })
+    Ok(Round { times, elapsed: since - start })
 }
 
 /// The requests go round: one of them is sent on all connections.
-fn drive_several(connections: &mut [Connection], requests: &[&[u8]], time: Duration) -> io::Result<Round> {
+fn run_several(connections: &mut [Connection], requests: &[&[u8]], time: Duration) -> io::Result<Round> {
     let start = Instant::now();
     let each = |place: usize| requests[place % requests.len()];
     for (place, connection) in connections.iter_mut().enumerate() {
@@ -84,34 +84,34 @@ fn drive_several(connections: &mut [Connection], requests: &[&[u8]], time: Durat
     }
     let mut polled = Vec::with_capacity(connections.len());
     let mut lanes = Vec::with_capacity(connections.len());
-    for (place, Connection { stream, inbox }) in connections.iter_mut().enumerate() {
+    for (place, Connection { stream, buffer: inbox }) in connections.iter_mut().enumerate() {
         let stream: &TcpStream = stream;
         polled.push(PollFd::from_borrowed_fd(stream.as_fd(), PollFlags::IN));
-        lanes.push(Lane { stream, request: each(place), inbox, since: start });
+        lanes.push(InFlightRequest { stream, request: each(place), buffer: inbox, sent_at: start });
     }
-    let mut times = Times::default();
+    let mut times = Latencies::default();
     let mut under_way = lanes.len();
-    let patience = Timespec::try_from(SILENCE_MAX).map_err(|_| bad("a wait that is too long"))?;
+    let patience = Timespec::try_from(READ_TIMEOUT).map_err(|_| invalid_data("a wait that is too long"))?;
     while under_way > 0 {
         if poll(&mut polled, Some(&patience))? == 0 {
-            return Err(bad("the server does not answer"));
+            return Err(invalid_data("the server does not answer"));
         }
         for (lane, polled) in lanes.iter_mut().zip(&polled) {
-            if polled.revents().is_empty() || lane.inbox.read_from(lane.stream)? == Arrived::Part {
+            if polled.revents().is_empty() || lane.buffer.read_from(lane.stream)? == ReadState::Partial {
                 continue;
             }
-            lane.inbox.take()?;
+            lane.buffer.take_response()?;
             let now = Instant::now();
-            times.push(now - lane.since);
+            times.push(now - lane.sent_at);
             if now - start < time {
-                lane.since = now;
+                lane.sent_at = now;
                 io::Write::write_all(&mut lane.stream, lane.request)?;
             } else {
                 under_way -= 1;
             }
         }
     }
-    Ok(Round { times, took: start.elapsed() })
+    Ok(Round { times, elapsed: start.elapsed() })
 }
 
 #[cfg(test)]
@@ -142,11 +142,11 @@ mod tests {
     #[test]
     fn every_request_of_a_round_is_answered_and_timed() {
         for connections in [1, 3] {
-            let mut herd = Herd::open(server(connections), connections).unwrap();
+            let mut herd = ConnectionPool::open(server(connections), connections).unwrap();
             for _ in 0..2 {
-                let round = herd.drive(b"x", Duration::from_millis(20)).unwrap();
+                let round = herd.run(b"x", Duration::from_millis(20)).unwrap();
                 assert!(round.times.len() >= connections);
-                assert!(round.took >= Duration::from_millis(20));
+                assert!(round.elapsed >= Duration::from_millis(20));
                 assert!(round.calls_per_second() > 0.0);
             }
         }

@@ -14,7 +14,7 @@ pub(crate) struct Machine {
     pub(crate) load: String,
 }
 
-pub(crate) fn facts() -> Machine {
+pub(crate) fn describe() -> Machine {
     let cpus = read("/proc/cpuinfo");
     let cpu = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
     Machine {

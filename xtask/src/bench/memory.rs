@@ -2,21 +2,21 @@
 
 use super::Bench;
 use super::machine;
-use super::numbers::Spread;
+use super::statistics::Spread;
 use super::process::Memory;
 use super::report::{Goal, Row, Table};
-use super::servers::{DaemonOptions, Server, wait_for_rest};
+use super::servers::{DaemonOptions, Server, wait_until_idle};
 use crate::command::Failure;
 
 const ROUNDS: usize = 3;
 const CONNECTIONS: usize = 10_000;
 /// Descriptors that are left for everything that is no connection.
-const DESCRIPTORS_SPARE: usize = 200;
+const DESCRIPTORS_RESERVED: usize = 200;
 const MEGABYTES: f64 = 1e6;
 const KILOBYTES: f64 = 1e3;
 
 /// Memory in three states.
-struct Held {
+struct MemorySamples {
     /// After the start and one call.
     idle: Memory,
     /// With all connections open and silent.
@@ -26,17 +26,17 @@ struct Held {
 }
 
 pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
-    let room = machine::descriptors_max().unwrap_or(usize::MAX).saturating_sub(DESCRIPTORS_SPARE);
+    let room = machine::descriptors_max().unwrap_or(usize::MAX).saturating_sub(DESCRIPTORS_RESERVED);
     let connections = CONNECTIONS.min(room);
     if connections == 0 {
         return Err(Failure::Failed("the limit of descriptors leaves no room for connections".to_owned()));
     }
     let (mut floor, mut ours) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        floor.push(hold(&Server::floor(bench)?, connections)?);
-        ours.push(hold(&Server::daemon(bench, &DaemonOptions::default())?, connections)?);
+        floor.push(sample(&Server::baseline(bench)?, connections)?);
+        ours.push(sample(&Server::daemon(bench, &DaemonOptions::default())?, connections)?);
     }
-    let resting = at_rest(bench)?;
+    let resting = sample_idle(bench)?;
     let mut notes = vec![
         "RSS counts what is in memory of the program's file too, private (RssAnon) does not; the kernel's socket \
          buffers are in neither; 1 MB is 1,000,000 bytes, 1 KB is 1,000"
@@ -49,28 +49,28 @@ pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
     }
     Ok(Table {
         title: "memory: after the start and one call, at rest, and per connection",
-        beside: "floor",
-        compared: "",
+        baseline: "floor",
+        comparison: "",
         rows: rows(connections, &floor, &ours, &resting),
         notes,
     })
 }
 
 /// The same after the start and one call, once the daemon has seen that nobody calls any more.
-fn at_rest(bench: &Bench) -> Result<Vec<Memory>, Failure> {
+fn sample_idle(bench: &Bench) -> Result<Vec<Memory>, Failure> {
     let start = |_| Server::daemon(bench, &DaemonOptions::default());
     let daemons = (0..ROUNDS).map(start).collect::<Result<Vec<_>, Failure>>()?;
     for daemon in &daemons {
         daemon.call(&mut daemon.connect()?, "/", "list_agents", "{}")?;
     }
-    wait_for_rest();
+    wait_until_idle();
     daemons.iter().map(|daemon| daemon.process.memory()).collect()
 }
 
-fn hold(server: &Server, connections: usize) -> Result<Held, Failure> {
+fn sample(server: &Server, connections: usize) -> Result<MemorySamples, Failure> {
     let request = server.request("/", "list_agents", "{}");
     let call = |connection: &mut super::http::Connection| {
-        connection.call(&request).map(|_| ()).map_err(|cause| server.failed(&cause))
+        connection.call(&request).map(|_| ()).map_err(|cause| server.failure(&cause))
     };
     let mut first = server.connect()?;
     call(&mut first)?;
@@ -83,15 +83,15 @@ fn hold(server: &Server, connections: usize) -> Result<Held, Failure> {
     for connection in &mut all {
         call(connection)?;
         // Ten thousand answers of ours need not be kept.
-        connection.inbox = super::http::Inbox::default();
+        connection.buffer = super::http::ResponseBuffer::default();
     }
     let used = server.process.memory()?;
-    Ok(Held { idle, connected, used })
+    Ok(MemorySamples { idle, connected, used })
 }
 
-fn rows(connections: usize, floor: &[Held], ours: &[Held], resting: &[Memory]) -> Vec<Row> {
-    let row = |name: &str, unit: &'static str, of: &dyn Fn(&Held) -> f64| {
-        Row::new(name, unit, Spread::of(ours.iter().map(of))).beside(Spread::of(floor.iter().map(of)))
+fn rows(connections: usize, floor: &[MemorySamples], ours: &[MemorySamples], resting: &[Memory]) -> Vec<Row> {
+    let row = |name: &str, unit: &'static str, of: &dyn Fn(&MemorySamples) -> f64| {
+        Row::new(name, unit, Spread::from_values(ours.iter().map(of))).baseline(Spread::from_values(floor.iter().map(of)))
     };
     let each = |memory: f64, before: f64| (memory - before) / connections as f64 / KILOBYTES;
     let idle = format!("each of {connections} connections, idle");
@@ -99,7 +99,7 @@ fn rows(connections: usize, floor: &[Held], ours: &[Held], resting: &[Memory]) -
     vec![
         row("idle: RSS", "MB", &|held| held.idle.resident / MEGABYTES).goal(Goal::AtMost(10.0)),
         row("idle: private", "MB", &|held| held.idle.private / MEGABYTES),
-        Row::new("at rest: RSS", "MB", Spread::of(resting.iter().map(|memory| memory.resident / MEGABYTES)))
+        Row::new("at rest: RSS", "MB", Spread::from_values(resting.iter().map(|memory| memory.resident / MEGABYTES)))
             .goal(Goal::AtMost(10.0)),
         row(&format!("{idle}: RSS"), "KB", &|held| each(held.connected.resident, held.idle.resident))
             .goal(Goal::AtMost(32.0)),

@@ -8,11 +8,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::Bench;
-use super::instant::InstantModel;
-use super::numbers::Spread;
-use super::process::call;
+use super::instant_model::InstantModel;
+use super::statistics::Spread;
+use super::process::clean_command;
 use super::report::{Goal, Row, Table};
-use super::servers::{DaemonOptions, Server, folder, wait_for_rest};
+use super::servers::{DaemonOptions, Server, temporary_folder, wait_until_idle};
 use crate::command::Failure;
 use crate::weights;
 
@@ -26,8 +26,8 @@ pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
     rows.extend(embedded(bench)?);
     Ok(Table {
         title: "models: what a turn costs, and what runs here",
-        beside: "relay",
-        compared: "own",
+        baseline: "relay",
+        comparison: "own",
         rows,
         notes: vec![
             "a turn: CPU time for a send over HTTP, kept on the disk, the whole history sent to a model that answers at \
@@ -52,12 +52,12 @@ fn embedded(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let (Some(model), Some(embedder)) = (file("NEXUS3_TEST_MODEL"), file("NEXUS3_TEST_EMBEDDER")) else {
         return Err(Failure::Failed("the weights have no names".to_owned()));
     };
-    let speed = printed(&bench.programs.speed, model)?;
-    let embedding = printed(&bench.programs.embed_speed, embedder)?;
+    let speed = run_on_file(&bench.programs.speed, model)?;
+    let embedding = run_on_file(&bench.programs.embed_speed, embedder)?;
     let row = |name: &str, unit, printed: &str, line: &str, word: usize| {
-        Ok::<_, Failure>(Row::new(name, unit, Spread::of([number(printed, line, word)?])))
+        Ok::<_, Failure>(Row::new(name, unit, Spread::from_values([parse_number(printed, line, word)?])))
     };
-    let mut rows = daemons(bench, model)?;
+    let mut rows = daemon_memory(bench, model)?;
     rows.extend([
         row("embedded: prompt", "tok/s", &speed, "first turn: prompt", 7)?.goal(Goal::AtLeast(90.0)),
         row("embedded: answer", "tok/s", &speed, "first turn: answer", 5)?.goal(Goal::AtLeast(35.0)),
@@ -70,11 +70,11 @@ fn embedded(bench: &Bench) -> Result<Vec<Row>, Failure> {
 
 /// What a daemon takes in memory before and after one answer of a model elsewhere, and of the embedded one, which runs in
 /// its child.
-fn daemons(bench: &Bench, weights: &Path) -> Result<Vec<Row>, Failure> {
-    let home = folder(bench)?;
-    let mut pull = call(&bench.programs.nexus3);
+fn daemon_memory(bench: &Bench, weights: &Path) -> Result<Vec<Row>, Failure> {
+    let home = temporary_folder(bench)?;
+    let mut pull = clean_command(&bench.programs.nexus3);
     pull.arg("--home").arg(&home).args(["models", "pull", EMBEDDED_MODEL_ID, "--yes", "--from"]).arg(weights);
-    done(&mut pull)?;
+    run_checked(&mut pull)?;
     let config =
         format!("model = 'brief'\n[models.brief]\nmodel = 'local/{EMBEDDED_MODEL_ID}'\nanswer_tokens_max = 8\n");
     let path = home.join("config.toml");
@@ -84,7 +84,7 @@ fn daemons(bench: &Bench, weights: &Path) -> Result<Vec<Row>, Failure> {
     let (mut rows, mut added_mb, mut resting) = (Vec::new(), Vec::new(), Vec::new());
     let row = |model: &str, when: &str, resident_mb| {
         let name = format!("the daemon {when} an answer of a model {model}: RSS");
-        Row::new(name, "MB", Spread::of([resident_mb]))
+        Row::new(name, "MB", Spread::from_values([resident_mb]))
     };
     for (model, options) in [
         ("elsewhere", DaemonOptions { model: Some(elsewhere.address), ..DaemonOptions::default() }),
@@ -100,11 +100,11 @@ fn daemons(bench: &Bench, weights: &Path) -> Result<Vec<Row>, Failure> {
         added_mb.push(after - before);
         resting.push((model, daemon));
     }
-    wait_for_rest();
+    wait_until_idle();
     for (model, daemon) in &resting {
         rows.push(row(model, "at rest after", resident_mb(daemon)?));
     }
-    let more = Spread::of_pairs(&added_mb[1..], &added_mb[..1], |embedded, elsewhere| embedded - elsewhere);
+    let more = Spread::from_pairs(&added_mb[1..], &added_mb[..1], |embedded, elsewhere| embedded - elsewhere);
     let more = Row::new("the daemon: what the embedded model adds more to its RSS", "MB", more);
     rows.push(more.goal(Goal::AtMost(EMBEDDED_ADDS_MB_MAX)));
     Ok(rows)
@@ -114,12 +114,12 @@ fn resident_mb(daemon: &Server) -> Result<f64, Failure> {
     Ok(daemon.process.memory()?.resident / 1e6)
 }
 
-fn printed(program: &Path, file: &Path) -> Result<String, Failure> {
-    done(call(program).arg(file))
+fn run_on_file(program: &Path, file: &Path) -> Result<String, Failure> {
+    run_checked(clean_command(program).arg(file))
 }
 
 /// What a program prints that has to succeed.
-fn done(command: &mut Command) -> Result<String, Failure> {
+fn run_checked(command: &mut Command) -> Result<String, Failure> {
     let output = command.stdin(Stdio::null()).output();
     let program = command.get_program().display();
     let output = output.map_err(|cause| Failure::Failed(format!("{program} did not start: {cause}")))?;
@@ -131,7 +131,7 @@ fn done(command: &mut Command) -> Result<String, Failure> {
 }
 
 /// The n-th word of the line that begins like this.
-fn number(printed: &str, line: &str, word: usize) -> Result<f64, Failure> {
+fn parse_number(printed: &str, line: &str, word: usize) -> Result<f64, Failure> {
     let found = printed.lines().find(|other| other.starts_with(line));
     let found = found.and_then(|found| found.split_whitespace().nth(word)?.parse().ok());
     found.ok_or_else(|| Failure::Failed(format!("no number in the line {line:?} of\n{printed}")))

@@ -37,7 +37,7 @@ impl Options {
         Ok(options)
     }
 
-    pub(crate) fn wants(&self, group: &str) -> bool {
+    pub(crate) fn includes(&self, group: &str) -> bool {
         self.groups.is_empty() || self.groups.iter().any(|wanted| wanted == group)
     }
 }
@@ -65,10 +65,10 @@ mod tests {
     #[test]
     fn groups_time_and_file_are_read_in_any_order() {
         let options = parse("rpc --seconds 3 stall --json out.json").unwrap();
-        assert!(options.wants("rpc") && options.wants("stall") && !options.wants("turn"));
+        assert!(options.includes("rpc") && options.includes("stall") && !options.includes("turn"));
         assert_eq!(options.time, Duration::from_secs(3));
         assert_eq!(options.json, Some(PathBuf::from("out.json")));
-        assert!(parse("").unwrap().wants("memory"));
+        assert!(parse("").unwrap().includes("memory"));
     }
 
     #[test]

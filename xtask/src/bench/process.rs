@@ -13,25 +13,25 @@ use crate::command::Failure;
 
 /// Waits until its input ends, which it does when this program is gone, by Ctrl-C too; then removes the folder and
 /// ends everything in its process group, itself included.
-const WATCH: &str = r#"read -r _; rm -rf -- "$1"; kill -KILL 0"#;
+const WATCHDOG_SCRIPT: &str = r#"read -r _; rm -rf -- "$1"; kill -KILL 0"#;
 
 /// Clock ticks per second in `/proc/PID/stat`; the same on every Linux.
 const TICKS_PER_SECOND: u64 = 100;
 
 /// Holds a temporary folder and the process group that all children are in.
-pub(crate) struct Leash {
+pub(crate) struct ProcessGroup {
     folder: PathBuf,
-    watcher: Child,
+    watchdog: Child,
 }
 
-impl Leash {
+impl ProcessGroup {
     pub(crate) fn new() -> Result<Self, Failure> {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("nexus3-bench-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let folder = std::env::temp_dir().join(name);
         fs::create_dir(&folder).map_err(|cause| Failure::Failed(format!("{}: {cause}", folder.display())))?;
         let watcher = Command::new("sh")
-            .args(["-c", WATCH, "leash"])
+            .args(["-c", WATCHDOG_SCRIPT, "leash"])
             .arg(&folder)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -40,7 +40,7 @@ impl Leash {
             .process_group(0)
             .spawn()
             .map_err(|cause| Failure::Failed(format!("sh did not start: {cause}")))?;
-        Ok(Self { folder, watcher })
+        Ok(Self { folder, watchdog: watcher })
     }
 
     pub(crate) fn folder(&self) -> &Path {
@@ -48,33 +48,33 @@ impl Leash {
     }
 
     /// Starts a child in the group.
-    pub(crate) fn start(&self, command: &mut Command) -> Result<Running, Failure> {
-        let group = i32::try_from(self.watcher.id()).unwrap_or(0);
+    pub(crate) fn start(&self, command: &mut Command) -> Result<ChildProcess, Failure> {
+        let group = i32::try_from(self.watchdog.id()).unwrap_or(0);
         let started = command.stdin(Stdio::null()).process_group(group).spawn();
         let child = started.map_err(|cause| {
             Failure::Failed(format!("{:?} did not start: {cause}", command.get_program()))
         })?;
-        Ok(Running { child })
+        Ok(ChildProcess { child })
     }
 }
 
-impl Drop for Leash {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
-        drop(self.watcher.stdin.take());
+        drop(self.watchdog.stdin.take());
         // Nobody is left to be told.
-        let _ = self.watcher.wait();
+        let _ = self.watchdog.wait();
     }
 }
 
 /// A call of a program that sees nothing of our environment: a setting in it would bend the result.
-pub(crate) fn call(program: impl AsRef<OsStr>) -> Command {
+pub(crate) fn clean_command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command.env_clear();
     command
 }
 
 /// A child that is killed when this is dropped.
-pub(crate) struct Running {
+pub(crate) struct ChildProcess {
     child: Child,
 }
 
@@ -87,12 +87,12 @@ pub(crate) struct Memory {
     pub(crate) private: f64,
 }
 
-struct Ticks {
+struct CpuTimes {
     user: Duration,
     system: Duration,
 }
 
-impl Running {
+impl ChildProcess {
     pub(crate) fn take_stdout(&mut self) -> Option<ChildStdout> {
         self.child.stdout.take()
     }
@@ -106,20 +106,20 @@ impl Running {
         let bytes = |key: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
             let kibibytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
-            kibibytes.map(|kibibytes| kibibytes * 1024.0).ok_or_else(|| not_told(key))
+            kibibytes.map(|kibibytes| kibibytes * 1024.0).ok_or_else(|| missing_proc_value(key))
         };
         Ok(Memory { resident: bytes("VmRSS")?, private: bytes("RssAnon")? })
     }
 
     /// User and system time of all threads. To the nanosecond where the kernel counts so, else in its ticks.
     pub(crate) fn cpu_time(&self) -> Result<Duration, Failure> {
-        match self.scheduled_time() {
+        match self.schedstat_time() {
             Some(time) => Ok(time),
-            None => self.ticked_time(),
+            None => self.tick_time(),
         }
     }
 
-    fn scheduled_time(&self) -> Option<Duration> {
+    fn schedstat_time(&self) -> Option<Duration> {
         let mut nanoseconds = 0;
         for thread in fs::read_dir(self.proc("task")).ok()? {
             let text = fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
@@ -128,25 +128,25 @@ impl Running {
         Some(Duration::from_nanos(nanoseconds))
     }
 
-    fn ticked_time(&self) -> Result<Duration, Failure> {
-        let Ticks { user, system } = self.ticks()?;
+    fn tick_time(&self) -> Result<Duration, Failure> {
+        let CpuTimes { user, system } = self.read_cpu_times()?;
         Ok(user + system)
     }
 
     /// User time of all threads, in the kernel's ticks: only fit for long spans.
     pub(crate) fn user_time(&self) -> Result<Duration, Failure> {
-        self.ticks().map(|ticks| ticks.user)
+        self.read_cpu_times().map(|ticks| ticks.user)
     }
 
-    fn ticks(&self) -> Result<Ticks, Failure> {
+    fn read_cpu_times(&self) -> Result<CpuTimes, Failure> {
         let stat = self.read("stat")?;
         // The name in brackets may hold blanks; what follows it does not. Fields 14 and 15 of all.
         let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
         let ticks: Vec<u64> = fields.split_whitespace().skip(11).take(2).flat_map(str::parse).collect();
         let time = |ticks: u64| Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND);
         match ticks[..] {
-            [user, system] => Ok(Ticks { user: time(user), system: time(system) }),
-            _ => Err(not_told("CPU time")),
+            [user, system] => Ok(CpuTimes { user: time(user), system: time(system) }),
+            _ => Err(missing_proc_value("CPU time")),
         }
     }
 
@@ -160,7 +160,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for ChildProcess {
     fn drop(&mut self) {
         // It may have ended by itself; either way it is gone afterwards.
         let _ = self.child.kill();
@@ -168,7 +168,7 @@ impl Drop for Running {
     }
 }
 
-fn not_told(what: &str) -> Failure {
+fn missing_proc_value(what: &str) -> Failure {
     Failure::Failed(format!("the kernel does not tell a process's {what}"))
 }
 
@@ -176,13 +176,13 @@ fn not_told(what: &str) -> Failure {
 mod tests {
     use super::*;
 
-    fn sleeper(leash: &Leash) -> Running {
+    fn sleeper(leash: &ProcessGroup) -> ChildProcess {
         leash.start(Command::new("sleep").arg("60")).unwrap()
     }
 
     #[test]
     fn children_and_the_folder_end_with_the_leash() {
-        let leash = Leash::new().unwrap();
+        let leash = ProcessGroup::new().unwrap();
         let folder = leash.folder().to_owned();
         let mut child = sleeper(&leash);
         fs::write(folder.join("file"), "x").unwrap();
@@ -194,12 +194,12 @@ mod tests {
     #[cfg(target_os = "linux")]
     #[test]
     fn what_a_process_uses_is_read() {
-        let leash = Leash::new().unwrap();
+        let leash = ProcessGroup::new().unwrap();
         let child = sleeper(&leash);
         let memory = child.memory().unwrap();
         assert!(memory.resident >= memory.private, "{memory:?}");
         assert!(child.cpu_time().unwrap() < Duration::from_secs(1));
-        assert!(child.ticked_time().unwrap() < Duration::from_secs(1));
+        assert!(child.tick_time().unwrap() < Duration::from_secs(1));
         assert!(child.user_time().unwrap() < Duration::from_secs(1));
     }
 }

@@ -11,7 +11,7 @@ use crate::command::Failure;
 pub(crate) struct Programs {
     pub(crate) nexus3: PathBuf,
     pub(crate) scripted_model: PathBuf,
-    pub(crate) floor: PathBuf,
+    pub(crate) baseline: PathBuf,
     pub(crate) relay: PathBuf,
     pub(crate) embed: PathBuf,
     pub(crate) durable: PathBuf,
@@ -29,7 +29,7 @@ pub(crate) fn build() -> Result<Programs, Failure> {
             "scripted-model",
             "--package testkit --bin scripted-model",
         )?,
-        floor: build_one(Profile::Release, "floor", "--package server --example floor")?,
+        baseline: build_one(Profile::Release, "floor", "--package server --example floor")?,
         relay: build_one(Profile::Release, "relay", "--package testkit --bin relay")?,
         embed: build_one(Profile::Release, "embed", "--package nexus3 --example embed")?,
         durable: build_one(Profile::Release, "durable", "--package nexus3 --example durable")?,
@@ -52,7 +52,7 @@ pub(crate) fn build_one(profile: Profile, name: &str, target: &str) -> Result<Pa
         Profile::Release => "--release",
     };
     let call = format!("build {profile} --locked {target} --message-format json-render-diagnostics");
-    let printed = cargo::printed_by(&call)?;
+    let printed = cargo::stdout_of(&call)?;
     // A line that is no message of cargo's is of no interest, whatever it is.
     let built = Message::parse_stream(printed.as_bytes()).find_map(|message| match message {
         Ok(Message::CompilerArtifact(artifact)) if artifact.target.name == name => artifact.executable,
@@ -60,5 +60,5 @@ pub(crate) fn build_one(profile: Profile, name: &str, target: &str) -> Result<Pa
     });
     built
         .map(PathBuf::from)
-        .ok_or_else(|| Failure::Failed(format!("`{}` built no {name}", cargo::shown(&call))))
+        .ok_or_else(|| Failure::Failed(format!("`{}` built no {name}", cargo::command_line(&call))))
 }

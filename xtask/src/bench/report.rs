@@ -7,16 +7,16 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::machine::Machine;
-use super::numbers::{Spread, shown};
+use super::statistics::{Spread, format_number};
 use crate::command::Failure;
 
 /// What one group found.
 pub(crate) struct Table {
     pub(crate) title: &'static str,
     /// What our column is measured beside.
-    pub(crate) beside: &'static str,
+    pub(crate) baseline: &'static str,
     /// What the two columns are made into.
-    pub(crate) compared: &'static str,
+    pub(crate) comparison: &'static str,
     pub(crate) rows: Vec<Row>,
     /// What has to be known to read the numbers.
     pub(crate) notes: Vec<String>,
@@ -26,9 +26,9 @@ pub(crate) struct Table {
 pub(crate) struct Row {
     name: String,
     unit: &'static str,
-    beside: Option<Spread>,
-    ours: Spread,
-    compared: Option<Spread>,
+    baseline: Option<Spread>,
+    measured: Spread,
+    comparison: Option<Spread>,
     goal: Option<Goal>,
 }
 
@@ -39,22 +39,22 @@ pub(crate) enum Goal {
     AtMost(f64),
     AtLeast(f64),
     /// For what both columns are made into.
-    ComparedBelow(f64),
-    ComparedAtMost(f64),
-    ComparedAtLeast(f64),
+    ComparisonBelow(f64),
+    ComparisonAtMost(f64),
+    ComparisonAtLeast(f64),
 }
 
 impl Row {
     pub(crate) fn new(name: impl Into<String>, unit: &'static str, ours: Spread) -> Self {
-        Self { name: name.into(), unit, beside: None, ours, compared: None, goal: None }
+        Self { name: name.into(), unit, baseline: None, measured: ours, comparison: None, goal: None }
     }
 
-    pub(crate) fn beside(self, beside: Spread) -> Self {
-        Self { beside: Some(beside), ..self }
+    pub(crate) fn baseline(self, beside: Spread) -> Self {
+        Self { baseline: Some(beside), ..self }
     }
 
-    pub(crate) fn compared(self, compared: Spread) -> Self {
-        Self { compared: Some(compared), ..self }
+    pub(crate) fn comparison(self, compared: Spread) -> Self {
+        Self { comparison: Some(compared), ..self }
     }
 
     pub(crate) fn goal(self, goal: Goal) -> Self {
@@ -63,15 +63,15 @@ impl Row {
 
     /// None without a goal.
     fn is_met(&self) -> Option<bool> {
-        let compared = self.compared.map_or(f64::NAN, |spread| spread.median);
+        let compared = self.comparison.map_or(f64::NAN, |spread| spread.median);
         // What is not a number was not measured and meets nothing.
         Some(match self.goal? {
-            Goal::Below(bound) => self.ours.median < bound,
-            Goal::AtMost(bound) => self.ours.median <= bound,
-            Goal::AtLeast(bound) => self.ours.median >= bound,
-            Goal::ComparedBelow(bound) => compared < bound,
-            Goal::ComparedAtMost(bound) => compared <= bound,
-            Goal::ComparedAtLeast(bound) => compared >= bound,
+            Goal::Below(bound) => self.measured.median < bound,
+            Goal::AtMost(bound) => self.measured.median <= bound,
+            Goal::AtLeast(bound) => self.measured.median >= bound,
+            Goal::ComparisonBelow(bound) => compared < bound,
+            Goal::ComparisonAtMost(bound) => compared <= bound,
+            Goal::ComparisonAtLeast(bound) => compared >= bound,
         })
     }
 
@@ -81,9 +81,9 @@ impl Row {
             Some(Goal::Below(bound)) => format!("< {bound}"),
             Some(Goal::AtMost(bound)) => format!("<= {bound}"),
             Some(Goal::AtLeast(bound)) => format!(">= {bound}"),
-            Some(Goal::ComparedBelow(bound)) => format!("{compared} < {bound}"),
-            Some(Goal::ComparedAtMost(bound)) => format!("{compared} <= {bound}"),
-            Some(Goal::ComparedAtLeast(bound)) => format!("{compared} >= {bound}"),
+            Some(Goal::ComparisonBelow(bound)) => format!("{compared} < {bound}"),
+            Some(Goal::ComparisonAtMost(bound)) => format!("{compared} <= {bound}"),
+            Some(Goal::ComparisonAtLeast(bound)) => format!("{compared} >= {bound}"),
         };
         let met = match self.is_met() {
             None => "",
@@ -94,9 +94,9 @@ impl Row {
         [
             self.name.clone(),
             self.unit.to_owned(),
-            cell(self.beside),
-            self.ours.to_string(),
-            cell(self.compared),
+            cell(self.baseline),
+            self.measured.to_string(),
+            cell(self.comparison),
             goal,
             met.to_owned(),
         ]
@@ -106,10 +106,10 @@ impl Row {
         json!({
             "measure": self.name,
             "unit": self.unit,
-            "beside": self.beside.map(Spread::json),
-            "nexus3": self.ours.json(),
-            "compared": self.compared.map(Spread::json),
-            "goal": self.goal.map(|_| self.cells(table.compared)[5].clone()),
+            "beside": self.baseline.map(Spread::json),
+            "nexus3": self.measured.json(),
+            "compared": self.comparison.map(Spread::json),
+            "goal": self.goal.map(|_| self.cells(table.comparison)[5].clone()),
             "met": self.is_met(),
         })
     }
@@ -123,18 +123,18 @@ impl Spread {
 
 impl Display for Spread {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
-        write!(out, "{}", shown(self.median))?;
+        write!(out, "{}", format_number(self.median))?;
         // A single value has no edges.
-        if self.min < self.max { write!(out, " ({}..{})", shown(self.min), shown(self.max)) } else { Ok(()) }
+        if self.min < self.max { write!(out, " ({}..{})", format_number(self.min), format_number(self.max)) } else { Ok(()) }
     }
 }
 
 impl Display for Table {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         let head =
-            ["measure", "unit", self.beside, "nexus3", self.compared, "goal", "met"].map(str::to_owned);
+            ["measure", "unit", self.baseline, "nexus3", self.comparison, "goal", "met"].map(str::to_owned);
         let mut lines = vec![head];
-        lines.extend(self.rows.iter().map(|row| row.cells(self.compared)));
+        lines.extend(self.rows.iter().map(|row| row.cells(self.comparison)));
         let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..7).map(width).collect();
         write!(out, "{}", self.title)?;
@@ -164,18 +164,18 @@ impl Report {
         self.tables.push((group, table));
     }
 
-    pub(crate) fn end(&mut self, load: String) {
+    pub(crate) fn set_final_load(&mut self, load: String) {
         self.load_at_end = load;
     }
 
-    pub(crate) fn head(&self) -> String {
+    pub(crate) fn header(&self) -> String {
         let Machine { cores, cpu, kernel, load } = &self.machine;
         format!(
             "machine: {cores} cores of {cpu}, Linux {kernel}, load average {load}\nnumbers: median (least..most)"
         )
     }
 
-    pub(crate) fn foot(&self) -> String {
+    pub(crate) fn footer(&self) -> String {
         let met: Vec<bool> =
             self.tables.iter().flat_map(|(_, table)| &table.rows).filter_map(Row::is_met).collect();
         let count = met.iter().filter(|met| **met).count();
@@ -193,8 +193,8 @@ impl Report {
             json!({
                 "name": name,
                 "title": table.title,
-                "beside": table.beside,
-                "compared": table.compared,
+                "beside": table.baseline,
+                "compared": table.comparison,
                 "notes": table.notes,
                 "rows": table.rows.iter().map(|row| row.json(table)).collect::<Vec<_>>(),
             })
@@ -220,13 +220,13 @@ mod tests {
         let spread = |median: f64| Spread { median, min: median - 1.0, max: median + 1.0 };
         Table {
             title: "rpc: calls",
-            beside: "floor",
-            compared: "ratio",
+            baseline: "floor",
+            comparison: "ratio",
             rows: vec![
                 Row::new("rate", "1/s", spread(20.0))
-                    .beside(spread(40.0))
-                    .compared(Spread::of([0.5]))
-                    .goal(Goal::ComparedAtLeast(0.7)),
+                    .baseline(spread(40.0))
+                    .comparison(Spread::from_values([0.5]))
+                    .goal(Goal::ComparisonAtLeast(0.7)),
                 Row::new("CPU", "us", spread(12.0)).goal(Goal::AtMost(12.0)),
                 Row::new("p50", "us", spread(30.0)),
             ],
@@ -248,14 +248,14 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_meets_no_goal() {
-        let nothing = Spread::of([]);
+        let nothing = Spread::from_values([]);
         for goal in [
             Goal::Below(1.0),
             Goal::AtMost(1.0),
             Goal::AtLeast(1.0),
-            Goal::ComparedBelow(1.0),
-            Goal::ComparedAtMost(1.0),
-            Goal::ComparedAtLeast(1.0),
+            Goal::ComparisonBelow(1.0),
+            Goal::ComparisonAtMost(1.0),
+            Goal::ComparisonAtLeast(1.0),
         ] {
             assert_eq!(Row::new("x", "ms", nothing).goal(goal).is_met(), Some(false), "{goal:?}");
         }
@@ -268,8 +268,8 @@ mod tests {
             Machine { cores: 2, cpu: "a CPU".to_owned(), kernel: "6".to_owned(), load: "0 0 0".to_owned() };
         let mut report = Report::new(machine);
         report.add("rpc", table());
-        report.end("1 0 0".to_owned());
-        assert_eq!(report.foot(), "1 of 2 goals met; load average at the end 1 0 0");
+        report.set_final_load("1 0 0".to_owned());
+        assert_eq!(report.footer(), "1 of 2 goals met; load average at the end 1 0 0");
         let json = report.json();
         assert_eq!(json["machine"]["load_average_at_end"], "1 0 0");
         let row = &json["groups"][0]["rows"][0];

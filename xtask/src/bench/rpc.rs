@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::Bench;
-use super::load::Herd;
-use super::numbers::Spread;
+use super::load::ConnectionPool;
+use super::statistics::Spread;
 use super::report::{Goal, Row, Table};
 use super::servers::{DaemonOptions, Server};
 use crate::command::Failure;
@@ -16,7 +16,7 @@ const MICROSECONDS: f64 = 1e6;
 /// A server with the connections to it, and what its rounds gave.
 struct Side<'a> {
     server: &'a Server,
-    herd: Herd,
+    connections: ConnectionPool,
     rounds: Rounds,
 }
 
@@ -32,7 +32,7 @@ struct Rounds {
 }
 
 pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
-    let floor = Server::floor(bench)?;
+    let floor = Server::baseline(bench)?;
     let daemon = Server::daemon(bench, &DaemonOptions::default())?;
     daemon.create_agent(&mut daemon.connect()?, "only")?;
     // The floor gets the same bytes, host and token included.
@@ -65,8 +65,8 @@ pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
     ];
     Ok(Table {
         title: "rpc: list_agents with a token and one agent, beside bare hyper",
-        beside: "floor",
-        compared: "ratio",
+        baseline: "floor",
+        comparison: "ratio",
         rows,
         notes,
     })
@@ -74,15 +74,15 @@ pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
 
 impl<'a> Side<'a> {
     fn open(server: &'a Server, connections: usize) -> Result<Self, Failure> {
-        let herd = Herd::open(server.address, connections).map_err(|cause| server.failed(&cause))?;
-        Ok(Self { server, herd, rounds: Rounds::default() })
+        let herd = ConnectionPool::open(server.address, connections).map_err(|cause| server.failure(&cause))?;
+        Ok(Self { server, connections: herd, rounds: Rounds::default() })
     }
 
     fn run(&mut self, bench: &Bench, request: &[u8]) -> Result<(), Failure> {
         let process = &self.server.process;
         let (cpu_before, user_before) = (process.cpu_time()?, process.user_time()?);
-        let round = self.herd.drive(request, bench.options.time / ROUNDS);
-        let mut round = round.map_err(|cause| self.server.failed(&cause))?;
+        let round = self.connections.run(request, bench.options.time / ROUNDS);
+        let mut round = round.map_err(|cause| self.server.failure(&cause))?;
         let cpu = process.cpu_time()?.saturating_sub(cpu_before);
         let rounds = &mut self.rounds;
         rounds.user += process.user_time()?.saturating_sub(user_before);
@@ -106,16 +106,16 @@ fn compare(connections: usize, floor: &Rounds, ours: &Rounds) -> [Row; 5] {
     let row = |what: &str, unit: &'static str, floor: &[f64], ours: &[f64]| {
         let plural = if connections == 1 { "" } else { "s" };
         let name = format!("{connections} connection{plural}: {what}");
-        Row::new(name, unit, Spread::of(ours.iter().copied())).beside(Spread::of(floor.iter().copied()))
+        Row::new(name, unit, Spread::from_values(ours.iter().copied())).baseline(Spread::from_values(floor.iter().copied()))
     };
-    let ratio = |floor: &[f64], ours: &[f64]| Spread::of_pairs(ours, floor, |ours, floor| ours / floor);
+    let ratio = |floor: &[f64], ours: &[f64]| Spread::from_pairs(ours, floor, |ours, floor| ours / floor);
     let rates = ratio(&floor.rates, &ours.rates);
     let cpu = ratio(&floor.cpu_us, &ours.cpu_us);
     let user = ratio(&floor.user_us(), &ours.user_us());
     [
-        row("requests", "1/s", &floor.rates, &ours.rates).compared(rates).goal(Goal::ComparedAtLeast(0.7)),
-        row("CPU per call", "us", &floor.cpu_us, &ours.cpu_us).compared(cpu).goal(Goal::AtMost(15.0)),
-        row("user part of it", "us", &floor.user_us(), &ours.user_us()).compared(user),
+        row("requests", "1/s", &floor.rates, &ours.rates).comparison(rates).goal(Goal::ComparisonAtLeast(0.7)),
+        row("CPU per call", "us", &floor.cpu_us, &ours.cpu_us).comparison(cpu).goal(Goal::AtMost(15.0)),
+        row("user part of it", "us", &floor.user_us(), &ours.user_us()).comparison(user),
         row("latency p50", "us", &floor.p50_us, &ours.p50_us),
         row("latency p99", "us", &floor.p99_us, &ours.p99_us),
     ]

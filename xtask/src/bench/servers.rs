@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 
 use super::Bench;
 use super::http::{self, Connection};
-use super::process::{Running, call};
+use super::process::{ChildProcess, clean_command};
 use crate::command::Failure;
 
 /// A daemon that nobody calls comes to rest when it has seen nothing happen between two looks, ten seconds apart.
-const REST: Duration = Duration::from_secs(22);
+const IDLE_WAIT: Duration = Duration::from_secs(22);
 
 /// Returns when all daemons that nobody calls have come to rest.
-pub(crate) fn wait_for_rest() {
+pub(crate) fn wait_until_idle() {
     let since = Instant::now();
-    while let Some(left) = REST.checked_sub(since.elapsed()).filter(|left| !left.is_zero()) {
+    while let Some(left) = IDLE_WAIT.checked_sub(since.elapsed()).filter(|left| !left.is_zero()) {
         thread::park_timeout(left);
     }
 }
@@ -38,7 +38,7 @@ pub(crate) struct DaemonOptions<'a> {
 
 /// A server that answers.
 pub(crate) struct Server {
-    pub(crate) process: Running,
+    pub(crate) process: ChildProcess,
     pub(crate) address: SocketAddr,
     /// The daemon's; empty for the others.
     pub(crate) home: PathBuf,
@@ -48,25 +48,25 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn floor(bench: &Bench) -> Result<Self, Failure> {
-        Self::launch(bench, call(&bench.programs.floor), "Server: http://", &folder(bench)?)
+    pub(crate) fn baseline(bench: &Bench) -> Result<Self, Failure> {
+        Self::launch(bench, clean_command(&bench.programs.baseline), "Server: http://", &temporary_folder(bench)?)
     }
 
     /// Asks `model` with so many bytes at every call.
     pub(crate) fn relay(bench: &Bench, model: SocketAddr, bytes: usize) -> Result<Self, Failure> {
-        let mut command = call(&bench.programs.relay);
+        let mut command = clean_command(&bench.programs.relay);
         command.arg(format!("http://{model}/v1/chat/completions")).arg(bytes.to_string());
-        Self::launch(bench, command, "Server: http://", &folder(bench)?)
+        Self::launch(bench, command, "Server: http://", &temporary_folder(bench)?)
     }
 
     pub(crate) fn model(bench: &Bench) -> Result<Self, Failure> {
-        Self::launch(bench, call(&bench.programs.scripted_model), "Listening on http://", &folder(bench)?)
+        Self::launch(bench, clean_command(&bench.programs.scripted_model), "Listening on http://", &temporary_folder(bench)?)
     }
 
     /// A daemon with a home of its own, and its token read.
     pub(crate) fn daemon(bench: &Bench, options: &DaemonOptions<'_>) -> Result<Self, Failure> {
-        let home = options.home.map_or_else(|| folder(bench), |home| Ok(home.to_owned()))?;
-        let mut command = call(&bench.programs.nexus3);
+        let home = options.home.map_or_else(|| temporary_folder(bench), |home| Ok(home.to_owned()))?;
+        let mut command = clean_command(&bench.programs.nexus3);
         command.arg("--home").arg(&home).args(["serve", "0"]);
         if let Some(model) = options.model {
             command.args(["--model", "openai/scripted"]);
@@ -90,12 +90,12 @@ impl Server {
         let messages = folder.join("stderr");
         let stderr = File::create(&messages)
             .map_err(|cause| Failure::Failed(format!("{}: {cause}", messages.display())))?;
-        let mut process = bench.leash.start(command.stdout(Stdio::piped()).stderr(stderr))?;
-        let mut stdout = BufReader::new(process.take_stdout().ok_or_else(|| mute(&command, &messages))?);
+        let mut process = bench.process_group.start(command.stdout(Stdio::piped()).stderr(stderr))?;
+        let mut stdout = BufReader::new(process.take_stdout().ok_or_else(|| exited_early(&command, &messages))?);
         let address = loop {
             let mut line = String::new();
             match stdout.read_line(&mut line) {
-                Ok(0) | Err(_) => return Err(mute(&command, &messages)),
+                Ok(0) | Err(_) => return Err(exited_early(&command, &messages)),
                 Ok(_) => {}
             }
             let authority = line.trim().strip_prefix(ready).and_then(|rest| rest.split('/').next());
@@ -109,14 +109,14 @@ impl Server {
     /// The bytes of a call at a path, as our clients send them.
     pub(crate) fn request(&self, path: &str, method: &str, params: &str) -> Vec<u8> {
         let body = format!(r#"{{"jsonrpc":"2.0","method":"{method}","params":{params},"id":1}}"#);
-        http::post(self.address, path, self.token.as_deref(), &body)
+        http::post_request(self.address, path, self.token.as_deref(), &body)
     }
 
     pub(crate) fn connect(&self) -> Result<Connection, Failure> {
-        Connection::open(self.address).map_err(|cause| self.failed(&cause))
+        Connection::open(self.address).map_err(|cause| self.failure(&cause))
     }
 
-    pub(crate) fn failed(&self, cause: &io::Error) -> Failure {
+    pub(crate) fn failure(&self, cause: &io::Error) -> Failure {
         Failure::Failed(format!("the server on {}: {cause}", self.address))
     }
 
@@ -135,7 +135,7 @@ impl Server {
         params: &str,
     ) -> Result<String, Failure> {
         let request = self.request(path, method, params);
-        let answer = connection.call(&request).map_err(|cause| self.failed(&cause))?;
+        let answer = connection.call(&request).map_err(|cause| self.failure(&cause))?;
         let body = String::from_utf8_lossy(answer.body).into_owned();
         if body.contains(r#""result":"#) {
             return Ok(body);
@@ -151,15 +151,15 @@ pub(crate) const MODEL_KEY: &str = "sk-scripted";
 pub(crate) const SYSTEM_PROMPT: &str = "You are measured. Be brief.";
 
 /// An empty folder in the leash's, for its owner alone: a daemon would not close one that holds other things.
-pub(crate) fn folder(bench: &Bench) -> Result<PathBuf, Failure> {
+pub(crate) fn temporary_folder(bench: &Bench) -> Result<PathBuf, Failure> {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
-    let folder = bench.leash.folder().join(COUNT.fetch_add(1, Ordering::Relaxed).to_string());
+    let folder = bench.process_group.folder().join(COUNT.fetch_add(1, Ordering::Relaxed).to_string());
     let made = DirBuilder::new().mode(0o700).create(&folder);
     made.map_err(|cause| Failure::Failed(format!("{}: {cause}", folder.display())))?;
     Ok(folder)
 }
 
-fn mute(command: &Command, messages: &Path) -> Failure {
+fn exited_early(command: &Command, messages: &Path) -> Failure {
     // Without its messages the name alone has to do.
     let said = fs::read_to_string(messages).unwrap_or_default();
     Failure::Failed(format!("{:?} ended before it served: {}", command.get_program(), said.trim()))

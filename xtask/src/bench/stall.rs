@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 use super::Bench;
 use super::http::Connection;
 use super::machine;
-use super::numbers::{Spread, Times};
+use super::statistics::{Spread, Latencies};
 use super::report::{Goal, Row, Table};
 use super::servers::{DaemonOptions, Server};
 use crate::command::Failure;
 
 const AGENTS: usize = 1_000;
 const CALLS: usize = 200;
-const SETTLE_MAX: Duration = Duration::from_secs(30);
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 const MILLISECONDS: f64 = 1e3;
 /// At a place that takes connections: the daemon's and the model's of each agent.
 const DESCRIPTORS_MIN: usize = 2 * AGENTS + 200;
@@ -25,8 +25,8 @@ struct Probe {
     method: &'static str,
     params: &'static str,
     door: Door,
-    holds_before: &'static str,
-    holds_during: &'static str,
+    expected_before: &'static str,
+    expected_during: &'static str,
 }
 
 /// Who is called: the daemon, or one agent after the other.
@@ -41,28 +41,28 @@ const PROBES: [Probe; 3] = [
         method: "list_agents",
         params: "{}",
         door: Door::Daemon,
-        holds_before: r#""message_count":0"#,
-        holds_during: r#""message_count":1"#,
+        expected_before: r#""message_count":0"#,
+        expected_during: r#""message_count":1"#,
     },
     Probe {
         method: "get_context",
         params: "{}",
         door: Door::Agent,
-        holds_before: r#""message_count":0"#,
-        holds_during: r#""message_count":1"#,
+        expected_before: r#""message_count":0"#,
+        expected_during: r#""message_count":1"#,
     },
     // Last, because it ends what stalls.
     Probe {
         method: "cancel",
         params: r#"{"request_id":"stalled"}"#,
         door: Door::Agent,
-        holds_before: r#""cancelled":false"#,
-        holds_during: r#""cancelled":true"#,
+        expected_before: r#""cancelled":false"#,
+        expected_during: r#""cancelled":true"#,
     },
 ];
 
 /// Its name is the one that `cancel` looks for.
-const STALLING: &str = r#"{"content":"!stall so","request_id":"stalled"}"#;
+const STALLING_PARAMS: &str = r#"{"content":"!stall so","request_id":"stalled"}"#;
 
 pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
     if machine::descriptors_max().is_some_and(|max| max < DESCRIPTORS_MIN) {
@@ -81,14 +81,14 @@ pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
     for agent in 0..AGENTS {
         daemon.create_agent(&mut connection, &name(agent))?;
     }
-    let before = time_all(&daemon, &mut connection, |probe| probe.holds_before)?;
+    let before = time_all(&daemon, &mut connection, |probe| probe.expected_before)?;
     // Dropping a connection would not end its send, but keeping it is what a client does.
     let _waiting = stall_all(&daemon, &model)?;
-    let during = time_all(&daemon, &mut connection, |probe| probe.holds_during)?;
+    let during = time_all(&daemon, &mut connection, |probe| probe.expected_during)?;
     Ok(Table {
         title: "stall: other calls while 1,000 agents wait for the model",
-        beside: "before the stall",
-        compared: "",
+        baseline: "before the stall",
+        comparison: "",
         rows: rows(before, during),
         notes: vec![
             format!("{CALLS} calls of each; list_agents lists {} agents, a large answer", AGENTS + 1),
@@ -98,13 +98,13 @@ pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
     })
 }
 
-fn rows(before: Vec<Times>, during: Vec<Times>) -> Vec<Row> {
+fn rows(before: Vec<Latencies>, during: Vec<Latencies>) -> Vec<Row> {
     let mut rows = Vec::new();
     for ((probe, mut before), mut during) in PROBES.iter().zip(before).zip(during) {
         for percent in [50, 99] {
-            let point = |times: &mut Times| Spread::of([times.percentile(percent) * MILLISECONDS]);
+            let point = |times: &mut Latencies| Spread::from_values([times.percentile(percent) * MILLISECONDS]);
             let row = Row::new(format!("{} p{percent}", probe.method), "ms", point(&mut during));
-            rows.push(row.beside(point(&mut before)).goal(Goal::Below(10.0)));
+            rows.push(row.baseline(point(&mut before)).goal(Goal::Below(10.0)));
         }
     }
     rows
@@ -118,17 +118,17 @@ fn name(agent: usize) -> String {
 fn stall_all(daemon: &Server, model: &Server) -> Result<Vec<Connection>, Failure> {
     let mut waiting = Vec::with_capacity(AGENTS);
     for agent in 0..AGENTS {
-        let request = daemon.request(&format!("/agent/{}", name(agent)), "send", STALLING);
+        let request = daemon.request(&format!("/agent/{}", name(agent)), "send", STALLING_PARAMS);
         let mut connection = daemon.connect()?;
-        connection.send(&request).map_err(|cause| daemon.failed(&cause))?;
+        connection.send(&request).map_err(|cause| daemon.failure(&cause))?;
         waiting.push(connection);
     }
     let since = Instant::now();
     while connections_to(model)? < AGENTS {
-        if since.elapsed() > SETTLE_MAX {
+        if since.elapsed() > STALL_TIMEOUT {
             return Err(Failure::Failed(format!("the model never had {AGENTS} connections")));
         }
-        thread::park_timeout(LOOK_AGAIN);
+        thread::park_timeout(POLL_INTERVAL);
     }
     Ok(waiting)
 }
@@ -152,12 +152,12 @@ fn time_all(
     daemon: &Server,
     connection: &mut Connection,
     holds: fn(&Probe) -> &'static str,
-) -> Result<Vec<Times>, Failure> {
-    PROBES.iter().map(|probe| time(daemon, connection, probe, holds(probe))).collect()
+) -> Result<Vec<Latencies>, Failure> {
+    PROBES.iter().map(|probe| time_probe(daemon, connection, probe, holds(probe))).collect()
 }
 
-fn time(daemon: &Server, connection: &mut Connection, probe: &Probe, holds: &str) -> Result<Times, Failure> {
-    let mut times = Times::default();
+fn time_probe(daemon: &Server, connection: &mut Connection, probe: &Probe, holds: &str) -> Result<Latencies, Failure> {
+    let mut times = Latencies::default();
     for agent in 0..CALLS {
         let path = match probe.door {
             Door::Daemon => "/".to_owned(),
@@ -165,7 +165,7 @@ fn time(daemon: &Server, connection: &mut Connection, probe: &Probe, holds: &str
         };
         let request = daemon.request(&path, probe.method, probe.params);
         let since = Instant::now();
-        let answer = connection.call(&request).map_err(|cause| daemon.failed(&cause))?;
+        let answer = connection.call(&request).map_err(|cause| daemon.failure(&cause))?;
         times.push(since.elapsed());
         let body = String::from_utf8_lossy(answer.body);
         if !body.contains(holds) {

@@ -4,8 +4,8 @@ use std::process::Stdio;
 use std::time::Instant;
 
 use super::Bench;
-use super::numbers::{Spread, Times};
-use super::process::call;
+use super::statistics::{Spread, Latencies};
+use super::process::clean_command;
 use super::report::{Goal, Row, Table};
 use super::servers::{DaemonOptions, Server};
 use crate::command::Failure;
@@ -15,26 +15,26 @@ const LISTS: usize = 50;
 const MILLISECONDS: f64 = 1e3;
 
 pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
-    let (mut floor_starts, mut starts) = (Times::default(), Times::default());
+    let (mut floor_starts, mut starts) = (Latencies::default(), Latencies::default());
     for _ in 0..STARTS {
-        time_start(&mut floor_starts, || Server::floor(bench))?;
+        time_start(&mut floor_starts, || Server::baseline(bench))?;
         time_start(&mut starts, || Server::daemon(bench, &DaemonOptions::default()))?;
     }
     let daemon = Server::daemon(bench, &DaemonOptions::default())?;
-    let (mut nothings, mut lists) = (Times::default(), Times::default());
+    let (mut nothings, mut lists) = (Latencies::default(), Latencies::default());
     for _ in 0..LISTS {
-        time_run(bench, &mut nothings, call("true"))?;
-        let mut list = call(&bench.programs.nexus3);
+        time_run(bench, &mut nothings, clean_command("true"))?;
+        let mut list = clean_command(&bench.programs.nexus3);
         list.arg("--home").arg(&daemon.home).args(["rpc", "list", "-p", &daemon.address.port().to_string()]);
         time_run(bench, &mut lists, list)?;
     }
-    let row = |name: String, beside: &Times, ours: &Times| {
-        Row::new(name, "ms", milliseconds(ours)).beside(milliseconds(beside))
+    let row = |name: String, beside: &Latencies, ours: &Latencies| {
+        Row::new(name, "ms", milliseconds(ours)).baseline(milliseconds(beside))
     };
     Ok(Table {
         title: "start: of the daemon up to its first answer, and of a command line up to its end",
-        beside: "floor",
-        compared: "",
+        baseline: "floor",
+        comparison: "",
         rows: vec![
             row(format!("spawn to first answer, {STARTS} runs"), &floor_starts, &starts)
                 .goal(Goal::AtMost(20.0)),
@@ -44,24 +44,24 @@ pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
     })
 }
 
-fn milliseconds(times: &Times) -> Spread {
+fn milliseconds(times: &Latencies) -> Spread {
     let Spread { median, min, max } = times.spread();
     Spread { median: median * MILLISECONDS, min: min * MILLISECONDS, max: max * MILLISECONDS }
 }
 
-fn time_start(times: &mut Times, start: impl FnOnce() -> Result<Server, Failure>) -> Result<(), Failure> {
+fn time_start(times: &mut Latencies, start: impl FnOnce() -> Result<Server, Failure>) -> Result<(), Failure> {
     let since = Instant::now();
     let server = start()?;
     let request = server.request("/", "list_agents", "{}");
-    server.connect()?.call(&request).map_err(|cause| server.failed(&cause))?;
+    server.connect()?.call(&request).map_err(|cause| server.failure(&cause))?;
     times.push(since.elapsed());
     Ok(())
 }
 
-fn time_run(bench: &Bench, times: &mut Times, mut command: std::process::Command) -> Result<(), Failure> {
+fn time_run(bench: &Bench, times: &mut Latencies, mut command: std::process::Command) -> Result<(), Failure> {
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let since = Instant::now();
-    let status = bench.leash.start(&mut command)?.wait()?;
+    let status = bench.process_group.start(&mut command)?.wait()?;
     times.push(since.elapsed());
     if status.success() {
         return Ok(());

@@ -1,20 +1,20 @@
 //! The group `store`: sends that are on the disk when they are answered, beside a writer that commits row by row; turns
 //! with a long history; many stored agents.
 
-mod rows;
-mod stored;
+mod row_writer;
+mod stored_agents;
 
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use self::rows::RowWriter;
+use self::row_writer::RowWriter;
 use super::Bench;
-use super::load::Herd;
-use super::numbers::Spread;
-use super::process::call;
+use super::load::ConnectionPool;
+use super::statistics::Spread;
+use super::process::clean_command;
 use super::report::{Goal, Row, Table};
-use super::servers::{DaemonOptions, Server, folder};
+use super::servers::{DaemonOptions, Server, temporary_folder};
 use crate::command::Failure;
 
 const AGENTS: usize = 64;
@@ -26,13 +26,13 @@ const MILLISECONDS: f64 = 1e3;
 const TURN_ROWS: f64 = 4.0;
 
 pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
-    let mut rows = turns(bench)?;
-    rows.extend(history(bench)?);
-    rows.extend(stored::measure(bench)?);
+    let mut rows = measure_turns(bench)?;
+    rows.extend(measure_history(bench)?);
+    rows.extend(stored_agents::measure(bench)?);
     Ok(Table {
         title: "store: acknowledged means kept",
-        beside: "beside",
-        compared: "ratio",
+        baseline: "beside",
+        comparison: "ratio",
         rows,
         notes: vec![
             format!(
@@ -51,13 +51,13 @@ pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
 
 /// What the rounds of one side gave.
 #[derive(Default)]
-struct Side {
+struct Samples {
     rates: Vec<f64>,
     p50_ms: Vec<f64>,
     p99_ms: Vec<f64>,
 }
 
-impl Side {
+impl Samples {
     fn push(&mut self, (rate, p50_ms, p99_ms): (f64, f64, f64)) {
         self.rates.push(rate);
         self.p50_ms.push(p50_ms);
@@ -66,29 +66,29 @@ impl Side {
 }
 
 fn spread(values: &[f64]) -> Spread {
-    Spread::of(values.iter().copied())
+    Spread::from_values(values.iter().copied())
 }
 
-fn turns(bench: &Bench) -> Result<Vec<Row>, Failure> {
+fn measure_turns(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let time = bench.options.time / ROUNDS;
-    let [mut by_row, mut full, mut normal, mut http] = [(); 4].map(|()| Side::default());
+    let [mut by_row, mut full, mut normal, mut http] = [(); 4].map(|()| Samples::default());
     for _ in 0..ROUNDS {
-        by_row.push(RowWriter::open(&folder(bench)?)?.drive(time)?);
+        by_row.push(RowWriter::open(&temporary_folder(bench)?)?.run(time)?);
         full.push(in_process(bench, "full", time)?);
         normal.push(in_process(bench, "normal", time)?);
         http.push(over_http(bench, time)?);
     }
     by_row.rates.iter_mut().for_each(|rate| *rate /= TURN_ROWS);
     let name = |what: &str| format!("{AGENTS} agents, {what}");
-    let times = Spread::of_pairs(&full.rates, &by_row.rates, |ours, beside| ours / beside);
+    let times = Spread::from_pairs(&full.rates, &by_row.rates, |ours, beside| ours / beside);
     Ok(vec![
         Row::new(name("full: sends"), "1/s", spread(&full.rates))
-            .beside(spread(&by_row.rates))
-            .compared(times)
+            .baseline(spread(&by_row.rates))
+            .comparison(times)
             .goal(Goal::AtLeast(5000.0)),
-        Row::new(name("full: latency p50"), "ms", spread(&full.p50_ms)).beside(spread(&by_row.p50_ms)),
+        Row::new(name("full: latency p50"), "ms", spread(&full.p50_ms)).baseline(spread(&by_row.p50_ms)),
         Row::new(name("full: latency p99"), "ms", spread(&full.p99_ms))
-            .beside(spread(&by_row.p99_ms))
+            .baseline(spread(&by_row.p99_ms))
             .goal(Goal::AtMost(20.0)),
         Row::new(name("normal: sends"), "1/s", spread(&normal.rates)),
         Row::new(name("normal: latency p99"), "ms", spread(&normal.p99_ms)),
@@ -98,9 +98,9 @@ fn turns(bench: &Bench) -> Result<Vec<Row>, Failure> {
 }
 
 fn in_process(bench: &Bench, durability: &str, time: Duration) -> Result<(f64, f64, f64), Failure> {
-    let file = folder(bench)?.join("nexus3.db");
+    let file = temporary_folder(bench)?.join("nexus3.db");
     let seconds = time.as_secs_f64().to_string();
-    let lines = durable(bench, &["turns", &text(&file), durability, &AGENTS.to_string(), &seconds])?;
+    let lines = run_durable(bench, &["turns", &path_text(&file), durability, &AGENTS.to_string(), &seconds])?;
     match lines.first().map(Vec::as_slice) {
         Some([rate, p50_ms, p99_ms]) => Ok((*rate, *p50_ms, *p99_ms)),
         _ => Err(Failure::Failed(format!("durable printed {lines:?}"))),
@@ -119,39 +119,39 @@ fn over_http(bench: &Bench, time: Duration) -> Result<(f64, f64, f64), Failure> 
         daemon.create_agent(&mut connection, &name)?;
         requests.push(daemon.request(&format!("/agent/{name}"), "send", r#"{"content":"!reply ok"}"#));
     }
-    let failed = |cause| daemon.failed(&cause);
-    let mut herd = Herd::open(daemon.address, AGENTS).map_err(failed)?;
-    let mut round = herd.drive_each(&requests, time).map_err(failed)?;
+    let failed = |cause| daemon.failure(&cause);
+    let mut herd = ConnectionPool::open(daemon.address, AGENTS).map_err(failed)?;
+    let mut round = herd.run_each(&requests, time).map_err(failed)?;
     let rate = round.calls_per_second();
     let mut percentile = |percent| round.times.percentile(percent) * MILLISECONDS;
     Ok((rate, percentile(50), percentile(99)))
 }
 
-fn history(bench: &Bench) -> Result<Vec<Row>, Failure> {
+fn measure_history(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let rounds = HISTORY_ROUNDS.to_string();
-    let file = text(&folder(bench)?.join("nexus3.db"));
+    let file = path_text(&temporary_folder(bench)?.join("nexus3.db"));
     let mut rows = Vec::new();
     for (name, file) in [("on the disk", file.as_str()), ("in memory", "memory")] {
-        let lines = durable(bench, &["history", file, &rounds])?;
+        let lines = run_durable(bench, &["history", file, &rounds])?;
         let pairs = lines.iter().filter_map(|line| match line.as_slice() {
             [long, short] => Some((*long, *short)),
             _ => None,
         });
         let (long, short): (Vec<f64>, Vec<f64>) = pairs.unzip();
-        let ratio = Spread::of_pairs(&long, &short, |long, short| long / short);
+        let ratio = Spread::from_pairs(&long, &short, |long, short| long / short);
         let row = Row::new(format!("a turn with 10,000 messages, {name}"), "ms", spread(&long));
-        rows.push(row.beside(spread(&short)).compared(ratio).goal(Goal::ComparedAtMost(1.2)));
+        rows.push(row.baseline(spread(&short)).comparison(ratio).goal(Goal::ComparisonAtMost(1.2)));
     }
     Ok(rows)
 }
 
-fn text(path: &Path) -> String {
+fn path_text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
 /// Runs the program and reads the numbers it prints, a line each.
-fn durable(bench: &Bench, arguments: &[&str]) -> Result<Vec<Vec<f64>>, Failure> {
-    let mut command = call(&bench.programs.durable);
+fn run_durable(bench: &Bench, arguments: &[&str]) -> Result<Vec<Vec<f64>>, Failure> {
+    let mut command = clean_command(&bench.programs.durable);
     let output = command.args(arguments).stdin(Stdio::null()).output();
     let output = output.map_err(|cause| Failure::Failed(format!("durable did not start: {cause}")))?;
     if !output.status.success() {

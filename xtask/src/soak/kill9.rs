@@ -3,11 +3,11 @@
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::unknown;
+use super::unknown_argument;
 use crate::bench::programs::{Profile, build_one};
 use crate::command::Failure;
 
-const CYCLES: u64 = 200;
+const CYCLES_DEFAULT: u64 = 200;
 
 /// How often, from which seed, and which build.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(super) fn run(arguments: &[String]) -> Result<(), Failure> {
     let options = Options::parse(arguments)?;
     let daemon = build_one(options.profile, "nexus3", "--package nexus3 --bin nexus3")?;
     let kill9 = build_one(Profile::Debug, "kill9", "--package testkit --bin kill9")?;
-    let seed = options.seed.unwrap_or_else(made_up);
+    let seed = options.seed.unwrap_or_else(seed_from_clock);
     println!("==> kill9 {} --cycles {} --seed {seed}", daemon.display(), options.cycles);
     let status = Command::new(&kill9)
         .arg(daemon)
@@ -33,27 +33,27 @@ pub(super) fn run(arguments: &[String]) -> Result<(), Failure> {
 
 impl Options {
     fn parse(arguments: &[String]) -> Result<Self, Failure> {
-        let mut options = Self { cycles: CYCLES, seed: None, profile: Profile::Debug };
+        let mut options = Self { cycles: CYCLES_DEFAULT, seed: None, profile: Profile::Debug };
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
             let mut number = || {
                 let value =
                     rest.next().ok_or_else(|| Failure::Usage(format!("`{argument}` needs a value")))?;
-                value.replace('_', "").parse::<u64>().map_err(|_| unknown(value))
+                value.replace('_', "").parse::<u64>().map_err(|_| unknown_argument(value))
             };
             match argument.as_str() {
                 "--cycles" => options.cycles = number()?,
                 "--seed" => options.seed = Some(number()?),
                 "--release" => options.profile = Profile::Release,
-                _ => return Err(unknown(argument)),
+                _ => return Err(unknown_argument(argument)),
             }
         }
-        if options.cycles == 0 { Err(unknown("--cycles 0")) } else { Ok(options) }
+        if options.cycles == 0 { Err(unknown_argument("--cycles 0")) } else { Ok(options) }
     }
 }
 
 /// Another one each time; it is printed, so that it can be given.
-fn made_up() -> u64 {
+fn seed_from_clock() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::from(since.subsec_nanos()) ^ since.as_secs()
 }

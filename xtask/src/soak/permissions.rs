@@ -1,24 +1,24 @@
 //! The seeded property of permissions, in release mode.
 
-use super::unknown;
+use super::unknown_argument;
 use crate::cargo;
 use crate::command::Failure;
 
-const TEST: &str = "test --release --locked -p agent --test ceiling -- --nocapture nobody_may_do_or_grant";
+const TEST_COMMAND: &str = "test --release --locked -p agent --test ceiling -- --nocapture nobody_may_do_or_grant";
 /// How the test is told the number of cases.
-const VARIABLE: &str = "CEILING_CASES";
+const CASES_VARIABLE: &str = "CEILING_CASES";
 /// Would run one case instead.
-const NOT_SET: &str = "CEILING_SEED";
-const CASES: u64 = 10_000_000;
+const SEED_VARIABLE: &str = "CEILING_SEED";
+const CASES_DEFAULT: u64 = 10_000_000;
 
 pub(super) fn run(arguments: &[String]) -> Result<(), Failure> {
-    let cases = chosen(arguments)?;
-    println!("==> {VARIABLE}={cases} {}", cargo::shown(TEST));
-    let status = cargo::command(TEST)
-        .env(VARIABLE, cases.to_string())
-        .env_remove(NOT_SET)
+    let cases = parse_cases(arguments)?;
+    println!("==> {CASES_VARIABLE}={cases} {}", cargo::command_line(TEST_COMMAND));
+    let status = cargo::command(TEST_COMMAND)
+        .env(CASES_VARIABLE, cases.to_string())
+        .env_remove(SEED_VARIABLE)
         .status()
-        .map_err(|cause| cargo::not_started(TEST, &cause))?;
+        .map_err(|cause| cargo::start_failure(TEST_COMMAND, &cause))?;
     if status.success() {
         Ok(())
     } else {
@@ -26,14 +26,14 @@ pub(super) fn run(arguments: &[String]) -> Result<(), Failure> {
     }
 }
 
-fn chosen(arguments: &[String]) -> Result<u64, Failure> {
+fn parse_cases(arguments: &[String]) -> Result<u64, Failure> {
     match arguments {
-        [] => Ok(CASES),
+        [] => Ok(CASES_DEFAULT),
         [cases] => match cases.replace('_', "").parse() {
-            Ok(0) | Err(_) => Err(unknown(cases)),
+            Ok(0) | Err(_) => Err(unknown_argument(cases)),
             Ok(cases) => Ok(cases),
         },
-        [_, more, ..] => Err(unknown(more)),
+        [_, more, ..] => Err(unknown_argument(more)),
     }
 }
 
@@ -43,7 +43,7 @@ mod tests {
 
     fn choose(arguments: &[&str]) -> Result<u64, String> {
         let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
-        chosen(&arguments).map_err(|failure| failure.message().to_owned())
+        parse_cases(&arguments).map_err(|failure| failure.message().to_owned())
     }
 
     #[test]

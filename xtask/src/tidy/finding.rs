@@ -9,7 +9,7 @@ pub(crate) struct Finding {
     pub(crate) path: String,
     pub(crate) line: usize,
     pub(crate) rule: Rule,
-    pub(crate) wrong: String,
+    pub(crate) problem: String,
     pub(crate) remedy: String,
 }
 
@@ -21,13 +21,13 @@ impl Finding {
         wrong: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Self {
-        Self { path: path.to_owned(), line, rule, wrong: wrong.into(), remedy: remedy.into() }
+        Self { path: path.to_owned(), line, rule, problem: wrong.into(), remedy: remedy.into() }
     }
 }
 
 impl fmt::Display for Finding {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, line, rule, wrong, remedy } = self;
+        let Self { path, line, rule, problem: wrong, remedy } = self;
         write!(formatter, "{path}:{line}: {}: {wrong}; {remedy}", rule.name())
     }
 }
@@ -38,11 +38,11 @@ pub(crate) enum Rule {
     /// Which crate may use which.
     Room,
     /// What the code of a room may name.
-    Reach,
+    StdAccess,
     /// No crate that is called `utils`.
     CrateName,
     /// Every dependency has a written reason.
-    Reason,
+    DependencyReason,
     /// A Rust file is Rust.
     Parse,
     FileLines,
@@ -62,15 +62,15 @@ pub(crate) enum Rule {
     /// Nothing that is true on one machine only.
     MachinePath,
     /// A comment that lifts a rule is itself right and needed.
-    Lift,
+    Suppression,
 }
 
 impl Rule {
     pub(crate) const ALL: [Self; 16] = [
         Self::Room,
-        Self::Reach,
+        Self::StdAccess,
         Self::CrateName,
-        Self::Reason,
+        Self::DependencyReason,
         Self::Parse,
         Self::FileLines,
         Self::FunctionLines,
@@ -82,16 +82,16 @@ impl Rule {
         Self::AllowAttribute,
         Self::ModFile,
         Self::MachinePath,
-        Self::Lift,
+        Self::Suppression,
     ];
 
     /// The name in findings and in comments that lift the rule.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Room => "room",
-            Self::Reach => "reach",
+            Self::StdAccess => "reach",
             Self::CrateName => "crate-name",
-            Self::Reason => "reason",
+            Self::DependencyReason => "reason",
             Self::Parse => "parse",
             Self::FileLines => "file-lines",
             Self::FunctionLines => "function-lines",
@@ -103,12 +103,12 @@ impl Rule {
             Self::AllowAttribute => "allow-attribute",
             Self::ModFile => "mod-file",
             Self::MachinePath => "machine-path",
-            Self::Lift => "lift",
+            Self::Suppression => "lift",
         }
     }
 
     /// Whether a comment may lift it. The map of the house changes in its table, never in passing.
-    pub(crate) fn can_be_lifted(self) -> bool {
+    pub(crate) fn can_be_suppressed(self) -> bool {
         match self {
             Self::FileLines
             | Self::FunctionLines
@@ -118,14 +118,14 @@ impl Rule {
             | Self::AllowAttribute
             | Self::MachinePath => true,
             Self::Room
-            | Self::Reach
+            | Self::StdAccess
             | Self::CrateName
-            | Self::Reason
+            | Self::DependencyReason
             | Self::Parse
             | Self::DocumentLines
             | Self::Header
             | Self::ModFile
-            | Self::Lift => false,
+            | Self::Suppression => false,
         }
     }
 }

@@ -11,19 +11,19 @@ pub(crate) struct Room {
     /// Our crates that it may use.
     uses: &'static [&'static str],
     /// Crates of others that may never enter, not even for tests.
-    never: &'static [&'static [&'static str]],
-    pub(crate) reach: Reach,
+    forbidden: &'static [&'static [&'static str]],
+    pub(crate) std_access: StdAccess,
 }
 
 /// What the code of a room may name of the standard library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reach {
+pub(crate) enum StdAccess {
     /// Decides only: no file, socket, process, thread, clock or environment.
-    Nothing,
+    Pure,
     /// Acts, but is told its options instead of reading the environment.
-    World,
+    Io,
     /// Reads the environment too.
-    Environment,
+    IoAndEnvironment,
 }
 
 const PROTOCOL: &str = "nexus3-protocol";
@@ -47,31 +47,31 @@ const LOG: &[&str] = &["tracing", "log"];
 /// The room table: name, what it may use of ours, what may never enter, what its code may name.
 /// The reasons are in ARCHITECTURE.md. A row may wait for its crate.
 pub(crate) const ROOMS: &[Room] = &[
-    room(PROTOCOL, &[], &[ASYNC, HTTP, SQL, SYSTEM, CLOCK, RANDOM], Reach::Nothing),
-    room(CLIENT, &[PROTOCOL], &[SQL], Reach::World),
-    room("agent", &[], &[ASYNC, HTTP, SQL, SYSTEM, CLOCK, RANDOM, LOG], Reach::Nothing),
-    room("runtime", &["agent"], &[HTTP, SQL], Reach::World),
-    room("provider", &["agent"], &[HTTP_SERVER, SQL], Reach::World),
-    room("local", &[], &[HTTP_CLIENT, SQL], Reach::World),
-    room("weights", &[], &[HTTP_SERVER, SQL], Reach::World),
-    room("tools", &["agent", "mcp"], &[SQL], Reach::World),
-    room("store", &["agent"], &[HTTP], Reach::World),
-    room("mcp", &[PROTOCOL], &[SQL], Reach::World),
-    room("rpc", &[PROTOCOL, "agent", "runtime"], &[HTTP, SQL], Reach::World),
-    room("server", &[PROTOCOL, "rpc", "mcp"], &[HTTP_CLIENT, SQL], Reach::World),
-    room("console", &[CLIENT, PROTOCOL], &[HTTP, SQL], Reach::World),
-    room("nexus3", ASSEMBLED, &[], Reach::Environment),
-    room("ash", &[CLIENT, PROTOCOL], &[HTTP_CLIENT, SQL], Reach::World),
-    room("testkit", &["agent", "store", CLIENT, PROTOCOL], &[], Reach::Environment),
-    room("xtask", &[], &[], Reach::Environment),
+    room(PROTOCOL, &[], &[ASYNC, HTTP, SQL, SYSTEM, CLOCK, RANDOM], StdAccess::Pure),
+    room(CLIENT, &[PROTOCOL], &[SQL], StdAccess::Io),
+    room("agent", &[], &[ASYNC, HTTP, SQL, SYSTEM, CLOCK, RANDOM, LOG], StdAccess::Pure),
+    room("runtime", &["agent"], &[HTTP, SQL], StdAccess::Io),
+    room("provider", &["agent"], &[HTTP_SERVER, SQL], StdAccess::Io),
+    room("local", &[], &[HTTP_CLIENT, SQL], StdAccess::Io),
+    room("weights", &[], &[HTTP_SERVER, SQL], StdAccess::Io),
+    room("tools", &["agent", "mcp"], &[SQL], StdAccess::Io),
+    room("store", &["agent"], &[HTTP], StdAccess::Io),
+    room("mcp", &[PROTOCOL], &[SQL], StdAccess::Io),
+    room("rpc", &[PROTOCOL, "agent", "runtime"], &[HTTP, SQL], StdAccess::Io),
+    room("server", &[PROTOCOL, "rpc", "mcp"], &[HTTP_CLIENT, SQL], StdAccess::Io),
+    room("console", &[CLIENT, PROTOCOL], &[HTTP, SQL], StdAccess::Io),
+    room("nexus3", ASSEMBLED, &[], StdAccess::IoAndEnvironment),
+    room("ash", &[CLIENT, PROTOCOL], &[HTTP_CLIENT, SQL], StdAccess::Io),
+    room("testkit", &["agent", "store", CLIENT, PROTOCOL], &[], StdAccess::IoAndEnvironment),
+    room("xtask", &[], &[], StdAccess::IoAndEnvironment),
 ];
 
 /// What only tests may use. The process tests of the binary are the only ones that need the testkit; those of the runtime
 /// and of rpc keep agents in the store in memory, because a double of it would be a second store.
-const TESTS_USE: &[(&str, &str)] = &[("nexus3", "testkit"), ("rpc", "store"), ("runtime", "store")];
+const TEST_DEPENDENCIES: &[(&str, &str)] = &[("nexus3", "testkit"), ("rpc", "store"), ("runtime", "store")];
 
 /// Names that say nothing, so that everything ends up there.
-const EMPTY_NAMES: &[&str] = &["core", "common", "types", "util", "utils", "helper", "helpers"];
+const MEANINGLESS_NAMES: &[&str] = &["core", "common", "types", "util", "utils", "helper", "helpers"];
 
 /// Holds the members of the workspace against the table.
 pub(crate) fn check(members: &[Member]) -> Vec<Finding> {
@@ -79,27 +79,27 @@ pub(crate) fn check(members: &[Member]) -> Vec<Finding> {
 }
 
 /// The room whose code the file belongs to: under `src/`. Examples and tests are programs of their own.
-pub(crate) fn of_source(members: &[Member], path: &str) -> Option<&'static Room> {
+pub(crate) fn room_of_source(members: &[Member], path: &str) -> Option<&'static Room> {
     let member = members.iter().find(|member| path.starts_with(&format!("{}/src/", member.folder)))?;
-    row_of(&member.name)
+    find_room(&member.name)
 }
 
 const fn room(
     name: &'static str,
     uses: &'static [&'static str],
     never: &'static [&'static [&'static str]],
-    reach: Reach,
+    reach: StdAccess,
 ) -> Room {
-    Room { name, uses, never, reach }
+    Room { name, uses, forbidden: never, std_access: reach }
 }
 
-fn row_of(name: &str) -> Option<&'static Room> {
+fn find_room(name: &str) -> Option<&'static Room> {
     ROOMS.iter().find(|room| room.name == name)
 }
 
 fn check_member(members: &[Member], member: &Member) -> Vec<Finding> {
     let mut findings = Vec::new();
-    if EMPTY_NAMES.contains(&member.name.as_str()) {
+    if MEANINGLESS_NAMES.contains(&member.name.as_str()) {
         findings.push(Finding::new(
             Rule::CrateName,
             &member.manifest(),
@@ -108,7 +108,7 @@ fn check_member(members: &[Member], member: &Member) -> Vec<Finding> {
             "name it after what it owns",
         ));
     }
-    let Some(room) = row_of(&member.name) else {
+    let Some(room) = find_room(&member.name) else {
         findings.push(Finding::new(
             Rule::Room,
             &member.manifest(),
@@ -119,18 +119,18 @@ fn check_member(members: &[Member], member: &Member) -> Vec<Finding> {
         return findings;
     };
     findings.extend(member.dependencies.iter().filter_map(|dependency| {
-        let (wrong, remedy) = objection(members, room, dependency)?;
+        let (wrong, remedy) = dependency_problem(members, room, dependency)?;
         Some(Finding::new(Rule::Room, &member.manifest(), dependency.line, wrong, remedy))
     }));
     findings
 }
 
 /// What is wrong with the dependency, and what to do.
-fn objection(members: &[Member], room: &Room, dependency: &Dependency) -> Option<(String, String)> {
+fn dependency_problem(members: &[Member], room: &Room, dependency: &Dependency) -> Option<(String, String)> {
     let (from, to) = (room.name, dependency.name.as_str());
     let is_ours = ROOMS.iter().any(|room| room.name == to) || members.iter().any(|ours| ours.name == to);
     let may_use = room.uses.contains(&to)
-        || (dependency.purpose == Purpose::Test && TESTS_USE.contains(&(from, to)))
+        || (dependency.purpose == Purpose::Test && TEST_DEPENDENCIES.contains(&(from, to)))
         // A crate may name itself for its own tests.
         || from == to;
     if is_ours && !may_use {
@@ -143,7 +143,7 @@ fn objection(members: &[Member], room: &Room, dependency: &Dependency) -> Option
             format!("it may use {allowed}; move the code, or change the map with a decision"),
         ));
     }
-    if !is_ours && room.never.iter().any(|group| group.contains(&to)) {
+    if !is_ours && room.forbidden.iter().any(|group| group.contains(&to)) {
         return Some((
             format!("`{to}` may never enter `{from}`"),
             "move the code to the room that owns it, or hand it in through a trait".to_owned(),
@@ -170,7 +170,7 @@ mod tests {
     }
 
     fn found(name: &str, dependency: &str, purpose: Purpose) -> Vec<String> {
-        check(&[member(name, &[(dependency, purpose)])]).into_iter().map(|finding| finding.wrong).collect()
+        check(&[member(name, &[(dependency, purpose)])]).into_iter().map(|finding| finding.problem).collect()
     }
 
     #[test]
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_crate_without_a_row_is_found_and_a_row_without_a_crate_is_not() {
-        assert_eq!(check(&[member("attic", &[])])[0].wrong, "`attic` is not in the room table");
+        assert_eq!(check(&[member("attic", &[])])[0].problem, "`attic` is not in the room table");
         assert!(check(&[]).is_empty());
     }
 
@@ -242,7 +242,7 @@ mod tests {
     fn every_row_names_rooms_of_the_table_and_never_itself() {
         for row in ROOMS {
             for used in row.uses {
-                assert!(row_of(used).is_some() && *used != row.name, "{} uses {used}", row.name);
+                assert!(find_room(used).is_some() && *used != row.name, "{} uses {used}", row.name);
             }
         }
     }
@@ -250,8 +250,8 @@ mod tests {
     #[test]
     fn the_code_of_a_room_is_what_is_under_its_src() {
         let members = [member("agent", &[])];
-        assert!(of_source(&members, "crates/agent/src/turn/step.rs").is_some());
-        assert!(of_source(&members, "crates/agent/tests/turn.rs").is_none());
-        assert!(of_source(&members, "crates/agentless/src/lib.rs").is_none());
+        assert!(room_of_source(&members, "crates/agent/src/turn/step.rs").is_some());
+        assert!(room_of_source(&members, "crates/agent/tests/turn.rs").is_none());
+        assert!(room_of_source(&members, "crates/agentless/src/lib.rs").is_none());
     }
 }

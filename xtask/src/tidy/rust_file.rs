@@ -6,7 +6,7 @@ use syn::punctuated::Punctuated;
 use syn::{Attribute, Meta, Token};
 
 use super::finding::{Finding, Rule};
-use super::tree::TextFile;
+use super::source_tree::TextFile;
 
 pub(crate) struct RustFile<'text> {
     pub(crate) path: &'text str,
@@ -66,19 +66,19 @@ pub(crate) fn is_test_only(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| match &attribute.meta {
         Meta::Path(path) => path.segments.last().is_some_and(|last| last.ident == "test"),
         Meta::List(list) if list.path.is_ident("cfg") => {
-            list.parse_args::<Meta>().is_ok_and(|condition| demands_test(&condition))
+            list.parse_args::<Meta>().is_ok_and(|condition| requires_test(&condition))
         }
         Meta::List(list) => list.path.segments.last().is_some_and(|last| last.ident == "test"),
         Meta::NameValue(_) => false,
     })
 }
 
-fn demands_test(condition: &Meta) -> bool {
+fn requires_test(condition: &Meta) -> bool {
     match condition {
         Meta::Path(path) => path.is_ident("test"),
         Meta::List(list) if list.path.is_ident("all") => {
             let parts = Punctuated::<Meta, Token![,]>::parse_terminated;
-            parts.parse2(list.tokens.clone()).is_ok_and(|parts| parts.iter().any(demands_test))
+            parts.parse2(list.tokens.clone()).is_ok_and(|parts| parts.iter().any(requires_test))
         }
         Meta::List(_) | Meta::NameValue(_) => false,
     }

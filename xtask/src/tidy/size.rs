@@ -5,7 +5,7 @@ use syn::{Block, ImplItemFn, ItemFn, ItemImpl, ItemMod, ItemTrait, Signature, Tr
 
 use super::finding::{Finding, Rule};
 use super::rust_file::{RustFile, is_test_only};
-use super::tree::TextFile;
+use super::source_tree::TextFile;
 
 const FILE_LINES_MAX: usize = 500;
 const FUNCTION_LINES_MAX: usize = 70;
@@ -33,17 +33,17 @@ fn too_long(rule: Rule, text: &TextFile, max: usize, remedy: &str) -> Option<Fin
 
 /// Functions outside tests. Tests may be long: a table of cases reads best in one piece.
 pub(crate) fn check_functions(file: &RustFile<'_>) -> Vec<Finding> {
-    let mut functions = Functions { path: file.path, findings: Vec::new() };
+    let mut functions = FunctionVisitor { path: file.path, findings: Vec::new() };
     functions.visit_file(&file.syntax);
     functions.findings
 }
 
-struct Functions<'text> {
+struct FunctionVisitor<'text> {
     path: &'text str,
     findings: Vec<Finding>,
 }
 
-impl Functions<'_> {
+impl FunctionVisitor<'_> {
     fn measure(&mut self, signature: &Signature, body: &Block) {
         let first = signature.fn_token.span.start().line;
         let last = body.brace_token.span.close().end().line;
@@ -57,7 +57,7 @@ impl Functions<'_> {
     }
 }
 
-impl<'ast> Visit<'ast> for Functions<'_> {
+impl<'ast> Visit<'ast> for FunctionVisitor<'_> {
     fn visit_item_fn(&mut self, item: &'ast ItemFn) {
         if !is_test_only(&item.attrs) {
             self.measure(&item.sig, &item.block);
@@ -109,7 +109,7 @@ mod tests {
     fn function_findings(source: &str) -> Vec<(usize, String)> {
         let text = text("a.rs", source.to_owned());
         let file = RustFile::parse(&text).unwrap();
-        check_functions(&file).into_iter().map(|finding| (finding.line, finding.wrong)).collect()
+        check_functions(&file).into_iter().map(|finding| (finding.line, finding.problem)).collect()
     }
 
     /// A function of exactly `lines` lines.

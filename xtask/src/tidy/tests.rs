@@ -133,7 +133,7 @@ fn all_findings_are_told_at_once_in_the_order_of_the_tree() {
         ("README.md", Rule::DocumentLines),
         ("crates/agent/src/lib.rs", Rule::Header),
         ("crates/agent/src/lib.rs", Rule::Unfinished),
-        ("crates/runtime/Cargo.toml", Rule::Reason),
+        ("crates/runtime/Cargo.toml", Rule::DependencyReason),
     ];
     assert_eq!(rules, expected.map(|(path, rule)| (path.to_owned(), rule)));
 }

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use super::{CompactionPart, DROP_NOTE_PREFIX, PINNED_PERCENT, is_compaction_note, is_pinned, is_summary, represented_messages, push_retained};
-use crate::cut::{cut_middle, left_out};
-use crate::tokens::{Counted, Counting};
-use crate::{Image, Message, Role, Source, TokenCount, Window};
+use crate::truncate::{truncate_middle, omission_note};
+use crate::tokens::{CountedMessage, Counting};
+use crate::{Image, Message, Role, MessageSource, TokenCount, Window};
 
 /// Outputs shorter than this stay: their note would be no shorter.
 const OUTPUT_TOKENS_MIN: TokenCount = 32;
@@ -36,7 +36,7 @@ struct DropPlan<'a> {
     /// Where the newest group begins.
     newest_group: usize,
     /// What takes a message's place: another, or nothing.
-    replacements: BTreeMap<usize, Option<Counted>>,
+    replacements: BTreeMap<usize, Option<CountedMessage>>,
 }
 
 impl<'a> DropPlan<'a> {
@@ -56,7 +56,7 @@ impl<'a> DropPlan<'a> {
             Some(changed) => changed.as_ref().map_or(0, |counted| counted.tokens),
             None => self.window.tokens()[place],
         };
-        let counted = message.map(|message| Counted::new(message, self.count));
+        let counted = message.map(|message| CountedMessage::new(message, self.count));
         self.tokens = self.tokens - before + counted.as_ref().map_or(0, |counted| counted.tokens);
         self.replacements.insert(place, counted);
     }
@@ -79,8 +79,8 @@ impl<'a> DropPlan<'a> {
         if self.fits() || self.newest_group == 0 {
             return;
         }
-        let note = Message::user(drop_note(self.window.messages().len()), Source::default());
-        self.tokens += Counted::new(note, self.count).tokens;
+        let note = Message::user(drop_note(self.window.messages().len()), MessageSource::default());
+        self.tokens += CountedMessage::new(note, self.count).tokens;
         let staying = self.protected();
         let mut from = 0;
         while from < self.newest_group && !self.fits() {
@@ -151,12 +151,12 @@ impl<'a> DropPlan<'a> {
     }
 
     fn into_parts(self) -> Option<Vec<CompactionPart>> {
-        let is_dropped = |(place, changed): (&usize, &Option<Counted>)| changed.is_none().then_some(*place);
+        let is_dropped = |(place, changed): (&usize, &Option<CountedMessage>)| changed.is_none().then_some(*place);
         let places = self.replacements.iter().filter_map(is_dropped);
         let dropped: usize = places.map(|place| represented_messages(&self.window.messages()[place])).sum();
         let mut parts = Vec::new();
         if dropped > 0 {
-            parts.push(CompactionPart::Inserted(Box::new(Message::user(drop_note(dropped), Source::default()))));
+            parts.push(CompactionPart::Inserted(Box::new(Message::user(drop_note(dropped), MessageSource::default()))));
         }
         for place in 0..self.window.messages().len() {
             match self.replacements.get(&place) {
@@ -176,13 +176,13 @@ fn drop_note(dropped: usize) -> String {
 /// Pictures go first, then the middle of the text, then arguments of calls.
 fn shorten(mut message: Message, tokens_max: TokenCount, count: Counting<'_>) -> Message {
     if !message.images.is_empty() {
-        message.text.push_str(&format!("\n[{} left out]", Image::so_many(message.images.len())));
+        message.text.push_str(&format!("\n[{} left out]", Image::count_label(message.images.len())));
         message.images.clear();
     }
-    let others = Counted::new(Message { text: String::new(), ..message.clone() }, count).tokens;
+    let others = CountedMessage::new(Message { text: String::new(), ..message.clone() }, count).tokens;
     let text_max = tokens_max.saturating_sub(others).max(TRUNCATED_TOKENS_MIN / 2);
-    message.text = cut_middle(&message.text, text_max, count, &|_, bytes| left_out(bytes));
-    if Counted::new(message.clone(), count).tokens > tokens_max {
+    message.text = truncate_middle(&message.text, text_max, count, &|_, bytes| omission_note(bytes));
+    if CountedMessage::new(message.clone(), count).tokens > tokens_max {
         for call in &mut message.tool_calls {
             if count(&call.arguments) > ARGUMENT_TOKENS_MAX {
                 // Models want JSON here.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::transcript::transcript;
 use super::{CompactionPart, PINNED_PERCENT, SUMMARY_PREFIX, is_compaction_note, is_pinned, represented_messages, push_retained};
-use crate::cut::{cut_middle, left_out};
+use crate::truncate::{truncate_middle, omission_note};
 use crate::outside::{ModelRequest, ModelSpec, ModelTier};
-use crate::tokens::{Counting, Gauge};
-use crate::{Message, Role, Source, TokenCount, Window, WindowSize, redact};
+use crate::tokens::{Counting, TokenCalibration};
+use crate::{Message, Role, MessageSource, TokenCount, Window, WindowSize, redact};
 
 /// The newest messages that stay may be so much of the room of all messages.
 const RECENT_PERCENT: TokenCount = 25;
@@ -53,16 +53,16 @@ pub struct SummaryPlan {
     tokens_max: TokenCount,
     request_tokens_max: TokenCount,
     available: TokenCount,
-    calibration: Gauge,
+    calibration: TokenCalibration,
 }
 
 impl SummaryPlan {
     /// What can be summed up; none when there is nothing that is worth it.
     #[must_use]
-    pub fn plan(window: &Window, size: &WindowSize, gauge: Gauge, want: CompactionTrigger) -> Option<Self> {
+    pub fn plan(window: &Window, size: &WindowSize, gauge: TokenCalibration, want: CompactionTrigger) -> Option<Self> {
         // A window that is not known is as large as what there is.
-        let known = |tokens| if size.budget > 0 { gauge.uncorrect(tokens) } else { window.message_tokens() };
-        let (room, available) = (known(size.room()), known(size.available));
+        let known = |tokens| if size.budget > 0 { gauge.to_counted_tokens(tokens) } else { window.message_tokens() };
+        let (room, available) = (known(size.message_capacity()), known(size.available));
         let keep = match want {
             CompactionTrigger::WindowFull => room,
             CompactionTrigger::Requested => room.min(window.message_tokens()),
@@ -100,7 +100,7 @@ impl SummaryPlan {
             format!("{instructions}\n\n<conversation>\n{}\n</conversation>", transcript(&older, room, count));
         ModelRequest {
             answer_tokens_max: Some(self.response_tokens_max(traits, count(&text))),
-            messages: Arc::new(vec![Arc::new(Message::user(text, Source::default()))]),
+            messages: Arc::new(vec![Arc::new(Message::user(text, MessageSource::default()))]),
             ..ModelRequest::default()
         }
     }
@@ -109,7 +109,7 @@ impl SummaryPlan {
     /// room for. A small model does not think, and says too much when it may.
     fn response_tokens_max(&self, traits: &ModelSpec, asked: TokenCount) -> TokenCount {
         let reasoning = if traits.tier == ModelTier::Small { 0 } else { REASONING_TOKENS_MAX };
-        let free = self.calibration.correct(self.available.saturating_sub(asked));
+        let free = self.calibration.to_model_tokens(self.available.saturating_sub(asked));
         let most = free.min(traits.answer_tokens_max.unwrap_or(TokenCount::MAX));
         (self.tokens_max + reasoning).min(most).max(self.tokens_max)
     }
@@ -123,7 +123,7 @@ impl SummaryPlan {
             return None;
         }
         // The model counts by its own tokenizer, which may not be ours.
-        let text = cut_middle(&text, self.tokens_max * 3 / 2, count, &|_, bytes| left_out(bytes));
+        let text = truncate_middle(&text, self.tokens_max * 3 / 2, count, &|_, bytes| omission_note(bytes));
         let older = || (0..self.recent_from).filter(|place| !self.pinned.contains(place));
         let message = |place: usize| &self.window.messages()[place];
         let summed: usize = older().map(|place| represented_messages(message(place))).sum();
@@ -133,7 +133,7 @@ impl SummaryPlan {
         };
         // Without the time, which is in the journal: what was recorded can be replayed at another.
         let head = format!("{SUMMARY_PREFIX}: {summed} messages{too_long}]");
-        let summary = Message::user(format!("{head}\n\n{text}"), Source::default());
+        let summary = Message::user(format!("{head}\n\n{text}"), MessageSource::default());
         let mut parts = vec![CompactionPart::Inserted(Box::new(summary))];
         self.pinned
             .iter()

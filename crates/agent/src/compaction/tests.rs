@@ -2,17 +2,17 @@
 
 use super::*;
 use crate::outside::{ModelSpec, ModelTier};
-use crate::tokens::{Counted, estimate};
-use crate::{Frame, Gauge, Image, Source, ToolCall, ToolOutcome, Window};
+use crate::tokens::{CountedMessage, estimate_tokens};
+use crate::{FixedOverhead, TokenCalibration, Image, MessageSource, ToolCall, ToolOutcome, Window};
 
 fn window(messages: impl IntoIterator<Item = Message>) -> Window {
-    let mut window = Window::new(Some("the prompt"), &estimate);
-    messages.into_iter().for_each(|message| window.push(Counted::new(message, &estimate)));
+    let mut window = Window::new(Some("the prompt"), &estimate_tokens);
+    messages.into_iter().for_each(|message| window.push(CountedMessage::new(message, &estimate_tokens)));
     window
 }
 
 fn user(text: impl Into<String>) -> Message {
-    Message::user(text, Source::default())
+    Message::user(text, MessageSource::default())
 }
 
 fn answer(text: impl Into<String>) -> Message {
@@ -37,8 +37,8 @@ fn talk(turns: usize) -> Vec<Message> {
 }
 
 fn plan(window: &Window, budget: TokenCount, want: CompactionTrigger) -> Option<SummaryPlan> {
-    let size = window.size(&Frame { budget, ..Frame::default() });
-    SummaryPlan::plan(window, &size, Gauge::default(), want)
+    let size = window.size(&FixedOverhead { budget, ..FixedOverhead::default() });
+    SummaryPlan::plan(window, &size, TokenCalibration::default(), want)
 }
 
 fn starts(window: &Window) -> Vec<String> {
@@ -50,8 +50,8 @@ fn starts(window: &Window) -> Vec<String> {
 fn the_newest_messages_stay_and_the_rest_is_summed_up() {
     let full = window(talk(10));
     let summary = plan(&full, 4000, CompactionTrigger::WindowFull).expect("there is enough");
-    let parts = summary.apply_response("  all was said  ", &estimate).expect("it is shorter");
-    let folded = full.compacted(&parts, &estimate);
+    let parts = summary.apply_response("  all was said  ", &estimate_tokens).expect("it is shorter");
+    let folded = full.compacted(&parts, &estimate_tokens);
     // A quarter of the 3,000 available is seven messages; what was asked last is among them.
     assert_eq!(starts(&folded), ["[Su", "a6 ", "q7 ", "a7 ", "q8 ", "a8 ", "q9 ", "a9 "]);
     let head = "[Summary of the earlier conversation: 13 messages]\n\nall was said";
@@ -68,8 +68,8 @@ fn a_call_stays_with_its_results() {
     let full = window(messages);
     for budget in (400..8000).step_by(100) {
         let Some(summary) = plan(&full, budget, CompactionTrigger::WindowFull) else { continue };
-        let parts = summary.apply_response("s", &estimate).expect("it is shorter");
-        let folded = full.compacted(&parts, &estimate);
+        let parts = summary.apply_response("s", &estimate_tokens).expect("it is shorter");
+        let folded = full.compacted(&parts, &estimate_tokens);
         let first = &folded.messages()[1];
         assert!(first.role != Role::Tool, "{budget}: {first:?}");
     }
@@ -83,11 +83,11 @@ fn what_was_asked_and_what_is_pinned_stay() {
         messages.extend(used(&format!("c{call}"), long("output")));
     }
     let full = window(messages);
-    let parts = plan(&full, 2000, CompactionTrigger::WindowFull).and_then(|summary| summary.apply_response("s", &estimate));
-    let folded = full.compacted(&parts.expect("a fold"), &estimate);
+    let parts = plan(&full, 2000, CompactionTrigger::WindowFull).and_then(|summary| summary.apply_response("s", &estimate_tokens));
+    let folded = full.compacted(&parts.expect("a fold"), &estimate_tokens);
     assert_eq!(starts(&folded)[..3], ["[Su", "[pi", "fin"]);
-    let dropped = drop_oldest(&full, 300, &estimate).expect("something can go");
-    let folded = full.compacted(&dropped, &estimate);
+    let dropped = drop_oldest(&full, 300, &estimate_tokens).expect("something can go");
+    let folded = full.compacted(&dropped, &estimate_tokens);
     assert_eq!(starts(&folded)[..3], ["[Ea", "[pi", "fin"]);
     assert!(folded.message_tokens() <= 300, "{}", folded.message_tokens());
 }
@@ -99,8 +99,8 @@ fn what_is_short_or_was_summed_up_before_is_left_alone() {
     assert!(plan(&window([user("hi"), answer("hello")]), 4000, CompactionTrigger::Requested).is_none());
     let full = window(talk(10));
     assert!(plan(&full, 100_000, CompactionTrigger::WindowFull).is_none(), "it is all within what stays");
-    let parts = plan(&full, 100_000, CompactionTrigger::Requested).and_then(|summary| summary.apply_response("s", &estimate));
-    let folded = full.compacted(&parts.expect("somebody asks"), &estimate);
+    let parts = plan(&full, 100_000, CompactionTrigger::Requested).and_then(|summary| summary.apply_response("s", &estimate_tokens));
+    let folded = full.compacted(&parts.expect("somebody asks"), &estimate_tokens);
     let mut only_summary = folded;
     only_summary.truncate(2);
     assert!(plan(&only_summary, 100_000, CompactionTrigger::Requested).is_none(), "a summary is not summed up alone");
@@ -111,12 +111,12 @@ fn an_answer_that_is_no_summary_is_refused() {
     let full = window(talk(10));
     let summary = plan(&full, 4000, CompactionTrigger::WindowFull).expect("there is enough");
     for text in ["", " \n "] {
-        assert_eq!(summary.apply_response(text, &estimate), None);
+        assert_eq!(summary.apply_response(text, &estimate_tokens), None);
     }
-    let long = summary.apply_response(&"word ".repeat(1000), &estimate).expect("a summary");
+    let long = summary.apply_response(&"word ".repeat(1000), &estimate_tokens).expect("a summary");
     let CompactionPart::Inserted(message) = &long[0] else { panic!("the summary comes first") };
-    assert!(message.text.contains("bytes left out") && estimate(&message.text) < 480, "{}", message.text);
-    let secret = summary.apply_response("the key is sk-aaaaaaaaaaaaaaaaaaaaaaaa", &estimate).expect("a summary");
+    assert!(message.text.contains("bytes left out") && estimate_tokens(&message.text) < 480, "{}", message.text);
+    let secret = summary.apply_response("the key is sk-aaaaaaaaaaaaaaaaaaaaaaaa", &estimate_tokens).expect("a summary");
     let CompactionPart::Inserted(message) = &secret[0] else { panic!("the summary comes first") };
     assert!(message.text.ends_with("the key is [redacted]"));
 }
@@ -131,12 +131,12 @@ fn what_the_model_is_asked_fits_and_holds_no_secret() {
     let full = window(messages);
     for budget in [2_000, 8_000, 32_000, 400_000] {
         let summary = plan(&full, budget, CompactionTrigger::WindowFull).expect("there is enough");
-        let question = summary.request(&ModelSpec::with_window(budget), &estimate);
+        let question = summary.request(&ModelSpec::with_window(budget), &estimate_tokens);
         let text = &question.messages[0].text;
-        assert!(estimate(text) <= budget * 3 / 4, "{budget}: {}", estimate(text));
+        assert!(estimate_tokens(text) <= budget * 3 / 4, "{budget}: {}", estimate_tokens(text));
         assert!(!text.contains("sk-aaa") && question.tools.is_empty());
         let answer_max = question.answer_tokens_max.expect("it is bounded");
-        assert!(answer_max >= summary.tokens_max() && estimate(text) + answer_max <= budget, "{budget}");
+        assert!(answer_max >= summary.tokens_max() && estimate_tokens(text) + answer_max <= budget, "{budget}");
         assert!(summary.tokens_max() <= 2000 && summary.tokens_max() <= budget / 10);
         assert!(text.contains("-> read({})"), "{budget}");
     }
@@ -146,16 +146,16 @@ fn what_the_model_is_asked_fits_and_holds_no_secret() {
 fn a_model_may_think_before_it_sums_up() {
     let full = window(talk(400));
     let summary = plan(&full, 50_000, CompactionTrigger::WindowFull).expect("there is enough");
-    let most = |traits| summary.request(&traits, &estimate).answer_tokens_max.expect("it is bounded");
+    let most = |traits| summary.request(&traits, &estimate_tokens).answer_tokens_max.expect("it is bounded");
     let usual = ModelSpec::with_window(50_000);
     assert_eq!((summary.tokens_max(), most(usual.clone())), (2000, 10_000));
     assert_eq!(most(ModelSpec { answer_tokens_max: Some(4096), ..usual }), 4096);
     assert_eq!(most(ModelSpec { answer_tokens_max: Some(1), ..usual }), 2000);
     assert_eq!(most(ModelSpec { tier: ModelTier::Small, ..usual }), 2000);
-    let size = full.size(&Frame { budget: 20_000, gauge: Gauge::kept(Some(800)), ..Frame::default() });
-    let summary = SummaryPlan::plan(&full, &size, Gauge::kept(Some(800)), CompactionTrigger::WindowFull).expect("there is enough");
-    let question = summary.request(&usual, &estimate);
-    let asked = estimate(&question.messages[0].text) * 4 / 5;
+    let size = full.size(&FixedOverhead { budget: 20_000, calibration: TokenCalibration::from_permille(Some(800)), ..FixedOverhead::default() });
+    let summary = SummaryPlan::plan(&full, &size, TokenCalibration::from_permille(Some(800)), CompactionTrigger::WindowFull).expect("there is enough");
+    let question = summary.request(&usual, &estimate_tokens);
+    let asked = estimate_tokens(&question.messages[0].text) * 4 / 5;
     assert!(question.answer_tokens_max.is_some_and(|most| asked + most <= 20_000), "as the model counts");
 }
 
@@ -168,18 +168,18 @@ fn old_summary(words: &str) -> Message {
 fn an_earlier_summary_is_summed_up_again_however_little_room_there_is() {
     let full = window([vec![old_summary("never push to main")], talk(100)].concat());
     let summary = plan(&full, 2000, CompactionTrigger::WindowFull).expect("there is enough");
-    let text = summary.request(&ModelSpec::with_window(2000), &estimate).messages[0].text.clone();
+    let text = summary.request(&ModelSpec::with_window(2000), &estimate_tokens).messages[0].text.clone();
     assert!(text.contains("never push to main"), "{text}");
     assert!(text.contains(" earlier messages left out]\n"), "{text}");
-    assert!(estimate(&text) <= 1200, "{}", estimate(&text));
+    assert!(estimate_tokens(&text) <= 1200, "{}", estimate_tokens(&text));
 }
 
 #[test]
 fn the_last_summary_is_not_dropped_but_may_be_cut() {
     let full = window([vec![old_summary(&"word ".repeat(400))], talk(10)].concat());
     for tokens_max in [300, 1000, 1500] {
-        let parts = drop_oldest(&full, tokens_max, &estimate).expect("something can go");
-        let folded = full.compacted(&parts, &estimate);
+        let parts = drop_oldest(&full, tokens_max, &estimate_tokens).expect("something can go");
+        let folded = full.compacted(&parts, &estimate_tokens);
         assert!(folded.messages().iter().any(|message| is_summary(message)), "{tokens_max}");
         assert!(folded.message_tokens() <= tokens_max, "{tokens_max}: {}", folded.message_tokens());
     }
@@ -190,8 +190,8 @@ fn notes_and_summaries_count_what_earlier_ones_stood_for() {
     let mut full = window(talk(10));
     let mut told = Vec::new();
     for _ in 0..3 {
-        let parts = drop_oldest(&full, full.message_tokens() * 2 / 3, &estimate).expect("something can go");
-        full = full.compacted(&parts, &estimate);
+        let parts = drop_oldest(&full, full.message_tokens() * 2 / 3, &estimate_tokens).expect("something can go");
+        full = full.compacted(&parts, &estimate_tokens);
         told.push(20 - (full.messages().len() - 1));
         let head = format!("{DROP_NOTE_PREFIX} to make room: {}. ", told.last().expect("just put there"));
         assert!(full.messages()[0].text.starts_with(&head), "{head}: {}", full.messages()[0].text);
@@ -199,9 +199,9 @@ fn notes_and_summaries_count_what_earlier_ones_stood_for() {
     assert!(told.is_sorted() && told[0] < told[2], "{told:?}");
     let full = window([vec![old_summary(&"word ".repeat(400))], talk(10)].concat());
     let summary = plan(&full, 4000, CompactionTrigger::WindowFull).expect("there is enough");
-    let parts = summary.apply_response("notes", &estimate).expect("it is shorter");
-    let head = full.compacted(&parts, &estimate).messages()[0].text.clone();
-    let stay = full.compacted(&parts, &estimate).messages().len() - 1;
+    let parts = summary.apply_response("notes", &estimate_tokens).expect("it is shorter");
+    let head = full.compacted(&parts, &estimate_tokens).messages()[0].text.clone();
+    let stay = full.compacted(&parts, &estimate_tokens).messages().len() - 1;
     assert_eq!(head, format!("{SUMMARY_PREFIX}: {} messages]\n\nnotes", 30 + 20 - stay));
     let forged = user(format!("{DROP_NOTE_PREFIX} {}]", u64::MAX));
     assert_eq!(represented_messages(&forged), 1, "whoever writes such a number is not believed");
@@ -212,8 +212,8 @@ fn what_is_pinned_and_too_long_to_stay_is_told() {
     let pins = [user(format!("{PINNED_PREFIX} {}", "long ".repeat(800))), user(format!("{PINNED_PREFIX} short"))];
     let full = window([pins.to_vec(), talk(10)].concat());
     let summary = plan(&full, 4000, CompactionTrigger::WindowFull).expect("there is enough");
-    let parts = summary.apply_response("notes", &estimate).expect("it is shorter");
-    let folded = full.compacted(&parts, &estimate);
+    let parts = summary.apply_response("notes", &estimate_tokens).expect("it is shorter");
+    let folded = full.compacted(&parts, &estimate_tokens);
     assert!(folded.messages()[0].text.contains(" messages, 1 of them pinned but too long to stay]"));
     assert_eq!(folded.messages()[1].text, format!("{PINNED_PREFIX} short"));
 }
@@ -225,8 +225,8 @@ fn old_outputs_are_dropped_before_messages() {
     messages.extend(used("c2", long("two")));
     messages.extend(used("c3", long("three")));
     let full = window(messages);
-    let parts = drop_oldest(&full, full.message_tokens() - 60, &estimate).expect("something can go");
-    let folded = full.compacted(&parts, &estimate);
+    let parts = drop_oldest(&full, full.message_tokens() - 60, &estimate_tokens).expect("something can go");
+    let folded = full.compacted(&parts, &estimate_tokens);
     let outputs: Vec<_> = folded.messages().iter().filter(|message| message.role == Role::Tool).collect();
     assert_eq!(outputs[0].text, "[output dropped to make room: 104 tokens]");
     assert_eq!((outputs[0].tool_call_id.as_deref(), outputs[1].text.as_str()), (Some("c1"), &*long("two")));
@@ -240,7 +240,7 @@ fn a_giant_last_message_is_cut_in_its_middle() {
         let mut messages = before;
         messages.push(user(giant.clone()));
         let full = window(messages);
-        let folded = full.compacted(&drop_oldest(&full, 1000, &estimate).expect("it can be cut"), &estimate);
+        let folded = full.compacted(&drop_oldest(&full, 1000, &estimate_tokens).expect("it can be cut"), &estimate_tokens);
         let last = folded.messages().last().expect("it is there");
         assert!(last.text.starts_with("first ") && last.text.ends_with(" last"));
         assert!(folded.message_tokens() <= 1000, "{}", folded.message_tokens());
@@ -255,7 +255,7 @@ fn giant_arguments_and_pictures_go_too() {
     let shown = Message { images: vec![image; 3], ..user("look") };
     let result = Message::tool_result("c", &ToolOutcome::Done("done".to_owned()));
     let full = window([shown, Message::assistant("", vec![call]), result]);
-    let folded = full.compacted(&drop_oldest(&full, 300, &estimate).expect("it can be cut"), &estimate);
+    let folded = full.compacted(&drop_oldest(&full, 300, &estimate_tokens).expect("it can be cut"), &estimate_tokens);
     assert!(folded.message_tokens() <= 300, "{}", folded.message_tokens());
     assert_eq!(folded.messages()[1].tool_calls[0].arguments, "{\"left_out_bytes\":100014}");
     assert_eq!(folded.messages()[0].text, "look\n[3 pictures left out]");
@@ -280,11 +280,11 @@ fn dropping_always_ends_within_its_bound_and_keeps_calls_with_results() {
         }
         let full = window(messages);
         let tokens_max = 200 + dice(2000);
-        let Some(parts) = drop_oldest(&full, tokens_max, &estimate) else {
+        let Some(parts) = drop_oldest(&full, tokens_max, &estimate_tokens) else {
             assert!(full.message_tokens() <= tokens_max, "{case}: nothing was dropped");
             continue;
         };
-        let folded = full.compacted(&parts, &estimate);
+        let folded = full.compacted(&parts, &estimate_tokens);
         assert!(folded.message_tokens() <= tokens_max.max(48 * folded.messages().len() as u64), "{case}");
         let mut calls: Vec<&str> = Vec::new();
         for message in folded.messages() {

@@ -1,7 +1,7 @@
 //! Messages as a text that a model can sum up: without secrets, and as long as there is room for.
 
 use super::is_summary;
-use crate::cut::{cut_middle, left_out};
+use crate::truncate::{truncate_middle, omission_note};
 use crate::tokens::Counting;
 use crate::{Message, Role, TokenCount, redact};
 
@@ -31,7 +31,7 @@ impl TranscriptLine {
     }
 
     fn render(&self, output_max: TokenCount, text_max: TokenCount, count: Counting<'_>) -> String {
-        let cut = |text: &str, max| cut_middle(text, max, count, &|_, bytes| left_out(bytes));
+        let cut = |text: &str, max| truncate_middle(text, max, count, &|_, bytes| omission_note(bytes));
         let role = self.role.as_str().to_uppercase();
         let own_max = if self.role == Role::Tool { output_max } else { text_max };
         let mut text = format!("{role}: {}\n", cut(&self.text, own_max));

@@ -5,10 +5,10 @@ mod play;
 mod prefixes;
 
 use super::*;
-use crate::{Ending, Role, Source, ToolCall};
+use crate::{Ending, Role, MessageSource, ToolCall};
 
 fn user(text: &str) -> Message {
-    Message::user(text, Source::default())
+    Message::user(text, MessageSource::default())
 }
 
 fn accepted(turn: u64) -> Record {
@@ -67,7 +67,7 @@ fn interrupted(turn: u64) -> Record {
 }
 
 fn notice() -> Record {
-    kept(Message::broken_off("", Ending::Interrupted))
+    kept(Message::aborted("", Ending::Interrupted))
 }
 
 fn reopened(turn: u64, messages: usize) -> Record {
@@ -310,5 +310,5 @@ fn every_kind_has_a_word_of_its_own() {
     words.sort_unstable();
     words.dedup();
     assert_eq!(words.len(), all);
-    assert_eq!((Role::User, OnRestart::ALL.map(OnRestart::name)), (Role::User, ["resume", "mark"]));
+    assert_eq!((Role::User, RestartPolicy::ALL.map(RestartPolicy::name)), (Role::User, ["resume", "mark"]));
 }

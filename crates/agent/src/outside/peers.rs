@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::Doing;
+use super::BoxFuture;
 use crate::{AgentId, Fault, RequestId};
 
 /// An agent to be created, as a model asks for it. Its parent is the agent that asks.
@@ -31,7 +31,7 @@ pub struct NewPeer {
 
 /// An agent that was created.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PeerCreated {
+pub struct CreatedPeer {
     /// Its name.
     pub id: AgentId,
     /// The name of the first send, when there was a first message.
@@ -77,20 +77,20 @@ pub struct PeerStatus {
 /// The other agents.
 pub trait Peers: Send + Sync {
     /// Creates a child.
-    fn create(&self, new: NewPeer) -> Doing<'_, Result<PeerCreated, Fault>>;
+    fn create(&self, new: NewPeer) -> BoxFuture<'_, Result<CreatedPeer, Fault>>;
 
     /// Gives another agent a message. A wait that would never end is refused at once.
-    fn send(&self, to: AgentId, content: String, wait: bool) -> Doing<'_, Result<PeerResponse, Fault>>;
+    fn send(&self, to: AgentId, content: String, wait: bool) -> BoxFuture<'_, Result<PeerResponse, Fault>>;
 
     /// Looks at another agent.
-    fn status(&self, of: AgentId) -> Doing<'_, Result<PeerStatus, Fault>>;
+    fn status(&self, of: AgentId) -> BoxFuture<'_, Result<PeerStatus, Fault>>;
 
     /// Ends a send of another agent. False when there is none of that name.
-    fn cancel(&self, at: AgentId, request_id: RequestId) -> Doing<'_, Result<bool, Fault>>;
+    fn cancel(&self, at: AgentId, request_id: RequestId) -> BoxFuture<'_, Result<bool, Fault>>;
 
     /// Ends another agent and its children. False when there is none of that name.
-    fn destroy(&self, agent: AgentId) -> Doing<'_, Result<bool, Fault>>;
+    fn destroy(&self, agent: AgentId) -> BoxFuture<'_, Result<bool, Fault>>;
 
     /// The agent itself and those below it, oldest first.
-    fn list(&self) -> Doing<'_, Result<Vec<PeerStatus>, Fault>>;
+    fn list(&self) -> BoxFuture<'_, Result<Vec<PeerStatus>, Fault>>;
 }

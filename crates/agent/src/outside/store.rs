@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Doing, Moment};
+use super::{BoxFuture, Timestamp};
 use crate::journal::{AgentRecord, AgentState, StoredLedger, Record, Serial};
 use crate::{AgentId, Fault, FaultKind, RequestId, TurnEnd};
 
@@ -15,7 +15,7 @@ pub struct Append {
     /// The agent's name; none for the daemon.
     pub agent_id: Option<AgentId>,
     /// When they happened.
-    pub at: Moment,
+    pub at: Timestamp,
     /// What happened, in order.
     pub records: Vec<Record>,
     /// The agent's state after them, if it is another one.
@@ -36,7 +36,7 @@ pub struct JournalEntry {
     /// Its place in that agent's own records, from 1, without a hole.
     pub agent_sequence: u64,
     /// When it happened.
-    pub at: Moment,
+    pub at: Timestamp,
     /// What.
     pub record: Record,
 }
@@ -168,39 +168,39 @@ pub trait Store: Send + Sync {
     /// `Created` makes an agent, `RightsChanged`, `Renamed` and `Destroyed` change what it is made from; a destroyed
     /// agent is forgotten when nobody below it is left. `TurnAccepted` opens a turn, `TurnEnded` closes it,
     /// `TurnReopened` opens it again, or finds it open still.
-    fn append(&self, appends: Vec<Append>) -> Doing<'static, Result<(), StoreFault>>;
+    fn append(&self, appends: Vec<Append>) -> BoxFuture<'static, Result<(), StoreFault>>;
 
     /// All agents, by rising serial.
-    fn index(&self) -> Doing<'_, Result<Vec<IndexRow>, StoreFault>>;
+    fn index(&self) -> BoxFuture<'_, Result<Vec<IndexRow>, StoreFault>>;
 
     /// The highest serial ever given.
-    fn last_serial(&self) -> Doing<'_, Result<Serial, StoreFault>>;
+    fn last_serial(&self) -> BoxFuture<'_, Result<Serial, StoreFault>>;
 
     /// Agents in full; those that are not there are left out.
-    fn agents(&self, serials: Vec<Serial>) -> Doing<'_, Result<Vec<StoredAgent>, StoreFault>>;
+    fn agents(&self, serials: Vec<Serial>) -> BoxFuture<'_, Result<Vec<StoredAgent>, StoreFault>>;
 
     /// Everything of one agent from this number on, in order.
-    fn history(&self, agent: Serial) -> Doing<'_, Result<Vec<Record>, StoreFault>>;
+    fn history(&self, agent: Serial) -> BoxFuture<'_, Result<Vec<Record>, StoreFault>>;
 
     /// The agents that have open turns, by rising serial.
-    fn agents_with_open_turns(&self) -> Doing<'_, Result<Vec<Serial>, StoreFault>>;
+    fn agents_with_open_turns(&self) -> BoxFuture<'_, Result<Vec<Serial>, StoreFault>>;
 
     /// A turn by the name of its send.
     fn turn(&self, agent: Serial, request_id: RequestId)
-    -> Doing<'_, Result<Option<StoredTurn>, StoreFault>>;
+    -> BoxFuture<'_, Result<Option<StoredTurn>, StoreFault>>;
 
     /// Entries by rising sequence.
-    fn read(&self, span: EntryRange) -> Doing<'_, Result<Vec<Arc<JournalEntry>>, StoreFault>>;
+    fn read(&self, span: EntryRange) -> BoxFuture<'_, Result<Vec<Arc<JournalEntry>>, StoreFault>>;
 
     /// Where the journal begins and ends.
-    fn bounds(&self) -> Doing<'_, Result<JournalBounds, StoreFault>>;
+    fn bounds(&self) -> BoxFuture<'_, Result<JournalBounds, StoreFault>>;
 
     /// Forgets the names of sends that ended before this moment; says how many. Their records stay.
-    fn prune_turns(&self, before: Moment) -> Doing<'static, Result<u64, StoreFault>>;
+    fn prune_turns(&self, before: Timestamp) -> BoxFuture<'static, Result<u64, StoreFault>>;
 
     /// Tells this watcher from now on. There is one; a second takes its place.
     fn set_listener(&self, watcher: Arc<dyn CommitListener>);
 
     /// Returns when everything in line is kept and nothing more is taken.
-    fn close(&self) -> Doing<'_, ()>;
+    fn close(&self) -> BoxFuture<'_, ()>;
 }

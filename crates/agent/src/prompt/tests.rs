@@ -1,7 +1,7 @@
 //! Which layers a prompt has, how each is bounded, and what rides behind the last message.
 
 use super::*;
-use crate::tokens::estimate;
+use crate::tokens::estimate_tokens;
 
 fn path(text: &str) -> FilePath {
     FilePath::resolve(text, &FilePath::root()).expect("a path")
@@ -13,8 +13,8 @@ fn prompt(strength: ModelTier, notes: &[Note]) -> String {
 
 fn prompt_of(traits: &ModelSpec, notes: &[Note]) -> String {
     let (cwd, writes) = (path("/work/a"), [path("/work/a/out")]);
-    let environment = Environment { cwd: &cwd, writes: &writes, system: "linux" };
-    layered(traits, notes, &environment, &estimate)
+    let environment = PromptEnvironment { cwd: &cwd, writable_paths: &writes, operating_system: "linux" };
+    layered_prompt(traits, notes, &environment, &estimate_tokens)
 }
 
 fn note(trust: Trust, text: &str) -> Note {
@@ -23,8 +23,8 @@ fn note(trust: Trust, text: &str) -> Note {
 
 #[test]
 fn the_built_in_words_are_short() {
-    assert!(estimate(BUILT_IN) <= 1000, "{}", estimate(BUILT_IN));
-    assert!(estimate(&prompt(ModelTier::Small, &[])) <= 100);
+    assert!(estimate_tokens(BUILT_IN) <= 1000, "{}", estimate_tokens(BUILT_IN));
+    assert!(estimate_tokens(&prompt(ModelTier::Small, &[])) <= 100);
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn project_notes_are_fenced_and_cannot_end_their_fence() {
 fn a_note_has_a_most_and_an_empty_one_is_none() {
     let long = "word ".repeat(100_000);
     let prompt_long = prompt(ModelTier::Full, &[note(Trust::Project, &long)]);
-    assert!(estimate(&prompt_long) < NOTE_TOKENS_MAX + 1500);
+    assert!(estimate_tokens(&prompt_long) < NOTE_TOKENS_MAX + 1500);
     assert!(prompt_long.contains("bytes left out"));
     assert_eq!(prompt(ModelTier::Full, &[note(Trust::Project, " \n")]), prompt(ModelTier::Full, &[]));
 }
@@ -71,10 +71,10 @@ fn all_notes_together_are_a_quarter_of_the_window() {
     let (long, short) = ("word ".repeat(100_000), "be kind ".repeat(10));
     for window in [2048, 8192, 32_768, 1_000_000] {
         let traits = ModelSpec::with_window(window);
-        let bare = estimate(&prompt_of(&traits, &[]));
+        let bare = estimate_tokens(&prompt_of(&traits, &[]));
         let notes = [&long, &short, &long].map(|text| note(Trust::Project, text));
         let prompt = prompt_of(&traits, &notes);
-        let told = estimate(&prompt) - bare;
+        let told = estimate_tokens(&prompt) - bare;
         let most = (window / 4).min(2 * NOTE_TOKENS_MAX + 20);
         assert!((most * 9 / 10..most + 250).contains(&told), "{window}: {told}");
         assert!(prompt.contains(short.trim()), "{window}: a short one is whole");
@@ -91,11 +91,11 @@ fn a_small_model_is_told_no_notes() {
 fn the_tail_says_what_is_true_now_in_few_lines() {
     let state = format!("Git: branch main\n{}", "x".repeat(1000));
     let left = [("tokens", 1200), ("turns", 3)];
-    let now = Now { at: Moment(1_705_314_600_000_000), offset_minutes: 60, state: Some(&state), left: &left };
-    let text = tail(&now);
+    let now = VolatileFacts { at: Timestamp(1_705_314_600_000_000), offset_minutes: 60, workspace_status: Some(&state), budget_left: &left };
+    let text = volatile_suffix(&now);
     assert!(text.starts_with("<session-context>\nTime: 2024-01-15 11:30 UTC+01:00\nGit: branch main?x"));
     assert!(text.ends_with("\nBudget left: 1200 tokens, 3 turns\n</session-context>"));
     assert!(text.len() < 650);
-    let bare = tail(&Now { state: None, left: &[], ..now });
+    let bare = volatile_suffix(&VolatileFacts { workspace_status: None, budget_left: &[], ..now });
     assert_eq!(bare, "<session-context>\nTime: 2024-01-15 11:30 UTC+01:00\n</session-context>");
 }

@@ -8,7 +8,7 @@ mod scripts;
 mod steers;
 
 use super::*;
-use crate::{FaultKind, Role, Source};
+use crate::{FaultKind, Role, MessageSource};
 
 /// A turn, and all that came out of it.
 struct Play {
@@ -73,7 +73,7 @@ impl Play {
 }
 
 fn user(text: &str) -> Message {
-    Message::user(text, Source::default())
+    Message::user(text, MessageSource::default())
 }
 
 fn text(text: &str) -> TurnEvent {
@@ -232,7 +232,7 @@ fn cancel_gives_the_text_so_far_and_leaves_an_answer_in_the_context() {
     ] {
         let play = Play::run(10, events);
         assert_eq!((&play.end().outcome, play.end().content.as_str()), (&TurnOutcome::Cancelled, partial));
-        assert_eq!(play.kept.last(), Some(&Message::broken_off(partial, Ending::Cancelled)));
+        assert_eq!(play.kept.last(), Some(&Message::aborted(partial, Ending::Cancelled)));
         assert_eq!(play.kept.len(), 2, "half an answer makes no calls");
     }
 }
@@ -241,7 +241,7 @@ fn cancel_gives_the_text_so_far_and_leaves_an_answer_in_the_context() {
 fn a_failed_model_leaves_an_answer_in_the_context() {
     let play = Play::run(10, [text("Hel"), parallel("a"), TurnEvent::ModelFailed(fault())]);
     assert_eq!(play.end().outcome, TurnOutcome::Failed(fault()));
-    assert_eq!(play.kept.last(), Some(&Message::broken_off("Hel", Ending::Failed)));
+    assert_eq!(play.kept.last(), Some(&Message::aborted("Hel", Ending::Failed)));
     assert_eq!(play.started, []);
 }
 

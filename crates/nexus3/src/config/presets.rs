@@ -12,14 +12,14 @@ use agent::outside::{Toolbox, Workspace};
 use agent::permission::{Budget, FilePath, Level, NameSet, Narrowing, PresetFault, Presets, Resource, Targets};
 
 use self::keys::EXTENDS;
-pub(crate) use self::keys::{KEYS, NAME_RULE, is_name};
-pub(crate) use self::reader::{PresetLayer, read};
+pub(crate) use self::keys::{PRESET_KEYS, NAME_RULE, is_table_name};
+pub(crate) use self::reader::{PresetLayer, parse};
 use super::ConfigFault;
-use super::kind::Value;
+use super::value_kind::SettingValue;
 use super::settings::Config;
 
 /// The table of the file that holds them.
-pub(crate) const TABLE: &str = "presets";
+pub(crate) const PRESETS_TABLE: &str = "presets";
 
 /// One `[presets.NAME]` of the file.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,8 +34,8 @@ pub(crate) struct CustomPreset {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PresetEntry {
     /// Its place in the list of keys.
-    pub(crate) key: usize,
-    pub(crate) value: Value,
+    pub(crate) key_index: usize,
+    pub(crate) value: SettingValue,
     pub(crate) line: usize,
 }
 
@@ -54,11 +54,11 @@ impl Config {
         for custom in &self.custom_presets {
             match custom.resolved_narrowing(workspace, tools) {
                 Ok(narrowing) => narrowings.push((custom, narrowing)),
-                Err(why) => problems.push(format!("{}: {why}", custom.place())),
+                Err(why) => problems.push(format!("{}: {why}", custom.location())),
             }
         }
         let added = add_all(&mut presets, narrowings);
-        let faults = added.faults.iter().map(|(custom, fault)| format!("{}: {fault}", custom.place()));
+        let faults = added.faults.iter().map(|(custom, fault)| format!("{}: {fault}", custom.location()));
         problems.extend(faults);
         if problems.is_empty() { Ok(presets) } else { Err(ConfigFault { problems }) }
     }
@@ -84,8 +84,8 @@ impl Config {
 }
 
 impl CustomPreset {
-    fn place(&self) -> String {
-        format!("config.toml:{}: {TABLE}.{}", self.line, self.name)
+    fn location(&self) -> String {
+        format!("config.toml:{}: {PRESETS_TABLE}.{}", self.line, self.name)
     }
 
     /// The preset that it narrows.
@@ -93,20 +93,20 @@ impl CustomPreset {
         self.text(EXTENDS).unwrap_or_default()
     }
 
-    fn value(&self, key: &str) -> Option<&Value> {
-        self.entries.iter().find(|entry| KEYS[entry.key].name == key).map(|entry| &entry.value)
+    fn value(&self, key: &str) -> Option<&SettingValue> {
+        self.entries.iter().find(|entry| PRESET_KEYS[entry.key_index].name == key).map(|entry| &entry.value)
     }
 
     fn text(&self, key: &str) -> Option<&str> {
         match self.value(key) {
-            Some(Value::Text(text)) => Some(text),
+            Some(SettingValue::Text(text)) => Some(text),
             _ => None,
         }
     }
 
-    fn texts(&self, key: &str) -> Option<Vec<Arc<str>>> {
+    fn list(&self, key: &str) -> Option<Vec<Arc<str>>> {
         match self.value(key) {
-            Some(Value::Texts(texts)) => Some(texts.iter().map(|text| Arc::from(text.as_str())).collect()),
+            Some(SettingValue::List(texts)) => Some(texts.iter().map(|text| Arc::from(text.as_str())).collect()),
             _ => None,
         }
     }
@@ -114,19 +114,19 @@ impl CustomPreset {
     fn paths(&self, key: &str) -> Option<Vec<FilePath>> {
         let root = FilePath::root();
         // They were paths when they were read, so none is left out here.
-        let paths = self.texts(key)?.into_iter().filter_map(|text| FilePath::resolve(&text, &root).ok());
+        let paths = self.list(key)?.into_iter().filter_map(|text| FilePath::resolve(&text, &root).ok());
         Some(paths.collect())
     }
 
     fn targets(&self) -> Option<Targets> {
         Some(match self.value("targets")? {
-            Value::Text(word) => match word.as_str() {
+            SettingValue::Text(word) => match word.as_str() {
                 "parent" => Targets::parent(),
                 "children" => Targets::descendants(),
                 "family" => Targets::parent_and_descendants(),
                 _ => Targets::none(),
             },
-            Value::Texts(names) => Targets::restricted_to(NameSet::only(names.iter().map(String::as_str))),
+            SettingValue::List(names) => Targets::restricted_to(NameSet::only(names.iter().map(String::as_str))),
             _ => Targets::none(),
         })
     }
@@ -134,7 +134,7 @@ impl CustomPreset {
     fn budget(&self) -> Budget {
         Resource::ALL.into_iter().fold(Budget::unlimited(), |budget, resource| {
             match self.value(&format!("max_{resource}")) {
-                Some(Value::Count(count)) => budget.with_limit(resource, Some(*count)),
+                Some(SettingValue::Integer(count)) => budget.with_limit(resource, Some(*count)),
                 _ => budget,
             }
         })
@@ -144,12 +144,12 @@ impl CustomPreset {
     fn unresolved_narrowing(&self) -> Narrowing {
         Narrowing {
             description: self.text("description").map(str::to_owned),
-            tools: self.texts("tools"),
-            disable_tools: self.texts("disable_tools").unwrap_or_default(),
+            tools: self.list("tools"),
+            disable_tools: self.list("disable_tools").unwrap_or_default(),
             read_paths: self.paths("read_paths"),
             write_paths: self.paths("write_paths"),
             blocked_paths: self.paths("blocked_paths").unwrap_or_default(),
-            may_create: self.texts("may_create"),
+            may_create: self.list("may_create"),
             targets: self.targets(),
             budget: self.budget(),
         }
@@ -159,7 +159,7 @@ impl CustomPreset {
     fn resolved_narrowing(&self, workspace: &dyn Workspace, tools: &dyn Toolbox) -> Result<Narrowing, String> {
         let root = FilePath::root();
         let real = |paths: Vec<FilePath>| -> Result<Vec<FilePath>, String> {
-            paths.iter().map(|path| workspace.place(path.as_str(), &root)).collect()
+            paths.iter().map(|path| workspace.resolve_path(path.as_str(), &root)).collect()
         };
         let known = |name: Arc<str>| tools.find(&name).map_or(name, |tool| Arc::clone(&tool.spec().name));
         let mut narrowing = self.unresolved_narrowing();
@@ -175,14 +175,14 @@ impl CustomPreset {
 }
 
 /// What came of adding presets in any order that works.
-struct Added<'c> {
+struct AddOutcome<'c> {
     faults: Vec<(&'c CustomPreset, PresetFault)>,
     /// Those whose base never came.
-    baseless: Vec<&'c CustomPreset>,
+    missing_base: Vec<&'c CustomPreset>,
 }
 
 /// Adds presets, those that others extend or let their agents create from first.
-fn add_all<'c>(presets: &mut Presets, mut waiting: Vec<(&'c CustomPreset, Narrowing)>) -> Added<'c> {
+fn add_all<'c>(presets: &mut Presets, mut waiting: Vec<(&'c CustomPreset, Narrowing)>) -> AddOutcome<'c> {
     let mut faults = Vec::new();
     loop {
         let has_base = |custom: &CustomPreset| presets.find(custom.extends()).is_ok();
@@ -197,7 +197,7 @@ fn add_all<'c>(presets: &mut Presets, mut waiting: Vec<(&'c CustomPreset, Narrow
         let (ready, rest): (Vec<_>, Vec<_>) = waiting.into_iter().partition(is_ready);
         waiting = rest;
         if ready.is_empty() {
-            return Added { faults, baseless: waiting.into_iter().map(|(custom, _)| custom).collect() };
+            return AddOutcome { faults, missing_base: waiting.into_iter().map(|(custom, _)| custom).collect() };
         }
         for (custom, narrowing) in ready {
             if let Err(fault) = presets.add(&custom.name, custom.extends(), narrowing) {

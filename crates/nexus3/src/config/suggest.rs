@@ -1,9 +1,9 @@
 //! Finds what a mistyped name was meant to be: a near spelling, or the same name in another table.
 
-use super::named::Spec;
-use super::presets::{self, KEYS};
+use super::named_tables::TableKind;
+use super::presets::{self, PRESET_KEYS};
 use super::settings::{SETTINGS, Setting, TABLES};
-use crate::process::{CLOCK_FILE, FAILPOINTS};
+use crate::process::{CLOCK_FILE_VARIABLE, FAILPOINTS_VARIABLE};
 
 /// Past this a name is no typing mistake, and comparing it would cost more than it helps.
 const NAME_CHARS_MAX: usize = 64;
@@ -11,14 +11,14 @@ const NAME_CHARS_MAX: usize = 64;
 const BUILTIN_PRESETS: [&str; 4] = ["sandboxed", "trusted", "worker", "yolo"];
 
 /// Names of the environment that belong to nexus3 but are not settings.
-const OTHER_VARIABLES: &[&str] = &["NEXUS3_HOME", "NEXUS3_API_KEY", "NEXUS3_CACHE"];
+const NON_SETTING_VARIABLES: &[&str] = &["NEXUS3_HOME", "NEXUS3_API_KEY", "NEXUS3_CACHE"];
 
 /// What only builds for tests look at: elsewhere nobody should believe that it works.
-const TEST_VARIABLES: [&str; 2] = [FAILPOINTS, CLOCK_FILE];
+const TEST_VARIABLES: [&str; 2] = [FAILPOINTS_VARIABLE, CLOCK_FILE_VARIABLE];
 
 /// Whether a name of the environment belongs to nexus3 but is no setting.
-pub(crate) fn is_other_variable(name: &str) -> bool {
-    OTHER_VARIABLES.contains(&name) || (cfg!(debug_assertions) && TEST_VARIABLES.contains(&name))
+pub(crate) fn is_non_setting_variable(name: &str) -> bool {
+    NON_SETTING_VARIABLES.contains(&name) || (cfg!(debug_assertions) && TEST_VARIABLES.contains(&name))
 }
 
 /// What to say after "unknown key 'table.name'"; empty when nothing comes near.
@@ -31,26 +31,26 @@ pub(crate) fn for_key(table: &str, name: &str) -> String {
     }
     let here = |setting: &&Setting| setting.table() == table;
     let elsewhere = |setting: &&Setting| setting.table() != table;
-    let near = nearest(name, SETTINGS.iter().filter(here).map(by_name))
-        .or_else(|| if table.is_empty() { near_table(name) } else { None })
-        .or_else(|| nearest(name, SETTINGS.iter().filter(elsewhere).map(by_name)));
+    let near = nearest(name, SETTINGS.iter().filter(here).map(name_and_key))
+        .or_else(|| if table.is_empty() { nearest_table(name) } else { None })
+        .or_else(|| nearest(name, SETTINGS.iter().filter(elsewhere).map(name_and_key)));
     did_you_mean(near.map(|near| format!("'{near}'")))
 }
 
 /// What to say after "unknown table 'name'".
 pub(crate) fn for_table(name: &str) -> String {
-    did_you_mean(near_table(name).map(|near| format!("'{near}'")))
+    did_you_mean(nearest_table(name).map(|near| format!("'{near}'")))
 }
 
 /// What to say after "unknown key 'presets.preset.name'".
 pub(crate) fn for_preset_key(preset: &str, name: &str) -> String {
     let known =
-        KEYS.iter().map(|key| (key.name.to_owned(), format!("'{}.{preset}.{}'", presets::TABLE, key.name)));
+        PRESET_KEYS.iter().map(|key| (key.name.to_owned(), format!("'{}.{preset}.{}'", presets::PRESETS_TABLE, key.name)));
     did_you_mean(nearest(name, known))
 }
 
 /// What to say after "unknown key 'table.name.key'".
-pub(crate) fn for_named_key(spec: Spec, table: &str, name: &str) -> String {
+pub(crate) fn for_named_key(spec: TableKind, table: &str, name: &str) -> String {
     let known = spec.keys().iter().map(|key| (key.name.to_owned(), format!("'{table}.{}'", key.name)));
     did_you_mean(nearest(name, known))
 }
@@ -64,7 +64,7 @@ pub(crate) fn for_preset<'a>(name: &str, custom: impl Iterator<Item = &'a str>) 
 /// What to say after a name that no preset can have.
 pub(crate) fn for_preset_name(name: &str) -> String {
     let lower = name.to_lowercase().replace([' ', '.'], "-");
-    did_you_mean(presets::is_name(&lower).then(|| format!("'{lower}'")))
+    did_you_mean(presets::is_table_name(&lower).then(|| format!("'{lower}'")))
 }
 
 /// What to say after "NEXUS3_… is not a setting".
@@ -72,7 +72,7 @@ pub(crate) fn for_variable(variable: &str) -> String {
     let bare = |name: &str| name.trim_start_matches("NEXUS3_").to_owned();
     let given = bare(variable);
     let known = || {
-        SETTINGS.iter().map(Setting::environment).chain(OTHER_VARIABLES.iter().map(|name| (*name).to_owned()))
+        SETTINGS.iter().map(Setting::environment_variable).chain(NON_SETTING_VARIABLES.iter().map(|name| (*name).to_owned()))
     };
     // The table left out is the likeliest slip: NEXUS3_BODY_BYTES_MAX.
     let in_table = known().find(|name| bare(name).split_once('_').is_some_and(|(_, rest)| rest == given));
@@ -80,13 +80,13 @@ pub(crate) fn for_variable(variable: &str) -> String {
     did_you_mean(near)
 }
 
-fn by_name(setting: &Setting) -> (String, String) {
+fn name_and_key(setting: &Setting) -> (String, String) {
     (setting.name().to_owned(), setting.key.to_owned())
 }
 
-fn near_table(name: &str) -> Option<String> {
-    let named = Spec::ALL.iter().map(|spec| spec.table());
-    let tables = TABLES.iter().map(|(table, _)| *table).chain([presets::TABLE]).chain(named);
+fn nearest_table(name: &str) -> Option<String> {
+    let named = TableKind::ALL.iter().map(|spec| spec.table_name());
+    let tables = TABLES.iter().map(|(table, _)| *table).chain([presets::PRESETS_TABLE]).chain(named);
     nearest(name, tables.map(|table| (table.to_owned(), table.to_owned())))
 }
 

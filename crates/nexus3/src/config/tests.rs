@@ -5,13 +5,13 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::symlink;
 
-use agent::journal::OnRestart;
+use agent::journal::RestartPolicy;
 use store::Durability;
 use tempfile::TempDir;
 use tracing::Level;
 
-use super::kind::{Kind, Value};
-use super::named::Spec;
+use super::value_kind::{ValueKind, SettingValue};
+use super::named_tables::TableKind;
 use super::settings::{SETTINGS, TABLES};
 use super::{Config, Origin, file, load, reference, show};
 
@@ -49,7 +49,7 @@ fn without_any_layer_the_defaults_hold() {
     assert_eq!((config.host.as_str(), config.port, config.auth), ("127.0.0.1", 8765, true));
     assert_eq!((config.allowed_origins.len(), config.model.as_deref()), (0, None));
     assert_eq!((config.idle_timeout_s, config.stop_grace_ms), (0, 10_000));
-    assert_eq!((config.durability, config.on_restart), (Durability::Full, OnRestart::Resume));
+    assert_eq!((config.durability, config.on_restart), (Durability::Full, RestartPolicy::Resume));
     assert_eq!(config.idle_sleep_s, 600);
     let limits = &config.limits;
     assert_eq!((limits.body_bytes_max, limits.request_line_bytes_max), (1_048_576, 8192));
@@ -115,7 +115,7 @@ fn a_setting_of_words_takes_each_of_them_in_every_layer() {
     let env = load_layers(None, &env, &[]).unwrap();
     let flags = load_layers(None, &[], &[("durability", "normal"), ("on_restart", "mark")]).unwrap();
     for config in [file, env, flags] {
-        assert_eq!((config.durability, config.on_restart), (Durability::Normal, OnRestart::Mark));
+        assert_eq!((config.durability, config.on_restart), (Durability::Normal, RestartPolicy::Mark));
     }
     let problems = load_layers(Some("durability = 'FULL'"), &[("NEXUS3_ON_RESTART", "")], &[]).unwrap_err();
     let expected = [
@@ -417,8 +417,8 @@ fn no_text_makes_the_reader_panic() {
     let full = "host = 'localhost'\nport = 1 # c\n[limits]\nhead_ms = 1\n[log]\nlevel = \"info\"\nx = [ 'ä', {a = 1} ]";
     for end in (0..full.len()).filter(|end| full.is_char_boundary(*end)) {
         for noise in ["", "[", "\"", "'''", "=", "\r", "\u{0}", "{", "]", "."] {
-            file::read(&format!("{}{noise}", &full[..end]), None);
-            file::read(&format!("{}{noise}{}", &full[..end], &full[end..]), None);
+            file::parse(&format!("{}{noise}", &full[..end]), None);
+            file::parse(&format!("{}{noise}{}", &full[..end], &full[end..]), None);
         }
     }
 }
@@ -454,7 +454,7 @@ fn the_view_can_be_read_back() {
 fn the_reference_lists_every_setting_once() {
     let page = reference();
     for setting in SETTINGS {
-        let row = format!("| `{}` | `{}` | ", setting.key, setting.environment());
+        let row = format!("| `{}` | `{}` | ", setting.key, setting.environment_variable());
         assert_eq!(page.matches(&row).count(), 1, "{row}");
         assert!(setting.doc().ends_with('.') && !setting.doc().contains('|'), "{}", setting.key);
     }
@@ -462,7 +462,7 @@ fn the_reference_lists_every_setting_once() {
     assert!(page.contains("| `port` | `NEXUS3_PORT` | `8765` | Port to listen on; 0 takes any free port. Must be an integer from 0 to 65535. |"));
     assert_eq!(
         page.lines().filter(|line| line.starts_with("## ")).count(),
-        TABLES.len() + 2 + Spec::ALL.len()
+        TABLES.len() + 2 + TableKind::ALL.len()
     );
     let cells = |line: &&str| line.starts_with('|');
     assert!(page.lines().filter(cells).all(|line| line.matches('|').count() == 5), "{page}");
@@ -470,7 +470,7 @@ fn the_reference_lists_every_setting_once() {
 
 #[test]
 fn the_list_is_sound() {
-    let mut names: Vec<String> = SETTINGS.iter().map(|setting| setting.environment()).collect();
+    let mut names: Vec<String> = SETTINGS.iter().map(|setting| setting.environment_variable()).collect();
     names.sort();
     names.dedup();
     assert_eq!(names.len(), SETTINGS.len(), "two settings share an environment name");
@@ -482,16 +482,16 @@ fn the_list_is_sound() {
             let file = load_layers(Some(&format!("{} = {text}", setting.key)), &[], &[]);
             assert!(file.is_ok(), "{}", setting.key);
         }
-        if let Kind::OneOf(words) = setting.kind {
+        if let ValueKind::OneOf(words) = setting.kind {
             for word in words {
-                assert!((setting.put)(&mut config, Value::Text((*word).to_owned())), "{}", setting.key);
-                assert_eq!((setting.get)(&config), Value::Text((*word).to_owned()), "{}", setting.key);
+                assert!((setting.set)(&mut config, SettingValue::Text((*word).to_owned())), "{}", setting.key);
+                assert_eq!((setting.get)(&config), SettingValue::Text((*word).to_owned()), "{}", setting.key);
             }
         }
-        if let Kind::Count { min, max } = setting.kind {
+        if let ValueKind::Integer { min, max } = setting.kind {
             for count in [min, max] {
-                assert!((setting.put)(&mut config, Value::Count(count)), "{}", setting.key);
-                assert_eq!((setting.get)(&config), Value::Count(count), "{}", setting.key);
+                assert!((setting.set)(&mut config, SettingValue::Integer(count)), "{}", setting.key);
+                assert_eq!((setting.get)(&config), SettingValue::Integer(count), "{}", setting.key);
             }
         }
     }

@@ -3,37 +3,37 @@
 
 /// The judgement on one entry of `allowed_origins`.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum WebOriginShape {
-    Good,
+pub(crate) enum WebOriginCheck {
+    Valid,
     /// Not of the shape `scheme://host[:port]`.
-    Bad,
+    Malformed,
     /// Of a shape that must not or cannot be allowed; why.
-    Never(&'static str),
+    Disallowed(&'static str),
 }
 
-pub(crate) fn web_origin_shape(text: &str) -> WebOriginShape {
+pub(crate) fn check_web_origin(text: &str) -> WebOriginCheck {
     match text {
-        "*" => return WebOriginShape::Never("it would admit every website"),
+        "*" => return WebOriginCheck::Disallowed("it would admit every website"),
         "null" => {
-            return WebOriginShape::Never("sandboxed pages and local files all send it, so it names nobody");
+            return WebOriginCheck::Disallowed("sandboxed pages and local files all send it, so it names nobody");
         }
         _ => {}
     }
-    let Some((scheme, host, port)) = split(text) else { return WebOriginShape::Bad };
+    let Some((scheme, host, port)) = split_origin(text) else { return WebOriginCheck::Malformed };
     if text.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        return WebOriginShape::Never("browsers send origins in lower case");
+        return WebOriginCheck::Disallowed("browsers send origins in lower case");
     }
     match (scheme, port) {
-        _ if !is_host(host) => WebOriginShape::Bad,
+        _ if !is_host(host) => WebOriginCheck::Malformed,
         ("http", Some("80")) | ("https", Some("443")) => {
-            WebOriginShape::Never("browsers leave the scheme's own port out")
+            WebOriginCheck::Disallowed("browsers leave the scheme's own port out")
         }
-        (_, Some(port)) if !is_port(port) => WebOriginShape::Bad,
-        _ => WebOriginShape::Good,
+        (_, Some(port)) if !is_port(port) => WebOriginCheck::Malformed,
+        _ => WebOriginCheck::Valid,
     }
 }
 
-fn split(text: &str) -> Option<(&str, &str, Option<&str>)> {
+fn split_origin(text: &str) -> Option<(&str, &str, Option<&str>)> {
     let (scheme, rest) = text.split_once("://")?;
     let starts_well = scheme.starts_with(|first: char| first.is_ascii_alphabetic());
     if !starts_well || !scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte)) {

@@ -30,31 +30,31 @@ pub(crate) struct FileLimits {
 
 /// Why some records are not on the disk.
 #[derive(Debug)]
-pub(crate) struct Unwritten {
+pub(crate) struct AppendFault {
     /// The bytes of those that are, all of them whole.
-    pub(crate) written: usize,
+    pub(crate) written_bytes: usize,
     pub(crate) fault: io::Error,
 }
 
 /// All log files of all agents, most of them closed.
 #[derive(Debug)]
-pub(crate) struct Files {
+pub(crate) struct LogFiles {
     directory: PathBuf,
     limits: FileLimits,
-    open: HashMap<StreamKey, Handle>,
+    open_handles: HashMap<StreamKey, Handle>,
     /// Counts uses; the handle with the smallest number rested longest.
-    uses: u64,
+    use_count: u64,
 }
 
 #[derive(Debug)]
 struct Handle {
     file: Arc<File>,
-    used: u64,
+    last_used: u64,
 }
 
-impl Files {
+impl LogFiles {
     pub(crate) fn new(directory: PathBuf, limits: FileLimits) -> Self {
-        Self { directory, limits, open: HashMap::new(), uses: 0 }
+        Self { directory, limits, open_handles: HashMap::new(), use_count: 0 }
     }
 
     /// Appends one record whole.
@@ -69,15 +69,15 @@ impl Files {
         key: &StreamKey,
         records: &[u8],
         ends: &[usize],
-    ) -> Result<(), Unwritten> {
+    ) -> Result<(), AppendFault> {
         let mut written = 0;
         while written < records.len() {
             match self.try_append(key, &records[written..], ends, written) {
                 Ok(more) => written += more,
                 Err(fault) => {
                     // The next record starts from what is on the disk then.
-                    self.open.remove(key);
-                    return Err(Unwritten { written, fault });
+                    self.open_handles.remove(key);
+                    return Err(AppendFault { written_bytes: written, fault });
                 }
             }
         }
@@ -99,13 +99,13 @@ impl Files {
     ) -> io::Result<usize> {
         let mut ends = ends.iter().filter_map(|end| end.checked_sub(before)).filter(|end| *end > 0);
         let first = ends.next().unwrap_or(records.len());
-        let (mut file, mut length) = self.current(key)?;
+        let (mut file, mut length) = self.current_file(key)?;
         let max = self.limits.file_bytes_max;
         let fits = |bytes: usize, length: u64| length.saturating_add(bytes as u64) <= max;
         if length > 0 && !fits(first, length) {
-            self.open.remove(key);
+            self.open_handles.remove(key);
             self.rotate(key)?;
-            (file, length) = self.current(key)?;
+            (file, length) = self.current_file(key)?;
         }
         let some = ends.take_while(|end| fits(*end, length)).last().unwrap_or(first);
         (&*file).write_all(&records[..some]).inspect_err(|_| {
@@ -116,29 +116,29 @@ impl Files {
     }
 
     /// The open file and its length.
-    fn current(&mut self, key: &StreamKey) -> io::Result<(Arc<File>, u64)> {
-        self.uses += 1;
-        if let Some(handle) = self.open.get_mut(key) {
+    fn current_file(&mut self, key: &StreamKey) -> io::Result<(Arc<File>, u64)> {
+        self.use_count += 1;
+        if let Some(handle) = self.open_handles.get_mut(key) {
             let metadata = handle.file.metadata()?;
             // Somebody may have deleted the file or its whole directory; what is written there now is gone.
             if metadata.nlink() > 0 {
-                handle.used = self.uses;
+                handle.last_used = self.use_count;
                 return Ok((Arc::clone(&handle.file), metadata.len()));
             }
-            self.open.remove(key);
+            self.open_handles.remove(key);
         }
         let file = Arc::new(self.open_file(key)?);
         let length = file.metadata()?.len();
-        self.make_room();
-        self.open.insert(key.clone(), Handle { file: Arc::clone(&file), used: self.uses });
+        self.evict_oldest();
+        self.open_handles.insert(key.clone(), Handle { file: Arc::clone(&file), last_used: self.use_count });
         Ok((file, length))
     }
 
-    fn make_room(&mut self) {
-        while self.open.len() >= self.limits.handles_max.max(1) {
-            let oldest = self.open.iter().min_by_key(|(_, handle)| handle.used).map(|(key, _)| key.clone());
+    fn evict_oldest(&mut self) {
+        while self.open_handles.len() >= self.limits.handles_max.max(1) {
+            let oldest = self.open_handles.iter().min_by_key(|(_, handle)| handle.last_used).map(|(key, _)| key.clone());
             let Some(oldest) = oldest else { return };
-            self.open.remove(&oldest);
+            self.open_handles.remove(&oldest);
         }
     }
 

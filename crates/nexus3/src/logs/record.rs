@@ -5,14 +5,14 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tracing::Event;
 
-use super::text::{FieldLine, FieldMap, FieldPair, push_escaped, push_transcript, stamp};
+use super::text::{FieldLine, FieldMap, FieldPair, push_escaped, push_transcript, file_timestamp};
 
 /// The longest name that file systems take.
 const NAME_BYTES_MAX: usize = 255;
 
 /// One of an agent's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Stream {
+pub(crate) enum LogStream {
     Context,
     Verbose,
     Raw,
@@ -20,7 +20,7 @@ pub(crate) enum Stream {
     Audit,
 }
 
-impl Stream {
+impl LogStream {
     pub(crate) fn file_name(self) -> &'static str {
         match self {
             Self::Context => "context.md",
@@ -33,16 +33,16 @@ impl Stream {
     /// Writes an event as this stream keeps it.
     pub(crate) fn render(self, event: &Event<'_>) -> String {
         match self {
-            Self::Context => context(event),
-            Self::Verbose => verbose(event),
-            Self::Raw => raw(event),
-            Self::Audit => audit(event),
+            Self::Context => render_context(event),
+            Self::Verbose => render_verbose(event),
+            Self::Raw => render_raw(event),
+            Self::Audit => render_audit(event),
         }
     }
 
     /// What stands in a stream where records had to be left out.
     pub(crate) fn render_gap(self, lost: u64) -> String {
-        let time = stamp();
+        let time = file_timestamp();
         let why = "the log could not keep up";
         match self {
             Self::Context => format!("> entries missing here at {time}: {lost} ({why})\n\n"),
@@ -77,37 +77,37 @@ impl AgentDirectory {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct StreamKey {
     pub(crate) agent: AgentDirectory,
-    pub(crate) stream: Stream,
+    pub(crate) stream: LogStream,
 }
 
-fn context(event: &Event<'_>) -> String {
+fn render_context(event: &Event<'_>) -> String {
     let mut pair = FieldPair::new("role", "text");
     event.record(&mut pair);
     let [role, text] = pair.into_values();
     let mut record = "## ".to_owned();
     push_escaped(&mut record, role.as_deref().unwrap_or("unknown"));
     record.push_str(" · ");
-    record.push_str(&stamp());
+    record.push_str(&file_timestamp());
     record.push_str("\n\n");
     push_transcript(&mut record, text.as_deref().unwrap_or_default());
     record.push_str("\n\n");
     record
 }
 
-fn verbose(event: &Event<'_>) -> String {
+fn render_verbose(event: &Event<'_>) -> String {
     let mut line = FieldLine::default();
     event.record(&mut line);
-    format!("{} {:5} {}\n", stamp(), event.metadata().level().as_str(), line.into_text())
+    format!("{} {:5} {}\n", file_timestamp(), event.metadata().level().as_str(), line.into_text())
 }
 
-fn raw(event: &Event<'_>) -> String {
+fn render_raw(event: &Event<'_>) -> String {
     let mut pair = FieldPair::new("direction", "body");
     event.record(&mut pair);
     let [direction, body] = pair.into_values();
     let line = RawLine {
-        time: stamp(),
+        time: file_timestamp(),
         direction: direction.as_deref().unwrap_or("unknown"),
-        body: body.as_deref().map(embed),
+        body: body.as_deref().map(embed_json),
     };
     // Strings and checked JSON always have a spelling.
     let mut record = serde_json::to_string(&line).unwrap_or_default();
@@ -116,10 +116,10 @@ fn raw(event: &Event<'_>) -> String {
 }
 
 /// One line of the audit trail: every field of the event, under its own name.
-fn audit(event: &Event<'_>) -> String {
+fn render_audit(event: &Event<'_>) -> String {
     let mut fields = FieldMap::default();
     event.record(&mut fields);
-    let mut line = serde_json::Map::from_iter([("time".to_owned(), stamp().into())]);
+    let mut line = serde_json::Map::from_iter([("time".to_owned(), file_timestamp().into())]);
     line.extend(fields.into_fields());
     format!("{}\n", serde_json::Value::Object(line))
 }
@@ -133,7 +133,7 @@ struct RawLine<'a> {
 }
 
 /// JSON as JSON, on one line; anything else as a string.
-fn embed(body: &str) -> Box<RawValue> {
+fn embed_json(body: &str) -> Box<RawValue> {
     // Outside of strings a line break is only space, and inside there is none.
     let on_one_line = body.replace(['\n', '\r'], " ");
     let is_json = serde_json::from_str::<&RawValue>(body).is_ok();

@@ -10,8 +10,8 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::LookupSpan;
 
-use super::queue::Outbox;
-use super::record::{AgentDirectory, Stream};
+use super::queue::LogSender;
+use super::record::{AgentDirectory, LogStream};
 use super::text::push_escaped;
 
 const CONTEXT_TARGET: &str = "nexus3::context";
@@ -25,33 +25,33 @@ const ID_CHARS_MAX: usize = 80;
 /// What is asked for, as a question to an event's static description: the answer is cached per call site, so
 /// that a stream that is off costs a load and a branch.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wanted {
+pub(crate) struct LogFilter {
     pub(crate) level: Level,
     pub(crate) verbose: bool,
     pub(crate) raw: bool,
 }
 
-impl Wanted {
+impl LogFilter {
     /// Whether anybody wants to hear of this span or event.
-    pub(crate) fn anywhere(self, metadata: &Metadata<'_>) -> bool {
+    pub(crate) fn is_enabled(self, metadata: &Metadata<'_>) -> bool {
         if metadata.is_span() {
             *metadata.level() <= self.level || metadata.fields().field(AGENT_FIELD).is_some()
         } else {
-            self.on_stderr(metadata) || self.stream(metadata).is_some() || is_audit(metadata)
+            self.is_enabled_on_stderr(metadata) || self.stream_for(metadata).is_some() || is_audit(metadata)
         }
     }
 
-    pub(crate) fn on_stderr(self, metadata: &Metadata<'_>) -> bool {
+    pub(crate) fn is_enabled_on_stderr(self, metadata: &Metadata<'_>) -> bool {
         // What agents and models say to each other belongs in their own files only.
         let is_private = matches!(metadata.target(), CONTEXT_TARGET | RAW_TARGET);
         !is_private && *metadata.level() <= self.level
     }
 
-    fn stream(self, metadata: &Metadata<'_>) -> Option<Stream> {
+    fn stream_for(self, metadata: &Metadata<'_>) -> Option<LogStream> {
         match metadata.target() {
-            CONTEXT_TARGET => Some(Stream::Context),
-            RAW_TARGET => self.raw.then_some(Stream::Raw),
-            _ => (self.verbose && *metadata.level() <= Level::DEBUG).then_some(Stream::Verbose),
+            CONTEXT_TARGET => Some(LogStream::Context),
+            RAW_TARGET => self.raw.then_some(LogStream::Raw),
+            _ => (self.verbose && *metadata.level() <= Level::DEBUG).then_some(LogStream::Verbose),
         }
     }
 }
@@ -64,8 +64,8 @@ fn is_audit(metadata: &Metadata<'_>) -> bool {
 /// The layer that sends events to their agents' files.
 #[derive(Debug)]
 pub(crate) struct Router {
-    wanted: Wanted,
-    outbox: Outbox,
+    filter: LogFilter,
+    sender: LogSender,
 }
 
 /// Kept in a span that has named an agent; empty when the id was refused, so that its events are dropped and do
@@ -73,27 +73,27 @@ pub(crate) struct Router {
 struct Route(Option<AgentDirectory>);
 
 impl Router {
-    pub(crate) fn new(wanted: Wanted, outbox: Outbox) -> Self {
-        Self { wanted, outbox }
+    pub(crate) fn new(wanted: LogFilter, outbox: LogSender) -> Self {
+        Self { filter: wanted, sender: outbox }
     }
 
-    fn route(&self, id: &str) -> Route {
+    fn resolve_route(&self, id: &str) -> Route {
         let directory = AgentDirectory::new(id);
         if directory.is_none() {
             let mut shown = String::new();
             push_escaped(&mut shown, &id.chars().take(ID_CHARS_MAX).collect::<String>());
-            self.outbox.refuse(shown);
+            self.sender.report_invalid_id(shown);
         }
         Route(directory)
     }
 
-    fn keep<S>(&self, seen: AgentVisitor, id: &Id, ctx: &Context<'_, S>)
+    fn attach_route<S>(&self, seen: AgentVisitor, id: &Id, ctx: &Context<'_, S>)
     where
         S: Subscriber + for<'lookup> LookupSpan<'lookup>,
     {
         let Some(agent) = seen.agent else { return };
         let Some(span) = ctx.span(id) else { return };
-        let route = self.route(&agent);
+        let route = self.resolve_route(&agent);
         span.extensions_mut().replace(route);
     }
 }
@@ -105,25 +105,25 @@ where
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, ctx: Context<'_, S>) {
         let mut seen = AgentVisitor::default();
         attributes.record(&mut seen);
-        self.keep(seen, id, &ctx);
+        self.attach_route(seen, id, &ctx);
     }
 
     fn on_record(&self, id: &Id, values: &Record<'_>, ctx: Context<'_, S>) {
         let mut seen = AgentVisitor::default();
         values.record(&mut seen);
-        self.keep(seen, id, &ctx);
+        self.attach_route(seen, id, &ctx);
     }
 
     fn on_event(&self, event: &Event<'_>, ctx: Context<'_, S>) {
         if is_audit(event.metadata()) {
-            let audit = Stream::Audit;
-            self.outbox.send(AgentDirectory::daemon(), audit, audit.render(event));
+            let audit = LogStream::Audit;
+            self.sender.send(AgentDirectory::daemon(), audit, audit.render(event));
         }
-        let Some(stream) = self.wanted.stream(event.metadata()) else { return };
+        let Some(stream) = self.filter.stream_for(event.metadata()) else { return };
         let Some(mut scope) = ctx.event_scope(event) else { return };
         let nearest = scope.find_map(|span| span.extensions().get::<Route>().map(|route| route.0.clone()));
         if let Some(Some(agent)) = nearest {
-            self.outbox.send(agent, stream, stream.render(event));
+            self.sender.send(agent, stream, stream.render(event));
         }
     }
 }

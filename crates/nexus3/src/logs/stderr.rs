@@ -11,42 +11,42 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFi
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::{LookupSpan, Registry};
 
-use super::router::Wanted;
-use super::text::{FieldLine, clock};
+use super::router::LogFilter;
+use super::text::{FieldLine, stderr_timestamp};
 
 const DIM: &str = "2";
 
 /// The look of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum StderrFormat {
     Plain,
     Colored,
     Json,
 }
 
 /// A layer that writes the events that are wanted on standard error to `writer`.
-pub(crate) fn layer<W>(look: Look, wanted: Wanted, writer: W) -> impl Layer<Registry> + Send + Sync
+pub(crate) fn layer<W>(look: StderrFormat, wanted: LogFilter, writer: W) -> impl Layer<Registry> + Send + Sync
 where
     W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
 {
     // Without `log_internal_errors(false)`, a closed standard error would panic in the thread that logs.
     let lines = tracing_subscriber::fmt::layer().with_writer(writer).log_internal_errors(false);
     let inner = match look {
-        Look::Json => lines.json().with_current_span(false).with_span_list(true).boxed(),
-        Look::Plain | Look::Colored => {
-            lines.with_ansi(look == Look::Colored).fmt_fields(EscapedFields).event_format(HumanFormat).boxed()
+        StderrFormat::Json => lines.json().with_current_span(false).with_span_list(true).boxed(),
+        StderrFormat::Plain | StderrFormat::Colored => {
+            lines.with_ansi(look == StderrFormat::Colored).fmt_fields(EscapedFields).event_format(HumanFormat).boxed()
         }
     };
-    Gate { wanted, inner }
+    StderrFilter { filter: wanted, inner }
 }
 
 /// Keeps private events from the layer inside, but shows it every span: it needs their fields later.
-struct Gate<L> {
-    wanted: Wanted,
+struct StderrFilter<L> {
+    filter: LogFilter,
     inner: L,
 }
 
-impl<S, L> Layer<S> for Gate<L>
+impl<S, L> Layer<S> for StderrFilter<L>
 where
     S: Subscriber + for<'lookup> LookupSpan<'lookup>,
     L: Layer<S>,
@@ -64,7 +64,7 @@ where
     }
 
     fn on_event(&self, event: &Event<'_>, ctx: Context<'_, S>) {
-        if self.wanted.on_stderr(event.metadata()) {
+        if self.filter.is_enabled_on_stderr(event.metadata()) {
             self.inner.on_event(event, ctx);
         }
     }
@@ -96,7 +96,7 @@ where
         event: &Event<'_>,
     ) -> fmt::Result {
         let metadata = event.metadata();
-        paint(&mut writer, DIM, &clock())?;
+        paint(&mut writer, DIM, &stderr_timestamp())?;
         writer.write_char(' ')?;
         paint(&mut writer, level_color(*metadata.level()), &format!("{:>5}", metadata.level().as_str()))?;
         writer.write_char(' ')?;

@@ -9,39 +9,39 @@ use tracing::field::{Field, Visit};
 
 thread_local! {
     /// The second that was written last on this thread: most records share theirs with the one before.
-    static SECOND: RefCell<Second> = RefCell::default();
+    static TIMESTAMP_CACHE: RefCell<TimestampCache> = RefCell::default();
 }
 
 #[derive(Default)]
-struct Second {
+struct TimestampCache {
     /// Counted from 1970; none before the first.
-    number: Option<i64>,
+    epoch_second: Option<i64>,
     text: String,
     offset: String,
 }
 
-impl Second {
-    fn stamp(&mut self, now: Timestamp, zone: impl FnOnce() -> TimeZone) -> String {
+impl TimestampCache {
+    fn format(&mut self, now: Timestamp, zone: impl FnOnce() -> TimeZone) -> String {
         let number = Some(now.as_second());
-        if self.number != number {
+        if self.epoch_second != number {
             let local = now.to_zoned(zone());
             let (text, offset) = (local.strftime("%Y-%m-%dT%H:%M:%S"), local.strftime("%:z"));
-            *self = Self { number, text: text.to_string(), offset: offset.to_string() };
+            *self = Self { epoch_second: number, text: text.to_string(), offset: offset.to_string() };
         }
         format!("{}.{:03}{}", self.text, now.subsec_millisecond(), self.offset)
     }
 }
 
 /// Local time with its offset, for files that are read long after.
-pub(crate) fn stamp() -> String {
+pub(crate) fn file_timestamp() -> String {
     let now = Timestamp::now();
-    let kept = SECOND.try_with(|second| second.borrow_mut().stamp(now, TimeZone::system));
+    let kept = TIMESTAMP_CACHE.try_with(|second| second.borrow_mut().format(now, TimeZone::system));
     // A thread that is about to end has nothing kept any more.
-    kept.unwrap_or_else(|_| Second::default().stamp(now, TimeZone::system))
+    kept.unwrap_or_else(|_| TimestampCache::default().format(now, TimeZone::system))
 }
 
 /// Local time for someone who watches.
-pub(crate) fn clock() -> String {
+pub(crate) fn stderr_timestamp() -> String {
     Zoned::now().strftime("%Y-%m-%d %H:%M:%S%.3f").to_string()
 }
 
@@ -181,13 +181,13 @@ fn push_char(out: &mut String, char: char) {
         '\r' => out.push_str("\\r"),
         '\t' => out.push_str("\\t"),
         // Separators that some readers take for a line's end, and marks that turn the order of what is shown.
-        '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => push_code(out, char),
-        _ if char.is_control() => push_code(out, char),
+        '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => push_unicode_escape(out, char),
+        _ if char.is_control() => push_unicode_escape(out, char),
         _ => out.push(char),
     }
 }
 
-fn push_code(out: &mut String, char: char) {
+fn push_unicode_escape(out: &mut String, char: char) {
     // Writing to a String cannot fail.
     let _ = write!(out, "\\u{{{:x}}}", u32::from(char));
 }
@@ -199,12 +199,12 @@ mod tests {
     #[test]
     fn a_stamp_is_the_local_time_whichever_was_written_before() {
         let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").expect("a zone with summer time");
-        let mut kept = Second::default();
+        let mut kept = TimestampCache::default();
         for second in [1_700_000_000, 1_700_000_000, 1_700_000_001, 1_750_000_000, 1_700_000_000] {
             for nanosecond in [0, 999_999, 7_000_000, 999_999_999] {
                 let now = Timestamp::new(second, nanosecond).expect("a time");
                 let whole = now.to_zoned(zone.clone()).strftime("%Y-%m-%dT%H:%M:%S%.3f%:z").to_string();
-                assert_eq!(kept.stamp(now, || zone.clone()), whole);
+                assert_eq!(kept.format(now, || zone.clone()), whole);
             }
         }
     }

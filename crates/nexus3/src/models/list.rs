@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use weights::{ModelCatalog, CatalogEntry, ModelKind, ModelId, InstalledModel, ModelDirectory, ModelEntry};
 
 use super::args::{InfoArgs, ListArgs};
-use super::{ServerRow, LOCAL, builtin_catalog, weights_failure, models_directory, runtime, size};
-use crate::{Failure, print};
+use super::{ServerRow, LOCAL_PROVIDER, builtin_catalog, weights_failure, models_directory, build_runtime, format_size};
+use crate::{Failure, print_stdout};
 
 /// One model: what the catalog says of it, and what is here of it. One of the two at least.
 struct ModelRow<'a> {
@@ -23,10 +23,10 @@ pub(super) fn list(args: &ListArgs, home: &Path, found_servers: &[ServerRow]) ->
     if args.json {
         let servers: Vec<Value> =
             found_servers.iter().map(|(name, url)| json!({ "name": name, "url": url })).collect();
-        let models: Vec<Value> = lines.iter().map(ModelRow::json).collect();
-        return print(&format!("{:#}\n", json!({ "models": models, "servers": servers })));
+        let models: Vec<Value> = lines.iter().map(ModelRow::to_json).collect();
+        return print_stdout(&format!("{:#}\n", json!({ "models": models, "servers": servers })));
     }
-    print(&(table(&lines) + &servers(found_servers)))
+    print_stdout(&(render_table(&lines) + &render_servers(found_servers)))
 }
 
 pub(super) fn info(args: &InfoArgs, home: &Path) -> Result<u8, Failure> {
@@ -40,13 +40,13 @@ pub(super) fn info(args: &InfoArgs, home: &Path) -> Result<u8, Failure> {
         return Err(Failure::Run(text));
     }
     if args.verify {
-        runtime()?.block_on(shelf.verify(&line.id)).map_err(weights_failure)?;
+        build_runtime()?.block_on(shelf.verify(&line.id)).map_err(weights_failure)?;
     }
-    let mut told = if args.json { format!("{:#}\n", line.json()) } else { line.sheet() };
+    let mut told = if args.json { format!("{:#}\n", line.to_json()) } else { line.details() };
     if args.verify && !args.json {
         told += "verified  the file is as it was pulled\n";
     }
-    print(&told)
+    print_stdout(&told)
 }
 
 /// The catalog first, in its order, then what else is here.
@@ -90,7 +90,7 @@ impl ModelRow<'_> {
     }
 
     /// How a program would name the state.
-    fn state(&self) -> &'static str {
+    fn state_name(&self) -> &'static str {
         match &self.installed {
             Some(ModelEntry::Ready(_)) => "ready",
             Some(ModelEntry::Partial { .. }) => "begun",
@@ -99,12 +99,12 @@ impl ModelRow<'_> {
         }
     }
 
-    fn state_words(&self) -> String {
+    fn state_text(&self) -> String {
         match &self.installed {
             Some(ModelEntry::Ready(_)) => "ready".to_owned(),
             Some(ModelEntry::Partial { synced_bytes: kept_bytes, .. }) => match self.bytes().filter(|bytes| *bytes > 0) {
                 Some(bytes) => format!("{} % here", u128::from(*kept_bytes) * 100 / u128::from(bytes)),
-                None => format!("{} here", size(*kept_bytes)),
+                None => format!("{} here", format_size(*kept_bytes)),
             },
             Some(ModelEntry::Broken { .. }) => "broken".to_owned(),
             None => "not pulled".to_owned(),
@@ -116,7 +116,7 @@ impl ModelRow<'_> {
         self.entry.map_or_else(own, |entry| entry.purpose.to_owned())
     }
 
-    fn json(&self) -> Value {
+    fn to_json(&self) -> Value {
         let (entry, pulled) = (self.entry, self.pulled());
         let kept_bytes = match &self.installed {
             Some(ModelEntry::Partial { synced_bytes: kept_bytes, .. }) => Some(*kept_bytes),
@@ -125,7 +125,7 @@ impl ModelRow<'_> {
         let sum = pulled.map(|pulled| pulled.checksum).or(entry.map(|entry| entry.checksum));
         json!({
             "id": self.id.as_str(),
-            "name": format!("{LOCAL}/{}", self.id),
+            "name": format!("{LOCAL_PROVIDER}/{}", self.id),
             "title": entry.map(|entry| entry.title),
             "purpose": entry.map(|entry| entry.purpose),
             "kind": self.kind().map(ModelKind::as_str),
@@ -134,7 +134,7 @@ impl ModelRow<'_> {
             "sha256": sum.map(|sum| sum.to_string()),
             "licence": self.licence(),
             "window_tokens": entry.map(|entry| entry.window_tokens),
-            "state": self.state(),
+            "state": self.state_name(),
             "path": pulled.map(|pulled| pulled.path.to_string_lossy()),
             "source": pulled.map(|pulled| &pulled.source),
             "sources": self.sources(),
@@ -147,8 +147,8 @@ impl ModelRow<'_> {
     }
 
     /// All that is known, a line each.
-    fn sheet(&self) -> String {
-        let mut rows: Vec<(&str, String)> = vec![("model", format!("{LOCAL}/{}", self.id))];
+    fn details(&self) -> String {
+        let mut rows: Vec<(&str, String)> = vec![("model", format!("{LOCAL_PROVIDER}/{}", self.id))];
         if let Some(entry) = self.entry {
             rows.push(("title", entry.title.to_owned()));
             rows.push(("for", entry.purpose.to_owned()));
@@ -157,13 +157,13 @@ impl ModelRow<'_> {
         rows.push(("kind", self.kind().map_or("unknown", ModelKind::as_str).to_owned()));
         rows.push((
             "size",
-            self.bytes().map_or("unknown".to_owned(), |bytes| format!("{} ({bytes} bytes)", size(bytes))),
+            self.bytes().map_or("unknown".to_owned(), |bytes| format!("{} ({bytes} bytes)", format_size(bytes))),
         ));
         let words = self.entry.map(|entry| format!(": {}", entry.licence_summary)).unwrap_or_default();
         rows.push(("licence", format!("{}{words}", self.licence().unwrap_or("unknown"))));
         let sum = self.pulled().map(|pulled| pulled.checksum).or(self.entry.map(|entry| entry.checksum));
         rows.extend(sum.map(|sum| ("sha256", sum.to_string())));
-        rows.push(("state", self.state_words()));
+        rows.push(("state", self.state_text()));
         if let Some(ModelEntry::Broken { why, .. }) = &self.installed {
             rows.push(("why", why.clone()));
         }
@@ -176,14 +176,14 @@ impl ModelRow<'_> {
     }
 }
 
-fn table(lines: &[ModelRow<'_>]) -> String {
+fn render_table(lines: &[ModelRow<'_>]) -> String {
     let head = ["MODEL", "SIZE", "LICENCE", "STATE", "FOR"].map(str::to_owned);
     let rows = lines.iter().map(|line| {
         [
             line.id.to_string(),
-            line.bytes().map_or("?".to_owned(), size),
+            line.bytes().map_or("?".to_owned(), format_size),
             line.licence().unwrap_or("?").to_owned(),
-            line.state_words(),
+            line.state_text(),
             line.purpose(),
         ]
     });
@@ -197,12 +197,12 @@ fn table(lines: &[ModelRow<'_>]) -> String {
     }
     let ready = lines.iter().find(|line| line.pulled().is_some_and(|pulled| pulled.kind == ModelKind::Chat));
     text + &match ready {
-        Some(line) => format!("\nUse one: nexus3 models use {LOCAL}/{}\n", line.id),
+        Some(line) => format!("\nUse one: nexus3 models use {LOCAL_PROVIDER}/{}\n", line.id),
         None => "\nGet one: nexus3 models pull smollm2-135m\n".to_owned(),
     }
 }
 
-fn servers(found: &[ServerRow]) -> String {
+fn render_servers(found: &[ServerRow]) -> String {
     if found.is_empty() {
         return String::new();
     }
@@ -219,7 +219,7 @@ mod tests {
         let catalog = builtin_catalog().unwrap();
         let home = tempfile::tempdir().unwrap();
         let lines = model_rows(&catalog, &ModelDirectory::at(&models_directory(home.path()))).unwrap();
-        let text = table(&lines) + &servers(&[("server".to_owned(), "http://127.0.0.1:1".to_owned())]);
+        let text = render_table(&lines) + &render_servers(&[("server".to_owned(), "http://127.0.0.1:1".to_owned())]);
         assert!(
             text.contains("smollm2-135m        98.4 MB  Apache-2.0  not pulled  the first minute"),
             "{text}"

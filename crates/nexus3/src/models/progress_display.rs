@@ -5,10 +5,10 @@ use std::io::{IsTerminal as _, Write as _};
 use indicatif::{ProgressBar, ProgressStyle};
 use weights::{PullProgress, PullStep};
 
-use super::size;
+use super::format_size;
 
 /// Lines are told after so many hundredths of the file.
-const LINE_EVERY_PERCENT: u64 = 10;
+const PERCENT_PER_LINE: u64 = 10;
 
 /// Shows progress.
 pub(super) enum ProgressDisplay {
@@ -49,10 +49,10 @@ impl ProgressDisplay {
             Self::Lines { last_percent: told } => {
                 let Some(total_bytes) = progress.total_bytes.filter(|total| *total > 0) else { return };
                 let percent = u128::from(progress.done_bytes) * 100 / u128::from(total_bytes);
-                let percent = u64::try_from(percent).unwrap_or(100) / LINE_EVERY_PERCENT * LINE_EVERY_PERCENT;
+                let percent = u64::try_from(percent).unwrap_or(100) / PERCENT_PER_LINE * PERCENT_PER_LINE;
                 if percent > 0 && *told != Some(percent) {
                     *told = Some(percent);
-                    print_line(&format!("{percent} % of {}", size(total_bytes)));
+                    print_line(&format!("{percent} % of {}", format_size(total_bytes)));
                 }
             }
         }

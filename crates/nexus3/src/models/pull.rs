@@ -8,10 +8,10 @@ use weights::{ModelCatalog, CatalogEntry, PullOptions, InstalledModel, ModelDire
 
 use super::args::PullArgs;
 use super::progress_display::ProgressDisplay;
-use super::{LOCAL, builtin_catalog, weights_failure, models_directory, runtime, size};
-use crate::home::{self, Environment, variable};
+use super::{LOCAL_PROVIDER, builtin_catalog, weights_failure, models_directory, build_runtime, format_size};
+use crate::home::{self, Environment, environment_variable};
 use crate::signals::StopSignals;
-use crate::{Failure, print};
+use crate::{Failure, print_stdout};
 
 /// Whether the user has said yes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(crate) enum Consent {
     /// On the command line.
     Given,
     /// Not yet: ask.
-    Asked,
+    Ask,
 }
 
 /// What became of weights that were offered.
@@ -37,14 +37,14 @@ pub(crate) enum PullOutcome {
 
 pub(super) fn run(args: &PullArgs, home: &Path, environment: &Environment) -> Result<u8, Failure> {
     let wanted = requested_model(args, &builtin_catalog()?)?;
-    let consent = if args.yes { Consent::Given } else { Consent::Asked };
+    let consent = if args.yes { Consent::Given } else { Consent::Ask };
     match offer_pull(&wanted, consent, home, environment)? {
         PullOutcome::AlreadyInstalled(pulled) => {
-            print(&format!("{} is here already: {}\n", pulled.id, pulled.path.display()))
+            print_stdout(&format!("{} is here already: {}\n", pulled.id, pulled.path.display()))
         }
-        PullOutcome::Installed(pulled) => print(&installed_message(&pulled, wanted.checksum.is_some())),
+        PullOutcome::Installed(pulled) => print_stdout(&installed_message(&pulled, wanted.checksum.is_some())),
         PullOutcome::Declined => {
-            tell("Nothing was pulled.");
+            print_stderr("Nothing was pulled.");
             Ok(1)
         }
         PullOutcome::Interrupted => Ok(EXIT_INTERRUPTED),
@@ -65,15 +65,15 @@ pub(crate) fn offer_pull(
         shelf.check(&there.path).map_err(weights_failure)?;
         return Ok(PullOutcome::AlreadyInstalled(there));
     }
-    describe(wanted, builtin_catalog()?.find(wanted.id.as_str()));
-    if consent == Consent::Asked && !agreed()? {
+    print_summary(wanted, builtin_catalog()?.find(wanted.id.as_str()));
+    if consent == Consent::Ask && !confirm()? {
         return Ok(PullOutcome::Declined);
     }
-    let options = PullOptions { hub_base: variable(environment, "HF_ENDPOINT")?, ..PullOptions::default() };
+    let options = PullOptions { hub_base: environment_variable(environment, "HF_ENDPOINT")?, ..PullOptions::default() };
     match pull_with_progress(&shelf, wanted, &options)? {
         Ok(pulled) => Ok(PullOutcome::Installed(pulled)),
         Err(fault @ WeightsFault::Cancelled(_)) => {
-            tell(&format!("nexus3: {fault}"));
+            print_stderr(&format!("nexus3: {fault}"));
             Ok(PullOutcome::Interrupted)
         }
         Err(fault) => Err(weights_failure(fault)),
@@ -87,7 +87,7 @@ fn requested_model(args: &PullArgs, catalog: &ModelCatalog) -> Result<PullSpec, 
         (Some(_), _) if args.name.is_some() || args.sha256.is_some() => Err(Failure::Usage(format!(
             "{what} has its name and its sum already: leave --as and --sha256 out"
         ))),
-        (Some(entry), Some(file)) => Ok(PullSpec::from_file(entry, absolute(file)?)),
+        (Some(entry), Some(file)) => Ok(PullSpec::from_file(entry, absolute_path(file)?)),
         (Some(entry), None) => Ok(PullSpec::from(entry)),
         (None, Some(_)) => Err(Failure::Usage(format!(
             "--from is for a model of the list, and {:?} is none; pull the file itself: nexus3 models pull FILE --as NAME",
@@ -108,7 +108,7 @@ fn custom_model(args: &PullArgs, catalog: &ModelCatalog) -> Result<PullSpec, Fai
                 ids.join(", ")
             )));
         }
-        DownloadSource::File(path) => DownloadSource::File(absolute(&path)?),
+        DownloadSource::File(path) => DownloadSource::File(absolute_path(&path)?),
         source => source,
     };
     let wanted = PullSpec::from_source(source, args.name.as_deref(), sum).map_err(weights_failure)?;
@@ -122,32 +122,32 @@ fn custom_model(args: &PullArgs, catalog: &ModelCatalog) -> Result<PullSpec, Fai
 }
 
 /// The journal names the file; the same name must mean the same file from another folder.
-fn absolute(file: &Path) -> Result<std::path::PathBuf, Failure> {
+fn absolute_path(file: &Path) -> Result<std::path::PathBuf, Failure> {
     std::path::absolute(file).map_err(|fault| Failure::Usage(format!("{}: {fault}", file.display())))
 }
 
 /// Size and licence, before anything comes.
-fn describe(wanted: &PullSpec, entry: Option<&CatalogEntry>) {
+fn print_summary(wanted: &PullSpec, entry: Option<&CatalogEntry>) {
     match entry {
         Some(entry) => {
-            tell(&format!("{}: {}", entry.id, entry.title));
-            tell(&format!("  for      {}", entry.purpose));
-            tell(&format!("  size     {}", size(entry.bytes)));
-            tell(&format!("  licence  {}: {}", entry.licence, entry.licence_summary));
+            print_stderr(&format!("{}: {}", entry.id, entry.title));
+            print_stderr(&format!("  for      {}", entry.purpose));
+            print_stderr(&format!("  size     {}", format_size(entry.bytes)));
+            print_stderr(&format!("  licence  {}: {}", entry.licence, entry.licence_summary));
         }
         None => {
             let known = wanted.sources.first().and_then(|source| match source {
-                DownloadSource::File(path) => std::fs::metadata(path).ok().map(|metadata| size(metadata.len())),
+                DownloadSource::File(path) => std::fs::metadata(path).ok().map(|metadata| format_size(metadata.len())),
                 DownloadSource::Hub(_) | DownloadSource::Wheels(_) => None,
             });
-            tell(&format!("{}: {}", wanted.id, wanted.kind.as_str()));
-            tell(&format!("  size     {}", known.as_deref().unwrap_or("not known before it comes")));
-            tell("  licence  not known: look where it comes from");
+            print_stderr(&format!("{}: {}", wanted.id, wanted.kind.as_str()));
+            print_stderr(&format!("  size     {}", known.as_deref().unwrap_or("not known before it comes")));
+            print_stderr("  licence  not known: look where it comes from");
         }
     }
 }
 
-fn agreed() -> Result<bool, Failure> {
+fn confirm() -> Result<bool, Failure> {
     if !std::io::stdin().is_terminal() {
         return Err(Failure::Usage("nobody can be asked here: say --yes to pull it".to_owned()));
     }
@@ -164,8 +164,8 @@ fn pull_with_progress(
     options: &PullOptions,
 ) -> Result<Result<InstalledModel, WeightsFault>, Failure> {
     let mut bar = ProgressDisplay::new();
-    let pulled = runtime()?.block_on(async {
-        let mut signals = StopSignals::watch()
+    let pulled = build_runtime()?.block_on(async {
+        let mut signals = StopSignals::register()
             .map_err(|fault| Failure::Run(format!("cannot watch for signals: {fault}")))?;
         let cancel = options.cancel.clone();
         let mut show = |progress: weights::PullProgress| bar.update(&progress);
@@ -189,12 +189,12 @@ fn installed_message(pulled: &InstalledModel, checked: bool) -> String {
         false => format!("sha256 {sum}, compared with nothing you gave"),
     };
     let next = match pulled.kind {
-        weights::ModelKind::Chat => format!("Use it: nexus3 models use {LOCAL}/{id}\n"),
+        weights::ModelKind::Chat => format!("Use it: nexus3 models use {LOCAL_PROVIDER}/{id}\n"),
         weights::ModelKind::Embedder => String::new(),
     };
-    format!("{id} is here: {} ({}, {sum})\n{next}", path.display(), size(*bytes))
+    format!("{id} is here: {} ({}, {sum})\n{next}", path.display(), format_size(*bytes))
 }
 
-fn tell(text: &str) {
+fn print_stderr(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }

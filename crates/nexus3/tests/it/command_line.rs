@@ -6,12 +6,12 @@ mod refusals;
 mod sends;
 
 use serde_json::Value;
-use testkit::{Finished, TestDaemon, run};
+use testkit::{CommandOutput, TestDaemon, run};
 
 use crate::support::BIN;
 
 /// Runs `nexus3 rpc …` against a daemon, as its user would.
-fn rpc(daemon: &TestDaemon, arguments: &[&str]) -> Finished {
+fn rpc(daemon: &TestDaemon, arguments: &[&str]) -> CommandOutput {
     let port = daemon.port().to_string();
     run(BIN, &[&["rpc", "-p", &port], arguments].concat(), &[], daemon.home())
 }
@@ -23,7 +23,7 @@ fn answer(daemon: &TestDaemon, arguments: &[&str]) -> Value {
     json_of(&finished)
 }
 
-fn json_of(finished: &Finished) -> Value {
+fn json_of(finished: &CommandOutput) -> Value {
     assert!(finished.stdout.ends_with('\n'), "{finished:?}");
     serde_json::from_str(&finished.stdout).unwrap_or_else(|fault| panic!("{fault}: {finished:?}"))
 }

@@ -46,7 +46,7 @@ impl Stage {
     /// Waits until the daemon has ended at a place to fail, and starts it again without one.
     fn mend(self) -> Self {
         let aborted = |daemon: TestDaemon| {
-            let stopped = daemon.exited();
+            let stopped = daemon.wait_stopped();
             assert_aborted(&stopped);
             stopped
         };

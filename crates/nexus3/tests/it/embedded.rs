@@ -43,7 +43,7 @@ fn child_of(daemon: &TestDaemon) -> Option<Pid> {
 }
 
 fn ask(daemon: &TestDaemon, agent: &str, content: &str) -> Value {
-    daemon.result(&path(agent), "send", json!({ "content": content }))
+    daemon.call_result(&path(agent), "send", json!({ "content": content }))
 }
 
 fn kill_child(daemon: &TestDaemon) -> Pid {
@@ -58,14 +58,14 @@ fn an_agent_answers_from_the_embedded_model_and_a_crash_between_two_turns_costs_
     pulled_into(home.path());
     // Nothing is configured: the weights that are there are found.
     let daemon = TestDaemon::builder(BIN).home(home.path()).start();
-    daemon.result("/", "create_agent", json!({ "agent_id": "a", "system_prompt": "Answer briefly." }));
+    daemon.call_result("/", "create_agent", json!({ "agent_id": "a", "system_prompt": "Answer briefly." }));
     let answer = ask(&daemon, "a", "What is the capital of France?");
     assert!(answer["content"].as_str().is_some_and(|text| text.contains("Paris")), "{answer}");
     assert!(answer["usage"]["input_tokens"].as_u64() > Some(5), "{answer}");
     // Whether it is still falling over when the next one asks, or gone already: nobody sees it.
     for agent in ["b", "c"] {
         let killed = kill_child(&daemon);
-        daemon.result("/", "create_agent", json!({ "agent_id": agent, "system_prompt": "Answer briefly." }));
+        daemon.call_result("/", "create_agent", json!({ "agent_id": agent, "system_prompt": "Answer briefly." }));
         let answer = ask(&daemon, agent, "What is the capital of France?");
         assert!(answer["content"].as_str().is_some_and(|text| text.contains("Paris")), "{answer}");
         assert_ne!(child_of(&daemon), Some(killed), "another one has answered");
@@ -82,7 +82,7 @@ fn a_crash_in_the_middle_of_an_answer_costs_that_turn_and_the_next_send_works() 
     let (_alone, home) = (alone(), tempfile::tempdir().unwrap());
     pulled_into(home.path());
     let daemon = TestDaemon::builder(BIN).home(home.path()).start();
-    daemon.result("/", "create_agent", json!({ "agent_id": "a", "system_prompt": "Answer briefly." }));
+    daemon.call_result("/", "create_agent", json!({ "agent_id": "a", "system_prompt": "Answer briefly." }));
     let mut events = daemon.events("/agent/a/events?kind=text_delta", None);
     let send = json!({ "content": "Count from one to two hundred, one number a line." });
     let open = OpenCalls::of(&daemon, &path("a"), "send", send);
@@ -92,7 +92,7 @@ fn a_crash_in_the_middle_of_an_answer_costs_that_turn_and_the_next_send_works() 
     let told = response["error"]["message"].as_str().unwrap_or_default();
     let words = "The embedded model local/smollm2-135m failed: it ended in the middle of its answer (signal: 9 (SIGKILL))";
     assert!(told.starts_with(words), "{response}");
-    let messages = daemon.result(&path("a"), "get_messages", json!({}))["messages"].take();
+    let messages = daemon.call_result(&path("a"), "get_messages", json!({}))["messages"].take();
     assert_eq!(messages[1]["meta"], json!({ "failed": true }), "{messages}");
     assert_ne!(messages[1]["content"], "", "what was said stays");
     let answer = ask(&daemon, "a", "What is the capital of France?");
@@ -105,7 +105,7 @@ fn a_home_with_a_long_path_has_its_sockets_elsewhere() {
     let home = outer.path().join("a".repeat(60)).join("b".repeat(60));
     pulled_into(&home);
     let daemon = TestDaemon::builder(BIN).home(&home).start();
-    daemon.result("/", "create_agent", json!({ "agent_id": "a", "system_prompt": "Answer briefly." }));
+    daemon.call_result("/", "create_agent", json!({ "agent_id": "a", "system_prompt": "Answer briefly." }));
     let answer = ask(&daemon, "a", "What is the capital of France?");
     assert!(answer["content"].as_str().is_some_and(|text| text.contains("Paris")), "{answer}");
 }
@@ -120,7 +120,7 @@ fn weights_that_were_damaged_on_the_disk_are_not_used() {
     damaged[middle] ^= 1;
     std::fs::write(&file, damaged).unwrap();
     let daemon = TestDaemon::builder(BIN).home(home.path()).start();
-    daemon.result("/", "create_agent", json!({ "agent_id": "a" }));
+    daemon.call_result("/", "create_agent", json!({ "agent_id": "a" }));
     let refused = daemon.call(&path("a"), "send", json!({ "content": "Hi" }));
     let told = refused["error"]["message"].as_str().unwrap_or_default();
     let words = "The embedded model local/smollm2-135m failed: ";
@@ -142,9 +142,9 @@ fn a_small_model_is_told_at_most_300_tokens_and_6_tools_by_default() {
     let config = "model = 'brief'\n[models.brief]\nmodel = 'local/smollm2-135m'\nanswer_tokens_max = 1\n";
     let builder = TestDaemon::builder(BIN).home(home.path()).config(config);
     let daemon = builder.arg("--record").arg(&tape).start();
-    daemon.result("/", "create_agent", json!({ "agent_id": "a" }));
+    daemon.call_result("/", "create_agent", json!({ "agent_id": "a" }));
     ask(&daemon, "a", "Hi");
-    daemon.result("/", "create_agent", json!({ "agent_id": "b", "preset": "trusted" }));
+    daemon.call_result("/", "create_agent", json!({ "agent_id": "b", "preset": "trusted" }));
     ask(&daemon, "b", "Hi");
     let tape = std::fs::read_to_string(&tape).expect("the exchanges were recorded");
     let exchanges: Vec<Value> = tape.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

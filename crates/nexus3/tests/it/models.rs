@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
-use testkit::{Finished, run};
+use testkit::{CommandOutput, run};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
@@ -69,11 +69,11 @@ impl Desk {
         format!("{}:/usr/local/bin:/usr/bin:/bin", self.python().display())
     }
 
-    fn models(&self, arguments: &[&str]) -> Finished {
+    fn models(&self, arguments: &[&str]) -> CommandOutput {
         self.models_with(&[], arguments)
     }
 
-    fn models_with(&self, env: &[(&str, &str)], arguments: &[&str]) -> Finished {
+    fn models_with(&self, env: &[(&str, &str)], arguments: &[&str]) -> CommandOutput {
         let path = self.path_variable();
         run(
             BIN,

@@ -54,13 +54,13 @@ impl Stage {
 
     /// Creates an agent as told and returns its capability token.
     pub(crate) fn create_with(&self, params: Value) -> String {
-        let created = self.daemon.result("/", "create_agent", params);
+        let created = self.daemon.call_result("/", "create_agent", params);
         created["token"].as_str().expect("a created agent has a token").to_owned()
     }
 
     /// Sends a message and returns the result.
     pub(crate) fn send(&self, agent: &str, content: &str) -> Value {
-        self.daemon.result(&path(agent), "send", json!({ "content": content }))
+        self.daemon.call_result(&path(agent), "send", json!({ "content": content }))
     }
 
     /// Sends a message and returns what was said.
@@ -71,16 +71,16 @@ impl Stage {
 
     /// An agent in full.
     pub(crate) fn agent(&self, id: &str) -> Value {
-        self.daemon.result(&path(id), "get_agent", json!({}))
+        self.daemon.call_result(&path(id), "get_agent", json!({}))
     }
 
     /// What an agent may do, and why.
     pub(crate) fn permissions(&self, id: &str) -> Value {
-        self.daemon.result(&path(id), "get_permissions", json!({}))
+        self.daemon.call_result(&path(id), "get_permissions", json!({}))
     }
 
     pub(crate) fn set_permissions(&self, id: &str, params: Value) -> Value {
-        self.daemon.result(&path(id), "set_permissions", params)
+        self.daemon.call_result(&path(id), "set_permissions", params)
     }
 
     /// One resource of an agent: limit, used, reserved, left.
@@ -118,16 +118,16 @@ impl Stage {
     }
 
     pub(crate) fn cancel(&self, agent: &str, request_id: impl Into<Value>) -> Value {
-        self.daemon.result(&path(agent), "cancel", json!({ "request_id": request_id.into() }))
+        self.daemon.call_result(&path(agent), "cancel", json!({ "request_id": request_id.into() }))
     }
 
     pub(crate) fn context(&self, agent: &str) -> Value {
-        self.daemon.result(&path(agent), "get_context", json!({}))
+        self.daemon.call_result(&path(agent), "get_context", json!({}))
     }
 
     /// All messages of an agent, as role and content.
     pub(crate) fn messages(&self, agent: &str) -> Vec<(String, String)> {
-        let page = self.daemon.result(&path(agent), "get_messages", json!({ "limit": 2000 }));
+        let page = self.daemon.call_result(&path(agent), "get_messages", json!({ "limit": 2000 }));
         let text = |value: &Value| value.as_str().expect("a text").to_owned();
         let messages = page["messages"].as_array().expect("a list of messages");
         messages.iter().map(|message| (text(&message["role"]), text(&message["content"]))).collect()
@@ -173,7 +173,7 @@ impl Errors for TestDaemon {
 
 /// The ids in `list_agents`, in order.
 pub(crate) fn listed(daemon: &TestDaemon) -> Vec<String> {
-    let list = daemon.result("/", "list_agents", json!({}));
+    let list = daemon.call_result("/", "list_agents", json!({}));
     let agents = list["agents"].as_array().expect("a list of agents");
     agents.iter().map(|agent| agent["agent_id"].as_str().expect("an id").to_owned()).collect()
 }

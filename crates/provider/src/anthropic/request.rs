@@ -295,7 +295,7 @@ fn wire_call_id(id: &str) -> Cow<'_, str> {
 fn encode_end(request: &ModelRequest) -> Result<Bytes, Fault> {
     let last = request.messages.iter().rev().find(|message| !is_empty_message(message)).map(|last| wire_role(last));
     let mut end = Vec::new();
-    if let Some(text) = request.tail.as_deref() {
+    if let Some(text) = request.volatile_suffix.as_deref() {
         open_message(last, WireRole::User, &mut end);
         push_json(&Block::Text { text }, &mut end)?;
     }

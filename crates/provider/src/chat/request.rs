@@ -232,7 +232,7 @@ fn wire_call_id(id: &str, taken: CallIdFormat) -> Cow<'_, str> {
 /// because some servers refuse a user's message behind one.
 fn encode_volatile_suffix(model: &ModelOptions, request: &ModelRequest) -> Result<(Option<Bytes>, Bytes), Fault> {
     const END: &[u8] = b"]}";
-    let Some(tail) = request.tail.as_deref() else { return Ok((None, Bytes::from_static(END))) };
+    let Some(tail) = request.volatile_suffix.as_deref() else { return Ok((None, Bytes::from_static(END))) };
     let last = request.messages.last().filter(|message| message.role != Role::Assistant);
     let Some(last) = last else {
         let lonely = request.messages.is_empty() && request.system.is_none();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agent::outside::{Requester, ModelEvent, ModelRequest};
-use agent::{Message, Source, ToolCall, ToolOutcome};
+use agent::{Message, MessageSource, ToolCall, ToolOutcome};
 use serde_json::{Map, Value, json};
 
 use super::*;
@@ -38,7 +38,7 @@ fn answered(chat: Chat, deltas: &[Value]) -> Message {
 fn written(dialect: &dyn Dialect, extra: Map<String, Value>, answer: &Message) -> Value {
     let results =
         answer.tool_calls.iter().map(|call| Message::tool_result(&call.id, &ToolOutcome::Done("x".into())));
-    let messages = [Message::user("go", Source::default()), answer.clone()].into_iter().chain(results);
+    let messages = [Message::user("go", MessageSource::default()), answer.clone()].into_iter().chain(results);
     let request = ModelRequest {
         messages: Arc::new(messages.map(Arc::new).collect()),
         requester: Requester { agent: Some(agent::AgentId::main()), ..Requester::default() },

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use agent::outside::ModelRequest;
-use agent::{Source, ToolCall, ToolOutcome};
+use agent::{MessageSource, ToolCall, ToolOutcome};
 
 use super::*;
 use crate::anthropic::Anthropic;
@@ -18,7 +18,7 @@ fn key(agent: &str) -> PrefixKey {
 }
 
 fn said(text: &str) -> Arc<Message> {
-    Arc::new(Message::user(text, Source::default()))
+    Arc::new(Message::user(text, MessageSource::default()))
 }
 
 /// Writes the text of each message with a separator, and counts how many were written.
@@ -26,7 +26,7 @@ fn follow(prefix: &mut Prefix, messages: &[Arc<Message>]) -> usize {
     follow_in(prefix, None, messages)
 }
 
-fn follow_in(prefix: &mut Prefix, lineage: Option<&Lineage>, messages: &[Arc<Message>]) -> usize {
+fn follow_in(prefix: &mut Prefix, lineage: Option<&HistoryVersion>, messages: &[Arc<Message>]) -> usize {
     let written = Cell::new(0);
     let write = |_: &[Arc<Message>], message: &Message, out: &mut Vec<u8>| {
         written.set(written.get() + 1);
@@ -34,7 +34,7 @@ fn follow_in(prefix: &mut Prefix, lineage: Option<&Lineage>, messages: &[Arc<Mes
         Ok(())
     };
     let (messages, lineage) = (Arc::new(messages.to_vec()), lineage.cloned());
-    prefix.update(&ModelRequest { messages, lineage, ..ModelRequest::default() }, &write).unwrap();
+    prefix.update(&ModelRequest { messages, history_version: lineage, ..ModelRequest::default() }, &write).unwrap();
     written.get()
 }
 
@@ -77,7 +77,7 @@ fn a_list_that_went_back_or_was_folded_gives_its_own_bytes() {
 
 #[test]
 fn a_lineage_spares_the_look_and_never_the_truth() {
-    let (lineage, other) = (Lineage::default(), Lineage::default());
+    let (lineage, other) = (HistoryVersion::default(), HistoryVersion::default());
     let all = ["a", "b", "c", "d"].map(said);
     let mut prefix = Prefix::default();
     assert_eq!(follow_in(&mut prefix, Some(&lineage), &all[..2]), 2);
@@ -172,15 +172,15 @@ fn a_conversation_is_written_the_same_with_and_without_the_shelf() {
     let call = |id: &str| ToolCall { id: id.into(), name: "echo".into(), arguments: "{\"a\":1}".into() };
     let done = |id: &str| Message::tool_result(id, &ToolOutcome::Done("one".into()));
     let all: Vec<_> = [
-        Message::user("hi", Source::default()),
+        Message::user("hi", MessageSource::default()),
         Message::assistant("", vec![call("c1"), call("c2")]),
         done("c1"),
         done("c2"),
-        Message::user("and \"now\"?", Source::default()),
+        Message::user("and \"now\"?", MessageSource::default()),
         Message::assistant("", Vec::new()),
-        Message::user("again", Source::default()),
+        Message::user("again", MessageSource::default()),
         Message::assistant("yes", Vec::new()),
-        Message::user("bye", Source::default()),
+        Message::user("bye", MessageSource::default()),
     ]
     .map(Arc::new)
     .to_vec();
@@ -197,7 +197,7 @@ fn a_conversation_is_written_the_same_with_and_without_the_shelf() {
                 let request = ModelRequest {
                     system,
                     messages: Arc::new(messages.clone()),
-                    tail: (number % 2 == 0).then(|| Arc::from("It is \"noon\".")),
+                    volatile_suffix: (number % 2 == 0).then(|| Arc::from("It is \"noon\".")),
                     requester: Requester { agent: Some(AgentId::main()), ..Requester::default() },
                     ..ModelRequest::default()
                 };

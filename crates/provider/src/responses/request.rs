@@ -169,7 +169,7 @@ fn parts(message: &Message) -> Vec<Part<'_>> {
 /// What rides behind the last message: what goes into it, and the end of the body.
 fn encode_volatile_suffix(request: &ModelRequest) -> Result<(Option<Bytes>, Bytes), Fault> {
     const END: &[u8] = b"]}";
-    let Some(text) = request.tail.as_deref() else { return Ok((None, Bytes::from_static(END))) };
+    let Some(text) = request.volatile_suffix.as_deref() else { return Ok((None, Bytes::from_static(END))) };
     let part = Part::InputText { text };
     if request.messages.last().is_some_and(|message| message.role == Role::User) {
         let insert = [b",".as_slice(), &encode_json(&part)?].concat();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use agent::outside::{
     Requester, ModelEvent, ModelRequest, ModelStream, ModelSpec, Models, Provider, StopReason,
 };
-use agent::{AgentId, Fault, FaultKind, Message, Source, ToolCall, Usage};
+use agent::{AgentId, Fault, FaultKind, Message, MessageSource, ToolCall, Usage};
 use futures_util::StreamExt;
 use futures_util::stream;
 
@@ -53,10 +53,10 @@ impl Models for Everything {
 }
 
 fn request(agent: &str, texts: &[&str], tail: &str) -> ModelRequest {
-    let messages = texts.iter().map(|text| Arc::new(Message::user(*text, Source::default())));
+    let messages = texts.iter().map(|text| Arc::new(Message::user(*text, MessageSource::default())));
     ModelRequest {
         messages: Arc::new(messages.collect()),
-        tail: Some(Arc::from(tail)),
+        volatile_suffix: Some(Arc::from(tail)),
         requester: Requester { agent: AgentId::parse(agent).ok(), root: 1 },
         ..ModelRequest::default()
     }

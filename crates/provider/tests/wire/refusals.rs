@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agent::outside::ModelRequest;
-use agent::{FaultKind, Message, Source};
+use agent::{FaultKind, Message, MessageSource};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -125,7 +125,7 @@ async fn a_refusal_of_a_question_with_pictures_says_how_to_take_them_out() {
         [("400 No", vec![image.clone()], true), ("400 No", Vec::new(), false), ("401 No", vec![image], false)]
     {
         let server = Server::start(refusal(status, b"invalid")).await;
-        let message = Message { images, ..Message::user("look", Source::default()) };
+        let message = Message { images, ..Message::user("look", MessageSource::default()) };
         let question = ModelRequest { messages: Arc::new(vec![Arc::new(message)]), ..question() };
         let answer = collect(client(&server.base_url()).call(question)).await;
         assert_eq!(answer.fault().public.contains("rollback_agent"), advised, "{status}: {answer:?}");

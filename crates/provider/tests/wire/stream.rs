@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use agent::outside::{ModelEvent, ModelRequest, ModelStream, Models, Provider};
-use agent::{Fault, Message, Source};
+use agent::{Fault, Message, MessageSource};
 use futures_util::StreamExt;
 use provider::{RegistryOptions, ModelRegistry, ProviderSettings, Secret};
 
@@ -38,7 +38,7 @@ pub(crate) fn find(options: RegistryOptions) -> Result<Arc<dyn Provider>, Fault>
 }
 
 pub(crate) fn question() -> ModelRequest {
-    let message = Message::user("hi", Source::default());
+    let message = Message::user("hi", MessageSource::default());
     ModelRequest {
         system: Some(Arc::from("Be brief.")),
         messages: Arc::new(vec![Arc::new(message)]),

@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering;
 
 use agent::permission::FilePath;
 use futures_util::FutureExt;
-use runtime::{AgentSpec, Initiator, Limits, Name, PoolOptions, PermissionSpec};
+use runtime::{AgentSpec, Initiator, Limits, NameSpec, PoolOptions, PermissionSpec};
 use serde_json::Value;
 use store::MemoryStore;
 use tokio::sync::Semaphore;
@@ -100,7 +100,7 @@ impl House {
     async fn agent(&self, name: &str, preset: &str, parent: Option<&str>) -> String {
         let id = |name: &str| AgentId::parse(name).unwrap();
         let permissions = PermissionSpec { preset: Some(preset.to_owned()), ..PermissionSpec::default() };
-        let (name, parent) = (Name::Given(id(name)), parent.map(id));
+        let (name, parent) = (NameSpec::Given(id(name)), parent.map(id));
         let spec = AgentSpec { name, parent, permissions, ..AgentSpec::default() };
         self.pool.create(spec, Initiator::Admin).await.unwrap().capability.reveal().to_owned()
     }

@@ -1,10 +1,10 @@
 //! Every record in the words of the wire: the kinds agree, and no secret is told.
 
 use agent::compaction::{CompactionMethod, CompactionPart};
-use agent::journal::{AcceptedTurn, OnRestart};
-use agent::outside::Moment;
+use agent::journal::{AcceptedTurn, RestartPolicy};
+use agent::outside::Timestamp;
 use agent::permission::Level;
-use agent::{AgentId, Ending, Fault, FaultKind, Halt, Source, ToolCall, ToolOutcome, Usage};
+use agent::{AgentId, Ending, Fault, FaultKind, Halt, MessageSource, ToolCall, ToolOutcome, Usage};
 use serde_json::{Value, json};
 
 use super::*;
@@ -34,13 +34,13 @@ fn agent_record() -> AgentRecord {
     AgentRecord {
         id: AgentId::main(),
         parent: Some(3),
-        created_at: Moment(1_705_314_600_000_000),
+        created_at: Timestamp(1_705_314_600_000_000),
         by: "admin".into(),
         system_prompt: Some("Be brief.".into()),
         cwd: path("/srv"),
         model: Some("echo/one".into()),
         capability_digest: DIGEST,
-        on_restart: OnRestart::Mark,
+        on_restart: RestartPolicy::Mark,
         permissions: kept_rights(),
         origin: Some("fork of a at 2".into()),
     }
@@ -116,7 +116,7 @@ fn of_agents() -> Vec<(Record, Value)> {
 }
 
 fn of_turns() -> Vec<(Record, Value)> {
-    let user = || Message::user("hi", Source { kind: Some("rpc".into()), agent: None });
+    let user = || Message::user("hi", MessageSource { kind: Some("rpc".into()), agent: None });
     let user_json =
         json!({ "role": "user", "content": "hi", "tool_call_id": null, "meta": { "source": "rpc" } });
     let call = ToolCall { id: "c1".into(), name: "x".into(), arguments: "{}".into() };
@@ -136,7 +136,7 @@ fn of_turns() -> Vec<(Record, Value)> {
             }),
         ),
         (
-            Record::MessageAdded(Box::new(Message::broken_off("ha", Ending::Interrupted))),
+            Record::MessageAdded(Box::new(Message::aborted("ha", Ending::Interrupted))),
             json!({ "role": "assistant", "content": "ha", "tool_call_id": null, "meta": { "interrupted": true } }),
         ),
         (Record::Steered { turn: 2, message: Box::new(user()) }, json!({ "turn": 2, "message": user_json })),
@@ -188,7 +188,7 @@ fn ends() -> Vec<(Record, Value)> {
 fn shown(record: Record) -> Value {
     let name = (!matches!(record, Record::DaemonStarted { .. } | Record::DaemonStopped)).then(AgentId::main);
     let agent = if name.is_some() { 7 } else { 0 };
-    let at = Moment(1_705_314_600_000_042);
+    let at = Timestamp(1_705_314_600_000_042);
     let entry = JournalEntry { sequence: 9, agent, agent_id: name, agent_sequence: 4, at, record };
     let Event::Journalled(event) = journal_event(&entry) else { panic!("an entry is kept") };
     serde_json::to_value(event).unwrap()

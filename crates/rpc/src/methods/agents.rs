@@ -1,22 +1,22 @@
 //! The daemon's own methods: creating, destroying and listing agents, stopping, describing itself.
 
-use agent::journal::OnRestart;
+use agent::journal::RestartPolicy;
 use agent::permission::{Budget, FilePath, Level, Resource};
-use agent::{AgentId, Fault, FaultKind, Halt, Source};
+use agent::{AgentId, Fault, FaultKind, Halt, MessageSource};
 use nexus3_protocol::Method;
 use nexus3_protocol::methods::{
     self, AgentSummary, BudgetParams, CreateAgentOutput, CreateAgentParams, DestroyAgentOutput,
     DestroyAgentParams, DiscoverOutput, InitialError, InitialResponse, ListAgentsOutput, ListAgentsParams,
     MayGrantParams, NoParams, ShutdownServerOutput, spec,
 };
-use runtime::{AgentSpec, Among, ChildPolicy, FirstMessage, MayGrantSpec, Name, PermissionSpec};
+use runtime::{AgentSpec, ListScope, ChildPolicy, FirstMessage, MayGrantSpec, NameSpec, PermissionSpec};
 
-use super::calls::{SOURCE_DEFAULT, outward, send_output, whole};
+use super::conversation::{SOURCE_DEFAULT, request_id_to_wire, send_output, to_usize};
 use crate::caller::{Caller, Principal};
 use crate::dispatcher::Dispatcher;
 use crate::routing::DaemonHandler;
 use crate::fault::rpc_error_logged;
-use crate::local_time::local;
+use crate::local_time::format_local;
 
 impl DaemonHandler<spec::CreateAgent> for Dispatcher {
     async fn handle(&self, caller: &Caller, params: CreateAgentParams) -> Result<CreateAgentOutput, Fault> {
@@ -35,11 +35,11 @@ impl DaemonHandler<spec::CreateAgent> for Dispatcher {
             response: None,
         };
         if let Some((request_id, answering)) = created.initial {
-            output.initial_request_id = Some(outward(request_id.clone()));
+            output.initial_request_id = Some(request_id_to_wire(request_id.clone()));
             if wait {
                 output.response = Some(match answering.await {
                     Ok(end) => InitialResponse::Answered(send_output(request_id, end)),
-                    Err(fault) => failed(&fault),
+                    Err(fault) => initial_failure(&fault),
                 });
             } else {
                 output.initial_status = Some("queued".to_owned());
@@ -52,7 +52,7 @@ impl DaemonHandler<spec::CreateAgent> for Dispatcher {
 impl DaemonHandler<spec::DestroyAgent> for Dispatcher {
     async fn handle(&self, caller: &Caller, params: DestroyAgentParams) -> Result<DestroyAgentOutput, Fault> {
         let id = parse_id("agent_id", &params.agent_id)?;
-        let found = self.pool.refer(&id);
+        let found = self.pool.find_ref(&id);
         caller.authorize_destroy(&self.pool, &id, found.as_ref())?;
         let author = caller.awake_principal(&self.pool).await?;
         let children = if params.orphan.unwrap_or(false) { ChildPolicy::Orphan } else { ChildPolicy::Cascade };
@@ -70,9 +70,9 @@ impl DaemonHandler<spec::DestroyAgent> for Dispatcher {
 impl DaemonHandler<spec::ListAgents> for Dispatcher {
     async fn handle(&self, caller: &Caller, params: ListAgentsParams) -> Result<ListAgentsOutput, Fault> {
         let principal = caller.principal(&self.pool)?;
-        let offset = params.offset.map_or(0, |offset| whole(offset.0));
-        let limit = params.limit.map_or(usize::MAX, |limit| whole(limit.0));
-        let (total, agents) = self.pool.list_page(among(&principal), offset, limit).await?;
+        let offset = params.offset.map_or(0, |offset| to_usize(offset.0));
+        let limit = params.limit.map_or(usize::MAX, |limit| to_usize(limit.0));
+        let (total, agents) = self.pool.list_page(listing_scope(&principal), offset, limit).await?;
         let agents = agents.into_iter().map(|agent| self.summary(agent)).collect();
         Ok(ListAgentsOutput { agents, total: total as u64 })
     }
@@ -96,21 +96,21 @@ impl DaemonHandler<spec::Discover> for Dispatcher {
 }
 
 impl Dispatcher {
-    pub(super) fn summary(&self, agent: runtime::AgentSummary) -> AgentSummary {
+    pub(super) fn summary(&self, agent: runtime::AgentStatus) -> AgentSummary {
         let zone = &self.options.zone;
         let anywhere = matches!(agent.write_folders.as_slice(), [root] if *root == FilePath::root());
         let write_paths = agent.write_folders.iter().map(ToString::to_string).collect();
         AgentSummary {
             agent_id: agent.id.to_string(),
             is_temp: agent.id.is_temporary(),
-            created_at: local(agent.created_at, zone),
+            created_at: format_local(agent.created_at, zone),
             message_count: agent.message_count as u64,
             should_shutdown: agent.should_shutdown,
             parent_agent_id: agent.parent.map(|parent| parent.to_string()),
             child_count: agent.child_count as u64,
             halted_at_iteration_limit: agent.halted == Some(Halt::IterationLimit),
             model: agent.model.map(|model| model.to_string()),
-            last_action_at: agent.last_action_at.map(|moment| local(moment, zone)),
+            last_action_at: agent.last_action_at.map(|moment| format_local(moment, zone)),
             permission_level: agent.level.name().to_owned(),
             cwd: agent.cwd.to_string(),
             write_paths: (!anywhere).then_some(write_paths),
@@ -121,10 +121,10 @@ impl Dispatcher {
 }
 
 /// Whom a caller may list: everybody, or itself and those below it.
-pub(super) fn among(principal: &Principal) -> Among<'_> {
+pub(super) fn listing_scope(principal: &Principal) -> ListScope<'_> {
     match principal {
-        Principal::Admin => Among::All,
-        Principal::Agent(own) => Among::Under(own),
+        Principal::Admin => ListScope::All,
+        Principal::Agent(own) => ListScope::Subtree(own),
     }
 }
 
@@ -133,15 +133,15 @@ fn agent_spec(params: CreateAgentParams) -> Result<AgentSpec, Fault> {
     let id = params.agent_id.as_deref().map(|id| parse_id("agent_id", id)).transpose()?;
     let name = match (id, params.temporary.unwrap_or(false)) {
         (Some(_), true) => return Err(invalid("temporary cannot be combined with agent_id")),
-        (Some(id), false) => Name::Given(id),
-        (None, true) => Name::Temporary,
-        (None, false) => Name::MadeUp,
+        (Some(id), false) => NameSpec::Given(id),
+        (None, true) => NameSpec::NextTemporary,
+        (None, false) => NameSpec::Generated,
     };
     let parent = params.parent_agent_id.as_deref().map(|id| parse_id("parent_agent_id", id)).transpose()?;
     if params.initial_message.as_ref().is_some_and(|text| text.trim().is_empty()) {
         return Err(invalid("initial_message cannot be empty"));
     }
-    let source = Source { kind: Some(SOURCE_DEFAULT.to_owned()), agent: None };
+    let source = MessageSource { kind: Some(SOURCE_DEFAULT.to_owned()), agent: None };
     Ok(AgentSpec {
         name,
         system_prompt: params.system_prompt,
@@ -150,23 +150,23 @@ fn agent_spec(params: CreateAgentParams) -> Result<AgentSpec, Fault> {
         model: params.model,
         permissions: PermissionSpec {
             preset: params.preset,
-            disable_tools: tool_list("disable_tools", params.disable_tools)?,
+            disable_tools: parse_tool_names("disable_tools", params.disable_tools)?,
             write_paths: params.allowed_write_paths,
             may_create: params.may_create,
-            may_grant: params.may_grant.map(may_grant).transpose()?,
-            budget: params.budget.map_or_else(Budget::unlimited, |budget| budget_of(&budget)),
+            may_grant: params.may_grant.map(parse_may_grant).transpose()?,
+            budget: params.budget.map_or_else(Budget::unlimited, |budget| parse_budget(&budget)),
         },
         level_max: Some(Level::Trusted),
         initial: params.initial_message.map(|text| FirstMessage { text, source }),
-        on_restart: params.on_restart.map(on_restart_inward),
+        on_restart: params.on_restart.map(restart_policy_from_wire),
         origin: None,
     })
 }
 
-pub(crate) fn may_grant(params: MayGrantParams) -> Result<MayGrantSpec, Fault> {
+pub(crate) fn parse_may_grant(params: MayGrantParams) -> Result<MayGrantSpec, Fault> {
     Ok(MayGrantSpec {
         preset: params.preset,
-        disable_tools: tool_list("may_grant.disable_tools", params.disable_tools)?,
+        disable_tools: parse_tool_names("may_grant.disable_tools", params.disable_tools)?,
         write_paths: params.allowed_write_paths,
         may_create: params.may_create,
     })
@@ -176,7 +176,7 @@ pub(crate) fn may_grant(params: MayGrantParams) -> Result<MayGrantSpec, Fault> {
 const TOOL_NAME_CHARS_MAX: usize = 128;
 
 /// A name that no tool has is taken as it is, for tools still to come; a text that no tool can have is a slip.
-pub(crate) fn tool_list(parameter: &str, names: Option<Vec<String>>) -> Result<Vec<String>, Fault> {
+pub(crate) fn parse_tool_names(parameter: &str, names: Option<Vec<String>>) -> Result<Vec<String>, Fault> {
     let names = names.unwrap_or_default();
     let fits = |name: &str| {
         (1..=TOOL_NAME_CHARS_MAX).contains(&name.len())
@@ -190,13 +190,13 @@ pub(crate) fn tool_list(parameter: &str, names: Option<Vec<String>>) -> Result<V
     }
 }
 
-pub(crate) fn budget_of(params: &BudgetParams) -> Budget {
-    limits_of(params).into_iter().fold(Budget::unlimited(), |budget, (resource, limit)| {
+pub(crate) fn parse_budget(params: &BudgetParams) -> Budget {
+    budget_limits(params).into_iter().fold(Budget::unlimited(), |budget, (resource, limit)| {
         if limit.is_some() { budget.with_limit(resource, limit) } else { budget }
     })
 }
 
-pub(super) fn limits_of(params: &BudgetParams) -> [(Resource, Option<u64>); 5] {
+pub(super) fn budget_limits(params: &BudgetParams) -> [(Resource, Option<u64>); 5] {
     [
         (Resource::Turns, params.turns),
         (Resource::ToolCalls, params.tool_calls),
@@ -206,7 +206,7 @@ pub(super) fn limits_of(params: &BudgetParams) -> [(Resource, Option<u64>); 5] {
     ]
 }
 
-fn failed(fault: &Fault) -> InitialResponse {
+fn initial_failure(fault: &Fault) -> InitialResponse {
     let error = rpc_error_logged(fault);
     InitialResponse::Failed { error: InitialError { code: error.code, message: error.message } }
 }
@@ -215,17 +215,17 @@ pub(crate) fn invalid(text: &str) -> Fault {
     Fault::new(FaultKind::Invalid, text.to_owned())
 }
 
-pub(crate) fn on_restart_inward(way: methods::OnRestart) -> OnRestart {
+pub(crate) fn restart_policy_from_wire(way: methods::OnRestart) -> RestartPolicy {
     match way {
-        methods::OnRestart::Resume => OnRestart::Resume,
-        methods::OnRestart::Mark => OnRestart::Mark,
+        methods::OnRestart::Resume => RestartPolicy::Resume,
+        methods::OnRestart::Mark => RestartPolicy::Mark,
     }
 }
 
-pub(crate) fn on_restart_outward(way: OnRestart) -> methods::OnRestart {
+pub(crate) fn restart_policy_to_wire(way: RestartPolicy) -> methods::OnRestart {
     match way {
-        OnRestart::Resume => methods::OnRestart::Resume,
-        OnRestart::Mark => methods::OnRestart::Mark,
+        RestartPolicy::Resume => methods::OnRestart::Resume,
+        RestartPolicy::Mark => methods::OnRestart::Mark,
     }
 }
 

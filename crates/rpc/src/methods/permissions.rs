@@ -8,14 +8,14 @@ use nexus3_protocol::methods::{
 };
 use runtime::{AgentHandle, AgentPermissions, PermissionChange, ResourceUsage};
 
-use super::agents::{invalid, limits_of, may_grant, tool_list};
+use super::agents::{invalid, budget_limits, parse_may_grant, parse_tool_names};
 use crate::caller::Caller;
 use crate::dispatcher::Dispatcher;
 use crate::routing::AgentHandler;
 
 impl AgentHandler<spec::GetAgent> for Dispatcher {
     async fn handle(&self, _: &Caller, agent: &AgentHandle, _: NoParams) -> Result<AgentOutput, Fault> {
-        let summary = self.pool.summary(agent);
+        let summary = self.pool.status(agent);
         let permissions = self.pool.permissions(agent);
         let children = self.pool.children(agent).await?;
         Ok(AgentOutput {
@@ -62,7 +62,7 @@ impl AgentHandler<spec::SetPermissions> for Dispatcher {
 
 fn permission_change(params: SetPermissionsParams) -> Result<PermissionChange, Fault> {
     let limits: Vec<_> =
-        params.budget.iter().flat_map(limits_of).filter(|(_, limit)| limit.is_some()).collect();
+        params.budget.iter().flat_map(budget_limits).filter(|(_, limit)| limit.is_some()).collect();
     let mut budget = limits.clone();
     for name in params.unlimited.unwrap_or_default() {
         let resource = Resource::ALL.into_iter().find(|resource| resource.name() == name);
@@ -76,9 +76,9 @@ fn permission_change(params: SetPermissionsParams) -> Result<PermissionChange, F
         budget.push((resource, None));
     }
     let disable_tools =
-        params.disable_tools.map(|names| tool_list("disable_tools", Some(names))).transpose()?;
+        params.disable_tools.map(|names| parse_tool_names("disable_tools", Some(names))).transpose()?;
     let write_paths = params.allowed_write_paths;
-    let may_grant = params.may_grant.map(may_grant).transpose()?;
+    let may_grant = params.may_grant.map(parse_may_grant).transpose()?;
     let (preset, may_create) = (params.preset, params.may_create);
     Ok(PermissionChange { preset, disable_tools, write_paths, may_create, may_grant, budget })
 }

@@ -1,14 +1,14 @@
 //! The messages of a session, written down and read again. What is read can be shown to a model: every call has its
 //! result right behind it, and every result its call.
 
-use agent::{Ending, Fault, Message, RequestId, Source, ToolCall, ToolOutcome};
+use agent::{Ending, Fault, Message, RequestId, MessageSource, ToolCall, ToolOutcome};
 use nexus3_protocol::methods::{SnapshotMessage, SnapshotToolCall};
 use serde_json::{Map, Value};
 
 use super::excerpt;
-use crate::images::{images_read, images_written};
+use crate::images::{decode_images, encode_images};
 use crate::methods::agents::invalid;
-use crate::methods::calls::meta;
+use crate::methods::conversation::message_meta;
 
 /// Arguments nested deeper stay text: a document is only read to a certain depth.
 const DEPTH_MAX: usize = 32;
@@ -25,10 +25,10 @@ pub(super) fn encode_message(message: &Message) -> SnapshotMessage {
     SnapshotMessage {
         role: message.role.as_str().to_owned(),
         content: message.text.clone(),
-        images: images_written(message),
+        images: encode_images(message),
         tool_calls: message.tool_calls.iter().map(call).collect(),
         tool_call_id: message.tool_call_id.clone(),
-        meta: meta(message),
+        meta: message_meta(message),
     }
 }
 
@@ -97,7 +97,7 @@ impl HistoryBuilder {
             }
             "user" => {
                 self.close_open_calls();
-                let images = images_read(&message.images)?;
+                let images = decode_images(&message.images)?;
                 let said = Message::user(message.content.clone(), meta.source()?);
                 self.messages.push(Message { images, ..said });
                 Ok(())
@@ -166,7 +166,7 @@ impl MessageMeta<'_> {
         self.0?.get(name).filter(|value| !value.is_null())
     }
 
-    fn source(&self) -> Result<Source, String> {
+    fn source(&self) -> Result<MessageSource, String> {
         let kind = match self.get("source") {
             None => None,
             Some(Value::String(text)) => Some(text.clone()),
@@ -180,7 +180,7 @@ impl MessageMeta<'_> {
                 Some(RequestId::Number(number))
             }
         };
-        Ok(Source { kind, agent })
+        Ok(MessageSource { kind, agent })
     }
 
     fn ending(&self) -> Result<Option<Ending>, String> {

@@ -1,6 +1,6 @@
 //! Documents read and written: whose rights shrink, what is left out, and what is refused.
 
-use agent::outside::Moment;
+use agent::outside::Timestamp;
 use agent::permission::{FilePath, Narrowing, Resource};
 use agent::{Ending, Role};
 use nexus3_protocol::methods::{BudgetParams, MayGrantParams, OnRestart, SnapshotMessage};
@@ -42,14 +42,14 @@ fn messages(value: Value) -> Vec<SnapshotMessage> {
 fn the_least_session_becomes_a_sandboxed_agent() {
     let ParsedSnapshot { import, notes } = read_session(|_| {}).unwrap();
     assert_eq!(notes, Vec::<String>::new());
-    assert_eq!(import.spec.name, Name::Given(AgentId::parse("a").unwrap()));
+    assert_eq!(import.spec.name, NameSpec::Given(AgentId::parse("a").unwrap()));
     assert_eq!(import.spec.system_prompt.as_deref(), Some("Be brief."));
     assert_eq!(import.spec.cwd.as_deref(), Some("/srv"));
     assert_eq!((&import.spec.model, &import.spec.parent, import.spec.on_restart), (&None, &None, None));
     assert_eq!(import.spec.level_max, Some(Level::Trusted));
     let permissions = PermissionSpec { preset: Some("sandboxed".to_owned()), ..PermissionSpec::default() };
     assert_eq!(import.spec.permissions, permissions);
-    assert_eq!(import.created_at, Some(Moment(1_705_314_600_000_042)));
+    assert_eq!(import.created_at, Some(Timestamp(1_705_314_600_000_042)));
     assert_eq!(import.origin, "session 'a' of 2024-01-16T10:30:00");
 }
 
@@ -57,7 +57,7 @@ fn the_least_session_becomes_a_sandboxed_agent() {
 fn another_name_can_be_given_also_to_a_session_whose_own_is_none() {
     let session = SnapshotDocument { agent_id: "no name".to_owned(), ..least() };
     let asked = ImportAgentParams { snapshot: session.clone(), agent_id: Some("b".to_owned()) };
-    assert_eq!(read_params(asked).unwrap().import.spec.name, Name::Given(AgentId::parse("b").unwrap()));
+    assert_eq!(read_params(asked).unwrap().import.spec.name, NameSpec::Given(AgentId::parse("b").unwrap()));
     let fault = read_params(ImportAgentParams { snapshot: session, agent_id: None }).unwrap_err();
     assert!(fault.starts_with("session.agent_id invalid: Invalid agent ID"), "{fault}");
     let asked = ImportAgentParams { snapshot: least(), agent_id: Some("..".to_owned()) };
@@ -125,7 +125,7 @@ fn what_stood_beside_a_preset_goes_with_it() {
     assert_eq!(same.permissions.write_paths.as_deref(), Some(["/srv/out".to_owned()].as_slice()));
     assert_eq!(same.permissions.may_create.as_deref(), Some(["worker".to_owned()].as_slice()));
     assert_eq!(same.permissions.may_grant.and_then(|second| second.preset).as_deref(), Some("worker"));
-    assert_eq!(same.on_restart, Some(agent::journal::OnRestart::Mark));
+    assert_eq!(same.on_restart, Some(agent::journal::RestartPolicy::Mark));
     let less = with("sandboxed");
     assert_eq!(less.permissions.preset.as_deref(), Some("sandboxed"));
     assert_eq!((less.permissions.write_paths, less.permissions.may_create, less.permissions.may_grant), (None, None, None));

@@ -70,7 +70,7 @@ impl EventFilter {
         match (self, item) {
             (EventFilter::All, _) | (EventFilter::Subtree(_), BusEvent::Gap { .. } | BusEvent::Lagged) => Visibility::Visible,
             (EventFilter::Subtree(sight), BusEvent::Entry(entry)) => sight.entry_visibility(pool, entry),
-            (EventFilter::Subtree(sight), BusEvent::Delta(delta)) if !pool.still_there(&sight.own) => {
+            (EventFilter::Subtree(sight), BusEvent::Delta(delta)) if !pool.exists(&sight.own) => {
                 if delta.agent == sight.own.serial() { Visibility::Hidden } else { Visibility::Ended }
             }
             (EventFilter::Subtree(sight), BusEvent::Delta(delta)) => visible_if(sight.is_visible(pool, delta.agent)),
@@ -81,7 +81,7 @@ impl EventFilter {
 impl SubtreeFilter {
     fn entry_visibility(&mut self, pool: &PoolHandle, entry: &JournalEntry) -> Visibility {
         let own = self.own.serial();
-        if entry.agent != own && !pool.still_there(&self.own) {
+        if entry.agent != own && !pool.exists(&self.own) {
             return Visibility::Ended;
         }
         match &entry.record {

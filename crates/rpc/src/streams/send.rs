@@ -12,7 +12,7 @@ use futures_util::{FutureExt, stream};
 use nexus3_protocol::envelope::{encode_error, encode_result};
 use nexus3_protocol::events::RESPONSE_EVENT;
 use nexus3_protocol::methods::{SendParams, spec};
-use nexus3_protocol::{ErrorCode, Id, Incoming, Method, Params, Request, RpcError, Rules, sse};
+use nexus3_protocol::{ErrorCode, Id, Incoming, Method, Params, Request, RpcError, EnvelopeRules, sse};
 use runtime::{TurnFuture, BusEvent, EventScope, Subscription};
 
 use super::{EventBytes, CallReply, encode_event};
@@ -20,7 +20,7 @@ use crate::caller::Caller;
 use crate::dispatcher::{Dispatcher, Target};
 use crate::routing::parse_params;
 use crate::events::event;
-use crate::methods::calls::send_output;
+use crate::methods::conversation::send_output;
 
 /// A send that was asked for.
 struct SendRequest {
@@ -41,7 +41,7 @@ enum Stage {
 impl Dispatcher {
     /// Answers one body to a caller that takes events: a `send` is told as it goes, anything else is answered as usual.
     pub async fn respond_streaming(&self, entrance: Target, caller: &Caller, body: &[u8]) -> CallReply {
-        match Incoming::parse(body, Rules::HTTP) {
+        match Incoming::parse(body, EnvelopeRules::HTTP) {
             Ok(Incoming::Single(Request { method, params: Params::Named(params), id: Some(id) }))
                 if method == Method::Send.name() && !id.is_null() =>
             {

@@ -65,7 +65,7 @@ impl Actor {
             Ok(None) => Ok(CompactionOutcome::Nothing),
             Ok(Some((parts, how))) => self.commit_compaction(parts, how, &by).await,
             Err(CompactionAborted::Failed(fault)) => Err(fault),
-            Err(CompactionAborted::Ended) if self.shared.ending.is_cancelled() => Err(self.shared.unreachable()),
+            Err(CompactionAborted::Ended) if self.shared.end_requested.is_cancelled() => Err(self.shared.unavailable()),
             Err(CompactionAborted::Ended) => Err(shutting_down()),
         };
         // The place is free before the answer is out.
@@ -74,13 +74,13 @@ impl Actor {
         let _ = reply.send(answer);
         match fell {
             Some(fault) => self.reload(fault).await,
-            None if self.shared.ending.is_cancelled() => ControlFlow::Break(()),
+            None if self.shared.end_requested.is_cancelled() => ControlFlow::Break(()),
             None => ControlFlow::Continue(()),
         }
     }
 
     fn is_shutting_down(&self) -> bool {
-        self.shared.ending.is_cancelled() || self.shared.admission.abort.is_cancelled()
+        self.shared.end_requested.is_cancelled() || self.shared.admission.abort.is_cancelled()
     }
 
     /// What the context is to be made of; none when it stays as it is.
@@ -97,7 +97,7 @@ impl Actor {
             return Ok(None);
         }
         let drop = || Ok(shared.without_oldest(&frame, &size, 1).map(|parts| (parts, CompactionMethod::Dropped)));
-        let Some(summary) = SummaryPlan::plan(&window, &size, frame.gauge, CompactionTrigger::Requested) else {
+        let Some(summary) = SummaryPlan::plan(&window, &size, frame.calibration, CompactionTrigger::Requested) else {
             return if size.is_full() { drop() } else { Ok(None) };
         };
         if !shared.has_summary_budget() {
@@ -123,7 +123,7 @@ impl Actor {
         loop {
             tokio::select! {
                 biased;
-                () = shared.ending.cancelled() => return Err(CompactionAborted::Ended),
+                () = shared.end_requested.cancelled() => return Err(CompactionAborted::Ended),
                 () = shared.admission.abort.cancelled() => return Err(CompactionAborted::Ended),
                 command = self.inbox.recv() => match command {
                     // There is no turn to add a word to; a send that waits can be cancelled.
@@ -146,7 +146,7 @@ impl Actor {
         let record = Record::Compacted(Box::new(fold.record));
         let keeping = shared.append(vec![record], |state| {
             state.messages = messages;
-            state.used = used;
+            state.usage_totals = used;
         });
         keeping.await?;
         shared.published.write().window = fold.window;

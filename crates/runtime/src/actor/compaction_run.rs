@@ -7,7 +7,7 @@ use std::sync::Arc;
 use agent::compaction::{CompactionMethod, CompactionPart, CompactionRecord, SummaryPlan, drop_oldest};
 use agent::outside::{Requester, ModelEvent, ModelStream};
 use agent::permission::Resource;
-use agent::{Fault, FaultKind, Frame, Prices, TokenCount, ToolSpec, Usage, Window, WindowSize};
+use agent::{Fault, FaultKind, FixedOverhead, Prices, TokenCount, ToolSpec, Usage, Window, WindowSize};
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::Instant;
 
@@ -126,8 +126,8 @@ impl Shared {
             by: by.to_owned(),
             method: how,
             messages_before: before.messages().len(),
-            tokens_before: gauge.correct(before.message_tokens()),
-            tokens_after: gauge.correct(window.message_tokens()),
+            tokens_before: gauge.to_model_tokens(before.message_tokens()),
+            tokens_after: gauge.to_model_tokens(window.message_tokens()),
             parts,
         };
         tracing::info!(
@@ -140,21 +140,21 @@ impl Shared {
     }
 
     /// What the context is held against.
-    pub(crate) fn fixed_overhead(&self, tools: &[Arc<ToolSpec>], dynamic: TokenCount) -> Frame {
-        Frame {
+    pub(crate) fn fixed_overhead(&self, tools: &[Arc<ToolSpec>], dynamic: TokenCount) -> FixedOverhead {
+        FixedOverhead {
             budget: self.provider.spec().window_tokens,
             tools: tools.iter().map(|tool| tool.tokens).sum(),
-            dynamic,
-            gauge: self.published.read().calibration,
+            volatile_suffix: dynamic,
+            calibration: self.published.read().calibration,
         }
     }
 
     /// The context without its oldest messages, as far as it has to be shorter. It is halved when the model's window is not
     /// known, and after a refusal, because the window is not what was believed.
-    pub(super) fn without_oldest(&self, frame: &Frame, size: &WindowSize, refusals: u32) -> Option<Vec<CompactionPart>> {
+    pub(super) fn without_oldest(&self, frame: &FixedOverhead, size: &WindowSize, refusals: u32) -> Option<Vec<CompactionPart>> {
         let window = self.published.read().window.clone();
         let half = window.message_tokens() / 2;
-        let room = frame.gauge.uncorrect(size.room() * DROPPED_PERCENT / 100);
+        let room = frame.calibration.to_counted_tokens(size.message_capacity() * DROPPED_PERCENT / 100);
         let tokens_max = match (size.budget, refusals) {
             (0, _) => half,
             (_, 0) => room,

@@ -42,7 +42,7 @@ pub(super) async fn cancel_unstarted(shared: Arc<Shared>, mut open: PendingTurn,
         return open.respond(&Err(fault.into()));
     }
     // Nobody has kept it, or nobody will miss it.
-    let is_unknown = accepted != Ok(true) || shared.ending.is_cancelled();
+    let is_unknown = accepted != Ok(true) || shared.end_requested.is_cancelled();
     let kept = match is_unknown {
         true => Ok(()),
         false => match shared.append(vec![open.ended_record(TurnEnd::cancelled_before_start())], |_| {}).await {
@@ -93,14 +93,14 @@ fn being_resumed(open: &PendingTurn) -> Fault {
 impl Actor {
     pub(super) async fn end_unstarted(&mut self, open: PendingTurn, reply: Option<CancelReply>) -> ControlFlow<()> {
         let is_left = reply.is_none() && open.is_unattended();
-        if matches!(open.stage, TurnStage::Running(_)) && !is_left && !self.shared.ending.is_cancelled() {
+        if matches!(open.stage, TurnStage::Running(_)) && !is_left && !self.shared.end_requested.is_cancelled() {
             // It had begun before the daemon stopped: what it left open in the context has to be closed.
             let mut performance = TurnDriver::begin(Arc::clone(&self.shared), &open, None);
             performance.cancel_on_advance();
             return self.drive_turn(open, performance, reply.into_iter().collect()).await;
         }
         cancel_unstarted(Arc::clone(&self.shared), open, reply).await;
-        let is_over = self.shared.ending.is_cancelled() || self.inbox.is_closed();
+        let is_over = self.shared.end_requested.is_cancelled() || self.inbox.is_closed();
         if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
@@ -183,7 +183,7 @@ impl Actor {
         by: String,
         reply: oneshot::Sender<Result<usize, Fault>>,
     ) -> ControlFlow<()> {
-        let total = match self.can_roll_back(messages) {
+        let total = match self.check_rollback(messages) {
             Ok(total) => total,
             Err(fault) => {
                 let _ = reply.send(Err(fault));
@@ -206,7 +206,7 @@ impl Actor {
         }
     }
 
-    fn can_roll_back(&self, messages: usize) -> Result<usize, Fault> {
+    fn check_rollback(&self, messages: usize) -> Result<usize, Fault> {
         let state = self.shared.published.read();
         let total = state.window.messages().len();
         let invalid = |text: String| Err(Fault::new(FaultKind::Invalid, text));

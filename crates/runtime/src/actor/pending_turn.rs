@@ -83,7 +83,7 @@ impl PendingTurn {
 
     /// For the journal: the send was taken.
     pub(crate) fn accepted_record(&self) -> Record {
-        let message = self.message.message();
+        let message = self.message.to_message();
         let request_id = self.message.request_id.clone();
         Record::TurnAccepted(Box::new(AcceptedTurn { turn: self.turn, request_id, message }))
     }

@@ -18,7 +18,7 @@ use agent::journal::{Record, TurnStage};
 use agent::outside::{ModelStream, StoreFault};
 use agent::permission::Resource;
 use agent::{
-    Fault, FaultKind, Message, RequestId, Source, Turn, TurnAction, TurnEnd, TurnEvent, TurnLimits,
+    Fault, FaultKind, Message, RequestId, MessageSource, Turn, TurnAction, TurnEnd, TurnEvent, TurnLimits,
     TurnOutcome,
 };
 use tokio::sync::{AcquireError, OwnedSemaphorePermit};
@@ -99,7 +99,7 @@ impl TurnDriver {
         let (turn, actions) = match &open.stage {
             TurnStage::Waiting => {
                 spent = (!shared.node.try_consume(Resource::Turns, 1)).then_some(Resource::Turns);
-                let (turn, mut actions) = Turn::start(open.message.message(), limits);
+                let (turn, mut actions) = Turn::start(open.message.to_message(), limits);
                 staged.stage_begin(open, &shared);
                 // The message is in the journal with the send that brought it.
                 if let Some(TurnAction::Append(message)) = (!actions.is_empty()).then(|| actions.remove(0)) {
@@ -198,7 +198,7 @@ impl TurnDriver {
     }
 
     /// Adds a word, and gives it to be kept; none when the turn has enough of them.
-    pub(super) fn steer(&mut self, text: String, source: Source) -> Option<Message> {
+    pub(super) fn steer(&mut self, text: String, source: MessageSource) -> Option<Message> {
         if !self.turn.accepts_steers() || !self.is_turn_committed() {
             return None;
         }

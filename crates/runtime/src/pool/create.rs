@@ -4,14 +4,14 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use agent::journal::{AgentState, OnRestart, Record};
-use agent::outside::{Moment, Provider, StoreFault};
+use agent::journal::{AgentState, RestartPolicy, Record};
+use agent::outside::{Timestamp, Provider, StoreFault};
 use agent::permission::{DEPTH_MAX, Dimension, Effect, FilePath, Grant, Level, Preset};
-use agent::{AgentId, Counted, Fault, FaultKind, Message, RequestId, Source, Window};
+use agent::{AgentId, CountedMessage, Fault, FaultKind, Message, RequestId, MessageSource, Window};
 use tokio::sync::oneshot;
 
 use super::Pool;
-use super::directory::NotIn;
+use super::directory::ReserveError;
 use super::permissions::{PermissionSpec, authorize_effects, reject_widening, budget_exceeds_parent};
 use super::wake::NewAgent;
 use crate::actor::PendingTurn;
@@ -25,7 +25,7 @@ use crate::admission::shutting_down;
 #[derive(Debug, Clone, Default)]
 pub struct AgentSpec {
     /// What it is called.
-    pub name: Name,
+    pub name: NameSpec,
     /// Its prompt; the pool's own when there is none.
     pub system_prompt: Option<String>,
     /// Its parent.
@@ -41,19 +41,19 @@ pub struct AgentSpec {
     /// Its first message.
     pub initial: Option<FirstMessage>,
     /// What becomes of a turn that a crash cuts off; the pool's own way when nothing is said.
-    pub on_restart: Option<OnRestart>,
+    pub on_restart: Option<RestartPolicy>,
     /// Where it comes from, if it is not made from nothing.
     pub origin: Option<String>,
 }
 
 /// What an agent is called.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Name {
+pub enum NameSpec {
     /// Eight hex digits that are free.
     #[default]
-    MadeUp,
+    Generated,
     /// The lowest of `.1`, `.2`, … that is free.
-    Temporary,
+    NextTemporary,
     /// This.
     Given(AgentId),
 }
@@ -64,7 +64,7 @@ pub struct FirstMessage {
     /// Its text.
     pub text: String,
     /// Where it comes from.
-    pub source: Source,
+    pub source: MessageSource,
 }
 
 /// Who wants an agent.
@@ -109,7 +109,7 @@ impl OwnedInitiator {
 }
 
 /// An agent that was made.
-pub struct Created {
+pub struct CreatedAgent {
     /// The way to it.
     pub handle: AgentHandle,
     /// What whoever holds it can show to be that agent.
@@ -120,62 +120,62 @@ pub struct Created {
 
 /// Names made up before the random bytes are taken to be none: even among 100,000 agents the first is nearly always
 /// free.
-const MADE_UP_IDS_MAX: usize = 16;
+const ID_ATTEMPTS_MAX: usize = 16;
 
 /// The tool by which agents create agents; an agent that calls the method itself needs it too.
 const CREATE_TOOL: &str = "agent_create";
 
 /// What is known of an agent before it has a name.
-pub(super) struct Plan {
+pub(super) struct CreatePlan {
     pub(super) spec: AgentSpec,
     pub(super) parent: Option<Arc<LineageNode>>,
     pub(super) cwd: FilePath,
     pub(super) granted: GrantedPermissions,
     pub(super) provider: Arc<dyn Provider>,
-    pub(super) by: String,
-    pub(super) created_at: Option<Moment>,
+    pub(super) created_by: String,
+    pub(super) created_at: Option<Timestamp>,
     /// Messages it begins with.
     pub(super) messages: Vec<Arc<Message>>,
 }
 
 impl Pool {
-    pub(crate) async fn create(self: &Arc<Self>, spec: AgentSpec, by: Initiator<'_>) -> Result<Created, Fault> {
-        let plan = self.plan(spec, by).await?;
-        self.make_planned(&plan).await
+    pub(crate) async fn create(self: &Arc<Self>, spec: AgentSpec, by: Initiator<'_>) -> Result<CreatedAgent, Fault> {
+        let plan = self.plan_create(spec, by).await?;
+        self.create_planned(&plan).await
     }
 
-    pub(super) async fn make_planned(self: &Arc<Self>, plan: &Plan) -> Result<Created, Fault> {
+    pub(super) async fn create_planned(self: &Arc<Self>, plan: &CreatePlan) -> Result<CreatedAgent, Fault> {
         match plan.spec.name.clone() {
-            Name::Given(id) => {
-                let created = self.make(plan, &id).await?;
+            NameSpec::Given(id) => {
+                let created = self.create_with_id(plan, &id).await?;
                 created.ok_or_else(|| Fault::new(FaultKind::Invalid, format!("Agent already exists: {id}")))
             }
-            Name::MadeUp => self.make_named(plan, || self.make_up_id()).await,
-            Name::Temporary => {
+            NameSpec::Generated => self.create_with_generated_id(plan, || self.generate_id()).await,
+            NameSpec::NextTemporary => {
                 let name = || {
                     let none = || Fault::new(FaultKind::Internal, "no temporary agent ID is free");
                     self.directory.free_temporary_id().ok_or_else(none)
                 };
-                self.make_named(plan, name).await
+                self.create_with_generated_id(plan, name).await
             }
         }
     }
 
-    async fn make_named(
+    async fn create_with_generated_id(
         self: &Arc<Self>,
-        plan: &Plan,
+        plan: &CreatePlan,
         name: impl Fn() -> Result<AgentId, Fault>,
-    ) -> Result<Created, Fault> {
-        for _ in 0..MADE_UP_IDS_MAX {
-            if let Some(created) = self.make(plan, &name()?).await? {
+    ) -> Result<CreatedAgent, Fault> {
+        for _ in 0..ID_ATTEMPTS_MAX {
+            if let Some(created) = self.create_with_id(plan, &name()?).await? {
                 return Ok(created);
             }
         }
         let fault = Fault::new(FaultKind::Internal, "no agent ID could be made up");
-        Err(fault.caused_by(format!("{MADE_UP_IDS_MAX} of them were taken")))
+        Err(fault.caused_by(format!("{ID_ATTEMPTS_MAX} of them were taken")))
     }
 
-    fn make_up_id(&self) -> Result<AgentId, Fault> {
+    fn generate_id(&self) -> Result<AgentId, Fault> {
         let mut bytes = [0; 4];
         self.outside.entropy.fill(&mut bytes)?;
         AgentId::parse(&format!("{:08x}", u32::from_be_bytes(bytes)))
@@ -183,28 +183,28 @@ impl Pool {
     }
 
     /// Checks the whole ask.
-    pub(super) async fn plan(&self, spec: AgentSpec, by: Initiator<'_>) -> Result<Plan, Fault> {
-        if self.stop_wanted.is_cancelled() {
+    pub(super) async fn plan_create(&self, spec: AgentSpec, by: Initiator<'_>) -> Result<CreatePlan, Fault> {
+        if self.stop_requested.is_cancelled() {
             return Err(shutting_down());
         }
-        let parent = self.parent_of(&spec, by).await?;
+        let parent = self.resolve_parent(&spec, by).await?;
         let preset = self.find_preset(&spec.permissions, spec.level_max)?;
         self.check_ceiling(preset, &spec.permissions, parent.as_deref(), by)?;
         if spec.level_max.is_some_and(|max| preset.level > max) {
             return Err(self.preset_not_found(preset.name(), spec.level_max));
         }
         let outer = parent.as_deref().map(LineageNode::may_grant);
-        let cwd = self.cwd(&spec, parent.as_deref(), outer.as_ref())?;
+        let cwd = self.resolve_cwd(&spec, parent.as_deref(), outer.as_ref())?;
         let standing = self.resolve_permissions(&spec.permissions, &cwd, outer.as_ref())?;
         let provider = match &spec.model {
             None => self.outside.models.default_model(),
             Some(model) => self.outside.models.find(model)?,
         };
         let by = by.name().to_owned();
-        Ok(Plan { spec, parent, cwd, granted: standing, provider, by, created_at: None, messages: Vec::new() })
+        Ok(CreatePlan { spec, parent, cwd, granted: standing, provider, created_by: by, created_at: None, messages: Vec::new() })
     }
 
-    async fn parent_of(&self, spec: &AgentSpec, by: Initiator<'_>) -> Result<Option<Arc<LineageNode>>, Fault> {
+    async fn resolve_parent(&self, spec: &AgentSpec, by: Initiator<'_>) -> Result<Option<Arc<LineageNode>>, Fault> {
         let parent = match (by, &spec.parent) {
             (Initiator::Admin, None) => return Ok(None),
             (Initiator::Admin, Some(id)) => {
@@ -243,11 +243,11 @@ impl Pool {
         }
     }
 
-    fn cwd(&self, spec: &AgentSpec, parent: Option<&LineageNode>, outer: Option<&Grant>) -> Result<FilePath, Fault> {
+    fn resolve_cwd(&self, spec: &AgentSpec, parent: Option<&LineageNode>, outer: Option<&Grant>) -> Result<FilePath, Fault> {
         let base = parent.map_or(&self.options.cwd, |parent| &parent.cwd);
         let Some(text) = &spec.cwd else { return Ok(base.clone()) };
         let cwd =
-            self.outside.workspace.folder(text, base).map_err(|text| Fault::new(FaultKind::Invalid, text))?;
+            self.outside.workspace.resolve_directory(text, base).map_err(|text| Fault::new(FaultKind::Invalid, text))?;
         if outer.is_some_and(|outer| outer.read.find(&cwd).is_none()) {
             let text = format!("cwd '{cwd}' is outside parent's allowed paths");
             return Err(Fault::denied(Dimension::Read.name(), text));
@@ -256,7 +256,7 @@ impl Pool {
     }
 
     /// None when the name is taken.
-    async fn make(self: &Arc<Self>, plan: &Plan, id: &AgentId) -> Result<Option<Created>, Fault> {
+    async fn create_with_id(self: &Arc<Self>, plan: &CreatePlan, id: &AgentId) -> Result<Option<CreatedAgent>, Fault> {
         let capability = Capability::generate(&*self.outside.entropy)?;
         // Waited for first: what is set aside while somebody waits would be kept without the agent it is for.
         let _making = self.tree_lock.read().await;
@@ -273,8 +273,8 @@ impl Pool {
             Err(refused) => {
                 kin.release_pending();
                 return match refused {
-                    NotIn::Taken => Ok(None),
-                    NotIn::Refused(fault) => Err(fault),
+                    ReserveError::NameTaken => Ok(None),
+                    ReserveError::Refused(fault) => Err(fault),
                 };
             }
         }
@@ -291,22 +291,22 @@ impl Pool {
     /// Keeps the agent with its first message, and lets it live then.
     async fn persist_and_start(
         self: &Arc<Self>,
-        plan: &Plan,
+        plan: &CreatePlan,
         kin: &Arc<LineageNode>,
         capability: &Capability,
-    ) -> Result<Created, Fault> {
-        let live_place = self.make_room_for_live().await?;
-        let window = self.window_of(plan, kin);
+    ) -> Result<CreatedAgent, Fault> {
+        let live_place = self.reserve_live().await?;
+        let window = self.initial_window(plan, kin);
         let turns = u64::from(plan.spec.initial.is_some());
         let state = AgentState { messages: plan.messages.len() as u64, turns, ..AgentState::default() };
         let new = NewAgent {
             node: Arc::clone(kin),
             capability: capability.digest(),
             created_at: plan.created_at.unwrap_or_else(|| self.outside.clock.now()),
-            by: plan.by.clone(),
+            created_by: plan.created_by.clone(),
             origin: plan.spec.origin.clone(),
             on_restart: plan.spec.on_restart.unwrap_or(self.options.on_restart_default),
-            model_asked: plan.spec.model.clone(),
+            model_requested: plan.spec.model.clone(),
             provider: Arc::clone(&plan.provider),
             window,
             state,
@@ -333,12 +333,12 @@ impl Pool {
                 (Some(initial), VecDeque::from([open.with_reply(reply)]))
             }
         };
-        self.let_live(&handle, commands, waiting, live_place);
-        Ok(Created { handle, capability: capability.clone(), initial })
+        self.start_agent(&handle, commands, waiting, live_place);
+        Ok(CreatedAgent { handle, capability: capability.clone(), initial })
     }
 
     /// The context an agent begins with. Its own prompt stands alone; without one it has the pool's, or the layers.
-    fn window_of(&self, plan: &Plan, kin: &LineageNode) -> Window {
+    fn initial_window(&self, plan: &CreatePlan, kin: &LineageNode) -> Window {
         let given = plan.spec.system_prompt.clone().or_else(|| self.options.system_prompt_default.clone());
         let provider = &*plan.provider;
         let prompt = given.or_else(|| match self.options.context.prompt {
@@ -350,13 +350,13 @@ impl Pool {
                     provider,
                     &plan.cwd,
                     &writes,
-                    self.options.context.system,
+                    self.options.context.operating_system,
                 ))
             }
         });
         let count = |text: &str| provider.count(text);
         let mut window = Window::new(prompt.as_deref(), &count);
-        plan.messages.iter().for_each(|message| window.push(Counted::new(Arc::clone(message), &count)));
+        plan.messages.iter().for_each(|message| window.push(CountedMessage::new(Arc::clone(message), &count)));
         window
     }
 

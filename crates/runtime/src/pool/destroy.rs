@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agent::Fault;
 use agent::journal::{Record, Serial};
-use agent::outside::{Append, Doing, StoreFault};
+use agent::outside::{Append, BoxFuture, StoreFault};
 
 use super::{ChildPolicy, Pool};
 use crate::handle::AgentHandle;
@@ -33,7 +33,7 @@ impl Pool {
         dismissals.into_iter().for_each(Release::confirm);
         let leave = |kin: &Arc<LineageNode>| {
             let handle = self.directory.remove(kin.serial);
-            handle.iter().for_each(AgentHandle::begin_end);
+            handle.iter().for_each(AgentHandle::request_end);
             self.output_cache.remove_agent(kin.serial);
             handle
         };
@@ -41,7 +41,7 @@ impl Pool {
     }
 
     /// Keeps that they are gone, and with it what was set aside for them and has gone back to whoever is above.
-    fn persist_destroyed(&self, kins: &[Arc<LineageNode>], by: &str) -> Doing<'static, Result<(), StoreFault>> {
+    fn persist_destroyed(&self, kins: &[Arc<LineageNode>], by: &str) -> BoxFuture<'static, Result<(), StoreFault>> {
         let at = self.outside.clock.now();
         let gone = |kin: &Arc<LineageNode>| Append {
             agent: kin.serial,
@@ -68,7 +68,7 @@ impl Pool {
     }
 
     /// What a turn used while its agent went was paid by whoever is above.
-    pub(crate) fn persist_ancestor_ledgers(&self, kin: &LineageNode) -> Doing<'static, Result<(), StoreFault>> {
+    pub(crate) fn persist_ancestor_ledgers(&self, kin: &LineageNode) -> BoxFuture<'static, Result<(), StoreFault>> {
         let append = kin.parent.as_ref().map(|parent| Append {
             agent: parent.serial,
             agent_id: Some(parent.id()),

@@ -17,7 +17,7 @@ use crate::admission::{busy, shutting_down};
 
 mod live;
 
-pub(crate) use live::LivePlace;
+pub(crate) use live::LiveReservation;
 
 #[derive(Default)]
 pub(crate) struct Directory {
@@ -60,23 +60,23 @@ enum Presence {
 }
 
 /// Why an agent was not let in.
-pub(crate) enum NotIn {
+pub(crate) enum ReserveError {
     /// The name is taken.
-    Taken,
+    NameTaken,
     /// Anything else.
     Refused(Fault),
 }
 
 /// An agent as it is found.
-pub(crate) enum Found {
+pub(crate) enum Lookup {
     Live(AgentHandle),
     /// Whoever wants to wake it takes this gate first, and looks again.
     Asleep(Arc<tokio::sync::Mutex<()>>),
-    Nowhere,
+    NotFound,
 }
 
 /// One agent in a list. Whoever lists has no handle: being looked at keeps nobody awake.
-pub(crate) struct Listed {
+pub(crate) struct ListedAgent {
     pub(crate) serial: Serial,
     pub(crate) live: Option<Arc<Shared>>,
     pub(crate) child_count: usize,
@@ -93,7 +93,7 @@ pub enum ChildPolicy {
 
 impl Directory {
     /// A directory of what was kept.
-    pub(crate) fn of(rows: Vec<IndexRow>) -> Self {
+    pub(crate) fn from_rows(rows: Vec<IndexRow>) -> Self {
         let mut entries = DirectoryState::default();
         for row in rows {
             if let Some(parent) = row.parent {
@@ -124,24 +124,24 @@ impl Directory {
         kin: &Arc<LineageNode>,
         capability: CapabilityDigest,
         agents_max: usize,
-    ) -> Result<(), NotIn> {
+    ) -> Result<(), ReserveError> {
         let mut entries = self.write();
         let id = kin.id();
         if entries.closed {
-            return Err(NotIn::Refused(shutting_down()));
+            return Err(ReserveError::Refused(shutting_down()));
         }
         if entries.by_id.contains_key(&id) {
-            return Err(NotIn::Taken);
+            return Err(ReserveError::NameTaken);
         }
         if entries.by_id.len() >= agents_max {
-            return Err(NotIn::Refused(Fault::new(busy(), format!("busy: {agents_max} agents exist"))));
+            return Err(ReserveError::Refused(Fault::new(busy(), format!("busy: {agents_max} agents exist"))));
         }
         if let Some(parent) = &kin.parent {
             if !entries.exists(parent.serial) {
                 let text = format!("Parent agent not found: {}", parent.id());
-                return Err(NotIn::Refused(Fault::new(FaultKind::Invalid, text)));
+                return Err(ReserveError::Refused(Fault::new(FaultKind::Invalid, text)));
             }
-            kin.count_descendant().map_err(|short| NotIn::Refused(children_budget_exhausted(&id, short)))?;
+            kin.count_descendant().map_err(|short| ReserveError::Refused(children_budget_exhausted(&id, short)))?;
             entries.children.entry(parent.serial).or_default().insert(kin.serial);
         }
         let node = DirectoryEntry {
@@ -173,28 +173,28 @@ impl Directory {
         self.read().exists(serial)
     }
 
-    pub(crate) fn name_of(&self, serial: Serial) -> Option<AgentId> {
+    pub(crate) fn id_of(&self, serial: Serial) -> Option<AgentId> {
         let entries = self.read();
         entries.agents.get(&serial).filter(|_| entries.exists(serial)).map(|node| node.id.clone())
     }
 
     /// The agent, if it is live.
-    pub(crate) fn live(&self, serial: Serial) -> Option<AgentHandle> {
+    pub(crate) fn live_handle(&self, serial: Serial) -> Option<AgentHandle> {
         match &self.read().agents.get(&serial)?.presence {
             Presence::Live(handle) => Some(handle.clone()),
             Presence::Pending | Presence::Asleep(_) | Presence::Destroyed => None,
         }
     }
 
-    pub(crate) fn look(&self, serial: Serial) -> Found {
-        if let Some(handle) = self.live(serial) {
-            return Found::Live(handle);
+    pub(crate) fn lookup(&self, serial: Serial) -> Lookup {
+        if let Some(handle) = self.live_handle(serial) {
+            return Lookup::Live(handle);
         }
         let mut entries = self.write();
         match entries.agents.get_mut(&serial).map(|node| &mut node.presence) {
-            Some(Presence::Live(handle)) => Found::Live(handle.clone()),
-            Some(Presence::Asleep(gate)) => Found::Asleep(Arc::clone(gate.get_or_insert_default())),
-            Some(Presence::Pending | Presence::Destroyed) | None => Found::Nowhere,
+            Some(Presence::Live(handle)) => Lookup::Live(handle.clone()),
+            Some(Presence::Asleep(gate)) => Lookup::Asleep(Arc::clone(gate.get_or_insert_default())),
+            Some(Presence::Pending | Presence::Destroyed) | None => Lookup::NotFound,
         }
     }
 
@@ -275,7 +275,7 @@ impl Directory {
 
     /// Takes an agent out. Gives its handle if it was live.
     pub(crate) fn remove(&self, serial: Serial) -> Option<AgentHandle> {
-        self.write().take(serial)
+        self.write().remove(serial)
     }
 
     /// Another name. False when it is taken.
@@ -288,11 +288,11 @@ impl Directory {
         free
     }
 
-    pub(crate) fn forget_name(&self, id: &AgentId) {
+    pub(crate) fn release_name(&self, id: &AgentId) {
         self.write().by_id.remove(id);
     }
 
-    pub(crate) fn set_name(&self, serial: Serial, id: &AgentId) {
+    pub(crate) fn rename(&self, serial: Serial, id: &AgentId) {
         let mut entries = self.write();
         let Some(node) = entries.agents.get_mut(&serial) else { return };
         let before = std::mem::replace(&mut node.id, id.clone());
@@ -320,13 +320,13 @@ impl Directory {
     }
 
     /// Some of the agents that pass, in the order they were created, and how many pass.
-    pub(crate) fn page(&self, under: Option<Serial>, offset: usize, limit: usize) -> (usize, Vec<Listed>) {
+    pub(crate) fn page(&self, under: Option<Serial>, offset: usize, limit: usize) -> (usize, Vec<ListedAgent>) {
         let entries = self.read();
         let passes = |serial: &Serial| under.is_none_or(|top| entries.lineage(*serial).any(|one| one == top));
         let (mut total, mut page) = (0, Vec::new());
         for serial in entries.agents.keys().filter(|serial| entries.exists(**serial) && passes(serial)) {
             if total >= offset && page.len() < limit {
-                page.push(entries.listed(*serial));
+                page.push(entries.listed_agent(*serial));
             }
             total += 1;
         }
@@ -334,9 +334,9 @@ impl Directory {
     }
 
     /// An agent's children in the order they were created.
-    pub(crate) fn children(&self, parent: Serial) -> Vec<Listed> {
+    pub(crate) fn children(&self, parent: Serial) -> Vec<ListedAgent> {
         let entries = self.read();
-        entries.children_of(parent).map(|serial| entries.listed(serial)).collect()
+        entries.children_of(parent).map(|serial| entries.listed_agent(serial)).collect()
     }
 
     pub(crate) fn child_count(&self, parent: Serial) -> usize {
@@ -344,7 +344,7 @@ impl Directory {
     }
 
     /// Whether there is anybody, and all of them are finished.
-    pub(crate) fn some_and_all_finished(&self) -> bool {
+    pub(crate) fn all_finished(&self) -> bool {
         let entries = self.read();
         let mut existing = entries.agents.iter().filter(|(serial, _)| entries.exists(**serial)).peekable();
         existing.peek().is_some() && existing.all(|(_, node)| node.is_finished)
@@ -391,15 +391,15 @@ impl DirectoryState {
         all.filter(|serial| self.exists(*serial))
     }
 
-    fn listed(&self, serial: Serial) -> Listed {
+    fn listed_agent(&self, serial: Serial) -> ListedAgent {
         let live = match self.agents.get(&serial).map(|node| &node.presence) {
             Some(Presence::Live(handle)) => Some(Arc::clone(&handle.shared)),
             Some(Presence::Pending | Presence::Asleep(_) | Presence::Destroyed) | None => None,
         };
-        Listed { serial, live, child_count: self.children_of(serial).count() }
+        ListedAgent { serial, live, child_count: self.children_of(serial).count() }
     }
 
-    fn take(&mut self, serial: Serial) -> Option<AgentHandle> {
+    fn remove(&mut self, serial: Serial) -> Option<AgentHandle> {
         let node = self.agents.get_mut(&serial)?;
         let (id, capability) = (node.id.clone(), node.capability);
         let stage = std::mem::replace(&mut node.presence, Presence::Destroyed);

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use agent::journal::Record;
-use agent::outside::{Append, Moment, StoreFault};
+use agent::outside::{Append, Timestamp, StoreFault};
 use agent::permission::Effect;
 use agent::{AgentId, Fault, FaultKind, Message};
 
-use super::create::{OwnedInitiator, Initiator, Created, Name, Plan};
+use super::create::{OwnedInitiator, Initiator, CreatedAgent, NameSpec, CreatePlan};
 use super::permissions::authorize_effects;
 use super::{AgentSpec, Pool, PoolHandle};
 use crate::handle::{AgentHandle, AgentRef};
@@ -30,7 +30,7 @@ pub struct Import {
     /// Its messages.
     pub messages: Vec<Message>,
     /// When it was made, if that is known.
-    pub created_at: Option<Moment>,
+    pub created_at: Option<Timestamp>,
     /// Where it comes from.
     pub origin: String,
 }
@@ -40,9 +40,9 @@ impl PoolHandle {
     ///
     /// # Errors
     /// As for a create, and when the messages would end within a tool call.
-    pub async fn fork(&self, source: &AgentHandle, fork: Fork, by: Initiator<'_>) -> Result<Created, Fault> {
+    pub async fn fork(&self, source: &AgentHandle, fork: Fork, by: Initiator<'_>) -> Result<CreatedAgent, Fault> {
         let (pool, source, author) = (Arc::clone(&self.pool), source.clone(), OwnedInitiator::from_initiator(by));
-        self.pool.finish(async move { pool.fork(&source, fork, author.as_initiator()).await }).await
+        self.pool.run_detached(async move { pool.fork(&source, fork, author.as_initiator()).await }).await
     }
 
     /// Gives an agent another name. What was kept of it stays with it.
@@ -51,28 +51,28 @@ impl PoolHandle {
     /// When the name is taken, the agent is at work, or the name cannot be kept.
     pub async fn rename(&self, agent: &AgentRef, id: AgentId, by: Initiator<'_>) -> Result<AgentRef, Fault> {
         let (pool, agent, by) = (Arc::clone(&self.pool), agent.clone(), by.name().to_owned());
-        self.pool.finish(async move { pool.rename(&agent, id, by).await }).await
+        self.pool.run_detached(async move { pool.rename(&agent, id, by).await }).await
     }
 
     /// Makes an agent with messages it had elsewhere.
     ///
     /// # Errors
     /// As for a create.
-    pub async fn import(&self, import: Import, by: Initiator<'_>) -> Result<Created, Fault> {
+    pub async fn import(&self, import: Import, by: Initiator<'_>) -> Result<CreatedAgent, Fault> {
         let (pool, author) = (Arc::clone(&self.pool), OwnedInitiator::from_initiator(by));
         let import = async move {
             let Import { spec, messages, created_at, origin } = import;
             let spec = AgentSpec { origin: Some(origin), initial: None, ..spec };
             let messages = messages.into_iter().map(Arc::new).collect();
-            let plan = Plan { messages, created_at, ..pool.plan(spec, author.as_initiator()).await? };
-            pool.make_planned(&plan).await
+            let plan = CreatePlan { messages, created_at, ..pool.plan_create(spec, author.as_initiator()).await? };
+            pool.create_planned(&plan).await
         };
-        self.pool.finish(import).await
+        self.pool.run_detached(import).await
     }
 }
 
 impl Pool {
-    async fn fork(self: &Arc<Self>, source: &AgentHandle, fork: Fork, by: Initiator<'_>) -> Result<Created, Fault> {
+    async fn fork(self: &Arc<Self>, source: &AgentHandle, fork: Fork, by: Initiator<'_>) -> Result<CreatedAgent, Fault> {
         let (record, kin) = (source.record(), source.node());
         if let Initiator::Agent(own) = by {
             let preset = self.find_preset(&kin.granted().spec, None)?;
@@ -86,7 +86,7 @@ impl Pool {
         let messages = first_messages(source, fork.messages)?;
         let provider = Arc::clone(&source.shared.provider);
         let spec = AgentSpec {
-            name: fork.id.map_or(Name::MadeUp, Name::Given),
+            name: fork.id.map_or(NameSpec::Generated, NameSpec::Given),
             // An agent without a prompt stays without.
             system_prompt: Some(record.system_prompt.unwrap_or_default()),
             model: record.model,
@@ -94,17 +94,17 @@ impl Pool {
             origin: Some(format!("fork of {} at {}", record.id, messages.len())),
             ..AgentSpec::default()
         };
-        let plan = Plan {
+        let plan = CreatePlan {
             spec,
             parent: kin.parent.clone(),
             cwd: kin.cwd.clone(),
             granted: kin.granted(),
             provider,
-            by: by.name().to_owned(),
+            created_by: by.name().to_owned(),
             created_at: None,
             messages,
         };
-        self.make_planned(&plan).await
+        self.create_planned(&plan).await
     }
 
     async fn rename(self: &Arc<Self>, agent: &AgentRef, id: AgentId, by: String) -> Result<AgentRef, Fault> {
@@ -114,22 +114,22 @@ impl Pool {
             return Err(Fault::new(FaultKind::Invalid, text));
         }
         if !self.directory.exists(agent.serial) {
-            return Err(crate::handle::gone(&agent.id));
+            return Err(crate::handle::agent_not_found(&agent.id));
         }
-        if !self.directory.put_to_sleep(agent.serial) && self.directory.live(agent.serial).is_some() {
+        if !self.directory.put_to_sleep(agent.serial) && self.directory.live_handle(agent.serial).is_some() {
             let text = format!("busy: agent '{}' is at work; rename it when it rests", agent.id);
             return Err(Fault::new(busy(), text));
         }
         // Nobody wakes it meanwhile: whoever wakes it would know it by its old name.
-        let super::directory::Found::Asleep(gate) = self.directory.look(agent.serial) else {
+        let super::directory::Lookup::Asleep(gate) = self.directory.lookup(agent.serial) else {
             return Err(Fault::new(busy(), format!("busy: agent '{}' is at work", agent.id)));
         };
         let _awake = gate.lock().await;
-        if self.directory.live(agent.serial).is_some() {
+        if self.directory.live_handle(agent.serial).is_some() {
             return Err(Fault::new(busy(), format!("busy: agent '{}' is at work", agent.id)));
         }
         if !self.directory.reserve_name(agent.serial, &id) {
-            return Err(taken(&id));
+            return Err(name_taken(&id));
         }
         let append = Append {
             agent: agent.serial,
@@ -142,18 +142,18 @@ impl Pool {
         };
         match self.outside.store.append(vec![append]).await {
             Ok(()) => {
-                self.directory.set_name(agent.serial, &id);
+                self.directory.rename(agent.serial, &id);
                 Ok(AgentRef { serial: agent.serial, id })
             }
             Err(fault) => {
-                self.directory.forget_name(&id);
-                Err(if fault == StoreFault::DuplicateAgentId { taken(&id) } else { fault.into() })
+                self.directory.release_name(&id);
+                Err(if fault == StoreFault::DuplicateAgentId { name_taken(&id) } else { fault.into() })
             }
         }
     }
 }
 
-fn taken(id: &AgentId) -> Fault {
+fn name_taken(id: &AgentId) -> Fault {
     Fault::new(FaultKind::Invalid, format!("Agent already exists: {id}"))
 }
 

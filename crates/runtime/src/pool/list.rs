@@ -7,31 +7,31 @@ use agent::Fault;
 use agent::journal::Serial;
 use agent::outside::StoredAgent;
 
-use super::directory::Listed;
+use super::directory::ListedAgent;
 use super::{Pool, PoolHandle};
 use crate::handle::{AgentHandle, AgentRef};
 use crate::lineage::LineageNode;
-use crate::published::{AgentLife, AgentSummary};
+use crate::published::{AgentLiveness, AgentStatus};
 
 /// Which agents to list.
 #[derive(Debug, Clone, Copy)]
-pub enum Among<'a> {
+pub enum ListScope<'a> {
     /// All of them.
     All,
     /// One of them, and everybody below it.
-    Under(&'a AgentRef),
+    Subtree(&'a AgentRef),
 }
 
 /// Agents that sleep, read at once.
-const READ_AT_ONCE: usize = 1024;
+const LOAD_BATCH_MAX: usize = 1024;
 
 impl PoolHandle {
     /// All agents in the order they were created.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn list(&self) -> Result<Vec<AgentSummary>, Fault> {
-        self.list_page(Among::All, 0, usize::MAX).await.map(|(_, agents)| agents)
+    pub async fn list(&self) -> Result<Vec<AgentStatus>, Fault> {
+        self.list_page(ListScope::All, 0, usize::MAX).await.map(|(_, agents)| agents)
     }
 
     /// Some of the agents in the order they were created, and how many there are.
@@ -40,46 +40,46 @@ impl PoolHandle {
     /// When the store cannot be read.
     pub async fn list_page(
         &self,
-        among: Among<'_>,
+        among: ListScope<'_>,
         offset: usize,
         limit: usize,
-    ) -> Result<(usize, Vec<AgentSummary>), Fault> {
+    ) -> Result<(usize, Vec<AgentStatus>), Fault> {
         let under = match among {
-            Among::All => None,
-            Among::Under(top) => Some(top.serial),
+            ListScope::All => None,
+            ListScope::Subtree(top) => Some(top.serial),
         };
         let (total, page) = self.pool.directory.page(under, offset, limit);
-        Ok((total, self.pool.summaries(page).await?))
+        Ok((total, self.pool.statuses(page).await?))
     }
 
     /// One live agent as it is in a list.
     #[must_use]
-    pub fn summary(&self, agent: &AgentHandle) -> AgentSummary {
-        agent.shared.summary(self.pool.directory.child_count(agent.node().serial))
+    pub fn status(&self, agent: &AgentHandle) -> AgentStatus {
+        agent.shared.status(self.pool.directory.child_count(agent.node().serial))
     }
 
     /// An agent's children in the order they were created.
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn children(&self, agent: &AgentHandle) -> Result<Vec<AgentSummary>, Fault> {
-        self.pool.summaries(self.pool.directory.children(agent.node().serial)).await
+    pub async fn children(&self, agent: &AgentHandle) -> Result<Vec<AgentStatus>, Fault> {
+        self.pool.statuses(self.pool.directory.children(agent.node().serial)).await
     }
 }
 
 impl Pool {
-    async fn summaries(&self, listed: Vec<Listed>) -> Result<Vec<AgentSummary>, Fault> {
+    async fn statuses(&self, listed: Vec<ListedAgent>) -> Result<Vec<AgentStatus>, Fault> {
         let mut summaries = Vec::with_capacity(listed.len());
-        for some in listed.chunks(READ_AT_ONCE) {
+        for some in listed.chunks(LOAD_BATCH_MAX) {
             let asleep: Vec<Serial> =
                 some.iter().filter(|one| one.live.is_none()).map(|one| one.serial).collect();
             let loaded = if asleep.is_empty() { HashMap::new() } else { self.load_agents(&asleep).await? };
             for one in some {
                 // Whoever is in neither was destroyed meanwhile.
                 match (&one.live, loaded.get(&one.serial)) {
-                    (Some(live), _) => summaries.push(live.summary(one.child_count)),
+                    (Some(live), _) => summaries.push(live.status(one.child_count)),
                     (None, Some((kin, stored))) => {
-                        summaries.push(self.summary_of(kin, stored, one.child_count));
+                        summaries.push(self.stored_status(kin, stored, one.child_count));
                     }
                     (None, None) => {}
                 }
@@ -88,11 +88,11 @@ impl Pool {
         Ok(summaries)
     }
 
-    fn summary_of(&self, kin: &Arc<LineageNode>, stored: &StoredAgent, child_count: usize) -> AgentSummary {
+    fn stored_status(&self, kin: &Arc<LineageNode>, stored: &StoredAgent, child_count: usize) -> AgentStatus {
         let StoredAgent { record, state, .. } = stored;
         let standing = kin.granted();
         let model = record.model.as_deref().map(Arc::from);
-        AgentSummary {
+        AgentStatus {
             id: record.id.clone(),
             created_at: record.created_at,
             message_count: usize::try_from(state.messages).unwrap_or(usize::MAX),
@@ -109,7 +109,7 @@ impl Pool {
             level: standing.level,
             cwd: record.cwd.clone(),
             write_folders: kin.write_folders().roots().to_vec(),
-            state: AgentLife::Asleep,
+            state: AgentLiveness::Asleep,
             on_restart: record.on_restart,
             origin: record.origin.clone(),
         }

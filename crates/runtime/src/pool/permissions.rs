@@ -178,7 +178,7 @@ impl PoolHandle {
         let (pool, agent, change) = (Arc::clone(&self.pool), agent.clone(), change.clone());
         let author = OwnedInitiator::from_initiator(by);
         // Whoever asked may go away; a change that has begun is finished.
-        self.pool.finish(async move { pool.change_permissions(&agent, &change, author.as_initiator()).await }).await
+        self.pool.run_detached(async move { pool.change_permissions(&agent, &change, author.as_initiator()).await }).await
     }
 }
 
@@ -322,7 +322,7 @@ impl Pool {
     ) -> Result<Option<Vec<FilePath>>, Fault> {
         let Some(paths) = paths else { return Ok(None) };
         let place = |text: &String| {
-            let found = self.outside.workspace.place(text, cwd);
+            let found = self.outside.workspace.resolve_path(text, cwd);
             let path = found.map_err(|why| {
                 Fault::new(FaultKind::Invalid, format!("allowed_write_path '{}' invalid: {why}", echoed(text)))
             })?;

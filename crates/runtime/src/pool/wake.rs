@@ -5,30 +5,30 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent::journal::{AgentState, OnRestart, Replay, Serial};
-use agent::outside::{ModelRequest, ModelStream, ModelSpec, Moment, Provider, StoredAgent};
-use agent::{AgentId, Counted, Fault, FaultKind, Message, Window};
+use agent::journal::{AgentState, RestartPolicy, Replay, Serial};
+use agent::outside::{ModelRequest, ModelStream, ModelSpec, Timestamp, Provider, StoredAgent};
+use agent::{AgentId, CountedMessage, Fault, FaultKind, Message, Window};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::Pool;
-use super::directory::{Found, LivePlace};
+use super::directory::{Lookup, LiveReservation};
 use crate::actor::{Actor, Command, PendingTurn};
 use crate::capability::CapabilityDigest;
-use crate::handle::{AgentHandle, AgentRef, Shared, gone};
+use crate::handle::{AgentHandle, AgentRef, Shared, agent_not_found};
 use crate::lineage::{StoredLineageNode, LineageNode, NewLineageNode};
 use crate::published::Published;
 use crate::admission::{busy, shutting_down};
 
 /// Commands that may wait in an inbox beyond the turns that are open: cancels.
-const INBOX_SPARE: usize = 16;
+const INBOX_HEADROOM: usize = 16;
 
 /// How often names of old sends are forgotten.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Whoever reads from an agent keeps it from sleeping for a moment. Nobody is refused for that.
-const ROOM_WAITS_MS: [u64; 6] = [1, 4, 10, 25, 60, 150];
+const LIVE_RETRY_DELAYS_MS: [u64; 6] = [1, 4, 10, 25, 60, 150];
 
 /// Agents that are woken at once to settle their turns.
 const RESUMES_RUNNING_MAX: usize = 64;
@@ -37,11 +37,11 @@ const RESUMES_RUNNING_MAX: usize = 64;
 pub(super) struct NewAgent {
     pub(super) node: Arc<LineageNode>,
     pub(super) capability: CapabilityDigest,
-    pub(super) created_at: Moment,
-    pub(super) by: String,
+    pub(super) created_at: Timestamp,
+    pub(super) created_by: String,
     pub(super) origin: Option<String>,
-    pub(super) on_restart: OnRestart,
-    pub(super) model_asked: Option<String>,
+    pub(super) on_restart: RestartPolicy,
+    pub(super) model_requested: Option<String>,
     pub(super) provider: Arc<dyn Provider>,
     pub(super) window: Window,
     pub(super) state: AgentState,
@@ -52,16 +52,16 @@ type Commands = mpsc::Receiver<Box<Command>>;
 impl Pool {
     pub(crate) async fn wake(self: &Arc<Self>, agent: &AgentRef) -> Result<AgentHandle, Fault> {
         loop {
-            match self.directory.look(agent.serial) {
-                Found::Live(handle) => {
-                    handle.shared.last_used.store(self.now_ms(), Ordering::Relaxed);
+            match self.directory.lookup(agent.serial) {
+                Lookup::Live(handle) => {
+                    handle.shared.last_used_ms.store(self.uptime_ms(), Ordering::Relaxed);
                     return Ok(handle);
                 }
-                Found::Nowhere => return Err(gone(&agent.id)),
-                Found::Asleep(gate) => {
+                Lookup::NotFound => return Err(agent_not_found(&agent.id)),
+                Lookup::Asleep(gate) => {
                     let _waking = gate.lock().await;
                     // Whoever had the gate before has woken it; if it sleeps again since, it has another gate.
-                    if let Found::Asleep(now) = self.directory.look(agent.serial)
+                    if let Lookup::Asleep(now) = self.directory.lookup(agent.serial)
                         && Arc::ptr_eq(&now, &gate)
                     {
                         return self.restore_agent(agent).await;
@@ -73,26 +73,26 @@ impl Pool {
 
     /// Makes the agent from what was kept.
     async fn restore_agent(self: &Arc<Self>, agent: &AgentRef) -> Result<AgentHandle, Fault> {
-        if self.stop_wanted.is_cancelled() && self.admission.is_closed() {
+        if self.stop_requested.is_cancelled() && self.admission.is_closed() {
             return Err(shutting_down());
         }
-        let live_place = self.make_room_for_live().await?;
+        let live_place = self.reserve_live().await?;
         let (kin, stored) =
-            self.load_agents(&[agent.serial]).await?.remove(&agent.serial).ok_or_else(|| gone(&agent.id))?;
+            self.load_agents(&[agent.serial]).await?.remove(&agent.serial).ok_or_else(|| agent_not_found(&agent.id))?;
         let records = self.outside.store.history(agent.serial).await?;
         let (messages, open) = Replay::from_records(records).into_parts();
         let StoredAgent { record, mut state, .. } = stored;
         let provider = self.provider_for(record.model.as_deref());
-        let window = counted(record.system_prompt.as_deref(), messages, &provider).await;
+        let window = count_window(record.system_prompt.as_deref(), messages, &provider).await;
         state.messages = window.messages().len() as u64;
         let (handle, commands) = self.assemble(NewAgent {
             node: kin,
             capability: CapabilityDigest::from_bytes(record.capability_digest),
             created_at: record.created_at,
-            by: record.by,
+            created_by: record.by,
             origin: record.origin,
             on_restart: record.on_restart,
-            model_asked: record.model,
+            model_requested: record.model,
             provider,
             window,
             state,
@@ -102,7 +102,7 @@ impl Pool {
             PendingTurn::from_stored(open, place)
         });
         let waiting = waiting.collect();
-        self.let_live(&handle, commands, waiting, live_place);
+        self.start_agent(&handle, commands, waiting, live_place);
         Ok(handle)
     }
 
@@ -116,16 +116,16 @@ impl Pool {
     }
 
     pub(super) fn assemble(self: &Arc<Self>, new: NewAgent) -> (AgentHandle, Commands) {
-        let (inbox, commands) = mpsc::channel(self.limits.agent_turns_open_max + INBOX_SPARE);
+        let (inbox, commands) = mpsc::channel(self.limits.agent_turns_open_max + INBOX_HEADROOM);
         let shared = Arc::new(Shared {
             id: new.node.id(),
             node: new.node,
             capability: new.capability,
             created_at: new.created_at,
-            by: new.by,
+            created_by: new.created_by,
             origin: new.origin,
             on_restart: new.on_restart,
-            model_asked: new.model_asked,
+            model_requested: new.model_requested,
             model: new.provider.model().map(Arc::from),
             provider: new.provider,
             published: Published::new(new.window, &new.state),
@@ -138,8 +138,8 @@ impl Pool {
             open_turns: Arc::new(AtomicUsize::new(0)),
             limits: Arc::clone(&self.limits),
             pool: Arc::downgrade(self),
-            last_used: AtomicU64::new(self.now_ms()),
-            ending: CancellationToken::new(),
+            last_used_ms: AtomicU64::new(self.uptime_ms()),
+            end_requested: CancellationToken::new(),
             needs_reload: CancellationToken::new(),
             ended: CancellationToken::new(),
         });
@@ -147,12 +147,12 @@ impl Pool {
     }
 
     /// Starts the agent's task and lets others find it.
-    pub(super) fn let_live(
+    pub(super) fn start_agent(
         &self,
         handle: &AgentHandle,
         commands: Commands,
         waiting: VecDeque<PendingTurn>,
-        place: LivePlace<'_>,
+        place: LiveReservation<'_>,
     ) {
         // Until the task is spawned, so that a stop waits for both.
         let _starting = self.tasks.token();
@@ -160,7 +160,7 @@ impl Pool {
         tracing::debug!(parent: &span, "agent is live");
         let actor = Actor::new(Arc::clone(&handle.shared), commands, waiting);
         if !self.directory.go_live(handle.clone(), place) {
-            handle.begin_end();
+            handle.request_end();
         }
         self.tasks.spawn(actor.run().instrument(span));
     }
@@ -169,19 +169,19 @@ impl Pool {
     ///
     /// # Errors
     /// When all of them are at work, and go on with it.
-    pub(super) async fn make_room_for_live(&self) -> Result<LivePlace<'_>, Fault> {
+    pub(super) async fn reserve_live(&self) -> Result<LiveReservation<'_>, Fault> {
         let max = self.limits.live_agents_max.max(1);
-        for wait_ms in ROOM_WAITS_MS {
-            if let Some(place) = self.directory.promise_live(max) {
+        for wait_ms in LIVE_RETRY_DELAYS_MS {
+            if let Some(place) = self.directory.reserve_live(max) {
                 return Ok(place);
             }
             tokio::time::sleep(Duration::from_millis(wait_ms)).await;
         }
         let busy = || Fault::new(busy(), format!("busy: {max} agents are at work"));
-        self.directory.promise_live(max).ok_or_else(busy)
+        self.directory.reserve_live(max).ok_or_else(busy)
     }
 
-    fn now_ms(&self) -> u64 {
+    fn uptime_ms(&self) -> u64 {
         u64::try_from(self.opened_at.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
@@ -255,7 +255,7 @@ impl Pool {
     }
 
     /// Temporary agents do not outlive the daemon. Whoever is below them and is not temporary does.
-    pub(super) async fn drop_temporary(self: &Arc<Self>) -> Result<(), Fault> {
+    pub(super) async fn destroy_temporary_agents(self: &Arc<Self>) -> Result<(), Fault> {
         for serial in self.directory.temporary() {
             self.destroy(serial, super::ChildPolicy::Orphan, "restart").await?;
         }
@@ -277,7 +277,7 @@ impl Pool {
     /// Turns of an agent that could not keep its work are open in the store. They go on when there may be room again, also
     /// when nobody asks for them.
     pub(crate) fn resume_later(self: &Arc<Self>, serial: Serial, after: Duration) {
-        let (pool, stop) = (Arc::downgrade(self), self.stop_wanted.clone());
+        let (pool, stop) = (Arc::downgrade(self), self.stop_requested.clone());
         self.tasks.spawn(async move {
             tokio::select! {
                 () = tokio::time::sleep(after) => {}
@@ -297,13 +297,13 @@ impl Pool {
                 let pool = pool.upgrade();
                 async move {
                     let Some(pool) = pool else { return };
-                    let Some(id) = pool.directory.name_of(serial) else { return };
+                    let Some(id) = pool.directory.id_of(serial) else { return };
                     let agent = AgentRef { serial, id };
                     while let Err(fault) = pool.wake(&agent).await {
                         let FaultKind::Busy { retry_after_ms } = fault.kind else {
                             return tracing::error!(agent = %agent.id, "a turn could not be taken up: {fault}");
                         };
-                        if pool.stop_wanted.is_cancelled() {
+                        if pool.stop_requested.is_cancelled() {
                             return;
                         }
                         tokio::time::sleep(Duration::from_millis(retry_after_ms)).await;
@@ -323,11 +323,11 @@ impl Pool {
     pub(super) fn prune_old_turns(self: &Arc<Self>) {
         let (store, clock) = (Arc::clone(&self.outside.store), Arc::clone(&self.outside.clock));
         let retention = i64::try_from(self.limits.request_retention.as_micros()).unwrap_or(i64::MAX);
-        let stop = self.stop_wanted.clone();
+        let stop = self.stop_requested.clone();
         self.tasks.spawn(async move {
             let forget = async {
                 loop {
-                    let before = Moment(clock.now().0.saturating_sub(retention));
+                    let before = Timestamp(clock.now().0.saturating_sub(retention));
                     if let Err(fault) = store.prune_turns(before).await {
                         tracing::warn!("names of old sends could not be forgotten: {fault}");
                     }
@@ -343,19 +343,19 @@ impl Pool {
 }
 
 /// More text than this is counted beside whatever else the thread has to do.
-const COUNTED_HERE_BYTES_MAX: usize = 256 << 10;
+const INLINE_COUNT_BYTES_MAX: usize = 256 << 10;
 
 /// The context of an agent that comes back: every message is counted once.
-async fn counted(prompt: Option<&str>, messages: Vec<Arc<Message>>, provider: &Arc<dyn Provider>) -> Window {
+async fn count_window(prompt: Option<&str>, messages: Vec<Arc<Message>>, provider: &Arc<dyn Provider>) -> Window {
     let (prompt, provider) = (prompt.map(str::to_owned), Arc::clone(provider));
     let bytes: usize = messages.iter().map(|message| message.text.len()).sum();
     let count_all = move || {
         let count = |text: &str| provider.count(text);
         let mut window = Window::new(prompt.as_deref(), &count);
-        messages.iter().for_each(|message| window.push(Counted::new(Arc::clone(message), &count)));
+        messages.iter().for_each(|message| window.push(CountedMessage::new(Arc::clone(message), &count)));
         window
     };
-    if bytes <= COUNTED_HERE_BYTES_MAX {
+    if bytes <= INLINE_COUNT_BYTES_MAX {
         return count_all();
     }
     match tokio::task::spawn_blocking(count_all).await {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use agent::journal::Record;
 use agent::outside::Store;
-use agent::{FaultKind, Source, TurnOutcome};
+use agent::{FaultKind, MessageSource, TurnOutcome};
 use futures_util::FutureExt;
 use runtime::{AgentHandle, Initiator, PermissionChange, ChildPolicy};
 
@@ -13,7 +13,7 @@ use crate::world::{World, at_once, end_of, first, message, named, numeric_reques
 
 /// The kinds of what is kept of an agent.
 async fn stored_kinds(world: &World, agent: &AgentHandle) -> Vec<&'static str> {
-    world.store.stored_records(agent.refer().serial()).await.iter().map(Record::kind).collect()
+    world.store.stored_records(agent.agent_ref().serial()).await.iter().map(Record::kind).collect()
 }
 
 /// Has somebody wait while the store is held up, and gives the answer when it goes on.
@@ -44,7 +44,7 @@ async fn nobody_finds_an_agent_that_is_not_kept_yet() {
     let mut creating = Box::pin(world.create(named("a")));
     assert!((&mut creating).now_or_never().is_none());
     settle().await;
-    assert!(world.pool.refer(&crate::world::id("a")).is_none());
+    assert!(world.pool.find_ref(&crate::world::id("a")).is_none());
     assert_eq!(world.names().await, Vec::<String>::new());
     let fault = world.refusal(named("a")).await;
     assert_eq!((fault.kind, fault.public.as_ref()), (FaultKind::Invalid, "Agent already exists: a"));
@@ -101,7 +101,7 @@ async fn a_first_message_is_worked_on_after_a_crash() {
         text: "#1 say a; done".into(),
         images: Vec::new(),
         request_id,
-        source: Source::default(),
+        source: MessageSource::default(),
     };
     assert_eq!(agent.send(again).await.expect("it is known").content, "a");
 }
@@ -210,7 +210,7 @@ async fn a_word_is_acknowledged_when_it_is_kept() {
     let agent = world.agent("a").await;
     start(&agent, 1, "#1 wait; say so; done");
     settle().await;
-    let taken = call_while_store_held(&world, agent.steer("#s say steered; done".to_owned(), Source::default())).await;
+    let taken = call_while_store_held(&world, agent.steer("#s say steered; done".to_owned(), MessageSource::default())).await;
     assert_eq!(taken, Some(numeric_request_id(1)));
     assert_eq!(stored_kinds(&world, &agent).await.last(), Some(&"steered"));
 }
@@ -226,7 +226,7 @@ async fn what_is_done_to_an_agent_is_answered_when_it_is_kept() {
     assert_eq!(call_while_store_held(&world, agent.rollback(0, Initiator::Admin)).await, Ok(2));
     let kinds = stored_kinds(&world, &agent).await;
     assert_eq!(kinds[kinds.len() - 3..], ["permissions_changed", "agent_finished", "rolled_back"]);
-    let target = agent.refer();
+    let target = agent.agent_ref();
     assert!(call_while_store_held(&world, world.end(&target, ChildPolicy::Cascade)).await);
     assert_eq!(stored_kinds(&world, &agent).await.last(), Some(&"agent_destroyed"));
 }
@@ -236,10 +236,10 @@ async fn what_an_agent_is_denied_is_in_the_journal() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     end_of(start(&agent, 1, "#1 call agent_create; done | say so; done")).await;
-    world.pool.record_denial("somebody", Some(&agent.refer()), "destroy_agent", "targets", "no");
+    world.pool.record_denial("somebody", Some(&agent.agent_ref()), "destroy_agent", "targets", "no");
     world.pool.record_denial("somebody", None, "shutdown_server", "identity", "no");
     settle().await;
-    let records = world.store.stored_records(agent.refer().serial()).await;
+    let records = world.store.stored_records(agent.agent_ref().serial()).await;
     let denied: Vec<_> = records
         .iter()
         .filter_map(|record| match record {

@@ -2,7 +2,7 @@
 
 use agent::permission::{DEPTH_MAX, Resource};
 use agent::{FaultKind, TurnOutcome};
-use runtime::{AgentHandle, AgentSpec, Among, ChildPolicy, Name};
+use runtime::{AgentHandle, AgentSpec, ListScope, ChildPolicy, NameSpec};
 
 use crate::history::results;
 use crate::world::{POOL_TASKS, World, at_once, below, end_of, id, named, preset, settle, start, tasks};
@@ -75,7 +75,7 @@ async fn a_new_agent_of_a_dead_parents_name_does_not_adopt_its_orphans() {
     let child = world.child("c", &parent).await;
     assert!(world.destroy_named("p", ChildPolicy::Orphan).await);
     let successor = world.trusted("p").await;
-    assert!(!successor.is_same(&parent) && !child.is_descendant_of(&successor) && child.is_descendant_of(&parent));
+    assert!(!successor.is_same_agent(&parent) && !child.is_descendant_of(&successor) && child.is_descendant_of(&parent));
     assert_eq!((world.summary(&successor).child_count, child_count(&world, &successor)), (0, 0));
     assert!(world.children(&successor).await.is_empty());
     end_of(start(&successor, 1, "call agent_list; call agent_send {to=c say x; done}; done | say so; done"))
@@ -114,15 +114,15 @@ async fn children_are_listed_and_counted_while_they_exist() {
     assert!(world.destroy(&children[0]).await);
     assert_eq!((world.summary(&parent).child_count, child_count(&world, &parent)), (1, 1));
     world.agent("other").await;
-    let under = parent.refer();
-    let (total, page) = world.pool.list_page(Among::Under(&under), 1, 10).await.expect("it can be read");
+    let under = parent.agent_ref();
+    let (total, page) = world.pool.list_page(ListScope::Subtree(&under), 1, 10).await.expect("it can be read");
     assert_eq!((total, page.len(), page[0].id.as_str()), (2, 1, "b"), "itself and everybody below it");
 }
 
 #[tokio::test(start_paused = true)]
 async fn temporary_names_are_the_lowest_that_are_free() {
     let world = World::new().await;
-    let temporary = || AgentSpec { name: Name::Temporary, ..AgentSpec::default() };
+    let temporary = || AgentSpec { name: NameSpec::NextTemporary, ..AgentSpec::default() };
     let mut made = Vec::new();
     for _ in 0..3 {
         made.push(world.make(temporary()).await);
@@ -144,18 +144,18 @@ async fn a_capability_finds_its_agent_and_dies_with_it() {
         made.push(world.create(named(name)).await.expect("there is room"));
     }
     for created in &made {
-        let found = world.pool.refer_by_capability(created.capability.reveal().as_bytes());
-        assert!(found.is_some_and(|found| found == created.handle.refer()));
+        let found = world.pool.find_ref_by_capability(created.capability.reveal().as_bytes());
+        assert!(found.is_some_and(|found| found == created.handle.agent_ref()));
         assert!(created.capability.reveal().starts_with(runtime::CAPABILITY_PREFIX));
         assert!(!format!("{:?}", created.capability).contains(created.capability.reveal()));
     }
     let token = made[0].capability.reveal();
     for wrong in ["", "nxc_", &token[..token.len() - 1], &format!("{token} "), &token.to_uppercase()] {
-        assert!(world.pool.refer_by_capability(wrong.as_bytes()).is_none(), "{wrong:?}");
+        assert!(world.pool.find_ref_by_capability(wrong.as_bytes()).is_none(), "{wrong:?}");
     }
     assert!(world.destroy(&made[0].handle).await);
-    assert!(world.pool.refer_by_capability(token.as_bytes()).is_none(), "it dies with the agent");
+    assert!(world.pool.find_ref_by_capability(token.as_bytes()).is_none(), "it dies with the agent");
     let again = world.create(named("a")).await.expect("the name is free");
-    assert!(world.pool.refer_by_capability(token.as_bytes()).is_none(), "also when the name lives on");
-    assert!(world.pool.refer_by_capability(again.capability.reveal().as_bytes()).is_some());
+    assert!(world.pool.find_ref_by_capability(token.as_bytes()).is_none(), "also when the name lives on");
+    assert!(world.pool.find_ref_by_capability(again.capability.reveal().as_bytes()).is_some());
 }

@@ -38,8 +38,8 @@ impl Driver {
         }
         for life in &self.lives {
             let Some(capability) = &life.capability else { continue };
-            let found = self.world.pool.refer_by_capability(capability.reveal().as_bytes());
-            let right = found.as_ref().is_some_and(|found| *found == life.handle.refer());
+            let found = self.world.pool.find_ref_by_capability(capability.reveal().as_bytes());
+            let right = found.as_ref().is_some_and(|found| *found == life.handle.agent_ref());
             assert_eq!((right, found.is_some()), (!life.destroyed, !life.destroyed), "'{}'", life.name);
         }
         assert!(self.world.pool.open_turns() <= self.limits.turns_open_max);
@@ -87,7 +87,7 @@ impl Driver {
             let turns: u64 = family().map(|life| turns_of(&self.lives[life])).sum();
             let is_family = |ran: &&crate::tools::RecordedCall| {
                 let agent = ran.agent.as_ref();
-                agent.is_some_and(|agent| agent.is_same(&life.handle) || agent.is_descendant_of(&life.handle))
+                agent.is_some_and(|agent| agent.is_same_agent(&life.handle) || agent.is_descendant_of(&life.handle))
             };
             let calls = seen.calls.iter().filter(is_family).count() as u64;
             for (resource, used) in [(Resource::Turns, turns), (Resource::ToolCalls, calls)] {

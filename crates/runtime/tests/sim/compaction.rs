@@ -23,7 +23,7 @@ fn script(turn: usize) -> String {
 }
 
 async fn compactions(world: &World, agent: &AgentHandle) -> Vec<CompactionRecord> {
-    let records = world.store.stored_records(agent.refer().serial()).await;
+    let records = world.store.stored_records(agent.agent_ref().serial()).await;
     let folded = |record| match record {
         Record::Compacted(folded) => Some(*folded),
         _ => None,
@@ -153,7 +153,7 @@ async fn a_giant_message_is_cut_for_the_model_and_whole_in_the_journal() {
     assert!(end.content.ends_with("hello"), "{}", end.content.len());
     let size = agent.tokens().size;
     assert!(size.total <= size.available, "{size:?}");
-    let records = world.store.stored_records(agent.refer().serial()).await;
+    let records = world.store.stored_records(agent.agent_ref().serial()).await;
     let whole =
         |record: &Record| matches!(record, Record::TurnAccepted(accepted) if accepted.message.text == giant);
     assert!(records.iter().any(whole));

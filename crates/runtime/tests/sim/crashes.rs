@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use agent::journal::{OnRestart, Record};
-use agent::{Ending, FaultKind, Role, Source, ToolClass, TurnOutcome};
+use agent::journal::{RestartPolicy, Record};
+use agent::{Ending, FaultKind, Role, MessageSource, ToolClass, TurnOutcome};
 use runtime::{AgentHandle, AgentSpec, Limits};
 
 use crate::history::{messages, objection_when_idle, questions, results, texts};
@@ -19,7 +19,7 @@ const UNKNOWN: &str = "Outcome unknown";
 /// The tools of the script, each with how often it may run.
 const CALLS: [&str; 6] = ["a note a", "a keyed 5", "a once 7", "a once_step 3", "a slow 2", "a once 1"];
 
-async fn world(on_restart: OnRestart) -> World {
+async fn world(on_restart: RestartPolicy) -> World {
     let world = World::new().await;
     world.make(AgentSpec { on_restart: Some(on_restart), ..preset(named("a"), "trusted") }).await;
     world
@@ -80,7 +80,7 @@ fn times(world: &World, line: &str) -> usize {
 /// Calls that may not run twice and were begun, and have no result that is kept.
 async fn lost(world: &World, agent: &AgentHandle) -> BTreeSet<String> {
     let mut lost = BTreeSet::new();
-    for record in world.store.stored_records(agent.refer().serial()).await {
+    for record in world.store.stored_records(agent.agent_ref().serial()).await {
         match record {
             Record::CallBegun { call_id, class: ToolClass::Once, .. } => drop(lost.insert(call_id)),
             Record::MessageAdded(message)
@@ -123,7 +123,7 @@ async fn a_turn_that_is_killed_behind_any_call_ends_in_the_next_life() {
         let mut unknown = 0;
         for calls in 1.. {
             let what = format!("killed behind call {calls}, {moment:?}");
-            let Ok(world) = cut_off(world(OnRestart::Resume).await, calls, moment).await else {
+            let Ok(world) = cut_off(world(RestartPolicy::Resume).await, calls, moment).await else {
                 assert!(calls > 8, "the script makes more calls than {calls}");
                 assert!(unknown > 0, "some call was lost");
                 break;
@@ -152,11 +152,11 @@ async fn a_turn_that_is_killed_behind_any_call_ends_in_the_next_life() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_was_kept_is_never_asked_for_again() {
     for calls in 1.. {
-        let first = world(OnRestart::Resume).await;
+        let first = world(RestartPolicy::Resume).await;
         let model = std::sync::Arc::clone(&first.model);
         let Ok(world) = cut_off(first, calls, Moment::Later).await else { break };
         let agent = world.find("a").await;
-        let kept = world.store.stored_records(agent.refer().serial()).await;
+        let kept = world.store.stored_records(agent.agent_ref().serial()).await;
         let is_answer = |record: &&Record| matches!(record, Record::MessageAdded(message) if message.role == Role::Assistant);
         let kept = kept.iter().filter(is_answer).count();
         come_to_rest(&world).await;
@@ -170,7 +170,7 @@ async fn an_answer_that_was_kept_is_never_asked_for_again() {
 async fn a_turn_that_is_marked_behind_any_call_is_interrupted_and_goes_on_when_it_is_sent_again() {
     for calls in 1.. {
         let what = format!("killed behind call {calls}");
-        let Ok(world) = cut_off(world(OnRestart::Mark).await, calls, Moment::Later).await else { break };
+        let Ok(world) = cut_off(world(RestartPolicy::Mark).await, calls, Moment::Later).await else { break };
         come_to_rest(&world).await;
         assert_eq!(world.model.seen().questions.len(), 0, "{what}: nobody asked for it");
         let agent = world.find("a").await;
@@ -194,7 +194,7 @@ async fn a_turn_that_is_marked_behind_any_call_is_interrupted_and_goes_on_when_i
 
 #[tokio::test(start_paused = true)]
 async fn the_same_send_while_the_turn_is_being_marked_is_told_of_it_and_the_next_completes_it() {
-    let world = world(OnRestart::Mark).await;
+    let world = world(RestartPolicy::Mark).await;
     let Ok(world) = cut_off(world, 2, Moment::Later).await else { panic!("it makes more calls") };
     world.store.hold();
     let agent = world.find("a").await;
@@ -213,7 +213,7 @@ async fn a_crash_in_the_middle_of_a_settling_is_settled_too() {
     for calls in 1..8 {
         for second in 0..6 {
             let what = format!("killed behind call {calls}, then behind {second} more");
-            let Ok(world) = cut_off(world(OnRestart::Resume).await, calls, Moment::Later).await else {
+            let Ok(world) = cut_off(world(RestartPolicy::Resume).await, calls, Moment::Later).await else {
                 break;
             };
             // The start itself makes a call; those of the turn come behind it.
@@ -233,7 +233,7 @@ async fn a_crash_in_the_middle_of_a_settling_is_settled_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_that_was_cut_off_three_times_is_not_begun_again() {
-    let mut world = world(OnRestart::Resume).await;
+    let mut world = world(RestartPolicy::Resume).await;
     let script = "#1 call slow release; done | say so; done";
     give(&world, 1, script).await;
     for crash in 1..=3 {
@@ -263,7 +263,7 @@ async fn a_turn_that_was_cut_off_three_times_is_not_begun_again() {
 
 #[tokio::test(start_paused = true)]
 async fn sends_that_waited_are_worked_on_in_their_order() {
-    let world = world(OnRestart::Resume).await;
+    let world = world(RestartPolicy::Resume).await;
     let scripts = ["#1 wait; say a; done", "#2 say b; done", "#3 say c; done"];
     for (name, script) in (1..).zip(scripts) {
         give(&world, name, script).await;
@@ -279,7 +279,7 @@ async fn sends_that_waited_are_worked_on_in_their_order() {
 
 #[tokio::test(start_paused = true)]
 async fn sends_that_waited_are_marked_and_begin_when_they_are_sent_again() {
-    let world = world(OnRestart::Mark).await;
+    let world = world(RestartPolicy::Mark).await;
     let scripts = ["#1 wait; say a; done", "#2 say b; done"];
     for (name, script) in (1..).zip(scripts) {
         give(&world, name, script).await;
@@ -299,7 +299,7 @@ async fn sends_that_waited_are_marked_and_begin_when_they_are_sent_again() {
 async fn a_marked_turn_that_had_no_rounds_left_ends_all_the_same() {
     let plan = Plan::default().limits(Limits { tool_iterations_max: 1, ..Limits::default() });
     let world = World::open(plan).await;
-    let spec = AgentSpec { on_restart: Some(OnRestart::Mark), ..named("a") };
+    let spec = AgentSpec { on_restart: Some(RestartPolicy::Mark), ..named("a") };
     world.make(spec).await;
     give(&world, 1, "#1 call note x; call once release; done | say never; done").await;
     world.tools.wait_started(2).await;
@@ -343,12 +343,12 @@ async fn a_turn_that_waits_for_a_slot_to_go_on_can_be_cancelled_and_leaves_a_sou
 #[tokio::test(start_paused = true)]
 async fn a_word_that_was_acknowledged_survives_a_crash() {
     const WORD: &str = "#s say steered; done";
-    let world = world(OnRestart::Resume).await;
+    let world = world(RestartPolicy::Resume).await;
     let agent = world.find("a").await;
     give(&world, 1, "#1 call slow release; done | say never; done").await;
     world.tools.wait_started(1).await;
     settle().await;
-    assert_eq!(agent.steer(WORD.to_owned(), Source::default()).await, Some(numeric_request_id(1)));
+    assert_eq!(agent.steer(WORD.to_owned(), MessageSource::default()).await, Some(numeric_request_id(1)));
     drop(agent);
     let world = world.restart().await;
     settle().await;
@@ -361,7 +361,7 @@ async fn a_word_that_was_acknowledged_survives_a_crash() {
 
 #[tokio::test(start_paused = true)]
 async fn a_killed_world_leaves_no_task_behind() {
-    let world = world(OnRestart::Resume).await;
+    let world = world(RestartPolicy::Resume).await;
     let agent = world.find("a").await;
     let message = message(1, "#1 call slow release; call once release; done");
     let _ = tokio::time::timeout(std::time::Duration::from_millis(5), agent.send(message)).await;

@@ -186,7 +186,7 @@ impl Driver {
     /// Learns which agents other agents have destroyed meanwhile.
     pub(crate) fn bury(&mut self) {
         for life in self.existing() {
-            if !self.world.pool.still_there(&self.lives[life].handle.refer()) {
+            if !self.world.pool.exists(&self.lives[life].handle.agent_ref()) {
                 self.log.note(format!("life {life} was destroyed by an agent"));
                 self.lives[life].destroyed = true;
             }
@@ -229,7 +229,7 @@ impl Driver {
             text: plot.script.clone(),
             images: Vec::new(),
             request_id: request_id.clone(),
-            source: agent::Source::default(),
+            source: agent::MessageSource::default(),
         };
         let mut future = Box::pin(async move { agent.send(message).await });
         let same_name = |sent: &&Sent| sent.life == life && sent.request_id == request_id;

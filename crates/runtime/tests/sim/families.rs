@@ -1,10 +1,10 @@
 //! What the simulation does to the tree: makes agents of all kinds, changes what they may do, ends them.
 
 use agent::permission::{Budget, DEPTH_MAX, Level, Resource};
-use agent::{AgentId, FaultKind, Source};
+use agent::{AgentId, FaultKind, MessageSource};
 use futures_util::FutureExt;
 use runtime::{
-    AgentHandle, AgentSpec, Initiator, PermissionChange, ChildPolicy, Created, FirstMessage, MayGrantSpec, Name, PermissionSpec,
+    AgentHandle, AgentSpec, Initiator, PermissionChange, ChildPolicy, CreatedAgent, FirstMessage, MayGrantSpec, NameSpec, PermissionSpec,
 };
 
 use crate::driver::{Driver, place};
@@ -84,11 +84,11 @@ impl Driver {
 
     fn some_spec(&mut self, parent: Option<&AgentHandle>, by_parent: bool) -> AgentSpec {
         let name = match self.dice.below(10) {
-            0 => Name::MadeUp,
-            1 => Name::Temporary,
+            0 => NameSpec::Generated,
+            1 => NameSpec::NextTemporary,
             // Few names make no long line.
-            _ if self.dice.percent(self.temper.deep / 2) => Name::Temporary,
-            _ => Name::Given(id(self.dice.pick::<&str>(self.playwright.names))),
+            _ if self.dice.percent(self.temper.deep / 2) => NameSpec::NextTemporary,
+            _ => NameSpec::Given(id(self.dice.pick::<&str>(self.playwright.names))),
         };
         let some = |dice: &mut crate::dice::Dice, chance, from: &[&str]| {
             dice.percent(chance).then(|| (*dice.pick::<&str>(from)).to_owned())
@@ -116,14 +116,14 @@ impl Driver {
             model: some(dice, temper.odd / 2, &["scripted/one", "nonsense"]),
             permissions,
             level_max,
-            initial: text.map(|text| FirstMessage { text, source: Source::default() }),
+            initial: text.map(|text| FirstMessage { text, source: MessageSource::default() }),
             system_prompt: None,
             on_restart: None,
             origin: None,
         }
     }
 
-    fn welcome(&mut self, spec: &AgentSpec, parent: Option<&AgentHandle>, created: Created) {
+    fn welcome(&mut self, spec: &AgentSpec, parent: Option<&AgentHandle>, created: CreatedAgent) {
         let name = created.handle.id().clone();
         assert!(self.life_of(&name).is_none(), "a name was given twice");
         assert!(self.existing().len() < self.limits.agents_max && !self.stop_wanted, "an agent too many");
@@ -142,7 +142,7 @@ impl Driver {
         fault: &agent::Fault,
         at_work: bool,
     ) {
-        let taken = matches!(&spec.name, Name::Given(name) if self.life_of(name).is_some());
+        let taken = matches!(&spec.name, NameSpec::Given(name) if self.life_of(name).is_some());
         let open = self.world.pool.open_turns();
         // Agents at work make and end agents meanwhile: one more than is there now may have been there then.
         let full = self.existing().len() >= self.limits.agents_max
@@ -227,7 +227,7 @@ impl Driver {
         if children == ChildPolicy::Cascade {
             leaving.extend(self.below(life).into_iter().filter(|other| existing.contains(other)));
         }
-        let target = self.lives[life].handle.refer();
+        let target = self.lives[life].handle.agent_ref();
         self.log.note(format!("destroy life {life}, children {children:?}: {leaving:?}"));
         let mut destroying = Box::pin(pool.destroy(&target, children, Initiator::Admin));
         let destroyed = tokio::task::unconstrained(&mut destroying).now_or_never();
@@ -254,7 +254,7 @@ impl Driver {
         }
         let life = self.dice.below(self.lives.len());
         self.log.note(format!("finish life {life}"));
-        let finished = self.world.pool.finish_agent(&self.lives[life].handle, Initiator::Admin).await;
+        let finished = self.world.pool.mark_agent_finished(&self.lives[life].handle, Initiator::Admin).await;
         self.sync().await;
         assert_eq!(finished.is_err(), self.lives[life].destroyed, "{finished:?}");
         self.lives[life].finished = finished.is_ok();

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use agent::journal::OnRestart;
+use agent::journal::RestartPolicy;
 use agent::outside::StoreFault;
-use agent::{Fault, FaultKind, Source, TurnOutcome};
+use agent::{Fault, FaultKind, MessageSource, TurnOutcome};
 use futures_util::FutureExt;
 use runtime::{AgentSpec, Initiator, PermissionChange, ChildPolicy, Fork, Import};
 
@@ -132,7 +132,7 @@ async fn whoever_still_has_the_fallen_agent_is_told_to_come_again() {
     let fault = fault_of(start(&agent, 1, "#1 say a; done")).await;
     assert!(is_busy(&fault), "{fault:?}");
     assert!(!agent.cancel(numeric_request_id(1)).await);
-    assert_eq!(agent.steer("word".to_owned(), Source::default()).await, None);
+    assert_eq!(agent.steer("word".to_owned(), MessageSource::default()).await, None);
     assert!(agent.rollback(0, Initiator::Admin).await.is_err());
     assert_eq!(end_of(start(&world.find("a").await, 1, "#1 say a; done")).await.content, "a");
 }
@@ -148,8 +148,8 @@ async fn whatever_else_finds_no_room_changes_nothing() {
     assert_full(&world.refusal(first(below(named("b"), &agent), "say x; done")).await);
     let change = PermissionChange { disable_tools: Some(vec!["note".into()]), ..PermissionChange::default() };
     assert_full(&world.change_permissions(&agent, &change).await.expect_err("there is no room"));
-    assert_full(&world.pool.finish_agent(&agent, Initiator::Admin).await.expect_err("there is no room"));
-    let target = agent.refer();
+    assert_full(&world.pool.mark_agent_finished(&agent, Initiator::Admin).await.expect_err("there is no room"));
+    let target = agent.agent_ref();
     assert_full(&world.pool.destroy(&target, ChildPolicy::Cascade, Initiator::Admin).await.expect_err("there is no room"));
     assert_full(&world.pool.fork(&agent, Fork::default(), Initiator::Admin).await.err().expect("there is no room"));
     let import = Import {
@@ -162,7 +162,7 @@ async fn whatever_else_finds_no_room_changes_nothing() {
     assert_eq!(crate::restarts::portrait(&world, &agent), before);
     assert_eq!((world.names().await, world.pool.open_turns()), (vec!["a".to_owned()], 0));
     assert!(!world.pool.is_stopping());
-    let target = agent.refer();
+    let target = agent.agent_ref();
     drop(agent);
     assert_full(&world.pool.rename(&target, id("z"), Initiator::Admin).await.expect_err("there is no room"));
     assert_eq!(world.names().await, ["a"]);
@@ -211,7 +211,7 @@ async fn a_word_that_finds_no_room_is_not_acknowledged() {
     let running = start(&agent, 1, "#1 wait; say a; done");
     settle().await;
     world.store.inject_fault_for_kind("steered", 1, full());
-    assert_eq!(agent.steer("#s say b; done".to_owned(), Source::default()).await, None);
+    assert_eq!(agent.steer("#s say b; done".to_owned(), MessageSource::default()).await, None);
     world.model.release_all();
     assert_eq!(end_of(running).await.outcome, TurnOutcome::Completed);
     assert_eq!(objection_when_idle(&messages(&agent)), None);
@@ -243,7 +243,7 @@ async fn a_budget_is_what_it_was_after_a_call_that_found_no_room() {
 #[tokio::test(start_paused = true)]
 async fn a_marked_agent_that_finds_no_room_is_settled_when_there_is_some() {
     let world = World::new().await;
-    let agent = world.make(AgentSpec { on_restart: Some(OnRestart::Mark), ..named("a") }).await;
+    let agent = world.make(AgentSpec { on_restart: Some(RestartPolicy::Mark), ..named("a") }).await;
     agent.submit_committed(message(1, "#1 say hel; wait")).await.expect("it is kept");
     settle().await;
     drop(agent);
@@ -294,7 +294,7 @@ async fn an_agent_that_fell_and_was_woken_meanwhile_is_left_alone_by_the_one_it_
     world.store.release();
     settle().await;
     assert_eq!(world.live().await, ["a"]);
-    assert!(world.find("a").await.is_same(&agent) && !running.is_finished());
+    assert!(world.find("a").await.is_same_agent(&agent) && !running.is_finished());
     world.model.release_all();
     assert_eq!(end_of(running).await.content, "b");
     assert_eq!(end_of(start(&agent, 3, "#3 say c; done")).await.content, "c", "its inbox is open");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::journal::OnRestart;
+use agent::journal::RestartPolicy;
 use agent::permission::{Budget, Resource};
 use agent::{Fault, FaultKind, TurnOutcome};
 use runtime::{AgentHandle, AgentSpec, Limits, PermissionSpec};
@@ -205,7 +205,7 @@ async fn of_two_that_use_a_new_name_for_different_things_the_first_has_it() {
 /// An agent whose send 1 was interrupted by a stop of the daemon.
 async fn interrupted_send() -> (World, AgentHandle) {
     let world = World::new().await;
-    let marks = AgentSpec { on_restart: Some(OnRestart::Mark), ..named("a") };
+    let marks = AgentSpec { on_restart: Some(RestartPolicy::Mark), ..named("a") };
     let agent = world.make(marks).await;
     start(&agent, 1, "#1 wait; say so; done");
     settle().await;

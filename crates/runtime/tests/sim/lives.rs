@@ -131,7 +131,7 @@ fn some_limits(dice: &mut Dice) -> Limits {
     Limits {
         turns_running_max: dice.between(1, 4),
         live_agents_max: *dice.pick(&[2, 4, 100]),
-        idle_sleep: Duration::from_secs(*dice.pick(&[1, 30, 100_000])),
+        idle_before_sleep: Duration::from_secs(*dice.pick(&[1, 30, 100_000])),
         model_idle_timeout: Duration::from_secs(1_000_000),
         ..Limits::default()
     }

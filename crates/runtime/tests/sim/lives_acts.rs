@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use agent::journal::{OnRestart, Serial};
+use agent::journal::{RestartPolicy, Serial};
 use agent::outside::StoreFault;
 use agent::permission::{Budget, Resource};
-use agent::{RequestId, Source};
-use runtime::{AgentHandle, AgentSpec, Initiator, ChildPolicy, Name, NewMessage, PermissionSpec};
+use agent::{RequestId, MessageSource};
+use runtime::{AgentHandle, AgentSpec, Initiator, ChildPolicy, NameSpec, NewMessage, PermissionSpec};
 
 use crate::history::{messages, objection_when_idle};
 use crate::lives::{Known, Lives, Sent};
@@ -52,9 +52,9 @@ impl Lives {
     pub(crate) async fn create(&mut self) {
         let parent = self.some_agent().filter(|_| self.dice.percent(50));
         let name = match self.dice.below(6) {
-            0 => Name::Temporary,
-            1 => Name::MadeUp,
-            _ => Name::Given(id(&format!("n{}", self.agents.len()))),
+            0 => NameSpec::NextTemporary,
+            1 => NameSpec::Generated,
+            _ => NameSpec::Given(id(&format!("n{}", self.agents.len()))),
         };
         let share = self.dice.percent(30).then(|| self.dice.below(5) as u64);
         let marks = self.dice.percent(25);
@@ -66,14 +66,14 @@ impl Lives {
                 budget: Budget::unlimited().with_limit(Resource::Children, share.map(|share| share + 2)),
                 ..PermissionSpec::default()
             },
-            on_restart: Some(if marks { OnRestart::Mark } else { OnRestart::Resume }),
+            on_restart: Some(if marks { RestartPolicy::Mark } else { RestartPolicy::Resume }),
             ..AgentSpec::default()
         };
         match self.world().create(spec).await {
             Ok(created) => {
                 self.log.note(format!("create {} below {parent:?}, marks: {marks}", created.handle.id()));
                 self.agents.push(Known {
-                    refer: created.handle.refer(),
+                    refer: created.handle.agent_ref(),
                     parent: parent.map(|place| self.agents[place].refer.serial()),
                     capability: created.capability,
                     marks,
@@ -112,7 +112,7 @@ impl Lives {
     fn message(&self, place: usize) -> NewMessage {
         let sent = &self.sent[place];
         let (text, request_id) = (sent.script.clone(), sent.request_id.clone());
-        NewMessage { text, images: Vec::new(), request_id, source: Source::default() }
+        NewMessage { text, images: Vec::new(), request_id, source: MessageSource::default() }
     }
 
     async fn send(&mut self) {
@@ -193,7 +193,7 @@ impl Lives {
         let serial = self.agents[place].refer.serial();
         let may_hear = |sent: &&mut Sent| sent.serial == serial && !sent.answers.iter().any(is_final);
         self.sent.iter_mut().filter(may_hear).for_each(|sent| sent.is_steered = true);
-        if agent.steer(text.clone(), Source::default()).await.is_some() {
+        if agent.steer(text.clone(), MessageSource::default()).await.is_some() {
             self.log.note(format!("word taken by {}: {text}", agent.id()));
             self.agents[place].words.push(text);
         }

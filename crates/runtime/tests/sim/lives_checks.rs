@@ -2,7 +2,7 @@
 //! told the same.
 
 use agent::{Fault, FaultKind, TurnEnd, TurnOutcome};
-use runtime::AgentLife;
+use runtime::AgentLiveness;
 
 use crate::history::{STEER, messages, objection_when_idle, questions};
 use crate::lives::{Lives, Sent};
@@ -118,10 +118,10 @@ impl Lives {
         for summary in &listed {
             let agent = self.world().find(summary.id.as_str()).await;
             assert_eq!(summary.message_count, messages(&agent).len(), "{}, {:?}", summary.id, summary.state);
-            assert!(summary.state == AgentLife::Live || summary.open_turns == 0);
+            assert!(summary.state == AgentLiveness::Live || summary.open_turns == 0);
         }
         for known in &self.agents {
-            let found = self.world().pool.refer_by_capability(known.capability.reveal().as_bytes());
+            let found = self.world().pool.find_ref_by_capability(known.capability.reveal().as_bytes());
             assert_eq!(found, (!known.is_gone).then(|| known.refer.clone()), "{}", known.refer.id());
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent::outside::{ModelEvent, ModelRequest, ModelStream, ModelSpec, Provider, StopReason};
-use agent::{Fault, FaultKind, Role, TokenCount, ToolCall, Usage, Used};
+use agent::{Fault, FaultKind, Role, TokenCount, ToolCall, Usage, UsageTotals};
 use tokio::sync::{Notify, watch};
 
 use crate::script::{Step, round};
@@ -43,7 +43,7 @@ pub(crate) struct Seen {
     /// Agents that had two streams at once.
     pub(crate) overlaps: Vec<String>,
     /// What was reported, by agent.
-    pub(crate) reported: HashMap<String, Used>,
+    pub(crate) reported: HashMap<String, UsageTotals>,
     /// How often each agent got an empty answer to a script behind so many messages.
     empty: HashMap<(String, String, usize), usize>,
     waiting: VecDeque<Arc<Notify>>,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use agent::{RequestId, Source};
+use agent::{RequestId, MessageSource};
 
 use crate::driver::{Driver, Fate};
 use crate::history::{messages, objection};
@@ -102,7 +102,7 @@ impl Driver {
         let life = self.dice.below(self.lives.len());
         let text = self.playwright.steer(&mut self.dice);
         let handle = self.lives[life].handle.clone();
-        let taken = at_once(handle.steer(text.clone(), Source::default())).await;
+        let taken = at_once(handle.steer(text.clone(), MessageSource::default())).await;
         self.log.note(format!("steer life {life} with {text}: {taken:?}"));
         let Some(request_id) = taken else { return };
         assert!(!self.lives[life].destroyed || self.stopping, "a word for an agent that is gone");
@@ -116,7 +116,7 @@ impl Driver {
         self.sync().await;
         let listed: Vec<_> = self.world.list().await.into_iter().map(|agent| agent.id).collect();
         let mut existing = self.existing();
-        existing.sort_by_key(|life| self.lives[*life].handle.refer().serial());
+        existing.sort_by_key(|life| self.lives[*life].handle.agent_ref().serial());
         let expected: Vec<_> = existing.iter().map(|life| self.lives[*life].name.clone()).collect();
         assert_eq!(listed, expected, "agents are listed in the order they were created");
         if self.lives.is_empty() {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use agent::journal::OnRestart;
+use agent::journal::RestartPolicy;
 use agent::permission::{Budget, Narrowing, Presets, Resource};
 use agent::{FaultKind, TurnOutcome};
-use runtime::{AgentHandle, AgentLife, AgentSpec, PermissionChange, ChildPolicy, MayGrantSpec, Name, PermissionSpec};
+use runtime::{AgentHandle, AgentLiveness, AgentSpec, PermissionChange, ChildPolicy, MayGrantSpec, NameSpec, PermissionSpec};
 
 use crate::history::{messages, objection_when_idle, results, texts};
 use crate::world::{Plan, World, below, end_of, fault_of, id, named, numeric_request_id, preset, settle, start};
@@ -13,7 +13,7 @@ use crate::world::{Plan, World, below, end_of, fault_of, id, named, numeric_requ
 /// Everything that can be seen of an agent.
 pub(crate) fn portrait(world: &World, agent: &AgentHandle) -> String {
     let mut summary = world.summary(agent);
-    summary.state = AgentLife::Live;
+    summary.state = AgentLiveness::Live;
     let parts = [
         format!("{summary:?}"),
         format!("{:?}", messages(agent)),
@@ -52,7 +52,7 @@ async fn family(world: &World) {
         cwd: Some("a".into()),
         model: Some("scripted/one".into()),
         system_prompt: Some("be brief".into()),
-        on_restart: Some(OnRestart::Mark),
+        on_restart: Some(RestartPolicy::Mark),
         origin: Some("somewhere".into()),
         ..below(named("c"), &parent)
     };
@@ -84,9 +84,9 @@ async fn everything_survives_a_kill_a_stop_and_sleep() {
 async fn a_list_shows_the_same_of_an_agent_whether_it_sleeps_or_not() {
     let world = World::new().await;
     family(&world).await;
-    let shown = |list: Vec<runtime::AgentSummary>| -> Vec<String> {
-        let awake = |mut one: runtime::AgentSummary| {
-            one.state = AgentLife::Live;
+    let shown = |list: Vec<runtime::AgentStatus>| -> Vec<String> {
+        let awake = |mut one: runtime::AgentStatus| {
+            one.state = AgentLiveness::Live;
             format!("{one:?}")
         };
         list.into_iter().map(awake).collect()
@@ -94,7 +94,7 @@ async fn a_list_shows_the_same_of_an_agent_whether_it_sleeps_or_not() {
     let before = shown(world.list().await);
     let world = world.restart().await;
     let asleep = world.list().await;
-    assert!(asleep.iter().all(|agent| agent.state == AgentLife::Asleep));
+    assert!(asleep.iter().all(|agent| agent.state == AgentLiveness::Asleep));
     assert_eq!(shown(asleep), before);
 }
 
@@ -127,9 +127,9 @@ async fn a_capability_outlives_the_daemon_and_not_its_agent() {
     let gone = world.create(named("b")).await.expect("there is room");
     world.destroy(&gone.handle).await;
     let world = world.restart().await;
-    let found = world.pool.refer_by_capability(token.reveal().as_bytes()).expect("it is known");
+    let found = world.pool.find_ref_by_capability(token.reveal().as_bytes()).expect("it is known");
     assert_eq!(found.id().as_str(), "a");
-    assert!(world.pool.refer_by_capability(gone.capability.reveal().as_bytes()).is_none());
+    assert!(world.pool.find_ref_by_capability(gone.capability.reveal().as_bytes()).is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -185,7 +185,7 @@ async fn what_is_set_aside_stays_set_aside_and_comes_back_once() {
 async fn temporary_agents_do_not_outlive_the_daemon_and_their_children_do() {
     let world = World::new().await;
     let temporary =
-        world.make(preset(AgentSpec { name: Name::Temporary, ..AgentSpec::default() }, "yolo")).await;
+        world.make(preset(AgentSpec { name: NameSpec::NextTemporary, ..AgentSpec::default() }, "yolo")).await;
     let named_so = world.create(named(".t")).await.expect("there is room");
     let kept = world.child("kept", &temporary).await;
     world.child(".u", &temporary).await;
@@ -193,14 +193,14 @@ async fn temporary_agents_do_not_outlive_the_daemon_and_their_children_do() {
     drop((temporary, kept));
     let world = world.restart().await;
     assert_eq!(world.names().await, ["kept"]);
-    assert!(world.pool.refer_by_capability(token.reveal().as_bytes()).is_none());
+    assert!(world.pool.find_ref_by_capability(token.reveal().as_bytes()).is_none());
     let kept = world.find("kept").await;
     assert_eq!(
         (world.summary(&kept).depth, world.pool.permissions(&kept).may),
         (1, may),
         "under the ceiling it had"
     );
-    let next = world.make(AgentSpec { name: Name::Temporary, ..AgentSpec::default() }).await;
+    let next = world.make(AgentSpec { name: NameSpec::NextTemporary, ..AgentSpec::default() }).await;
     assert_eq!(next.id().as_str(), ".1", "its name is free");
     assert!(!kept.is_descendant_of(&next), "and whoever gets it adopts nobody");
 }
@@ -323,13 +323,13 @@ async fn second_sets_and_rights_that_were_changed_are_those_of_later() {
 #[tokio::test(start_paused = true)]
 async fn serials_are_never_given_twice() {
     let world = World::new().await;
-    let first = world.agent("a").await.refer().serial();
+    let first = world.agent("a").await.agent_ref().serial();
     world.destroy_named("a", ChildPolicy::Cascade).await;
     let world = world.restart().await;
-    let second = world.agent("a").await.refer().serial();
+    let second = world.agent("a").await.agent_ref().serial();
     assert!(second > first, "{first} and {second}");
     let world = world.restart().await;
-    assert_eq!(world.find("a").await.refer().serial(), second);
+    assert_eq!(world.find("a").await.agent_ref().serial(), second);
 }
 
 #[tokio::test(start_paused = true)]
@@ -373,7 +373,7 @@ async fn what_was_set_aside_for_an_agent_that_was_never_kept_is_not_set_aside_af
     let world = World::new().await;
     let permissions = PermissionSpec { preset: Some("trusted".into()), budget: turns(10), ..PermissionSpec::default() };
     let parent = world.make(AgentSpec { permissions, ..named("p") }).await;
-    let other = world.agent("x").await.refer();
+    let other = world.agent("x").await.agent_ref();
     // Whoever is destroyed has the tree for itself until that is kept.
     world.store.hold();
     let destroying = {
@@ -412,7 +412,7 @@ async fn what_was_set_aside_for_an_agent_that_was_destroyed_comes_back_whenever_
         let permissions = PermissionSpec { budget: turns(6), ..PermissionSpec::default() };
         let child = world.make(AgentSpec { permissions, ..below(named("c"), &parent) }).await;
         end_of(start(&child, 1, "#1 say a; done")).await;
-        let target = child.refer();
+        let target = child.agent_ref();
         drop((parent, child));
         world.store.die_after(calls);
         let destroying = {

@@ -1,8 +1,8 @@
 //! What can be done to a conversation as a whole: another name, a copy, a way back, one from elsewhere.
 
-use agent::outside::Moment;
+use agent::outside::Timestamp;
 use agent::permission::{Budget, Resource};
-use agent::{FaultKind, Message, Source, ToolCall, ToolOutcome};
+use agent::{FaultKind, Message, MessageSource, ToolCall, ToolOutcome};
 use runtime::{AgentHandle, AgentSpec, Initiator, Fork, Import, PermissionSpec};
 
 use crate::history::{messages, objection_when_idle, results, texts};
@@ -26,20 +26,20 @@ async fn a_rename_keeps_everything_but_the_name() {
     end_of(start(&created.handle, 1, "#1 report 3; say yes; done")).await;
     let child = world.child("c", &created.handle).await;
     let before = portrait(&world, &created.handle);
-    let old = created.handle.refer();
+    let old = created.handle.agent_ref();
     drop(created.handle);
     let new = world.pool.rename(&old, id("z"), Initiator::Admin).await.expect("it rests");
     assert_eq!((new.id().as_str(), new.serial()), ("z", old.serial()));
-    assert!(world.pool.refer(&id("a")).is_none());
+    assert!(world.pool.find_ref(&id("a")).is_none());
     let renamed = |text: &str| text.replace("\"a\"", "\"z\"");
     let agent = world.pool.wake(&new).await.expect("it is there");
     assert_eq!(portrait(&world, &agent), renamed(&before));
     assert_eq!(world.summary(&child).parent, Some(id("z")), "its children know");
-    assert_eq!(world.pool.refer_by_capability(token.reveal().as_bytes()), Some(new.clone()));
+    assert_eq!(world.pool.find_ref_by_capability(token.reveal().as_bytes()), Some(new.clone()));
     assert_eq!(world.pool.wake(&old).await.expect("whoever knew it finds it").id().as_str(), "z");
     assert_eq!(end_of(start(&agent, 1, "#1 report 3; say yes; done")).await.content, "yes", "its sends too");
     let other = world.agent("a").await;
-    assert!(!other.is_same(&agent), "the old name is free");
+    assert!(!other.is_same_agent(&agent), "the old name is free");
     drop((agent, child, other));
     let world = world.restart().await;
     let agent = world.find("z").await;
@@ -52,7 +52,7 @@ async fn a_rename_that_cannot_be_changes_nothing() {
     let world = World::new().await;
     let agent = talked(&world, "a").await;
     world.agent("b").await;
-    let target = agent.refer();
+    let target = agent.agent_ref();
     let rename =
         async |name: &str| world.pool.rename(&target, id(name), Initiator::Admin).await.expect_err("it cannot be");
     assert!(is_busy(&rename("z").await), "somebody has it");
@@ -77,7 +77,7 @@ async fn a_rename_that_cannot_be_changes_nothing() {
 async fn whoever_wakes_an_agent_while_it_is_renamed_gets_it_by_its_new_name() {
     let world = World::new().await;
     drop(talked(&world, "a").await);
-    let target = world.pool.refer(&id("a")).expect("it is there");
+    let target = world.pool.find_ref(&id("a")).expect("it is there");
     world.store.hold();
     let (renamed, woken) = tokio::join!(world.pool.rename(&target, id("z"), Initiator::Admin), async {
         settle().await;
@@ -209,7 +209,7 @@ async fn a_rollback_that_cannot_be_changes_nothing() {
 fn from_elsewhere() -> Vec<Message> {
     let call = ToolCall { id: "c1".into(), name: "note".into(), arguments: "x".into() };
     vec![
-        Message::user("hello", Source { kind: Some("rpc".into()), agent: None }),
+        Message::user("hello", MessageSource { kind: Some("rpc".into()), agent: None }),
         Message::assistant("let me see", vec![call]),
         Message::tool_result("c1", &ToolOutcome::Done("noted".into())),
         Message::assistant("hi", Vec::new()),
@@ -217,7 +217,7 @@ fn from_elsewhere() -> Vec<Message> {
 }
 
 fn import(spec: AgentSpec) -> Import {
-    Import { spec, messages: from_elsewhere(), created_at: Some(Moment(42)), origin: "session.json".into() }
+    Import { spec, messages: from_elsewhere(), created_at: Some(Timestamp(42)), origin: "session.json".into() }
 }
 
 #[tokio::test(start_paused = true)]
@@ -230,7 +230,7 @@ async fn an_agent_from_elsewhere_is_as_it_was_there() {
     let shown: Vec<_> = messages(&agent).iter().map(|message| Message::clone(message)).collect();
     assert_eq!(shown, from_elsewhere());
     let summary = world.summary(&agent);
-    assert_eq!((summary.created_at, summary.origin.as_deref()), (Moment(42), Some("session.json")));
+    assert_eq!((summary.created_at, summary.origin.as_deref()), (Timestamp(42), Some("session.json")));
     end_of(start(&agent, 1, "#1 call note y; done | say on; done")).await;
     assert_eq!(results(&agent), ["noted", "noted y"]);
     let before = portrait(&world, &agent);

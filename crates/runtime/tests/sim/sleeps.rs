@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use agent::permission::{Budget, Resource};
 use agent::{FaultKind, TurnOutcome};
-use runtime::{AgentHandle, AgentLife, AgentSpec, Initiator, PermissionChange, ChildPolicy, EventScope, Limits, PermissionSpec};
+use runtime::{AgentHandle, AgentLiveness, AgentSpec, Initiator, PermissionChange, ChildPolicy, EventScope, Limits, PermissionSpec};
 
 use crate::history::{questions, results, texts};
 use crate::restarts::portrait;
@@ -16,7 +16,7 @@ use crate::world::{
 const IDLE: Duration = Duration::from_secs(600);
 
 fn sleepy() -> Limits {
-    Limits { idle_sleep: IDLE, ..Limits::default() }
+    Limits { idle_before_sleep: IDLE, ..Limits::default() }
 }
 
 /// So that whoever may go to sleep does.
@@ -42,7 +42,7 @@ async fn an_agent_that_nobody_needs_goes_to_sleep_after_its_time_and_not_before(
 
 #[tokio::test(start_paused = true)]
 async fn without_a_time_nobody_goes_to_sleep() {
-    let world = World::with(Limits { idle_sleep: Duration::ZERO, ..Limits::default() }).await;
+    let world = World::with(Limits { idle_before_sleep: Duration::ZERO, ..Limits::default() }).await;
     world.agent("a").await;
     tokio::time::sleep(Duration::from_secs(1_000_000)).await;
     assert_eq!(world.live().await, ["a"]);
@@ -99,7 +99,7 @@ async fn sleep_changes_nothing_of_an_agent() {
 #[tokio::test(start_paused = true)]
 async fn a_hundred_first_requests_wake_an_agent_once() {
     let world = World::new().await;
-    let serial = world.agent("a").await.refer().serial();
+    let serial = world.agent("a").await.agent_ref().serial();
     let world = Arc::new(world.restart().await);
     world.store.set_commit_yields(5);
     let asking: Vec<_> = (0..100)
@@ -119,7 +119,7 @@ async fn a_hundred_first_requests_wake_an_agent_once() {
         agents.push(asked.await.expect("nobody panics"));
     }
     assert_eq!(world.store.history_read_count(serial), 1, "it was read once");
-    assert!(agents.iter().all(|agent| agent.is_same(&agents[0])));
+    assert!(agents.iter().all(|agent| agent.is_same_agent(&agents[0])));
     assert_eq!(
         (questions(&agents[0]).len(), tasks()),
         (100, 1 + crate::world::POOL_TASKS),
@@ -235,11 +235,11 @@ async fn a_sleeping_agent_is_destroyed_with_everybody_below_it() {
     assert_eq!(world.live().await, Vec::<String>::new(), "nobody is woken for it");
     assert_eq!(used(&world, &world.find("p").await), (0, 0, Some(9)), "its share came back");
     a_while().await;
-    let gone = world.pool.refer(&id("p")).expect("it is there");
+    let gone = world.pool.find_ref(&id("p")).expect("it is there");
     assert!(world.destroy_named("p", ChildPolicy::Cascade).await && world.destroy_named("x", ChildPolicy::Cascade).await);
     assert!(!world.end(&gone, ChildPolicy::Cascade).await, "a second time there is nobody");
     assert_eq!((world.names().await.len(), world.pool.agent_count()), (0, 0));
-    assert!(world.pool.refer_by_capability(token.reveal().as_bytes()).is_none());
+    assert!(world.pool.find_ref_by_capability(token.reveal().as_bytes()).is_none());
     assert_eq!(world.pool.wake(&gone).await.err().map(|fault| fault.kind), Some(FaultKind::NotFound));
     let world = world.restart().await;
     assert_eq!(world.names().await, Vec::<String>::new());
@@ -255,7 +255,7 @@ async fn an_agent_that_is_destroyed_while_it_wakes_is_not_there() {
         world.kill().await;
         let world = World::open(plan).await;
         world.store.set_commit_yields(reads);
-        let target = world.pool.refer(&id("a")).expect("it is there");
+        let target = world.pool.find_ref(&id("a")).expect("it is there");
         let (woken, destroyed) = tokio::join!(world.pool.wake(&target), async {
             for _ in 0..delay {
                 tokio::task::yield_now().await;
@@ -339,7 +339,7 @@ async fn a_cancel_of_a_send_that_ended_before_its_agent_slept_finds_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_whose_sender_went_away_is_finished_before_its_agent_sleeps() {
-    let world = World::with(Limits { idle_sleep: Duration::from_secs(1), ..Limits::default() }).await;
+    let world = World::with(Limits { idle_before_sleep: Duration::from_secs(1), ..Limits::default() }).await;
     world
         .agent("a")
         .await
@@ -351,5 +351,5 @@ async fn a_turn_whose_sender_went_away_is_finished_before_its_agent_sleeps() {
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert_eq!(world.live().await, Vec::<String>::new());
     assert_eq!(texts(&world.find("a").await)[1], "hello");
-    assert_eq!(world.listed("a").await.state, AgentLife::Live);
+    assert_eq!(world.listed("a").await.state, AgentLiveness::Live);
 }

@@ -3,8 +3,8 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use agent::outside::{Clock, Moment};
-use agent::{Halt, Role, Usage, Used};
+use agent::outside::{Clock, Timestamp};
+use agent::{Halt, Role, Usage, UsageTotals};
 use futures_util::FutureExt;
 use runtime::{AgentSpec, Limits, PoolHandle};
 
@@ -63,7 +63,7 @@ async fn usage_adds_up_over_rounds_and_turns_however_they_end() {
     assert!(agent.cancel(numeric_request_id(3)).await);
     end_of(sending).await;
     assert_eq!(end_of(start(&agent, 4, "#4 say b; done")).await.usage, None, "nothing was reported");
-    let used = Used { requests: 4, usage: Usage { input: 1111, output: 4, ..Usage::default() }, cost: 0 };
+    let used = UsageTotals { requests: 4, usage: Usage { input: 1111, output: 4, ..Usage::default() }, cost: 0 };
     assert_eq!(agent.tokens().used, used);
 }
 
@@ -108,9 +108,9 @@ struct CuriousClock {
 }
 
 impl Clock for CuriousClock {
-    fn now(&self) -> Moment {
+    fn now(&self) -> Timestamp {
         let agents = self.pool.get().map(|pool| (pool.agent_count(), pool.list().now_or_never()));
-        Moment(agents.map_or(0, |(count, _)| i64::try_from(count).unwrap_or(i64::MAX)))
+        Timestamp(agents.map_or(0, |(count, _)| i64::try_from(count).unwrap_or(i64::MAX)))
     }
 }
 

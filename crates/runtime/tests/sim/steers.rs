@@ -1,6 +1,6 @@
 //! Words that are added to a turn under way.
 
-use agent::{STEERS_MAX, Source, TurnOutcome};
+use agent::{STEERS_MAX, MessageSource, TurnOutcome};
 
 use crate::history::{messages, objection_when_idle, texts};
 use crate::world::{World, at_once, end_of, numeric_request_id, settle, start};
@@ -13,7 +13,7 @@ async fn a_word_is_delivered_before_the_model_is_asked_again() {
     let agent = world.agent("a").await;
     let sending = start(&agent, 1, "call slow release; done | say never; done");
     world.tools.wait_started(1).await;
-    assert_eq!(at_once(agent.steer(WORD.to_owned(), Source::default())).await, Some(numeric_request_id(1)));
+    assert_eq!(at_once(agent.steer(WORD.to_owned(), MessageSource::default())).await, Some(numeric_request_id(1)));
     world.tools.release_all();
     assert_eq!(end_of(sending).await.content, "steered");
     assert_eq!(texts(&agent)[3..], [WORD, "steered"]);
@@ -26,7 +26,7 @@ async fn a_word_that_comes_during_the_last_answer_gets_one_more() {
     let agent = world.agent("a").await;
     let sending = start(&agent, 1, "say first; wait; done");
     settle().await;
-    assert_eq!(at_once(agent.steer(WORD.to_owned(), Source::default())).await, Some(numeric_request_id(1)));
+    assert_eq!(at_once(agent.steer(WORD.to_owned(), MessageSource::default())).await, Some(numeric_request_id(1)));
     world.model.release_all();
     assert_eq!(end_of(sending).await.content, "firststeered");
 }
@@ -37,7 +37,7 @@ async fn a_word_is_kept_when_the_turn_is_cancelled() {
     let agent = world.agent("a").await;
     let sending = start(&agent, 1, "say first; wait; done");
     settle().await;
-    assert!(agent.steer(WORD.to_owned(), Source::default()).await.is_some());
+    assert!(agent.steer(WORD.to_owned(), MessageSource::default()).await.is_some());
     assert!(agent.cancel(numeric_request_id(1)).await);
     assert_eq!(end_of(sending).await.outcome, TurnOutcome::Cancelled);
     assert_eq!(texts(&agent)[1..], [WORD, "first"]);
@@ -47,7 +47,7 @@ async fn a_word_is_kept_when_the_turn_is_cancelled() {
 async fn without_a_running_turn_there_is_nothing_to_add_to() {
     let world = World::with(runtime::Limits { turns_running_max: 1, ..runtime::Limits::default() }).await;
     let (first, second) = (world.agent("a").await, world.agent("b").await);
-    let steer = || at_once(second.steer(WORD.to_owned(), Source::default()));
+    let steer = || at_once(second.steer(WORD.to_owned(), MessageSource::default()));
     assert_eq!(steer().await, None, "it rests");
     let sendings = [start(&first, 1, "wait; say a; done"), start(&second, 1, "say b; done")];
     settle().await;
@@ -68,9 +68,9 @@ async fn a_turn_takes_so_many_words_and_no_more() {
     let sending = start(&agent, 1, "say first; wait; done");
     settle().await;
     for _ in 0..STEERS_MAX {
-        assert!(agent.steer(WORD.to_owned(), Source::default()).await.is_some());
+        assert!(agent.steer(WORD.to_owned(), MessageSource::default()).await.is_some());
     }
-    assert_eq!(at_once(agent.steer(WORD.to_owned(), Source::default())).await, None);
+    assert_eq!(at_once(agent.steer(WORD.to_owned(), MessageSource::default())).await, None);
     world.model.release_all();
     end_of(sending).await;
     assert_eq!(texts(&agent).len(), 2 + STEERS_MAX + 1, "all of them are kept");

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use agent::outside::{Clock, Moment};
+use agent::outside::{Clock, Timestamp};
 use agent::{FaultKind, TurnOutcome};
 use futures_util::FutureExt;
 use runtime::{AgentSpec, Initiator, ChildPolicy, Limits, PoolHandle};
@@ -49,7 +49,7 @@ async fn an_empty_pool_goes_on() {
     let agent = world.agent("a").await;
     assert!(world.destroy(&agent).await);
     assert!(!stop_is_wanted(&world.pool), "its last agent was destroyed");
-    let fault = world.pool.finish_agent(&agent, Initiator::Admin).await.expect_err("it is gone");
+    let fault = world.pool.mark_agent_finished(&agent, Initiator::Admin).await.expect_err("it is gone");
     assert_eq!(fault.kind, FaultKind::NotFound);
     assert!(!stop_is_wanted(&world.pool), "an agent that is gone decides nothing");
     world.agent("b").await;
@@ -174,7 +174,7 @@ struct HeldClock {
 }
 
 impl Clock for HeldClock {
-    fn now(&self) -> Moment {
+    fn now(&self) -> Timestamp {
         if let Some((asked, go_on)) = self.hold.lock().ok().and_then(|mut hold| hold.take()) {
             let _ = asked.send(());
             let _ = go_on.recv();
@@ -221,7 +221,7 @@ async fn sends_that_race_with_a_destroy_are_always_answered() {
     for _ in 0..300 {
         let agent = world.agent("a").await;
         let sendings: Vec<_> = (0..4).map(|place| start(&agent, place, "wait")).collect();
-        let (pool, target) = (world.pool.clone(), agent.refer());
+        let (pool, target) = (world.pool.clone(), agent.agent_ref());
         let destroying = tokio::spawn(async move { pool.destroy(&target, ChildPolicy::Cascade, Initiator::Admin).await });
         assert_eq!(destroying.await.expect("destroy does not panic"), Ok(true));
         for sending in sendings {

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use agent::RequestId;
 use agent::journal::{Record, Serial};
 use agent::outside::{
-    Append, JournalBounds, Doing, JournalEntry, IndexRow, Moment, EntryRange, Store, StoreFault, StoredAgent, StoredTurn, CommitListener,
+    Append, JournalBounds, BoxFuture, JournalEntry, IndexRow, Timestamp, EntryRange, Store, StoreFault, StoredAgent, StoredTurn, CommitListener,
 };
 use store::MemoryStore;
 use tokio::sync::oneshot;
@@ -233,7 +233,7 @@ fn kinds(appends: &[Append]) -> Vec<&'static str> {
 }
 
 impl Store for TestStore {
-    fn append(&self, appends: Vec<Append>) -> Doing<'static, Result<(), StoreFault>> {
+    fn append(&self, appends: Vec<Append>) -> BoxFuture<'static, Result<(), StoreFault>> {
         let (done, is_done) = oneshot::channel();
         if appends.iter().all(|one| one.records.is_empty())
             && let Some(held) = &mut self.shared.state().held_barriers
@@ -265,19 +265,19 @@ impl Store for TestStore {
         })
     }
 
-    fn index(&self) -> Doing<'_, Result<Vec<IndexRow>, StoreFault>> {
+    fn index(&self) -> BoxFuture<'_, Result<Vec<IndexRow>, StoreFault>> {
         self.memory.index()
     }
 
-    fn last_serial(&self) -> Doing<'_, Result<Serial, StoreFault>> {
+    fn last_serial(&self) -> BoxFuture<'_, Result<Serial, StoreFault>> {
         self.memory.last_serial()
     }
 
-    fn agents(&self, serials: Vec<Serial>) -> Doing<'_, Result<Vec<StoredAgent>, StoreFault>> {
+    fn agents(&self, serials: Vec<Serial>) -> BoxFuture<'_, Result<Vec<StoredAgent>, StoreFault>> {
         self.memory.agents(serials)
     }
 
-    fn history(&self, agent: Serial) -> Doing<'_, Result<Vec<Record>, StoreFault>> {
+    fn history(&self, agent: Serial) -> BoxFuture<'_, Result<Vec<Record>, StoreFault>> {
         self.shared.state().history_reads.push(agent);
         let yields = self.shared.state().yields;
         Box::pin(async move {
@@ -288,7 +288,7 @@ impl Store for TestStore {
         })
     }
 
-    fn agents_with_open_turns(&self) -> Doing<'_, Result<Vec<Serial>, StoreFault>> {
+    fn agents_with_open_turns(&self) -> BoxFuture<'_, Result<Vec<Serial>, StoreFault>> {
         self.memory.agents_with_open_turns()
     }
 
@@ -296,16 +296,16 @@ impl Store for TestStore {
         &self,
         agent: Serial,
         request_id: RequestId,
-    ) -> Doing<'_, Result<Option<StoredTurn>, StoreFault>> {
+    ) -> BoxFuture<'_, Result<Option<StoredTurn>, StoreFault>> {
         self.memory.turn(agent, request_id)
     }
 
-    fn read(&self, span: EntryRange) -> Doing<'_, Result<Vec<Arc<JournalEntry>>, StoreFault>> {
+    fn read(&self, span: EntryRange) -> BoxFuture<'_, Result<Vec<Arc<JournalEntry>>, StoreFault>> {
         let begins_at = self.shared.state().first_sequence;
         self.memory.read(EntryRange { after: span.after.max(begins_at.saturating_sub(1)), ..span })
     }
 
-    fn bounds(&self) -> Doing<'_, Result<JournalBounds, StoreFault>> {
+    fn bounds(&self) -> BoxFuture<'_, Result<JournalBounds, StoreFault>> {
         let begins_at = self.shared.state().first_sequence;
         Box::pin(async move {
             let bounds = self.memory.bounds().await?;
@@ -313,7 +313,7 @@ impl Store for TestStore {
         })
     }
 
-    fn prune_turns(&self, before: Moment) -> Doing<'static, Result<u64, StoreFault>> {
+    fn prune_turns(&self, before: Timestamp) -> BoxFuture<'static, Result<u64, StoreFault>> {
         self.memory.prune_turns(before)
     }
 
@@ -322,7 +322,7 @@ impl Store for TestStore {
         self.memory.set_listener(watcher);
     }
 
-    fn close(&self) -> Doing<'_, ()> {
+    fn close(&self) -> BoxFuture<'_, ()> {
         self.memory.close()
     }
 }

@@ -6,7 +6,7 @@ use runtime::{AgentSpec, ContextOptions, DefaultPrompt, PoolOptions, VolatileSuf
 use crate::world::{Plan, World, end_of, named, start};
 
 fn plan() -> Plan {
-    let context = ContextOptions { prompt: DefaultPrompt::Layers, volatile_suffix: VolatileSuffix::On, system: "linux" };
+    let context = ContextOptions { prompt: DefaultPrompt::Layers, volatile_suffix: VolatileSuffix::On, operating_system: "linux" };
     let options = PoolOptions { system_prompt_default: None, context, ..Plan::default().options };
     Plan { options, ..Plan::default() }
 }
@@ -15,7 +15,7 @@ fn last_asked(world: &World) -> (String, String) {
     let seen = world.model.seen();
     let request = seen.requests.last().expect("the model was asked");
     let text = |text: &Option<std::sync::Arc<str>>| text.as_deref().unwrap_or_default().to_owned();
-    (text(&request.system), text(&request.tail))
+    (text(&request.system), text(&request.volatile_suffix))
 }
 
 #[tokio::test(start_paused = true)]
@@ -31,7 +31,7 @@ async fn an_agent_without_a_prompt_gets_the_layers_and_keeps_them() {
     );
     assert_eq!(tail, "<session-context>\nTime: 2023-11-14 22:13 UTC\n</session-context>");
     let size = agent.tokens().size;
-    assert!(size.dynamic > 0 && size.system > 100 && size.system < 1300, "{size:?}");
+    assert!(size.volatile_suffix > 0 && size.system > 100 && size.system < 1300, "{size:?}");
     drop(agent);
     let world = world.restart().await;
     end_of(start(&world.find("a").await, 2, "#2 say y; done")).await;
@@ -65,5 +65,5 @@ async fn without_them_nothing_is_added() {
     let agent = world.agent("a").await;
     end_of(start(&agent, 1, "#1 say x; done")).await;
     assert_eq!(last_asked(&world), ("the pool's prompt".to_owned(), String::new()));
-    assert_eq!(agent.tokens().size.dynamic, 0);
+    assert_eq!(agent.tokens().size.volatile_suffix, 0);
 }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use agent::outside::{Doing, ToolContext, PreparedCall, CallSite, Tool, Toolbox};
+use agent::outside::{BoxFuture, ToolContext, PreparedCall, CallSite, Tool, Toolbox};
 use agent::permission::{Effect, FilePath, Verdict, judge};
 use agent::{AgentId, Concurrency, ToolClass, ToolOutcome, ToolSpec};
 use runtime::{AgentHandle, PoolHandle};
@@ -247,7 +247,7 @@ impl PreparedCall for TestCall {
         self.effects.clone()
     }
 
-    fn run(self: Box<Self>, leave: ToolContext) -> Doing<'static, ToolOutcome> {
+    fn run(self: Box<Self>, leave: ToolContext) -> BoxFuture<'static, ToolOutcome> {
         Box::pin(async move {
             let _live = RunningCall::start(&self).await;
             self.execute(leave).await

@@ -5,25 +5,25 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use agent::outside::{Clock, Entropy, ModelSpec, Models, Moment, Provider, Workspace};
+use agent::outside::{Clock, Entropy, ModelSpec, Models, Timestamp, Provider, Workspace};
 use agent::permission::FilePath;
-use agent::{AgentId, Fault, FaultKind, RequestId, Source, TurnEnd};
+use agent::{AgentId, Fault, FaultKind, RequestId, MessageSource, TurnEnd};
 use runtime::{
-    AgentHandle, AgentLife, AgentRef, AgentSpec, AgentSummary, Initiator, PermissionChange, ChildPolicy, Created, FirstMessage,
-    Limits, Name, NewMessage, Outside, PoolHandle, PoolOptions, PermissionSpec,
+    AgentHandle, AgentLiveness, AgentRef, AgentSpec, AgentStatus, Initiator, PermissionChange, ChildPolicy, CreatedAgent, FirstMessage,
+    Limits, NameSpec, NewMessage, Outside, PoolHandle, PoolOptions, PermissionSpec,
 };
 
 use crate::model::{ScriptedModel, WINDOW_TOKENS};
 use crate::test_store::TestStore;
 use crate::tools::TestTools;
 
-pub(crate) const NOW: Moment = Moment(1_700_000_000_000_000);
+pub(crate) const NOW: Timestamp = Timestamp(1_700_000_000_000_000);
 
 /// It is always the same moment.
 pub(crate) struct FixedClock;
 
 impl Clock for FixedClock {
-    fn now(&self) -> Moment {
+    fn now(&self) -> Timestamp {
         NOW
     }
 }
@@ -45,8 +45,8 @@ impl SetClock {
 }
 
 impl Clock for SetClock {
-    fn now(&self) -> Moment {
-        Moment(self.now.load(Ordering::Relaxed))
+    fn now(&self) -> Timestamp {
+        Timestamp(self.now.load(Ordering::Relaxed))
     }
 }
 
@@ -94,12 +94,12 @@ pub(crate) const FOLDERS: &[&str] = &["/", "/work", "/work/a", "/work/a/deep", "
 pub(crate) struct Disk;
 
 impl Workspace for Disk {
-    fn folder(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
-        let found = self.place(path, base)?;
+    fn resolve_directory(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
+        let found = self.resolve_path(path, base)?;
         if FOLDERS.contains(&found.as_str()) { Ok(found) } else { Err(format!("no such folder: {path}")) }
     }
 
-    fn place(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
+    fn resolve_path(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
         FilePath::resolve(path, base).map_err(|fault| fault.to_string())
     }
 }
@@ -236,7 +236,7 @@ impl World {
         self.create(spec).await.expect("the agent can be").handle
     }
 
-    pub(crate) async fn create(&self, spec: AgentSpec) -> Result<Created, Fault> {
+    pub(crate) async fn create(&self, spec: AgentSpec) -> Result<CreatedAgent, Fault> {
         self.pool.create(spec, Initiator::Admin).await
     }
 
@@ -249,7 +249,7 @@ impl World {
     }
 
     pub(crate) async fn finish(&self, agent: &AgentHandle) {
-        self.pool.finish_agent(agent, Initiator::Admin).await.expect("it can be kept");
+        self.pool.mark_agent_finished(agent, Initiator::Admin).await.expect("it can be kept");
     }
 
     /// The agent, awake.
@@ -257,12 +257,12 @@ impl World {
         self.pool.find(&id(name)).await.expect("it can be woken").expect("it is there")
     }
 
-    pub(crate) async fn list(&self) -> Vec<AgentSummary> {
+    pub(crate) async fn list(&self) -> Vec<AgentStatus> {
         self.pool.list().await.expect("the store can be read")
     }
 
     /// An agent as it is in a list.
-    pub(crate) async fn listed(&self, name: &str) -> AgentSummary {
+    pub(crate) async fn listed(&self, name: &str) -> AgentStatus {
         let found = self.list().await.into_iter().find(|agent| agent.id.as_str() == name);
         found.expect("it is listed")
     }
@@ -273,25 +273,25 @@ impl World {
 
     /// Which of the agents are live.
     pub(crate) async fn live(&self) -> Vec<String> {
-        let live = |agent: &AgentSummary| agent.state == AgentLife::Live;
+        let live = |agent: &AgentStatus| agent.state == AgentLiveness::Live;
         self.list().await.iter().filter(|agent| live(agent)).map(|agent| agent.id.to_string()).collect()
     }
 
-    pub(crate) async fn children(&self, agent: &AgentHandle) -> Vec<AgentSummary> {
+    pub(crate) async fn children(&self, agent: &AgentHandle) -> Vec<AgentStatus> {
         self.pool.children(agent).await.expect("the store can be read")
     }
 
-    pub(crate) fn summary(&self, agent: &AgentHandle) -> AgentSummary {
-        self.pool.summary(agent)
+    pub(crate) fn summary(&self, agent: &AgentHandle) -> AgentStatus {
+        self.pool.status(agent)
     }
 
     pub(crate) async fn destroy(&self, agent: &AgentHandle) -> bool {
-        self.end(&agent.refer(), ChildPolicy::Cascade).await
+        self.end(&agent.agent_ref(), ChildPolicy::Cascade).await
     }
 
     /// Ends an agent, by its name.
     pub(crate) async fn destroy_named(&self, name: &str, children: ChildPolicy) -> bool {
-        let agent = self.pool.refer(&id(name)).expect("it is there");
+        let agent = self.pool.find_ref(&id(name)).expect("it is there");
         self.end(&agent, children).await
     }
 
@@ -315,7 +315,7 @@ pub(crate) fn id(name: &str) -> AgentId {
 }
 
 pub(crate) fn named(name: &str) -> AgentSpec {
-    AgentSpec { name: Name::Given(id(name)), ..AgentSpec::default() }
+    AgentSpec { name: NameSpec::Given(id(name)), ..AgentSpec::default() }
 }
 
 pub(crate) fn preset(spec: AgentSpec, preset: &str) -> AgentSpec {
@@ -327,7 +327,7 @@ pub(crate) fn below(spec: AgentSpec, parent: &AgentHandle) -> AgentSpec {
 }
 
 pub(crate) fn first(spec: AgentSpec, script: &str) -> AgentSpec {
-    AgentSpec { initial: Some(FirstMessage { text: script.to_owned(), source: Source::default() }), ..spec }
+    AgentSpec { initial: Some(FirstMessage { text: script.to_owned(), source: MessageSource::default() }), ..spec }
 }
 
 pub(crate) fn numeric_request_id(number: i64) -> RequestId {
@@ -339,7 +339,7 @@ pub(crate) fn message(request_id: i64, script: &str) -> NewMessage {
         text: script.to_owned(),
         images: Vec::new(),
         request_id: RequestId::Number(request_id),
-        source: Source::default(),
+        source: MessageSource::default(),
     }
 }
 

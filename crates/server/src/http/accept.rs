@@ -41,7 +41,7 @@ pub struct HttpDoor {
 }
 
 /// How long to wait before trying again when the process has no file descriptor left.
-const PAUSE_WITHOUT_DESCRIPTORS: Duration = Duration::from_millis(50);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Room for the largest head we take, beside what hyper adds.
 const BUFFER_BYTES_MAX: usize = 128 * 1024;
@@ -58,7 +58,7 @@ impl HttpDoor {
         let shared = Arc::new(Shared {
             dispatcher: desk,
             auth: Auth::new(port, options.allowed_origins, options.token),
-            event_streams: Arc::new(Semaphore::new(limits.event_streams_max.min(Semaphore::MAX_PERMITS))),
+            event_stream_permits: Arc::new(Semaphore::new(limits.event_streams_max.min(Semaphore::MAX_PERMITS))),
             streams_stop: CancellationToken::new(),
             limits,
             activity: Arc::new(Activity::new()),
@@ -74,14 +74,14 @@ impl HttpDoor {
     }
 
     /// Returns when no request has been under way for `time` and `in_use` says no.
-    pub async fn idle(&self, time: Duration, in_use: impl Fn() -> bool) {
-        self.shared.activity.idle(time, in_use).await;
+    pub async fn wait_idle(&self, time: Duration, in_use: impl Fn() -> bool) {
+        self.shared.activity.wait_idle(time, in_use).await;
     }
 
     /// How many requests have come so far.
     #[must_use]
-    pub fn requests(&self) -> u64 {
-        self.shared.activity.begun()
+    pub fn request_count(&self) -> u64 {
+        self.shared.activity.request_count()
     }
 
     /// Stops accepting and closes idle connections; requests under way go on, event streams too.
@@ -92,7 +92,7 @@ impl HttpDoor {
 
     /// Ends event streams behind what there is to tell, and waits for the answers under way, at most `time`. Returns
     /// whether all were written. Only after [`HttpDoor::close`].
-    pub async fn closed(&self, time: Duration) -> bool {
+    pub async fn wait_closed(&self, time: Duration) -> bool {
         self.shared.streams_stop.cancel();
         tokio::time::timeout(time, self.tasks.wait()).await.is_ok()
     }
@@ -117,15 +117,15 @@ async fn accept_all(listener: TcpListener, shared: Arc<Shared>, stop: Cancellati
                 failing = false;
                 // A token of its own: all connections waiting on one would meet at its lock at every request.
                 let stop = stop.child_token();
-                let run = run(socket, connection.clone(), Arc::clone(&shared), stop, place);
+                let run = serve_connection(socket, connection.clone(), Arc::clone(&shared), stop, place);
                 tasks.spawn(run);
             }
-            (Err(fault), _) if is_gone(&fault) => {}
+            (Err(fault), _) if is_peer_reset(&fault) => {}
             (Err(fault), _) => {
                 if !std::mem::replace(&mut failing, true) {
                     tracing::warn!(%fault, "cannot accept connections; trying again until it works");
                 }
-                tokio::time::sleep(PAUSE_WITHOUT_DESCRIPTORS).await;
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
             (_, Err(_)) => return,
         }
@@ -145,11 +145,11 @@ fn connection_settings(limits: &HttpLimits) -> http1::Builder {
 }
 
 /// A connection that was gone before it was taken is nobody's fault.
-fn is_gone(fault: &io::Error) -> bool {
+fn is_peer_reset(fault: &io::Error) -> bool {
     matches!(fault.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset)
 }
 
-async fn run(
+async fn serve_connection(
     socket: TcpStream,
     settings: http1::Builder,
     shared: Arc<Shared>,

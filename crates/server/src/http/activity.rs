@@ -14,49 +14,49 @@ pub(super) struct Activity {
 #[derive(Debug)]
 struct State {
     /// How many have come so far.
-    begun: u64,
-    under_way: usize,
-    last: Instant,
+    request_count: u64,
+    active: usize,
+    last_active: Instant,
 }
 
 /// A request under way.
-pub(super) struct Busy<'a>(&'a Activity);
+pub(super) struct ActivityGuard<'a>(&'a Activity);
 
 /// A request that goes on when its answer has begun.
-pub(super) struct LongBusy(Arc<Activity>);
+pub(super) struct OwnedActivityGuard(Arc<Activity>);
 
 impl Activity {
     pub(super) fn new() -> Self {
-        Self { state: Mutex::new(State { begun: 0, under_way: 0, last: Instant::now() }) }
+        Self { state: Mutex::new(State { request_count: 0, active: 0, last_active: Instant::now() }) }
     }
 
-    pub(super) fn begin(&self) -> Busy<'_> {
-        self.with(State::begin);
-        Busy(self)
+    pub(super) fn start(&self) -> ActivityGuard<'_> {
+        self.with_state(State::start);
+        ActivityGuard(self)
     }
 
-    fn end(&self) {
+    fn finish(&self) {
         // Before the lock, which all requests meet at: reading the clock is the longest part.
         let now = Instant::now();
-        self.with(|state| {
-            state.under_way -= 1;
-            state.last = state.last.max(now);
+        self.with_state(|state| {
+            state.active -= 1;
+            state.last_active = state.last_active.max(now);
         });
     }
 
     /// How many requests have come so far.
-    pub(super) fn begun(&self) -> u64 {
-        self.with(|state| state.begun)
+    pub(super) fn request_count(&self) -> u64 {
+        self.with_state(|state| state.request_count)
     }
 
     /// Returns when no request has been under way for `time` and `in_use` says no.
-    pub(super) async fn idle(&self, time: Duration, in_use: impl Fn() -> bool) {
+    pub(super) async fn wait_idle(&self, time: Duration, in_use: impl Fn() -> bool) {
         loop {
-            let since = self.with(|state| {
-                if state.under_way > 0 || in_use() {
-                    state.last = Instant::now();
+            let since = self.with_state(|state| {
+                if state.active > 0 || in_use() {
+                    state.last_active = Instant::now();
                 }
-                state.last
+                state.last_active
             });
             if since.elapsed() >= time {
                 return;
@@ -65,34 +65,34 @@ impl Activity {
         }
     }
 
-    fn with<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    fn with_state<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
         change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl State {
-    fn begin(&mut self) {
-        self.begun += 1;
-        self.under_way += 1;
+    fn start(&mut self) {
+        self.request_count += 1;
+        self.active += 1;
     }
 }
 
-impl Drop for Busy<'_> {
+impl Drop for ActivityGuard<'_> {
     fn drop(&mut self) {
-        self.0.end();
+        self.0.finish();
     }
 }
 
-impl LongBusy {
-    pub(super) fn begin(activity: Arc<Activity>) -> Self {
-        activity.with(State::begin);
+impl OwnedActivityGuard {
+    pub(super) fn start(activity: Arc<Activity>) -> Self {
+        activity.with_state(State::start);
         Self(activity)
     }
 }
 
-impl Drop for LongBusy {
+impl Drop for OwnedActivityGuard {
     fn drop(&mut self) {
-        self.0.end();
+        self.0.finish();
     }
 }
 
@@ -104,8 +104,8 @@ mod tests {
     async fn a_request_or_other_use_puts_the_end_off() {
         let activity = Activity::new();
         let start = Instant::now();
-        let busy = activity.begin();
-        let idle = activity.idle(Duration::from_secs(10), || start.elapsed() < Duration::from_secs(35));
+        let busy = activity.start();
+        let idle = activity.wait_idle(Duration::from_secs(10), || start.elapsed() < Duration::from_secs(35));
         let end_request = async {
             tokio::time::sleep(Duration::from_secs(15)).await;
             drop(busy);
@@ -118,12 +118,12 @@ mod tests {
     async fn a_stream_puts_the_end_off_as_long_as_it_lasts() {
         let activity = Arc::new(Activity::new());
         let start = Instant::now();
-        let busy = LongBusy::begin(Arc::clone(&activity));
+        let busy = OwnedActivityGuard::start(Arc::clone(&activity));
         let end_stream = async {
             tokio::time::sleep(Duration::from_secs(35)).await;
             drop(busy);
         };
-        tokio::join!(activity.idle(Duration::from_secs(10), || false), end_stream);
+        tokio::join!(activity.wait_idle(Duration::from_secs(10), || false), end_stream);
         assert!(start.elapsed() >= Duration::from_secs(40), "idle after {:?}", start.elapsed());
     }
 }

@@ -20,7 +20,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::activity::{Activity, LongBusy};
+use super::activity::{Activity, OwnedActivityGuard};
 
 /// The body of an answer.
 pub(super) enum ResponseBody {
@@ -37,7 +37,7 @@ pub(super) struct StreamBody {
     heartbeat_timer: Pin<Box<Sleep>>,
     stop: Pin<Box<WaitForCancellationFutureOwned>>,
     is_finished: bool,
-    _activity: LongBusy,
+    _activity: OwnedActivityGuard,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -63,7 +63,7 @@ impl StreamBody {
             heartbeat_timer: Box::pin(tokio::time::sleep(heartbeat)),
             stop: Box::pin(stop.cancelled_owned()),
             is_finished: false,
-            _activity: LongBusy::begin(activity),
+            _activity: OwnedActivityGuard::start(activity),
             _permit: place,
         }
     }

@@ -66,7 +66,7 @@ pub(super) async fn stream_events(
     caller: &Caller,
 ) -> Result<Response<ResponseBody>, Refusal> {
     let query = parse_query(parts).map_err(|fault| Refusal::new(StatusCode::BAD_REQUEST, fault.to_string()))?;
-    let place = Arc::clone(&shared.event_streams)
+    let place = Arc::clone(&shared.event_stream_permits)
         .try_acquire_owned()
         .map_err(|_| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, STREAMS_FULL))?;
     let events = shared.dispatcher.watch(entrance, caller, query).await.map_err(stream_refusal)?;
@@ -86,7 +86,7 @@ pub(super) fn stream_response(shared: &Shared, events: EventBytes) -> Response<R
 
 fn stream_context(shared: &Shared) -> StreamContext {
     StreamContext {
-        heartbeat_interval: shared.limits.heartbeat,
+        heartbeat_interval: shared.limits.heartbeat_interval,
         stop: shared.streams_stop.clone(),
         activity: Arc::clone(&shared.activity),
         permit: None,

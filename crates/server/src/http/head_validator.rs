@@ -202,9 +202,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> HeadValidator<S> {
 
     fn poll_head_timeout(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let time = match self.awaiting {
-            Awaiting::FirstByte => self.limits.first_byte,
-            Awaiting::RestOfHead => self.limits.head,
-            Awaiting::NextRequest => self.limits.keep_alive,
+            Awaiting::FirstByte => self.limits.first_byte_timeout,
+            Awaiting::RestOfHead => self.limits.head_timeout,
+            Awaiting::NextRequest => self.limits.keep_alive_timeout,
         };
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
         self.read_timer.poll(cx, since + time)
@@ -311,7 +311,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> HeadValidator<S> {
     /// reason for the broken body in the slot.
     fn poll_body_timeout(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let since = *self.waiting_since.get_or_insert_with(Instant::now);
-        ready!(self.read_timer.poll(cx, since + self.limits.body));
+        ready!(self.read_timer.poll(cx, since + self.limits.body_timeout));
         let _ = self.slot.set(Refusal::closing(StatusCode::REQUEST_TIMEOUT, "Body read timeout"));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the body does not come")))
     }
@@ -381,7 +381,7 @@ impl<S> HeadValidator<S> {
             return written;
         }
         let since = *self.write_waiting_since.get_or_insert_with(Instant::now);
-        ready!(self.write_timer.poll(cx, since + self.limits.write));
+        ready!(self.write_timer.poll(cx, since + self.limits.write_timeout));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer does not take the answer")))
     }
 }

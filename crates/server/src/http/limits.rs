@@ -18,21 +18,21 @@ pub struct HttpLimits {
     /// One header's value. Beyond: 431.
     pub header_value_bytes_max: usize,
     /// From connecting to the first byte. Beyond: 408.
-    pub first_byte: Duration,
+    pub first_byte_timeout: Duration,
     /// From a head's first byte to its last. Beyond: 408.
-    pub head: Duration,
+    pub head_timeout: Duration,
     /// A body, from the moment it is wanted. Beyond: 408.
-    pub body: Duration,
+    pub body_timeout: Duration,
     /// How long a peer may refuse to take an answer's next bytes. Beyond: the connection is dropped.
-    pub write: Duration,
+    pub write_timeout: Duration,
     /// Between an answer and the next request. Beyond: the connection is closed.
-    pub keep_alive: Duration,
+    pub keep_alive_timeout: Duration,
     /// Connections at once. Beyond: they wait in the kernel.
     pub connections_max: usize,
     /// Event streams at once, those of a `send` not counted. Beyond: 503.
     pub event_streams_max: usize,
     /// How long an event stream may be silent; then a comment is written.
-    pub heartbeat: Duration,
+    pub heartbeat_interval: Duration,
 }
 
 impl Default for HttpLimits {
@@ -44,14 +44,14 @@ impl Default for HttpLimits {
             headers_max: 128,
             header_name_bytes_max: 1024,
             header_value_bytes_max: 8192,
-            first_byte: Duration::from_secs(30),
-            head: Duration::from_secs(10),
-            body: Duration::from_secs(30),
-            write: Duration::from_secs(30),
-            keep_alive: Duration::from_secs(75),
+            first_byte_timeout: Duration::from_secs(30),
+            head_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(30),
+            keep_alive_timeout: Duration::from_secs(75),
             connections_max: 16_384,
             event_streams_max: 1024,
-            heartbeat: Duration::from_secs(15),
+            heartbeat_interval: Duration::from_secs(15),
         }
     }
 }

@@ -31,18 +31,18 @@ pub(super) struct Shared {
     pub(super) limits: Arc<HttpLimits>,
     pub(super) activity: Arc<Activity>,
     /// Places for event streams.
-    pub(super) event_streams: Arc<Semaphore>,
+    pub(super) event_stream_permits: Arc<Semaphore>,
     /// Ends event streams.
     pub(super) streams_stop: CancellationToken,
 }
 
-static AGENT_NAME: HeaderName = HeaderName::from_static("x-nexus-agent");
+static AGENT_HEADER: HeaderName = HeaderName::from_static("x-nexus-agent");
 
 const NO_ROUTE: &str = "Not found. Use /, /rpc, or /agent/{agent_id}.";
 
 /// Answers one request.
 pub(super) async fn serve(shared: &Shared, slot: &RefusalSlot, request: Request<Incoming>) -> Response<ResponseBody> {
-    let _busy = shared.activity.begin();
+    let _busy = shared.activity.start();
     let (mut parts, mut body) = request.into_parts();
     // A chunked body is the last thing on its connection: the gate does not look for a head behind it.
     let mut last = body.size_hint().exact().is_none();
@@ -88,7 +88,7 @@ async fn handle(
     if parts.headers.contains_key(CONTENT_ENCODING) {
         return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Encoding is not understood"));
     }
-    let body = read(body, shared.limits.body_bytes_max, slot).await?;
+    let body = read_body(body, shared.limits.body_bytes_max, slot).await?;
     let answer = if events::accepts_event_stream(&parts.headers) {
         match shared.dispatcher.respond_streaming(entrance, &caller, &body).await {
             CallReply::Stream(events) => return Ok(events::stream_response(shared, events)),
@@ -168,7 +168,7 @@ fn authenticate(shared: &Shared, headers: &HeaderMap) -> Result<Caller, Refusal>
 }
 
 fn narrow_caller(caller: Caller, headers: &HeaderMap) -> Result<Caller, Refusal> {
-    let mut names = headers.get_all(&AGENT_NAME).iter();
+    let mut names = headers.get_all(&AGENT_HEADER).iter();
     match (names.next(), names.next()) {
         (None, _) => Ok(caller),
         (Some(name), None) => Ok(caller.acting_as(&String::from_utf8_lossy(name.as_bytes()))),
@@ -176,7 +176,7 @@ fn narrow_caller(caller: Caller, headers: &HeaderMap) -> Result<Caller, Refusal>
     }
 }
 
-async fn read(body: &mut Incoming, bytes_max: u64, slot: &RefusalSlot) -> Result<Bytes, Refusal> {
+async fn read_body(body: &mut Incoming, bytes_max: u64, slot: &RefusalSlot) -> Result<Bytes, Refusal> {
     let expected = body.size_hint().exact();
     let mut whole = Bytes::new();
     while !body.is_end_stream()
@@ -184,7 +184,7 @@ async fn read(body: &mut Incoming, bytes_max: u64, slot: &RefusalSlot) -> Result
     {
         // A body that broke off because it was too slow: the gate has left the reason.
         let frame =
-            frame.map_err(|_| slot.get().cloned().unwrap_or_else(|| incomplete(expected, whole.len())))?;
+            frame.map_err(|_| slot.get().cloned().unwrap_or_else(|| incomplete_body(expected, whole.len())))?;
         let Ok(data) = frame.into_data() else { continue };
         let length = (whole.len() + data.len()) as u64;
         if length > bytes_max {
@@ -201,7 +201,7 @@ async fn read(body: &mut Incoming, bytes_max: u64, slot: &RefusalSlot) -> Result
     Ok(whole)
 }
 
-fn incomplete(expected: Option<u64>, got: usize) -> Refusal {
+fn incomplete_body(expected: Option<u64>, got: usize) -> Refusal {
     match expected {
         Some(expected) => Refusal::malformed(format!("Incomplete body: expected {expected}, got {got}")),
         None => Refusal::malformed("Invalid chunked body"),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use agent::permission::Resource;
 use agent::{
-    Ending, Fault, FaultKind, Halt, Image, Message, RequestId, Role, Source, ToolCall, ToolClass,
+    Ending, Fault, FaultKind, Halt, Image, Message, RequestId, Role, MessageSource, ToolCall, ToolClass,
     ToolOutcome, TurnEnd, TurnOutcome, Usage,
 };
 use base64::Engine as _;
@@ -158,15 +158,15 @@ impl<'a> ToolCallBody<'a> {
 }
 
 impl<'a> SourceBody<'a> {
-    fn encode(source: &'a Source) -> Option<Self> {
-        let Source { kind, agent } = source;
+    fn encode(source: &'a MessageSource) -> Option<Self> {
+        let MessageSource { kind, agent } = source;
         let body =
             Self { kind: kind.as_deref().map(Cow::Borrowed), agent: agent.as_ref().map(RequestIdBody::encode) };
         (body.kind.is_some() || body.agent.is_some()).then_some(body)
     }
 
-    fn decode(self) -> Source {
-        Source { kind: self.kind.map(Cow::into_owned), agent: self.agent.map(RequestIdBody::decode) }
+    fn decode(self) -> MessageSource {
+        MessageSource { kind: self.kind.map(Cow::into_owned), agent: self.agent.map(RequestIdBody::decode) }
     }
 }
 

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 
 use agent::journal::{
-    AgentRecord, AgentState, StoredAccount, StoredGrantRequest, StoredLedger, StoredPermissions, OnRestart, Serial,
+    AgentRecord, AgentState, StoredAccount, StoredGrantRequest, StoredLedger, StoredPermissions, RestartPolicy, Serial,
 };
-use agent::outside::Moment;
+use agent::outside::Timestamp;
 use agent::permission::{Budget, FilePath, Level, Resource};
-use agent::{AgentId, Gauge, Used};
+use agent::{AgentId, TokenCalibration, UsageTotals};
 use serde::{Deserialize, Serialize};
 
 use super::CodecFault;
@@ -63,13 +63,13 @@ impl<'a> AgentBody<'a> {
         Ok(AgentRecord {
             id: decode_agent_id(&self.id)?,
             parent: self.parent,
-            created_at: Moment(self.created_at),
+            created_at: Timestamp(self.created_at),
             by: self.by.into_owned(),
             system_prompt: self.system_prompt.map(Cow::into_owned),
             cwd: decode_file_path(&self.cwd)?,
             model: self.model.map(Cow::into_owned),
             capability_digest: capability,
-            on_restart: OnRestart::ALL
+            on_restart: RestartPolicy::ALL
                 .into_iter()
                 .find(|policy| policy.name() == self.on_restart)
                 .ok_or_else(|| CodecFault::new(format!("unknown on_restart {:?}", self.on_restart)))?,
@@ -198,8 +198,8 @@ impl StateBody {
         let AgentState {
             messages,
             turns,
-            used: Used { requests, usage, cost },
-            gauge,
+            usage_totals: UsageTotals { requests, usage, cost },
+            calibration: gauge,
             halted,
             last_rounds,
             last_action_at,
@@ -225,11 +225,11 @@ impl StateBody {
         Ok(AgentState {
             messages: self.messages,
             turns: self.turns,
-            used: Used { requests: self.requests, usage: self.usage.into(), cost: self.cost },
-            gauge: Gauge::kept(self.calibration),
+            usage_totals: UsageTotals { requests: self.requests, usage: self.usage.into(), cost: self.cost },
+            calibration: TokenCalibration::from_permille(self.calibration),
             halted: self.halted.as_deref().map(decode_halt).transpose()?,
             last_rounds: self.last_rounds,
-            last_action_at: self.last_action_at.map(Moment),
+            last_action_at: self.last_action_at.map(Timestamp),
             should_shutdown: self.should_shutdown,
             is_finished: self.is_finished,
         })

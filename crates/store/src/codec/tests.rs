@@ -33,7 +33,7 @@ fn the_words_are_those_of_the_domain() {
     let written = |record: Record| encode_record(&record).unwrap();
     assert_eq!(written(Record::TurnBegun { turn: 3 }), r#"{"turn":3}"#);
     assert_eq!(written(Record::DaemonStopped), "{}");
-    let user = agent::Message::user("hi", agent::Source::default());
+    let user = agent::Message::user("hi", agent::MessageSource::default());
     assert_eq!(written(Record::MessageAdded(Box::new(user))), r#"{"role":"user","text":"hi"}"#);
 }
 

@@ -47,7 +47,7 @@ fn life(text: &str) -> Vec<Record> {
                 records.push(Record::TurnAccepted(Box::new(agent::journal::AcceptedTurn {
                     turn,
                     request_id: number.clone(),
-                    message: agent::Message::user(text, agent::Source::default()),
+                    message: agent::Message::user(text, agent::MessageSource::default()),
                 })));
                 records.push(Record::TurnEnded { turn, request_id: number.clone(), end });
                 records.push(Record::TurnReopened { turn, request_id: number, messages: place });
@@ -69,7 +69,7 @@ async fn what_is_appended_is_read_back(bench: &mut Bench) {
         assert!(bench.store.history(serial).await.unwrap() == records, "{:?}", &text[..text.len().min(20)]);
         let entries = bench.store.read(span(Some(serial), 0)).await.unwrap();
         assert!(entries.iter().map(|entry| &entry.record).eq(&records));
-        assert!(entries.iter().all(|entry| entry.at == agent::outside::Moment(1_700_000_000_000_000)));
+        assert!(entries.iter().all(|entry| entry.at == agent::outside::Timestamp(1_700_000_000_000_000)));
         assert!(entries.iter().all(|entry| entry.agent_id.as_ref().unwrap().as_str() == "worker-1"));
     }
     assert_eq!(kept.len(), kinds(&Record::DaemonStopped), "every kind has a sample");

@@ -2,14 +2,14 @@
 
 use agent::compaction::{CompactionMethod, CompactionPart, CompactionRecord};
 use agent::journal::{
-    AcceptedTurn, AgentRecord, AgentState, StoredAccount, StoredGrantRequest, StoredLedger, StoredPermissions, OnRestart, Record,
+    AcceptedTurn, AgentRecord, AgentState, StoredAccount, StoredGrantRequest, StoredLedger, StoredPermissions, RestartPolicy, Record,
     Serial,
 };
-use agent::outside::{Append, Moment, EntryRange};
+use agent::outside::{Append, Timestamp, EntryRange};
 use agent::permission::{Budget, FilePath, Level, Resource};
 use agent::{
-    AgentId, Ending, Fault, FaultKind, Gauge, Halt, Image, Message, RequestId, Role, Source, ToolCall,
-    ToolClass, ToolOutcome, TurnEnd, TurnOutcome, Usage, Used,
+    AgentId, Ending, Fault, FaultKind, TokenCalibration, Halt, Image, Message, RequestId, Role, MessageSource, ToolCall,
+    ToolClass, ToolOutcome, TurnEnd, TurnOutcome, Usage, UsageTotals,
 };
 
 /// Texts that something might trip over.
@@ -50,7 +50,7 @@ pub(crate) fn append(agent: Serial, name: &str, records: impl Into<Vec<Record>>)
     Append {
         agent,
         agent_id: (!name.is_empty()).then(|| id(name)),
-        at: Moment(1_700_000_000_000_000),
+        at: Timestamp(1_700_000_000_000_000),
         records: records.into(),
         state: None,
         ledgers: Vec::new(),
@@ -62,11 +62,11 @@ pub(crate) fn span(agent: Option<Serial>, after: u64) -> EntryRange {
 }
 
 pub(crate) fn message(text: &str) -> Record {
-    Record::MessageAdded(Box::new(Message::user(text, Source::default())))
+    Record::MessageAdded(Box::new(Message::user(text, MessageSource::default())))
 }
 
 pub(crate) fn accepted(turn: u64, request: &str) -> Record {
-    let message = Message::user(format!("content of {request}"), Source::default());
+    let message = Message::user(format!("content of {request}"), MessageSource::default());
     Record::TurnAccepted(Box::new(AcceptedTurn { turn, request_id: request_id(request), message }))
 }
 
@@ -118,13 +118,13 @@ pub(crate) fn agent_record(text: &str) -> AgentRecord {
     AgentRecord {
         id: id("worker-1"),
         parent: None,
-        created_at: Moment(-1),
+        created_at: Timestamp(-1),
         by: text.to_owned(),
         system_prompt: Some(text.to_owned()),
         cwd: path("/srv/work"),
         model: Some(text.to_owned()),
         capability_digest: std::array::from_fn(|place| u8::try_from(place).unwrap() * 7),
-        on_restart: OnRestart::Mark,
+        on_restart: RestartPolicy::Mark,
         permissions: permissions(text),
         origin: Some(text.to_owned()),
     }
@@ -134,15 +134,15 @@ pub(crate) fn state(turns: u64) -> AgentState {
     AgentState {
         messages: 2,
         turns,
-        used: Used {
+        usage_totals: UsageTotals {
             requests: 3,
             usage: Usage { input: u64::MAX, output: 5, cached: 6, cache_written: 7, reasoning: 8 },
             cost: 9,
         },
-        gauge: Gauge::kept(Some(1100)),
+        calibration: TokenCalibration::from_permille(Some(1100)),
         halted: Some(Halt::Budget(Resource::WallMs)),
         last_rounds: 8,
-        last_action_at: Some(Moment(9)),
+        last_action_at: Some(Timestamp(9)),
         should_shutdown: true,
         is_finished: false,
     }
@@ -167,25 +167,25 @@ pub(crate) fn ledger(version: u64) -> StoredLedger {
 
 fn messages(text: &str) -> Vec<Message> {
     let call = ToolCall { id: text.to_owned(), name: text.to_owned(), arguments: text.to_owned() };
-    let source = Source { kind: Some(text.to_owned()), agent: Some(RequestId::Text(text.to_owned())) };
-    let numbered = Source { kind: None, agent: Some(RequestId::Number(i64::MIN)) };
+    let source = MessageSource { kind: Some(text.to_owned()), agent: Some(RequestId::Text(text.to_owned())) };
+    let numbered = MessageSource { kind: None, agent: Some(RequestId::Number(i64::MIN)) };
     let mut messages = vec![
         Message::user(text, source),
         Message::user(text, numbered),
         Message {
             images: vec![Image { media_type: text.to_owned(), data: text.as_bytes().into() }],
-            ..Message::user(text, Source::default())
+            ..Message::user(text, MessageSource::default())
         },
         Message { reasoning_block: Some(text.to_owned()), ..Message::assistant(text, vec![call.clone()]) },
         Message::assistant(text, vec![call.clone(), call]),
         Message {
             role: Role::Tool,
             tool_call_id: Some(text.to_owned()),
-            ..Message::user(text, Source::default())
+            ..Message::user(text, MessageSource::default())
         },
     ];
     for ending in [Ending::Cancelled, Ending::Failed, Ending::Denied, Ending::Interrupted] {
-        messages.push(Message::broken_off(text, ending));
+        messages.push(Message::aborted(text, ending));
     }
     messages
 }
@@ -228,7 +228,7 @@ pub(crate) fn every_record(text: &str) -> Vec<Record> {
         system_prompt: None,
         model: None,
         origin: None,
-        on_restart: OnRestart::Resume,
+        on_restart: RestartPolicy::Resume,
         permissions: StoredPermissions { may: StoredGrantRequest::default(), may_grant: None, level: Level::Yolo, ..permissions(text) },
         ..agent_record(text)
     };

@@ -35,7 +35,7 @@ async fn a_name_is_taken_once_for_each_agent(bench: &mut Bench) {
 async fn a_text_and_a_number_are_two_names(bench: &mut Bench) {
     bench.create(1, "one", None).await;
     let turn = |turn, request_id| {
-        let message = agent::Message::user("same", agent::Source::default());
+        let message = agent::Message::user("same", agent::MessageSource::default());
         Record::TurnAccepted(Box::new(agent::journal::AcceptedTurn { turn, request_id, message }))
     };
     let names = [
@@ -67,7 +67,7 @@ async fn a_turn_is_open_until_it_ends(bench: &mut Bench) {
     assert_eq!((open.turn, open.end), (2, None));
     assert_eq!(
         crate::digest::hex(&open.content_digest),
-        crate::digest::hex(&crate::digest::of_text("content of b"))
+        crate::digest::hex(&crate::digest::digest_text("content of b"))
     );
     let done = bench.store.turn(1, request_id("a")).await.unwrap().unwrap();
     let end = TurnEnd { content: "answer to a".into(), ..TurnEnd::without_content(TurnOutcome::Completed) };

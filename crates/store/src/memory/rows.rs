@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use agent::journal::{AgentRecord, AgentState, DAEMON, StoredLedger, StoredPermissions, Record, Serial};
-use agent::outside::{Append, JournalBounds, JournalEntry, IndexRow, Moment, EntryRange, StoreFault, StoredAgent, StoredTurn};
+use agent::outside::{Append, JournalBounds, JournalEntry, IndexRow, Timestamp, EntryRange, StoreFault, StoredAgent, StoredTurn};
 use agent::{AgentId, RequestId, TurnEnd};
 
 use crate::batch::{check_integer_range, is_daemon_record, requires_live_agent, refusal};
@@ -37,7 +37,7 @@ struct AgentRow {
 struct TurnRow {
     turn: u64,
     content_digest: Digest,
-    end: Option<(TurnEnd, Moment)>,
+    end: Option<(TurnEnd, Timestamp)>,
 }
 
 enum UndoStep {
@@ -91,7 +91,7 @@ impl Rows {
         Ok(())
     }
 
-    fn apply_record(&mut self, agent: Serial, at: Moment, record: &Record) -> Result<(), StoreFault> {
+    fn apply_record(&mut self, agent: Serial, at: Timestamp, record: &Record) -> Result<(), StoreFault> {
         if agent != DAEMON && requires_live_agent(record) && !self.is_live(agent) {
             return Err(refusal::no_agent());
         }
@@ -113,7 +113,7 @@ impl Rows {
                 if self.turn_row(agent, &accepted.request_id).is_some() {
                     return Err(StoreFault::DuplicateRequestId);
                 }
-                let content = digest::of_content(&accepted.message);
+                let content = digest::digest_content(&accepted.message);
                 let row = TurnRow { turn: accepted.turn, content_digest: content, end: None };
                 self.set_turn(agent, &accepted.request_id, Some(row));
             }
@@ -178,7 +178,7 @@ impl Rows {
         }
     }
 
-    fn push_entry(&mut self, agent: Serial, name: Option<AgentId>, at: Moment, record: Record) {
+    fn push_entry(&mut self, agent: Serial, name: Option<AgentId>, at: Timestamp, record: Record) {
         let own = self.entry_indexes.entry(agent).or_default();
         own.push(self.entries.len());
         let (sequence, number) = (self.entries.len() as u64 + 1, own.len() as u64);
@@ -317,7 +317,7 @@ impl Rows {
         JournalBounds { first: 1, last: self.entries.len() as u64 }
     }
 
-    pub(super) fn prune_turns(&mut self, before: Moment) -> u64 {
+    pub(super) fn prune_turns(&mut self, before: Timestamp) -> u64 {
         let mut forgotten = 0;
         for turns in self.turns.values_mut() {
             let there = turns.len();

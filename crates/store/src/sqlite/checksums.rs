@@ -2,7 +2,7 @@
 
 use rusqlite::Row;
 
-use crate::digest::{Digest, RequestKey, sum_of};
+use crate::digest::{Digest, RequestKey, checksum_parts};
 
 /// The columns of an agent's row, in the order of [`agent_sum`].
 pub(crate) const AGENT_CHECKSUM_COLUMNS: &str = "serial, id, parent, gone, capability, record, rights";
@@ -13,7 +13,7 @@ pub(crate) fn agent_checksum(row: &Row<'_>, first: usize) -> rusqlite::Result<i6
     let parent: Option<i64> = row.get(first + 2)?;
     let gone: bool = row.get(first + 3)?;
     let text = |place| row.get_ref(first + place)?.as_str().map_err(rusqlite::Error::from);
-    Ok(sum_of(&[
+    Ok(checksum_parts(&[
         &serial.to_be_bytes(),
         text(1)?.as_bytes(),
         &parent.unwrap_or_default().to_be_bytes(),
@@ -26,5 +26,5 @@ pub(crate) fn agent_checksum(row: &Row<'_>, first: usize) -> rusqlite::Result<i6
 
 /// The sum of a turn's row; its end is looked up in the journal, which has sums of its own.
 pub(crate) fn turn_checksum(accepted: i64, agent: i64, key: &RequestKey, turn: i64, content: &Digest) -> i64 {
-    sum_of(&[&accepted.to_be_bytes(), &agent.to_be_bytes(), key, &turn.to_be_bytes(), content])
+    checksum_parts(&[&accepted.to_be_bytes(), &agent.to_be_bytes(), key, &turn.to_be_bytes(), content])
 }

@@ -10,7 +10,7 @@ use super::files::StoreFiles;
 use super::opening::OpenFault;
 use super::schema::{APPLICATION_ID, DATABASE_ID, Migration};
 use crate::digest::DatabaseId;
-use crate::upkeep::copy;
+use crate::maintenance::copy_database;
 
 /// Copies of one version that are kept beside each other.
 const COPIES_MAX: u32 = 100;
@@ -61,7 +61,7 @@ fn back_up(db: &Connection, files: &StoreFiles, version: u32) -> Result<PathBuf,
         if path.exists() {
             continue;
         }
-        copy(db, &path, |_| Ok(()))
+        copy_database(db, &path, |_| Ok(()))
             .map_err(|fault| OpenFault::BackupFailed { path: path.clone(), why: fault.to_string() })?;
         return Ok(path);
     }

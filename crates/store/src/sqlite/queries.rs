@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use agent::journal::{DAEMON, Record, Serial};
-use agent::outside::{JournalBounds, JournalEntry, IndexRow, Moment, EntryRange, StoreFault, StoredAgent, StoredTurn};
+use agent::outside::{JournalBounds, JournalEntry, IndexRow, Timestamp, EntryRange, StoreFault, StoredAgent, StoredTurn};
 use agent::{RequestId, TurnEnd};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
@@ -12,7 +12,7 @@ use super::startup_check::{SELECT_ENTRIES, read_entry_row};
 use super::transaction_writer::to_i64;
 use super::checksums::{AGENT_CHECKSUM_COLUMNS, agent_checksum, turn_checksum};
 use crate::codec::{self, CodecFault};
-use crate::digest::{self, Content, Digest};
+use crate::digest::{self, EntryContent, Digest};
 
 /// What cannot be read is damaged, whatever the reason: a store that cannot be written says so when it is.
 pub(crate) fn read_fault(error: &rusqlite::Error) -> StoreFault {
@@ -298,7 +298,7 @@ fn decode_entry(row: &Row<'_>) -> Result<JournalEntry, QueryFault> {
         agent: entry.content.agent,
         agent_id: name.map_err(|fault| damaged(&format!("entry {}", entry.sequence), fault))?,
         agent_sequence: entry.number,
-        at: Moment(entry.content.at),
+        at: Timestamp(entry.content.at),
         record: decode_record(row)?,
     })
 }
@@ -310,7 +310,7 @@ fn decode_record(row: &Row<'_>) -> Result<Record, QueryFault> {
     if !entry.checksum_matches() {
         return Err(about("it is not as it was written".to_owned()).into());
     }
-    let Content { kind, body, .. } = entry.content;
+    let EntryContent { kind, body, .. } = entry.content;
     Ok(codec::decode_record(kind, body).map_err(|fault| about(format!("{kind}: {fault}")))?)
 }
 

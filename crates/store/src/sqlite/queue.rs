@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use agent::outside::{Moment, StoreFault, CommitListener};
+use agent::outside::{Timestamp, StoreFault, CommitListener};
 use tokio::sync::oneshot;
 
 use crate::batch::{PreparedBatch, refusal};
@@ -21,7 +21,7 @@ const GROUP_BYTES_MAX: usize = 8 << 20;
 /// One thing for the writer to do.
 pub(super) enum WriteTask {
     Append(QueuedBatch),
-    PruneTurns { before: Moment, pruned: u64, reply: oneshot::Sender<Result<u64, StoreFault>> },
+    PruneTurns { before: Timestamp, pruned: u64, reply: oneshot::Sender<Result<u64, StoreFault>> },
 }
 
 /// A call whose caller waits.

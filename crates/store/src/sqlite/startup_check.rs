@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row};
 use super::high_water_mark::HighWaterMark;
 use super::schema::{APPLICATION_ID, DATABASE_ID, current_version, schema_problems};
 use super::transaction_writer::JournalHead;
-use crate::digest::{Content, DatabaseId, Digest, genesis, link, sum};
+use crate::digest::{EntryContent, DatabaseId, Digest, genesis, chain_hash, checksum};
 
 /// Databases up to this size are looked at page by page.
 const INTEGRITY_CHECK_BYTES_MAX: u64 = 8 << 20;
@@ -137,7 +137,7 @@ pub(crate) struct EntryRow<'row> {
     pub(crate) number: u64,
     /// The entry of the same agent before it.
     pub(crate) previous: Option<u64>,
-    pub(crate) content: Content<'row>,
+    pub(crate) content: EntryContent<'row>,
     checksum: i64,
     pub(crate) hash: Digest,
 }
@@ -145,13 +145,13 @@ pub(crate) struct EntryRow<'row> {
 impl EntryRow<'_> {
     /// Whether no disk has changed what it says.
     pub(crate) fn checksum_matches(&self) -> bool {
-        sum(&self.content.digest()) == self.checksum
+        checksum(&self.content.digest()) == self.checksum
     }
 
     /// Whether it is what was written after an entry with this hash.
     pub(crate) fn follows(&self, previous: &Digest) -> bool {
         let content = self.content.digest();
-        sum(&content) == self.checksum && link(previous, self.sequence, self.number, &content) == self.hash
+        checksum(&content) == self.checksum && chain_hash(previous, self.sequence, self.number, &content) == self.hash
     }
 }
 
@@ -161,7 +161,7 @@ pub(crate) fn read_entry_row<'row>(row: &'row Row<'_>) -> rusqlite::Result<Entry
         sequence: row.get::<_, i64>(0)?.unsigned_abs(),
         number: row.get::<_, i64>(2)?.unsigned_abs(),
         previous: row.get::<_, Option<i64>>(8)?.map(i64::unsigned_abs),
-        content: Content {
+        content: EntryContent {
             agent: row.get::<_, i64>(1)?.unsigned_abs(),
             at: row.get(3)?,
             name: row.get_ref(4)?.as_str_or_null()?.unwrap_or_default(),

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension as _, Statement, params};
 
 use super::checksums::{AGENT_CHECKSUM_COLUMNS, agent_checksum, turn_checksum};
 use crate::batch::{PreparedBatch, RowUpdate, EncodedRecord, PreparedAppend, is_daemon_record, requires_live_agent, refusal};
-use crate::digest::{Digest, link, sum};
+use crate::digest::{Digest, chain_hash, checksum};
 
 /// Agents whose places are remembered.
 const POSITIONS_MAX: usize = 32_768;
@@ -195,7 +195,7 @@ impl<'db> TransactionWriter<'db> {
         let name = part.append.agent_id.as_ref().map(agent::AgentId::as_str);
         for (record, line) in part.append.records.iter().zip(&part.encoded_records) {
             let (sequence, number) = (self.head.sequence + 1, seat.number + 1);
-            let hash = link(&self.head.hash, sequence, number, &line.content_digest);
+            let hash = chain_hash(&self.head.hash, sequence, number, &line.content_digest);
             self.insert_entry.execute(params![
                 to_i64(sequence)?,
                 to_i64(agent)?,
@@ -205,7 +205,7 @@ impl<'db> TransactionWriter<'db> {
                 part.append.at.0,
                 record.kind(),
                 line.body,
-                sum(&line.content_digest),
+                checksum(&line.content_digest),
                 hash
             ])?;
             self.head = JournalHead { sequence, hash };

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use agent::outside::{JournalEntry, Moment, StoreFault};
+use agent::outside::{JournalEntry, Timestamp, StoreFault};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use rusqlite::wal::CheckpointMode;
@@ -267,7 +267,7 @@ impl WriterLoop<'_> {
     }
 
     /// Forgets a few turns, and joins the line again when there are more.
-    fn prune_turns(&mut self, before: Moment, forgotten: u64, reply: oneshot::Sender<Result<u64, StoreFault>>) {
+    fn prune_turns(&mut self, before: Timestamp, forgotten: u64, reply: oneshot::Sender<Result<u64, StoreFault>>) {
         if let Some(why) = self.context.queue.failure() {
             return drop(reply.send(Err(StoreFault::Failed(why))));
         }

@@ -7,7 +7,7 @@ use testkit::{ModelOptions, SCRIPT_WORDS, ScriptedModel};
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
-const HEAD: &str = "A model that does what its messages say, on 127.0.0.1: over OpenAI's chat completions (/v1/chat/completions) and
+const HELP_HEADER: &str = "A model that does what its messages say, on 127.0.0.1: over OpenAI's chat completions (/v1/chat/completions) and
 Responses (/v1/responses), Azure's deployments (/openai/deployments/NAME/chat/completions) and Anthropic's Messages (/v1/messages).
 
 Usage: scripted-model [--port N] [--key K]
@@ -19,23 +19,23 @@ Usage: scripted-model [--port N] [--key K]
 A message that is one of these is obeyed, every other one is echoed:
 ";
 
-const FOOT: &str = "
+const HELP_FOOTER: &str = "
 After the results of tools it answers `tool said: RESULT, RESULT`. Asked to sum a conversation up, it does, or answers
 status 400 when `!nosummary` is in it. Only tests can release a hold; here it waits until
 the client goes away.";
 
-enum Wish {
+enum Command {
     Serve(ModelOptions),
     Help,
 }
 
 fn main() -> ExitCode {
     match parse(std::env::args().skip(1)) {
-        Ok(Wish::Help) => {
+        Ok(Command::Help) => {
             println!("{}", help());
             ExitCode::SUCCESS
         }
-        Ok(Wish::Serve(options)) => match serve(options) {
+        Ok(Command::Serve(options)) => match serve(options) {
             Ok(()) => ExitCode::SUCCESS,
             Err(cause) => {
                 eprintln!("scripted-model: {cause}");
@@ -49,8 +49,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn parse(mut args: impl Iterator<Item = String>) -> Result<Wish, String> {
-    let mut options = ModelOptions { keep_requests: false, keep_ledger: false, ..ModelOptions::default() };
+fn parse(mut args: impl Iterator<Item = String>) -> Result<Command, String> {
+    let mut options = ModelOptions { record_requests: false, record_ledger: false, ..ModelOptions::default() };
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
         match arg.as_str() {
@@ -59,29 +59,29 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Wish, String> {
                 options.port = port.parse().map_err(|_| format!("{port:?} is not a port"))?;
             }
             "--key" => options.key = Some(value()?),
-            "--help" | "-h" => return Ok(Wish::Help),
+            "--help" | "-h" => return Ok(Command::Help),
             _ => return Err(format!("unknown argument {arg:?}")),
         }
     }
-    Ok(Wish::Serve(options))
+    Ok(Command::Serve(options))
 }
 
 fn help() -> String {
     let words = SCRIPT_WORDS.iter().map(|word| format!("  {:<21}{}\n", word.usage, word.meaning));
-    format!("{HEAD}\n{}{FOOT}", words.collect::<String>())
+    format!("{HELP_HEADER}\n{}{HELP_FOOTER}", words.collect::<String>())
 }
 
 fn serve(options: ModelOptions) -> io::Result<()> {
     let model = ScriptedModel::open(options)?;
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(serve_until_told_to_stop(&model))
+    runtime.block_on(serve_until_signal(&model))
 }
 
-async fn serve_until_told_to_stop(model: &ScriptedModel) -> io::Result<()> {
+async fn serve_until_signal(model: &ScriptedModel) -> io::Result<()> {
     // Before the address is told: who reads it may stop this program at once.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    println!("{}", greeting(model));
+    println!("{}", startup_message(model));
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
@@ -89,7 +89,7 @@ async fn serve_until_told_to_stop(model: &ScriptedModel) -> io::Result<()> {
     Ok(())
 }
 
-fn greeting(model: &ScriptedModel) -> String {
+fn startup_message(model: &ScriptedModel) -> String {
     let (url, key) = (model.base_url(), model.key().unwrap_or("sk-scripted"));
     format!(
         "Listening on {url}

@@ -11,10 +11,10 @@ use std::sync::atomic::AtomicU64;
 use tempfile::TempDir;
 
 use super::TestDaemon;
-use crate::command::clean;
+use crate::command::clean_command;
 use crate::model::ScriptedModel;
-use crate::process::captured::Waited;
-use crate::process::{PATIENCE, Process};
+use crate::process::captured_output::OutputWait;
+use crate::process::{PROCESS_TIMEOUT, Process};
 
 /// The port whose token file has no number in its name.
 const DEFAULT_PORT: u16 = 8765;
@@ -66,20 +66,20 @@ pub struct StartingDaemon {
 
 impl StartingDaemon {
     /// Waits until it is ready; panics only where it is neither ready nor ended after 20 s.
-    pub fn ready(self) -> Result<TestDaemon, FailedStart> {
+    pub fn wait_ready(self) -> Result<TestDaemon, FailedStart> {
         let Self { process, home, builder, directory } = self;
-        match process.stdout.wait(PATIENCE, port_in) {
-            Waited::Found(port) => {
-                let token = token_in(&home, port);
+        match process.stdout.wait(PROCESS_TIMEOUT, parse_port) {
+            OutputWait::Found(port) => {
+                let token = read_token(&home, port);
                 let last_id = AtomicU64::new(0);
                 Ok(TestDaemon { process, port, home, token, last_id, builder, directory })
             }
-            Waited::Closed => {
+            OutputWait::Closed => {
                 let status = process.wait_exit();
                 let status = status.unwrap_or_else(|| panic!("the daemon closed stdout and stays{process}"));
                 Err(FailedStart { status, stdout: process.stdout.text(), stderr: process.stderr.text() })
             }
-            Waited::Late => panic!("the daemon did not say its address within {PATIENCE:?}{process}"),
+            OutputWait::TimedOut => panic!("the daemon did not say its address within {PROCESS_TIMEOUT:?}{process}"),
         }
     }
 }
@@ -140,7 +140,7 @@ impl TestDaemonBuilder {
 
     /// Starts the daemon and waits until it is ready; panics only where it is neither ready nor ended after 20 s.
     pub fn try_start(self) -> Result<TestDaemon, FailedStart> {
-        self.spawn().ready()
+        self.spawn().wait_ready()
     }
 
     /// Starts the daemon and does not wait: it can be ended before it is ready.
@@ -152,7 +152,7 @@ impl TestDaemonBuilder {
     /// What was made for an earlier daemon is used again.
     pub(super) fn spawn_in(self, directory: TempDir) -> StartingDaemon {
         let home = self.home.clone().unwrap_or_else(|| directory.path().join("home"));
-        self.furnish(&home);
+        self.prepare_home(&home);
         let process = Process::spawn(&mut self.command(&home, directory.path()));
         StartingDaemon { process, home, builder: self, directory }
     }
@@ -161,7 +161,7 @@ impl TestDaemonBuilder {
         &self.binary
     }
 
-    fn furnish(&self, home: &Path) {
+    fn prepare_home(&self, home: &Path) {
         DirBuilder::new().recursive(true).mode(0o700).create(home).expect("the home can be made");
         if let Some(text) = &self.config {
             fs::write(home.join("config.toml"), text).expect("the home can be written to");
@@ -169,7 +169,7 @@ impl TestDaemonBuilder {
     }
 
     fn command(&self, home: &Path, user_home: &Path) -> Command {
-        let mut command = clean(&self.binary, user_home);
+        let mut command = clean_command(&self.binary, user_home);
         command.args(["serve", "--port", &self.port.to_string(), "--home"]).arg(home);
         command.args(&self.args).envs(self.env.iter().map(|(name, value)| (name, value)));
         command
@@ -177,13 +177,13 @@ impl TestDaemonBuilder {
 }
 
 /// The port in the line that the daemon prints when it is ready; a line still being written says nothing yet.
-fn port_in(stdout: &str) -> Option<u16> {
+fn parse_port(stdout: &str) -> Option<u16> {
     let whole = &stdout[..=stdout.rfind('\n')?];
     let address = whole.lines().find_map(|line| line.trim().strip_prefix("Server: http://127.0.0.1:"))?;
     address.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-fn token_in(home: &Path, port: u16) -> Option<String> {
+fn read_token(home: &Path, port: u16) -> Option<String> {
     let name = if port == DEFAULT_PORT { "rpc.token".to_owned() } else { format!("rpc-{port}.token") };
     fs::read_to_string(home.join(name)).ok().map(|token| token.trim().to_owned())
 }

@@ -7,8 +7,8 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 use super::{FailedStart, StartingDaemon, TestDaemon, TestDaemonBuilder};
-use crate::command::{Finished, run};
-use crate::process::{PATIENCE, Process};
+use crate::command::{CommandOutput, run};
+use crate::process::{PROCESS_TIMEOUT, Process};
 
 /// What is left of a daemon. Dropping it removes what was made for it.
 #[derive(Debug)]
@@ -30,19 +30,19 @@ impl TestDaemon {
     /// Ends it at once, by SIGKILL.
     pub fn kill(self) -> StoppedDaemon {
         self.process.signal(Signal::KILL);
-        self.exited()
+        self.wait_stopped()
     }
 
     /// Ends it in order, by SIGTERM.
     pub fn stop(self) -> StoppedDaemon {
         self.process.signal(Signal::TERM);
-        self.exited()
+        self.wait_stopped()
     }
 
     /// Waits for its end, by a fault that a test has prepared or by anything else; panics after 20 s.
-    pub fn exited(self) -> StoppedDaemon {
+    pub fn wait_stopped(self) -> StoppedDaemon {
         let Self { process, port, home, builder, directory, .. } = self;
-        left_by(&process, port, home, builder, directory)
+        collect_stopped(&process, port, home, builder, directory)
     }
 }
 
@@ -50,17 +50,17 @@ impl StartingDaemon {
     /// Ends it at once, by SIGKILL, however far it has come.
     pub fn kill(self) -> StoppedDaemon {
         self.process.signal(Signal::KILL);
-        self.exited()
+        self.wait_stopped()
     }
 
     /// Waits for its end; panics after 20 s.
-    pub fn exited(self) -> StoppedDaemon {
+    pub fn wait_stopped(self) -> StoppedDaemon {
         let Self { process, home, builder, directory } = self;
-        left_by(&process, 0, home, builder, directory)
+        collect_stopped(&process, 0, home, builder, directory)
     }
 }
 
-fn left_by(
+fn collect_stopped(
     process: &Process,
     port: u16,
     home: PathBuf,
@@ -68,7 +68,7 @@ fn left_by(
     directory: TempDir,
 ) -> StoppedDaemon {
     let status = process.wait_exit();
-    let status = status.unwrap_or_else(|| panic!("the daemon did not end within {PATIENCE:?}{process}"));
+    let status = status.unwrap_or_else(|| panic!("the daemon did not end within {PROCESS_TIMEOUT:?}{process}"));
     let (stdout, stderr) = (process.stdout.text(), process.stderr.text());
     StoppedDaemon { status, stdout, stderr, port, home, builder, directory }
 }
@@ -80,7 +80,7 @@ impl StoppedDaemon {
     }
 
     /// Runs another command of the same binary on the same home, such as `check`.
-    pub fn run(&self, args: &[&str]) -> Finished {
+    pub fn run(&self, args: &[&str]) -> CommandOutput {
         run(self.builder.binary(), args, &[], &self.home)
     }
 
@@ -91,7 +91,7 @@ impl StoppedDaemon {
 
     /// Starts it again with other options, which stay for later starts; panics where it does not get ready.
     pub fn start_with(self, change: impl FnOnce(TestDaemonBuilder) -> TestDaemonBuilder) -> TestDaemon {
-        self.spawn_with(change).ready().unwrap_or_else(|failed| panic!("{failed}"))
+        self.spawn_with(change).wait_ready().unwrap_or_else(|failed| panic!("{failed}"))
     }
 
     /// Starts it again with other options.
@@ -99,7 +99,7 @@ impl StoppedDaemon {
         self,
         change: impl FnOnce(TestDaemonBuilder) -> TestDaemonBuilder,
     ) -> Result<TestDaemon, FailedStart> {
-        self.spawn_with(change).ready()
+        self.spawn_with(change).wait_ready()
     }
 
     /// Starts it again with other options and does not wait until it is ready.

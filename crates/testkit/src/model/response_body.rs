@@ -10,7 +10,7 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 
 use super::response::{BodyPlan, Step, Wait};
-use super::observed::{Attendance, Observed};
+use super::shared_state::{RequestTracker, SharedState};
 
 /// The body of one answer. Hyper drops it when the peer goes away, and with it the attendance, which then counts
 /// the abort; so the wait, which counts the request as stalled, is declared first.
@@ -18,7 +18,7 @@ pub(crate) struct ScriptedBody {
     pending_wait: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     steps: VecDeque<Step>,
     content_length: Option<u64>,
-    tracker: Attendance,
+    tracker: RequestTracker,
 }
 
 /// Ends a body before its end; hyper then drops the connection without the last chunk.
@@ -34,11 +34,11 @@ impl fmt::Display for BodyAborted {
 impl std::error::Error for BodyAborted {}
 
 impl ScriptedBody {
-    pub(crate) fn new(plan: BodyPlan, mut attendance: Attendance) -> Self {
+    pub(crate) fn new(plan: BodyPlan, mut attendance: RequestTracker) -> Self {
         let (steps, bytes_known) = match plan {
             BodyPlan::Complete(bytes) => {
                 // Hyper drops such a body without asking it where the status or the method allows none.
-                attendance.end();
+                attendance.complete();
                 let length = bytes.len() as u64;
                 (VecDeque::from_iter((length > 0).then_some(Step::Send(bytes))), Some(length))
             }
@@ -63,14 +63,14 @@ impl Body for ScriptedBody {
             }
             let step = self.steps.pop_front();
             match step {
-                Some(Step::Disconnect) => self.tracker.break_off(),
-                Some(Step::Send(_)) | None if self.steps.is_empty() => self.tracker.end(),
+                Some(Step::Disconnect) => self.tracker.end_incomplete(),
+                Some(Step::Send(_)) | None if self.steps.is_empty() => self.tracker.complete(),
                 _ => {}
             }
             match step {
                 Some(Step::Send(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
                 Some(Step::Wait(wait)) => {
-                    let observed = Arc::clone(self.tracker.observed());
+                    let observed = Arc::clone(self.tracker.shared());
                     self.pending_wait = Some(Box::pin(async move { wait.run(&observed).await }));
                 }
                 Some(Step::Disconnect) => return Poll::Ready(Some(Err(BodyAborted))),
@@ -90,17 +90,17 @@ impl Body for ScriptedBody {
 
 impl Wait {
     /// Returns when the wait is over; while it needs somebody else for that, the request counts as stalled.
-    pub(crate) async fn run(self, observed: &Observed) {
+    pub(crate) async fn run(self, observed: &SharedState) {
         match self {
             Self::Pause(pause) => tokio::time::sleep(pause).await,
             // Hyper writes out what it has whenever the body has nothing for the moment.
             Self::Flush => tokio::task::yield_now().await,
             Self::Release(name) => {
-                let _stalled = observed.stall();
-                observed.released(&name).await;
+                let _stalled = observed.count_stalled();
+                observed.wait_released(&name).await;
             }
             Self::Forever => {
-                let _stalled = observed.stall();
+                let _stalled = observed.count_stalled();
                 std::future::pending::<()>().await;
             }
         }

@@ -31,7 +31,7 @@ impl Sampler<'_> {
         if let Some(choice) = choice {
             return self.value(choice, depth + 1);
         }
-        match kind(schema) {
+        match schema_type(schema) {
             "object" => self.object(schema, depth),
             "array" => self.array(schema, depth),
             "string" => json!(self.string(schema)),
@@ -70,7 +70,7 @@ impl Sampler<'_> {
 }
 
 /// The first type that is named, or the one that the other members are for.
-fn kind(schema: &Value) -> &str {
+fn schema_type(schema: &Value) -> &str {
     let named = schema["type"].as_str().or_else(|| schema["type"].get(0)?.as_str());
     match named {
         Some(kind) => kind,

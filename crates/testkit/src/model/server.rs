@@ -20,16 +20,16 @@ use tokio_rustls::TlsAcceptor;
 
 use super::response::PlannedResponse;
 use super::response_body::ScriptedBody;
-use super::observed::Observed;
+use super::shared_state::SharedState;
 use super::request::{Api, BadRequest, ParsedRequest};
 
-const ACCEPT_AGAIN: Duration = Duration::from_millis(10);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(10);
 
 pub(crate) struct Server {
     key: Option<String>,
     follow_injections: bool,
     tls: Option<TlsAcceptor>,
-    observed: Arc<Observed>,
+    shared: Arc<SharedState>,
 }
 
 impl Server {
@@ -37,9 +37,9 @@ impl Server {
         key: Option<String>,
         obedient: bool,
         tls: Option<TlsAcceptor>,
-        observed: Arc<Observed>,
+        observed: Arc<SharedState>,
     ) -> Self {
-        Self { key, follow_injections: obedient, tls, observed }
+        Self { key, follow_injections: obedient, tls, shared: observed }
     }
 
     /// Serves until the other end of `stopped` is gone; then every connection is dropped.
@@ -50,11 +50,11 @@ impl Server {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, _)) => {
-                        server.observed.count_connection();
+                        server.shared.count_connection();
                         connections.spawn(Arc::clone(&server).serve(stream));
                     }
                     // Out of file descriptors: others have to close some, and asking at once would starve them.
-                    Err(_) => tokio::time::sleep(ACCEPT_AGAIN).await,
+                    Err(_) => tokio::time::sleep(ACCEPT_RETRY_DELAY).await,
                 },
                 Some(_) = connections.join_next() => {}
                 _ = &mut stopped => return,
@@ -88,14 +88,14 @@ impl Server {
         let body = body.collect().await?.to_bytes();
         let chat = self.authorize(&head).map(|api| (api, ParsedRequest::parse(api, &body)));
         let question = chat.as_ref().ok().and_then(|(_, chat)| chat.as_ref().ok()).map(ParsedRequest::round_key);
-        let (number, attendance) = self.observed.attend(head, body, question);
+        let (number, attendance) = self.shared.record_request(head, body, question);
         let answer = match chat {
             Ok((_, Ok(request))) => self.plan_response(&request, number),
             Ok((api, Err(fault))) => PlannedResponse::bad_request(api, &fault),
             Err(refusal) => refusal,
         };
         for wait in answer.waits_before_head {
-            wait.run(&self.observed).await;
+            wait.run(&self.shared).await;
         }
         let mut response = Response::new(ScriptedBody::new(answer.body, attendance));
         *response.status_mut() =
@@ -134,8 +134,8 @@ impl Server {
     }
 
     fn plan_response(&self, request: &ParsedRequest, number: usize) -> PlannedResponse {
-        let registered = |prompt: &str| self.observed.response_for(prompt);
-        PlannedResponse::for_request(request, number, self.follow_injections, registered, |prompt| self.observed.is_first(prompt))
+        let registered = |prompt: &str| self.shared.response_for(prompt);
+        PlannedResponse::for_request(request, number, self.follow_injections, registered, |prompt| self.shared.mark_deferred(prompt))
     }
 }
 

@@ -232,7 +232,7 @@ fn a_model_that_insists_calls_again_after_each_result() {
 
 #[test]
 fn an_obedient_model_does_what_it_reads_wherever_it_stands() {
-    let model = ScriptedModel::obedient();
+    let model = ScriptedModel::injectable();
     let system = json!({ "role": "system", "content": "Be good. !tool a {}" });
     let user = json!({ "role": "user", "content": "Hi!\n!tool b {\"x\":1} please" });
     let asked = json!({ "role": "assistant", "content": "", "tool_calls": [{ "id": "c1" }] });

@@ -49,7 +49,7 @@ fn refused_questions_are_not_counted_and_a_model_may_count_nothing() {
     let model = ScriptedModel::with_key("sk-1");
     assert_eq!(ask(&model, &asking("Hello")).status, 401);
     assert_eq!(model.call_counts("Hello", 0), tally(0, 0));
-    let options = ModelOptions { keep_ledger: false, ..ModelOptions::default() };
+    let options = ModelOptions { record_ledger: false, ..ModelOptions::default() };
     let model = ScriptedModel::open(options).expect("a free port");
     assert_eq!(ask(&model, &asking("Hello")).status, 200);
     assert_eq!(model.ledger().iter().count(), 0);

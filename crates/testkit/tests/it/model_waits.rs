@@ -40,7 +40,7 @@ fn requests_are_recorded_with_headers_and_body() {
 
 #[test]
 fn a_model_may_keep_no_requests() {
-    let options = ModelOptions { keep_requests: false, ..ModelOptions::default() };
+    let options = ModelOptions { record_requests: false, ..ModelOptions::default() };
     let model = ScriptedModel::open(options).expect("a free port");
     ask(&model, &asking("Hello"));
     model.wait_requests(1);

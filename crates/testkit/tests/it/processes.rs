@@ -67,7 +67,7 @@ fn posts_carry_the_token_unless_another_is_given() {
     assert_eq!(model.requests()[0].header("x-trace"), Some("7"));
     let body = whole(asking("Hello")).to_string();
     assert_eq!(daemon.post(path, &[("authorization", "Bearer no")], body.as_bytes()).status, 401);
-    let answer = daemon.raw(b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n");
+    let answer = daemon.send_raw(b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n");
     assert_eq!((answer.status, answer.body.len()), (404, 0));
     let mut connection = daemon.connection();
     connection.send(&daemon.post_bytes(path, &[], body.as_bytes()));
@@ -103,9 +103,9 @@ fn calls_are_json_rpc_with_ids_of_their_own() {
     ];
     let (port, server) = answering(answers);
     let daemon = TestDaemon::builder(STAND_IN).env("STAND_IN_PORT", port.to_string()).start();
-    assert_eq!(daemon.result("/", "list_agents", json!({ "a": 1 })), json!({ "ok": true }));
+    assert_eq!(daemon.call_result("/", "list_agents", json!({ "a": 1 })), json!({ "ok": true }));
     assert_eq!(daemon.call("/agent/x", "nothing", json!([]))["error"]["code"], -32601);
-    let failed = catch_unwind(AssertUnwindSafe(|| daemon.result("/", "nothing", json!({}))));
+    let failed = catch_unwind(AssertUnwindSafe(|| daemon.call_result("/", "nothing", json!({}))));
     let told = failed.expect_err("an error is no result");
     let told = told.downcast_ref::<String>().expect("a panic with a text");
     assert!(told.starts_with("nothing on / failed: {\"code\":-32601"), "{told}");
@@ -121,7 +121,7 @@ fn calls_are_json_rpc_with_ids_of_their_own() {
 fn a_daemon_takes_signals_and_its_exit_is_seen() {
     let model = ScriptedModel::start();
     let daemon = stand_in(&model).start();
-    assert!(daemon.own_kb() > 0 && daemon.open_fds() >= 3);
+    assert!(daemon.anonymous_memory_kb() > 0 && daemon.open_fds() >= 3);
     daemon.signal("SIGTERM");
     daemon.wait_stderr("stopping");
     assert_eq!(daemon.wait_exit().code(), Some(7));

@@ -41,13 +41,13 @@ fn a_daemon_can_be_killed_before_it_is_ready() {
     let stopped = stand_in(&model).spawn().kill();
     assert_eq!((stopped.status.signal(), stopped.port), (Some(9), 0));
     let home = stopped.home().to_owned();
-    let daemon = stopped.spawn_with(|builder| builder).ready().expect("a daemon");
+    let daemon = stopped.spawn_with(|builder| builder).wait_ready().expect("a daemon");
     assert_eq!((daemon.home(), daemon.port()), (home.as_path(), model.port()));
 }
 
 #[test]
 fn another_command_runs_on_the_same_home() {
-    let stopped = TestDaemon::builder("/bin/echo").spawn().exited();
+    let stopped = TestDaemon::builder("/bin/echo").spawn().wait_stopped();
     assert!(stopped.status.success());
     let finished = stopped.run(&["check", "--deep"]);
     assert_eq!((finished.code, finished.stdout.as_str()), (0, "check --deep\n"));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agent::outside::{NewPeer, PeerCreated, CallSite};
+use agent::outside::{NewPeer, CreatedPeer, CallSite};
 use agent::permission::Effect;
 use agent::{Concurrency, ToolClass};
 use schemars::JsonSchema;
@@ -94,7 +94,7 @@ impl ToolDefinition for Create {
     }
 }
 
-fn output(created: PeerCreated) -> Output {
+fn output(created: CreatedPeer) -> Output {
     let is_left = created.initial_request_id.is_some() && created.response.is_none();
     let response = created.response.map(|response| match response {
         Ok(answer) => Response::Reply(answer.into()),

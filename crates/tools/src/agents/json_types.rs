@@ -101,7 +101,7 @@ pub(super) const QUEUED: &str = "queued";
 
 /// An agent in numbers.
 #[derive(Serialize)]
-pub(super) struct StatusWords {
+pub(super) struct StatusOutput {
     agent_id: String,
     halted: Option<&'static str>,
     message_count: usize,
@@ -111,7 +111,7 @@ pub(super) struct StatusWords {
     working: bool,
 }
 
-impl From<PeerStatus> for StatusWords {
+impl From<PeerStatus> for StatusOutput {
     fn from(status: PeerStatus) -> Self {
         Self {
             agent_id: status.id.to_string(),

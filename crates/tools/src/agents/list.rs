@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::fault_outcome;
-use super::json_types::StatusWords;
+use super::json_types::StatusOutput;
 use crate::definition::{ToolResult, Invocation, ToolDefinition, compact_json};
 
 pub(crate) struct List;
@@ -16,7 +16,7 @@ pub(crate) struct Input {}
 
 #[derive(Serialize)]
 struct Output {
-    agents: Vec<StatusWords>,
+    agents: Vec<StatusOutput>,
 }
 
 impl ToolDefinition for List {
@@ -25,7 +25,7 @@ impl ToolDefinition for List {
 
     async fn run(_input: Input, call: Invocation) -> ToolResult {
         let agents = call.context.peers.list().await.map_err(fault_outcome)?;
-        let agents = agents.into_iter().map(StatusWords::from).collect();
+        let agents = agents.into_iter().map(StatusOutput::from).collect();
         compact_json(&Output { agents })
     }
 }

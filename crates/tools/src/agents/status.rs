@@ -5,7 +5,7 @@ use agent::permission::Effect;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::json_types::{AgentIdArgument, StatusWords};
+use super::json_types::{AgentIdArgument, StatusOutput};
 use super::{reach_effect, fault_outcome};
 use crate::definition::{ToolResult, Invocation, ToolDefinition, compact_json};
 
@@ -30,6 +30,6 @@ impl ToolDefinition for Status {
 
     async fn run(input: Input, call: Invocation) -> ToolResult {
         let status = call.context.peers.status(input.agent_id.0).await.map_err(fault_outcome)?;
-        compact_json(&StatusWords::from(status))
+        compact_json(&StatusOutput::from(status))
     }
 }

@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::apart::Stop;
+use crate::blocking::CancelFlag;
 use crate::definition::{ToolResult, PureTool, execution_failed};
 
 pub(crate) struct Decode;
@@ -22,7 +22,7 @@ impl PureTool for Decode {
     type Input = Input;
     const NAME: &'static str = "base64.decode";
 
-    fn compute(input: Input, _stop: &Stop) -> ToolResult {
+    fn compute(input: Input, _stop: &CancelFlag) -> ToolResult {
         let bytes =
             STANDARD.decode(input.encoded).map_err(|fault| execution_failed(format!("Invalid base64: {fault}")))?;
         String::from_utf8(bytes)

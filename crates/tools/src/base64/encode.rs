@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::apart::Stop;
+use crate::blocking::CancelFlag;
 use crate::definition::{ToolResult, PureTool};
 
 pub(crate) struct Encode;
@@ -22,7 +22,7 @@ impl PureTool for Encode {
     type Input = Input;
     const NAME: &'static str = "base64.encode";
 
-    fn compute(input: Input, _stop: &Stop) -> ToolResult {
+    fn compute(input: Input, _stop: &CancelFlag) -> ToolResult {
         Ok(STANDARD.encode(input.text))
     }
 }

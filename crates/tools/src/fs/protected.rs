@@ -1,7 +1,7 @@
 //! Names that no agent writes: what is in them runs later, outside of any agent, as the user.
 
 /// Folders whose files are commands in disguise, and files that shells run when they start.
-const PROTECTED: &[&str] = &[
+const PROTECTED_NAMES: &[&str] = &[
     ".git",
     ".vscode",
     ".idea",
@@ -17,11 +17,11 @@ const PROTECTED: &[&str] = &[
 
 /// Whether any part of a path has such a name.
 pub(super) fn is_protected(path: &str) -> bool {
-    path.split('/').any(|part| PROTECTED.contains(&&*folded(part)))
+    path.split('/').any(|part| PROTECTED_NAMES.contains(&&*fold_case(part)))
 }
 
 /// A name as disks see it that ignore case. Up first, then down: some letters have two small forms.
-fn folded(name: &str) -> String {
+fn fold_case(name: &str) -> String {
     name.to_uppercase().to_lowercase()
 }
 

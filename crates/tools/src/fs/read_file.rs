@@ -10,9 +10,9 @@ use rustix::fs::OFlags;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::beneath::Place;
-use super::{CONTENT_BYTES_MAX, resolved};
-use crate::apart::{Stop, apart};
+use super::beneath_root::PermittedPath;
+use super::{CONTENT_BYTES_MAX, resolve_path};
+use crate::blocking::{CancelFlag, run_blocking};
 use crate::definition::{ToolResult, Invocation, ToolDefinition, execution_failed};
 
 pub(crate) struct ReadFile;
@@ -40,84 +40,84 @@ impl ToolDefinition for ReadFile {
         if input.offset == Some(0) {
             return Err("Invalid input: field `offset`: lines are counted from 1".to_owned());
         }
-        Ok(vec![Effect::Read(resolved(&input.path, scene)?)])
+        Ok(vec![Effect::Read(resolve_path(&input.path, scene)?)])
     }
 
     async fn run(input: Input, call: Invocation) -> ToolResult {
-        apart(move |stop| {
-            let place = Place::only(call.context.permit, &input.path)?;
-            read(&place, Taking::of(&input), stop)
+        run_blocking(move |stop| {
+            let place = PermittedPath::from_permit(call.context.permit, &input.path)?;
+            read_lines(&place, LineSelection::from_input(&input), stop)
         })
         .await
     }
 }
 
-fn read(place: &Place, mut taking: Taking, stop: &Stop) -> ToolResult {
-    let found = place.find()?.ok_or_else(|| place.missing())?;
-    found.regular(place)?;
-    let file = found.open(OFlags::RDONLY).map_err(|errno| place.trouble(errno))?;
+fn read_lines(place: &PermittedPath, mut taking: LineSelection, stop: &CancelFlag) -> ToolResult {
+    let found = place.find()?.ok_or_else(|| place.not_found())?;
+    found.require_regular(place)?;
+    let file = found.open(OFlags::RDONLY).map_err(|errno| place.errno_outcome(errno))?;
     let mut reader = BufReader::with_capacity(CHUNK_BYTES, file);
     while !taking.is_done() {
         stop.check()?;
-        let chunk = reader.fill_buf().map_err(|fault| execution_failed(format!("{}: {fault}", place.given())))?;
+        let chunk = reader.fill_buf().map_err(|fault| execution_failed(format!("{}: {fault}", place.requested_path())))?;
         if chunk.is_empty() {
             break;
         }
-        let used = taking.take(chunk);
+        let used = taking.consume(chunk);
         reader.consume(used);
     }
-    taking.text(place, reader.get_ref())
+    taking.into_text(place, reader.get_ref())
 }
 
 /// Takes the wanted lines out of a file that may be far longer.
-struct Taking {
+struct LineSelection {
     first: u64,
     /// The first line that is not wanted any more.
     end: u64,
     /// The line that comes next.
     line: u64,
     /// Whether a part of that line has been seen.
-    is_within: bool,
+    is_mid_line: bool,
     bytes: Vec<u8>,
-    is_cut: bool,
+    is_truncated: bool,
 }
 
-impl Taking {
-    fn of(input: &Input) -> Self {
+impl LineSelection {
+    fn from_input(input: &Input) -> Self {
         let first = input.offset.unwrap_or(1);
         let end = input.limit.map_or(u64::MAX, |limit| first.saturating_add(limit));
-        Self { first, end, line: 1, is_within: false, bytes: Vec::new(), is_cut: false }
+        Self { first, end, line: 1, is_mid_line: false, bytes: Vec::new(), is_truncated: false }
     }
 
     fn is_done(&self) -> bool {
-        self.is_cut || self.line >= self.end
+        self.is_truncated || self.line >= self.end
     }
 
     /// Takes one line, or as much of it as is there. Says how much it has seen.
-    fn take(&mut self, chunk: &[u8]) -> usize {
+    fn consume(&mut self, chunk: &[u8]) -> usize {
         let newline = chunk.iter().position(|byte| *byte == b'\n');
         let used = newline.map_or(chunk.len(), |place| place + 1);
         if self.line >= self.first {
             let room = CONTENT_BYTES_MAX - self.bytes.len();
-            self.is_cut = used > room;
+            self.is_truncated = used > room;
             self.bytes.extend_from_slice(&chunk[..used.min(room)]);
         }
-        self.is_within = newline.is_none();
+        self.is_mid_line = newline.is_none();
         self.line += u64::from(newline.is_some());
         used
     }
 
-    fn text(self, place: &Place, file: &File) -> ToolResult {
-        let lines = self.line - u64::from(!self.is_within);
+    fn into_text(self, place: &PermittedPath, file: &File) -> ToolResult {
+        let lines = self.line - u64::from(!self.is_mid_line);
         if self.first > lines.max(1) && self.first < self.end {
-            let given = place.given();
+            let given = place.requested_path();
             return Err(execution_failed(format!(
                 "offset {} is beyond the end of {given}: it has {lines} lines",
                 self.first
             )));
         }
-        let mut text = utf8(self.bytes, self.is_cut).ok_or_else(|| not_text(place))?;
-        if self.is_cut {
+        let mut text = decode_utf8(self.bytes, self.is_truncated).ok_or_else(|| not_utf8_outcome(place))?;
+        if self.is_truncated {
             let shown = text.len();
             let size = file.metadata().map_or(0, |metadata| metadata.len()).max(shown as u64);
             let separator = if text.ends_with('\n') { "" } else { "\n" };
@@ -128,7 +128,7 @@ impl Taking {
 }
 
 /// The bytes as text; where they were cut, the last character may be half a one.
-fn utf8(bytes: Vec<u8>, is_cut: bool) -> Option<String> {
+fn decode_utf8(bytes: Vec<u8>, is_cut: bool) -> Option<String> {
     String::from_utf8(bytes)
         .or_else(|fault| {
             let whole = fault.utf8_error().valid_up_to();
@@ -140,6 +140,6 @@ fn utf8(bytes: Vec<u8>, is_cut: bool) -> Option<String> {
         .ok()
 }
 
-fn not_text(place: &Place) -> ToolOutcome {
-    execution_failed(format!("{} is not UTF-8 text", place.given()))
+fn not_utf8_outcome(place: &PermittedPath) -> ToolOutcome {
+    execution_failed(format!("{} is not UTF-8 text", place.requested_path()))
 }

@@ -11,8 +11,8 @@ use agent::ToolOutcome;
 use agent::outside::Entropy;
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Stat, Uid};
 
-use super::beneath::{Found, Place, Seat};
-use crate::apart::Stop;
+use super::beneath_root::{ResolvedFile, PermittedPath, TargetDirectory};
+use crate::blocking::CancelFlag;
 use crate::definition::execution_failed;
 
 /// What is written.
@@ -30,38 +30,38 @@ const CHUNK_BYTES: usize = 1 << 20;
 
 /// An append reads, then replaces. Two of them on one file would lose what the first wrote, so whoever replaces a file
 /// holds its lock. A few locks for all files: two files that share one wait for each other, nothing more.
-static LOCKS: [Mutex<()>; 32] = [const { Mutex::new(()) }; 32];
+static FILE_LOCKS: [Mutex<()>; 32] = [const { Mutex::new(()) }; 32];
 
 pub(super) fn replace(
-    place: &Place,
+    place: &PermittedPath,
     content: &Content<'_>,
     entropy: &dyn Entropy,
-    stop: &Stop,
+    stop: &CancelFlag,
 ) -> Result<(), ToolOutcome> {
-    let seat = place.seat()?;
-    let _lock = lock(place, &seat)?;
-    replace_seated(place, &seat, content, entropy, stop)
+    let seat = place.open_target()?;
+    let _lock = lock_target(place, &seat)?;
+    replace_locked(place, &seat, content, entropy, stop)
 }
 
 /// Whoever calls it holds the seat's lock.
-pub(super) fn replace_seated(
-    place: &Place,
-    seat: &Seat,
+pub(super) fn replace_locked(
+    place: &PermittedPath,
+    seat: &TargetDirectory,
     content: &Content<'_>,
     entropy: &dyn Entropy,
-    stop: &Stop,
+    stop: &CancelFlag,
 ) -> Result<(), ToolOutcome> {
-    let old = place.seated_now(seat)?;
+    let old = place.find_target_file(seat)?;
     if let Some(old) = &old {
         check_replaceable(place, old)?;
     }
-    let mut draft = Draft::create(place, seat, old.as_ref(), entropy)?;
-    let tell = |fault: io::Error| execution_failed(format!("{}: {fault}", place.given()));
+    let mut draft = TemporaryFile::create(place, seat, old.as_ref(), entropy)?;
+    let tell = |fault: io::Error| execution_failed(format!("{}: {fault}", place.requested_path()));
     if let Some(old) = old.as_ref().filter(|_| content.is_appended) {
-        let old = old.open(OFlags::RDONLY).map_err(|errno| place.trouble(errno))?;
+        let old = old.open(OFlags::RDONLY).map_err(|errno| place.errno_outcome(errno))?;
         let copied = io::copy(&mut old.take(OLD_BYTES_MAX + 1), &mut draft.file).map_err(tell)?;
         if copied > OLD_BYTES_MAX {
-            return Err(execution_failed(format!("{} is longer than {OLD_BYTES_MAX} bytes", place.given())));
+            return Err(execution_failed(format!("{} is longer than {OLD_BYTES_MAX} bytes", place.requested_path())));
         }
     }
     for chunk in content.text.as_bytes().chunks(CHUNK_BYTES) {
@@ -71,40 +71,40 @@ pub(super) fn replace_seated(
     draft.file.sync_all().map_err(tell)?;
     // The last moment to turn back: from here on the new content is there.
     stop.check()?;
-    draft.publish().map_err(tell)?;
-    seat.sync().map_err(|errno| place.trouble(errno))
+    draft.persist().map_err(tell)?;
+    seat.sync().map_err(|errno| place.errno_outcome(errno))
 }
 
-pub(super) fn lock(place: &Place, seat: &Seat) -> Result<MutexGuard<'static, ()>, ToolOutcome> {
-    let folder = rustix::fs::fstat(&seat.folder).map_err(|errno| place.trouble(errno))?;
+pub(super) fn lock_target(place: &PermittedPath, seat: &TargetDirectory) -> Result<MutexGuard<'static, ()>, ToolOutcome> {
+    let folder = rustix::fs::fstat(&seat.directory).map_err(|errno| place.errno_outcome(errno))?;
     let mut hasher = DefaultHasher::new();
-    (folder.st_dev, folder.st_ino, &seat.name).hash(&mut hasher);
-    let count = LOCKS.len() as u64;
+    (folder.st_dev, folder.st_ino, &seat.file_name).hash(&mut hasher);
+    let count = FILE_LOCKS.len() as u64;
     let index = usize::try_from(hasher.finish() % count).unwrap_or_default();
     // A lock guards no data: one that was left by a panic is as good as any.
-    Ok(LOCKS[index].lock().unwrap_or_else(PoisonError::into_inner))
+    Ok(FILE_LOCKS[index].lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// A rename asks nobody whether the old file may be written, so it is asked here.
-fn check_replaceable(place: &Place, old: &Found) -> Result<(), ToolOutcome> {
-    old.regular(place)?;
-    old.open(OFlags::WRONLY).map_err(|errno| place.trouble(errno))?;
+fn check_replaceable(place: &PermittedPath, old: &ResolvedFile) -> Result<(), ToolOutcome> {
+    old.require_regular(place)?;
+    old.open(OFlags::WRONLY).map_err(|errno| place.errno_outcome(errno))?;
     Ok(())
 }
 
 /// Content that is not there yet. Dropping it leaves nothing behind.
-struct Draft<'a> {
-    seat: &'a Seat,
+struct TemporaryFile<'a> {
+    target: &'a TargetDirectory,
     name: String,
     file: File,
-    is_published: bool,
+    is_persisted: bool,
 }
 
-impl<'a> Draft<'a> {
+impl<'a> TemporaryFile<'a> {
     fn create(
-        place: &Place,
-        seat: &'a Seat,
-        old: Option<&Found>,
+        place: &PermittedPath,
+        seat: &'a TargetDirectory,
+        old: Option<&ResolvedFile>,
         entropy: &dyn Entropy,
     ) -> Result<Self, ToolOutcome> {
         let mut random = [0; 16];
@@ -113,35 +113,35 @@ impl<'a> Draft<'a> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // A file that was closed to others may not be open to them even for a moment.
         let mode = Mode::from_raw_mode(if old.is_some() { 0o600 } else { 0o666 });
-        let trouble = |errno| place.trouble(errno);
-        let file = rustix::fs::openat(&seat.folder, &name, flags, mode).map_err(trouble)?;
-        let draft = Self { seat, name, file: File::from(file), is_published: false };
+        let trouble = |errno| place.errno_outcome(errno);
+        let file = rustix::fs::openat(&seat.directory, &name, flags, mode).map_err(trouble)?;
+        let draft = Self { target: seat, name, file: File::from(file), is_persisted: false };
         if let Some(old) = old {
-            keep(&draft.file, old.stat()).map_err(trouble)?;
+            copy_owner_and_mode(&draft.file, old.stat()).map_err(trouble)?;
         }
         Ok(draft)
     }
 
-    fn publish(mut self) -> io::Result<()> {
-        let folder = &self.seat.folder;
-        rustix::fs::renameat(folder, &self.name, folder, &self.seat.name)?;
-        self.is_published = true;
+    fn persist(mut self) -> io::Result<()> {
+        let folder = &self.target.directory;
+        rustix::fs::renameat(folder, &self.name, folder, &self.target.file_name)?;
+        self.is_persisted = true;
         Ok(())
     }
 }
 
-impl Drop for Draft<'_> {
+impl Drop for TemporaryFile<'_> {
     fn drop(&mut self) {
-        if !self.is_published {
+        if !self.is_persisted {
             // Nobody is left to tell, and the name cannot be taken for anything else.
-            let _ = rustix::fs::unlinkat(&self.seat.folder, &self.name, AtFlags::empty());
+            let _ = rustix::fs::unlinkat(&self.target.directory, &self.name, AtFlags::empty());
         }
     }
 }
 
 /// Gives a new file the old one's owner, as far as that is ours to give, and mode. Rights to act as the owner are not
 /// kept: whoever gave them gave them to the old content.
-fn keep(new: &File, old: &Stat) -> rustix::io::Result<()> {
+fn copy_owner_and_mode(new: &File, old: &Stat) -> rustix::io::Result<()> {
     let owner = (Uid::from_raw(old.st_uid), Gid::from_raw(old.st_gid));
     let _ = rustix::fs::fchown(new.as_fd(), Some(owner.0), Some(owner.1));
     rustix::fs::fchmod(new.as_fd(), Mode::from_raw_mode(old.st_mode & 0o777))
@@ -169,10 +169,10 @@ mod tests {
         std::fs::write(real.join("file"), "old").unwrap();
         let root = FilePath::resolve(real.to_str().unwrap(), &FilePath::root()).unwrap();
         let files = vec![RootedPath { root, relative: "file".to_owned() }];
-        let place = Place::only(Permit { files, blocked: Vec::new() }, "file").unwrap();
+        let place = PermittedPath::from_permit(Permit { files, blocked: Vec::new() }, "file").unwrap();
         for is_appended in [false, true] {
             let content = Content { text: "", is_appended };
-            let stopped = replace(&place, &content, &Zeros, &Stop::given()).unwrap_err();
+            let stopped = replace(&place, &content, &Zeros, &CancelFlag::cancelled()).unwrap_err();
             assert_eq!(stopped.text(), "Execution failed: nobody waits for it any more");
         }
         assert_eq!(std::fs::read_to_string(real.join("file")).unwrap(), "old");

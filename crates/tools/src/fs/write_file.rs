@@ -6,10 +6,10 @@ use agent::{Concurrency, ToolClass};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::beneath::Place;
+use super::beneath_root::PermittedPath;
 use super::replace::{Content, replace};
-use super::{CONTENT_BYTES_MAX, resolved};
-use crate::apart::apart;
+use super::{CONTENT_BYTES_MAX, resolve_path};
+use crate::blocking::run_blocking;
 use crate::definition::{ToolResult, Invocation, ToolDefinition, compact_json};
 
 pub(crate) struct WriteFile;
@@ -47,12 +47,12 @@ impl ToolDefinition for WriteFile {
         if input.content.len() > CONTENT_BYTES_MAX {
             return Err(format!("Invalid input: field `content`: longer than {CONTENT_BYTES_MAX} bytes"));
         }
-        Ok(vec![Effect::Write(resolved(&input.path, scene)?)])
+        Ok(vec![Effect::Write(resolve_path(&input.path, scene)?)])
     }
 
     async fn run(input: Input, call: Invocation) -> ToolResult {
-        apart(move |stop| {
-            let place = Place::only(call.context.permit, &input.path)?;
+        run_blocking(move |stop| {
+            let place = PermittedPath::from_permit(call.context.permit, &input.path)?;
             let content = Content { text: &input.content, is_appended: input.append.unwrap_or(false) };
             replace(&place, &content, &*call.dependencies.entropy, stop)?;
             compact_json(&Output { bytes_written: input.content.len(), path: &input.path, success: true })

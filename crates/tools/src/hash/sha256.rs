@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use sha2::Digest;
 
-use crate::apart::Stop;
+use crate::blocking::CancelFlag;
 use crate::definition::{ToolResult, PureTool, execution_failed};
 
 pub(crate) struct Sha256;
@@ -23,7 +23,7 @@ impl PureTool for Sha256 {
     type Input = Input;
     const NAME: &'static str = "hash.sha256";
 
-    fn compute(input: Input, _stop: &Stop) -> ToolResult {
+    fn compute(input: Input, _stop: &CancelFlag) -> ToolResult {
         let mut hex = String::with_capacity(64);
         for byte in sha2::Sha256::digest(input.text) {
             write!(hex, "{byte:02x}").map_err(execution_failed)?;

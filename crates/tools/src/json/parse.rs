@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::parsed;
-use crate::apart::Stop;
+use super::parse_json;
+use crate::blocking::CancelFlag;
 use crate::definition::{ToolResult, PureTool, SortedKeys, pretty_json};
 
 pub(crate) struct Parse;
@@ -21,7 +21,7 @@ impl PureTool for Parse {
     type Input = Input;
     const NAME: &'static str = "json.parse";
 
-    fn compute(input: Input, _stop: &Stop) -> ToolResult {
-        pretty_json(&SortedKeys(&parsed(&input.text)?))
+    fn compute(input: Input, _stop: &CancelFlag) -> ToolResult {
+        pretty_json(&SortedKeys(&parse_json(&input.text)?))
     }
 }

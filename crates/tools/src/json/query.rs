@@ -5,8 +5,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::parsed;
-use crate::apart::Stop;
+use super::parse_json;
+use crate::blocking::CancelFlag;
 use crate::definition::{ToolResult, PureTool, SortedKeys, execution_failed, invalid_input, pretty_json};
 
 pub(crate) struct Query;
@@ -21,7 +21,7 @@ pub(crate) struct Input {
     path: String,
 }
 
-enum Step<'a> {
+enum PathSegment<'a> {
     Key(&'a str),
     Index(&'a str),
 }
@@ -30,23 +30,23 @@ impl PureTool for Query {
     type Input = Input;
     const NAME: &'static str = "json.query";
 
-    fn compute(input: Input, _stop: &Stop) -> ToolResult {
+    fn compute(input: Input, _stop: &CancelFlag) -> ToolResult {
         let whole = match input.json {
-            Value::String(text) => parsed(&text)?,
+            Value::String(text) => parse_json(&text)?,
             value => value,
         };
         let mut found = &whole;
-        for step in steps(&input.path)? {
-            found = follow(found, &step)?;
+        for step in parse_path(&input.path)? {
+            found = select(found, &step)?;
         }
         pretty_json(&SortedKeys(found))
     }
 }
 
-fn follow<'a>(value: &'a Value, step: &Step<'_>) -> Result<&'a Value, ToolOutcome> {
+fn select<'a>(value: &'a Value, step: &PathSegment<'_>) -> Result<&'a Value, ToolOutcome> {
     match step {
-        Step::Key(key) => value.get(key).ok_or_else(|| execution_failed(format!("Key not found: {key}"))),
-        Step::Index(index) => index
+        PathSegment::Key(key) => value.get(key).ok_or_else(|| execution_failed(format!("Key not found: {key}"))),
+        PathSegment::Index(index) => index
             .parse()
             .ok()
             .and_then(|place: usize| value.get(place))
@@ -54,7 +54,7 @@ fn follow<'a>(value: &'a Value, step: &Step<'_>) -> Result<&'a Value, ToolOutcom
     }
 }
 
-fn steps(path: &str) -> Result<Vec<Step<'_>>, ToolOutcome> {
+fn parse_path(path: &str) -> Result<Vec<PathSegment<'_>>, ToolOutcome> {
     let mut steps = Vec::new();
     if path.is_empty() {
         return Ok(steps);
@@ -62,14 +62,14 @@ fn steps(path: &str) -> Result<Vec<Step<'_>>, ToolOutcome> {
     for segment in path.split('.') {
         let (key, indexes) = segment.find('[').map_or((segment, ""), |open| segment.split_at(open));
         if !key.is_empty() || indexes.is_empty() {
-            steps.push(Step::Key(key));
+            steps.push(PathSegment::Key(key));
         }
         let mut left = indexes;
         while !left.is_empty() {
             let (index, rest) = first_index(left).ok_or_else(|| {
                 invalid_input(format!("field `path`: expected indexes such as [0], found {left:?}"))
             })?;
-            steps.push(Step::Index(index));
+            steps.push(PathSegment::Index(index));
             left = rest;
         }
     }

@@ -5,8 +5,8 @@ use regex::Regex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::compiled;
-use crate::apart::Stop;
+use super::compile;
+use crate::blocking::CancelFlag;
 use crate::definition::{ToolResult, PureTool, pretty_json};
 
 pub(crate) struct Match;
@@ -28,23 +28,23 @@ pub(crate) struct Input {
 const MATCHES_MAX: usize = 10_000;
 
 #[derive(Serialize)]
-struct First<'a> {
+struct FirstMatch<'a> {
     found: bool,
     groups: Vec<Option<&'a str>>,
     r#match: Option<&'a str>,
 }
 
 #[derive(Serialize)]
-struct All<'a> {
+struct AllMatches<'a> {
     count: usize,
     found: bool,
-    matches: Vec<Place<'a>>,
+    matches: Vec<MatchSpan<'a>>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     truncated: bool,
 }
 
 #[derive(Serialize)]
-struct Place<'a> {
+struct MatchSpan<'a> {
     end: usize,
     r#match: &'a str,
     start: usize,
@@ -55,26 +55,26 @@ impl PureTool for Match {
     const NAME: &'static str = "regex.match";
     const IS_HEAVY: bool = true;
 
-    fn compute(input: Input, stop: &Stop) -> ToolResult {
-        let regex = compiled(&input.pattern, input.text.len())?;
+    fn compute(input: Input, stop: &CancelFlag) -> ToolResult {
+        let regex = compile(&input.pattern, input.text.len())?;
         if input.global.unwrap_or(false) {
-            pretty_json(&all(&regex, &input.text, stop)?)
+            pretty_json(&find_all(&regex, &input.text, stop)?)
         } else {
-            pretty_json(&first(&regex, &input.text))
+            pretty_json(&find_first(&regex, &input.text))
         }
     }
 }
 
-fn first<'a>(regex: &Regex, text: &'a str) -> First<'a> {
+fn find_first<'a>(regex: &Regex, text: &'a str) -> FirstMatch<'a> {
     let Some(captures) = regex.captures(text) else {
-        return First { found: false, groups: Vec::new(), r#match: None };
+        return FirstMatch { found: false, groups: Vec::new(), r#match: None };
     };
     let groups: Vec<_> = captures.iter().map(|group| group.map(|group| group.as_str())).collect();
-    First { found: true, r#match: groups.first().copied().flatten(), groups }
+    FirstMatch { found: true, r#match: groups.first().copied().flatten(), groups }
 }
 
 /// Each match may need a look at the whole rest of the text, so all of them together may take long.
-fn all<'a>(regex: &Regex, text: &'a str, stop: &Stop) -> Result<All<'a>, ToolOutcome> {
+fn find_all<'a>(regex: &Regex, text: &'a str, stop: &CancelFlag) -> Result<AllMatches<'a>, ToolOutcome> {
     let mut matches = Vec::new();
     let mut truncated = false;
     for found in regex.find_iter(text) {
@@ -83,7 +83,7 @@ fn all<'a>(regex: &Regex, text: &'a str, stop: &Stop) -> Result<All<'a>, ToolOut
             truncated = true;
             break;
         }
-        matches.push(Place { end: found.end(), r#match: found.as_str(), start: found.start() });
+        matches.push(MatchSpan { end: found.end(), r#match: found.as_str(), start: found.start() });
     }
-    Ok(All { count: matches.len(), found: !matches.is_empty(), matches, truncated })
+    Ok(AllMatches { count: matches.len(), found: !matches.is_empty(), matches, truncated })
 }

@@ -5,8 +5,8 @@ use regex::Captures;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::compiled;
-use crate::apart::Stop;
+use super::compile;
+use crate::blocking::CancelFlag;
 use crate::definition::{ToolResult, PureTool, execution_failed};
 
 pub(crate) struct Replace;
@@ -34,20 +34,20 @@ impl PureTool for Replace {
     const NAME: &'static str = "regex.replace";
     const IS_HEAVY: bool = true;
 
-    fn compute(input: Input, stop: &Stop) -> ToolResult {
-        let regex = compiled(&input.pattern, input.text.len())?;
-        let pieces = pieces(&input.replacement);
+    fn compute(input: Input, stop: &CancelFlag) -> ToolResult {
+        let regex = compile(&input.pattern, input.text.len())?;
+        let pieces = split_replacement(&input.replacement);
         let count = if input.global.unwrap_or(true) { usize::MAX } else { 1 };
         let mut result = String::new();
         let mut copied = 0;
         for captures in regex.captures_iter(&input.text).take(count) {
             stop.check()?;
             let Some(whole) = captures.get(0) else { continue };
-            append(&mut result, &input.text[copied..whole.start()])?;
+            append_bounded(&mut result, &input.text[copied..whole.start()])?;
             expand(&mut result, &captures, &pieces)?;
             copied = whole.end();
         }
-        append(&mut result, &input.text[copied..])?;
+        append_bounded(&mut result, &input.text[copied..])?;
         Ok(result)
     }
 }
@@ -56,12 +56,12 @@ impl PureTool for Replace {
 fn expand(result: &mut String, captures: &Captures<'_>, pieces: &[&str]) -> Result<(), ToolOutcome> {
     for piece in pieces {
         captures.expand(piece, result);
-        append(result, "")?;
+        append_bounded(result, "")?;
     }
     Ok(())
 }
 
-fn append(result: &mut String, text: &str) -> Result<(), ToolOutcome> {
+fn append_bounded(result: &mut String, text: &str) -> Result<(), ToolOutcome> {
     result.push_str(text);
     if result.len() > RESULT_BYTES_MAX {
         return Err(execution_failed(format!("the result is longer than {RESULT_BYTES_MAX} bytes")));
@@ -70,18 +70,18 @@ fn append(result: &mut String, text: &str) -> Result<(), ToolOutcome> {
 }
 
 /// Cuts a replacement into pieces that name one group at most.
-fn pieces(replacement: &str) -> Vec<&str> {
+fn split_replacement(replacement: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = replacement;
     while !rest.is_empty() {
-        let (piece, next) = rest.split_at(piece_bytes(rest));
+        let (piece, next) = rest.split_at(piece_length_bytes(rest));
         pieces.push(piece);
         rest = next;
     }
     pieces
 }
 
-fn piece_bytes(text: &str) -> usize {
+fn piece_length_bytes(text: &str) -> usize {
     let from = match text.as_bytes() {
         [b'$', b'$', ..] => return 2,
         [b'$', b'{', ..] => text.find('}').unwrap_or(1),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use agent::outside::{Clock, Entropy, Moment};
+use agent::outside::{Clock, Entropy, Timestamp};
 use agent::{Fault, Concurrency, ToolClass};
 use serde_json::Value;
 
@@ -11,8 +11,8 @@ use super::*;
 struct Nothing;
 
 impl Clock for Nothing {
-    fn now(&self) -> Moment {
-        Moment(0)
+    fn now(&self) -> Timestamp {
+        Timestamp(0)
     }
 }
 

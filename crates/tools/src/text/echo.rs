@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::apart::Stop;
+use crate::blocking::CancelFlag;
 use crate::definition::{ToolResult, PureTool};
 
 pub(crate) struct Echo;
@@ -20,7 +20,7 @@ impl PureTool for Echo {
     type Input = Input;
     const NAME: &'static str = "echo";
 
-    fn compute(input: Input, _stop: &Stop) -> ToolResult {
+    fn compute(input: Input, _stop: &CancelFlag) -> ToolResult {
         Ok(input.text)
     }
 }

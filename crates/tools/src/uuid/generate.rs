@@ -24,7 +24,7 @@ impl ToolDefinition for Generate {
     const NAME: &'static str = "uuid.generate";
 
     async fn run(input: Input, call: Invocation) -> ToolResult {
-        let one = || uuid(&*call.dependencies.entropy);
+        let one = || random_uuid(&*call.dependencies.entropy);
         match input.count.unwrap_or(1) {
             ..=-1 | 1 => one(),
             count => pretty_json(&(0..count.min(COUNT_MAX)).map(|_| one()).collect::<Result<Vec<_>, _>>()?),
@@ -32,7 +32,7 @@ impl ToolDefinition for Generate {
     }
 }
 
-fn uuid(entropy: &dyn Entropy) -> ToolResult {
+fn random_uuid(entropy: &dyn Entropy) -> ToolResult {
     let mut bytes = [0; 16];
     entropy.fill(&mut bytes).map_err(|fault| execution_failed(fault.public))?;
     let mut number = u128::from_be_bytes(bytes);

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Folders above the working directory in which a repository is looked for.
-const ABOVE_MAX: usize = 8;
+const ANCESTORS_MAX: usize = 8;
 
 /// More than a head or a link to a repository needs.
 const BYTES_MAX: u64 = 1024;
@@ -14,7 +14,7 @@ const BYTES_MAX: u64 = 1024;
 const BRANCH_CHARS_MAX: usize = 200;
 
 /// What may be under way, by the file that says so.
-const UNDER_WAY: [(&str, &str); 5] = [
+const OPERATIONS_IN_PROGRESS: [(&str, &str); 5] = [
     ("MERGE_HEAD", "merge"),
     ("rebase-merge", "rebase"),
     ("rebase-apply", "rebase"),
@@ -23,28 +23,28 @@ const UNDER_WAY: [(&str, &str); 5] = [
 ];
 
 /// Such as `Git: branch main, merge under way`; none when there is no repository.
-pub(super) fn state(cwd: &Path) -> Option<String> {
-    let repository = cwd.ancestors().take(ABOVE_MAX).find_map(|folder| repository(&folder.join(".git")))?;
-    let head = head(&repository.join("HEAD"))?;
+pub(super) fn status_line(cwd: &Path) -> Option<String> {
+    let repository = cwd.ancestors().take(ANCESTORS_MAX).find_map(|folder| git_directory(&folder.join(".git")))?;
+    let head = describe_head(&repository.join("HEAD"))?;
     let is_there = |(name, _): &&(&str, &str)| repository.join(name).symlink_metadata().is_ok();
-    let under_way = UNDER_WAY.iter().find(is_there).map(|(_, what)| format!(", {what} under way"));
+    let under_way = OPERATIONS_IN_PROGRESS.iter().find(is_there).map(|(_, what)| format!(", {what} under way"));
     Some(format!("Git: {head}{}", under_way.unwrap_or_default()))
 }
 
 /// The folder of a repository: `.git` itself, or what it links to in a worktree.
-fn repository(place: &Path) -> Option<PathBuf> {
+fn git_directory(place: &Path) -> Option<PathBuf> {
     let found = place.symlink_metadata().ok()?;
     if found.is_dir() {
         return Some(place.to_owned());
     }
-    let text = found.is_file().then(|| small(place)).flatten()?;
+    let text = found.is_file().then(|| read_small_file(place)).flatten()?;
     let linked = Path::new(text.trim().strip_prefix("gitdir: ")?);
     Some(place.parent()?.join(linked))
 }
 
 /// Only what a head can be: a file that is none tells nothing.
-fn head(file: &Path) -> Option<String> {
-    let text = small(file)?;
+fn describe_head(file: &Path) -> Option<String> {
+    let text = read_small_file(file)?;
     let text = text.trim();
     if let Some(branch) = text.strip_prefix("ref: refs/heads/") {
         let is_plain = |letter: char| letter.is_alphanumeric() || "-_./+@#".contains(letter);
@@ -55,7 +55,7 @@ fn head(file: &Path) -> Option<String> {
     is_commit.then(|| format!("detached at {}", &text[..12]))
 }
 
-fn small(file: &Path) -> Option<String> {
+fn read_small_file(file: &Path) -> Option<String> {
     // A pipe would wait for whoever writes to it.
     if !file.symlink_metadata().ok()?.is_file() {
         return None;
@@ -79,11 +79,11 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         let deep = root.path().join("src/deep");
         std::fs::create_dir_all(&deep).expect("it can be made");
-        assert_eq!(state(&deep), None);
+        assert_eq!(status_line(&deep), None);
         repository_at(root.path(), "ref: refs/heads/feature/x-1\n");
-        assert_eq!(state(&deep).as_deref(), Some("Git: branch feature/x-1"));
+        assert_eq!(status_line(&deep).as_deref(), Some("Git: branch feature/x-1"));
         std::fs::write(root.path().join(".git/MERGE_HEAD"), "").expect("it can be written");
-        assert_eq!(state(&deep).as_deref(), Some("Git: branch feature/x-1, merge under way"));
+        assert_eq!(status_line(&deep).as_deref(), Some("Git: branch feature/x-1, merge under way"));
     }
 
     #[test]
@@ -96,7 +96,7 @@ mod tests {
         std::fs::write(tree.join(".git"), format!("gitdir: {}\n", real.display()))
             .expect("it can be written");
         std::fs::write(real.join("HEAD"), "0123456789abcdef0123456789abcdef01234567\n").expect("it can be");
-        assert_eq!(state(&tree).as_deref(), Some("Git: detached at 0123456789ab"));
+        assert_eq!(status_line(&tree).as_deref(), Some("Git: detached at 0123456789ab"));
     }
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
         {
             let root = tempfile::tempdir().expect("a folder");
             repository_at(root.path(), head);
-            assert_eq!(state(root.path()), None, "{head:?}");
+            assert_eq!(status_line(root.path()), None, "{head:?}");
         }
     }
 }

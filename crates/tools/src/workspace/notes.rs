@@ -10,43 +10,43 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 
 /// In this order; the first that is there is read.
-const NAMES: [&str; 3] = ["NEXUS.md", "AGENTS.md", "CLAUDE.md"];
+const FILE_NAMES: [&str; 3] = ["NEXUS.md", "AGENTS.md", "CLAUDE.md"];
 
 /// Where in a folder each name is looked for.
-const PLACES: [&str; 2] = [".nexus3/", ""];
+const SUBDIRECTORIES: [&str; 2] = [".nexus3/", ""];
 
 /// Folders above the working directory whose notes are read too.
-const ABOVE: usize = 2;
+const ANCESTORS_MAX: usize = 2;
 
 /// The most that is read of one file; more than a prompt takes of it.
 const BYTES_MAX: u64 = 256 << 10;
 
 /// The owner's notes, then those of the folders, from the farthest to the nearest.
-pub(super) fn all(own: Option<&FilePath>, cwd: &FilePath) -> Vec<Note> {
+pub(super) fn load_notes(own: Option<&FilePath>, cwd: &FilePath) -> Vec<Note> {
     let mut notes: Vec<_> =
-        own.and_then(|own| note(own.as_str(), NAMES[0], Trust::Owner)).into_iter().collect();
-    let folders = Path::new(cwd.as_str()).ancestors().take(ABOVE + 1);
+        own.and_then(|own| load_note(own.as_str(), FILE_NAMES[0], Trust::Owner)).into_iter().collect();
+    let folders = Path::new(cwd.as_str()).ancestors().take(ANCESTORS_MAX + 1);
     let mut folders: Vec<_> = folders.filter_map(Path::to_str).collect();
     folders.reverse();
     // The owner's notes are not the project's, when somebody works beside them.
     let is_own = |folder: &str| {
         own.is_some_and(|own| own.as_str() == format!("{}/.nexus3", folder.trim_end_matches('/')))
     };
-    notes.extend(folders.into_iter().filter_map(|folder| of_folder(folder, is_own(folder))));
+    notes.extend(folders.into_iter().filter_map(|folder| directory_note(folder, is_own(folder))));
     notes
 }
 
-fn of_folder(folder: &str, holds_own: bool) -> Option<Note> {
-    let places = PLACES.iter().filter(|place| !holds_own || place.is_empty());
+fn directory_note(folder: &str, holds_own: bool) -> Option<Note> {
+    let places = SUBDIRECTORIES.iter().filter(|place| !holds_own || place.is_empty());
     let places: Vec<_> = places.collect();
-    let names = NAMES.iter().flat_map(|name| places.iter().map(move |place| format!("{place}{name}")));
-    names.into_iter().find_map(|name| note(folder, &name, Trust::Project))
+    let names = FILE_NAMES.iter().flat_map(|name| places.iter().map(move |place| format!("{place}{name}")));
+    names.into_iter().find_map(|name| load_note(folder, &name, Trust::Project))
 }
 
 /// A note, if there is a plain file of that name beneath the folder.
-fn note(folder: &str, name: &str, trust: Trust) -> Option<Note> {
+fn load_note(folder: &str, name: &str, trust: Trust) -> Option<Note> {
     let source = format!("{}/{name}", folder.trim_end_matches('/'));
-    match read(folder, name) {
+    match read_note_file(folder, name) {
         Ok(text) => text.map(|text| Note { source, trust, text }),
         Err(fault) => {
             tracing::warn!(file = source, "a note for agents cannot be read: {fault}");
@@ -56,7 +56,7 @@ fn note(folder: &str, name: &str, trust: Trust) -> Option<Note> {
 }
 
 /// None when it is not there, or is no plain file.
-fn read(folder: &str, name: &str) -> std::io::Result<Option<String>> {
+fn read_note_file(folder: &str, name: &str) -> std::io::Result<Option<String>> {
     let none_of_these = [Errno::NOENT, Errno::NOTDIR, Errno::LOOP, Errno::XDEV, Errno::NXIO];
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let beneath = match rustix::fs::openat(CWD, folder, flags | OFlags::DIRECTORY, Mode::empty()) {
@@ -94,7 +94,7 @@ mod tests {
 
     fn found(own: Option<&Path>, cwd: &Path) -> Vec<(Trust, String)> {
         let own = own.map(path);
-        all(own.as_ref(), &path(cwd)).into_iter().map(|note| (note.trust, note.text)).collect()
+        load_notes(own.as_ref(), &path(cwd)).into_iter().map(|note| (note.trust, note.text)).collect()
     }
 
     #[test]

@@ -10,13 +10,13 @@ use super::*;
 struct Tree {
     _folder: TempDir,
     base: FilePath,
-    disk: Disk,
+    disk: LocalWorkspace,
 }
 
 /// `base/` with `real/`, a file, links to both, and a dangling link.
 fn tree() -> Tree {
     let folder = TempDir::new().unwrap();
-    let base = as_text(&folder.path().canonicalize().unwrap()).unwrap();
+    let base = to_file_path(&folder.path().canonicalize().unwrap()).unwrap();
     let at = |name: &str| format!("{base}/{name}");
     fs::create_dir_all(at("real/sub")).unwrap();
     fs::write(at("file"), "x").unwrap();
@@ -24,7 +24,7 @@ fn tree() -> Tree {
     symlink("nowhere", at("dangling")).unwrap();
     symlink("loop", at("loop")).unwrap();
     let home = FilePath::resolve("real", &base).unwrap();
-    Tree { _folder: folder, disk: Disk::new(Some(home)), base }
+    Tree { _folder: folder, disk: LocalWorkspace::new(Some(home)), base }
 }
 
 impl Tree {
@@ -49,10 +49,10 @@ fn a_folder_is_found_without_links() {
         ("~/sub", "real/sub"),
         ("~\\sub", "real/sub"),
     ] {
-        assert_eq!(tree.disk.folder(given, &tree.base), Ok(tree.is(expected)), "{given:?}");
+        assert_eq!(tree.disk.resolve_directory(given, &tree.base), Ok(tree.is(expected)), "{given:?}");
     }
     let absolute = format!("{}/link", tree.base);
-    assert_eq!(tree.disk.folder(&absolute, &FilePath::root()), Ok(tree.is("real")));
+    assert_eq!(tree.disk.resolve_directory(&absolute, &FilePath::root()), Ok(tree.is("real")));
 }
 
 #[test]
@@ -67,13 +67,13 @@ fn what_is_no_folder_is_named_as_given() {
         ("file/x", "cwd is not a directory: file/x"),
         ("a\0b", "cwd invalid: the path holds a NUL"),
     ] {
-        assert_eq!(tree.disk.folder(given, &tree.base), Err(expected.to_owned()), "{given:?}");
+        assert_eq!(tree.disk.resolve_directory(given, &tree.base), Err(expected.to_owned()), "{given:?}");
     }
     for given in ["loop".to_owned(), "x".repeat(300), "x/".repeat(3000)] {
-        let said = tree.disk.folder(&given, &tree.base).unwrap_err();
+        let said = tree.disk.resolve_directory(&given, &tree.base).unwrap_err();
         assert!(said.starts_with("cwd invalid: "), "{said}");
     }
-    let homeless = Disk::new(None).folder("~", &tree.base);
+    let homeless = LocalWorkspace::new(None).resolve_directory("~", &tree.base);
     assert_eq!(homeless, Err("cwd invalid: no home folder is known".to_owned()));
 }
 
@@ -92,9 +92,9 @@ fn a_place_is_real_as_far_as_it_is_there() {
         ("~/out", "real/out"),
         (".", "."),
     ] {
-        assert_eq!(tree.disk.place(given, &tree.base), Ok(tree.is(expected)), "{given:?}");
+        assert_eq!(tree.disk.resolve_path(given, &tree.base), Ok(tree.is(expected)), "{given:?}");
     }
-    assert_eq!(tree.disk.place("", &tree.base), Err("the path is empty".to_owned()));
-    assert_eq!(tree.disk.place("a\0b", &tree.base), Err("the path holds a NUL".to_owned()));
-    assert!(tree.disk.place("loop/x", &tree.base).is_err());
+    assert_eq!(tree.disk.resolve_path("", &tree.base), Err("the path is empty".to_owned()));
+    assert_eq!(tree.disk.resolve_path("a\0b", &tree.base), Err("the path holds a NUL".to_owned()));
+    assert!(tree.disk.resolve_path("loop/x", &tree.base).is_err());
 }

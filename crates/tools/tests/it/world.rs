@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use agent::outside::{
-    Clock, Doing, Entropy, ToolContext, Moment, NewPeer, PeerResponse, PeerCreated, PeerStatus, Peers, ResultChunk,
+    Clock, BoxFuture, Entropy, ToolContext, Timestamp, NewPeer, PeerResponse, CreatedPeer, PeerStatus, Peers, ResultChunk,
     CachedResults, CallSite, Toolbox,
 };
 use agent::permission::{FilePath, DirectorySet, Grant, Relation, Verdict, judge};
@@ -102,8 +102,8 @@ fn preset_inheritance(name: Option<&str>) -> Vec<Arc<str>> {
 struct Still;
 
 impl Clock for Still {
-    fn now(&self) -> Moment {
-        Moment(1_700_000_000_123_456)
+    fn now(&self) -> Timestamp {
+        Timestamp(1_700_000_000_123_456)
     }
 }
 
@@ -157,7 +157,7 @@ fn answer(wait: bool) -> PeerResponse {
 }
 
 impl Peers for Listening {
-    fn create(&self, new: NewPeer) -> Doing<'_, Result<PeerCreated, Fault>> {
+    fn create(&self, new: NewPeer) -> BoxFuture<'_, Result<CreatedPeer, Fault>> {
         let id = new.id.clone().unwrap_or_else(|| AgentId::parse("made-up").expect("a name"));
         let heard = self.hear(&id, format!("create {id}"));
         self.created.lock().expect("no test panics while it holds this").push(new.clone());
@@ -169,11 +169,11 @@ impl Peers for Listening {
                 _ => None,
             };
             let initial_request_id = new.initial_message.map(|_| RequestId::Number(7));
-            Ok(PeerCreated { id, initial_request_id, response })
+            Ok(CreatedPeer { id, initial_request_id, response })
         })
     }
 
-    fn send(&self, to: AgentId, content: String, wait: bool) -> Doing<'_, Result<PeerResponse, Fault>> {
+    fn send(&self, to: AgentId, content: String, wait: bool) -> BoxFuture<'_, Result<PeerResponse, Fault>> {
         let heard = self.hear(&to, format!("send {to} {content} {wait}"));
         let is_halted = content == "halt";
         Box::pin(async move {
@@ -183,22 +183,22 @@ impl Peers for Listening {
         })
     }
 
-    fn status(&self, of: AgentId) -> Doing<'_, Result<PeerStatus, Fault>> {
+    fn status(&self, of: AgentId) -> BoxFuture<'_, Result<PeerStatus, Fault>> {
         let heard = self.hear(&of, format!("status {of}"));
         Box::pin(std::future::ready(heard.map(|()| Self::status_of(&of))))
     }
 
-    fn cancel(&self, at: AgentId, request_id: RequestId) -> Doing<'_, Result<bool, Fault>> {
+    fn cancel(&self, at: AgentId, request_id: RequestId) -> BoxFuture<'_, Result<bool, Fault>> {
         let heard = self.hear(&at, format!("cancel {at} {request_id:?}"));
         Box::pin(async move { heard.map(|()| request_id != RequestId::Text("gone".into())) })
     }
 
-    fn destroy(&self, agent: AgentId) -> Doing<'_, Result<bool, Fault>> {
+    fn destroy(&self, agent: AgentId) -> BoxFuture<'_, Result<bool, Fault>> {
         let heard = self.hear(&agent, format!("destroy {agent}"));
         Box::pin(async move { heard.map(|()| agent.as_str() != "child-unknown") })
     }
 
-    fn list(&self) -> Doing<'_, Result<Vec<PeerStatus>, Fault>> {
+    fn list(&self) -> BoxFuture<'_, Result<Vec<PeerStatus>, Fault>> {
         let agents = ["me", "child"].map(|id| Self::status_of(&AgentId::parse(id).expect("a name")));
         Box::pin(std::future::ready(Ok(agents.into())))
     }

@@ -7,31 +7,31 @@ use crate::json::{Json, Member, Root, parse_members};
 
 /// What a door accepts beyond a single request with named parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rules {
+pub struct EnvelopeRules {
     /// The most requests in one array; 0 refuses arrays.
     pub batch_max: usize,
     /// Whether parameters may be an array.
     pub positional: bool,
 }
 
-impl Rules {
+impl EnvelopeRules {
     /// HTTP: one object, named parameters.
-    pub const HTTP: Rules = Rules { batch_max: 0, positional: false };
+    pub const HTTP: EnvelopeRules = EnvelopeRules { batch_max: 0, positional: false };
     /// All of JSON-RPC 2.0, with batches of at most 100.
-    pub const FULL: Rules = Rules { batch_max: 100, positional: true };
+    pub const FULL: EnvelopeRules = EnvelopeRules { batch_max: 100, positional: true };
 }
 
 /// A message that is not a request, and the answer it gets.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Refused<'a> {
+pub struct RejectedRequest<'a> {
     /// The request's id when it has a usable one, else null.
     pub id: Id<'a>,
     /// What to answer.
     pub error: RpcError,
 }
 
-impl Refused<'_> {
-    fn invalid(error: impl Into<String>) -> Self {
+impl RejectedRequest<'_> {
+    fn invalid_request(error: impl Into<String>) -> Self {
         Self { id: Id::NULL, error: RpcError::new(ErrorCode::InvalidRequest, error) }
     }
 }
@@ -42,7 +42,7 @@ pub enum Incoming<'a> {
     /// One request.
     Single(Request<'a>),
     /// Several, each answered for itself.
-    Batch(Vec<Result<Request<'a>, Refused<'a>>>),
+    Batch(Vec<Result<Request<'a>, RejectedRequest<'a>>>),
 }
 
 impl<'a> Incoming<'a> {
@@ -50,15 +50,15 @@ impl<'a> Incoming<'a> {
     ///
     /// # Errors
     /// When the whole of it is no request: not JSON, not an object, or refused by the rules.
-    pub fn parse(bytes: &'a [u8], rules: Rules) -> Result<Self, Refused<'a>> {
-        let (root, duplicate) = parse_members(bytes).map_err(|fault| Refused {
+    pub fn parse(bytes: &'a [u8], rules: EnvelopeRules) -> Result<Self, RejectedRequest<'a>> {
+        let (root, duplicate) = parse_members(bytes).map_err(|fault| RejectedRequest {
             id: Id::NULL,
             error: RpcError::new(ErrorCode::Parse, fault.to_string()),
         })?;
         match root {
             Root::Object(members) => parse_request(members, duplicate.as_deref(), rules).map(Incoming::Single),
             Root::Array(items) if rules.batch_max > 0 => parse_batch(items, duplicate.as_deref(), rules),
-            Root::Array(_) | Root::Scalar => Err(Refused::invalid("Request must be a JSON object")),
+            Root::Array(_) | Root::Scalar => Err(RejectedRequest::invalid_request("Request must be a JSON object")),
         }
     }
 }
@@ -66,71 +66,71 @@ impl<'a> Incoming<'a> {
 fn parse_batch<'a>(
     items: Vec<Option<Vec<Member<'a>>>>,
     duplicate: Option<&str>,
-    rules: Rules,
-) -> Result<Incoming<'a>, Refused<'a>> {
+    rules: EnvelopeRules,
+) -> Result<Incoming<'a>, RejectedRequest<'a>> {
     if items.is_empty() {
-        return Err(Refused::invalid("Batch must not be empty"));
+        return Err(RejectedRequest::invalid_request("Batch must not be empty"));
     }
     if items.len() > rules.batch_max {
-        return Err(Refused::invalid(format!("Batch too large: {} > {}", items.len(), rules.batch_max)));
+        return Err(RejectedRequest::invalid_request(format!("Batch too large: {} > {}", items.len(), rules.batch_max)));
     }
     // Which item holds a duplicate key is not known, so none of them may run.
     if let Some(key) = duplicate {
-        return Err(Refused::invalid(duplicate_text(key)));
+        return Err(RejectedRequest::invalid_request(duplicate_key_message(key)));
     }
     let read = |item: Option<Vec<Member<'a>>>| match item {
         Some(members) => parse_request(members, None, rules),
-        None => Err(Refused::invalid("Request must be a JSON object")),
+        None => Err(RejectedRequest::invalid_request("Request must be a JSON object")),
     };
     Ok(Incoming::Batch(items.into_iter().map(read).collect()))
 }
 
-fn duplicate_text(key: &str) -> String {
-    format!("Duplicate key in request: {}", Json::String(Cow::Borrowed(key)).sketch())
+fn duplicate_key_message(key: &str) -> String {
+    format!("Duplicate key in request: {}", Json::String(Cow::Borrowed(key)).preview())
 }
 
 #[derive(Default)]
-struct Parts<'a> {
+struct RequestMembers<'a> {
     jsonrpc: Option<Json<'a>>,
     method: Option<Json<'a>>,
     params: Option<Json<'a>>,
     id: Option<Member<'a>>,
-    ids: usize,
-    extra: bool,
+    id_count: usize,
+    has_unknown_member: bool,
 }
 
 fn parse_request<'a>(
     members: Vec<Member<'a>>,
     duplicate: Option<&str>,
-    rules: Rules,
-) -> Result<Request<'a>, Refused<'a>> {
-    let mut parts = Parts::default();
+    rules: EnvelopeRules,
+) -> Result<Request<'a>, RejectedRequest<'a>> {
+    let mut parts = RequestMembers::default();
     for member in members {
         match member.key.as_ref() {
             "jsonrpc" => parts.jsonrpc = Some(member.value),
             "method" => parts.method = Some(member.value),
             "params" => parts.params = Some(member.value),
             "id" => {
-                parts.ids += 1;
+                parts.id_count += 1;
                 parts.id = Some(member);
             }
-            _ => parts.extra = true,
+            _ => parts.has_unknown_member = true,
         }
     }
-    let id = parts.id.as_ref().filter(|_| parts.ids == 1).and_then(Id::from_member);
+    let id = parts.id.as_ref().filter(|_| parts.id_count == 1).and_then(Id::from_member);
     let checked = match duplicate {
-        Some(key) => Err(duplicate_text(key)),
+        Some(key) => Err(duplicate_key_message(key)),
         None => parts.check(rules, id.is_some()),
     };
     match checked {
         Ok((method, params)) => Ok(Request { method, params, id }),
-        Err(text) => Err(Refused { id: id.unwrap_or(Id::NULL), ..Refused::invalid(text) }),
+        Err(text) => Err(RejectedRequest { id: id.unwrap_or(Id::NULL), ..RejectedRequest::invalid_request(text) }),
     }
 }
 
-impl<'a> Parts<'a> {
+impl<'a> RequestMembers<'a> {
     /// Only the first problem is reported; the order is the original server's.
-    fn check(self, rules: Rules, id_usable: bool) -> Result<(Cow<'a, str>, Params<'a>), String> {
+    fn check(self, rules: EnvelopeRules, id_usable: bool) -> Result<(Cow<'a, str>, Params<'a>), String> {
         if matches!(self.params, Some(Json::Array(_))) && !rules.positional {
             return Err("Positional params (array) not supported, use named params (object)".to_owned());
         }
@@ -139,24 +139,24 @@ impl<'a> Parts<'a> {
         }
         let version = self.jsonrpc.unwrap_or(Json::Null);
         if !matches!(&version, Json::String(version) if version == "2.0") {
-            return Err(format!("jsonrpc must be '2.0', got: {}", version.sketch()));
+            return Err(format!("jsonrpc must be '2.0', got: {}", version.preview()));
         }
         let method = match self.method.unwrap_or(Json::Null) {
             Json::String(method) => method,
-            other => return Err(format!("method must be a string, got: {}", other.kind())),
+            other => return Err(format!("method must be a string, got: {}", other.type_name())),
         };
         let params = match self.params.unwrap_or(Json::Null) {
             Json::Null => Params::Named(Vec::new()),
             Json::Object(members) => Params::Named(members),
             Json::Array(items) => Params::Positional(items),
-            other => return Err(format!("params must be object or array, got: {}", other.kind())),
+            other => return Err(format!("params must be object or array, got: {}", other.type_name())),
         };
         if let Some(member) = &self.id
             && !id_usable
         {
-            return Err(format!("id must be string, number, or null, got: {}", member.value.kind()));
+            return Err(format!("id must be string, number, or null, got: {}", member.value.type_name()));
         }
-        if self.extra {
+        if self.has_unknown_member {
             return Err("Invalid JSON-RPC request".to_owned());
         }
         Ok((method, params))

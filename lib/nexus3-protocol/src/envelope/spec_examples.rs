@@ -119,7 +119,7 @@ fn call(request: &Request<'_>) -> Result<Value, RpcError> {
     }
 }
 
-fn answer(read: Result<Request<'_>, Refused<'_>>) -> Option<Vec<u8>> {
+fn answer(read: Result<Request<'_>, RejectedRequest<'_>>) -> Option<Vec<u8>> {
     match read {
         Err(refused) => Some(encode_error(&refused.id, &refused.error)),
         Ok(request) => {
@@ -133,7 +133,7 @@ fn answer(read: Result<Request<'_>, Refused<'_>>) -> Option<Vec<u8>> {
 }
 
 fn serve(message: &str) -> Option<Vec<u8>> {
-    match Incoming::parse(message.as_bytes(), Rules::FULL) {
+    match Incoming::parse(message.as_bytes(), EnvelopeRules::FULL) {
         Ok(Incoming::Single(request)) => answer(Ok(request)),
         Err(refused) => answer(Err(refused)),
         Ok(Incoming::Batch(items)) => {

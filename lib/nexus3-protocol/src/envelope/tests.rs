@@ -7,17 +7,17 @@ mod responses;
 mod round_trips;
 mod writing;
 
-use super::{Incoming, Refused, Request, Rules};
+use super::{Incoming, RejectedRequest, Request, EnvelopeRules};
 
 /// A request taken under a door's rules.
-fn taken(text: &str, rules: Rules) -> Request<'_> {
+fn taken(text: &str, rules: EnvelopeRules) -> Request<'_> {
     match Incoming::parse(text.as_bytes(), rules) {
         Ok(Incoming::Single(request)) => request,
         other => panic!("{text} was expected to be one request, got {other:?}"),
     }
 }
 
-fn refused(text: &str, rules: Rules) -> Refused<'_> {
+fn refused(text: &str, rules: EnvelopeRules) -> RejectedRequest<'_> {
     match Incoming::parse(text.as_bytes(), rules) {
         Err(refused) => refused,
         other => panic!("{text} was expected to be refused, got {other:?}"),

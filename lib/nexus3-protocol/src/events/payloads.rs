@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::methods::{
-    BudgetParams, Count, ImageView, MayGrantParams, OnRestart, RequestIdParam, ToolCallView, Usage,
+    BudgetParams, Count, ImageView, MayGrantParams, OnRestart, RequestIdParam, ToolCallView, UsageOutput,
 };
 
 /// An agent was made.
@@ -188,7 +188,7 @@ pub struct TurnEnded {
     pub halted: Option<String>,
     /// What the model reported to have used, when it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage: Option<Usage>,
+    pub usage: Option<UsageOutput>,
     /// Why it failed, when it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<TurnError>,

@@ -36,7 +36,7 @@ impl ParamFault {
     fn wrong_type(wanted: &str, value: &Json<'_>) -> Self {
         match value {
             Json::Null => Self::new(ParamFaultKind::Missing),
-            other => Self::new(ParamFaultKind::WrongType { expected: wanted.to_owned(), got: other.kind() }),
+            other => Self::new(ParamFaultKind::WrongType { expected: wanted.to_owned(), got: other.type_name() }),
         }
     }
 

@@ -13,7 +13,7 @@ use refused::{REFUSED, REFUSED_ALONE};
 
 use super::tests::alike;
 use super::{Json, from_json, parse, parse_members};
-use crate::envelope::{Incoming, Refused, Rules};
+use crate::envelope::{Incoming, RejectedRequest, EnvelopeRules};
 
 /// A request with `text` as its parameters, at both places a member can have.
 fn requests(text: &[u8]) -> [Vec<u8>; 2] {
@@ -24,8 +24,8 @@ fn requests(text: &[u8]) -> [Vec<u8>; 2] {
 
 /// The code and id a request is refused with, or nothing when it is taken.
 fn refusal(request: &[u8]) -> Option<(i64, String)> {
-    let refused = |refused: Refused<'_>| (refused.error.code, refused.id.raw().to_owned());
-    Incoming::parse(request, Rules::HTTP).err().map(refused)
+    let refused = |refused: RejectedRequest<'_>| (refused.error.code, refused.id.raw().to_owned());
+    Incoming::parse(request, EnvelopeRules::HTTP).err().map(refused)
 }
 
 #[test]

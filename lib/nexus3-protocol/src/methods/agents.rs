@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::scalars::deserialize_count;
-use super::{Count, MessageOffset, OnRestart, PageSize, RequestIdParam, SendOutput};
+use super::{Count, PageOffset, OnRestart, PageSize, RequestIdParam, SendOutput};
 
 /// No parameters.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -184,7 +184,7 @@ pub struct DestroyAgentOutput {
 pub struct ListAgentsParams {
     /// The first agent to list; 0 when it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub offset: Option<MessageOffset>,
+    pub offset: Option<PageOffset>,
     /// How many to list at the most, 1 to 2000; all of them when it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<PageSize>,

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Count, MessageOffset, PageSize, RequestIdParam};
+use super::{Count, PageOffset, PageSize, RequestIdParam};
 
 /// What `send` takes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,13 +73,13 @@ pub struct SendOutput {
     pub halted: Option<String>,
     /// What the model reported to have used in this turn, when it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage: Option<Usage>,
+    pub usage: Option<UsageOutput>,
 }
 
 /// Tokens as a model reported them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Usage {
+pub struct UsageOutput {
     /// Tokens read, cached ones among them.
     pub input_tokens: Count,
     /// Tokens written.
@@ -248,7 +248,7 @@ pub struct ContextOutput {
 pub struct MessagesParams {
     /// The first message to read; 0 when it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub offset: Option<MessageOffset>,
+    pub offset: Option<PageOffset>,
     /// How many to read at the most, 1 to 2000; 200 when it is left out. A page ends earlier after 16 MiB of text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<PageSize>,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::scalars::deserialize_count;
-use super::{BudgetParams, Count, MayGrantParams, MessageOffset, OnRestart, PageSize};
+use super::{BudgetParams, Count, MayGrantParams, PageOffset, OnRestart, PageSize};
 
 /// What `list_sessions` takes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -14,7 +14,7 @@ use super::{BudgetParams, Count, MayGrantParams, MessageOffset, OnRestart, PageS
 pub struct ListSessionsParams {
     /// The first session to list; 0 when it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub offset: Option<MessageOffset>,
+    pub offset: Option<PageOffset>,
     /// How many to list at the most, 1 to 2000; 200 when it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<PageSize>,

@@ -66,7 +66,7 @@ impl<'de> Deserialize<'de> for RequestIdParam {
 
 /// Reads a count that a caller sets. A number that is none is answered in words and not with the name of a type.
 pub(super) fn deserialize_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Count>, D::Error> {
-    Option::<MessageOffset>::deserialize(deserializer).map(|count| count.map(|count| count.0))
+    Option::<PageOffset>::deserialize(deserializer).map(|count| count.map(|count| count.0))
 }
 
 /// What becomes of a turn that a crash of the daemon cuts off.
@@ -84,9 +84,9 @@ pub enum OnRestart {
 /// Where a page of messages or agents starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct MessageOffset(pub u64);
+pub struct PageOffset(pub u64);
 
-impl<'de> Deserialize<'de> for MessageOffset {
+impl<'de> Deserialize<'de> for PageOffset {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserialize_integer_in(deserializer, 0..=u64::MAX, "must be a non-negative integer").map(Self)
     }

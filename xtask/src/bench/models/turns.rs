@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use super::super::Bench;
-use super::super::instant::InstantModel;
-use super::super::load::Herd;
-use super::super::numbers::Spread;
+use super::super::instant_model::InstantModel;
+use super::super::load::ConnectionPool;
+use super::super::statistics::Spread;
 use super::super::report::{Goal, Row};
 use super::super::servers::{DaemonOptions, Server};
 use super::super::turn::PROMPT;
@@ -14,9 +14,9 @@ use crate::command::Failure;
 
 const ROUNDS: usize = 5;
 /// How long each side works in a round. The histories grow meanwhile, so that it has to be short.
-const ROUND: Duration = Duration::from_millis(500);
-const HISTORIES: [usize; 2] = [10, 10_000];
-const AT_ONCE: [usize; 2] = [16, 1];
+const ROUND_DURATION: Duration = Duration::from_millis(500);
+const HISTORY_LENGTHS: [usize; 2] = [10, 10_000];
+const CONCURRENCY_LEVELS: [usize; 2] = [16, 1];
 const MILLISECONDS: f64 = 1e3;
 
 pub(super) fn measure(bench: &Bench) -> Result<Vec<Row>, Failure> {
@@ -25,25 +25,25 @@ pub(super) fn measure(bench: &Bench) -> Result<Vec<Row>, Failure> {
     let daemon =
         Server::daemon(bench, &DaemonOptions { model: Some(model.address), ..DaemonOptions::default() })?;
     let mut rows = Vec::new();
-    for messages in HISTORIES {
-        let talk = Talk::begin(bench, &daemon, &model, messages)?;
-        for at_once in AT_ONCE {
-            rows.push(talk.row(at_once)?);
+    for messages in HISTORY_LENGTHS {
+        let talk = Conversation::start(bench, &daemon, &model, messages)?;
+        for at_once in CONCURRENCY_LEVELS {
+            rows.push(talk.measure_row(at_once)?);
         }
     }
     Ok(rows)
 }
 
 /// An agent with so many messages, from which others are forked.
-struct Talk<'a> {
+struct Conversation<'a> {
     daemon: &'a Server,
     relay: Server,
     name: String,
     messages: usize,
 }
 
-impl<'a> Talk<'a> {
-    fn begin(
+impl<'a> Conversation<'a> {
+    fn start(
         bench: &Bench,
         daemon: &'a Server,
         model: &InstantModel,
@@ -52,15 +52,15 @@ impl<'a> Talk<'a> {
         let name = format!("with-{messages}");
         let mut connection = daemon.connect()?;
         daemon.create_agent(&mut connection, &name)?;
-        let request = send_to(daemon, &name);
+        let request = send_request(daemon, &name);
         for _ in 0..messages / 2 {
-            connection.call(&request).map_err(|cause| daemon.failed(&cause))?;
+            connection.call(&request).map_err(|cause| daemon.failure(&cause))?;
         }
-        let relay = Server::relay(bench, model.address, model.question_bytes())?;
+        let relay = Server::relay(bench, model.address, model.last_request_bytes())?;
         Ok(Self { daemon, relay, name, messages })
     }
 
-    fn row(&self, at_once: usize) -> Result<Row, Failure> {
+    fn measure_row(&self, at_once: usize) -> Result<Row, Failure> {
         let (mut ours, mut beside) = (Vec::new(), Vec::new());
         for round in 0..ROUNDS {
             let names: Vec<_> = (0..at_once).map(|place| format!("{}-{round}-{place}", self.name)).collect();
@@ -69,7 +69,7 @@ impl<'a> Talk<'a> {
                 let params = format!(r#"{{"agent_id":"{}","new_agent_id":"{name}"}}"#, self.name);
                 self.daemon.call(&mut connection, "/", "fork_agent", &params)?;
             }
-            let requests: Vec<_> = names.iter().map(|name| send_to(self.daemon, name)).collect();
+            let requests: Vec<_> = names.iter().map(|name| send_request(self.daemon, name)).collect();
             beside.push(cpu_ms(&self.relay, &requests)?);
             ours.push(cpu_ms(self.daemon, &requests)?);
             for name in &names {
@@ -77,26 +77,26 @@ impl<'a> Talk<'a> {
                 self.daemon.call(&mut connection, "/", "destroy_agent", &params)?;
             }
         }
-        let own = Spread::of_pairs(&ours, &beside, |ours, beside| ours - beside);
+        let own = Spread::from_pairs(&ours, &beside, |ours, beside| ours - beside);
         let how = if at_once == 1 { "alone".to_owned() } else { format!("{at_once} at once") };
         let name = format!("a turn with {} messages, {how}: CPU", self.messages);
-        let row = Row::new(name, "ms", Spread::of(ours)).beside(Spread::of(beside)).compared(own);
-        Ok(if at_once == 1 { row } else { row.goal(Goal::ComparedAtMost(0.3)) })
+        let row = Row::new(name, "ms", Spread::from_values(ours)).baseline(Spread::from_values(beside)).comparison(own);
+        Ok(if at_once == 1 { row } else { row.goal(Goal::ComparisonAtMost(0.3)) })
     }
 }
 
-fn send_to(daemon: &Server, name: &str) -> Vec<u8> {
+fn send_request(daemon: &Server, name: &str) -> Vec<u8> {
     daemon.request(&format!("/agent/{name}"), "send", &format!(r#"{{"content":"{PROMPT}"}}"#))
 }
 
 /// A server's CPU time for one call, with as many of them under way as there are requests.
 fn cpu_ms(server: &Server, requests: &[Vec<u8>]) -> Result<f64, Failure> {
-    let failed = |cause| server.failed(&cause);
-    let mut herd = Herd::open(server.address, requests.len()).map_err(failed)?;
+    let failed = |cause| server.failure(&cause);
+    let mut herd = ConnectionPool::open(server.address, requests.len()).map_err(failed)?;
     // The first question of a conversation is written whole, and each connection is made once.
-    herd.drive_each(requests, Duration::ZERO).map_err(failed)?;
+    herd.run_each(requests, Duration::ZERO).map_err(failed)?;
     let before = server.process.cpu_time()?;
-    let round = herd.drive_each(requests, ROUND).map_err(failed)?;
+    let round = herd.run_each(requests, ROUND_DURATION).map_err(failed)?;
     let used = server.process.cpu_time()?.saturating_sub(before);
     Ok(used.as_secs_f64() * MILLISECONDS / round.calls())
 }

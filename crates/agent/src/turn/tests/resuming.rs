@@ -140,7 +140,7 @@ fn an_interruption_gives_every_call_a_result_and_ends_on_an_answer() {
     play.on(interrupt());
     let stopped = "Did not execute: the daemon stopped";
     assert_eq!(play.results(), [RESULT_UNKNOWN, stopped, "C", stopped]);
-    assert_eq!(play.kept.last(), Some(&Message::broken_off("", Ending::Interrupted)));
+    assert_eq!(play.kept.last(), Some(&Message::aborted("", Ending::Interrupted)));
     assert_eq!(play.end().outcome, TurnOutcome::Interrupted("the daemon stopped".to_owned()));
     assert_eq!(play.end().content, "see: ", "what was said is kept");
 }
@@ -149,7 +149,7 @@ fn an_interruption_gives_every_call_a_result_and_ends_on_an_answer() {
 fn an_interruption_before_the_first_answer_leaves_one() {
     let mut play = resume(TurnProgress::default(), Vec::new(), 10);
     play.on(interrupt());
-    assert_eq!(play.kept, [Message::broken_off("", Ending::Interrupted)]);
+    assert_eq!(play.kept, [Message::aborted("", Ending::Interrupted)]);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The one list of a preset's keys: what each may be, what it means, and what holds when it is left out.
 
-use crate::config::kind::Kind;
+use crate::config::value_kind::ValueKind;
 
 /// The key that no preset can do without.
 pub(crate) const EXTENDS: &str = "extends";
@@ -16,44 +16,44 @@ const NAME_CHARS_MAX: usize = 63;
 /// One key of `[presets.NAME]`.
 pub(crate) struct PresetKey {
     pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ValueKind,
     pub(crate) doc: &'static str,
-    pub(crate) left_out: &'static str,
+    pub(crate) default_text: &'static str,
 }
 
-const fn key(name: &'static str, kind: Kind, doc: &'static str, left_out: &'static str) -> PresetKey {
-    PresetKey { name, kind, doc, left_out }
+const fn key(name: &'static str, kind: ValueKind, doc: &'static str, left_out: &'static str) -> PresetKey {
+    PresetKey { name, kind, doc, default_text: left_out }
 }
 
-const fn limit(name: &'static str, min: u64, max: u64, doc: &'static str) -> PresetKey {
-    key(name, Kind::Count { min, max }, doc, AS_BASE)
+const fn limit_key(name: &'static str, min: u64, max: u64, doc: &'static str) -> PresetKey {
+    key(name, ValueKind::Integer { min, max }, doc, INHERITED)
 }
 
-const AS_BASE: &str = "as in the preset it extends";
-const NONE_MORE: &str = "none beyond those of the preset it extends";
+const INHERITED: &str = "as in the preset it extends";
+const NO_ADDITIONS: &str = "none beyond those of the preset it extends";
 const BILLION: u64 = 1_000_000_000;
 const YEAR_MS: u64 = 31_536_000_000;
 
 /// The list itself.
-pub(crate) static KEYS: &[PresetKey] = &[
-    key(EXTENDS, Kind::Preset, "The preset it narrows, built-in or custom.", "not allowed"),
-    key("description", Kind::Line, "What it is for, for people.", AS_BASE),
-    key("tools", Kind::Names, "Only these tools.", AS_BASE),
-    key("disable_tools", Kind::Names, "Not these tools.", NONE_MORE),
-    key("read_paths", Kind::Paths, "Reading only in these folders.", AS_BASE),
-    key("write_paths", Kind::Paths, "Writing only in these folders.", AS_BASE),
-    key("blocked_paths", Kind::Paths, "Neither reading nor writing in these folders.", NONE_MORE),
-    key(MAY_CREATE, Kind::Presets, "Only children from these presets.", AS_BASE),
-    key("targets", Kind::Targets, "Only these agents may be talked to.", AS_BASE),
-    limit("max_turns", 1, BILLION, "Turns an agent may begin over its life."),
-    limit("max_tool_calls", 0, BILLION, "Tool calls it may run over its life."),
-    limit("max_tokens", 1, 1_000_000 * BILLION, "Tokens it may use over its life, read and written."),
-    limit("max_wall_ms", 1, YEAR_MS, "Milliseconds its turns may run over its life."),
-    limit("max_children", 0, 1_000_000, "Children alive at once, and theirs."),
+pub(crate) static PRESET_KEYS: &[PresetKey] = &[
+    key(EXTENDS, ValueKind::Preset, "The preset it narrows, built-in or custom.", "not allowed"),
+    key("description", ValueKind::SingleLine, "What it is for, for people.", INHERITED),
+    key("tools", ValueKind::ToolNames, "Only these tools.", INHERITED),
+    key("disable_tools", ValueKind::ToolNames, "Not these tools.", NO_ADDITIONS),
+    key("read_paths", ValueKind::Paths, "Reading only in these folders.", INHERITED),
+    key("write_paths", ValueKind::Paths, "Writing only in these folders.", INHERITED),
+    key("blocked_paths", ValueKind::Paths, "Neither reading nor writing in these folders.", NO_ADDITIONS),
+    key(MAY_CREATE, ValueKind::Presets, "Only children from these presets.", INHERITED),
+    key("targets", ValueKind::Targets, "Only these agents may be talked to.", INHERITED),
+    limit_key("max_turns", 1, BILLION, "Turns an agent may begin over its life."),
+    limit_key("max_tool_calls", 0, BILLION, "Tool calls it may run over its life."),
+    limit_key("max_tokens", 1, 1_000_000 * BILLION, "Tokens it may use over its life, read and written."),
+    limit_key("max_wall_ms", 1, YEAR_MS, "Milliseconds its turns may run over its life."),
+    limit_key("max_children", 0, 1_000_000, "Children alive at once, and theirs."),
 ];
 
 /// Whether a text can be the name of a preset.
-pub(crate) fn is_name(text: &str) -> bool {
+pub(crate) fn is_table_name(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
     text.len() <= NAME_CHARS_MAX
         && text.starts_with(|first: char| first.is_ascii_lowercase())

@@ -50,11 +50,11 @@ fn problems(text: &str) -> Vec<String> {
 struct Flat;
 
 impl Workspace for Flat {
-    fn folder(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
-        self.place(path, base)
+    fn resolve_directory(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
+        self.resolve_path(path, base)
     }
 
-    fn place(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
+    fn resolve_path(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
         let path = path.replace("/link", "/real").replace("/w/away", "/away");
         FilePath::resolve(&path, base).map_err(|fault| fault.to_string())
     }
@@ -380,13 +380,13 @@ fn the_view_shows_presets_and_can_be_read_back() {
 #[test]
 fn the_reference_lists_every_key_once() {
     let page = reference();
-    for key in KEYS {
-        let row = format!("| `{}` | {} | {} | {} |\n", key.name, key.kind.must_be(), key.left_out, key.doc);
+    for key in PRESET_KEYS {
+        let row = format!("| `{}` | {} | {} | {} |\n", key.name, key.kind.expected(), key.default_text, key.doc);
         assert_eq!(page.matches(&row).count(), 1, "{row}");
         assert!(key.doc.ends_with('.'), "{}", key.name);
     }
     for resource in Resource::ALL {
-        assert!(KEYS.iter().any(|key| key.name == format!("max_{resource}")), "{resource}");
+        assert!(PRESET_KEYS.iter().any(|key| key.name == format!("max_{resource}")), "{resource}");
     }
 }
 
@@ -394,8 +394,8 @@ fn the_reference_lists_every_key_once() {
 fn no_text_makes_the_reader_panic() {
     for end in (0..FULL.len()).step_by(3).filter(|end| FULL.is_char_boundary(*end)) {
         for noise in ["", "[", "\"", "=", "{", "]", "[presets.x]\n"] {
-            file::read(&format!("{}{noise}", &FULL[..end]), None);
-            file::read(&format!("{}{noise}{}", &FULL[..end], &FULL[end..]), Some("/h"));
+            file::parse(&format!("{}{noise}", &FULL[..end]), None);
+            file::parse(&format!("{}{noise}{}", &FULL[..end], &FULL[end..]), Some("/h"));
         }
     }
 }

@@ -7,17 +7,17 @@ use std::path::Path;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use tempfile::TempDir;
 
-use super::super::record::{AgentDirectory, Stream, StreamKey};
-use super::{FileLimits, Files};
+use super::super::record::{AgentDirectory, LogStream, StreamKey};
+use super::{FileLimits, LogFiles};
 
 const LIMITS: FileLimits = FileLimits { file_bytes_max: 10, files_max: 3, handles_max: 2 };
 
 fn key(agent: &str) -> StreamKey {
-    StreamKey { agent: AgentDirectory::new(agent).unwrap(), stream: Stream::Context }
+    StreamKey { agent: AgentDirectory::new(agent).unwrap(), stream: LogStream::Context }
 }
 
-fn files(home: &TempDir, limits: FileLimits) -> Files {
-    Files::new(home.path().join("logs"), limits)
+fn files(home: &TempDir, limits: FileLimits) -> LogFiles {
+    LogFiles::new(home.path().join("logs"), limits)
 }
 
 fn read(home: &TempDir, name: &str) -> Option<String> {
@@ -143,7 +143,7 @@ fn a_link_in_the_place_of_a_file_or_directory_is_refused() {
 
     let linked = TempDir::new().unwrap();
     symlink(home.path().join("elsewhere"), linked.path().join("logs")).unwrap();
-    assert!(Files::new(linked.path().join("logs"), LIMITS).append(&key("a"), b"1").is_err());
+    assert!(LogFiles::new(linked.path().join("logs"), LIMITS).append(&key("a"), b"1").is_err());
     assert_eq!(fs::read_dir(home.path().join("elsewhere")).unwrap().count(), 0);
 }
 
@@ -167,13 +167,13 @@ fn the_handle_that_rested_longest_is_closed_first() {
     for agent in ["a", "b", "a", "c"] {
         files.append(&key(agent), b"1").unwrap();
     }
-    let mut open: Vec<&str> = files.open.keys().map(|key| key.agent.as_str()).collect();
+    let mut open: Vec<&str> = files.open_handles.keys().map(|key| key.agent.as_str()).collect();
     open.sort_unstable();
     assert_eq!(open, ["a", "c"]);
     for agent in ["b", "c", "a"] {
         files.append(&key(agent), b"2").unwrap();
     }
-    assert_eq!(files.open.len(), 2);
+    assert_eq!(files.open_handles.len(), 2);
     for (agent, expected) in [("a", "112"), ("b", "12"), ("c", "12")] {
         let path = home.path().join("logs").join(agent).join("context.md");
         assert_eq!(fs::read_to_string(path).unwrap(), expected);

@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::super::files::{FileLimits, Files};
-use super::super::queue::{Outbox, QueueLimits, queue};
-use super::super::record::{AgentDirectory, Stream};
-use super::{Job, TAKEN_BYTES_MAX, Throttle, Writer};
+use super::super::files::{FileLimits, LogFiles};
+use super::super::queue::{LogSender, QueueLimits, channel};
+use super::super::record::{AgentDirectory, LogStream};
+use super::{WriterCommand, BATCH_BYTES_MAX, Throttle, LogWriter};
 
 const ROOMY: FileLimits = FileLimits { file_bytes_max: 1_000_000, files_max: 3, handles_max: 8 };
 
 struct Bench {
     home: TempDir,
-    outbox: Outbox,
-    writer: Writer,
+    outbox: LogSender,
+    writer: LogWriter,
     told: Arc<Mutex<Vec<String>>>,
 }
 
@@ -24,18 +24,18 @@ impl Bench {
     /// A writer that does not run yet, so that the queue fills as the test says.
     fn new(limits: QueueLimits) -> Self {
         let home = TempDir::new().unwrap();
-        let (outbox, inbox) = queue(limits);
+        let (outbox, inbox) = channel(limits);
         let told = Arc::new(Mutex::new(Vec::new()));
         let report = {
             let told = Arc::clone(&told);
             Box::new(move |text: &str| told.lock().unwrap().push(text.to_owned()))
         };
-        let writer = Writer::new(inbox, Files::new(home.path().join("logs"), ROOMY), report);
+        let writer = LogWriter::new(inbox, LogFiles::new(home.path().join("logs"), ROOMY), report);
         Self { home, outbox, writer, told }
     }
 
     fn send(&self, agent: &str, text: &str) {
-        self.outbox.send(AgentDirectory::new(agent).unwrap(), Stream::Verbose, format!("{text}\n"));
+        self.outbox.send(AgentDirectory::new(agent).unwrap(), LogStream::Verbose, format!("{text}\n"));
     }
 
     /// Writes everything and returns the lines of each agent's file, and what was told.
@@ -74,13 +74,13 @@ fn the_next_record_that_fits_carries_the_count() {
         bench.send("a", text);
     }
     // Room for one more, as when the writer has taken a record.
-    let first = bench.writer.inbox.jobs.recv().unwrap();
+    let first = bench.writer.receiver.commands.recv().unwrap();
     bench.send("a", "4");
-    let Job::Write(record) = bench.writer.inbox.jobs.recv().unwrap() else { panic!("{first:?}") };
-    assert_eq!((record.text.as_str(), record.lost_before), ("2\n", 0));
-    let Job::Write(record) = bench.writer.inbox.jobs.recv().unwrap() else { panic!("{first:?}") };
-    assert_eq!((record.text.as_str(), record.lost_before), ("4\n", 1));
-    assert!(bench.writer.inbox.take_all_lost().by_stream.is_empty());
+    let WriterCommand::Write(record) = bench.writer.receiver.commands.recv().unwrap() else { panic!("{first:?}") };
+    assert_eq!((record.text.as_str(), record.dropped_before), ("2\n", 0));
+    let WriterCommand::Write(record) = bench.writer.receiver.commands.recv().unwrap() else { panic!("{first:?}") };
+    assert_eq!((record.text.as_str(), record.dropped_before), ("4\n", 1));
+    assert!(bench.writer.receiver.take_all_dropped().by_stream.is_empty());
 }
 
 #[test]
@@ -99,10 +99,10 @@ fn room_is_given_back_when_a_record_is_written() {
     let Bench { home, outbox, mut writer, told } = bench;
     for round in 0..50 {
         let agent = AgentDirectory::new("a").unwrap();
-        outbox.send(agent, Stream::Verbose, format!("round {round}\n"));
-        let Job::Write(record) = writer.inbox.jobs.recv().unwrap() else { panic!("no record") };
-        writer.take(record);
-        writer.write();
+        outbox.send(agent, LogStream::Verbose, format!("round {round}\n"));
+        let WriterCommand::Write(record) = writer.receiver.commands.recv().unwrap() else { panic!("no record") };
+        writer.add_to_batch(record);
+        writer.flush();
     }
     let path = home.path().join("logs/a/verbose.md");
     assert_eq!(fs::read_to_string(path).unwrap().lines().count(), 50);
@@ -112,7 +112,7 @@ fn room_is_given_back_when_a_record_is_written() {
 #[test]
 fn records_keep_their_order_in_a_stream_however_many_are_taken_together() {
     let bench = Bench::new(QueueLimits { records_max: 1000, bytes_max: 1_000_000 });
-    let long = "x".repeat(TAKEN_BYTES_MAX / 3);
+    let long = "x".repeat(BATCH_BYTES_MAX / 3);
     for number in 0..9 {
         bench.send(["a", "b"][number % 2], &format!("{number} {long}"));
     }
@@ -126,7 +126,7 @@ fn records_keep_their_order_in_a_stream_however_many_are_taken_together() {
 fn no_file_grows_beyond_its_limit_because_records_came_together() {
     let mut bench = Bench::new(QueueLimits { records_max: 1000, bytes_max: 1_000_000 });
     let limits = FileLimits { file_bytes_max: 100, files_max: 50, handles_max: 8 };
-    bench.writer.files = Files::new(bench.home.path().join("logs"), limits);
+    bench.writer.files = LogFiles::new(bench.home.path().join("logs"), limits);
     for number in 0..30 {
         bench.send("a", &format!("{number:29}"));
     }
@@ -166,8 +166,8 @@ fn a_disk_fault_is_told_once_and_the_rest_is_counted() {
 #[test]
 fn a_refused_id_is_told_once() {
     let bench = Bench::new(QueueLimits { records_max: 100, bytes_max: 1000 });
-    bench.outbox.refuse("..".to_owned());
-    bench.outbox.refuse("a/b".to_owned());
+    bench.outbox.report_invalid_id("..".to_owned());
+    bench.outbox.report_invalid_id("a/b".to_owned());
     let (_, told) = bench.run(&[]);
     assert_eq!(told, ["no log for agent \"..\": not a directory's name"]);
 }

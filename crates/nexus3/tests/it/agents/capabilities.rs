@@ -190,7 +190,7 @@ fn a_token_narrows_also_where_none_is_needed() {
     let wrong = post_as(&stage.daemon, "nxc_wrong", &[], "/", "list_agents", json!({}));
     assert_eq!(wrong.status, 403, "a wrong one is not none");
     assert_eq!(
-        stage.daemon.result("/", "list_agents", json!({}))["total"],
+        stage.daemon.call_result("/", "list_agents", json!({}))["total"],
         4,
         "without one everybody is admin"
     );
@@ -200,11 +200,11 @@ fn a_token_narrows_also_where_none_is_needed() {
 fn a_token_told_by_one_create_is_told_nowhere_else() {
     let Family { stage, lead, child } = family();
     let seen = [
-        stage.daemon.result("/", "list_agents", json!({})),
+        stage.daemon.call_result("/", "list_agents", json!({})),
         stage.agent("child"),
         stage.permissions("child"),
-        stage.daemon.result(&path("lead"), "list_children", json!({})),
-        stage.daemon.result(&path("child"), "get_messages", json!({})),
+        stage.daemon.call_result(&path("lead"), "list_children", json!({})),
+        stage.daemon.call_result(&path("child"), "get_messages", json!({})),
         result_as(&stage.daemon, &child, &path("child"), "get_agent", json!({})),
         json!(stage.said("lead", "!tool agent_list {}")),
         json!(stage.said("lead", r#"!tool agent_create {"agent_id":"made"}"#)),

@@ -13,7 +13,7 @@ fn bare() -> TestDaemon {
 }
 
 fn create(daemon: &TestDaemon, id: &str) -> Value {
-    daemon.result("/", "create_agent", json!({ "agent_id": id }))
+    daemon.call_result("/", "create_agent", json!({ "agent_id": id }))
 }
 
 #[test]
@@ -21,11 +21,11 @@ fn an_agent_without_a_name_gets_eight_hex_digits() {
     let daemon = bare();
     let mut names = BTreeSet::new();
     for params in [json!({}), json!({ "agent_id": null }), json!({ "system_prompt": null })] {
-        let created = daemon.result("/", "create_agent", params);
+        let created = daemon.call_result("/", "create_agent", params);
         assert!(is_hex(&created["agent_id"], 8), "{created}");
         let name = created["agent_id"].as_str().unwrap().to_owned();
         assert_created(&created, &name);
-        assert_eq!(daemon.result(&path(&name), "get_context", json!({}))["message_count"], 0);
+        assert_eq!(daemon.call_result(&path(&name), "get_context", json!({}))["message_count"], 0);
         names.insert(name);
     }
     assert_eq!(names.len(), 3);
@@ -38,7 +38,7 @@ fn a_name_within_the_rule_is_kept_as_it_is() {
     let names = ["a", "0", "Worker-1", "worker-1", "A_b.c-d", "a.", "a-", ".1", ".tmp.x", &longest];
     for name in names {
         assert_created(&create(&daemon, name), name);
-        assert_eq!(daemon.result(&path(name), "get_context", json!({}))["message_count"], 0);
+        assert_eq!(daemon.call_result(&path(name), "get_context", json!({}))["message_count"], 0);
     }
     assert_eq!(listed(&daemon), names);
 }
@@ -88,7 +88,7 @@ fn a_name_that_is_taken_is_refused_until_its_agent_is_gone() {
     let error = stage.daemon.error("/", "create_agent", json!({ "agent_id": "twin" }));
     assert_eq!(error, json!({ "code": -32602, "message": "Agent already exists: twin" }));
     assert_eq!(stage.context("twin")["message_count"], 2, "the first one is as it was");
-    stage.daemon.result("/", "destroy_agent", json!({ "agent_id": "twin" }));
+    stage.daemon.call_result("/", "destroy_agent", json!({ "agent_id": "twin" }));
     stage.create("twin");
     assert_eq!(stage.context("twin")["message_count"], 0, "the second one starts anew");
 }
@@ -144,7 +144,7 @@ fn a_full_pool_says_busy_and_when_to_come_back() {
     assert_eq!(taken["message"], "Agent already exists: two");
     let main = daemon.error("/", "send", json!({ "content": "hi" }));
     assert_eq!(main["code"], -32001, "main needs a place too: {main}");
-    daemon.result("/", "destroy_agent", json!({ "agent_id": "one" }));
+    daemon.call_result("/", "destroy_agent", json!({ "agent_id": "one" }));
     create(&daemon, "three");
     assert_eq!(listed(&daemon), ["two", "three"]);
 }
@@ -172,7 +172,7 @@ fn the_model_sees_the_prompt_that_was_given_the_default_or_none() {
     let stage = Stage::open();
     let prompts = [json!("You are a fish."), json!(null), json!("")];
     for (prompt, name) in prompts.into_iter().zip(["given", "default", "none"]) {
-        stage.daemon.result("/", "create_agent", json!({ "agent_id": name, "system_prompt": prompt }));
+        stage.daemon.call_result("/", "create_agent", json!({ "agent_id": name, "system_prompt": prompt }));
         stage.send(name, "hello");
     }
     let first = |index: usize| stage.model.requests()[index].body["messages"][0].clone();
@@ -182,6 +182,6 @@ fn the_model_sees_the_prompt_that_was_given_the_default_or_none() {
     assert_eq!(first(2)["content"].as_str().map(spoken), Some("hello"));
     let has_prompt = |name| stage.context(name)["system_prompt"].clone();
     assert_eq!([has_prompt("given"), has_prompt("default"), has_prompt("none")], [true, true, false]);
-    let tokens = stage.daemon.result(&path("none"), "get_tokens", json!({}));
+    let tokens = stage.daemon.call_result(&path("none"), "get_tokens", json!({}));
     assert_eq!(tokens["system"], 0, "{tokens}");
 }

@@ -6,7 +6,7 @@ use crate::support::calls::OpenCalls;
 use crate::support::{Errors as _, Stage, listed, path};
 
 fn destroy(stage: &Stage, id: &str) -> Value {
-    stage.daemon.result("/", "destroy_agent", json!({ "agent_id": id }))
+    stage.daemon.call_result("/", "destroy_agent", json!({ "agent_id": id }))
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::support::callers::result_as;
 use crate::support::{Stage, listed, path};
 
 fn finish(stage: &Stage, id: &str) {
-    assert_eq!(stage.daemon.result(&path(id), "shutdown", json!({})), json!({ "success": true }));
+    assert_eq!(stage.daemon.call_result(&path(id), "shutdown", json!({})), json!({ "success": true }));
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn the_daemon_ends_when_the_last_agent_that_is_not_finished_is_destroyed() {
     stage.create("done");
     stage.create("working");
     finish(&stage, "done");
-    stage.daemon.result("/", "destroy_agent", json!({ "agent_id": "working" }));
+    stage.daemon.call_result("/", "destroy_agent", json!({ "agent_id": "working" }));
     assert_eq!(stage.daemon.wait_exit().code(), Some(0));
 }
 
@@ -50,8 +50,8 @@ fn a_daemon_without_agents_stays() {
     stage.create("one");
     stage.create("two");
     finish(&stage, "one");
-    stage.daemon.result("/", "destroy_agent", json!({ "agent_id": "one" }));
-    stage.daemon.result("/", "destroy_agent", json!({ "agent_id": "two" }));
+    stage.daemon.call_result("/", "destroy_agent", json!({ "agent_id": "one" }));
+    stage.daemon.call_result("/", "destroy_agent", json!({ "agent_id": "two" }));
     assert_eq!(listed(&stage.daemon), [""; 0]);
     stage.create("three");
     assert_eq!(stage.send("three", "hi")["content"], "echo: hi");
@@ -77,7 +77,7 @@ fn an_agent_that_calls_itself_finished_does_not_stop_the_daemon() {
     let result = result_as(&stage.daemon, &token, &path("only"), "shutdown", json!({}));
     assert_eq!(result, json!({ "success": true }));
     assert_eq!(stage.send("only", "still there?")["content"], "echo: still there?");
-    let listed = stage.daemon.result("/", "list_agents", json!({}));
+    let listed = stage.daemon.call_result("/", "list_agents", json!({}));
     assert_eq!(listed["agents"][0]["should_shutdown"], true);
     finish(&stage, "only");
     assert_eq!(stage.daemon.wait_exit().code(), Some(0), "an admin's word counts");

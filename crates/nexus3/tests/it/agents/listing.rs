@@ -27,7 +27,7 @@ const FIELDS: [&str; 15] = [
 ];
 
 fn entry(daemon: &TestDaemon, id: &str) -> Value {
-    let list = daemon.result("/", "list_agents", json!({}));
+    let list = daemon.call_result("/", "list_agents", json!({}));
     let agents = list["agents"].as_array().unwrap();
     agents.iter().find(|agent| agent["agent_id"] == id).unwrap().clone()
 }
@@ -72,7 +72,7 @@ fn an_entry_follows_what_its_agent_does() {
     assert!(is_time(&after["last_action_at"]), "{after}");
     assert!(after["last_action_at"].as_str() >= after["created_at"].as_str(), "{after}");
     stage.create("other");
-    stage.daemon.result(&path("worker"), "shutdown", json!({}));
+    stage.daemon.call_result(&path("worker"), "shutdown", json!({}));
     assert_eq!(entry(&stage.daemon, "worker")["should_shutdown"], true);
     assert_eq!(entry(&stage.daemon, "other")["should_shutdown"], false);
 }
@@ -96,11 +96,11 @@ fn agents_are_listed_in_the_order_they_were_created() {
     let daemon = TestDaemon::builder(BIN).start();
     let names = ["zebra", "ant", ".mole", "Bee", "9"];
     for name in names {
-        daemon.result("/", "create_agent", json!({ "agent_id": name }));
+        daemon.call_result("/", "create_agent", json!({ "agent_id": name }));
     }
     assert_eq!(listed(&daemon), names);
-    daemon.result("/", "destroy_agent", json!({ "agent_id": "ant" }));
-    daemon.result("/", "create_agent", json!({ "agent_id": "ant" }));
+    daemon.call_result("/", "destroy_agent", json!({ "agent_id": "ant" }));
+    daemon.call_result("/", "create_agent", json!({ "agent_id": "ant" }));
     assert_eq!(listed(&daemon), ["zebra", ".mole", "Bee", "9", "ant"]);
 }
 
@@ -108,7 +108,7 @@ fn agents_are_listed_in_the_order_they_were_created() {
 fn a_leading_dot_marks_a_temporary_agent() {
     let daemon = TestDaemon::builder(BIN).start();
     for (name, is_temp) in [(".1", true), ("a.1", false)] {
-        daemon.result("/", "create_agent", json!({ "agent_id": name }));
+        daemon.call_result("/", "create_agent", json!({ "agent_id": name }));
         assert_eq!(entry(&daemon, name)["is_temp"], is_temp, "{name}");
     }
 }
@@ -116,7 +116,7 @@ fn a_leading_dot_marks_a_temporary_agent() {
 #[test]
 fn without_a_model_the_entry_says_so() {
     let daemon = TestDaemon::builder(BIN).start();
-    daemon.result("/", "create_agent", json!({ "agent_id": "mute" }));
+    daemon.call_result("/", "create_agent", json!({ "agent_id": "mute" }));
     assert_eq!(entry(&daemon, "mute")["model"], Value::Null);
 }
 
@@ -125,8 +125,8 @@ fn a_list_needs_no_parameters_and_takes_no_others_than_its_page() {
     let daemon = TestDaemon::builder(BIN).start();
     let empty = json!({ "agents": [], "total": 0 });
     for path in ["/", "/rpc"] {
-        assert_eq!(daemon.result(path, "list_agents", json!({})), empty);
-        assert_eq!(daemon.result(path, "list_agents", Value::Null), empty);
+        assert_eq!(daemon.call_result(path, "list_agents", json!({})), empty);
+        assert_eq!(daemon.call_result(path, "list_agents", Value::Null), empty);
         for (params, message) in [
             (json!({ "prefix": "a" }), "Extra inputs are not permitted: prefix"),
             (json!({ "limit": 0 }), "limit must be an integer between 1 and 2000"),
@@ -143,7 +143,7 @@ fn a_list_needs_no_parameters_and_takes_no_others_than_its_page() {
 fn a_page_is_cut_out_of_all_agents() {
     let daemon = TestDaemon::builder(BIN).start();
     for number in 0..5 {
-        daemon.result("/", "create_agent", json!({ "agent_id": format!("a{number}") }));
+        daemon.call_result("/", "create_agent", json!({ "agent_id": format!("a{number}") }));
     }
     for (params, names) in [
         (json!({ "offset": 1, "limit": 2 }), &["a1", "a2"][..]),
@@ -154,7 +154,7 @@ fn a_page_is_cut_out_of_all_agents() {
         (json!({ "offset": u64::MAX, "limit": 2000 }), &[]),
         (json!({ "offset": null, "limit": null }), &["a0", "a1", "a2", "a3", "a4"]),
     ] {
-        let page = daemon.result("/", "list_agents", params.clone());
+        let page = daemon.call_result("/", "list_agents", params.clone());
         let found: Vec<_> =
             page["agents"].as_array().unwrap().iter().map(|agent| &agent["agent_id"]).collect();
         assert_eq!(found, names, "{params}");
@@ -166,8 +166,8 @@ fn a_page_is_cut_out_of_all_agents() {
 fn the_daemon_describes_itself_with_the_checked_in_document() {
     let daemon = TestDaemon::builder(BIN).start();
     let checked_in: Value = serde_json::from_str(OPENRPC).unwrap();
-    assert_eq!(daemon.result("/", "rpc.discover", json!({})), checked_in);
-    assert_eq!(daemon.result("/rpc", "rpc.discover", Value::Null), checked_in);
+    assert_eq!(daemon.call_result("/", "rpc.discover", json!({})), checked_in);
+    assert_eq!(daemon.call_result("/rpc", "rpc.discover", Value::Null), checked_in);
     let error = daemon.error("/", "rpc.discover", json!({ "x": 1 }));
     assert_eq!(error["code"], -32602);
     assert_eq!(listed(&daemon), [""; 0], "to describe is not to use");

@@ -40,7 +40,7 @@ fn each_method_of_an_agent_brings_main_to_life() {
         ("get_messages", json!({})),
     ] {
         let stage = Stage::open();
-        stage.daemon.result("/", method, params);
+        stage.daemon.call_result("/", method, params);
         assert_eq!(listed(&stage.daemon), ["main"], "{method}");
     }
 }
@@ -49,9 +49,9 @@ fn each_method_of_an_agent_brings_main_to_life() {
 fn main_is_one_agent_under_three_paths() {
     let stage = Stage::open();
     for path in ["/", "/rpc", "/agent/main"] {
-        stage.daemon.result(path, "send", json!({ "content": path }));
+        stage.daemon.call_result(path, "send", json!({ "content": path }));
     }
-    let said = stage.daemon.result("/", "send", json!({ "content": "!history" }));
+    let said = stage.daemon.call_result("/", "send", json!({ "content": "!history" }));
     assert_eq!(said["content"], "/ | /rpc | /agent/main | !history");
     assert_eq!(listed(&stage.daemon), ["main"]);
 }
@@ -73,10 +73,10 @@ fn many_first_calls_make_one_main() {
 #[test]
 fn main_can_be_created_and_destroyed_like_others() {
     let stage = Stage::open();
-    stage.daemon.result("/", "create_agent", json!({ "agent_id": "main", "system_prompt": "" }));
-    stage.daemon.result("/", "send", json!({ "content": "hi" }));
+    stage.daemon.call_result("/", "create_agent", json!({ "agent_id": "main", "system_prompt": "" }));
+    stage.daemon.call_result("/", "send", json!({ "content": "hi" }));
     assert_eq!(stage.context("main")["system_prompt"], false, "it was not made anew");
-    stage.daemon.result("/", "destroy_agent", json!({ "agent_id": "main" }));
-    assert_eq!(stage.daemon.result("/", "get_context", json!({}))["message_count"], 0);
+    stage.daemon.call_result("/", "destroy_agent", json!({ "agent_id": "main" }));
+    assert_eq!(stage.daemon.call_result("/", "get_context", json!({}))["message_count"], 0);
     assert_eq!(stage.context("main")["system_prompt"], true);
 }

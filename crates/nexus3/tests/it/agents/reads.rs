@@ -11,7 +11,7 @@ fn stage_with_worker() -> Stage {
 }
 
 fn read(stage: &Stage, method: &str, params: Value) -> Value {
-    stage.daemon.result(&path("worker"), method, params)
+    stage.daemon.call_result(&path("worker"), method, params)
 }
 
 #[test]

@@ -12,7 +12,7 @@ fn stage_with_worker() -> Stage {
 }
 
 fn send(stage: &Stage, params: Value) -> Value {
-    stage.daemon.result(&path("worker"), "send", params)
+    stage.daemon.call_result(&path("worker"), "send", params)
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn where_a_message_came_from_is_kept_with_it() {
     ] {
         send(&stage, params);
     }
-    let page = stage.daemon.result(&path("worker"), "get_messages", json!({}));
+    let page = stage.daemon.call_result(&path("worker"), "get_messages", json!({}));
     let messages = page["messages"].as_array().unwrap();
     let metas: Vec<_> = messages.iter().step_by(2).map(|message| message["meta"].clone()).collect();
     let expected = [
@@ -169,7 +169,7 @@ fn a_number_and_its_digits_and_the_same_name_elsewhere_are_other_sends() {
     let number = OpenCalls::of(&stage.daemon, &path("worker"), "send", params);
     stage.create("other");
     let other = json!({ "content": "elsewhere", "request_id": "5" });
-    assert_eq!(stage.daemon.result(&path("other"), "send", other)["content"], "echo: elsewhere");
+    assert_eq!(stage.daemon.call_result(&path("other"), "send", other)["content"], "echo: elsewhere");
     stage.model.release("gate");
     assert_eq!(running.result()["content"], " released gate");
     let number = number.result();

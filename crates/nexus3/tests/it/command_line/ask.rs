@@ -5,12 +5,12 @@ use std::path::Path;
 
 use rustix::process::Signal;
 use serde_json::json;
-use testkit::{Finished, ScriptedModel, run};
+use testkit::{CommandOutput, ScriptedModel, run};
 
 use crate::support::program::Program;
 use crate::support::{BIN, Stage, path};
 
-fn ask(stage: &Stage, arguments: &[&str]) -> Finished {
+fn ask(stage: &Stage, arguments: &[&str]) -> CommandOutput {
     let port = stage.daemon.port().to_string();
     run(BIN, &[&["ask", "-p", &port], arguments].concat(), &[], stage.daemon.home())
 }
@@ -20,7 +20,7 @@ fn a_question_is_answered_by_the_running_daemon_and_nothing_is_kept() {
     let stage = Stage::open();
     let finished = ask(&stage, &["hello"]);
     assert_eq!((finished.code, finished.stdout.as_str(), finished.stderr.as_str()), (0, "echo: hello\n", ""));
-    assert_eq!(stage.daemon.result("/", "list_agents", json!({}))["agents"], json!([]));
+    assert_eq!(stage.daemon.call_result("/", "list_agents", json!({}))["agents"], json!([]));
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_named_agent_remembers_what_it_was_asked() {
         let finished = ask(&stage, &[question, "--agent", "weather"]);
         assert_eq!((finished.code, finished.stdout), (0, format!("echo: {question}\n")));
     }
-    let messages = stage.daemon.result(&path("weather"), "get_messages", json!({}));
+    let messages = stage.daemon.call_result(&path("weather"), "get_messages", json!({}));
     assert_eq!(messages["total"], 4);
     let finished = ask(&stage, &["three", "--agent", "weather", "--model", "openai/other"]);
     assert_eq!(finished.code, 1);
@@ -53,7 +53,7 @@ fn a_model_that_is_not_there_is_said_and_leaves_no_agent() {
     let finished = ask(&stage, &["hello", "--model", "nonsense"]);
     assert_eq!((finished.code, finished.stdout.as_str()), (1, ""));
     assert!(finished.stderr.contains("nonsense"), "{}", finished.stderr);
-    assert_eq!(stage.daemon.result("/", "list_agents", json!({}))["agents"], json!([]));
+    assert_eq!(stage.daemon.call_result("/", "list_agents", json!({}))["agents"], json!([]));
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn an_answer_is_printed_once_also_when_the_context_was_made_shorter() {
         let finished = ask(&stage, &[&question, "--agent", "a", "--model", "small"]);
         assert_eq!((finished.code, finished.stdout), (0, format!("echo: {question}\n")), "turn {turn}");
     }
-    let first = stage.daemon.result(&path("a"), "get_messages", json!({}))["messages"][0]["content"].take();
+    let first = stage.daemon.call_result(&path("a"), "get_messages", json!({}))["messages"][0]["content"].take();
     assert!(first.as_str().is_some_and(|text| text.starts_with("[Summary of")), "{first}");
 }
 
@@ -109,7 +109,7 @@ struct Started<'a> {
 }
 
 impl Started<'_> {
-    fn rpc(&self, arguments: &[&str]) -> Finished {
+    fn rpc(&self, arguments: &[&str]) -> CommandOutput {
         run(BIN, &[&["rpc", "-p", &self.port], arguments].concat(), &[], self.home)
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use rustix::process::Signal;
 use serde_json::json;
-use testkit::Finished;
+use testkit::CommandOutput;
 
 use super::{answer, json_of, rpc};
 use crate::support::program::Program;
@@ -29,7 +29,7 @@ fn stands_still(pid: u32) -> bool {
 }
 
 /// It ended because it was cancelled: code 1, the partial text as JSON, and why.
-fn assert_cancelled(stage: &Stage, finished: &Finished, content: &str, reason: &str) {
+fn assert_cancelled(stage: &Stage, finished: &CommandOutput, content: &str, reason: &str) {
     assert_eq!(finished.code, 1, "{finished:?}");
     let printed = json_of(finished);
     assert_eq!((&printed["cancelled"], &printed["content"]), (&json!(true), &json!(content)));

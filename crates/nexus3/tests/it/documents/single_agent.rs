@@ -112,7 +112,7 @@ fn a_method_that_is_not_there_and_a_missing_parameter_are_told() {
 fn a_request_is_cancelled_from_another_terminal() {
     let stage = open_stage();
     // Keeps the essay waiting, so that there is something to cancel whenever the other terminal gets to it.
-    let busy = stage.daemon.result("/", "get_context", json!({}));
+    let busy = stage.daemon.call_result("/", "get_context", json!({}));
     assert_eq!(busy["message_count"], 0);
     let held = stage.start_send("main", "!hold essay", "held");
     stage.model.wait_stalled(1);

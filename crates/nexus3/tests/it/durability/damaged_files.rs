@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
-use testkit::{Finished, TestDaemon, run};
+use testkit::{CommandOutput, TestDaemon, run};
 
 use crate::support::dice::Dice;
 use crate::support::folder::Folder;
@@ -63,19 +63,19 @@ impl Left {
         file.set_len(bytes as u64).expect("it can be cut");
     }
 
-    fn serve(&self) -> Finished {
+    fn serve(&self) -> CommandOutput {
         run(BIN, &["serve", "0"], &[], self.home.path())
     }
 
     /// What a daemon on it says of the agent.
     fn exported(&self) -> Value {
         let daemon = TestDaemon::builder(BIN).home(self.home.path()).start();
-        let export = daemon.result("/", "export_agent", json!({ "agent_id": "worker" }));
+        let export = daemon.call_result("/", "export_agent", json!({ "agent_id": "worker" }));
         assert!(daemon.stop().status.success());
         export
     }
 
-    fn check(&self) -> Finished {
+    fn check(&self) -> CommandOutput {
         run(BIN, &["check"], &[], self.home.path())
     }
 
@@ -288,7 +288,7 @@ fn a_store_that_another_daemon_uses_is_refused() {
         assert!(refused.stderr.contains(text), "{}", refused.stderr);
     }
     assert!(
-        first.result("/", "list_agents", serde_json::json!({}))["agents"].is_array(),
+        first.call_result("/", "list_agents", serde_json::json!({}))["agents"].is_array(),
         "the first goes on"
     );
     let home = first.home().to_owned();

@@ -37,7 +37,7 @@ fn refusal(daemon: &TestDaemon, target: &str, headers: &str) -> (u16, String) {
     let request = format!(
         "GET {target} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\n{headers}\r\n"
     );
-    let answer = daemon.raw(request.as_bytes());
+    let answer = daemon.send_raw(request.as_bytes());
     let message = answer.json()["error"]["message"].as_str().unwrap_or_default().to_owned();
     (answer.status, message)
 }
@@ -119,7 +119,7 @@ fn a_question_that_makes_no_sense_is_refused() {
     assert_eq!(refusal(&stage.daemon, "/agent/worker/event", "").0, 405, "only events can be watched");
     let unsigned = stage
         .daemon
-        .raw(format!("GET /events HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n\r\n", stage.daemon.port()).as_bytes());
+        .send_raw(format!("GET /events HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n\r\n", stage.daemon.port()).as_bytes());
     assert_eq!(unsigned.status, 401, "{}", unsigned.text());
 }
 
@@ -154,7 +154,7 @@ fn what_a_model_is_just_saying_is_told_and_marked_as_not_kept() {
     stage.create("worker");
     let mut stream = stage.daemon.events("/agent/worker/events", None);
     let asked = "!think let me see | !chunks 5 one two three four five";
-    let answer = stage.daemon.result(&path("worker"), "send", json!({ "content": asked, "request_id": "r" }));
+    let answer = stage.daemon.call_result(&path("worker"), "send", json!({ "content": asked, "request_id": "r" }));
     let events = read_until(&mut stream, "turn_ended");
     let deltas = |kind: &str| -> Vec<Value> {
         let of_kind = events.iter().filter(|event| event.kind == kind);
@@ -186,11 +186,11 @@ fn the_events_of_an_agent_end_with_it() {
     let token = stage.create_with(json!({ "agent_id": "worker" }));
     let mut its = stage.daemon.events("/agent/worker/events", None);
     let mut own = TestEventStream::open(stage.daemon.port(), "/events", Some(&token), None).expect("a stream");
-    stage.daemon.result("/", "destroy_agent", json!({ "agent_id": "worker" }));
+    stage.daemon.call_result("/", "destroy_agent", json!({ "agent_id": "worker" }));
     for stream in [&mut its, &mut own] {
         assert_eq!(stream.next_event(PATIENCE).kind, "agent_destroyed");
         // The caller of the second is gone: what others do is not its business.
-        stage.daemon.result("/", "create_agent", json!({}));
+        stage.daemon.call_result("/", "create_agent", json!({}));
         assert_eq!(stream.wait_event(PATIENCE).expect("a stream"), NextEvent::Ended);
     }
     let refused = post_as(&stage.daemon, &token, &[], "/", "list_agents", json!({}));

@@ -217,7 +217,7 @@ fn a_disk_that_fills_up_by_work_keeps_all_that_was_acknowledged() {
 fn a_turn_that_nobody_waits_for_goes_on_when_there_is_room_again() {
     let stage = Stage::failing("commit.before:turn_ended@1=full");
     let params = json!({ "agent_id": "worker", "initial_message": "hello" });
-    stage.daemon.result("/", "create_agent", params);
+    stage.daemon.call_result("/", "create_agent", params);
     wait_settled(&stage.daemon, &[]);
     until("the answer", || stage.messages("worker").len() == 2);
     assert_eq!(stage.model.call_counts("hello", 0).requests, 2);
@@ -253,7 +253,7 @@ fn a_disk_that_fails_ends_the_daemon_and_the_next_one_knows_all_that_was_acknowl
         assert!(answer.get("result").is_none(), "nothing is acknowledged any more: {answer}");
     }
     let Stage { daemon, model } = stage;
-    let stopped: StoppedDaemon = daemon.exited();
+    let stopped: StoppedDaemon = daemon.wait_stopped();
     assert_eq!(stopped.status.code(), Some(1), "{}", stopped.stderr);
     for text in ["the store has failed", "Nothing that was answered is lost"] {
         assert!(stopped.stderr.contains(text), "{}", stopped.stderr);

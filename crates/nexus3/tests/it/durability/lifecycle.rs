@@ -3,7 +3,7 @@
 mod snapshots;
 
 use serde_json::{Value, json};
-use testkit::{Finished, TestDaemon, run};
+use testkit::{CommandOutput, TestDaemon, run};
 
 use super::{curl, send_params};
 use crate::support::callers::{call_as, result_as};
@@ -24,7 +24,7 @@ fn rpc(daemon: &TestDaemon, args: &[&str]) -> Value {
     serde_json::from_str(&finished.stdout).unwrap_or_else(|fault| panic!("{fault}: {}", finished.stdout))
 }
 
-fn rpc_finished(daemon: &TestDaemon, args: &[&str]) -> Finished {
+fn rpc_finished(daemon: &TestDaemon, args: &[&str]) -> CommandOutput {
     let port = daemon.port().to_string();
     run(BIN, &[&["rpc"], args, &["-p", &port]].concat(), &[], daemon.home())
 }
@@ -144,7 +144,7 @@ fn a_name_is_changed_and_nothing_else() {
     let stage = Stage::open();
     let token = stage.create_with(json!({ "agent_id": "before", "preset": "trusted" }));
     stage.create_with(json!({ "agent_id": "child", "parent_agent_id": "before" }));
-    stage.daemon.result(&path("before"), "send", send_params("hello", "r"));
+    stage.daemon.call_result(&path("before"), "send", send_params("hello", "r"));
     let renamed =
         result(&stage.daemon, "rename_agent", &json!({ "agent_id": "before", "new_agent_id": "after" }));
     assert_eq!(renamed, json!({ "agent_id": "after", "url": "/agent/after" }));

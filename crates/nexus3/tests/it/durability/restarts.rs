@@ -157,7 +157,7 @@ fn queue_work(stage: &Stage) -> Value {
     stage.create_with(json!({ "agent_id": "lead", "preset": "trusted" }));
     let child =
         json!({ "agent_id": "child", "parent_agent_id": "lead", "initial_message": "!hold gate first" });
-    let created = stage.daemon.result("/", "create_agent", child);
+    let created = stage.daemon.call_result("/", "create_agent", child);
     stage.model.wait_stalled(1);
     let leave = r#"!tool agent_send {"agent_id":"child","content":"left by lead","wait":false}"#;
     let left = stage.said("lead", leave);
@@ -247,10 +247,10 @@ fn a_turn_that_ends_the_daemon_each_time_is_given_up() {
     let poison = r#"!tool echo {"text":"poison"}"#;
     stage.send_lost("worker", poison, "r");
     let Stage { daemon, model } = stage;
-    let mut stopped = daemon.exited();
+    let mut stopped = daemon.wait_stopped();
     for _ in 0..2 {
         assert_aborted(&stopped);
-        stopped = stopped.spawn_with(|builder| builder).exited();
+        stopped = stopped.spawn_with(|builder| builder).wait_stopped();
     }
     assert_aborted(&stopped);
     let stage = Stage { daemon: stopped.start_with(|builder| builder), model };

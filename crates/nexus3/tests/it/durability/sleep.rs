@@ -10,7 +10,7 @@ use crate::support::{Stage, path, until};
 
 /// Who is live; asking wakes nobody.
 fn live(stage: &Stage) -> Vec<String> {
-    let listing = stage.daemon.result("/", "list_sessions", json!({ "limit": 2000 }));
+    let listing = stage.daemon.call_result("/", "list_sessions", json!({ "limit": 2000 }));
     let sessions = listing["sessions"].as_array().expect("a list of sessions").clone();
     let live = sessions.into_iter().filter(|session| session["state"] == "live");
     live.map(|session| session["agent_id"].as_str().expect("a name").to_owned()).collect()
@@ -32,7 +32,7 @@ fn an_agent_that_rests_goes_to_sleep_and_is_woken_by_a_call() {
     stage.send("worker", "one");
     let (agent, permissions) = (stage.agent("worker"), stage.permissions("worker"));
     until("sleep", || live(&stage).is_empty());
-    let list = stage.daemon.result("/", "list_agents", json!({}));
+    let list = stage.daemon.call_result("/", "list_agents", json!({}));
     assert_eq!(list["agents"][0]["state"], "asleep");
     assert_eq!((stage.agent("worker"), stage.permissions("worker")), (agent, permissions), "nothing has changed");
     assert_eq!(live(&stage), ["worker"]);
@@ -126,7 +126,7 @@ fn only_so_many_agents_are_live_at_once() {
     let error = &busy["error"];
     assert_eq!(error["code"], -32001, "all of them work: {busy}");
     assert!(error["data"]["retry_after_ms"].is_u64(), "{busy}");
-    assert_eq!(stage.daemon.result("/", "list_agents", json!({}))["total"], 20, "lists need nobody awake");
+    assert_eq!(stage.daemon.call_result("/", "list_agents", json!({}))["total"], 20, "lists need nobody awake");
     stage.model.release("gate");
     held.iter().for_each(|open| drop(open.result()));
     assert_eq!(stage.said("a19", "hello"), "echo: hello");
@@ -171,7 +171,7 @@ fn a_tree_sleeps_and_wakes_with_its_budgets() {
     stage.send("child", "last");
     stage.send("child", "too much");
     assert_eq!(stage.agent("child")["halted"], "budget");
-    stage.daemon.result("/", "destroy_agent", json!({ "agent_id": "child" }));
+    stage.daemon.call_result("/", "destroy_agent", json!({ "agent_id": "child" }));
     let after = stage.resource_usage("lead", "turns");
     // What the child had set aside is given back by a commit of its own; this one comes behind it.
     stage.create("later");

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use serde_json::{Value, json};
-use testkit::{Finished, run};
+use testkit::{CommandOutput, run};
 
 use super::{Journal, send_params, of_kind};
 use crate::support::folder::Folder;
 use crate::support::{BIN, PATIENCE, Stage, builder, listed, path, until};
 
-fn told(finished: &Finished) -> Value {
+fn told(finished: &CommandOutput) -> Value {
     serde_json::from_str(&finished.stdout).unwrap_or_else(|fault| panic!("{fault}: {}", finished.stdout))
 }
 
@@ -23,7 +23,7 @@ fn keep_sending(stage: &Stage, agent: &str, stop: &AtomicBool) -> usize {
     let mut acknowledged = 0;
     while !stop.load(Ordering::Relaxed) {
         let id = format!("{agent}-{acknowledged}");
-        let sent = stage.daemon.result(&path(agent), "send", send_params(&id, &id));
+        let sent = stage.daemon.call_result(&path(agent), "send", send_params(&id, &id));
         assert_eq!(sent["content"], format!("echo: {id}"));
         acknowledged += 1;
     }
@@ -93,7 +93,7 @@ fn a_store_is_checked_beside_the_daemon_and_without_it() {
     let stage = Stage::open();
     stage.create("worker");
     stage.create("gone");
-    stage.daemon.result("/", "destroy_agent", json!({ "agent_id": "gone" }));
+    stage.daemon.call_result("/", "destroy_agent", json!({ "agent_id": "gone" }));
     stage.send("worker", "hello");
     let open = stage.start_send("worker", "!stall", "r");
     stage.model.wait_stalled(1);

@@ -39,11 +39,11 @@ const PATHS: [(&str, u16); 24] = [
 #[test]
 fn nothing_answers_but_what_is_on_the_list() {
     let daemon = daemon().start();
-    daemon.result("/", "create_agent", serde_json::json!({ "agent_id": "main" }));
+    daemon.call_result("/", "create_agent", serde_json::json!({ "agent_id": "main" }));
     let (good, stranger) = (Ask::good(&daemon), Ask::good(&daemon).without("Authorization"));
     for (path, posted) in PATHS {
         let status = |ask: &Ask, method: &str| {
-            let answer = daemon.raw(&ask.clone().method(method).target(path).bytes());
+            let answer = daemon.send_raw(&ask.clone().method(method).target(path).bytes());
             if method != "HEAD" {
                 assert_well_formed(&format!("{method} {path}"), &answer);
             }
@@ -77,7 +77,7 @@ const WATCHED: [(&str, u16); 12] = [
 #[test]
 fn nothing_is_watched_but_what_is_on_the_list() {
     let daemon = daemon().start();
-    daemon.result("/", "create_agent", serde_json::json!({ "agent_id": "main" }));
+    daemon.call_result("/", "create_agent", serde_json::json!({ "agent_id": "main" }));
     let (good, stranger) =
         (Ask::good(&daemon).body(""), Ask::good(&daemon).without("Authorization").body(""));
     for (path, watched) in WATCHED {
@@ -118,12 +118,12 @@ fn a_head_request_gets_the_head_of_its_refusal() {
 fn nobody_becomes_a_tunnel_or_another_protocol() {
     let daemon = daemon().start();
     let tunnel = Ask::good(&daemon).method("CONNECT").target("127.0.0.1:80").bytes();
-    assert_eq!(daemon.raw(&tunnel).status, 400);
+    assert_eq!(daemon.send_raw(&tunnel).status, 400);
     for upgrade in ["websocket", "h2c", "TLS/1.0"] {
         let ask = Ask::good(&daemon).header("Connection: Upgrade").header(format!("Upgrade: {upgrade}"));
         let socket = ask.clone().method("GET").header("Sec-WebSocket-Version: 13");
         let socket = socket.header("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==");
-        assert_eq!(daemon.raw(&socket.bytes()).status, 405, "{upgrade}");
+        assert_eq!(daemon.send_raw(&socket.bytes()).status, 405, "{upgrade}");
         let mut connection = daemon.connection();
         for _ in 0..2 {
             connection.send(&ask.bytes());

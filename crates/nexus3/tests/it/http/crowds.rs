@@ -21,7 +21,7 @@ fn ten_thousand_idle_connections_are_taken_kept_cheap_and_given_back() {
     let daemon = daemon().config(PATIENT).start();
     let mut honest = Honest::new(&daemon);
     honest.call();
-    let before = daemon.own_kb();
+    let before = daemon.anonymous_memory_kb();
 
     let mut crowd: Vec<TcpStream> = Vec::with_capacity(CROWD);
     for number in 0..CROWD {
@@ -31,7 +31,7 @@ fn ten_thousand_idle_connections_are_taken_kept_cheap_and_given_back() {
         }
     }
     honest.call_until("all are taken", || held_connections(daemon.port()) == CROWD + 1);
-    let grown = daemon.own_kb().saturating_sub(before);
+    let grown = daemon.anonymous_memory_kb().saturating_sub(before);
     assert!(grown <= CONNECTION_KB_MAX * CROWD as u64, "{grown} KB for {CROWD} connections");
 
     drop(crowd);
@@ -43,7 +43,7 @@ fn a_thousand_connections_that_rest_after_a_call_stay_cheap() {
     let daemon = daemon().config(PATIENT).start();
     let mut honest = Honest::new(&daemon);
     honest.call();
-    let before = daemon.own_kb();
+    let before = daemon.anonymous_memory_kb();
     let mut crowd: Vec<_> = (0..1000).map(|_| daemon.connection()).collect();
     for round in 0..2 {
         for connection in &mut crowd {
@@ -51,7 +51,7 @@ fn a_thousand_connections_that_rest_after_a_call_stay_cheap() {
             assert_result(&format!("round {round}"), &connection.read_response());
         }
     }
-    let grown = daemon.own_kb().saturating_sub(before);
+    let grown = daemon.anonymous_memory_kb().saturating_sub(before);
     assert!(grown <= CONNECTION_KB_MAX * 1000, "{grown} KB for 1000 connections");
     drop(crowd);
     honest.call_until("all are given back", || held_connections(daemon.port()) == 1);

@@ -36,5 +36,5 @@ fn a_daemon_without_descriptors_serves_on_and_recovers() {
         }
         honest.call_until("all are given back", || held_connections(daemon.port()) == 1);
     }
-    assert_result("as before", &daemon.raw(&Ask::good(&daemon).bytes()));
+    assert_result("as before", &daemon.send_raw(&Ask::good(&daemon).bytes()));
 }

@@ -183,13 +183,13 @@ fn a_chunked_body_cannot_be_used_to_fill_the_memory() {
         ("one trailer", [format!("2f\r\n{LIST}\r\n0\r\nA: ").as_bytes(), &[b'v'; 200_000]].concat()),
         ("zeros", vec![b'0'; 3_000_000]),
     ];
-    let before = daemon.own_kb();
+    let before = daemon.anonymous_memory_kb();
     for (name, body) in floods {
         let front = Ask::good(&daemon).framed(body).bytes();
         let answer = ask_once(name, &daemon, &front);
         assert_refused(name, &answer, 400, "Invalid chunked body");
     }
-    let grown = daemon.own_kb().saturating_sub(before);
+    let grown = daemon.anonymous_memory_kb().saturating_sub(before);
     assert!(grown < 8 * 1024, "grown by {grown} KB");
 }
 
@@ -199,12 +199,12 @@ fn a_length_hides_nothing_from_us() {
     let hidden = Ask::creating(&daemon, "hidden").bytes();
     // What is declared as a body is a body, whatever it looks like.
     let wrapped = Ask::good(&daemon).body(&hidden).bytes();
-    assert_eq!(daemon.raw(&wrapped).status, 400);
+    assert_eq!(daemon.send_raw(&wrapped).status, 400);
     for method in ["GET", "HEAD", "OPTIONS", "DELETE"] {
         let ask = Ask::good(&daemon).method(method).body(&hidden);
-        assert_eq!(daemon.raw(&ask.bytes()).status, 405, "{method}");
+        assert_eq!(daemon.send_raw(&ask.bytes()).status, 405, "{method}");
         let chunked = Ask::good(&daemon).method(method).chunks([&hidden[..]]);
-        assert_eq!(daemon.raw(&chunked.bytes()).status, 405, "{method} in chunks");
+        assert_eq!(daemon.send_raw(&chunked.bytes()).status, 405, "{method} in chunks");
     }
     assert!(agents(&daemon).is_empty());
 }

@@ -89,7 +89,7 @@ fn peers_that_leave_right_after_asking_harm_nobody() {
     unique.dedup();
     assert_eq!(found.len(), unique.len());
     for agent in found {
-        daemon.result(&format!("/agent/{agent}"), "get_context", json!({}));
+        daemon.call_result(&format!("/agent/{agent}"), "get_context", json!({}));
     }
 }
 
@@ -104,7 +104,7 @@ fn a_turn_goes_on_when_its_client_has_left() {
     let mut honest = Honest::new(&daemon);
     honest.call();
     model.release("gate");
-    let said = || daemon.result("/", "get_messages", json!({}))["messages"].to_string();
+    let said = || daemon.call_result("/", "get_messages", json!({}))["messages"].to_string();
     honest.call_until("the turn has ended", || said().contains("done released gate"));
 }
 

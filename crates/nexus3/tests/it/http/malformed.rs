@@ -103,7 +103,7 @@ fn a_client_of_another_protocol_is_answered_before_it_sends_a_line() {
     let daemon = daemon().config("[limits]\nhead_ms = 600000\nfirst_byte_ms = 600000\n").start();
     for opening in BINARY.iter().filter(|bytes| bytes[0] != b'\r') {
         let name = opening.escape_ascii().to_string();
-        let answer = daemon.raw(opening);
+        let answer = daemon.send_raw(opening);
         assert_error(&name, &answer, 400, -32600, Says::Starting("Invalid request "), "null");
         assert!(answer.closed, "{name}");
     }
@@ -129,7 +129,7 @@ fn lines_end_with_both_characters() {
 fn letters_beyond_ascii_are_taken_in_a_value_that_means_nothing_to_us() {
     let daemon = daemon().start();
     let ask = Ask::good(&daemon).header("User-Agent: caf\u{e9} \u{1f600}");
-    assert_result("UTF-8", &daemon.raw(&ask.bytes()));
+    assert_result("UTF-8", &daemon.send_raw(&ask.bytes()));
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn a_target_longer_than_any_address_is_refused_in_our_words() {
     let daemon = daemon().config("[limits]\nrequest_line_bytes_max = 200000\n").start();
     for (bytes, status) in [(65_534, 404), (65_535, 400), (70_000, 400)] {
         let target = format!("/{}", "a".repeat(bytes - 1));
-        let answer = daemon.raw(&Ask::good(&daemon).target(target).bytes());
+        let answer = daemon.send_raw(&Ask::good(&daemon).target(target).bytes());
         assert_eq!(answer.status, status, "{bytes}");
         crate::http::support::assert_well_formed("a long target", &answer);
     }

@@ -99,10 +99,10 @@ fn a_wrong_body_is_only_looked_at_when_nothing_else_is_wrong() {
     let daemon = daemon().start();
     for fault in FAULTS.iter().filter(|fault| fault.status != 413) {
         let ask = (fault.spoil)(Ask::good(&daemon).body("not json"));
-        let answer = daemon.raw(&ask.bytes());
+        let answer = daemon.send_raw(&ask.bytes());
         assert_error(fault.name, &answer, fault.status, fault.code, Says::Exactly(fault.message), "null");
     }
-    let answer = daemon.raw(&Ask::good(&daemon).body("not json").bytes());
+    let answer = daemon.send_raw(&Ask::good(&daemon).body("not json").bytes());
     let says = Says::Starting("Invalid JSON: ");
     assert_error("only the body is wrong", &answer, 400, -32700, says, "null");
 }
@@ -112,7 +112,7 @@ fn a_refused_request_has_no_effect() {
     let daemon = daemon().start();
     for fault in &FAULTS {
         let ask = (fault.spoil)(Ask::creating(&daemon, "refused"));
-        let answer = daemon.raw(&ask.bytes());
+        let answer = daemon.send_raw(&ask.bytes());
         assert_eq!(answer.status, fault.status, "{}", fault.name);
     }
     assert!(agents(&daemon).is_empty());
@@ -140,9 +140,9 @@ fn an_expectation_is_ignored_where_nothing_is_to_be_expected() {
     let daemon = daemon().start();
     let bodiless = Ask::good(&daemon).body("").header("Expect: 100-continue");
     let says = Says::Starting("Invalid JSON: ");
-    assert_error("no body", &daemon.raw(&bodiless.bytes()), 400, -32700, says, "null");
+    assert_error("no body", &daemon.send_raw(&bodiless.bytes()), 400, -32700, says, "null");
     let old = Ask::good(&daemon).version("HTTP/1.0").header("Expect: 100-continue");
-    assert_result("HTTP/1.0", &daemon.raw(&old.bytes()));
+    assert_result("HTTP/1.0", &daemon.send_raw(&old.bytes()));
     let eager = Ask::good(&daemon).header("Expect: 100-Continue").bytes();
     let mut connection = daemon.connection();
     connection.send(&eager);

@@ -72,7 +72,7 @@ fn only_the_names_of_this_machine_with_our_port_are_our_host() {
     let daemon = daemon().start();
     for name in ["127.0.0.1", "localhost", "LocalHost", "[::1]"] {
         let ask = Ask::good(&daemon).only(format!("Host: {name}:{}", daemon.port()));
-        assert_result(name, &daemon.raw(&ask.bytes()));
+        assert_result(name, &daemon.send_raw(&ask.bytes()));
     }
     check_hosts(&daemon);
 }
@@ -81,20 +81,20 @@ fn only_the_names_of_this_machine_with_our_port_are_our_host() {
 fn an_origin_is_refused_unless_it_is_listed_letter_for_letter() {
     let daemon = daemon().config(LISTED).start();
     let listed = Ask::good(&daemon).header("Origin: https://page.example");
-    let answer = daemon.raw(&listed.bytes());
+    let answer = daemon.send_raw(&listed.bytes());
     assert_result("the listed origin", &answer);
     check_origins(&daemon);
     let two = listed.header("Origin: https://evil.example");
-    assert_refused("a listed and another", &daemon.raw(&two.bytes()), 403, "Origin not allowed");
+    assert_refused("a listed and another", &daemon.send_raw(&two.bytes()), 403, "Origin not allowed");
 }
 
 #[test]
 fn without_a_token_hosts_and_origins_still_count() {
     let daemon = daemon().arg("--no-auth").config(LISTED).start();
     assert_eq!(daemon.token(), None);
-    assert_result("nobody needs a token", &daemon.raw(&Ask::good(&daemon).bytes()));
+    assert_result("nobody needs a token", &daemon.send_raw(&Ask::good(&daemon).bytes()));
     let wrong = Ask::good(&daemon).header("Authorization: Bearer nxk_wrong");
-    assert_result("nobody looks at a token", &daemon.raw(&wrong.bytes()));
+    assert_result("nobody looks at a token", &daemon.send_raw(&wrong.bytes()));
     check_hosts(&daemon);
     check_origins(&daemon);
 }
@@ -105,9 +105,9 @@ fn what_a_page_sends_without_asking_first_has_no_effect() {
     for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=a"] {
         let ask = Ask::creating(&daemon, "page").header(format!("Content-Type: {kind}"));
         let named = ask.clone().header("Origin: http://rebound.example");
-        assert_refused(kind, &daemon.raw(&named.bytes()), 403, "Origin not allowed");
+        assert_refused(kind, &daemon.send_raw(&named.bytes()), 403, "Origin not allowed");
         let rebound = ask.only(format!("Host: rebound.example:{}", daemon.port()));
-        assert_refused(kind, &daemon.raw(&rebound.bytes()), 403, "Host not allowed");
+        assert_refused(kind, &daemon.send_raw(&rebound.bytes()), 403, "Host not allowed");
     }
     assert!(agents(&daemon).is_empty());
 }
@@ -122,7 +122,7 @@ fn a_preflight_gets_no_leave() {
             .header("Access-Control-Request-Method: POST")
             .header("Access-Control-Request-Headers: authorization")
             .header("Access-Control-Request-Private-Network: true");
-        let answer = daemon.raw(&ask.bytes());
+        let answer = daemon.send_raw(&ask.bytes());
         assert!([403, 405].contains(&answer.status), "{origin}: {}", answer.status);
         crate::http::support::assert_well_formed(origin, &answer);
     }
@@ -133,7 +133,7 @@ fn check_hosts(daemon: &TestDaemon) {
     for host in HOSTS {
         let host = host.replace('P', &port);
         let ask = Ask::good(daemon).only(format!("Host: {host}"));
-        assert_refused(&host, &daemon.raw(&ask.bytes()), 403, "Host not allowed");
+        assert_refused(&host, &daemon.send_raw(&ask.bytes()), 403, "Host not allowed");
     }
 }
 
@@ -142,6 +142,6 @@ fn check_origins(daemon: &TestDaemon) {
     for origin in ORIGINS {
         let origin = origin.replace('P', &port);
         let ask = Ask::good(daemon).header(format!("Origin: {origin}"));
-        assert_refused(&origin, &daemon.raw(&ask.bytes()), 403, "Origin not allowed");
+        assert_refused(&origin, &daemon.send_raw(&ask.bytes()), 403, "Origin not allowed");
     }
 }

@@ -116,7 +116,7 @@ fn every_request_gets_the_answer_the_documents_promise() {
     let usual = daemon().config("[limits]\nbody_ms = 600000\nhead_ms = 600000\n").start();
     let impatient = daemon().config("[limits]\nfirst_byte_ms = 1000\nhead_ms = 200\nbody_ms = 200\n").start();
     for daemon in [&usual, &impatient] {
-        daemon.result("/", "create_agent", serde_json::json!({ "agent_id": "main" }));
+        daemon.call_result("/", "create_agent", serde_json::json!({ "agent_id": "main" }));
     }
     let tables: [&[Row]; 4] = [head::ROWS, access::ROWS, body::ROWS, envelope::ROWS];
     for row in tables.into_iter().flatten() {

@@ -16,8 +16,8 @@ fn the_token_is_in_no_log_however_it_is_sent() {
         daemon().model(&model).arg("--log-level").arg("trace").arg("--log-verbose").arg("--log-raw");
     let daemon = builder.start();
     let token = daemon.token().expect("a daemon has a token").to_owned();
-    daemon.result("/", "create_agent", json!({ "agent_id": "main" }));
-    daemon.result("/agent/main", "send", json!({ "content": "hello" }));
+    daemon.call_result("/", "create_agent", json!({ "agent_id": "main" }));
+    daemon.call_result("/agent/main", "send", json!({ "content": "hello" }));
     for bytes in ways_to_send(&daemon, &token) {
         let mut connection = daemon.connection();
         connection.send(&bytes);

@@ -167,9 +167,9 @@ fn a_peer_that_does_not_take_its_answer_is_dropped() {
     let model = ScriptedModel::start();
     let limits = format!("[limits]\nwrite_ms = 300\nbody_bytes_max = 16777216\n{BIG}");
     let daemon = daemon().model(&model).config(&limits).start();
-    daemon.result("/", "create_agent", json!({ "agent_id": "main", "model": "big" }));
+    daemon.call_result("/", "create_agent", json!({ "agent_id": "main", "model": "big" }));
     let content = "x".repeat(3 * 1024 * 1024);
-    daemon.result("/", "send", json!({ "content": content }));
+    daemon.call_result("/", "send", json!({ "content": content }));
     let mut honest = Honest::new(&daemon);
     honest.call_until("nobody else is there", || held_connections(daemon.port()) == 1);
 

@@ -57,7 +57,7 @@ fn a_chunked_body_is_one_body_however_it_is_cut_up() {
     large.resize(200_000, b' ');
     for size in [1, 2, 7, 4096, 8192, 65_536, 200_000] {
         let ask = Ask::good(&daemon).chunks(large.chunks(size));
-        let answer = daemon.raw(&ask.bytes());
+        let answer = daemon.send_raw(&ask.bytes());
         assert_result(&format!("chunks of {size}"), &answer);
         assert!(answer.closed, "a chunked body is the last of its connection");
     }

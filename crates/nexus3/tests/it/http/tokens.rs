@@ -40,7 +40,7 @@ const WRONG: [&str; 9] = [
 
 fn start() -> (TestDaemon, String) {
     let daemon = daemon().start();
-    daemon.result("/", "create_agent", serde_json::json!({ "agent_id": "main" }));
+    daemon.call_result("/", "create_agent", serde_json::json!({ "agent_id": "main" }));
     let token = daemon.token().expect("a daemon has a token").to_owned();
     (daemon, token)
 }
@@ -53,7 +53,7 @@ fn every_path_refuses_every_wrong_token_in_the_same_words() {
     for path in PATHS {
         let good = Ask::creating(&daemon, "stranger").target(path);
         let check = |name: &str, ask: Ask, (status, message): (u16, &'static str)| {
-            assert_refused(&format!("{name:?} at {path}"), &daemon.raw(&ask.bytes()), status, message);
+            assert_refused(&format!("{name:?} at {path}"), &daemon.send_raw(&ask.bytes()), status, message);
         };
         check("nothing", good.clone().without("Authorization"), REQUIRED);
         check("twice", good.clone().header(format!("Authorization: Bearer {token}")), REQUIRED);
@@ -80,7 +80,7 @@ fn the_right_token_passes_in_every_case_of_its_scheme() {
     ];
     for line in lines {
         let ask = Ask::good(&daemon).without("Authorization").header(line.replace("TOKEN", &token));
-        assert_result(line, &daemon.raw(&ask.bytes()));
+        assert_result(line, &daemon.send_raw(&ask.bytes()));
     }
 }
 
@@ -96,15 +96,15 @@ fn a_token_anywhere_else_is_none() {
     ];
     for header in headers {
         let ask = Ask::good(&daemon).without("Authorization").header(format!("{header} {token}"));
-        assert_refused(header, &daemon.raw(&ask.bytes()), REQUIRED.0, REQUIRED.1);
+        assert_refused(header, &daemon.send_raw(&ask.bytes()), REQUIRED.0, REQUIRED.1);
     }
     for target in ["/?token=TOKEN", "/rpc?api_key=TOKEN", "/?Authorization=Bearer%20TOKEN"] {
         let ask = Ask::good(&daemon).without("Authorization").target(target.replace("TOKEN", &token));
-        assert_refused(target, &daemon.raw(&ask.bytes()), REQUIRED.0, REQUIRED.1);
+        assert_refused(target, &daemon.send_raw(&ask.bytes()), REQUIRED.0, REQUIRED.1);
     }
     let user = format!("http://{token}@127.0.0.1:{}/", daemon.port());
     let ask = Ask::good(&daemon).without("Authorization").target(user);
-    assert_refused("in the URL", &daemon.raw(&ask.bytes()), 400, "Request target and Host header disagree");
+    assert_refused("in the URL", &daemon.send_raw(&ask.bytes()), 400, "Request target and Host header disagree");
 }
 
 #[test]
@@ -130,9 +130,9 @@ fn a_claim_to_come_from_this_machine_changes_nothing() {
         good.method("GET"),
     ];
     for ask in asks {
-        let plain = daemon.raw(&ask.bytes());
+        let plain = daemon.send_raw(&ask.bytes());
         for claim in claims {
-            let claimed = daemon.raw(&ask.clone().header(claim).bytes());
+            let claimed = daemon.send_raw(&ask.clone().header(claim).bytes());
             assert_eq!(claimed.raw, plain.raw, "{claim}");
         }
     }

@@ -42,7 +42,7 @@ fn an_open_turn_may_finish_after_a_clients_stop() {
     let stage = stage_with_worker(ENDLESS);
     let running = stage.start_send("worker", "!hold gate the end", "r");
     stage.model.wait_stalled(1);
-    stage.daemon.result("/", "shutdown_server", json!({}));
+    stage.daemon.call_result("/", "shutdown_server", json!({}));
     stage.daemon.wait_stderr("stopping because of a client's request");
     stage.model.release("gate");
     assert_eq!(running.result()["content"], "the end released gate");
@@ -94,7 +94,7 @@ fn a_signal_after_a_clients_stop_cancels_at_once() {
     let stage = stage_with_worker(ENDLESS);
     let running = stage.start_send("worker", "!silent", "r");
     stage.model.wait_stalled(1);
-    stage.daemon.result("/", "shutdown_server", json!({}));
+    stage.daemon.call_result("/", "shutdown_server", json!({}));
     stage.daemon.wait_stderr("stopping because of a client's request");
     stage.daemon.signal("SIGTERM");
     assert_eq!(running.result(), cancelled(""));

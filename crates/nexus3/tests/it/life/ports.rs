@@ -23,7 +23,7 @@ fn port_zero_takes_any_free_port() {
     assert_ne!(first.port(), second.port());
     for daemon in [first, second] {
         assert!(daemon.stdout().contains(&format!("Server: http://127.0.0.1:{}\n", daemon.port())));
-        assert_eq!(daemon.result("/", "list_agents", json!({})), json!({ "agents": [], "total": 0 }));
+        assert_eq!(daemon.call_result("/", "list_agents", json!({})), json!({ "agents": [], "total": 0 }));
     }
 }
 
@@ -42,7 +42,7 @@ fn a_second_daemon_on_a_port_is_refused_and_does_the_first_no_harm() {
         assert!(failed.stderr.contains(&format!("nexus3 rpc shutdown -p {}", first.port())), "{failed}");
         assert_eq!(failed.stdout, "");
         assert_eq!(fs::read_to_string(token_path(&first)).ok(), token, "the first one's token stays");
-        assert_eq!(first.result("/", "list_agents", json!({})), json!({ "agents": [], "total": 0 }));
+        assert_eq!(first.call_result("/", "list_agents", json!({})), json!({ "agents": [], "total": 0 }));
     }
 }
 
@@ -100,7 +100,7 @@ fn the_port_is_free_again_after_a_kill() {
     first.signal("SIGKILL");
     first.wait_exit();
     let second = TestDaemon::builder(BIN).home(home.path()).port(first.port()).start();
-    assert_eq!(second.result("/", "list_agents", json!({})), json!({ "agents": [], "total": 0 }));
+    assert_eq!(second.call_result("/", "list_agents", json!({})), json!({ "agents": [], "total": 0 }));
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn a_signal_stops_it() {
 fn a_client_stops_it() {
     let stage = Stage::open();
     stage.create("worker");
-    let result = stage.daemon.result("/", "shutdown_server", json!({}));
+    let result = stage.daemon.call_result("/", "shutdown_server", json!({}));
     assert_eq!(result, json!({ "success": true, "message": "Server shutting down" }));
     assert_stopped(&stage.daemon);
 }
@@ -33,7 +33,7 @@ fn a_client_stops_it() {
 #[test]
 fn it_stops_when_nobody_needs_it_for_its_idle_time() {
     let daemon = TestDaemon::builder(BIN).config("idle_timeout_s = 1").start();
-    daemon.result("/", "list_agents", json!({}));
+    daemon.call_result("/", "list_agents", json!({}));
     assert_stopped(&daemon);
     assert!(daemon.stderr().contains("stopping because of the idle timeout"), "{}", daemon.stderr());
 }
@@ -77,7 +77,7 @@ fn a_daemon_that_is_watched_is_not_idle() {
         let clock = TestDaemon::builder(BIN).config("idle_timeout_s = 1").start();
         assert_eq!(clock.wait_exit().code(), Some(0));
     }
-    daemon.result("/", "list_agents", json!({}));
+    daemon.call_result("/", "list_agents", json!({}));
     drop(events);
     assert_stopped(&daemon);
 }
@@ -116,7 +116,7 @@ fn connections_that_say_nothing_do_not_hold_it() {
         assert_eq!(connection.read_response().status, 200);
     }
     idle[3].send(b"POST / HTTP/1.1\r\nHos");
-    stage.daemon.result("/", "shutdown_server", json!({}));
+    stage.daemon.call_result("/", "shutdown_server", json!({}));
     assert_stopped(&stage.daemon);
     for connection in &mut idle {
         assert_eq!(String::from_utf8_lossy(&connection.read_to_end()), "");

@@ -52,7 +52,7 @@ fn the_token_of_a_killed_daemon_is_replaced_by_the_next() {
     let token = fs::read_to_string(&path).unwrap();
     assert_ne!(token, left);
     assert_eq!(mode(&path), 0o600);
-    assert_eq!(second.result("/", "list_agents", json!({})), json!({ "agents": [], "total": 0 }));
+    assert_eq!(second.call_result("/", "list_agents", json!({})), json!({ "agents": [], "total": 0 }));
     second.signal("SIGTERM");
     assert_stopped(&second);
     let names = fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name());
@@ -87,7 +87,7 @@ fn without_auth_there_is_no_token() {
     let daemon = TestDaemon::builder(BIN).arg("--no-auth").start();
     assert!(!token_path(&daemon).exists());
     assert!(daemon.stdout().contains("No token is needed (--no-auth)"), "{}", daemon.stdout());
-    assert_eq!(daemon.result("/", "list_agents", json!({})), json!({ "agents": [], "total": 0 }));
+    assert_eq!(daemon.call_result("/", "list_agents", json!({})), json!({ "agents": [], "total": 0 }));
     let headers = [("Authorization", "Bearer whatever")];
     let answer = daemon.post("/", &headers, br#"{"jsonrpc":"2.0","id":1,"method":"list_agents"}"#);
     assert_eq!(answer.status, 200, "a token that nobody asked for does no harm");

@@ -251,8 +251,8 @@ fn no_capability_token_is_in_any_file_or_stream() {
     let nearly = format!("{child}x");
     assert_eq!(post_as(&stage.daemon, &nearly, &[], "/", "list_agents", json!({})).status, 403);
     let broken = format!("POST / HTTP/1.1\r\nAuthorization: Bearer {child}\r\nbad header\r\n\r\n");
-    stage.daemon.raw(broken.as_bytes());
-    stage.daemon.result("/", "destroy_agent", json!({ "agent_id": "child" }));
+    stage.daemon.send_raw(broken.as_bytes());
+    stage.daemon.call_result("/", "destroy_agent", json!({ "agent_id": "child" }));
     assert_eq!(post_as(&stage.daemon, &child, &[], "/", "list_agents", json!({})).status, 403);
     assert!(!denials(&stage.daemon).is_empty());
     for token in [&lead, &child, &made] {

@@ -22,7 +22,7 @@ fn fifty_agents_that_talk_at_once_keep_their_words_apart() {
     let mut calls = OpenCalls::none();
     for number in 0..50 {
         let params = json!({ "agent_id": format!("agent-{number}"), "system_prompt": marker(number) });
-        stage.daemon.result("/", "create_agent", params);
+        stage.daemon.call_result("/", "create_agent", params);
     }
     for round in 0..4 {
         for number in 0..50 {
@@ -165,7 +165,7 @@ fn logs_go_on_where_they_were_after_a_restart() {
     let model = testkit::ScriptedModel::start();
     for words in ["before the restart", "after the restart"] {
         let daemon = crate::support::builder(&model).home(home.path()).start();
-        daemon.result("/", "send", json!({ "content": words }));
+        daemon.call_result("/", "send", json!({ "content": words }));
         stop(&daemon);
     }
     let context = fs::read_to_string(home.path().join("logs/main/context.md")).unwrap();
@@ -184,10 +184,10 @@ fn a_planted_link_in_place_of_a_log_is_not_followed() {
     std::os::unix::fs::symlink(elsewhere.path(), home.path().join("logs/linked")).unwrap();
     let model = testkit::ScriptedModel::start();
     let daemon = crate::support::builder(&model).home(home.path()).start();
-    daemon.result("/", "create_agent", json!({ "agent_id": "linked" }));
+    daemon.call_result("/", "create_agent", json!({ "agent_id": "linked" }));
     for agent in ["main", "linked"] {
-        daemon.result("/", "get_context", json!({}));
-        let result = daemon.result(&path(agent), "send", json!({ "content": "hi" }));
+        daemon.call_result("/", "get_context", json!({}));
+        let result = daemon.call_result(&path(agent), "send", json!({ "content": "hi" }));
         assert_eq!(result["content"], "echo: hi", "a log that cannot be written ends no turn");
     }
     stop(&daemon);

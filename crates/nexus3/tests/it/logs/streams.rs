@@ -13,8 +13,8 @@ use crate::support::{BIN, Errors as _, Stage, builder, files_below, log_file};
 fn json_lines_are_json_whatever_is_in_them() {
     let model = ScriptedModel::start();
     let daemon = builder(&model).arg("--log-json").arg("--log-level").arg("trace").start();
-    daemon.result("/", "create_agent", json!({ "agent_id": "worker" }));
-    daemon.result("/agent/worker", "send", json!({ "content": "line\n\"quote\" \u{1b}[2J" }));
+    daemon.call_result("/", "create_agent", json!({ "agent_id": "worker" }));
+    daemon.call_result("/agent/worker", "send", json!({ "content": "line\n\"quote\" \u{1b}[2J" }));
     daemon.error(
         "/agent/worker",
         "send",
@@ -53,7 +53,7 @@ fn plain_lines_cannot_be_forged() {
 fn what_agents_say_is_not_on_stderr() {
     let model = ScriptedModel::start();
     let daemon = builder(&model).arg("--log-level").arg("trace").arg("--log-raw").arg("-V").start();
-    daemon.result("/", "send", json!({ "content": "between you and me" }));
+    daemon.call_result("/", "send", json!({ "content": "between you and me" }));
     stop(&daemon);
     assert!(!daemon.stderr().contains("between you and me"), "{}", daemon.stderr());
     for name in ["context.md", "raw.jsonl"] {
@@ -103,12 +103,12 @@ fn neither_the_key_nor_the_token_is_logged_anywhere() {
         }
         let daemon = builder.start();
         let token = daemon.token().unwrap();
-        daemon.result("/", "send", json!({ "content": "hi" }));
+        daemon.call_result("/", "send", json!({ "content": "hi" }));
         daemon.error("/", "send", json!({ "content": "!status 500" }));
         let wrong = [("Authorization", &*format!("Bearer {token}x"))];
         assert_eq!(daemon.post("/", &wrong, b"{}").status, 403);
         let broken = format!("POST / HTTP/1.1\r\nAuthorization: Bearer {token}\r\nbad header\r\n\r\n");
-        daemon.raw(broken.as_bytes());
+        daemon.send_raw(broken.as_bytes());
         daemon.post("/agent/nobody", &[], b"{}");
         stop(&daemon);
         for secret in [key, token] {

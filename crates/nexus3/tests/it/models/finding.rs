@@ -147,7 +147,7 @@ fn something_else_on_a_servers_port_is_not_taken_for_it() {
 #[test]
 fn a_daemon_that_was_told_nothing_talks_to_the_server_it_finds() {
     let daemon = TestDaemon::builder(BIN).env("OLLAMA_HOST", format!(":{}", ollama())).start();
-    let answer = daemon.result("/", "send", json!({ "content": "hi" }));
+    let answer = daemon.call_result("/", "send", json!({ "content": "hi" }));
     assert_eq!(answer["content"], "from the machine");
 }
 
@@ -158,7 +158,7 @@ fn a_server_that_runs_is_taken_before_weights_that_were_pulled() {
     desk.done(&["pull", &file, "--yes"]);
     let daemon =
         TestDaemon::builder(BIN).home(desk.home()).env("OLLAMA_HOST", format!(":{}", ollama())).start();
-    let answer = daemon.result("/", "send", json!({ "content": "hi" }));
+    let answer = daemon.call_result("/", "send", json!({ "content": "hi" }));
     assert_eq!(answer["content"], "from the machine");
 }
 

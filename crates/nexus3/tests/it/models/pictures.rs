@@ -65,10 +65,10 @@ fn pictures_reach_every_kind_of_model_as_data_and_from_files() {
         stage.create_with(json!({ "agent_id": model, "model": model, "cwd": folder.text() }));
         let images = json!([{ "data": PNG }, { "path": "a.gif", "media_type": "image/gif" }]);
         let (place, params) = looks(model, &images);
-        assert_eq!(stage.daemon.result(&place, "send", params)["content"], "echo: look", "{model}");
+        assert_eq!(stage.daemon.call_result(&place, "send", params)["content"], "echo: look", "{model}");
         let asked = asked(&stage);
         assert!(asked.contains(&first) && asked.contains(&second), "{model}: {asked}");
-        let shown = stage.daemon.result(&place, "get_messages", json!({}))["messages"][0]["images"].take();
+        let shown = stage.daemon.call_result(&place, "get_messages", json!({}))["messages"][0]["images"].take();
         let expected = json!([
             { "media_type": "image/png", "bytes": PNG_BYTES.len() },
             { "media_type": "image/gif", "bytes": GIF_BYTES.len() },
@@ -83,18 +83,18 @@ fn pictures_stay_with_the_agent_and_are_part_of_what_a_send_says() {
     let stage = seeing(&home);
     stage.create("a");
     let (place, params) = looks("a", &json!([{ "data": PNG }]));
-    let answer = stage.daemon.result(&place, "send", params.clone());
+    let answer = stage.daemon.call_result(&place, "send", params.clone());
     let Stage { daemon, model } = stage;
     daemon.kill();
     let stage = Stage { daemon: with_all(&model, home.path(), "eyes").config(EYES).start(), model };
-    assert_eq!(stage.daemon.result(&place, "send", params), answer, "the same send is not asked again");
+    assert_eq!(stage.daemon.call_result(&place, "send", params), answer, "the same send is not asked again");
     assert_eq!(stage.model.requests().len(), 1);
     let (_, other) = looks("a", &json!([{ "data": GIF }]));
     assert_eq!(stage.daemon.error(&place, "send", other)["code"], -32602, "another picture is another send");
     stage.send("a", "and now?");
     assert!(asked(&stage).contains(PNG), "the model still sees it");
-    let session = stage.daemon.result("/", "export_agent", json!({ "agent_id": "a" }))["session"].take();
-    stage.daemon.result("/", "import_agent", json!({ "session": session, "agent_id": "b" }));
+    let session = stage.daemon.call_result("/", "export_agent", json!({ "agent_id": "a" }))["session"].take();
+    stage.daemon.call_result("/", "import_agent", json!({ "session": session, "agent_id": "b" }));
     stage.send("b", "and you?");
     assert!(asked(&stage).contains(PNG), "it goes with the session");
     stage.daemon.stop();
@@ -159,7 +159,7 @@ fn what_is_no_picture_is_refused_and_changes_nothing() {
         assert!(error["code"] == -32602 && text.contains(said), "{said}: {error}");
     }
     for agent in ["a", "blind"] {
-        assert_eq!(stage.daemon.result(&path(agent), "get_messages", json!({}))["total"], 0);
+        assert_eq!(stage.daemon.call_result(&path(agent), "get_messages", json!({}))["total"], 0);
     }
     assert!(stage.model.requests().is_empty());
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use rustix::process::Signal;
-use testkit::{ScriptedModel, TLS_AUTHORITY};
+use testkit::{ScriptedModel, TLS_CA_PEM};
 
 use super::{Desk, names, weights};
 
@@ -112,7 +112,7 @@ fn a_failed_pull_names_the_source_the_reason_and_the_way_out() {
 
 #[test]
 fn a_hub_behind_a_companys_own_certificate_is_reached_when_its_authority_is_named() {
-    let (desk, hub) = (Desk::new(), ScriptedModel::over_tls());
+    let (desk, hub) = (Desk::new(), ScriptedModel::with_tls());
     let base = format!("https://127.0.0.1:{}", hub.port());
     let pull = ["pull", "hub:owner/repo@main:x.gguf", "--yes"];
     let failed = desk.models_with(&[("HF_ENDPOINT", &base)], &pull);
@@ -120,7 +120,7 @@ fn a_hub_behind_a_companys_own_certificate_is_reached_when_its_authority_is_name
     assert!(failed.stderr.contains("the server's certificate is not trusted: "), "{failed:?}");
     assert!(failed.stderr.contains("with SSL_CERT_FILE in the environment"), "{failed:?}");
     assert_eq!(hub.connections(), 1, "nothing is won by trying again");
-    let certificate = desk.write("authority.pem", TLS_AUTHORITY.as_bytes());
+    let certificate = desk.write("authority.pem", TLS_CA_PEM.as_bytes());
     // It has no weights, but it is asked for them.
     let asked = desk.models_with(&[("HF_ENDPOINT", &base), ("SSL_CERT_FILE", &certificate)], &pull);
     assert!(asked.stderr.contains("the server answers 404: it has no such file"), "{asked:?}");

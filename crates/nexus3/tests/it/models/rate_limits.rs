@@ -11,7 +11,7 @@ fn a_retry_after_longer_than_a_model_may_be_silent_is_waited_for() {
     assert_eq!(stage.send("a", "!later 2 here I am")["content"], "here I am");
     let tally = stage.model.call_counts("!later 2 here I am", 0);
     assert_eq!(tally.requests, 2, "{tally:?}");
-    let messages = stage.daemon.result(&path("a"), "get_messages", json!({}))["messages"].take();
+    let messages = stage.daemon.call_result(&path("a"), "get_messages", json!({}))["messages"].take();
     assert_eq!(messages.as_array().map(Vec::len), Some(2), "nothing of it is in the history: {messages}");
 }
 

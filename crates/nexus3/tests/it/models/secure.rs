@@ -3,7 +3,7 @@
 use std::fs;
 
 use serde_json::json;
-use testkit::{ScriptedModel, TLS_AUTHORITY, TestDaemon, TestDaemonBuilder};
+use testkit::{ScriptedModel, TLS_CA_PEM, TestDaemon, TestDaemonBuilder};
 
 use crate::support::{BIN, Errors as _};
 
@@ -23,13 +23,13 @@ fn config(model: &ScriptedModel, more: &str) -> String {
 
 #[test]
 fn a_model_behind_a_companys_own_certificate_answers_when_its_authority_is_named() {
-    let (folder, model) = (tempfile::tempdir().unwrap(), ScriptedModel::over_tls());
+    let (folder, model) = (tempfile::tempdir().unwrap(), ScriptedModel::with_tls());
     let certificate = folder.path().join("authority.pem");
-    fs::write(&certificate, TLS_AUTHORITY).unwrap();
+    fs::write(&certificate, TLS_CA_PEM).unwrap();
     let trust = format!("ca_file = \"{}\"\n", certificate.display());
     let daemon = over_tls(&model).config(&config(&model, &trust)).start();
     for word in ["one", "two"] {
-        let answer = daemon.result("/", "send", json!({ "content": word }));
+        let answer = daemon.call_result("/", "send", json!({ "content": word }));
         assert_eq!(answer["content"], format!("echo: {word}"));
     }
     assert_eq!(model.connections(), 1, "the connection is used again");
@@ -37,7 +37,7 @@ fn a_model_behind_a_companys_own_certificate_answers_when_its_authority_is_named
 
 #[test]
 fn a_certificate_that_nobody_trusts_is_told_with_the_server_and_the_setting() {
-    let model = ScriptedModel::over_tls();
+    let model = ScriptedModel::with_tls();
     let daemon = over_tls(&model).config(&config(&model, "")).start();
     let error = daemon.error("/", "send", json!({ "content": "hi" }));
     assert_eq!(error["code"], -32603);
@@ -51,7 +51,7 @@ fn a_certificate_that_nobody_trusts_is_told_with_the_server_and_the_setting() {
 
 #[test]
 fn a_file_of_authorities_that_is_none_is_told() {
-    let (folder, model) = (tempfile::tempdir().unwrap(), ScriptedModel::over_tls());
+    let (folder, model) = (tempfile::tempdir().unwrap(), ScriptedModel::with_tls());
     let certificate = folder.path().join("authority.pem");
     fs::write(&certificate, "no certificate").unwrap();
     let trust = format!("ca_file = \"{}\"\n", certificate.display());
@@ -78,7 +78,7 @@ fn azure_is_asked_below_its_deployment_with_its_version_and_its_key() {
         (own, "/openai/deployments/prod%20gpt/chat/completions?api-version=2025-01-01-preview"),
     ] {
         let daemon = azure(config);
-        assert_eq!(daemon.result("/", "send", json!({ "content": "hi" }))["content"], "echo: hi");
+        assert_eq!(daemon.call_result("/", "send", json!({ "content": "hi" }))["content"], "echo: hi");
         let request = model.requests().pop().unwrap();
         assert_eq!(request.path, path);
         assert_eq!(request.header("api-key"), Some("azure-key-1"));

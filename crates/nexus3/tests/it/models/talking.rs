@@ -22,7 +22,7 @@ pub(super) fn with_all(model: &ScriptedModel, home: &Path, name: &str) -> TestDa
 }
 
 fn said(daemon: &TestDaemon, agent: &str, content: &str) -> String {
-    let answer = daemon.result(&path(agent), "send", json!({ "content": content }));
+    let answer = daemon.call_result(&path(agent), "send", json!({ "content": content }));
     answer["content"].as_str().expect("an answer has a content").to_owned()
 }
 
@@ -33,7 +33,7 @@ fn one_agent_talks_to_three_apis_and_remembers() {
     for (turn, name) in names.into_iter().enumerate() {
         let daemon = with_all(&model, home.path(), name).start();
         if turn == 0 {
-            daemon.result("/", "create_agent", json!({ "agent_id": "a" }));
+            daemon.call_result("/", "create_agent", json!({ "agent_id": "a" }));
         }
         assert_eq!(said(&daemon, "a", &format!("number {turn}")), format!("echo: number {turn}"), "{name}");
         let last = model.requests().pop().expect("the model was asked");
@@ -49,7 +49,7 @@ fn one_agent_talks_to_three_apis_and_remembers() {
 fn an_agent_names_its_own_model() {
     let (home, model) = (tempfile::tempdir().unwrap(), ScriptedModel::start());
     let daemon = with_all(&model, home.path(), "openai/scripted").start();
-    daemon.result("/", "create_agent", json!({ "agent_id": "a", "model": "anthropic/scripted" }));
+    daemon.call_result("/", "create_agent", json!({ "agent_id": "a", "model": "anthropic/scripted" }));
     assert_eq!(said(&daemon, "a", "hello"), "echo: hello");
     let request = model.requests().pop().expect("the model was asked");
     assert_eq!(request.path, "/v1/messages");
@@ -64,17 +64,17 @@ fn overflow_window(turns: usize, words: &str) -> (Vec<String>, String) {
     let daemon = with_all(&model, home.path(), "small")
         .config(&format!("[models.small]\nmodel = \"openai/scripted\"\nwindow_tokens = {WINDOW_TOKENS}\n"))
         .start();
-    daemon.result("/", "create_agent", json!({ "agent_id": "a", "system_prompt": "Be brief." }));
+    daemon.call_result("/", "create_agent", json!({ "agent_id": "a", "system_prompt": "Be brief." }));
     let filler = words.repeat(12);
     for turn in 0..turns {
         let answer = said(&daemon, "a", &format!("turn {turn}: {filler}"));
         assert!(answer.contains(&format!("turn {turn}:")), "{answer}");
     }
-    let tokens = daemon.result(&path("a"), "get_tokens", json!({}));
+    let tokens = daemon.call_result(&path("a"), "get_tokens", json!({}));
     assert!(tokens["total"].as_u64() <= tokens["available"].as_u64(), "{tokens}");
-    let first = daemon.result(&path("a"), "get_messages", json!({}))["messages"][0]["content"].take();
+    let first = daemon.call_result(&path("a"), "get_messages", json!({}))["messages"][0]["content"].take();
     let mut events = daemon.events("/agent/a/events?kind=context_compacted&kind=agent_destroyed", Some(0));
-    daemon.result("/", "destroy_agent", json!({ "agent_id": "a" }));
+    daemon.call_result("/", "destroy_agent", json!({ "agent_id": "a" }));
     let mut how = Vec::new();
     loop {
         let event = events.next_event(crate::support::PATIENCE);
@@ -109,16 +109,16 @@ fn what_was_recorded_is_served_again_without_a_model() {
     let (home, model) = (tempfile::tempdir().unwrap(), ScriptedModel::start());
     let tape = home.path().join("tape.jsonl");
     let talk = |daemon: &TestDaemon| -> Vec<Value> {
-        daemon.result("/", "create_agent", json!({ "agent_id": "a", "system_prompt": "Be brief." }));
+        daemon.call_result("/", "create_agent", json!({ "agent_id": "a", "system_prompt": "Be brief." }));
         // The model that the provider would choose.
-        daemon.result("/", "create_agent", json!({ "agent_id": "b", "model": "openai" }));
+        daemon.call_result("/", "create_agent", json!({ "agent_id": "b", "model": "openai" }));
         let send = |(agent, text): (&str, &str)| {
             let request_id = text.split(' ').next();
-            daemon.result(&path(agent), "send", json!({ "content": text, "request_id": request_id }))
+            daemon.call_result(&path(agent), "send", json!({ "content": text, "request_id": request_id }))
         };
         let long = format!("one {}", "and more ".repeat(60));
         let answers = [("a", long.as_str()), ("b", "uno"), ("a", "two"), ("a", "three")].map(send);
-        let folded = daemon.result(&path("a"), "compact", json!({}));
+        let folded = daemon.call_result(&path("a"), "compact", json!({}));
         assert_eq!(folded["compacted"], true, "{folded}");
         [&answers[..], &[folded, send(("a", "four"))]].concat()
     };
@@ -161,9 +161,9 @@ price_output = 2000000
 fn an_answer_of_another_model_costs_what_that_one_costs() {
     let (home, model) = (tempfile::tempdir().unwrap(), ScriptedModel::start());
     let daemon = with_all(&model, home.path(), "dear").config(DOWN).start();
-    daemon.result("/", "create_agent", json!({ "agent_id": "a" }));
+    daemon.call_result("/", "create_agent", json!({ "agent_id": "a" }));
     assert_eq!(said(&daemon, "a", "hello"), "echo: hello");
-    let tokens = daemon.result(&path("a"), "get_tokens", json!({}));
+    let tokens = daemon.call_result(&path("a"), "get_tokens", json!({}));
     let count = |name: &str| tokens["used"][name].as_f64().expect("it was reported");
     let expected = (count("input_tokens") + 2.0 * count("output_tokens")) / 1e6;
     assert!(expected > 0.0, "{tokens}");
@@ -176,14 +176,14 @@ fn an_answer_of_another_model_costs_what_that_one_costs() {
 fn a_context_that_is_too_long_only_for_another_model_is_not_cut() {
     let (home, model) = (tempfile::tempdir().unwrap(), ScriptedModel::start());
     let daemon = with_all(&model, home.path(), "dear").config(DOWN).start();
-    daemon.result("/", "create_agent", json!({ "agent_id": "a" }));
+    daemon.call_result("/", "create_agent", json!({ "agent_id": "a" }));
     for turn in 0..6 {
         said(&daemon, "a", &format!("turn {turn}"));
     }
     let fault = daemon.error(&path("a"), "send", json!({ "content": "!status 400 prompt is too long" }));
     let text = fault["message"].as_str().unwrap_or_default();
     assert!(text.contains("Failed to connect"), "what the first model failed of is told: {fault}");
-    let messages = daemon.result(&path("a"), "get_messages", json!({}))["messages"].take();
+    let messages = daemon.call_result(&path("a"), "get_messages", json!({}))["messages"].take();
     assert_eq!(messages[0]["content"], "turn 0", "{messages}");
     assert_eq!(said(&daemon, "a", "and now"), "echo: and now");
 }

@@ -21,7 +21,7 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let model = ScriptedModel::obedient();
+        let model = ScriptedModel::injectable();
         let daemon = builder(&model).start();
         let stage = Stage { daemon, model };
         let (folder, outside) = (Folder::new(), Folder::with(&[("secret.txt", SECRET)]));
@@ -78,7 +78,7 @@ impl Scene {
     }
 
     fn assert_others_are_untouched(self) {
-        let list = self.stage.daemon.result("/", "list_agents", json!({}));
+        let list = self.stage.daemon.call_result("/", "list_agents", json!({}));
         let agents = list["agents"].as_array().unwrap();
         assert!(
             agents.iter().all(|agent| !agent["agent_id"].as_str().unwrap().starts_with("evil")),
@@ -100,7 +100,7 @@ impl Scene {
 
 /// The model obeyed: an agent made so many calls that came to nothing.
 fn assert_all_were_refused(stage: &Stage, agent: &str, at_least: usize) {
-    let page = stage.daemon.result(&path(agent), "get_messages", json!({ "limit": 2000 }));
+    let page = stage.daemon.call_result(&path(agent), "get_messages", json!({ "limit": 2000 }));
     let messages = page["messages"].as_array().unwrap();
     let refused = messages.iter().filter(|message| {
         message["role"] == "tool" && (message["meta"]["denied"] == true || message["meta"]["failed"] == true)

@@ -79,16 +79,16 @@ fn the_environment_is_stronger_than_the_file_and_a_flag_than_both() {
         .env("OPENAI_BASE_URL", model.base_url())
         .start();
     let model_of = |daemon: &TestDaemon| {
-        let context = daemon.result("/", "get_context", json!({}));
+        let context = daemon.call_result("/", "get_context", json!({}));
         assert_eq!(context["max_tool_iterations"], 3, "only the file says so");
-        daemon.result("/", "list_agents", json!({}))["agents"][0]["model"].clone()
+        daemon.call_result("/", "list_agents", json!({}))["agents"][0]["model"].clone()
     };
     assert_ne!(by_env.port(), 1, "the flag of the test wins over the file");
     assert_eq!(model_of(&by_env), "openai/from-env");
-    by_env.result("/", "create_agent", json!({ "agent_id": "second" }));
+    by_env.call_result("/", "create_agent", json!({ "agent_id": "second" }));
     let by_flag = builder(&model).config(file).env("NEXUS3_MODEL", "openai/from-env").start();
     assert_eq!(model_of(&by_flag), "openai/scripted");
-    by_flag.result("/", "send", json!({ "content": "hi" }));
+    by_flag.call_result("/", "send", json!({ "content": "hi" }));
     assert_eq!(model.requests()[0].body["model"], "scripted");
 }
 
@@ -96,7 +96,7 @@ fn the_environment_is_stronger_than_the_file_and_a_flag_than_both() {
 fn a_flag_lets_everybody_in_where_the_file_does_not() {
     let daemon = TestDaemon::builder(BIN).config("auth = true").arg("--no-auth").start();
     assert_eq!(daemon.token(), None);
-    assert_eq!(daemon.result("/", "list_agents", json!({})), json!({ "agents": [], "total": 0 }));
+    assert_eq!(daemon.call_result("/", "list_agents", json!({})), json!({ "agents": [], "total": 0 }));
     let by_file = TestDaemon::builder(BIN).config("auth = false").start();
     assert_eq!(by_file.token(), None);
     let by_env = TestDaemon::builder(BIN).config("auth = false").env("NEXUS3_AUTH", "true").start();

@@ -55,7 +55,7 @@ fn a_fallback_that_names_no_model_is_refused() {
     for fallback in ["local", "ollama", "local/not-yet-here", "openai/without-a-key"] {
         let config = format!("fallback = [{fallback:?}]\n");
         let daemon = TestDaemon::builder(BIN).config(&config).start();
-        daemon.result("/", "create_agent", json!({ "agent_id": "a" }));
+        daemon.call_result("/", "create_agent", json!({ "agent_id": "a" }));
     }
 }
 
@@ -116,7 +116,7 @@ fn a_local_server_needs_no_key() {
             .arg("openai/maker/name:7b")
             .env("OPENAI_BASE_URL", format!("{}{end}", model.base_url()))
             .start();
-        assert_eq!(daemon.result("/", "send", json!({ "content": "hi" }))["content"], "echo: hi");
+        assert_eq!(daemon.call_result("/", "send", json!({ "content": "hi" }))["content"], "echo: hi");
     }
     for request in model.requests() {
         assert_eq!(request.header("authorization"), None);
@@ -135,6 +135,6 @@ fn a_proxy_in_the_environment_is_not_asked() {
         builder = builder.env(name, &url);
     }
     let daemon = builder.start();
-    assert_eq!(daemon.result("/", "send", json!({ "content": "hi" }))["content"], "echo: hi");
+    assert_eq!(daemon.call_result("/", "send", json!({ "content": "hi" }))["content"], "echo: hi");
     assert_eq!(proxy.connections(), 0);
 }

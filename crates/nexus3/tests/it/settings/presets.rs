@@ -105,6 +105,6 @@ fn agents_that_ask_for_nothing_get_the_default_preset() {
     let stage = Stage::with("default_preset = \"worker\"\n");
     stage.create("plain");
     assert_eq!(stage.agent("plain")["agent"]["preset"], "worker");
-    stage.daemon.result("/", "get_context", json!({}));
+    stage.daemon.call_result("/", "get_context", json!({}));
     assert_eq!(stage.agent("main")["agent"]["preset"], "worker");
 }

@@ -4,12 +4,12 @@
 use std::fs;
 use std::net::TcpListener;
 
-use testkit::{Finished, run};
+use testkit::{CommandOutput, run};
 
 use crate::support::BIN;
 
 /// Tries to start with this file on a port that is known to be free; nothing may come of it.
-fn refused(file: &str, env: &[(&str, &str)], arguments: &[&str]) -> Finished {
+fn refused(file: &str, env: &[(&str, &str)], arguments: &[&str]) -> CommandOutput {
     let home = tempfile::tempdir().unwrap();
     fs::write(home.path().join("config.toml"), file).unwrap();
     let port = free_port().to_string();

@@ -9,7 +9,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
-use testkit::Finished;
+use testkit::CommandOutput;
 
 use super::{BIN, PATIENCE};
 
@@ -82,7 +82,7 @@ impl Program {
     }
 
     /// Waits for the end.
-    pub(crate) fn finish(mut self) -> Finished {
+    pub(crate) fn finish(mut self) -> CommandOutput {
         let (stdout, stderr) = (self.stdout.take(), self.stderr.take());
         let errors = thread::spawn(move || drain(stderr));
         let output = thread::spawn(move || drain(stdout));
@@ -90,7 +90,7 @@ impl Program {
         let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
         let stdout = std::mem::take(&mut self.read) + &output.join().expect("stdout can be read");
         let stderr = errors.join().expect("stderr can be read");
-        Finished { code: code.expect("a process ends by code or signal"), stdout, stderr }
+        CommandOutput { code: code.expect("a process ends by code or signal"), stdout, stderr }
     }
 
     /// The exit as an event with a limit, which `wait` alone does not have.

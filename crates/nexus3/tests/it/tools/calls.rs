@@ -99,7 +99,7 @@ fn wrong_arguments_are_told_so_that_they_can_be_mended() {
         let said = told(&stage, call);
         assert!(said.starts_with("Invalid input: ") && said.contains(complaint), "{call}: {said}");
     }
-    let meta = stage.daemon.result("/agent/worker", "get_messages", json!({ "offset": 2, "limit": 1 }));
+    let meta = stage.daemon.call_result("/agent/worker", "get_messages", json!({ "offset": 2, "limit": 1 }));
     assert_eq!(meta["messages"][0]["meta"], json!({ "failed": true }));
 }
 
@@ -126,7 +126,7 @@ fn a_denied_call_was_a_usable_one() {
         (&result["content"], &result["halted"]),
         (&json!("[Max tool iterations reached]"), &json!("iteration_limit"))
     );
-    let page = stage.daemon.result("/agent/worker", "get_messages", json!({ "offset": 2, "limit": 1 }));
+    let page = stage.daemon.call_result("/agent/worker", "get_messages", json!({ "offset": 2, "limit": 1 }));
     assert_eq!(page["messages"][0]["meta"], json!({ "denied": true }));
 }
 

@@ -113,7 +113,7 @@ fn tools_are_counted_among_the_tokens() {
     for preset in ["worker", "trusted"] {
         stage.create_with(json!({ "agent_id": preset, "preset": preset }));
     }
-    let tokens = |agent: &str| stage.daemon.result(&format!("/agent/{agent}"), "get_tokens", json!({}));
+    let tokens = |agent: &str| stage.daemon.call_result(&format!("/agent/{agent}"), "get_tokens", json!({}));
     let count = |tokens: &Value| tokens["tools"].as_u64().unwrap();
     let (worker, trusted) = (tokens("worker"), tokens("trusted"));
     assert!(count(&worker) > 0 && count(&trusted) > count(&worker), "{worker} {trusted}");

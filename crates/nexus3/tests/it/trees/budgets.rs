@@ -120,7 +120,7 @@ fn a_child_without_a_share_draws_on_its_parents_budget() {
     assert_eq!(stage.send("heir", "hi")["content"], "echo: hi", "what was set aside is there");
     assert_eq!(stage.send("heir", "hi")["halted"], "budget");
     assert_eq!(stage.resource_usage("child", "turns"), [json!(null), json!(1), json!(0), json!(0)]);
-    stage.daemon.result("/", "destroy_agent", json!({ "agent_id": "heir" }));
+    stage.daemon.call_result("/", "destroy_agent", json!({ "agent_id": "heir" }));
     assert_eq!(stage.resource_usage("worker", "turns"), [json!(3), json!(3), json!(0), json!(0)], "used is used");
 }
 
@@ -132,7 +132,7 @@ fn an_unused_share_goes_back_when_its_holder_goes() {
         let share = json!({ "agent_id": "heir", "parent_agent_id": "worker", "budget": { "turns": 3 } });
         stage.create_with(share);
         assert_eq!(stage.send("worker", "hi")["halted"], "budget");
-        stage.daemon.result("/", "destroy_agent", json!({ "agent_id": "heir" }));
+        stage.daemon.call_result("/", "destroy_agent", json!({ "agent_id": "heir" }));
     }
     assert_eq!(stage.resource_usage("worker", "turns"), [json!(3), json!(0), json!(0), json!(3)]);
     assert_eq!(stage.send("worker", "hi")["content"], "echo: hi");
@@ -174,7 +174,7 @@ fn nothing_at_all_is_a_budget_too() {
     let stage = stage_with(&json!({ "turns": 0, "tool_calls": 0, "tokens": 0, "wall_ms": 0, "children": 0 }));
     let result = stage.send("worker", "hi");
     assert_halted(&stage, &result, &notice("turns"));
-    let steered = stage.daemon.result(&path("worker"), "steer", json!({ "content": "hi" }));
+    let steered = stage.daemon.call_result(&path("worker"), "steer", json!({ "content": "hi" }));
     assert_eq!(steered, json!({ "steered": false, "reason": "no_running_turn_or_full" }));
     assert_eq!(stage.model.requests().len(), 0);
 }

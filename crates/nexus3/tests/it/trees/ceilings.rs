@@ -269,10 +269,10 @@ fn depth_five_is_reached_and_six_is_refused() {
 fn a_daemon_that_is_full_leaves_nothing_of_a_first_message_either() {
     let model = testkit::ScriptedModel::start();
     let daemon: TestDaemon = crate::support::builder(&model).config("limits.agents_max = 1").start();
-    daemon.result("/", "create_agent", json!({ "agent_id": "one" }));
+    daemon.call_result("/", "create_agent", json!({ "agent_id": "one" }));
     let error = daemon.error("/", "create_agent", json!({ "agent_id": "extra", "initial_message": "hello" }));
     assert_eq!(error["code"], -32001, "{error}");
-    assert_eq!(daemon.result("/agent/one", "send", json!({ "content": "hi" }))["content"], "echo: hi");
+    assert_eq!(daemon.call_result("/agent/one", "send", json!({ "content": "hi" }))["content"], "echo: hi");
     assert_eq!(model.requests().len(), 1);
     assert!(!daemon.home().join("logs/extra").exists());
 }

@@ -45,7 +45,7 @@ fn of_a_hundred_creates_at_once_exactly_the_limit_succeeds() {
     let logs = stage.daemon.home().join("logs");
     let has_log = |number: &usize| logs.join(format!("child-{number}")).exists();
     assert_eq!((0..100).filter(has_log).count(), 0, "nobody has said anything yet");
-    stage.daemon.result("/", "destroy_agent", json!({ "agent_id": won[0] }));
+    stage.daemon.call_result("/", "destroy_agent", json!({ "agent_id": won[0] }));
     stage.create_with(json!({ "agent_id": "next", "parent_agent_id": "lead" }));
     let params = json!({ "agent_id": "more", "parent_agent_id": "lead" });
     assert_eq!(stage.daemon.error("/", "create_agent", params), full("more"));
@@ -68,7 +68,7 @@ fn grandchildren_count_at_every_ancestor() {
         "tool said: Permission denied: Cannot create agent 'more': the budget of children of an ancestor is used up"
     );
     stage.set_permissions("lead", json!({ "budget": { "children": 3 } }));
-    stage.daemon.result("/", "create_agent", params);
+    stage.daemon.call_result("/", "create_agent", params);
     assert_eq!(listed(&stage.daemon), ["lead", "middle", "leaf", "more"]);
 }
 
@@ -84,5 +84,5 @@ fn a_limit_below_what_is_there_lets_nobody_in_and_throws_nobody_out() {
     assert_eq!(stage.daemon.error("/", "create_agent", params.clone()), full("c"));
     assert_eq!(listed(&stage.daemon), ["lead", "a", "b"]);
     stage.set_permissions("lead", json!({ "unlimited": ["children"] }));
-    stage.daemon.result("/", "create_agent", params);
+    stage.daemon.call_result("/", "create_agent", params);
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::support::{Stage, is_capability, listed, members, path};
 
 fn create(stage: &Stage, params: Value) -> Value {
-    stage.daemon.result("/", "create_agent", params)
+    stage.daemon.call_result("/", "create_agent", params)
 }
 
 /// `8-4-4-4-12` hex digits, version 4.
@@ -28,7 +28,7 @@ fn a_first_message_that_nobody_waits_for_is_queued_and_can_be_cancelled() {
     assert_eq!(cancelled["cancelled"], true);
     assert_eq!(later.result()["content"], "echo: later");
     assert_eq!(stage.messages("worker")[0].1, "!stall");
-    let page = stage.daemon.result(&path("worker"), "get_messages", json!({ "limit": 1 }));
+    let page = stage.daemon.call_result(&path("worker"), "get_messages", json!({ "limit": 1 }));
     assert_eq!(page["messages"][0]["meta"], json!({ "source": "rpc" }));
 }
 
@@ -66,7 +66,7 @@ fn a_first_message_that_is_cancelled_while_it_is_waited_for_is_answered() {
     let open = crate::support::calls::OpenCalls::of(&stage.daemon, "/", "create_agent", params);
     stage.model.wait_stalled(1);
     assert_eq!(listed(&stage.daemon), ["worker"], "it is there before it has answered");
-    stage.daemon.result("/", "destroy_agent", json!({ "agent_id": "worker" }));
+    stage.daemon.call_result("/", "destroy_agent", json!({ "agent_id": "worker" }));
     let created = open.result();
     assert_eq!(created["response"]["cancelled"], true, "{created}");
     assert_eq!(listed(&stage.daemon), [""; 0]);
@@ -106,7 +106,7 @@ fn a_parent_creates_a_child_with_a_first_message_by_tool() {
     assert_eq!((&answer["agent_id"], &answer["url"]), (&json!("child"), &json!("/agent/child")));
     assert_eq!(answer["response"]["content"], "echo: hello");
     assert!(answer.get("token").is_none(), "a model is shown no token: {answer}");
-    let page = stage.daemon.result(&path("child"), "get_messages", json!({}));
+    let page = stage.daemon.call_result(&path("child"), "get_messages", json!({}));
     assert_eq!(page["messages"][0]["meta"], json!({ "source": "agent", "source_agent_id": "lead" }));
     let call = json!({ "agent_id": "other", "initial_message": "!status 500 boom", "wait_for_initial_response": true });
     let said = stage.said("lead", &format!("!tool agent_create {call}"));

@@ -15,7 +15,7 @@ fn in_the_middle(stage: &Stage, agent: &str, meanwhile: impl FnOnce(), call: &st
     let open = stage.start_send(agent, "!hold gate", "r");
     stage.model.wait_stalled(1);
     meanwhile();
-    let steered = stage.daemon.result(&path(agent), "steer", json!({ "content": call }));
+    let steered = stage.daemon.call_result(&path(agent), "steer", json!({ "content": call }));
     assert_eq!(steered["steered"], true, "{steered}");
     stage.model.release("gate");
     let content = open.result()["content"].take();

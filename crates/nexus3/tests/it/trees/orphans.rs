@@ -16,7 +16,7 @@ fn orphan_with_a_new_lead(stage: &Stage, folder: &Folder) -> String {
     stage.create_with(
         json!({ "agent_id": "child", "parent_agent_id": "lead", "allowed_write_paths": ["out"] }),
     );
-    let gone = stage.daemon.result("/", "destroy_agent", json!({ "agent_id": "lead", "orphan": true }));
+    let gone = stage.daemon.call_result("/", "destroy_agent", json!({ "agent_id": "lead", "orphan": true }));
     assert_eq!(gone, json!({ "success": true, "agent_id": "lead" }));
     assert_eq!(listed(&stage.daemon), ["child"]);
     stage.create_with(json!({ "agent_id": "lead", "preset": "trusted", "cwd": folder.text() }))
@@ -95,6 +95,6 @@ fn orphans_of_a_grandparent_stay_a_tree() {
     let dead = crate::support::callers::post_as(&stage.daemon, &middle, &[], "/", "list_agents", json!({}));
     assert_eq!(dead.status, 403);
     assert_eq!(stage.resource_usage("lead", "children")[1], 1);
-    stage.daemon.result("/", "destroy_agent", json!({ "agent_id": "lead" }));
+    stage.daemon.call_result("/", "destroy_agent", json!({ "agent_id": "lead" }));
     assert!(!listed(&stage.daemon).contains(&"lead".to_owned()));
 }

@@ -153,7 +153,7 @@ fn an_agent_in_full_shows_its_place_its_tools_and_its_work() {
     assert_eq!(leaf["agent"]["cwd"], *folder.at("src/deep"));
     let middle = stage.agent("middle");
     assert_eq!((&middle["depth"], &middle["children"]), (&json!(1), &json!(["leaf"])));
-    let children = stage.daemon.result("/agent/lead", "list_children", json!({}));
+    let children = stage.daemon.call_result("/agent/lead", "list_children", json!({}));
     assert_eq!(children["agent_id"], "lead");
     let names: Vec<_> =
         children["children"].as_array().unwrap().iter().map(|child| &child["agent_id"]).collect();

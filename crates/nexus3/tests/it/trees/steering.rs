@@ -9,7 +9,7 @@ use crate::support::history::last_sent;
 use crate::support::{Errors as _, Stage, path};
 
 fn steer(stage: &Stage, agent: &str, content: &str) -> Value {
-    stage.daemon.result(&path(agent), "steer", json!({ "content": content }))
+    stage.daemon.call_result(&path(agent), "steer", json!({ "content": content }))
 }
 
 fn spoken(lines: &[(&str, &str)]) -> Vec<(String, String)> {
@@ -101,6 +101,6 @@ fn a_words_source_is_kept_with_it_and_a_parent_may_steer() {
     assert_eq!(result_as(&stage.daemon, &lead, &path("child"), "steer", params)["steered"], true);
     stage.model.release("gate");
     open.result();
-    let page = stage.daemon.result(&path("child"), "get_messages", json!({ "offset": 2, "limit": 1 }));
+    let page = stage.daemon.call_result(&path("child"), "get_messages", json!({ "offset": 2, "limit": 1 }));
     assert_eq!(page["messages"][0]["meta"], json!({ "source": "script", "source_agent_id": "lead" }));
 }

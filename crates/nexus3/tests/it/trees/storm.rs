@@ -83,7 +83,7 @@ fn a_storm_in_a_tree_leaves_nothing_open_and_nothing_miscounted() {
         assert!(used <= u64::try_from(below).unwrap(), "{name}: {used} of {below}: {agent}");
         let children = agent["agent"]["child_count"].as_u64().unwrap();
         assert_eq!(children, u64::try_from(agent["children"].as_array().unwrap().len()).unwrap());
-        stage.daemon.result("/", "destroy_agent", json!({ "agent_id": name, "orphan": true }));
+        stage.daemon.call_result("/", "destroy_agent", json!({ "agent_id": name, "orphan": true }));
     }
     assert_eq!(listed(&stage.daemon), [""; 0]);
     stage.daemon.signal("SIGTERM");

@@ -30,7 +30,7 @@ fn a_destroyed_agent_takes_its_subtree_and_open_sends_are_answered() {
     let stays = stage.start_send("stranger", "!hold on", "r");
     stage.model.wait_stalled(5);
     let waiting = stage.enqueue_send("leaf", "later", "later");
-    let gone = stage.daemon.result("/", "destroy_agent", json!({ "agent_id": "lead" }));
+    let gone = stage.daemon.call_result("/", "destroy_agent", json!({ "agent_id": "lead" }));
     assert_eq!(gone, json!({ "success": true, "agent_id": "lead" }));
     for calls in open.iter().chain([&waiting]) {
         assert_eq!(calls.result()["cancelled"], true);
@@ -92,7 +92,7 @@ fn a_parent_that_waits_for_a_destroyed_child_goes_on() {
     tree(&stage);
     let open = stage.start_send("lead", r#"!tool agent_send {"agent_id":"left","content":"!stall"}"#, "r");
     stage.model.wait_stalled(1);
-    stage.daemon.result("/", "destroy_agent", json!({ "agent_id": "left" }));
+    stage.daemon.call_result("/", "destroy_agent", json!({ "agent_id": "left" }));
     let content = open.result()["content"].take();
     let said = content.as_str().unwrap();
     assert!(said.starts_with("tool said: {\"cancelled\":true,\"content\":\"\""), "{said}");

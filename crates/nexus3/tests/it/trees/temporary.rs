@@ -9,10 +9,10 @@ use crate::support::{Errors as _, Stage, listed};
 fn a_temporary_agent_gets_the_lowest_free_number() {
     let stage = Stage::open();
     let name = || -> Value {
-        stage.daemon.result("/", "create_agent", json!({ "temporary": true }))["agent_id"].take()
+        stage.daemon.call_result("/", "create_agent", json!({ "temporary": true }))["agent_id"].take()
     };
     assert_eq!([name(), name(), name()], [".1", ".2", ".3"]);
-    stage.daemon.result("/", "destroy_agent", json!({ "agent_id": ".2" }));
+    stage.daemon.call_result("/", "destroy_agent", json!({ "agent_id": ".2" }));
     stage.create(".4");
     assert_eq!([name(), name()], [".2", ".5"]);
     assert_eq!(stage.agent(".2")["agent"]["is_temp"], true);

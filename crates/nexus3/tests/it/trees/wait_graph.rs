@@ -29,7 +29,7 @@ fn a_child_answers_its_parent_and_knows_who_asked() {
     let answer = result_of(&stage.said("lead", &sending("child", "hello")));
     assert_eq!(answer["content"], "echo: hello");
     assert!(crate::support::is_hex(&answer["request_id"], 16), "{answer}");
-    let page = stage.daemon.result(&path("child"), "get_messages", json!({}));
+    let page = stage.daemon.call_result(&path("child"), "get_messages", json!({}));
     assert_eq!(page["messages"][0]["meta"], json!({ "source": "agent", "source_agent_id": "lead" }));
     let said = stage.said("child", &sending("lead", "!reply yes, child"));
     assert_eq!(result_of(&said)["content"], "yes, child", "a sandboxed child may ask its parent");
@@ -45,7 +45,7 @@ fn cancelling_a_turn_that_waits_for_a_child_cancels_the_childs_turn() {
     assert_eq!(open.result()["cancelled"], true);
     stage.model.wait_aborted(1);
     until("the child to be idle", || stage.agent("child")["working"] == false);
-    let page = stage.daemon.result(&path("child"), "get_messages", json!({}));
+    let page = stage.daemon.call_result(&path("child"), "get_messages", json!({}));
     assert_eq!(page["messages"][1]["meta"], json!({ "cancelled": true }), "{page}");
     let results: Vec<_> = stage.messages("lead").into_iter().filter(|(role, _)| role == "tool").collect();
     assert_eq!(results[0].1, "Cancelled by user: tool execution was interrupted");

@@ -35,7 +35,7 @@ fn a_stalled_turn_ends_now_with_its_partial_text() {
     assert_eq!(open.result(), expected);
     stage.model.wait_aborted(1);
     assert_eq!(stage.cancel("worker", "essay"), not_found("essay"));
-    let page = stage.daemon.result(&path("worker"), "get_messages", json!({}));
+    let page = stage.daemon.call_result(&path("worker"), "get_messages", json!({}));
     assert_eq!(page["messages"][1]["content"], "The history of computing");
     assert_eq!(page["messages"][1]["meta"], json!({ "cancelled": true }));
 }
@@ -130,7 +130,7 @@ fn a_name_that_is_not_open_is_told() {
     stage.create("other");
     let other = stage.start_send("other", "!stall", "r");
     stage.model.wait_stalled(1);
-    stage.daemon.result(&path("worker"), "send", json!({ "content": "hi", "request_id": "done" }));
+    stage.daemon.call_result(&path("worker"), "send", json!({ "content": "hi", "request_id": "done" }));
     for name in [json!("r"), json!("done"), json!(0), json!(-1), json!(i64::MAX), json!("R")] {
         assert_eq!(stage.cancel("worker", name.clone()), not_found(name));
     }

@@ -58,7 +58,7 @@ fn an_answer_that_breaks_off_is_a_fault_and_its_text_stays_in_the_history() {
     let stage = stage_with_worker("");
     assert_fails(&stage, "!cut half", INTERRUPTED);
     assert_fails(&stage, "!cut", UNBEGUN);
-    let page = stage.daemon.result(&path("worker"), "get_messages", json!({}));
+    let page = stage.daemon.call_result(&path("worker"), "get_messages", json!({}));
     assert_eq!(page["messages"][1]["content"], "half");
     assert_eq!(page["messages"][1]["meta"], json!({ "failed": true }));
     assert_eq!(page["messages"][5]["content"], "", "nothing was said");
@@ -92,7 +92,7 @@ fn a_model_that_is_not_there_is_a_fault() {
     let error = daemon.error("/", "send", json!({ "content": "hi" }));
     let text = format!("Failed to connect to API after 4 attempts: openai cannot be reached at {address}");
     assert_eq!(error, json!({ "code": -32603, "message": text }));
-    assert_eq!(daemon.result("/", "get_context", json!({}))["message_count"], 2);
+    assert_eq!(daemon.call_result("/", "get_context", json!({}))["message_count"], 2);
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn a_model_that_was_restarted_is_reached_again() {
     let daemon = builder(&model).start();
     let mut model = Some(model);
     for round in 0..5 {
-        let said = daemon.result("/", "send", json!({ "content": round.to_string() }));
+        let said = daemon.call_result("/", "send", json!({ "content": round.to_string() }));
         assert_eq!(said["content"], format!("echo: {round}"));
         drop(model.take());
         model = Some(ScriptedModel::open(ModelOptions { port, ..ModelOptions::default() }).unwrap());

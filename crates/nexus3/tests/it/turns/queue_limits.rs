@@ -85,7 +85,7 @@ fn a_place_is_given_back_however_a_turn_ends() {
     }
     let held = stage.start_send("worker", "!hold gate", "held");
     stage.model.wait_stalled(1);
-    stage.daemon.result("/", "destroy_agent", json!({ "agent_id": "worker" }));
+    stage.daemon.call_result("/", "destroy_agent", json!({ "agent_id": "worker" }));
     assert_eq!(held.result()["cancelled"], true);
     stage.create("worker");
     assert_eq!(stage.send("worker", "hi")["content"], "echo: hi");

@@ -31,7 +31,7 @@ fn a_call_of_an_unknown_tool_is_told_to_the_model_and_the_turn_goes_on() {
 fn usage_of_all_rounds_is_summed() {
     let stage = stage_with_worker("");
     let result = stage.send("worker", "!tool hammer {}");
-    let tokens = stage.daemon.result("/agent/worker", "get_tokens", json!({}));
+    let tokens = stage.daemon.call_result("/agent/worker", "get_tokens", json!({}));
     assert_eq!(tokens["used"]["requests"], 2);
     for name in ["input_tokens", "output_tokens", "cached_tokens"] {
         assert_eq!(result["usage"][name], tokens["used"][name], "{name}");

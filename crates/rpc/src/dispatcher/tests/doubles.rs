@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use agent::outside::{
-    Clock, Doing, Entropy, ToolContext, ModelEvent, ModelRequest, ModelStream, ModelSpec, Models, Moment,
+    Clock, BoxFuture, Entropy, ToolContext, ModelEvent, ModelRequest, ModelStream, ModelSpec, Models, Timestamp,
     PreparedCall, Provider, CallSite, Tool, Toolbox, Workspace,
 };
 use agent::permission::{Effect, FilePath};
@@ -157,7 +157,7 @@ impl PreparedCall for SmallCall {
         self.effects.clone()
     }
 
-    fn run(self: Box<Self>, _: ToolContext) -> Doing<'static, ToolOutcome> {
+    fn run(self: Box<Self>, _: ToolContext) -> BoxFuture<'static, ToolOutcome> {
         Box::pin(async move { ToolOutcome::Done(format!("text of {}", self.arguments)) })
     }
 }
@@ -173,7 +173,7 @@ const FOLDERS: [&str; 6] =
 const FILE: &str = "/home/user/agents/notes.txt";
 
 impl Workspace for FewFolders {
-    fn folder(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
+    fn resolve_directory(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
         let found = FilePath::resolve(path, base).map_err(|fault| format!("cwd invalid: {fault}"))?;
         match found.as_str() {
             FILE => Err(format!("cwd is not a directory: {path}")),
@@ -182,7 +182,7 @@ impl Workspace for FewFolders {
         }
     }
 
-    fn place(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
+    fn resolve_path(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
         FilePath::resolve(path, base).map_err(|fault| fault.to_string())
     }
 }
@@ -191,8 +191,8 @@ impl Workspace for FewFolders {
 pub(super) struct FixedClock;
 
 impl Clock for FixedClock {
-    fn now(&self) -> Moment {
-        Moment(1_705_314_600_000_000)
+    fn now(&self) -> Timestamp {
+        Timestamp(1_705_314_600_000_000)
     }
 }
 

@@ -51,7 +51,7 @@ async fn plant(house: &House, name: &str, parent: Option<&str>) -> String {
         may_create: Some(["trusted", "sandboxed"].map(str::to_owned).into()),
         ..PermissionSpec::default()
     };
-    let (name, parent) = (Name::Given(id(name)), parent.map(id));
+    let (name, parent) = (NameSpec::Given(id(name)), parent.map(id));
     let spec = AgentSpec { name, parent, permissions, ..AgentSpec::default() };
     house.pool.create(spec, Initiator::Admin).await.unwrap().capability.reveal().to_owned()
 }

@@ -21,7 +21,7 @@ async fn messages(house: &House, name: &str) -> Value {
 #[tokio::test(start_paused = true)]
 async fn a_list_tells_who_sleeps_and_wakes_nobody() {
     let idle_sleep = Duration::from_secs(60);
-    let house = House::with(Limits { idle_sleep, ..Limits::default() }).await;
+    let house = House::with(Limits { idle_before_sleep, ..Limits::default() }).await;
     talkative(&house, "a").await;
     house.agents(&["b"]).await;
     let awake = house.get("/", "list_agents", "{}").await["agents"].take();
@@ -51,7 +51,7 @@ async fn a_list_tells_who_sleeps_and_wakes_nobody() {
 #[tokio::test(start_paused = true)]
 async fn a_door_is_found_and_a_capability_known_without_waking_anybody() {
     let idle_sleep = Duration::from_secs(60);
-    let house = House::with(Limits { idle_sleep, ..Limits::default() }).await;
+    let house = House::with(Limits { idle_before_sleep, ..Limits::default() }).await;
     let token = house.agent("a", "sandboxed", None).await;
     tokio::time::sleep(idle_sleep * 2).await;
     assert!(house.desk.agent_target("a").is_ok());

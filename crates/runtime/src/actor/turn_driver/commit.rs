@@ -1,8 +1,8 @@
 //! What a turn has to keep: staged while it goes on, put in line together, and shown to others when it is kept.
 
 use agent::journal::Record;
-use agent::outside::{Doing, Moment, StoreFault};
-use agent::{Counted, Message, RequestId, TurnEnd, Window};
+use agent::outside::{BoxFuture, Timestamp, StoreFault};
+use agent::{CountedMessage, Message, RequestId, TurnEnd, Window};
 
 use super::super::compaction_run::CompactedWindow;
 use super::super::pending_turn::{Acceptance, PendingTurn};
@@ -12,7 +12,7 @@ use crate::handle::Shared;
 #[derive(Default)]
 pub(super) struct StagedBatch {
     records: Vec<Record>,
-    messages: Vec<Counted>,
+    messages: Vec<CountedMessage>,
     /// The context, if it was made shorter.
     compacted: Option<Window>,
     /// Messages that stay in the context before those are added, if some do not.
@@ -24,10 +24,10 @@ pub(super) struct StagedBatch {
 }
 
 struct EnqueuedBatch {
-    commit: Doing<'static, Result<(), StoreFault>>,
+    commit: BoxFuture<'static, Result<(), StoreFault>>,
     /// When it was put in line: what others see is what is kept.
-    at: Moment,
-    messages: Vec<Counted>,
+    at: Timestamp,
+    messages: Vec<CountedMessage>,
     compacted: Option<Window>,
     truncate_to: Option<usize>,
 }
@@ -78,7 +78,7 @@ impl StagedBatch {
             tracing::info!(target: "nexus3::context", role = "tool call", text = %format_args!("{}({})", call.name, call.arguments));
         }
         // Counted here, where nobody waits for a lock.
-        self.messages.push(Counted::new(message, &|text| shared.provider.count(text)));
+        self.messages.push(CountedMessage::new(message, &|text| shared.provider.count(text)));
     }
 
     pub(super) fn stage_record(&mut self, record: Record) {
@@ -117,8 +117,8 @@ impl StagedBatch {
         let keeping = shared.append(records, |state| {
             state.messages = (cut.unwrap_or(there) + messages.len()) as u64;
             state.turns = state.turns.max(self.turns);
-            state.used = used;
-            state.gauge = gauge;
+            state.usage_totals = used;
+            state.calibration = gauge;
             state.last_action_at = Some(now);
             if let Some((halted, rounds)) = end {
                 state.halted = halted;

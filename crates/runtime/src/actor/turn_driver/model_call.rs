@@ -8,7 +8,7 @@ use std::time::Duration;
 use agent::compaction::{CompactionMethod, CompactionPart, SummaryPlan, CompactionTrigger};
 use agent::outside::{Requester, ModelEvent, ModelRequest, StopReason};
 use agent::permission::Resource;
-use agent::{Fault, FaultKind, Frame, Gauge, TokenCount, ToolSpec, TurnEvent, Usage};
+use agent::{Fault, FaultKind, FixedOverhead, TokenCalibration, TokenCount, ToolSpec, TurnEvent, Usage};
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::Instant;
 
@@ -56,7 +56,7 @@ impl ModelCall {
 struct RequestExtras {
     tools: Vec<Arc<ToolSpec>>,
     volatile_suffix: Option<Arc<str>>,
-    fixed_overhead: Frame,
+    fixed_overhead: FixedOverhead,
 }
 
 impl TurnDriver {
@@ -82,7 +82,7 @@ impl TurnDriver {
     fn request_extras(&mut self) -> RequestExtras {
         let shared = &self.shared;
         let tools = shared.visible_tools();
-        let state = self.model_call.workspace_state.get_or_insert_with(|| shared.place_state());
+        let state = self.model_call.workspace_state.get_or_insert_with(|| shared.workspace_state());
         let tail = shared.volatile_suffix(state.as_deref()).map(Arc::from);
         let dynamic = tail.as_deref().map_or(0, |tail| shared.provider.count(tail));
         let frame = shared.fixed_overhead(&tools, dynamic);
@@ -97,7 +97,7 @@ impl TurnDriver {
         }
         if !std::mem::replace(&mut self.model_call.has_summarized, true) && self.shared.has_summary_budget() {
             let window = self.shared.published.read().window.clone();
-            if let Some(summary) = SummaryPlan::plan(&window, &size, beside.fixed_overhead.gauge, CompactionTrigger::WindowFull) {
+            if let Some(summary) = SummaryPlan::plan(&window, &size, beside.fixed_overhead.calibration, CompactionTrigger::WindowFull) {
                 self.model_call.counted_tokens = None;
                 self.awaited = Awaited::Summary(Box::new(SummaryCall::start(&self.shared, summary)));
                 return true;
@@ -140,15 +140,15 @@ impl TurnDriver {
         let RequestExtras { tools, volatile_suffix: tail, fixed_overhead: frame } = beside;
         let request = {
             let mut state = self.shared.published.write();
-            state.volatile_suffix_tokens = frame.dynamic;
+            state.volatile_suffix_tokens = frame.volatile_suffix;
             // As counted: what was corrected would teach nothing.
-            let counted = state.window.size(&Frame { gauge: Gauge::default(), ..frame });
+            let counted = state.window.size(&FixedOverhead { calibration: TokenCalibration::default(), ..frame });
             self.model_call.counted_tokens = Some(counted.total);
             ModelRequest {
                 system: state.window.system().cloned(),
-                messages: state.window.shown(),
-                lineage: Some(state.window.lineage().clone()),
-                tail,
+                messages: state.window.request_messages(),
+                history_version: Some(state.window.history_version().clone()),
+                volatile_suffix: tail,
                 tools,
                 requester: Requester { agent: Some(self.shared.id.clone()), root: self.shared.node.root() },
                 ..ModelRequest::default()
@@ -240,7 +240,7 @@ impl TurnDriver {
         if usage.input > 0
             && let Some(counted) = self.model_call.counted_tokens.take()
         {
-            self.shared.published.write().calibration.learn(counted, usage.input);
+            self.shared.published.write().calibration.observe(counted, usage.input);
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use agent::outside::{Doing, ToolContext, PreparedCall, CachedResults, CallSite, Tool};
+use agent::outside::{BoxFuture, ToolContext, PreparedCall, CachedResults, CallSite, Tool};
 use agent::permission::{Effect, Permit, Resource, Verdict, judge};
 use agent::{AgentId, Schedule, Concurrency, TokenCount, ToolCall, ToolClass, ToolOutcome, ToolSpec, TurnEvent};
 use futures_util::stream::FuturesUnordered;
@@ -17,14 +17,14 @@ use futures_util::{FutureExt, StreamExt};
 use super::panic_text;
 use crate::audit;
 use crate::handle::Shared;
-use crate::peers::PeersOf;
+use crate::peers::AgentPeers;
 use crate::output_cache::AgentOutputs;
 
 pub(super) struct ToolCalls {
     shared: Arc<Shared>,
     /// The calls of the answer under way that can run, by their place in it.
     prepared: Vec<Option<CallWithSpec>>,
-    running: FuturesUnordered<Doing<'static, (usize, ToolOutcome)>>,
+    running: FuturesUnordered<BoxFuture<'static, (usize, ToolOutcome)>>,
     /// The places of what runs.
     running_indexes: Vec<usize>,
     /// The bytes that results of the answer under way may still have.
@@ -210,7 +210,7 @@ fn run_call(
     call: Box<dyn PreparedCall>,
     effects: Vec<Effect>,
     shared: Arc<Shared>,
-) -> Doing<'static, (usize, ToolOutcome)> {
+) -> BoxFuture<'static, (usize, ToolOutcome)> {
     let (time_ms_max, bytes_max) = (spec.time_ms_max, shared.limits.tool_result_bytes_max);
     let (name, tool) = (Arc::clone(&spec.name), Arc::clone(&spec.name));
     let work = async move {
@@ -219,7 +219,7 @@ fn run_call(
             Ok(permit) => permit,
             Err(denied) => return denied,
         };
-        let peers = Arc::new(PeersOf::new(&shared));
+        let peers = Arc::new(AgentPeers::new(&shared));
         // Called within, so that a panic in it is the tool's too.
         let results: Arc<dyn CachedResults> = match shared.pool.upgrade() {
             Some(pool) => Arc::new(AgentOutputs { cache: Arc::clone(&pool.output_cache), agent: shared.node.serial }),
@@ -245,7 +245,7 @@ fn run_call(
 /// A tool at work. A panic when it is dropped is the tool's: it must neither keep its neighbours from being dropped nor
 /// take the agent's task with it.
 struct ToolFuture {
-    future: Option<Doing<'static, ToolOutcome>>,
+    future: Option<BoxFuture<'static, ToolOutcome>>,
 }
 
 impl Future for ToolFuture {

@@ -8,14 +8,14 @@ use super::{Directory, DirectoryState, Presence};
 use crate::handle::{AgentHandle, Shared};
 
 /// A place among the live, promised to one agent until it is live or is given up.
-pub(crate) struct LivePlace<'a> {
+pub(crate) struct LiveReservation<'a> {
     directory: &'a Directory,
-    is_taken: bool,
+    is_used: bool,
 }
 
-impl Drop for LivePlace<'_> {
+impl Drop for LiveReservation<'_> {
     fn drop(&mut self) {
-        if !self.is_taken {
+        if !self.is_used {
             self.directory.write().live_reserved -= 1;
         }
     }
@@ -25,26 +25,26 @@ impl Directory {
     /// Promises a place to an agent that is about to live, and puts those to sleep for it that rest longest. None when
     /// all who are live are at work. One step: of two who come at once, neither counts a place that the other gave up, and
     /// both find somebody who rests.
-    pub(crate) fn promise_live(&self, max: usize) -> Option<LivePlace<'_>> {
+    pub(crate) fn reserve_live(&self, max: usize) -> Option<LiveReservation<'_>> {
         let mut entries = self.write();
         if entries.live.len() + entries.live_reserved >= max {
             // Some more than needed, so that not everybody who comes has to look at all of them.
-            for serial in entries.resting(max / 16 + 1) {
+            for serial in entries.longest_idle(max / 16 + 1) {
                 entries.put_to_sleep(serial);
             }
         }
         (entries.live.len() + entries.live_reserved < max).then(|| {
             entries.live_reserved += 1;
-            LivePlace { directory: self, is_taken: false }
+            LiveReservation { directory: self, is_used: false }
         })
     }
 
     /// The agent is kept, or has woken: from now on it can be found. False when it has to end at once: it was destroyed
     /// while it woke, or everything stops.
-    pub(crate) fn go_live(&self, handle: AgentHandle, mut place: LivePlace<'_>) -> bool {
+    pub(crate) fn go_live(&self, handle: AgentHandle, mut place: LiveReservation<'_>) -> bool {
         let mut entries = self.write();
         // The promise ends here in any case, under the same lock.
-        place.is_taken = true;
+        place.is_used = true;
         entries.live_reserved -= 1;
         let (serial, closed) = (handle.node().serial, entries.closed);
         let Some(node) = entries.agents.get_mut(&serial) else { return false };
@@ -64,7 +64,7 @@ impl Directory {
     }
 
     /// Lets a live agent go that has stumbled; whoever still has a handle meets a closed inbox.
-    pub(crate) fn drop_live(&self, fallen: &Arc<Shared>) {
+    pub(crate) fn remove_live(&self, fallen: &Arc<Shared>) {
         let mut entries = self.write();
         let serial = fallen.node.serial;
         let Some(node) = entries.agents.get_mut(&serial) else { return };
@@ -80,7 +80,7 @@ impl DirectoryState {
     fn put_to_sleep(&mut self, serial: Serial) -> bool {
         let Some(node) = self.agents.get_mut(&serial) else { return false };
         match &node.presence {
-            Presence::Live(handle) if handle.is_only_one() => {
+            Presence::Live(handle) if handle.is_evictable() => {
                 node.presence = Presence::Asleep(None);
                 self.live.remove(&serial);
                 true
@@ -90,9 +90,9 @@ impl DirectoryState {
     }
 
     /// Live agents that rest, the longest first.
-    fn resting(&self, count: usize) -> Vec<Serial> {
+    fn longest_idle(&self, count: usize) -> Vec<Serial> {
         let rests = |serial: &Serial| match &self.agents.get(serial)?.presence {
-            Presence::Live(handle) if handle.is_only_one() => Some((handle.last_used(), *serial)),
+            Presence::Live(handle) if handle.is_evictable() => Some((handle.last_used_ms(), *serial)),
             Presence::Live(_) | Presence::Pending | Presence::Asleep(_) | Presence::Destroyed => None,
         };
         let mut resting: Vec<(u64, Serial)> = self.live.iter().filter_map(rests).collect();

@@ -115,7 +115,7 @@ async fn a_stream_ends_with_its_events_and_gives_its_place_back() {
     tokio::time::advance(Duration::from_secs(60)).await;
     drop(stage.body);
     assert_eq!(stage.places.available_permits(), 1);
-    stage.activity.idle(Duration::from_secs(10), || false).await;
+    stage.activity.wait_idle(Duration::from_secs(10), || false).await;
     assert_eq!(start.elapsed(), Duration::from_secs(70), "it was in use until then");
 }
 

@@ -128,7 +128,7 @@ async fn an_entry_that_somebody_changed_is_found() {
         .unwrap();
     drop(db);
     let chain = crate::verify_chain(&home.path()).unwrap();
-    assert!(!chain.is_whole());
+    assert!(!chain.is_intact());
     assert_eq!(chain.breaks.iter().map(|place| place.sequence).collect::<Vec<_>>(), [24]);
     assert!(chain.to_string().contains("BROKEN") && chain.to_string().contains("entry 24"), "{chain}");
     let store = home.open();
@@ -156,7 +156,7 @@ async fn an_entry_that_somebody_removed_or_put_in_is_found() {
     }
     let home = full().await;
     let head = crate::verify_chain(&home.path()).unwrap();
-    assert!(head.is_whole() && head.to_string().contains("whole, 93 entries, 1 to 93"), "{head}");
+    assert!(head.is_intact() && head.to_string().contains("whole, 93 entries, 1 to 93"), "{head}");
     rusqlite::Connection::open(home.path())
         .unwrap()
         .execute_batch("DELETE FROM journal WHERE sequence > 90")

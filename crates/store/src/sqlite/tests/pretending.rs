@@ -36,7 +36,7 @@ async fn a_disk_that_fails_is_the_end() {
     keep(&store, [message("kept")]).await.unwrap();
     let failing = store.append(vec![append(1, "main", [accepted(1, "send")])]);
     let beside = store.append(vec![append(1, "main", [begun(1)])]);
-    let forgetting = store.prune_turns(agent::outside::Moment(0));
+    let forgetting = store.prune_turns(agent::outside::Timestamp(0));
     for answer in [failing.await, beside.await, forgetting.await.map(drop), keep(&store, [begun(1)]).await] {
         assert!(matches!(answer, Err(StoreFault::Failed(_))), "{answer:?}");
     }

@@ -1,10 +1,10 @@
 //! Arrays of requests: each answered for itself, none run when the whole is refused.
 
-use super::super::{Id, Incoming, Params, Refused, Request, Rules};
+use super::super::{Id, Incoming, Params, RejectedRequest, Request, EnvelopeRules};
 use super::refused;
 
-fn batch(text: &str) -> Vec<Result<Request<'_>, Refused<'_>>> {
-    match Incoming::parse(text.as_bytes(), Rules::FULL) {
+fn batch(text: &str) -> Vec<Result<Request<'_>, RejectedRequest<'_>>> {
+    match Incoming::parse(text.as_bytes(), EnvelopeRules::FULL) {
         Ok(Incoming::Batch(items)) => items,
         other => panic!("{text} was expected to be a batch, got {other:?}"),
     }
@@ -21,7 +21,7 @@ fn goods(count: usize) -> String {
 #[test]
 fn an_empty_batch_is_refused_once() {
     for text in ["[]", " [ \n ] "] {
-        let refused = refused(text, Rules::FULL);
+        let refused = refused(text, EnvelopeRules::FULL);
         assert_eq!((refused.error.code, refused.id), (-32600, Id::NULL));
         assert_eq!(refused.error.message, "Batch must not be empty");
     }
@@ -67,16 +67,16 @@ fn good_and_bad_items_keep_their_places_and_ids() {
 
 #[test]
 fn a_batch_may_be_as_large_as_the_rules_say_and_no_larger() {
-    assert_eq!(Rules::FULL.batch_max, 100);
+    assert_eq!(EnvelopeRules::FULL.batch_max, 100);
     assert_eq!(batch(&goods(100)).len(), 100);
     for (count, message) in [(101, "Batch too large: 101 > 100"), (100_000, "Batch too large: 100000 > 100")]
     {
         let text = goods(count);
-        let refused = refused(&text, Rules::FULL);
+        let refused = refused(&text, EnvelopeRules::FULL);
         assert_eq!((refused.error.code, refused.id.raw()), (-32600, "null"));
         assert_eq!(refused.error.message, message);
     }
-    let one = Rules { batch_max: 1, positional: false };
+    let one = EnvelopeRules { batch_max: 1, positional: false };
     assert_eq!(refused(&goods(2), one).error.message, "Batch too large: 2 > 1");
     assert!(Incoming::parse(goods(1).as_bytes(), one).is_ok());
 }
@@ -91,7 +91,7 @@ fn a_key_that_stands_twice_in_one_item_refuses_the_whole_batch() {
         format!(r#"[{good},{{"jsonrpc":"2.0","method":"m","params":[{{"id":1,"id":2}}]}}]"#),
     ];
     for text in &shapes {
-        let refused = refused(text, Rules::FULL);
+        let refused = refused(text, EnvelopeRules::FULL);
         assert_eq!((refused.error.code, refused.id.raw()), (-32600, "null"), "{text}");
         assert_eq!(refused.error.message, "Duplicate key in request: 'id'", "{text}");
     }
@@ -105,7 +105,7 @@ fn the_same_key_or_id_in_two_items_is_no_duplicate() {
 
 #[test]
 fn each_item_is_held_to_the_doors_rules() {
-    let named_only = Rules { batch_max: 10, positional: false };
+    let named_only = EnvelopeRules { batch_max: 10, positional: false };
     let text = r#"[{"jsonrpc":"2.0","method":"m","id":1,"params":[1]}]"#;
     let Ok(Incoming::Batch(items)) = Incoming::parse(text.as_bytes(), named_only) else {
         panic!("a batch was expected");
@@ -119,7 +119,7 @@ fn each_item_is_held_to_the_doors_rules() {
 #[test]
 fn a_batch_that_is_not_json_is_refused_once_without_id() {
     for text in [r#"[{"jsonrpc":"2.0","method":"m","id":1},{"#, "[1,]", "[1] 2", "["] {
-        let refused = refused(text, Rules::FULL);
+        let refused = refused(text, EnvelopeRules::FULL);
         assert_eq!((refused.error.code, refused.id.raw()), (-32700, "null"), "{text}");
     }
 }

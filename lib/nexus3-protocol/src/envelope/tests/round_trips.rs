@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::super::{
-    Id, Incoming, Params, Response, RpcError, Rules, encode_error, encode_request, encode_result,
+    Id, Incoming, Params, Response, RpcError, EnvelopeRules, encode_error, encode_request, encode_result,
 };
 use crate::json::{from_json, from_members};
 
@@ -42,7 +42,7 @@ proptest! {
         method in "\\PC{1,20}", params in params(), id in prop::option::of(ids())
     ) {
         let bytes = encode_request(id.as_ref(), &method, &params).unwrap();
-        for rules in [Rules::HTTP, Rules::FULL] {
+        for rules in [EnvelopeRules::HTTP, EnvelopeRules::FULL] {
             let Ok(Incoming::Single(request)) = Incoming::parse(&bytes, rules) else {
                 return Err(TestCaseError::fail("one request was expected"));
             };

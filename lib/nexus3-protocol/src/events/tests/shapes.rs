@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::*;
-use crate::methods::{BudgetParams, MayGrantParams, OnRestart, RequestIdParam, ToolCallView, Usage};
+use crate::methods::{BudgetParams, MayGrantParams, OnRestart, RequestIdParam, ToolCallView, UsageOutput};
 
 fn text(text: &str) -> String {
     text.to_owned()
@@ -168,7 +168,7 @@ fn ends() -> Vec<(Event, String)> {
         content: text("done"),
         rounds: 1,
         halted: Some(text("budget")),
-        usage: Some(Usage { input_tokens: 3, output_tokens: 2, cached_tokens: 1 }),
+        usage: Some(UsageOutput { input_tokens: 3, output_tokens: 2, cached_tokens: 1 }),
         error: None,
         reason: None,
     };

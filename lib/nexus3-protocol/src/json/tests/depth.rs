@@ -3,7 +3,7 @@
 use std::thread;
 
 use super::super::{DEPTH_MAX, SyntaxFault, parse, parse_members};
-use crate::envelope::{Incoming, Response, ResponseFault, Rules};
+use crate::envelope::{Incoming, Response, ResponseFault, EnvelopeRules};
 
 fn nested(open: &str, inside: &str, close: &str, times: usize) -> Vec<u8> {
     [open.repeat(times).as_str(), inside, close.repeat(times).as_str()].concat().into_bytes()
@@ -65,7 +65,7 @@ fn a_hundred_thousand_levels_are_refused_on_a_small_stack_by_every_reader() {
                 "{part}"
             );
             let request = [br#"{"jsonrpc":"2.0","id":1,"method":"m","params":"#, bytes.as_slice()].concat();
-            for rules in [Rules::HTTP, Rules::FULL] {
+            for rules in [EnvelopeRules::HTTP, EnvelopeRules::FULL] {
                 for bytes in [&bytes, &request] {
                     let refused = Incoming::parse(bytes, rules).unwrap_err();
                     assert_eq!(refused.error.message, "Invalid JSON: nested deeper than 64 levels", "{part}");

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::super::{from_json, parse, parse_members};
 use super::alike;
-use crate::envelope::{Incoming, Response, Rules};
+use crate::envelope::{Incoming, Response, EnvelopeRules};
 use crate::methods::{CreateAgentParams, MessagesParams, SendParams};
 
 fn config() -> ProptestConfig {
@@ -154,7 +154,7 @@ fn agrees(bytes: &[u8]) -> TestCaseResult {
 
 /// Each reader answers; what it answers is checked elsewhere.
 fn every_reader_answers(bytes: &[u8]) -> TestCaseResult {
-    for rules in [Rules::HTTP, Rules::FULL] {
+    for rules in [EnvelopeRules::HTTP, EnvelopeRules::FULL] {
         if let Err(refused) = Incoming::parse(bytes, rules) {
             prop_assert_eq!(refused.error.code == -32700, parse(bytes).is_err());
             prop_assert!(!refused.error.message.is_empty());

@@ -23,25 +23,25 @@ fn a_value_is_named_in_the_originals_words() {
     ];
     for (text, kind, sketch) in cases {
         let value = parse(text.as_bytes()).unwrap().value;
-        assert_eq!((value.kind(), value.sketch().as_str()), (kind, sketch), "{text}");
+        assert_eq!((value.type_name(), value.preview().as_str()), (kind, sketch), "{text}");
     }
 }
 
 #[test]
 fn a_long_value_is_cut_and_says_so() {
     let exact = format!("\"{}\"", "é".repeat(64));
-    assert_eq!(parse(exact.as_bytes()).unwrap().value.sketch(), format!("'{}'", "é".repeat(64)));
+    assert_eq!(parse(exact.as_bytes()).unwrap().value.preview(), format!("'{}'", "é".repeat(64)));
     let longer = format!("\"{}\"", "é".repeat(65));
-    assert_eq!(parse(longer.as_bytes()).unwrap().value.sketch(), format!("'{}...'", "é".repeat(64)));
+    assert_eq!(parse(longer.as_bytes()).unwrap().value.preview(), format!("'{}...'", "é".repeat(64)));
     let digits = "9".repeat(100_000);
-    assert_eq!(parse(digits.as_bytes()).unwrap().value.sketch(), "9".repeat(64));
+    assert_eq!(parse(digits.as_bytes()).unwrap().value.preview(), "9".repeat(64));
 }
 
 #[test]
 fn no_control_character_survives_in_a_sketch() {
     let text = (0..0x20_u8).map(|control| format!("\\u{control:04x}")).collect::<String>();
     for text in [format!("\"{text}\""), "\"\u{7f}\u{85}\u{9b}31m\"".to_owned()] {
-        let sketch = parse(text.as_bytes()).unwrap().value.sketch();
+        let sketch = parse(text.as_bytes()).unwrap().value.preview();
         assert!(!sketch.chars().any(char::is_control), "{sketch:?}");
         assert!(sketch.len() < 500, "{sketch:?}");
     }

@@ -13,7 +13,7 @@ fn text(text: &str) -> String {
 #[test]
 fn list_sessions_takes_a_page_and_gives_ten_members_each() {
     check(ListSessionsParams::default(), "{}");
-    let page = ListSessionsParams { offset: Some(MessageOffset(3)), limit: Some(PageSize(2)) };
+    let page = ListSessionsParams { offset: Some(PageOffset(3)), limit: Some(PageSize(2)) };
     check(page, r#"{"offset":3,"limit":2}"#);
     let session = SessionSummary {
         agent_id: text("a"),

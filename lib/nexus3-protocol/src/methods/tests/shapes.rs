@@ -184,7 +184,7 @@ fn destroy_agent_takes_a_name_and_says_whether_there_was_one() {
 #[test]
 fn list_agents_takes_a_page_and_counts_all() {
     check(ListAgentsParams::default(), "{}");
-    let page = ListAgentsParams { offset: Some(MessageOffset(3)), limit: Some(PageSize(2000)) };
+    let page = ListAgentsParams { offset: Some(PageOffset(3)), limit: Some(PageSize(2000)) };
     check(page, r#"{"offset":3,"limit":2000}"#);
     reads(r#"{"offset":null,"limit":null}"#, ListAgentsParams::default());
     check(ListAgentsOutput { agents: Vec::new(), total: 9 }, r#"{"agents":[],"total":9}"#);
@@ -261,7 +261,7 @@ fn send_answers_with_cancelled_only_when_it_was() {
         cancelled,
         r#"{"cancelled":true,"content":"hello","request_id":"r","halted_at_iteration_limit":false}"#,
     );
-    let usage = Some(Usage { input_tokens: 3, output_tokens: 2, cached_tokens: 1 });
+    let usage = Some(UsageOutput { input_tokens: 3, output_tokens: 2, cached_tokens: 1 });
     check(
         SendOutput { halted_at_iteration_limit: true, usage, ..output.clone() },
         concat!(
@@ -387,11 +387,11 @@ fn get_messages_takes_a_page() {
     check(MessagesParams::default(), "{}");
     reads(r#"{"offset":null,"limit":null}"#, MessagesParams::default());
     let page =
-        |offset, limit| MessagesParams { offset: Some(MessageOffset(offset)), limit: Some(PageSize(limit)) };
+        |offset, limit| MessagesParams { offset: Some(PageOffset(offset)), limit: Some(PageSize(limit)) };
     check(page(0, 1), r#"{"offset":0,"limit":1}"#);
     check(page(u64::MAX, 2000), r#"{"offset":18446744073709551615,"limit":2000}"#);
     reads(r#"{"offset":-0,"limit":1}"#, page(0, 1));
-    assert_eq!((MessageOffset::default().0, PageSize::default().0), (0, 200));
+    assert_eq!((PageOffset::default().0, PageSize::default().0), (0, 200));
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn what_happens_below_is_seen_as_it_happens_and_what_happens_elsewhere_is_not() 
     let told = super::read_until(&mut stream, "turn_ended");
     assert_eq!(agent_names(&told), ["grandchild"]);
     assert!(told.iter().any(|event| event.kind == "text_delta"), "words of those below are heard too");
-    stage.daemon.result("/", "destroy_agent", json!({ "agent_id": "child" }));
+    stage.daemon.call_result("/", "destroy_agent", json!({ "agent_id": "child" }));
     let gone: Vec<Value> = (0..3).map(|_| stream.next_event(PATIENCE).json()["agent_id"].clone()).collect();
     assert!(["child", "grandchild", "newborn"].iter().all(|name| gone.contains(&json!(name))), "{gone:?}");
 }

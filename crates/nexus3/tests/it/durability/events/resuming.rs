@@ -91,7 +91,7 @@ fn a_name_that_an_agent_had_is_told_as_it_was() {
     let stage = Stage::open();
     stage.create("before");
     stage.send("before", "hello");
-    stage.daemon.result("/", "rename_agent", json!({ "agent_id": "before", "new_agent_id": "after" }));
+    stage.daemon.call_result("/", "rename_agent", json!({ "agent_id": "before", "new_agent_id": "after" }));
     stage.send("after", "hello again");
     let stage = stage.kill_and_start();
     let mut seen = Vec::new();

@@ -124,7 +124,7 @@ fn a_reader_that_stands_still_does_not_let_the_log_grow() {
     // Every fork has all of the messages.
     while bytes("nexus3.db") < WAL_BYTES_MAX + (8 << 20) {
         let fork = json!({ "agent_id": "first", "new_agent_id": format!("fork{forks}") });
-        stage.daemon.result("/", "fork_agent", fork);
+        stage.daemon.call_result("/", "fork_agent", fork);
         largest = largest.max(bytes("nexus3.db-wal"));
         forks += 1;
         assert!(forks < 60, "the journal does not grow: {}", bytes("nexus3.db"));

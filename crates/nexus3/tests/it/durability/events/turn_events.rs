@@ -40,7 +40,7 @@ fn a_send_that_is_told_ends_with_the_answer_that_it_would_have_had() {
     assert_eq!(without[7..], ["response"]);
     let response = events.last().expect("a response");
     assert_eq!((response.id.as_ref(), &response.json()["id"]), (None, &json!("x")));
-    let plain = stage.daemon.result(&path("worker"), "send", send_params(call, "r"));
+    let plain = stage.daemon.call_result(&path("worker"), "send", send_params(call, "r"));
     assert_eq!(response.json()["result"], plain, "and the same send without a stream gets the same");
     let again = read_to_end(send_streaming(&stage.daemon, "worker", &send_params(call, "r")));
     assert_eq!(again.last().map(|event| event.json()["result"].clone()), Some(plain));
@@ -145,7 +145,7 @@ fn streams_end_with_the_daemon_and_tell_how_turns_ended_before() {
     let last = seen.last().and_then(StreamEvent::sequence);
     assert!(String::from_utf8_lossy(all.body()).contains(": the daemon stops\n"));
     let Stage { daemon, model } = stage;
-    let stage = Stage { daemon: daemon.exited().start(), model };
+    let stage = Stage { daemon: daemon.wait_stopped().start(), model };
     let mut later = stage.daemon.events("/events?deltas=false", last);
     seen.extend(read_until(&mut later, "daemon_started"));
     let journal = Journal::of(&stage.daemon);

@@ -84,7 +84,7 @@ impl Course {
     /// The daemon is gone: it was aborted, once, and is started again without the point.
     fn mend(&mut self) {
         let Stage { daemon, model } = self.stage.take().expect("there was a daemon");
-        let stopped = daemon.exited();
+        let stopped = daemon.wait_stopped();
         self.start_again(stopped.status, &stopped.stderr, model);
     }
 

@@ -13,14 +13,14 @@ fn portrait(stage: &Stage, id: &str) -> Vec<Value> {
     let methods =
         ["get_agent", "get_permissions", "get_context", "get_tokens", "get_messages", "list_children"];
     let mut all: Vec<Value> =
-        methods.into_iter().map(|method| stage.daemon.result(&path(id), method, json!({}))).collect();
-    all.push(stage.daemon.result("/", "export_agent", json!({ "agent_id": id })));
+        methods.into_iter().map(|method| stage.daemon.call_result(&path(id), method, json!({}))).collect();
+    all.push(stage.daemon.call_result("/", "export_agent", json!({ "agent_id": id })));
     all
 }
 
 /// All agents, which have to be in this state.
 fn list(stage: &Stage, state: &str) -> Value {
-    let mut list = stage.daemon.result("/", "list_agents", json!({}))["agents"].take();
+    let mut list = stage.daemon.call_result("/", "list_agents", json!({}))["agents"].take();
     for agent in list.as_array_mut().expect("a list of agents") {
         assert_eq!(agent["state"].take(), state, "{agent}");
     }
@@ -141,7 +141,7 @@ fn an_agent_that_was_destroyed_stays_so() {
     let stage = Stage::open();
     let token = stage.create_with(json!({ "agent_id": "worker" }));
     stage.send("worker", "hello");
-    stage.daemon.result("/", "destroy_agent", json!({ "agent_id": "worker" }));
+    stage.daemon.call_result("/", "destroy_agent", json!({ "agent_id": "worker" }));
     let stage = stage.kill_and_start();
     assert_eq!(listed(&stage.daemon), [""; 0]);
     let refused = post_as(&stage.daemon, &token, &[], "/", "list_agents", json!({}));

@@ -1,0 +1,173 @@
+//! The tables `[providers.NAME]` and `[models.NAME]` of the file: which keys they have, and what they say. What a provider
+//! or a model is, is decided in the room `provider`.
+
+mod keys;
+mod reader;
+pub(crate) mod table_values;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use provider::{AuthScheme, KeySource, ModelSettings, ProviderSettings};
+
+pub(crate) use self::keys::NamedKey;
+pub(crate) use self::reader::parse;
+use super::value_kind::SettingValue;
+use super::settings::Config;
+
+/// Which of the two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TableKind {
+    Providers,
+    Models,
+}
+
+impl TableKind {
+    pub(crate) const ALL: [Self; 2] = [Self::Providers, Self::Models];
+
+    pub(crate) fn from_table_name(table: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|spec| spec.table_name() == table)
+    }
+
+    pub(crate) fn table_name(self) -> &'static str {
+        match self {
+            Self::Providers => "providers",
+            Self::Models => "models",
+        }
+    }
+
+    pub(crate) fn description(self) -> &'static str {
+        match self {
+            Self::Providers => keys::PROVIDERS_DESCRIPTION,
+            Self::Models => keys::MODELS_DESCRIPTION,
+        }
+    }
+
+    pub(crate) fn keys(self) -> &'static [NamedKey] {
+        match self {
+            Self::Providers => keys::PROVIDER_KEYS,
+            Self::Models => keys::MODEL_KEYS,
+        }
+    }
+}
+
+/// One table.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct NamedTable {
+    pub(crate) kind: TableKind,
+    pub(crate) name: String,
+    pub(crate) line: usize,
+    /// What it says, in the order of the keys.
+    pub(crate) entries: Vec<NamedEntry>,
+}
+
+/// One key of it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct NamedEntry {
+    /// Its place in the list of keys.
+    pub(crate) key_index: usize,
+    pub(crate) value: SettingValue,
+    pub(crate) line: usize,
+}
+
+impl Config {
+    /// What is said about providers.
+    pub(crate) fn provider_settings(&self) -> BTreeMap<String, ProviderSettings> {
+        let tables = self.named.iter().filter(|table| table.kind == TableKind::Providers);
+        tables.map(|table| (table.name.clone(), table.to_provider_settings())).collect()
+    }
+
+    /// The aliases.
+    pub(crate) fn model_settings(&self) -> BTreeMap<String, ModelSettings> {
+        let tables = self.named.iter().filter(|table| table.kind == TableKind::Models);
+        tables.map(|table| (table.name.clone(), table.to_model_settings())).collect()
+    }
+}
+
+impl NamedTable {
+    /// Its header.
+    pub(crate) fn header_path(&self) -> String {
+        format!("{}.{}", self.kind.table_name(), self.name)
+    }
+
+    fn value(&self, key: &str) -> Option<&SettingValue> {
+        self.entries.iter().find(|entry| self.kind.keys()[entry.key_index].name == key).map(|entry| &entry.value)
+    }
+
+    fn text(&self, key: &str) -> Option<String> {
+        match self.value(key)? {
+            SettingValue::Text(text) => Some(text.clone()),
+            _ => None,
+        }
+    }
+
+    fn list(&self, key: &str) -> Option<Vec<String>> {
+        match self.value(key)? {
+            SettingValue::List(texts) => Some(texts.clone()),
+            _ => None,
+        }
+    }
+
+    fn integer(&self, key: &str) -> Option<u64> {
+        match self.value(key)? {
+            SettingValue::Integer(count) => Some(*count),
+            _ => None,
+        }
+    }
+
+    fn boolean(&self, key: &str) -> Option<bool> {
+        match self.value(key)? {
+            SettingValue::Boolean(flag) => Some(*flag),
+            _ => None,
+        }
+    }
+
+    fn to_provider_settings(&self) -> ProviderSettings {
+        let file = self.text("key_file").map(|path| KeySource::File(PathBuf::from(path)));
+        let headers = match self.value("headers") {
+            Some(SettingValue::Headers(headers)) => headers.clone(),
+            _ => Vec::new(),
+        };
+        ProviderSettings {
+            kind: self.text("kind"),
+            base_url: self.text("base_url"),
+            key_env: self.text("key_env"),
+            key: file.or_else(|| self.list("key_command").map(KeySource::Command)),
+            auth: self.text("auth").map(|word| match word.as_str() {
+                "api-key" => AuthScheme::ApiKey,
+                "x-api-key" => AuthScheme::XApiKey,
+                "none" => AuthScheme::None,
+                _ => AuthScheme::Bearer,
+            }),
+            headers,
+            ca_file: self.text("ca_file").map(PathBuf::from),
+            api_version: self.text("api_version"),
+            deployment: self.text("deployment"),
+            allow_insecure_http: self.boolean("allow_insecure_http").unwrap_or(false),
+            concurrency: self.integer("concurrency"),
+            first_byte_ms: self.integer("first_byte_ms"),
+            idle_ms: self.integer("idle_ms"),
+            tries_max: self.integer("tries_max"),
+        }
+    }
+
+    fn to_model_settings(&self) -> ModelSettings {
+        let extra = match self.value("extra") {
+            Some(SettingValue::RawTable(fields)) => fields.clone(),
+            _ => serde_json::Map::new(),
+        };
+        ModelSettings {
+            model: self.text("model").unwrap_or_default(),
+            window_tokens: self.integer("window_tokens"),
+            answer_tokens_max: self.integer("answer_tokens_max"),
+            prices: ["price_input", "price_output", "price_cached", "price_cache_written"]
+                .map(|key| self.integer(key)),
+            images: self.boolean("images"),
+            caches_prompt: self.boolean("caches_prompt"),
+            extra,
+            fallback: self.list("fallback"),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Reads the tables of one kind: every problem with its place in the text.
+
+use provider::catalog::{LOCAL, known_provider};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::{NamedEntry, NamedTable, TableKind};
+use crate::config::file::{Key, single_quoted, value_start};
+use crate::config::value_kind::{ValueKind, SettingValue, describe_type, quote};
+use crate::config::line_index::LineIndex;
+use crate::config::presets::{NAME_RULE, is_table_name};
+use crate::config::suggest;
+
+/// What the tables say.
+#[derive(Debug, Default)]
+pub(crate) struct NamedLayer {
+    pub(crate) tables: Vec<NamedTable>,
+    /// Byte offset and text of each problem.
+    pub(crate) problems: Vec<(usize, String)>,
+}
+
+/// Reads all of them. `~` in a path stands for `user_home`.
+pub(crate) fn parse(
+    spec: TableKind,
+    table: &DeTable<'_>,
+    lines: &LineIndex<'_>,
+    user_home: Option<&str>,
+) -> NamedLayer {
+    let mut reader = Reader { kind: spec, lines, user_home, layer: NamedLayer::default() };
+    for (key, value) in table.iter() {
+        reader.read_table(key, value);
+    }
+    reader.layer.tables.sort_by_key(|table| table.line);
+    reader.layer
+}
+
+struct Reader<'t> {
+    kind: TableKind,
+    lines: &'t LineIndex<'t>,
+    user_home: Option<&'t str>,
+    layer: NamedLayer,
+}
+
+impl Reader<'_> {
+    fn read_table(&mut self, key: &Key<'_>, value: &Spanned<DeValue<'_>>) {
+        let (name, at) = (key.get_ref().as_ref(), key.span().start);
+        let path = format!("{}.{name}", self.kind.table_name());
+        let Some(inner) = value.get_ref().as_table() else {
+            let got = describe_type(value.get_ref());
+            return self.report(value_start(key, value), format!("{path} must be a table, got {got}"));
+        };
+        if !is_table_name(name) || (self.kind == TableKind::Providers && name == LOCAL) {
+            let what = self.kind.table_name();
+            let text = format!("a name in {what} must be {NAME_RULE}, and not {LOCAL}; got {}", quote(name));
+            return self.report(at, text);
+        }
+        let mut entries: Vec<NamedEntry> =
+            inner.iter().filter_map(|(key, value)| self.read_entry(&path, key, value)).collect();
+        entries.sort_by_key(|entry| entry.key_index);
+        let line = self.lines.line_number(at);
+        let table = NamedTable { kind: self.kind, name: name.to_owned(), line, entries };
+        let has = |key: &str| inner.iter().any(|(other, _)| other.get_ref() == key);
+        match self.kind {
+            TableKind::Models if !has("model") => {
+                self.report(at, format!("{path}.model is missing, as in \"openai/gpt-4o-mini\""));
+            }
+            TableKind::Providers if !has("kind") && known_provider(name).is_none() => {
+                let must_be = ValueKind::Provider.expected();
+                self.report(at, format!("{path}.kind is missing; it must be {must_be}"));
+            }
+            TableKind::Providers
+                if ["key_env", "key_file", "key_command"].iter().filter(|key| has(key)).count() > 1 =>
+            {
+                self.report(at, format!("{path} has more than one of key_env, key_file and key_command"));
+            }
+            _ => self.layer.tables.push(table),
+        }
+    }
+
+    fn read_entry(&mut self, path: &str, key: &Key<'_>, value: &Spanned<DeValue<'_>>) -> Option<NamedEntry> {
+        let (name, at) = (key.get_ref().as_ref(), value_start(key, value));
+        let Some(place) = self.kind.keys().iter().position(|known| known.name == name) else {
+            let hint = suggest::for_named_key(self.kind, path, name);
+            self.report(
+                key.span().start,
+                format!("unknown key {}{hint}", single_quoted(&format!("{path}.{name}"))),
+            );
+            return None;
+        };
+        let kind = self.kind.keys()[place].kind;
+        match kind.parse_toml(value.get_ref()) {
+            Ok(value) => {
+                let value = self.expand_home(kind, value);
+                let line = self.lines.line_number(key.span().start);
+                Some(NamedEntry { key_index: place, value, line })
+            }
+            Err(refusals) => {
+                for refusal in refusals {
+                    let at = refusal.span.map_or(at, |span| span.start);
+                    self.report(at, format!("{path}.{name} must be {}, got {}", kind.expected(), refusal.got));
+                }
+                None
+            }
+        }
+    }
+
+    fn expand_home(&self, kind: ValueKind, value: SettingValue) -> SettingValue {
+        match (value, self.user_home) {
+            (SettingValue::Text(text), Some(home)) if kind == ValueKind::Path && text.starts_with("~/") => {
+                SettingValue::Text(format!("{home}{}", &text[1..]))
+            }
+            (value, _) => value,
+        }
+    }
+
+    fn report(&mut self, at: usize, text: String) {
+        self.layer.problems.push((at, text));
+    }
+}

@@ -1,0 +1,73 @@
+//! Values that are tables themselves: headers, which may be secret, and fields that are handed on as they are.
+
+use provider::Secret;
+use toml::de::{DeTable, DeValue};
+
+use crate::config::value_kind::{InvalidValue, SettingValue, describe_type, quote};
+
+/// What stands in place of a header's value.
+const REDACTED: &str = "[hidden]";
+
+/// Names with texts. A text that does not fit is not repeated: it may be a key.
+pub(crate) fn parse_headers(table: &DeTable<'_>) -> Result<SettingValue, Vec<InvalidValue>> {
+    let mut headers = Vec::new();
+    let mut refusals = Vec::new();
+    for (name, value) in table.iter() {
+        let shown = quote(name.get_ref());
+        let is_name =
+            name.get_ref().bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+        let got = match value.get_ref() {
+            DeValue::String(text) if text.chars().any(char::is_control) => {
+                format!("a line break or the like in {shown}")
+            }
+            DeValue::String(_) if !is_name || name.get_ref().is_empty() => format!("the name {shown}"),
+            DeValue::String(text) => {
+                headers.push((name.get_ref().to_string(), Secret::new(text.to_string())));
+                continue;
+            }
+            _ => format!("something that is no text in {shown}"),
+        };
+        refusals.push(InvalidValue { got, span: Some(name.span()) });
+    }
+    if refusals.is_empty() { Ok(SettingValue::Headers(headers)) } else { Err(refusals) }
+}
+
+pub(crate) fn display_headers(headers: &[(String, Secret)]) -> String {
+    let shown = headers.iter().map(|(name, _)| (name.clone(), toml::Value::from(REDACTED)));
+    toml::Value::Table(shown.collect()).to_string()
+}
+
+/// A table as the model's server will see it.
+pub(crate) fn parse_raw_table(
+    table: &DeTable<'_>,
+) -> Result<serde_json::Map<String, serde_json::Value>, Vec<InvalidValue>> {
+    let mut fields = serde_json::Map::new();
+    for (name, value) in table.iter() {
+        let read = toml_to_json(value.get_ref()).map_err(|got| vec![InvalidValue { got, span: Some(value.span()) }])?;
+        fields.insert(name.get_ref().to_string(), read);
+    }
+    Ok(fields)
+}
+
+fn toml_to_json(value: &DeValue<'_>) -> Result<serde_json::Value, String> {
+    let number = |text: &str| text.parse::<serde_json::Number>().map(serde_json::Value::Number);
+    match value {
+        DeValue::String(text) => Ok(text.to_string().into()),
+        DeValue::Boolean(flag) => Ok((*flag).into()),
+        DeValue::Integer(integer) => i64::from_str_radix(integer.as_str(), integer.radix())
+            .map(Into::into)
+            .map_err(|_| describe_type(value)),
+        DeValue::Float(float) => number(float.as_str()).map_err(|_| describe_type(value)),
+        DeValue::Array(array) => array.iter().map(|element| toml_to_json(element.get_ref())).collect(),
+        DeValue::Table(table) => {
+            let entries =
+                table.iter().map(|(name, value)| Ok((name.get_ref().to_string(), toml_to_json(value.get_ref())?)));
+            entries.collect::<Result<_, String>>().map(serde_json::Value::Object)
+        }
+        DeValue::Datetime(_) => Err(describe_type(value)),
+    }
+}
+
+pub(crate) fn display_raw_table(fields: &serde_json::Map<String, serde_json::Value>) -> String {
+    toml::Value::try_from(fields).map(|value| value.to_string()).unwrap_or_default()
+}

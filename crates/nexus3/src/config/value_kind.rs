@@ -1,0 +1,439 @@
+//! What a setting may be: turns a TOML value or a text into a checked `Value`, or says what was wrong with it.
+
+use std::ops::Range;
+
+use agent::AgentId;
+use agent::journal::RestartPolicy;
+use local::generation::EngineKind;
+use provider::Secret;
+use provider::catalog::{PROVIDERS, known_provider};
+use store::Durability;
+use toml::de::{DeArray, DeValue};
+use tracing::Level;
+
+use super::named_tables::table_values;
+use super::presets::{NAME_RULE, is_table_name};
+use super::web_origin::{WebOriginCheck, check_web_origin};
+
+/// A text in a message is cut here, so that one bad value cannot fill the screen.
+const QUOTE_CHARS_MAX: usize = 60;
+
+/// A description is shown in lists.
+const LINE_CHARS_MAX: usize = 200;
+
+/// The longest name of a tool.
+const TOOL_NAME_CHARS_MAX: usize = 128;
+
+/// What a setting may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ValueKind {
+    Boolean,
+    Integer {
+        min: u64,
+        max: u64,
+    },
+    Host,
+    Origins,
+    Model,
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// The name of a preset.
+    Preset,
+    /// Names of presets.
+    Presets,
+    /// Names of tools.
+    ToolNames,
+    /// Absolute paths, or beneath the user's home.
+    Paths,
+    /// Kin, or names of agents.
+    Targets,
+    /// A line for people.
+    SingleLine,
+    /// Names of models.
+    Models,
+    /// The name of a provider that is known.
+    Provider,
+    /// The name of a variable of the environment.
+    VariableName,
+    /// A path, absolute or beneath the user's home.
+    Path,
+    /// A program and its words.
+    Command,
+    /// Names with texts that may be secret.
+    Headers,
+    /// A table that is handed on as it is.
+    RawTable,
+}
+
+/// A checked value on its way to a field of `Config`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum SettingValue {
+    Unset,
+    Boolean(bool),
+    Integer(u64),
+    Text(String),
+    List(Vec<String>),
+    /// Never shown.
+    Headers(Vec<(String, Secret)>),
+    RawTable(serde_json::Map<String, serde_json::Value>),
+}
+
+/// Why a value was not taken.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct InvalidValue {
+    /// What stood there instead, and the reason where the rule does not speak for itself.
+    pub(crate) got: String,
+    /// Where exactly, when it was one element of a list.
+    pub(crate) span: Option<Range<usize>>,
+}
+
+impl InvalidValue {
+    pub(crate) fn new(got: String) -> Self {
+        Self { got, span: None }
+    }
+}
+
+impl ValueKind {
+    /// The end of the sentence "port must be …".
+    pub(crate) fn expected(self) -> String {
+        match self {
+            Self::Boolean => "true or false".to_owned(),
+            Self::Integer { min, max } => format!("an integer from {min} to {max}"),
+            Self::Host => "127.0.0.1, localhost or ::1 (only loopback can be bound)".to_owned(),
+            Self::Origins => {
+                r#"a list of origins like "https://example.com" (scheme://host[:port], no path)"#.to_owned()
+            }
+            Self::Model => r#"a text "provider/name", or an alias"#.to_owned(),
+            Self::Models => r#"a list of models like "provider/name", or of aliases"#.to_owned(),
+            Self::Provider => {
+                let names: Vec<&str> = PROVIDERS.iter().map(|known| known.name).collect();
+                format!("one of {}", names.join(", "))
+            }
+            Self::VariableName => "the name of an environment variable".to_owned(),
+            Self::Path => r#"an absolute path, or one that begins with "~/""#.to_owned(),
+            Self::Command => r#"a list of a program and its words, like ["pass", "show", "key"]"#.to_owned(),
+            Self::Headers => r#"a table of texts, like { "X-Title" = "nexus3" }"#.to_owned(),
+            Self::RawTable => "a table, like { temperature = 0.2 }".to_owned(),
+            Self::OneOf(words) => format!("one of {}", words.join(", ")),
+            Self::Preset => "the name of a preset".to_owned(),
+            Self::Presets => r#"a list of presets like "worker""#.to_owned(),
+            Self::ToolNames => r#"a list of tools like "fs.read_file""#.to_owned(),
+            Self::Paths => r#"a list of absolute paths, or of paths that begin with "~/""#.to_owned(),
+            Self::Targets => r#""nobody", "parent", "children", "family", or a list of agent ids"#.to_owned(),
+            Self::SingleLine => format!("one line of at most {LINE_CHARS_MAX} characters"),
+        }
+    }
+
+    /// Reads the form that the environment and the command line use.
+    pub(crate) fn parse_text(self, text: &str) -> Result<SettingValue, InvalidValue> {
+        match self {
+            Self::Boolean => match text {
+                "true" => Ok(SettingValue::Boolean(true)),
+                "false" => Ok(SettingValue::Boolean(false)),
+                _ => Err(InvalidValue::new(quote(text))),
+            },
+            Self::Integer { .. } => {
+                text.parse().ok().and_then(|count| self.check_integer(count)).ok_or_else(|| InvalidValue::new(quote(text)))
+            }
+            Self::Headers | Self::RawTable => Err(InvalidValue::new(quote(text))),
+            Self::Origins | Self::Presets | Self::ToolNames | Self::Paths | Self::Models | Self::Command => {
+                let parts = text.split(',').map(str::trim).filter(|_| !text.trim().is_empty());
+                parts
+                    .map(|part| self.check_element(part).map_err(InvalidValue::new))
+                    .collect::<Result<_, _>>()
+                    .map(SettingValue::List)
+            }
+            Self::Host
+            | Self::Model
+            | Self::OneOf(_)
+            | Self::Preset
+            | Self::Targets
+            | Self::SingleLine
+            | Self::Provider
+            | Self::VariableName
+            | Self::Path => self.check_text(text).ok_or_else(|| InvalidValue::new(quote(text))),
+        }
+    }
+
+    /// Reads a value of the file; a list can be wrong in several places.
+    pub(crate) fn parse_toml(self, value: &DeValue<'_>) -> Result<SettingValue, Vec<InvalidValue>> {
+        let read = match (self, value) {
+            (Self::Command, DeValue::Array(words)) if lacks_program(words) => Err("none".to_owned()),
+            (
+                Self::Origins
+                | Self::Presets
+                | Self::ToolNames
+                | Self::Paths
+                | Self::Targets
+                | Self::Models
+                | Self::Command,
+                DeValue::Array(array),
+            ) => return self.parse_list(array),
+            (Self::Headers, DeValue::Table(table)) => return table_values::parse_headers(table),
+            (Self::RawTable, DeValue::Table(table)) => return table_values::parse_raw_table(table).map(SettingValue::RawTable),
+            (Self::Boolean, DeValue::Boolean(flag)) => Ok(SettingValue::Boolean(*flag)),
+            (Self::Integer { .. }, DeValue::Integer(integer)) => {
+                i128::from_str_radix(integer.as_str(), integer.radix())
+                    .ok()
+                    .and_then(|count| self.check_integer(count))
+                    .ok_or_else(|| integer.to_string())
+            }
+            (
+                Self::Host
+                | Self::Model
+                | Self::OneOf(_)
+                | Self::Preset
+                | Self::Targets
+                | Self::SingleLine
+                | Self::Provider
+                | Self::VariableName
+                | Self::Path,
+                DeValue::String(text),
+            ) => self.check_text(text).ok_or_else(|| quote(text)),
+            (_, other) => Err(describe_type(other)),
+        };
+        read.map_err(|got| vec![InvalidValue::new(got)])
+    }
+
+    fn check_integer(self, count: i128) -> Option<SettingValue> {
+        let Self::Integer { min, max } = self else { return None };
+        let count = u64::try_from(count).ok()?;
+        (min..=max).contains(&count).then_some(SettingValue::Integer(count))
+    }
+
+    fn check_text(self, text: &str) -> Option<SettingValue> {
+        let fits = match self {
+            Self::Host => matches!(text, "127.0.0.1" | "localhost" | "::1"),
+            Self::Model => is_model_name(text),
+            Self::Provider => known_provider(text).is_some(),
+            Self::VariableName => is_variable_name(text),
+            Self::Path => text.starts_with('/') || text.starts_with("~/"),
+            Self::OneOf(words) => words.contains(&text),
+            Self::Preset => is_table_name(text),
+            Self::Targets => matches!(text, "nobody" | "parent" | "children" | "family"),
+            Self::SingleLine => text.chars().count() <= LINE_CHARS_MAX && !text.chars().any(char::is_control),
+            Self::Boolean | Self::Integer { .. } => false,
+            Self::Origins | Self::Presets | Self::ToolNames | Self::Paths => false,
+            Self::Models | Self::Command | Self::Headers | Self::RawTable => false,
+        };
+        fits.then(|| SettingValue::Text(text.to_owned()))
+    }
+
+    fn parse_list(self, array: &DeArray<'_>) -> Result<SettingValue, Vec<InvalidValue>> {
+        let mut texts = Vec::new();
+        let mut refusals = Vec::new();
+        for element in array.iter() {
+            let value = element.get_ref();
+            match value.as_str().map_or_else(|| Err(describe_type(value)), |text| self.check_element(text)) {
+                Ok(text) => texts.push(text),
+                Err(got) => refusals.push(InvalidValue { got, span: Some(element.span()) }),
+            }
+        }
+        if refusals.is_empty() { Ok(SettingValue::List(texts)) } else { Err(refusals) }
+    }
+
+    /// One text of a list, or what was wrong with it.
+    fn check_element(self, text: &str) -> Result<String, String> {
+        let fits = match self {
+            Self::Origins => return check_origin(text),
+            Self::Presets if !is_table_name(text) => {
+                return Err(format!("{} (a name is {NAME_RULE})", quote(text)));
+            }
+            Self::Presets => true,
+            Self::ToolNames => is_tool_name(text),
+            Self::Models => is_model_name(text),
+            Self::Command => !text.contains('\0'),
+            Self::Paths => text.starts_with('/') || text == "~" || text.starts_with("~/"),
+            Self::Targets => {
+                return AgentId::parse(text)
+                    .map(|id| id.to_string())
+                    .map_err(|fault| format!("{} ({fault})", quote(text)));
+            }
+            Self::Boolean | Self::Integer { .. } | Self::Host | Self::Model | Self::OneOf(_) => false,
+            Self::Preset | Self::SingleLine | Self::Provider | Self::VariableName | Self::Path => false,
+            Self::Headers | Self::RawTable => false,
+        };
+        if fits { Ok(text.to_owned()) } else { Err(quote(text)) }
+    }
+}
+
+impl SettingValue {
+    /// The value as TOML writes it; nothing for one that is not set.
+    pub(crate) fn to_toml(&self) -> Option<String> {
+        match self {
+            Self::Unset => None,
+            Self::Boolean(flag) => Some(flag.to_string()),
+            Self::Integer(count) => Some(count.to_string()),
+            Self::Text(text) => Some(toml::Value::from(text.as_str()).to_string()),
+            Self::List(texts) => Some(toml::Value::from(texts.clone()).to_string()),
+            Self::Headers(headers) => Some(table_values::display_headers(headers)),
+            Self::RawTable(fields) => Some(table_values::display_raw_table(fields)),
+        }
+    }
+}
+
+/// The type of a field of `Config`.
+pub(crate) trait SettingField {
+    /// False when the value is not of this type; a test holds that the list never gets there.
+    fn set(&mut self, value: SettingValue) -> bool;
+    fn get(&self) -> SettingValue;
+}
+
+macro_rules! integer_fields {
+    ($($integer:ty),*) => { $(
+        impl Field for $integer {
+            fn put(&mut self, value: Value) -> bool {
+                let Value::Count(count) = value else { return false };
+                Self::try_from(count).map(|count| *self = count).is_ok()
+            }
+
+            fn get(&self) -> Value {
+                u64::try_from(*self).map_or(Value::Unset, Value::Count)
+            }
+        }
+    )* };
+}
+
+integer_fields!(u16, u32, u64, usize);
+
+impl SettingField for bool {
+    fn set(&mut self, value: SettingValue) -> bool {
+        let SettingValue::Boolean(flag) = value else { return false };
+        *self = flag;
+        true
+    }
+
+    fn get(&self) -> SettingValue {
+        SettingValue::Boolean(*self)
+    }
+}
+
+impl SettingField for String {
+    fn set(&mut self, value: SettingValue) -> bool {
+        let SettingValue::Text(text) = value else { return false };
+        *self = text;
+        true
+    }
+
+    fn get(&self) -> SettingValue {
+        SettingValue::Text(self.clone())
+    }
+}
+
+impl SettingField for Option<String> {
+    fn set(&mut self, value: SettingValue) -> bool {
+        let SettingValue::Text(text) = value else { return false };
+        *self = Some(text);
+        true
+    }
+
+    fn get(&self) -> SettingValue {
+        self.clone().map_or(SettingValue::Unset, SettingValue::Text)
+    }
+}
+
+impl SettingField for Vec<String> {
+    fn set(&mut self, value: SettingValue) -> bool {
+        let SettingValue::List(texts) = value else { return false };
+        *self = texts;
+        true
+    }
+
+    fn get(&self) -> SettingValue {
+        SettingValue::List(self.clone())
+    }
+}
+
+/// A type whose values are words, the setting's and the file's.
+pub(crate) trait Choice: Copy + PartialEq + 'static {
+    /// The words.
+    const NAMES: &'static [&'static str];
+    /// What they mean, in the same order.
+    const VALUES: &'static [Self];
+}
+
+impl Choice for Level {
+    const NAMES: &'static [&'static str] = &["error", "warn", "info", "debug", "trace"];
+    const VALUES: &'static [Self] = &[Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE];
+}
+
+impl Choice for Durability {
+    const NAMES: &'static [&'static str] = &["full", "normal"];
+    const VALUES: &'static [Self] = &[Durability::Full, Durability::Normal];
+}
+
+impl Choice for EngineKind {
+    const NAMES: &'static [&'static str] = &["own", "llama-cpp"];
+    const VALUES: &'static [Self] = &[EngineKind::Native, EngineKind::LlamaCpp];
+}
+
+impl Choice for RestartPolicy {
+    const NAMES: &'static [&'static str] = &["resume", "mark"];
+    const VALUES: &'static [Self] = &[RestartPolicy::Resume, RestartPolicy::Mark];
+}
+
+impl<W: Choice> SettingField for W {
+    fn set(&mut self, value: SettingValue) -> bool {
+        let SettingValue::Text(text) = value else { return false };
+        let place = W::NAMES.iter().position(|word| *word == text);
+        let Some(meaning) = place.and_then(|place| W::VALUES.get(place)) else { return false };
+        *self = *meaning;
+        true
+    }
+
+    fn get(&self) -> SettingValue {
+        let place = W::VALUES.iter().position(|meaning| meaning == self);
+        place.map_or(SettingValue::Unset, |place| SettingValue::Text(W::NAMES[place].to_owned()))
+    }
+}
+
+/// Whether a list of words names no program.
+fn lacks_program(words: &DeArray<'_>) -> bool {
+    words.first().is_none_or(|first| first.get_ref().as_str() == Some(""))
+}
+
+/// A provider and a name, or an alias.
+fn is_model_name(text: &str) -> bool {
+    let has_halves =
+        text.split_once('/').is_some_and(|(provider, name)| !provider.is_empty() && !name.is_empty());
+    (has_halves || is_table_name(text)) && !text.chars().any(char::is_control)
+}
+
+fn is_variable_name(text: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    !text.is_empty() && text.bytes().all(fits) && !text.starts_with(|first: char| first.is_ascii_digit())
+}
+
+fn is_tool_name(text: &str) -> bool {
+    let is_odd = |char: char| char.is_whitespace() || char.is_control() || char == ',';
+    !text.is_empty() && text.chars().count() <= TOOL_NAME_CHARS_MAX && !text.contains(is_odd)
+}
+
+fn check_origin(text: &str) -> Result<String, String> {
+    match check_web_origin(text) {
+        WebOriginCheck::Valid => Ok(text.to_owned()),
+        WebOriginCheck::Malformed => Err(quote(text)),
+        WebOriginCheck::Disallowed(why) => Err(format!("{} ({why})", quote(text))),
+    }
+}
+
+/// Names a value that is of the wrong type.
+pub(crate) fn describe_type(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => format!("a string {}", quote(text)),
+        DeValue::Integer(integer) => format!("an integer {integer}"),
+        DeValue::Float(float) => format!("a float {float}"),
+        DeValue::Boolean(flag) => format!("a boolean {flag}"),
+        DeValue::Datetime(time) => format!("a date {time}"),
+        DeValue::Array(_) => "an array".to_owned(),
+        DeValue::Table(_) => "a table".to_owned(),
+    }
+}
+
+/// A text in quotes, escaped and cut, fit for one line of a message.
+pub(crate) fn quote(text: &str) -> String {
+    match text.char_indices().nth(QUOTE_CHARS_MAX) {
+        None => format!("{text:?}"),
+        Some((end, _)) => format!("{:?}…", &text[..end]),
+    }
+}

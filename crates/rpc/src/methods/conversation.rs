@@ -1,0 +1,274 @@
+//! An agent's methods: sending, cancelling, and reading what it holds.
+
+use agent::{Ending, Fault, Halt, Message, NanoDollars, RequestId, MessageSource, ToolCall, TurnEnd, TurnOutcome};
+use nexus3_protocol::methods::{self, spec};
+use nexus3_protocol::methods::{
+    CancelOutput, CancelParams, CompactOutput, CompactParams, ContextOutput, MessageView, MessagesOutput,
+    MessagesParams, NoParams, SendOutput, SendParams, ShutdownOutput, SteerOutput, SteerParams, TokensOutput,
+    ToolCallView, UsageOutput, UsedTokens,
+};
+use runtime::{AgentHandle, CompactionCondition, CompactionOutcome, NewMessage};
+use serde_json::{Map, Value};
+
+use crate::caller::{Caller, Principal};
+use crate::dispatcher::Dispatcher;
+use crate::routing::AgentHandler;
+use crate::images::{image_views, load_images};
+
+/// Where a message comes from when its sender does not say.
+pub(super) const SOURCE_DEFAULT: &str = "rpc";
+
+impl AgentHandler<spec::Send> for Dispatcher {
+    async fn handle(
+        &self,
+        caller: &Caller,
+        agent: &AgentHandle,
+        params: SendParams,
+    ) -> Result<SendOutput, Fault> {
+        let message = self.new_message(caller, agent, params).await?;
+        let request_id = message.request_id.clone();
+        let end = agent.send(message).await?;
+        Ok(send_output(request_id, end))
+    }
+}
+
+impl Dispatcher {
+    /// What `send` takes, in the runtime's words.
+    pub(crate) async fn new_message(
+        &self,
+        caller: &Caller,
+        agent: &AgentHandle,
+        params: SendParams,
+    ) -> Result<NewMessage, Fault> {
+        let request_id = match params.request_id {
+            Some(id) => request_id_from_wire(id),
+            None => self.pool.generate_request_id()?,
+        };
+        let source = self.message_source(caller, params.source, params.source_agent_id)?;
+        let images = load_images(agent, params.images.unwrap_or_default()).await?;
+        Ok(NewMessage { text: params.content, images, request_id, source })
+    }
+}
+
+/// A turn's end in the words of `send`.
+pub(crate) fn send_output(request_id: RequestId, end: TurnEnd) -> SendOutput {
+    SendOutput {
+        cancelled: end.outcome == TurnOutcome::Cancelled,
+        content: end.content,
+        request_id: request_id_to_wire(request_id),
+        halted_at_iteration_limit: end.halted == Some(Halt::IterationLimit),
+        halted: end.halted.map(|halt| halt.name().to_owned()),
+        usage: end.usage.map(usage_output),
+    }
+}
+
+pub(crate) fn usage_output(usage: agent::Usage) -> UsageOutput {
+    UsageOutput { input_tokens: usage.input, output_tokens: usage.output, cached_tokens: usage.cached }
+}
+
+impl AgentHandler<spec::Steer> for Dispatcher {
+    async fn handle(
+        &self,
+        caller: &Caller,
+        agent: &AgentHandle,
+        params: SteerParams,
+    ) -> Result<SteerOutput, Fault> {
+        let source = self.message_source(caller, params.source, params.source_agent_id)?;
+        let taken = agent.steer(params.content, source).await;
+        let reason = taken.is_none().then(|| "no_running_turn_or_full".to_owned());
+        Ok(SteerOutput { steered: taken.is_some(), request_id: taken.map(request_id_to_wire), reason })
+    }
+}
+
+impl AgentHandler<spec::Cancel> for Dispatcher {
+    async fn handle(
+        &self,
+        _: &Caller,
+        agent: &AgentHandle,
+        params: CancelParams,
+    ) -> Result<CancelOutput, Fault> {
+        let cancelled = agent.cancel(request_id_from_wire(params.request_id.clone())).await;
+        let reason = (!cancelled).then(|| "not_found_or_completed".to_owned());
+        Ok(CancelOutput { cancelled, request_id: params.request_id, reason })
+    }
+}
+
+impl AgentHandler<spec::Shutdown> for Dispatcher {
+    async fn handle(
+        &self,
+        caller: &Caller,
+        agent: &AgentHandle,
+        _: NoParams,
+    ) -> Result<ShutdownOutput, Fault> {
+        let author = caller.awake_principal(&self.pool).await?;
+        self.pool.mark_agent_finished(agent, author.initiator()).await?;
+        Ok(ShutdownOutput { success: true })
+    }
+}
+
+impl AgentHandler<spec::GetTokens> for Dispatcher {
+    async fn handle(&self, _: &Caller, agent: &AgentHandle, _: NoParams) -> Result<TokensOutput, Fault> {
+        let tokens = agent.tokens();
+        let (size, used) = (tokens.size, tokens.used);
+        Ok(TokensOutput {
+            system: size.system,
+            dynamic: size.volatile_suffix,
+            tools: size.tools,
+            messages: size.messages,
+            total: size.total,
+            budget: size.budget,
+            available: size.available,
+            remaining: size.remaining,
+            used: UsedTokens {
+                requests: used.requests,
+                input_tokens: used.usage.input,
+                output_tokens: used.usage.output,
+                cached_tokens: used.usage.cached,
+                reasoning_tokens: (used.usage.reasoning > 0).then_some(used.usage.reasoning),
+                cost_usd: tokens.cost.map(dollars),
+            },
+            tree_cost_usd: tokens.tree_cost.map(dollars),
+        })
+    }
+}
+
+/// For people: what is lost beyond 15 digits is less than a billionth of a dollar.
+#[expect(clippy::cast_precision_loss, reason = "an amount for people")]
+fn dollars(cost: NanoDollars) -> f64 {
+    cost as f64 / 1e9
+}
+
+impl AgentHandler<spec::Compact> for Dispatcher {
+    async fn handle(
+        &self,
+        caller: &Caller,
+        agent: &AgentHandle,
+        params: CompactParams,
+    ) -> Result<CompactOutput, Fault> {
+        let author = caller.awake_principal(&self.pool).await?;
+        let when = if params.force.unwrap_or(true) { CompactionCondition::Now } else { CompactionCondition::Full };
+        Ok(match agent.compact(when, author.initiator()).await? {
+            CompactionOutcome::Done { tokens_before, tokens_after } => CompactOutput {
+                compacted: true,
+                tokens_before: Some(tokens_before),
+                tokens_after: Some(tokens_after),
+                tokens_saved: Some(tokens_before.saturating_sub(tokens_after)),
+                reason: None,
+            },
+            CompactionOutcome::Nothing => CompactOutput {
+                compacted: false,
+                tokens_before: None,
+                tokens_after: None,
+                tokens_saved: None,
+                reason: Some("nothing_to_compact".to_owned()),
+            },
+        })
+    }
+}
+
+impl AgentHandler<spec::GetContext> for Dispatcher {
+    async fn handle(&self, _: &Caller, agent: &AgentHandle, _: NoParams) -> Result<ContextOutput, Fault> {
+        let context = agent.context();
+        Ok(ContextOutput {
+            message_count: context.message_count as u64,
+            system_prompt: context.has_system_prompt,
+            halted_at_iteration_limit: context.halted == Some(Halt::IterationLimit),
+            last_iteration_count: context.last_rounds,
+            max_tool_iterations: context.rounds_max,
+        })
+    }
+}
+
+impl AgentHandler<spec::GetMessages> for Dispatcher {
+    async fn handle(
+        &self,
+        _: &Caller,
+        agent: &AgentHandle,
+        params: MessagesParams,
+    ) -> Result<MessagesOutput, Fault> {
+        let offset = params.offset.unwrap_or_default().0;
+        let limit = params.limit.unwrap_or_default().0;
+        let page = agent.messages(to_usize(offset), to_usize(limit));
+        let view = |(place, message): (usize, &std::sync::Arc<Message>)| message_view(offset + place as u64, message);
+        Ok(MessagesOutput {
+            agent_id: agent.id().to_string(),
+            total: page.total as u64,
+            offset,
+            limit,
+            messages: page.messages.iter().enumerate().map(view).collect(),
+        })
+    }
+}
+
+impl Dispatcher {
+    /// Where a message comes from: an admin says it, an agent is taken for what it is.
+    fn message_source(
+        &self,
+        caller: &Caller,
+        kind: Option<String>,
+        agent: Option<methods::RequestIdParam>,
+    ) -> Result<MessageSource, Fault> {
+        let kind = Some(kind.unwrap_or_else(|| SOURCE_DEFAULT.to_owned()));
+        Ok(match caller.principal(&self.pool)? {
+            Principal::Admin => MessageSource { kind, agent: agent.map(request_id_from_wire) },
+            Principal::Agent(own) => MessageSource { kind, agent: Some(RequestId::Text(own.id().to_string())) },
+        })
+    }
+}
+
+/// A number beyond what this machine can address is beyond every list.
+pub(super) fn to_usize(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
+fn message_view(index: u64, message: &Message) -> MessageView {
+    MessageView {
+        index,
+        role: message.role.as_str().to_owned(),
+        content: message.text.clone(),
+        images: image_views(message),
+        tool_calls: message.tool_calls.iter().map(tool_call_view).collect(),
+        tool_call_id: message.tool_call_id.clone(),
+        meta: message_meta(message),
+    }
+}
+
+pub(crate) fn tool_call_view(call: &ToolCall) -> ToolCallView {
+    ToolCallView { id: call.id.clone(), name: call.name.clone(), arguments: call.arguments.clone() }
+}
+
+/// Where a message came from and how it ended.
+pub(crate) fn message_meta(message: &Message) -> Option<Map<String, Value>> {
+    let mut meta = Map::new();
+    let mut put = |key: &str, value: Value| drop(meta.insert(key.to_owned(), value));
+    if let Some(kind) = &message.source.kind {
+        put("source", Value::from(kind.as_str()));
+    }
+    match &message.source.agent {
+        Some(RequestId::Text(text)) => put("source_agent_id", Value::from(text.as_str())),
+        Some(RequestId::Number(number)) => put("source_agent_id", Value::from(*number)),
+        None => {}
+    }
+    match message.ending {
+        Some(Ending::Cancelled) => put("cancelled", Value::Bool(true)),
+        Some(Ending::Failed) => put("failed", Value::Bool(true)),
+        Some(Ending::Denied) => put("denied", Value::Bool(true)),
+        Some(Ending::Interrupted) => put("interrupted", Value::Bool(true)),
+        None => {}
+    }
+    (!meta.is_empty()).then_some(meta)
+}
+
+fn request_id_from_wire(id: methods::RequestIdParam) -> RequestId {
+    match id {
+        methods::RequestIdParam::Text(text) => RequestId::Text(text),
+        methods::RequestIdParam::Number(number) => RequestId::Number(number),
+    }
+}
+
+pub(crate) fn request_id_to_wire(id: RequestId) -> methods::RequestIdParam {
+    match id {
+        RequestId::Text(text) => methods::RequestIdParam::Text(text),
+        RequestId::Number(number) => methods::RequestIdParam::Number(number),
+    }
+}

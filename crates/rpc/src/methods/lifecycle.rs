@@ -1,0 +1,176 @@
+//! Kept sessions: listed, copied, shortened, renamed, written down and read again.
+
+use std::sync::Arc;
+
+use agent::{Fault, Message};
+use nexus3_protocol::Method;
+use nexus3_protocol::methods::{
+    ExportAgentOutput, ExportAgentParams, ForkAgentOutput, ForkAgentParams, ImportAgentOutput,
+    ImportAgentParams, ListSessionsOutput, ListSessionsParams, PageSize, RenameAgentOutput,
+    RenameAgentParams, RollbackAgentOutput, RollbackAgentParams, SessionSummary, spec,
+};
+use runtime::{AgentHandle, AgentStatus, Fork};
+
+use super::agents::{listing_scope, invalid, restart_policy_to_wire, parse_id};
+use super::conversation::to_usize;
+use crate::caller::Caller;
+use crate::dispatcher::Dispatcher;
+use crate::routing::DaemonHandler;
+use crate::local_time::format_local;
+use crate::snapshot::{ImportContext, ParsedSnapshot, Snapshot};
+
+/// The most text of one export: as much as a client reads of one answer, less what JSON adds.
+const EXPORT_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+impl DaemonHandler<spec::ListSessions> for Dispatcher {
+    async fn handle(&self, caller: &Caller, params: ListSessionsParams) -> Result<ListSessionsOutput, Fault> {
+        let principal = caller.principal(&self.pool)?;
+        let offset = params.offset.map_or(0, |offset| to_usize(offset.0));
+        let limit = to_usize(params.limit.unwrap_or_default().0);
+        let (total, agents) = self.pool.list_page(listing_scope(&principal), offset, limit).await?;
+        let sessions = agents.into_iter().map(|agent| self.session_summary(agent)).collect();
+        Ok(ListSessionsOutput { sessions, total: total as u64 })
+    }
+}
+
+impl DaemonHandler<spec::ForkAgent> for Dispatcher {
+    async fn handle(&self, caller: &Caller, params: ForkAgentParams) -> Result<ForkAgentOutput, Fault> {
+        let id = parse_id("agent_id", &params.agent_id)?;
+        let new = params.new_agent_id.as_deref().map(|id| parse_id("new_agent_id", id)).transpose()?;
+        let source = caller.find_authorized(&self.pool, &id, Method::ForkAgent).await?;
+        let author = caller.awake_principal(&self.pool).await?;
+        let source = self.pool.wake(&source).await?;
+        let fork = Fork { id: new, messages: params.messages.map(to_usize) };
+        let created = self.pool.fork(&source, fork, author.initiator()).await?;
+        let id = created.handle.id();
+        tracing::info!(agent = %id, source = %source.id(), "agent forked");
+        Ok(ForkAgentOutput {
+            agent_id: id.to_string(),
+            url: format!("/agent/{id}"),
+            token: created.capability.reveal().to_owned(),
+            message_count: created.handle.context().message_count as u64,
+        })
+    }
+}
+
+impl DaemonHandler<spec::RollbackAgent> for Dispatcher {
+    async fn handle(
+        &self,
+        caller: &Caller,
+        params: RollbackAgentParams,
+    ) -> Result<RollbackAgentOutput, Fault> {
+        let id = parse_id("agent_id", &params.agent_id)?;
+        let agent = caller.find_authorized(&self.pool, &id, Method::RollbackAgent).await?;
+        let author = caller.awake_principal(&self.pool).await?;
+        let agent = self.pool.wake(&agent).await?;
+        let removed = agent.rollback(to_usize(params.messages), author.initiator()).await?;
+        Ok(RollbackAgentOutput {
+            agent_id: agent.id().to_string(),
+            message_count: params.messages,
+            removed: removed as u64,
+        })
+    }
+}
+
+impl DaemonHandler<spec::RenameAgent> for Dispatcher {
+    async fn handle(&self, caller: &Caller, params: RenameAgentParams) -> Result<RenameAgentOutput, Fault> {
+        let id = parse_id("agent_id", &params.agent_id)?;
+        let new = parse_id("new_agent_id", &params.new_agent_id)?;
+        let agent = caller.find_authorized(&self.pool, &id, Method::RenameAgent).await?;
+        let author = caller.awake_principal(&self.pool).await?;
+        let renamed = self.pool.rename(&agent, new, author.initiator()).await?;
+        tracing::info!(agent = %id, to = %renamed.id(), "agent renamed");
+        Ok(RenameAgentOutput { agent_id: renamed.id().to_string(), url: format!("/agent/{}", renamed.id()) })
+    }
+}
+
+impl DaemonHandler<spec::ExportAgent> for Dispatcher {
+    async fn handle(&self, caller: &Caller, params: ExportAgentParams) -> Result<ExportAgentOutput, Fault> {
+        let id = parse_id("agent_id", &params.agent_id)?;
+        let agent = caller.find_authorized(&self.pool, &id, Method::ExportAgent).await?;
+        let agent = self.pool.wake(&agent).await?;
+        let (record, summary, messages) = (agent.record(), self.pool.status(&agent), all_messages(&agent)?);
+        let used = agent.tokens().used;
+        let session = Snapshot { record: &record, summary: &summary, used, messages: &messages };
+        Ok(ExportAgentOutput { snapshot: session.to_document(&self.options.zone) })
+    }
+}
+
+impl DaemonHandler<spec::ImportAgent> for Dispatcher {
+    async fn handle(&self, caller: &Caller, params: ImportAgentParams) -> Result<ImportAgentOutput, Fault> {
+        caller.authorize_admin(&self.pool, Method::ImportAgent)?;
+        let reading = self.parse_snapshot(params)?;
+        let author = caller.awake_principal(&self.pool).await?;
+        let created = self.pool.import(reading.import, author.initiator()).await.map_err(rename_cwd_in_fault)?;
+        let id = created.handle.id();
+        tracing::info!(agent = %id, "agent imported");
+        Ok(ImportAgentOutput {
+            agent_id: id.to_string(),
+            url: format!("/agent/{id}"),
+            token: created.capability.reveal().to_owned(),
+            message_count: created.handle.context().message_count as u64,
+            notes: reading.notes,
+        })
+    }
+}
+
+impl Dispatcher {
+    fn parse_snapshot(&self, params: ImportAgentParams) -> Result<ParsedSnapshot, Fault> {
+        let here = ImportContext {
+            zone: &self.options.zone,
+            presets: self.pool.presets(),
+            knows_model: &|model| self.pool.has_model(model),
+        };
+        here.parse(params)
+    }
+
+    fn session_summary(&self, agent: AgentStatus) -> SessionSummary {
+        let zone = &self.options.zone;
+        SessionSummary {
+            agent_id: agent.id.to_string(),
+            state: agent.state.name().to_owned(),
+            created_at: format_local(agent.created_at, zone),
+            modified_at: format_local(agent.last_action_at.unwrap_or(agent.created_at), zone),
+            message_count: agent.message_count as u64,
+            parent_agent_id: agent.parent.map(|parent| parent.to_string()),
+            model: agent.model.map(|model| model.to_string()),
+            preset: agent.preset.to_string(),
+            on_restart: restart_policy_to_wire(agent.on_restart),
+            origin: agent.origin,
+        }
+    }
+}
+
+/// All messages, page by page, as far as they fit into one answer.
+fn all_messages(agent: &AgentHandle) -> Result<Vec<Arc<Message>>, Fault> {
+    let mut messages: Vec<Arc<Message>> = Vec::new();
+    let mut bytes = 0;
+    loop {
+        let page = agent.messages(messages.len(), to_usize(PageSize::MAX));
+        let is_end = page.messages.is_empty();
+        bytes += page.messages.iter().map(|message| document_bytes(message)).sum::<usize>();
+        messages.extend(page.messages);
+        if bytes > EXPORT_BYTES_MAX {
+            return Err(invalid(&format!(
+                "the session is too long for one document: more than {EXPORT_BYTES_MAX} bytes of text; read it with \
+                 get_messages, or fork the agent at an earlier message"
+            )));
+        }
+        if is_end || messages.len() >= page.total {
+            return Ok(messages);
+        }
+    }
+}
+
+/// How much of a document a message is, more or less: pictures are written in base64.
+fn document_bytes(message: &Message) -> usize {
+    message.text.len() + message.images.iter().map(|image| image.data.len() / 3 * 4).sum::<usize>()
+}
+
+/// The runtime calls it `cwd`; whoever reads the fault looks for it in a session.
+fn rename_cwd_in_fault(mut fault: Fault) -> Fault {
+    if let Some(rest) = fault.public.strip_prefix("cwd ") {
+        fault.public = format!("session.working_directory {rest}").into();
+    }
+    fault
+}

@@ -1,0 +1,189 @@
+//! Copies and checks of stores that are used, stopped, or damaged.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use agent::outside::Store as _;
+
+use super::*;
+use crate::conformance::{append, begun, created, folder};
+use crate::{SqliteOptions, SqliteStore};
+
+fn store_at(folder: &Path) -> Arc<SqliteStore> {
+    crate::open(&SqliteOptions::new(folder.join("nexus3.db"))).unwrap()
+}
+
+async fn fill(store: &Arc<SqliteStore>, entries: u64) {
+    store.append(vec![append(1, "main", [created("main", None)])]).await.unwrap();
+    for turn in 1..entries {
+        store.append(vec![append(1, "main", [begun(turn)])]).await.unwrap();
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[tokio::test]
+async fn a_copy_is_whole_private_and_alone() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (home, target) = (folder(), folder());
+    let store = store_at(home.path());
+    fill(&store, 50).await;
+    store.close().await;
+    let to = target.path().join("odd ?#%name \u{1f980}.db");
+    let report = backup(&home.path().join("nexus3.db"), &to).unwrap();
+    assert_eq!((report.chain.entries, report.agents), (50, 1));
+    assert_eq!(report.bytes, std::fs::metadata(&to).unwrap().len());
+    assert_eq!(std::fs::metadata(&to).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(names(target.path()).len(), 1, "{:?}", names(target.path()));
+    assert!(report.to_string().contains("50 entries, 1 to 50, head "), "{report}");
+    assert!(report.to_string().contains("To restore it: stop the daemon"), "{report}");
+    assert_eq!(verify_chain(&to).unwrap().head, verify_chain(&home.path().join("nexus3.db")).unwrap().head);
+}
+
+#[tokio::test]
+async fn nothing_is_overwritten_and_nothing_is_left_of_a_fault() {
+    let (home, target) = (folder(), folder());
+    let store = store_at(home.path());
+    fill(&store, 5).await;
+    let from = home.path().join("nexus3.db");
+    let to = target.path().join("copy.db");
+    std::fs::write(&to, b"precious").unwrap();
+    let fault = backup(&from, &to).unwrap_err();
+    assert!(matches!(fault, MaintenanceFault::Exists(_)) && fault.to_string().contains("copy.db"), "{fault}");
+    assert_eq!(std::fs::read(&to).unwrap(), b"precious");
+    let fault = backup(&target.path().join("none.db"), &target.path().join("b.db")).unwrap_err();
+    assert!(matches!(fault, MaintenanceFault::Missing(_)), "{fault}");
+    let fault = backup(&from, &target.path().join("none").join("b.db")).unwrap_err();
+    assert!(matches!(fault, MaintenanceFault::Io { .. }), "{fault}");
+    assert!(matches!(backup(&to, &target.path().join("b.db")).unwrap_err(), MaintenanceFault::Sql { .. }));
+    store.close().await;
+    Connection::open(&from).unwrap().execute_batch("UPDATE journal SET at = 7 WHERE sequence = 2").unwrap();
+    let fault = backup(&from, &target.path().join("b.db")).unwrap_err();
+    assert!(fault.to_string().contains("nexus3 check"), "{fault}");
+    assert_eq!(names(target.path()), ["copy.db"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn copies_and_checks_of_a_store_in_use_are_of_one_moment() {
+    let (home, target) = (folder(), folder());
+    let store = store_at(home.path());
+    fill(&store, 2).await;
+    let (kept, is_over) = (Arc::new(AtomicU64::new(2)), Arc::new(AtomicBool::new(false)));
+    let writing = {
+        let (store, kept, is_over) = (Arc::clone(&store), Arc::clone(&kept), Arc::clone(&is_over));
+        tokio::spawn(async move {
+            while !is_over.load(Ordering::Relaxed) {
+                store.append(vec![append(1, "main", [begun(1), begun(2)])]).await.unwrap();
+                kept.fetch_add(2, Ordering::Relaxed);
+            }
+        })
+    };
+    let from = home.path().join("nexus3.db");
+    let copies: Vec<PathBuf> = (0..8).map(|number| target.path().join(format!("{number}.db"))).collect();
+    let work = {
+        let (from, copies, kept) = (from.clone(), copies.clone(), Arc::clone(&kept));
+        move || {
+            for to in &copies {
+                let before = kept.load(Ordering::Relaxed);
+                let report = backup(&from, to).unwrap();
+                assert!(report.chain.entries >= before, "what was answered before is in it");
+                assert_eq!(report.chain.entries % 2, 0, "a call is in it as a whole");
+                let checked = check(&from).unwrap();
+                assert!(checked.is_sound(), "{checked}");
+                assert!(verify_chain(&from).unwrap().is_intact());
+            }
+        }
+    };
+    tokio::task::spawn_blocking(work).await.unwrap();
+    is_over.store(true, Ordering::Relaxed);
+    writing.await.unwrap();
+    store.close().await;
+    for to in copies {
+        let restored = folder();
+        std::fs::copy(&to, restored.path().join("nexus3.db")).unwrap();
+        let store = store_at(restored.path());
+        let entries = verify_chain(&to).unwrap().entries;
+        store.append(vec![append(1, "main", [begun(9)])]).await.unwrap();
+        assert_eq!(store.bounds().await.unwrap().last, entries + 1, "a restored store goes on");
+        store.close().await;
+        assert!(check(&restored.path().join("nexus3.db")).unwrap().is_sound());
+    }
+}
+
+#[tokio::test]
+async fn a_check_changes_nothing_and_counts() {
+    let home = folder();
+    let store = store_at(home.path());
+    fill(&store, 20).await;
+    store.append(vec![append(2, "child", [created("child", Some(1))])]).await.unwrap();
+    store.append(vec![append(2, "child", [crate::conformance::accepted(1, "open")])]).await.unwrap();
+    store.append(vec![append(1, "main", [crate::conformance::samples::destroyed()])]).await.unwrap();
+    store.close().await;
+    let path = home.path().join("nexus3.db");
+    let before = std::fs::read(&path).unwrap();
+    let report = check(&path).unwrap();
+    assert!(report.is_sound(), "{report}");
+    assert_eq!((report.version, report.agents, report.destroyed), (1, 1, 1));
+    assert_eq!((report.turns, report.open_turns, report.chain.as_ref().unwrap().entries), (1, 1, 23));
+    assert!(report.to_string().ends_with("sound"), "{report}");
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    assert_eq!(names(home.path()), ["nexus3.db", "nexus3.db.lock", "nexus3.db.mark"]);
+    assert!(matches!(check(&home.path().join("none.db")).unwrap_err(), MaintenanceFault::Missing(_)));
+}
+
+#[test]
+fn a_check_of_something_else_says_what_it_is() {
+    let home = folder();
+    let path = home.path().join("nexus3.db");
+    for (bytes, part) in [
+        (&b"hello, this is a text and no database at all"[..], "not a database"),
+        (b"", "nothing was ever written"),
+    ] {
+        std::fs::write(&path, bytes).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        let report = check(&path).unwrap();
+        assert_eq!(report.problems.len(), 1, "{report}");
+        assert!(report.problems[0].what.contains(part), "{report}");
+    }
+    for (sql, part) in [
+        ("PRAGMA application_id = 5; PRAGMA user_version = 1", "another program's"),
+        ("PRAGMA application_id = 0x6e783373; PRAGMA user_version = 7", "newer than 1"),
+    ] {
+        std::fs::remove_file(&path).unwrap();
+        Connection::open(&path).unwrap().execute_batch(sql).unwrap();
+        let report = check(&path).unwrap();
+        assert!(report.problems.iter().any(|problem| problem.what.contains(part)), "{report}");
+        assert!(verify_chain(&path).is_err());
+    }
+}
+
+/// A number that was changed on the disk leads a reader back to where it was. Every byte that may be the number of the last
+/// entry is tried.
+#[tokio::test]
+async fn a_number_that_leads_back_is_told_and_ends_the_check() {
+    const ENTRIES: u8 = 40;
+    let home = folder();
+    let store = store_at(home.path());
+    fill(&store, u64::from(ENTRIES)).await;
+    store.close().await;
+    let file = home.path().join("nexus3.db");
+    let whole = std::fs::read(&file).unwrap();
+    let mut led_back = 0;
+    for place in (0..whole.len()).filter(|place| whole[*place] == ENTRIES) {
+        let mut changed = whole.clone();
+        changed[place] = 3;
+        std::fs::write(&file, &changed).unwrap();
+        let Ok(report) = verify_chain(&file) else { continue };
+        led_back += u64::from(report.to_string().contains("it stands behind entry 39"));
+        assert!(report.entries <= u64::from(ENTRIES), "{report}");
+    }
+    assert_eq!(led_back, 1, "one of them was the number of the last entry");
+}

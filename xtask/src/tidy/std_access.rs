@@ -1,0 +1,286 @@
+//! What the code of a room names of the standard library, held against its row in the room table.
+//! Works on parsed code: comments and strings do not count, imports under another name do.
+
+use std::collections::BTreeMap;
+
+use proc_macro2::{Ident, TokenStream, TokenTree};
+use syn::visit::{self, Visit};
+use syn::{ImplItemFn, ItemFn, ItemImpl, ItemMod, ItemUse, Macro, Path, UseTree};
+
+use super::finding::{Finding, Rule};
+use super::rooms::{StdAccess, Room};
+use super::rust_file::{RustFile, is_test_only};
+
+const ENVIRONMENT_PATHS: &[&str] = &["std::env"];
+
+/// A room without reach decides; whoever calls it brings the outside along.
+const IO_PATHS: &[&str] = &[
+    "std::env",
+    "std::fs",
+    "std::net",
+    "std::os",
+    "std::process",
+    "std::thread",
+    "std::time::Instant",
+    "std::time::SystemTime",
+];
+
+/// What the file names outside its tests and its room may not.
+pub(crate) fn check(file: &RustFile<'_>, room: &Room) -> Vec<Finding> {
+    let (banned, remedy) = match room.std_access {
+        StdAccess::Pure => (IO_PATHS, "the room only decides: take the value as a parameter or through a trait"),
+        StdAccess::Io => (ENVIRONMENT_PATHS, "the binary reads the environment and hands options in"),
+        StdAccess::IoAndEnvironment => return Vec::new(),
+    };
+    let mut names = PathVisitor { banned, aliases: BTreeMap::new(), violations: Vec::new() };
+    // Imports first: a path may use a name that is imported further down.
+    let mut imports = ImportVisitor { paths: &mut names };
+    imports.visit_file(&file.syntax);
+    names.visit_file(&file.syntax);
+    names
+        .violations
+        .into_iter()
+        .map(|(line, what)| {
+            let wrong = format!("`{}` may not touch `{what}`", room.name);
+            Finding::new(Rule::StdAccess, file.path, line, wrong, remedy)
+        })
+        .collect()
+}
+
+struct PathVisitor {
+    banned: &'static [&'static str],
+    /// What an imported name stands for, when the import itself is fine: `time` for `std::time`.
+    aliases: BTreeMap<String, String>,
+    violations: Vec<(usize, &'static str)>,
+}
+
+impl PathVisitor {
+    fn record(&mut self, line: usize, name: &str) {
+        if let Some(what) = self.banned_in(name) {
+            self.violations.push((line, what));
+        }
+    }
+
+    /// Resolves the first part of a path by the imports, then notes it.
+    fn record_path(&mut self, line: usize, path: &str) {
+        let (first, rest) = path.split_once("::").unwrap_or((path, ""));
+        match self.aliases.get(first) {
+            Some(meant) => self.record(line, &format!("{meant}::{rest}")),
+            None => self.record(line, path),
+        }
+    }
+
+    fn banned_in(&self, name: &str) -> Option<&'static str> {
+        // `use std::time::*` imports the clock as well.
+        let all_of = name.strip_suffix('*');
+        self.banned.iter().copied().find(|banned| {
+            name == *banned
+                || name.strip_prefix(banned).is_some_and(|rest| rest.starts_with("::"))
+                || all_of.is_some_and(|prefix| banned.starts_with(prefix))
+        })
+    }
+
+    fn record_import(&mut self, line: usize, path: String, name: &str) {
+        if self.banned_in(&path).is_some() {
+            self.record(line, &path);
+        } else {
+            self.aliases.insert(name.to_owned(), path);
+        }
+    }
+
+    fn record_tokens(&mut self, tokens: TokenStream) {
+        let mut path: Option<(usize, String)> = None;
+        let mut colons = 0;
+        for token in tokens {
+            match token {
+                TokenTree::Ident(ident) => {
+                    match &mut path {
+                        Some((_, text)) if colons == 2 => text.push_str(&format!("::{ident}")),
+                        _ => {
+                            self.record_pending(path.take());
+                            path = Some((ident.span().start().line, ident.to_string()));
+                        }
+                    }
+                    colons = 0;
+                }
+                TokenTree::Punct(punct) if punct.as_char() == ':' => colons += 1,
+                TokenTree::Group(group) => {
+                    self.record_pending(path.take());
+                    self.record_tokens(group.stream());
+                }
+                TokenTree::Punct(_) | TokenTree::Literal(_) => self.record_pending(path.take()),
+            }
+        }
+        self.record_pending(path);
+    }
+
+    fn record_pending(&mut self, path: Option<(usize, String)>) {
+        if let Some((line, path)) = path {
+            self.record_path(line, &path);
+        }
+    }
+}
+
+impl<'ast> Visit<'ast> for PathVisitor {
+    fn visit_path(&mut self, path: &'ast Path) {
+        let parts: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        if let Some(first) = path.segments.first() {
+            self.record_path(first.ident.span().start().line, &parts.join("::"));
+        }
+        visit::visit_path(self, path);
+    }
+
+    /// The tokens of a macro call are not parsed; a path in them counts all the same.
+    fn visit_macro(&mut self, call: &'ast Macro) {
+        self.visit_path(&call.path);
+        self.record_tokens(call.tokens.clone());
+    }
+
+    fn visit_item_use(&mut self, _: &'ast ItemUse) {
+        // Imports were noted before.
+    }
+
+    fn visit_item_mod(&mut self, item: &'ast ItemMod) {
+        if !is_test_only(&item.attrs) {
+            visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_item_fn(&mut self, item: &'ast ItemFn) {
+        if !is_test_only(&item.attrs) {
+            visit::visit_item_fn(self, item);
+        }
+    }
+
+    fn visit_item_impl(&mut self, item: &'ast ItemImpl) {
+        if !is_test_only(&item.attrs) {
+            visit::visit_item_impl(self, item);
+        }
+    }
+
+    fn visit_impl_item_fn(&mut self, item: &'ast ImplItemFn) {
+        if !is_test_only(&item.attrs) {
+            visit::visit_impl_item_fn(self, item);
+        }
+    }
+}
+
+struct ImportVisitor<'names> {
+    paths: &'names mut PathVisitor,
+}
+
+impl ImportVisitor<'_> {
+    fn record_tree(&mut self, prefix: &str, tree: &UseTree) {
+        match tree {
+            UseTree::Path(part) => self.record_tree(&format!("{prefix}{}::", part.ident), &part.tree),
+            UseTree::Name(name) => self.record_name(prefix, &name.ident, None),
+            UseTree::Rename(name) => self.record_name(prefix, &name.ident, Some(&name.rename)),
+            UseTree::Glob(glob) => {
+                let line = glob.star_token.spans[0].start().line;
+                self.paths.record(line, &format!("{prefix}*"));
+            }
+            UseTree::Group(group) => group.items.iter().for_each(|tree| self.record_tree(prefix, tree)),
+        }
+    }
+
+    fn record_name(&mut self, prefix: &str, ident: &Ident, rename: Option<&Ident>) {
+        // `use std::time::{self}` imports `std::time`.
+        let path = if ident == "self" {
+            prefix.trim_end_matches("::").to_owned()
+        } else {
+            format!("{prefix}{ident}")
+        };
+        let last = path.rsplit("::").next().unwrap_or_default().to_owned();
+        let name = rename.map_or(last, ToString::to_string);
+        self.paths.record_import(ident.span().start().line, path, &name);
+    }
+}
+
+impl<'ast> Visit<'ast> for ImportVisitor<'_> {
+    fn visit_item_use(&mut self, item: &'ast ItemUse) {
+        if !is_test_only(&item.attrs) {
+            self.record_tree("", &item.tree);
+        }
+    }
+
+    fn visit_item_mod(&mut self, item: &'ast ItemMod) {
+        if !is_test_only(&item.attrs) {
+            visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_item_fn(&mut self, item: &'ast ItemFn) {
+        if !is_test_only(&item.attrs) {
+            visit::visit_item_fn(self, item);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tidy::rooms::ROOMS;
+    use crate::tidy::source_tree::TextFile;
+
+    fn touched(room: &str, source: &str) -> Vec<(usize, String)> {
+        let text = TextFile { path: "a.rs".to_owned(), text: source.to_owned() };
+        let file = RustFile::parse(&text).unwrap();
+        let room = ROOMS.iter().find(|row| row.name == room).unwrap();
+        let what = |wrong: &str| wrong.split('`').nth(3).unwrap().to_owned();
+        let mut found: Vec<_> =
+            check(&file, room).iter().map(|finding| (finding.line, what(&finding.problem))).collect();
+        found.sort();
+        found
+    }
+
+    #[test]
+    fn a_deciding_room_does_not_name_the_outside() {
+        for (source, what) in [
+            ("use std::fs;", "std::fs"),
+            ("use std::fs::File;", "std::fs"),
+            ("use std::{collections::BTreeMap, net};", "std::net"),
+            ("use std::time::{Duration, Instant};", "std::time::Instant"),
+            ("use std::time::*;", "std::time::Instant"),
+            ("pub use ::std::process::Command;", "std::process"),
+            ("fn f() { let _ = std::time::SystemTime::now(); }", "std::time::SystemTime"),
+            ("struct S(std::time::Instant);", "std::time::Instant"),
+            ("use std::time; fn f() { time::Instant::now(); }", "std::time::Instant"),
+            ("use std::time::{self as t}; fn f() { t::Instant::now(); }", "std::time::Instant"),
+            ("use std as s; fn f() { s::thread::yield_now(); }", "std::thread"),
+            ("fn f() { println!(\"{:?}\", std::env::args()); }", "std::env"),
+            ("fn f() { assert!(!vec![std::env::args()].is_empty()); }", "std::env"),
+        ] {
+            assert_eq!(touched("agent", source), [(1, what.to_owned())], "{source}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_code_of_the_room_does_not_count() {
+        for source in [
+            "// std::fs\n/// std::net::TcpStream\nfn f() -> &'static str { \"std::env::var\" }",
+            "use std::time::Duration;",
+            "use std::{collections::BTreeMap, fmt};",
+            "mod fs {} use crate::fs::read;",
+            "#[cfg(test)] mod tests { use std::fs; fn f() { std::env::args(); } }",
+            "#[cfg(test)] use std::fs;",
+            "#[test] fn f() { std::env::temp_dir(); }",
+            "fn f(env: u8) -> u8 { env }",
+        ] {
+            assert_eq!(touched("agent", source), [], "{source}");
+        }
+    }
+
+    #[test]
+    fn an_acting_room_may_do_all_but_read_the_environment() {
+        let source = "use std::fs;\nfn f() { std::time::Instant::now(); }\nuse std::env::var;\n";
+        assert_eq!(touched("runtime", source), [(3, "std::env".to_owned())]);
+        assert_eq!(touched("nexus3", source), []);
+        assert_eq!(touched("testkit", source), []);
+    }
+
+    #[test]
+    fn an_import_is_told_once_and_not_at_every_use() {
+        let source = "use std::fs;\nfn f() { fs::read(\"a\"); fs::read(\"b\"); }\n";
+        assert_eq!(touched("agent", source), [(1, "std::fs".to_owned())]);
+    }
+}
