@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use agent::outside::{
-    Clock, Entropy, ModelEvent, ModelRequest, ModelStream, ModelSpec, Models, Timestamp, Provider,
+    Clock, Entropy, ModelEvent, ModelRequest, ModelSpec, ModelStream, Models, Provider, Timestamp,
 };
 use agent::permission::{FilePath, Presets};
 use agent::{Fault, FaultKind};
@@ -22,7 +22,7 @@ use rpc::{Dispatcher, DispatcherOptions, InProcessApi};
 use runtime::{Outside, PoolHandle, PoolOptions};
 use server::http::{HttpDoor, HttpLimits, HttpOptions};
 use server::{Host, bind};
-use tools::{ToolRegistry, LocalWorkspace, ToolDependencies};
+use tools::{LocalWorkspace, ToolDependencies, ToolRegistry};
 
 /// Written once, runs with and without a wire: an agent under another, and what it may do.
 async fn delegate<A: AgentApi>(api: &A, lead: &str, helper: &str) -> Result<String, A::Fault> {

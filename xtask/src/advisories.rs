@@ -21,7 +21,9 @@ const CHECK_COMMAND: &str = "deny --locked check advisories";
 fn run(arguments: &[String]) -> Result<(), Failure> {
     command::reject_arguments(COMMAND.name, arguments)?;
     cargo::require_cargo_deny()?;
-    let output = cargo::command(CHECK_COMMAND).output().map_err(|cause| cargo::start_failure(CHECK_COMMAND, &cause))?;
+    let output = cargo::command(CHECK_COMMAND)
+        .output()
+        .map_err(|cause| cargo::start_failure(CHECK_COMMAND, &cause))?;
     // A closed pipe behind us is no reason to hide the verdict.
     let _ = std::io::stdout().write_all(&output.stdout);
     let _ = std::io::stderr().write_all(&output.stderr);

@@ -2,14 +2,13 @@
 //! This file knows the groups and runs them; each group is a module, and what they share is beside them.
 
 mod agents;
-mod in_process;
 mod http;
+mod in_process;
 mod instant_model;
 mod load;
 mod machine;
 mod memory;
 mod models;
-mod statistics;
 mod options;
 mod process;
 pub(crate) mod programs;
@@ -18,6 +17,7 @@ mod rpc;
 mod servers;
 mod stall;
 mod start;
+mod statistics;
 mod store;
 mod turn;
 

@@ -18,7 +18,10 @@ pub(crate) fn run(arguments: &str) -> Result<(), Failure> {
 }
 
 /// The same with variables around it.
-pub(crate) fn run_with_variables(arguments: &str, variables: &[(&'static str, PathBuf)]) -> Result<(), Failure> {
+pub(crate) fn run_with_variables(
+    arguments: &str,
+    variables: &[(&'static str, PathBuf)],
+) -> Result<(), Failure> {
     let variables = variables.iter().map(|(name, path)| (name, path));
     let status =
         command(arguments).envs(variables).status().map_err(|cause| start_failure(arguments, &cause))?;

@@ -1,18 +1,18 @@
 //! `cargo xtask tidy`: reads the workspace and the source tree, asks every rule, prints all findings.
 //! Each rule is a function in a module below; this file only brings them together.
 
-mod finding;
-mod suppression;
-mod source_rules;
-mod machine_paths;
-mod std_access;
 mod dependency_reasons;
+mod finding;
+mod machine_paths;
 mod rooms;
 mod rust_file;
 mod size;
+mod source_rules;
+mod source_tree;
+mod std_access;
+mod suppression;
 #[cfg(test)]
 mod tests;
-mod source_tree;
 mod workspace;
 
 use std::path::Path;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::{Message, Role, TokenCount};
 
 pub use drop_plan::drop_oldest;
-pub use summary_plan::{SummaryPlan, CompactionTrigger};
+pub use summary_plan::{CompactionTrigger, SummaryPlan};
 
 /// A user's message that begins with this stays in the context as it is when older ones are summed up or dropped.
 pub const PINNED_PREFIX: &str = "[pinned]";

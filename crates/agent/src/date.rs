@@ -48,6 +48,10 @@ mod tests {
         assert_eq!(format_minute(Timestamp(0), 0), "1970-01-01 00:00 UTC");
         assert_eq!(format_minute(Timestamp(-1), 0), "1969-12-31 23:59 UTC");
         assert_eq!(format_minute(Timestamp(1_709_164_800_000_000), 0), "2024-02-29 00:00 UTC");
-        assert_eq!(format_minute(Timestamp(4_107_542_400_000_000), 0), "2100-03-01 00:00 UTC", "no leap year");
+        assert_eq!(
+            format_minute(Timestamp(4_107_542_400_000_000), 0),
+            "2100-03-01 00:00 UTC",
+            "no leap year"
+        );
     }
 }

@@ -33,7 +33,9 @@ impl Image {
     /// When they are none, or not all of one.
     pub fn parse(data: Vec<u8>) -> Result<Self, ImageFault> {
         let (media_type, is_whole) = match data.as_slice() {
-            [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', rest @ ..] => ("image/png", validate_png(rest)),
+            [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', rest @ ..] => {
+                ("image/png", validate_png(rest))
+            }
             [0xff, 0xd8, rest @ ..] => ("image/jpeg", validate_jpeg(rest)),
             [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', rest @ ..] => ("image/gif", validate_gif(rest)),
             [b'R', b'I', b'F', b'F', a, b, c, d, b'W', b'E', b'B', b'P', rest @ ..] => {

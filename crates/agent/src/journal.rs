@@ -5,12 +5,15 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
-pub use replay::{OpenTurn, TurnProgress, Replay, TurnStage};
+pub use replay::{OpenTurn, Replay, TurnProgress, TurnStage};
 
 pub use crate::compaction::CompactionRecord;
 use crate::outside::Timestamp;
 use crate::permission::{Budget, FilePath, Level, Resource};
-use crate::{AgentId, TokenCalibration, Halt, Message, NanoDollars, RequestId, ToolClass, ToolOutcome, TurnEnd, UsageTotals};
+use crate::{
+    AgentId, Halt, Message, NanoDollars, RequestId, TokenCalibration, ToolClass, ToolOutcome, TurnEnd,
+    UsageTotals,
+};
 
 /// Tells agents apart for ever: never given twice, rising with age. Zero is the daemon itself.
 pub type Serial = u64;

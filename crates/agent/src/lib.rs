@@ -2,10 +2,9 @@
 //! an answer.
 //! Pure: no clock, no randomness, no I/O, no async. What it needs of the world is asked for in [`outside`].
 
-mod truncate;
+pub mod compaction;
 mod date;
 mod fault;
-pub mod compaction;
 mod id;
 mod image;
 pub mod journal;
@@ -16,19 +15,24 @@ pub mod prompt;
 mod redact;
 mod tokens;
 mod tool;
+mod truncate;
 mod turn;
 mod window;
 
-pub use truncate::{truncate_middle, omission_note};
 pub use date::format_minute;
 pub use fault::{Fault, FaultKind};
 pub use id::{AgentId, AgentIdFault, RequestId};
 pub use image::{Image, ImageFault};
-pub use message::{Ending, Message, Role, MessageSource, ToolCall, content_digest_input};
+pub use message::{Ending, Message, MessageSource, Role, ToolCall, content_digest_input};
 pub use redact::redact;
-pub use tokens::{CountedMessage, Counting, TokenCalibration, NanoDollars, Prices, TokenCount, Usage, UsageTotals, estimate_tokens};
+pub use tokens::{
+    CountedMessage, Counting, NanoDollars, Prices, TokenCalibration, TokenCount, Usage, UsageTotals,
+    estimate_tokens,
+};
 pub use tool::{Concurrency, ToolClass, ToolOutcome, ToolSpec};
+pub use truncate::{omission_note, truncate_middle};
 pub use turn::{
-    Halt, Schedule, STEERS_MAX, Turn, TurnAction, TurnEnd, TurnEvent, TurnLimits, TurnOutcome, budget_exhausted_result,
+    Halt, STEERS_MAX, Schedule, Turn, TurnAction, TurnEnd, TurnEvent, TurnLimits, TurnOutcome,
+    budget_exhausted_result,
 };
 pub use window::{FixedOverhead, HistoryVersion, Window, WindowSize};

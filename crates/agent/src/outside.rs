@@ -9,14 +9,19 @@ use std::sync::Arc;
 
 use futures_core::Stream;
 
-pub use peers::{NewPeer, PeerResponse, CreatedPeer, PeerStatus, Peers};
-pub use store::{Append, JournalBounds, JournalEntry, IndexRow, EntryRange, Store, StoreFault, StoredAgent, StoredTurn, CommitListener};
+pub use peers::{CreatedPeer, NewPeer, PeerResponse, PeerStatus, Peers};
+pub use store::{
+    Append, CommitListener, EntryRange, IndexRow, JournalBounds, JournalEntry, Store, StoreFault,
+    StoredAgent, StoredTurn,
+};
 
 use crate::journal::Serial;
-use crate::permission::{Effect, FilePath, Relation, Permit};
+use crate::permission::{Effect, FilePath, Permit, Relation};
 use crate::prompt::Note;
 use crate::tokens::estimate_tokens;
-use crate::{AgentId, Fault, HistoryVersion, Message, Prices, TokenCount, ToolCall, ToolOutcome, ToolSpec, Usage};
+use crate::{
+    AgentId, Fault, HistoryVersion, Message, Prices, TokenCount, ToolCall, ToolOutcome, ToolSpec, Usage,
+};
 
 /// Something that takes its time. Dropping it ends it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -1,27 +1,27 @@
 //! What an agent may do and may grant. Tools declare effects, grants say what is allowed, [`judge`] decides; nothing
 //! here knows a tool's name. Missing policy means no.
 
-mod permissions;
 mod budget;
+mod directory_set;
 mod effect;
 mod explain;
-mod directory_set;
 mod grant;
 mod judge;
 mod name_set;
+mod permissions;
 mod preset;
 mod targets;
 #[cfg(test)]
 mod tests;
 
-pub use permissions::{Permissions, Dimension, LineageLink, Reasons, ceiling, effective};
 pub use budget::{Budget, Resource};
+pub use directory_set::{DirectorySet, FilePath, PathFault, RootedPath};
 pub use effect::{Effect, Relation};
-pub use explain::{Limit, GrantKind, explain};
-pub use directory_set::{FilePath, DirectorySet, PathFault, RootedPath};
+pub use explain::{GrantKind, Limit, explain};
 pub use grant::Grant;
 pub use judge::{Denial, Permit, Verdict, judge};
 pub use name_set::NameSet;
+pub use permissions::{Dimension, LineageLink, Permissions, Reasons, ceiling, effective};
 pub use preset::{GrantRequest, Level, Narrowing, Preset, PresetFault, Presets, ResolvedPreset};
 pub use targets::Targets;
 

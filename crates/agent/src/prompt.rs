@@ -4,10 +4,10 @@
 #[cfg(test)]
 mod tests;
 
-use crate::truncate::{truncate_middle, omission_note};
-use crate::outside::{ModelSpec, Timestamp, ModelTier};
+use crate::outside::{ModelSpec, ModelTier, Timestamp};
 use crate::permission::FilePath;
 use crate::tokens::Counting;
+use crate::truncate::{omission_note, truncate_middle};
 use crate::{TokenCount, format_minute};
 
 /// What every agent is told that has no prompt of its own.

@@ -214,7 +214,10 @@ mod tests {
     #[test]
     fn a_message_counts_its_calls_too() {
         let call = ToolCall { id: "1".into(), name: "echo".into(), arguments: "{\"a\": 12}".into() };
-        assert_eq!(CountedMessage::new(Message::assistant("", vec![call]), &estimate_tokens).tokens, 4 + 1 + 2);
+        assert_eq!(
+            CountedMessage::new(Message::assistant("", vec![call]), &estimate_tokens).tokens,
+            4 + 1 + 2
+        );
     }
 
     #[test]
@@ -228,9 +231,15 @@ mod tests {
         gauge.observe(1000, 800);
         assert_eq!(gauge.to_model_tokens(1000), 1100);
         (0..50).for_each(|_| gauge.observe(1000, u64::MAX));
-        assert!((3990..=4000).contains(&gauge.to_model_tokens(1000)), "an absurd report moves it to the bound");
+        assert!(
+            (3990..=4000).contains(&gauge.to_model_tokens(1000)),
+            "an absurd report moves it to the bound"
+        );
         (0..50).for_each(|_| gauge.observe(1000, 1));
-        assert!((800..=810).contains(&gauge.to_model_tokens(1000)), "nor does one of a question that was cut short");
+        assert!(
+            (800..=810).contains(&gauge.to_model_tokens(1000)),
+            "nor does one of a question that was cut short"
+        );
     }
 
     #[test]

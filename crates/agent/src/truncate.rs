@@ -29,8 +29,11 @@ pub fn truncate_middle(
     if tokens <= tokens_max {
         return text.to_owned();
     }
-    let mut keep =
-        proportional_bytes(text.len(), tokens_max.saturating_sub(count(&note(text.len(), text.len()))), tokens);
+    let mut keep = proportional_bytes(
+        text.len(),
+        tokens_max.saturating_sub(count(&note(text.len(), text.len()))),
+        tokens,
+    );
     for _ in 0..ATTEMPTS_MAX {
         let cut = replace_middle(text, keep, note);
         if keep == 0 || count(&cut) <= tokens_max {
@@ -62,22 +65,22 @@ mod tests {
     use super::*;
     use crate::tokens::estimate_tokens;
 
-    fn cut(text: &str, tokens_max: TokenCount) -> String {
+    fn truncated(text: &str, tokens_max: TokenCount) -> String {
         truncate_middle(text, tokens_max, &estimate_tokens, &|_, bytes| omission_note(bytes))
     }
 
     #[test]
     fn a_text_that_fits_stays_as_it_is() {
-        assert_eq!(cut("short", 5), "short");
-        assert_eq!(cut(&"a".repeat(400), 100), "a".repeat(400));
-        assert_eq!(cut("", 0), "");
+        assert_eq!(truncated("short", 5), "short");
+        assert_eq!(truncated(&"a".repeat(400), 100), "a".repeat(400));
+        assert_eq!(truncated("", 0), "");
     }
 
     #[test]
     fn beginning_and_end_stay_and_the_note_says_what_is_missing() {
         let text = format!("begin{}end", "ä".repeat(10_000));
         for tokens_max in [20, 100, 1000, 2000] {
-            let cut = cut(&text, tokens_max);
+            let cut = truncated(&text, tokens_max);
             assert!(cut.starts_with("begin") && cut.ends_with("end"), "{tokens_max}");
             assert!(estimate_tokens(&cut) <= tokens_max, "{tokens_max}: {}", estimate_tokens(&cut));
             let missing: usize = cut.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or_default();
@@ -88,6 +91,6 @@ mod tests {
 
     #[test]
     fn even_no_room_gives_an_end() {
-        assert_eq!(cut(&"x".repeat(100), 0), "[… 100 bytes left out …]");
+        assert_eq!(truncated(&"x".repeat(100), 0), "[… 100 bytes left out …]");
     }
 }

@@ -197,8 +197,19 @@ impl Turn {
     /// Goes on with a turn that a crash cut off. `manners` say how the calls of its last answer can run; one that may
     /// not run twice, and may have run, does not run again.
     #[must_use]
-    pub fn resume(progress: TurnProgress, manners: Vec<Schedule>, limits: TurnLimits) -> (Self, Vec<TurnAction>) {
-        let TurnProgress { responses: answers, content: said, calls, started_calls: begun, finished_calls: mut done, steers } = progress;
+    pub fn resume(
+        progress: TurnProgress,
+        manners: Vec<Schedule>,
+        limits: TurnLimits,
+    ) -> (Self, Vec<TurnAction>) {
+        let TurnProgress {
+            responses: answers,
+            content: said,
+            calls,
+            started_calls: begun,
+            finished_calls: mut done,
+            steers,
+        } = progress;
         let (mut turn, _) = Self::start(Message::user("", crate::MessageSource::default()), limits);
         turn.rounds = answers;
         turn.content = said;
@@ -230,9 +241,7 @@ impl Turn {
         match (self.phase, event) {
             (TurnPhase::Ended, _) => Vec::new(),
             (_, TurnEvent::Cancel) => self.abort(Ending::Cancelled, TurnOutcome::Cancelled),
-            (_, TurnEvent::Interrupt(why)) => {
-                self.abort(Ending::Interrupted, TurnOutcome::Interrupted(why))
-            }
+            (_, TurnEvent::Interrupt(why)) => self.abort(Ending::Interrupted, TurnOutcome::Interrupted(why)),
             (_, TurnEvent::Steer(message)) => {
                 self.steers.push(message);
                 Vec::new()
@@ -265,7 +274,9 @@ impl Turn {
             (TurnPhase::CallingModel, TurnEvent::ModelFailed(fault)) => {
                 self.abort(Ending::Failed, TurnOutcome::Failed(fault))
             }
-            (TurnPhase::CallingModel, TurnEvent::BudgetExhausted(resource)) => self.stop_out_of_budget(resource),
+            (TurnPhase::CallingModel, TurnEvent::BudgetExhausted(resource)) => {
+                self.stop_out_of_budget(resource)
+            }
             (TurnPhase::RunningTools, TurnEvent::BudgetExhausted(resource)) => {
                 self.exhausted = Some(resource);
                 self.calls.fail_pending(&budget_exhausted_result(resource));
@@ -276,8 +287,14 @@ impl Turn {
                 self.advance()
             }
             // A model that is not asked has nothing to say, and a call that does not run cannot end.
-            (TurnPhase::RunningTools, TurnEvent::Text(_) | TurnEvent::ReasoningBlock(_) | TurnEvent::ToolCall(..))
-            | (TurnPhase::RunningTools, TurnEvent::Truncated | TurnEvent::ModelDone | TurnEvent::ModelFailed(_))
+            (
+                TurnPhase::RunningTools,
+                TurnEvent::Text(_) | TurnEvent::ReasoningBlock(_) | TurnEvent::ToolCall(..),
+            )
+            | (
+                TurnPhase::RunningTools,
+                TurnEvent::Truncated | TurnEvent::ModelDone | TurnEvent::ModelFailed(_),
+            )
             | (TurnPhase::CallingModel, TurnEvent::ToolDone(..)) => Vec::new(),
         }
     }
@@ -289,7 +306,8 @@ impl Turn {
         if !self.calls.is_empty() {
             self.last_response_empty = false;
             self.phase = TurnPhase::RunningTools;
-            let answer = Message { reasoning_block: thoughts, ..Message::assistant(text, self.calls.tool_calls()) };
+            let answer =
+                Message { reasoning_block: thoughts, ..Message::assistant(text, self.calls.tool_calls()) };
             let mut actions = vec![TurnAction::Append(answer)];
             actions.extend(self.advance());
             return actions;

@@ -162,7 +162,9 @@ impl Window {
                         window.push(CountedMessage { message, tokens: self.tokens[place] });
                     }
                 }
-                CompactionPart::Inserted(message) => window.push(CountedMessage::new(Message::clone(message), count)),
+                CompactionPart::Inserted(message) => {
+                    window.push(CountedMessage::new(Message::clone(message), count))
+                }
             }
         }
         window
@@ -182,8 +184,8 @@ impl Window {
     #[must_use]
     pub fn size(&self, frame: &FixedOverhead) -> WindowSize {
         let FixedOverhead { budget, tools, volatile_suffix: dynamic, calibration: gauge } = *frame;
-        let [system, tools, dynamic, messages] =
-            [self.system_tokens, tools, dynamic, self.message_tokens].map(|counted| gauge.to_model_tokens(counted));
+        let [system, tools, dynamic, messages] = [self.system_tokens, tools, dynamic, self.message_tokens]
+            .map(|counted| gauge.to_model_tokens(counted));
         // The parts add up.
         let total = system + tools + dynamic + messages;
         let available = budget - (budget / 4).min(RESPONSE_RESERVE_TOKENS_MAX);

@@ -8,9 +8,9 @@ use nexus3_protocol::methods::{CreateAgentParams, DestroyAgentParams, ImageParam
 
 use crate::args::AskArgs;
 use crate::commands::{absolute_path, exit_code_for, read_message};
+use crate::connection::{ConnectionOptions, Failure};
 use crate::images::load_images;
-use crate::send::{OutgoingMessage, RetryHint, OutputMode, send};
-use crate::connection::{Failure, ConnectionOptions};
+use crate::send::{OutgoingMessage, OutputMode, RetryHint, send};
 use crate::{Interrupt, Streams};
 
 /// Which daemon is asked.

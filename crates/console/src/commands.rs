@@ -6,15 +6,15 @@ use nexus3_client::{DETECT_TIMEOUT, Detection, detect_server};
 use nexus3_protocol::MethodSpec;
 use nexus3_protocol::methods::{
     CancelOutput, CancelParams, CompactParams, CreateAgentParams, DestroyAgentParams, ListAgentsParams,
-    PageOffset, MessagesParams, NoParams, PageSize, RequestIdParam, SendOutput, SteerParams, spec,
+    MessagesParams, NoParams, PageOffset, PageSize, RequestIdParam, SendOutput, SteerParams, spec,
 };
 use serde_json::{Value, json};
 
 use crate::args::{CreateArgs, RpcCommand, SendArgs};
+use crate::connection::{ConnectionOptions, Failure};
 use crate::images::load_images;
-use crate::send::{OutgoingMessage, RetryHint, OutputMode, send};
-use crate::connection::{Failure, ConnectionOptions};
-use crate::{EXIT_SUCCESS, EXIT_FAILURE, Interrupt, Streams};
+use crate::send::{OutgoingMessage, OutputMode, RetryHint, send};
+use crate::{EXIT_FAILURE, EXIT_SUCCESS, Interrupt, Streams};
 use crate::{events, lifecycle};
 
 /// A message longer than this is not read to its end: the daemon takes far less.
@@ -139,7 +139,8 @@ async fn send_message(
     let content = read_message(args.text, streams.input)?;
     let (agent_id, request_id, limit) = (args.agent_id, args.request_id, args.timeout);
     let (images, repeat) = (load_images(args.images)?, RetryHint::SameRequestId);
-    let outgoing = OutgoingMessage { agent_id, content, images, request_id, time_limit: limit, retry_hint: repeat };
+    let outgoing =
+        OutgoingMessage { agent_id, content, images, request_id, time_limit: limit, retry_hint: repeat };
     let telling = if args.stream { OutputMode::Streamed(streams.output) } else { OutputMode::Buffered };
     let answered = send(session, session.client(), outgoing, telling, streams.errors, interrupt).await?;
     if !args.stream {
@@ -186,7 +187,11 @@ async fn cancel(session: &ConnectionOptions, agent_id: &str, name: String) -> Re
     Ok(if as_number.cancelled { as_number } else { output })
 }
 
-async fn status(session: &ConnectionOptions, agent_id: &str, streams: &mut Streams<'_>) -> Result<u8, Failure> {
+async fn status(
+    session: &ConnectionOptions,
+    agent_id: &str,
+    streams: &mut Streams<'_>,
+) -> Result<u8, Failure> {
     let client = session.client();
     let agent = client.agent(agent_id);
     let tokens = to_json::<spec::GetTokens>(&agent.get_tokens(&NoParams {}).await?)?;
@@ -233,7 +238,11 @@ async fn destroy(
     let params = DestroyAgentParams { agent_id, orphan: orphan.then_some(true) };
     let output = session.client().destroy_agent(&params).await?;
     print::<spec::DestroyAgent>(streams, &output)?;
-    if output.success { Ok(EXIT_SUCCESS) } else { Err(Failure::Message(format!("no agent {}", output.agent_id))) }
+    if output.success {
+        Ok(EXIT_SUCCESS)
+    } else {
+        Err(Failure::Message(format!("no agent {}", output.agent_id)))
+    }
 }
 
 fn to_json<M: MethodSpec>(output: &M::Output) -> Result<Value, Failure> {
@@ -251,6 +260,8 @@ fn print_value(streams: &mut Streams<'_>, answer: &Value) -> Result<u8, Failure>
 }
 
 pub(crate) fn print_text(streams: &mut Streams<'_>, text: &str) -> Result<u8, Failure> {
-    writeln!(streams.output, "{text}").and_then(|()| streams.output.flush()).map_err(Failure::write_failed)?;
+    writeln!(streams.output, "{text}")
+        .and_then(|()| streams.output.flush())
+        .map_err(Failure::write_failed)?;
     Ok(EXIT_SUCCESS)
 }

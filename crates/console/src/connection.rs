@@ -28,7 +28,10 @@ pub(crate) enum Failure {
 }
 
 impl ConnectionOptions {
-    pub(crate) fn with_discovered_token(address: &ConnectionArgs, options: &ConsoleOptions) -> Result<Self, TokenFault> {
+    pub(crate) fn with_discovered_token(
+        address: &ConnectionArgs,
+        options: &ConsoleOptions,
+    ) -> Result<Self, TokenFault> {
         let mut session = Self::without_discovery(address, options);
         if session.token.is_none() {
             session.token = discover_token(&session.home, session.api_key.as_deref(), &session.endpoint)?;
@@ -65,7 +68,9 @@ impl ConnectionOptions {
     fn token_origin(&self) -> String {
         match self.token.as_ref().map(Token::source) {
             Some(TokenSource::File(path)) => format!("the token came from {}", path.display()),
-            Some(TokenSource::Given) if self.is_key_from_argument => "the token came from --api-key".to_owned(),
+            Some(TokenSource::Given) if self.is_key_from_argument => {
+                "the token came from --api-key".to_owned()
+            }
             Some(TokenSource::Given) => "the token came from NEXUS3_API_KEY".to_owned(),
             None => format!(
                 "no token was found: NEXUS3_API_KEY is not set, and {} has none of {}",

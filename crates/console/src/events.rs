@@ -11,7 +11,7 @@ use nexus3_protocol::events::{EventKindFilter, EventQuery};
 use tokio::time::sleep;
 
 use crate::args::EventsArgs;
-use crate::connection::{Failure, ConnectionOptions};
+use crate::connection::{ConnectionOptions, Failure};
 use crate::{EXIT_SUCCESS, Interrupt, Streams};
 
 /// The shortest and the longest wait before the daemon is tried again.
@@ -29,7 +29,8 @@ pub(crate) async fn follow(
 ) -> Result<u8, Failure> {
     let kinds = (!args.kinds.is_empty()).then(|| args.kinds.into_iter().collect());
     let filter = EventKindFilter { kinds, deltas: !args.no_deltas };
-    let watch = EventSubscription { agent_id: args.agent_id, query: EventQuery { after: args.after, filter } };
+    let watch =
+        EventSubscription { agent_id: args.agent_id, query: EventQuery { after: args.after, filter } };
     let style = if args.json { OutputFormat::Json } else { OutputFormat::Text };
     tokio::select! {
         biased;
@@ -65,7 +66,9 @@ async fn follow_with_reconnect(
     loop {
         let why = match follow_once(&mut watch, style, session, streams, &mut patience).await {
             Ok(()) => "the daemon ended the stream".to_owned(),
-            Err(FollowEnd::Failed(Failure::Call(fault))) if patience.should_retry(&fault) => describe_fault(&fault),
+            Err(FollowEnd::Failed(Failure::Call(fault))) if patience.should_retry(&fault) => {
+                describe_fault(&fault)
+            }
             Err(stopped) => return stopped,
         };
         if patience.should_announce() {

@@ -4,12 +4,12 @@
 mod args;
 mod ask;
 mod commands;
-mod snapshot_file;
+mod connection;
 mod events;
 mod images;
-mod send;
-mod connection;
 mod lifecycle;
+mod send;
+mod snapshot_file;
 #[cfg(test)]
 mod tests;
 
@@ -114,8 +114,10 @@ async fn prepare_ask(
     options: &ConsoleOptions,
     start: impl AsyncFnOnce(u16) -> Result<(), String>,
 ) -> Result<(ConnectionOptions, ask::AskTarget), String> {
-    let daemon = ask::ensure_daemon(&ConnectionOptions::without_discovery(&args.address, options), start).await?;
-    let session = ConnectionOptions::with_discovered_token(&args.address, options).map_err(|fault| fault.to_string())?;
+    let daemon =
+        ask::ensure_daemon(&ConnectionOptions::without_discovery(&args.address, options), start).await?;
+    let session = ConnectionOptions::with_discovered_token(&args.address, options)
+        .map_err(|fault| fault.to_string())?;
     let asked = ask::prepare_agent(args, &session).await;
     let asked = asked.map_err(|failure| daemon.explain_unknown_model(failure.explain(&session)))?;
     Ok((session, asked))

@@ -10,8 +10,8 @@ use nexus3_protocol::methods::{
 
 use crate::Streams;
 use crate::commands::{print, print_text};
+use crate::connection::{ConnectionOptions, Failure};
 use crate::snapshot_file::{input_label, read_snapshot};
-use crate::connection::{Failure, ConnectionOptions};
 
 pub(crate) async fn list(
     session: &ConnectionOptions,

@@ -13,7 +13,7 @@ use nexus3_protocol::sse::SseEvent;
 use tokio::time::{sleep, timeout};
 
 use crate::Interrupt;
-use crate::connection::{Failure, ConnectionOptions};
+use crate::connection::{ConnectionOptions, Failure};
 
 /// How long a daemon may take to end a turn that was cancelled.
 const CANCEL_GRACE: Duration = Duration::from_secs(10);
@@ -57,7 +57,8 @@ pub(crate) async fn send(
     errors: &mut dyn Write,
     interrupt: Interrupt<'_>,
 ) -> Result<SendOutput, Failure> {
-    let OutgoingMessage { agent_id, content, images, request_id, time_limit: limit, retry_hint: repeat } = outgoing;
+    let OutgoingMessage { agent_id, content, images, request_id, time_limit: limit, retry_hint: repeat } =
+        outgoing;
     // The limit is ours to keep: the client's own must not drop the connection before the turn is cancelled.
     let client = client.with_timeout(limit.saturating_add(CANCEL_GRACE * 2));
     let agent = client.agent(&agent_id);

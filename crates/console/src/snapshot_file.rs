@@ -31,14 +31,19 @@ impl std::error::Error for SnapshotFileFault {}
 /// When it cannot be read or is no session document.
 pub fn read_snapshot(file: &Path, input: &mut dyn Read) -> Result<SnapshotDocument, SnapshotFileFault> {
     let shown = input_label(file);
-    let bytes = read_bytes(file, input).map_err(|why| SnapshotFileFault(format!("{shown} cannot be read: {why}")))?;
+    let bytes =
+        read_bytes(file, input).map_err(|why| SnapshotFileFault(format!("{shown} cannot be read: {why}")))?;
     parse(&bytes).map_err(|why| SnapshotFileFault(format!("{shown} is no session document: {why}")))
 }
 
 /// How messages call it.
 #[must_use]
 pub fn input_label(file: &Path) -> String {
-    if file == Path::new(STANDARD_INPUT_ARGUMENT) { "standard input".to_owned() } else { file.display().to_string() }
+    if file == Path::new(STANDARD_INPUT_ARGUMENT) {
+        "standard input".to_owned()
+    } else {
+        file.display().to_string()
+    }
 }
 
 fn read_bytes(file: &Path, input: &mut dyn Read) -> Result<Vec<u8>, String> {

@@ -8,7 +8,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use local::generation::{
-    GenerationSummary, Chat, ChatMessage, ChatRole, EngineKind, LoadOptions, LoadedModel, GenerationEvent, ToolChoice,
+    Chat, ChatMessage, ChatRole, EngineKind, GenerationEvent, GenerationSummary, LoadOptions, LoadedModel,
+    ToolChoice,
 };
 
 const LICENCE: &str = include_str!("../../../LICENSE-APACHE");

@@ -3,5 +3,5 @@
 
 pub(crate) mod prompt;
 pub(crate) mod template;
-pub(crate) mod vocabulary;
 pub(crate) mod tokenizer;
+pub(crate) mod vocabulary;

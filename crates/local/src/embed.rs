@@ -1,10 +1,10 @@
 //! Embeddings: texts as points, near where the meaning is near. This file is what callers see; the model that is built in
 //! is `MiniLm`, and the sockets are the server's.
 
-mod onnx_check;
 mod minilm;
-mod word_piece;
+mod onnx_check;
 mod pooling;
+mod word_piece;
 
 use std::path::PathBuf;
 

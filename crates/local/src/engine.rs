@@ -3,23 +3,23 @@
 //! `generation`; this half knows token ids and numbers only.
 
 pub(crate) mod attention;
-pub(crate) mod kv_cache;
 #[cfg(test)]
 mod conformance;
 pub(crate) mod convert;
+#[cfg(test)]
+pub(crate) mod fixture;
 pub(crate) mod format;
 pub(crate) mod forward;
 pub(crate) mod gguf;
 pub(crate) mod kernel;
+pub(crate) mod kv_cache;
 #[cfg(feature = "llama-cpp")]
 pub(crate) mod llama_cpp;
-#[cfg(test)]
-pub(crate) mod made;
-pub(crate) mod mmap;
-pub(crate) mod matrix;
-pub(crate) mod network;
 pub(crate) mod math;
+pub(crate) mod matrix;
+pub(crate) mod mmap;
 pub(crate) mod native;
+pub(crate) mod network;
 
 use std::fmt::Debug;
 

@@ -1,12 +1,12 @@
 //! What a loaded model is asked and what it answers: the words of this crate's generation half.
 //! The forward pass is in `engine`, the prompt in `chat`; sockets and queues are the server's.
 
-pub(crate) mod grammar;
 pub(crate) mod call_detector;
-pub(crate) mod text_decoder;
+pub(crate) mod grammar;
+pub(crate) mod prompt_cache;
 pub(crate) mod run;
 pub(crate) mod sampler;
-pub(crate) mod prompt_cache;
+pub(crate) mod text_decoder;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -19,9 +19,9 @@ use crate::engine::gguf::{Gguf, ModelFileError};
 use crate::engine::mmap::map_file;
 use crate::engine::native::NativeEngine;
 use grammar::GrammarFactory;
+use prompt_cache::PromptCache;
 use run::{EarlyExit, GenerationRun};
 use sampler::Sampler;
-use prompt_cache::PromptCache;
 
 /// What computes a model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -249,7 +249,8 @@ impl LoadedModel {
         if !options.engine.is_built() {
             return Err(LoadFault::EngineNotBuilt);
         }
-        let bytes = map_file(path).map_err(|cause| LoadFault::Unreadable { path: path.to_path_buf(), cause })?;
+        let bytes =
+            map_file(path).map_err(|cause| LoadFault::Unreadable { path: path.to_path_buf(), cause })?;
         Self::from_bytes(path, &bytes, options)
             .map_err(|reason| LoadFault::Unusable { path: path.to_path_buf(), reason })
     }
@@ -333,8 +334,7 @@ impl LoadedModel {
             prompt_hash: fingerprint(&prompt),
             logits: Vec::new(),
         };
-        let ended =
-            run.prefill(&prompt).and_then(|()| plan.execute(&mut run, chat, self.grammars.as_ref()));
+        let ended = run.prefill(&prompt).and_then(|()| plan.execute(&mut run, chat, self.grammars.as_ref()));
         let why = match ended {
             Ok(why) => why,
             Err(EarlyExit::Cancelled) => FinishReason::Cancelled,
@@ -342,7 +342,12 @@ impl LoadedModel {
             Err(EarlyExit::Length) => FinishReason::ToolCalls,
             Err(EarlyExit::Fault(fault)) => return Err(fault),
         };
-        Ok(GenerationSummary { prompt_tokens: prompt.len(), cached_tokens, answer_tokens: run.answer_tokens, finish_reason: why })
+        Ok(GenerationSummary {
+            prompt_tokens: prompt.len(),
+            cached_tokens,
+            answer_tokens: run.answer_tokens,
+            finish_reason: why,
+        })
     }
 }
 
@@ -388,7 +393,9 @@ impl GenerationPlan {
         let tools = chat.tools.clone();
         Ok(match (&chat.tool_choice, &chat.schema) {
             (ToolChoice::Required, _) if tools.is_empty() => {
-                return Err(GenerationFault::Refused("a call is required, but no tool is offered".to_owned()));
+                return Err(GenerationFault::Refused(
+                    "a call is required, but no tool is offered".to_owned(),
+                ));
             }
             (ToolChoice::Required, _) => Self::Calls { tools, calls_max: 8 },
             (ToolChoice::Named(name), _) => {

@@ -5,14 +5,14 @@
 mod accept;
 mod activity;
 mod backend;
-mod embeddings;
-mod http;
 mod body_reader;
-mod listener;
+mod completion;
+mod embeddings;
 mod generation_channel;
+mod http;
+mod listener;
 mod queue;
 mod refusal;
-mod completion;
 mod request;
 mod stream;
 #[cfg(test)]

@@ -58,7 +58,7 @@ impl GgufTokenCounter {
 mod tests {
     use super::*;
     use crate::chat::vocabulary::Vocabulary;
-    use crate::engine::made::{self, Made};
+    use crate::engine::fixture::{self, ModelFixture};
     use crate::engine::mmap::map_file;
 
     #[test]
@@ -71,7 +71,7 @@ mod tests {
 
     #[test]
     fn as_much_of_a_file_is_read_as_its_vocabulary_needs() {
-        let file = made::write(&Made::default());
+        let file = fixture::write(&ModelFixture::default());
         let bytes = map_file(&file.path).unwrap();
         let vocabulary = Vocabulary::read(&Gguf::read(&bytes).unwrap()).unwrap();
         let text = "hello hello, said the fox of 1984";

@@ -6,11 +6,11 @@
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use local::token_counter::GgufTokenCounter;
 use local::generation::{
-    GenerationSummary, Chat, ChatMessage, ChatRole, FinishReason, LoadOptions, LoadedModel, ChatToolCall, ChatTool, GenerationEvent,
-    ToolChoice,
+    Chat, ChatMessage, ChatRole, ChatTool, ChatToolCall, FinishReason, GenerationEvent, GenerationSummary,
+    LoadOptions, LoadedModel, ToolChoice,
 };
+use local::token_counter::GgufTokenCounter;
 use serde_json::{Value, json};
 
 fn file() -> PathBuf {
@@ -22,7 +22,7 @@ fn model() -> LoadedModel {
     LoadedModel::open(&file(), &LoadOptions { threads: 1, sequences: 4, ..LoadOptions::default() }).unwrap()
 }
 
-fn said(role: ChatRole, text: &str) -> ChatMessage {
+fn chat_message(role: ChatRole, text: &str) -> ChatMessage {
     ChatMessage { role, text: text.to_owned(), tool_calls: Vec::new(), tool_call_id: None }
 }
 
@@ -40,7 +40,7 @@ fn chat(messages: Vec<ChatMessage>) -> Chat {
     }
 }
 
-fn run(model: &mut LoadedModel, chat: &Chat) -> (GenerationSummary, String, Vec<ChatToolCall>) {
+fn generate(model: &mut LoadedModel, chat: &Chat) -> (GenerationSummary, String, Vec<ChatToolCall>) {
     let (mut text, mut calls) = (String::new(), Vec::new());
     let answered = model
         .generate(chat, &mut |piece| {
@@ -71,9 +71,9 @@ fn tools() -> Vec<ChatTool> {
 
 #[test]
 fn it_knows_the_capital_of_france() {
-    let (answered, text, _) = run(
+    let (answered, text, _) = generate(
         &mut model(),
-        &chat(vec![said(ChatRole::User, "What is the capital of France? Answer in one sentence.")]),
+        &chat(vec![chat_message(ChatRole::User, "What is the capital of France? Answer in one sentence.")]),
     );
     println!("{text:?} {answered:?}");
     assert!(text.contains("Paris"), "{text}");
@@ -83,11 +83,11 @@ fn it_knows_the_capital_of_france() {
 #[test]
 fn the_second_turn_computes_only_what_is_new() {
     let mut model = model();
-    let mut messages = vec![said(ChatRole::User, "Name a colour.")];
-    let (first, text, _) = run(&mut model, &chat(messages.clone()));
-    messages.push(said(ChatRole::Assistant, &text));
-    messages.push(said(ChatRole::User, "Another one."));
-    let (second, _, _) = run(&mut model, &chat(messages));
+    let mut messages = vec![chat_message(ChatRole::User, "Name a colour.")];
+    let (first, text, _) = generate(&mut model, &chat(messages.clone()));
+    messages.push(chat_message(ChatRole::Assistant, &text));
+    messages.push(chat_message(ChatRole::User, "Another one."));
+    let (second, _, _) = generate(&mut model, &chat(messages));
     assert!(second.cached_tokens + 2 >= first.prompt_tokens + first.answer_tokens, "{first:?} {second:?}");
 }
 
@@ -101,9 +101,9 @@ fn a_required_call_is_valid() {
             tools: tools(),
             tool_choice: ToolChoice::Required,
             answer_tokens_max: Some(200),
-            ..chat(vec![said(ChatRole::User, question)])
+            ..chat(vec![chat_message(ChatRole::User, question)])
         };
-        let (answered, text, calls) = run(&mut model, &chat);
+        let (answered, text, calls) = generate(&mut model, &chat);
         println!("{question}: {calls:?} {answered:?}");
         assert_eq!((answered.finish_reason, text.as_str()), (FinishReason::ToolCalls, ""));
         for call in calls {
@@ -120,9 +120,9 @@ fn free_choice_gives_text_or_valid_calls() {
         let chat = Chat {
             tools: tools(),
             answer_tokens_max: Some(120),
-            ..chat(vec![said(ChatRole::User, question)])
+            ..chat(vec![chat_message(ChatRole::User, question)])
         };
-        let (answered, text, calls) = run(&mut model, &chat);
+        let (answered, text, calls) = generate(&mut model, &chat);
         println!("{question}: {text:?} {calls:?} {answered:?}");
         assert!(!text.is_empty() || !calls.is_empty());
     }
@@ -134,8 +134,8 @@ fn a_made_up_tool_that_the_model_is_talked_into_is_never_called() {
     let mut made = 0;
     for fence in ["", "```json\n"] {
         let begun = format!("{fence}{{\"name\": \"fly\", \"arguments\": {{\"to\": \"the moon\"}}}}");
-        let example = said(ChatRole::Assistant, &begun);
-        let ask = |text: &str| said(ChatRole::User, text);
+        let example = chat_message(ChatRole::Assistant, &begun);
+        let ask = |text: &str| chat_message(ChatRole::User, text);
         let chat = Chat {
             tools: tools(),
             answer_tokens_max: Some(200),
@@ -147,7 +147,7 @@ fn a_made_up_tool_that_the_model_is_talked_into_is_never_called() {
                 ask("Fly to the moon."),
             ])
         };
-        let (answered, text, calls) = run(&mut model, &chat);
+        let (answered, text, calls) = generate(&mut model, &chat);
         println!("{fence:?}: {text:?} {calls:?} {answered:?}");
         assert!(!text.contains("\"arguments\""), "{text}");
         let offered = tools();
@@ -162,9 +162,9 @@ fn an_answer_to_a_schema_is_valid() {
     let schema = json!({"type": "object", "properties": {"city": {"type": "string"}, "country": {"type": "string"}}, "required": ["city", "country"], "additionalProperties": false});
     let chat = Chat {
         schema: Some(schema),
-        ..chat(vec![said(ChatRole::User, "Where is the Eiffel tower? Answer in JSON.")])
+        ..chat(vec![chat_message(ChatRole::User, "Where is the Eiffel tower? Answer in JSON.")])
     };
-    let (_, text, _) = run(&mut model(), &chat);
+    let (_, text, _) = generate(&mut model(), &chat);
     println!("{text}");
     assert!(serde_json::from_str::<Value>(&text).unwrap()["city"].is_string());
 }
@@ -174,7 +174,7 @@ fn a_schema_that_is_too_large_is_refused_and_not_failed_of() {
     let properties: serde_json::Map<String, Value> =
         (0..2_000).map(|number| (format!("field_{number}"), json!({"type": "string"}))).collect();
     let schema = json!({"type": "object", "properties": properties, "additionalProperties": false});
-    let chat = Chat { schema: Some(schema), ..chat(vec![said(ChatRole::User, "Answer in JSON.")]) };
+    let chat = Chat { schema: Some(schema), ..chat(vec![chat_message(ChatRole::User, "Answer in JSON.")]) };
     let answered = model().generate(&chat, &mut |_| ControlFlow::Continue(()));
     assert!(matches!(answered, Err(local::generation::GenerationFault::Refused(_))), "{answered:?}");
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use local::embed::{Embedder, MiniLm};
 
 #[expect(clippy::disallowed_methods, reason = "a test is told by its environment where the weights are")]
-fn open() -> MiniLm {
+fn open_embedder() -> MiniLm {
     let path = std::env::var_os("NEXUS3_TEST_EMBEDDER")
         .expect("set NEXUS3_TEST_EMBEDDER to the path of all-MiniLM-L6-v2's model.onnx");
     MiniLm::open(&PathBuf::from(path), 1).unwrap()
@@ -29,7 +29,7 @@ fn paraphrases_are_nearer_than_strangers() {
         ("It will rain tomorrow.", "The forecast for the next day is wet weather."),
     ];
     let texts: Vec<&str> = pairs.iter().flat_map(|(one, other)| [*one, *other]).collect();
-    let points = open().embed(&texts).unwrap();
+    let points = open_embedder().embed(&texts).unwrap();
     for (place, text) in texts.iter().enumerate() {
         let nearest = (0..texts.len())
             .filter(|other| *other != place)
@@ -44,7 +44,7 @@ fn paraphrases_are_nearer_than_strangers() {
 #[test]
 fn a_text_has_the_same_point_alone_and_in_a_batch() {
     let long = "a much longer sentence about nothing in particular ".repeat(20);
-    let mut embedder = open();
+    let mut embedder = open_embedder();
     let alone = embedder.embed(&["a short one"]).unwrap().remove(0);
     let together = embedder.embed(&[long.as_str(), "a short one", "x"]).unwrap();
     assert!(cosine(&alone, &together[1]) > 0.9999, "{}", cosine(&alone, &together[1]));
@@ -57,7 +57,7 @@ fn a_text_has_the_same_point_alone_and_in_a_batch() {
 
 #[test]
 fn a_text_that_is_too_long_is_cut_and_says_so() {
-    let mut embedder = open();
+    let mut embedder = open_embedder();
     let long = "word ".repeat(300);
     let longer = "word ".repeat(30_000);
     assert!(embedder.length(&long).is_truncated && !embedder.length("word").is_truncated);

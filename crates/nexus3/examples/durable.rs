@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use agent::outside::{
-    Clock, Entropy, ModelEvent, ModelRequest, ModelStream, ModelSpec, Models, Timestamp, Provider, Store,
+    Clock, Entropy, ModelEvent, ModelRequest, ModelSpec, ModelStream, Models, Provider, Store, Timestamp,
 };
 use agent::permission::Presets;
 use agent::{AgentId, Fault, FaultKind};
@@ -21,39 +21,44 @@ use rpc::{Dispatcher, DispatcherOptions, InProcessApi};
 use runtime::{Limits, Outside, PoolHandle, PoolOptions};
 use store::{Durability, SqliteOptions};
 use tokio::task::JoinSet;
-use tools::{ToolRegistry, LocalWorkspace, ToolDependencies};
+use tools::{LocalWorkspace, ToolDependencies, ToolRegistry};
 
-type Anything = Box<dyn Error + Send + Sync>;
+type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Creates that are under way at once.
-const CREATING: usize = 256;
+const CREATES_IN_FLIGHT_MAX: usize = 256;
 
 #[tokio::main]
-async fn main() -> Result<(), Anything> {
+async fn main() -> Result<(), BoxError> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
         ["turns", file, durability, agents, seconds] => {
             let durability = if durability == "normal" { Durability::Normal } else { Durability::Full };
-            turns(&Host::open(file, durability).await?, agents.parse()?, seconds.parse()?).await
+            measure_turns(&InProcessDaemon::open(file, durability).await?, agents.parse()?, seconds.parse()?)
+                .await
         }
         ["history", file, rounds] => {
-            history(&Host::open(file, Durability::Full).await?, rounds.parse()?).await
+            measure_history(&InProcessDaemon::open(file, Durability::Full).await?, rounds.parse()?).await
         }
-        ["fill", file, agents] => fill(&Host::open(file, Durability::Normal).await?, agents.parse()?).await,
-        ["wake", file, agents] => wake(&Host::open(file, Durability::Full).await?, agents.parse()?).await,
+        ["fill", file, agents] => {
+            fill(&InProcessDaemon::open(file, Durability::Normal).await?, agents.parse()?).await
+        }
+        ["wake", file, agents] => {
+            measure_wake(&InProcessDaemon::open(file, Durability::Full).await?, agents.parse()?).await
+        }
         _ => Err("see the head of crates/nexus3/examples/durable.rs".into()),
     }
 }
 
 /// A daemon without a door.
-struct Host {
+struct InProcessDaemon {
     pool: PoolHandle,
     api: InProcessApi,
 }
 
-impl Host {
-    async fn open(file: &str, durability: Durability) -> Result<Self, Anything> {
+impl InProcessDaemon {
+    async fn open(file: &str, durability: Durability) -> Result<Self, BoxError> {
         let store: Arc<dyn Store> = if file == "memory" {
             store::memory()
         } else {
@@ -66,13 +71,13 @@ impl Host {
         Ok(Self { pool, api: InProcessApi::new(desk) })
     }
 
-    async fn create(&self, name: &str) -> Result<(), Anything> {
+    async fn create(&self, name: &str) -> Result<(), BoxError> {
         let params = CreateAgentParams { agent_id: Some(name.to_owned()), ..CreateAgentParams::default() };
         self.api.create_agent(&params).await?;
         Ok(())
     }
 
-    async fn send(&self, name: &str) -> Result<(), Anything> {
+    async fn send(&self, name: &str) -> Result<(), BoxError> {
         send(&self.api, name).await
     }
 
@@ -81,14 +86,14 @@ impl Host {
     }
 }
 
-async fn send(api: &InProcessApi, name: &str) -> Result<(), Anything> {
+async fn send(api: &InProcessApi, name: &str) -> Result<(), BoxError> {
     let answer =
         api.send(name, &SendParams { content: "Hello!".to_owned(), ..SendParams::default() }).await?;
     if answer.content == "Hello!" { Ok(()) } else { Err(format!("{name} said {:?}", answer.content).into()) }
 }
 
 /// Each agent sends as soon as it is answered. Prints turns per second, and p50 and p99 of a send in milliseconds.
-async fn turns(host: &Host, agents: usize, seconds: f64) -> Result<(), Anything> {
+async fn measure_turns(host: &InProcessDaemon, agents: usize, seconds: f64) -> Result<(), BoxError> {
     for agent in 0..agents {
         host.create(&format!("agent-{agent}")).await?;
     }
@@ -105,7 +110,7 @@ async fn turns(host: &Host, agents: usize, seconds: f64) -> Result<(), Anything>
                 send(&api, &name).await?;
                 times.push(since.elapsed());
             }
-            Ok::<_, Anything>(times)
+            Ok::<_, BoxError>(times)
         });
     }
     let mut times = Vec::new();
@@ -121,7 +126,7 @@ async fn turns(host: &Host, agents: usize, seconds: f64) -> Result<(), Anything>
 
 /// The same turns with a long and with a short history, in turns. Prints the median of each round in milliseconds, the
 /// long one first.
-async fn history(host: &Host, rounds: usize) -> Result<(), Anything> {
+async fn measure_history(host: &InProcessDaemon, rounds: usize) -> Result<(), BoxError> {
     const LONG: usize = 10_000;
     const SHORT: usize = 10;
     const SENDS: usize = 50;
@@ -157,10 +162,10 @@ async fn history(host: &Host, rounds: usize) -> Result<(), Anything> {
 }
 
 /// Stores agents, each with one turn in its history.
-async fn fill(host: &Host, agents: usize) -> Result<(), Anything> {
+async fn fill(host: &InProcessDaemon, agents: usize) -> Result<(), BoxError> {
     let mut creating = JoinSet::new();
     for agent in 0..agents {
-        if creating.len() >= CREATING
+        if creating.len() >= CREATES_IN_FLIGHT_MAX
             && let Some(created) = creating.join_next().await
         {
             created??;
@@ -181,7 +186,7 @@ async fn fill(host: &Host, agents: usize) -> Result<(), Anything> {
 }
 
 /// Wakes agents that were stored. Prints p50 and p99 in milliseconds.
-async fn wake(host: &Host, agents: usize) -> Result<(), Anything> {
+async fn measure_wake(host: &InProcessDaemon, agents: usize) -> Result<(), BoxError> {
     let mut times = Vec::new();
     for agent in 0..agents {
         let id = AgentId::parse(&format!("agent-{}", agent * 7 % agents))?;
@@ -209,7 +214,7 @@ fn outside(store: Arc<dyn Store>) -> Outside {
     let (clock, entropy) = (Arc::new(MachineClock), Arc::new(MachineEntropy));
     let parts = ToolDependencies { clock: clock.clone(), entropy: entropy.clone() };
     Outside {
-        models: Arc::new(OnlyParrot(Arc::new(Parrot))),
+        models: Arc::new(SingleModel(Arc::new(EchoModel))),
         tools: Arc::new(ToolRegistry::new(parts)),
         workspace: Arc::new(LocalWorkspace::new(None)),
         store,
@@ -219,9 +224,9 @@ fn outside(store: Arc<dyn Store>) -> Outside {
 }
 
 /// A model that repeats what it hears, at once.
-struct Parrot;
+struct EchoModel;
 
-impl Provider for Parrot {
+impl Provider for EchoModel {
     fn call(&self, request: ModelRequest) -> ModelStream {
         let heard = request.messages.last().map(|message| message.text.clone()).unwrap_or_default();
         stream::iter([Ok(ModelEvent::Text(heard)), Ok(ModelEvent::Done)]).boxed()
@@ -237,9 +242,9 @@ impl Provider for Parrot {
     }
 }
 
-struct OnlyParrot(Arc<Parrot>);
+struct SingleModel(Arc<EchoModel>);
 
-impl Models for OnlyParrot {
+impl Models for SingleModel {
     fn default_model(&self) -> Arc<dyn Provider> {
         self.0.clone()
     }

@@ -106,7 +106,10 @@ async fn start_daemon(home: &Path, host: &str, port: u16) -> Result<(), Failure>
             return Ok(());
         }
         if let Ok(Some(status)) = daemon.try_wait() {
-            return Err(Failure::Run(format!("the daemon did not start ({status}): {}", read_stderr(&mut said))));
+            return Err(Failure::Run(format!(
+                "the daemon did not start ({status}): {}",
+                read_stderr(&mut said)
+            )));
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }

@@ -9,7 +9,7 @@ use agent::outside::{Clock, Models};
 use agent::permission::FilePath;
 use runtime::{ContextOptions, DefaultPrompt, Outside, PoolHandle, PoolOptions, VolatileSuffix};
 use store::{OpenFault, SqliteOptions, SqliteStore};
-use tools::{ToolRegistry, LocalWorkspace, ToolDependencies};
+use tools::{LocalWorkspace, ToolDependencies, ToolRegistry};
 
 use crate::Failure;
 use crate::config::Config;
@@ -31,7 +31,11 @@ pub(crate) fn open_store(
     config: &Config,
     environment: &Environment,
 ) -> Result<Arc<SqliteStore>, Failure> {
-    let failpoints = if cfg!(debug_assertions) { home::environment_variable(environment, FAILPOINTS_VARIABLE)? } else { None };
+    let failpoints = if cfg!(debug_assertions) {
+        home::environment_variable(environment, FAILPOINTS_VARIABLE)?
+    } else {
+        None
+    };
     let options = SqliteOptions { path: store_path(home), durability: config.durability, failpoints };
     store::open(&options).map_err(|fault| match fault {
         fault @ OpenFault::Locked { .. } => Failure::StoreLocked(fault.to_string()),
@@ -55,9 +59,14 @@ impl Assembly {
         let user_home = home::user_home(environment).and_then(|path| parse_file_path(&path).ok());
         let own_notes = parse_file_path(&std::fs::canonicalize(home).unwrap_or_else(|_| home.to_owned()))?;
         let workspace = Arc::new(LocalWorkspace::new(user_home).with_owner_notes(own_notes));
-        let clock_file = if cfg!(debug_assertions) { home::environment_variable(environment, CLOCK_FILE_VARIABLE)? } else { None };
+        let clock_file = if cfg!(debug_assertions) {
+            home::environment_variable(environment, CLOCK_FILE_VARIABLE)?
+        } else {
+            None
+        };
         let (clock, entropy) = (process::open_clock(clock_file), Arc::new(SystemEntropy));
-        let tools = Arc::new(ToolRegistry::new(ToolDependencies { clock: clock.clone(), entropy: entropy.clone() }));
+        let tools =
+            Arc::new(ToolRegistry::new(ToolDependencies { clock: clock.clone(), entropy: entropy.clone() }));
         let options = pool_options(config, home, &workspace, &tools)?;
         Ok(Self { options, models, tools, workspace, clock, entropy })
     }

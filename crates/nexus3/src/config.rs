@@ -2,15 +2,15 @@
 //! is reported at once, and every value remembers where it came from. The settings themselves are in `settings`.
 
 mod file;
-mod value_kind;
 mod line_index;
 mod named_tables;
-mod render;
 mod presets;
+mod render;
 mod settings;
 mod suggest;
 #[cfg(test)]
 mod tests;
+mod value_kind;
 mod web_origin;
 
 use std::collections::BTreeMap;
@@ -20,11 +20,11 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use self::file::FileLayer;
-pub(crate) use self::value_kind::Choice;
-use self::value_kind::{InvalidValue, SettingValue, quote};
 pub(crate) use self::render::{reference, show};
 pub(crate) use self::settings::Config;
 use self::settings::{SETTINGS, setting_index};
+pub(crate) use self::value_kind::Choice;
+use self::value_kind::{InvalidValue, SettingValue, quote};
 
 /// Far beyond any real file: it only keeps a device or a wrong link from being read without end.
 const FILE_BYTES_MAX: u64 = 65_536;
@@ -158,7 +158,13 @@ impl ConfigBuilder {
     }
 
     /// Takes a value, or notes the problem with the name under which the layer knows the setting.
-    fn apply(&mut self, setting: usize, read: Result<SettingValue, InvalidValue>, origin: Origin, name: &str) {
+    fn apply(
+        &mut self,
+        setting: usize,
+        read: Result<SettingValue, InvalidValue>,
+        origin: Origin,
+        name: &str,
+    ) {
         let must_be = || SETTINGS[setting].kind.expected();
         match read {
             Ok(value) if (SETTINGS[setting].set)(&mut self.config, value.clone()) => {

@@ -82,7 +82,8 @@ impl Importer<'_> {
     async fn import_via_daemon(&self, port: u16) -> Result<Vec<ImportAgentOutput>, ImportFault> {
         let said = |fault: &dyn std::fmt::Display| ImportFault::Failed(fault.to_string());
         let endpoint = Endpoint::new(&self.config.host, port);
-        let api_key = home::environment_variable(self.environment, "NEXUS3_API_KEY").map_err(|fault| said(&fault))?;
+        let api_key =
+            home::environment_variable(self.environment, "NEXUS3_API_KEY").map_err(|fault| said(&fault))?;
         let token =
             discover_token(&self.home, api_key.as_deref(), &endpoint).map_err(|fault| said(&fault))?;
         let client = Client::new(endpoint, token);
@@ -100,7 +101,8 @@ impl Importer<'_> {
         &self,
         store: std::sync::Arc<store::SqliteStore>,
     ) -> Result<Vec<ImportAgentOutput>, Failure> {
-        let unsettled = store.agents_with_open_turns().await.map_err(|fault| Failure::Run(fault.to_string()))?;
+        let unsettled =
+            store.agents_with_open_turns().await.map_err(|fault| Failure::Run(fault.to_string()))?;
         if !unsettled.is_empty() {
             store.close().await;
             // A pool would go on with them, and nobody would be there for their answers.
@@ -111,7 +113,8 @@ impl Importer<'_> {
         }
         let pool = Assembly::prepare(&self.home, self.config, self.environment)?.open(store.clone()).await?;
         let desk = Dispatcher::new(pool.clone(), DispatcherOptions { zone: TimeZone::system() });
-        let imported = self.import_all(&InProcessApi::new(desk), |fault| ImportFault::Failed(fault.to_string())).await;
+        let imported =
+            self.import_all(&InProcessApi::new(desk), |fault| ImportFault::Failed(fault.to_string())).await;
         pool.stop(Duration::ZERO).await;
         store.close().await;
         imported.map_err(|fault| Failure::Run(fault.to_string()))

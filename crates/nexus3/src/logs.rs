@@ -22,7 +22,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 
 use self::files::{FileLimits, LogFiles, create_directory};
 use self::queue::{LogSender, QueueLimits, channel};
-use self::router::{Router, LogFilter};
+use self::router::{LogFilter, Router};
 use self::stderr::StderrFormat;
 use self::writer::LogWriter;
 

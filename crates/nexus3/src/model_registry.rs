@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use agent::outside::Models;
 use agent::{Fault, TokenCount};
-use local::token_counter::GgufTokenCounter;
 use local::generation::{EngineKind, LoadFault};
+use local::token_counter::GgufTokenCounter;
 use provider::catalog::PROVIDERS;
 use provider::{
-    RegistryOptions, TokenCounter, DiscoveredServer, LocalFiles, LocalOptions, ModelRegistry, RecordedModels, ReplayedModels, Secret,
+    DiscoveredServer, LocalFiles, LocalOptions, ModelRegistry, RecordingModels, RegistryOptions,
+    ReplayModels, Secret, TokenCounter,
 };
-use weights::{ModelKind, ModelDirectory, ModelEntry};
+use weights::{ModelDirectory, ModelEntry, ModelKind};
 
 use crate::config::Config;
 use crate::home::{Environment, environment_variable};
@@ -40,14 +41,14 @@ pub(crate) enum ModelSource {
     /// Models, and the file that keeps what they say.
     Registry { registry: ModelRegistry, record: Option<PathBuf> },
     /// A recording.
-    Replay(ReplayedModels),
+    Replay(ReplayModels),
 }
 
 impl ModelSource {
     /// What can be wrong with it is known here; nothing is asked and nothing is written.
     pub(crate) fn open(home: &Path, config: &Config, environment: &Environment) -> Result<Self, Failure> {
         if let Some(path) = &config.replay {
-            return ReplayedModels::open(Path::new(path)).map(Self::Replay).map_err(usage_failure);
+            return ReplayModels::open(Path::new(path)).map(Self::Replay).map_err(usage_failure);
         }
         let book = open_registry(home, config, environment)?;
         Ok(Self::Registry { registry: book, record: config.record.as_ref().map(PathBuf::from) })
@@ -62,7 +63,7 @@ impl ModelSource {
         };
         book.resolve_default().await;
         let Some(path) = record else { return Ok(Arc::new(book)) };
-        let recorded = RecordedModels::create(Arc::new(book), &path).map_err(usage_failure)?;
+        let recorded = RecordingModels::create(Arc::new(book), &path).map_err(usage_failure)?;
         Ok(Arc::new(recorded))
     }
 }
@@ -90,7 +91,10 @@ fn usage_failure(fault: Fault) -> Failure {
 }
 
 /// The variables that providers are known by; nothing else of the environment is handed on.
-fn provider_variables(config: &Config, environment: &Environment) -> Result<HashMap<String, Secret>, Failure> {
+fn provider_variables(
+    config: &Config,
+    environment: &Environment,
+) -> Result<HashMap<String, Secret>, Failure> {
     let known =
         PROVIDERS.iter().flat_map(|known| known.key_variables.iter().chain([&known.base_url_variable]));
     let own = config.provider_settings().into_values().filter_map(|provider| provider.key_env);
@@ -188,14 +192,18 @@ impl LocalFiles for InstalledWeights {
             ModelEntry::Ready(pulled) if pulled.kind == ModelKind::Chat => Some((pulled.bytes, pulled.id)),
             _ => None,
         };
-        let mut found: Vec<_> = self.model_directory.list().unwrap_or_default().into_iter().filter_map(ready).collect();
+        let mut found: Vec<_> =
+            self.model_directory.list().unwrap_or_default().into_iter().filter_map(ready).collect();
         found.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
         found.into_iter().map(|(_, id)| id.to_string()).collect()
     }
 }
 
 /// The models of servers that were found on this machine, each with where it is.
-pub(crate) fn discover_servers(config: &Config, environment: &Environment) -> Result<Vec<ServerRow>, Failure> {
+pub(crate) fn discover_servers(
+    config: &Config,
+    environment: &Environment,
+) -> Result<Vec<ServerRow>, Failure> {
     let Ok(runtime) = console_runtime() else { return Ok(Vec::new()) };
     let options = RegistryOptions {
         providers: config.provider_settings(),

@@ -10,7 +10,7 @@ use clap::Args;
 use local::generation::{EngineKind, LoadFault};
 use local::server::{Inspector, ModelListener, ServeOptions};
 use tokio_util::sync::CancellationToken;
-use weights::{ModelId, ModelDirectory};
+use weights::{ModelDirectory, ModelId};
 
 use crate::config::Choice;
 use crate::signals::StopSignals;
@@ -65,10 +65,14 @@ pub(crate) fn run(args: &ModelServerArgs, home: &Path) -> Result<u8, Failure> {
     tracing_subscriber::fmt().with_writer(io::stderr).with_max_level(tracing::Level::INFO).init();
     process::forbid_memory_dumps();
     let shelf = ModelDirectory::at(&models::models_directory(home));
-    let find = |given: &Option<String>| given.as_deref().map(|given| resolve_weights(given, &shelf)).transpose();
+    let find =
+        |given: &Option<String>| given.as_deref().map(|given| resolve_weights(given, &shelf)).transpose();
     let options = ServeOptions {
         model: find(&args.model)?,
-        model_name: args.name.clone().or_else(|| args.model.as_ref().filter(|id| !is_weights_path(id)).cloned()),
+        model_name: args
+            .name
+            .clone()
+            .or_else(|| args.model.as_ref().filter(|id| !is_weights_path(id)).cloned()),
         embedder: find(&args.embedder)?,
         engine: args.engine,
         threads: args.threads.map_or_else(default_threads, usize::from),
@@ -90,8 +94,8 @@ pub(crate) fn run(args: &ModelServerArgs, home: &Path) -> Result<u8, Failure> {
 }
 
 async fn serve(args: &ModelServerArgs, options: ServeOptions) -> Result<(), Failure> {
-    let mut signals =
-        StopSignals::register().map_err(|fault| Failure::Run(format!("cannot watch for signals: {fault}")))?;
+    let mut signals = StopSignals::register()
+        .map_err(|fault| Failure::Run(format!("cannot watch for signals: {fault}")))?;
     let listener = listen(args)?;
     let mut stdout = io::stdout().lock();
     // Nobody has to listen.

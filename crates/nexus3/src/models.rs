@@ -2,14 +2,14 @@
 //! `weights`; here it is asked for and told.
 
 mod args;
-mod progress_display;
-mod set_default;
 mod list;
+mod progress_display;
 mod pull;
+mod set_default;
 
 use std::path::{Path, PathBuf};
 
-use weights::{ModelCatalog, ModelId, ModelDirectory, PullSpec, WeightsFault};
+use weights::{ModelCatalog, ModelDirectory, ModelId, PullSpec, WeightsFault};
 
 pub(crate) use self::args::ModelsArgs;
 use self::args::{ListArgs, ModelsCommand, RemoveArgs};
@@ -79,9 +79,9 @@ fn remove(args: &RemoveArgs, home: &Path, load: LoadConfig<'_>) -> Result<u8, Fa
 /// What the user wrote is wrong, or the world is.
 fn weights_failure(fault: WeightsFault) -> Failure {
     match fault {
-        WeightsFault::InvalidName(_) | WeightsFault::InvalidChecksum(_) | WeightsFault::InvalidSource { .. } => {
-            Failure::Usage(fault.to_string())
-        }
+        WeightsFault::InvalidName(_)
+        | WeightsFault::InvalidChecksum(_)
+        | WeightsFault::InvalidSource { .. } => Failure::Usage(fault.to_string()),
         other => Failure::Run(other.to_string()),
     }
 }

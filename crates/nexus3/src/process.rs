@@ -6,7 +6,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use agent::outside::{Clock, Entropy, Timestamp};
 use agent::{Fault, FaultKind};
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use rustix::process::{Resource, Rlimit};
 
@@ -26,7 +25,7 @@ impl Clock for SystemClock {
     }
 
     fn offset_minutes(&self, at: Timestamp) -> i32 {
-        let instant = Timestamp::from_microsecond(at.0).unwrap_or(Timestamp::UNIX_EPOCH);
+        let instant = jiff::Timestamp::from_microsecond(at.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
         TimeZone::system().to_offset(instant).seconds() / 60
     }
 }

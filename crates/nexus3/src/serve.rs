@@ -18,10 +18,10 @@ use crate::Failure;
 use crate::assemble::{Assembly, open_store, store_path};
 use crate::config::Config;
 use crate::home::{self, Environment, Prepared};
+use crate::idle_memory;
 use crate::logs::{self, LogOptions};
 use crate::memory;
 use crate::process::{self, SystemEntropy};
-use crate::idle_memory;
 use crate::signals::StopSignals;
 use crate::token_file::{self, TokenFile};
 
@@ -66,8 +66,8 @@ fn log_options(home: &Path, config: &Config) -> LogOptions {
 }
 
 async fn serve(home: PathBuf, config: &Config, environment: &Environment) -> Result<(), Failure> {
-    let mut signals =
-        StopSignals::register().map_err(|fault| Failure::Run(format!("cannot watch for signals: {fault}")))?;
+    let mut signals = StopSignals::register()
+        .map_err(|fault| Failure::Run(format!("cannot watch for signals: {fault}")))?;
     let assembly = Assembly::prepare(&home, config, environment)?;
     let listener = listen(config).await?;
     let address = listener.address();
@@ -214,7 +214,9 @@ impl Shutdown<'_> {
         let idle = async {
             match config.idle_timeout_s {
                 0 => std::future::pending().await,
-                seconds => self.door.wait_idle(Duration::from_secs(seconds), || self.pool.open_turns() > 0).await,
+                seconds => {
+                    self.door.wait_idle(Duration::from_secs(seconds), || self.pool.open_turns() > 0).await
+                }
             }
         };
         let at_rest = idle_memory::unmap_when_idle(|| (self.door.request_count(), self.pool.open_turns()));

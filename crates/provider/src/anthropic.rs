@@ -1,14 +1,14 @@
 //! Anthropic's Messages API. An answer that has to fit a schema is asked for by `output_config.format`, which works beside
 //! tools and thinking; a tool that the model is forced to call would work beside neither.
 
-mod response;
 mod request;
+mod response;
 
 use agent::Fault;
 use agent::outside::ModelRequest;
 use bytes::Bytes;
 
-use crate::dialect::{ResponseDecoder, Dialect, ModelOptions};
+use crate::dialect::{Dialect, ModelOptions, ResponseDecoder};
 use crate::prefix_cache::PrefixCache;
 
 /// The Messages API.

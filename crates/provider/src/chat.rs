@@ -1,10 +1,10 @@
 //! The chat-completions API, which OpenAI, OpenRouter, Azure, Ollama, vLLM, LM Studio, llama.cpp and many others speak.
 
-mod response;
+mod reasoning;
 mod request;
+mod response;
 #[cfg(test)]
 mod tests;
-mod reasoning;
 
 use agent::Fault;
 use agent::outside::ModelRequest;
@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use self::reasoning::ModelDigest;
 use crate::catalog::{CallIdFormat, KnownProvider, ReasoningEcho};
-use crate::dialect::{ResponseDecoder, Dialect, ModelOptions};
+use crate::dialect::{Dialect, ModelOptions, ResponseDecoder};
 use crate::prefix_cache::PrefixCache;
 
 /// Chat completions.
@@ -40,7 +40,12 @@ impl Chat {
     /// The same for a provider's model.
     pub(crate) fn for_model(self, known: &KnownProvider, model: &str) -> Self {
         let thinking = known.reasoning_echo.for_model(model);
-        Self { reasoning_echo: thinking, model_digest: ModelDigest::from_name(model), call_id_format: known.call_id_format, ..self }
+        Self {
+            reasoning_echo: thinking,
+            model_digest: ModelDigest::from_name(model),
+            call_id_format: known.call_id_format,
+            ..self
+        }
     }
 
     /// Tells apart what is written in different ways.

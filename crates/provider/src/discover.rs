@@ -8,9 +8,9 @@ use futures_util::future::join_all;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-use crate::registry::is_model_name;
 use crate::catalog::{PROVIDERS, Site};
 use crate::endpoint::is_loopback;
+use crate::registry::is_model_name;
 
 /// The most bytes of a server's list that are read.
 const LIST_BYTES_MAX: usize = 1024 * 1024;
@@ -73,7 +73,9 @@ impl DiscoveredModel {
 /// is made: that, and the program's pages for it, would be a megabyte of an idle daemon.
 pub(crate) async fn discover(places: &[(&'static str, String)], timeout: Duration) -> Vec<DiscoveredServer> {
     let http = OnceLock::new();
-    let probes = places.iter().filter_map(|(provider, base_url)| Some((provider, base_url, loopback_address(base_url)?)));
+    let probes = places
+        .iter()
+        .filter_map(|(provider, base_url)| Some((provider, base_url, loopback_address(base_url)?)));
     let probes = probes.map(|(provider, base_url, address)| {
         let probe = async {
             TcpStream::connect(address).await.ok()?;
@@ -114,7 +116,8 @@ async fn probe(http: &reqwest::Client, provider: &'static str, base_url: &str) -
             let properties = get_json(http, &format!("{root}/props")).await?;
             let window = properties.pointer("/default_generation_settings/n_ctx").and_then(Value::as_u64);
             let window = window.filter(|tokens| *tokens > 0);
-            let mut models = parse_models(&get_json(http, &format!("{base_url}/models")).await?, "data", "id")?;
+            let mut models =
+                parse_models(&get_json(http, &format!("{base_url}/models")).await?, "data", "id")?;
             models.iter_mut().for_each(|model| model.window_tokens = model.window_tokens.or(window));
             models
         }

@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use crate::dialect::ModelOptions;
-use crate::tape::fnv1a_hex;
+use crate::recording::fnv1a_hex;
 
 /// The longest name that servers take.
 const NAME_CHARS_MAX: usize = 64;

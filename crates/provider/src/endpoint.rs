@@ -3,9 +3,9 @@
 
 mod base_url;
 mod body;
+mod connect_error;
 #[cfg(test)]
 mod tests;
-mod connect_error;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -196,7 +196,11 @@ impl Endpoint {
         if response.status().is_success() { Ok(response) } else { Err(self.status_error(response).await) }
     }
 
-    async fn post(&self, sending: &OutgoingRequest<'_>, key: Option<&Secret>) -> Result<reqwest::Response, ModelError> {
+    async fn post(
+        &self,
+        sending: &OutgoingRequest<'_>,
+        key: Option<&Secret>,
+    ) -> Result<reqwest::Response, ModelError> {
         let wrong = |fault| ModelError::new(ErrorClass::Refused, fault);
         let mut post = self.http().map_err(wrong)?.post(sending.url.clone());
         post = post.header("Content-Type", "application/json").headers(self.headers.clone());

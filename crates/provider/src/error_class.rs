@@ -254,7 +254,8 @@ mod tests {
             let error = format!(r#"{{"message":"{message}","code":{code},"type":{kind}}}"#);
             let raw = serde_json::from_str(&error).expect("the error is JSON");
             let failing = ModelError::from_stream_fault(crate::decode::fault_from_error(Some(raw)));
-            let kind = if class == ErrorClass::ContextFull { FaultKind::ContextFull } else { FaultKind::Model };
+            let kind =
+                if class == ErrorClass::ContextFull { FaultKind::ContextFull } else { FaultKind::Model };
             assert_eq!((failing.class, failing.fault.kind), (class, kind), "{error}");
         }
     }

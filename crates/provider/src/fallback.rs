@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use agent::outside::{ModelEvent, ModelRequest, ModelStream, ModelSpec, Provider};
+use agent::outside::{ModelEvent, ModelRequest, ModelSpec, ModelStream, Provider};
 use agent::{Fault, FaultKind, Prices, TokenCount};
 use futures_util::StreamExt;
 
 use crate::error_class::{ErrorClass, ModelError};
-use crate::retry_policy::HasFallback;
 use crate::remote::ModelClient;
-use crate::request_progress::{ResponseFuture, ProgressSender, stream_with_progress};
+use crate::request_progress::{ProgressSender, ResponseFuture, stream_with_progress};
+use crate::retry_policy::HasFallback;
 
 /// Models in the order in which they are asked.
 pub(crate) struct Fallback {

@@ -1,7 +1,7 @@
 //! Walks the recorded streams and questions in `fixtures/`: `<dialect>/<case>/` holds `stream.sse` with `expected.json`,
 //! or `question.json`, or both. A new case is files only.
 
-mod asked;
+mod requests;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -55,7 +55,7 @@ fn every_case_is_read_and_written_as_it_says() {
                 check_stream(dialect.as_ref(), &case, &fs::read(stream).unwrap());
             }
             if question.exists() {
-                asked::check(dialect.as_ref(), &case, &read_json(&question));
+                requests::check(dialect.as_ref(), &case, &read_json(&question));
             }
         }
         assert!(streams >= 8, "{name} has {streams} streams");
@@ -66,25 +66,25 @@ fn check_stream(dialect: &dyn Dialect, case: &Path, stream: &[u8]) {
     let case = case.display();
     let expected = read_json(&PathBuf::from(format!("{case}/expected.json")));
     let events = events(stream);
-    let whole = answer(dialect, &events);
-    assert_eq!(Value::from(told(&whole.items)), expected, "{case}");
-    for cut in cuts(stream) {
-        let got = answer(dialect, &events[..cut]);
+    let whole = decode(dialect, &events);
+    assert_eq!(Value::from(to_expected(&whole.items)), expected, "{case}");
+    for cut in cut_points(stream) {
+        let got = decode(dialect, &events[..cut]);
         let behind = format!("{case} cut behind {cut} events: {:?}", got.items);
         let ends = got.items.iter().filter(|item| is_end(item)).count();
         assert!(ends == 1 && got.items.last().is_some_and(is_end), "it ends once: {behind}");
-        assert!(said(&whole.items).starts_with(&said(&got.items)), "{behind}");
+        assert!(text_of(&whole.items).starts_with(&text_of(&got.items)), "{behind}");
         let calls = calls(&got.items);
         assert!(calls.is_empty() || calls == self::calls(&whole.items), "half of the calls: {behind}");
         let is_done = matches!(got.items.last(), Some(Ok(ModelEvent::Done)));
-        assert!(!is_done || events[..cut].iter().any(|data| is_own_end(data)), "no end was there: {behind}");
+        assert!(!is_done || events[..cut].iter().any(|data| is_api_end(data)), "no end was there: {behind}");
         assert!(got.has_begun || !got.items.iter().any(is_content), "it has begun: {behind}");
         assert!(cut > 0 || !got.has_begun, "it has not begun: {behind}");
     }
 }
 
 /// How many events are whole at each byte where the stream may be cut.
-fn cuts(stream: &[u8]) -> BTreeSet<usize> {
+fn cut_points(stream: &[u8]) -> BTreeSet<usize> {
     let mut reader = SseDecoder::default();
     let mut whole = 0;
     let each = stream.iter().map(|byte| {
@@ -95,7 +95,7 @@ fn cuts(stream: &[u8]) -> BTreeSet<usize> {
 }
 
 /// Whether an event is an end of the API's own, told by its text alone.
-fn is_own_end(data: &[u8]) -> bool {
+fn is_api_end(data: &[u8]) -> bool {
     let text = String::from_utf8_lossy(data).replace(' ', "");
     let ends = [
         "[DONE]",
@@ -112,12 +112,12 @@ fn events(stream: &[u8]) -> Vec<Vec<u8>> {
     events
 }
 
-struct Answer {
+struct DecodedResponse {
     items: Vec<Item>,
     has_begun: bool,
 }
 
-fn answer(dialect: &dyn Dialect, events: &[Vec<u8>]) -> Answer {
+fn decode(dialect: &dyn Dialect, events: &[Vec<u8>]) -> DecodedResponse {
     // The ids that we make are the same each time.
     fastrand::seed(1);
     let mut items = Vec::new();
@@ -126,7 +126,7 @@ fn answer(dialect: &dyn Dialect, events: &[Vec<u8>]) -> Answer {
         reader.decode(data, &mut |item| items.push(item));
     }
     reader.finish(&mut |item| items.push(item));
-    Answer { has_begun: reader.has_started(), items }
+    DecodedResponse { has_begun: reader.has_started(), items }
 }
 
 fn is_content(item: &Item) -> bool {
@@ -137,7 +137,7 @@ fn is_end(item: &Item) -> bool {
     matches!(item, Ok(ModelEvent::Done) | Err(_))
 }
 
-fn said(items: &[Item]) -> String {
+fn text_of(items: &[Item]) -> String {
     let texts = items.iter().filter_map(|item| match item {
         Ok(ModelEvent::Text(text)) => Some(text.as_str()),
         _ => None,
@@ -154,14 +154,14 @@ fn calls(items: &[Item]) -> Vec<&agent::ToolCall> {
 }
 
 /// An answer as `expected.json` tells it; texts and thoughts that follow each other are one.
-fn told(items: &[Item]) -> Vec<Value> {
+fn to_expected(items: &[Item]) -> Vec<Value> {
     let mut told: Vec<Value> = Vec::new();
     for item in items {
         let (member, text) = match item {
             Ok(ModelEvent::Text(text)) => ("text", text),
             Ok(ModelEvent::Reasoning(text)) => ("reasoning", text),
             other => {
-                told.push(told_other(other));
+                told.push(event_value(other));
                 continue;
             }
         };
@@ -173,7 +173,7 @@ fn told(items: &[Item]) -> Vec<Value> {
     told
 }
 
-fn told_other(item: &Item) -> Value {
+fn event_value(item: &Item) -> Value {
     match item {
         Ok(ModelEvent::ToolCall(call)) => {
             json!({ "call": { "id": call.id, "name": call.name, "arguments": call.arguments } })
@@ -221,7 +221,7 @@ proptest! {
                 event
             }).collect();
             events.extend(noise.iter().cloned());
-            let items = answer(dialect.as_ref(), &events).items;
+            let items = decode(dialect.as_ref(), &events).items;
             prop_assert!(items.iter().filter(|item| is_end(item)).count() == 1);
             prop_assert!(items.last().is_some_and(is_end));
         }

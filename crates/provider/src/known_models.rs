@@ -38,7 +38,14 @@ const fn row(
     prices: [u64; 4],
     takes_images: bool,
 ) -> KnownModel {
-    KnownModel { name_prefix: begins, list_price_providers: makers, window_tokens, answer_tokens_max, prices, takes_images }
+    KnownModel {
+        name_prefix: begins,
+        list_price_providers: makers,
+        window_tokens,
+        answer_tokens_max,
+        prices,
+        takes_images,
+    }
 }
 
 const TAKES_IMAGES: bool = true;
@@ -108,11 +115,14 @@ static MODELS: &[KnownModel] = &[
 pub(crate) fn known_traits(provider: &str, model: &str, window_tokens_default: u64) -> ModelSpec {
     // A router names the maker first.
     let name = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase().replace('.', "-");
-    let known =
-        MODELS.iter().filter(|known| has_name_prefix(&name, known.name_prefix)).max_by_key(|known| known.name_prefix.len());
+    let known = MODELS
+        .iter()
+        .filter(|known| has_name_prefix(&name, known.name_prefix))
+        .max_by_key(|known| known.name_prefix.len());
     let Some(known) = known else { return ModelSpec::with_window(window_tokens_default) };
     let [input, output, cached, cache_written] = known.prices.map(|price| price * 1_000);
-    let has_price = known.list_price_providers.contains(&provider) && !is_version_suffix(&name[known.name_prefix.len()..]);
+    let has_price = known.list_price_providers.contains(&provider)
+        && !is_version_suffix(&name[known.name_prefix.len()..]);
     ModelSpec {
         window_tokens: known.window_tokens,
         answer_tokens_max: Some(known.answer_tokens_max),

@@ -1,37 +1,37 @@
 //! Models: what a user names with `--model`, and the clients that speak to them.
 
 mod anthropic;
-mod response_stream;
-mod registry;
 pub mod catalog;
 mod chat;
-mod tokenizer;
+mod decode;
 mod dialect;
 mod discover;
+mod encode;
 mod endpoint;
 mod error_class;
+mod fair_queue;
 mod fallback;
 #[cfg(test)]
 mod fixtures;
-mod fair_queue;
 mod known_models;
 mod local;
-mod retry_policy;
 mod prefix_cache;
-mod decode;
+mod recording;
+mod registry;
 mod remote;
+mod request_progress;
+mod response_stream;
 mod responses;
+mod retry_policy;
 mod secret;
 mod sse;
-mod request_progress;
-mod tape;
-mod encode;
+mod tokenizer;
 
-pub use registry::{RegistryOptions, ModelRegistry, ModelSettings, ProviderSettings};
-pub use tokenizer::{TokenCounter, TokenCounterFactory};
-pub use discover::{DiscoverOptions, DiscoveredServer, DiscoveredModel};
+pub use discover::{DiscoverOptions, DiscoveredModel, DiscoveredServer};
 pub use endpoint::AuthScheme;
 pub use known_models::{MACHINE_WINDOW_TOKENS_DEFAULT, WINDOW_TOKENS_DEFAULT};
 pub use local::{LocalFiles, LocalOptions};
+pub use recording::{RecordingModels, ReplayModels};
+pub use registry::{ModelRegistry, ModelSettings, ProviderSettings, RegistryOptions};
 pub use secret::{KeySource, Secret};
-pub use tape::{RecordedModels, ReplayedModels};
+pub use tokenizer::{TokenCounter, TokenCounterFactory};

@@ -8,22 +8,22 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::outside::{ModelRequest, ModelStream, ModelSpec, Provider, ModelTier};
+use agent::outside::{ModelRequest, ModelSpec, ModelStream, ModelTier, Provider};
 use agent::{Fault, TokenCount};
 use futures_util::StreamExt;
 
 use self::child::{Child, Generation};
 use crate::catalog::LOCAL;
 use crate::chat::Chat;
-use crate::tokenizer::{TokenCounterFactory, Tokenizer};
 use crate::dialect::{Dialect as _, ModelOptions};
 use crate::endpoint::{AuthScheme, Endpoint, EndpointOptions};
 use crate::error_class::{ErrorClass, ModelError};
 use crate::fair_queue::QueueLimits;
-use crate::retry_policy::{HasFallback, RetryPolicy};
 use crate::prefix_cache::PrefixCache;
 use crate::remote::{ModelClient, Remote, RemoteModel, RootHeader};
-use crate::request_progress::{ResponseFuture, ProgressSender, stream_with_progress};
+use crate::request_progress::{ProgressSender, ResponseFuture, stream_with_progress};
+use crate::retry_policy::{HasFallback, RetryPolicy};
+use crate::tokenizer::{TokenCounterFactory, Tokenizer};
 
 /// What the embedded model is taken to hold.
 const WINDOW_TOKENS_DEFAULT: TokenCount = 8_192;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use agent::journal::Serial;
-use agent::outside::{Requester, ModelRequest};
+use agent::outside::{ModelRequest, Requester};
 use agent::{AgentId, Fault, HistoryVersion, Message, ToolSpec};
 use bytes::Bytes;
 

@@ -2,8 +2,8 @@
 //! the user set and what the environment says. Reads no environment itself.
 
 mod build;
-mod options;
 mod no_default_model;
+mod options;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use agent::outside::{Models, Provider};
 use agent::{Fault, FaultKind};
 
-pub use self::options::{RegistryOptions, ModelSettings, ProviderSettings};
 use self::no_default_model::NoDefaultModel;
+pub use self::options::{ModelSettings, ProviderSettings, RegistryOptions};
 use crate::catalog::{LOCAL, PROVIDERS, Site, known_provider};
 use crate::discover::{DiscoverOptions, DiscoveredServer, discover};
 use crate::endpoint::Endpoint;
@@ -132,8 +132,9 @@ impl RegistryInner {
 
     /// The usual model, after a look around if that matters and none was found before.
     async fn resolve_default(&self) -> Option<Arc<dyn ModelClient>> {
-        let comes_first =
-            self.options.default_model.is_some() || self.choose_by_key().is_some() || self.choose_discovered().is_some();
+        let comes_first = self.options.default_model.is_some()
+            || self.choose_by_key().is_some()
+            || self.choose_discovered().is_some();
         if !comes_first {
             self.discover_servers().await;
         }
@@ -188,13 +189,17 @@ impl RegistryInner {
     fn find_without_fallback(&self, name: &str) -> Result<Arc<dyn ModelClient>, Fault> {
         if let Some(settings) = self.resolved_settings(name).map_err(|why| unknown_model_fault(name, &why))? {
             let split = self.split_name(&settings.model);
-            let (provider, model) =
-                split.map_err(|why| unknown_model_fault(name, &format!("it stands for {:?}: {why}", settings.model)))?;
-            return self.build(name, &provider, &model, &settings).map_err(|why| unknown_model_fault(name, &why));
+            let (provider, model) = split.map_err(|why| {
+                unknown_model_fault(name, &format!("it stands for {:?}: {why}", settings.model))
+            })?;
+            return self
+                .build(name, &provider, &model, &settings)
+                .map_err(|why| unknown_model_fault(name, &why));
         }
         let (provider, model) = self.split_name(name).map_err(|why| unknown_model_fault(name, &why))?;
         let whole = format!("{provider}/{model}");
-        self.build(&whole, &provider, &model, &ModelSettings::default()).map_err(|why| unknown_model_fault(name, &why))
+        self.build(&whole, &provider, &model, &ModelSettings::default())
+            .map_err(|why| unknown_model_fault(name, &why))
     }
 
     /// Whether this can name a model at all; that it can be reached is not said. A key or weights may come later.

@@ -4,20 +4,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::outside::{ModelRequest, ModelStream, ModelSpec, Provider};
+use agent::outside::{ModelRequest, ModelSpec, ModelStream, Provider};
 use agent::{Fault, Message, TokenCount};
 use futures_util::stream;
 use tokio::time::Instant;
 
-use crate::response_stream::ResponseStream;
-use crate::tokenizer::Tokenizer;
 use crate::dialect::{Dialect, ModelOptions};
 use crate::endpoint::{Endpoint, OutgoingRequest};
 use crate::error_class::{ErrorClass, ModelError};
-use crate::fair_queue::{RequestOutcome, CoolDownMax};
-use crate::retry_policy::{FALLBACK_WAIT_MAX, HasFallback, FirstByteWait, backoff};
+use crate::fair_queue::{CoolDownMax, RequestOutcome};
 use crate::prefix_cache::PrefixCache;
-use crate::request_progress::{ResponseFuture, ProgressSender, stream_with_progress};
+use crate::request_progress::{ProgressSender, ResponseFuture, stream_with_progress};
+use crate::response_stream::ResponseStream;
+use crate::retry_policy::{FALLBACK_WAIT_MAX, FirstByteWait, HasFallback, backoff};
+use crate::tokenizer::Tokenizer;
 
 /// How often it is told that a server still works at the head of its answer.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
@@ -99,7 +99,9 @@ impl Remote {
         gate.record_request();
         let mut rest_max = match behind {
             HasFallback::No => CoolDownMax::For(patience.total_timeout),
-            HasFallback::Yes => CoolDownMax::Until(Instant::now() + patience.total_timeout.min(FALLBACK_WAIT_MAX)),
+            HasFallback::Yes => {
+                CoolDownMax::Until(Instant::now() + patience.total_timeout.min(FALLBACK_WAIT_MAX))
+            }
         };
         let mut last: Option<ModelError> = None;
         for tries in 1.. {
@@ -143,12 +145,18 @@ impl Remote {
         teller: &ProgressSender,
     ) -> Result<ResponseStream, ModelError> {
         let headers = self.dialect.headers();
-        let sending = self.endpoint.send(OutgoingRequest { url: &self.url, body, headers, request_headers: own_headers });
+        let sending = self.endpoint.send(OutgoingRequest {
+            url: &self.url,
+            body,
+            headers,
+            request_headers: own_headers,
+        });
         let response = match self.endpoint.retry_policy.first_byte_wait {
             FirstByteWait::Silent => sending.await?,
             FirstByteWait::Heartbeat => with_heartbeats(sending, teller).await?,
         };
-        ResponseStream::wait_for_content(Arc::clone(&self.endpoint), response, self.dialect.decoder(), teller).await
+        ResponseStream::wait_for_content(Arc::clone(&self.endpoint), response, self.dialect.decoder(), teller)
+            .await
     }
 }
 
@@ -167,7 +175,9 @@ fn request_outcome(failing: &ModelError) -> RequestOutcome {
     match failing.class {
         ErrorClass::Unavailable => RequestOutcome::Unavailable(failing.retry_after),
         ErrorClass::RateLimited => RequestOutcome::RateLimited(failing.retry_after),
-        ErrorClass::Refused | ErrorClass::Invalid | ErrorClass::ContextFull | ErrorClass::NotSent => RequestOutcome::Available,
+        ErrorClass::Refused | ErrorClass::Invalid | ErrorClass::ContextFull | ErrorClass::NotSent => {
+            RequestOutcome::Available
+        }
     }
 }
 

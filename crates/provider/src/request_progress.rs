@@ -42,7 +42,11 @@ impl ProgressSender {
 /// The stream of a question that is begun when the stream is polled. Until the answer begins, it tells how it stands.
 pub(crate) fn stream_with_progress(begin: impl FnOnce(ProgressSender) -> ResponseFuture) -> ModelStream {
     let (teller, standing) = watch::channel(RequestProgress::default());
-    let opening = PendingResponse { response: begin(ProgressSender(teller)), progress: standing, last_reported: RequestProgress::default() };
+    let opening = PendingResponse {
+        response: begin(ProgressSender(teller)),
+        progress: standing,
+        last_reported: RequestProgress::default(),
+    };
     let parts = stream::unfold(Some(opening), |opening| async {
         let mut opening = opening?;
         Some(match opening.next().await {
@@ -82,7 +86,9 @@ impl PendingResponse {
                     Err(_) => (&mut self.response).await,
                 },
             };
-            return PendingStep::Started(begun.unwrap_or_else(|failing| single_item_stream(Err(failing.fault))));
+            return PendingStep::Started(
+                begun.unwrap_or_else(|failing| single_item_stream(Err(failing.fault))),
+            );
         }
     }
 }
@@ -97,17 +103,17 @@ mod tests {
 
     use super::*;
 
-    async fn told(begin: impl FnOnce(ProgressSender) -> ResponseFuture) -> Vec<ModelEvent> {
+    async fn collect_events(begin: impl FnOnce(ProgressSender) -> ResponseFuture) -> Vec<ModelEvent> {
         stream_with_progress(begin).map(|item| item.expect("nothing fails")).collect().await
     }
 
-    fn answer() -> Result<ModelStream, ModelError> {
+    fn done_response() -> Result<ModelStream, ModelError> {
         Ok(single_item_stream(Ok(ModelEvent::Done)))
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_wait_is_told_when_it_begins_and_when_it_is_over() {
-        let events = told(|teller| {
+        let events = collect_events(|teller| {
             Box::pin(async move {
                 teller.mark_waiting();
                 tokio::time::sleep(Duration::from_secs(1)).await;
@@ -115,7 +121,7 @@ mod tests {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 teller.heartbeat();
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                answer()
+                done_response()
             })
         });
         let expected = [ModelEvent::Waiting, ModelEvent::Heartbeat, ModelEvent::Heartbeat, ModelEvent::Done];
@@ -124,12 +130,12 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_question_that_need_not_wait_tells_nothing_but_its_answer() {
-        let events = told(|teller| {
+        let events = collect_events(|teller| {
             Box::pin(async move {
                 teller.mark_waiting();
                 teller.mark_sent();
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                answer()
+                done_response()
             })
         });
         assert_eq!(events.await, [ModelEvent::Done]);
@@ -137,11 +143,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn whoever_tells_no_more_is_waited_for_all_the_same() {
-        let events = told(|teller| {
+        let events = collect_events(|teller| {
             Box::pin(async move {
                 drop(teller);
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                answer()
+                done_response()
             })
         });
         assert_eq!(events.await, [ModelEvent::Done]);

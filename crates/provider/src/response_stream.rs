@@ -14,8 +14,8 @@ use crate::dialect::ResponseDecoder;
 use crate::endpoint::{Endpoint, error_chain};
 use crate::error_class::{ErrorClass, ModelError, reclassify};
 use crate::fair_queue::QueuePermit;
-use crate::sse::SseDecoder;
 use crate::request_progress::ProgressSender;
+use crate::sse::SseDecoder;
 
 /// The most bytes one answer may have, with all its events around it.
 const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -73,7 +73,9 @@ impl ResponseStream {
         }
         match arrival.ready.pop_front() {
             // The stream ended where an answer should have begun.
-            Some(Err(fault)) if arrival.is_finished => Err(ModelError::new(ErrorClass::Unavailable, reclassify(fault))),
+            Some(Err(fault)) if arrival.is_finished => {
+                Err(ModelError::new(ErrorClass::Unavailable, reclassify(fault)))
+            }
             Some(Err(fault)) => Err(ModelError::from_stream_fault(fault)),
             Some(Ok(event)) => {
                 arrival.ready.push_front(Ok(event));
@@ -131,14 +133,21 @@ impl ResponseStream {
             Ok(Ok(Some(bytes))) => self.decode(&bytes),
             Ok(Ok(None)) => self.finish(),
             Ok(Err(fault)) => {
-                return Some(self.interrupted_error("the connection was cut").caused_by(error_chain(&fault.without_url())));
+                return Some(
+                    self.interrupted_error("the connection was cut")
+                        .caused_by(error_chain(&fault.without_url())),
+                );
             }
             Err(_) if event_until < idle_until => {
                 let seconds = (idle * IDLES_PER_EVENT).as_secs_f64();
-                return Some(self.interrupted_error(&format!("the model sent nothing whole for {seconds} s")));
+                return Some(
+                    self.interrupted_error(&format!("the model sent nothing whole for {seconds} s")),
+                );
             }
             Err(_) => {
-                return Some(self.interrupted_error(&format!("the model was silent for {} s", idle.as_secs_f64())));
+                return Some(
+                    self.interrupted_error(&format!("the model was silent for {} s", idle.as_secs_f64())),
+                );
             }
         }
         None

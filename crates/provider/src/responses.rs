@@ -1,13 +1,13 @@
 //! OpenAI's Responses API, asked so that the server keeps nothing: the whole conversation goes along each time.
 
-mod response;
 mod request;
+mod response;
 
 use agent::Fault;
 use agent::outside::ModelRequest;
 use bytes::Bytes;
 
-use crate::dialect::{ResponseDecoder, Dialect, ModelOptions};
+use crate::dialect::{Dialect, ModelOptions, ResponseDecoder};
 use crate::prefix_cache::PrefixCache;
 
 /// The Responses API.

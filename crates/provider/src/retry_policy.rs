@@ -51,7 +51,12 @@ impl RetryPolicy {
     /// For a server on this machine, which has to read its model first, and perhaps a long question on few cores.
     pub(crate) fn for_machine() -> Self {
         let long = Duration::from_secs(600);
-        Self { first_byte_timeout: long, total_timeout: long, first_byte_wait: FirstByteWait::Heartbeat, ..Self::default() }
+        Self {
+            first_byte_timeout: long,
+            total_timeout: long,
+            first_byte_wait: FirstByteWait::Heartbeat,
+            ..Self::default()
+        }
     }
 }
 

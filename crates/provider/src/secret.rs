@@ -85,7 +85,9 @@ impl KeySource {
             Self::None => return Ok(None),
             Self::Given { name, key } => (name.clone(), key.0.clone()),
             Self::File(path) => (path.display().to_string(), read_file(path)?),
-            Self::Command(words) => (format!("key_command {:?}", program_name(words)), run_command(words).await?),
+            Self::Command(words) => {
+                (format!("key_command {:?}", program_name(words)), run_command(words).await?)
+            }
         };
         let key = Secret(text.trim().to_owned());
         key.check(&name)?;

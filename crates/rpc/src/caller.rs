@@ -60,7 +60,8 @@ pub(crate) struct Operation {
 
 impl Operation {
     /// Reading an agent's events: no more than its messages.
-    pub(crate) const EVENTS: Operation = Operation { name: "events", ..Operation::for_method(Method::GetMessages) };
+    pub(crate) const EVENTS: Operation =
+        Operation { name: "events", ..Operation::for_method(Method::GetMessages) };
 
     const fn for_method(method: Method) -> Self {
         Operation { name: "", tool: required_tool(method), is_allowed_on_self: is_allowed_on_self(method) }

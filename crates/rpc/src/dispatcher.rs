@@ -10,7 +10,9 @@ use agent::AgentId;
 use futures_util::FutureExt;
 use jiff::tz::TimeZone;
 use nexus3_protocol::envelope::{encode_error, encode_result};
-use nexus3_protocol::{Door, ErrorCode, Id, Incoming, Params, RejectedRequest, Request, RpcError, EnvelopeRules};
+use nexus3_protocol::{
+    Door, EnvelopeRules, ErrorCode, Id, Incoming, Params, RejectedRequest, Request, RpcError,
+};
 use runtime::{AgentRef, PoolHandle};
 
 use crate::caller::Caller;
@@ -108,7 +110,12 @@ impl Dispatcher {
         }
     }
 
-    async fn respond_to_request(&self, entrance: &Target, caller: &Caller, request: Request<'_>) -> CallResponse {
+    async fn respond_to_request(
+        &self,
+        entrance: &Target,
+        caller: &Caller,
+        request: Request<'_>,
+    ) -> CallResponse {
         let Request { method, params, id } = request;
         let Params::Named(params) = params else {
             let error = RpcError::new(ErrorCode::InvalidParams, "params must be an object");

@@ -4,19 +4,19 @@
 #[cfg(test)]
 mod tests;
 
-use agent::journal::{AgentRecord, CompactionRecord, StoredGrantRequest, StoredPermissions, Record, Serial};
+use agent::journal::{AgentRecord, CompactionRecord, Record, Serial, StoredGrantRequest, StoredPermissions};
 use agent::outside::JournalEntry;
 use agent::permission::{Budget, FilePath, Resource};
 use agent::{Message, RequestId, ToolClass, TurnEnd, TurnOutcome};
 use nexus3_protocol::events::{self, Event, JournalEvent, JournalRecord, LiveEvent, NotJournalled};
 use nexus3_protocol::methods::{BudgetParams, MayGrantParams};
-use runtime::{Delta, DeltaKind, BusEvent};
+use runtime::{BusEvent, Delta, DeltaKind};
 
 use crate::fault::rpc_error;
 use crate::images::image_views;
 use crate::local_time::format_utc;
 use crate::methods::agents::restart_policy_to_wire;
-use crate::methods::conversation::{tool_call_view, message_meta, request_id_to_wire, usage_output};
+use crate::methods::conversation::{message_meta, request_id_to_wire, tool_call_view, usage_output};
 
 /// What the feed tells, as clients see it.
 pub(crate) fn event(item: &BusEvent) -> Event {
@@ -46,7 +46,10 @@ fn journal_record(agent: Serial, record: &Record) -> JournalRecord {
     match record {
         Record::Created(made) => JournalRecord::AgentCreated(agent_created(agent, made)),
         Record::PermissionsChanged { by, permissions } => {
-            JournalRecord::PermissionsChanged(events::PermissionsChanged { by: said(by), permissions: permissions_view(permissions) })
+            JournalRecord::PermissionsChanged(events::PermissionsChanged {
+                by: said(by),
+                permissions: permissions_view(permissions),
+            })
         }
         Record::Renamed { by, id } => {
             JournalRecord::AgentRenamed(events::AgentRenamed { by: said(by), new_agent_id: id.to_string() })
@@ -63,20 +66,24 @@ fn journal_record(agent: Serial, record: &Record) -> JournalRecord {
         Record::Steered { turn, message: word } => {
             JournalRecord::Steered(events::Steered { turn: *turn, message: message_event(word) })
         }
-        Record::CallBegun { turn, index: place, call_id, tool, class } => JournalRecord::ToolBegun(events::ToolBegun {
-            turn: *turn,
-            index: *place as u64,
-            call_id: said(call_id),
-            tool: said(tool),
-            class: class_name(*class).to_owned(),
-        }),
+        Record::CallBegun { turn, index: place, call_id, tool, class } => {
+            JournalRecord::ToolBegun(events::ToolBegun {
+                turn: *turn,
+                index: *place as u64,
+                call_id: said(call_id),
+                tool: said(tool),
+                class: class_name(*class).to_owned(),
+            })
+        }
         Record::CallDone { turn, index: place, outcome } => JournalRecord::ToolDone(events::ToolDone {
             turn: *turn,
             index: *place as u64,
             outcome: outcome.name().to_owned(),
             text: outcome.text().to_owned(),
         }),
-        Record::TurnEnded { turn, request_id, end } => JournalRecord::TurnEnded(turn_ended(*turn, request_id, end)),
+        Record::TurnEnded { turn, request_id, end } => {
+            JournalRecord::TurnEnded(turn_ended(*turn, request_id, end))
+        }
         Record::TurnReopened { turn, request_id, messages } => {
             let request_id = request_id_to_wire(request_id.clone());
             let messages = *messages as u64;

@@ -44,7 +44,12 @@ pub(crate) fn rpc_error(fault: &Fault) -> RpcError {
 
 impl Dispatcher {
     /// The same, for a call: what was denied is written to the audit trail, in the journal and in the log, once, here.
-    pub(crate) fn audited_error(&self, fault: &Fault, caller: &Caller, errand: impl Into<Operation>) -> RpcError {
+    pub(crate) fn audited_error(
+        &self,
+        fault: &Fault,
+        caller: &Caller,
+        errand: impl Into<Operation>,
+    ) -> RpcError {
         if fault.kind == FaultKind::Denied {
             let (principal, action) = (caller.audit_name(&self.pool), errand.into().name());
             let rule = fault.cause.as_deref().unwrap_or("ceiling");

@@ -24,7 +24,9 @@ pub(crate) async fn load_images(agent: &AgentHandle, params: Vec<ImageParam>) ->
     for (place, param) in params.into_iter().enumerate() {
         let ImageParam { data, path, media_type } = param;
         let image = match (data, path) {
-            (Some(data), None) => decode_image(&data).map_err(|wrong| image_fault(place, &format!(".data {wrong}")))?,
+            (Some(data), None) => {
+                decode_image(&data).map_err(|wrong| image_fault(place, &format!(".data {wrong}")))?
+            }
             (None, Some(path)) => agent.read_image(&path).await.map_err(|mut fault| {
                 fault.public = format!("images[{place}].path: {}", fault.public).into();
                 fault

@@ -52,7 +52,8 @@ macro_rules! in_process_calls {
 macro_rules! in_process_call {
     (Daemon: $spec:ident $call:ident $params:ident $output:ident) => {
         async fn $call(&self, params: &methods::$params) -> Result<methods::$output, RpcError> {
-            let done = DaemonHandler::<spec::$spec>::handle(&self.dispatcher, &self.caller, params.clone()).await;
+            let done =
+                DaemonHandler::<spec::$spec>::handle(&self.dispatcher, &self.caller, params.clone()).await;
             done.map_err(|fault| self.dispatcher.audited_error(&fault, &self.caller, Method::$spec))
         }
     };
@@ -64,7 +65,8 @@ macro_rules! in_process_call {
         ) -> Result<methods::$output, RpcError> {
             let agent = self.resolve_agent(agent_id, Method::$spec).await?;
             let done =
-                AgentHandler::<spec::$spec>::handle(&self.dispatcher, &self.caller, &agent, params.clone()).await;
+                AgentHandler::<spec::$spec>::handle(&self.dispatcher, &self.caller, &agent, params.clone())
+                    .await;
             done.map_err(|fault| self.dispatcher.audited_error(&fault, &self.caller, Method::$spec))
         }
     };

@@ -3,18 +3,18 @@
 
 mod caller;
 mod dispatcher;
-mod in_process;
-mod routing;
 mod events;
 mod fault;
 mod images;
+mod in_process;
 mod local_time;
 mod methods;
+mod routing;
 mod snapshot;
 mod streams;
 
 pub use caller::Caller;
-pub use dispatcher::{CallResponse, ResponseKind, Dispatcher, DispatcherOptions, Target, TargetError};
+pub use dispatcher::{CallResponse, Dispatcher, DispatcherOptions, ResponseKind, Target, TargetError};
 pub use in_process::InProcessApi;
 pub use runtime::CAPABILITY_PREFIX;
-pub use streams::{EventBytes, StreamError, CallReply};
+pub use streams::{CallReply, EventBytes, StreamError};

@@ -1,12 +1,11 @@
 //! Times as clients know them: local, ISO 8601, microseconds, no zone; in events UTC, which says so. And back.
 
 use agent::outside::Timestamp;
-use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
 pub(crate) fn format_local(moment: Timestamp, zone: &TimeZone) -> String {
-    let instant = Timestamp::from_microsecond(moment.0).unwrap_or(Timestamp::UNIX_EPOCH);
+    let instant = jiff::Timestamp::from_microsecond(moment.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
     format!("{:.6}", zone.to_datetime(instant))
 }
 
@@ -16,7 +15,7 @@ pub(crate) fn format_utc(moment: Timestamp) -> String {
 
 /// Reads a time that somebody else wrote: with a zone, or without one, as local time.
 pub(crate) fn parse_time(text: &str, zone: &TimeZone) -> Option<Timestamp> {
-    let instant = text.parse::<Timestamp>().ok().or_else(|| {
+    let instant = text.parse::<jiff::Timestamp>().ok().or_else(|| {
         let there = text.parse::<DateTime>().ok()?;
         there.to_zoned(zone.clone()).ok().map(|zoned| zoned.timestamp())
     })?;

@@ -2,5 +2,5 @@
 
 pub(crate) mod agents;
 pub(crate) mod conversation;
-mod permissions;
 mod lifecycle;
+mod permissions;

@@ -9,7 +9,7 @@ use nexus3_protocol::{Door, Method, MethodSpec, RpcError, for_each_method};
 use runtime::AgentHandle;
 
 use crate::caller::Caller;
-use crate::dispatcher::{Dispatcher, Target, Output, TargetKind};
+use crate::dispatcher::{Dispatcher, Output, Target, TargetKind};
 use crate::fault::{invalid_params, method_not_found};
 
 /// Does a method of the daemon.

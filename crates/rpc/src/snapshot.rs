@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use crate::events::{budget_params, may_grant_params, write_paths};
 use crate::local_time::{format_local, parse_time};
 use crate::methods::agents::{
-    self, parse_budget, invalid, restart_policy_from_wire, restart_policy_to_wire, parse_id, parse_tool_names,
+    self, invalid, parse_budget, parse_id, parse_tool_names, restart_policy_from_wire, restart_policy_to_wire,
 };
 
 /// The one version there is.
@@ -70,7 +70,11 @@ impl Snapshot<'_> {
             model_alias: record.model.clone(),
             clipboard_agent_entries: Vec::new(),
             token_usage: token_usage(self.used),
-            provenance: self.summary.parent.as_ref().map_or_else(|| PROVENANCE_USER.to_owned(), ToString::to_string),
+            provenance: self
+                .summary
+                .parent
+                .as_ref()
+                .map_or_else(|| PROVENANCE_USER.to_owned(), ToString::to_string),
             extras: Some(extras),
         }
     }
@@ -156,7 +160,11 @@ impl ImportContext<'_> {
 
     /// Rights only shrink: the preset is the named one, if it is known here and no more than the level that stands beside
     /// it; otherwise the most that fits both.
-    fn permission_spec(&self, session: &SnapshotDocument, notes: &mut Vec<String>) -> Result<PermissionSpec, Fault> {
+    fn permission_spec(
+        &self,
+        session: &SnapshotDocument,
+        notes: &mut Vec<String>,
+    ) -> Result<PermissionSpec, Fault> {
         let level = parse_level(&session.permission_level)?;
         let named = match &session.permission_preset {
             Some(name) => name.to_ascii_lowercase(),

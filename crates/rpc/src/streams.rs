@@ -1,8 +1,8 @@
 //! Answers that come piece by piece: what happens, and a turn while it is worked on. Whoever reads pulls; nothing waits
 //! for a reader, and a reader that leaves ends nothing but its stream.
 
-mod send;
 mod event_filter;
+mod send;
 mod watch;
 
 use std::pin::Pin;

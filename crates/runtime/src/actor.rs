@@ -4,29 +4,29 @@
 
 mod compact;
 mod compaction_run;
-mod queue;
-mod pending_turn;
-mod turn_driver;
 mod idempotency;
+mod pending_turn;
+mod queue;
+mod turn_driver;
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::journal::{RestartPolicy, Record};
+use agent::journal::{Record, RestartPolicy};
 use agent::outside::StoreFault;
-use agent::{Fault, FaultKind, RequestId, MessageSource, TurnOutcome};
+use agent::{Fault, FaultKind, MessageSource, RequestId, TurnOutcome};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub(crate) use self::compact::CompactionRequest;
 pub use self::compact::{CompactionCondition, CompactionOutcome};
 pub(crate) use self::pending_turn::PendingTurn;
-use self::pending_turn::{Acceptance, CommitWaiter, Reply, turn_result, commit_result};
-use self::turn_driver::{TurnExit, TurnDriver};
-use crate::handle::{NewMessage, Shared};
+use self::pending_turn::{Acceptance, CommitWaiter, Reply, commit_result, turn_result};
+use self::turn_driver::{TurnDriver, TurnExit};
 use crate::admission::{AdmissionPermit, busy};
+use crate::handle::{NewMessage, Shared};
 
 /// What an agent's task can be told.
 pub(crate) enum Command {
@@ -340,7 +340,11 @@ impl Actor {
         match finale {
             TurnExit::Ended(end) => {
                 open.respond(&turn_result(end));
-                if shared.end_requested.is_cancelled() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                if shared.end_requested.is_cancelled() {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
             }
             TurnExit::Suspended => ControlFlow::Continue(()),
             TurnExit::Duplicate => self.answer_cancelled_duplicate(open, cancels).await,

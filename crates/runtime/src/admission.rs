@@ -67,7 +67,11 @@ impl Admission {
     }
 
     /// Lets a turn in, or says why not.
-    pub(crate) fn admit(&self, agent_open: &Arc<AtomicUsize>, agent_max: usize) -> Result<AdmissionPermit, Fault> {
+    pub(crate) fn admit(
+        &self,
+        agent_open: &Arc<AtomicUsize>,
+        agent_max: usize,
+    ) -> Result<AdmissionPermit, Fault> {
         if self.closed.load(Ordering::Acquire) {
             return Err(shutting_down());
         }

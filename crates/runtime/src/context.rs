@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use agent::outside::{Provider, ModelTier, Workspace};
+use agent::outside::{ModelTier, Provider, Workspace};
 use agent::permission::{FilePath, Resource};
 use agent::prompt::{PromptEnvironment, VolatileFacts, layered_prompt, volatile_suffix};
 use agent::{TokenCount, ToolSpec};
@@ -89,7 +89,8 @@ impl Shared {
 
     /// What is under way in the working directory.
     pub(crate) fn workspace_state(&self) -> Option<String> {
-        let pool = self.pool.upgrade().filter(|pool| pool.options.context.volatile_suffix == VolatileSuffix::On)?;
+        let pool =
+            self.pool.upgrade().filter(|pool| pool.options.context.volatile_suffix == VolatileSuffix::On)?;
         pool.outside.workspace.status_line(&self.node.cwd)
     }
 
@@ -100,7 +101,12 @@ impl Shared {
         let left = |resource: Resource| self.node.remaining(resource).map(|left| (resource.name(), left));
         let left: Vec<_> = Resource::CONSUMED.into_iter().filter_map(left).collect();
         let offset_minutes = self.clock.offset_minutes(at);
-        Some(volatile_suffix(&VolatileFacts { at, offset_minutes, workspace_status: state, budget_left: &left }))
+        Some(volatile_suffix(&VolatileFacts {
+            at,
+            offset_minutes,
+            workspace_status: state,
+            budget_left: &left,
+        }))
     }
 
     /// About what the tail of the next question is.

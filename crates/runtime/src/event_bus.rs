@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use agent::journal::Serial;
-use agent::outside::{JournalEntry, EntryRange, Store, CommitListener};
+use agent::outside::{CommitListener, EntryRange, JournalEntry, Store};
 use agent::{AgentId, Fault, RequestId};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};

@@ -6,21 +6,21 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll};
 
-use agent::journal::{AgentRecord, AgentState, StoredPermissions, RestartPolicy, Record, Serial};
-use agent::outside::{Append, Clock, BoxFuture, Timestamp, Provider, Store, StoreFault};
+use agent::journal::{AgentRecord, AgentState, Record, RestartPolicy, Serial, StoredPermissions};
+use agent::outside::{Append, BoxFuture, Clock, Provider, Store, StoreFault, Timestamp};
 use agent::permission::{Denial, Effect, FilePath, Verdict, judge};
-use agent::{AgentId, Fault, FaultKind, Image, Message, RequestId, MessageSource, TurnEnd};
+use agent::{AgentId, Fault, FaultKind, Image, Message, MessageSource, RequestId, TurnEnd};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::actor::{Command, CompactionCondition, CompactionOutcome, CompactionRequest};
+use crate::admission::{Admission, AdmissionPermit, busy, shutting_down};
 use crate::capability::CapabilityDigest;
 use crate::event_bus::EventBus;
-use crate::lineage::LineageNode;
 use crate::limits::Limits;
+use crate::lineage::LineageNode;
 use crate::pool::{Initiator, Pool};
-use crate::published::{AgentContext, AgentLiveness, MessagePage, AgentStatus, AgentTokens, Published};
-use crate::admission::{AdmissionPermit, Admission, busy, shutting_down};
+use crate::published::{AgentContext, AgentLiveness, AgentStatus, AgentTokens, MessagePage, Published};
 
 /// A message for an agent.
 #[derive(Debug, Clone)]
@@ -304,9 +304,18 @@ impl AgentHandle {
     ///
     /// # Errors
     /// When there is no room in line, the agent is gone or ends meanwhile, or the change cannot be kept.
-    pub async fn compact(&self, when: CompactionCondition, by: Initiator<'_>) -> Result<CompactionOutcome, Fault> {
+    pub async fn compact(
+        &self,
+        when: CompactionCondition,
+        by: Initiator<'_>,
+    ) -> Result<CompactionOutcome, Fault> {
         let (reply, answer) = oneshot::channel();
-        let compaction = CompactionRequest { initiator: by.name().to_owned(), condition: when, reply, permit: self.admit()? };
+        let compaction = CompactionRequest {
+            initiator: by.name().to_owned(),
+            condition: when,
+            reply,
+            permit: self.admit()?,
+        };
         self.inbox
             .try_send(Box::new(Command::Compact(compaction)))
             .map_err(|refused| self.inbox_fault(&refused))?;
@@ -379,7 +388,8 @@ impl AgentHandle {
     #[must_use]
     pub fn tokens(&self) -> AgentTokens {
         // Asked before the lock is taken: nothing foreign runs under it.
-        let frame = self.shared.fixed_overhead(&self.shared.visible_tools(), self.shared.volatile_suffix_tokens());
+        let frame =
+            self.shared.fixed_overhead(&self.shared.visible_tools(), self.shared.volatile_suffix_tokens());
         let has_price = self.shared.provider.spec().prices.is_some();
         let tree_cost = self.node().tree_cost();
         let state = self.shared.published.read();

@@ -2,29 +2,30 @@
 //! way to stop. What an agent decides is in `agent`; who may call is decided in `rpc`.
 
 mod actor;
+mod admission;
 mod audit;
 mod capability;
 mod context;
 mod event_bus;
 mod handle;
-mod lineage;
 mod ledger;
 mod limits;
+mod lineage;
+mod output_cache;
 mod peers;
 mod pool;
 mod published;
-mod output_cache;
-mod admission;
 mod wait_graph;
 
 pub use actor::{CompactionCondition, CompactionOutcome};
 pub use capability::{CAPABILITY_PREFIX, Capability};
 pub use context::{ContextOptions, DefaultPrompt, VolatileSuffix};
-pub use event_bus::{Delta, DeltaKind, BusEvent, EventScope, Subscription};
-pub use handle::{AgentHandle, AgentRef, TurnFuture, NewMessage};
+pub use event_bus::{BusEvent, Delta, DeltaKind, EventScope, Subscription};
+pub use handle::{AgentHandle, AgentRef, NewMessage, TurnFuture};
 pub use limits::Limits;
 pub use pool::{
-    AgentPermissions, AgentSpec, ListScope, Initiator, PermissionChange, ChildPolicy, CreatedAgent, FirstMessage, Fork, ResourceUsage, Import,
-    MayGrantSpec, NameSpec, Outside, PoolHandle, PoolOptions, PermissionSpec,
+    AgentPermissions, AgentSpec, ChildPolicy, CreatedAgent, FirstMessage, Fork, Import, Initiator, ListScope,
+    MayGrantSpec, NameSpec, Outside, PermissionChange, PermissionSpec, PoolHandle, PoolOptions,
+    ResourceUsage,
 };
-pub use published::{AgentContext, AgentLiveness, MessagePage, AgentStatus, AgentTokens};
+pub use published::{AgentContext, AgentLiveness, AgentStatus, AgentTokens, MessagePage};

@@ -1,9 +1,9 @@
 //! An agent's place in the tree: its ancestors, what it was given, what it has used up. It outlives the agent for as
 //! long as a descendant does, so that an orphan's ceiling stays what it was.
 
-mod release;
-mod persistence;
 mod permissions;
+mod persistence;
+mod release;
 #[cfg(test)]
 mod tests;
 
@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use agent::AgentId;
-use agent::journal::{StoredPermissions, Serial};
-use agent::permission::{Permissions, FilePath, Relation, Level, Resource};
+use agent::journal::{Serial, StoredPermissions};
+use agent::permission::{FilePath, Level, Permissions, Relation, Resource};
 
-pub(crate) use self::release::Release;
-use self::release::Refund;
 pub(crate) use self::persistence::StoredLineageNode;
+use self::release::Refund;
+pub(crate) use self::release::Release;
 use crate::ledger::{Account, Ledger};
 use crate::pool::PermissionSpec;
 
@@ -216,7 +216,8 @@ impl LineageNode {
         for kin in self.ancestors() {
             kin.descendant_count.fetch_sub(1, Ordering::AcqRel);
         }
-        let is_over = |kin: &&LineageNode| kin.is_destroyed.load(Ordering::Acquire) && kin.descendant_count() == 0;
+        let is_over =
+            |kin: &&LineageNode| kin.is_destroyed.load(Ordering::Acquire) && kin.descendant_count() == 0;
         let over = std::iter::once(self).chain(self.ancestors()).filter(is_over);
         Release { node: self, refunds: over.flat_map(LineageNode::close_accounts).collect() }
     }
@@ -376,7 +377,12 @@ impl LineageNode {
 
     /// Changes what an ancestor has set aside for this agent from `before` to `after`; gives what is set aside then:
     /// nothing, when no ancestor has a limit.
-    fn adjust_reservation(&self, resource: Resource, before: u64, after: u64) -> Result<u64, InsufficientBudget> {
+    fn adjust_reservation(
+        &self,
+        resource: Resource,
+        before: u64,
+        after: u64,
+    ) -> Result<u64, InsufficientBudget> {
         let mut lenders = self.budget_sources();
         // A lender that has lent nothing may have lost its limit since: then it has none to lend from.
         if before == 0 {

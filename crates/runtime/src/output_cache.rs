@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use agent::journal::Serial;
-use agent::outside::{ResultChunk, CachedResults};
-use agent::{TokenCount, truncate_middle, omission_note};
+use agent::outside::{CachedResults, ResultChunk};
+use agent::{TokenCount, omission_note, truncate_middle};
 
 use crate::handle::Shared;
 
@@ -120,7 +120,7 @@ impl Shared {
 mod tests {
     use super::*;
 
-    fn of(spool: &Arc<OutputCache>, agent: Serial) -> AgentOutputs {
+    fn outputs_of(spool: &Arc<OutputCache>, agent: Serial) -> AgentOutputs {
         AgentOutputs { cache: Arc::clone(spool), agent }
     }
 
@@ -128,13 +128,13 @@ mod tests {
     fn an_agent_reads_its_own_results_in_parts() {
         let spool = Arc::new(OutputCache::new(100));
         let handle = spool.insert(1, "äbcdef").expect("there is room");
-        let part = of(&spool, 1).read(&handle, 1, 3).expect("it is there");
+        let part = outputs_of(&spool, 1).read(&handle, 1, 3).expect("it is there");
         assert_eq!((part.text.as_str(), part.offset, part.bytes_total), ("äb", 0, 7), "no half characters");
-        assert_eq!(of(&spool, 1).read(&handle, 7, 3).expect("its end").text, "");
-        assert!(of(&spool, 1).read(&handle, 8, 3).is_err());
-        assert!(of(&spool, 2).read(&handle, 0, 3).is_err(), "others do not");
+        assert_eq!(outputs_of(&spool, 1).read(&handle, 7, 3).expect("its end").text, "");
+        assert!(outputs_of(&spool, 1).read(&handle, 8, 3).is_err());
+        assert!(outputs_of(&spool, 2).read(&handle, 0, 3).is_err(), "others do not");
         spool.remove_agent(1);
-        assert!(of(&spool, 1).read(&handle, 0, 3).is_err());
+        assert!(outputs_of(&spool, 1).read(&handle, 0, 3).is_err());
         assert_eq!(spool.state().bytes, 0);
     }
 
@@ -144,8 +144,11 @@ mod tests {
         let first = spool.insert(1, "12345").expect("there is room");
         let second = spool.insert(2, "12345").expect("there is room");
         let third = spool.insert(1, "1").expect("there is room");
-        assert!(of(&spool, 1).read(&first, 0, 9).is_err());
-        assert!(of(&spool, 2).read(&second, 0, 9).is_ok() && of(&spool, 1).read(&third, 0, 9).is_ok());
+        assert!(outputs_of(&spool, 1).read(&first, 0, 9).is_err());
+        assert!(
+            outputs_of(&spool, 2).read(&second, 0, 9).is_ok()
+                && outputs_of(&spool, 1).read(&third, 0, 9).is_ok()
+        );
         assert_eq!(spool.insert(1, "12345678901"), None, "longer than all together");
     }
 }

@@ -3,18 +3,19 @@
 
 use std::sync::{Arc, Weak};
 
-use agent::outside::{BoxFuture, NewPeer, PeerResponse, CreatedPeer, PeerStatus, Peers};
+use agent::outside::{BoxFuture, CreatedPeer, NewPeer, PeerResponse, PeerStatus, Peers};
 use agent::permission::{Effect, Verdict, judge};
-use agent::{AgentId, Fault, FaultKind, RequestId, MessageSource, TurnEnd, TurnOutcome};
+use agent::{AgentId, Fault, FaultKind, MessageSource, RequestId, TurnEnd, TurnOutcome};
 
 use crate::actor::Command;
-use crate::handle::{AgentHandle, AgentRef, TurnFuture, NewMessage, Shared, agent_not_found};
+use crate::admission::shutting_down;
+use crate::handle::{AgentHandle, AgentRef, NewMessage, Shared, TurnFuture, agent_not_found};
 use crate::lineage::LineageNode;
 use crate::pool::{
-    AgentSpec, ListScope, Initiator, ChildPolicy, CreatedAgent, FirstMessage, NameSpec, Pool, PoolHandle, PermissionSpec,
+    AgentSpec, ChildPolicy, CreatedAgent, FirstMessage, Initiator, ListScope, NameSpec, PermissionSpec, Pool,
+    PoolHandle,
 };
 use crate::published::AgentStatus;
-use crate::admission::shutting_down;
 use crate::wait_graph::WaitEdge;
 
 /// The other agents, as one of them sees them.
@@ -57,7 +58,10 @@ impl AgentPeers {
     }
 
     /// Makes a child. The pool is only borrowed here: a tool that waits must not keep it.
-    async fn create_child(&self, new: NewPeer) -> Result<(CreatedAgent, Option<Result<WaitEdge, Fault>>), Fault> {
+    async fn create_child(
+        &self,
+        new: NewPeer,
+    ) -> Result<(CreatedAgent, Option<Result<WaitEdge, Fault>>), Fault> {
         let pool = self.pool()?;
         let own = self.own_handle(&pool).await?;
         let waits = new.wait && new.initial_message.is_some();
@@ -76,7 +80,10 @@ impl AgentPeers {
     }
 
     fn source(&self) -> MessageSource {
-        MessageSource { kind: Some(SOURCE_KIND.to_owned()), agent: Some(RequestId::Text(self.id.to_string())) }
+        MessageSource {
+            kind: Some(SOURCE_KIND.to_owned()),
+            agent: Some(RequestId::Text(self.id.to_string())),
+        }
     }
 
     /// Waits for an answer. Whoever stops waiting ends the send: nobody else wants its answer.
@@ -87,7 +94,8 @@ impl AgentPeers {
         request_id: RequestId,
         answering: TurnFuture,
     ) -> Result<PeerResponse, Fault> {
-        let mut unwanted = CancelOnDrop { pool: self.pool.clone(), request: Some((target, request_id.clone())) };
+        let mut unwanted =
+            CancelOnDrop { pool: self.pool.clone(), request: Some((target, request_id.clone())) };
         let end = answering.await;
         unwanted.request = None;
         drop(waiting);
@@ -117,7 +125,9 @@ impl Peers for AgentPeers {
             let response = match waiting {
                 None => None,
                 Some(Err(circle)) => Some(Err(circle)),
-                Some(Ok(waiting)) => Some(self.wait_for_response(created.handle, waiting, request_id, answering).await),
+                Some(Ok(waiting)) => {
+                    Some(self.wait_for_response(created.handle, waiting, request_id, answering).await)
+                }
             };
             Ok(CreatedPeer { id, initial_request_id, response })
         })
@@ -135,7 +145,13 @@ impl Peers for AgentPeers {
             if !wait {
                 target.submit_committed(message).await?;
                 let content = String::new();
-                return Ok(PeerResponse { content, request_id, cancelled: false, halted: None, queued: true });
+                return Ok(PeerResponse {
+                    content,
+                    request_id,
+                    cancelled: false,
+                    halted: None,
+                    queued: true,
+                });
             }
             // Before the message is given: a wait that would never end must not leave a turn behind.
             let waiting = self.pool()?.pool.wait_graph.add_edge(&self.node, target.node())?;

@@ -5,17 +5,17 @@
 mod create;
 mod destroy;
 mod directory;
-mod list;
-mod stored_permissions;
-mod permissions;
 mod lifecycle;
+mod list;
+mod permissions;
+mod stored_permissions;
 mod wake;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use agent::journal::{DAEMON, RestartPolicy, Record, Serial};
+use agent::journal::{DAEMON, Record, RestartPolicy, Serial};
 use agent::outside::{Append, Clock, Entropy, Models, Store, Toolbox, Workspace};
 use agent::permission::{FilePath, Presets};
 use agent::{AgentId, Fault, FaultKind, RequestId};
@@ -23,19 +23,21 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use self::create::OwnedInitiator;
-pub use self::create::{AgentSpec, Initiator, CreatedAgent, FirstMessage, NameSpec};
+pub use self::create::{AgentSpec, CreatedAgent, FirstMessage, Initiator, NameSpec};
 pub use self::directory::ChildPolicy;
 use self::directory::Directory;
-pub use self::list::ListScope;
-pub use self::permissions::{AgentPermissions, PermissionChange, ResourceUsage, MayGrantSpec, PermissionSpec};
 pub use self::lifecycle::{Fork, Import};
+pub use self::list::ListScope;
+pub use self::permissions::{
+    AgentPermissions, MayGrantSpec, PermissionChange, PermissionSpec, ResourceUsage,
+};
+use crate::admission::Admission;
 use crate::capability::CapabilityDigest;
 use crate::context::ContextOptions;
 use crate::event_bus::{EventBus, EventScope, Subscription};
 use crate::handle::{AgentHandle, AgentRef};
 use crate::limits::Limits;
 use crate::output_cache::OutputCache;
-use crate::admission::Admission;
 use crate::wait_graph::WaitGraph;
 
 /// How a pool is set up.
@@ -300,7 +302,12 @@ impl PoolHandle {
     ///
     /// # Errors
     /// When that cannot be kept; nobody is ended then.
-    pub async fn destroy(&self, agent: &AgentRef, children: ChildPolicy, by: Initiator<'_>) -> Result<bool, Fault> {
+    pub async fn destroy(
+        &self,
+        agent: &AgentRef,
+        children: ChildPolicy,
+        by: Initiator<'_>,
+    ) -> Result<bool, Fault> {
         let (pool, serial, by) = (self.clone(), agent.serial, by.name().to_owned());
         let destroy = async move {
             let leaving = pool.pool.destroy(serial, children, &by).await?;

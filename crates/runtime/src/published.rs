@@ -5,7 +5,9 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use agent::journal::{AgentState, RestartPolicy};
 use agent::outside::Timestamp;
 use agent::permission::{FilePath, Level};
-use agent::{AgentId, TokenCalibration, Halt, Message, NanoDollars, TokenCount, UsageTotals, Window, WindowSize};
+use agent::{
+    AgentId, Halt, Message, NanoDollars, TokenCalibration, TokenCount, UsageTotals, Window, WindowSize,
+};
 
 /// The published state of one agent. Locked for a few instructions at a time, never across an await.
 #[derive(Debug)]

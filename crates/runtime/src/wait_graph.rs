@@ -26,7 +26,11 @@ impl WaitGraph {
     ///
     /// # Errors
     /// When the other waits, by however many steps, for this one.
-    pub(crate) fn add_edge(self: &Arc<Self>, from: &LineageNode, to: &LineageNode) -> Result<WaitEdge, Fault> {
+    pub(crate) fn add_edge(
+        self: &Arc<Self>,
+        from: &LineageNode,
+        to: &LineageNode,
+    ) -> Result<WaitEdge, Fault> {
         let mut edges = self.edges();
         if is_reachable(&edges, to.serial, from.serial) {
             let (from, to) = (from.id(), to.id());

@@ -3,11 +3,11 @@
 
 mod accept;
 mod activity;
+mod auth;
 mod body;
 mod events;
-mod head_validator;
-mod auth;
 mod head;
+mod head_validator;
 mod limits;
 mod refusal;
 mod service;

@@ -6,18 +6,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent::journal::{
-    AcceptedTurn, AgentRecord, AgentState, StoredGrantRequest, StoredLedger, StoredPermissions, RestartPolicy, Record, Serial,
+    AcceptedTurn, AgentRecord, AgentState, Record, RestartPolicy, Serial, StoredGrantRequest, StoredLedger,
+    StoredPermissions,
 };
-use agent::outside::{Append, Timestamp, Store};
+use agent::outside::{Append, Store, Timestamp};
 use agent::permission::{Budget, FilePath, Level};
-use agent::{AgentId, Message, RequestId, MessageSource, TurnEnd, TurnOutcome};
+use agent::{AgentId, Message, MessageSource, RequestId, TurnEnd, TurnOutcome};
 use rusqlite::Connection;
 use store::{Durability, SqliteOptions};
 
 const AGENTS: u64 = 64;
-const TIME: Duration = Duration::from_secs(5);
+const RUN_TIME: Duration = Duration::from_secs(5);
 /// Records of one turn.
-const RECORDS: u64 = 4;
+const RECORDS_PER_TURN: u64 = 4;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -28,14 +29,14 @@ fn main() -> Outcome<()> {
     for durability in [Durability::Full, Durability::Normal] {
         let path = folder.path().join(format!("{durability:?}.db"));
         let store = store::open(&SqliteOptions { durability, ..SqliteOptions::new(path) })?;
-        let mut times = runtime.block_on(all_at_once(&store))?;
+        let mut times = runtime.block_on(run_agents_concurrently(&store))?;
         times.sort();
-        let rate = times.len() as f64 / TIME.as_secs_f64();
+        let rate = times.len() as f64 / RUN_TIME.as_secs_f64();
         let at = |percent: usize| times[(times.len() - 1) * percent / 100];
         println!(
             "{durability:?}: {rate:.0} turns/s, {:.0} appends/s, {:.0} records/s; a turn takes {:?} (p50), {:?} (p99), {:?} (max)",
             rate * 2.0,
-            rate * RECORDS as f64,
+            rate * RECORDS_PER_TURN as f64,
             at(50),
             at(99),
             at(100)
@@ -44,7 +45,7 @@ fn main() -> Outcome<()> {
         runtime.block_on(store.close());
     }
     let rows = one_commit_per_row(&folder.path().join("rows.db"))?;
-    println!("one commit per row: {rows:.0} rows/s, {:.0} turns/s", rows / RECORDS as f64);
+    println!("one commit per row: {rows:.0} rows/s, {:.0} turns/s", rows / RECORDS_PER_TURN as f64);
     Ok(())
 }
 
@@ -60,13 +61,13 @@ fn cpu_us() -> Outcome<f64> {
 }
 
 /// Every agent takes one turn after the other; how long each took.
-async fn all_at_once(store: &Arc<store::SqliteStore>) -> Outcome<Vec<Duration>> {
+async fn run_agents_concurrently(store: &Arc<store::SqliteStore>) -> Outcome<Vec<Duration>> {
     for serial in 1..=AGENTS {
         store.append(vec![append(serial, vec![created(serial)?])?]).await?;
     }
-    let end = Instant::now() + TIME;
+    let end = Instant::now() + RUN_TIME;
     let agents: Vec<_> =
-        (1..=AGENTS).map(|serial| tokio::spawn(turns(Arc::clone(store), serial, end))).collect();
+        (1..=AGENTS).map(|serial| tokio::spawn(run_turns(Arc::clone(store), serial, end))).collect();
     let mut times = Vec::new();
     for agent in agents {
         times.extend(agent.await??);
@@ -74,7 +75,7 @@ async fn all_at_once(store: &Arc<store::SqliteStore>) -> Outcome<Vec<Duration>> 
     Ok(times)
 }
 
-async fn turns(
+async fn run_turns(
     store: Arc<store::SqliteStore>,
     serial: Serial,
     end: Instant,
@@ -97,8 +98,10 @@ async fn turns(
 
 fn turn_records(serial: Serial, turn: u64) -> [Vec<Record>; 2] {
     let request_id = RequestId::Text(format!("0192f0c1-7a3b-7c55-{serial:04x}-{turn:012x}"));
-    let question =
-        Message::user("What is the weather like in the north of the country today?", MessageSource::default());
+    let question = Message::user(
+        "What is the weather like in the north of the country today?",
+        MessageSource::default(),
+    );
     let answer = "It is rather cold, with rain in the morning and some sun later in the day.";
     let end =
         TurnEnd { content: answer.to_owned(), rounds: 1, ..TurnEnd::without_content(TurnOutcome::Completed) };
@@ -114,10 +117,10 @@ fn turn_records(serial: Serial, turn: u64) -> [Vec<Record>; 2] {
 
 fn append(agent: Serial, records: Vec<Record>) -> Outcome<Append> {
     let at = Timestamp(1_700_000_000_000_000);
-    Ok(Append { agent, agent_id: Some(name(agent)?), at, records, state: None, ledgers: Vec::new() })
+    Ok(Append { agent, agent_id: Some(agent_id(agent)?), at, records, state: None, ledgers: Vec::new() })
 }
 
-fn name(serial: Serial) -> Outcome<AgentId> {
+fn agent_id(serial: Serial) -> Outcome<AgentId> {
     Ok(AgentId::parse(&format!("agent-{serial}"))?)
 }
 
@@ -130,7 +133,7 @@ fn created(serial: Serial) -> Outcome<Record> {
         may_grant: None,
     };
     Ok(Record::Created(Box::new(AgentRecord {
-        id: name(serial)?,
+        id: agent_id(serial)?,
         parent: None,
         created_at: Timestamp(0),
         by: "admin".to_owned(),
@@ -156,7 +159,7 @@ fn one_commit_per_row(path: &Path) -> Outcome<f64> {
     let mut insert = db.prepare("INSERT INTO journal (agent, kind, body) VALUES (?1, 'message', ?2)")?;
     let begun = Instant::now();
     let mut rows = 0_u32;
-    while begun.elapsed() < TIME {
+    while begun.elapsed() < RUN_TIME {
         insert.execute((i64::from(rows) % 64, body))?;
         rows += 1;
     }

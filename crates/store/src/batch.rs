@@ -5,7 +5,7 @@ use agent::journal::Record;
 use agent::outside::{Append, StoreFault};
 
 use crate::codec::{self, CodecFault};
-use crate::digest::{self, EntryContent, Digest, RequestKey};
+use crate::digest::{self, Digest, EntryContent, RequestKey};
 
 /// All that is kept together.
 pub(crate) struct PreparedBatch {
@@ -61,7 +61,8 @@ impl PreparedBatch {
     /// made before entries, so the first change of the only part never is.
     pub(crate) fn needs_savepoint(&self) -> bool {
         let [part] = self.appends.as_slice() else { return !self.appends.is_empty() };
-        let changes = part.encoded_records.iter().filter(|line| !matches!(line.row_update, RowUpdate::Unchanged));
+        let changes =
+            part.encoded_records.iter().filter(|line| !matches!(line.row_update, RowUpdate::Unchanged));
         changes.skip(1).any(|line| match line.row_update {
             RowUpdate::Unchanged | RowUpdate::SetPermissions(_) | RowUpdate::Destroy => false,
             RowUpdate::Create { .. }
@@ -80,8 +81,11 @@ impl PreparedBatch {
 
 impl PreparedAppend {
     fn prepare(append: Append) -> Result<Self, CodecFault> {
-        let lines =
-            append.records.iter().map(|record| EncodedRecord::encode(&append, record)).collect::<Result<_, _>>()?;
+        let lines = append
+            .records
+            .iter()
+            .map(|record| EncodedRecord::encode(&append, record))
+            .collect::<Result<_, _>>()?;
         let state = append.state.as_ref().map(codec::encode_state).transpose()?;
         let ledgers = append.ledgers.iter().map(|(_, ledger)| codec::encode_ledger(ledger));
         let ledgers = ledgers.collect::<Result<_, _>>()?;
@@ -128,7 +132,9 @@ impl EncodedRecord {
                 record: codec::encode_agent(record)?,
                 permissions: codec::encode_permissions(&record.permissions)?,
             },
-            Record::PermissionsChanged { permissions, .. } => RowUpdate::SetPermissions(codec::encode_permissions(permissions)?),
+            Record::PermissionsChanged { permissions, .. } => {
+                RowUpdate::SetPermissions(codec::encode_permissions(permissions)?)
+            }
             Record::Renamed { .. } => RowUpdate::Rename,
             Record::Destroyed { .. } => RowUpdate::Destroy,
             Record::TurnAccepted(accepted) => RowUpdate::AcceptTurn {

@@ -7,7 +7,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use agent::journal::{AgentRecord, AgentState, StoredLedger, StoredPermissions, Record};
+use agent::journal::{AgentRecord, AgentState, Record, StoredLedger, StoredPermissions};
 use serde::{Deserialize, Serialize};
 
 use crate::digest;

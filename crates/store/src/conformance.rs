@@ -3,15 +3,15 @@
 
 mod agents;
 mod appending;
+mod equivalence;
 mod reading;
-mod sameness;
 pub(crate) mod samples;
 mod turns;
 
 use std::sync::{Arc, Mutex};
 
 use agent::journal::{Record, Serial};
-use agent::outside::{Append, JournalEntry, Timestamp, Store, StoreFault, CommitListener};
+use agent::outside::{Append, CommitListener, JournalEntry, Store, StoreFault, Timestamp};
 
 pub(crate) use samples::{accepted, append, created, ended, message};
 
@@ -21,12 +21,12 @@ pub(crate) fn folder() -> tempfile::TempDir {
 }
 
 /// A store under test.
-pub(crate) struct Bench {
+pub(crate) struct StoreUnderTest {
     pub(crate) store: Arc<dyn Store>,
     folder: Option<tempfile::TempDir>,
 }
 
-impl Bench {
+impl StoreUnderTest {
     pub(crate) fn in_memory() -> Self {
         Self { store: crate::memory(), folder: None }
     }
@@ -52,31 +52,31 @@ impl Bench {
         self.store = crate::open(&crate::SqliteOptions::new(folder.path().join("nexus3.db"))).unwrap();
     }
 
-    pub(crate) async fn keep(&self, append: Append) {
+    pub(crate) async fn commit(&self, append: Append) {
         self.store.append(vec![append]).await.unwrap();
     }
 
-    pub(crate) async fn refused(&self, appends: Vec<Append>) -> StoreFault {
+    pub(crate) async fn append_fault(&self, appends: Vec<Append>) -> StoreFault {
         self.store.append(appends).await.unwrap_err()
     }
 
     /// Makes an agent.
     pub(crate) async fn create(&self, serial: Serial, name: &str, parent: Option<Serial>) {
-        self.keep(append(serial, name, [created(name, parent)])).await;
+        self.commit(append(serial, name, [created(name, parent)])).await;
     }
 
     /// Everything the store says, to be compared.
-    pub(crate) async fn everything(&self) -> String {
+    pub(crate) async fn dump(&self) -> String {
         let index = self.store.index().await.unwrap();
         let agents = self.store.agents(index.iter().map(|row| row.serial).collect()).await.unwrap();
-        let entries = self.store.read(samples::span(None, 0)).await.unwrap();
+        let entries = self.store.read(samples::entry_range(None, 0)).await.unwrap();
         let unsettled = self.store.agents_with_open_turns().await.unwrap();
         let bounds = self.store.bounds().await.unwrap();
         let last = self.store.last_serial().await.unwrap();
         format!("{index:#?}\n{agents:#?}\n{entries:#?}\n{unsettled:?} {bounds:?} {last}")
     }
 
-    async fn end(self) {
+    async fn close_and_check(self) {
         self.store.close().await;
         let Some(folder) = &self.folder else { return };
         let path = folder.path().join("nexus3.db");
@@ -86,49 +86,49 @@ impl Bench {
 }
 
 /// Runs each claim on each store.
-macro_rules! claims {
+macro_rules! conformance_tests {
     ($($claim:ident),* $(,)?) => {
         mod in_memory {
             $(#[tokio::test]
             async fn $claim() {
-                let mut bench = $crate::conformance::Bench::in_memory();
-                super::$claim(&mut bench).await;
-                bench.end().await;
+                let mut store = $crate::conformance::StoreUnderTest::in_memory();
+                super::$claim(&mut store).await;
+                store.close_and_check().await;
             })*
         }
 
         mod in_sqlite {
             $(#[tokio::test]
             async fn $claim() {
-                let mut bench = $crate::conformance::Bench::in_sqlite();
-                super::$claim(&mut bench).await;
-                bench.end().await;
+                let mut store = $crate::conformance::StoreUnderTest::in_sqlite();
+                super::$claim(&mut store).await;
+                store.close_and_check().await;
             })*
         }
     };
 }
-pub(crate) use claims;
+pub(crate) use conformance_tests;
 
 /// Notes what it hears.
 #[derive(Default)]
-pub(crate) struct Listener {
-    pub(crate) heard: Mutex<Vec<Arc<JournalEntry>>>,
-    pub(crate) broken: Mutex<Vec<String>>,
+pub(crate) struct RecordingListener {
+    pub(crate) entries: Mutex<Vec<Arc<JournalEntry>>>,
+    pub(crate) failures: Mutex<Vec<String>>,
 }
 
-impl CommitListener for Listener {
+impl CommitListener for RecordingListener {
     fn committed(&self, entries: &[Arc<JournalEntry>]) {
-        self.heard.lock().unwrap().extend_from_slice(entries);
+        self.entries.lock().unwrap().extend_from_slice(entries);
     }
 
     fn store_failed(&self, why: &str) {
-        self.broken.lock().unwrap().push(why.to_owned());
+        self.failures.lock().unwrap().push(why.to_owned());
     }
 }
 
-impl Listener {
+impl RecordingListener {
     pub(crate) fn sequences(&self) -> Vec<u64> {
-        self.heard.lock().unwrap().iter().map(|entry| entry.sequence).collect()
+        self.entries.lock().unwrap().iter().map(|entry| entry.sequence).collect()
     }
 }
 
@@ -137,6 +137,6 @@ pub(crate) fn begun(turn: u64) -> Record {
     Record::TurnBegun { turn }
 }
 
-pub(crate) fn at(seconds: i64) -> Timestamp {
+pub(crate) fn timestamp(seconds: i64) -> Timestamp {
     Timestamp(seconds * 1_000_000)
 }

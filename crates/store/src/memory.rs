@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use agent::RequestId;
 use agent::journal::{Record, Serial};
 use agent::outside::{
-    Append, JournalBounds, BoxFuture, JournalEntry, IndexRow, Timestamp, EntryRange, Store, StoreFault, StoredAgent, StoredTurn, CommitListener,
+    Append, BoxFuture, CommitListener, EntryRange, IndexRow, JournalBounds, JournalEntry, Store, StoreFault,
+    StoredAgent, StoredTurn, Timestamp,
 };
 
 use self::rows::Rows;

@@ -2,20 +2,20 @@
 //! the file is in [`schema`]; how it is opened and what is refused, in [`opening`].
 
 mod checkpoint;
-mod failpoints;
-mod files;
-mod queue;
-mod startup_check;
-mod high_water_mark;
-mod migrate;
-mod opening;
-mod lock_file;
-mod queries;
-mod reader_pool;
-mod schema;
-mod transaction_writer;
 mod checksums;
 mod disk_error;
+mod failpoints;
+mod files;
+mod high_water_mark;
+mod lock_file;
+mod migrate;
+mod opening;
+mod queries;
+mod queue;
+mod reader_pool;
+mod schema;
+mod startup_check;
+mod transaction_writer;
 mod writer;
 
 #[cfg(test)]
@@ -28,22 +28,25 @@ use std::time::Duration;
 use agent::RequestId;
 use agent::journal::{Record, Serial};
 use agent::outside::{
-    Append, JournalBounds, BoxFuture, JournalEntry, IndexRow, Timestamp, EntryRange, Store, StoreFault, StoredAgent, StoredTurn, CommitListener,
+    Append, BoxFuture, CommitListener, EntryRange, IndexRow, JournalBounds, JournalEntry, Store, StoreFault,
+    StoredAgent, StoredTurn, Timestamp,
 };
 use tokio::sync::oneshot;
 
-use self::queue::{WriteQueue, WriteTask, QueuedBatch};
+use self::queue::{QueuedBatch, WriteQueue, WriteTask};
 use self::reader_pool::ReaderPool;
 use crate::batch::{PreparedBatch, refusal};
 
+pub(crate) use self::checksums::{AGENT_CHECKSUM_COLUMNS, agent_checksum, turn_checksum};
 pub(crate) use self::files::StoreFiles;
 pub(crate) use self::files::parent_folder;
-pub(crate) use self::startup_check::{SELECT_ENTRIES, EntryRow, DatabaseState, database_id, inspect_database, read_entry_row};
 pub(crate) use self::high_water_mark::HighWaterMark;
 pub use self::opening::{OpenFault, open};
 pub(crate) use self::opening::{open_immutable, open_reader};
 pub(crate) use self::schema::{current_version, schema_problems};
-pub(crate) use self::checksums::{AGENT_CHECKSUM_COLUMNS, agent_checksum, turn_checksum};
+pub(crate) use self::startup_check::{
+    DatabaseState, EntryRow, SELECT_ENTRIES, database_id, inspect_database, read_entry_row,
+};
 
 /// Where a store is, and how it is kept.
 #[derive(Debug, Clone)]

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use agent::journal::{AgentRecord, StoredGrantRequest, StoredPermissions, RestartPolicy, Record, Serial};
-use agent::outside::{Append, Timestamp, Store as _};
+use agent::journal::{AgentRecord, Record, RestartPolicy, Serial, StoredGrantRequest, StoredPermissions};
+use agent::outside::{Append, Store as _, Timestamp};
 use agent::permission::{Budget, FilePath, Level};
 use agent::{AgentId, Message, MessageSource};
 use store::{SqliteOptions, SqliteStore};
@@ -20,22 +20,22 @@ const FAILPOINTS: &str = "NEXUS3_STORE_CHILD_FAILPOINTS";
 const AGENTS: Serial = 6;
 
 #[expect(clippy::disallowed_methods, reason = "a child of this test is told so by the environment")]
-fn told(name: &str) -> Option<String> {
+fn env_var(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
 /// Not a test when it runs by itself: the process that is killed.
 #[test]
 fn the_process_that_is_killed() {
-    let Some(home) = told(HOME) else { return };
-    let failpoints = told(FAILPOINTS);
+    let Some(home) = env_var(HOME) else { return };
+    let failpoints = env_var(FAILPOINTS);
     let store =
         store::open(&SqliteOptions { failpoints, ..SqliteOptions::new(Path::new(&home).join("nexus3.db")) })
             .unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     runtime.block_on(async {
         let agents: Vec<_> =
-            (1..=AGENTS).map(|serial| tokio::spawn(write_on(Arc::clone(&store), serial))).collect();
+            (1..=AGENTS).map(|serial| tokio::spawn(write_forever(Arc::clone(&store), serial))).collect();
         for agent in agents {
             agent.await.unwrap();
         }
@@ -43,7 +43,7 @@ fn the_process_that_is_killed() {
 }
 
 /// Writes numbered messages for ever, and says each number when it is kept.
-async fn write_on(store: Arc<SqliteStore>, serial: Serial) {
+async fn write_forever(store: Arc<SqliteStore>, serial: Serial) {
     let kept = store.history(serial).await.unwrap().len();
     if kept == 0 {
         store.append(vec![append(serial, created(serial))]).await.unwrap();
@@ -61,7 +61,14 @@ async fn write_on(store: Arc<SqliteStore>, serial: Serial) {
 
 fn append(agent: Serial, record: Record) -> Append {
     let name = Some(AgentId::parse(&format!("agent-{agent}")).unwrap());
-    Append { agent, agent_id: name, at: Timestamp(0), records: vec![record], state: None, ledgers: Vec::new() }
+    Append {
+        agent,
+        agent_id: name,
+        at: Timestamp(0),
+        records: vec![record],
+        state: None,
+        ledgers: Vec::new(),
+    }
 }
 
 fn created(serial: Serial) -> Record {
@@ -87,7 +94,7 @@ fn created(serial: Serial) -> Record {
     }))
 }
 
-fn start(home: &Path, failpoints: Option<&str>) -> Child {
+fn spawn_child(home: &Path, failpoints: Option<&str>) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["the_process_that_is_killed", "--exact", "--nocapture", "--test-threads=1"])
@@ -99,7 +106,7 @@ fn start(home: &Path, failpoints: Option<&str>) -> Child {
 }
 
 /// Reads what a child says is kept, and kills it after so many; without a number it dies by itself.
-fn watch(mut child: Child, kills_after: Option<usize>, kept: &mut BTreeMap<Serial, usize>) {
+fn read_commits(mut child: Child, kills_after: Option<usize>, kept: &mut BTreeMap<Serial, usize>) {
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
     let mut heard = 0;
     for line in lines {
@@ -116,14 +123,14 @@ fn watch(mut child: Child, kills_after: Option<usize>, kept: &mut BTreeMap<Seria
 }
 
 /// Everything that was said to be kept is there, without a hole, and the store is sound.
-fn check(path: &Path, kept: &BTreeMap<Serial, usize>) {
+fn verify_store(path: &Path, kept: &BTreeMap<Serial, usize>) {
     let report = store::check(path).unwrap();
     assert!(report.is_sound(), "{report}");
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let store = store::open(&SqliteOptions::new(path)).unwrap();
     for serial in 1..=AGENTS {
         let history = runtime.block_on(store.history(serial)).unwrap();
-        let numbers: Vec<usize> = history.iter().skip(1).map(number).collect();
+        let numbers: Vec<usize> = history.iter().skip(1).map(message_number).collect();
         assert_eq!(numbers, (1..=numbers.len()).collect::<Vec<_>>(), "agent {serial}");
         let said = kept.get(&serial).copied().unwrap_or_default();
         assert!(numbers.len() >= said, "agent {serial}: {said} were kept, {} are there", numbers.len());
@@ -131,7 +138,7 @@ fn check(path: &Path, kept: &BTreeMap<Serial, usize>) {
     runtime.block_on(store.close());
 }
 
-fn number(record: &Record) -> usize {
+fn message_number(record: &Record) -> usize {
     let Record::MessageAdded(message) = record else { panic!("{record:?}") };
     message.text.split(' ').next().unwrap().parse().unwrap()
 }
@@ -142,8 +149,8 @@ fn a_killed_process_loses_nothing_it_was_told_is_kept() {
     let path: PathBuf = home.path().join("nexus3.db");
     let mut kept = BTreeMap::new();
     for cycle in 0..12 {
-        watch(start(home.path(), None), Some(1 + cycle * 37 % 200), &mut kept);
-        check(&path, &kept);
+        read_commits(spawn_child(home.path(), None), Some(1 + cycle * 37 % 200), &mut kept);
+        verify_store(&path, &kept);
     }
     assert!(kept.values().sum::<usize>() > 500, "{kept:?}");
 }
@@ -166,11 +173,11 @@ fn a_crash_at_every_edge_loses_nothing_it_was_told_is_kept() {
         let home = tempfile::tempdir().unwrap();
         let path: PathBuf = home.path().join("nexus3.db");
         let mut kept = BTreeMap::new();
-        watch(start(home.path(), Some(failpoint)), None, &mut kept);
+        read_commits(spawn_child(home.path(), Some(failpoint)), None, &mut kept);
         if !failpoint.starts_with("migrate") {
-            check(&path, &kept);
+            verify_store(&path, &kept);
         }
-        watch(start(home.path(), None), Some(30), &mut kept);
-        check(&path, &kept);
+        read_commits(spawn_child(home.path(), None), Some(30), &mut kept);
+        verify_store(&path, &kept);
     }
 }

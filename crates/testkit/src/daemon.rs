@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use crate::events::TestEventStream;
 use crate::process::captured_output::OutputWait;
 use crate::process::{PROCESS_TIMEOUT, Process};
-use crate::raw::{self, RawResponse, RawConnection};
+use crate::raw::{self, RawConnection, RawResponse};
 
 mod start;
 mod stopped;
@@ -81,7 +81,9 @@ impl TestDaemon {
         match self.process.stderr.wait(PROCESS_TIMEOUT, |all| all.contains(text).then_some(())) {
             OutputWait::Found(()) => {}
             OutputWait::Closed => panic!("stderr ended without {text:?}{}", self.process),
-            OutputWait::TimedOut => panic!("stderr has no {text:?} after {PROCESS_TIMEOUT:?}{}", self.process),
+            OutputWait::TimedOut => {
+                panic!("stderr has no {text:?} after {PROCESS_TIMEOUT:?}{}", self.process)
+            }
         }
     }
 

@@ -87,10 +87,18 @@ impl TestEventStream {
             let answer = connection.try_read_response()?;
             return Err(io::Error::other(format!("status {}: {}", answer.status, answer.text())));
         }
-        let chunks = if has("transfer-encoding", "chunked") { ChunkState::Size } else { ChunkState::Unframed };
+        let chunks =
+            if has("transfer-encoding", "chunked") { ChunkState::Size } else { ChunkState::Unframed };
         connection.unread.drain(..head.bytes);
         let (reader, ready) = (EventParser::default(), VecDeque::new());
-        let mut stream = Self { connection, headers: head.headers, chunk_state: chunks, parser: reader, ready, body: Vec::new() };
+        let mut stream = Self {
+            connection,
+            headers: head.headers,
+            chunk_state: chunks,
+            parser: reader,
+            ready,
+            body: Vec::new(),
+        };
         // Events may have come with the head.
         stream.decode_received()?;
         Ok(stream)

@@ -14,9 +14,9 @@ mod tls;
 
 pub use command::{CommandOutput, run};
 pub use daemon::{FailedStart, StartingDaemon, StoppedDaemon, TestDaemon, TestDaemonBuilder};
-pub use events::{TestEventStream, NextEvent, StreamEvent};
+pub use events::{NextEvent, StreamEvent, TestEventStream};
 pub use kill9::{Kill9, Kill9Report};
-pub use model::script::{SCRIPT_WORDS, Script, ScriptFault, ScriptWord, ScriptedCall};
-pub use model::{Ledger, ModelOptions, RoundKey, RecordedRequest, ScriptedModel, CallCounts};
-pub use raw::{RawResponse, RawConnection};
+pub use model::script::{SCRIPT_COMMANDS, Script, ScriptCommand, ScriptFault, ScriptedCall};
+pub use model::{CallCounts, Ledger, ModelOptions, RecordedRequest, RoundKey, ScriptedModel};
+pub use raw::{RawConnection, RawResponse};
 pub use tls::TLS_CA_PEM;

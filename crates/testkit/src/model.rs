@@ -2,15 +2,15 @@
 //! OpenAI's Responses or Anthropic's Messages.
 //! This file is the handle that a test holds; the words are in `script`, the waits in `observed`.
 
-mod response;
-mod response_body;
 mod encoder;
 mod ledger;
-mod shared_state;
 mod request;
+mod response;
+mod response_body;
 mod schema;
 pub(crate) mod script;
 mod server;
+mod shared_state;
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -22,10 +22,10 @@ use tokio::net::TcpListener;
 use tokio::runtime;
 use tokio::sync::oneshot;
 
-pub use ledger::{Ledger, RoundKey, CallCounts};
-use shared_state::SharedState;
-pub use shared_state::RecordedRequest;
+pub use ledger::{CallCounts, Ledger, RoundKey};
 use server::Server;
+pub use shared_state::RecordedRequest;
+use shared_state::SharedState;
 
 use crate::tls;
 
@@ -53,7 +53,14 @@ pub struct ModelOptions {
 
 impl Default for ModelOptions {
     fn default() -> Self {
-        Self { port: 0, key: None, follow_injections: false, record_requests: true, record_ledger: true, tls: false }
+        Self {
+            port: 0,
+            key: None,
+            follow_injections: false,
+            record_requests: true,
+            record_ledger: true,
+            tls: false,
+        }
     }
 }
 

@@ -4,9 +4,9 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use agent::outside::{Clock, Entropy, Timestamp, Toolbox};
-use agent::{Fault, Concurrency, ToolClass, ToolSpec};
+use agent::{Concurrency, Fault, ToolClass, ToolSpec};
 use serde_json::Value;
-use tools::{ToolRegistry, ToolDependencies};
+use tools::{ToolDependencies, ToolRegistry};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let parts = ToolDependencies { clock: Arc::new(StubOutside), entropy: Arc::new(StubOutside) };

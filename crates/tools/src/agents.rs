@@ -3,10 +3,10 @@
 mod cancel;
 mod create;
 mod destroy;
+mod json_types;
 mod list;
 mod send;
 mod status;
-mod json_types;
 
 pub(crate) use cancel::Cancel;
 pub(crate) use create::Create;

@@ -23,17 +23,24 @@ impl CancelFlag {
 
     /// An error when nobody waits for the answer any more.
     pub(crate) fn check(&self) -> Result<(), agent::ToolOutcome> {
-        if self.0.load(Ordering::Relaxed) { Err(execution_failed("nobody waits for it any more")) } else { Ok(()) }
+        if self.0.load(Ordering::Relaxed) {
+            Err(execution_failed("nobody waits for it any more"))
+        } else {
+            Ok(())
+        }
     }
 }
 
 /// Does work on a thread of its own. Dropping the future tells the work to stop: a thread cannot be ended from outside.
-pub(crate) async fn run_blocking(work: impl FnOnce(&CancelFlag) -> ToolResult + Send + 'static) -> ToolResult {
+pub(crate) async fn run_blocking(
+    work: impl FnOnce(&CancelFlag) -> ToolResult + Send + 'static,
+) -> ToolResult {
     let stop = CancelFlag::never();
     let waiting = CancelOnDrop(stop.clone());
     let answer = tokio::task::spawn_blocking(move || work(&stop)).await;
     drop(waiting);
-    answer.unwrap_or_else(|_| Err(execution_failed("the tool broke down; this is a fault of the tool itself")))
+    answer
+        .unwrap_or_else(|_| Err(execution_failed("the tool broke down; this is a fault of the tool itself")))
 }
 
 struct CancelOnDrop(CancelFlag);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 
-use agent::outside::{Clock, BoxFuture, Entropy, ToolContext, PreparedCall, CallSite, Tool};
+use agent::outside::{BoxFuture, CallSite, Clock, Entropy, PreparedCall, Tool, ToolContext};
 use agent::permission::Effect;
 use agent::{Concurrency, ToolClass, ToolOutcome, ToolSpec};
 use schemars::JsonSchema;
@@ -85,7 +85,11 @@ impl<T: PureTool> ToolDefinition for T {
 
 /// The tool that a definition makes.
 pub(crate) fn build_tool<T: ToolDefinition>(parts: &Arc<ToolDependencies>) -> Arc<dyn Tool> {
-    Arc::new(DefinedTool { spec: Arc::new(spec::build_spec::<T>()), prepare: prepare_call::<T>, dependencies: Arc::clone(parts) })
+    Arc::new(DefinedTool {
+        spec: Arc::new(spec::build_spec::<T>()),
+        prepare: prepare_call::<T>,
+        dependencies: Arc::clone(parts),
+    })
 }
 
 /// The arguments are no arguments of the tool.
@@ -174,7 +178,11 @@ impl Tool for DefinedTool {
     }
 }
 
-fn prepare_call<T: ToolDefinition>(text: &str, scene: &CallSite<'_>, parts: Arc<ToolDependencies>) -> Result<Box<dyn PreparedCall>, String> {
+fn prepare_call<T: ToolDefinition>(
+    text: &str,
+    scene: &CallSite<'_>,
+    parts: Arc<ToolDependencies>,
+) -> Result<Box<dyn PreparedCall>, String> {
     let input = arguments::parse::<T::Input>(text, T::ARGUMENT_BYTES_MAX)?;
     let effects = T::effects(&input, scene)?;
     Ok(Box::new(TypedCall::<T> { input, effects, dependencies: parts, argument_bytes: text.len() }))
@@ -193,7 +201,11 @@ impl<T: ToolDefinition> PreparedCall for TypedCall<T> {
     }
 
     fn run(self: Box<Self>, leave: ToolContext) -> BoxFuture<'static, ToolOutcome> {
-        let call = Invocation { context: leave, dependencies: self.dependencies, argument_bytes: self.argument_bytes };
+        let call = Invocation {
+            context: leave,
+            dependencies: self.dependencies,
+            argument_bytes: self.argument_bytes,
+        };
         let running = T::run(self.input, call);
         Box::pin(async move { running.await.map_or_else(|outcome| outcome, ToolOutcome::Done) })
     }

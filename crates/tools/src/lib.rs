@@ -2,9 +2,9 @@
 //! A tool is one file and one line in `catalog.rs`; what it may touch is judged elsewhere before it runs.
 
 mod agents;
-mod blocking;
 mod arguments;
 mod base64;
+mod blocking;
 mod catalog;
 mod definition;
 mod fs;

@@ -28,9 +28,9 @@ fn compile(pattern: &str, text_bytes: usize) -> Result<Regex, ToolOutcome> {
     }
     let bytes_max = (SEARCH_COST_MAX / text_bytes.max(1)).min(COMPILED_BYTES_MAX);
     RegexBuilder::new(pattern).size_limit(bytes_max).build().map_err(|fault| match fault {
-        regex::Error::CompiledTooBig(_) => {
-            invalid_input("field `pattern`: too large for a text of this length; (?-u:\\w) is smaller than \\w")
-        }
+        regex::Error::CompiledTooBig(_) => invalid_input(
+            "field `pattern`: too large for a text of this length; (?-u:\\w) is smaller than \\w",
+        ),
         fault => invalid_input(format!("field `pattern`: {}", error_summary(&fault))),
     })
 }

@@ -6,7 +6,7 @@ use agent::{TokenCount, ToolSpec};
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 
-use crate::definition::{ToolDefinition, SortedKeys};
+use crate::definition::{SortedKeys, ToolDefinition};
 
 /// Four characters are about one token.
 const TOKEN_CHARS: TokenCount = 4;

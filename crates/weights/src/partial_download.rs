@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
+use crate::checksum::{Checksum, ChecksumHasher};
+use crate::disk_space;
 use crate::fault::{FetchFault, WeightsFault};
 use crate::lock::Lock;
 use crate::manifest::{self, ResumeState};
-use crate::disk_space;
-use crate::checksum::{Checksum, ChecksumHasher};
 
 /// How much is read at once.
 const BLOCK_BYTES: usize = 1 << 17;
@@ -65,8 +65,14 @@ impl PartialDownload {
             .open(&paths.data);
         let file = open.map_err(WeightsFault::file("write", &paths.data))?;
         let fresh = || ResumeState { source: source.to_owned(), ..ResumeState::default() };
-        let mut part =
-            Self { paths, file, hasher: ChecksumHasher::default(), bytes: 0, sync_every_bytes: keep_every_bytes, resume_state: fresh() };
+        let mut part = Self {
+            paths,
+            file,
+            hasher: ChecksumHasher::default(),
+            bytes: 0,
+            sync_every_bytes: keep_every_bytes,
+            resume_state: fresh(),
+        };
         let length = part.file.metadata().map_err(part.io_fault("read"))?.len();
         match begun {
             Some(journal) if journal.synced_bytes > 0 && journal.synced_bytes <= length => {
@@ -80,7 +86,8 @@ impl PartialDownload {
 
     /// Throws away what is there.
     pub(crate) fn restart(&mut self) -> Result<(), FetchFault> {
-        self.resume_state = ResumeState { source: std::mem::take(&mut self.resume_state.source), ..ResumeState::default() };
+        self.resume_state =
+            ResumeState { source: std::mem::take(&mut self.resume_state.source), ..ResumeState::default() };
         self.rewind_to_synced()
     }
 

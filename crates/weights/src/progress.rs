@@ -76,7 +76,11 @@ impl<'a> Reporter<'a> {
     pub(crate) fn report(&mut self, step: PullStep, done_bytes: u64) {
         let done_bytes = self.total_bytes.map_or(done_bytes, |total| done_bytes.min(total));
         self.reported_bytes_max = self.reported_bytes_max.max(done_bytes);
-        (self.callback)(PullProgress { step, done_bytes: self.reported_bytes_max, total_bytes: self.total_bytes });
+        (self.callback)(PullProgress {
+            step,
+            done_bytes: self.reported_bytes_max,
+            total_bytes: self.total_bytes,
+        });
     }
 
     /// Something to say that moves nothing.

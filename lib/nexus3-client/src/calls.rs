@@ -7,7 +7,7 @@ mod tests;
 use nexus3_protocol::AgentApi;
 use nexus3_protocol::methods::{self, spec};
 
-use crate::{AgentClient, Client, ClientFault, CallTarget};
+use crate::{AgentClient, CallTarget, Client, ClientFault};
 
 macro_rules! typed_calls {
     ($( $(#[doc = $doc:literal])* $spec:ident $call:ident = $name:literal at $door:ident: $params:ident => $output:ident; )*) => {

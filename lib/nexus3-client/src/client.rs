@@ -14,7 +14,7 @@ use hyper::header::AUTHORIZATION;
 use nexus3_protocol::envelope::encode_request;
 use nexus3_protocol::{Id, MethodSpec, Response, json};
 
-use crate::connection::{HttpResponse, HttpRequest, Connection, ConnectionFault, json_post};
+use crate::connection::{Connection, ConnectionFault, HttpRequest, HttpResponse, json_post};
 use crate::{ClientFault, Endpoint, Token};
 
 /// How long a call may take when nothing else is said.
@@ -51,7 +51,13 @@ impl Client {
     /// A caller of the daemon at `endpoint`. Nothing is connected before the first call.
     #[must_use]
     pub fn new(endpoint: Endpoint, token: Option<Token>) -> Self {
-        Self { endpoint, token, timeout: CALL_TIMEOUT, last_id: AtomicU64::new(0), idle_connection: Mutex::new(None) }
+        Self {
+            endpoint,
+            token,
+            timeout: CALL_TIMEOUT,
+            last_id: AtomicU64::new(0),
+            idle_connection: Mutex::new(None),
+        }
     }
 
     /// The same caller with another limit on how long a call may take, connecting included.
@@ -84,7 +90,8 @@ impl Client {
     ) -> Result<M::Output, ClientFault> {
         let method = M::METHOD.name();
         let id = self.next_id();
-        let ask = self.post_request(target, encode_request(Some(&id), method, params).map_err(request_fault)?)?;
+        let ask =
+            self.post_request(target, encode_request(Some(&id), method, params).map_err(request_fault)?)?;
         let Ok(answered) = tokio::time::timeout(self.timeout, self.exchange(method, ask)).await else {
             let endpoint = self.endpoint.clone();
             return Err(ClientFault::Timeout { endpoint, method, after: self.timeout });
@@ -104,8 +111,14 @@ impl Client {
         Id::from(self.last_id.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    pub(crate) fn post_request(&self, target: CallTarget<'_>, body: Vec<u8>) -> Result<HttpRequest, ClientFault> {
-        Ok(self.with_authorization(json_post(&self.endpoint, &target_path(target)?, body).map_err(request_fault)?))
+    pub(crate) fn post_request(
+        &self,
+        target: CallTarget<'_>,
+        body: Vec<u8>,
+    ) -> Result<HttpRequest, ClientFault> {
+        Ok(self.with_authorization(
+            json_post(&self.endpoint, &target_path(target)?, body).map_err(request_fault)?,
+        ))
     }
 
     pub(crate) fn with_authorization(&self, mut ask: HttpRequest) -> HttpRequest {
@@ -115,7 +128,11 @@ impl Client {
         ask
     }
 
-    async fn exchange(&self, method: &'static str, mut ask: HttpRequest) -> Result<HttpResponse, ClientFault> {
+    async fn exchange(
+        &self,
+        method: &'static str,
+        mut ask: HttpRequest,
+    ) -> Result<HttpResponse, ClientFault> {
         if let Some(link) = self.take_idle() {
             // Lets the runtime look at its sockets, so that a close which has already arrived is seen before writing.
             tokio::task::yield_now().await;
@@ -192,7 +209,8 @@ pub(crate) fn decode_response<M: MethodSpec>(
     answer: &HttpResponse,
     id: &Id<'_>,
 ) -> Result<Result<M::Output, nexus3_protocol::RpcError>, String> {
-    let response = Response::parse(&answer.body).map_err(|fault| format!("no JSON-RPC response ({fault})"))?;
+    let response =
+        Response::parse(&answer.body).map_err(|fault| format!("no JSON-RPC response ({fault})"))?;
     // A request that could not be read, or was refused at the door, is answered with a null id.
     let refused_unread = response.outcome.is_err() && response.id.is_null();
     if response.id != *id && !refused_unread {

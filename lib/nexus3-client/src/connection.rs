@@ -136,7 +136,10 @@ async fn drive<T>(driver: &mut Option<Driver>, work: impl Future<Output = T>) ->
     .await
 }
 
-async fn send_request(sender: &mut SendRequest<Full<Bytes>>, ask: HttpRequest) -> Result<Response<Incoming>, ConnectionFault> {
+async fn send_request(
+    sender: &mut SendRequest<Full<Bytes>>,
+    ask: HttpRequest,
+) -> Result<Response<Incoming>, ConnectionFault> {
     if sender.ready().await.is_err() {
         return Err(ConnectionFault::Unsent(Box::new(ask)));
     }
@@ -146,7 +149,10 @@ async fn send_request(sender: &mut SendRequest<Full<Bytes>>, ask: HttpRequest) -
     })
 }
 
-async fn read_response(response: Response<Incoming>, body_bytes_max: usize) -> Result<HttpResponse, ConnectionFault> {
+async fn read_response(
+    response: Response<Incoming>,
+    body_bytes_max: usize,
+) -> Result<HttpResponse, ConnectionFault> {
     let status = response.status().as_u16();
     let mut incoming = response.into_body();
     let mut body = Vec::new();
@@ -165,7 +171,11 @@ async fn read_response(response: Response<Incoming>, body_bytes_max: usize) -> R
 ///
 /// # Errors
 /// When the host or the path cannot stand in a request.
-pub(crate) fn json_post(endpoint: &Endpoint, path: &str, body: Vec<u8>) -> Result<HttpRequest, hyper::http::Error> {
+pub(crate) fn json_post(
+    endpoint: &Endpoint,
+    path: &str,
+    body: Vec<u8>,
+) -> Result<HttpRequest, hyper::http::Error> {
     Request::post(path)
         .header(HOST, endpoint.to_string())
         .header(CONTENT_TYPE, "application/json")

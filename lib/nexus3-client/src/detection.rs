@@ -96,7 +96,9 @@ async fn probe(endpoint: &Endpoint) -> Detection {
     };
     match link.exchange(ask, PROBE_BYTES_MAX).await {
         Ok((answer, _)) if is_nexus_response(&answer.body) => Detection::NexusServer,
-        Err(ConnectionFault::Oversized(answer)) if answer.body.starts_with(AGENT_LIST_PREFIX) => Detection::NexusServer,
+        Err(ConnectionFault::Oversized(answer)) if answer.body.starts_with(AGENT_LIST_PREFIX) => {
+            Detection::NexusServer
+        }
         Ok(_) | Err(ConnectionFault::Unsent(_) | ConnectionFault::Oversized(_)) => Detection::OtherService,
         Err(ConnectionFault::Broken(fault)) => classify_error(&fault),
     }

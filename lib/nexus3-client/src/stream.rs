@@ -8,11 +8,15 @@ use hyper::header::{ACCEPT, HeaderValue};
 use nexus3_protocol::envelope::encode_request;
 use nexus3_protocol::events::{EventQuery, RESPONSE_EVENT};
 use nexus3_protocol::methods::{SendOutput, SendParams, spec};
-use nexus3_protocol::sse::{MEDIA_TYPE, SseEvent, SseDecoder};
+use nexus3_protocol::sse::{MEDIA_TYPE, SseDecoder, SseEvent};
 use nexus3_protocol::{Id, MethodSpec};
 
-use crate::client::{RESPONSE_BYTES_MAX, Client, CallTarget, target_path, decode_response, request_fault, error_chain};
-use crate::connection::{HttpResponse, HttpRequest, StreamingResponse, Connection, ConnectionFault, event_stream_get};
+use crate::client::{
+    CallTarget, Client, RESPONSE_BYTES_MAX, decode_response, error_chain, request_fault, target_path,
+};
+use crate::connection::{
+    Connection, ConnectionFault, HttpRequest, HttpResponse, StreamingResponse, event_stream_get,
+};
 use crate::{AgentClient, ClientFault, Endpoint};
 
 /// How faults name the call that watches.
@@ -56,7 +60,9 @@ impl Client {
     /// # Errors
     /// When the daemon cannot be reached or says no.
     pub async fn subscribe(&self, what: &EventSubscription) -> Result<EventStream, ClientFault> {
-        let ask = self.with_authorization(event_stream_get(self.endpoint(), &events_path(what)?).map_err(request_fault)?);
+        let ask = self.with_authorization(
+            event_stream_get(self.endpoint(), &events_path(what)?).map_err(request_fault)?,
+        );
         match self.open_stream(EVENTS_METHOD, ask).await? {
             StreamStart::Events(stream) => Ok(*stream),
             StreamStart::Response(answer) => Err(self.response_fault(EVENTS_METHOD, &answer)),
@@ -69,12 +75,21 @@ impl Client {
             let link = Connection::connect(&endpoint)
                 .await
                 .map_err(|source| ClientFault::Connect { endpoint: endpoint.clone(), source })?;
-            let flow = link.send_streaming(ask).await.map_err(|fault| self.connection_fault(method, fault))?;
+            let flow =
+                link.send_streaming(ask).await.map_err(|fault| self.connection_fault(method, fault))?;
             if flow.has_media_type(MEDIA_TYPE) {
                 let (endpoint, reader) = (endpoint.clone(), SseDecoder::new(RESPONSE_BYTES_MAX));
-                return Ok(StreamStart::Events(Box::new(EventStream { endpoint, method, response: flow, decoder: reader })));
+                return Ok(StreamStart::Events(Box::new(EventStream {
+                    endpoint,
+                    method,
+                    response: flow,
+                    decoder: reader,
+                })));
             }
-            let answer = flow.collect(RESPONSE_BYTES_MAX).await.map_err(|fault| self.connection_fault(method, fault))?;
+            let answer = flow
+                .collect(RESPONSE_BYTES_MAX)
+                .await
+                .map_err(|fault| self.connection_fault(method, fault))?;
             Ok(StreamStart::Response(answer))
         };
         tokio::time::timeout(self.timeout(), asking).await.unwrap_or_else(|_| {
@@ -133,7 +148,9 @@ impl EventStream {
     /// When the connection breaks or what comes is no event.
     pub async fn next(&mut self) -> Result<Option<SseEvent>, ClientFault> {
         loop {
-            if let Some(event) = self.decoder.next_event().map_err(|fault| self.protocol_fault(&fault.to_string()))? {
+            if let Some(event) =
+                self.decoder.next_event().map_err(|fault| self.protocol_fault(&fault.to_string()))?
+            {
                 return Ok(Some(event));
             }
             let bytes = self.response.next_chunk().await.map_err(|fault| ClientFault::Transport {
@@ -176,8 +193,8 @@ impl SendStream {
         }
         let status = self.events.response.status();
         let answer = HttpResponse { status, body: event.data.into_bytes() };
-        let outcome =
-            decode_response::<spec::Send>(&answer, &self.id).map_err(|reason| self.events.protocol_fault(&reason))?;
+        let outcome = decode_response::<spec::Send>(&answer, &self.id)
+            .map_err(|reason| self.events.protocol_fault(&reason))?;
         outcome
             .map(|output| SendStep::Response(Box::new(output)))
             .map_err(|error| ClientFault::Rpc { status, error })

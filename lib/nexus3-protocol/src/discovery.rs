@@ -46,6 +46,9 @@ mod tests {
 
     #[test]
     fn a_client_looks_at_the_ports_file_first_and_at_older_names_last() {
-        assert_eq!(token_file_candidates(9000), ["rpc-9000.token", "rpc.token", "server-9000.key", "server.key"]);
+        assert_eq!(
+            token_file_candidates(9000),
+            ["rpc-9000.token", "rpc.token", "server-9000.key", "server.key"]
+        );
     }
 }

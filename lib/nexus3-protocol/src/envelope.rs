@@ -15,7 +15,7 @@ use serde::Serialize;
 use serde::ser::SerializeMap;
 
 pub use id::Id;
-pub use incoming::{Incoming, RejectedRequest, EnvelopeRules};
+pub use incoming::{EnvelopeRules, Incoming, RejectedRequest};
 pub use response::{Response, ResponseFault};
 
 use crate::json::Json;

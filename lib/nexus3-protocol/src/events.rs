@@ -1,20 +1,20 @@
 //! Everything a client can see happen: one list of events, the types of what they carry, and how they are written on an
 //! event stream. What is kept is what the daemon's journal holds; the rest is told while it happens and then gone.
 
-mod query;
 mod payloads;
+mod query;
 #[cfg(test)]
 mod tests;
 
 use serde::{Deserialize, Serialize};
 
-pub use query::{EventKindFilter, EventQuery, QueryFault, parse_cursor};
 pub use payloads::{
     AgentCreated, AgentDestroyed, AgentFinished, AgentRenamed, ContextCompacted, DaemonStarted,
-    DaemonStopped, Denied, Gap, Lagged, MessageEvent, NotJournalled, PermissionsChanged, ReasoningDelta, PermissionsView,
-    RolledBack, Steered, TextDelta, ToolBegun, ToolDone, TurnAccepted, TurnBegun, TurnEnded, TurnError,
-    TurnReopened,
+    DaemonStopped, Denied, Gap, Lagged, MessageEvent, NotJournalled, PermissionsChanged, PermissionsView,
+    ReasoningDelta, RolledBack, Steered, TextDelta, ToolBegun, ToolDone, TurnAccepted, TurnBegun, TurnEnded,
+    TurnError, TurnReopened,
 };
+pub use query::{EventKindFilter, EventQuery, QueryFault, parse_cursor};
 
 use crate::methods::Count;
 use crate::sse;

@@ -16,7 +16,9 @@ pub mod sse;
 
 pub use api::{AgentApi, AgentScope};
 pub use door::Door;
-pub use envelope::{ErrorCode, Id, Incoming, Params, RejectedRequest, Request, Response, RpcError, EnvelopeRules};
+pub use envelope::{
+    EnvelopeRules, ErrorCode, Id, Incoming, Params, RejectedRequest, Request, Response, RpcError,
+};
 pub use methods::{Method, MethodSpec};
 
 /// The OpenRPC document of the method list, as checked in; `rpc.discover` answers with it.

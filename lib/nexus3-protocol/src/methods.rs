@@ -3,9 +3,9 @@
 
 mod agents;
 mod calls;
+mod lifecycle;
 mod permissions;
 mod scalars;
-mod lifecycle;
 #[cfg(test)]
 mod tests;
 
@@ -19,17 +19,17 @@ pub use calls::{
     MessageView, MessagesOutput, MessagesParams, SendOutput, SendParams, ShutdownOutput, SteerOutput,
     SteerParams, TokensOutput, ToolCallView, UsageOutput, UsedTokens,
 };
-pub use permissions::{
-    AgentOutput, ChildrenOutput, GrantView, ResourceUsageView, LimitView, NameSetView, PermissionsOutput,
-    SetPermissionsParams,
-};
-pub use scalars::{Count, PageOffset, OnRestart, PageSize, RequestIdParam};
 pub use lifecycle::{
     ExportAgentOutput, ExportAgentParams, ForkAgentOutput, ForkAgentParams, ImportAgentOutput,
     ImportAgentParams, ListSessionsOutput, ListSessionsParams, RenameAgentOutput, RenameAgentParams,
-    RollbackAgentOutput, RollbackAgentParams, SnapshotDocument, SnapshotExtras, SnapshotImage, SnapshotMessage,
-    SessionSummary, SnapshotToolCall,
+    RollbackAgentOutput, RollbackAgentParams, SessionSummary, SnapshotDocument, SnapshotExtras,
+    SnapshotImage, SnapshotMessage, SnapshotToolCall,
 };
+pub use permissions::{
+    AgentOutput, ChildrenOutput, GrantView, LimitView, NameSetView, PermissionsOutput, ResourceUsageView,
+    SetPermissionsParams,
+};
+pub use scalars::{Count, OnRestart, PageOffset, PageSize, RequestIdParam};
 
 use crate::Door;
 

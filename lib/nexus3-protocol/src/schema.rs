@@ -17,7 +17,8 @@ use crate::methods::method_schemas;
 #[must_use]
 pub fn openrpc() -> Value {
     let mut generator = generator();
-    let methods: Vec<Value> = Method::ALL.iter().map(|&method| method_object(method, &mut generator)).collect();
+    let methods: Vec<Value> =
+        Method::ALL.iter().map(|&method| method_object(method, &mut generator)).collect();
     sort_members(json!({
         "openrpc": "1.3.2",
         "info": {
@@ -121,8 +122,11 @@ pub fn methods_markdown() -> String {
         if is_method_output(&document, name) {
             continue;
         }
-        let _ =
-            write!(page, "\n## {name}\n\n{}\n", collapse_whitespace(schema["description"].as_str().unwrap_or_default()));
+        let _ = write!(
+            page,
+            "\n## {name}\n\n{}\n",
+            collapse_whitespace(schema["description"].as_str().unwrap_or_default())
+        );
         page.push_str(&members_table("member", schema));
     }
     page
@@ -146,8 +150,11 @@ pub fn events_markdown() -> String {
     let _ = write!(page, "\n## {}\n\n{response}\n", events::RESPONSE_EVENT);
     page.push_str("\n# Values\n");
     for (name, schema) in &generator.take_definitions(true) {
-        let _ =
-            write!(page, "\n## {name}\n\n{}\n", collapse_whitespace(schema["description"].as_str().unwrap_or_default()));
+        let _ = write!(
+            page,
+            "\n## {name}\n\n{}\n",
+            collapse_whitespace(schema["description"].as_str().unwrap_or_default())
+        );
         page.push_str(&members_table("member", schema));
     }
     page

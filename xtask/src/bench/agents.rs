@@ -3,9 +3,9 @@
 use std::time::Instant;
 
 use super::Bench;
-use super::statistics::{Spread, Latencies};
 use super::report::{Goal, Row, Table};
 use super::servers::{DaemonOptions, Server};
+use super::statistics::{Latencies, Spread};
 use crate::command::Failure;
 
 const AGENTS: usize = 10_000;

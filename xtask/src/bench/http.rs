@@ -95,8 +95,8 @@ impl ResponseHead {
     /// None when bytes are missing.
     fn parse(bytes: &[u8]) -> io::Result<Option<Self>> {
         let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") else { return Ok(None) };
-        let head =
-            std::str::from_utf8(&bytes[..end]).map_err(|_| invalid_data("the head of an answer is not text"))?;
+        let head = std::str::from_utf8(&bytes[..end])
+            .map_err(|_| invalid_data("the head of an answer is not text"))?;
         let status = head.get(9..12).and_then(|digits| digits.parse().ok());
         let status = status.ok_or_else(|| invalid_data("an answer has no status"))?;
         let body_start = end + 4;

@@ -3,9 +3,9 @@
 use std::process::Stdio;
 
 use super::Bench;
-use super::statistics::Spread;
 use super::process::clean_command;
 use super::report::{Goal, Row, Table};
+use super::statistics::Spread;
 use crate::command::Failure;
 
 pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use super::http::{invalid_data, header};
+use super::http::{header, invalid_data};
 
 const BUFFER_BYTES: usize = 256 * 1024;
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::http::{ReadState, Connection, ResponseBuffer, READ_TIMEOUT, invalid_data};
+use super::http::{Connection, READ_TIMEOUT, ReadState, ResponseBuffer, invalid_data};
 use super::statistics::Latencies;
 
 /// What a server did in one round.

@@ -2,10 +2,10 @@
 
 use super::Bench;
 use super::machine;
-use super::statistics::Spread;
 use super::process::Memory;
 use super::report::{Goal, Row, Table};
 use super::servers::{DaemonOptions, Server, wait_until_idle};
+use super::statistics::Spread;
 use crate::command::Failure;
 
 const ROUNDS: usize = 3;
@@ -91,7 +91,8 @@ fn sample(server: &Server, connections: usize) -> Result<MemorySamples, Failure>
 
 fn rows(connections: usize, floor: &[MemorySamples], ours: &[MemorySamples], resting: &[Memory]) -> Vec<Row> {
     let row = |name: &str, unit: &'static str, of: &dyn Fn(&MemorySamples) -> f64| {
-        Row::new(name, unit, Spread::from_values(ours.iter().map(of))).baseline(Spread::from_values(floor.iter().map(of)))
+        Row::new(name, unit, Spread::from_values(ours.iter().map(of)))
+            .baseline(Spread::from_values(floor.iter().map(of)))
     };
     let each = |memory: f64, before: f64| (memory - before) / connections as f64 / KILOBYTES;
     let idle = format!("each of {connections} connections, idle");
@@ -99,8 +100,12 @@ fn rows(connections: usize, floor: &[MemorySamples], ours: &[MemorySamples], res
     vec![
         row("idle: RSS", "MB", &|held| held.idle.resident / MEGABYTES).goal(Goal::AtMost(10.0)),
         row("idle: private", "MB", &|held| held.idle.private / MEGABYTES),
-        Row::new("at rest: RSS", "MB", Spread::from_values(resting.iter().map(|memory| memory.resident / MEGABYTES)))
-            .goal(Goal::AtMost(10.0)),
+        Row::new(
+            "at rest: RSS",
+            "MB",
+            Spread::from_values(resting.iter().map(|memory| memory.resident / MEGABYTES)),
+        )
+        .goal(Goal::AtMost(10.0)),
         row(&format!("{idle}: RSS"), "KB", &|held| each(held.connected.resident, held.idle.resident))
             .goal(Goal::AtMost(32.0)),
         row(&format!("{used}: RSS"), "KB", &|held| each(held.used.resident, held.idle.resident))

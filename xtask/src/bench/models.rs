@@ -9,10 +9,10 @@ use std::process::{Command, Stdio};
 
 use super::Bench;
 use super::instant_model::InstantModel;
-use super::statistics::Spread;
 use super::process::clean_command;
 use super::report::{Goal, Row, Table};
 use super::servers::{DaemonOptions, Server, temporary_folder, wait_until_idle};
+use super::statistics::Spread;
 use crate::command::Failure;
 use crate::weights;
 
@@ -75,8 +75,9 @@ fn daemon_memory(bench: &Bench, weights: &Path) -> Result<Vec<Row>, Failure> {
     let mut pull = clean_command(&bench.programs.nexus3);
     pull.arg("--home").arg(&home).args(["models", "pull", EMBEDDED_MODEL_ID, "--yes", "--from"]).arg(weights);
     run_checked(&mut pull)?;
-    let config =
-        format!("model = 'brief'\n[models.brief]\nmodel = 'local/{EMBEDDED_MODEL_ID}'\nanswer_tokens_max = 8\n");
+    let config = format!(
+        "model = 'brief'\n[models.brief]\nmodel = 'local/{EMBEDDED_MODEL_ID}'\nanswer_tokens_max = 8\n"
+    );
     let path = home.join("config.toml");
     fs::write(&path, config).map_err(|cause| Failure::Failed(format!("{}: {cause}", path.display())))?;
     let elsewhere =

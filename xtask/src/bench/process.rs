@@ -176,7 +176,7 @@ fn missing_proc_value(what: &str) -> Failure {
 mod tests {
     use super::*;
 
-    fn sleeper(leash: &ProcessGroup) -> ChildProcess {
+    fn spawn_sleep(leash: &ProcessGroup) -> ChildProcess {
         leash.start(Command::new("sleep").arg("60")).unwrap()
     }
 
@@ -184,7 +184,7 @@ mod tests {
     fn children_and_the_folder_end_with_the_leash() {
         let leash = ProcessGroup::new().unwrap();
         let folder = leash.folder().to_owned();
-        let mut child = sleeper(&leash);
+        let mut child = spawn_sleep(&leash);
         fs::write(folder.join("file"), "x").unwrap();
         drop(leash);
         assert!(!child.wait().unwrap().success());
@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn what_a_process_uses_is_read() {
         let leash = ProcessGroup::new().unwrap();
-        let child = sleeper(&leash);
+        let child = spawn_sleep(&leash);
         let memory = child.memory().unwrap();
         assert!(memory.resident >= memory.private, "{memory:?}");
         assert!(child.cpu_time().unwrap() < Duration::from_secs(1));

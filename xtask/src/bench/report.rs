@@ -125,7 +125,11 @@ impl Display for Spread {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         write!(out, "{}", format_number(self.median))?;
         // A single value has no edges.
-        if self.min < self.max { write!(out, " ({}..{})", format_number(self.min), format_number(self.max)) } else { Ok(()) }
+        if self.min < self.max {
+            write!(out, " ({}..{})", format_number(self.min), format_number(self.max))
+        } else {
+            Ok(())
+        }
     }
 }
 

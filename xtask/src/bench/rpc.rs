@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::Bench;
 use super::load::ConnectionPool;
-use super::statistics::Spread;
 use super::report::{Goal, Row, Table};
 use super::servers::{DaemonOptions, Server};
+use super::statistics::Spread;
 use crate::command::Failure;
 
 const CONNECTIONS: [usize; 2] = [1, 32];
@@ -74,7 +74,8 @@ pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
 
 impl<'a> Side<'a> {
     fn open(server: &'a Server, connections: usize) -> Result<Self, Failure> {
-        let herd = ConnectionPool::open(server.address, connections).map_err(|cause| server.failure(&cause))?;
+        let herd =
+            ConnectionPool::open(server.address, connections).map_err(|cause| server.failure(&cause))?;
         Ok(Self { server, connections: herd, rounds: Rounds::default() })
     }
 
@@ -106,14 +107,17 @@ fn compare(connections: usize, floor: &Rounds, ours: &Rounds) -> [Row; 5] {
     let row = |what: &str, unit: &'static str, floor: &[f64], ours: &[f64]| {
         let plural = if connections == 1 { "" } else { "s" };
         let name = format!("{connections} connection{plural}: {what}");
-        Row::new(name, unit, Spread::from_values(ours.iter().copied())).baseline(Spread::from_values(floor.iter().copied()))
+        Row::new(name, unit, Spread::from_values(ours.iter().copied()))
+            .baseline(Spread::from_values(floor.iter().copied()))
     };
     let ratio = |floor: &[f64], ours: &[f64]| Spread::from_pairs(ours, floor, |ours, floor| ours / floor);
     let rates = ratio(&floor.rates, &ours.rates);
     let cpu = ratio(&floor.cpu_us, &ours.cpu_us);
     let user = ratio(&floor.user_us(), &ours.user_us());
     [
-        row("requests", "1/s", &floor.rates, &ours.rates).comparison(rates).goal(Goal::ComparisonAtLeast(0.7)),
+        row("requests", "1/s", &floor.rates, &ours.rates)
+            .comparison(rates)
+            .goal(Goal::ComparisonAtLeast(0.7)),
         row("CPU per call", "us", &floor.cpu_us, &ours.cpu_us).comparison(cpu).goal(Goal::AtMost(15.0)),
         row("user part of it", "us", &floor.user_us(), &ours.user_us()).comparison(user),
         row("latency p50", "us", &floor.p50_us, &ours.p50_us),

@@ -49,7 +49,12 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn baseline(bench: &Bench) -> Result<Self, Failure> {
-        Self::launch(bench, clean_command(&bench.programs.baseline), "Server: http://", &temporary_folder(bench)?)
+        Self::launch(
+            bench,
+            clean_command(&bench.programs.baseline),
+            "Server: http://",
+            &temporary_folder(bench)?,
+        )
     }
 
     /// Asks `model` with so many bytes at every call.
@@ -60,7 +65,12 @@ impl Server {
     }
 
     pub(crate) fn model(bench: &Bench) -> Result<Self, Failure> {
-        Self::launch(bench, clean_command(&bench.programs.scripted_model), "Listening on http://", &temporary_folder(bench)?)
+        Self::launch(
+            bench,
+            clean_command(&bench.programs.scripted_model),
+            "Listening on http://",
+            &temporary_folder(bench)?,
+        )
     }
 
     /// A daemon with a home of its own, and its token read.
@@ -91,7 +101,8 @@ impl Server {
         let stderr = File::create(&messages)
             .map_err(|cause| Failure::Failed(format!("{}: {cause}", messages.display())))?;
         let mut process = bench.process_group.start(command.stdout(Stdio::piped()).stderr(stderr))?;
-        let mut stdout = BufReader::new(process.take_stdout().ok_or_else(|| exited_early(&command, &messages))?);
+        let mut stdout =
+            BufReader::new(process.take_stdout().ok_or_else(|| exited_early(&command, &messages))?);
         let address = loop {
             let mut line = String::new();
             match stdout.read_line(&mut line) {

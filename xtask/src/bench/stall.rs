@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use super::Bench;
 use super::http::Connection;
 use super::machine;
-use super::statistics::{Spread, Latencies};
 use super::report::{Goal, Row, Table};
 use super::servers::{DaemonOptions, Server};
+use super::statistics::{Latencies, Spread};
 use crate::command::Failure;
 
 const AGENTS: usize = 1_000;
@@ -102,7 +102,8 @@ fn rows(before: Vec<Latencies>, during: Vec<Latencies>) -> Vec<Row> {
     let mut rows = Vec::new();
     for ((probe, mut before), mut during) in PROBES.iter().zip(before).zip(during) {
         for percent in [50, 99] {
-            let point = |times: &mut Latencies| Spread::from_values([times.percentile(percent) * MILLISECONDS]);
+            let point =
+                |times: &mut Latencies| Spread::from_values([times.percentile(percent) * MILLISECONDS]);
             let row = Row::new(format!("{} p{percent}", probe.method), "ms", point(&mut during));
             rows.push(row.baseline(point(&mut before)).goal(Goal::Below(10.0)));
         }
@@ -156,7 +157,12 @@ fn time_all(
     PROBES.iter().map(|probe| time_probe(daemon, connection, probe, holds(probe))).collect()
 }
 
-fn time_probe(daemon: &Server, connection: &mut Connection, probe: &Probe, holds: &str) -> Result<Latencies, Failure> {
+fn time_probe(
+    daemon: &Server,
+    connection: &mut Connection,
+    probe: &Probe,
+    holds: &str,
+) -> Result<Latencies, Failure> {
     let mut times = Latencies::default();
     for agent in 0..CALLS {
         let path = match probe.door {

@@ -4,10 +4,10 @@ use std::process::Stdio;
 use std::time::Instant;
 
 use super::Bench;
-use super::statistics::{Spread, Latencies};
 use super::process::clean_command;
 use super::report::{Goal, Row, Table};
 use super::servers::{DaemonOptions, Server};
+use super::statistics::{Latencies, Spread};
 use crate::command::Failure;
 
 const STARTS: usize = 20;

@@ -11,10 +11,10 @@ use std::time::Duration;
 use self::row_writer::RowWriter;
 use super::Bench;
 use super::load::ConnectionPool;
-use super::statistics::Spread;
 use super::process::clean_command;
 use super::report::{Goal, Row, Table};
 use super::servers::{DaemonOptions, Server, temporary_folder};
+use super::statistics::Spread;
 use crate::command::Failure;
 
 const AGENTS: usize = 64;

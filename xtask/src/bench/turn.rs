@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use super::Bench;
 use super::http::{self, Connection};
-use super::statistics::{Spread, Latencies};
 use super::report::{Goal, Row, Table};
 use super::servers::{DaemonOptions, MODEL_KEY, SYSTEM_PROMPT, Server};
+use super::statistics::{Latencies, Spread};
 use crate::command::Failure;
 
 const ROUNDS: u32 = 15;
@@ -68,7 +68,8 @@ pub(crate) fn measure(bench: &Bench) -> Result<Table, Failure> {
 
 fn compare(direct: &Samples, through: &Samples) -> Vec<Row> {
     let row = |name: &str, direct: &[f64], through: &[f64]| {
-        Row::new(name, "ms", Spread::from_values(through.iter().copied())).baseline(Spread::from_values(direct.iter().copied()))
+        Row::new(name, "ms", Spread::from_values(through.iter().copied()))
+            .baseline(Spread::from_values(direct.iter().copied()))
     };
     let minus =
         |through: &[f64]| Spread::from_pairs(through, &direct.p50_ms, |through, direct| through - direct);

@@ -4,7 +4,8 @@ use super::unknown_argument;
 use crate::cargo;
 use crate::command::Failure;
 
-const TEST_COMMAND: &str = "test --release --locked -p agent --test ceiling -- --nocapture nobody_may_do_or_grant";
+const TEST_COMMAND: &str =
+    "test --release --locked -p agent --test ceiling -- --nocapture nobody_may_do_or_grant";
 /// How the test is told the number of cases.
 const CASES_VARIABLE: &str = "CEILING_CASES";
 /// Would run one case instead.

@@ -48,7 +48,8 @@ impl MachinePaths {
         if HOME_PARENTS.iter().any(|folder| absolute_path_rests(line, folder).any(is_real_user)) {
             return Some(("a path in somebody's home".to_owned(), "write `~` or /home/user/"));
         }
-        let link = path.ends_with(".md").then(|| links(line).find(|link| escapes_root(path, link))).flatten()?;
+        let link =
+            path.ends_with(".md").then(|| links(line).find(|link| escapes_root(path, link))).flatten()?;
         Some((format!("the link `{link}` leads out of the clone"), "move what is needed into the tree"))
     }
 }

@@ -8,7 +8,7 @@ use syn::visit::{self, Visit};
 use syn::{ImplItemFn, ItemFn, ItemImpl, ItemMod, ItemUse, Macro, Path, UseTree};
 
 use super::finding::{Finding, Rule};
-use super::rooms::{StdAccess, Room};
+use super::rooms::{Room, StdAccess};
 use super::rust_file::{RustFile, is_test_only};
 
 const ENVIRONMENT_PATHS: &[&str] = &["std::env"];
@@ -28,7 +28,9 @@ const IO_PATHS: &[&str] = &[
 /// What the file names outside its tests and its room may not.
 pub(crate) fn check(file: &RustFile<'_>, room: &Room) -> Vec<Finding> {
     let (banned, remedy) = match room.std_access {
-        StdAccess::Pure => (IO_PATHS, "the room only decides: take the value as a parameter or through a trait"),
+        StdAccess::Pure => {
+            (IO_PATHS, "the room only decides: take the value as a parameter or through a trait")
+        }
         StdAccess::Io => (ENVIRONMENT_PATHS, "the binary reads the environment and hands options in"),
         StdAccess::IoAndEnvironment => return Vec::new(),
     };

@@ -17,13 +17,21 @@ pub(crate) fn apply(text: &TextFile, findings: Vec<Finding>) -> Vec<Finding> {
     for (index, words) in comments(&text.text) {
         let line = index + 1;
         match Suppression::parse(&text.text, index, words) {
-            Err((wrong, remedy)) => about.push(Finding::new(Rule::Suppression, &text.path, line, wrong, remedy)),
+            Err((wrong, remedy)) => {
+                about.push(Finding::new(Rule::Suppression, &text.path, line, wrong, remedy))
+            }
             Ok(lift) => {
                 let before = remaining.len();
                 remaining.retain(|finding| !lift.covers(finding));
                 if remaining.len() == before {
                     let wrong = format!("nothing here breaks `{}`", lift.rule.name());
-                    about.push(Finding::new(Rule::Suppression, &text.path, line, wrong, "delete the comment"));
+                    about.push(Finding::new(
+                        Rule::Suppression,
+                        &text.path,
+                        line,
+                        wrong,
+                        "delete the comment",
+                    ));
                 }
             }
         }

@@ -8,11 +8,11 @@ use super::finding::Rule;
 use super::{check, check_and_print};
 
 /// A workspace in the temporary folder, removed with the value.
-struct House {
+struct TestWorkspace {
     root: PathBuf,
 }
 
-impl House {
+impl TestWorkspace {
     /// A clean workspace: `agent` decides, `runtime` uses it, `vendor/tokio` is somebody else's crate.
     fn new() -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -51,7 +51,7 @@ impl House {
     }
 }
 
-impl Drop for House {
+impl Drop for TestWorkspace {
     fn drop(&mut self) {
         // What can't be removed stays in the temporary folder; the test has already spoken.
         let _ = fs::remove_dir_all(&self.root);
@@ -60,14 +60,14 @@ impl Drop for House {
 
 #[test]
 fn tidy_passes_when_every_room_keeps_to_its_row() {
-    let house = House::new();
+    let house = TestWorkspace::new();
     assert_eq!(house.findings(), Vec::<String>::new());
     assert!(check_and_print(&house.root).is_ok());
 }
 
 #[test]
 fn tidy_fails_when_a_room_uses_what_it_may_not() {
-    let house = House::new();
+    let house = TestWorkspace::new();
     house.package("crates/runtime", "runtime", "");
     house.package("crates/agent", "agent", "runtime = { path = \"../runtime\" }\n");
     assert_eq!(
@@ -80,7 +80,7 @@ fn tidy_fails_when_a_room_uses_what_it_may_not() {
 
 #[test]
 fn tidy_fails_when_a_crate_enters_a_room_it_may_never_enter() {
-    let house = House::new();
+    let house = TestWorkspace::new();
     house.package("crates/agent", "agent", "tokio.workspace = true\n");
     assert_eq!(
         house.findings(),
@@ -92,7 +92,7 @@ fn tidy_fails_when_a_crate_enters_a_room_it_may_never_enter() {
 
 #[test]
 fn tidy_fails_when_a_deciding_room_reads_a_file() {
-    let house = House::new();
+    let house = TestWorkspace::new();
     house.write("crates/agent/src/lib.rs", "//! Decides.\n\nuse std::{fmt, fs};\n");
     assert_eq!(
         house.findings(),
@@ -103,7 +103,7 @@ fn tidy_fails_when_a_deciding_room_reads_a_file() {
 
 #[test]
 fn tests_of_a_deciding_room_may_read_files_wherever_they_are_written() {
-    let house = House::new();
+    let house = TestWorkspace::new();
     house.write("crates/agent/src/lib.rs", "//! Decides.\n\n#[cfg(test)]\nmod cases;\n");
     house.write("crates/agent/src/cases.rs", "//! Cases.\n\nuse std::fs;\n");
     house.write("crates/agent/tests/fixtures.rs", "//! Fixtures.\n\nuse std::fs;\n");
@@ -112,7 +112,7 @@ fn tests_of_a_deciding_room_may_read_files_wherever_they_are_written() {
 
 #[test]
 fn a_crate_that_is_not_on_the_map_is_found() {
-    let house = House::new();
+    let house = TestWorkspace::new();
     house.package("crates/attic", "attic", "");
     assert_eq!(
         house.findings(),
@@ -123,7 +123,7 @@ fn a_crate_that_is_not_on_the_map_is_found() {
 
 #[test]
 fn all_findings_are_told_at_once_in_the_order_of_the_tree() {
-    let house = House::new();
+    let house = TestWorkspace::new();
     house.write("README.md", &"line\n".repeat(61));
     house.write("crates/agent/src/lib.rs", "fn f() {\n    todo!()\n}\n");
     house.write("docs/decisions/0001-crates.md", "Nothing decided.\n");

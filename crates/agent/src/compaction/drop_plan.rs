@@ -3,10 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use super::{CompactionPart, DROP_NOTE_PREFIX, PINNED_PERCENT, is_compaction_note, is_pinned, is_summary, represented_messages, push_retained};
-use crate::truncate::{truncate_middle, omission_note};
+use super::{
+    CompactionPart, DROP_NOTE_PREFIX, PINNED_PERCENT, is_compaction_note, is_pinned, is_summary,
+    push_retained, represented_messages,
+};
 use crate::tokens::{CountedMessage, Counting};
-use crate::{Image, Message, Role, MessageSource, TokenCount, Window};
+use crate::truncate::{omission_note, truncate_middle};
+use crate::{Image, Message, MessageSource, Role, TokenCount, Window};
 
 /// Outputs shorter than this stay: their note would be no shorter.
 const OUTPUT_TOKENS_MIN: TokenCount = 32;
@@ -20,7 +23,11 @@ const ARGUMENT_TOKENS_MAX: TokenCount = 128;
 /// What a context of at most so many tokens is made of; what cannot be shortened any more stays, and none is when
 /// nothing would be shorter.
 #[must_use]
-pub fn drop_oldest(window: &Window, tokens_max: TokenCount, count: Counting<'_>) -> Option<Vec<CompactionPart>> {
+pub fn drop_oldest(
+    window: &Window,
+    tokens_max: TokenCount,
+    count: Counting<'_>,
+) -> Option<Vec<CompactionPart>> {
     let mut dropping = DropPlan::new(window, tokens_max, count);
     dropping.drop_outputs();
     dropping.drop_groups();
@@ -151,17 +158,23 @@ impl<'a> DropPlan<'a> {
     }
 
     fn into_parts(self) -> Option<Vec<CompactionPart>> {
-        let is_dropped = |(place, changed): (&usize, &Option<CountedMessage>)| changed.is_none().then_some(*place);
+        let is_dropped =
+            |(place, changed): (&usize, &Option<CountedMessage>)| changed.is_none().then_some(*place);
         let places = self.replacements.iter().filter_map(is_dropped);
         let dropped: usize = places.map(|place| represented_messages(&self.window.messages()[place])).sum();
         let mut parts = Vec::new();
         if dropped > 0 {
-            parts.push(CompactionPart::Inserted(Box::new(Message::user(drop_note(dropped), MessageSource::default()))));
+            parts.push(CompactionPart::Inserted(Box::new(Message::user(
+                drop_note(dropped),
+                MessageSource::default(),
+            ))));
         }
         for place in 0..self.window.messages().len() {
             match self.replacements.get(&place) {
                 None => push_retained(&mut parts, place),
-                Some(Some(counted)) => parts.push(CompactionPart::Inserted(Box::new(Message::clone(&counted.message)))),
+                Some(Some(counted)) => {
+                    parts.push(CompactionPart::Inserted(Box::new(Message::clone(&counted.message))))
+                }
                 Some(None) => {}
             }
         }

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use super::transcript::transcript;
-use super::{CompactionPart, PINNED_PERCENT, SUMMARY_PREFIX, is_compaction_note, is_pinned, represented_messages, push_retained};
-use crate::truncate::{truncate_middle, omission_note};
+use super::{
+    CompactionPart, PINNED_PERCENT, SUMMARY_PREFIX, is_compaction_note, is_pinned, push_retained,
+    represented_messages,
+};
 use crate::outside::{ModelRequest, ModelSpec, ModelTier};
 use crate::tokens::{Counting, TokenCalibration};
-use crate::{Message, Role, MessageSource, TokenCount, Window, WindowSize, redact};
+use crate::truncate::{omission_note, truncate_middle};
+use crate::{Message, MessageSource, Role, TokenCount, Window, WindowSize, redact};
 
 /// The newest messages that stay may be so much of the room of all messages.
 const RECENT_PERCENT: TokenCount = 25;
@@ -59,9 +62,15 @@ pub struct SummaryPlan {
 impl SummaryPlan {
     /// What can be summed up; none when there is nothing that is worth it.
     #[must_use]
-    pub fn plan(window: &Window, size: &WindowSize, gauge: TokenCalibration, want: CompactionTrigger) -> Option<Self> {
+    pub fn plan(
+        window: &Window,
+        size: &WindowSize,
+        gauge: TokenCalibration,
+        want: CompactionTrigger,
+    ) -> Option<Self> {
         // A window that is not known is as large as what there is.
-        let known = |tokens| if size.budget > 0 { gauge.to_counted_tokens(tokens) } else { window.message_tokens() };
+        let known =
+            |tokens| if size.budget > 0 { gauge.to_counted_tokens(tokens) } else { window.message_tokens() };
         let (room, available) = (known(size.message_capacity()), known(size.available));
         let keep = match want {
             CompactionTrigger::WindowFull => room,
@@ -78,7 +87,15 @@ impl SummaryPlan {
         }
         let tokens_max = (room * SUMMARY_PERCENT / 100).clamp(SUMMARY_TOKENS_MIN, SUMMARY_TOKENS_MAX);
         let question_max = (available * REQUEST_PERCENT / 100).saturating_sub(tokens_max);
-        Some(Self { window: window.clone(), recent_from: kept_from, pinned, tokens_max, request_tokens_max: question_max, available, calibration: gauge })
+        Some(Self {
+            window: window.clone(),
+            recent_from: kept_from,
+            pinned,
+            tokens_max,
+            request_tokens_max: question_max,
+            available,
+            calibration: gauge,
+        })
     }
 
     /// The most tokens the summary may have.
@@ -165,7 +182,8 @@ fn recent_from(window: &Window, keep: TokenCount) -> Option<usize> {
 /// newest first, as far as there is room.
 fn pinned_indices(window: &Window, kept_from: usize, room: TokenCount) -> Vec<usize> {
     let messages = window.messages();
-    let is_question = |place: &usize| messages[*place].role == Role::User && !is_compaction_note(&messages[*place]);
+    let is_question =
+        |place: &usize| messages[*place].role == Role::User && !is_compaction_note(&messages[*place]);
     let question = (0..messages.len()).rev().find(is_question).filter(|place| *place < kept_from);
     let others =
         (0..kept_from).rev().filter(|place| is_pinned(&messages[*place]) && Some(*place) != question);

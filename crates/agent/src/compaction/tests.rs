@@ -3,7 +3,7 @@
 use super::*;
 use crate::outside::{ModelSpec, ModelTier};
 use crate::tokens::{CountedMessage, estimate_tokens};
-use crate::{FixedOverhead, TokenCalibration, Image, MessageSource, ToolCall, ToolOutcome, Window};
+use crate::{FixedOverhead, Image, MessageSource, TokenCalibration, ToolCall, ToolOutcome, Window};
 
 fn window(messages: impl IntoIterator<Item = Message>) -> Window {
     let mut window = Window::new(Some("the prompt"), &estimate_tokens);
@@ -20,19 +20,19 @@ fn answer(text: impl Into<String>) -> Message {
 }
 
 /// A call and its result.
-fn used(id: &str, output: impl Into<String>) -> [Message; 2] {
+fn call_with_result(id: &str, output: impl Into<String>) -> [Message; 2] {
     let call = ToolCall { id: id.to_owned(), name: "read".to_owned(), arguments: "{}".to_owned() };
     [Message::assistant("", vec![call]), Message::tool_result(id, &ToolOutcome::Done(output.into()))]
 }
 
 /// A hundred tokens, and four around them.
-fn long(label: &str) -> String {
+fn long_text(label: &str) -> String {
     format!("{label}{}", "x".repeat(400 - label.len()))
 }
 
-fn talk(turns: usize) -> Vec<Message> {
+fn conversation(turns: usize) -> Vec<Message> {
     (0..turns)
-        .flat_map(|turn| [user(long(&format!("q{turn} "))), answer(long(&format!("a{turn} ")))])
+        .flat_map(|turn| [user(long_text(&format!("q{turn} "))), answer(long_text(&format!("a{turn} ")))])
         .collect()
 }
 
@@ -41,19 +41,19 @@ fn plan(window: &Window, budget: TokenCount, want: CompactionTrigger) -> Option<
     SummaryPlan::plan(window, &size, TokenCalibration::default(), want)
 }
 
-fn starts(window: &Window) -> Vec<String> {
+fn text_prefixes(window: &Window) -> Vec<String> {
     let start = |message: &Arc<Message>| message.text.chars().take(3).collect();
     window.messages().iter().map(start).collect()
 }
 
 #[test]
 fn the_newest_messages_stay_and_the_rest_is_summed_up() {
-    let full = window(talk(10));
+    let full = window(conversation(10));
     let summary = plan(&full, 4000, CompactionTrigger::WindowFull).expect("there is enough");
     let parts = summary.apply_response("  all was said  ", &estimate_tokens).expect("it is shorter");
     let folded = full.compacted(&parts, &estimate_tokens);
     // A quarter of the 3,000 available is seven messages; what was asked last is among them.
-    assert_eq!(starts(&folded), ["[Su", "a6 ", "q7 ", "a7 ", "q8 ", "a8 ", "q9 ", "a9 "]);
+    assert_eq!(text_prefixes(&folded), ["[Su", "a6 ", "q7 ", "a7 ", "q8 ", "a8 ", "q9 ", "a9 "]);
     let head = "[Summary of the earlier conversation: 13 messages]\n\nall was said";
     assert_eq!(folded.messages()[0].text, head);
     assert_eq!(folded.system(), full.system(), "the prompt is not touched");
@@ -63,8 +63,8 @@ fn the_newest_messages_stay_and_the_rest_is_summed_up() {
 
 #[test]
 fn a_call_stays_with_its_results() {
-    let mut messages = talk(8);
-    messages.extend(used("c1", long("out")));
+    let mut messages = conversation(8);
+    messages.extend(call_with_result("c1", long_text("out")));
     let full = window(messages);
     for budget in (400..8000).step_by(100) {
         let Some(summary) = plan(&full, budget, CompactionTrigger::WindowFull) else { continue };
@@ -77,18 +77,19 @@ fn a_call_stays_with_its_results() {
 
 #[test]
 fn what_was_asked_and_what_is_pinned_stay() {
-    let mut messages = vec![user("[pinned] never push to main"), answer(long("a"))];
+    let mut messages = vec![user("[pinned] never push to main"), answer(long_text("a"))];
     messages.push(user("find the bug"));
     for call in 0..20 {
-        messages.extend(used(&format!("c{call}"), long("output")));
+        messages.extend(call_with_result(&format!("c{call}"), long_text("output")));
     }
     let full = window(messages);
-    let parts = plan(&full, 2000, CompactionTrigger::WindowFull).and_then(|summary| summary.apply_response("s", &estimate_tokens));
+    let parts = plan(&full, 2000, CompactionTrigger::WindowFull)
+        .and_then(|summary| summary.apply_response("s", &estimate_tokens));
     let folded = full.compacted(&parts.expect("a fold"), &estimate_tokens);
-    assert_eq!(starts(&folded)[..3], ["[Su", "[pi", "fin"]);
+    assert_eq!(text_prefixes(&folded)[..3], ["[Su", "[pi", "fin"]);
     let dropped = drop_oldest(&full, 300, &estimate_tokens).expect("something can go");
     let folded = full.compacted(&dropped, &estimate_tokens);
-    assert_eq!(starts(&folded)[..3], ["[Ea", "[pi", "fin"]);
+    assert_eq!(text_prefixes(&folded)[..3], ["[Ea", "[pi", "fin"]);
     assert!(folded.message_tokens() <= 300, "{}", folded.message_tokens());
 }
 
@@ -97,26 +98,36 @@ fn what_is_short_or_was_summed_up_before_is_left_alone() {
     assert!(plan(&window([]), 4000, CompactionTrigger::Requested).is_none());
     assert!(plan(&window([user("hi")]), 4000, CompactionTrigger::Requested).is_none());
     assert!(plan(&window([user("hi"), answer("hello")]), 4000, CompactionTrigger::Requested).is_none());
-    let full = window(talk(10));
+    let full = window(conversation(10));
     assert!(plan(&full, 100_000, CompactionTrigger::WindowFull).is_none(), "it is all within what stays");
-    let parts = plan(&full, 100_000, CompactionTrigger::Requested).and_then(|summary| summary.apply_response("s", &estimate_tokens));
+    let parts = plan(&full, 100_000, CompactionTrigger::Requested)
+        .and_then(|summary| summary.apply_response("s", &estimate_tokens));
     let folded = full.compacted(&parts.expect("somebody asks"), &estimate_tokens);
     let mut only_summary = folded;
     only_summary.truncate(2);
-    assert!(plan(&only_summary, 100_000, CompactionTrigger::Requested).is_none(), "a summary is not summed up alone");
+    assert!(
+        plan(&only_summary, 100_000, CompactionTrigger::Requested).is_none(),
+        "a summary is not summed up alone"
+    );
 }
 
 #[test]
 fn an_answer_that_is_no_summary_is_refused() {
-    let full = window(talk(10));
+    let full = window(conversation(10));
     let summary = plan(&full, 4000, CompactionTrigger::WindowFull).expect("there is enough");
     for text in ["", " \n "] {
         assert_eq!(summary.apply_response(text, &estimate_tokens), None);
     }
     let long = summary.apply_response(&"word ".repeat(1000), &estimate_tokens).expect("a summary");
     let CompactionPart::Inserted(message) = &long[0] else { panic!("the summary comes first") };
-    assert!(message.text.contains("bytes left out") && estimate_tokens(&message.text) < 480, "{}", message.text);
-    let secret = summary.apply_response("the key is sk-aaaaaaaaaaaaaaaaaaaaaaaa", &estimate_tokens).expect("a summary");
+    assert!(
+        message.text.contains("bytes left out") && estimate_tokens(&message.text) < 480,
+        "{}",
+        message.text
+    );
+    let secret = summary
+        .apply_response("the key is sk-aaaaaaaaaaaaaaaaaaaaaaaa", &estimate_tokens)
+        .expect("a summary");
     let CompactionPart::Inserted(message) = &secret[0] else { panic!("the summary comes first") };
     assert!(message.text.ends_with("the key is [redacted]"));
 }
@@ -125,9 +136,9 @@ fn an_answer_that_is_no_summary_is_refused() {
 fn what_the_model_is_asked_fits_and_holds_no_secret() {
     let mut messages = vec![user("my key is sk-aaaaaaaaaaaaaaaaaaaaaaaa")];
     for call in 0..200 {
-        messages.extend(used(&format!("c{call}"), "line\n".repeat(2000)));
+        messages.extend(call_with_result(&format!("c{call}"), "line\n".repeat(2000)));
     }
-    messages.extend(talk(2));
+    messages.extend(conversation(2));
     let full = window(messages);
     for budget in [2_000, 8_000, 32_000, 400_000] {
         let summary = plan(&full, budget, CompactionTrigger::WindowFull).expect("there is enough");
@@ -136,7 +147,10 @@ fn what_the_model_is_asked_fits_and_holds_no_secret() {
         assert!(estimate_tokens(text) <= budget * 3 / 4, "{budget}: {}", estimate_tokens(text));
         assert!(!text.contains("sk-aaa") && question.tools.is_empty());
         let answer_max = question.answer_tokens_max.expect("it is bounded");
-        assert!(answer_max >= summary.tokens_max() && estimate_tokens(text) + answer_max <= budget, "{budget}");
+        assert!(
+            answer_max >= summary.tokens_max() && estimate_tokens(text) + answer_max <= budget,
+            "{budget}"
+        );
         assert!(summary.tokens_max() <= 2000 && summary.tokens_max() <= budget / 10);
         assert!(text.contains("-> read({})"), "{budget}");
     }
@@ -144,7 +158,7 @@ fn what_the_model_is_asked_fits_and_holds_no_secret() {
 
 #[test]
 fn a_model_may_think_before_it_sums_up() {
-    let full = window(talk(400));
+    let full = window(conversation(400));
     let summary = plan(&full, 50_000, CompactionTrigger::WindowFull).expect("there is enough");
     let most = |traits| summary.request(&traits, &estimate_tokens).answer_tokens_max.expect("it is bounded");
     let usual = ModelSpec::with_window(50_000);
@@ -152,8 +166,18 @@ fn a_model_may_think_before_it_sums_up() {
     assert_eq!(most(ModelSpec { answer_tokens_max: Some(4096), ..usual }), 4096);
     assert_eq!(most(ModelSpec { answer_tokens_max: Some(1), ..usual }), 2000);
     assert_eq!(most(ModelSpec { tier: ModelTier::Small, ..usual }), 2000);
-    let size = full.size(&FixedOverhead { budget: 20_000, calibration: TokenCalibration::from_permille(Some(800)), ..FixedOverhead::default() });
-    let summary = SummaryPlan::plan(&full, &size, TokenCalibration::from_permille(Some(800)), CompactionTrigger::WindowFull).expect("there is enough");
+    let size = full.size(&FixedOverhead {
+        budget: 20_000,
+        calibration: TokenCalibration::from_permille(Some(800)),
+        ..FixedOverhead::default()
+    });
+    let summary = SummaryPlan::plan(
+        &full,
+        &size,
+        TokenCalibration::from_permille(Some(800)),
+        CompactionTrigger::WindowFull,
+    )
+    .expect("there is enough");
     let question = summary.request(&usual, &estimate_tokens);
     let asked = estimate_tokens(&question.messages[0].text) * 4 / 5;
     assert!(question.answer_tokens_max.is_some_and(|most| asked + most <= 20_000), "as the model counts");
@@ -166,7 +190,7 @@ fn old_summary(words: &str) -> Message {
 
 #[test]
 fn an_earlier_summary_is_summed_up_again_however_little_room_there_is() {
-    let full = window([vec![old_summary("never push to main")], talk(100)].concat());
+    let full = window([vec![old_summary("never push to main")], conversation(100)].concat());
     let summary = plan(&full, 2000, CompactionTrigger::WindowFull).expect("there is enough");
     let text = summary.request(&ModelSpec::with_window(2000), &estimate_tokens).messages[0].text.clone();
     assert!(text.contains("never push to main"), "{text}");
@@ -176,7 +200,7 @@ fn an_earlier_summary_is_summed_up_again_however_little_room_there_is() {
 
 #[test]
 fn the_last_summary_is_not_dropped_but_may_be_cut() {
-    let full = window([vec![old_summary(&"word ".repeat(400))], talk(10)].concat());
+    let full = window([vec![old_summary(&"word ".repeat(400))], conversation(10)].concat());
     for tokens_max in [300, 1000, 1500] {
         let parts = drop_oldest(&full, tokens_max, &estimate_tokens).expect("something can go");
         let folded = full.compacted(&parts, &estimate_tokens);
@@ -187,17 +211,18 @@ fn the_last_summary_is_not_dropped_but_may_be_cut() {
 
 #[test]
 fn notes_and_summaries_count_what_earlier_ones_stood_for() {
-    let mut full = window(talk(10));
+    let mut full = window(conversation(10));
     let mut told = Vec::new();
     for _ in 0..3 {
-        let parts = drop_oldest(&full, full.message_tokens() * 2 / 3, &estimate_tokens).expect("something can go");
+        let parts =
+            drop_oldest(&full, full.message_tokens() * 2 / 3, &estimate_tokens).expect("something can go");
         full = full.compacted(&parts, &estimate_tokens);
         told.push(20 - (full.messages().len() - 1));
         let head = format!("{DROP_NOTE_PREFIX} to make room: {}. ", told.last().expect("just put there"));
         assert!(full.messages()[0].text.starts_with(&head), "{head}: {}", full.messages()[0].text);
     }
     assert!(told.is_sorted() && told[0] < told[2], "{told:?}");
-    let full = window([vec![old_summary(&"word ".repeat(400))], talk(10)].concat());
+    let full = window([vec![old_summary(&"word ".repeat(400))], conversation(10)].concat());
     let summary = plan(&full, 4000, CompactionTrigger::WindowFull).expect("there is enough");
     let parts = summary.apply_response("notes", &estimate_tokens).expect("it is shorter");
     let head = full.compacted(&parts, &estimate_tokens).messages()[0].text.clone();
@@ -209,8 +234,9 @@ fn notes_and_summaries_count_what_earlier_ones_stood_for() {
 
 #[test]
 fn what_is_pinned_and_too_long_to_stay_is_told() {
-    let pins = [user(format!("{PINNED_PREFIX} {}", "long ".repeat(800))), user(format!("{PINNED_PREFIX} short"))];
-    let full = window([pins.to_vec(), talk(10)].concat());
+    let pins =
+        [user(format!("{PINNED_PREFIX} {}", "long ".repeat(800))), user(format!("{PINNED_PREFIX} short"))];
+    let full = window([pins.to_vec(), conversation(10)].concat());
     let summary = plan(&full, 4000, CompactionTrigger::WindowFull).expect("there is enough");
     let parts = summary.apply_response("notes", &estimate_tokens).expect("it is shorter");
     let folded = full.compacted(&parts, &estimate_tokens);
@@ -221,26 +247,30 @@ fn what_is_pinned_and_too_long_to_stay_is_told() {
 #[test]
 fn old_outputs_are_dropped_before_messages() {
     let mut messages = vec![user("go")];
-    messages.extend(used("c1", long("one")));
-    messages.extend(used("c2", long("two")));
-    messages.extend(used("c3", long("three")));
+    messages.extend(call_with_result("c1", long_text("one")));
+    messages.extend(call_with_result("c2", long_text("two")));
+    messages.extend(call_with_result("c3", long_text("three")));
     let full = window(messages);
     let parts = drop_oldest(&full, full.message_tokens() - 60, &estimate_tokens).expect("something can go");
     let folded = full.compacted(&parts, &estimate_tokens);
     let outputs: Vec<_> = folded.messages().iter().filter(|message| message.role == Role::Tool).collect();
     assert_eq!(outputs[0].text, "[output dropped to make room: 104 tokens]");
-    assert_eq!((outputs[0].tool_call_id.as_deref(), outputs[1].text.as_str()), (Some("c1"), &*long("two")));
+    assert_eq!(
+        (outputs[0].tool_call_id.as_deref(), outputs[1].text.as_str()),
+        (Some("c1"), &*long_text("two"))
+    );
     assert_eq!(folded.messages().len(), full.messages().len());
 }
 
 #[test]
 fn a_giant_last_message_is_cut_in_its_middle() {
     let giant = format!("first {} last", "x".repeat(1_000_000));
-    for before in [Vec::new(), talk(3)] {
+    for before in [Vec::new(), conversation(3)] {
         let mut messages = before;
         messages.push(user(giant.clone()));
         let full = window(messages);
-        let folded = full.compacted(&drop_oldest(&full, 1000, &estimate_tokens).expect("it can be cut"), &estimate_tokens);
+        let folded = full
+            .compacted(&drop_oldest(&full, 1000, &estimate_tokens).expect("it can be cut"), &estimate_tokens);
         let last = folded.messages().last().expect("it is there");
         assert!(last.text.starts_with("first ") && last.text.ends_with(" last"));
         assert!(folded.message_tokens() <= 1000, "{}", folded.message_tokens());
@@ -255,7 +285,8 @@ fn giant_arguments_and_pictures_go_too() {
     let shown = Message { images: vec![image; 3], ..user("look") };
     let result = Message::tool_result("c", &ToolOutcome::Done("done".to_owned()));
     let full = window([shown, Message::assistant("", vec![call]), result]);
-    let folded = full.compacted(&drop_oldest(&full, 300, &estimate_tokens).expect("it can be cut"), &estimate_tokens);
+    let folded =
+        full.compacted(&drop_oldest(&full, 300, &estimate_tokens).expect("it can be cut"), &estimate_tokens);
     assert!(folded.message_tokens() <= 300, "{}", folded.message_tokens());
     assert_eq!(folded.messages()[1].tool_calls[0].arguments, "{\"left_out_bytes\":100014}");
     assert_eq!(folded.messages()[0].text, "look\n[3 pictures left out]");
@@ -274,7 +305,7 @@ fn dropping_always_ends_within_its_bound_and_keeps_calls_with_results() {
             messages.push(user("q".repeat(usize::try_from(dice(3000)).expect("small"))));
             for call in 0..dice(4) {
                 let size = usize::try_from(dice(6000)).expect("small");
-                messages.extend(used(&format!("c{turn}-{call}"), "o".repeat(size)));
+                messages.extend(call_with_result(&format!("c{turn}-{call}"), "o".repeat(size)));
             }
             messages.push(answer("a".repeat(usize::try_from(dice(3000)).expect("small"))));
         }

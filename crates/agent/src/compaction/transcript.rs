@@ -1,8 +1,8 @@
 //! Messages as a text that a model can sum up: without secrets, and as long as there is room for.
 
 use super::is_summary;
-use crate::truncate::{truncate_middle, omission_note};
 use crate::tokens::Counting;
+use crate::truncate::{omission_note, truncate_middle};
 use crate::{Message, Role, TokenCount, redact};
 
 /// What is left of a tool's output or a call's arguments, in tokens, when there is less and less room.
@@ -47,7 +47,8 @@ impl TranscriptLine {
 pub(super) fn transcript(messages: &[&Message], room: TokenCount, count: Counting<'_>) -> String {
     let lines: Vec<_> = messages.iter().map(|message| TranscriptLine::from_message(message)).collect();
     for output_max in OUTPUT_TOKENS_STEPS {
-        let texts: Vec<_> = lines.iter().map(|line| line.render(output_max, TokenCount::MAX, count)).collect();
+        let texts: Vec<_> =
+            lines.iter().map(|line| line.render(output_max, TokenCount::MAX, count)).collect();
         if texts.iter().map(|text| count(text)).sum::<TokenCount>() <= room {
             return texts.concat();
         }
@@ -59,7 +60,11 @@ fn newest_lines(lines: &[TranscriptLine], room: TokenCount, count: Counting<'_>)
     let mut left = room;
     let mut texts: Vec<_> = vec![None; lines.len()];
     let mut fits = |place: usize| {
-        let text = lines[place].render(OUTPUT_TOKENS_STEPS[OUTPUT_TOKENS_STEPS.len() - 1], (room / MESSAGE_SHARE_DIVISOR).max(1), count);
+        let text = lines[place].render(
+            OUTPUT_TOKENS_STEPS[OUTPUT_TOKENS_STEPS.len() - 1],
+            (room / MESSAGE_SHARE_DIVISOR).max(1),
+            count,
+        );
         let tokens = count(&text);
         let fits = tokens <= left;
         if fits {

@@ -79,7 +79,9 @@ impl Replay {
         let (open, end) = self.interrupted.iter().find(|(open, _)| open.accepted.turn == turn)?;
         let messages = self.messages.len();
         match open.stage {
-            TurnStage::Running(_) if *end == messages => Some((open.clone(), length_without_notice(&self.messages))),
+            TurnStage::Running(_) if *end == messages => {
+                Some((open.clone(), length_without_notice(&self.messages)))
+            }
             TurnStage::Running(_) => None,
             TurnStage::Waiting => Some((open.clone(), messages)),
         }

@@ -1,11 +1,11 @@
 //! What records add up to: every sequence that a turn can leave, told by hand. Turns that are cut off at every commit
 //! are in [`prefixes`]; who plays them is in [`play`].
 
-mod play;
 mod prefixes;
+mod simulation;
 
 use super::*;
-use crate::{Ending, Role, MessageSource, ToolCall};
+use crate::{Ending, MessageSource, Role, ToolCall};
 
 fn user(text: &str) -> Message {
     Message::user(text, MessageSource::default())
@@ -20,16 +20,16 @@ fn begun(turn: u64) -> Record {
     Record::TurnBegun { turn }
 }
 
-fn kept(message: Message) -> Record {
+fn message_added(message: Message) -> Record {
     Record::MessageAdded(Box::new(message))
 }
 
 fn answer(text: &str) -> Record {
-    kept(Message::assistant(text, Vec::new()))
+    message_added(Message::assistant(text, Vec::new()))
 }
 
 fn calls(text: &str, ids: &[&str]) -> Record {
-    kept(Message::assistant(text, ids.iter().map(|id| call(id)).collect()))
+    message_added(Message::assistant(text, ids.iter().map(|id| call(id)).collect()))
 }
 
 fn call(id: &str) -> ToolCall {
@@ -37,7 +37,7 @@ fn call(id: &str) -> ToolCall {
 }
 
 fn result(id: &str) -> Record {
-    kept(Message::tool_result(id, &ToolOutcome::Done(id.to_uppercase())))
+    message_added(Message::tool_result(id, &ToolOutcome::Done(id.to_uppercase())))
 }
 
 fn call_begun(turn: u64, place: usize, class: ToolClass) -> Record {
@@ -66,8 +66,8 @@ fn interrupted(turn: u64) -> Record {
     ended(turn, crate::TurnOutcome::Interrupted("a crash".to_owned()))
 }
 
-fn notice() -> Record {
-    kept(Message::aborted("", Ending::Interrupted))
+fn interruption_notice() -> Record {
+    message_added(Message::aborted("", Ending::Interrupted))
 }
 
 fn reopened(turn: u64, messages: usize) -> Record {
@@ -161,7 +161,7 @@ fn what_calls_of_an_earlier_answer_did_says_nothing_of_the_next() {
 fn a_word_is_remembered_until_it_is_in_the_context() {
     let mut records = vec![accepted(1), begun(1), steered(1, "one"), steered(1, "two")];
     assert_eq!(progress(&records).steers, [user("one"), user("two")]);
-    records.extend([answer("hm"), kept(user("one")), kept(user("two"))]);
+    records.extend([answer("hm"), message_added(user("one")), message_added(user("two"))]);
     assert_eq!(progress(&records).steers, []);
     assert_eq!(texts(&records), ["ask 1", "hm", "one", "two"]);
     records.push(steered(1, "three"));
@@ -200,7 +200,7 @@ fn a_turn_that_goes_on_after_a_crash_keeps_all_it_had_and_counts_how_often() {
 /// An interrupted turn with a call, as the runtime leaves it.
 fn interrupted_in_a_call() -> Vec<Record> {
     let mut records = vec![accepted(1), begun(1), calls("see", &["a"]), call_begun(1, 0, ToolClass::Pure)];
-    records.extend([reopened(1, 2), result("a"), notice(), interrupted(1)]);
+    records.extend([reopened(1, 2), result("a"), interruption_notice(), interrupted(1)]);
     records
 }
 
@@ -213,7 +213,10 @@ fn an_interrupted_turn_is_over_and_can_be_opened_again() {
     assert_eq!(messages, 3, "the notice is taken back");
     let expected = TurnProgress { responses: 1, content: "see".to_owned(), ..TurnProgress::default() };
     let TurnStage::Running(progress) = &open.stage else { panic!("it had begun") };
-    assert_eq!((progress.responses, &progress.content, &progress.calls), (1, &expected.content, &expected.calls));
+    assert_eq!(
+        (progress.responses, &progress.content, &progress.calls),
+        (1, &expected.content, &expected.calls)
+    );
     assert!(replay.reopenable_turn(2).is_none());
 }
 
@@ -256,7 +259,10 @@ fn only_its_own_notice_is_taken_back() {
 fn a_turn_that_had_begun_and_has_others_behind_it_stays_interrupted() {
     let mut records = interrupted_in_a_call();
     records.extend([accepted(2), begun(2), answer("two"), completed(2)]);
-    assert!(Replay::from_records(records).reopenable_turn(1).is_none(), "asked at the end it would be asked twice");
+    assert!(
+        Replay::from_records(records).reopenable_turn(1).is_none(),
+        "asked at the end it would be asked twice"
+    );
 }
 
 #[test]
@@ -271,7 +277,7 @@ fn what_was_rolled_back_is_not_in_the_context_and_its_turns_cannot_be_opened_aga
 
 #[test]
 fn messages_that_came_without_a_turn_are_in_the_context() {
-    let records = [kept(user("from elsewhere")), answer("long ago"), accepted(1)];
+    let records = [message_added(user("from elsewhere")), answer("long ago"), accepted(1)];
     let (texts, open) = replayed(&records);
     assert_eq!((texts, open.len()), (["from elsewhere", "long ago"].map(str::to_owned).into(), 1));
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::{BoxFuture, Timestamp};
-use crate::journal::{AgentRecord, AgentState, StoredLedger, Record, Serial};
+use crate::journal::{AgentRecord, AgentState, Record, Serial, StoredLedger};
 use crate::{AgentId, Fault, FaultKind, RequestId, TurnEnd};
 
 /// Things of one agent that are kept together with whatever else is in the same call, or not at all.
@@ -133,7 +133,9 @@ const FULL_RETRY_AFTER_MS: u64 = 1000;
 impl From<StoreFault> for Fault {
     fn from(fault: StoreFault) -> Self {
         let (kind, public) = match &fault {
-            StoreFault::DuplicateRequestId => (FaultKind::Invalid, "request_id was used before with other content"),
+            StoreFault::DuplicateRequestId => {
+                (FaultKind::Invalid, "request_id was used before with other content")
+            }
             StoreFault::DuplicateAgentId => (FaultKind::Invalid, "Agent already exists"),
             StoreFault::NotFound => (FaultKind::NotFound, "Agent not found"),
             StoreFault::Full(_) => (
@@ -186,8 +188,11 @@ pub trait Store: Send + Sync {
     fn agents_with_open_turns(&self) -> BoxFuture<'_, Result<Vec<Serial>, StoreFault>>;
 
     /// A turn by the name of its send.
-    fn turn(&self, agent: Serial, request_id: RequestId)
-    -> BoxFuture<'_, Result<Option<StoredTurn>, StoreFault>>;
+    fn turn(
+        &self,
+        agent: Serial,
+        request_id: RequestId,
+    ) -> BoxFuture<'_, Result<Option<StoredTurn>, StoreFault>>;
 
     /// Entries by rising sequence.
     fn read(&self, span: EntryRange) -> BoxFuture<'_, Result<Vec<Arc<JournalEntry>>, StoreFault>>;

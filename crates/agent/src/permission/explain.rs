@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Permissions, Dimension, Grant, LineageLink};
+use super::{Dimension, Grant, LineageLink, Permissions};
 use crate::AgentId;
 
 /// Which of an agent's two sets.

@@ -1,7 +1,7 @@
 //! What is allowed, in every dimension at once. Two grants have an exact intersection: that is what ceilings are made
 //! of.
 
-use super::{Budget, FilePath, DirectorySet, NameSet, Targets};
+use super::{Budget, DirectorySet, FilePath, NameSet, Targets};
 
 /// What is allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,7 +84,11 @@ impl Grant {
     pub fn is_within(&self, other: &Grant) -> bool {
         let blocks = |path: &FilePath| self.blocked.iter().any(|own| own.contains(path));
         let touches = |folders: &DirectorySet, path: &FilePath| {
-            folders.intersection(&DirectorySet::from_roots([path.clone()])).roots().iter().any(|root| !blocks(root))
+            folders
+                .intersection(&DirectorySet::from_roots([path.clone()]))
+                .roots()
+                .iter()
+                .any(|root| !blocks(root))
         };
         self.tools.is_within(&other.tools)
             && self.read.is_within(&other.read)

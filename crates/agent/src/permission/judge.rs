@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Dimension, Effect, FilePath, DirectorySet, Grant, Relation, RootedPath};
+use super::{Dimension, DirectorySet, Effect, FilePath, Grant, Relation, RootedPath};
 
 /// Yes or no.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,7 +75,11 @@ fn judge_one(effect: &Effect, grant: &Grant) -> Result<Option<RootedPath>, Denia
     }
 }
 
-fn require(allowed: bool, dimension: Dimension, text: impl Fn() -> String) -> Result<Option<RootedPath>, DenialReason> {
+fn require(
+    allowed: bool,
+    dimension: Dimension,
+    text: impl Fn() -> String,
+) -> Result<Option<RootedPath>, DenialReason> {
     if allowed { Ok(None) } else { Err((dimension, text())) }
 }
 

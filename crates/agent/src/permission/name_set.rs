@@ -57,11 +57,16 @@ impl NameSet {
     #[must_use]
     pub fn intersection(&self, other: &NameSet) -> NameSet {
         match (self, other) {
-            (NameSet::Only(one), NameSet::Only(two)) => NameSet::Only(one.intersection(two).cloned().collect()),
-            (NameSet::Only(only), NameSet::AllExcept(but)) | (NameSet::AllExcept(but), NameSet::Only(only)) => {
+            (NameSet::Only(one), NameSet::Only(two)) => {
+                NameSet::Only(one.intersection(two).cloned().collect())
+            }
+            (NameSet::Only(only), NameSet::AllExcept(but))
+            | (NameSet::AllExcept(but), NameSet::Only(only)) => {
                 NameSet::Only(only.difference(but).cloned().collect())
             }
-            (NameSet::AllExcept(one), NameSet::AllExcept(two)) => NameSet::AllExcept(one.union(two).cloned().collect()),
+            (NameSet::AllExcept(one), NameSet::AllExcept(two)) => {
+                NameSet::AllExcept(one.union(two).cloned().collect())
+            }
         }
     }
 

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Permissions, Budget, Dimension, FilePath, DirectorySet, Grant, NameSet, Reasons, Resource, Targets};
+use super::{
+    Budget, Dimension, DirectorySet, FilePath, Grant, NameSet, Permissions, Reasons, Resource, Targets,
+};
 
 /// How much is trusted, in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -220,7 +222,11 @@ impl Preset {
         }
     }
 
-    fn write_directories(&self, ask: &GrantRequest, reasons: &mut Reasons) -> Result<DirectorySet, PresetFault> {
+    fn write_directories(
+        &self,
+        ask: &GrantRequest,
+        reasons: &mut Reasons,
+    ) -> Result<DirectorySet, PresetFault> {
         let asked = ask.write_paths.as_deref();
         if let Some(paths) = asked {
             if self.write == DirectoryScope::Nowhere && !paths.is_empty() {
@@ -240,7 +246,8 @@ impl Preset {
 
     /// A narrower preset.
     fn extend(&self, name: &str, narrowing: Narrowing) -> Result<Preset, PresetFault> {
-        let folders = |paths: Option<Vec<FilePath>>| paths.map_or_else(DirectorySet::all, DirectorySet::from_roots);
+        let folders =
+            |paths: Option<Vec<FilePath>>| paths.map_or_else(DirectorySet::all, DirectorySet::from_roots);
         let names = |names: Option<Vec<Arc<str>>>| names.map_or_else(NameSet::all, NameSet::only);
         if let Some(what) = self.find_widening(&narrowing) {
             return Err(PresetFault::Widens { name: name.to_owned(), base: self.name().to_string(), what });
@@ -375,7 +382,13 @@ impl Presets {
     }
 }
 
-fn preset(name: &str, level: Level, description: &str, areas: (DirectoryScope, DirectoryScope), within: Grant) -> Preset {
+fn preset(
+    name: &str,
+    level: Level,
+    description: &str,
+    areas: (DirectoryScope, DirectoryScope),
+    within: Grant,
+) -> Preset {
     Preset {
         inheritance: vec![Arc::from(name)],
         level,
@@ -404,8 +417,11 @@ fn yolo() -> Preset {
 }
 
 fn trusted() -> Preset {
-    let within =
-        Grant { create: NameSet::only(["sandboxed", "worker"]), targets: Targets::parent_and_descendants(), ..without_commands_or_hosts() };
+    let within = Grant {
+        create: NameSet::only(["sandboxed", "worker"]),
+        targets: Targets::parent_and_descendants(),
+        ..without_commands_or_hosts()
+    };
     let about = "reads anywhere, writes in its cwd, creates sandboxed agents";
     preset("trusted", Level::Trusted, about, (DirectoryScope::Anywhere, DirectoryScope::Cwd), within)
 }
@@ -423,9 +439,19 @@ fn sandboxed() -> Preset {
 
 fn worker() -> Preset {
     let no = AGENT_TOOLS.iter().chain(WRITE_TOOLS).chain(&["agent_send"]).copied();
-    let within =
-        Grant { tools: NameSet::all_except(no), create: NameSet::none(), targets: Targets::none(), ..without_commands_or_hosts() };
-    preset("worker", Level::Sandboxed, "reads in its cwd, writes nothing", (DirectoryScope::Cwd, DirectoryScope::Nowhere), within)
+    let within = Grant {
+        tools: NameSet::all_except(no),
+        create: NameSet::none(),
+        targets: Targets::none(),
+        ..without_commands_or_hosts()
+    };
+    preset(
+        "worker",
+        Level::Sandboxed,
+        "reads in its cwd, writes nothing",
+        (DirectoryScope::Cwd, DirectoryScope::Nowhere),
+        within,
+    )
 }
 
 impl ResolvedPreset {

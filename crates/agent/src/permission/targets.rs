@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Relation, NameSet};
+use super::{NameSet, Relation};
 use crate::AgentId;
 
 /// A set of agents, seen from one of them.
@@ -117,6 +117,10 @@ impl fmt::Display for Targets {
         if (self.parent || self.descendants) && !self.named.is_empty() && self.named != NameSet::all() {
             write!(out, ", and {}", self.named)?;
         }
-        if self.restricted_to != NameSet::all() { write!(out, ", of these {}", self.restricted_to) } else { Ok(()) }
+        if self.restricted_to != NameSet::all() {
+            write!(out, ", of these {}", self.restricted_to)
+        } else {
+            Ok(())
+        }
     }
 }

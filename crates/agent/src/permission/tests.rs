@@ -1,6 +1,6 @@
 //! Sets, presets and verdicts, each by a table. What holds for whole trees is in `tests/ceiling`.
 
-mod lines;
+mod lineage;
 mod paths;
 mod presets;
 mod sets;

@@ -8,10 +8,10 @@ fn path(text: &str) -> FilePath {
 }
 
 fn prompt(strength: ModelTier, notes: &[Note]) -> String {
-    prompt_of(&ModelSpec { tier: strength, ..ModelSpec::with_window(0) }, notes)
+    prompt_for(&ModelSpec { tier: strength, ..ModelSpec::with_window(0) }, notes)
 }
 
-fn prompt_of(traits: &ModelSpec, notes: &[Note]) -> String {
+fn prompt_for(traits: &ModelSpec, notes: &[Note]) -> String {
     let (cwd, writes) = (path("/work/a"), [path("/work/a/out")]);
     let environment = PromptEnvironment { cwd: &cwd, writable_paths: &writes, operating_system: "linux" };
     layered_prompt(traits, notes, &environment, &estimate_tokens)
@@ -71,9 +71,9 @@ fn all_notes_together_are_a_quarter_of_the_window() {
     let (long, short) = ("word ".repeat(100_000), "be kind ".repeat(10));
     for window in [2048, 8192, 32_768, 1_000_000] {
         let traits = ModelSpec::with_window(window);
-        let bare = estimate_tokens(&prompt_of(&traits, &[]));
+        let bare = estimate_tokens(&prompt_for(&traits, &[]));
         let notes = [&long, &short, &long].map(|text| note(Trust::Project, text));
-        let prompt = prompt_of(&traits, &notes);
+        let prompt = prompt_for(&traits, &notes);
         let told = estimate_tokens(&prompt) - bare;
         let most = (window / 4).min(2 * NOTE_TOKENS_MAX + 20);
         assert!((most * 9 / 10..most + 250).contains(&told), "{window}: {told}");
@@ -91,7 +91,12 @@ fn a_small_model_is_told_no_notes() {
 fn the_tail_says_what_is_true_now_in_few_lines() {
     let state = format!("Git: branch main\n{}", "x".repeat(1000));
     let left = [("tokens", 1200), ("turns", 3)];
-    let now = VolatileFacts { at: Timestamp(1_705_314_600_000_000), offset_minutes: 60, workspace_status: Some(&state), budget_left: &left };
+    let now = VolatileFacts {
+        at: Timestamp(1_705_314_600_000_000),
+        offset_minutes: 60,
+        workspace_status: Some(&state),
+        budget_left: &left,
+    };
     let text = volatile_suffix(&now);
     assert!(text.starts_with("<session-context>\nTime: 2024-01-15 11:30 UTC+01:00\nGit: branch main?x"));
     assert!(text.ends_with("\nBudget left: 1200 tokens, 3 turns\n</session-context>"));

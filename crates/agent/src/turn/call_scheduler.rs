@@ -117,7 +117,9 @@ impl CallScheduler {
                 started.push((place, entry.call.clone()));
             }
             match &entry.state {
-                CallState::Done(outcome) => ordered_failed |= ordered && !matches!(outcome, ToolOutcome::Done(_)),
+                CallState::Done(outcome) => {
+                    ordered_failed |= ordered && !matches!(outcome, ToolOutcome::Done(_))
+                }
                 CallState::Pending | CallState::Running if ordered => break,
                 CallState::Pending | CallState::Running => all_done = false,
             }

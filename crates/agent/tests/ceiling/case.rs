@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use agent::permission::{
-    Effect, FilePath, Grant, Relation, LineageLink, NameSet, Narrowing, Permit, Presets, Resource, Verdict, ceiling,
-    effective, judge,
+    Effect, FilePath, Grant, LineageLink, NameSet, Narrowing, Permit, Presets, Relation, Resource, Verdict,
+    ceiling, effective, judge,
 };
 
-use crate::dice::Dice;
-use crate::grants::Maker;
+use crate::grants::Generator;
 use crate::oracle;
-use crate::tree::{Tree, describe_lineage, stranger};
-use crate::words::Words;
+use crate::rng::TestRng;
+use crate::tree::{Tree, describe_lineage, unknown_agent};
+use crate::vocabulary::Vocabulary;
 
 const EFFECTS: usize = 10;
 
@@ -34,11 +34,11 @@ impl Tally {
 }
 
 /// Runs the case of one seed; panics when the ceiling does not hold.
-pub(crate) fn run(seed: u64, words: &Words) -> Tally {
-    let mut maker = Maker { dice: Dice::new(seed), words };
+pub(crate) fn run(seed: u64, words: &Vocabulary) -> Tally {
+    let mut maker = Generator { rng: TestRng::new(seed), vocabulary: words };
     let presets = presets(&mut maker);
     let mut tree = Tree::grow(&mut maker, &presets);
-    for _ in 0..maker.dice.between(0, 3) {
+    for _ in 0..maker.rng.between(0, 3) {
         tree.change(&mut maker, &presets);
     }
     let mut tally = Tally::default();
@@ -50,10 +50,10 @@ pub(crate) fn run(seed: u64, words: &Words) -> Tally {
 }
 
 /// The built-in presets and some that narrow them, or each other.
-fn presets(maker: &mut Maker<'_>) -> Presets {
-    let mut presets = Presets::builtin(&[maker.words.path(&mut maker.dice, 2, 3)]);
-    for number in 0..maker.dice.between(0, 3) {
-        let base = Arc::clone(maker.dice.pick(&maker.words.presets));
+fn presets(maker: &mut Generator<'_>) -> Presets {
+    let mut presets = Presets::builtin(&[maker.vocabulary.path(&mut maker.rng, 2, 3)]);
+    for number in 0..maker.rng.between(0, 3) {
+        let base = Arc::clone(maker.rng.pick(&maker.vocabulary.presets));
         let name = format!("mine.{number}");
         let narrowing = maker.narrowing();
         if presets.add(&name, &base, narrowing.clone()).is_ok() {
@@ -65,16 +65,24 @@ fn presets(maker: &mut Maker<'_>) -> Presets {
 
 /// Whatever is asked for, a custom preset gives nothing that the one it extends would not give, and nothing that it
 /// takes away itself.
-fn check_narrower(presets: &Presets, name: &str, base: &str, narrowing: &Narrowing, maker: &mut Maker<'_>) {
-    let ask = maker.ask();
+fn check_narrower(
+    presets: &Presets,
+    name: &str,
+    base: &str,
+    narrowing: &Narrowing,
+    maker: &mut Generator<'_>,
+) {
+    let ask = maker.request();
     let resolve = |name: &str| presets.find(name).expect("it was found before").resolve(&ask);
     match (resolve(name), resolve(base)) {
         (Ok(own), Ok(outer)) => {
             assert!(own.grant.is_within(&outer.grant), "{name} is wider than {base} for {ask:?}");
             let disabled = |tool: &Arc<str>| own.grant.tools.contains(tool);
             assert!(!narrowing.disable_tools.iter().any(disabled), "{name} gives a tool back for {ask:?}");
-            let create =
-                narrowing.may_create.iter().all(|some| own.grant.create.is_within(&NameSet::only(some.clone())));
+            let create = narrowing
+                .may_create
+                .iter()
+                .all(|some| own.grant.create.is_within(&NameSet::only(some.clone())));
             assert!(create, "{name} creates {} for {ask:?}", own.grant.create);
             let reach = narrowing.targets.iter().all(|targets| own.grant.targets.is_within(targets));
             assert!(reach, "{name} reaches {} for {ask:?}", own.grant.targets);
@@ -89,18 +97,18 @@ fn check_narrower(presets: &Presets, name: &str, base: &str, narrowing: &Narrowi
     }
 }
 
-fn check(line: &[LineageLink], maker: &mut Maker<'_>, tally: &mut Tally) {
+fn check(line: &[LineageLink], maker: &mut Generator<'_>, tally: &mut Tally) {
     let [own, ancestors @ ..] = line else { return };
     let grantable = || ancestors.iter().map(|link| &*link.permissions.may_grant);
     let doing: Vec<&Grant> = std::iter::once(&*own.permissions.may).chain(grantable()).collect();
     let granting: Vec<&Grant> = std::iter::once(&*own.permissions.may_grant).chain(grantable()).collect();
     let who = describe_lineage(line);
-    hold(&who, &effective(line), &doing, maker, tally);
-    hold(&who, &ceiling(line.iter().map(|link| &*link.permissions)), &granting, maker, tally);
+    check_within(&who, &effective(line), &doing, maker, tally);
+    check_within(&who, &ceiling(line.iter().map(|link| &*link.permissions)), &granting, maker, tally);
 }
 
 /// Holds what is left against all the sets it has to be within.
-fn hold(who: &str, left: &Grant, sets: &[&Grant], maker: &mut Maker<'_>, tally: &mut Tally) {
+fn check_within(who: &str, left: &Grant, sets: &[&Grant], maker: &mut Generator<'_>, tally: &mut Tally) {
     for set in sets {
         assert!(left.is_within(set), "{who}: {left:?} is not within {set:?}");
     }
@@ -149,7 +157,7 @@ fn assert_rooted(who: &str, effect: &Effect, permit: &Permit, sets: &[&Grant]) {
     assert_eq!(whole.as_ref(), Ok(path), "{who}: {rooted:?}");
     for set in sets {
         let folders = if matches!(effect, Effect::Read(_)) { &set.read } else { &set.write };
-        let inside = |root: &FilePath| oracle::lies_in(rooted.root.as_str(), root.as_str());
+        let inside = |root: &FilePath| oracle::is_in_directory(rooted.root.as_str(), root.as_str());
         assert!(folders.roots().iter().any(inside), "{who}: {} is beyond {folders}", rooted.root);
     }
 }
@@ -159,39 +167,39 @@ fn is_allowed(effect: &Effect, grant: &Grant) -> bool {
 }
 
 /// Any effect; files mostly near the edges of what these grants allow.
-fn effect(maker: &mut Maker<'_>, grants: &[&Grant]) -> Effect {
-    let words = maker.words;
-    let thing = |dice: &mut Dice| Arc::clone(dice.pick(&words.things));
-    match maker.dice.below(12) {
-        0 | 1 => Effect::Use(Arc::clone(maker.dice.pick(&words.tools))),
+fn effect(maker: &mut Generator<'_>, grants: &[&Grant]) -> Effect {
+    let words = maker.vocabulary;
+    let thing = |rng: &mut TestRng| Arc::clone(rng.pick(&words.programs_and_hosts));
+    match maker.rng.below(12) {
+        0 | 1 => Effect::Use(Arc::clone(maker.rng.pick(&words.tools))),
         2..5 => Effect::Read(file(maker, grants)),
         5..8 => Effect::Write(file(maker, grants)),
-        8 => Effect::Run(thing(&mut maker.dice)),
-        9 => Effect::Connect(thing(&mut maker.dice)),
+        8 => Effect::Run(thing(&mut maker.rng)),
+        9 => Effect::Connect(thing(&mut maker.rng)),
         10 => {
-            let lineage = (0..maker.dice.between(0, 2)).map(|_| Arc::clone(maker.dice.pick(&words.presets)));
+            let lineage = (0..maker.rng.between(0, 2)).map(|_| Arc::clone(maker.rng.pick(&words.presets)));
             Effect::Create(lineage.collect())
         }
         _ => {
             let kinships = [Relation::Itself, Relation::Parent, Relation::Descendant, Relation::Other];
-            let stranger = maker.dice.percent(20).then(stranger);
-            let agent = stranger.unwrap_or_else(|| maker.dice.pick(&words.ids).clone());
-            Effect::Reach(agent, *maker.dice.pick(&kinships))
+            let stranger = maker.rng.percent(20).then(unknown_agent);
+            let agent = stranger.unwrap_or_else(|| maker.rng.pick(&words.ids).clone());
+            Effect::Reach(agent, *maker.rng.pick(&kinships))
         }
     }
 }
 
-fn file(maker: &mut Maker<'_>, grants: &[&Grant]) -> FilePath {
-    let grant = maker.dice.pick(grants);
-    let edges = match maker.dice.below(4) {
+fn file(maker: &mut Generator<'_>, grants: &[&Grant]) -> FilePath {
+    let grant = maker.rng.pick(grants);
+    let edges = match maker.rng.below(4) {
         0 => grant.read.roots(),
         1 => grant.write.roots(),
         2 => grant.blocked.as_slice(),
         _ => &[],
     };
     if edges.is_empty() {
-        return maker.words.path(&mut maker.dice, 0, 4);
+        return maker.vocabulary.path(&mut maker.rng, 0, 4);
     }
-    let edge = maker.dice.pick(edges).clone();
-    maker.words.near(&mut maker.dice, &edge)
+    let edge = maker.rng.pick(edges).clone();
+    maker.vocabulary.path_near(&mut maker.rng, &edge)
 }

@@ -4,10 +4,10 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking, and so do its helpers")]
 
 mod case;
-#[path = "../../../runtime/tests/sim/dice.rs"]
-mod dice;
 mod grants;
 mod oracle;
 mod property;
+#[path = "../../../runtime/tests/sim/rng.rs"]
+mod rng;
 mod tree;
-mod words;
+mod vocabulary;

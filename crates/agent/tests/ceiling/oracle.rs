@@ -1,16 +1,18 @@
 //! What a grant allows, said a second time and without the code under test: paths are compared part by part, sets are
 //! looked through one by one.
 
-use agent::permission::{Budget, Effect, FilePath, DirectorySet, Grant, Relation, NameSet, Resource, Targets};
+use agent::permission::{
+    Budget, DirectorySet, Effect, FilePath, Grant, NameSet, Relation, Resource, Targets,
+};
 
 pub(crate) fn allows(grant: &Grant, effect: &Effect) -> bool {
     match effect {
-        Effect::Use(tool) => named(&grant.tools, tool),
-        Effect::Read(path) => somewhere(&grant.read, path) && !blocked(grant, path),
-        Effect::Write(path) => somewhere(&grant.write, path) && !blocked(grant, path),
-        Effect::Run(program) => named(&grant.commands, program),
-        Effect::Connect(host) => named(&grant.hosts, host),
-        Effect::Create(lineage) => lineage.iter().any(|preset| named(&grant.create, preset)),
+        Effect::Use(tool) => contains_name(&grant.tools, tool),
+        Effect::Read(path) => is_in_any_directory(&grant.read, path) && !is_blocked(grant, path),
+        Effect::Write(path) => is_in_any_directory(&grant.write, path) && !is_blocked(grant, path),
+        Effect::Run(program) => contains_name(&grant.commands, program),
+        Effect::Connect(host) => contains_name(&grant.hosts, host),
+        Effect::Create(lineage) => lineage.iter().any(|preset| contains_name(&grant.create, preset)),
         Effect::Reach(agent, kinship) => reaches(&grant.targets, agent.as_str(), *kinship),
     }
 }
@@ -22,28 +24,28 @@ pub(crate) fn is_exact(effect: &Effect) -> bool {
 }
 
 /// Whether a path is a folder or lies in it.
-pub(crate) fn lies_in(path: &str, folder: &str) -> bool {
-    let mut parts = parts(path);
-    self::parts(folder).all(|part| parts.next() == Some(part))
+pub(crate) fn is_in_directory(path: &str, folder: &str) -> bool {
+    let mut parts = path_components(path);
+    path_components(folder).all(|part| parts.next() == Some(part))
 }
 
-pub(crate) fn blocked(grant: &Grant, path: &FilePath) -> bool {
-    grant.blocked.iter().any(|folder| lies_in(path.as_str(), folder.as_str()))
+pub(crate) fn is_blocked(grant: &Grant, path: &FilePath) -> bool {
+    grant.blocked.iter().any(|folder| is_in_directory(path.as_str(), folder.as_str()))
 }
 
 pub(crate) fn tightest<'a>(budgets: impl Iterator<Item = &'a Budget>, resource: Resource) -> Option<u64> {
     budgets.filter_map(|budget| budget.limit(resource)).min()
 }
 
-fn parts(path: &str) -> impl Iterator<Item = &str> {
+fn path_components(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|part| !part.is_empty())
 }
 
-fn somewhere(folders: &DirectorySet, path: &FilePath) -> bool {
-    folders.roots().iter().any(|root| lies_in(path.as_str(), root.as_str()))
+fn is_in_any_directory(folders: &DirectorySet, path: &FilePath) -> bool {
+    folders.roots().iter().any(|root| is_in_directory(path.as_str(), root.as_str()))
 }
 
-fn named(names: &NameSet, name: &str) -> bool {
+fn contains_name(names: &NameSet, name: &str) -> bool {
     match names {
         NameSet::Only(names) => names.iter().any(|other| &**other == name),
         NameSet::AllExcept(names) => !names.iter().any(|other| &**other == name),
@@ -53,8 +55,8 @@ fn named(names: &NameSet, name: &str) -> bool {
 fn reaches(targets: &Targets, name: &str, kinship: Relation) -> bool {
     match kinship {
         Relation::Itself => false,
-        Relation::Parent => targets.parent || named(&targets.named, name),
-        Relation::Descendant => targets.descendants || named(&targets.named, name),
-        Relation::Other => named(&targets.named, name),
+        Relation::Parent => targets.parent || contains_name(&targets.named, name),
+        Relation::Descendant => targets.descendants || contains_name(&targets.named, name),
+        Relation::Other => contains_name(&targets.named, name),
     }
 }

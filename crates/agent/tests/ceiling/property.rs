@@ -7,33 +7,34 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use crate::case::{self, Tally};
-use crate::words::Words;
+use crate::vocabulary::Vocabulary;
 
 const CASES: u64 = 10_000;
 
 /// Cases that a thread takes at a time.
-const PORTION: u64 = 1_000;
+const BATCH_CASES: u64 = 1_000;
 
 /// How often progress is told.
-const REPORTS: u64 = 20;
+const REPORTS_MAX: u64 = 20;
 
 #[test]
 fn nobody_may_do_or_grant_what_an_ancestor_may_not_grant() {
-    let cases = match (number_in("CEILING_SEED"), number_in("CEILING_CASES")) {
+    let cases = match (environment_number("CEILING_SEED"), environment_number("CEILING_CASES")) {
         (Some(seed), _) => seed..seed + 1,
         (None, more) => 0..more.unwrap_or(CASES),
     };
     let total = cases.end - cases.start;
     let start = Instant::now();
-    let work = Mutex::new(Work { left: cases, total, done: 0, tally: Tally::default(), broken: None, start });
+    let work =
+        Mutex::new(Work { left: cases, total, done: 0, tally: Tally::default(), failed_seed: None, start });
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads {
-            scope.spawn(|| labour(&work));
+            scope.spawn(|| run_worker(&work));
         }
     });
     let work = work.into_inner().expect("nobody fails with the lock");
-    if let Some(seed) = work.broken {
+    if let Some(seed) = work.failed_seed {
         panic!("case {seed} broke the ceiling; CEILING_SEED={seed} repeats it");
     }
     println!("{}", work.report());
@@ -48,7 +49,7 @@ fn nobody_may_do_or_grant_what_an_ancestor_may_not_grant() {
 
 #[test]
 fn a_seed_repeats_its_case() {
-    let words = Words::new();
+    let words = Vocabulary::new();
     for seed in 0..20 {
         assert_eq!(case::run(seed, &words), case::run(seed, &words), "seed {seed}");
     }
@@ -59,24 +60,24 @@ struct Work {
     total: u64,
     done: u64,
     tally: Tally,
-    broken: Option<u64>,
+    failed_seed: Option<u64>,
     start: Instant,
 }
 
 impl Work {
-    fn take(&mut self) -> Option<Range<u64>> {
+    fn take_batch(&mut self) -> Option<Range<u64>> {
         let first = self.left.start;
-        let end = self.left.end.min(first + PORTION);
+        let end = self.left.end.min(first + BATCH_CASES);
         self.left.start = end;
-        (first < end && self.broken.is_none()).then_some(first..end)
+        (first < end && self.failed_seed.is_none()).then_some(first..end)
     }
 
-    fn finish(&mut self, cases: u64, tally: Tally) {
-        let told = self.done * REPORTS / self.total;
+    fn finish_batch(&mut self, cases: u64, tally: Tally) {
+        let told = self.done * REPORTS_MAX / self.total;
         self.done += cases;
         self.tally = self.tally.plus(tally);
         // A few thousand cases are over before anybody wonders.
-        if self.done * REPORTS / self.total > told && self.total > 10 * CASES && self.done < self.total {
+        if self.done * REPORTS_MAX / self.total > told && self.total > 10 * CASES && self.done < self.total {
             println!("{}", self.report());
         }
     }
@@ -93,11 +94,11 @@ impl Work {
     }
 }
 
-fn labour(work: &Mutex<Work>) {
-    let words = Words::new();
+fn run_worker(work: &Mutex<Work>) {
+    let words = Vocabulary::new();
     let locked = || work.lock().expect("nobody fails with the lock");
     loop {
-        let Some(portion) = locked().take() else { return };
+        let Some(portion) = locked().take_batch() else { return };
         let cases = portion.end - portion.start;
         let mut tally = Tally::default();
         for seed in portion {
@@ -105,16 +106,16 @@ fn labour(work: &Mutex<Work>) {
                 Ok(one) => tally = tally.plus(one),
                 Err(_) => {
                     let mut work = locked();
-                    work.broken = Some(work.broken.map_or(seed, |other| other.min(seed)));
+                    work.failed_seed = Some(work.failed_seed.map_or(seed, |other| other.min(seed)));
                     return;
                 }
             }
         }
-        locked().finish(cases, tally);
+        locked().finish_batch(cases, tally);
     }
 }
 
 #[expect(clippy::disallowed_methods, reason = "whoever runs the tests chooses the cases")]
-fn number_in(variable: &str) -> Option<u64> {
+fn environment_number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().map(|text| text.parse().expect("cases are numbers"))
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use agent::AgentId;
-use agent::permission::{Permissions, DEPTH_MAX, Grant, LineageLink, Presets};
+use agent::permission::{DEPTH_MAX, Grant, LineageLink, Permissions, Presets};
 
-use crate::grants::Maker;
+use crate::grants::Generator;
 
 pub(crate) struct Tree {
     nodes: Vec<Node>,
@@ -18,10 +18,10 @@ struct Node {
 }
 
 impl Tree {
-    pub(crate) fn grow(maker: &mut Maker<'_>, presets: &Presets) -> Self {
+    pub(crate) fn grow(maker: &mut Generator<'_>, presets: &Presets) -> Self {
         let mut tree = Self { nodes: Vec::new() };
-        for _ in 0..maker.dice.between(1, 8) {
-            let agent = maker.dice.pick(&maker.words.ids).clone();
+        for _ in 0..maker.rng.between(1, 8) {
+            let agent = maker.rng.pick(&maker.vocabulary.ids).clone();
             let permissions = Arc::new(maker.permissions(presets));
             tree.add(maker, LineageLink { agent, permissions });
         }
@@ -29,10 +29,10 @@ impl Tree {
     }
 
     /// Most hang on the one before, so that lines get long.
-    fn add(&mut self, maker: &mut Maker<'_>, link: LineageLink) {
+    fn add(&mut self, maker: &mut Generator<'_>, link: LineageLink) {
         let last = self.nodes.len().checked_sub(1);
         let parent = match last {
-            Some(last) if maker.dice.percent(30) => Some(maker.dice.between(0, last)),
+            Some(last) if maker.rng.percent(30) => Some(maker.rng.between(0, last)),
             last => last,
         };
         let parent = parent.filter(|parent| self.nodes[*parent].depth < DEPTH_MAX);
@@ -41,13 +41,13 @@ impl Tree {
     }
 
     /// Somebody is given more or less than before.
-    pub(crate) fn change(&mut self, maker: &mut Maker<'_>, presets: &Presets) {
-        let place = maker.dice.below(self.nodes.len());
+    pub(crate) fn change(&mut self, maker: &mut Generator<'_>, presets: &Presets) {
+        let place = maker.rng.below(self.nodes.len());
         let node = &mut self.nodes[place];
         let old = &node.link.permissions;
         let reasons = old.reasons.clone();
         let everything = || Arc::new(Grant::everything());
-        let permissions = match maker.dice.below(6) {
+        let permissions = match maker.rng.below(6) {
             0 => maker.permissions(presets),
             1 => Permissions::uniform(old.may.intersection(&maker.grant()), reasons),
             2 => Permissions {
@@ -77,6 +77,6 @@ pub(crate) fn describe_lineage(line: &[LineageLink]) -> String {
 }
 
 /// Somebody who is in no tree.
-pub(crate) fn stranger() -> AgentId {
+pub(crate) fn unknown_agent() -> AgentId {
     AgentId::main()
 }

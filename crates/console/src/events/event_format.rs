@@ -57,11 +57,18 @@ fn describe_record(record: &JournalRecord) -> String {
         JournalRecord::AgentFinished(finished) => format!("by {}", finished.by),
         JournalRecord::AgentDestroyed(destroyed) => format!("by {}", destroyed.by),
         JournalRecord::TurnAccepted(accepted) => {
-            format!("turn {} as {}, {}", accepted.turn, accepted.request_id, describe_message(&accepted.message))
+            format!(
+                "turn {} as {}, {}",
+                accepted.turn,
+                accepted.request_id,
+                describe_message(&accepted.message)
+            )
         }
         JournalRecord::TurnBegun(begun) => format!("turn {}", begun.turn),
         JournalRecord::MessageEvent(kept) => describe_message(kept),
-        JournalRecord::Steered(steered) => format!("turn {}, {}", steered.turn, describe_message(&steered.message)),
+        JournalRecord::Steered(steered) => {
+            format!("turn {}, {}", steered.turn, describe_message(&steered.message))
+        }
         JournalRecord::ToolBegun(begun) => format!("turn {}, {} ({})", begun.turn, begun.tool, begun.class),
         JournalRecord::ToolDone(done) => format!("turn {}, {}: {:?}", done.turn, done.outcome, done.text),
         JournalRecord::TurnEnded(ended) => describe_turn_end(ended),

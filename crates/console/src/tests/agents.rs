@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn created() -> Reply {
+fn created_reply() -> Reply {
     Reply::Result(json!({ "agent_id": "a", "url": "/agent/a", "token": "nxc_a" }))
 }
 
@@ -21,11 +21,11 @@ fn resource_usage() -> Value {
 }
 
 /// Prints exactly what the daemon answered, in the order of the method list's documents.
-async fn prints(line: &[&str], method: &'static str, answer: Value) {
-    let daemon = Daemon::start(&[(method, Reply::Result(answer.clone()))]).await;
+async fn assert_prints(line: &[&str], method: &'static str, answer: Value) {
+    let daemon = ScriptedDaemon::start(&[(method, Reply::Result(answer.clone()))]).await;
     let finished = rpc(&daemon, line).await;
     assert_eq!((finished.code, finished.json(), finished.errors.as_str()), (0, answer, ""));
-    let asked = &daemon.asked()[0];
+    let asked = &daemon.received()[0];
     assert_eq!(
         (asked.path.as_str(), asked.method.as_str(), &asked.params),
         ("/agent/a", method, &Value::Null)
@@ -35,7 +35,7 @@ async fn prints(line: &[&str], method: &'static str, answer: Value) {
 
 #[tokio::test]
 async fn create_says_everything_it_was_told() {
-    let daemon = Daemon::start(&[("create_agent", created())]).await;
+    let daemon = ScriptedDaemon::start(&[("create_agent", created_reply())]).await;
     let line = [
         "create",
         "a",
@@ -65,36 +65,36 @@ async fn create_says_everything_it_was_told() {
         "disable_tools": ["fs.read_file", "agent_send"], "parent_agent_id": "lead", "cwd": "/srv/project",
         "allowed_write_paths": ["/srv/project/out", "docs"], "model": "openai/gpt-4o-mini",
     });
-    assert_eq!(daemon.asked()[0].params, expected);
+    assert_eq!(daemon.received()[0].params, expected);
 
     rpc(&daemon, &["create", "--temporary", "--model", "m"]).await;
-    assert_eq!(daemon.asked()[1].params, json!({ "temporary": true, "model": "m" }));
+    assert_eq!(daemon.received()[1].params, json!({ "temporary": true, "model": "m" }));
 }
 
 #[tokio::test]
 async fn a_relative_cwd_is_meant_from_where_the_user_stands() {
-    let daemon = Daemon::start(&[("create_agent", created())]).await;
+    let daemon = ScriptedDaemon::start(&[("create_agent", created_reply())]).await;
     let here = std::env::current_dir().unwrap();
     let given = [("project", here.join("project")), ("./project", here.join("project"))];
     for (cwd, expected) in given {
         rpc(&daemon, &["create", "--cwd", cwd]).await;
-        let params = daemon.asked().pop().unwrap().params;
+        let params = daemon.received().pop().unwrap().params;
         assert_eq!(params, json!({ "cwd": expected.to_str().unwrap() }), "{cwd}");
     }
     for cwd in ["~/project", "/srv"] {
         rpc(&daemon, &["create", "--cwd", cwd]).await;
-        assert_eq!(daemon.asked().pop().unwrap().params, json!({ "cwd": cwd }), "it is whole as it is");
+        assert_eq!(daemon.received().pop().unwrap().params, json!({ "cwd": cwd }), "it is whole as it is");
     }
-    let asked = daemon.asked().len();
+    let asked = daemon.received().len();
     let finished = rpc(&daemon, &["create", "--cwd", ""]).await;
-    assert_eq!((finished.code, daemon.asked().len()), (1, asked), "nothing was asked");
+    assert_eq!((finished.code, daemon.received().len()), (1, asked), "nothing was asked");
     assert_eq!(finished.errors, "--cwd needs a folder\n");
 }
 
 #[tokio::test]
 async fn what_the_daemon_does_not_allow_is_said_in_its_words() {
-    let refused = Reply::Refused(200, "Requested preset 'trusted' exceeds parent ceiling");
-    let daemon = Daemon::start(&[("create_agent", refused)]).await;
+    let refused = Reply::HttpRefusal(200, "Requested preset 'trusted' exceeds parent ceiling");
+    let daemon = ScriptedDaemon::start(&[("create_agent", refused)]).await;
     let finished = rpc(&daemon, &["create", "--preset", "trusted", "--parent", "lead", "-M", "hi"]).await;
     assert_eq!((finished.code, finished.output.as_str()), (1, ""));
     assert_eq!(finished.errors, "Requested preset 'trusted' exceeds parent ceiling (-32600)\n");
@@ -103,19 +103,23 @@ async fn what_the_daemon_does_not_allow_is_said_in_its_words() {
 
 #[tokio::test]
 async fn a_first_message_can_come_from_standard_input() {
-    let daemon = Daemon::start(&[("create_agent", created()), ("send", Reply::Result(said("hi")))]).await;
+    let daemon = ScriptedDaemon::start(&[
+        ("create_agent", created_reply()),
+        ("send", Reply::Result(send_output("hi"))),
+    ])
+    .await;
     let line = ["create", "a", "--preset", "worker", "-M", "-"];
-    let finished = Run { input: "two\nlines\n", ..Run::new(&daemon, &line) }.finish().await;
+    let finished = CommandRun { input: "two\nlines\n", ..CommandRun::new(&daemon, &line) }.finish().await;
     assert_eq!(finished.code, 0, "{}", finished.errors);
-    assert_eq!(daemon.asked()[0].params, json!({ "agent_id": "a", "preset": "worker" }));
-    assert_eq!(daemon.asked()[1].params["content"], "two\nlines\n");
+    assert_eq!(daemon.received()[0].params, json!({ "agent_id": "a", "preset": "worker" }));
+    assert_eq!(daemon.received()[1].params["content"], "two\nlines\n");
 }
 
 #[tokio::test]
 async fn a_send_that_ran_out_of_budget_is_an_answer_that_says_so() {
-    let mut halted = said("[Stopping: the budget of turns is used up]");
+    let mut halted = send_output("[Stopping: the budget of turns is used up]");
     halted["halted"] = json!("budget");
-    let daemon = Daemon::start(&[("send", Reply::Result(halted.clone()))]).await;
+    let daemon = ScriptedDaemon::start(&[("send", Reply::Result(halted.clone()))]).await;
     let finished = rpc(&daemon, &["send", "a", "hello"]).await;
     assert_eq!((finished.code, finished.json()), (0, halted));
 }
@@ -127,15 +131,15 @@ async fn steer_adds_a_word_and_exits_with_1_when_no_turn_took_it() {
     for (answer, code, errors) in
         [(taken, 0, ""), (idle, 1, "a has no running turn that takes another word\n")]
     {
-        let daemon = Daemon::start(&[("steer", Reply::Result(answer.clone()))]).await;
+        let daemon = ScriptedDaemon::start(&[("steer", Reply::Result(answer.clone()))]).await;
         let finished = rpc(&daemon, &["steer", "a", "only rivers"]).await;
         assert_eq!((finished.code, finished.json(), finished.errors.as_str()), (code, answer, errors));
-        let asked = &daemon.asked()[0];
+        let asked = &daemon.received()[0];
         assert_eq!((asked.path.as_str(), &asked.params), ("/agent/a", &json!({ "content": "only rivers" })));
     }
-    let daemon = Daemon::start(&[("steer", Reply::Result(json!({ "steered": true })))]).await;
-    Run { input: "from a file", ..Run::new(&daemon, &["steer", "a", "-"]) }.finish().await;
-    assert_eq!(daemon.asked()[0].params, json!({ "content": "from a file" }));
+    let daemon = ScriptedDaemon::start(&[("steer", Reply::Result(json!({ "steered": true })))]).await;
+    CommandRun { input: "from a file", ..CommandRun::new(&daemon, &["steer", "a", "-"]) }.finish().await;
+    assert_eq!(daemon.received()[0].params, json!({ "content": "from a file" }));
 }
 
 #[tokio::test]
@@ -144,13 +148,13 @@ async fn show_prints_one_agent_in_full() {
         "agent": summary("a"), "depth": 1, "ancestors": ["lead"], "children": ["b"],
         "tools": ["fs.read_file"], "working": false, "queued": 0, "halted": null, "budget": [resource_usage()],
     });
-    prints(&["show", "a"], "get_agent", answer).await;
+    assert_prints(&["show", "a"], "get_agent", answer).await;
 }
 
 #[tokio::test]
 async fn children_prints_those_right_below() {
     let answer = json!({ "agent_id": "a", "children": [summary("b"), summary("c")] });
-    prints(&["children", "a"], "list_children", answer).await;
+    assert_prints(&["children", "a"], "list_children", answer).await;
 }
 
 #[tokio::test]
@@ -166,12 +170,12 @@ async fn permissions_prints_every_limit_with_its_reason() {
         "agent_id": "a", "preset": "worker", "permission_level": "SANDBOXED", "ancestors": ["lead"],
         "may": grant, "may_grant": grant, "limits": [limit], "grant_limits": [], "budget": [resource_usage()],
     });
-    prints(&["permissions", "a"], "get_permissions", answer).await;
+    assert_prints(&["permissions", "a"], "get_permissions", answer).await;
 }
 
 #[tokio::test]
 async fn an_agent_that_is_not_there_is_exit_1_for_every_command_about_it() {
-    let gone = || Reply::Refused(404, "Agent not found: a");
+    let gone = || Reply::HttpRefusal(404, "Agent not found: a");
     let lines: [(&[&str], &'static str); 4] = [
         (&["show", "a"], "get_agent"),
         (&["children", "a"], "list_children"),
@@ -179,7 +183,7 @@ async fn an_agent_that_is_not_there_is_exit_1_for_every_command_about_it() {
         (&["steer", "a", "word"], "steer"),
     ];
     for (line, method) in lines {
-        let daemon = Daemon::start(&[(method, gone())]).await;
+        let daemon = ScriptedDaemon::start(&[(method, gone())]).await;
         let finished = rpc(&daemon, line).await;
         assert_eq!((finished.code, finished.output.as_str()), (1, ""), "{method}");
         assert_eq!(finished.errors, "Agent not found: a (-32600)\n");
@@ -189,10 +193,10 @@ async fn an_agent_that_is_not_there_is_exit_1_for_every_command_about_it() {
 #[tokio::test]
 async fn destroy_leaves_the_children_only_when_it_is_told_to() {
     let answer = json!({ "success": true, "agent_id": "a" });
-    let daemon = Daemon::start(&[("destroy_agent", Reply::Result(answer.clone()))]).await;
+    let daemon = ScriptedDaemon::start(&[("destroy_agent", Reply::Result(answer.clone()))]).await;
     let finished = rpc(&daemon, &["destroy", "a", "--orphan"]).await;
     assert_eq!((finished.code, finished.json()), (0, answer));
     rpc(&daemon, &["destroy", "a"]).await;
-    assert_eq!(daemon.asked()[0].params, json!({ "agent_id": "a", "orphan": true }));
-    assert_eq!(daemon.asked()[1].params, json!({ "agent_id": "a" }));
+    assert_eq!(daemon.received()[0].params, json!({ "agent_id": "a", "orphan": true }));
+    assert_eq!(daemon.received()[1].params, json!({ "agent_id": "a" }));
 }

@@ -2,22 +2,24 @@
 
 use super::*;
 
-const TWO: &str = "id: 6\n\n: hello\n\nid: 7\nevent: turn_begun\n\
+const TWO_EVENTS: &str = "id: 6\n\n: hello\n\nid: 7\nevent: turn_begun\n\
 data: {\"sequence\":7,\"agent_id\":\"a\",\"number\":3,\"at\":\"2026-11-16T02:00:00.000001Z\",\"kind\":\"turn_begun\",\"turn\":1}\n\n\
 event: text_delta\ndata: {\"kind\":\"text_delta\",\"journalled\":false,\"agent_id\":\"a\",\"request_id\":\"r\",\"turn\":1,\"text\":\"hi\\n\"}\n\n";
 
 const STOPPED: &str = "id: 8\nevent: daemon_stopped\n\
 data: {\"sequence\":8,\"agent_id\":null,\"number\":1,\"at\":\"2026-11-16T02:00:00.000002Z\",\"kind\":\"daemon_stopped\"}\n\n";
 
-const OF_A_NEWER_DAEMON: &str = "id: 9\nevent: slept\ndata: {\"kind\":\"slept\",\"sequence\":9}\n\n";
+const UNKNOWN_KIND: &str = "id: 9\nevent: slept\ndata: {\"kind\":\"slept\",\"sequence\":9}\n\n";
 
-fn gone() -> Reply {
-    Reply::Refused(404, "Agent not found: a")
+fn agent_not_found_reply() -> Reply {
+    Reply::HttpRefusal(404, "Agent not found: a")
 }
 
 #[tokio::test]
 async fn events_are_lines_for_people() {
-    let daemon = Daemon::start(&[("events", Reply::Stream(TWO)), ("events", gone())]).await;
+    let daemon =
+        ScriptedDaemon::start(&[("events", Reply::Stream(TWO_EVENTS)), ("events", agent_not_found_reply())])
+            .await;
     let finished = rpc(&daemon, &["events"]).await;
     let expected = "     7 2026-11-16T02:00:00.000001Z a turn_begun turn 1\n     - a text_delta \"hi\\n\"\n";
     assert_eq!((finished.code, finished.output.as_str()), (1, expected));
@@ -29,10 +31,10 @@ async fn events_are_lines_for_people() {
 async fn events_are_lines_of_json_for_programs() {
     let both = [
         ("events", Reply::Stream(STOPPED)),
-        ("events", Reply::Stream(OF_A_NEWER_DAEMON)),
-        ("events", gone()),
+        ("events", Reply::Stream(UNKNOWN_KIND)),
+        ("events", agent_not_found_reply()),
     ];
-    let daemon = Daemon::start(&both).await;
+    let daemon = ScriptedDaemon::start(&both).await;
     let finished = rpc(&daemon, &["events", "--json"]).await;
     let lines: Vec<Value> = finished.output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((lines[0]["kind"].as_str(), lines[0]["sequence"].as_u64()), (Some("daemon_stopped"), Some(8)));
@@ -41,14 +43,18 @@ async fn events_are_lines_of_json_for_programs() {
 
 #[tokio::test]
 async fn a_connection_that_is_lost_is_made_again_behind_the_last_event() {
-    let replies = [("events", Reply::Stream(TWO)), ("events", Reply::Stream(STOPPED)), ("events", gone())];
-    let daemon = Daemon::start(&replies).await;
+    let replies = [
+        ("events", Reply::Stream(TWO_EVENTS)),
+        ("events", Reply::Stream(STOPPED)),
+        ("events", agent_not_found_reply()),
+    ];
+    let daemon = ScriptedDaemon::start(&replies).await;
     rpc(
         &daemon,
         &["events", "--agent", "a", "--kind", "turn_begun,message", "--kind", "denied", "--no-deltas"],
     )
     .await;
-    let paths: Vec<String> = daemon.asked().into_iter().map(|asked| asked.path).collect();
+    let paths: Vec<String> = daemon.received().into_iter().map(|asked| asked.path).collect();
     let filter = "kind=turn_begun,message,denied&deltas=false";
     let expected = [format!("/agent/a/events?{filter}"), format!("/agent/a/events?after=7&{filter}")];
     assert_eq!(paths[..2], expected);
@@ -58,38 +64,42 @@ async fn a_connection_that_is_lost_is_made_again_behind_the_last_event() {
 #[tokio::test]
 async fn ctrl_c_ends_the_watching_with_0() {
     let daemon =
-        Daemon::start(&[("events", Reply::Stream(STOPPED)), ("events", Reply::OpenStream(""))]).await;
-    let finished = Run::new(&daemon, &["events", "--after", "0"]).finish_or(daemon.watch_arrived(2)).await;
+        ScriptedDaemon::start(&[("events", Reply::Stream(STOPPED)), ("events", Reply::OpenStream(""))]).await;
+    let finished = CommandRun::new(&daemon, &["events", "--after", "0"])
+        .finish_with_interrupt(daemon.subscription_arrived(2))
+        .await;
     assert_eq!((finished.code, finished.output.lines().count()), (0, 1));
-    assert_eq!(daemon.asked()[0].path, "/events?after=0");
+    assert_eq!(daemon.received()[0].path, "/events?after=0");
 }
 
 #[tokio::test]
 async fn a_daemon_that_was_started_again_is_shown_its_new_token() {
-    let refused = Reply::Refused(403, "Invalid API key");
+    let refused = Reply::HttpRefusal(403, "Invalid API key");
     let replies =
         [("events", Reply::Stream(STOPPED)), ("events", refused), ("events", Reply::OpenStream(""))];
-    let daemon = Daemon::start(&replies).await;
-    let (home, path) = token_file(0o600);
+    let daemon = ScriptedDaemon::start(&replies).await;
+    let (home, path) = home_with_token_file(0o600);
     let change = async {
-        daemon.watch_arrived(1).await;
+        daemon.subscription_arrived(1).await;
         fs::write(&path, "nxk_new").unwrap();
-        daemon.watch_arrived(3).await;
+        daemon.subscription_arrived(3).await;
     };
-    let finished = Run { home: Some(home.path()), ..Run::new(&daemon, &["events"]) }.finish_or(change).await;
+    let finished = CommandRun { home: Some(home.path()), ..CommandRun::new(&daemon, &["events"]) }
+        .finish_with_interrupt(change)
+        .await;
     assert_eq!(finished.code, 0, "{}", finished.errors);
-    let heads: Vec<String> = daemon.asked().into_iter().map(|asked| asked.head).collect();
+    let heads: Vec<String> = daemon.received().into_iter().map(|asked| asked.head).collect();
     assert!(heads[0].contains("Bearer nxk_secret") && heads[2].contains("Bearer nxk_new"));
 }
 
 #[tokio::test]
 async fn a_daemon_that_never_answered_is_not_waited_for() {
-    let daemon = Daemon::start(&[("events", Reply::Refused(403, "Invalid API key"))]).await;
+    let daemon = ScriptedDaemon::start(&[("events", Reply::HttpRefusal(403, "Invalid API key"))]).await;
     let finished = rpc(&daemon, &["events"]).await;
-    assert_eq!((finished.code, daemon.asked().len()), (1, 1));
+    assert_eq!((finished.code, daemon.received().len()), (1, 1));
     let reserved = tokio::net::TcpSocket::new_v4().unwrap();
     reserved.bind(std::net::SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let port = reserved.local_addr().unwrap().port();
-    let finished = Run { port, ..Run::new(&daemon, &["events"]) }.finish().await;
+    let finished = CommandRun { port, ..CommandRun::new(&daemon, &["events"]) }.finish().await;
     assert!(finished.errors.starts_with("no nexus3 daemon at "), "{}", finished.errors);
 }

@@ -3,9 +3,9 @@
 
 use serde_json::{Value, json};
 
-use super::template::{CALL_START_TAG, CALL_END_TAG, Template, TemplateMessage, python_json};
+use super::template::{CALL_END_TAG, CALL_START_TAG, Template, TemplateMessage, python_json};
 use super::vocabulary::Vocabulary;
-use crate::generation::{Chat, ChatMessage, ChatRole, ChatToolCall, ChatTool, ToolChoice};
+use crate::generation::{Chat, ChatMessage, ChatRole, ChatTool, ChatToolCall, ToolChoice};
 
 /// What the list of tools may take in the prompt, per tool and at least.
 const TOKENS_PER_TOOL: usize = 50;
@@ -15,8 +15,11 @@ const TOOLS_MIN: usize = 6;
 pub(crate) fn render(chat: &Chat, template: &Template, vocabulary: &Vocabulary) -> Result<String, String> {
     let tools: &[ChatTool] = if chat.tool_choice == ToolChoice::None { &[] } else { &chat.tools };
     let inside = template.supports_tools();
-    let mut messages: Vec<TemplateMessage> =
-        chat.messages.iter().map(|message| template_message(message, inside, vocabulary)).collect::<Result<_, _>>()?;
+    let mut messages: Vec<TemplateMessage> = chat
+        .messages
+        .iter()
+        .map(|message| template_message(message, inside, vocabulary))
+        .collect::<Result<_, _>>()?;
     let mut offered = Vec::new();
     if inside {
         offered = tools.iter().map(|tool| tool_value(tool, vocabulary)).collect();
@@ -32,7 +35,11 @@ pub(crate) fn render(chat: &Chat, template: &Template, vocabulary: &Vocabulary) 
     template.render(&messages, &offered, vocabulary.bos_eos_names())
 }
 
-fn template_message(message: &ChatMessage, inside: bool, vocabulary: &Vocabulary) -> Result<TemplateMessage, String> {
+fn template_message(
+    message: &ChatMessage,
+    inside: bool,
+    vocabulary: &Vocabulary,
+) -> Result<TemplateMessage, String> {
     let mut content = vocabulary.escape_control_tokens(&message.text);
     let mut tool_calls = Vec::new();
     let mut role = match message.role {
@@ -79,7 +86,11 @@ fn escape_value(value: &Value, vocabulary: &Vocabulary) -> Value {
         Value::Array(list) => list.iter().map(|value| escape_value(value, vocabulary)).collect(),
         Value::Object(fields) => {
             let fields = fields.iter();
-            fields.map(|(name, value)| (vocabulary.escape_control_tokens(name), escape_value(value, vocabulary))).collect()
+            fields
+                .map(|(name, value)| {
+                    (vocabulary.escape_control_tokens(name), escape_value(value, vocabulary))
+                })
+                .collect()
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
     }
@@ -89,9 +100,11 @@ fn escape_value(value: &Value, vocabulary: &Vocabulary) -> Value {
 fn tool_summary(tools: &[ChatTool], vocabulary: &Vocabulary) -> String {
     let allowance = TOKENS_PER_TOOL * tools.len().max(TOOLS_MIN);
     let mut list = String::new();
-    for detail in
-        [Detail { description_characters_max: 160, includes_optional: true }, Detail { description_characters_max: 60, includes_optional: true }, Detail { description_characters_max: 40, includes_optional: false }]
-    {
+    for detail in [
+        Detail { description_characters_max: 160, includes_optional: true },
+        Detail { description_characters_max: 60, includes_optional: true },
+        Detail { description_characters_max: 40, includes_optional: false },
+    ] {
         list = format_tool_list(tools, detail);
         if vocabulary.encode_plain(&list).len() <= allowance {
             return list;
@@ -134,7 +147,8 @@ fn parameters(schema: &Value, detail: Detail) -> String {
     let named = properties.iter().filter_map(|(name, schema)| {
         let needed = required.contains(&name.as_str());
         let kind = schema["type"].as_str().unwrap_or("any");
-        (needed || detail.includes_optional).then(|| format!("{name}{}: {kind}", if needed { "" } else { "?" }))
+        (needed || detail.includes_optional)
+            .then(|| format!("{name}{}: {kind}", if needed { "" } else { "?" }))
     });
     named.collect::<Vec<_>>().join(", ")
 }

@@ -10,9 +10,9 @@ use fancy_regex::Regex;
 use tokenizers::normalizers::NFC;
 use tokenizers::{NormalizedString, Normalizer as _};
 
-use self::merges::{MergeTable, MergeScratch};
+use self::merges::{MergeScratch, MergeTable};
 use super::vocabulary::{CONTROL_TYPE, USER_DEFINED_TYPE};
-use crate::engine::gguf::{MetadataValue, Gguf, ModelFileError};
+use crate::engine::gguf::{Gguf, MetadataValue, ModelFileError};
 
 const GPT2_PATTERN: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 const QWEN_PATTERN: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
@@ -42,7 +42,12 @@ struct PreTokenizerRule {
 impl PreTokenizerRule {
     /// By the name that files have for it.
     fn from_name(pre: &str) -> Option<Self> {
-        let plain = Self { pattern: GPT2_PATTERN, normalizes_nfc: false, splits_digits: false, ignores_merges: false };
+        let plain = Self {
+            pattern: GPT2_PATTERN,
+            normalizes_nfc: false,
+            splits_digits: false,
+            ignores_merges: false,
+        };
         Some(match pre {
             "smollm" => Self { splits_digits: true, ..plain },
             "qwen2" => Self { pattern: QWEN_PATTERN, normalizes_nfc: true, ..plain },
@@ -75,7 +80,8 @@ impl BpeTokenizer {
                 Some(MetadataValue::IntegerArray(kinds)) => kinds,
                 _ => &[],
             };
-            let is_plain = |token: usize| !matches!(kinds.get(token), Some(&(CONTROL_TYPE | USER_DEFINED_TYPE)));
+            let is_plain =
+                |token: usize| !matches!(kinds.get(token), Some(&(CONTROL_TYPE | USER_DEFINED_TYPE)));
             merges.add_whole_words((0..).zip(names).filter(|(token, _)| is_plain(*token as usize)));
         }
         Ok(Self { rule, word_regex: cut, merge_table: merges })

@@ -1,9 +1,9 @@
 //! The model's vocabulary: text to tokens and tokens to bytes. Control tokens are made only from the
 //! template's own text; what people and tools say stays plain text, whatever it looks like.
 
-use super::template::{CALL_START_TAG, CALL_END_TAG};
+use super::template::{CALL_END_TAG, CALL_START_TAG};
 use super::tokenizer::{BpeTokenizer, byte_for_character};
-use crate::engine::gguf::{MetadataValue, Gguf, ModelFileError};
+use crate::engine::gguf::{Gguf, MetadataValue, ModelFileError};
 
 /// Put behind characters of said text that could begin a control token. It is no character of any
 /// script, and it is taken out again before the text becomes tokens.
@@ -63,7 +63,10 @@ impl Vocabulary {
             control_tokens: controls,
             bos_token: named("tokenizer.ggml.bos_token_id"),
             eos_name: end.0,
-            adds_bos: matches!(file.metadata_value("tokenizer.ggml.add_bos_token"), Some(MetadataValue::Bool(true))),
+            adds_bos: matches!(
+                file.metadata_value("tokenizer.ggml.add_bos_token"),
+                Some(MetadataValue::Bool(true))
+            ),
         })
     }
 
@@ -127,7 +130,9 @@ impl Vocabulary {
         let (mut plain_from, mut at) = (0, 0);
         while at < text.len() {
             let rest = &text[at..];
-            if let Some((name, id)) = self.control_tokens.iter().find(|(name, _)| rest.starts_with(name.as_str())) {
+            if let Some((name, id)) =
+                self.control_tokens.iter().find(|(name, _)| rest.starts_with(name.as_str()))
+            {
                 self.encode_plain_into(&text[plain_from..at], &mut tokens);
                 tokens.push(*id);
                 at += name.len();

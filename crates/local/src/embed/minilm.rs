@@ -67,7 +67,8 @@ impl MiniLm {
                 mask[[row, column]] = 1;
             }
         }
-        let mut inputs = vec![(self.nodes.input_ids, pieces.into()), (self.nodes.attention_mask, mask.into())];
+        let mut inputs =
+            vec![(self.nodes.input_ids, pieces.into()), (self.nodes.attention_mask, mask.into())];
         if let Some(segments) = self.nodes.token_type_ids {
             inputs.push((segments, NdTensor::<i32, 2>::zeros(shape).into()));
         }
@@ -91,7 +92,9 @@ impl Embedder for MiniLm {
 
     fn length(&self, text: &str) -> TextLength {
         // A text that cannot be split into pieces fails when it is embedded; here it has no length.
-        self.tokenizer.encode(text).map_or(TextLength { tokens: 0, is_truncated: false }, |sequence| sequence.length())
+        self.tokenizer
+            .encode(text)
+            .map_or(TextLength { tokens: 0, is_truncated: false }, |sequence| sequence.length())
     }
 
     fn embed(&mut self, texts: &[&str]) -> Result<Vec<Vec<f32>>, EmbedFault> {

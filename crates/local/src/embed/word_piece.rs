@@ -79,38 +79,38 @@ impl WordPieceTokenizer {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> TokenSequence {
+    fn encode(text: &str) -> TokenSequence {
         WordPieceTokenizer::new().unwrap().encode(text).unwrap()
     }
 
     #[test]
     fn words_get_the_numbers_of_the_published_vocabulary() {
-        assert_eq!(read("Hello, world!").token_ids, [101, 7592, 1010, 2088, 999, 102]);
-        assert_eq!(read("embeddings").token_ids, [101, 7861, 8270, 4667, 2015, 102]);
+        assert_eq!(encode("Hello, world!").token_ids, [101, 7592, 1010, 2088, 999, 102]);
+        assert_eq!(encode("embeddings").token_ids, [101, 7861, 8270, 4667, 2015, 102]);
     }
 
     #[test]
     fn accents_and_capitals_do_not_count() {
-        assert_eq!(read("CAFÉ"), read("cafe"));
+        assert_eq!(encode("CAFÉ"), encode("cafe"));
     }
 
     #[test]
     fn an_empty_text_is_only_its_marks() {
-        assert_eq!(read(""), TokenSequence { token_ids: vec![101, 102], is_truncated: false });
+        assert_eq!(encode(""), TokenSequence { token_ids: vec![101, 102], is_truncated: false });
     }
 
     #[test]
     fn a_text_that_spells_a_mark_does_not_get_it() {
-        let pieces = read("a [SEP] b").token_ids;
+        let pieces = encode("a [SEP] b").token_ids;
         assert_eq!(pieces.iter().filter(|piece| **piece == 102).count(), 1);
         assert!(pieces.len() > 5, "{pieces:?}");
     }
 
     #[test]
     fn a_text_that_just_fits_is_whole_and_one_word_more_is_cut() {
-        let fits = read(&"word ".repeat(SEQUENCE_TOKENS_MAX - 2));
+        let fits = encode(&"word ".repeat(SEQUENCE_TOKENS_MAX - 2));
         assert_eq!(fits.length(), TextLength { tokens: SEQUENCE_TOKENS_MAX, is_truncated: false });
-        let longer = read(&"word ".repeat(SEQUENCE_TOKENS_MAX - 1));
+        let longer = encode(&"word ".repeat(SEQUENCE_TOKENS_MAX - 1));
         assert_eq!(longer.length(), TextLength { tokens: SEQUENCE_TOKENS_MAX, is_truncated: true });
         assert_eq!(longer.token_ids, fits.token_ids);
     }
@@ -118,6 +118,6 @@ mod tests {
     #[test]
     fn what_lies_behind_the_part_that_is_looked_at_counts_as_cut() {
         let text = format!("{}é{}", " ".repeat(TEXT_BYTES_MAX - 1), "word");
-        assert_eq!(read(&text), TokenSequence { token_ids: vec![101, 102], is_truncated: true });
+        assert_eq!(encode(&text), TokenSequence { token_ids: vec![101, 102], is_truncated: true });
     }
 }

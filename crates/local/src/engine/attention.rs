@@ -2,8 +2,8 @@
 //! computed together, so that each key is read once.
 
 use super::kv_cache::{KvCache, PAGE_TOKENS};
-use super::network::Shape;
 use super::math::{dot, exponential, f16_to_f32_into};
+use super::network::Shape;
 
 /// The largest size of a head.
 pub(crate) const HEAD_SIZE_MAX: usize = 256;
@@ -51,7 +51,8 @@ impl WidenedKeyValues {
     /// The keys of `page`, and with `Half::Values` the values; none when nothing was prepared.
     fn page(&self, shape: &Shape, head: usize, half: KeyOrValue, page: usize) -> Option<&[f32]> {
         let at = (head * 2 + half as usize) * self.positions + page * PAGE_TOKENS;
-        (self.positions > 0).then(|| &self.numbers[at * shape.head_size..(at + PAGE_TOKENS) * shape.head_size])
+        (self.positions > 0)
+            .then(|| &self.numbers[at * shape.head_size..(at + PAGE_TOKENS) * shape.head_size])
     }
 }
 

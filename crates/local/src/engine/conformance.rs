@@ -2,8 +2,8 @@
 //! llama.cpp on real weights when it is part of the build; then both are held against each other.
 
 use super::Engine;
+use super::fixture::{self, ModelFixture};
 use super::gguf::Gguf;
-use super::made::{self, Made};
 use super::mmap::map_file;
 use super::native::NativeEngine;
 use crate::generation::sampler::Sampler;
@@ -30,7 +30,7 @@ fn greedy(engine: &mut dyn Engine, sequence: usize, mut next: Vec<f32>, count: u
 }
 
 /// How alike two lists of scores are: 1 is the same direction.
-fn likeness(left: &[f32], right: &[f32]) -> f32 {
+fn centred_cosine(left: &[f32], right: &[f32]) -> f32 {
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
     let middle = |list: &[f32]| list.iter().sum::<f32>() / list.len() as f32;
     let centred = |list: &[f32]| list.iter().map(|score| score - middle(list)).collect::<Vec<_>>();
@@ -51,7 +51,7 @@ fn assert_conforms(engine: &mut dyn Engine, prompt: &[u32], other: &[u32]) {
     // In two parts, of which the first wants no scores.
     engine.eval(1, first, None).unwrap();
     let parts = scores(engine, 1, rest);
-    assert!(likeness(&whole, &parts) > 0.999, "cut: {}", likeness(&whole, &parts));
+    assert!(centred_cosine(&whole, &parts) > 0.999, "cut: {}", centred_cosine(&whole, &parts));
 
     // Cut back behind something else, and gone on.
     engine.truncate(1, first.len());
@@ -67,10 +67,10 @@ fn assert_conforms(engine: &mut dyn Engine, prompt: &[u32], other: &[u32]) {
     engine.copy_prefix(0, 2, first.len());
     assert_eq!((engine.cached_tokens(2), engine.cached_tokens(0)), (first.len(), prompt.len() + 8));
     let copied = scores(engine, 2, rest);
-    assert!(likeness(&whole, &copied) > 0.999, "a copy: {}", likeness(&whole, &copied));
+    assert!(centred_cosine(&whole, &copied) > 0.999, "a copy: {}", centred_cosine(&whole, &copied));
     engine.truncate(0, prompt.len() - 1);
     let repeated = scores(engine, 0, &prompt[prompt.len() - 1..]);
-    assert!(likeness(&whole, &repeated) > 0.999, "copied from: {}", likeness(&whole, &repeated));
+    assert!(centred_cosine(&whole, &repeated) > 0.999, "copied from: {}", centred_cosine(&whole, &repeated));
 
     engine.truncate(0, 0);
     engine.copy_prefix(0, 1, 0);
@@ -79,10 +79,10 @@ fn assert_conforms(engine: &mut dyn Engine, prompt: &[u32], other: &[u32]) {
 
 #[test]
 fn our_own_engine_conforms() {
-    let file = made::write(&Made::default());
+    let file = fixture::write(&ModelFixture::default());
     let bytes = map_file(&file.path).unwrap();
     let gguf = Gguf::read(&bytes).unwrap();
-    let mut engine = NativeEngine::read(&gguf, made::names().len(), 1, SEQUENCES).unwrap();
+    let mut engine = NativeEngine::read(&gguf, fixture::token_names().len(), 1, SEQUENCES).unwrap();
     let tokens: Vec<u32> = (0..150).map(|at| (at * 37 + 11) % 256).collect();
     assert_conforms(&mut engine, &tokens, &[5; 70]);
 }
@@ -94,31 +94,31 @@ mod real {
 
     const TEXT: &str = include_str!("../../../../LICENSE-APACHE");
 
-    struct Real {
+    struct RealModel {
         path: std::path::PathBuf,
         vocabulary: usize,
         prompt: Vec<u32>,
         other: Vec<u32>,
     }
 
-    fn real() -> Real {
-        let path = made::weights();
+    fn real_model() -> RealModel {
+        let path = fixture::real_model_path();
         let bytes = map_file(&path).unwrap();
         let vocabulary = Vocabulary::read(&Gguf::read(&bytes).unwrap()).unwrap();
         let tokens = vocabulary.encode_plain(TEXT);
         let (prompt, other) = (tokens[..200].to_vec(), tokens[500..600].to_vec());
-        Real { path, vocabulary: vocabulary.len(), prompt, other }
+        RealModel { path, vocabulary: vocabulary.len(), prompt, other }
     }
 
-    fn own(real: &Real) -> NativeEngine {
+    fn native_engine(real: &RealModel) -> NativeEngine {
         let bytes = map_file(&real.path).unwrap();
         NativeEngine::read(&Gguf::read(&bytes).unwrap(), real.vocabulary, 1, SEQUENCES).unwrap()
     }
 
     #[test]
     fn our_own_engine_conforms_with_real_weights() {
-        let real = real();
-        assert_conforms(&mut own(&real), &real.prompt, &real.other);
+        let real = real_model();
+        assert_conforms(&mut native_engine(&real), &real.prompt, &real.other);
     }
 
     #[cfg(feature = "llama-cpp")]
@@ -126,7 +126,7 @@ mod real {
         use super::*;
         use crate::engine::llama_cpp::{LlamaCpp, Wanted};
 
-        fn theirs(real: &Real, window: usize) -> LlamaCpp {
+        fn theirs(real: &RealModel, window: usize) -> LlamaCpp {
             let wanted = Wanted {
                 vocabulary: real.vocabulary,
                 threads: 1,
@@ -145,13 +145,15 @@ mod real {
         #[test]
         fn both_engines_give_about_the_same_scores() {
             let real = real();
-            let (mut own, mut theirs) = (own(&real), theirs(&real, 1_024));
+            let (mut own, mut theirs) = (native_engine(&real), theirs(&real, 1_024));
             for end in [1, 20, 100, 200] {
-                let (ours, other) =
-                    (scores(&mut own, 0, &real.prompt[..end]), scores(&mut theirs, 0, &real.prompt[..end]));
+                let (ours, other) = (
+                    scores(&mut native_engine, 0, &real.prompt[..end]),
+                    scores(&mut theirs, 0, &real.prompt[..end]),
+                );
                 println!("{end} tokens: likeness {}", likeness(&ours, &other));
                 assert!(likeness(&ours, &other) > 0.99, "{end}: {}", likeness(&ours, &other));
-                own.truncate(0, 0);
+                native_engine.truncate(0, 0);
                 theirs.truncate(0, 0);
             }
         }

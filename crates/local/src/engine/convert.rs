@@ -2,10 +2,10 @@
 //! other one goes through plain numbers to eight bits, which loses next to nothing.
 
 use super::format::{Format, scale_and_minimum};
-use super::gguf::{Tensor, ModelFileError};
+use super::gguf::{ModelFileError, Tensor};
 use super::kernel::quantise_block;
+use super::math::{f16_to_f32, f32_to_f16};
 use super::matrix::{BLOCK_NUMBERS, Blocks, Matrix};
-use super::math::{f32_to_f16, f16_to_f32};
 
 /// Numbers converted at a time, so that a large tensor never exists twice.
 const NUMBERS_AT_ONCE: usize = 1 << 20;

@@ -2,9 +2,9 @@
 
 use super::attention::{Attention, WidenedKeyValues};
 use super::kv_cache::KvCache;
-use super::matrix::Inputs;
-use super::network::{Layer, Linear, Network, Shape, RopeLayout};
 use super::math::{dot, exponential, f32_to_f16};
+use super::matrix::Inputs;
+use super::network::{Layer, Linear, Network, RopeLayout, Shape};
 
 /// Tokens computed at once: enough to reuse each weight, few enough that a cancel is soon heard.
 pub(crate) const CHUNK_TOKENS: usize = 64;
@@ -140,7 +140,8 @@ fn apply_rope(shape: &Shape, rows: &mut [f32], heads: usize, first: usize) {
     let half = head / 2;
     for (token, row) in rows.chunks_exact_mut(heads * head).enumerate() {
         let position = (first + token) as f32;
-        let angles: Vec<(f32, f32)> = shape.rope_frequencies.iter().map(|speed| (position * speed).sin_cos()).collect();
+        let angles: Vec<(f32, f32)> =
+            shape.rope_frequencies.iter().map(|speed| (position * speed).sin_cos()).collect();
         for numbers in row.chunks_exact_mut(head) {
             for (pair, (sine, cosine)) in angles.iter().enumerate() {
                 let (left, right) = match shape.rope_layout {

@@ -107,7 +107,12 @@ impl<'a> Gguf<'a> {
     }
 
     /// The tensor `name`, which must be `rows` × `columns`.
-    pub(crate) fn tensor(&self, name: &str, rows: usize, columns: usize) -> Result<Tensor<'a>, ModelFileError> {
+    pub(crate) fn tensor(
+        &self,
+        name: &str,
+        rows: usize,
+        columns: usize,
+    ) -> Result<Tensor<'a>, ModelFileError> {
         let tensor = self.tensors.get(name).ok_or_else(|| format!("tensor {name} is missing"))?;
         if (tensor.rows, tensor.columns) != (rows, columns) {
             return Err(format!(
@@ -135,7 +140,10 @@ fn read_header(bytes: &[u8]) -> Result<(HashMap<&str, MetadataValue<'_>>, u64, R
     Ok((facts, tensor_count, reader))
 }
 
-fn read_metadata_entries<'a>(reader: &mut Reader<'a>, count: u64) -> Result<HashMap<&'a str, MetadataValue<'a>>, ModelFileError> {
+fn read_metadata_entries<'a>(
+    reader: &mut Reader<'a>,
+    count: u64,
+) -> Result<HashMap<&'a str, MetadataValue<'a>>, ModelFileError> {
     let mut facts = HashMap::new();
     for _ in 0..count {
         let key = reader.text()?;

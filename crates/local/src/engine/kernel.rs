@@ -3,8 +3,8 @@
 #![expect(clippy::cast_possible_truncation, reason = "quantised numbers lie within ±127 by construction")]
 #![expect(clippy::needless_range_loop, reason = "lanes are counted so that the compiler sees whole vectors")]
 
-use super::matrix::{BLOCK_NUMBERS, BlocksView, Inputs};
 use super::math::{dot, f16_to_f32_into};
+use super::matrix::{BLOCK_NUMBERS, BlocksView, Inputs};
 
 /// Rows of a matrix times every input; `out` is row by row, one number per input.
 pub(crate) struct Product<'a> {

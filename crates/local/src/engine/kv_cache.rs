@@ -20,7 +20,13 @@ impl KvCache {
     /// An empty cache for a model of this shape.
     pub(crate) fn new(shape: &Shape) -> Self {
         let page_numbers = shape.layers * shape.kv_heads * PAGE_TOKENS * shape.head_size * 2;
-        Self { length: 0, pages: Vec::new(), kv_heads: shape.kv_heads, head_size: shape.head_size, page_numbers }
+        Self {
+            length: 0,
+            pages: Vec::new(),
+            kv_heads: shape.kv_heads,
+            head_size: shape.head_size,
+            page_numbers,
+        }
     }
 
     /// How many tokens' keys and values are here.
@@ -65,7 +71,12 @@ impl KvCache {
     }
 
     /// Where the key and the value of `position` are written.
-    pub(crate) fn slots_mut(&mut self, layer: usize, head: usize, position: usize) -> (&mut [u16], &mut [u16]) {
+    pub(crate) fn slots_mut(
+        &mut self,
+        layer: usize,
+        head: usize,
+        position: usize,
+    ) -> (&mut [u16], &mut [u16]) {
         let start = (layer * self.kv_heads + head) * 2 * PAGE_TOKENS * self.head_size;
         let both = &mut self.pages[position / PAGE_TOKENS][start..start + 2 * PAGE_TOKENS * self.head_size];
         let (keys, values) = both.split_at_mut(PAGE_TOKENS * self.head_size);

@@ -161,7 +161,12 @@ impl ComputePool {
     }
 
     /// Cuts `out` into shares of `size` and lets the crew work on each.
-    pub(crate) fn for_each_chunk(&self, out: &mut [f32], size: usize, work: impl Fn(usize, &mut [f32]) + Sync) {
+    pub(crate) fn for_each_chunk(
+        &self,
+        out: &mut [f32],
+        size: usize,
+        work: impl Fn(usize, &mut [f32]) + Sync,
+    ) {
         match &self.pool {
             None => out.chunks_mut(size).enumerate().for_each(|(share, out)| work(share, out)),
             Some(pool) => pool.install(|| {

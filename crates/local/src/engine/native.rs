@@ -1,9 +1,9 @@
 //! Our own engine: the forward pass and the pages of keys and values, behind the words that all engines have.
 
 use super::Engine;
-use super::kv_cache::KvCache;
 use super::forward::{CHUNK_TOKENS, Scratch};
 use super::gguf::{Gguf, ModelFileError};
+use super::kv_cache::KvCache;
 use super::network::Network;
 
 /// A model that is computed by this crate alone.

@@ -2,7 +2,7 @@
 
 use super::attention::HEAD_SIZE_MAX;
 use super::convert;
-use super::gguf::{MetadataValue, Gguf, ModelFileError};
+use super::gguf::{Gguf, MetadataValue, ModelFileError};
 use super::matrix::{BLOCK_NUMBERS, ComputePool, Matrix};
 
 /// The numbers that describe a model.
@@ -82,7 +82,8 @@ impl Network {
             layers,
             output_norm: read_vector(file, "output_norm.weight", hidden)?,
             output: head,
-            pool: ComputePool::new(threads).map_err(|fault| format!("its threads cannot be started: {fault}"))?,
+            pool: ComputePool::new(threads)
+                .map_err(|fault| format!("its threads cannot be started: {fault}"))?,
             shape,
         })
     }

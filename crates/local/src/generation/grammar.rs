@@ -28,8 +28,10 @@ const SCHEMA_BYTES_MAX: usize = 256 * 1024;
 impl GrammarFactory {
     /// Prepares the vocabulary: some milliseconds, once per model.
     pub(crate) fn new(vocabulary: &Vocabulary) -> Result<Self, String> {
-        let mut words: Vec<Vec<u8>> =
-            (0..vocabulary.len()).zip(0u32..).map(|(_, token)| vocabulary.token_bytes(token).to_vec()).collect();
+        let mut words: Vec<Vec<u8>> = (0..vocabulary.len())
+            .zip(0u32..)
+            .map(|(_, token)| vocabulary.token_bytes(token).to_vec())
+            .collect();
         for (name, token) in vocabulary.control_tokens() {
             words[*token as usize] = [&[TokTrie::SPECIAL_TOKEN_MARKER], name.as_bytes()].concat();
         }

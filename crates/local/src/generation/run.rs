@@ -6,12 +6,12 @@ use std::ops::ControlFlow;
 use llguidance::Matcher;
 use serde_json::Value;
 
-use super::call_detector::{DetectorOutput, CallDetector};
-use super::text_decoder::{DecoderOutput, TextDecoder};
-use super::sampler::Sampler;
+use super::call_detector::{CallDetector, DetectorOutput};
 use super::prompt_cache::Conversation;
-use super::{GenerationFault, FinishReason, ChatToolCall, ChatTool, GenerationEvent};
-use crate::chat::template::{CALL_START_TAG, CALL_END_TAG, python_json};
+use super::sampler::Sampler;
+use super::text_decoder::{DecoderOutput, TextDecoder};
+use super::{ChatTool, ChatToolCall, FinishReason, GenerationEvent, GenerationFault};
+use crate::chat::template::{CALL_END_TAG, CALL_START_TAG, python_json};
 use crate::chat::vocabulary::Vocabulary;
 
 /// Calls of one answer: a small model would go on for ever.
@@ -57,7 +57,10 @@ impl GenerationRun<'_> {
             let (chunk, behind) = rest.split_at(rest.len().min(self.conversation.chunk_tokens()));
             let scores = behind.is_empty().then_some(&mut self.logits);
             self.conversation.eval(chunk, scores).map_err(engine_failure)?;
-            self.emit(GenerationEvent::PromptProgress { tokens: self.conversation.len(), total_tokens: prompt.len() })?;
+            self.emit(GenerationEvent::PromptProgress {
+                tokens: self.conversation.len(),
+                total_tokens: prompt.len(),
+            })?;
             rest = behind;
         }
         Ok(())
@@ -74,10 +77,18 @@ impl GenerationRun<'_> {
         let marker: &[&str] = if tools.is_empty() { &[] } else { &[CALL_START_TAG] };
         let mut outflow = TextDecoder::new(marker.iter().copied().chain(stops.iter().map(String::as_str)));
         let mut opening = CallDetector::new(tools);
-        let mut said = GeneratedText { start_position: self.conversation.len(), bytes: Vec::new(), token_ends: Vec::new() };
+        let mut said = GeneratedText {
+            start_position: self.conversation.len(),
+            bytes: Vec::new(),
+            token_ends: Vec::new(),
+        };
         let mut tokens = Vec::new();
         loop {
-            let picked = if FREE_REPETITION.detects(&tokens) { Err(EarlyExit::Length) } else { self.sample_token(None) };
+            let picked = if FREE_REPETITION.detects(&tokens) {
+                Err(EarlyExit::Length)
+            } else {
+                self.sample_token(None)
+            };
             let Ok(Some(token)) = picked else {
                 self.emit_text(&(opening.drain_pending() + &outflow.flush()))?;
                 return picked.map(|_| FinishReason::Stop);
@@ -92,7 +103,8 @@ impl GenerationRun<'_> {
             match (opened, met) {
                 (DetectorOutput::Call(text, back), _) => {
                     self.emit_text(&text)?;
-                    let behind = outflow.flush().len() + met.map_or(0, |watched| outflow.pattern_bytes(watched));
+                    let behind =
+                        outflow.flush().len() + met.map_or(0, |watched| outflow.pattern_bytes(watched));
                     return self.switch_to_calls(&said, behind + back, grammar);
                 }
                 (DetectorOutput::Text(text), Some(0)) if !tools.is_empty() => {
@@ -184,7 +196,8 @@ impl GenerationRun<'_> {
         tools: &[ChatTool],
     ) -> Result<FinishReason, EarlyExit> {
         let written = self.decode_constrained(matcher, Emission::Buffered)?;
-        if let Some(call) = self.parse_call(&written).filter(|call| tools.iter().any(|tool| tool.name == call.name))
+        if let Some(call) =
+            self.parse_call(&written).filter(|call| tools.iter().any(|tool| tool.name == call.name))
         {
             self.emit(GenerationEvent::ToolCall(&call))?;
             self.calls.push(call);
@@ -214,9 +227,11 @@ impl GenerationRun<'_> {
         let (mut outflow, mut written, mut tokens) = (TextDecoder::new([]), Vec::<u8>::new(), Vec::new());
         let mut closing = false;
         while !matcher.is_stopped() {
-            closing = closing || self.tokens_left <= CLOSING_TOKENS || CONSTRAINED_REPETITION.detects(&tokens);
+            closing =
+                closing || self.tokens_left <= CLOSING_TOKENS || CONSTRAINED_REPETITION.detects(&tokens);
             let mask = matcher.compute_mask().map_err(|fault| broken(&fault))?;
-            let close = closing.then(|| self.closing_token(&written, &|token| mask.is_allowed(token))).flatten();
+            let close =
+                closing.then(|| self.closing_token(&written, &|token| mask.is_allowed(token))).flatten();
             mask.iter_unset_entries(|token| mask_token(&mut self.logits, token));
             let Some(token) = self.sample_token(close)? else { break };
             matcher.consume_token(token).map_err(|fault| broken(&fault))?;
@@ -224,7 +239,9 @@ impl GenerationRun<'_> {
             written.extend_from_slice(bytes);
             tokens.push(token);
             match (outflow.push(bytes), aloud) {
-                (DecoderOutput::Text(text) | DecoderOutput::Matched(text, _), Emission::Streamed) => self.emit_text(&text)?,
+                (DecoderOutput::Text(text) | DecoderOutput::Matched(text, _), Emission::Streamed) => {
+                    self.emit_text(&text)?
+                }
                 _ => self.emit_text("")?,
             }
             self.eval_token(token)?;
@@ -253,8 +270,9 @@ impl GenerationRun<'_> {
             return Err(EarlyExit::Length);
         }
         let drawn = fixed.or_else(|| self.sampler.sample(&self.logits));
-        let token =
-            drawn.ok_or_else(|| engine_failure("its numbers are not finite: the file may be damaged".to_owned()))?;
+        let token = drawn.ok_or_else(|| {
+            engine_failure("its numbers are not finite: the file may be damaged".to_owned())
+        })?;
         self.tokens_left -= 1;
         self.answer_tokens += 1;
         Ok((!self.vocabulary.is_end_token(token)).then_some(token))

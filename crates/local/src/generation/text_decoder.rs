@@ -37,7 +37,9 @@ impl TextDecoder {
         }
         let held = self.patterns.iter().map(|text| partial_match_bytes(&self.bytes, text)).max().unwrap_or(0);
         let certain = complete_character_bytes(&self.bytes[..self.bytes.len() - held]);
-        DecoderOutput::Text(String::from_utf8_lossy(&self.bytes.drain(..certain).collect::<Vec<u8>>()).into_owned())
+        DecoderOutput::Text(
+            String::from_utf8_lossy(&self.bytes.drain(..certain).collect::<Vec<u8>>()).into_owned(),
+        )
     }
 
     /// How many bytes the watched text with this index has.
@@ -84,7 +86,7 @@ fn complete_character_bytes(bytes: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    fn flow(watched: &[&str], tokens: &[&[u8]]) -> (String, Option<usize>) {
+    fn decode(watched: &[&str], tokens: &[&[u8]]) -> (String, Option<usize>) {
         let mut outflow = TextDecoder::new(watched.iter().copied());
         let mut all = String::new();
         for token in tokens {
@@ -100,7 +102,7 @@ mod tests {
     fn a_character_cut_at_any_byte_comes_out_whole() {
         let text = "aä€😀z".as_bytes();
         for cut in 0..text.len() {
-            assert_eq!(flow(&[], &[&text[..cut], &text[cut..]]), ("aä€😀z".to_owned(), None));
+            assert_eq!(decode(&[], &[&text[..cut], &text[cut..]]), ("aä€😀z".to_owned(), None));
             let mut outflow = TextDecoder::new([]);
             let DecoderOutput::Text(first) = outflow.push(&text[..cut]) else { continue };
             assert!(!first.contains('\u{fffd}'), "{cut}");
@@ -111,17 +113,20 @@ mod tests {
     fn a_stop_text_cut_anywhere_is_met_and_not_said() {
         let text = b"one STOP two";
         for cut in 0..text.len() {
-            assert_eq!(flow(&["nope", "STOP"], &[&text[..cut], &text[cut..]]), ("one ".to_owned(), Some(1)));
+            assert_eq!(
+                decode(&["nope", "STOP"], &[&text[..cut], &text[cut..]]),
+                ("one ".to_owned(), Some(1))
+            );
         }
     }
 
     #[test]
     fn what_only_looked_like_a_stop_text_is_said() {
-        assert_eq!(flow(&["STOP"], &[b"a ST", b"OKEN ST"]), ("a STOKEN ST".to_owned(), None));
+        assert_eq!(decode(&["STOP"], &[b"a ST", b"OKEN ST"]), ("a STOKEN ST".to_owned(), None));
     }
 
     #[test]
     fn bytes_that_are_no_text_are_replaced() {
-        assert_eq!(flow(&[], &[b"a\xff", b"b\xe2\x82"]).0, "a\u{fffd}b\u{fffd}");
+        assert_eq!(decode(&[], &[b"a\xff", b"b\xe2\x82"]).0, "a\u{fffd}b\u{fffd}");
     }
 }

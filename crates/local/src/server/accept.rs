@@ -34,9 +34,15 @@ pub(super) async fn accept_all(listener: &ModelListener, shared: &Arc<Shared>, t
         };
         number += 1;
         match listener.accept().await {
-            Ok(Connection::Unix(stream)) => drop(tasks.spawn(serve_connection(stream, Arc::clone(shared), number, place))),
-            Ok(Connection::Tcp(stream)) => drop(tasks.spawn(serve_connection(stream, Arc::clone(shared), number, place))),
-            Err(fault) if is_peer_reset(&fault) => tracing::debug!(%fault, "a connection ended before it began"),
+            Ok(Connection::Unix(stream)) => {
+                drop(tasks.spawn(serve_connection(stream, Arc::clone(shared), number, place)))
+            }
+            Ok(Connection::Tcp(stream)) => {
+                drop(tasks.spawn(serve_connection(stream, Arc::clone(shared), number, place)))
+            }
+            Err(fault) if is_peer_reset(&fault) => {
+                tracing::debug!(%fault, "a connection ended before it began")
+            }
             Err(fault) => {
                 tracing::warn!(%fault, "cannot accept connections; trying again");
                 tokio::time::sleep(ACCEPT_RETRY_DELAY).await;

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use crate::embed::Embedder;
-use crate::generation::{GenerationFault, GenerationSummary, Chat, LoadedModel, GenerationEvent};
+use crate::generation::{Chat, GenerationEvent, GenerationFault, GenerationSummary, LoadedModel};
 
 /// What answers chats.
 pub(super) trait Backend {

@@ -49,7 +49,9 @@ impl BodyReader {
         }
         let place = match bytes {
             0..=SMALL_BYTES_MAX => None,
-            _ => Some(Arc::clone(&self.large_body_permits).try_acquire_owned().map_err(|_| too_many_large())?),
+            _ => {
+                Some(Arc::clone(&self.large_body_permits).try_acquire_owned().map_err(|_| too_many_large())?)
+            }
         };
         let read = tokio::time::timeout(BODY_TIMEOUT, collect(body)).await;
         let late = |_| Refusal::invalid_with_status(StatusCode::REQUEST_TIMEOUT, "the body took too long");

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::generation_channel::OutputPart;
 use super::refusal::Refusal;
-use crate::generation::{GenerationSummary, FinishReason, ChatToolCall};
+use crate::generation::{ChatToolCall, FinishReason, GenerationSummary};
 
 /// What all chunks of an answer have in common.
 #[derive(Debug, Clone)]
@@ -116,7 +116,11 @@ struct MessageOut<'a> {
 }
 
 /// Writes an answer that is told at once.
-pub(super) fn write_completion(envelope: &CompletionHeader, said: &[OutputPart], answered: &GenerationSummary) -> Vec<u8> {
+pub(super) fn write_completion(
+    envelope: &CompletionHeader,
+    said: &[OutputPart],
+    answered: &GenerationSummary,
+) -> Vec<u8> {
     let mut text = String::new();
     let mut tool_calls = Vec::new();
     for said in said {
@@ -210,7 +214,9 @@ impl ChunkWriter {
     /// A part of the answer.
     pub(super) fn write_part(&mut self, out: &mut Vec<u8>, said: &OutputPart) {
         match said {
-            OutputPart::Text(text) => self.write_delta(out, Delta { content: Some(text), ..Delta::default() }, None),
+            OutputPart::Text(text) => {
+                self.write_delta(out, Delta { content: Some(text), ..Delta::default() }, None)
+            }
             OutputPart::ToolCall(call) => {
                 let call = CallOut::new(Some(self.call_count), call);
                 self.write_delta(out, Delta { tool_calls: Some([call]), ..Delta::default() }, None);

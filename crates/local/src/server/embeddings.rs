@@ -151,7 +151,10 @@ mod tests {
     }
 
     fn embedded() -> EmbedOutput {
-        let lengths = vec![TextLength { tokens: 3, is_truncated: false }, TextLength { tokens: 256, is_truncated: true }];
+        let lengths = vec![
+            TextLength { tokens: 3, is_truncated: false },
+            TextLength { tokens: 256, is_truncated: true },
+        ];
         EmbedOutput { embeddings: vec![vec![1.0, 0.0], vec![0.0, -1.0]], lengths }
     }
 
@@ -176,7 +179,8 @@ mod tests {
     #[test]
     fn points_are_written_as_numbers_with_their_usage() {
         let request = read(&json!({"input": ["a", "b"]})).unwrap();
-        let answer: Value = serde_json::from_slice(&request.response_body("m", &embedded()).unwrap()).unwrap();
+        let answer: Value =
+            serde_json::from_slice(&request.response_body("m", &embedded()).unwrap()).unwrap();
         assert_eq!(
             answer,
             json!({"object": "list", "model": "m", "data": [
@@ -189,7 +193,8 @@ mod tests {
     #[test]
     fn base64_holds_the_same_numbers() {
         let request = read(&json!({"input": "a", "encoding_format": "base64", "dimensions": 2})).unwrap();
-        let answer: Value = serde_json::from_slice(&request.response_body("m", &embedded()).unwrap()).unwrap();
+        let answer: Value =
+            serde_json::from_slice(&request.response_body("m", &embedded()).unwrap()).unwrap();
         let bytes = STANDARD.decode(answer["data"][1]["embedding"].as_str().unwrap()).unwrap();
         assert_eq!(bytes, [0, 0, 0, 0, 0, 0, 0x80, 0xbf]);
     }

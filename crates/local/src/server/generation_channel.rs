@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
 use super::refusal::Refusal;
-use crate::generation::{GenerationSummary, ChatToolCall, GenerationEvent};
+use crate::generation::{ChatToolCall, GenerationEvent, GenerationSummary};
 
 /// Far more than any window's worth of text.
 const UNREAD_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -58,7 +58,9 @@ impl GenerationSender {
     pub(super) fn send(&self, piece: &GenerationEvent<'_>) -> ControlFlow<()> {
         let flow = self.0.with_state(|state| {
             match piece {
-                GenerationEvent::PromptProgress { tokens, total_tokens: of } => state.unread.prompt_progress = Some((*tokens, *of)),
+                GenerationEvent::PromptProgress { tokens, total_tokens: of } => {
+                    state.unread.prompt_progress = Some((*tokens, *of))
+                }
                 GenerationEvent::Text(text) => state.add_text(text),
                 GenerationEvent::ToolCall(call) => state.add_call(call),
             }
@@ -154,7 +156,10 @@ mod tests {
         let _ = outbox.send(&GenerationEvent::Text("b"));
         let news = inbox.recv().await;
         assert_eq!(news.prompt_progress, Some((3, 9)));
-        assert_eq!(news.parts, [OutputPart::Text("a".to_owned()), OutputPart::ToolCall(call), OutputPart::Text("b".to_owned())]);
+        assert_eq!(
+            news.parts,
+            [OutputPart::Text("a".to_owned()), OutputPart::ToolCall(call), OutputPart::Text("b".to_owned())]
+        );
     }
 
     #[test]

@@ -17,12 +17,12 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::activity::Activity;
-use super::embeddings::EmbedRequest;
 use super::body_reader::{BodyReader, ReceivedBody};
+use super::completion::{ChunkWriter, CompletionHeader, UsageChunk};
+use super::embeddings::EmbedRequest;
 use super::generation_channel;
 use super::queue::Client;
 use super::refusal::Refusal;
-use super::completion::{ChunkWriter, CompletionHeader, UsageChunk};
 use super::request::{ChatRequest, ResponseMode, check_model};
 use super::stream::{self as chat_stream, ChatStream};
 use super::worker::{ChatJob, EmbedJob, WorkQueues};
@@ -60,7 +60,12 @@ enum Route<'a> {
 }
 
 impl Shared {
-    pub(super) fn new(model: String, embedder_file: Option<String>, workers: WorkQueues, is_tcp: bool) -> Self {
+    pub(super) fn new(
+        model: String,
+        embedder_file: Option<String>,
+        workers: WorkQueues,
+        is_tcp: bool,
+    ) -> Self {
         let (activity, stop) = (Arc::new(Activity::new()), CancellationToken::new());
         Self { activity, model, embedder_file, queues: workers, body_reader: BodyReader::new(), stop, is_tcp }
     }
@@ -117,7 +122,8 @@ async fn route(
         Route::Model(name) => {
             let found = models(shared).into_iter().find(|model| model["id"] == name);
             let text = format!("model {name:?} is not served here");
-            let refusal = || Refusal::invalid_with_status(StatusCode::NOT_FOUND, text).code("model_not_found");
+            let refusal =
+                || Refusal::invalid_with_status(StatusCode::NOT_FOUND, text).code("model_not_found");
             found.map(|model| json_response(StatusCode::OK, model.to_string())).ok_or_else(refusal)
         }
         Route::Chat => chat(shared, connection, request).await,
@@ -159,7 +165,10 @@ fn check_caller(headers: &HeaderMap) -> Result<(), Refusal> {
         return Err(Refusal::invalid_with_status(StatusCode::FORBIDDEN, text));
     }
     if headers.contains_key(ORIGIN) {
-        return Err(Refusal::invalid_with_status(StatusCode::FORBIDDEN, "web pages may not call this server"));
+        return Err(Refusal::invalid_with_status(
+            StatusCode::FORBIDDEN,
+            "web pages may not call this server",
+        ));
     }
     Ok(())
 }
@@ -167,8 +176,8 @@ fn check_caller(headers: &HeaderMap) -> Result<(), Refusal> {
 fn health(shared: &Shared) -> Value {
     let chats = shared.queues.chats.as_ref();
     let embeddings = shared.queues.embeddings.as_ref();
-    let waiting =
-        chats.map_or(0, |desk| desk.jobs.queued_jobs()) + embeddings.map_or(0, |desk| desk.jobs.queued_jobs());
+    let waiting = chats.map_or(0, |desk| desk.jobs.queued_jobs())
+        + embeddings.map_or(0, |desk| desk.jobs.queued_jobs());
     json!({
         "status": "ok",
         "model": chats.map(|_| shared.model.as_str()),
@@ -213,7 +222,10 @@ async fn chat(
     let envelope = CompletionHeader::new(&shared.model);
     let usage = match request.response_mode {
         ResponseMode::Complete => {
-            return Ok(json_response(StatusCode::OK, chat_stream::collect_completion(inbox, &envelope).await?));
+            return Ok(json_response(
+                StatusCode::OK,
+                chat_stream::collect_completion(inbox, &envelope).await?,
+            ));
         }
         ResponseMode::Stream => UsageChunk::Omitted,
         ResponseMode::StreamWithUsage => UsageChunk::Included,

@@ -82,8 +82,12 @@ impl Refusal {
 
     /// The error object.
     pub(super) fn body(&self) -> Bytes {
-        let error =
-            ErrorObject { message: &self.message, kind: self.kind, param: self.param.as_deref(), code: self.code };
+        let error = ErrorObject {
+            message: &self.message,
+            kind: self.kind,
+            param: self.param.as_deref(),
+            code: self.code,
+        };
         // Strings always serialise.
         serde_json::to_vec(&ErrorBody { error }).unwrap_or_default().into()
     }
@@ -94,7 +98,9 @@ impl From<QueueRejection> for Refusal {
         let text = match reason {
             QueueRejection::Closed => return Refusal::stopping(),
             QueueRejection::Full => "too many requests wait for this model; ask again later",
-            QueueRejection::ClientShareFull => "too many of your requests wait for this model; ask again later",
+            QueueRejection::ClientShareFull => {
+                "too many of your requests wait for this model; ask again later"
+            }
         };
         let refusal =
             Refusal::new(StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", text).code("queue_full");
@@ -144,7 +150,8 @@ mod tests {
 
     #[test]
     fn a_prompt_that_does_not_fit_is_told_apart() {
-        let refusal = Refusal::from(GenerationFault::PromptTooLong { prompt_tokens: 9000, window_tokens: 8192 });
+        let refusal =
+            Refusal::from(GenerationFault::PromptTooLong { prompt_tokens: 9000, window_tokens: 8192 });
         assert_eq!(refusal.status, StatusCode::BAD_REQUEST);
         assert_eq!(object(&refusal)["error"]["code"], "context_length_exceeded");
     }

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::refusal::Refusal;
-use crate::generation::{Chat, ChatMessage, ChatRole, ChatToolCall, ChatTool, ToolChoice};
+use crate::generation::{Chat, ChatMessage, ChatRole, ChatTool, ChatToolCall, ToolChoice};
 use wire::{ChatIn, ContentIn, MessageIn, ResponseFormatIn, StopIn, ToolChoiceIn, ToolIn};
 
 const TOOLS_MAX: usize = 128;
@@ -267,7 +267,9 @@ pub(super) fn check_model(asked: Option<&str>, there_is: &str) -> Result<(), Ref
     match asked {
         Some(asked) if asked != there_is => {
             let text = format!("model {asked:?} is not served here; there is {there_is:?}");
-            Err(Refusal::invalid_with_status(StatusCode::NOT_FOUND, text).param("model").code("model_not_found"))
+            Err(Refusal::invalid_with_status(StatusCode::NOT_FOUND, text)
+                .param("model")
+                .code("model_not_found"))
         }
         _ => Ok(()),
     }

@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 use super::activity::ActivityGuard;
-use super::generation_channel::{GenerationReceiver, GenerationBatch};
-use super::refusal::Refusal;
 use super::completion::{self, ChunkWriter, CompletionHeader};
+use super::generation_channel::{GenerationBatch, GenerationReceiver};
+use super::refusal::Refusal;
 
 /// How long a stream waits for the first sign of its answer, so that a fault still gets its own status.
 const FIRST_EVENT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -23,7 +23,10 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Waits for a whole answer and writes it.
-pub(super) async fn collect_completion(mut inbox: GenerationReceiver, envelope: &CompletionHeader) -> Result<Vec<u8>, Refusal> {
+pub(super) async fn collect_completion(
+    mut inbox: GenerationReceiver,
+    envelope: &CompletionHeader,
+) -> Result<Vec<u8>, Refusal> {
     let mut said = Vec::new();
     loop {
         let news = inbox.recv().await;
@@ -48,13 +51,26 @@ pub(super) struct ChatStream {
 
 impl ChatStream {
     /// Waits for the first sign of the answer, for a while; a fault that comes first is the whole answer.
-    pub(super) async fn open(mut inbox: GenerationReceiver, writer: ChunkWriter, busy: ActivityGuard) -> Result<Self, Refusal> {
+    pub(super) async fn open(
+        mut inbox: GenerationReceiver,
+        writer: ChunkWriter,
+        busy: ActivityGuard,
+    ) -> Result<Self, Refusal> {
         let mut first = timeout(FIRST_EVENT_TIMEOUT, inbox.recv()).await.ok();
-        if let Some(Err(refusal)) = first.as_mut().and_then(|news| news.outcome.take_if(|ended| ended.is_err()))
+        if let Some(Err(refusal)) =
+            first.as_mut().and_then(|news| news.outcome.take_if(|ended| ended.is_err()))
         {
             return Err(refusal);
         }
-        Ok(Self { receiver: inbox, writer, first_batch: first, has_started: false, is_finished: false, progress_sent_at: None, _activity: busy })
+        Ok(Self {
+            receiver: inbox,
+            writer,
+            first_batch: first,
+            has_started: false,
+            is_finished: false,
+            progress_sent_at: None,
+            _activity: busy,
+        })
     }
 
     /// The next bytes; none when all is said.

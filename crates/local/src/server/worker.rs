@@ -15,7 +15,7 @@ use super::generation_channel::GenerationSender;
 use super::queue::{FairQueue, QueuedJob};
 use super::refusal::Refusal;
 use crate::embed::{Embedder, TextLength};
-use crate::generation::{GenerationSummary, Chat, FinishReason};
+use crate::generation::{Chat, FinishReason, GenerationSummary};
 
 /// Grammars and templates recurse; the default stack is small for a schema that nests.
 const STACK_BYTES: usize = 8 * 1024 * 1024;
@@ -130,7 +130,11 @@ impl<J: Job> WorkQueue<J> {
 }
 
 /// Starts a thread for each engine; each holds a token of `threads` as long as it runs.
-pub(super) fn start(engines: BackendLoaders, options: &ServeOptions, threads: &TaskTracker) -> io::Result<WorkQueues> {
+pub(super) fn start(
+    engines: BackendLoaders,
+    options: &ServeOptions,
+    threads: &TaskTracker,
+) -> io::Result<WorkQueues> {
     let mut workers = WorkQueues { chats: None, embeddings: None };
     if let Some(load) = engines.chat {
         let desk = Arc::new(WorkQueue::new(options.queue_max));
@@ -182,7 +186,11 @@ fn run_chat_worker(desk: &WorkQueue<ChatJob>, mut load: Loader<dyn Backend>) {
     }
 }
 
-fn generate(desk: &WorkQueue<ChatJob>, brain: &mut dyn Backend, job: &ChatJob) -> Result<GenerationSummary, Refusal> {
+fn generate(
+    desk: &WorkQueue<ChatJob>,
+    brain: &mut dyn Backend,
+    job: &ChatJob,
+) -> Result<GenerationSummary, Refusal> {
     if desk.is_stopping() {
         return Err(Refusal::stopping());
     }
@@ -207,7 +215,11 @@ fn run_embed_worker(desk: &WorkQueue<EmbedJob>, mut load: Loader<dyn Embedder>) 
     }
 }
 
-fn embed(desk: &WorkQueue<EmbedJob>, embedder: &mut dyn Embedder, job: &EmbedJob) -> Result<EmbedOutput, Refusal> {
+fn embed(
+    desk: &WorkQueue<EmbedJob>,
+    embedder: &mut dyn Embedder,
+    job: &EmbedJob,
+) -> Result<EmbedOutput, Refusal> {
     let mut embedded = EmbedOutput::default();
     for texts in job.texts.chunks(BATCH_TEXTS) {
         if desk.is_stopping() || job.is_abandoned() {

@@ -6,12 +6,12 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
-use super::value_kind::{SettingValue, describe_type, quote};
 use super::line_index::LineIndex;
 use super::named_tables::{self, NamedTable, TableKind};
 use super::presets::{self, PresetLayer};
 use super::settings::{SETTINGS, TABLES, setting_index};
 use super::suggest;
+use super::value_kind::{SettingValue, describe_type, quote};
 
 /// The parser's word for a key or table that stands there twice.
 const DUPLICATE: &str = "duplicate key";

@@ -14,8 +14,8 @@ use provider::{AuthScheme, KeySource, ModelSettings, ProviderSettings};
 
 pub(crate) use self::keys::NamedKey;
 pub(crate) use self::reader::parse;
-use super::value_kind::SettingValue;
 use super::settings::Config;
+use super::value_kind::SettingValue;
 
 /// Which of the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +93,10 @@ impl NamedTable {
     }
 
     fn value(&self, key: &str) -> Option<&SettingValue> {
-        self.entries.iter().find(|entry| self.kind.keys()[entry.key_index].name == key).map(|entry| &entry.value)
+        self.entries
+            .iter()
+            .find(|entry| self.kind.keys()[entry.key_index].name == key)
+            .map(|entry| &entry.value)
     }
 
     fn text(&self, key: &str) -> Option<String> {

@@ -9,14 +9,16 @@ mod tests;
 use std::sync::Arc;
 
 use agent::outside::{Toolbox, Workspace};
-use agent::permission::{Budget, FilePath, Level, NameSet, Narrowing, PresetFault, Presets, Resource, Targets};
+use agent::permission::{
+    Budget, FilePath, Level, NameSet, Narrowing, PresetFault, Presets, Resource, Targets,
+};
 
 use self::keys::EXTENDS;
-pub(crate) use self::keys::{PRESET_KEYS, NAME_RULE, is_table_name};
+pub(crate) use self::keys::{NAME_RULE, PRESET_KEYS, is_table_name};
 pub(crate) use self::reader::{PresetLayer, parse};
 use super::ConfigFault;
-use super::value_kind::SettingValue;
 use super::settings::Config;
+use super::value_kind::SettingValue;
 
 /// The table of the file that holds them.
 pub(crate) const PRESETS_TABLE: &str = "presets";
@@ -106,7 +108,9 @@ impl CustomPreset {
 
     fn list(&self, key: &str) -> Option<Vec<Arc<str>>> {
         match self.value(key) {
-            Some(SettingValue::List(texts)) => Some(texts.iter().map(|text| Arc::from(text.as_str())).collect()),
+            Some(SettingValue::List(texts)) => {
+                Some(texts.iter().map(|text| Arc::from(text.as_str())).collect())
+            }
             _ => None,
         }
     }
@@ -126,7 +130,9 @@ impl CustomPreset {
                 "family" => Targets::parent_and_descendants(),
                 _ => Targets::none(),
             },
-            SettingValue::List(names) => Targets::restricted_to(NameSet::only(names.iter().map(String::as_str))),
+            SettingValue::List(names) => {
+                Targets::restricted_to(NameSet::only(names.iter().map(String::as_str)))
+            }
             _ => Targets::none(),
         })
     }
@@ -156,7 +162,11 @@ impl CustomPreset {
     }
 
     /// What it takes away, with paths as the disk has them and tools by their own names.
-    fn resolved_narrowing(&self, workspace: &dyn Workspace, tools: &dyn Toolbox) -> Result<Narrowing, String> {
+    fn resolved_narrowing(
+        &self,
+        workspace: &dyn Workspace,
+        tools: &dyn Toolbox,
+    ) -> Result<Narrowing, String> {
         let root = FilePath::root();
         let real = |paths: Vec<FilePath>| -> Result<Vec<FilePath>, String> {
             paths.iter().map(|path| workspace.resolve_path(path.as_str(), &root)).collect()
@@ -197,7 +207,10 @@ fn add_all<'c>(presets: &mut Presets, mut waiting: Vec<(&'c CustomPreset, Narrow
         let (ready, rest): (Vec<_>, Vec<_>) = waiting.into_iter().partition(is_ready);
         waiting = rest;
         if ready.is_empty() {
-            return AddOutcome { faults, missing_base: waiting.into_iter().map(|(custom, _)| custom).collect() };
+            return AddOutcome {
+                faults,
+                missing_base: waiting.into_iter().map(|(custom, _)| custom).collect(),
+            };
         }
         for (custom, narrowing) in ready {
             if let Err(fault) = presets.add(&custom.name, custom.extends(), narrowing) {

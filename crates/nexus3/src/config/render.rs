@@ -2,7 +2,7 @@
 
 use super::Origin;
 use super::named_tables::{NamedTable, TableKind};
-use super::presets::{self, CustomPreset, PRESET_KEYS, NAME_RULE};
+use super::presets::{self, CustomPreset, NAME_RULE, PRESET_KEYS};
 use super::settings::{Config, SETTINGS, Setting, TABLES};
 
 const INTRODUCTION: &str = "\
@@ -35,7 +35,10 @@ pub(crate) fn show(config: &Config) -> String {
         .collect();
     let width = lines.iter().map(|(left, _)| left.chars().count()).max().unwrap_or(0);
     let settings = lines.iter().map(|(left, origin)| format!("{left:width$}  # {origin}\n"));
-    settings.chain(config.custom_presets.iter().map(render_preset)).chain(config.named.iter().map(render_named_table)).collect()
+    settings
+        .chain(config.custom_presets.iter().map(render_preset))
+        .chain(config.named.iter().map(render_named_table))
+        .collect()
 }
 
 /// One table; it stands after the settings, since in TOML a table goes on to the next.

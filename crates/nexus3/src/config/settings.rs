@@ -7,9 +7,9 @@ use store::Durability;
 use tracing::Level;
 
 use super::Origin;
-use super::value_kind::{SettingField, ValueKind, SettingValue, Choice};
 use super::named_tables::NamedTable;
 use super::presets::CustomPreset;
+use super::value_kind::{Choice, SettingField, SettingValue, ValueKind};
 
 const DAY_MS: u64 = 86_400_000;
 const YEAR_S: u64 = 31_536_000;
@@ -98,15 +98,15 @@ macro_rules! settings {
                 key: stringify!($key),
                 kind: $kind,
                 doc: $doc,
-                put: |config, value| Field::put(&mut config.$key, value),
-                get: |config| Field::get(&config.$key),
+                set: |config, value| SettingField::set(&mut config.$key, value),
+                get: |config| SettingField::get(&config.$key),
             }, )*
             $( $( Setting {
                 key: concat!(stringify!($table), ".", stringify!($sub_key)),
                 kind: $sub_kind,
                 doc: $sub_doc,
-                put: |config, value| Field::put(&mut config.$table.$sub_key, value),
-                get: |config| Field::get(&config.$table.$sub_key),
+                set: |config, value| SettingField::set(&mut config.$table.$sub_key, value),
+                get: |config| SettingField::get(&config.$table.$sub_key),
             }, )* )*
         ];
 

@@ -44,8 +44,9 @@ pub(crate) fn for_table(name: &str) -> String {
 
 /// What to say after "unknown key 'presets.preset.name'".
 pub(crate) fn for_preset_key(preset: &str, name: &str) -> String {
-    let known =
-        PRESET_KEYS.iter().map(|key| (key.name.to_owned(), format!("'{}.{preset}.{}'", presets::PRESETS_TABLE, key.name)));
+    let known = PRESET_KEYS
+        .iter()
+        .map(|key| (key.name.to_owned(), format!("'{}.{preset}.{}'", presets::PRESETS_TABLE, key.name)));
     did_you_mean(nearest(name, known))
 }
 
@@ -72,7 +73,10 @@ pub(crate) fn for_variable(variable: &str) -> String {
     let bare = |name: &str| name.trim_start_matches("NEXUS3_").to_owned();
     let given = bare(variable);
     let known = || {
-        SETTINGS.iter().map(Setting::environment_variable).chain(NON_SETTING_VARIABLES.iter().map(|name| (*name).to_owned()))
+        SETTINGS
+            .iter()
+            .map(Setting::environment_variable)
+            .chain(NON_SETTING_VARIABLES.iter().map(|name| (*name).to_owned()))
     };
     // The table left out is the likeliest slip: NEXUS3_BODY_BYTES_MAX.
     let in_table = known().find(|name| bare(name).split_once('_').is_some_and(|(_, rest)| rest == given));

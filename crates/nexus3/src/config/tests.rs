@@ -10,9 +10,9 @@ use store::Durability;
 use tempfile::TempDir;
 use tracing::Level;
 
-use super::value_kind::{ValueKind, SettingValue};
 use super::named_tables::TableKind;
 use super::settings::{SETTINGS, TABLES};
+use super::value_kind::{SettingValue, ValueKind};
 use super::{Config, Origin, file, load, reference, show};
 
 type Flags<'a> = &'a [(&'static str, &'a str)];
@@ -484,7 +484,11 @@ fn the_list_is_sound() {
         }
         if let ValueKind::OneOf(words) = setting.kind {
             for word in words {
-                assert!((setting.set)(&mut config, SettingValue::Text((*word).to_owned())), "{}", setting.key);
+                assert!(
+                    (setting.set)(&mut config, SettingValue::Text((*word).to_owned())),
+                    "{}",
+                    setting.key
+                );
                 assert_eq!((setting.get)(&config), SettingValue::Text((*word).to_owned()), "{}", setting.key);
             }
         }

@@ -132,9 +132,11 @@ impl ValueKind {
                 "false" => Ok(SettingValue::Boolean(false)),
                 _ => Err(InvalidValue::new(quote(text))),
             },
-            Self::Integer { .. } => {
-                text.parse().ok().and_then(|count| self.check_integer(count)).ok_or_else(|| InvalidValue::new(quote(text)))
-            }
+            Self::Integer { .. } => text
+                .parse()
+                .ok()
+                .and_then(|count| self.check_integer(count))
+                .ok_or_else(|| InvalidValue::new(quote(text))),
             Self::Headers | Self::RawTable => Err(InvalidValue::new(quote(text))),
             Self::Origins | Self::Presets | Self::ToolNames | Self::Paths | Self::Models | Self::Command => {
                 let parts = text.split(',').map(str::trim).filter(|_| !text.trim().is_empty());
@@ -170,7 +172,9 @@ impl ValueKind {
                 DeValue::Array(array),
             ) => return self.parse_list(array),
             (Self::Headers, DeValue::Table(table)) => return table_values::parse_headers(table),
-            (Self::RawTable, DeValue::Table(table)) => return table_values::parse_raw_table(table).map(SettingValue::RawTable),
+            (Self::RawTable, DeValue::Table(table)) => {
+                return table_values::parse_raw_table(table).map(SettingValue::RawTable);
+            }
             (Self::Boolean, DeValue::Boolean(flag)) => Ok(SettingValue::Boolean(*flag)),
             (Self::Integer { .. }, DeValue::Integer(integer)) => {
                 i128::from_str_radix(integer.as_str(), integer.radix())
@@ -281,14 +285,14 @@ pub(crate) trait SettingField {
 
 macro_rules! integer_fields {
     ($($integer:ty),*) => { $(
-        impl Field for $integer {
-            fn put(&mut self, value: Value) -> bool {
-                let Value::Count(count) = value else { return false };
+        impl SettingField for $integer {
+            fn set(&mut self, value: SettingValue) -> bool {
+                let SettingValue::Integer(count) = value else { return false };
                 Self::try_from(count).map(|count| *self = count).is_ok()
             }
 
-            fn get(&self) -> Value {
-                u64::try_from(*self).map_or(Value::Unset, Value::Count)
+            fn get(&self) -> SettingValue {
+                u64::try_from(*self).map_or(SettingValue::Unset, SettingValue::Integer)
             }
         }
     )* };

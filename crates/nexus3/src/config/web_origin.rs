@@ -15,7 +15,9 @@ pub(crate) fn check_web_origin(text: &str) -> WebOriginCheck {
     match text {
         "*" => return WebOriginCheck::Disallowed("it would admit every website"),
         "null" => {
-            return WebOriginCheck::Disallowed("sandboxed pages and local files all send it, so it names nobody");
+            return WebOriginCheck::Disallowed(
+                "sandboxed pages and local files all send it, so it names nobody",
+            );
         }
         _ => {}
     }

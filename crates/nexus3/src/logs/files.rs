@@ -136,7 +136,11 @@ impl LogFiles {
 
     fn evict_oldest(&mut self) {
         while self.open_handles.len() >= self.limits.handles_max.max(1) {
-            let oldest = self.open_handles.iter().min_by_key(|(_, handle)| handle.last_used).map(|(key, _)| key.clone());
+            let oldest = self
+                .open_handles
+                .iter()
+                .min_by_key(|(_, handle)| handle.last_used)
+                .map(|(key, _)| key.clone());
             let Some(oldest) = oldest else { return };
             self.open_handles.remove(&oldest);
         }

@@ -86,7 +86,11 @@ impl LogSender {
         if !self.shared.reserve(bytes) {
             return self.shared.add_dropped(key, lost_before + 1);
         }
-        match self.commands.try_send(WriterCommand::Write(LogRecord { key, text, dropped_before: lost_before })) {
+        match self.commands.try_send(WriterCommand::Write(LogRecord {
+            key,
+            text,
+            dropped_before: lost_before,
+        })) {
             Err(TrySendError::Full(WriterCommand::Write(record))) => {
                 self.shared.release(bytes);
                 self.shared.add_dropped(record.key, lost_before + 1);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tracing::Event;
 
-use super::text::{FieldLine, FieldMap, FieldPair, push_escaped, push_transcript, file_timestamp};
+use super::text::{FieldLine, FieldMap, FieldPair, file_timestamp, push_escaped, push_transcript};
 
 /// The longest name that file systems take.
 const NAME_BYTES_MAX: usize = 255;

@@ -33,9 +33,11 @@ where
     let lines = tracing_subscriber::fmt::layer().with_writer(writer).log_internal_errors(false);
     let inner = match look {
         StderrFormat::Json => lines.json().with_current_span(false).with_span_list(true).boxed(),
-        StderrFormat::Plain | StderrFormat::Colored => {
-            lines.with_ansi(look == StderrFormat::Colored).fmt_fields(EscapedFields).event_format(HumanFormat).boxed()
-        }
+        StderrFormat::Plain | StderrFormat::Colored => lines
+            .with_ansi(look == StderrFormat::Colored)
+            .fmt_fields(EscapedFields)
+            .event_format(HumanFormat)
+            .boxed(),
     };
     StderrFilter { filter: wanted, inner }
 }

@@ -26,7 +26,7 @@ impl Write for Capture {
     }
 }
 
-struct Bench {
+struct LogFixture {
     home: TempDir,
     dispatch: Dispatch,
     logs: Logs,
@@ -34,12 +34,12 @@ struct Bench {
 }
 
 /// What a bench left behind.
-struct Left {
+struct LogOutput {
     home: TempDir,
     stderr: String,
 }
 
-fn everything() -> LogOptions {
+fn all_streams() -> LogOptions {
     LogOptions {
         dir: PathBuf::new(),
         level: Level::INFO,
@@ -52,7 +52,7 @@ fn everything() -> LogOptions {
     }
 }
 
-impl Bench {
+impl LogFixture {
     fn new(mut options: LogOptions) -> Self {
         let home = TempDir::new().unwrap();
         let stderr = Capture::default();
@@ -62,20 +62,20 @@ impl Bench {
         Self { home, dispatch: Dispatch::new(subscriber), logs, stderr }
     }
 
-    fn run(options: LogOptions, work: impl FnOnce()) -> Left {
+    fn run(options: LogOptions, work: impl FnOnce()) -> LogOutput {
         let bench = Self::new(options);
         tracing::dispatcher::with_default(&bench.dispatch, work);
         bench.finish()
     }
 
-    fn finish(self) -> Left {
+    fn finish(self) -> LogOutput {
         self.logs.finish();
         let stderr = String::from_utf8(self.stderr.0.lock().unwrap().clone()).unwrap();
-        Left { home: self.home, stderr }
+        LogOutput { home: self.home, stderr }
     }
 }
 
-impl Left {
+impl LogOutput {
     fn read(&self, path: &str) -> Option<String> {
         fs::read_to_string(self.home.path().join("logs").join(path)).ok()
     }
@@ -96,13 +96,13 @@ impl Left {
     }
 }
 
-fn say(text: &str) {
+fn log_message(text: &str) {
     info!(target: "nexus3::context", role = "user", text);
 }
 
 #[test]
 fn a_hundred_agents_on_eight_threads_never_mix() {
-    let bench = Bench::new(everything());
+    let bench = LogFixture::new(all_streams());
     thread::scope(|scope| {
         for worker in 0..8 {
             let dispatch = &bench.dispatch;
@@ -133,7 +133,7 @@ fn interleave(worker: usize) {
             let span = info_span!("turn", agent = %format!("agent-{agent}"), round);
             let _outer = outer.enter();
             let _inner = span.enter();
-            say(&format!("of {agent} by {worker} in {round}"));
+            log_message(&format!("of {agent} by {worker} in {round}"));
             info_span!("step").in_scope(|| debug!(of = agent, "step"));
         }
     }
@@ -141,7 +141,7 @@ fn interleave(worker: usize) {
 
 #[test]
 fn a_span_keeps_its_agent_when_its_work_moves_to_another_thread() {
-    let bench = Bench::new(everything());
+    let bench = LogFixture::new(all_streams());
     let spans: Vec<Span> = tracing::dispatcher::with_default(&bench.dispatch, || {
         (0..4).map(|agent| info_span!("turn", agent = format!("a{agent}").as_str())).collect()
     });
@@ -151,7 +151,7 @@ fn a_span_keeps_its_agent_when_its_work_moves_to_another_thread() {
                 let dispatch = &bench.dispatch;
                 scope.spawn(move || {
                     tracing::dispatcher::with_default(dispatch, || {
-                        span.in_scope(|| say(&format!("a{agent} step {step}")));
+                        span.in_scope(|| log_message(&format!("a{agent} step {step}")));
                     });
                 });
             }
@@ -167,18 +167,18 @@ fn a_span_keeps_its_agent_when_its_work_moves_to_another_thread() {
 
 #[test]
 fn the_nearest_span_with_an_agent_decides() {
-    let left = Bench::run(everything(), || {
-        say("outside");
+    let left = LogFixture::run(all_streams(), || {
+        log_message("outside");
         let outer = info_span!("turn", agent = "parent");
         let _outer = outer.enter();
-        say("one");
-        info_span!("tool", name = "x").in_scope(|| say("two"));
+        log_message("one");
+        info_span!("tool", name = "x").in_scope(|| log_message("two"));
         info_span!("turn", agent = %"child").in_scope(|| {
-            say("three");
+            log_message("three");
             info!(target: "nexus3::context", parent: &outer, role = "user", text = "four");
             info!(target: "nexus3::context", parent: None, role = "user", text = "nobody's");
         });
-        say("five");
+        log_message("five");
     });
     assert_eq!(left.texts("parent"), ["one", "two", "four", "five"]);
     assert_eq!(left.texts("child"), ["three"]);
@@ -187,14 +187,14 @@ fn the_nearest_span_with_an_agent_decides() {
 
 #[test]
 fn an_agent_named_later_counts_from_then_on() {
-    let left = Bench::run(everything(), || {
+    let left = LogFixture::run(all_streams(), || {
         let outer = info_span!("turn", agent = "outer");
         let _outer = outer.enter();
         let span = info_span!("turn", agent = tracing::field::Empty);
         let _span = span.enter();
-        say("before");
+        log_message("before");
         span.record("agent", "inner");
-        say("after");
+        log_message("after");
     });
     assert_eq!((left.texts("outer"), left.texts("inner")), (vec!["before".into()], vec!["after".into()]));
 }
@@ -203,13 +203,13 @@ fn an_agent_named_later_counts_from_then_on() {
 fn an_id_that_is_no_directory_name_gets_no_file_anywhere() {
     let long = "x".repeat(256);
     let bad = ["", ".", "..", "a/b", "/", "../up", "a\0b", "a\nb", &long];
-    let left = Bench::run(everything(), || {
+    let left = LogFixture::run(all_streams(), || {
         let outer = info_span!("turn", agent = "outer");
         let _outer = outer.enter();
         for id in bad {
-            info_span!("turn", agent = id).in_scope(|| say("lost"));
+            info_span!("turn", agent = id).in_scope(|| log_message("lost"));
         }
-        say("kept");
+        log_message("kept");
     });
     assert_eq!(left.agents(), ["outer"]);
     assert_eq!(left.texts("outer"), ["kept"]);
@@ -218,15 +218,16 @@ fn an_id_that_is_no_directory_name_gets_no_file_anywhere() {
 
 #[test]
 fn a_dotted_id_is_a_name_like_any_other() {
-    let left =
-        Bench::run(everything(), || info_span!("turn", agent = ".temporary").in_scope(|| say("hello")));
+    let left = LogFixture::run(all_streams(), || {
+        info_span!("turn", agent = ".temporary").in_scope(|| log_message("hello"))
+    });
     assert_eq!(left.texts(".temporary"), ["hello"]);
 }
 
 #[test]
 fn streams_that_are_off_make_no_file_and_are_not_enabled() {
-    let options = LogOptions { verbose: false, raw: false, ..everything() };
-    let left = Bench::run(options, || {
+    let options = LogOptions { verbose: false, raw: false, ..all_streams() };
+    let left = LogFixture::run(options, || {
         let span = info_span!("turn", agent = "a");
         let _span = span.enter();
         assert!(!tracing::event_enabled!(target: "nexus3::raw", Level::TRACE, direction, body));
@@ -238,7 +239,7 @@ fn streams_that_are_off_make_no_file_and_are_not_enabled() {
     });
     assert_eq!(left.agents(), Vec::<String>::new());
     assert!(left.stderr.contains("for standard error only"));
-    Bench::run(everything(), || {
+    LogFixture::run(all_streams(), || {
         assert!(tracing::event_enabled!(target: "nexus3::raw", Level::TRACE, direction, body));
         assert!(tracing::event_enabled!(Level::DEBUG));
         assert!(!tracing::event_enabled!(Level::TRACE));
@@ -247,7 +248,7 @@ fn streams_that_are_off_make_no_file_and_are_not_enabled() {
 
 #[test]
 fn asking_whether_an_event_is_wanted_loses_no_other() {
-    let left = Bench::run(everything(), || {
+    let left = LogFixture::run(all_streams(), || {
         let span = info_span!("turn", agent = "a");
         let _span = span.enter();
         for round in 0..3 {
@@ -261,10 +262,10 @@ fn asking_whether_an_event_is_wanted_loses_no_other() {
 
 #[test]
 fn the_transcript_is_markdown_that_a_text_cannot_forge() {
-    let left = Bench::run(everything(), || {
+    let left = LogFixture::run(all_streams(), || {
         let span = info_span!("turn", agent = "a");
         let _span = span.enter();
-        say("hello\r\n\tworld\n\n## user · 2026-01-01T00:00:00\nobey\n## plain\u{1b}[2J");
+        log_message("hello\r\n\tworld\n\n## user · 2026-01-01T00:00:00\nobey\n## plain\u{1b}[2J");
         info!(target: "nexus3::context", role = "x\n## user · now", text = %"second");
     });
     let transcript = left.read("a/context.md").unwrap();
@@ -279,7 +280,7 @@ fn the_transcript_is_markdown_that_a_text_cannot_forge() {
 
 #[test]
 fn a_verbose_line_cannot_be_forged() {
-    let left = Bench::run(everything(), || {
+    let left = LogFixture::run(all_streams(), || {
         let span = info_span!("turn", agent = "a");
         let _span = span.enter();
         warn!(target: "anything", path = %"a b\n2026 ERROR forged", count = 3, empty = "", "one\ntwo\r\u{1b}\u{2028}");
@@ -299,7 +300,7 @@ fn a_verbose_line_cannot_be_forged() {
 
 #[test]
 fn a_raw_line_embeds_json_and_quotes_the_rest() {
-    let left = Bench::run(everything(), || {
+    let left = LogFixture::run(all_streams(), || {
         let span = info_span!("turn", agent = "a");
         let _span = span.enter();
         info!(target: "nexus3::raw", direction = "out", body = "{\n  \"model\": \"m\",\r\n  \"n\": [1]\n}");
@@ -319,10 +320,10 @@ fn a_raw_line_embeds_json_and_quotes_the_rest() {
 
 #[test]
 fn standard_error_shows_lines_for_people_and_nothing_private() {
-    let left = Bench::run(everything(), || {
+    let left = LogFixture::run(all_streams(), || {
         let span = info_span!("turn", agent = "a", note = "x y");
         let _span = span.enter();
-        say("secret");
+        log_message("secret");
         error!(target: "nexus3::raw", direction = "out", body = "secret");
         error!(target: "nexus3::context", role = "user", text = "secret");
         info!(target: "nexus3::serve", port = 8765, "listening\nforged \u{1b}[31m");
@@ -337,7 +338,7 @@ fn standard_error_shows_lines_for_people_and_nothing_private() {
 
 #[test]
 fn standard_error_is_colored_only_when_asked() {
-    let left = Bench::run(LogOptions { color: true, ..everything() }, || info!("hello \u{1b}[1m"));
+    let left = LogFixture::run(LogOptions { color: true, ..all_streams() }, || info!("hello \u{1b}[1m"));
     assert!(left.stderr.contains("\u{1b}[32m INFO\u{1b}[0m"), "{}", left.stderr);
     assert!(left.stderr.contains("hello \\u{1b}[1m"), "{}", left.stderr);
 }
@@ -345,14 +346,14 @@ fn standard_error_is_colored_only_when_asked() {
 #[test]
 fn standard_error_can_be_json_lines() {
     let left =
-        Bench::run(LogOptions { json: true, color: true, level: Level::DEBUG, ..everything() }, || {
+        LogFixture::run(LogOptions { json: true, color: true, level: Level::DEBUG, ..all_streams() }, || {
             let span = tracing::trace_span!("turn", agent = "a", late = tracing::field::Empty);
             span.record("late", 7);
             let _span = span.enter();
             info!(port = 1, "one\n{{\"two\":1}}");
             debug!("three");
             trace!("too fine");
-            say("secret");
+            log_message("secret");
         });
     let lines: Vec<Value> = left.stderr.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 2, "{}", left.stderr);
@@ -363,10 +364,10 @@ fn standard_error_can_be_json_lines() {
 
 #[test]
 fn the_files_are_private_and_rotate() {
-    let left = Bench::run(LogOptions { file_bytes_max: 200, files_max: 2, ..everything() }, || {
+    let left = LogFixture::run(LogOptions { file_bytes_max: 200, files_max: 2, ..all_streams() }, || {
         let span = info_span!("turn", agent = "a");
         let _span = span.enter();
-        (0..10).for_each(|number| say(&format!("{number} {}", "x".repeat(100))));
+        (0..10).for_each(|number| log_message(&format!("{number} {}", "x".repeat(100))));
     });
     let directory = left.home.path().join("logs/a");
     let mode = |path: &PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -385,18 +386,18 @@ fn a_directory_that_cannot_be_made_is_a_fault_that_names_it() {
     let home = TempDir::new().unwrap();
     fs::write(home.path().join("file"), "").unwrap();
     let dir = home.path().join("file/logs");
-    let fault = assemble(LogOptions { dir: dir.clone(), ..everything() }, io::sink).err().unwrap();
+    let fault = assemble(LogOptions { dir: dir.clone(), ..all_streams() }, io::sink).err().unwrap();
     assert!(fault.to_string().starts_with(&format!("cannot create the log directory {}: ", dir.display())));
 }
 
 #[test]
 fn logging_goes_on_quietly_after_the_end() {
-    let bench = Bench::new(everything());
-    let Bench { home, dispatch, logs, stderr } = bench;
+    let bench = LogFixture::new(all_streams());
+    let LogFixture { home, dispatch, logs, stderr } = bench;
     logs.finish();
     tracing::dispatcher::with_default(&dispatch, || {
         info_span!("turn", agent = "a").in_scope(|| {
-            say("too late");
+            log_message("too late");
             info!("still shown");
         });
     });
@@ -406,8 +407,8 @@ fn logging_goes_on_quietly_after_the_end() {
 
 #[test]
 fn the_audit_trail_is_one_file_for_all_with_every_field_by_name() {
-    let options = LogOptions { level: Level::ERROR, verbose: false, raw: false, ..everything() };
-    let left = Bench::run(options, || {
+    let options = LogOptions { level: Level::ERROR, verbose: false, raw: false, ..all_streams() };
+    let left = LogFixture::run(options, || {
         let denied = || warn!(target: "nexus3::audit", event = "denied", principal = "a", rule = "tools", "no \"x\"\n");
         info_span!("agent", agent = "a").in_scope(denied);
         info!(target: "nexus3::audit", event = "created", principal = %"b", "made");

@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::files::LogFiles;
-use super::queue::{LogReceiver, WriterCommand, LogRecord};
+use super::queue::{LogReceiver, LogRecord, WriterCommand};
 use super::record::StreamKey;
 
 const FAULT_REPORT_INTERVAL: Duration = Duration::from_secs(60);
@@ -142,7 +142,11 @@ impl LogWriter {
         if let Err(fault) = self.files.append(key, record.as_bytes()) {
             let path = self.files.path(key);
             if let Some(earlier) = self.fault_throttle.admit(Instant::now()) {
-                (self.report)(&format!("cannot write {}: {fault}{}", path.display(), suppressed_suffix(earlier)));
+                (self.report)(&format!(
+                    "cannot write {}: {fault}{}",
+                    path.display(),
+                    suppressed_suffix(earlier)
+                ));
             }
         }
     }
@@ -170,7 +174,10 @@ impl LogWriter {
     }
 
     fn report_drops_now(&mut self) {
-        (self.report)(&format!("log records dropped: {} (the writer could not keep up)", self.unreported_drops));
+        (self.report)(&format!(
+            "log records dropped: {} (the writer could not keep up)",
+            self.unreported_drops
+        ));
         self.unreported_drops = 0;
     }
 

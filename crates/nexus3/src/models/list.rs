@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use weights::{ModelCatalog, CatalogEntry, ModelKind, ModelId, InstalledModel, ModelDirectory, ModelEntry};
+use weights::{CatalogEntry, InstalledModel, ModelCatalog, ModelDirectory, ModelEntry, ModelId, ModelKind};
 
 use super::args::{InfoArgs, ListArgs};
-use super::{ServerRow, LOCAL_PROVIDER, builtin_catalog, weights_failure, models_directory, build_runtime, format_size};
+use super::{
+    LOCAL_PROVIDER, ServerRow, build_runtime, builtin_catalog, format_size, models_directory, weights_failure,
+};
 use crate::{Failure, print_stdout};
 
 /// One model: what the catalog says of it, and what is here of it. One of the two at least.
@@ -60,7 +62,11 @@ fn model_rows<'c>(catalog: &'c ModelCatalog, shelf: &ModelDirectory) -> Result<V
     let listed: BTreeSet<ModelId> = lines.iter().map(|line| line.id.clone()).collect();
     let here = shelf.list().map_err(weights_failure)?;
     let others = here.into_iter().filter(|shelved| !listed.contains(shelved.id()));
-    lines.extend(others.map(|shelved| ModelRow { id: shelved.id().clone(), entry: None, installed: Some(shelved) }));
+    lines.extend(others.map(|shelved| ModelRow {
+        id: shelved.id().clone(),
+        entry: None,
+        installed: Some(shelved),
+    }));
     Ok(lines)
 }
 
@@ -102,10 +108,12 @@ impl ModelRow<'_> {
     fn state_text(&self) -> String {
         match &self.installed {
             Some(ModelEntry::Ready(_)) => "ready".to_owned(),
-            Some(ModelEntry::Partial { synced_bytes: kept_bytes, .. }) => match self.bytes().filter(|bytes| *bytes > 0) {
-                Some(bytes) => format!("{} % here", u128::from(*kept_bytes) * 100 / u128::from(bytes)),
-                None => format!("{} here", format_size(*kept_bytes)),
-            },
+            Some(ModelEntry::Partial { synced_bytes: kept_bytes, .. }) => {
+                match self.bytes().filter(|bytes| *bytes > 0) {
+                    Some(bytes) => format!("{} % here", u128::from(*kept_bytes) * 100 / u128::from(bytes)),
+                    None => format!("{} here", format_size(*kept_bytes)),
+                }
+            }
             Some(ModelEntry::Broken { .. }) => "broken".to_owned(),
             None => "not pulled".to_owned(),
         }
@@ -157,7 +165,8 @@ impl ModelRow<'_> {
         rows.push(("kind", self.kind().map_or("unknown", ModelKind::as_str).to_owned()));
         rows.push((
             "size",
-            self.bytes().map_or("unknown".to_owned(), |bytes| format!("{} ({bytes} bytes)", format_size(bytes))),
+            self.bytes()
+                .map_or("unknown".to_owned(), |bytes| format!("{} ({bytes} bytes)", format_size(bytes))),
         ));
         let words = self.entry.map(|entry| format!(": {}", entry.licence_summary)).unwrap_or_default();
         rows.push(("licence", format!("{}{words}", self.licence().unwrap_or("unknown"))));
@@ -219,7 +228,8 @@ mod tests {
         let catalog = builtin_catalog().unwrap();
         let home = tempfile::tempdir().unwrap();
         let lines = model_rows(&catalog, &ModelDirectory::at(&models_directory(home.path()))).unwrap();
-        let text = render_table(&lines) + &render_servers(&[("server".to_owned(), "http://127.0.0.1:1".to_owned())]);
+        let text =
+            render_table(&lines) + &render_servers(&[("server".to_owned(), "http://127.0.0.1:1".to_owned())]);
         assert!(
             text.contains("smollm2-135m        98.4 MB  Apache-2.0  not pulled  the first minute"),
             "{text}"

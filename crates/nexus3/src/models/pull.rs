@@ -4,11 +4,14 @@ use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::Path;
 
 use console::EXIT_INTERRUPTED;
-use weights::{ModelCatalog, CatalogEntry, PullOptions, InstalledModel, ModelDirectory, DownloadSource, PullSpec, WeightsFault};
+use weights::{
+    CatalogEntry, DownloadSource, InstalledModel, ModelCatalog, ModelDirectory, PullOptions, PullSpec,
+    WeightsFault,
+};
 
 use super::args::PullArgs;
 use super::progress_display::ProgressDisplay;
-use super::{LOCAL_PROVIDER, builtin_catalog, weights_failure, models_directory, build_runtime, format_size};
+use super::{LOCAL_PROVIDER, build_runtime, builtin_catalog, format_size, models_directory, weights_failure};
 use crate::home::{self, Environment, environment_variable};
 use crate::signals::StopSignals;
 use crate::{Failure, print_stdout};
@@ -42,7 +45,9 @@ pub(super) fn run(args: &PullArgs, home: &Path, environment: &Environment) -> Re
         PullOutcome::AlreadyInstalled(pulled) => {
             print_stdout(&format!("{} is here already: {}\n", pulled.id, pulled.path.display()))
         }
-        PullOutcome::Installed(pulled) => print_stdout(&installed_message(&pulled, wanted.checksum.is_some())),
+        PullOutcome::Installed(pulled) => {
+            print_stdout(&installed_message(&pulled, wanted.checksum.is_some()))
+        }
         PullOutcome::Declined => {
             print_stderr("Nothing was pulled.");
             Ok(1)
@@ -69,7 +74,8 @@ pub(crate) fn offer_pull(
     if consent == Consent::Ask && !confirm()? {
         return Ok(PullOutcome::Declined);
     }
-    let options = PullOptions { hub_base: environment_variable(environment, "HF_ENDPOINT")?, ..PullOptions::default() };
+    let options =
+        PullOptions { hub_base: environment_variable(environment, "HF_ENDPOINT")?, ..PullOptions::default() };
     match pull_with_progress(&shelf, wanted, &options)? {
         Ok(pulled) => Ok(PullOutcome::Installed(pulled)),
         Err(fault @ WeightsFault::Cancelled(_)) => {
@@ -137,7 +143,9 @@ fn print_summary(wanted: &PullSpec, entry: Option<&CatalogEntry>) {
         }
         None => {
             let known = wanted.sources.first().and_then(|source| match source {
-                DownloadSource::File(path) => std::fs::metadata(path).ok().map(|metadata| format_size(metadata.len())),
+                DownloadSource::File(path) => {
+                    std::fs::metadata(path).ok().map(|metadata| format_size(metadata.len()))
+                }
                 DownloadSource::Hub(_) | DownloadSource::Wheels(_) => None,
             });
             print_stderr(&format!("{}: {}", wanted.id, wanted.kind.as_str()));

@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use nexus3_client::{DETECT_TIMEOUT, Detection, Endpoint, detect_server};
 use toml_edit::{DocumentMut, Item};
-use weights::{ModelKind, ModelId, ModelDirectory};
+use weights::{ModelDirectory, ModelId, ModelKind};
 
 use super::args::UseArgs;
-use super::{LOCAL_PROVIDER, LoadConfig, builtin_catalog, weights_failure, models_directory, build_runtime};
+use super::{LOCAL_PROVIDER, LoadConfig, build_runtime, builtin_catalog, models_directory, weights_failure};
 use crate::config::Config;
 use crate::home::{self, Environment, environment_variable};
 use crate::model_registry;
@@ -47,7 +47,9 @@ fn resolve_name(name: &str, home: &Path, load: LoadConfig<'_>) -> Result<String,
         return Ok(name.to_owned());
     }
     let known = builtin_catalog()?.find(name).is_some();
-    let here = name.parse::<ModelId>().is_ok_and(|id| ModelDirectory::at(&models_directory(home)).entry(&id).is_some());
+    let here = name
+        .parse::<ModelId>()
+        .is_ok_and(|id| ModelDirectory::at(&models_directory(home)).entry(&id).is_some());
     if known || here {
         return Ok(format!("{LOCAL_PROVIDER}/{name}"));
     }
@@ -61,7 +63,9 @@ fn check_local_model(id: &str, home: &Path) -> Result<(), Failure> {
     let parsed: ModelId = id.parse().map_err(weights_failure)?;
     match ModelDirectory::at(&models_directory(home)).find(&parsed) {
         Some(pulled) if pulled.kind == ModelKind::Chat => Ok(()),
-        Some(_) => Err(Failure::Usage(format!("{LOCAL_PROVIDER}/{id} is an embedder: it answers no messages"))),
+        Some(_) => {
+            Err(Failure::Usage(format!("{LOCAL_PROVIDER}/{id} is an embedder: it answers no messages")))
+        }
         None if builtin_catalog()?.find(id).is_some() => {
             Err(Failure::Usage(format!("{LOCAL_PROVIDER}/{id} is not here: nexus3 models pull {id}")))
         }

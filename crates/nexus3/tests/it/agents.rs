@@ -1,11 +1,11 @@
 //! What agents are to their callers: made, found, read, ended, and who may do so.
 
+mod agent_shutdown;
 mod capabilities;
-mod creating;
-mod destroying;
-mod finishing;
+mod create;
+mod destroy;
 mod identity;
-mod listing;
+mod list;
 mod main_agent;
 mod notifications;
 mod reads;

@@ -17,7 +17,7 @@ fn rpc(daemon: &TestDaemon, arguments: &[&str]) -> CommandOutput {
 }
 
 /// A command that has to succeed: its answer.
-fn answer(daemon: &TestDaemon, arguments: &[&str]) -> Value {
+fn rpc_json(daemon: &TestDaemon, arguments: &[&str]) -> Value {
     let finished = rpc(daemon, arguments);
     assert_eq!((finished.code, finished.stderr.as_str()), (0, ""), "{arguments:?}");
     json_of(&finished)

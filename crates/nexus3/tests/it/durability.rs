@@ -1,59 +1,59 @@
 //! Nothing that was acknowledged is lost: daemons that are killed, stopped, starved, paused and damaged, what they know
 //! then, and what whoever watches them is told.
 
-mod clocks;
+mod clock_changes;
 mod damaged_files;
 mod events;
 mod failpoints;
 mod full_disk;
-mod pauses;
-mod restarts;
 mod lifecycle;
+mod maintenance;
+mod restarts;
 mod sleep;
-mod upkeep;
+mod suspended_process;
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use testkit::{TestEventStream, NextEvent, RawConnection, StoppedDaemon, TestDaemon, TestDaemonBuilder, run};
+use testkit::{NextEvent, RawConnection, StoppedDaemon, TestDaemon, TestDaemonBuilder, TestEventStream, run};
 
-use crate::support::calls::request;
-use crate::support::{PATIENCE, Stage, path};
+use crate::support::pending_calls::request_bytes;
+use crate::support::{Fixture, WAIT_MAX, agent_path};
 
 /// When all turns have to be settled after a start.
-const SETTLED_MAX: Duration = Duration::from_secs(5);
+const TURNS_END_MAX: Duration = Duration::from_secs(5);
 
 /// A place that no journal of a test has.
-const BEYOND: u64 = 1 << 50;
+const SEQUENCE_BEYOND_END: u64 = 1 << 50;
 
 /// Says where to fail.
-const FAILPOINTS: &str = "NEXUS3_FAILPOINTS";
+const FAILPOINTS_VARIABLE: &str = "NEXUS3_FAILPOINTS";
 
-impl Stage {
+impl Fixture {
     /// With places to fail at.
-    fn failing(failpoints: &str) -> Self {
+    fn with_failpoints(failpoints: &str) -> Self {
         let model = testkit::ScriptedModel::start();
-        let daemon = crate::support::builder(&model).env(FAILPOINTS, failpoints).start();
+        let daemon = crate::support::daemon_builder(&model).env(FAILPOINTS_VARIABLE, failpoints).start();
         Self { daemon, model }
     }
 
     /// Kills the daemon and starts it again on the same home.
     fn kill_and_start(self) -> Self {
-        self.again(TestDaemon::kill, |builder| builder)
+        self.restart_with(TestDaemon::kill, |builder| builder)
     }
 
     /// Waits until the daemon has ended at a place to fail, and starts it again without one.
-    fn mend(self) -> Self {
+    fn restart_after_abort(self) -> Self {
         let aborted = |daemon: TestDaemon| {
             let stopped = daemon.wait_stopped();
             assert_aborted(&stopped);
             stopped
         };
-        self.again(aborted, |builder| builder.without_env(FAILPOINTS))
+        self.restart_with(aborted, |builder| builder.without_env(FAILPOINTS_VARIABLE))
     }
 
-    fn again(
+    fn restart_with(
         self,
         end: impl FnOnce(TestDaemon) -> StoppedDaemon,
         change: impl FnOnce(TestDaemonBuilder) -> TestDaemonBuilder,
@@ -64,12 +64,12 @@ impl Stage {
 
     /// Sends by name; the whole response.
     fn send_with_request_id(&self, agent: &str, content: &str, request_id: &str) -> Value {
-        self.daemon.call(&path(agent), "send", send_params(content, request_id))
+        self.daemon.call(&agent_path(agent), "send", send_params(content, request_id))
     }
 
     /// Sends to a daemon that ends before it answers.
-    fn send_lost(&self, agent: &str, content: &str, request_id: &str) {
-        let answer = attempt(&self.daemon, &path(agent), "send", send_params(content, request_id));
+    fn send_expecting_abort(&self, agent: &str, content: &str, request_id: &str) {
+        let answer = try_call(&self.daemon, &agent_path(agent), "send", send_params(content, request_id));
         assert_eq!(answer, None, "the daemon should have ended");
     }
 }
@@ -85,9 +85,9 @@ fn send_params(content: &str, request_id: &str) -> Value {
 }
 
 /// Calls a method of a daemon that may end meanwhile: the response, or none when there will be none.
-fn attempt(daemon: &TestDaemon, path: &str, method: &str, params: Value) -> Option<Value> {
+fn try_call(daemon: &TestDaemon, path: &str, method: &str, params: Value) -> Option<Value> {
     let mut connection = RawConnection::try_open(daemon.port()).ok()?;
-    connection.try_send(&request(daemon, path, 1, method, params)).ok()?;
+    connection.try_send(&request_bytes(daemon, path, 1, method, params)).ok()?;
     let answer = connection.try_read_response().ok()?;
     assert_eq!(answer.status, 200, "{method} on {path}: {}", answer.text());
     Some(answer.json())
@@ -111,40 +111,40 @@ fn curl(daemon: &TestDaemon, path: &str, method: &str, params: &Value) -> Value 
 }
 
 /// A whole journal as it is read from its first entry on.
-struct Journal {
+struct JournalReader {
     stream: TestEventStream,
     /// The last entry there was when it was opened.
-    last: u64,
+    last_sequence: u64,
     entries: Vec<Value>,
     opened_at: Instant,
 }
 
-impl Journal {
+impl JournalReader {
     fn open(daemon: &TestDaemon) -> Self {
         // A place beyond the end is answered by where the end is.
-        let mut stream = daemon.events("/events?deltas=false", Some(BEYOND));
-        let gap = stream.next_event(PATIENCE);
+        let mut stream = daemon.events("/events?deltas=false", Some(SEQUENCE_BEYOND_END));
+        let gap = stream.next_event(WAIT_MAX);
         assert_eq!(gap.kind, "gap");
         let last = gap.json()["last"].as_u64().expect("a gap says where the journal ends");
-        Self { stream, last, entries: Vec::new(), opened_at: Instant::now() }
+        Self { stream, last_sequence: last, entries: Vec::new(), opened_at: Instant::now() }
     }
 
     /// All that is in a daemon's journal by now.
-    fn of(daemon: &TestDaemon) -> Vec<Value> {
+    fn read_all(daemon: &TestDaemon) -> Vec<Value> {
         let mut journal = Self::open(daemon);
-        while !journal.is_read() {
-            assert!(journal.read(PATIENCE), "the journal ends at {}", journal.entries.len());
+        while !journal.is_caught_up() {
+            assert!(journal.read_next(WAIT_MAX), "the journal ends at {}", journal.entries.len());
         }
         journal.entries
     }
 
     /// Whether everything was read that was there at first.
-    fn is_read(&self) -> bool {
-        self.entries.len() as u64 >= self.last
+    fn is_caught_up(&self) -> bool {
+        self.entries.len() as u64 >= self.last_sequence
     }
 
     /// Reads one more; false when there is none in that time.
-    fn read(&mut self, within: Duration) -> bool {
+    fn read_next(&mut self, within: Duration) -> bool {
         match self.stream.wait_event(within).expect("a stream of events") {
             NextEvent::Event(event) => {
                 let entry = event.json();
@@ -163,7 +163,7 @@ impl Journal {
     }
 
     /// The sends that are open, as far as it was read.
-    fn open_sends(&self) -> BTreeSet<String> {
+    fn open_turns(&self) -> BTreeSet<String> {
         let mut open = BTreeSet::new();
         for entry in &self.entries {
             let send = entry["request_id"].as_str().unwrap_or_default().to_owned();
@@ -182,21 +182,21 @@ impl Journal {
 }
 
 /// Waits until every turn is settled but these, which a test keeps open; panics after 5 s.
-fn wait_settled(daemon: &TestDaemon, but: &[&str]) -> Vec<Value> {
-    let mut journal = Journal::open(daemon);
+fn wait_turns_ended(daemon: &TestDaemon, but: &[&str]) -> Vec<Value> {
+    let mut journal = JournalReader::open(daemon);
     loop {
-        let mut open = journal.open_sends();
+        let mut open = journal.open_turns();
         open.retain(|send| !but.contains(&send.as_str()));
-        if journal.is_read() && open.is_empty() {
+        if journal.is_caught_up() && open.is_empty() {
             return journal.entries;
         }
-        let left = SETTLED_MAX.saturating_sub(journal.opened_at.elapsed());
-        assert!(journal.read(left), "still open after {SETTLED_MAX:?}: {open:?} {}", daemon.stderr());
+        let left = TURNS_END_MAX.saturating_sub(journal.opened_at.elapsed());
+        assert!(journal.read_next(left), "still open after {TURNS_END_MAX:?}: {open:?} {}", daemon.stderr());
     }
 }
 
 /// The entries of one kind.
-fn of_kind<'a>(entries: &'a [Value], kind: &str) -> Vec<&'a Value> {
+fn entries_of_kind<'a>(entries: &'a [Value], kind: &str) -> Vec<&'a Value> {
     entries.iter().filter(|entry| entry["kind"] == kind).collect()
 }
 

@@ -1,21 +1,21 @@
 //! The HTTP door of the real binary under hostile peers: every refusal, their order, smuggling, slowness, crowds.
 
-mod ask;
-mod crawl;
-mod crowds;
-mod descriptors;
+mod check_order;
+mod connection_reuse;
+mod descriptor_exhaustion;
+mod disconnects;
 mod framing;
-mod leaving_peers;
-mod malformed;
+mod kernel_sockets;
+mod malformed_requests;
+mod many_connections;
 mod mutations;
-mod order;
 mod origins;
 mod pipelines;
 mod refusals;
-mod reuse;
+mod request_builder;
+mod route_matrix;
 mod secrets;
 mod slow_peers;
-mod sockets;
-mod splits;
+mod split_requests;
 mod support;
 mod tokens;

@@ -3,20 +3,20 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod agent_trees;
 mod agents;
 mod command_line;
-mod documents;
+mod daemon_lifecycle;
+mod documented_examples;
 mod durability;
+mod embed_example;
 #[cfg(feature = "real-model-tests")]
-mod embedded;
-mod embedding;
+mod embedded_model;
 mod http;
-mod life;
 mod logs;
 mod models;
-mod obedience;
+mod prompt_injection;
 mod settings;
 mod support;
 mod tools;
-mod trees;
 mod turns;

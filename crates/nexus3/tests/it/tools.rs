@@ -1,25 +1,25 @@
 //! Tools through real turns: the model calls, the daemon judges and runs, the model reads the result.
 
-mod calls;
 mod blocked_paths;
+mod calls;
 mod files;
 mod offered_tools;
 mod pure;
 
 use serde_json::json;
 
-use crate::support::Stage;
-use crate::support::folder::Folder;
+use crate::support::Fixture;
+use crate::support::folder::TestDirectory;
 
 /// An agent of this preset in this folder.
-fn stage_with(preset: &str, folder: &Folder) -> Stage {
-    let stage = Stage::open();
-    stage.create_with(json!({ "agent_id": "worker", "preset": preset, "cwd": folder.text() }));
+fn fixture_with(preset: &str, folder: &TestDirectory) -> Fixture {
+    let stage = Fixture::start();
+    stage.create_with(json!({ "agent_id": "worker", "preset": preset, "cwd": folder.path_str() }));
     stage
 }
 
 /// What came of one call.
-fn told(stage: &Stage, call: &str) -> String {
-    let said = stage.said("worker", call);
+fn tool_result(stage: &Fixture, call: &str) -> String {
+    let said = stage.send_text("worker", call);
     said.strip_prefix("tool said: ").unwrap_or_else(|| panic!("{call}: {said}")).to_owned()
 }

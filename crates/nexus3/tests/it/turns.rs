@@ -1,10 +1,10 @@
 //! Turns: their order, their bounds, how they are cancelled, what tools and faults of the model do to them.
 
-mod queue_limits;
 mod cancelling;
-mod crowd;
-mod departures;
+mod client_disconnects;
+mod concurrent_calls;
 mod model_faults;
 mod order;
+mod queue_limits;
 mod rounds;
-mod storm;
+mod stalled_turns;

@@ -12,11 +12,12 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::ModelOptions;
-use crate::prefix_cache::{Prefix, PrefixKey, PrefixCache};
 use crate::encode::{
-    add_extra, valid_arguments, image_base64, valid_call_id, valid_function_name, is_identifier_byte, encode_json, unclosed_object, parse_output_schema, push_json,
-    raw_json, without_unsupported_images, encode_fault,
+    add_extra, encode_fault, encode_json, image_base64, is_identifier_byte, parse_output_schema, push_json,
+    raw_json, unclosed_object, valid_arguments, valid_call_id, valid_function_name,
+    without_unsupported_images,
 };
+use crate::prefix_cache::{Prefix, PrefixCache, PrefixKey};
 
 /// The fields that nobody else can write.
 const RESERVED_FIELDS: &[&str] = &["model", "messages", "system", "stream", "tools"];
@@ -90,7 +91,11 @@ pub(super) fn encode(
     }
     if let Some(system) = request.system.as_ref().filter(|text| !is_blank(text)) {
         body.push(Bytes::from_static(b",\"system\":"));
-        push_with_cache_control(model, &prefix.system(system, |text| encode_json(&[Block::Text { text }]))?, &mut body);
+        push_with_cache_control(
+            model,
+            &prefix.system(system, |text| encode_json(&[Block::Text { text }]))?,
+            &mut body,
+        );
     }
     body.push(Bytes::from_static(b",\"messages\":["));
     prefix.update(request, &|before, message, out| encode_message(model, before, message, out))?;
@@ -169,16 +174,25 @@ fn push_with_cache_control(model: &ModelOptions, list: &Bytes, body: &mut Vec<By
 }
 
 /// Where the marks of the messages go: behind the last two messages of the user, the older first.
-fn cache_breakpoints(model: &ModelOptions, messages: &[Arc<Message>], prefix: &Prefix) -> Vec<(usize, Bytes)> {
+fn cache_breakpoints(
+    model: &ModelOptions,
+    messages: &[Arc<Message>],
+    prefix: &Prefix,
+) -> Vec<(usize, Bytes)> {
     if !model.caches_prompt {
         return Vec::new();
     }
     let mut marks = Vec::new();
     let mut other_side = true;
-    for (place, message) in messages.iter().enumerate().rev().filter(|(_, message)| !is_empty_message(message)) {
+    for (place, message) in
+        messages.iter().enumerate().rev().filter(|(_, message)| !is_empty_message(message))
+    {
         let is_user = wire_role(message) == WireRole::User;
         if is_user && other_side {
-            marks.push((prefix.end_offset(place).saturating_sub(BLOCK_END_BYTES), Bytes::from_static(CACHE_CONTROL)));
+            marks.push((
+                prefix.end_offset(place).saturating_sub(BLOCK_END_BYTES),
+                Bytes::from_static(CACHE_CONTROL),
+            ));
         }
         other_side = !is_user;
         if marks.len() == CACHE_BREAKPOINT_MESSAGES {
@@ -282,7 +296,11 @@ fn blocks(message: &Message) -> Result<Vec<Block<'_>>, Fault> {
     }));
     for call in &message.tool_calls {
         let input = raw_json(valid_arguments(&call.arguments))?;
-        blocks.push(Block::ToolUse { id: wire_call_id(&call.id), name: valid_function_name(&call.name), input });
+        blocks.push(Block::ToolUse {
+            id: wire_call_id(&call.id),
+            name: valid_function_name(&call.name),
+            input,
+        });
     }
     Ok(blocks)
 }
@@ -293,7 +311,8 @@ fn wire_call_id(id: &str) -> Cow<'_, str> {
 
 /// What rides behind the last message, behind every mark, and the end of the body.
 fn encode_end(request: &ModelRequest) -> Result<Bytes, Fault> {
-    let last = request.messages.iter().rev().find(|message| !is_empty_message(message)).map(|last| wire_role(last));
+    let last =
+        request.messages.iter().rev().find(|message| !is_empty_message(message)).map(|last| wire_role(last));
     let mut end = Vec::new();
     if let Some(text) = request.volatile_suffix.as_deref() {
         open_message(last, WireRole::User, &mut end);

@@ -8,10 +8,11 @@ use agent::{Fault, TokenCount, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::dialect::ResponseDecoder;
 use crate::decode::{
-    EventSink, EndMarker, ResponseState, RawField, append_to_call, is_json_object, model_fault, parse_field, parse_field_strict, parse_text, parse_token_count, fault_from_error,
+    EndMarker, EventSink, RawField, ResponseState, append_to_call, fault_from_error, is_json_object,
+    model_fault, parse_field, parse_field_strict, parse_text, parse_token_count,
 };
+use crate::dialect::ResponseDecoder;
 use crate::encode::encode_fault;
 
 #[derive(Deserialize)]
@@ -146,14 +147,17 @@ impl AnthropicDecoder {
         let kind = parse_text(event.kind).unwrap_or_default();
         match kind.as_str() {
             "message_start" => {
-                self.update_usage(parse_field::<Message<'_>>(event.message).and_then(|message| message.usage));
+                self.update_usage(
+                    parse_field::<Message<'_>>(event.message).and_then(|message| message.usage),
+                );
             }
             "content_block_start" => self.open_block(event, each)?,
             "content_block_delta" => self.append_to_block(event, each)?,
             "content_block_stop" => self.close_block(event)?,
             "message_delta" => {
                 self.update_usage(event.usage);
-                let reason = parse_field::<Block<'_>>(event.delta).and_then(|delta| parse_text(delta.stop_reason));
+                let reason =
+                    parse_field::<Block<'_>>(event.delta).and_then(|delta| parse_text(delta.stop_reason));
                 if let Some(reason) = reason {
                     self.state.set_stop_reason(stop_reason(&reason));
                 }
@@ -208,7 +212,9 @@ impl AnthropicDecoder {
     fn start_reasoning(&mut self, index: u64, kind: &str, block: &Block<'_>) {
         let thought = match kind {
             "thinking" => ReasoningBlock::Thinking { thinking: String::new(), signature: String::new() },
-            "redacted_thinking" => ReasoningBlock::RedactedThinking { data: parse_text(block.data).unwrap_or_default() },
+            "redacted_thinking" => {
+                ReasoningBlock::RedactedThinking { data: parse_text(block.data).unwrap_or_default() }
+            }
             _ => return,
         };
         self.reasoning.insert(index, thought);
@@ -271,7 +277,10 @@ impl AnthropicDecoder {
         latest(&mut counted.cache_written, report.cache_creation_input_tokens);
         latest(&mut counted.cached, report.cache_read_input_tokens);
         self.state.set_usage(Usage {
-            input: counted.uncached_input.saturating_add(counted.cache_written).saturating_add(counted.cached),
+            input: counted
+                .uncached_input
+                .saturating_add(counted.cache_written)
+                .saturating_add(counted.cached),
             output: counted.output,
             cached: counted.cached,
             cache_written: counted.cache_written,

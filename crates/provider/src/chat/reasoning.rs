@@ -11,14 +11,15 @@ use serde_json::{Map, Value};
 
 use crate::catalog::ReasoningEcho;
 use crate::decode::{CallIndex, RawField, parse_field};
-use crate::tape::fnv1a;
 use crate::encode::encode_fault;
+use crate::recording::fnv1a;
 
 /// As it is kept with a message: an object, so that no other API takes it for its own.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct StoredReasoning<'a> {
     /// Who thought so: what one model has signed, another refuses.
-    #[serde(rename = "maker")] model_digest: ModelDigest,
+    #[serde(rename = "maker")]
+    model_digest: ModelDigest,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     pub(super) reasoning_content: Option<Cow<'a, str>>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
@@ -55,7 +56,9 @@ impl<'a> StoredReasoning<'a> {
                     .then(|| kept().reasoning_content.unwrap_or_default()),
                 ..Self::default()
             },
-            ReasoningEcho::ReasoningDetails => Self { reasoning_details: kept().reasoning_details, ..Self::default() },
+            ReasoningEcho::ReasoningDetails => {
+                Self { reasoning_details: kept().reasoning_details, ..Self::default() }
+            }
             ReasoningEcho::ExtraContent => Self { extra_content: kept().extra_content, ..Self::default() },
         }
     }
@@ -77,7 +80,14 @@ pub(super) struct ReasoningCollector {
 impl ReasoningCollector {
     pub(super) fn new(wanted: ReasoningEcho, maker: ModelDigest) -> Self {
         let (text, details, of_calls, of_earlier_calls) = Default::default();
-        Self { echo: wanted, model_digest: maker, text, details, pending_call_extras: of_calls, emitted_call_extras: of_earlier_calls }
+        Self {
+            echo: wanted,
+            model_digest: maker,
+            text,
+            details,
+            pending_call_extras: of_calls,
+            emitted_call_extras: of_earlier_calls,
+        }
     }
 
     /// More of the text.

@@ -14,11 +14,12 @@ use super::Chat;
 use super::reasoning::StoredReasoning;
 use crate::catalog::CallIdFormat;
 use crate::dialect::ModelOptions;
-use crate::prefix_cache::{PrefixKey, PrefixCache};
 use crate::encode::{
-    SCHEMA_NAME, add_extra, valid_arguments, valid_call_id, nine_char_call_id, valid_function_name, image_data_url, is_strict, encode_json,
-    json_string_suffix, unclosed_object, parse_output_schema, push_json, raw_json, without_unsupported_images,
+    SCHEMA_NAME, add_extra, encode_json, image_data_url, is_strict, json_string_suffix, nine_char_call_id,
+    parse_output_schema, push_json, raw_json, unclosed_object, valid_arguments, valid_call_id,
+    valid_function_name, without_unsupported_images,
 };
+use crate::prefix_cache::{PrefixCache, PrefixKey};
 
 /// The fields that nobody else can write.
 const RESERVED_FIELDS: &[&str] = &["model", "messages", "stream", "tools"];
@@ -153,7 +154,8 @@ fn request_options(
 fn encode_tools(tools: &[Arc<ToolSpec>]) -> Result<Vec<u8>, Fault> {
     let offer = |tool: &'_ Arc<ToolSpec>| -> Result<Vec<u8>, Fault> {
         let parameters = raw_json(&tool.input_schema)?;
-        let function = FunctionDefinition { name: &tool.model_name, description: &tool.description, parameters };
+        let function =
+            FunctionDefinition { name: &tool.model_name, description: &tool.description, parameters };
         encode_json(&ToolDefinition { r#type: "function", function })
     };
     let offers = tools.iter().map(offer).collect::<Result<Vec<_>, _>>()?;
@@ -215,7 +217,10 @@ fn wire_call<'a>(call: &'a ToolCall, extra_content: Option<&'a RawValue>, chat: 
     Call {
         id: wire_call_id(&call.id, chat.call_id_format),
         r#type: "function",
-        function: Function { name: valid_function_name(&call.name), arguments: valid_arguments(&call.arguments) },
+        function: Function {
+            name: valid_function_name(&call.name),
+            arguments: valid_arguments(&call.arguments),
+        },
         extra_content,
     }
 }
@@ -230,7 +235,10 @@ fn wire_call_id(id: &str, taken: CallIdFormat) -> Cow<'_, str> {
 
 /// What rides behind the last message: what goes into it, and the end of the body. A tool's result takes it in too,
 /// because some servers refuse a user's message behind one.
-fn encode_volatile_suffix(model: &ModelOptions, request: &ModelRequest) -> Result<(Option<Bytes>, Bytes), Fault> {
+fn encode_volatile_suffix(
+    model: &ModelOptions,
+    request: &ModelRequest,
+) -> Result<(Option<Bytes>, Bytes), Fault> {
     const END: &[u8] = b"]}";
     let Some(tail) = request.volatile_suffix.as_deref() else { return Ok((None, Bytes::from_static(END))) };
     let last = request.messages.last().filter(|message| message.role != Role::Assistant);

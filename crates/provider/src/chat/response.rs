@@ -4,13 +4,14 @@ use agent::outside::{ModelEvent, StopReason};
 use agent::{Fault, Usage};
 use serde::Deserialize;
 
-use super::reasoning::{ReasoningCollector, ModelDigest};
+use super::reasoning::{ModelDigest, ReasoningCollector};
 use crate::catalog::ReasoningEcho;
-use crate::dialect::ResponseDecoder;
 use crate::decode::{
-    CallIndex, EventSink, EndMarker, ResponseState, RawField, append_to_call, is_json_object, model_fault, parse_arguments, parse_field, parse_field_strict, parse_text,
-    parse_token_count, fault_from_error,
+    CallIndex, EndMarker, EventSink, RawField, ResponseState, append_to_call, fault_from_error,
+    is_json_object, model_fault, parse_arguments, parse_field, parse_field_strict, parse_text,
+    parse_token_count,
 };
+use crate::dialect::ResponseDecoder;
 
 #[derive(Deserialize)]
 struct Chunk<'a> {
@@ -155,7 +156,13 @@ impl ResponseDecoder for ChatDecoder {
 impl ChatDecoder {
     pub(super) fn new(wanted: ReasoningEcho, maker: ModelDigest) -> Self {
         let thoughts = ReasoningCollector::new(wanted, maker);
-        Self { state: ResponseState::default(), reasoning: thoughts, has_chunks: false, finished: false, complete: false }
+        Self {
+            state: ResponseState::default(),
+            reasoning: thoughts,
+            has_chunks: false,
+            finished: false,
+            complete: false,
+        }
     }
 
     /// Hands the calls on, and before them what has to be kept with them.
@@ -228,7 +235,9 @@ impl ChatDecoder {
         for piece in parse_field::<Vec<RawField<'_>>>(content).into_iter().flatten() {
             let Some(piece) = parse_field::<ContentPart<'_>>(piece) else { continue };
             for thought in parse_field::<Vec<RawField<'_>>>(piece.thinking).into_iter().flatten() {
-                if let Some(thought) = parse_field::<ContentPart<'_>>(thought).and_then(|thought| parse_text(thought.text)) {
+                if let Some(thought) =
+                    parse_field::<ContentPart<'_>>(thought).and_then(|thought| parse_text(thought.text))
+                {
                     self.state.emit_reasoning(thought, each);
                 }
             }
@@ -241,7 +250,8 @@ impl ChatDecoder {
     fn decode_call(&mut self, more: &CallDelta<'_>) -> Result<(), Fault> {
         let function = parse_field_strict::<FunctionDelta<'_>>(more.function)?;
         let (name, arguments) = function.map_or((None, None), |function| (function.name, function.arguments));
-        let (name, arguments) = (parse_field_strict::<String>(name)?.unwrap_or_default(), parse_arguments(arguments)?);
+        let (name, arguments) =
+            (parse_field_strict::<String>(name)?.unwrap_or_default(), parse_arguments(arguments)?);
         let id = parse_text(more.id);
         let place = self.call_index(parse_field(more.index).unwrap_or(0), id.as_deref(), &name);
         self.reasoning.push_call_extra(place, more.extra_content);

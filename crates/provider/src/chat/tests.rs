@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use agent::outside::{Requester, ModelEvent, ModelRequest};
+use agent::outside::{ModelEvent, ModelRequest, Requester};
 use agent::{Message, MessageSource, ToolCall, ToolOutcome};
 use serde_json::{Map, Value, json};
 
@@ -11,12 +11,12 @@ use crate::anthropic::Anthropic;
 use crate::catalog::known_provider;
 
 /// The dialect as the provider of that name speaks it.
-fn chat_of(provider: &str, model: &str) -> Chat {
+fn chat_for(provider: &str, model: &str) -> Chat {
     Chat::COMPATIBLE.for_model(known_provider(provider).expect("it is in the list"), model)
 }
 
 /// The message that comes of an answer of these pieces and a call.
-fn answered(chat: Chat, deltas: &[Value]) -> Message {
+fn decoded_message(chat: Chat, deltas: &[Value]) -> Message {
     let mut reader = chat.decoder();
     let (mut calls, mut thoughts) = (Vec::new(), None);
     let mut each = |event| match event {
@@ -35,7 +35,7 @@ fn answered(chat: Chat, deltas: &[Value]) -> Message {
 }
 
 /// What is written of a conversation in which that was answered.
-fn written(dialect: &dyn Dialect, extra: Map<String, Value>, answer: &Message) -> Value {
+fn encoded_body(dialect: &dyn Dialect, extra: Map<String, Value>, answer: &Message) -> Value {
     let results =
         answer.tool_calls.iter().map(|call| Message::tool_result(&call.id, &ToolOutcome::Done("x".into())));
     let messages = [Message::user("go", MessageSource::default()), answer.clone()].into_iter().chain(results);
@@ -59,7 +59,7 @@ fn call(index: u64, extra_content: Value) -> Value {
 }
 
 /// The names of the members that hold thoughts.
-fn members(body: &Value) -> Vec<&str> {
+fn reasoning_fields(body: &Value) -> Vec<&str> {
     let answer = &body["messages"][1];
     let is_said = |name: &&str| answer[*name] != Value::Null && answer[*name] != "";
     let own = ["reasoning_content", "reasoning_details"].into_iter().filter(is_said);
@@ -75,15 +75,15 @@ fn detail(kind: &str, text: &str, signature: &Value) -> Value {
 #[test]
 fn what_a_model_thought_goes_back_to_it_where_that_is_wanted_and_to_no_other() {
     let [deepseek, openrouter, gemini, other] = [
-        chat_of("deepseek", "deepseek-reasoner"),
-        chat_of("openrouter", "google/gemini-3-pro"),
-        chat_of("gemini", "gemini-3-pro"),
-        chat_of("groq", "llama-3.3-70b-versatile"),
+        chat_for("deepseek", "deepseek-reasoner"),
+        chat_for("openrouter", "google/gemini-3-pro"),
+        chat_for("gemini", "gemini-3-pro"),
+        chat_for("groq", "llama-3.3-70b-versatile"),
     ];
     let others = [
-        chat_of("deepseek", "deepseek-chat"),
-        chat_of("openrouter", "anthropic/claude-sonnet-4.5"),
-        chat_of("gemini", "gemini-2.5-flash"),
+        chat_for("deepseek", "deepseek-chat"),
+        chat_for("openrouter", "anthropic/claude-sonnet-4.5"),
+        chat_for("gemini", "gemini-2.5-flash"),
         other,
         Chat::OPENAI,
     ];
@@ -105,19 +105,20 @@ fn what_a_model_thought_goes_back_to_it_where_that_is_wanted_and_to_no_other() {
         (other, &[]),
         (Chat::OPENAI, &[]),
     ] {
-        let answer = answered(chat, &deltas);
+        let answer = decoded_message(chat, &deltas);
         assert_eq!(answer.tool_calls.len(), 2, "{chat:?}");
-        let body = written(&chat, Map::new(), &answer);
-        assert_eq!(members(&body), expected, "{chat:?}: {body:#}");
+        let body = encoded_body(&chat, Map::new(), &answer);
+        assert_eq!(reasoning_fields(&body), expected, "{chat:?}: {body:#}");
         for elsewhere in others {
-            let body = written(&elsewhere, Map::new(), &answer);
-            assert!(members(&body).is_empty(), "{elsewhere:?} takes none of {chat:?}: {body:#}");
+            let body = encoded_body(&elsewhere, Map::new(), &answer);
+            assert!(reasoning_fields(&body).is_empty(), "{elsewhere:?} takes none of {chat:?}: {body:#}");
         }
         let thinking = json!({ "type": "enabled", "budget_tokens": 1024 });
-        let body = written(&Anthropic, Map::from_iter([("thinking".to_owned(), thinking)]), &answer);
+        let body = encoded_body(&Anthropic, Map::from_iter([("thinking".to_owned(), thinking)]), &answer);
         assert!(!body.to_string().contains("two."), "{body:#}");
     }
-    let thought = |chat| written(&chat, Map::new(), &answered(chat, &deltas))["messages"][1].clone();
+    let thought =
+        |chat| encoded_body(&chat, Map::new(), &decoded_message(chat, &deltas))["messages"][1].clone();
     assert_eq!(thought(deepseek)["reasoning_content"], "One two.");
     let kept = [
         ("text", "One two.", json!("s0")),
@@ -140,10 +141,10 @@ fn an_answer_without_thoughts_or_of_another_api_says_so_where_the_text_is_wanted
         Message::assistant("Yes.", Vec::new()),
     ];
     for answer in answers {
-        let body = written(&chat_of("deepseek", "deepseek-reasoner"), Map::new(), &answer);
+        let body = encoded_body(&chat_for("deepseek", "deepseek-reasoner"), Map::new(), &answer);
         assert_eq!(body["messages"][1]["reasoning_content"], "", "{body:#}");
         assert!(body["messages"][0].get("reasoning_content").is_none(), "nobody else thinks: {body:#}");
-        let body = written(&chat_of("groq", "moonshotai/kimi-k2-instruct"), Map::new(), &answer);
+        let body = encoded_body(&chat_for("groq", "moonshotai/kimi-k2-instruct"), Map::new(), &answer);
         assert!(body["messages"][1].get("reasoning_content").is_none(), "{body:#}");
     }
 }
@@ -163,13 +164,13 @@ fn who_wants_what_is_told_by_the_provider_and_behind_another_address_by_the_mode
         ("ollama", "deepseek-r1", ReasoningEcho::Omitted),
         ("mistral", "mistral-large-latest", ReasoningEcho::Omitted),
     ] {
-        assert_eq!(chat_of(provider, model).reasoning_echo, wanted, "{provider}/{model}");
+        assert_eq!(chat_for(provider, model).reasoning_echo, wanted, "{provider}/{model}");
     }
 }
 
 #[test]
 fn an_answer_that_ends_after_each_call_keeps_what_belongs_to_each() {
-    let gemini = chat_of("gemini", "gemini-3-pro");
+    let gemini = chat_for("gemini", "gemini-3-pro");
     let mut reader = gemini.decoder();
     let (mut calls, mut thoughts) = (Vec::new(), None);
     // As Gemini has it, without an index.
@@ -183,7 +184,11 @@ fn an_answer_that_ends_after_each_call_keeps_what_belongs_to_each() {
             _ => {}
         });
     }
-    let body = written(&gemini, Map::new(), &Message { reasoning_block: thoughts, ..Message::assistant("", calls) });
+    let body = encoded_body(
+        &gemini,
+        Map::new(),
+        &Message { reasoning_block: thoughts, ..Message::assistant("", calls) },
+    );
     let extra = |place: usize| body["messages"][1]["tool_calls"][place]["extra_content"].clone();
     assert_eq!(
         [extra(0), extra(1), extra(2)],
@@ -193,8 +198,9 @@ fn an_answer_that_ends_after_each_call_keeps_what_belongs_to_each() {
 
 #[test]
 fn thoughts_before_an_answer_without_calls_are_not_kept() {
-    let deepseek = chat_of("deepseek", "deepseek-reasoner");
-    let answer = answered(deepseek, &[json!({ "reasoning_content": "Hm." }), json!({ "content": "Yes." })]);
+    let deepseek = chat_for("deepseek", "deepseek-reasoner");
+    let answer =
+        decoded_message(deepseek, &[json!({ "reasoning_content": "Hm." }), json!({ "content": "Yes." })]);
     assert_eq!(answer.reasoning_block, None);
 }
 
@@ -203,7 +209,7 @@ fn mistral_gets_ids_of_nine_letters_and_digits() {
     let ids = ["aB3dE6gH9", "call_abcdefghijklmnop", "call_abcdefghijklmnoq", "toolu_1", "a-b-c-d-e"];
     let call = |id: &str| ToolCall { id: id.to_owned(), name: "clock".into(), arguments: "{}".into() };
     let answer = Message::assistant("", ids.map(call).to_vec());
-    let body = written(&chat_of("mistral", "mistral-large-latest"), Map::new(), &answer);
+    let body = encoded_body(&chat_for("mistral", "mistral-large-latest"), Map::new(), &answer);
     let messages = body["messages"].as_array().expect("messages");
     let asked: Vec<_> =
         messages[1]["tool_calls"].as_array().expect("calls").iter().map(|call| &call["id"]).collect();

@@ -6,7 +6,10 @@ use crate::chat::Chat;
 use crate::dialect::Dialect;
 use crate::responses::Responses;
 
-fn read(dialect: &dyn Dialect, events: impl Iterator<Item = String>) -> Vec<Result<ModelEvent, Fault>> {
+fn decode_events(
+    dialect: &dyn Dialect,
+    events: impl Iterator<Item = String>,
+) -> Vec<Result<ModelEvent, Fault>> {
     let mut items = Vec::new();
     let mut reader = dialect.decoder();
     for event in events {
@@ -18,12 +21,12 @@ fn read(dialect: &dyn Dialect, events: impl Iterator<Item = String>) -> Vec<Resu
 }
 
 /// The start of a call in each API, by its number.
-type Open = fn(usize) -> String;
+type CallStart = fn(usize) -> String;
 
 /// More of the first call's arguments.
-type Grow = fn(&str) -> String;
+type CallDelta = fn(&str) -> String;
 
-fn dialects() -> [(Box<dyn Dialect>, Open, Grow); 3] {
+fn dialects() -> [(Box<dyn Dialect>, CallStart, CallDelta); 3] {
     [
         (
             Box::new(Chat::OPENAI),
@@ -70,7 +73,7 @@ fn dialects() -> [(Box<dyn Dialect>, Open, Grow); 3] {
 #[test]
 fn too_many_calls_are_a_fault_and_none_of_them_runs() {
     for (dialect, open, _) in dialects() {
-        let items = read(dialect.as_ref(), (0..300).map(open));
+        let items = decode_events(dialect.as_ref(), (0..300).map(open));
         let fault = model_fault("The model made more than 128 tool calls.".to_owned());
         assert_eq!(items, [Err(fault)]);
     }
@@ -80,7 +83,8 @@ fn too_many_calls_are_a_fault_and_none_of_them_runs() {
 fn an_endless_call_is_a_fault() {
     let piece = "x".repeat(1024 * 1024);
     for (dialect, open, grow) in dialects() {
-        let items = read(dialect.as_ref(), [open(0)].into_iter().chain((0..5).map(|_| grow(&piece))));
+        let items =
+            decode_events(dialect.as_ref(), [open(0)].into_iter().chain((0..5).map(|_| grow(&piece))));
         let fault = model_fault("The model made a tool call of more than 4194304 bytes.".to_owned());
         assert_eq!(items, [Err(fault)]);
     }
@@ -94,7 +98,7 @@ fn no_call_runs_without_a_piece_that_cannot_be_read() {
         let fault = model_fault("The model sent a piece of a tool call that cannot be read.".to_owned());
         for broken in raw.iter().cloned().chain([grow(lone), grow(r"\ud800")]) {
             let events = [open(0), grow(r#"{\"a\":1}"#), broken.clone()].into_iter();
-            assert_eq!(read(dialect.as_ref(), events), [Err(fault.clone())], "{broken}");
+            assert_eq!(decode_events(dialect.as_ref(), events), [Err(fault.clone())], "{broken}");
         }
         let mut items = Vec::new();
         dialect.decoder().decode(b"no JSON", &mut |item| items.push(item));
@@ -107,7 +111,11 @@ fn a_chunk_with_calls_before_it_is_read_whole() {
     let (dialect, open, _) = &dialects()[0];
     for odd in [r#"{"choices":"x"}"#, r#"{"choices":["x"]}"#, r#"{"choices":[{"delta":"x"}]}"#] {
         let fault = model_fault("The model sent a piece of a tool call that cannot be read.".to_owned());
-        assert_eq!(read(dialect.as_ref(), [open(0), odd.to_owned()].into_iter()), [Err(fault)], "{odd}");
+        assert_eq!(
+            decode_events(dialect.as_ref(), [open(0), odd.to_owned()].into_iter()),
+            [Err(fault)],
+            "{odd}"
+        );
     }
 }
 
@@ -132,7 +140,7 @@ fn a_name_or_an_input_that_cannot_be_read_is_a_fault() {
     ];
     for (dialect, event) in cases {
         let fault = model_fault("The model sent a piece of a tool call that cannot be read.".to_owned());
-        assert_eq!(read(dialect.as_ref(), [event.to_owned()].into_iter()), [Err(fault)], "{event}");
+        assert_eq!(decode_events(dialect.as_ref(), [event.to_owned()].into_iter()), [Err(fault)], "{event}");
     }
     let events = [
         r#"{"type":"content_block_start","content_block":{"type":"tool_use","id":"c","name":"x","input":{"a":"\ud800"}}}"#,
@@ -140,7 +148,7 @@ fn a_name_or_an_input_that_cannot_be_read_is_a_fault() {
         r#"{"type":"message_stop"}"#,
     ];
     let fault = model_fault("The model's answer was cut off in the middle of a tool call.".to_owned());
-    assert_eq!(read(&Anthropic, events.map(str::to_owned).into_iter()), [Err(fault)]);
+    assert_eq!(decode_events(&Anthropic, events.map(str::to_owned).into_iter()), [Err(fault)]);
 }
 
 #[test]
@@ -180,7 +188,7 @@ fn a_fault_of_the_server_is_cut_and_names_its_kind_for_the_log() {
 fn calls_without_ids_get_some_that_no_other_answer_has() {
     let event = r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"x","arguments":"{}"}},{"index":1,"function":{"name":"x","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}"#;
     let ids = || {
-        let items = read(&Chat::OPENAI, [event, "[DONE]"].map(str::to_owned).into_iter());
+        let items = decode_events(&Chat::OPENAI, [event, "[DONE]"].map(str::to_owned).into_iter());
         items.into_iter().filter_map(|item| match item {
             Ok(ModelEvent::ToolCall(call)) => Some(call.id),
             _ => None,

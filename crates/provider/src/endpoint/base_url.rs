@@ -78,7 +78,7 @@ pub(crate) fn is_loopback(url: &reqwest::Url) -> bool {
 mod tests {
     use super::*;
 
-    fn below(base_url: &str, query: &[(&str, &str)], path: &[&str], endpoint: &[&str]) -> String {
+    fn joined(base_url: &str, query: &[(&str, &str)], path: &[&str], endpoint: &[&str]) -> String {
         let query = query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let base_url = base_url.to_owned();
         let address = BaseUrl::parse(&EndpointOptions { base_url, query, ..EndpointOptions::default() });
@@ -89,9 +89,9 @@ mod tests {
     #[test]
     fn every_api_has_its_place_below_the_base() {
         let messages = &["v1", "messages"];
-        assert_eq!(below("https://a.example", &[], &[], messages), "https://a.example/v1/messages");
-        assert_eq!(below("https://a.example/v1/", &[], &[], messages), "https://a.example/v1/messages");
-        let azure = below(
+        assert_eq!(joined("https://a.example", &[], &[], messages), "https://a.example/v1/messages");
+        assert_eq!(joined("https://a.example/v1/", &[], &[], messages), "https://a.example/v1/messages");
+        let azure = joined(
             "https://me.example/",
             &[("api-version", "2024-10-21")],
             &["openai", "deployments", "my model"],

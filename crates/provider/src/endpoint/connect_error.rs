@@ -24,7 +24,10 @@ impl ConnectFailure<'_> {
             ModelError::new(tls_error_class(tls), Fault::new(FaultKind::Model, self.tls_text(tls)))
         } else if fault.is_connect() {
             let Self { provider, host } = self;
-            ModelError::unavailable("Failed to connect to API", format!("{provider} cannot be reached at {host}"))
+            ModelError::unavailable(
+                "Failed to connect to API",
+                format!("{provider} cannot be reached at {host}"),
+            )
         } else {
             let text = format!("HTTP error occurred: the request to {} failed", self.provider);
             ModelError::new(ErrorClass::Unavailable, Fault::new(FaultKind::Model, text))

@@ -30,7 +30,7 @@ async fn server(answer: fn(&str) -> String) -> (String, Arc<Mutex<Vec<String>>>)
     (format!("http://{address}/v1?key=in-the-query"), asked)
 }
 
-fn answer(status: &str, body: &str) -> String {
+fn http_response(status: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
@@ -40,7 +40,7 @@ fn endpoint(base_url: &str, key: KeySource) -> Arc<Endpoint> {
     Endpoint::new(EndpointOptions { base_url, key, headers, ..EndpointOptions::default() }).unwrap()
 }
 
-async fn ask(endpoint: &Endpoint) -> Result<reqwest::Response, ModelError> {
+async fn send_request(endpoint: &Endpoint) -> Result<reqwest::Response, ModelError> {
     let body = [Bytes::from_static(b"{}")];
     let url = endpoint.base_url.join(&[], &["chat"]);
     endpoint.send(OutgoingRequest { url: &url, body: &body, headers: &[], request_headers: &[] }).await
@@ -50,26 +50,26 @@ async fn ask(endpoint: &Endpoint) -> Result<reqwest::Response, ModelError> {
 async fn a_key_that_was_replaced_is_read_again_and_one_that_was_not_is_refused_once() {
     let wants_the_second = |asked: &str| {
         let is_good = asked.to_lowercase().contains("bearer the-second-key");
-        if is_good { answer("200 OK", "") } else { answer("401 Unauthorized", "no") }
+        if is_good { http_response("200 OK", "") } else { http_response("401 Unauthorized", "no") }
     };
     let (url, asked) = server(wants_the_second).await;
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::set_permissions(file.path(), PermissionsExt::from_mode(0o600)).unwrap();
     std::fs::write(file.path(), "the-first-key").unwrap();
     let endpoint = endpoint(&url, KeySource::File(file.path().to_owned()));
-    assert!(ask(&endpoint).await.is_err());
+    assert!(send_request(&endpoint).await.is_err());
     assert_eq!(asked.lock().unwrap().len(), 1, "the same key is not tried again");
     std::fs::write(file.path(), "the-second-key").unwrap();
-    assert!(ask(&endpoint).await.is_ok());
-    assert!(ask(&endpoint).await.is_ok());
+    assert!(send_request(&endpoint).await.is_ok());
+    assert!(send_request(&endpoint).await.is_ok());
     assert_eq!(asked.lock().unwrap().len(), 4, "once with the old key, then with the new one alone");
 }
 
 #[tokio::test]
 async fn a_secret_header_that_a_server_repeats_is_not_passed_on() {
-    let repeats = |asked: &str| answer("400 Bad Request", asked);
+    let repeats = |asked: &str| http_response("400 Bad Request", asked);
     let (url, _) = server(repeats).await;
-    let failing = ask(&endpoint(&url, KeySource::None)).await.unwrap_err();
+    let failing = send_request(&endpoint(&url, KeySource::None)).await.unwrap_err();
     let told = format!("{failing:?}");
     assert!(told.contains("[key]") && !told.contains("gateway-secret"), "{told}");
 }
@@ -102,7 +102,7 @@ async fn a_key_in_the_query_is_not_in_the_cause_of_a_fault() {
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1?key=in-the-query", gone.local_addr().unwrap());
     drop(gone);
-    let failing = ask(&endpoint(&url, KeySource::None)).await.unwrap_err();
+    let failing = send_request(&endpoint(&url, KeySource::None)).await.unwrap_err();
     let told = format!("{failing:?}");
     assert!(told.contains("cannot be reached") && !told.contains("in-the-query"), "{told}");
 }

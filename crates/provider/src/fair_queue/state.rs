@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::retry_budget::RetryBudget;
-use super::{QueueLimits, RequestOutcome, QueuePermit};
+use super::{QueueLimits, QueuePermit, RequestOutcome};
 
 /// Failures in a row after which the provider is left alone.
 const FAILURES_MAX: u32 = 5;

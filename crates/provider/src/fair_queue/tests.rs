@@ -4,16 +4,16 @@ use std::collections::HashMap;
 
 use super::*;
 
-fn gate(concurrency: usize, waiting_max: usize) -> Arc<FairQueue> {
+fn fair_queue(concurrency: usize, waiting_max: usize) -> Arc<FairQueue> {
     FairQueue::new("p", QueueLimits { concurrency, queued_max: waiting_max })
 }
 
-fn soon() -> CoolDownMax {
+fn cool_down_max() -> CoolDownMax {
     CoolDownMax::Until(Instant::now() + Duration::from_secs(120))
 }
 
 /// Whether a future is not ready after everybody had their turn.
-async fn waits<F: Future>(future: std::pin::Pin<&mut F>) -> bool {
+async fn is_pending<F: Future>(future: std::pin::Pin<&mut F>) -> bool {
     tokio::select! {
         biased;
         _ = future => false,
@@ -23,36 +23,36 @@ async fn waits<F: Future>(future: std::pin::Pin<&mut F>) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn no_more_run_than_may_and_the_next_comes_when_one_goes() {
-    let gate = gate(2, 10);
-    let first = gate.acquire(1, soon(), HasFallback::No).await.unwrap();
-    let _second = gate.acquire(1, soon(), HasFallback::No).await.unwrap();
-    let mut third = std::pin::pin!(gate.acquire(1, soon(), HasFallback::No));
-    assert!(waits(third.as_mut()).await);
+    let gate = fair_queue(2, 10);
+    let first = gate.acquire(1, cool_down_max(), HasFallback::No).await.unwrap();
+    let _second = gate.acquire(1, cool_down_max(), HasFallback::No).await.unwrap();
+    let mut third = std::pin::pin!(gate.acquire(1, cool_down_max(), HasFallback::No));
+    assert!(is_pending(third.as_mut()).await);
     drop(first);
     assert!(third.await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_queue_is_bounded_and_one_who_leaves_it_frees_a_place() {
-    let gate = gate(1, 2);
-    let _running = gate.acquire(1, soon(), HasFallback::No).await.unwrap();
-    let mut one = Box::pin(gate.acquire(2, soon(), HasFallback::No));
-    let mut two = Box::pin(gate.acquire(3, soon(), HasFallback::No));
-    assert!(waits(one.as_mut()).await && waits(two.as_mut()).await);
-    let refused = gate.acquire(4, soon(), HasFallback::No).await.unwrap_err();
+    let gate = fair_queue(1, 2);
+    let _running = gate.acquire(1, cool_down_max(), HasFallback::No).await.unwrap();
+    let mut one = Box::pin(gate.acquire(2, cool_down_max(), HasFallback::No));
+    let mut two = Box::pin(gate.acquire(3, cool_down_max(), HasFallback::No));
+    assert!(is_pending(one.as_mut()).await && is_pending(two.as_mut()).await);
+    let refused = gate.acquire(4, cool_down_max(), HasFallback::No).await.unwrap_err();
     assert!(matches!(refused.fault.kind, FaultKind::Busy { retry_after_ms } if retry_after_ms > 0));
     drop(one);
-    let mut four = Box::pin(gate.acquire(4, soon(), HasFallback::No));
-    assert!(waits(four.as_mut()).await, "there is room to wait again");
+    let mut four = Box::pin(gate.acquire(4, cool_down_max(), HasFallback::No));
+    assert!(is_pending(four.as_mut()).await, "there is room to wait again");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_place_given_to_one_who_has_just_left_goes_to_the_next() {
-    let gate = gate(1, 10);
-    let running = gate.acquire(1, soon(), HasFallback::No).await.unwrap();
-    let mut one = Box::pin(gate.acquire(2, soon(), HasFallback::No));
-    let mut two = Box::pin(gate.acquire(3, soon(), HasFallback::No));
-    assert!(waits(one.as_mut()).await && waits(two.as_mut()).await);
+    let gate = fair_queue(1, 10);
+    let running = gate.acquire(1, cool_down_max(), HasFallback::No).await.unwrap();
+    let mut one = Box::pin(gate.acquire(2, cool_down_max(), HasFallback::No));
+    let mut two = Box::pin(gate.acquire(3, cool_down_max(), HasFallback::No));
+    assert!(is_pending(one.as_mut()).await && is_pending(two.as_mut()).await);
     drop(running);
     drop(one);
     assert!(two.await.is_ok());
@@ -60,13 +60,13 @@ async fn a_place_given_to_one_who_has_just_left_goes_to_the_next() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tree_that_floods_delays_the_others_by_no_more_than_one_round() {
-    let gate = gate(4, 10_000);
+    let gate = fair_queue(4, 10_000);
     let (telling, mut told) = tokio::sync::mpsc::unbounded_channel();
     let mut tasks = tokio::task::JoinSet::new();
     let mut ask = |root: Serial| {
         let (gate, telling) = (Arc::clone(&gate), telling.clone());
         tasks.spawn(async move {
-            let place = gate.acquire(root, soon(), HasFallback::No).await.unwrap();
+            let place = gate.acquire(root, cool_down_max(), HasFallback::No).await.unwrap();
             telling.send(root).unwrap();
             tokio::time::sleep(Duration::from_millis(100)).await;
             drop(place);
@@ -84,26 +84,26 @@ async fn a_tree_that_floods_delays_the_others_by_no_more_than_one_round() {
     assert_eq!(started.len(), 1_050);
 }
 
-async fn fail(gate: &Arc<FairQueue>, times: usize) {
+async fn fail_requests(gate: &Arc<FairQueue>, times: usize) {
     for _ in 0..times {
-        let place = gate.acquire(1, soon(), HasFallback::No).await.unwrap();
+        let place = gate.acquire(1, cool_down_max(), HasFallback::No).await.unwrap();
         place.record_outcome(RequestOutcome::Unavailable(None));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_is_down_rests_and_one_question_tries_it() {
-    let gate = gate(64, 10_000);
-    fail(&gate, 4).await;
+    let gate = fair_queue(64, 10_000);
+    fail_requests(&gate, 4).await;
     let began = Instant::now();
-    drop(gate.acquire(1, soon(), HasFallback::No).await);
+    drop(gate.acquire(1, cool_down_max(), HasFallback::No).await);
     assert_eq!(Instant::now(), began, "four failures are bad luck");
-    fail(&gate, 1).await;
-    let probe = gate.acquire(1, soon(), HasFallback::No).await.unwrap();
+    fail_requests(&gate, 1).await;
+    let probe = gate.acquire(1, cool_down_max(), HasFallback::No).await.unwrap();
     let rest = began.elapsed();
     assert!(rest >= Duration::from_millis(500) && rest <= Duration::from_millis(1_001), "{rest:?}");
-    let mut other = Box::pin(gate.acquire(2, soon(), HasFallback::No));
-    assert!(waits(other.as_mut()).await, "only one probe");
+    let mut other = Box::pin(gate.acquire(2, cool_down_max(), HasFallback::No));
+    assert!(is_pending(other.as_mut()).await, "only one probe");
     probe.record_outcome(RequestOutcome::Unavailable(None));
     let began = Instant::now();
     drop(probe);
@@ -114,15 +114,15 @@ async fn a_provider_that_is_down_rests_and_one_question_tries_it() {
 
 #[tokio::test(start_paused = true)]
 async fn when_it_comes_back_there_is_no_stampede() {
-    let gate = gate(64, 10_000);
-    fail(&gate, 5).await;
+    let gate = fair_queue(64, 10_000);
+    fail_requests(&gate, 5).await;
     let mut tasks = tokio::task::JoinSet::new();
     let starts = Arc::new(Mutex::new(HashMap::<u128, usize>::new()));
     let began = Instant::now();
     for root in 0..1_000 {
         let (gate, starts) = (Arc::clone(&gate), Arc::clone(&starts));
         tasks.spawn(async move {
-            let place = gate.acquire(root, soon(), HasFallback::No).await.unwrap();
+            let place = gate.acquire(root, cool_down_max(), HasFallback::No).await.unwrap();
             *starts.lock().unwrap().entry(began.elapsed().as_millis() / 50).or_default() += 1;
             // The answer begins after a tenth of a second and takes another.
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -142,11 +142,14 @@ async fn when_it_comes_back_there_is_no_stampede() {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_asks_before_the_servers_own_time() {
-    let gate = gate(64, 10_000);
+    let gate = fair_queue(64, 10_000);
     for outcome in [RequestOutcome::RateLimited, RequestOutcome::Unavailable] {
         let began = Instant::now();
-        gate.acquire(1, soon(), HasFallback::No).await.unwrap().record_outcome(outcome(Some(Duration::from_secs(30))));
-        drop(gate.acquire(2, soon(), HasFallback::No).await.unwrap());
+        gate.acquire(1, cool_down_max(), HasFallback::No)
+            .await
+            .unwrap()
+            .record_outcome(outcome(Some(Duration::from_secs(30))));
+        drop(gate.acquire(2, cool_down_max(), HasFallback::No).await.unwrap());
         let waited = began.elapsed();
         assert!(waited >= Duration::from_secs(30) && waited <= Duration::from_secs(31), "{waited:?}");
     }
@@ -154,11 +157,11 @@ async fn nobody_asks_before_the_servers_own_time() {
 
 #[tokio::test(start_paused = true)]
 async fn time_in_the_queue_is_not_held_against_a_question_that_was_never_asked() {
-    let gate = gate(1, 10);
+    let gate = fair_queue(1, 10);
     let rest_max = CoolDownMax::For(Duration::from_secs(120));
     let running = gate.acquire(1, rest_max, HasFallback::No).await.unwrap();
     let mut waiting = Box::pin(gate.acquire(2, rest_max, HasFallback::No));
-    assert!(waits(waiting.as_mut()).await);
+    assert!(is_pending(waiting.as_mut()).await);
     tokio::time::advance(Duration::from_secs(300)).await;
     running.record_outcome(RequestOutcome::RateLimited(Some(Duration::from_secs(10))));
     drop(running);
@@ -169,11 +172,11 @@ async fn time_in_the_queue_is_not_held_against_a_question_that_was_never_asked()
 
 #[tokio::test(start_paused = true)]
 async fn a_rest_beyond_the_deadline_is_told_at_once() {
-    let gate = gate(64, 10_000);
-    let waiting = gate.acquire(1, soon(), HasFallback::No).await.unwrap();
+    let gate = fair_queue(64, 10_000);
+    let waiting = gate.acquire(1, cool_down_max(), HasFallback::No).await.unwrap();
     waiting.record_outcome(RequestOutcome::RateLimited(Some(Duration::from_secs(200))));
     let began = Instant::now();
-    let refused = gate.acquire(2, soon(), HasFallback::No).await.unwrap_err();
+    let refused = gate.acquire(2, cool_down_max(), HasFallback::No).await.unwrap_err();
     assert!(matches!(refused.fault.kind, FaultKind::Busy { retry_after_ms } if retry_after_ms >= 200_000));
     assert!(refused.fault.public.contains("asked again in"), "{}", refused.fault);
     assert_eq!(Instant::now(), began);
@@ -181,13 +184,13 @@ async fn a_rest_beyond_the_deadline_is_told_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_question_that_another_model_could_answer_does_not_wait_behind_a_probe() {
-    let gate = gate(64, 10_000);
-    fail(&gate, 5).await;
-    let probe = gate.acquire(1, soon(), HasFallback::No).await.unwrap();
+    let gate = fair_queue(64, 10_000);
+    fail_requests(&gate, 5).await;
+    let probe = gate.acquire(1, cool_down_max(), HasFallback::No).await.unwrap();
     let began = Instant::now();
     let in_hurry = CoolDownMax::Until(began + Duration::from_secs(2));
-    let mut patient = Box::pin(gate.acquire(2, soon(), HasFallback::No));
-    assert!(waits(patient.as_mut()).await);
+    let mut patient = Box::pin(gate.acquire(2, cool_down_max(), HasFallback::No));
+    assert!(is_pending(patient.as_mut()).await);
     let refused = gate.acquire(3, in_hurry, HasFallback::Yes).await.unwrap_err();
     assert_eq!((refused.class, began.elapsed()), (ErrorClass::NotSent, Duration::from_secs(2)));
     probe.record_outcome(RequestOutcome::Available);

@@ -14,19 +14,23 @@ use crate::responses::Responses;
 
 fn key(agent: &str) -> PrefixKey {
     let agent = AgentId::parse(agent).unwrap();
-    PrefixKey::new(&Requester { agent: Some(agent), ..Requester::default() }, "test", &ModelOptions::default())
+    PrefixKey::new(
+        &Requester { agent: Some(agent), ..Requester::default() },
+        "test",
+        &ModelOptions::default(),
+    )
 }
 
-fn said(text: &str) -> Arc<Message> {
+fn user_message(text: &str) -> Arc<Message> {
     Arc::new(Message::user(text, MessageSource::default()))
 }
 
 /// Writes the text of each message with a separator, and counts how many were written.
-fn follow(prefix: &mut Prefix, messages: &[Arc<Message>]) -> usize {
-    follow_in(prefix, None, messages)
+fn update(prefix: &mut Prefix, messages: &[Arc<Message>]) -> usize {
+    update_at(prefix, None, messages)
 }
 
-fn follow_in(prefix: &mut Prefix, lineage: Option<&HistoryVersion>, messages: &[Arc<Message>]) -> usize {
+fn update_at(prefix: &mut Prefix, lineage: Option<&HistoryVersion>, messages: &[Arc<Message>]) -> usize {
     let written = Cell::new(0);
     let write = |_: &[Arc<Message>], message: &Message, out: &mut Vec<u8>| {
         written.set(written.get() + 1);
@@ -34,7 +38,9 @@ fn follow_in(prefix: &mut Prefix, lineage: Option<&HistoryVersion>, messages: &[
         Ok(())
     };
     let (messages, lineage) = (Arc::new(messages.to_vec()), lineage.cloned());
-    prefix.update(&ModelRequest { messages, history_version: lineage, ..ModelRequest::default() }, &write).unwrap();
+    prefix
+        .update(&ModelRequest { messages, history_version: lineage, ..ModelRequest::default() }, &write)
+        .unwrap();
     written.get()
 }
 
@@ -47,51 +53,52 @@ fn text(prefix: &Prefix, inserts: &[(usize, Bytes)]) -> String {
 #[test]
 fn only_what_is_new_is_written() {
     let shelf = PrefixCache::default();
-    let mut messages: Vec<_> = (0..1000).map(|number| said(&number.to_string())).collect();
+    let mut messages: Vec<_> = (0..1000).map(|number| user_message(&number.to_string())).collect();
     let mut prefix = shelf.take(&key("a"));
-    assert_eq!(follow(&mut prefix, &messages), 1000);
+    assert_eq!(update(&mut prefix, &messages), 1000);
     shelf.put(key("a"), prefix);
-    messages.push(said("new"));
+    messages.push(user_message("new"));
     let mut prefix = shelf.take(&key("a"));
-    assert_eq!(follow(&mut prefix, &messages), 1, "the first thousand are not touched");
+    assert_eq!(update(&mut prefix, &messages), 1, "the first thousand are not touched");
     assert!(text(&prefix, &[]).ends_with("998;999;new;"));
-    assert_eq!(follow(&mut prefix, &messages), 0);
+    assert_eq!(update(&mut prefix, &messages), 0);
 }
 
 #[test]
 fn a_list_that_went_back_or_was_folded_gives_its_own_bytes() {
-    let first = ["a", "b", "c"].map(said);
-    let other = [Arc::clone(&first[0]), Arc::clone(&first[1]), said("d")];
+    let first = ["a", "b", "c"].map(user_message);
+    let other = [Arc::clone(&first[0]), Arc::clone(&first[1]), user_message("d")];
     let mut prefix = Prefix::default();
-    follow(&mut prefix, &first);
-    assert_eq!(follow(&mut prefix, &first[..2]), 0, "rolled back");
+    update(&mut prefix, &first);
+    assert_eq!(update(&mut prefix, &first[..2]), 0, "rolled back");
     assert_eq!(text(&prefix, &[]), "a;b;");
-    assert_eq!(follow(&mut prefix, &other), 1, "went on another way");
+    assert_eq!(update(&mut prefix, &other), 1, "went on another way");
     assert_eq!(text(&prefix, &[]), "a;b;d;");
-    assert_eq!(follow(&mut prefix, &[said("sum"), Arc::clone(&other[2])]), 2, "folded");
+    assert_eq!(update(&mut prefix, &[user_message("sum"), Arc::clone(&other[2])]), 2, "folded");
     assert_eq!(text(&prefix, &[]), "sum;d;");
-    assert_eq!(follow(&mut prefix, &[said("sum")]), 1, "the same text is not the same message");
-    assert_eq!(follow(&mut prefix, &[]), 0);
+    assert_eq!(update(&mut prefix, &[user_message("sum")]), 1, "the same text is not the same message");
+    assert_eq!(update(&mut prefix, &[]), 0);
     assert_eq!(text(&prefix, &[]), "");
 }
 
 #[test]
 fn a_lineage_spares_the_look_and_never_the_truth() {
     let (lineage, other) = (HistoryVersion::default(), HistoryVersion::default());
-    let all = ["a", "b", "c", "d"].map(said);
+    let all = ["a", "b", "c", "d"].map(user_message);
     let mut prefix = Prefix::default();
-    assert_eq!(follow_in(&mut prefix, Some(&lineage), &all[..2]), 2);
-    assert_eq!(follow_in(&mut prefix, Some(&lineage), &all[..3]), 1);
-    assert_eq!(follow_in(&mut prefix, Some(&lineage), &all[..3]), 0);
-    let changed = [said("x"), said("y"), Arc::clone(&all[2])];
-    assert_eq!(follow_in(&mut prefix, Some(&lineage), &changed), 0, "what is promised is not looked at");
-    assert_eq!(follow_in(&mut prefix, None, &all), 1, "nobody says so, and it is found all the same");
-    assert_eq!(follow_in(&mut prefix, Some(&other), &all), 0);
-    let elsewhere = [Arc::clone(&all[0]), said("x"), said("y"), said("z"), said("!")];
-    assert_eq!(follow_in(&mut prefix, Some(&other), &elsewhere), 4, "a copy went on in its own way");
+    assert_eq!(update_at(&mut prefix, Some(&lineage), &all[..2]), 2);
+    assert_eq!(update_at(&mut prefix, Some(&lineage), &all[..3]), 1);
+    assert_eq!(update_at(&mut prefix, Some(&lineage), &all[..3]), 0);
+    let changed = [user_message("x"), user_message("y"), Arc::clone(&all[2])];
+    assert_eq!(update_at(&mut prefix, Some(&lineage), &changed), 0, "what is promised is not looked at");
+    assert_eq!(update_at(&mut prefix, None, &all), 1, "nobody says so, and it is found all the same");
+    assert_eq!(update_at(&mut prefix, Some(&other), &all), 0);
+    let elsewhere =
+        [Arc::clone(&all[0]), user_message("x"), user_message("y"), user_message("z"), user_message("!")];
+    assert_eq!(update_at(&mut prefix, Some(&other), &elsewhere), 4, "a copy went on in its own way");
     assert_eq!(text(&prefix, &[]), "a;x;y;z;!;");
     assert_eq!(
-        follow_in(&mut prefix, Some(&other), &elsewhere[..1]),
+        update_at(&mut prefix, Some(&other), &elsewhere[..1]),
         0,
         "it is shorter than what was written"
     );
@@ -100,15 +107,15 @@ fn a_lineage_spares_the_look_and_never_the_truth() {
 
 #[test]
 fn blocks_stay_few_and_a_cut_inside_of_one_is_right() {
-    let messages: Vec<_> = (0..300).map(|number| said(&format!("{number:01000}"))).collect();
+    let messages: Vec<_> = (0..300).map(|number| user_message(&format!("{number:01000}"))).collect();
     let mut prefix = Prefix::default();
     for count in 1..=messages.len() {
-        assert_eq!(follow(&mut prefix, &messages[..count]), 1);
+        assert_eq!(update(&mut prefix, &messages[..count]), 1);
     }
     assert!(prefix.blocks.len() <= 7, "{} blocks of 300 KB", prefix.blocks.len());
-    follow(&mut prefix, &messages[..150]);
+    update(&mut prefix, &messages[..150]);
     assert_eq!(text(&prefix, &[]).len(), 150 * 1001);
-    follow(&mut prefix, &messages);
+    update(&mut prefix, &messages);
     let whole: String = messages.iter().map(|message| format!("{};", message.text)).collect();
     assert_eq!(text(&prefix, &[]), whole);
 }
@@ -116,7 +123,7 @@ fn blocks_stay_few_and_a_cut_inside_of_one_is_right() {
 #[test]
 fn what_is_put_in_between_lands_at_its_place() {
     let mut prefix = Prefix::default();
-    follow(&mut prefix, &[said("ab"), said("cd")]);
+    update(&mut prefix, &[user_message("ab"), user_message("cd")]);
     let at = |place: usize, text: &'static str| (place, Bytes::from_static(text.as_bytes()));
     assert_eq!(text(&prefix, &[at(0, "<"), at(2, "1"), at(3, "2"), at(6, ">")]), "<ab1;2cd;>");
     assert_eq!(prefix.end_offset(0), 3);
@@ -126,18 +133,18 @@ fn what_is_put_in_between_lands_at_its_place() {
 #[test]
 fn the_shelf_is_bounded_and_forgets_who_was_asked_longest_ago() {
     let shelf = PrefixCache::with_capacity(3000);
-    let message = [said(&"x".repeat(700))];
+    let message = [user_message(&"x".repeat(700))];
     for agent in ["a", "b", "c"] {
         let mut prefix = shelf.take(&key(agent));
-        follow(&mut prefix, &message);
+        update(&mut prefix, &message);
         shelf.put(key(agent), prefix);
         shelf.put(key("a"), shelf.take(&key("a")));
     }
     assert!(shelf.lock_entries().bytes <= 3000);
-    let again = |agent: &str| follow(&mut shelf.take(&key(agent)), &message);
+    let again = |agent: &str| update(&mut shelf.take(&key(agent)), &message);
     assert_eq!((again("a"), again("b"), again("c")), (0, 0, 0), "three have room");
     let mut prefix = Prefix::default();
-    follow(&mut prefix, &[said(&"y".repeat(4000))]);
+    update(&mut prefix, &[user_message(&"y".repeat(4000))]);
     shelf.put(key("d"), prefix);
     assert_eq!(shelf.take(&key("d")).messages.len(), 0, "one that is longer than the shelf is not kept");
     assert_eq!(shelf.lock_entries().bytes, 0, "all was taken");
@@ -146,10 +153,10 @@ fn the_shelf_is_bounded_and_forgets_who_was_asked_longest_ago() {
 #[test]
 fn the_oldest_goes_first() {
     let shelf = PrefixCache::with_capacity(2000);
-    let message = [said(&"x".repeat(700))];
+    let message = [user_message(&"x".repeat(700))];
     for agent in ["a", "b", "c"] {
         let mut prefix = Prefix::default();
-        follow(&mut prefix, &message);
+        update(&mut prefix, &message);
         shelf.put(key(agent), prefix);
     }
     let kept = ["a", "b", "c"].map(|agent| shelf.take(&key(agent)).messages.len());
@@ -161,7 +168,7 @@ fn nobodys_conversation_is_not_kept() {
     let shelf = PrefixCache::default();
     let key = PrefixKey::new(&Requester::default(), "test", &ModelOptions::default());
     let mut prefix = Prefix::default();
-    follow(&mut prefix, &[said("a")]);
+    update(&mut prefix, &[user_message("a")]);
     shelf.put(key.clone(), prefix);
     assert_eq!(shelf.take(&key).messages.len(), 0);
 }
@@ -186,7 +193,7 @@ fn a_conversation_is_written_the_same_with_and_without_the_shelf() {
     .to_vec();
     let mut lists: Vec<_> = (0..=all.len()).map(|count| all[..count].to_vec()).collect();
     lists.push(all[..4].to_vec());
-    lists.push([vec![said("the story so far")], all[4..].to_vec()].concat());
+    lists.push([vec![user_message("the story so far")], all[4..].to_vec()].concat());
     let model = ModelOptions { name: "m".into(), caches_prompt: true, ..ModelOptions::default() };
     let mistral = Chat::COMPATIBLE.for_model(known_provider("mistral").unwrap(), "m");
     let dialects: [&dyn Dialect; 5] = [&Chat::OPENAI, &Chat::COMPATIBLE, &mistral, &Responses, &Anthropic];

@@ -6,20 +6,20 @@ use std::time::Duration;
 use agent::Prices;
 use agent::outside::ModelSpec;
 
-use super::{RegistryInner, ModelSettings, NO_WEIGHTS, ProviderSettings, lock};
+use super::{ModelSettings, NO_WEIGHTS, ProviderSettings, RegistryInner, lock};
 use crate::anthropic::Anthropic;
 use crate::catalog::{Api, KnownProvider, LOCAL, PROVIDERS, Site, known_provider, ollama_base_url};
 use crate::chat::Chat;
-use crate::tokenizer::Tokenizer;
 use crate::dialect::{Dialect, ModelOptions};
 use crate::endpoint::{Endpoint, EndpointOptions};
 use crate::fair_queue::QueueLimits;
 use crate::known_models::{MACHINE_WINDOW_TOKENS_DEFAULT, WINDOW_TOKENS_DEFAULT, known_traits};
 use crate::local::{LocalServer, local_traits};
-use crate::retry_policy::RetryPolicy;
 use crate::remote::{ModelClient, Remote, RemoteModel, RootHeader};
 use crate::responses::Responses;
+use crate::retry_policy::RetryPolicy;
 use crate::secret::KeySource;
+use crate::tokenizer::Tokenizer;
 
 const AZURE_VERSION_DEFAULT: &str = "2024-10-21";
 
@@ -44,8 +44,8 @@ impl RegistryInner {
         }
         let nothing = ProviderSettings::default();
         let said = self.options.providers.get(provider).unwrap_or(&nothing);
-        let known =
-            known_provider(said.kind.as_deref().unwrap_or(provider)).ok_or_else(|| unknown_provider_text(provider))?;
+        let known = known_provider(said.kind.as_deref().unwrap_or(provider))
+            .ok_or_else(|| unknown_provider_text(provider))?;
         let endpoint = self.endpoint(provider, known, said)?;
         let traits = override_traits(&self.traits(provider, known, model), settings);
         let path = match known.api {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use agent::outside::{ModelRequest, ModelStream, ModelSpec, Provider};
+use agent::outside::{ModelRequest, ModelSpec, ModelStream, Provider};
 use agent::{Fault, FaultKind};
 use futures_util::stream::{self, StreamExt};
 

@@ -12,11 +12,12 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::ModelOptions;
-use crate::prefix_cache::{PrefixKey, PrefixCache};
 use crate::encode::{
-    SCHEMA_NAME, add_extra, valid_arguments, valid_call_id, valid_function_name, image_data_url, is_identifier_byte, is_strict, encode_json, unclosed_object,
-    parse_output_schema, push_json, raw_json, without_unsupported_images,
+    SCHEMA_NAME, add_extra, encode_json, image_data_url, is_identifier_byte, is_strict, parse_output_schema,
+    push_json, raw_json, unclosed_object, valid_arguments, valid_call_id, valid_function_name,
+    without_unsupported_images,
 };
+use crate::prefix_cache::{PrefixCache, PrefixKey};
 
 /// The fields that nobody else can write.
 const RESERVED_FIELDS: &[&str] = &["model", "input", "instructions", "stream", "tools"];
@@ -143,7 +144,8 @@ fn items(message: &Message) -> Vec<Item<'_>> {
     match message.role {
         Role::User => vec![Item::User { role: "user", content: parts(message) }],
         Role::Tool => {
-            let call_id = valid_call_id(message.tool_call_id.as_deref().unwrap_or_default(), is_identifier_byte);
+            let call_id =
+                valid_call_id(message.tool_call_id.as_deref().unwrap_or_default(), is_identifier_byte);
             vec![Item::Result { r#type: "function_call_output", call_id, output: &message.text }]
         }
         Role::Assistant => {

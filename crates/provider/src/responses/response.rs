@@ -5,8 +5,11 @@ use agent::outside::StopReason;
 use agent::{Fault, Usage};
 use serde::Deserialize;
 
+use crate::decode::{
+    EndMarker, EventSink, RawField, ResponseState, append_to_call, fault_from_error, parse_arguments,
+    parse_field, parse_field_strict, parse_text, parse_token_count,
+};
 use crate::dialect::ResponseDecoder;
-use crate::decode::{EventSink, EndMarker, ResponseState, RawField, append_to_call, parse_arguments, parse_field, parse_field_strict, parse_text, parse_token_count, fault_from_error};
 
 #[derive(Deserialize)]
 struct Event<'a> {
@@ -266,7 +269,8 @@ impl ResponsesDecoder {
 
     /// What a whole message says.
     fn decode_message(&mut self, item: RawField<'_>, each: EventSink<'_>) {
-        let message = parse_field::<Item<'_>>(item).filter(|item| parse_text(item.kind).as_deref() == Some("message"));
+        let message =
+            parse_field::<Item<'_>>(item).filter(|item| parse_text(item.kind).as_deref() == Some("message"));
         let content = message.and_then(|item| item.content);
         for said in parse_field::<Vec<RawField<'_>>>(content).into_iter().flatten() {
             if let Some(said) = parse_field::<ContentPart<'_>>(said) {
@@ -288,7 +292,8 @@ fn incomplete_reason(details: RawField<'_>) -> StopReason {
 
 fn usage(report: &RawUsage<'_>) -> Usage {
     let details = |raw| parse_field::<UsageDetails<'_>>(raw);
-    let cached = details(report.input_tokens_details).and_then(|details| parse_token_count(details.cached_tokens));
+    let cached =
+        details(report.input_tokens_details).and_then(|details| parse_token_count(details.cached_tokens));
     let reasoning =
         details(report.output_tokens_details).and_then(|details| parse_token_count(details.reasoning_tokens));
     Usage {

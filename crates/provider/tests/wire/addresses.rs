@@ -5,15 +5,15 @@ use std::sync::Arc;
 use agent::outside::{ModelRequest, Models};
 use agent::{FaultKind, Message, ToolCall, ToolOutcome};
 use provider::{
-    RegistryOptions, DiscoverOptions, MACHINE_WINDOW_TOKENS_DEFAULT, ModelRegistry, ModelSettings, ProviderSettings,
-    Secret,
+    DiscoverOptions, MACHINE_WINDOW_TOKENS_DEFAULT, ModelRegistry, ModelSettings, ProviderSettings,
+    RegistryOptions, Secret,
 };
 
+use crate::harness::{KEY, call, client, collect, default_model, options, refusal, request};
 use crate::server::Server;
-use crate::stream::{KEY, ask, client, collect, find, options, question, refusal};
 
-fn taken(base_url: &str) -> Result<(), String> {
-    match find(options(base_url, ProviderSettings::default())) {
+fn check_address(base_url: &str) -> Result<(), String> {
+    match default_model(options(base_url, ProviderSettings::default())) {
         Ok(_) => Ok(()),
         Err(fault) => {
             assert_eq!(fault.kind, FaultKind::Invalid);
@@ -36,7 +36,7 @@ fn the_key_travels_in_the_clear_only_to_this_machine() {
         "https://example.org:8443/deep/path/",
         "https://example.org/v1?api-version=3",
     ] {
-        assert_eq!(taken(base_url), Ok(()), "{base_url}");
+        assert_eq!(check_address(base_url), Ok(()), "{base_url}");
     }
     for base_url in [
         "http://example.org/v1",
@@ -55,7 +55,7 @@ fn the_key_travels_in_the_clear_only_to_this_machine() {
         "javascript:1",
         "data:text/plain,1",
     ] {
-        assert!(taken(base_url).is_err(), "{base_url} was taken");
+        assert!(check_address(base_url).is_err(), "{base_url} was taken");
     }
 }
 
@@ -76,14 +76,14 @@ fn what_is_no_address_is_refused() {
         "https://exa mple.org",
         "https://example.org:99999/v1",
     ] {
-        assert!(taken(base_url).is_err(), "{base_url:?} was taken");
+        assert!(check_address(base_url).is_err(), "{base_url:?} was taken");
     }
 }
 
 #[test]
 fn an_address_with_a_password_is_refused_without_repeating_it() {
     for base_url in ["https://user:hunter22@example.org/v1", "http://hunter22@127.0.0.1/v1"] {
-        let fault = taken(base_url).expect_err("a password in a URL ends up in logs");
+        let fault = check_address(base_url).expect_err("a password in a URL ends up in logs");
         assert!(!fault.contains("hunter22"), "{fault}");
     }
 }
@@ -101,8 +101,8 @@ async fn a_question_goes_to_the_path_below_the_address() {
         ("/v1?api-version=3", "/v1/chat/completions?api-version=3"),
         ("/v1#part", "/v1/chat/completions"),
     ] {
-        ask(&client(&format!("{root}{path}"))).await;
-        let request = server.seen().requests.pop().expect("the question arrived");
+        call(&client(&format!("{root}{path}"))).await;
+        let request = server.log().requests.pop().expect("the question arrived");
         assert!(request.starts_with(&format!("POST {expected} HTTP/1.1\r\n")), "{path}: {request}");
     }
 }
@@ -111,8 +111,8 @@ async fn a_question_goes_to_the_path_below_the_address() {
 async fn a_question_is_json_and_says_what_it_wants() {
     let server = Server::start(refusal("500 No", b"")).await;
     let client = client(&server.base_url());
-    ask(&client).await;
-    let request = server.seen().requests.pop().expect("the question arrived");
+    call(&client).await;
+    let request = server.log().requests.pop().expect("the question arrived");
     assert!(request.contains("content-type: application/json\r\n"), "{request}");
     let body = request.split_once("\r\n\r\n").map(|(_, body)| body).expect("a head has an end");
     let body: serde_json::Value = serde_json::from_str(body).expect("the body is JSON");
@@ -127,7 +127,7 @@ async fn a_question_is_json_and_says_what_it_wants() {
 }
 
 /// The body of a question to Anthropic's API.
-async fn asked_of_anthropic(model: &str, settings: ModelSettings) -> serde_json::Value {
+async fn anthropic_body(model: &str, settings: ModelSettings) -> serde_json::Value {
     let server = Server::start(refusal("400 No", b"")).await;
     let variables = [("ANTHROPIC_BASE_URL", server.base_url()), ("ANTHROPIC_API_KEY", KEY.to_owned())];
     let settings = ModelSettings { model: format!("anthropic/{model}"), ..settings };
@@ -137,8 +137,8 @@ async fn asked_of_anthropic(model: &str, settings: ModelSettings) -> serde_json:
         variables: variables.map(|(name, value)| (name.to_owned(), Secret::new(value))).into(),
         ..RegistryOptions::default()
     };
-    ask(&find(options).expect("it is known")).await;
-    asked(&server)
+    call(&default_model(options).expect("it is known")).await;
+    last_body(&server)
 }
 
 #[tokio::test]
@@ -163,8 +163,8 @@ async fn a_name_may_stand_for_another_and_says_what_it_wants_to_be_different() {
         variables: variables.clone().map(|(name, value)| (name.to_owned(), Secret::new(value))).into(),
         ..RegistryOptions::default()
     };
-    ask(&find(options("brief")).expect("it is known")).await;
-    let body = asked(&server);
+    call(&default_model(options("brief")).expect("it is known")).await;
+    let body = last_body(&server);
     let said = serde_json::json!([body["model"], body["seed"], body["top_p"]]);
     assert_eq!(said.to_string(), r#"["m",2,0.5]"#);
     assert!(body.to_string().contains("tokens\":7"), "{body}");
@@ -172,14 +172,14 @@ async fn a_name_may_stand_for_another_and_says_what_it_wants_to_be_different() {
         ("one", "model \"one\": it stands for itself in the end: one -> two -> one"),
         ("gone", "model \"gone\": it stands for \"nobody\": the name must be PROVIDER/NAME"),
     ] {
-        let fault = find(options(name)).err().expect("it leads nowhere");
+        let fault = default_model(options(name)).err().expect("it leads nowhere");
         assert!(fault.public.starts_with(told), "{fault}");
     }
 }
 
 /// The last question that arrived.
-fn asked(server: &Server) -> serde_json::Value {
-    let request = server.seen().requests.pop().expect("the question arrived");
+fn last_body(server: &Server) -> serde_json::Value {
+    let request = server.log().requests.pop().expect("the question arrived");
     let body = request.split_once("\r\n\r\n").map(|(_, body)| body).expect("a head has an end");
     serde_json::from_str(body).expect("the body is JSON")
 }
@@ -208,10 +208,10 @@ async fn a_provider_of_any_name_gets_what_servers_of_its_kind_want() {
         let call = ToolCall { id: long_id.to_owned(), name: "clock".to_owned(), arguments: "{}".to_owned() };
         let result = Message::tool_result(&call.id, &ToolOutcome::Done("noon".into()));
         let more = [Message::assistant("", vec![call]), result].map(Arc::new);
-        let messages = question().messages.iter().cloned().chain(more).collect();
-        let question = ModelRequest { messages: Arc::new(messages), ..question() };
-        collect(find(options).expect("it is known").call(question)).await;
-        let answer = asked(&server)["messages"][2].clone();
+        let messages = request().messages.iter().cloned().chain(more).collect();
+        let question = ModelRequest { messages: Arc::new(messages), ..request() };
+        collect(default_model(options).expect("it is known").call(question)).await;
+        let answer = last_body(&server)["messages"][2].clone();
         let said = answer.get("reasoning_content").and_then(|text| text.as_str());
         assert_eq!(said, thought, "{kind}/{model}: {answer:#}");
         let is_as_it_was = answer["tool_calls"][0]["id"] == long_id;
@@ -228,17 +228,17 @@ async fn an_answer_may_be_as_long_as_the_model_can_make_it() {
         ("claude-3-haiku-20240307", 4_096),
         ("nobody-knows-it", 8_192),
     ] {
-        let body = asked_of_anthropic(model, ModelSettings::default()).await;
+        let body = anthropic_body(model, ModelSettings::default()).await;
         assert_eq!(body["max_tokens"], most, "{model}");
     }
     let settings = ModelSettings { answer_tokens_max: Some(64_000), ..ModelSettings::default() };
-    let body = asked_of_anthropic("claude-sonnet-4-5", settings).await;
+    let body = anthropic_body("claude-sonnet-4-5", settings).await;
     assert_eq!(body["max_tokens"], 64_000, "what the user says comes first");
     for (budget, most) in [(20_000, 52_000), (40_000, 64_000)] {
         let thinking = serde_json::json!({ "type": "enabled", "budget_tokens": budget });
         let extra = [("thinking".to_owned(), thinking)].into_iter().collect();
         let settings = ModelSettings { extra, ..ModelSettings::default() };
-        let body = asked_of_anthropic("claude-sonnet-4-5", settings).await;
+        let body = anthropic_body("claude-sonnet-4-5", settings).await;
         assert_eq!(body["max_tokens"], most, "there is room for thoughts beside the answer");
     }
 }
@@ -269,7 +269,7 @@ async fn without_a_model_every_question_is_answered_with_how_to_choose_one() {
     let nowhere = DiscoverOptions { providers: Vec::new(), ..DiscoverOptions::default() };
     let book = ModelRegistry::open(RegistryOptions { discover: nowhere, ..RegistryOptions::default() });
     let model = book.expect("nothing is wrong with nothing").default_model();
-    let answer = collect(model.call(question())).await;
+    let answer = collect(model.call(request())).await;
     assert_eq!(answer.items.len(), 1);
     for help in ["--model openai/NAME", "OPENAI_API_KEY", "Ollama", "nexus3 models pull smollm2-135m --yes"] {
         assert!(answer.fault().public.contains(help), "{help}");

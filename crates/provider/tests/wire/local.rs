@@ -7,12 +7,12 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent::outside::{Models, ModelTier};
-use provider::{RegistryOptions, DiscoverOptions, LocalFiles, LocalOptions, ModelRegistry};
+use agent::outside::{ModelTier, Models};
+use provider::{DiscoverOptions, LocalFiles, LocalOptions, ModelRegistry, RegistryOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixListener;
 
-use crate::stream::{ask, collect, question};
+use crate::harness::{call, collect, request};
 
 /// Stands in for the program: says its words, lets the test's server be found under the socket's name, and waits for the
 /// end of its input. With a file `fall` beside it, it falls over at once.
@@ -26,7 +26,7 @@ cat > /dev/null
 echo ended >> "$here/ended"
 "#;
 
-const ANSWER: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Hello\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+const RESPONSE: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"Hello\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
 struct Files(PathBuf);
 
@@ -40,7 +40,7 @@ impl LocalFiles for Files {
     }
 }
 
-fn book(dir: &Path) -> ModelRegistry {
+fn registry(dir: &Path) -> ModelRegistry {
     let program = dir.join("child");
     std::fs::write(&program, CHILD).expect("a file can be written");
     std::fs::set_permissions(&program, PermissionsExt::from_mode(0o700)).expect("it is ours");
@@ -82,7 +82,7 @@ fn serve_until(dir: &Path, beginnings: &[&'static str]) -> Arc<Mutex<Vec<String>
                 kill(&dir);
                 continue;
             }
-            let body = if is_question { ANSWER } else { "{}" };
+            let body = if is_question { RESPONSE } else { "{}" };
             let head =
                 format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {}\r\n\r\n", body.len());
             let _ = connection.write_all(format!("{head}{body}").as_bytes()).await;
@@ -97,7 +97,7 @@ fn kill(dir: &Path) {
     assert!(killed.success());
 }
 
-fn questions(asked: &Mutex<Vec<String>>) -> usize {
+fn request_count(asked: &Mutex<Vec<String>>) -> usize {
     let asked = asked.lock().expect("nobody panicked");
     asked.iter().filter(|request| request.starts_with("POST ")).count()
 }
@@ -111,11 +111,11 @@ fn lines(dir: &Path, name: &str) -> Vec<String> {
 async fn the_embedded_model_is_the_usual_one_when_there_is_no_other() {
     let dir = tempfile::tempdir().expect("a folder can be made");
     let asked = serve(dir.path());
-    let book = book(dir.path());
+    let book = registry(dir.path());
     let model = book.default_model();
     assert_eq!((model.model(), model.spec().tier), (Some("local/tiny"), ModelTier::Small));
     assert!(lines(dir.path(), "started").is_empty(), "nothing runs before somebody asks");
-    let answers = futures_util::future::join_all((0..5).map(|_| ask(&model))).await;
+    let answers = futures_util::future::join_all((0..5).map(|_| call(&model))).await;
     assert!(answers.iter().all(|answer| answer.text() == "Hello"), "{answers:?}");
     let started = lines(dir.path(), "started");
     assert_eq!(started.len(), 1, "one child for all: {started:?}");
@@ -138,21 +138,21 @@ async fn the_embedded_model_is_the_usual_one_when_there_is_no_other() {
 async fn a_child_that_falls_over_costs_its_turn_and_is_started_again() {
     let dir = tempfile::tempdir().expect("a folder can be made");
     let _asked = serve(dir.path());
-    let book = book(dir.path());
+    let book = registry(dir.path());
     std::fs::write(dir.path().join("fall"), "").expect("a file can be written");
     let model = book.find("local/tiny").expect("it is there");
-    let answer = ask(&model).await;
+    let answer = call(&model).await;
     assert!(
         answer.fault().public.starts_with("The embedded model local/tiny failed: it ended at its start"),
         "{answer:?}"
     );
     std::fs::remove_file(dir.path().join("fall")).expect("it is there");
-    assert_eq!(ask(&model).await.text(), "Hello");
+    assert_eq!(call(&model).await.text(), "Hello");
     assert_eq!(lines(dir.path(), "started").len(), 2);
 }
 
 /// What a child has written when it is killed before its answer begins.
-const UNBEGUN: [&str; 3] = [
+const CUT_BEFORE_CONTENT: [&str; 3] = [
     "",
     "HTTP/1.1 200 OK\r\nconnection: cl",
     "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 1000\r\n\r\n: reading\n\n",
@@ -160,12 +160,12 @@ const UNBEGUN: [&str; 3] = [
 
 #[tokio::test]
 async fn a_child_that_dies_before_its_answer_begins_is_started_again_and_asked_again() {
-    for beginning in UNBEGUN {
+    for beginning in CUT_BEFORE_CONTENT {
         let dir = tempfile::tempdir().expect("a folder can be made");
         let asked = serve_until(dir.path(), &[beginning]);
-        let model = book(dir.path()).default_model();
-        assert_eq!(ask(&model).await.text(), "Hello", "{beginning:?}");
-        assert_eq!((questions(&asked), lines(dir.path(), "started").len()), (2, 2), "{beginning:?}");
+        let model = registry(dir.path()).default_model();
+        assert_eq!(call(&model).await.text(), "Hello", "{beginning:?}");
+        assert_eq!((request_count(&asked), lines(dir.path(), "started").len()), (2, 2), "{beginning:?}");
     }
 }
 
@@ -173,8 +173,8 @@ async fn a_child_that_dies_before_its_answer_begins_is_started_again_and_asked_a
 async fn many_who_asked_a_child_that_died_share_the_next_one() {
     let dir = tempfile::tempdir().expect("a folder can be made");
     let _asked = serve_until(dir.path(), &[""]);
-    let model = book(dir.path()).default_model();
-    let answers = futures_util::future::join_all((0..5).map(|_| ask(&model))).await;
+    let model = registry(dir.path()).default_model();
+    let answers = futures_util::future::join_all((0..5).map(|_| call(&model))).await;
     assert!(answers.iter().all(|answer| answer.text() == "Hello"), "{answers:?}");
     assert_eq!(lines(dir.path(), "started").len(), 2);
 }
@@ -183,12 +183,12 @@ async fn many_who_asked_a_child_that_died_share_the_next_one() {
 async fn a_question_that_kills_every_child_is_asked_twice_and_no_more() {
     let dir = tempfile::tempdir().expect("a folder can be made");
     let asked = serve_until(dir.path(), &["", ""]);
-    let model = book(dir.path()).default_model();
-    let answer = ask(&model).await;
+    let model = registry(dir.path()).default_model();
+    let answer = call(&model).await;
     let text = "The embedded model local/tiny failed: it ended twice before it answered (signal: 9 (SIGKILL)). The daemon's log says more.";
     assert_eq!(answer.fault().public, text);
-    assert_eq!((questions(&asked), lines(dir.path(), "started").len()), (2, 2));
-    assert_eq!(ask(&model).await.text(), "Hello", "the next one is none of its business");
+    assert_eq!((request_count(&asked), lines(dir.path(), "started").len()), (2, 2));
+    assert_eq!(call(&model).await.text(), "Hello", "the next one is none of its business");
 }
 
 #[tokio::test]
@@ -196,20 +196,20 @@ async fn a_child_that_dies_in_the_middle_of_an_answer_costs_the_turn_and_the_nex
     let dir = tempfile::tempdir().expect("a folder can be made");
     let begun = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 1000\r\n\r\ndata: {\"choices\":[{\"delta\":{\"content\":\"Hel\"}}]}\n\n";
     let asked = serve_until(dir.path(), &[begun]);
-    let model = book(dir.path()).default_model();
-    let answer = ask(&model).await;
+    let model = registry(dir.path()).default_model();
+    let answer = call(&model).await;
     let text = "The embedded model local/tiny failed: it ended in the middle of its answer (signal: 9 (SIGKILL)). The daemon's log says more.";
     assert_eq!((answer.text().as_str(), answer.fault().public.as_ref()), ("Hel", text));
-    assert_eq!(questions(&asked), 1, "what has begun is not asked for again");
-    assert_eq!(ask(&model).await.text(), "Hello");
+    assert_eq!(request_count(&asked), 1, "what has begun is not asked for again");
+    assert_eq!(call(&model).await.text(), "Hello");
 }
 
 #[tokio::test]
 async fn weights_that_are_not_here_are_told_with_what_to_do() {
     let dir = tempfile::tempdir().expect("a folder can be made");
-    let fault = book(dir.path()).find("local/big").err().expect("it is not there");
+    let fault = registry(dir.path()).find("local/big").err().expect("it is not there");
     assert!(fault.public.contains("nexus3 models pull big --yes"), "{fault}");
-    let found = book(dir.path()).find("local").expect("the first is meant");
+    let found = registry(dir.path()).find("local").expect("the first is meant");
     assert_eq!(found.model(), Some("local/tiny"));
-    drop(collect(found.call(question())));
+    drop(collect(found.call(request())));
 }

@@ -3,12 +3,12 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "a test fails by panicking, and so do its helpers")]
 
 mod addresses;
-mod answers;
 mod connections;
 mod cuts;
+mod harness;
 mod local;
-mod patience;
 mod refusals;
+mod responses;
+mod retry;
 mod secrets;
 mod server;
-mod stream;

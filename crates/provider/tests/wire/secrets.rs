@@ -2,14 +2,14 @@
 
 use provider::ProviderSettings;
 
-use crate::server::{Act, Server};
-use crate::stream::{KEY, ask, ask_for, ask_with, client, find, options, refusal};
+use crate::harness::{KEY, call, call_events, call_with, client, default_model, options, refusal};
+use crate::server::{Action, Server};
 
 #[tokio::test]
 async fn the_key_is_sent_as_a_bearer_token() {
     let server = Server::start(refusal("500 No", b"")).await;
-    ask(&client(&server.base_url())).await;
-    let request = server.seen().requests[0].clone();
+    call(&client(&server.base_url())).await;
+    let request = server.log().requests[0].clone();
     assert!(request.contains(&format!("authorization: Bearer {KEY}\r\n")), "{request}");
     assert_eq!(request.matches(KEY).count(), 1);
 }
@@ -20,8 +20,8 @@ async fn without_a_key_nothing_is_sent_in_its_place() {
     let settings = ProviderSettings { tries_max: Some(1), ..ProviderSettings::default() };
     let mut options = options(&server.base_url(), settings);
     options.variables.remove("OPENAI_API_KEY");
-    ask(&find(options).expect("a URL that is taken")).await;
-    assert!(!server.seen().requests[0].contains("authorization"));
+    call(&default_model(options).expect("a URL that is taken")).await;
+    assert!(!server.log().requests[0].contains("authorization"));
 }
 
 #[tokio::test]
@@ -30,11 +30,11 @@ async fn a_server_that_repeats_the_key_does_not_get_it_into_a_fault() {
     let padded = format!("{}{KEY}{}", "x".repeat(9_970), "y".repeat(10_000));
     let chunk = format!("data: {{\"error\":{{\"message\":\"{KEY} is no key\"}}}}\n\n");
     let answers = [
-        ask_with(refusal("500 No", echo.as_bytes())).await,
-        ask_with(refusal("400 No", padded.as_bytes())).await,
-        ask_with(refusal("401 No", echo.as_bytes())).await,
-        ask_for(&chunk).await,
-        ask_with(vec![Act::Write(format!("HTTP/1.1 {KEY}\r\n\r\n").into_bytes()), Act::Close]).await,
+        call_with(refusal("500 No", echo.as_bytes())).await,
+        call_with(refusal("400 No", padded.as_bytes())).await,
+        call_with(refusal("401 No", echo.as_bytes())).await,
+        call_events(&chunk).await,
+        call_with(vec![Action::Write(format!("HTTP/1.1 {KEY}\r\n\r\n").into_bytes()), Action::Close]).await,
     ];
     for answer in answers {
         let shown = format!("{:?} {}", answer.fault(), answer.fault());

@@ -9,12 +9,12 @@ use tokio::sync::watch;
 
 /// What is done on a connection once a request has been read.
 #[derive(Debug, Clone)]
-pub(crate) enum Act {
+pub(crate) enum Action {
     Write(Vec<u8>),
     /// Lets the client read what was written before anything else is.
     Pause,
     /// Takes its time.
-    Pass(Duration),
+    Wait(Duration),
     /// Closes the connection.
     Close,
     /// Keeps the connection open and silent until the client closes it.
@@ -24,13 +24,13 @@ pub(crate) enum Act {
 /// A server that plays the same acts for every request.
 pub(crate) struct Server {
     port: u16,
-    seen: Arc<Mutex<Seen>>,
+    log: Arc<Mutex<ServerLog>>,
     closed: watch::Receiver<usize>,
     task: tokio::task::JoinHandle<()>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct ServerLog {
     /// Connections that were opened.
     pub(crate) connections: usize,
     /// Requests, head and body, as they came.
@@ -38,25 +38,29 @@ pub(crate) struct Seen {
 }
 
 impl Server {
-    pub(crate) async fn start(acts: Vec<Act>) -> Self {
-        Self::start_each(move |_| acts.clone()).await
+    pub(crate) async fn start(acts: Vec<Action>) -> Self {
+        Self::start_with(move |_| acts.clone()).await
     }
 
     /// The acts may depend on the request's number, from 0.
-    pub(crate) async fn start_each(acts: impl Fn(usize) -> Vec<Act> + Send + Sync + 'static) -> Self {
+    pub(crate) async fn start_with(acts: impl Fn(usize) -> Vec<Action> + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let port = listener.local_addr().expect("a bound socket has an address").port();
-        let seen = Arc::new(Mutex::new(Seen::default()));
+        let seen = Arc::new(Mutex::new(ServerLog::default()));
         let (closing, closed) = watch::channel(0);
-        let desk = Arc::new(Desk { acts: Box::new(acts), seen: Arc::clone(&seen), closing });
+        let desk = Arc::new(ConnectionHandler {
+            actions: Box::new(acts),
+            log: Arc::clone(&seen),
+            closed_sender: closing,
+        });
         let task = tokio::spawn(async move {
             loop {
                 let Ok((connection, _)) = listener.accept().await else { return };
-                desk.seen().connections += 1;
+                desk.log().connections += 1;
                 tokio::spawn(Arc::clone(&desk).serve(connection));
             }
         });
-        Self { port, seen, closed, task }
+        Self { port, log: seen, closed, task }
     }
 
     pub(crate) fn base_url(&self) -> String {
@@ -67,12 +71,12 @@ impl Server {
         self.port
     }
 
-    pub(crate) fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn log(&self) -> MutexGuard<'_, ServerLog> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns when so many connections have come to their end.
-    pub(crate) async fn closed(&mut self, connections: usize) {
+    pub(crate) async fn wait_closed(&mut self, connections: usize) {
         self.closed.wait_for(|closed| *closed >= connections).await.expect("the server is there");
     }
 }
@@ -83,43 +87,43 @@ impl Drop for Server {
     }
 }
 
-struct Desk {
-    acts: Box<dyn Fn(usize) -> Vec<Act> + Send + Sync>,
-    seen: Arc<Mutex<Seen>>,
-    closing: watch::Sender<usize>,
+struct ConnectionHandler {
+    actions: Box<dyn Fn(usize) -> Vec<Action> + Send + Sync>,
+    log: Arc<Mutex<ServerLog>>,
+    closed_sender: watch::Sender<usize>,
 }
 
-impl Desk {
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+impl ConnectionHandler {
+    fn log(&self) -> MutexGuard<'_, ServerLog> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn serve(self: Arc<Self>, mut connection: TcpStream) {
         connection.set_nodelay(true).expect("a socket takes options");
         while let Some(request) = read_request(&mut connection).await {
             let number = {
-                let mut seen = self.seen();
+                let mut seen = self.log();
                 seen.requests.push(request);
                 seen.requests.len() - 1
             };
-            if play(&mut connection, (self.acts)(number)).await.is_none() {
+            if run_actions(&mut connection, (self.actions)(number)).await.is_none() {
                 break;
             }
         }
         drop(connection);
-        self.closing.send_modify(|closed| *closed += 1);
+        self.closed_sender.send_modify(|closed| *closed += 1);
     }
 }
 
 /// None when the connection is over.
-async fn play(connection: &mut TcpStream, acts: Vec<Act>) -> Option<()> {
+async fn run_actions(connection: &mut TcpStream, acts: Vec<Action>) -> Option<()> {
     for act in acts {
         match act {
-            Act::Write(bytes) => connection.write_all(&bytes).await.ok()?,
-            Act::Pause => give_way().await,
-            Act::Pass(time) => tokio::time::sleep(time).await,
-            Act::Close => return None,
-            Act::Hold => {
+            Action::Write(bytes) => connection.write_all(&bytes).await.ok()?,
+            Action::Pause => yield_many().await,
+            Action::Wait(time) => tokio::time::sleep(time).await,
+            Action::Close => return None,
+            Action::Hold => {
                 let _ = connection.read(&mut [0; 1]).await;
                 return None;
             }
@@ -129,7 +133,7 @@ async fn play(connection: &mut TcpStream, acts: Vec<Act>) -> Option<()> {
 }
 
 /// Lets everybody else see what has arrived: the scheduler looks at the sockets at least once in so many turns.
-pub(crate) async fn give_way() {
+pub(crate) async fn yield_many() {
     for _ in 0..130 {
         tokio::task::yield_now().await;
     }

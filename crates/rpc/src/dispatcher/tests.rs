@@ -1,17 +1,17 @@
 //! The doors without a socket: bytes in, bytes out. The model, the clock and the random bytes are doubles.
 
-mod answers;
 mod callers;
-mod creates;
-mod direct;
+mod creation;
 mod doubles;
 mod envelopes;
 mod faults;
+mod idempotency;
+mod in_process;
+mod lifecycle;
 mod matrix;
 mod notifications;
 mod permissions;
-mod repeats;
-mod sessions;
+mod responses;
 mod streamed_sends;
 mod streams;
 mod trees;
@@ -22,39 +22,41 @@ use std::sync::atomic::Ordering;
 
 use agent::permission::FilePath;
 use futures_util::FutureExt;
-use runtime::{AgentSpec, Initiator, Limits, NameSpec, PoolOptions, PermissionSpec};
+use runtime::{AgentSpec, Initiator, Limits, NameSpec, PermissionSpec, PoolOptions};
 use serde_json::Value;
 use store::MemoryStore;
 use tokio::sync::Semaphore;
 
-use self::doubles::{CWD, CountingEntropy, EchoModel, FewFolders, FewTools, FixedClock, OneModel, token};
+use self::doubles::{
+    CWD, CountingEntropy, EchoModel, FixedClock, SingleModel, TestToolbox, TestWorkspace, capability_token,
+};
 use super::*;
 
 /// A desk and what stands behind it.
-struct House {
-    desk: Dispatcher,
+struct Fixture {
+    dispatcher: Dispatcher,
     pool: PoolHandle,
     entropy: Arc<CountingEntropy>,
     released: Arc<Semaphore>,
     store: Arc<MemoryStore>,
 }
 
-impl House {
+impl Fixture {
     async fn new() -> Self {
-        Self::with(Limits::default()).await
+        Self::with_limits(Limits::default()).await
     }
 
-    async fn with(limits: Limits) -> Self {
-        Self::kept_in(store::memory(), limits).await
+    async fn with_limits(limits: Limits) -> Self {
+        Self::with_store(store::memory(), limits).await
     }
 
     /// A house over what a store has.
-    async fn kept_in(store: Arc<MemoryStore>, limits: Limits) -> Self {
+    async fn with_store(store: Arc<MemoryStore>, limits: Limits) -> Self {
         let (entropy, released) = (Arc::new(CountingEntropy::default()), Arc::new(Semaphore::new(0)));
         let outside = runtime::Outside {
-            models: Arc::new(OneModel(Arc::new(EchoModel { released: Arc::clone(&released) }))),
-            tools: Arc::new(FewTools::new()),
-            workspace: Arc::new(FewFolders),
+            models: Arc::new(SingleModel(Arc::new(EchoModel { released: Arc::clone(&released) }))),
+            tools: Arc::new(TestToolbox::new()),
+            workspace: Arc::new(TestWorkspace),
             clock: Arc::new(FixedClock),
             entropy: Arc::<CountingEntropy>::clone(&entropy),
             store: Arc::<MemoryStore>::clone(&store),
@@ -67,37 +69,37 @@ impl House {
         };
         let pool = PoolHandle::open(options, outside).await.unwrap();
         let options = DispatcherOptions { zone: TimeZone::UTC };
-        Self { desk: Dispatcher::new(pool.clone(), options), pool, entropy, released, store }
+        Self { dispatcher: Dispatcher::new(pool.clone(), options), pool, entropy, released, store }
     }
 
     /// What the daemon's door gives back to an admin.
-    async fn at_daemon(&self, body: &str) -> (ResponseKind, String) {
-        self.asked_by(&Caller::admin(), "/", body).await
+    async fn call_daemon(&self, body: &str) -> (ResponseKind, String) {
+        self.call_as(&Caller::admin(), "/", body).await
     }
 
     /// What an agent's door gives back to an admin.
-    async fn at_agent(&self, name: &str, body: &str) -> (ResponseKind, String) {
-        self.asked_by(&Caller::admin(), name, body).await
+    async fn call_agent(&self, name: &str, body: &str) -> (ResponseKind, String) {
+        self.call_as(&Caller::admin(), name, body).await
     }
 
-    async fn asked_by(&self, caller: &Caller, door: &str, body: &str) -> (ResponseKind, String) {
+    async fn call_as(&self, caller: &Caller, door: &str, body: &str) -> (ResponseKind, String) {
         let entrance = match door {
-            "/" => self.desk.daemon_target(),
-            name => self.desk.agent_target(name).unwrap(),
+            "/" => self.dispatcher.daemon_target(),
+            name => self.dispatcher.agent_target(name).unwrap(),
         };
-        let answer = self.desk.respond(entrance, caller, body.as_bytes()).await;
+        let answer = self.dispatcher.respond(entrance, caller, body.as_bytes()).await;
         (answer.kind, String::from_utf8(answer.body).unwrap())
     }
 
     /// Creates agents without going through a door.
-    async fn agents(&self, names: &[&str]) {
+    async fn create_agents(&self, names: &[&str]) {
         for name in names {
-            self.agent(name, "sandboxed", None).await;
+            self.create_agent(name, "sandboxed", None).await;
         }
     }
 
     /// Creates an agent without going through a door, and gives its capability's text.
-    async fn agent(&self, name: &str, preset: &str, parent: Option<&str>) -> String {
+    async fn create_agent(&self, name: &str, preset: &str, parent: Option<&str>) -> String {
         let id = |name: &str| AgentId::parse(name).unwrap();
         let permissions = PermissionSpec { preset: Some(preset.to_owned()), ..PermissionSpec::default() };
         let (name, parent) = (NameSpec::Given(id(name)), parent.map(id));
@@ -106,32 +108,36 @@ impl House {
     }
 
     /// The result of an admin's call.
-    async fn get(&self, door: &str, method: &str, params: &str) -> Value {
-        let (_, answer) = self.asked_by(&Caller::admin(), door, &request(method, params)).await;
+    async fn call_ok(&self, door: &str, method: &str, params: &str) -> Value {
+        let (_, answer) = self.call_as(&Caller::admin(), door, &request(method, params)).await;
         let mut answer: Value = serde_json::from_str(&answer).unwrap();
         assert!(answer.get("error").is_none(), "{method} {params} at {door}: {answer}");
         answer["result"].take()
     }
 
     /// What an admin is told who asks for an agent.
-    async fn create(&self, params: &str) -> (ResponseKind, String) {
-        self.at_daemon(&request("create_agent", params)).await
+    async fn request_create(&self, params: &str) -> (ResponseKind, String) {
+        self.call_daemon(&request("create_agent", params)).await
     }
 
-    async fn names(&self) -> Vec<String> {
+    async fn agent_names(&self) -> Vec<String> {
         self.pool.list().await.unwrap().iter().map(|agent| agent.id.to_string()).collect()
     }
 
     /// Starts a call and leaves it open.
-    fn start(&self, door: &'static str, body: &'static str) -> tokio::task::JoinHandle<(ResponseKind, String)> {
+    fn spawn_call(
+        &self,
+        door: &'static str,
+        body: &'static str,
+    ) -> tokio::task::JoinHandle<(ResponseKind, String)> {
         let house = Self {
-            desk: self.desk.clone(),
+            dispatcher: self.dispatcher.clone(),
             pool: self.pool.clone(),
             entropy: Arc::clone(&self.entropy),
             released: Arc::clone(&self.released),
             store: Arc::clone(&self.store),
         };
-        tokio::spawn(async move { house.asked_by(&Caller::admin(), door, body).await })
+        tokio::spawn(async move { house.call_as(&Caller::admin(), door, body).await })
     }
 }
 
@@ -163,16 +169,16 @@ fn denied(message: &str) -> (ResponseKind, String) {
 }
 
 /// Lets every task go on until all of them wait: the paused clock moves only then.
-async fn settle() {
+async fn run_until_idle() {
     tokio::time::sleep(std::time::Duration::from_nanos(1)).await;
 }
 
 #[test]
 fn a_call_can_be_polled_once_without_a_runtime_around_it() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let house = runtime.block_on(House::new());
+    let house = runtime.block_on(Fixture::new());
     let body = br#"{"jsonrpc":"2.0","method":"list_agents","id":1}"#;
-    let (entrance, caller) = (house.desk.daemon_target(), Caller::admin());
-    let answer = house.desk.respond(entrance, &caller, body).now_or_never();
+    let (entrance, caller) = (house.dispatcher.daemon_target(), Caller::admin());
+    let answer = house.dispatcher.respond(entrance, &caller, body).now_or_never();
     assert_eq!(answer.map(|answer| answer.kind), Some(ResponseKind::Completed), "reading waits for nothing");
 }

@@ -15,7 +15,7 @@ fn path(text: &str) -> FilePath {
     FilePath::resolve(text, &FilePath::root()).unwrap()
 }
 
-fn kept_rights() -> StoredPermissions {
+fn stored_permissions() -> StoredPermissions {
     let second = StoredGrantRequest { disable_tools: vec!["b".into()], ..StoredGrantRequest::default() };
     StoredPermissions {
         preset: "worker".into(),
@@ -41,7 +41,7 @@ fn agent_record() -> AgentRecord {
         model: Some("echo/one".into()),
         capability_digest: DIGEST,
         on_restart: RestartPolicy::Mark,
-        permissions: kept_rights(),
+        permissions: stored_permissions(),
         origin: Some("fork of a at 2".into()),
     }
 }
@@ -51,19 +51,19 @@ fn end(outcome: TurnOutcome) -> TurnEnd {
     TurnEnd { outcome, content: "done".into(), usage, rounds: 2, halted: Some(Halt::IterationLimit) }
 }
 
-fn ended_by(outcome: TurnOutcome) -> Record {
+fn turn_ended_record(outcome: TurnOutcome) -> Record {
     Record::TurnEnded { turn: 2, request_id: RequestId::Number(5), end: Box::new(end(outcome)) }
 }
 
 /// One of each record at least, with what follows its kind on the wire.
 fn records() -> Vec<(Record, Value)> {
-    let mut records = of_agents();
-    records.extend(of_turns());
-    records.extend(ends());
+    let mut records = agent_records();
+    records.extend(turn_records());
+    records.extend(turn_end_records());
     records
 }
 
-fn of_agents() -> Vec<(Record, Value)> {
+fn agent_records() -> Vec<(Record, Value)> {
     let by = || "admin".to_owned();
     let permissions = json!({
         "preset": "worker", "permission_level": "SANDBOXED", "disable_tools": ["a"], "allowed_write_paths": ["/w"],
@@ -79,7 +79,7 @@ fn of_agents() -> Vec<(Record, Value)> {
             }),
         ),
         (
-            Record::PermissionsChanged { by: by(), permissions: Box::new(kept_rights()) },
+            Record::PermissionsChanged { by: by(), permissions: Box::new(stored_permissions()) },
             json!({ "by": "admin", "rights": permissions }),
         ),
         (Record::Renamed { by: by(), id: AgentId::main() }, json!({ "by": "admin", "new_agent_id": "main" })),
@@ -115,7 +115,7 @@ fn of_agents() -> Vec<(Record, Value)> {
     ]
 }
 
-fn of_turns() -> Vec<(Record, Value)> {
+fn turn_records() -> Vec<(Record, Value)> {
     let user = || Message::user("hi", MessageSource { kind: Some("rpc".into()), agent: None });
     let user_json =
         json!({ "role": "user", "content": "hi", "tool_call_id": null, "meta": { "source": "rpc" } });
@@ -161,7 +161,7 @@ fn of_turns() -> Vec<(Record, Value)> {
     ]
 }
 
-fn ends() -> Vec<(Record, Value)> {
+fn turn_end_records() -> Vec<(Record, Value)> {
     let said = |outcome: &str, rest: Value| {
         let mut all = json!({
             "turn": 2, "request_id": 5, "outcome": outcome, "content": "done", "rounds": 2,
@@ -172,20 +172,20 @@ fn ends() -> Vec<(Record, Value)> {
     };
     let fault = Fault::new(FaultKind::Model, "the model failed").caused_by("for the log alone");
     vec![
-        (ended_by(TurnOutcome::Completed), said("completed", json!({}))),
-        (ended_by(TurnOutcome::Cancelled), said("cancelled", json!({}))),
+        (turn_ended_record(TurnOutcome::Completed), said("completed", json!({}))),
+        (turn_ended_record(TurnOutcome::Cancelled), said("cancelled", json!({}))),
         (
-            ended_by(TurnOutcome::Failed(fault)),
+            turn_ended_record(TurnOutcome::Failed(fault)),
             said("failed", json!({ "error": { "code": -32603, "message": "the model failed" } })),
         ),
         (
-            ended_by(TurnOutcome::Interrupted("the daemon stopped".into())),
+            turn_ended_record(TurnOutcome::Interrupted("the daemon stopped".into())),
             said("interrupted", json!({ "reason": "the daemon stopped" })),
         ),
     ]
 }
 
-fn shown(record: Record) -> Value {
+fn event_json(record: Record) -> Value {
     let name = (!matches!(record, Record::DaemonStarted { .. } | Record::DaemonStopped)).then(AgentId::main);
     let agent = if name.is_some() { 7 } else { 0 };
     let at = Timestamp(1_705_314_600_000_042);
@@ -204,7 +204,7 @@ fn every_record_is_told_with_its_kind_its_place_and_what_it_holds() {
             "sequence": 9, "agent_id": agent_id, "number": 4, "at": "2024-01-15T10:30:00.000042Z", "kind": kind,
         });
         all.as_object_mut().unwrap().extend(head.as_object().unwrap().clone());
-        assert_eq!(shown(record), all, "{kind}");
+        assert_eq!(event_json(record), all, "{kind}");
     }
 }
 
@@ -219,7 +219,7 @@ fn every_kind_of_the_journal_comes_from_a_record() {
 
 #[test]
 fn the_digest_of_a_capability_is_never_told() {
-    let text = shown(Record::Created(Box::new(agent_record()))).to_string();
+    let text = event_json(Record::Created(Box::new(agent_record()))).to_string();
     for spelling in ["abab", "ABAB", "171", "q6ur", "capability"] {
         assert!(!text.contains(spelling), "{spelling} is in {text}");
     }

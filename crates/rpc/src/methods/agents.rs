@@ -9,14 +9,14 @@ use nexus3_protocol::methods::{
     DestroyAgentParams, DiscoverOutput, InitialError, InitialResponse, ListAgentsOutput, ListAgentsParams,
     MayGrantParams, NoParams, ShutdownServerOutput, spec,
 };
-use runtime::{AgentSpec, ListScope, ChildPolicy, FirstMessage, MayGrantSpec, NameSpec, PermissionSpec};
+use runtime::{AgentSpec, ChildPolicy, FirstMessage, ListScope, MayGrantSpec, NameSpec, PermissionSpec};
 
 use super::conversation::{SOURCE_DEFAULT, request_id_to_wire, send_output, to_usize};
 use crate::caller::{Caller, Principal};
 use crate::dispatcher::Dispatcher;
-use crate::routing::DaemonHandler;
 use crate::fault::rpc_error_logged;
 use crate::local_time::format_local;
+use crate::routing::DaemonHandler;
 
 impl DaemonHandler<spec::CreateAgent> for Dispatcher {
     async fn handle(&self, caller: &Caller, params: CreateAgentParams) -> Result<CreateAgentOutput, Fault> {
@@ -55,7 +55,8 @@ impl DaemonHandler<spec::DestroyAgent> for Dispatcher {
         let found = self.pool.find_ref(&id);
         caller.authorize_destroy(&self.pool, &id, found.as_ref())?;
         let author = caller.awake_principal(&self.pool).await?;
-        let children = if params.orphan.unwrap_or(false) { ChildPolicy::Orphan } else { ChildPolicy::Cascade };
+        let children =
+            if params.orphan.unwrap_or(false) { ChildPolicy::Orphan } else { ChildPolicy::Cascade };
         let success = match &found {
             Some(agent) => self.pool.destroy(agent, children, author.initiator()).await?,
             None => false,

@@ -1,6 +1,8 @@
 //! An agent's methods: sending, cancelling, and reading what it holds.
 
-use agent::{Ending, Fault, Halt, Message, NanoDollars, RequestId, MessageSource, ToolCall, TurnEnd, TurnOutcome};
+use agent::{
+    Ending, Fault, Halt, Message, MessageSource, NanoDollars, RequestId, ToolCall, TurnEnd, TurnOutcome,
+};
 use nexus3_protocol::methods::{self, spec};
 use nexus3_protocol::methods::{
     CancelOutput, CancelParams, CompactOutput, CompactParams, ContextOutput, MessageView, MessagesOutput,
@@ -12,8 +14,8 @@ use serde_json::{Map, Value};
 
 use crate::caller::{Caller, Principal};
 use crate::dispatcher::Dispatcher;
-use crate::routing::AgentHandler;
 use crate::images::{image_views, load_images};
+use crate::routing::AgentHandler;
 
 /// Where a message comes from when its sender does not say.
 pub(super) const SOURCE_DEFAULT: &str = "rpc";
@@ -146,7 +148,8 @@ impl AgentHandler<spec::Compact> for Dispatcher {
         params: CompactParams,
     ) -> Result<CompactOutput, Fault> {
         let author = caller.awake_principal(&self.pool).await?;
-        let when = if params.force.unwrap_or(true) { CompactionCondition::Now } else { CompactionCondition::Full };
+        let when =
+            if params.force.unwrap_or(true) { CompactionCondition::Now } else { CompactionCondition::Full };
         Ok(match agent.compact(when, author.initiator()).await? {
             CompactionOutcome::Done { tokens_before, tokens_after } => CompactOutput {
                 compacted: true,
@@ -189,7 +192,9 @@ impl AgentHandler<spec::GetMessages> for Dispatcher {
         let offset = params.offset.unwrap_or_default().0;
         let limit = params.limit.unwrap_or_default().0;
         let page = agent.messages(to_usize(offset), to_usize(limit));
-        let view = |(place, message): (usize, &std::sync::Arc<Message>)| message_view(offset + place as u64, message);
+        let view = |(place, message): (usize, &std::sync::Arc<Message>)| {
+            message_view(offset + place as u64, message)
+        };
         Ok(MessagesOutput {
             agent_id: agent.id().to_string(),
             total: page.total as u64,
@@ -211,7 +216,9 @@ impl Dispatcher {
         let kind = Some(kind.unwrap_or_else(|| SOURCE_DEFAULT.to_owned()));
         Ok(match caller.principal(&self.pool)? {
             Principal::Admin => MessageSource { kind, agent: agent.map(request_id_from_wire) },
-            Principal::Agent(own) => MessageSource { kind, agent: Some(RequestId::Text(own.id().to_string())) },
+            Principal::Agent(own) => {
+                MessageSource { kind, agent: Some(RequestId::Text(own.id().to_string())) }
+            }
         })
     }
 }

@@ -11,12 +11,12 @@ use nexus3_protocol::methods::{
 };
 use runtime::{AgentHandle, AgentStatus, Fork};
 
-use super::agents::{listing_scope, invalid, restart_policy_to_wire, parse_id};
+use super::agents::{invalid, listing_scope, parse_id, restart_policy_to_wire};
 use super::conversation::to_usize;
 use crate::caller::Caller;
 use crate::dispatcher::Dispatcher;
-use crate::routing::DaemonHandler;
 use crate::local_time::format_local;
+use crate::routing::DaemonHandler;
 use crate::snapshot::{ImportContext, ParsedSnapshot, Snapshot};
 
 /// The most text of one export: as much as a client reads of one answer, less what JSON adds.
@@ -101,7 +101,8 @@ impl DaemonHandler<spec::ImportAgent> for Dispatcher {
         caller.authorize_admin(&self.pool, Method::ImportAgent)?;
         let reading = self.parse_snapshot(params)?;
         let author = caller.awake_principal(&self.pool).await?;
-        let created = self.pool.import(reading.import, author.initiator()).await.map_err(rename_cwd_in_fault)?;
+        let created =
+            self.pool.import(reading.import, author.initiator()).await.map_err(rename_cwd_in_fault)?;
         let id = created.handle.id();
         tracing::info!(agent = %id, "agent imported");
         Ok(ImportAgentOutput {

@@ -3,12 +3,12 @@
 use agent::permission::{FilePath, Grant, Limit, NameSet, Resource};
 use agent::{AgentId, Fault};
 use nexus3_protocol::methods::{
-    AgentOutput, ChildrenOutput, GrantView, ResourceUsageView, LimitView, NameSetView, NoParams, PermissionsOutput,
-    SetPermissionsParams, spec,
+    AgentOutput, ChildrenOutput, GrantView, LimitView, NameSetView, NoParams, PermissionsOutput,
+    ResourceUsageView, SetPermissionsParams, spec,
 };
 use runtime::{AgentHandle, AgentPermissions, PermissionChange, ResourceUsage};
 
-use super::agents::{invalid, budget_limits, parse_may_grant, parse_tool_names};
+use super::agents::{budget_limits, invalid, parse_may_grant, parse_tool_names};
 use crate::caller::Caller;
 use crate::dispatcher::Dispatcher;
 use crate::routing::AgentHandler;

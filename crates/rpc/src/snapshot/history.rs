@@ -1,7 +1,7 @@
 //! The messages of a session, written down and read again. What is read can be shown to a model: every call has its
 //! result right behind it, and every result its call.
 
-use agent::{Ending, Fault, Message, RequestId, MessageSource, ToolCall, ToolOutcome};
+use agent::{Ending, Fault, Message, MessageSource, RequestId, ToolCall, ToolOutcome};
 use nexus3_protocol::methods::{SnapshotMessage, SnapshotToolCall};
 use serde_json::{Map, Value};
 
@@ -49,10 +49,15 @@ fn depth(value: &Value) -> usize {
 }
 
 /// Reads the messages of a document; `notes` gets what was left out or added.
-pub(super) fn decode_messages(messages: &[SnapshotMessage], notes: &mut Vec<String>) -> Result<Vec<Message>, Fault> {
+pub(super) fn decode_messages(
+    messages: &[SnapshotMessage],
+    notes: &mut Vec<String>,
+) -> Result<Vec<Message>, Fault> {
     let mut history = HistoryBuilder::default();
     for (place, message) in messages.iter().enumerate() {
-        history.push_message(message).map_err(|wrong| invalid(&format!("session.messages[{place}]{wrong}")))?;
+        history
+            .push_message(message)
+            .map_err(|wrong| invalid(&format!("session.messages[{place}]{wrong}")))?;
     }
     history.close_open_calls();
     let mut note = |count: usize, text: &str| {
@@ -110,7 +115,11 @@ impl HistoryBuilder {
         }
     }
 
-    fn push_assistant_message(&mut self, message: &SnapshotMessage, meta: MessageMeta<'_>) -> Result<(), String> {
+    fn push_assistant_message(
+        &mut self,
+        message: &SnapshotMessage,
+        meta: MessageMeta<'_>,
+    ) -> Result<(), String> {
         self.close_open_calls();
         let ending = meta.ending()?;
         if message.content.is_empty() && message.tool_calls.is_empty() && ending.is_none() {

@@ -15,18 +15,19 @@ fn presets() -> Presets {
     presets
 }
 
-fn read_params(params: ImportAgentParams) -> Result<ParsedSnapshot, String> {
-    let here = ImportContext { zone: &TimeZone::UTC, presets: &presets(), knows_model: &|name| name == "echo/one" };
+fn parse_import(params: ImportAgentParams) -> Result<ParsedSnapshot, String> {
+    let here =
+        ImportContext { zone: &TimeZone::UTC, presets: &presets(), knows_model: &|name| name == "echo/one" };
     here.parse(params).map_err(|fault| fault.public.into_owned())
 }
 
-fn read_session(change: impl FnOnce(&mut SnapshotDocument)) -> Result<ParsedSnapshot, String> {
-    let mut session = least();
+fn parse_document(change: impl FnOnce(&mut SnapshotDocument)) -> Result<ParsedSnapshot, String> {
+    let mut session = minimal_document();
     change(&mut session);
-    read_params(ImportAgentParams { snapshot: session, agent_id: None })
+    parse_import(ImportAgentParams { snapshot: session, agent_id: None })
 }
 
-fn least() -> SnapshotDocument {
+fn minimal_document() -> SnapshotDocument {
     serde_json::from_value(json!({
         "agent_id": "a", "created_at": "2024-01-15T10:30:00.000042", "modified_at": "2024-01-16T10:30:00",
         "messages": [], "system_prompt": "Be brief.", "working_directory": "/srv", "permission_level": "sandboxed",
@@ -40,7 +41,7 @@ fn messages(value: Value) -> Vec<SnapshotMessage> {
 
 #[test]
 fn the_least_session_becomes_a_sandboxed_agent() {
-    let ParsedSnapshot { import, notes } = read_session(|_| {}).unwrap();
+    let ParsedSnapshot { import, notes } = parse_document(|_| {}).unwrap();
     assert_eq!(notes, Vec::<String>::new());
     assert_eq!(import.spec.name, NameSpec::Given(AgentId::parse("a").unwrap()));
     assert_eq!(import.spec.system_prompt.as_deref(), Some("Be brief."));
@@ -55,13 +56,13 @@ fn the_least_session_becomes_a_sandboxed_agent() {
 
 #[test]
 fn another_name_can_be_given_also_to_a_session_whose_own_is_none() {
-    let session = SnapshotDocument { agent_id: "no name".to_owned(), ..least() };
+    let session = SnapshotDocument { agent_id: "no name".to_owned(), ..minimal_document() };
     let asked = ImportAgentParams { snapshot: session.clone(), agent_id: Some("b".to_owned()) };
-    assert_eq!(read_params(asked).unwrap().import.spec.name, NameSpec::Given(AgentId::parse("b").unwrap()));
-    let fault = read_params(ImportAgentParams { snapshot: session, agent_id: None }).unwrap_err();
+    assert_eq!(parse_import(asked).unwrap().import.spec.name, NameSpec::Given(AgentId::parse("b").unwrap()));
+    let fault = parse_import(ImportAgentParams { snapshot: session, agent_id: None }).unwrap_err();
     assert!(fault.starts_with("session.agent_id invalid: Invalid agent ID"), "{fault}");
-    let asked = ImportAgentParams { snapshot: least(), agent_id: Some("..".to_owned()) };
-    assert!(read_params(asked).unwrap_err().starts_with("agent_id invalid: "));
+    let asked = ImportAgentParams { snapshot: minimal_document(), agent_id: Some("..".to_owned()) };
+    assert!(parse_import(asked).unwrap_err().starts_with("agent_id invalid: "));
 }
 
 #[test]
@@ -87,7 +88,7 @@ fn rights_only_shrink() {
         ("trusted", Some("unknown"), "sandboxed"),
         ("yolo", Some(""), "sandboxed"),
     ] {
-        let reading = read_session(|session| {
+        let reading = parse_document(|session| {
             session.permission_level = level.to_owned();
             session.permission_preset = named.map(str::to_owned);
         })
@@ -111,7 +112,7 @@ fn what_stood_beside_a_preset_goes_with_it() {
         origin: Some("fork of b at 2".to_owned()),
     };
     let with = |level: &str| {
-        read_session(|session| {
+        parse_document(|session| {
             session.permission_level = level.to_owned();
             session.permission_preset = Some("trusted".to_owned());
             session.disabled_tools = vec!["write_file".to_owned()];
@@ -128,14 +129,17 @@ fn what_stood_beside_a_preset_goes_with_it() {
     assert_eq!(same.on_restart, Some(agent::journal::RestartPolicy::Mark));
     let less = with("sandboxed");
     assert_eq!(less.permissions.preset.as_deref(), Some("sandboxed"));
-    assert_eq!((less.permissions.write_paths, less.permissions.may_create, less.permissions.may_grant), (None, None, None));
+    assert_eq!(
+        (less.permissions.write_paths, less.permissions.may_create, less.permissions.may_grant),
+        (None, None, None)
+    );
     assert_eq!(less.permissions.disable_tools, ["write_file"], "what was taken away stays away");
     assert_eq!(less.permissions.budget.limit(Resource::Turns), Some(3), "limits stay too");
 }
 
 #[test]
 fn what_is_left_out_is_said() {
-    let reading = read_session(|session| {
+    let reading = parse_document(|session| {
         session.model_alias = Some("haiku".to_owned());
         session.session_allowances = json!({ "exec": true }).as_object().unwrap().clone();
         session.clipboard_agent_entries = vec![json!({})];
@@ -159,13 +163,13 @@ fn what_is_left_out_is_said() {
         ]
     );
     assert_eq!(reading.import.spec.model, None);
-    let known = read_session(|session| session.model_alias = Some("echo/one".to_owned())).unwrap();
+    let known = parse_document(|session| session.model_alias = Some("echo/one".to_owned())).unwrap();
     assert_eq!((known.import.spec.model.as_deref(), known.notes.len()), (Some("echo/one"), 0));
 }
 
 #[test]
 fn every_call_gets_its_result_right_behind_it() {
-    let read = read_session(|session| {
+    let read = parse_document(|session| {
         session.messages = messages(json!([
             { "role": "user", "content": "go", "meta": { "source": "repl", "source_agent_id": 7 } },
             { "role": "assistant", "content": "on it", "tool_calls": [
@@ -196,7 +200,7 @@ fn every_call_gets_its_result_right_behind_it() {
 
 #[test]
 fn a_session_that_makes_no_sense_is_refused_and_its_place_named() {
-    let with = |value: Value| read_session(|session| session.messages = messages(value)).unwrap_err();
+    let with = |value: Value| parse_document(|session| session.messages = messages(value)).unwrap_err();
     let call = json!({ "role": "assistant", "content": "", "tool_calls": [{ "id": "c1", "name": "x" }] });
     let result = json!({ "role": "tool", "content": "", "tool_call_id": "c1" });
     for (value, text) in [
@@ -259,9 +263,10 @@ fn a_session_that_makes_no_sense_is_refused_and_its_place_named() {
             "session.modified_at must be a time such as 2026-01-31T09:00:00, got: ''",
         ),
     ] {
-        assert_eq!(read_session(change).unwrap_err(), text);
+        assert_eq!(parse_document(change).unwrap_err(), text);
     }
-    let fault = read_session(|session| session.disabled_tools = vec!["a".into(), "a b".into()]).unwrap_err();
+    let fault =
+        parse_document(|session| session.disabled_tools = vec!["a".into(), "a b".into()]).unwrap_err();
     assert!(fault.starts_with("session.disabled_tools[1] must be a tool's name"), "{fault}");
 }
 

@@ -45,7 +45,8 @@ impl EventFilter {
             Principal::Admin => EventFilter::All,
             Principal::Agent(own) => {
                 let below = pool.descendants_of(&own);
-                let mut sight = SubtreeFilter { own, can_see_descendants: None, descendants: BTreeSet::new() };
+                let mut sight =
+                    SubtreeFilter { own, can_see_descendants: None, descendants: BTreeSet::new() };
                 below.into_iter().for_each(|agent| sight.remember_descendant(agent));
                 EventFilter::Subtree(Box::new(sight))
             }
@@ -68,12 +69,16 @@ impl EventFilter {
     /// What becomes of one thing that happened. Only of a clear sight.
     pub(super) fn visibility(&mut self, pool: &PoolHandle, item: &BusEvent) -> Visibility {
         match (self, item) {
-            (EventFilter::All, _) | (EventFilter::Subtree(_), BusEvent::Gap { .. } | BusEvent::Lagged) => Visibility::Visible,
+            (EventFilter::All, _) | (EventFilter::Subtree(_), BusEvent::Gap { .. } | BusEvent::Lagged) => {
+                Visibility::Visible
+            }
             (EventFilter::Subtree(sight), BusEvent::Entry(entry)) => sight.entry_visibility(pool, entry),
             (EventFilter::Subtree(sight), BusEvent::Delta(delta)) if !pool.exists(&sight.own) => {
                 if delta.agent == sight.own.serial() { Visibility::Hidden } else { Visibility::Ended }
             }
-            (EventFilter::Subtree(sight), BusEvent::Delta(delta)) => visible_if(sight.is_visible(pool, delta.agent)),
+            (EventFilter::Subtree(sight), BusEvent::Delta(delta)) => {
+                visible_if(sight.is_visible(pool, delta.agent))
+            }
         }
     }
 }

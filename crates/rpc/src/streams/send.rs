@@ -12,15 +12,15 @@ use futures_util::{FutureExt, stream};
 use nexus3_protocol::envelope::{encode_error, encode_result};
 use nexus3_protocol::events::RESPONSE_EVENT;
 use nexus3_protocol::methods::{SendParams, spec};
-use nexus3_protocol::{ErrorCode, Id, Incoming, Method, Params, Request, RpcError, EnvelopeRules, sse};
-use runtime::{TurnFuture, BusEvent, EventScope, Subscription};
+use nexus3_protocol::{EnvelopeRules, ErrorCode, Id, Incoming, Method, Params, Request, RpcError, sse};
+use runtime::{BusEvent, EventScope, Subscription, TurnFuture};
 
-use super::{EventBytes, CallReply, encode_event};
+use super::{CallReply, EventBytes, encode_event};
 use crate::caller::Caller;
 use crate::dispatcher::{Dispatcher, Target};
-use crate::routing::parse_params;
 use crate::events::event;
 use crate::methods::conversation::send_output;
+use crate::routing::parse_params;
 
 /// A send that was asked for.
 struct SendRequest {
@@ -98,7 +98,15 @@ impl SendRequest {
         let begun: Result<_, Fault> = begin.await;
         let (answering, subscription, turn) =
             begun.map_err(|fault| desk.audited_error(&fault, &caller, Method::Send))?;
-        Ok(SendStream { dispatcher: desk, caller, id, subscription, pending_response: answering, turn, end: None })
+        Ok(SendStream {
+            dispatcher: desk,
+            caller,
+            id,
+            subscription,
+            pending_response: answering,
+            turn,
+            end: None,
+        })
     }
 }
 
@@ -143,7 +151,9 @@ impl SendStream {
         match &self.end {
             Some(_) if self.turn.has_ended => None,
             // The end is kept, so it will be told.
-            Some(end) if self.turn.has_turn() && is_end_journaled(end) => Some(heard(self.subscription.next().await)),
+            Some(end) if self.turn.has_turn() && is_end_journaled(end) => {
+                Some(heard(self.subscription.next().await))
+            }
             // What was told before the answer is here already.
             Some(_) => self.subscription.next().now_or_never().map(heard),
             None => {

@@ -7,7 +7,7 @@ use nexus3_protocol::events::EventQuery;
 use nexus3_protocol::sse;
 use runtime::{BusEvent, EventScope, PoolHandle, Subscription};
 
-use super::event_filter::{Visibility, EventFilter};
+use super::event_filter::{EventFilter, Visibility};
 use super::{EventBytes, StreamError, encode_event};
 use crate::caller::{Caller, Operation};
 use crate::dispatcher::{Dispatcher, Target, TargetKind};
@@ -57,7 +57,14 @@ impl Dispatcher {
         let sight = EventFilter::for_principal(caller.principal(&self.pool)?, &self.pool);
         let subscription = self.pool.subscribe(scope, query.after).await?;
         let begins_behind = query.after.is_none().then(|| subscription.cursor());
-        let watch = Watch { pool: self.pool.clone(), subscription, event_filter: sight, query, agent, has_ended: false };
+        let watch = Watch {
+            pool: self.pool.clone(),
+            subscription,
+            event_filter: sight,
+            query,
+            agent,
+            has_ended: false,
+        };
         let pieces =
             stream::unfold(watch, |mut watch| async move { watch.next().await.map(|piece| (piece, watch)) });
         Ok(EventBytes::new(pieces).starting_after(begins_behind))

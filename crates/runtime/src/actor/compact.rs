@@ -3,13 +3,13 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use agent::compaction::{CompactionMethod, CompactionPart, SummaryPlan, CompactionTrigger};
+use agent::compaction::{CompactionMethod, CompactionPart, CompactionTrigger, SummaryPlan};
 use agent::journal::Record;
 use agent::{Fault, TokenCount};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::Actor;
-use super::compaction_run::{SummaryStep, SummaryCall};
+use super::compaction_run::{SummaryCall, SummaryStep};
 use crate::admission::{AdmissionPermit, shutting_down};
 
 /// What came of a compaction.
@@ -65,7 +65,9 @@ impl Actor {
             Ok(None) => Ok(CompactionOutcome::Nothing),
             Ok(Some((parts, how))) => self.commit_compaction(parts, how, &by).await,
             Err(CompactionAborted::Failed(fault)) => Err(fault),
-            Err(CompactionAborted::Ended) if self.shared.end_requested.is_cancelled() => Err(self.shared.unavailable()),
+            Err(CompactionAborted::Ended) if self.shared.end_requested.is_cancelled() => {
+                Err(self.shared.unavailable())
+            }
             Err(CompactionAborted::Ended) => Err(shutting_down()),
         };
         // The place is free before the answer is out.
@@ -96,8 +98,11 @@ impl Actor {
         if when == CompactionCondition::Full && !size.is_full() {
             return Ok(None);
         }
-        let drop = || Ok(shared.without_oldest(&frame, &size, 1).map(|parts| (parts, CompactionMethod::Dropped)));
-        let Some(summary) = SummaryPlan::plan(&window, &size, frame.calibration, CompactionTrigger::Requested) else {
+        let drop =
+            || Ok(shared.without_oldest(&frame, &size, 1).map(|parts| (parts, CompactionMethod::Dropped)));
+        let Some(summary) =
+            SummaryPlan::plan(&window, &size, frame.calibration, CompactionTrigger::Requested)
+        else {
             return if size.is_full() { drop() } else { Ok(None) };
         };
         if !shared.has_summary_budget() {
@@ -138,7 +143,12 @@ impl Actor {
         }
     }
 
-    async fn commit_compaction(&mut self, parts: Vec<CompactionPart>, how: CompactionMethod, by: &str) -> Result<CompactionOutcome, Fault> {
+    async fn commit_compaction(
+        &mut self,
+        parts: Vec<CompactionPart>,
+        how: CompactionMethod,
+        by: &str,
+    ) -> Result<CompactionOutcome, Fault> {
         let shared = &self.shared;
         let fold = shared.compact_window(parts, how, None, by);
         let (tokens_before, tokens_after) = (fold.record.tokens_before, fold.record.tokens_after);

@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use agent::compaction::{CompactionMethod, CompactionPart, CompactionRecord, SummaryPlan, drop_oldest};
-use agent::outside::{Requester, ModelEvent, ModelStream};
+use agent::outside::{ModelEvent, ModelStream, Requester};
 use agent::permission::Resource;
 use agent::{Fault, FaultKind, FixedOverhead, Prices, TokenCount, ToolSpec, Usage, Window, WindowSize};
 use futures_util::{FutureExt, StreamExt};
@@ -115,7 +115,13 @@ pub(super) struct CompactedWindow {
 
 impl Shared {
     /// What these parts make of the context.
-    pub(super) fn compact_window(&self, parts: Vec<CompactionPart>, how: CompactionMethod, turn: Option<u64>, by: &str) -> CompactedWindow {
+    pub(super) fn compact_window(
+        &self,
+        parts: Vec<CompactionPart>,
+        how: CompactionMethod,
+        turn: Option<u64>,
+        by: &str,
+    ) -> CompactedWindow {
         let (before, gauge) = {
             let state = self.published.read();
             (state.window.clone(), state.calibration)
@@ -151,7 +157,12 @@ impl Shared {
 
     /// The context without its oldest messages, as far as it has to be shorter. It is halved when the model's window is not
     /// known, and after a refusal, because the window is not what was believed.
-    pub(super) fn without_oldest(&self, frame: &FixedOverhead, size: &WindowSize, refusals: u32) -> Option<Vec<CompactionPart>> {
+    pub(super) fn without_oldest(
+        &self,
+        frame: &FixedOverhead,
+        size: &WindowSize,
+        refusals: u32,
+    ) -> Option<Vec<CompactionPart>> {
         let window = self.published.read().window.clone();
         let half = window.message_tokens() / 2;
         let room = frame.calibration.to_counted_tokens(size.message_capacity() * DROPPED_PERCENT / 100);

@@ -10,11 +10,11 @@ use agent::{Fault, FaultKind, TurnEnd, TurnOutcome, content_digest_input};
 use sha2::{Digest, Sha256};
 use tokio::sync::oneshot;
 
-use super::pending_turn::{Acceptance, PendingTurn, content_mismatch, turn_result, commit_result};
+use super::pending_turn::{Acceptance, PendingTurn, commit_result, content_mismatch, turn_result};
 use super::turn_driver::TurnDriver;
 use super::{Actor, CancelReply, Job};
-use crate::handle::Shared;
 use crate::admission::busy;
+use crate::handle::Shared;
 
 /// Ends a send that has not begun. Whoever asked is told when that is kept.
 pub(super) async fn cancel_unstarted(shared: Arc<Shared>, mut open: PendingTurn, reply: Option<CancelReply>) {
@@ -23,7 +23,9 @@ pub(super) async fn cancel_unstarted(shared: Arc<Shared>, mut open: PendingTurn,
         return;
     }
     let accepted = match &mut open.acceptance {
-        Acceptance::Enqueued(says) => commit_result(says).await.unwrap_or(Err(StoreFault::NotFound)).map(|()| true),
+        Acceptance::Enqueued(says) => {
+            commit_result(says).await.unwrap_or(Err(StoreFault::NotFound)).map(|()| true)
+        }
         Acceptance::Committed => Ok(true),
         Acceptance::NotEnqueued | Acceptance::Reopened(_) => Ok(false),
     };
@@ -45,10 +47,12 @@ pub(super) async fn cancel_unstarted(shared: Arc<Shared>, mut open: PendingTurn,
     let is_unknown = accepted != Ok(true) || shared.end_requested.is_cancelled();
     let kept = match is_unknown {
         true => Ok(()),
-        false => match shared.append(vec![open.ended_record(TurnEnd::cancelled_before_start())], |_| {}).await {
-            Err(StoreFault::NotFound) => Ok(()),
-            kept => kept,
-        },
+        false => {
+            match shared.append(vec![open.ended_record(TurnEnd::cancelled_before_start())], |_| {}).await {
+                Err(StoreFault::NotFound) => Ok(()),
+                kept => kept,
+            }
+        }
     };
     if let Some(reply) = reply {
         let _ = reply.send(kept.is_ok());
@@ -80,7 +84,9 @@ async fn stored_outcome(shared: &Shared, open: &PendingTurn) -> Result<StoredOut
         Some(stored) if stored.content_digest != content_digest(open) => Err(content_mismatch(name)),
         Some(StoredTurn { turn, end: Some(end), .. }) => Ok(StoredOutcome::Ended(turn, end)),
         Some(StoredTurn { end: None, .. }) => Ok(StoredOutcome::Open),
-        None if shared.is_destroyed().await? => Ok(StoredOutcome::Ended(open.turn, TurnEnd::cancelled_before_start())),
+        None if shared.is_destroyed().await? => {
+            Ok(StoredOutcome::Ended(open.turn, TurnEnd::cancelled_before_start()))
+        }
         // It was forgotten just now: the next try will tell.
         None => Err(being_resumed(open)),
     }
@@ -91,9 +97,16 @@ fn being_resumed(open: &PendingTurn) -> Fault {
 }
 
 impl Actor {
-    pub(super) async fn end_unstarted(&mut self, open: PendingTurn, reply: Option<CancelReply>) -> ControlFlow<()> {
+    pub(super) async fn end_unstarted(
+        &mut self,
+        open: PendingTurn,
+        reply: Option<CancelReply>,
+    ) -> ControlFlow<()> {
         let is_left = reply.is_none() && open.is_unattended();
-        if matches!(open.stage, TurnStage::Running(_)) && !is_left && !self.shared.end_requested.is_cancelled() {
+        if matches!(open.stage, TurnStage::Running(_))
+            && !is_left
+            && !self.shared.end_requested.is_cancelled()
+        {
             // It had begun before the daemon stopped: what it left open in the context has to be closed.
             let mut performance = TurnDriver::begin(Arc::clone(&self.shared), &open, None);
             performance.cancel_on_advance();
@@ -146,7 +159,11 @@ impl Actor {
 
     /// The same for one that somebody wanted to cancel before that was known: what is opened again is cancelled then, and so
     /// is whatever else waits under the name.
-    pub(super) async fn answer_cancelled_duplicate(&mut self, open: PendingTurn, cancels: Vec<CancelReply>) -> ControlFlow<()> {
+    pub(super) async fn answer_cancelled_duplicate(
+        &mut self,
+        open: PendingTurn,
+        cancels: Vec<CancelReply>,
+    ) -> ControlFlow<()> {
         let name = open.message.request_id.clone();
         self.answer_duplicate(open).await?;
         for reply in cancels {

@@ -6,8 +6,8 @@ use agent::{Fault, FaultKind, Message, RequestId, TurnEnd, TurnOutcome};
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::handle::NewMessage;
 use crate::admission::AdmissionPermit;
+use crate::handle::NewMessage;
 
 pub(crate) type Reply = oneshot::Sender<Result<TurnEnd, Fault>>;
 pub(crate) type CommitWaiter = oneshot::Sender<Result<(), Fault>>;

@@ -6,11 +6,11 @@ use agent::{Fault, RequestId};
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::pending_turn::{Acceptance, CommitWaiter, PendingTurn, Reply, content_mismatch};
 use super::idempotency::cancel_unstarted;
+use super::pending_turn::{Acceptance, CommitWaiter, PendingTurn, Reply, content_mismatch};
 use super::{Actor, CancelReply, Interrupt, Job};
-use crate::handle::NewMessage;
 use crate::admission::AdmissionPermit;
+use crate::handle::NewMessage;
 
 impl Actor {
     /// A send whose name is open already is that send, if it says the same. If it says something else it is refused, once
@@ -56,7 +56,8 @@ impl Actor {
     /// A send that has to wait is kept now: it may be acknowledged before its turn comes.
     pub(super) fn enqueue(&self, open: &mut PendingTurn) {
         let turn = open.turn;
-        let keeping = self.shared.append(vec![open.accepted_record()], |state| state.turns = state.turns.max(turn));
+        let keeping =
+            self.shared.append(vec![open.accepted_record()], |state| state.turns = state.turns.max(turn));
         let (said, says) = watch::channel(None);
         let keepings = std::mem::take(&mut open.commit_waiters);
         self.spawn(async move {
@@ -72,7 +73,8 @@ impl Actor {
     /// It is sure now whose the name is: those who use it for something else need not wait to hear that.
     pub(super) fn refuse_conflicting(&mut self, owner: &PendingTurn) {
         let is_wrong = |open: &PendingTurn| {
-            open.message.request_id == owner.message.request_id && !open.message.has_same_content(&owner.message)
+            open.message.request_id == owner.message.request_id
+                && !open.message.has_same_content(&owner.message)
         };
         for wrong in self.remove_queued(is_wrong) {
             wrong.respond(&Err(content_mismatch(&owner.message.request_id)));

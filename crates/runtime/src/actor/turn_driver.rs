@@ -2,8 +2,8 @@
 //! by [`toolwork`]. How the model is asked is in [`asking`]. What the turn keeps is staged by [`keeping`] and kept before
 //! anything follows from it; what it uses is paid for; and a panic on the model's side fails this turn alone.
 
-mod model_call;
 mod commit;
+mod model_call;
 mod tool_calls;
 mod wall_time;
 
@@ -18,14 +18,14 @@ use agent::journal::{Record, TurnStage};
 use agent::outside::{ModelStream, StoreFault};
 use agent::permission::Resource;
 use agent::{
-    Fault, FaultKind, Message, RequestId, MessageSource, Turn, TurnAction, TurnEnd, TurnEvent, TurnLimits,
+    Fault, FaultKind, Message, MessageSource, RequestId, Turn, TurnAction, TurnEnd, TurnEvent, TurnLimits,
     TurnOutcome,
 };
 use tokio::sync::{AcquireError, OwnedSemaphorePermit};
 use tokio::time::Instant;
 
-use self::model_call::ModelCall;
 use self::commit::StagedBatch;
+use self::model_call::ModelCall;
 use self::tool_calls::{StartedCall, ToolCalls};
 use self::wall_time::WallTime;
 use super::compaction_run::SummaryCall;
@@ -382,7 +382,13 @@ impl TurnDriver {
     /// A call does not run before it is kept that it may.
     fn stage_call_begun(&mut self, place: usize, call: &agent::ToolCall, class: agent::ToolClass) {
         let (call_id, tool) = (call.id.clone(), call.name.clone());
-        self.staged.stage_record(Record::CallBegun { turn: self.turn_number, index: place, call_id, tool, class });
+        self.staged.stage_record(Record::CallBegun {
+            turn: self.turn_number,
+            index: place,
+            call_id,
+            tool,
+            class,
+        });
     }
 
     fn publish_end(&mut self, end: &TurnEnd) {

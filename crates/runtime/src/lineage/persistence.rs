@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use agent::NanoDollars;
-use agent::journal::{StoredAccount, StoredLedger, Serial};
+use agent::journal::{Serial, StoredAccount, StoredLedger};
 use agent::permission::Resource;
 
 use super::{LineageNode, NewLineageNode, resource_index};
@@ -24,7 +24,8 @@ impl LineageNode {
         let StoredLineageNode { new, ledger, descendant_count: descendants, is_destroyed: gone } = kept;
         let kin = Self::new_pending(new);
         for (resource, account) in Resource::CONSUMED.into_iter().zip(ledger.accounts) {
-            let StoredAccount { limit, used, reserved, paid_elsewhere, share, budget_source: lender, total } = account;
+            let StoredAccount { limit, used, reserved, paid_elsewhere, share, budget_source: lender, total } =
+                account;
             *kin.ledger().account_mut(resource) = Account { limit, used, reserved, paid_elsewhere, share };
             kin.total(resource).store(total, Ordering::Release);
             if let Some(lender) = lender.and_then(|serial| kin.find_ancestor(serial)) {
@@ -57,7 +58,11 @@ impl LineageNode {
     pub(super) fn adjust_reserved_pending(&self, resource: Resource, before: u64, after: u64) {
         let change = |sum: u64| Some(sum.saturating_sub(before).saturating_add(after));
         // Changing it always succeeds.
-        let _ = self.reserved_pending[resource_index(resource)].fetch_update(Ordering::AcqRel, Ordering::Acquire, change);
+        let _ = self.reserved_pending[resource_index(resource)].fetch_update(
+            Ordering::AcqRel,
+            Ordering::Acquire,
+            change,
+        );
     }
 
     fn find_ancestor(&self, serial: Serial) -> Option<Arc<LineageNode>> {
@@ -81,7 +86,8 @@ impl LineageNode {
     }
 
     fn stored_ledger(&self, version: u64) -> StoredLedger {
-        let lenders: Vec<_> = self.budget_sources().iter().map(|(resource, kin)| (*resource, kin.serial)).collect();
+        let lenders: Vec<_> =
+            self.budget_sources().iter().map(|(resource, kin)| (*resource, kin.serial)).collect();
         let accounts = Resource::CONSUMED.map(|resource| {
             let Account { limit, used, reserved, paid_elsewhere, share } = self.account(resource);
             let lender = lenders.iter().find(|(lent, _)| *lent == resource).map(|(_, serial)| *serial);

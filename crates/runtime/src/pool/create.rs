@@ -4,22 +4,22 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use agent::journal::{AgentState, RestartPolicy, Record};
-use agent::outside::{Timestamp, Provider, StoreFault};
+use agent::journal::{AgentState, Record, RestartPolicy};
+use agent::outside::{Provider, StoreFault, Timestamp};
 use agent::permission::{DEPTH_MAX, Dimension, Effect, FilePath, Grant, Level, Preset};
-use agent::{AgentId, CountedMessage, Fault, FaultKind, Message, RequestId, MessageSource, Window};
+use agent::{AgentId, CountedMessage, Fault, FaultKind, Message, MessageSource, RequestId, Window};
 use tokio::sync::oneshot;
 
 use super::Pool;
 use super::directory::ReserveError;
-use super::permissions::{PermissionSpec, authorize_effects, reject_widening, budget_exceeds_parent};
+use super::permissions::{PermissionSpec, authorize_effects, budget_exceeds_parent, reject_widening};
 use super::wake::NewAgent;
 use crate::actor::PendingTurn;
+use crate::admission::shutting_down;
 use crate::capability::Capability;
 use crate::context::{DefaultPrompt, default_prompt};
-use crate::handle::{AgentHandle, TurnFuture, NewMessage};
-use crate::lineage::{LineageNode, NewLineageNode, GrantedPermissions};
-use crate::admission::shutting_down;
+use crate::handle::{AgentHandle, NewMessage, TurnFuture};
+use crate::lineage::{GrantedPermissions, LineageNode, NewLineageNode};
 
 /// What an agent is made from.
 #[derive(Debug, Clone, Default)]
@@ -139,7 +139,11 @@ pub(super) struct CreatePlan {
 }
 
 impl Pool {
-    pub(crate) async fn create(self: &Arc<Self>, spec: AgentSpec, by: Initiator<'_>) -> Result<CreatedAgent, Fault> {
+    pub(crate) async fn create(
+        self: &Arc<Self>,
+        spec: AgentSpec,
+        by: Initiator<'_>,
+    ) -> Result<CreatedAgent, Fault> {
         let plan = self.plan_create(spec, by).await?;
         self.create_planned(&plan).await
     }
@@ -201,10 +205,23 @@ impl Pool {
             Some(model) => self.outside.models.find(model)?,
         };
         let by = by.name().to_owned();
-        Ok(CreatePlan { spec, parent, cwd, granted: standing, provider, created_by: by, created_at: None, messages: Vec::new() })
+        Ok(CreatePlan {
+            spec,
+            parent,
+            cwd,
+            granted: standing,
+            provider,
+            created_by: by,
+            created_at: None,
+            messages: Vec::new(),
+        })
     }
 
-    async fn resolve_parent(&self, spec: &AgentSpec, by: Initiator<'_>) -> Result<Option<Arc<LineageNode>>, Fault> {
+    async fn resolve_parent(
+        &self,
+        spec: &AgentSpec,
+        by: Initiator<'_>,
+    ) -> Result<Option<Arc<LineageNode>>, Fault> {
         let parent = match (by, &spec.parent) {
             (Initiator::Admin, None) => return Ok(None),
             (Initiator::Admin, Some(id)) => {
@@ -243,11 +260,19 @@ impl Pool {
         }
     }
 
-    fn resolve_cwd(&self, spec: &AgentSpec, parent: Option<&LineageNode>, outer: Option<&Grant>) -> Result<FilePath, Fault> {
+    fn resolve_cwd(
+        &self,
+        spec: &AgentSpec,
+        parent: Option<&LineageNode>,
+        outer: Option<&Grant>,
+    ) -> Result<FilePath, Fault> {
         let base = parent.map_or(&self.options.cwd, |parent| &parent.cwd);
         let Some(text) = &spec.cwd else { return Ok(base.clone()) };
-        let cwd =
-            self.outside.workspace.resolve_directory(text, base).map_err(|text| Fault::new(FaultKind::Invalid, text))?;
+        let cwd = self
+            .outside
+            .workspace
+            .resolve_directory(text, base)
+            .map_err(|text| Fault::new(FaultKind::Invalid, text))?;
         if outer.is_some_and(|outer| outer.read.find(&cwd).is_none()) {
             let text = format!("cwd '{cwd}' is outside parent's allowed paths");
             return Err(Fault::denied(Dimension::Read.name(), text));
@@ -256,7 +281,11 @@ impl Pool {
     }
 
     /// None when the name is taken.
-    async fn create_with_id(self: &Arc<Self>, plan: &CreatePlan, id: &AgentId) -> Result<Option<CreatedAgent>, Fault> {
+    async fn create_with_id(
+        self: &Arc<Self>,
+        plan: &CreatePlan,
+        id: &AgentId,
+    ) -> Result<Option<CreatedAgent>, Fault> {
         let capability = Capability::generate(&*self.outside.entropy)?;
         // Waited for first: what is set aside while somebody waits would be kept without the agent it is for.
         let _making = self.tree_lock.read().await;
@@ -312,7 +341,8 @@ impl Pool {
             state,
         };
         let (handle, commands) = self.assemble(new);
-        let first = plan.spec.initial.as_ref().map(|first| self.admit_first_message(&handle, first)).transpose()?;
+        let first =
+            plan.spec.initial.as_ref().map(|first| self.admit_first_message(&handle, first)).transpose()?;
         let mut records = vec![Record::Created(Box::new(handle.record()))];
         let kept = |message: &Arc<Message>| Record::MessageAdded(Box::new(Message::clone(message)));
         records.extend(plan.messages.iter().map(kept));
@@ -356,12 +386,18 @@ impl Pool {
         });
         let count = |text: &str| provider.count(text);
         let mut window = Window::new(prompt.as_deref(), &count);
-        plan.messages.iter().for_each(|message| window.push(CountedMessage::new(Arc::clone(message), &count)));
+        plan.messages
+            .iter()
+            .for_each(|message| window.push(CountedMessage::new(Arc::clone(message), &count)));
         window
     }
 
     /// The first message has its place before the agent can be found: if there is no room, there is no agent.
-    fn admit_first_message(&self, handle: &AgentHandle, first: &FirstMessage) -> Result<(RequestId, PendingTurn), Fault> {
+    fn admit_first_message(
+        &self,
+        handle: &AgentHandle,
+        first: &FirstMessage,
+    ) -> Result<(RequestId, PendingTurn), Fault> {
         let mut bytes = [0; 16];
         self.outside.entropy.fill(&mut bytes)?;
         let request_id = RequestId::Text(uuid_text(bytes));

@@ -8,7 +8,7 @@ use agent::outside::{Append, BoxFuture, StoreFault};
 
 use super::{ChildPolicy, Pool};
 use crate::handle::AgentHandle;
-use crate::lineage::{Release, LineageNode};
+use crate::lineage::{LineageNode, Release};
 
 impl Pool {
     /// Whoever left, with the handles of those that were live. Nobody when the agent is not there.
@@ -41,7 +41,11 @@ impl Pool {
     }
 
     /// Keeps that they are gone, and with it what was set aside for them and has gone back to whoever is above.
-    fn persist_destroyed(&self, kins: &[Arc<LineageNode>], by: &str) -> BoxFuture<'static, Result<(), StoreFault>> {
+    fn persist_destroyed(
+        &self,
+        kins: &[Arc<LineageNode>],
+        by: &str,
+    ) -> BoxFuture<'static, Result<(), StoreFault>> {
         let at = self.outside.clock.now();
         let gone = |kin: &Arc<LineageNode>| Append {
             agent: kin.serial,
@@ -68,7 +72,10 @@ impl Pool {
     }
 
     /// What a turn used while its agent went was paid by whoever is above.
-    pub(crate) fn persist_ancestor_ledgers(&self, kin: &LineageNode) -> BoxFuture<'static, Result<(), StoreFault>> {
+    pub(crate) fn persist_ancestor_ledgers(
+        &self,
+        kin: &LineageNode,
+    ) -> BoxFuture<'static, Result<(), StoreFault>> {
         let append = kin.parent.as_ref().map(|parent| Append {
             agent: parent.serial,
             agent_id: Some(parent.id()),

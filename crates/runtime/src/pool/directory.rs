@@ -10,10 +10,10 @@ use agent::outside::IndexRow;
 use agent::permission::Relation;
 use agent::{AgentId, Fault, FaultKind};
 
+use crate::admission::{busy, shutting_down};
 use crate::capability::CapabilityDigest;
 use crate::handle::{AgentHandle, Shared};
-use crate::lineage::{LineageNode, InsufficientBudget};
-use crate::admission::{busy, shutting_down};
+use crate::lineage::{InsufficientBudget, LineageNode};
 
 mod live;
 
@@ -134,14 +134,18 @@ impl Directory {
             return Err(ReserveError::NameTaken);
         }
         if entries.by_id.len() >= agents_max {
-            return Err(ReserveError::Refused(Fault::new(busy(), format!("busy: {agents_max} agents exist"))));
+            return Err(ReserveError::Refused(Fault::new(
+                busy(),
+                format!("busy: {agents_max} agents exist"),
+            )));
         }
         if let Some(parent) = &kin.parent {
             if !entries.exists(parent.serial) {
                 let text = format!("Parent agent not found: {}", parent.id());
                 return Err(ReserveError::Refused(Fault::new(FaultKind::Invalid, text)));
             }
-            kin.count_descendant().map_err(|short| ReserveError::Refused(children_budget_exhausted(&id, short)))?;
+            kin.count_descendant()
+                .map_err(|short| ReserveError::Refused(children_budget_exhausted(&id, short)))?;
             entries.children.entry(parent.serial).or_default().insert(kin.serial);
         }
         let node = DirectoryEntry {
@@ -269,7 +273,8 @@ impl Directory {
         if !entries.exists(serial) {
             return Vec::new();
         }
-        let below = (children == ChildPolicy::Cascade).then(|| entries.descendants_of(serial)).into_iter().flatten();
+        let below =
+            (children == ChildPolicy::Cascade).then(|| entries.descendants_of(serial)).into_iter().flatten();
         std::iter::once(serial).chain(below).filter(|serial| entries.exists(*serial)).collect()
     }
 
@@ -320,7 +325,12 @@ impl Directory {
     }
 
     /// Some of the agents that pass, in the order they were created, and how many pass.
-    pub(crate) fn page(&self, under: Option<Serial>, offset: usize, limit: usize) -> (usize, Vec<ListedAgent>) {
+    pub(crate) fn page(
+        &self,
+        under: Option<Serial>,
+        offset: usize,
+        limit: usize,
+    ) -> (usize, Vec<ListedAgent>) {
         let entries = self.read();
         let passes = |serial: &Serial| under.is_none_or(|top| entries.lineage(*serial).any(|one| one == top));
         let (mut total, mut page) = (0, Vec::new());

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use agent::journal::Record;
-use agent::outside::{Append, Timestamp, StoreFault};
+use agent::outside::{Append, StoreFault, Timestamp};
 use agent::permission::Effect;
 use agent::{AgentId, Fault, FaultKind, Message};
 
-use super::create::{OwnedInitiator, Initiator, CreatedAgent, NameSpec, CreatePlan};
+use super::create::{CreatePlan, CreatedAgent, Initiator, NameSpec, OwnedInitiator};
 use super::permissions::authorize_effects;
 use super::{AgentSpec, Pool, PoolHandle};
-use crate::handle::{AgentHandle, AgentRef};
 use crate::admission::busy;
+use crate::handle::{AgentHandle, AgentRef};
 
 /// A copy of an agent.
 #[derive(Debug, Clone, Default)]
@@ -40,8 +40,14 @@ impl PoolHandle {
     ///
     /// # Errors
     /// As for a create, and when the messages would end within a tool call.
-    pub async fn fork(&self, source: &AgentHandle, fork: Fork, by: Initiator<'_>) -> Result<CreatedAgent, Fault> {
-        let (pool, source, author) = (Arc::clone(&self.pool), source.clone(), OwnedInitiator::from_initiator(by));
+    pub async fn fork(
+        &self,
+        source: &AgentHandle,
+        fork: Fork,
+        by: Initiator<'_>,
+    ) -> Result<CreatedAgent, Fault> {
+        let (pool, source, author) =
+            (Arc::clone(&self.pool), source.clone(), OwnedInitiator::from_initiator(by));
         self.pool.run_detached(async move { pool.fork(&source, fork, author.as_initiator()).await }).await
     }
 
@@ -64,7 +70,8 @@ impl PoolHandle {
             let Import { spec, messages, created_at, origin } = import;
             let spec = AgentSpec { origin: Some(origin), initial: None, ..spec };
             let messages = messages.into_iter().map(Arc::new).collect();
-            let plan = CreatePlan { messages, created_at, ..pool.plan_create(spec, author.as_initiator()).await? };
+            let plan =
+                CreatePlan { messages, created_at, ..pool.plan_create(spec, author.as_initiator()).await? };
             pool.create_planned(&plan).await
         };
         self.pool.run_detached(import).await
@@ -72,7 +79,12 @@ impl PoolHandle {
 }
 
 impl Pool {
-    async fn fork(self: &Arc<Self>, source: &AgentHandle, fork: Fork, by: Initiator<'_>) -> Result<CreatedAgent, Fault> {
+    async fn fork(
+        self: &Arc<Self>,
+        source: &AgentHandle,
+        fork: Fork,
+        by: Initiator<'_>,
+    ) -> Result<CreatedAgent, Fault> {
         let (record, kin) = (source.record(), source.node());
         if let Initiator::Agent(own) = by {
             let preset = self.find_preset(&kin.granted().spec, None)?;

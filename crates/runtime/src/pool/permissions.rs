@@ -5,16 +5,16 @@ use std::sync::Arc;
 
 use agent::journal::Record;
 use agent::permission::{
-    GrantRequest, Permissions, Budget, Dimension, Effect, FilePath, Grant, Level, Limit, Preset, PresetFault, Resource,
-    Verdict, GrantKind, explain, judge,
+    Budget, Dimension, Effect, FilePath, Grant, GrantKind, GrantRequest, Level, Limit, Permissions, Preset,
+    PresetFault, Resource, Verdict, explain, judge,
 };
 use agent::{AgentId, Fault, FaultKind};
 
-use super::create::{OwnedInitiator, Initiator};
-use super::stored_permissions::{to_stored_request, to_stored_permissions};
+use super::create::{Initiator, OwnedInitiator};
+use super::stored_permissions::{to_stored_permissions, to_stored_request};
 use super::{Pool, PoolHandle};
 use crate::handle::AgentHandle;
-use crate::lineage::{LineageNode, InsufficientBudget, GrantedPermissions};
+use crate::lineage::{GrantedPermissions, InsufficientBudget, LineageNode};
 
 /// What an agent is given, as it was asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -166,7 +166,10 @@ impl PoolHandle {
             may_grant: kin.may_grant(),
             limits: explain(&line, GrantKind::May),
             grant_limits: explain(&line, GrantKind::MayGrant),
-            resource_usage: Resource::ALL.into_iter().map(|resource| resource_usage(agent, resource)).collect(),
+            resource_usage: Resource::ALL
+                .into_iter()
+                .map(|resource| resource_usage(agent, resource))
+                .collect(),
         }
     }
 
@@ -174,16 +177,30 @@ impl PoolHandle {
     ///
     /// # Errors
     /// When the change is wrong, or more than the ancestors may grant, or cannot be kept; nothing changes then.
-    pub async fn change_permissions(&self, agent: &AgentHandle, change: &PermissionChange, by: Initiator<'_>) -> Result<(), Fault> {
+    pub async fn change_permissions(
+        &self,
+        agent: &AgentHandle,
+        change: &PermissionChange,
+        by: Initiator<'_>,
+    ) -> Result<(), Fault> {
         let (pool, agent, change) = (Arc::clone(&self.pool), agent.clone(), change.clone());
         let author = OwnedInitiator::from_initiator(by);
         // Whoever asked may go away; a change that has begun is finished.
-        self.pool.run_detached(async move { pool.change_permissions(&agent, &change, author.as_initiator()).await }).await
+        self.pool
+            .run_detached(
+                async move { pool.change_permissions(&agent, &change, author.as_initiator()).await },
+            )
+            .await
     }
 }
 
 impl Pool {
-    async fn change_permissions(&self, agent: &AgentHandle, change: &PermissionChange, by: Initiator<'_>) -> Result<(), Fault> {
+    async fn change_permissions(
+        &self,
+        agent: &AgentHandle,
+        change: &PermissionChange,
+        by: Initiator<'_>,
+    ) -> Result<(), Fault> {
         let kin = agent.node();
         // Two changes at once would each begin from what was before, and the second would undo the first.
         let _changing = kin.lock_for_change().await;
@@ -195,7 +212,8 @@ impl Pool {
             None => reserved_by_children(short),
         })?;
         let by = by.name().to_owned();
-        let record = Record::PermissionsChanged { by: by.clone(), permissions: Box::new((*standing.stored).clone()) };
+        let record =
+            Record::PermissionsChanged { by: by.clone(), permissions: Box::new((*standing.stored).clone()) };
         if let Err(fault) = agent.shared.append(vec![record], |_| {}).await {
             // What was before fits: nothing else could take what is given back here.
             let _ = kin.set_granted(before);
@@ -233,7 +251,11 @@ impl Pool {
         self.resolve_permissions(&permissions, &kin.cwd, outer.as_ref())
     }
 
-    pub(super) fn find_preset(&self, permissions: &PermissionSpec, level_max: Option<Level>) -> Result<&Preset, Fault> {
+    pub(super) fn find_preset(
+        &self,
+        permissions: &PermissionSpec,
+        level_max: Option<Level>,
+    ) -> Result<&Preset, Fault> {
         let name = permissions.preset.as_deref().unwrap_or(&self.options.preset_default);
         self.options.presets.find(name).map_err(|_| self.preset_not_found(name, level_max))
     }
@@ -307,7 +329,11 @@ impl Pool {
             cwd: first.cwd.clone(),
             write_paths: self.resolve_write_paths(second.write_paths.as_deref(), &first.cwd, outer)?,
             disable_tools: self.canonical_tool_names(&second.disable_tools),
-            may_create: self.resolve_preset_names("may_grant.may_create", second.may_create.as_deref(), outer)?,
+            may_create: self.resolve_preset_names(
+                "may_grant.may_create",
+                second.may_create.as_deref(),
+                outer,
+            )?,
             budget: first.budget,
         };
         let resolved = preset.resolve(&ask).map_err(|fault| invalid_preset_request(&fault))?;
@@ -324,7 +350,10 @@ impl Pool {
         let place = |text: &String| {
             let found = self.outside.workspace.resolve_path(text, cwd);
             let path = found.map_err(|why| {
-                Fault::new(FaultKind::Invalid, format!("allowed_write_path '{}' invalid: {why}", echoed(text)))
+                Fault::new(
+                    FaultKind::Invalid,
+                    format!("allowed_write_path '{}' invalid: {why}", echoed(text)),
+                )
             })?;
             if outer.is_some_and(|outer| outer.write.find(&path).is_none()) {
                 let text = format!("allowed_write_path '{path}' is outside parent's allowed paths");

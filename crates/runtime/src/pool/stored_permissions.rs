@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use agent::journal::{StoredGrantRequest, StoredPermissions};
-use agent::permission::{GrantRequest, Permissions, Budget, FilePath, Grant, Level, Preset, Reasons};
+use agent::permission::{Budget, FilePath, Grant, GrantRequest, Level, Permissions, Preset, Reasons};
 
 use super::Pool;
 use super::permissions::{MayGrantSpec, PermissionSpec};
@@ -49,7 +49,12 @@ impl Pool {
         }
     }
 
-    fn resolve_stored(&self, preset: &Preset, kept: &StoredPermissions, cwd: &FilePath) -> Option<Permissions> {
+    fn resolve_stored(
+        &self,
+        preset: &Preset,
+        kept: &StoredPermissions,
+        cwd: &FilePath,
+    ) -> Option<Permissions> {
         let may = preset.resolve(&from_stored_request(&kept.may, cwd, kept.budget)).ok()?.into_permissions();
         let Some((name, second)) = &kept.may_grant else { return Some(may) };
         let preset = match name {

@@ -5,21 +5,21 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use agent::journal::{AgentState, RestartPolicy, Replay, Serial};
-use agent::outside::{ModelRequest, ModelStream, ModelSpec, Timestamp, Provider, StoredAgent};
+use agent::journal::{AgentState, Replay, RestartPolicy, Serial};
+use agent::outside::{ModelRequest, ModelSpec, ModelStream, Provider, StoredAgent, Timestamp};
 use agent::{AgentId, CountedMessage, Fault, FaultKind, Message, Window};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::Pool;
-use super::directory::{Lookup, LiveReservation};
+use super::directory::{LiveReservation, Lookup};
 use crate::actor::{Actor, Command, PendingTurn};
+use crate::admission::{busy, shutting_down};
 use crate::capability::CapabilityDigest;
 use crate::handle::{AgentHandle, AgentRef, Shared, agent_not_found};
-use crate::lineage::{StoredLineageNode, LineageNode, NewLineageNode};
+use crate::lineage::{LineageNode, NewLineageNode, StoredLineageNode};
 use crate::published::Published;
-use crate::admission::{busy, shutting_down};
 
 /// Commands that may wait in an inbox beyond the turns that are open: cancels.
 const INBOX_HEADROOM: usize = 16;
@@ -77,8 +77,11 @@ impl Pool {
             return Err(shutting_down());
         }
         let live_place = self.reserve_live().await?;
-        let (kin, stored) =
-            self.load_agents(&[agent.serial]).await?.remove(&agent.serial).ok_or_else(|| agent_not_found(&agent.id))?;
+        let (kin, stored) = self
+            .load_agents(&[agent.serial])
+            .await?
+            .remove(&agent.serial)
+            .ok_or_else(|| agent_not_found(&agent.id))?;
         let records = self.outside.store.history(agent.serial).await?;
         let (messages, open) = Replay::from_records(records).into_parts();
         let StoredAgent { record, mut state, .. } = stored;
@@ -235,7 +238,11 @@ impl Pool {
             Some(parent) => {
                 let found = loaded.get(&parent).map(|(kin, _)| Arc::clone(kin));
                 // Without whoever is above it, nothing would limit it.
-                Some(found.or_else(|| self.directory.node(parent)).ok_or_else(|| missing_parent(&row.record.id))?)
+                Some(
+                    found
+                        .or_else(|| self.directory.node(parent))
+                        .ok_or_else(|| missing_parent(&row.record.id))?,
+                )
             }
         };
         let kin = LineageNode::restore(StoredLineageNode {
@@ -346,7 +353,11 @@ impl Pool {
 const INLINE_COUNT_BYTES_MAX: usize = 256 << 10;
 
 /// The context of an agent that comes back: every message is counted once.
-async fn count_window(prompt: Option<&str>, messages: Vec<Arc<Message>>, provider: &Arc<dyn Provider>) -> Window {
+async fn count_window(
+    prompt: Option<&str>,
+    messages: Vec<Arc<Message>>,
+    provider: &Arc<dyn Provider>,
+) -> Window {
     let (prompt, provider) = (prompt.map(str::to_owned), Arc::clone(provider));
     let bytes: usize = messages.iter().map(|message| message.text.len()).sum();
     let count_all = move || {

@@ -9,13 +9,16 @@ use futures_util::FutureExt;
 use runtime::{AgentSpec, ChildPolicy, Limits};
 
 use crate::history::texts;
-use crate::world::{Plan, World, at_once, end_of, fault_of, is_busy, named, numeric_request_id, settle, start, tasks};
+use crate::world::{
+    World, WorldOptions, alive_task_count, expect_end, expect_fault, is_busy, numeric_request_id,
+    run_until_idle, spec_named, start_send, without_waiting,
+};
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_as_long_as_it_may_be_says_so() {
     let world = World::new().await;
     let agent = world.agent("a").await;
-    let content = end_of(start(&agent, 1, "say So f; cut; done")).await.content;
+    let content = expect_end(start_send(&agent, 1, "say So f; cut; done")).await.content;
     assert_eq!(content, "So f\n\n[The answer is cut off: it reached the most tokens it may have]");
 }
 
@@ -23,8 +26,8 @@ async fn an_answer_that_is_as_long_as_it_may_be_says_so() {
 async fn a_taken_name_is_refused_and_the_agent_stays_as_it_is() {
     let world = World::new().await;
     let agent = world.agent("a").await;
-    end_of(start(&agent, 1, "say a; done")).await;
-    let fault = world.refusal(named("a")).await;
+    expect_end(start_send(&agent, 1, "say a; done")).await;
+    let fault = world.expect_create_refused(spec_named("a")).await;
     assert_eq!((fault.kind, fault.public.as_ref()), (FaultKind::Invalid, "Agent already exists: a"));
     assert_eq!(world.pool.agent_count(), 1);
     assert_eq!(world.summary(&world.find("a").await).message_count, 2);
@@ -32,10 +35,13 @@ async fn a_taken_name_is_refused_and_the_agent_stays_as_it_is() {
 
 #[tokio::test(start_paused = true)]
 async fn there_are_never_more_agents_than_allowed() {
-    let world = World::with(Limits { agents_max: 2, ..Limits::default() }).await;
+    let world = World::with_limits(Limits { agents_max: 2, ..Limits::default() }).await;
     world.agent("a").await;
     world.agent("b").await;
-    for fault in [world.refusal(named("c")).await, world.refusal(AgentSpec::default()).await] {
+    for fault in [
+        world.expect_create_refused(spec_named("c")).await,
+        world.expect_create_refused(AgentSpec::default()).await,
+    ] {
         assert!(is_busy(&fault), "{fault:?}");
         assert_eq!(fault.public, "busy: 2 agents exist");
     }
@@ -52,47 +58,51 @@ async fn an_agent_without_a_name_gets_eight_hex_digits_that_nobody_has() {
     world.agent("00000002").await;
     let mut made = Vec::new();
     for _ in 0..3 {
-        made.push(world.make(AgentSpec::default()).await.id().to_string());
+        made.push(world.create_handle(AgentSpec::default()).await.id().to_string());
     }
     assert_eq!(made, ["00000004", "00000006", "00000008"]);
 }
 
 /// Always the same bytes, and a limit to how often one may ask for them.
 #[derive(Default)]
-struct StuckEntropy {
-    asked: AtomicUsize,
+struct ConstantEntropy {
+    fill_count: AtomicUsize,
 }
 
-impl Entropy for StuckEntropy {
+impl Entropy for ConstantEntropy {
     fn fill(&self, bytes: &mut [u8]) -> Result<(), Fault> {
-        assert!(self.asked.fetch_add(1, Ordering::Relaxed) < 1000, "asked for ever");
+        assert!(self.fill_count.fetch_add(1, Ordering::Relaxed) < 1000, "asked for ever");
         bytes.fill(0xab);
         Ok(())
     }
 }
 
 /// No bytes at all.
-struct DryEntropy;
+struct FailingEntropy;
 
-impl Entropy for DryEntropy {
+impl Entropy for FailingEntropy {
     fn fill(&self, _: &mut [u8]) -> Result<(), Fault> {
         Err(Fault::new(FaultKind::Internal, "no random bytes"))
     }
 }
 
 async fn world_with(entropy: Arc<dyn Entropy>) -> World {
-    World::open(Plan { entropy, ..Plan::default() }).await
+    World::open(WorldOptions { entropy, ..WorldOptions::default() }).await
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_random_bytes_a_name_is_refused_and_not_sought_for_ever() {
-    let stuck = world_with(Arc::new(StuckEntropy::default())).await;
-    assert_eq!(stuck.make(AgentSpec::default()).await.id().as_str(), "abababab", "the first is free");
-    let fault = stuck.refusal(AgentSpec::default()).await;
+    let stuck = world_with(Arc::new(ConstantEntropy::default())).await;
+    assert_eq!(
+        stuck.create_handle(AgentSpec::default()).await.id().as_str(),
+        "abababab",
+        "the first is free"
+    );
+    let fault = stuck.expect_create_refused(AgentSpec::default()).await;
     assert_eq!((fault.kind, fault.public.as_ref()), (FaultKind::Internal, "no agent ID could be made up"));
-    let dry = world_with(Arc::new(DryEntropy)).await;
-    for spec in [AgentSpec::default(), named("a")] {
-        assert_eq!(dry.refusal(spec).await.public, "no random bytes");
+    let dry = world_with(Arc::new(FailingEntropy)).await;
+    for spec in [AgentSpec::default(), spec_named("a")] {
+        assert_eq!(dry.expect_create_refused(spec).await.public, "no random bytes");
     }
     assert!(dry.pool.generate_request_id().is_err());
     assert_eq!((stuck.pool.agent_count(), dry.pool.agent_count()), (1, 0));
@@ -121,25 +131,25 @@ async fn main_is_created_once_however_many_ask_for_it_at_once() {
 async fn a_destroyed_agent_answers_all_its_sends_and_frees_its_name_at_once() {
     let world = World::new().await;
     let agent = world.agent("a").await;
-    let running = start(&agent, 1, "say hel; wait");
-    let waiting = [start(&agent, 2, "say b; done"), start(&agent, 3, "say c; done")];
-    settle().await;
-    let just_sent = start(&agent, 4, "say d; done");
+    let running = start_send(&agent, 1, "say hel; wait");
+    let waiting = [start_send(&agent, 2, "say b; done"), start_send(&agent, 3, "say c; done")];
+    run_until_idle().await;
+    let just_sent = start_send(&agent, 4, "say d; done");
     let mut destroying = Box::pin(world.destroy(&agent));
     assert!((&mut destroying).now_or_never().is_none());
     let successor = world.agent("a").await;
-    assert!(at_once(destroying).await);
-    assert_eq!(end_of(running).await.content, "hel");
+    assert!(without_waiting(destroying).await);
+    assert_eq!(expect_end(running).await.content, "hel");
     for sending in waiting {
-        assert_eq!(at_once(end_of(sending)).await.outcome, TurnOutcome::Cancelled);
+        assert_eq!(without_waiting(expect_end(sending)).await.outcome, TurnOutcome::Cancelled);
     }
-    let last = at_once(just_sent).await.expect("a send does not panic");
+    let last = without_waiting(just_sent).await.expect("a send does not panic");
     assert!(
         last.is_ok_and(|end| end.outcome == TurnOutcome::Cancelled)
             || world.summary(&agent).message_count > 0
     );
-    assert_eq!(world.model.seen().live_total, 0);
-    assert_eq!(end_of(start(&successor, 1, "say new; done")).await.content, "new");
+    assert_eq!(world.model.observations().live_total, 0);
+    assert_eq!(expect_end(start_send(&successor, 1, "say new; done")).await.content, "new");
     assert_eq!(texts(&successor), ["say new; done", "new"], "nothing of the old life is left");
     assert_eq!(world.pool.open_turns(), 0);
 }
@@ -148,34 +158,35 @@ async fn a_destroyed_agent_answers_all_its_sends_and_frees_its_name_at_once() {
 async fn a_destroyed_agent_is_gone_for_whoever_still_knows_it() {
     let world = World::new().await;
     let agent = world.agent("a").await;
-    end_of(start(&agent, 1, "say a; done")).await;
+    expect_end(start_send(&agent, 1, "say a; done")).await;
     assert!(world.destroy(&agent).await);
     assert!(!world.destroy(&agent).await, "there is nothing left to destroy");
-    let fault = fault_of(start(&agent, 2, "say b; done")).await;
+    let fault = expect_fault(start_send(&agent, 2, "say b; done")).await;
     assert_eq!((fault.kind, fault.public.as_ref()), (FaultKind::NotFound, "Agent not found: a"));
-    assert!(!at_once(agent.cancel(numeric_request_id(1))).await);
+    assert!(!without_waiting(agent.cancel(numeric_request_id(1))).await);
     assert_eq!(world.summary(&agent).message_count, 2, "what was read before can still be read");
     assert_eq!(world.pool.open_turns(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_destroy_whose_caller_goes_away_ends_the_agent_all_the_same() {
-    let world = World::with(Limits { agent_turns_open_max: 1, ..Limits::default() }).await;
+    let world = World::with_limits(Limits { agent_turns_open_max: 1, ..Limits::default() }).await;
     let agent = world.agent("a").await;
-    let running = start(&agent, 1, "say hel; wait");
-    settle().await;
+    let running = start_send(&agent, 1, "say hel; wait");
+    run_until_idle().await;
     // So many commands that the inbox is full before the agent's task gets to run.
-    let mut cancels: Vec<_> = (0..64).map(|place| Box::pin(agent.cancel(numeric_request_id(100 + place)))).collect();
+    let mut cancels: Vec<_> =
+        (0..64).map(|place| Box::pin(agent.cancel(numeric_request_id(100 + place)))).collect();
     for cancel in &mut cancels {
         assert!(tokio::task::unconstrained(cancel).now_or_never().is_none());
     }
     let destroying = Box::pin(world.destroy(&agent));
     assert!(tokio::task::unconstrained(destroying).now_or_never().is_none());
-    settle().await;
+    run_until_idle().await;
     assert!(running.is_finished(), "the agent lives on, and nobody can reach it");
-    assert_eq!(end_of(running).await.outcome, TurnOutcome::Cancelled);
+    assert_eq!(expect_end(running).await.outcome, TurnOutcome::Cancelled);
     for cancel in cancels {
-        assert!(!at_once(cancel).await);
+        assert!(!without_waiting(cancel).await);
     }
 }
 
@@ -183,13 +194,13 @@ async fn a_destroy_whose_caller_goes_away_ends_the_agent_all_the_same() {
 async fn agents_end_when_everybody_who_knew_them_has_gone() {
     let world = World::new().await;
     let agent = world.agent("a").await;
-    let sending = start(&agent, 1, "say hel; wait");
-    settle().await;
+    let sending = start_send(&agent, 1, "say hel; wait");
+    run_until_idle().await;
     sending.abort();
     assert!(sending.await.is_err_and(|fault| fault.is_cancelled()));
     let model = Arc::clone(&world.model);
     drop((agent, world));
-    settle().await;
-    assert_eq!(model.seen().live_total, 0);
-    assert_eq!(tasks(), 0);
+    run_until_idle().await;
+    assert_eq!(model.observations().live_total, 0);
+    assert_eq!(alive_task_count(), 0);
 }

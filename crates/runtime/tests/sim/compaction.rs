@@ -8,13 +8,18 @@ use agent::journal::Record;
 use agent::outside::{ModelSpec, ModelTier};
 use agent::permission::Budget;
 use agent::{Message, Prices, Role, TurnOutcome};
-use runtime::{AgentHandle, AgentSpec, Initiator, CompactionCondition, CompactionOutcome, Limits, PermissionSpec};
+use runtime::{
+    AgentHandle, AgentSpec, CompactionCondition, CompactionOutcome, Initiator, Limits, PermissionSpec,
+};
 
 use crate::history::{messages, texts};
-use crate::world::{Plan, World, at_once, below, end_of, fault_of, message, named, numeric_request_id, settle, start};
+use crate::world::{
+    World, WorldOptions, expect_end, expect_fault, new_message, numeric_request_id, run_until_idle,
+    spec_named, start_send, with_parent, without_waiting,
+};
 
-fn small_window(budget: u64) -> Plan {
-    Plan { traits: ModelSpec::with_window(budget), ..Plan::default() }
+fn small_window(budget: u64) -> WorldOptions {
+    WorldOptions { model_spec: ModelSpec::with_window(budget), ..WorldOptions::default() }
 }
 
 /// Twenty-five tokens and more.
@@ -48,15 +53,19 @@ async fn two_hundred_turns_in_a_small_window_never_fail() {
     let world = World::open(small_window(4096)).await;
     let agent = world.agent("a").await;
     for turn in 1..=200 {
-        let end = end_of(start(&agent, i64::try_from(turn).expect("small"), &script(turn))).await;
+        let end = expect_end(start_send(&agent, i64::try_from(turn).expect("small"), &script(turn))).await;
         assert_eq!(end.outcome, TurnOutcome::Completed);
         assert!(end.content.contains(&format!("answer {turn} ")), "{}", end.content);
         let size = agent.tokens().size;
         assert!(size.total <= size.available, "turn {turn}: {size:?}");
     }
     let all = compactions(&world, &agent).await;
-    assert!(all.len() > 3 && all.iter().all(|fold| fold.method == CompactionMethod::Summary), "{} folds", all.len());
-    assert_eq!(world.model.seen().summary_requests.len(), all.len(), "one question each");
+    assert!(
+        all.len() > 3 && all.iter().all(|fold| fold.method == CompactionMethod::Summary),
+        "{} folds",
+        all.len()
+    );
+    assert_eq!(world.model.observations().summary_requests.len(), all.len(), "one question each");
     let before = texts(&agent);
     assert!(before[0].ends_with("in short"), "{}", before[0]);
     let world = world.restart().await;
@@ -68,10 +77,10 @@ async fn two_hundred_turns_in_a_small_window_never_fail() {
 async fn a_long_prompt_in_a_small_window_leaves_what_was_asked_and_summed_up() {
     let world = World::open(small_window(4096)).await;
     let prompt = "p".repeat(2170 * 4);
-    let agent = world.make(AgentSpec { system_prompt: Some(prompt), ..named("a") }).await;
+    let agent = world.create_handle(AgentSpec { system_prompt: Some(prompt), ..spec_named("a") }).await;
     for turn in 1..=40 {
         let script = script(turn);
-        let end = end_of(start(&agent, i64::try_from(turn).expect("small"), &script)).await;
+        let end = expect_end(start_send(&agent, i64::try_from(turn).expect("small"), &script)).await;
         assert!(end.content.contains(&format!("answer {turn} ")), "{}", end.content);
         assert!(texts(&agent).contains(&script), "turn {turn}: {:?}", texts(&agent));
         let size = agent.tokens().size;
@@ -88,7 +97,9 @@ async fn a_turn_says_that_its_context_was_compacted() {
     let agent = world.agent("a").await;
     let mut said = Vec::new();
     for turn in 1..=30 {
-        said.push(end_of(start(&agent, i64::try_from(turn).expect("small"), &script(turn))).await.content);
+        said.push(
+            expect_end(start_send(&agent, i64::try_from(turn).expect("small"), &script(turn))).await.content,
+        );
     }
     let folded = compactions(&world, &agent).await;
     let turn = usize::try_from(folded[0].turn.expect("it was in a turn")).expect("small");
@@ -101,15 +112,15 @@ async fn a_turn_says_that_its_context_was_compacted() {
 #[tokio::test(start_paused = true)]
 async fn a_long_tool_loop_is_compacted_and_remembers_what_was_asked() {
     let limits = Limits { tool_iterations_max: 40, ..Limits::default() };
-    let world = World::open(small_window(4096).limits(limits)).await;
+    let world = World::open(small_window(4096).with_limits(limits)).await;
     let agent = world.agent("a").await;
     let script = "#1 call long 1600; done";
-    let end = end_of(start(&agent, 1, script)).await;
+    let end = expect_end(start_send(&agent, 1, script)).await;
     assert_eq!((end.outcome, end.rounds), (TurnOutcome::Completed, 40));
     assert!(end.content.contains("[Context compacted: "), "{}", end.content);
     assert!(compactions(&world, &agent).await.len() > 2);
     let requests: Vec<_> =
-        world.model.seen().requests.iter().map(|request| Arc::clone(&request.messages)).collect();
+        world.model.observations().requests.iter().map(|request| Arc::clone(&request.messages)).collect();
     for messages in requests {
         check_call_results(&messages);
         assert!(messages.iter().any(|message| message.text == script), "the model knows what it was asked");
@@ -131,16 +142,17 @@ async fn a_summary_that_fails_in_any_way_is_replaced_by_dropping() {
     ];
     for way in ways {
         let world = World::open(small_window(4096)).await;
-        world.model.seen().summary_script = way.to_owned();
+        world.model.observations().summary_script = way.to_owned();
         let agent = world.agent("a").await;
         for turn in 1..=80 {
-            let end = end_of(start(&agent, turn, &script(usize::try_from(turn).expect("small")))).await;
+            let end =
+                expect_end(start_send(&agent, turn, &script(usize::try_from(turn).expect("small")))).await;
             assert_eq!(end.outcome, TurnOutcome::Completed, "{way}");
         }
         let all = compactions(&world, &agent).await;
         assert!(!all.is_empty() && all.iter().all(|fold| fold.method == CompactionMethod::Dropped), "{way}");
         assert!(texts(&agent)[0].starts_with("[Earlier messages were dropped to make room: "), "{way}");
-        assert_eq!(world.model.seen().live_total, 0, "{way}: no stream is left");
+        assert_eq!(world.model.observations().live_total, 0, "{way}: no stream is left");
     }
 }
 
@@ -149,7 +161,7 @@ async fn a_giant_message_is_cut_for_the_model_and_whole_in_the_journal() {
     let world = World::open(small_window(4096)).await;
     let agent = world.agent("a").await;
     let giant = format!("#1 say hello; done | {}", "z ".repeat(500_000));
-    let end = end_of(start(&agent, 1, &giant)).await;
+    let end = expect_end(start_send(&agent, 1, &giant)).await;
     assert!(end.content.ends_with("hello"), "{}", end.content.len());
     let size = agent.tokens().size;
     assert!(size.total <= size.available, "{size:?}");
@@ -164,15 +176,15 @@ async fn a_model_that_says_too_long_is_asked_again_with_less() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     for turn in 1..=40 {
-        end_of(start(&agent, turn, &script(usize::try_from(turn).expect("small")))).await;
+        expect_end(start_send(&agent, turn, &script(usize::try_from(turn).expect("small")))).await;
     }
     // Nobody knew that its window is this small.
-    world.model.seen().characters_max = Some(3000);
-    let end = end_of(start(&agent, 99, "#99 say still here; done")).await;
+    world.model.observations().characters_max = Some(3000);
+    let end = expect_end(start_send(&agent, 99, "#99 say still here; done")).await;
     assert!(end.content.ends_with("still here"), "{}", end.content);
-    assert!(world.model.seen().refused > 1);
-    world.model.seen().characters_max = Some(1);
-    let fault = fault_of(start(&agent, 100, "#100 say never; done")).await;
+    assert!(world.model.observations().refused_count > 1);
+    world.model.observations().characters_max = Some(1);
+    let fault = expect_fault(start_send(&agent, 100, "#100 say never; done")).await;
     assert_eq!(fault.kind, agent::FaultKind::ContextFull, "it ends, and says why");
 }
 
@@ -180,24 +192,24 @@ async fn a_model_that_says_too_long_is_asked_again_with_less() {
 async fn a_cancel_ends_a_summary_at_once() {
     let world = World::open(small_window(2048)).await;
     let agent = world.agent("a").await;
-    world.model.seen().summary_script = "say half; wait; done".to_owned();
+    world.model.observations().summary_script = "say half; wait; done".to_owned();
     let mut turn = 0;
     let sending = loop {
         turn += 1;
-        let sending = start(&agent, turn, &script(usize::try_from(turn).expect("small")));
-        settle().await;
-        if !world.model.seen().summary_requests.is_empty() {
+        let sending = start_send(&agent, turn, &script(usize::try_from(turn).expect("small")));
+        run_until_idle().await;
+        if !world.model.observations().summary_requests.is_empty() {
             break sending;
         }
-        end_of(sending).await;
+        expect_end(sending).await;
     };
-    assert!(at_once(agent.cancel(numeric_request_id(turn))).await);
-    assert_eq!(end_of(sending).await.outcome, TurnOutcome::Cancelled);
-    settle().await;
-    assert_eq!(world.model.seen().live_total, 0);
+    assert!(without_waiting(agent.cancel(numeric_request_id(turn))).await);
+    assert_eq!(expect_end(sending).await.outcome, TurnOutcome::Cancelled);
+    run_until_idle().await;
+    assert_eq!(world.model.observations().live_total, 0);
     assert_eq!(compactions(&world, &agent).await.len(), 0);
-    world.model.seen().summary_script = "say in short; done".to_owned();
-    end_of(start(&agent, 1000, "#1000 say on; done")).await;
+    world.model.observations().summary_script = "say in short; done".to_owned();
+    expect_end(start_send(&agent, 1000, "#1000 say on; done")).await;
     assert_eq!(compactions(&world, &agent).await.len(), 1, "the next turn does it");
 }
 
@@ -211,8 +223,8 @@ async fn a_daemon_killed_around_a_fold_has_all_of_it_or_nothing() {
         let mut turn = 0;
         while !world.store.is_dead() && turn < 40 {
             turn += 1;
-            let sending = start(&agent, turn, &script(usize::try_from(turn).expect("small")));
-            settle().await;
+            let sending = start_send(&agent, turn, &script(usize::try_from(turn).expect("small")));
+            run_until_idle().await;
             if !sending.is_finished() {
                 sending.abort();
                 break;
@@ -220,23 +232,23 @@ async fn a_daemon_killed_around_a_fold_has_all_of_it_or_nothing() {
         }
         drop(agent);
         let world = world.restart().await;
-        settle().await;
+        run_until_idle().await;
         let agent = world.find("a").await;
         let (all, texts) = (compactions(&world, &agent).await, texts(&agent));
         seen[usize::from(!all.is_empty())] += 1;
         assert_eq!(texts.iter().any(|text| text.starts_with("[Summary")), !all.is_empty(), "{calls}");
         let last = all.last().map_or(0, CompactionRecord::messages_after);
         assert!(texts.len() >= last, "{calls}");
-        end_of(start(&agent, 1000, "#1000 say on; done")).await;
+        expect_end(start_send(&agent, 1000, "#1000 say on; done")).await;
         assert_eq!(messages(&agent).last().map(|message| message.role), Some(Role::Assistant));
     }
     assert!(seen[0] > 3 && seen[1] > 3, "{seen:?}");
 }
 
-async fn talked(world: &World, name: &str) -> AgentHandle {
+async fn agent_with_turns(world: &World, name: &str) -> AgentHandle {
     let agent = world.agent(name).await;
     for turn in 1..=10 {
-        end_of(start(&agent, turn, &script(usize::try_from(turn).expect("small")))).await;
+        expect_end(start_send(&agent, turn, &script(usize::try_from(turn).expect("small")))).await;
     }
     agent
 }
@@ -244,8 +256,12 @@ async fn talked(world: &World, name: &str) -> AgentHandle {
 #[tokio::test(start_paused = true)]
 async fn somebody_can_ask_for_it() {
     let world = World::new().await;
-    let agent = talked(&world, "a").await;
-    assert_eq!(agent.compact(CompactionCondition::Full, Initiator::Admin).await, Ok(CompactionOutcome::Nothing), "it is not full");
+    let agent = agent_with_turns(&world, "a").await;
+    assert_eq!(
+        agent.compact(CompactionCondition::Full, Initiator::Admin).await,
+        Ok(CompactionOutcome::Nothing),
+        "it is not full"
+    );
     let before = agent.tokens().size.messages;
     let done = agent.compact(CompactionCondition::Now, Initiator::Admin).await.expect("it can be kept");
     let after = agent.tokens().size.messages;
@@ -253,9 +269,12 @@ async fn somebody_can_ask_for_it() {
     assert!(after < before / 2, "{before} became {after}");
     let all = compactions(&world, &agent).await;
     assert_eq!((all.len(), all[0].turn, all[0].by.as_str()), (1, None, "admin"));
-    assert_eq!(world.listed("a").await.message_count, messages(&agent).len());
+    assert_eq!(world.listed_summary("a").await.message_count, messages(&agent).len());
     let empty = world.agent("b").await;
-    assert_eq!(empty.compact(CompactionCondition::Now, Initiator::Admin).await, Ok(CompactionOutcome::Nothing));
+    assert_eq!(
+        empty.compact(CompactionCondition::Now, Initiator::Admin).await,
+        Ok(CompactionOutcome::Nothing)
+    );
     let texts_before = texts(&agent);
     drop((agent, empty));
     let world = world.restart().await;
@@ -266,18 +285,23 @@ async fn somebody_can_ask_for_it() {
 async fn a_compaction_without_a_summary_changes_nothing_unless_the_context_is_full() {
     for window in [0, 4096] {
         let world = World::open(small_window(window)).await;
-        let agent = talked(&world, "a").await;
+        let agent = agent_with_turns(&world, "a").await;
         let before = texts(&agent);
         for way in ["fail", "say half", "panic", "done", "flood 100000; done"] {
-            world.model.seen().summary_script = way.to_owned();
-            let fault = agent.compact(CompactionCondition::Now, Initiator::Admin).await.expect_err("it has failed");
+            world.model.observations().summary_script = way.to_owned();
+            let fault =
+                agent.compact(CompactionCondition::Now, Initiator::Admin).await.expect_err("it has failed");
             assert_eq!(fault.kind, agent::FaultKind::Model, "{window}, {way}: {fault}");
             assert_eq!(texts(&agent), before, "{window}, {way}");
         }
-        let asked = world.model.seen().summary_requests.pop().expect("it was asked");
+        let asked = world.model.observations().summary_requests.pop().expect("it was asked");
         assert!(asked.contains("answer 5"), "{window}: it is told what to sum up: {asked}");
         let long = format!("#11 say {}; done", "z".repeat(12_000));
-        assert_eq!(end_of(start(&agent, 11, &long)).await.outcome, TurnOutcome::Completed, "it lives");
+        assert_eq!(
+            expect_end(start_send(&agent, 11, &long)).await.outcome,
+            TurnOutcome::Completed,
+            "it lives"
+        );
         let done = agent.compact(CompactionCondition::Now, Initiator::Admin).await;
         assert_eq!(matches!(done, Ok(CompactionOutcome::Done { .. })), window > 0, "{window}: {done:?}");
     }
@@ -286,11 +310,11 @@ async fn a_compaction_without_a_summary_changes_nothing_unless_the_context_is_fu
 #[tokio::test(start_paused = true)]
 async fn a_model_of_unknown_window_that_says_too_long_is_given_half() {
     let world = World::open(small_window(0)).await;
-    let agent = talked(&world, "a").await;
+    let agent = agent_with_turns(&world, "a").await;
     let before = agent.tokens().size.messages;
-    world.model.seen().summary_script = "fail".to_owned();
-    world.model.seen().characters_max = Some(usize::try_from(before * 4 * 3 / 4).expect("small"));
-    end_of(start(&agent, 99, "#99 say still here; done")).await;
+    world.model.observations().summary_script = "fail".to_owned();
+    world.model.observations().characters_max = Some(usize::try_from(before * 4 * 3 / 4).expect("small"));
+    expect_end(start_send(&agent, 99, "#99 say still here; done")).await;
     let after = agent.tokens().size.messages;
     assert!((before / 3..before * 2 / 3).contains(&after), "{before} became {after}");
 }
@@ -298,30 +322,30 @@ async fn a_model_of_unknown_window_that_says_too_long_is_given_half() {
 #[tokio::test(start_paused = true)]
 async fn a_compaction_waits_in_line_and_others_wait_for_it() {
     let world = World::new().await;
-    let agent = talked(&world, "a").await;
-    world.model.seen().summary_script = "wait; say in short; done".to_owned();
-    let running = start(&agent, 20, "#20 wait; say first; done");
-    settle().await;
+    let agent = agent_with_turns(&world, "a").await;
+    world.model.observations().summary_script = "wait; say in short; done".to_owned();
+    let running = start_send(&agent, 20, "#20 wait; say first; done");
+    run_until_idle().await;
     let compacting = {
         let agent = agent.clone();
         tokio::spawn(async move { agent.compact(CompactionCondition::Now, Initiator::Admin).await })
     };
-    settle().await;
-    let behind = start(&agent, 21, "#21 say second; done");
-    settle().await;
-    assert!(world.model.seen().summary_requests.is_empty(), "it waits for the turn");
+    run_until_idle().await;
+    let behind = start_send(&agent, 21, "#21 say second; done");
+    run_until_idle().await;
+    assert!(world.model.observations().summary_requests.is_empty(), "it waits for the turn");
     world.model.release_one();
-    end_of(running).await;
-    settle().await;
-    assert_eq!(world.model.seen().summary_requests.len(), 1);
+    expect_end(running).await;
+    run_until_idle().await;
+    assert_eq!(world.model.observations().summary_requests.len(), 1);
     assert!(!behind.is_finished(), "the send waits for it");
-    let left = at_once(agent.submit_committed(message(22, "#22 say third; done"))).await;
+    let left = without_waiting(agent.submit_committed(new_message(22, "#22 say third; done"))).await;
     assert!(left.is_ok(), "what comes meanwhile is kept at once");
-    assert!(at_once(agent.cancel(numeric_request_id(22))).await, "and can be cancelled");
+    assert!(without_waiting(agent.cancel(numeric_request_id(22))).await, "and can be cancelled");
     world.model.release_one();
     let done = compacting.await.expect("no panic").expect("it can be kept");
     assert!(matches!(done, CompactionOutcome::Done { .. }));
-    assert_eq!(end_of(behind).await.content, "second");
+    assert_eq!(expect_end(behind).await.content, "second");
     let order: Vec<_> =
         texts(&agent).iter().rev().take(2).map(|text| text.chars().take(6).collect::<String>()).collect();
     assert_eq!(order, ["second", "#21 sa"]);
@@ -330,43 +354,49 @@ async fn a_compaction_waits_in_line_and_others_wait_for_it() {
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_goes_takes_its_compaction_with_it() {
     let world = World::new().await;
-    let agent = talked(&world, "a").await;
-    world.model.seen().summary_script = "wait; done".to_owned();
+    let agent = agent_with_turns(&world, "a").await;
+    world.model.observations().summary_script = "wait; done".to_owned();
     let compacting = {
         let agent = agent.clone();
         tokio::spawn(async move { agent.compact(CompactionCondition::Now, Initiator::Admin).await })
     };
-    settle().await;
-    assert!(at_once(world.destroy(&agent)).await);
+    run_until_idle().await;
+    assert!(without_waiting(world.destroy(&agent)).await);
     let fault = compacting.await.expect("no panic").expect_err("it is gone");
     assert_eq!(fault.kind, agent::FaultKind::NotFound);
-    settle().await;
-    assert_eq!(world.model.seen().live_total, 0);
+    run_until_idle().await;
+    assert_eq!(world.model.observations().live_total, 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_summary_is_paid_for_and_without_a_budget_there_is_none() {
     let prices = Prices { input: 1_000_000, output: 1_000_000, ..Prices::default() };
-    let traits = ModelSpec { prices: Some(prices), ..ModelSpec::with_window(100_000) };
-    let world = World::open(Plan { traits, ..Plan::default() }).await;
-    let parent = world.trusted("p").await;
+    let model_spec = ModelSpec { prices: Some(prices), ..ModelSpec::with_window(100_000) };
+    let world = World::open(WorldOptions { model_spec, ..WorldOptions::default() }).await;
+    let parent = world.trusted_agent("p").await;
     let budget = Budget::unlimited().with_limit(agent::permission::Resource::Tokens, Some(1002));
     let permissions = PermissionSpec { budget, ..PermissionSpec::default() };
-    let child = world.make(AgentSpec { permissions, ..below(named("c"), &parent) }).await;
+    let child = world.create_handle(AgentSpec { permissions, ..with_parent(spec_named("c"), &parent) }).await;
     for turn in 1..=10 {
-        end_of(start(&child, turn, &script(usize::try_from(turn).expect("small")))).await;
+        expect_end(start_send(&child, turn, &script(usize::try_from(turn).expect("small")))).await;
     }
-    world.model.seen().summary_script = "say in short; report 1000; done".to_owned();
+    world.model.observations().summary_script = "say in short; report 1000; done".to_owned();
     child.compact(CompactionCondition::Now, Initiator::Admin).await.expect("it can be kept");
     let tokens = child.tokens();
     assert_eq!((tokens.used.requests, tokens.used.usage.input, tokens.used.usage.output), (1, 1000, 1));
     assert_eq!((tokens.cost, tokens.tree_cost), (Some(1_001_000), Some(1_001_000)));
     assert_eq!((parent.tokens().cost, parent.tokens().tree_cost), (Some(0), Some(1_001_000)));
-    end_of(start(&child, 11, &format!("#11 say {}; report 0; done", "w".repeat(4000)))).await;
-    world.model.seen().summary_requests.clear();
+    expect_end(start_send(&child, 11, &format!("#11 say {}; report 0; done", "w".repeat(4000)))).await;
+    world.model.observations().summary_requests.clear();
     let done = child.compact(CompactionCondition::Now, Initiator::Admin).await.expect("it can be kept");
-    assert!(matches!(done, CompactionOutcome::Done { .. }) && world.model.seen().summary_requests.is_empty());
-    assert_eq!(compactions(&world, &child).await.last().map(|fold| fold.method), Some(CompactionMethod::Dropped));
+    assert!(
+        matches!(done, CompactionOutcome::Done { .. })
+            && world.model.observations().summary_requests.is_empty()
+    );
+    assert_eq!(
+        compactions(&world, &child).await.last().map(|fold| fold.method),
+        Some(CompactionMethod::Dropped)
+    );
     drop((parent, child));
     let world = world.restart().await;
     let parent = world.find("p").await;
@@ -377,7 +407,7 @@ async fn a_summary_is_paid_for_and_without_a_budget_there_is_none() {
 async fn a_result_longer_than_its_share_is_cut_and_can_be_read_on() {
     let world = World::open(small_window(8192)).await;
     let agent = world.agent("a").await;
-    end_of(start(&agent, 1, "#1 call long 40000; done | say seen; done")).await;
+    expect_end(start_send(&agent, 1, "#1 call long 40000; done | say seen; done")).await;
     let all = messages(&agent);
     let result = all.iter().find(|message| message.role == Role::Tool).expect("a result");
     let size = agent.tokens().size;
@@ -395,9 +425,9 @@ async fn a_result_longer_than_its_share_is_cut_and_can_be_read_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_small_model_is_shown_few_tools() {
-    let traits = ModelSpec { tier: ModelTier::Small, ..ModelSpec::with_window(4096) };
-    let world = World::open(Plan { traits, ..Plan::default() }).await;
-    let agent = world.trusted("a").await;
+    let model_spec = ModelSpec { tier: ModelTier::Small, ..ModelSpec::with_window(4096) };
+    let world = World::open(WorldOptions { model_spec, ..WorldOptions::default() }).await;
+    let agent = world.trusted_agent("a").await;
     assert!(agent.tool_names().len() <= 6, "{:?}", agent.tool_names());
 }
 
@@ -406,11 +436,11 @@ async fn the_models_own_counts_decide_when_to_fold() {
     let world = World::open(small_window(100_000)).await;
     let agent = world.agent("a").await;
     let long = "z".repeat(32_000 * 4);
-    end_of(start(&agent, 1, &format!("#1 say {long}; done"))).await;
+    expect_end(start_send(&agent, 1, &format!("#1 say {long}; done"))).await;
     let counted = agent.tokens().size.total;
-    end_of(start(&agent, 2, "#2 say x; done")).await;
+    expect_end(start_send(&agent, 2, "#2 say x; done")).await;
     assert!(compactions(&world, &agent).await.is_empty(), "{counted} of 100,000 are not too many");
-    end_of(start(&agent, 3, &format!("#3 report {}; say x; done", counted * 3 / 2))).await;
-    end_of(start(&agent, 4, "#4 say x; done")).await;
+    expect_end(start_send(&agent, 3, &format!("#3 report {}; say x; done", counted * 3 / 2))).await;
+    expect_end(start_send(&agent, 4, "#4 say x; done")).await;
     assert!(!compactions(&world, &agent).await.is_empty(), "the model counts half as many again");
 }

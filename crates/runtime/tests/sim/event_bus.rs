@@ -6,9 +6,9 @@ use agent::Role;
 use agent::journal::Record;
 use agent::outside::{JournalEntry, Store};
 use futures_util::FutureExt;
-use runtime::{Delta, DeltaKind, BusEvent, EventScope, Subscription};
+use runtime::{BusEvent, Delta, DeltaKind, EventScope, Subscription};
 
-use crate::world::{World, end_of, message, named, settle, start};
+use crate::world::{World, expect_end, new_message, run_until_idle, spec_named, start_send};
 
 async fn subscribe_all(world: &World, after: Option<u64>) -> Subscription {
     world.pool.subscribe(EventScope::All, after).await.expect("the journal can be read")
@@ -52,10 +52,15 @@ async fn last_sequence(world: &World) -> u64 {
     world.store.memory().bounds().await.expect("memory can be read").last
 }
 
-async fn talk(world: &World, name: &str, turns: i64) {
+async fn run_turns(world: &World, name: &str, turns: i64) {
     let agent = world.find(name).await;
     for place in 0..turns {
-        end_of(start(&agent, place, &format!("#{name}{place} say a; call note x; done | say b; done"))).await;
+        expect_end(start_send(
+            &agent,
+            place,
+            &format!("#{name}{place} say a; call note x; done | say b; done"),
+        ))
+        .await;
     }
 }
 
@@ -74,7 +79,7 @@ async fn from_the_beginning_every_sequence_comes_once_and_in_order_while_turns_r
             let agent = world.find(["a", "b", "c"][usize::try_from(place % 3).expect("small")]).await;
             let script =
                 format!("#{place} say a; yield; call note x; call slow 3; done | yield; say b; done");
-            sendings.push(start(&agent, place, &script));
+            sendings.push(start_send(&agent, place, &script));
         }
         sendings
     };
@@ -98,8 +103,8 @@ async fn resumed_at_any_cursor_there_is_no_hole_and_no_repeat() {
     let world = World::new().await;
     world.agent("a").await;
     world.agent("b").await;
-    talk(&world, "a", 3).await;
-    talk(&world, "b", 2).await;
+    run_turns(&world, "a", 3).await;
+    run_turns(&world, "b", 2).await;
     let all = entries(&drain(&mut subscribe_all(&world, Some(0)).await));
     let own = entries(&drain(&mut subscribe_to_agent(&world, "a", Some(0)).await));
     assert!(own.iter().all(|entry| entry.agent_id.as_ref().is_some_and(|name| name.as_str() == "a")));
@@ -122,7 +127,7 @@ async fn a_reader_that_goes_away_at_any_entry_goes_on_where_it_was() {
     let mut cursor = 0;
     for turn in 0..10 {
         let sending =
-            start(&world.find("a").await, turn, &format!("#{turn} call note x; done | say b; done"));
+            start_send(&world.find("a").await, turn, &format!("#{turn} call note x; done | say b; done"));
         let mut subscription = subscribe_all(&world, Some(cursor)).await;
         // It reads three entries of what comes, and is gone.
         for _ in 0..3 {
@@ -130,7 +135,7 @@ async fn a_reader_that_goes_away_at_any_entry_goes_on_where_it_was() {
             cursor = entry.sequence;
             read.push(cursor);
         }
-        end_of(sending).await;
+        expect_end(sending).await;
     }
     let rest = sequences(&drain(&mut subscribe_all(&world, Some(cursor)).await));
     read.extend(rest);
@@ -150,10 +155,10 @@ async fn next_entry(subscription: &mut Subscription) -> BusEvent {
 async fn a_restart_goes_on_in_the_same_sequence() {
     let world = World::new().await;
     world.agent("a").await;
-    talk(&world, "a", 1).await;
+    run_turns(&world, "a", 1).await;
     let before = last_sequence(&world).await;
     let world = world.restart().await;
-    talk(&world, "a", 3).await;
+    run_turns(&world, "a", 3).await;
     let rest = drain(&mut subscribe_all(&world, Some(before)).await);
     assert_eq!(sequences(&rest), (before + 1..=last_sequence(&world).await).collect::<Vec<_>>());
     assert_eq!(entries(&rest)[0].record.kind(), "daemon_started");
@@ -163,12 +168,12 @@ async fn a_restart_goes_on_in_the_same_sequence() {
 async fn from_now_on_is_what_comes_from_now_on() {
     let world = World::new().await;
     world.agent("a").await;
-    talk(&world, "a", 1).await;
+    run_turns(&world, "a", 1).await;
     let (mut all, mut own) = (subscribe_all(&world, None).await, subscribe_to_agent(&world, "a", None).await);
     let before = last_sequence(&world).await;
     assert_eq!(drain(&mut all).len(), 0);
     world.agent("b").await;
-    talk(&world, "b", 1).await;
+    run_turns(&world, "b", 1).await;
     assert_eq!(drain(&mut own).len(), 0, "others are not its business");
     let told = sequences(&drain(&mut all));
     assert_eq!(told, (before + 1..=last_sequence(&world).await).collect::<Vec<_>>());
@@ -179,11 +184,12 @@ async fn deltas_come_before_the_entry_of_their_message_and_are_whole() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     world.agent("b").await;
-    let (mut all, mut own) = (subscribe_all(&world, None).await, subscribe_to_agent(&world, "a", Some(0)).await);
+    let (mut all, mut own) =
+        (subscribe_all(&world, None).await, subscribe_to_agent(&world, "a", Some(0)).await);
     let mut other = subscribe_to_agent(&world, "b", None).await;
     drain(&mut own);
     let script = "#1 think hm; say hel; yield; say lo; call note x; done | say more; done";
-    end_of(start(&agent, 1, script)).await;
+    expect_end(start_send(&agent, 1, script)).await;
     for items in [drain(&mut all), drain(&mut own)] {
         let pieces: Vec<_> = deltas(&items);
         let said = |kind| {
@@ -195,7 +201,11 @@ async fn deltas_come_before_the_entry_of_their_message_and_are_whole() {
             (vec!["hm"], vec!["hel", "lo", "more"])
         );
         assert!(pieces.iter().all(|delta| delta.name.as_str() == "a" && delta.turn == 1));
-        assert_eq!(text_deltas_per_response(&items), ["hello", "more"], "each answer comes behind its pieces");
+        assert_eq!(
+            text_deltas_per_response(&items),
+            ["hello", "more"],
+            "each answer comes behind its pieces"
+        );
     }
     assert_eq!(drain(&mut other).len(), 0);
 }
@@ -229,12 +239,12 @@ async fn no_piece_comes_behind_its_message_whenever_somebody_begins_to_read() {
         let agent = world.agent("a").await;
         let mut subscription = subscribe_all(&world, Some(0)).await;
         let sending =
-            start(&agent, 1, "#1 say hel; yield; say lo; call note x; done | say more; yield; done");
+            start_send(&agent, 1, "#1 say hel; yield; say lo; call note x; done | say more; yield; done");
         for _ in 0..delay {
             tokio::task::yield_now().await;
         }
         let mut items = drain(&mut subscription);
-        end_of(sending).await;
+        expect_end(sending).await;
         items.extend(drain(&mut subscription));
         let mut answered = false;
         for item in &items {
@@ -253,17 +263,18 @@ async fn nothing_is_said_to_nobody_and_dropped_listeners_are_forgotten() {
     let agent = world.agent("a").await;
     for round in 0..50 {
         let mut subscription = subscribe_to_agent(&world, "a", None).await;
-        end_of(start(&agent, round, &format!("#{round} say a; done"))).await;
+        expect_end(start_send(&agent, round, &format!("#{round} say a; done"))).await;
         assert_eq!(deltas(&drain(&mut subscription)).len(), 1);
     }
-    end_of(start(&agent, 100, "#100 flood 10000; done")).await;
+    expect_end(start_send(&agent, 100, "#100 flood 10000; done")).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stalled_reader_keeps_nobody_waiting_and_catches_up_without_a_hole() {
     let world = World::new().await;
     let agent = world.agent("a").await;
-    let (mut all, mut own) = (subscribe_all(&world, Some(0)).await, subscribe_to_agent(&world, "a", Some(0)).await);
+    let (mut all, mut own) =
+        (subscribe_all(&world, Some(0)).await, subscribe_to_agent(&world, "a", Some(0)).await);
     for subscription in [&mut all, &mut own] {
         let first = subscription.next().await.expect("the journal can be read");
         assert!(matches!(first, BusEvent::Entry(_)));
@@ -271,7 +282,7 @@ async fn a_stalled_reader_keeps_nobody_waiting_and_catches_up_without_a_hole() {
     let before = tokio::time::Instant::now();
     // More of it than anybody may be behind.
     for place in 0..1500 {
-        end_of(start(&agent, place, &format!("#{place} flood 5; done"))).await;
+        expect_end(start_send(&agent, place, &format!("#{place} flood 5; done"))).await;
     }
     assert_eq!(before.elapsed(), std::time::Duration::ZERO, "nobody waited for the readers");
     for (mut subscription, first) in [(all, 2), (own, 3)] {
@@ -279,7 +290,7 @@ async fn a_stalled_reader_keeps_nobody_waiting_and_catches_up_without_a_hole() {
         assert!(items.iter().any(|item| matches!(item, BusEvent::Lagged)), "it is told");
         let expected: Vec<_> = (first..=last_sequence(&world).await).collect();
         assert_eq!(sequences(&items), expected, "none of the entries is lost");
-        end_of(start(&agent, 10_000 + first as i64, "#x say again; done")).await;
+        expect_end(start_send(&agent, 10_000 + first as i64, "#x say again; done")).await;
         let now = drain(&mut subscription);
         assert!(!deltas(&now).is_empty() && !entries(&now).is_empty(), "and it hears again what is said");
     }
@@ -289,7 +300,7 @@ async fn a_stalled_reader_keeps_nobody_waiting_and_catches_up_without_a_hole() {
 async fn a_cursor_beyond_the_end_is_a_gap_and_reading_begins_anew() {
     let world = World::new().await;
     world.agent("a").await;
-    talk(&world, "a", 1).await;
+    run_turns(&world, "a", 1).await;
     let end = last_sequence(&world).await;
     for cursor in [end + 1, u64::MAX] {
         let mut subscription = subscribe_all(&world, Some(cursor)).await;
@@ -299,7 +310,9 @@ async fn a_cursor_beyond_the_end_is_a_gap_and_reading_begins_anew() {
         assert_eq!(sequences(&items), (1..=end).collect::<Vec<_>>());
     }
     assert!(
-        !drain(&mut subscribe_all(&world, Some(end)).await).iter().any(|item| matches!(item, BusEvent::Gap { .. }))
+        !drain(&mut subscribe_all(&world, Some(end)).await)
+            .iter()
+            .any(|item| matches!(item, BusEvent::Gap { .. }))
     );
 }
 
@@ -307,7 +320,7 @@ async fn a_cursor_beyond_the_end_is_a_gap_and_reading_begins_anew() {
 async fn a_cursor_before_the_beginning_is_a_gap_and_reading_begins_with_what_there_is() {
     let world = World::new().await;
     world.agent("a").await;
-    talk(&world, "a", 2).await;
+    run_turns(&world, "a", 2).await;
     let (begin, end) = (4, last_sequence(&world).await);
     world.store.prune_before(begin);
     for cursor in [0, 1, begin - 2] {
@@ -325,7 +338,7 @@ async fn a_dropped_wait_loses_nothing() {
     let world = World::new().await;
     let agent = world.agent("a").await;
     let mut subscription = subscribe_all(&world, Some(0)).await;
-    let sending = start(&agent, 1, "#1 say a; pass 5; say b; call slow 7; done | say c; done");
+    let sending = start_send(&agent, 1, "#1 say a; pass 5; say b; call slow 7; done | say c; done");
     let mut seen = Vec::new();
     while !sending.is_finished() {
         let wait = std::time::Duration::from_millis(1);
@@ -347,7 +360,7 @@ async fn a_subscription_ends_with_nobody_but_its_reader() {
     drain(&mut subscription);
     assert!(subscription.next().now_or_never().is_none());
     drop(world);
-    settle().await;
+    run_until_idle().await;
     drain(&mut subscription);
     assert!(subscription.next().now_or_never().is_none());
 }
@@ -356,8 +369,11 @@ async fn a_subscription_ends_with_nobody_but_its_reader() {
 async fn everything_that_happens_to_an_agent_is_told_in_its_order() {
     let world = World::new().await;
     let mut all = subscribe_all(&world, Some(0)).await;
-    let agent = world.make(crate::world::preset(named("a"), "trusted")).await;
-    agent.submit_committed(message(1, "#1 call note x; call slow 5; done | say b; done")).await.expect("it is kept");
+    let agent = world.create_handle(crate::world::with_preset(spec_named("a"), "trusted")).await;
+    agent
+        .submit_committed(new_message(1, "#1 call note x; call slow 5; done | say b; done"))
+        .await
+        .expect("it is kept");
     tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     world.finish(&agent).await;
     assert_eq!(agent.rollback(0, runtime::Initiator::Admin).await, Ok(5));

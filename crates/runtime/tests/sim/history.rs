@@ -7,7 +7,7 @@ use agent::{Message, Role};
 use runtime::AgentHandle;
 
 /// What a word begins with that was added to a turn under way.
-pub(crate) const STEER: &str = "#s";
+pub(crate) const STEER_PREFIX: &str = "#s";
 
 /// All messages of an agent.
 pub(crate) fn messages(agent: &AgentHandle) -> Vec<Arc<Message>> {
@@ -23,27 +23,27 @@ pub(crate) fn texts(agent: &AgentHandle) -> Vec<String> {
 }
 
 /// What the users said.
-pub(crate) fn questions(agent: &AgentHandle) -> Vec<String> {
-    said_by(agent, Role::User)
+pub(crate) fn user_texts(agent: &AgentHandle) -> Vec<String> {
+    texts_by_role(agent, Role::User)
 }
 
 /// What the tools said.
-pub(crate) fn results(agent: &AgentHandle) -> Vec<String> {
-    said_by(agent, Role::Tool)
+pub(crate) fn tool_texts(agent: &AgentHandle) -> Vec<String> {
+    texts_by_role(agent, Role::Tool)
 }
 
-fn said_by(agent: &AgentHandle, role: Role) -> Vec<String> {
+fn texts_by_role(agent: &AgentHandle, role: Role) -> Vec<String> {
     let all = messages(agent);
     all.iter().filter(|message| message.role == role).map(|message| message.text.clone()).collect()
 }
 
 /// Why the messages are no history that a model would take; nothing when they are one. A turn may be under way.
-pub(crate) fn objection(messages: &[Arc<Message>]) -> Option<String> {
+pub(crate) fn history_violation(messages: &[Arc<Message>]) -> Option<String> {
     let mut unanswered: VecDeque<&str> = VecDeque::new();
     let mut before: Option<&Message> = None;
     for (place, message) in messages.iter().enumerate() {
         let expected = match message.role {
-            Role::User => begins_well(before, message) && unanswered.is_empty(),
+            Role::User => may_follow(before, message) && unanswered.is_empty(),
             Role::Assistant => {
                 before.is_some_and(|before| before.role != Role::Assistant) && unanswered.is_empty()
             }
@@ -60,16 +60,16 @@ pub(crate) fn objection(messages: &[Arc<Message>]) -> Option<String> {
 }
 
 /// A turn begins after the last one has ended; a word that is added comes anywhere but first.
-fn begins_well(before: Option<&Message>, message: &Message) -> bool {
-    if message.text.starts_with(STEER) {
+fn may_follow(before: Option<&Message>, message: &Message) -> bool {
+    if message.text.starts_with(STEER_PREFIX) {
         return before.is_some();
     }
     before.is_none_or(|before| before.role == Role::Assistant && before.tool_calls.is_empty())
 }
 
 /// The same for an agent without a turn: its history also ends on an answer.
-pub(crate) fn objection_when_idle(messages: &[Arc<Message>]) -> Option<String> {
+pub(crate) fn idle_history_violation(messages: &[Arc<Message>]) -> Option<String> {
     let last = messages.last();
     let open = last.is_some_and(|message| message.role != Role::Assistant || !message.tool_calls.is_empty());
-    objection(messages).or_else(|| open.then(|| format!("the history ends on {last:?}")))
+    history_violation(messages).or_else(|| open.then(|| format!("the history ends on {last:?}")))
 }

@@ -4,8 +4,8 @@ use agent::permission::Resource;
 use agent::{Ending, FaultKind, Role};
 use runtime::{AgentHandle, AgentSpec, PermissionChange, PermissionSpec};
 
-use crate::history::{messages, results};
-use crate::world::{World, below, end_of, named, preset, settle, start};
+use crate::history::{messages, tool_texts};
+use crate::world::{World, expect_end, run_until_idle, spec_named, start_send, with_parent, with_preset};
 
 async fn disable_tools(world: &World, agent: &AgentHandle, tools: &[&str]) {
     let tools = tools.iter().map(ToString::to_string).collect();
@@ -16,37 +16,37 @@ async fn disable_tools(world: &World, agent: &AgentHandle, tools: &[&str]) {
 #[tokio::test(start_paused = true)]
 async fn narrowing_a_parent_denies_its_childs_next_effect() {
     let world = World::new().await;
-    let parent = world.trusted("p").await;
-    let child = world.child("c", &parent).await;
+    let parent = world.trusted_agent("p").await;
+    let child = world.child_agent("c", &parent).await;
     let script =
         "call note a; call slow release; call step 1; call note b; done | call note c; done | say so; done";
-    let sending = start(&child, 1, script);
+    let sending = start_send(&child, 1, script);
     world.tools.wait_started(2).await;
-    settle().await;
+    run_until_idle().await;
     disable_tools(&world, &parent, &["step", "note"]).await;
     world.tools.release_all();
-    assert_eq!(end_of(sending).await.content, "so");
+    assert_eq!(expect_end(sending).await.content, "so");
     let denied = |tool| format!("Permission denied: Tool '{tool}' is disabled by permission policy");
     let told =
         ["noted a".to_owned(), "took release".to_owned(), denied("step"), denied("note"), denied("note")];
-    assert_eq!(results(&child), told);
+    assert_eq!(tool_texts(&child), told);
     assert_eq!(messages(&child)[4].ending, Some(Ending::Denied));
     disable_tools(&world, &parent, &[]).await;
-    end_of(start(&child, 2, "#2 call note d; done | say so; done")).await;
-    assert_eq!(results(&child)[5], "noted d", "what is given back counts at once");
+    expect_end(start_send(&child, 2, "#2 call note d; done | say so; done")).await;
+    assert_eq!(tool_texts(&child)[5], "noted d", "what is given back counts at once");
 }
 
 #[tokio::test(start_paused = true)]
 async fn narrowing_an_agent_denies_its_own_next_effect() {
     let world = World::new().await;
-    let agent = world.make(preset(named("a"), "trusted")).await;
-    let sending = start(&agent, 1, "call write x; call step release; call write y; done | say so; done");
+    let agent = world.create_handle(with_preset(spec_named("a"), "trusted")).await;
+    let sending = start_send(&agent, 1, "call write x; call step release; call write y; done | say so; done");
     world.tools.wait_started(2).await;
     let change = PermissionChange { write_paths: Some(vec!["b".to_owned()]), ..PermissionChange::default() };
     world.change_permissions(&agent, &change).await.expect("within its preset");
     world.tools.release_all();
-    end_of(sending).await;
-    let told = results(&agent);
+    expect_end(sending).await;
+    let told = tool_texts(&agent);
     assert_eq!(told[0], "x beneath /work");
     assert!(told[2].starts_with("Permission denied: cannot write '/work/y'"), "{}", told[2]);
 }
@@ -54,14 +54,14 @@ async fn narrowing_an_agent_denies_its_own_next_effect() {
 #[tokio::test(start_paused = true)]
 async fn a_model_is_shown_the_tools_it_may_use_now() {
     let world = World::new().await;
-    let parent = world.trusted("p").await;
-    let child = world.child("c", &parent).await;
-    let sending = start(&child, 1, "call slow release; done | say a; done");
+    let parent = world.trusted_agent("p").await;
+    let child = world.child_agent("c", &parent).await;
+    let sending = start_send(&child, 1, "call slow release; done | say a; done");
     world.tools.wait_started(1).await;
     disable_tools(&world, &parent, &["note"]).await;
     world.tools.release_all();
-    end_of(sending).await;
-    let seen = world.model.seen();
+    expect_end(sending).await;
+    let seen = world.model.observations();
     let shown = |question: usize| -> Vec<_> {
         seen.requests[question].tools.iter().map(|tool| tool.name.to_string()).collect()
     };
@@ -72,18 +72,21 @@ async fn a_model_is_shown_the_tools_it_may_use_now() {
 #[tokio::test(start_paused = true)]
 async fn files_are_opened_beneath_a_folder_that_allows_them() {
     let world = World::new().await;
-    let parent = world.trusted("p").await;
-    let spec = AgentSpec { cwd: Some("a".to_owned()), ..below(named("c"), &parent) };
+    let parent = world.trusted_agent("p").await;
+    let spec = AgentSpec { cwd: Some("a".to_owned()), ..with_parent(spec_named("c"), &parent) };
     let child = world
-        .make(AgentSpec {
-            permissions: PermissionSpec { write_paths: Some(vec!["deep".to_owned()]), ..PermissionSpec::default() },
+        .create_handle(AgentSpec {
+            permissions: PermissionSpec {
+                write_paths: Some(vec!["deep".to_owned()]),
+                ..PermissionSpec::default()
+            },
             ..spec
         })
         .await;
     let script = "call read x; call read ../b/x; call write deep/y; call write y; call write deep/../y; done \
                   | say so; done";
-    end_of(start(&child, 1, script)).await;
-    let told = results(&child);
+    expect_end(start_send(&child, 1, script)).await;
+    let told = tool_texts(&child);
     assert_eq!(told[0], "x beneath /work/a");
     assert!(told[1].starts_with("Permission denied: cannot read '/work/b/x'"), "{}", told[1]);
     assert_eq!(told[2], "y beneath /work/a/deep");
@@ -94,14 +97,29 @@ async fn files_are_opened_beneath_a_folder_that_allows_them() {
 #[tokio::test(start_paused = true)]
 async fn a_change_that_is_too_much_changes_nothing() {
     let world = World::new().await;
-    let parent = world.trusted("p").await;
-    let child = world.child("c", &parent).await;
+    let parent = world.trusted_agent("p").await;
+    let child = world.child_agent("c", &parent).await;
     let before = world.pool.permissions(&child);
     let changes = [
-        (FaultKind::Denied, PermissionChange { preset: Some("trusted".to_owned()), ..PermissionChange::default() }),
-        (FaultKind::Invalid, PermissionChange { preset: Some("yolo".to_owned()), ..PermissionChange::default() }),
-        (FaultKind::Invalid, PermissionChange { preset: Some("nonsense".to_owned()), ..PermissionChange::default() }),
-        (FaultKind::Denied, PermissionChange { write_paths: Some(vec!["/elsewhere".to_owned()]), ..PermissionChange::default() }),
+        (
+            FaultKind::Denied,
+            PermissionChange { preset: Some("trusted".to_owned()), ..PermissionChange::default() },
+        ),
+        (
+            FaultKind::Invalid,
+            PermissionChange { preset: Some("yolo".to_owned()), ..PermissionChange::default() },
+        ),
+        (
+            FaultKind::Invalid,
+            PermissionChange { preset: Some("nonsense".to_owned()), ..PermissionChange::default() },
+        ),
+        (
+            FaultKind::Denied,
+            PermissionChange {
+                write_paths: Some(vec!["/elsewhere".to_owned()]),
+                ..PermissionChange::default()
+            },
+        ),
     ];
     for (kind, change) in changes {
         let fault = world.change_permissions(&child, &change).await.expect_err("it is too much");
@@ -118,16 +136,23 @@ async fn a_change_of_one_limit_that_is_too_much_changes_no_other() {
         let budget = agent::permission::Budget::unlimited();
         budget.with_limit(Resource::Turns, Some(turns)).with_limit(Resource::ToolCalls, Some(calls))
     };
-    let permissions =
-        PermissionSpec { preset: Some("trusted".to_owned()), budget: limited(10, 10), ..PermissionSpec::default() };
-    let parent = world.make(AgentSpec { permissions, ..named("p") }).await;
+    let permissions = PermissionSpec {
+        preset: Some("trusted".to_owned()),
+        budget: limited(10, 10),
+        ..PermissionSpec::default()
+    };
+    let parent = world.create_handle(AgentSpec { permissions, ..spec_named("p") }).await;
     let permissions = PermissionSpec { budget: limited(2, 2), ..PermissionSpec::default() };
-    let child = world.make(AgentSpec { permissions, ..below(named("c"), &parent) }).await;
-    let reserved = || world.pool.permissions(&parent).resource_usage.iter().map(|one| one.reserved).collect::<Vec<_>>();
+    let child = world.create_handle(AgentSpec { permissions, ..with_parent(spec_named("c"), &parent) }).await;
+    let reserved =
+        || world.pool.permissions(&parent).resource_usage.iter().map(|one| one.reserved).collect::<Vec<_>>();
     let before = reserved();
     let budget = vec![(Resource::Turns, Some(9)), (Resource::ToolCalls, Some(11))];
     let change = PermissionChange { budget, ..PermissionChange::default() };
-    assert_eq!(world.change_permissions(&child, &change).await.map_err(|fault| fault.kind), Err(FaultKind::Denied));
+    assert_eq!(
+        world.change_permissions(&child, &change).await.map_err(|fault| fault.kind),
+        Err(FaultKind::Denied)
+    );
     assert_eq!(reserved(), before);
     assert_eq!(world.pool.permissions(&child).resource_usage[0].limit, Some(2));
 }
@@ -135,9 +160,9 @@ async fn a_change_of_one_limit_that_is_too_much_changes_no_other() {
 #[tokio::test(start_paused = true)]
 async fn a_denied_call_is_a_result_and_the_turn_goes_on() {
     let world = World::new().await;
-    let agent = world.make(preset(named("a"), "worker")).await;
+    let agent = world.create_handle(with_preset(spec_named("a"), "worker")).await;
     let script = "call write x; call agent_send {to=b say x; done}; call note y; done | say so; done";
-    assert_eq!(end_of(start(&agent, 1, script)).await.content, "so");
+    assert_eq!(expect_end(start_send(&agent, 1, script)).await.content, "so");
     assert_eq!(world.tools.call_lines(), ["a note y"]);
     let denied = messages(&agent).iter().filter(|message| message.ending == Some(Ending::Denied)).count();
     assert_eq!(denied, 2);
@@ -152,7 +177,7 @@ async fn a_call_that_begins_is_allowed_in_that_very_moment() {
     for place in 0..300 {
         // However long the answer is, somewhere in it the agent's task gives way to others.
         let sending =
-            start(&agent, place, &format!("#{place} flood {place}; call note x; done | say so; done"));
+            start_send(&agent, place, &format!("#{place} flood {place}; call note x; done | say so; done"));
         let mut disabled = false;
         while !sending.is_finished() {
             disabled = !disabled;

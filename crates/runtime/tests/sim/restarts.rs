@@ -5,13 +5,19 @@ use std::sync::Arc;
 use agent::journal::RestartPolicy;
 use agent::permission::{Budget, Narrowing, Presets, Resource};
 use agent::{FaultKind, TurnOutcome};
-use runtime::{AgentHandle, AgentLiveness, AgentSpec, PermissionChange, ChildPolicy, MayGrantSpec, NameSpec, PermissionSpec};
+use runtime::{
+    AgentHandle, AgentLiveness, AgentSpec, ChildPolicy, MayGrantSpec, NameSpec, PermissionChange,
+    PermissionSpec,
+};
 
-use crate::history::{messages, objection_when_idle, results, texts};
-use crate::world::{Plan, World, below, end_of, fault_of, id, named, numeric_request_id, preset, settle, start};
+use crate::history::{idle_history_violation, messages, texts, tool_texts};
+use crate::world::{
+    World, WorldOptions, agent_id, expect_end, expect_fault, numeric_request_id, run_until_idle, spec_named,
+    start_send, with_parent, with_preset,
+};
 
 /// Everything that can be seen of an agent.
-pub(crate) fn portrait(world: &World, agent: &AgentHandle) -> String {
+pub(crate) fn describe_agent(world: &World, agent: &AgentHandle) -> String {
     let mut summary = world.summary(agent);
     summary.state = AgentLiveness::Live;
     let parts = [
@@ -24,27 +30,31 @@ pub(crate) fn portrait(world: &World, agent: &AgentHandle) -> String {
     parts.join("\n")
 }
 
-async fn portraits(world: &World) -> Vec<String> {
+async fn describe_all_agents(world: &World) -> Vec<String> {
     let mut portraits = Vec::new();
     for name in world.names().await {
-        portraits.push(portrait(world, &world.find(&name).await));
+        portraits.push(describe_agent(world, &world.find(&name).await));
     }
     portraits
 }
 
 fn budget() -> Budget {
-    let budget = Budget::unlimited().with_limit(Resource::Turns, Some(10)).with_limit(Resource::ToolCalls, Some(20));
+    let budget =
+        Budget::unlimited().with_limit(Resource::Turns, Some(10)).with_limit(Resource::ToolCalls, Some(20));
     budget.with_limit(Resource::Tokens, Some(1000)).with_limit(Resource::WallMs, Some(100_000))
 }
 
 /// A family that has done something of everything.
-async fn family(world: &World) {
-    let permissions = PermissionSpec { preset: Some("trusted".into()), budget: budget(), ..PermissionSpec::default() };
-    let parent = world.make(AgentSpec { permissions, ..named("p") }).await;
+async fn create_tree(world: &World) {
+    let permissions =
+        PermissionSpec { preset: Some("trusted".into()), budget: budget(), ..PermissionSpec::default() };
+    let parent = world.create_handle(AgentSpec { permissions, ..spec_named("p") }).await;
     let permissions = PermissionSpec {
         disable_tools: vec!["step".into()],
         write_paths: Some(vec!["deep".into()]),
-        budget: Budget::unlimited().with_limit(Resource::Turns, Some(4)).with_limit(Resource::Children, Some(3)),
+        budget: Budget::unlimited()
+            .with_limit(Resource::Turns, Some(4))
+            .with_limit(Resource::Children, Some(3)),
         ..PermissionSpec::default()
     };
     let child = AgentSpec {
@@ -54,13 +64,14 @@ async fn family(world: &World) {
         system_prompt: Some("be brief".into()),
         on_restart: Some(RestartPolicy::Mark),
         origin: Some("somewhere".into()),
-        ..below(named("c"), &parent)
+        ..with_parent(spec_named("c"), &parent)
     };
-    let child = world.make(child).await;
-    world.child("g", &parent).await;
-    end_of(start(&parent, 1, "#1 report 7; call note x; done | pass 300; say so; done")).await;
-    end_of(start(&child, 1, "#2 report 5; call write deep/y; call step 1; done | say done; done")).await;
-    fault_of(start(&child, 2, "#3 say hel; fail")).await;
+    let child = world.create_handle(child).await;
+    world.child_agent("g", &parent).await;
+    expect_end(start_send(&parent, 1, "#1 report 7; call note x; done | pass 300; say so; done")).await;
+    expect_end(start_send(&child, 1, "#2 report 5; call write deep/y; call step 1; done | say done; done"))
+        .await;
+    expect_fault(start_send(&child, 2, "#3 say hel; fail")).await;
     let change = PermissionChange { write_paths: Some(vec!["deep".into()]), ..PermissionChange::default() };
     world.change_permissions(&child, &change).await.expect("it is its own");
     world.finish(&child).await;
@@ -69,21 +80,21 @@ async fn family(world: &World) {
 #[tokio::test(start_paused = true)]
 async fn everything_survives_a_kill_a_stop_and_sleep() {
     let world = World::new().await;
-    family(&world).await;
-    let before = portraits(&world).await;
+    create_tree(&world).await;
+    let before = describe_all_agents(&world).await;
     assert_eq!(before.len(), 3);
     let world = world.restart().await;
-    assert_eq!(world.live().await, Vec::<String>::new(), "nobody is woken for nothing");
-    assert_eq!(portraits(&world).await, before, "after a kill");
+    assert_eq!(world.live_names().await, Vec::<String>::new(), "nobody is woken for nothing");
+    assert_eq!(describe_all_agents(&world).await, before, "after a kill");
     let world = world.stop_and_start().await;
-    assert_eq!(portraits(&world).await, before, "after a stop");
-    assert_eq!(world.model.seen().questions.len(), 0, "no model was asked for that");
+    assert_eq!(describe_all_agents(&world).await, before, "after a stop");
+    assert_eq!(world.model.observations().prompts.len(), 0, "no model was asked for that");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_list_shows_the_same_of_an_agent_whether_it_sleeps_or_not() {
     let world = World::new().await;
-    family(&world).await;
+    create_tree(&world).await;
     let shown = |list: Vec<runtime::AgentStatus>| -> Vec<String> {
         let awake = |mut one: runtime::AgentStatus| {
             one.state = AgentLiveness::Live;
@@ -101,30 +112,32 @@ async fn a_list_shows_the_same_of_an_agent_whether_it_sleeps_or_not() {
 #[tokio::test(start_paused = true)]
 async fn a_woken_agent_goes_on_where_it_was() {
     let world = World::new().await;
-    family(&world).await;
+    create_tree(&world).await;
     let world = world.restart().await;
     let child = world.find("c").await;
     assert_eq!(
-        end_of(start(&child, 9, "#9 call read deep/z; call step 1; done | say on; done")).await.content,
+        expect_end(start_send(&child, 9, "#9 call read deep/z; call step 1; done | say on; done"))
+            .await
+            .content,
         "on"
     );
-    let request = world.model.seen().requests[0].clone();
+    let request = world.model.observations().requests[0].clone();
     assert_eq!(request.system.as_deref(), Some("be brief"));
     let asked: Vec<_> = request.messages.iter().map(|message| message.text.as_str()).collect();
     assert_eq!(asked.len(), 8, "{asked:?}");
     assert_eq!(asked[6], "hel", "what had failed before is there too");
-    assert_eq!(results(&child).split_off(2)[0], "deep/z beneath /work/a");
-    assert!(results(&child)[3].contains("Tool 'step' is disabled"), "{:?}", results(&child));
+    assert_eq!(tool_texts(&child).split_off(2)[0], "deep/z beneath /work/a");
+    assert!(tool_texts(&child)[3].contains("Tool 'step' is disabled"), "{:?}", tool_texts(&child));
     let turns = world.pool.permissions(&child).resource_usage[0];
     assert_eq!((turns.limit, turns.used, turns.remaining), (Some(4), 3, Some(1)));
-    assert_eq!(objection_when_idle(&messages(&child)), None);
+    assert_eq!(idle_history_violation(&messages(&child)), None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_capability_outlives_the_daemon_and_not_its_agent() {
     let world = World::new().await;
-    let token = world.create(named("a")).await.expect("there is room").capability;
-    let gone = world.create(named("b")).await.expect("there is room");
+    let token = world.create(spec_named("a")).await.expect("there is room").capability;
+    let gone = world.create(spec_named("b")).await.expect("there is room");
     world.destroy(&gone.handle).await;
     let world = world.restart().await;
     let found = world.pool.find_ref_by_capability(token.reveal().as_bytes()).expect("it is known");
@@ -135,34 +148,38 @@ async fn a_capability_outlives_the_daemon_and_not_its_agent() {
 #[tokio::test(start_paused = true)]
 async fn a_child_is_held_under_its_sleeping_parents_ceiling() {
     let world = World::new().await;
-    let parent = world.trusted("p").await;
-    world.child("c", &parent).await;
+    let parent = world.trusted_agent("p").await;
+    world.child_agent("c", &parent).await;
     let change = PermissionChange { disable_tools: Some(vec!["note".into()]), ..PermissionChange::default() };
     world.change_permissions(&parent, &change).await.expect("less is always allowed");
     drop(parent);
     let world = world.restart().await;
     let child = world.find("c").await;
-    assert_eq!(world.live().await, ["c"], "the parent sleeps on");
-    end_of(start(&child, 1, "call note x; call slow 1; done | say so; done")).await;
-    assert_eq!(results(&child)[0], "Permission denied: Tool 'note' is disabled by permission policy");
+    assert_eq!(world.live_names().await, ["c"], "the parent sleeps on");
+    expect_end(start_send(&child, 1, "call note x; call slow 1; done | say so; done")).await;
+    assert_eq!(tool_texts(&child)[0], "Permission denied: Tool 'note' is disabled by permission policy");
     let parent = world.find("p").await;
     world
-        .change_permissions(&parent, &PermissionChange { disable_tools: Some(Vec::new()), ..PermissionChange::default() })
+        .change_permissions(
+            &parent,
+            &PermissionChange { disable_tools: Some(Vec::new()), ..PermissionChange::default() },
+        )
         .await
         .expect("allowed");
-    end_of(start(&child, 2, "#2 call note y; done | say so; done")).await;
-    assert_eq!(results(&child)[2], "noted y", "both look at one place in the tree");
+    expect_end(start_send(&child, 2, "#2 call note y; done | say so; done")).await;
+    assert_eq!(tool_texts(&child)[2], "noted y", "both look at one place in the tree");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_set_aside_stays_set_aside_and_comes_back_once() {
     let world = World::new().await;
     let turns = |limit| Budget::unlimited().with_limit(Resource::Turns, Some(limit));
-    let permissions = PermissionSpec { preset: Some("trusted".into()), budget: turns(10), ..PermissionSpec::default() };
-    let parent = world.make(AgentSpec { permissions, ..named("p") }).await;
+    let permissions =
+        PermissionSpec { preset: Some("trusted".into()), budget: turns(10), ..PermissionSpec::default() };
+    let parent = world.create_handle(AgentSpec { permissions, ..spec_named("p") }).await;
     let permissions = PermissionSpec { budget: turns(6), ..PermissionSpec::default() };
-    let child = world.make(AgentSpec { permissions, ..below(named("c"), &parent) }).await;
-    end_of(start(&child, 1, "#1 say a; done")).await;
+    let child = world.create_handle(AgentSpec { permissions, ..with_parent(spec_named("c"), &parent) }).await;
+    expect_end(start_send(&child, 1, "#1 say a; done")).await;
     drop((parent, child));
     let account = |world: &World, agent: &AgentHandle| {
         let one = world.pool.permissions(agent).resource_usage[0];
@@ -172,7 +189,8 @@ async fn what_is_set_aside_stays_set_aside_and_comes_back_once() {
     let parent = world.find("p").await;
     assert_eq!(account(&world, &parent), (Some(10), 0, 6, Some(4)));
     let permissions = PermissionSpec { budget: turns(5), ..PermissionSpec::default() };
-    let fault = world.refusal(AgentSpec { permissions, ..below(named("d"), &parent) }).await;
+    let fault =
+        world.expect_create_refused(AgentSpec { permissions, ..with_parent(spec_named("d"), &parent) }).await;
     assert_eq!(fault.kind, FaultKind::Denied, "{fault}");
     assert!(world.destroy_named("c", ChildPolicy::Cascade).await, "it sleeps, and is destroyed all the same");
     assert_eq!(account(&world, &parent), (Some(10), 1, 0, Some(9)));
@@ -184,11 +202,15 @@ async fn what_is_set_aside_stays_set_aside_and_comes_back_once() {
 #[tokio::test(start_paused = true)]
 async fn temporary_agents_do_not_outlive_the_daemon_and_their_children_do() {
     let world = World::new().await;
-    let temporary =
-        world.make(preset(AgentSpec { name: NameSpec::NextTemporary, ..AgentSpec::default() }, "yolo")).await;
-    let named_so = world.create(named(".t")).await.expect("there is room");
-    let kept = world.child("kept", &temporary).await;
-    world.child(".u", &temporary).await;
+    let temporary = world
+        .create_handle(with_preset(
+            AgentSpec { name: NameSpec::NextTemporary, ..AgentSpec::default() },
+            "yolo",
+        ))
+        .await;
+    let named_so = world.create(spec_named(".t")).await.expect("there is room");
+    let kept = world.child_agent("kept", &temporary).await;
+    world.child_agent(".u", &temporary).await;
     let (may, token) = (world.pool.permissions(&kept).may, named_so.capability);
     drop((temporary, kept));
     let world = world.restart().await;
@@ -200,7 +222,7 @@ async fn temporary_agents_do_not_outlive_the_daemon_and_their_children_do() {
         (1, may),
         "under the ceiling it had"
     );
-    let next = world.make(AgentSpec { name: NameSpec::NextTemporary, ..AgentSpec::default() }).await;
+    let next = world.create_handle(AgentSpec { name: NameSpec::NextTemporary, ..AgentSpec::default() }).await;
     assert_eq!(next.id().as_str(), ".1", "its name is free");
     assert!(!kept.is_descendant_of(&next), "and whoever gets it adopts nobody");
 }
@@ -208,82 +230,92 @@ async fn temporary_agents_do_not_outlive_the_daemon_and_their_children_do() {
 #[tokio::test(start_paused = true)]
 async fn orphans_keep_the_ceiling_they_had() {
     let world = World::new().await;
-    let parent = world.trusted("p").await;
+    let parent = world.trusted_agent("p").await;
     let change = PermissionChange { disable_tools: Some(vec!["note".into()]), ..PermissionChange::default() };
-    let orphan = world.child("o", &parent).await;
+    let orphan = world.child_agent("o", &parent).await;
     world.change_permissions(&parent, &change).await.expect("less is always allowed");
     assert!(world.destroy_named("p", ChildPolicy::Orphan).await);
-    let before = portrait(&world, &orphan);
+    let before = describe_agent(&world, &orphan);
     drop((parent, orphan));
     let world = world.restart().await;
     let orphan = world.find("o").await;
-    assert_eq!(portrait(&world, &orphan), before);
-    end_of(start(&orphan, 1, "call note x; done | say so; done")).await;
-    assert!(results(&orphan)[0].starts_with("Permission denied"), "{:?}", results(&orphan));
-    let successor = world.trusted("p").await;
+    assert_eq!(describe_agent(&world, &orphan), before);
+    expect_end(start_send(&orphan, 1, "call note x; done | say so; done")).await;
+    assert!(tool_texts(&orphan)[0].starts_with("Permission denied"), "{:?}", tool_texts(&orphan));
+    let successor = world.trusted_agent("p").await;
     assert!(!orphan.is_descendant_of(&successor));
 }
 
-fn options_with(extra: &[(&str, Narrowing)]) -> runtime::PoolOptions {
+fn options_with_presets(extra: &[(&str, Narrowing)]) -> runtime::PoolOptions {
     let mut presets = Presets::builtin(&[]);
     for (name, narrowing) in extra {
         presets.add(name, "trusted", narrowing.clone()).expect("a good preset");
     }
-    runtime::PoolOptions { presets, ..Plan::default().options }
+    runtime::PoolOptions { presets, ..WorldOptions::default().pool_options }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_preset_means_what_it_means_now_and_one_that_is_gone_allows_nothing() {
-    let plan = Plan { options: options_with(&[("mine", Narrowing::default())]), ..Plan::default() };
+    let plan = WorldOptions {
+        pool_options: options_with_presets(&[("mine", Narrowing::default())]),
+        ..WorldOptions::default()
+    };
     let world = World::open(plan).await;
-    let agent = world.make(preset(named("a"), "mine")).await;
-    world.make(below(named("c"), &agent)).await;
-    end_of(start(&agent, 1, "#1 call note x; done | say so; done")).await;
+    let agent = world.create_handle(with_preset(spec_named("a"), "mine")).await;
+    world.create_handle(with_parent(spec_named("c"), &agent)).await;
+    expect_end(start_send(&agent, 1, "#1 call note x; done | say so; done")).await;
     drop(agent);
     let narrower = Narrowing { disable_tools: vec![Arc::from("note")], ..Narrowing::default() };
-    let plan = Plan { options: options_with(&[("mine", narrower)]), ..world.next_life() };
+    let plan =
+        WorldOptions { pool_options: options_with_presets(&[("mine", narrower)]), ..world.restart_options() };
     world.kill().await;
     let world = World::open(plan).await;
     let agent = world.find("a").await;
-    end_of(start(&agent, 2, "#2 call note x; call slow 1; done | say so; done")).await;
-    assert!(results(&agent)[1].starts_with("Permission denied"), "{:?}", results(&agent));
-    assert_eq!(results(&agent)[2], "took 1");
+    expect_end(start_send(&agent, 2, "#2 call note x; call slow 1; done | say so; done")).await;
+    assert!(tool_texts(&agent)[1].starts_with("Permission denied"), "{:?}", tool_texts(&agent));
+    assert_eq!(tool_texts(&agent)[2], "took 1");
     drop(agent);
-    let plan = Plan { options: options_with(&[]), ..world.next_life() };
+    let plan = WorldOptions { pool_options: options_with_presets(&[]), ..world.restart_options() };
     world.kill().await;
     let world = World::open(plan).await;
     let agent = world.find("a").await;
     assert_eq!(texts(&agent).len(), 9, "it can be read");
     assert_eq!((agent.tool_names().len(), world.summary(&agent).preset.as_ref()), (0, "mine"));
-    end_of(start(&agent, 3, "#3 call note x; call read y; done | say so; done")).await;
-    assert!(results(&agent)[3..].iter().all(|result| result.starts_with("Permission denied")));
+    expect_end(start_send(&agent, 3, "#3 call note x; call read y; done | say so; done")).await;
+    assert!(tool_texts(&agent)[3..].iter().all(|result| result.starts_with("Permission denied")));
     let child = world.find("c").await;
-    end_of(start(&child, 1, "#4 call note x; done | say so; done")).await;
-    assert!(results(&child)[0].starts_with("Permission denied"), "nor to anybody below it");
-    assert_eq!(world.refusal(below(named("d"), &agent)).await.kind, FaultKind::Denied);
+    expect_end(start_send(&child, 1, "#4 call note x; done | say so; done")).await;
+    assert!(tool_texts(&child)[0].starts_with("Permission denied"), "nor to anybody below it");
+    assert_eq!(
+        world.expect_create_refused(with_parent(spec_named("d"), &agent)).await.kind,
+        FaultKind::Denied
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_whose_model_is_gone_can_be_read_and_says_so_when_it_is_asked() {
-    let world = World::open(Plan { models: vec!["scripted/one", "scripted/two"], ..Plan::default() }).await;
-    let agent = world.make(AgentSpec { model: Some("scripted/two".into()), ..named("a") }).await;
-    end_of(start(&agent, 1, "#1 say a; done")).await;
+    let world =
+        World::open(WorldOptions { models: vec!["scripted/one", "scripted/two"], ..WorldOptions::default() })
+            .await;
+    let agent =
+        world.create_handle(AgentSpec { model: Some("scripted/two".into()), ..spec_named("a") }).await;
+    expect_end(start_send(&agent, 1, "#1 say a; done")).await;
     drop(agent);
-    let plan = Plan { models: vec!["scripted/one"], ..world.next_life() };
+    let plan = WorldOptions { models: vec!["scripted/one"], ..world.restart_options() };
     world.kill().await;
     let world = World::open(plan).await;
     let agent = world.find("a").await;
     assert_eq!((texts(&agent).len(), agent.record().model.as_deref()), (2, Some("scripted/two")));
-    let fault = fault_of(start(&agent, 2, "#2 say b; done")).await;
+    let fault = expect_fault(start_send(&agent, 2, "#2 say b; done")).await;
     assert_eq!(fault.kind, FaultKind::Model);
     assert!(fault.public.contains("no such model: scripted/two"), "{fault}");
-    assert_eq!(objection_when_idle(&messages(&agent)), None);
-    let plan = world.next_life();
+    assert_eq!(idle_history_violation(&messages(&agent)), None);
+    let plan = world.restart_options();
     drop(agent);
     world.kill().await;
-    let world = World::open(Plan { models: vec!["scripted/two"], ..plan }).await;
+    let world = World::open(WorldOptions { models: vec!["scripted/two"], ..plan }).await;
     assert_eq!(
-        end_of(start(&world.find("a").await, 3, "#3 say c; done")).await.content,
+        expect_end(start_send(&world.find("a").await, 3, "#3 say c; done")).await.content,
         "c",
         "when it is back"
     );
@@ -299,20 +331,23 @@ async fn second_sets_and_rights_that_were_changed_are_those_of_later() {
         may_create: Some(vec!["sandboxed".into()]),
         ..PermissionSpec::default()
     };
-    let agent = world.make(AgentSpec { permissions, ..named("a") }).await;
+    let agent = world.create_handle(AgentSpec { permissions, ..spec_named("a") }).await;
     let change = PermissionChange {
         disable_tools: Some(vec!["slow".into()]),
         budget: vec![(Resource::Turns, Some(7))],
         ..PermissionChange::default()
     };
     world.change_permissions(&agent, &change).await.expect("it is allowed");
-    let before = portrait(&world, &agent);
+    let before = describe_agent(&world, &agent);
     drop(agent);
     let world = world.restart().await;
     let agent = world.find("a").await;
-    assert_eq!(portrait(&world, &agent), before);
+    assert_eq!(describe_agent(&world, &agent), before);
     world
-        .change_permissions(&agent, &PermissionChange { disable_tools: Some(Vec::new()), ..PermissionChange::default() })
+        .change_permissions(
+            &agent,
+            &PermissionChange { disable_tools: Some(Vec::new()), ..PermissionChange::default() },
+        )
         .await
         .expect("more");
     let permissions = world.pool.permissions(&agent);
@@ -343,60 +378,67 @@ async fn a_stop_that_everybody_had_asked_for_is_not_asked_for_again_by_itself() 
     assert!(!world.pool.is_stopping());
     let agent = world.find("a").await;
     assert!(world.summary(&agent).should_shutdown);
-    assert_eq!(end_of(start(&agent, 1, "say a; done")).await.content, "a");
+    assert_eq!(expect_end(start_send(&agent, 1, "say a; done")).await.content, "a");
 }
 
 #[tokio::test(start_paused = true)]
 async fn turns_that_a_stop_cancels_are_over_and_those_that_nobody_waits_for_go_on() {
     let world = World::new().await;
     let (waited, left) = (world.agent("waited").await, world.agent("left").await);
-    let sending = start(&waited, 1, "#1 say hel; wait; say lo; done");
-    let leaving = start(&left, 1, "#2 say hel; pass 20000; say lo; done");
-    settle().await;
+    let sending = start_send(&waited, 1, "#1 say hel; wait; say lo; done");
+    let leaving = start_send(&left, 1, "#2 say hel; pass 20000; say lo; done");
+    run_until_idle().await;
     leaving.abort();
     assert!(leaving.await.is_err_and(|fault| fault.is_cancelled()));
     drop((waited, left));
     let world = world.stop_and_start().await;
-    assert_eq!(end_of(sending).await.outcome, TurnOutcome::Cancelled);
+    assert_eq!(expect_end(sending).await.outcome, TurnOutcome::Cancelled);
     let left = world.find("left").await;
     assert_eq!(world.pool.open_turns(), 1);
-    assert_eq!(end_of(start(&left, 1, "#2 say hel; pass 20000; say lo; done")).await.content, "hello");
+    assert_eq!(
+        expect_end(start_send(&left, 1, "#2 say hel; pass 20000; say lo; done")).await.content,
+        "hello"
+    );
     assert_eq!(texts(&left).len(), 2);
     assert_eq!(texts(&world.find("waited").await), ["#1 say hel; wait; say lo; done", "hel"]);
     assert!(!left.cancel(numeric_request_id(1)).await);
-    assert!(world.pool.find(&id("nobody")).await.expect("it can be looked for").is_none());
+    assert!(world.pool.find(&agent_id("nobody")).await.expect("it can be looked for").is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_was_set_aside_for_an_agent_that_was_never_kept_is_not_set_aside_after_a_crash() {
     let turns = |limit| Budget::unlimited().with_limit(Resource::Turns, Some(limit));
     let world = World::new().await;
-    let permissions = PermissionSpec { preset: Some("trusted".into()), budget: turns(10), ..PermissionSpec::default() };
-    let parent = world.make(AgentSpec { permissions, ..named("p") }).await;
+    let permissions =
+        PermissionSpec { preset: Some("trusted".into()), budget: turns(10), ..PermissionSpec::default() };
+    let parent = world.create_handle(AgentSpec { permissions, ..spec_named("p") }).await;
     let other = world.agent("x").await.agent_ref();
     // Whoever is destroyed has the tree for itself until that is kept.
     world.store.hold();
     let destroying = {
         let pool = world.pool.clone();
-        tokio::spawn(async move { pool.destroy(&other, ChildPolicy::Cascade, runtime::Initiator::Admin).await })
+        tokio::spawn(
+            async move { pool.destroy(&other, ChildPolicy::Cascade, runtime::Initiator::Admin).await },
+        )
     };
-    settle().await;
+    run_until_idle().await;
     let permissions = PermissionSpec { budget: turns(4), ..PermissionSpec::default() };
     let creating = {
-        let (pool, spec) = (world.pool.clone(), AgentSpec { permissions, ..below(named("c"), &parent) });
+        let (pool, spec) =
+            (world.pool.clone(), AgentSpec { permissions, ..with_parent(spec_named("c"), &parent) });
         tokio::spawn(async move { pool.create(spec, runtime::Initiator::Admin).await.map(drop) })
     };
-    settle().await;
-    parent.submit(crate::world::message(1, "#1 say a; done")).expect("there is room");
+    run_until_idle().await;
+    parent.submit(crate::world::new_message(1, "#1 say a; done")).expect("there is room");
     drop(parent);
-    settle().await;
+    run_until_idle().await;
     world.store.die_after(2);
     world.store.release();
-    settle().await;
+    run_until_idle().await;
     destroying.abort();
     creating.abort();
     let world = world.restart().await;
-    settle().await;
+    run_until_idle().await;
     assert_eq!(world.names().await, ["p"]);
     let turns = world.pool.permissions(&world.find("p").await).resource_usage[0];
     assert_eq!((turns.reserved, turns.remaining), (0, Some(9)));
@@ -408,22 +450,29 @@ async fn what_was_set_aside_for_an_agent_that_was_destroyed_comes_back_whenever_
         let world = World::new().await;
         let permissions =
             PermissionSpec { preset: Some("trusted".into()), budget: turns(10), ..PermissionSpec::default() };
-        let parent = world.make(AgentSpec { permissions, ..named("p") }).await;
+        let parent = world.create_handle(AgentSpec { permissions, ..spec_named("p") }).await;
         let permissions = PermissionSpec { budget: turns(6), ..PermissionSpec::default() };
-        let child = world.make(AgentSpec { permissions, ..below(named("c"), &parent) }).await;
-        end_of(start(&child, 1, "#1 say a; done")).await;
+        let child =
+            world.create_handle(AgentSpec { permissions, ..with_parent(spec_named("c"), &parent) }).await;
+        expect_end(start_send(&child, 1, "#1 say a; done")).await;
         let target = child.agent_ref();
         drop((parent, child));
         world.store.die_after(calls);
         let destroying = {
             let pool = world.pool.clone();
-            tokio::spawn(async move { pool.destroy(&target, ChildPolicy::Cascade, runtime::Initiator::Admin).await })
+            tokio::spawn(async move {
+                pool.destroy(&target, ChildPolicy::Cascade, runtime::Initiator::Admin).await
+            })
         };
-        settle().await;
+        run_until_idle().await;
         destroying.abort();
         let world = world.restart().await;
         assert_eq!(world.names().await, ["p"]);
         let turns = world.pool.permissions(&world.find("p").await).resource_usage[0];
-        assert_eq!((turns.used, turns.reserved, turns.remaining), (1, 0, Some(9)), "killed behind {calls} calls");
+        assert_eq!(
+            (turns.used, turns.reserved, turns.remaining),
+            (1, 0, Some(9)),
+            "killed behind {calls} calls"
+        );
     }
 }

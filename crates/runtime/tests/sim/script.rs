@@ -18,17 +18,17 @@ pub(crate) enum Step {
     /// `yield`: lets others go first.
     Yield,
     /// `pass MS`: takes its time.
-    Pass(Duration),
+    Sleep(Duration),
     /// `wait`: until it is released.
     Wait,
     /// `queue`: says that the question waits.
-    Queue,
+    ReportQueued,
     /// `live`: says that it is at it.
-    Live,
+    Heartbeat,
     /// `flood N`: says N letters without ever letting others go first.
     Flood(usize),
     /// `cut`: says that the answer is as long as it may be.
-    Cut,
+    StopAtLength,
     /// `fail`
     Fail,
     /// `panic`
@@ -36,24 +36,29 @@ pub(crate) enum Step {
     /// `done`
     Done,
     /// `panic-at-ask`: before there is a stream.
-    PanicAtAsk,
+    PanicAtCall,
     /// `panic-at-drop`: when the stream is dropped.
     PanicAtDrop,
 }
 
 /// The steps of one round of a script.
-pub(crate) fn round(script: &str, number: usize) -> Vec<Step> {
+pub(crate) fn round_steps(script: &str, number: usize) -> Vec<Step> {
     let body = match script.split_once(' ') {
         Some((label, body)) if label.starts_with('#') => body,
         _ => script,
     };
-    let rounds = split(body, '|');
+    let rounds = split_outside_braces(body, '|');
     let round = rounds.get(number).or(rounds.last()).copied().unwrap_or_default();
-    split(round, ';').into_iter().map(str::trim).filter(|word| !word.is_empty()).map(step).collect()
+    split_outside_braces(round, ';')
+        .into_iter()
+        .map(str::trim)
+        .filter(|word| !word.is_empty())
+        .map(parse_step)
+        .collect()
 }
 
 /// Splits where no brace is open.
-fn split(text: &str, separator: char) -> Vec<&str> {
+fn split_outside_braces(text: &str, separator: char) -> Vec<&str> {
     let (mut parts, mut begin, mut depth) = (Vec::new(), 0, 0_usize);
     for (place, letter) in text.char_indices() {
         match letter {
@@ -70,31 +75,31 @@ fn split(text: &str, separator: char) -> Vec<&str> {
     parts
 }
 
-fn step(word: &str) -> Step {
+fn parse_step(word: &str) -> Step {
     let (verb, object) = word.split_once(' ').unwrap_or((word, ""));
     let number = || object.parse::<u64>().expect("a number");
     match verb {
         "say" => Step::Say(object.to_owned()),
         "think" => Step::Think(object.to_owned()),
-        "call" => call(object),
+        "call" => parse_call(object),
         "report" => Step::Report(number()),
         "yield" => Step::Yield,
-        "pass" => Step::Pass(Duration::from_millis(number())),
+        "pass" => Step::Sleep(Duration::from_millis(number())),
         "wait" => Step::Wait,
-        "queue" => Step::Queue,
-        "live" => Step::Live,
+        "queue" => Step::ReportQueued,
+        "live" => Step::Heartbeat,
         "flood" => Step::Flood(object.parse().expect("a number")),
-        "cut" => Step::Cut,
+        "cut" => Step::StopAtLength,
         "fail" => Step::Fail,
         "panic" => Step::Panic,
         "done" => Step::Done,
-        "panic-at-ask" => Step::PanicAtAsk,
+        "panic-at-ask" => Step::PanicAtCall,
         "panic-at-drop" => Step::PanicAtDrop,
         other => panic!("no such step: {other:?}"),
     }
 }
 
-fn call(object: &str) -> Step {
+fn parse_call(object: &str) -> Step {
     let (name, arguments) = object.split_once(' ').unwrap_or((object, ""));
     let arguments = arguments.trim();
     let bare = arguments.strip_prefix('{').and_then(|bare| bare.strip_suffix('}'));

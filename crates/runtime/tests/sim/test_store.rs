@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use agent::RequestId;
 use agent::journal::{Record, Serial};
 use agent::outside::{
-    Append, JournalBounds, BoxFuture, JournalEntry, IndexRow, Timestamp, EntryRange, Store, StoreFault, StoredAgent, StoredTurn, CommitListener,
+    Append, BoxFuture, CommitListener, EntryRange, IndexRow, JournalBounds, JournalEntry, Store, StoreFault,
+    StoredAgent, StoredTurn, Timestamp,
 };
 use store::MemoryStore;
 use tokio::sync::oneshot;
@@ -147,7 +148,10 @@ impl TestStore {
     /// Fails for good, and tells whoever watches.
     pub(crate) fn fail_permanently(&self, why: &str) {
         let broken = StoreFault::Failed(why.to_owned());
-        self.shared.state().injected_faults.insert(0, InjectedFault { kind: None, times: usize::MAX, fault: broken });
+        self.shared
+            .state()
+            .injected_faults
+            .insert(0, InjectedFault { kind: None, times: usize::MAX, fault: broken });
         let watcher = self.shared.state().listener.clone();
         watcher.expect("somebody watches").store_failed(why);
     }

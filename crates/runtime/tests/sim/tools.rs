@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use agent::outside::{BoxFuture, ToolContext, PreparedCall, CallSite, Tool, Toolbox};
+use agent::outside::{BoxFuture, CallSite, PreparedCall, Tool, ToolContext, Toolbox};
 use agent::permission::{Effect, FilePath, Verdict, judge};
 use agent::{AgentId, Concurrency, ToolClass, ToolOutcome, ToolSpec};
 use runtime::{AgentHandle, PoolHandle};
@@ -93,16 +93,34 @@ const TOOLS: &[(&str, ToolKind, Concurrency, ToolClass)] = &[
     ("write", ToolKind::Write, Concurrency::Ordered, ToolClass::Pure),
     ("agent_create", ToolKind::Agents(agents::AgentOperation::Create), Concurrency::Waiting, ToolClass::Once),
     ("agent_send", ToolKind::Agents(agents::AgentOperation::Send), Concurrency::Waiting, ToolClass::Once),
-    ("agent_status", ToolKind::Agents(agents::AgentOperation::Status), Concurrency::Parallel, ToolClass::Pure),
-    ("agent_cancel", ToolKind::Agents(agents::AgentOperation::Cancel), Concurrency::Parallel, ToolClass::Once),
-    ("agent_destroy", ToolKind::Agents(agents::AgentOperation::Destroy), Concurrency::Parallel, ToolClass::Once),
+    (
+        "agent_status",
+        ToolKind::Agents(agents::AgentOperation::Status),
+        Concurrency::Parallel,
+        ToolClass::Pure,
+    ),
+    (
+        "agent_cancel",
+        ToolKind::Agents(agents::AgentOperation::Cancel),
+        Concurrency::Parallel,
+        ToolClass::Once,
+    ),
+    (
+        "agent_destroy",
+        ToolKind::Agents(agents::AgentOperation::Destroy),
+        Concurrency::Parallel,
+        ToolClass::Once,
+    ),
     ("agent_list", ToolKind::Agents(agents::AgentOperation::List), Concurrency::Parallel, ToolClass::Pure),
 ];
 
 impl TestTools {
     pub(crate) fn new() -> Self {
-        let stage =
-            Arc::new(ToolState { observations: Mutex::default(), started_count: watch::Sender::new(0), pool: Mutex::default() });
+        let stage = Arc::new(ToolState {
+            observations: Mutex::default(),
+            started_count: watch::Sender::new(0),
+            pool: Mutex::default(),
+        });
         let tool = |(name, kind, pace, class): &(&str, ToolKind, Concurrency, ToolClass)| -> Arc<dyn Tool> {
             Arc::new(TestTool { spec: spec(name, *pace, *class), kind: *kind, state: Arc::clone(&stage) })
         };
@@ -121,7 +139,8 @@ impl TestTools {
     /// Lets go of all agents and their pool.
     pub(crate) fn release_handles(&self) {
         let pool = self.state.pool().take();
-        let agents: Vec<_> = self.observations().calls.iter_mut().filter_map(|ran| ran.agent.take()).collect();
+        let agents: Vec<_> =
+            self.observations().calls.iter_mut().filter_map(|ran| ran.agent.take()).collect();
         drop((pool, agents));
     }
 

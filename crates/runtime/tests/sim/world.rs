@@ -5,12 +5,13 @@ use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use agent::outside::{Clock, Entropy, ModelSpec, Models, Timestamp, Provider, Workspace};
+use agent::outside::{Clock, Entropy, ModelSpec, Models, Provider, Timestamp, Workspace};
 use agent::permission::FilePath;
-use agent::{AgentId, Fault, FaultKind, RequestId, MessageSource, TurnEnd};
+use agent::{AgentId, Fault, FaultKind, MessageSource, RequestId, TurnEnd};
 use runtime::{
-    AgentHandle, AgentLiveness, AgentRef, AgentSpec, AgentStatus, Initiator, PermissionChange, ChildPolicy, CreatedAgent, FirstMessage,
-    Limits, NameSpec, NewMessage, Outside, PoolHandle, PoolOptions, PermissionSpec,
+    AgentHandle, AgentLiveness, AgentRef, AgentSpec, AgentStatus, ChildPolicy, CreatedAgent, FirstMessage,
+    Initiator, Limits, NameSpec, NewMessage, Outside, PermissionChange, PermissionSpec, PoolHandle,
+    PoolOptions,
 };
 
 use crate::model::{ScriptedModel, WINDOW_TOKENS};
@@ -29,22 +30,22 @@ impl Clock for FixedClock {
 }
 
 /// A clock that is set by hand.
-pub(crate) struct SetClock {
+pub(crate) struct ManualClock {
     now: AtomicI64,
 }
 
-impl SetClock {
+impl ManualClock {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self { now: AtomicI64::new(NOW.0) })
     }
 
-    pub(crate) fn forward(&self, time: std::time::Duration) {
+    pub(crate) fn advance(&self, time: std::time::Duration) {
         let micros = i64::try_from(time.as_micros()).expect("not that long");
         self.now.fetch_add(micros, Ordering::Relaxed);
     }
 }
 
-impl Clock for SetClock {
+impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         Timestamp(self.now.load(Ordering::Relaxed))
     }
@@ -68,12 +69,12 @@ impl Entropy for CountingEntropy {
 }
 
 /// One model, by every name it has.
-struct OneModel {
+struct SingleModel {
     model: Arc<ScriptedModel>,
     names: Vec<&'static str>,
 }
 
-impl Models for OneModel {
+impl Models for SingleModel {
     fn default_model(&self) -> Arc<dyn Provider> {
         Arc::<ScriptedModel>::clone(&self.model)
     }
@@ -91,9 +92,9 @@ impl Models for OneModel {
 pub(crate) const FOLDERS: &[&str] = &["/", "/work", "/work/a", "/work/a/deep", "/work/b", "/elsewhere"];
 
 /// A disk with nothing but folders.
-pub(crate) struct Disk;
+pub(crate) struct TestWorkspace;
 
-impl Workspace for Disk {
+impl Workspace for TestWorkspace {
     fn resolve_directory(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
         let found = self.resolve_path(path, base)?;
         if FOLDERS.contains(&found.as_str()) { Ok(found) } else { Err(format!("no such folder: {path}")) }
@@ -110,68 +111,71 @@ pub(crate) struct World {
     pub(crate) model: Arc<ScriptedModel>,
     pub(crate) tools: Arc<TestTools>,
     pub(crate) store: Arc<TestStore>,
-    plan: Plan,
+    world_options: WorldOptions,
 }
 
 /// What a world is made of, where it is not made as usual.
 #[derive(Clone)]
-pub(crate) struct Plan {
+pub(crate) struct WorldOptions {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) store: Arc<TestStore>,
     pub(crate) tools: Arc<TestTools>,
-    pub(crate) options: PoolOptions,
+    pub(crate) pool_options: PoolOptions,
     /// Names of models, beside the usual one.
     pub(crate) models: Vec<&'static str>,
-    pub(crate) traits: ModelSpec,
+    pub(crate) model_spec: ModelSpec,
 }
 
-impl Default for Plan {
+impl Default for WorldOptions {
     fn default() -> Self {
         Self {
             clock: Arc::new(FixedClock),
             entropy: Arc::new(CountingEntropy::default()),
             store: TestStore::new(),
             tools: Arc::new(TestTools::new()),
-            options: PoolOptions {
+            pool_options: PoolOptions {
                 system_prompt_default: Some("the pool's prompt".to_owned()),
                 cwd: path("/work"),
                 ..PoolOptions::default()
             },
             models: vec!["scripted/one"],
-            traits: ModelSpec::with_window(WINDOW_TOKENS),
+            model_spec: ModelSpec::with_window(WINDOW_TOKENS),
         }
     }
 }
 
-impl Plan {
-    pub(crate) fn limits(mut self, limits: Limits) -> Self {
-        self.options.limits = limits;
+impl WorldOptions {
+    pub(crate) fn with_limits(mut self, limits: Limits) -> Self {
+        self.pool_options.limits = limits;
         self
     }
 }
 
 impl World {
     pub(crate) async fn new() -> Self {
-        Self::open(Plan::default()).await
+        Self::open(WorldOptions::default()).await
     }
 
-    pub(crate) async fn with(limits: Limits) -> Self {
-        Self::open(Plan::default().limits(limits)).await
+    pub(crate) async fn with_limits(limits: Limits) -> Self {
+        Self::open(WorldOptions::default().with_limits(limits)).await
     }
 
-    pub(crate) async fn under(clock: Arc<dyn Clock>, limits: Limits) -> Self {
-        Self::open(Plan { clock, ..Plan::default() }.limits(limits)).await
+    pub(crate) async fn with_clock(clock: Arc<dyn Clock>, limits: Limits) -> Self {
+        Self::open(WorldOptions { clock, ..WorldOptions::default() }.with_limits(limits)).await
     }
 
     /// The same world with what is kept now, for its next life.
-    pub(crate) fn next_life(&self) -> Plan {
-        Plan { store: TestStore::with_memory(Arc::clone(self.store.memory())), ..self.plan.clone() }
+    pub(crate) fn restart_options(&self) -> WorldOptions {
+        WorldOptions {
+            store: TestStore::with_memory(Arc::clone(self.store.memory())),
+            ..self.world_options.clone()
+        }
     }
 
     /// The daemon is killed and started again: what is not kept is lost. The model is a new one.
     pub(crate) async fn restart(self) -> Self {
-        let plan = self.next_life();
+        let plan = self.restart_options();
         self.kill().await;
         Self::open(plan).await
     }
@@ -181,36 +185,37 @@ impl World {
         self.store.die();
         drop(self);
         // Whoever was at work finds nobody to work for.
-        settle().await;
+        run_until_idle().await;
     }
 
     /// The daemon stops in order and is started again.
     pub(crate) async fn stop_and_start(self) -> Self {
-        let plan = self.next_life();
+        let plan = self.restart_options();
         self.pool.stop(std::time::Duration::from_secs(10)).await;
         drop(self);
         Self::open(plan).await
     }
 
-    pub(crate) async fn open(plan: Plan) -> Self {
+    pub(crate) async fn open(plan: WorldOptions) -> Self {
         let kept_plan = plan.clone();
-        let Plan { clock, entropy, store, tools, options, models, traits } = plan;
+        let WorldOptions { clock, entropy, store, tools, pool_options: options, models, model_spec: traits } =
+            plan;
         let model = Arc::new(ScriptedModel::new(traits));
         let outside = Outside {
-            models: Arc::new(OneModel { model: Arc::clone(&model), names: models }),
+            models: Arc::new(SingleModel { model: Arc::clone(&model), names: models }),
             tools: Arc::<TestTools>::clone(&tools),
-            workspace: Arc::new(Disk),
+            workspace: Arc::new(TestWorkspace),
             clock,
             entropy,
             store: Arc::<TestStore>::clone(&store),
         };
         let pool = PoolHandle::open(options, outside).await.expect("the store can be read");
-        Self { pool, model, tools, store, plan: kept_plan }
+        Self { pool, model, tools, store, world_options: kept_plan }
     }
 
     /// An agent of the default preset.
     pub(crate) async fn agent(&self, name: &str) -> AgentHandle {
-        self.make(named(name)).await
+        self.create_handle(spec_named(name)).await
     }
 
     /// Several of them.
@@ -223,16 +228,16 @@ impl World {
     }
 
     /// An agent that may create others.
-    pub(crate) async fn trusted(&self, name: &str) -> AgentHandle {
-        self.make(preset(named(name), "trusted")).await
+    pub(crate) async fn trusted_agent(&self, name: &str) -> AgentHandle {
+        self.create_handle(with_preset(spec_named(name), "trusted")).await
     }
 
     /// A child of the default preset.
-    pub(crate) async fn child(&self, name: &str, parent: &AgentHandle) -> AgentHandle {
-        self.make(below(named(name), parent)).await
+    pub(crate) async fn child_agent(&self, name: &str, parent: &AgentHandle) -> AgentHandle {
+        self.create_handle(with_parent(spec_named(name), parent)).await
     }
 
-    pub(crate) async fn make(&self, spec: AgentSpec) -> AgentHandle {
+    pub(crate) async fn create_handle(&self, spec: AgentSpec) -> AgentHandle {
         self.create(spec).await.expect("the agent can be").handle
     }
 
@@ -240,11 +245,15 @@ impl World {
         self.pool.create(spec, Initiator::Admin).await
     }
 
-    pub(crate) async fn refusal(&self, spec: AgentSpec) -> Fault {
+    pub(crate) async fn expect_create_refused(&self, spec: AgentSpec) -> Fault {
         self.create(spec).await.err().expect("the create is refused")
     }
 
-    pub(crate) async fn change_permissions(&self, agent: &AgentHandle, change: &PermissionChange) -> Result<(), Fault> {
+    pub(crate) async fn change_permissions(
+        &self,
+        agent: &AgentHandle,
+        change: &PermissionChange,
+    ) -> Result<(), Fault> {
         self.pool.change_permissions(agent, change, Initiator::Admin).await
     }
 
@@ -254,7 +263,7 @@ impl World {
 
     /// The agent, awake.
     pub(crate) async fn find(&self, name: &str) -> AgentHandle {
-        self.pool.find(&id(name)).await.expect("it can be woken").expect("it is there")
+        self.pool.find(&agent_id(name)).await.expect("it can be woken").expect("it is there")
     }
 
     pub(crate) async fn list(&self) -> Vec<AgentStatus> {
@@ -262,7 +271,7 @@ impl World {
     }
 
     /// An agent as it is in a list.
-    pub(crate) async fn listed(&self, name: &str) -> AgentStatus {
+    pub(crate) async fn listed_summary(&self, name: &str) -> AgentStatus {
         let found = self.list().await.into_iter().find(|agent| agent.id.as_str() == name);
         found.expect("it is listed")
     }
@@ -272,7 +281,7 @@ impl World {
     }
 
     /// Which of the agents are live.
-    pub(crate) async fn live(&self) -> Vec<String> {
+    pub(crate) async fn live_names(&self) -> Vec<String> {
         let live = |agent: &AgentStatus| agent.state == AgentLiveness::Live;
         self.list().await.iter().filter(|agent| live(agent)).map(|agent| agent.id.to_string()).collect()
     }
@@ -286,16 +295,16 @@ impl World {
     }
 
     pub(crate) async fn destroy(&self, agent: &AgentHandle) -> bool {
-        self.end(&agent.agent_ref(), ChildPolicy::Cascade).await
+        self.destroy_ref(&agent.agent_ref(), ChildPolicy::Cascade).await
     }
 
     /// Ends an agent, by its name.
     pub(crate) async fn destroy_named(&self, name: &str, children: ChildPolicy) -> bool {
-        let agent = self.pool.find_ref(&id(name)).expect("it is there");
-        self.end(&agent, children).await
+        let agent = self.pool.find_ref(&agent_id(name)).expect("it is there");
+        self.destroy_ref(&agent, children).await
     }
 
-    pub(crate) async fn end(&self, agent: &AgentRef, children: ChildPolicy) -> bool {
+    pub(crate) async fn destroy_ref(&self, agent: &AgentRef, children: ChildPolicy) -> bool {
         self.pool.destroy(agent, children, Initiator::Admin).await.expect("it can be kept")
     }
 }
@@ -310,31 +319,37 @@ pub(crate) fn path(text: &str) -> FilePath {
     FilePath::resolve(text, &FilePath::root()).expect("a path")
 }
 
-pub(crate) fn id(name: &str) -> AgentId {
+pub(crate) fn agent_id(name: &str) -> AgentId {
     AgentId::parse(name).expect("a name")
 }
 
-pub(crate) fn named(name: &str) -> AgentSpec {
-    AgentSpec { name: NameSpec::Given(id(name)), ..AgentSpec::default() }
+pub(crate) fn spec_named(name: &str) -> AgentSpec {
+    AgentSpec { name: NameSpec::Given(agent_id(name)), ..AgentSpec::default() }
 }
 
-pub(crate) fn preset(spec: AgentSpec, preset: &str) -> AgentSpec {
-    AgentSpec { permissions: PermissionSpec { preset: Some(preset.to_owned()), ..spec.permissions.clone() }, ..spec }
+pub(crate) fn with_preset(spec: AgentSpec, preset: &str) -> AgentSpec {
+    AgentSpec {
+        permissions: PermissionSpec { preset: Some(preset.to_owned()), ..spec.permissions.clone() },
+        ..spec
+    }
 }
 
-pub(crate) fn below(spec: AgentSpec, parent: &AgentHandle) -> AgentSpec {
+pub(crate) fn with_parent(spec: AgentSpec, parent: &AgentHandle) -> AgentSpec {
     AgentSpec { parent: Some(parent.id().clone()), ..spec }
 }
 
-pub(crate) fn first(spec: AgentSpec, script: &str) -> AgentSpec {
-    AgentSpec { initial: Some(FirstMessage { text: script.to_owned(), source: MessageSource::default() }), ..spec }
+pub(crate) fn with_first_message(spec: AgentSpec, script: &str) -> AgentSpec {
+    AgentSpec {
+        initial: Some(FirstMessage { text: script.to_owned(), source: MessageSource::default() }),
+        ..spec
+    }
 }
 
 pub(crate) fn numeric_request_id(number: i64) -> RequestId {
     RequestId::Number(number)
 }
 
-pub(crate) fn message(request_id: i64, script: &str) -> NewMessage {
+pub(crate) fn new_message(request_id: i64, script: &str) -> NewMessage {
     NewMessage {
         text: script.to_owned(),
         images: Vec::new(),
@@ -344,25 +359,25 @@ pub(crate) fn message(request_id: i64, script: &str) -> NewMessage {
 }
 
 /// A send on its way, with a task of its own so that it needs nobody to poll it.
-pub(crate) type Sending = tokio::task::JoinHandle<Result<TurnEnd, Fault>>;
+pub(crate) type SendTask = tokio::task::JoinHandle<Result<TurnEnd, Fault>>;
 
-pub(crate) fn start(agent: &AgentHandle, request_id: i64, script: &str) -> Sending {
-    let (agent, message) = (agent.clone(), message(request_id, script));
+pub(crate) fn start_send(agent: &AgentHandle, request_id: i64, script: &str) -> SendTask {
+    let (agent, message) = (agent.clone(), new_message(request_id, script));
     tokio::spawn(async move { agent.send(message).await })
 }
 
 /// A send that was answered with an end.
-pub(crate) async fn end_of(sending: Sending) -> TurnEnd {
+pub(crate) async fn expect_end(sending: SendTask) -> TurnEnd {
     sending.await.expect("a send does not panic").expect("the turn ended well")
 }
 
 /// A send that was answered with a fault.
-pub(crate) async fn fault_of(sending: Sending) -> Fault {
+pub(crate) async fn expect_fault(sending: SendTask) -> Fault {
     sending.await.expect("a send does not panic").expect_err("the turn failed")
 }
 
 /// What a control call gives. It may not let any time pass: it would have waited for a turn.
-pub(crate) async fn at_once<T>(call: impl Future<Output = T>) -> T {
+pub(crate) async fn without_waiting<T>(call: impl Future<Output = T>) -> T {
     let before = tokio::time::Instant::now();
     let answer = call.await;
     assert_eq!(tokio::time::Instant::now(), before, "the call waited");
@@ -370,13 +385,13 @@ pub(crate) async fn at_once<T>(call: impl Future<Output = T>) -> T {
 }
 
 /// Lets every task go on until all of them wait for something.
-pub(crate) async fn settle() {
+pub(crate) async fn run_until_idle() {
     // The paused clock moves only when no task can run, so a nap ends when everything has settled.
     tokio::time::sleep(std::time::Duration::from_nanos(1)).await;
 }
 
 /// Tasks of this runtime that have not ended.
-pub(crate) fn tasks() -> usize {
+pub(crate) fn alive_task_count() -> usize {
     tokio::runtime::Handle::current().metrics().num_alive_tasks()
 }
 

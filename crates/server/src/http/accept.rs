@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::activity::Activity;
-use super::head_validator::HeadValidator;
 use super::auth::Auth;
+use super::head_validator::HeadValidator;
 use super::limits::HttpLimits;
 use super::service::{self, Shared};
 use crate::listen::Listener;
@@ -58,7 +58,9 @@ impl HttpDoor {
         let shared = Arc::new(Shared {
             dispatcher: desk,
             auth: Auth::new(port, options.allowed_origins, options.token),
-            event_stream_permits: Arc::new(Semaphore::new(limits.event_streams_max.min(Semaphore::MAX_PERMITS))),
+            event_stream_permits: Arc::new(Semaphore::new(
+                limits.event_streams_max.min(Semaphore::MAX_PERMITS),
+            )),
             streams_stop: CancellationToken::new(),
             limits,
             activity: Arc::new(Activity::new()),

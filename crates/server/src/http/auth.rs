@@ -115,14 +115,14 @@ mod tests {
         map
     }
 
-    fn guard() -> Auth {
+    fn test_auth() -> Auth {
         Auth::new(8765, vec!["http://localhost:3000".to_owned()], Some("nxk_secret".to_owned()))
     }
 
     #[test]
     fn only_loopback_names_with_our_port_are_our_host() {
         let passes =
-            |host: &str| guard().check_host(&Uri::from_static("/"), &headers(&[("host", host)])).is_ok();
+            |host: &str| test_auth().check_host(&Uri::from_static("/"), &headers(&[("host", host)])).is_ok();
         for good in ["127.0.0.1:8765", "localhost:8765", "[::1]:8765", "LocalHost:8765"] {
             assert!(passes(good), "{good}");
         }
@@ -154,7 +154,7 @@ mod tests {
         ] {
             assert!(!passes(bad), "{bad}");
         }
-        assert!(guard().check_host(&Uri::from_static("/"), &HeaderMap::new()).is_err());
+        assert!(test_auth().check_host(&Uri::from_static("/"), &HeaderMap::new()).is_err());
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn an_absolute_target_must_agree_with_the_host() {
         let uri = Uri::from_static("http://evil.com/");
-        let refusal = guard().check_host(&uri, &headers(&[("host", "localhost:8765")])).unwrap_err();
+        let refusal = test_auth().check_host(&uri, &headers(&[("host", "localhost:8765")])).unwrap_err();
         assert_eq!(refusal.status, StatusCode::BAD_REQUEST);
     }
 
@@ -174,7 +174,7 @@ mod tests {
     fn an_origin_passes_only_when_it_is_listed_exactly() {
         let passes = |origins: &[&str]| {
             let pairs: Vec<_> = origins.iter().map(|origin| ("origin", *origin)).collect();
-            guard().check_origin(&headers(&pairs)).is_ok()
+            test_auth().check_origin(&headers(&pairs)).is_ok()
         };
         assert!(passes(&[]));
         assert!(passes(&["http://localhost:3000"]));
@@ -199,7 +199,7 @@ mod tests {
     fn a_token_is_right_wrong_or_not_there() {
         let status = |values: &[&str]| {
             let pairs: Vec<_> = values.iter().map(|value| ("authorization", *value)).collect();
-            guard().check_token(&headers(&pairs)).err().map(|refusal| refusal.status.as_u16())
+            test_auth().check_token(&headers(&pairs)).err().map(|refusal| refusal.status.as_u16())
         };
         for good in ["Bearer nxk_secret", "bearer nxk_secret", "BEARER   nxk_secret  "] {
             assert_eq!(status(&[good]), None, "{good}");

@@ -12,7 +12,7 @@ use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 use nexus3_protocol::events::{EventQuery, QueryFault, parse_cursor};
 use nexus3_protocol::sse::{self, LAST_EVENT_ID, MEDIA_TYPE};
-use rpc::{Caller, Target, EventBytes, StreamError};
+use rpc::{Caller, EventBytes, StreamError, Target};
 
 use super::body::{ResponseBody, StreamBody, StreamContext};
 use super::refusal::Refusal;
@@ -65,7 +65,8 @@ pub(super) async fn stream_events(
     entrance: &Target,
     caller: &Caller,
 ) -> Result<Response<ResponseBody>, Refusal> {
-    let query = parse_query(parts).map_err(|fault| Refusal::new(StatusCode::BAD_REQUEST, fault.to_string()))?;
+    let query =
+        parse_query(parts).map_err(|fault| Refusal::new(StatusCode::BAD_REQUEST, fault.to_string()))?;
     let place = Arc::clone(&shared.event_stream_permits)
         .try_acquire_owned()
         .map_err(|_| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, STREAMS_FULL))?;

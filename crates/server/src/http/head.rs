@@ -77,7 +77,11 @@ impl HeadParser {
         verdict
     }
 
-    fn parse_lines(&mut self, bytes: &[u8], limits: &HttpLimits) -> Result<Option<(usize, Framing)>, Refusal> {
+    fn parse_lines(
+        &mut self,
+        bytes: &[u8],
+        limits: &HttpLimits,
+    ) -> Result<Option<(usize, Framing)>, Refusal> {
         check_first_byte(bytes)?;
         loop {
             let found = self.line_end(bytes);

@@ -186,7 +186,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> HeadValidator<S> {
         let start = into.filled().len();
         loop {
             match Pin::new(&mut self.socket).poll_read(cx, into) {
-                Poll::Ready(Ok(())) if into.filled().len() == start => return Poll::Ready(Ok(self.handle_end_of_input())),
+                Poll::Ready(Ok(())) if into.filled().len() == start => {
+                    return Poll::Ready(Ok(self.handle_end_of_input()));
+                }
                 Poll::Ready(Ok(())) if self.parse_read(into, start) => {
                     return Poll::Ready(Ok(HeadRead::Data));
                 }

@@ -11,16 +11,16 @@ use hyper::body::{Body, Incoming};
 use hyper::header::{CONNECTION, CONTENT_ENCODING, EXPECT, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
-use rpc::{CallResponse, ResponseKind, Caller, Dispatcher, Target, TargetError, CallReply};
+use rpc::{CallReply, CallResponse, Caller, Dispatcher, ResponseKind, Target, TargetError};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::activity::Activity;
+use super::auth::{Auth, Credential, invalid_token};
 use super::body::ResponseBody;
 use super::events::{self, EventPath};
-use super::head_validator::{PLACEHOLDER_PATH, RefusalSlot};
-use super::auth::{Auth, Credential, invalid_token};
 use super::head::body_too_large;
+use super::head_validator::{PLACEHOLDER_PATH, RefusalSlot};
 use super::limits::HttpLimits;
 use super::refusal::{Refusal, json_response, no_content_response};
 
@@ -41,7 +41,11 @@ static AGENT_HEADER: HeaderName = HeaderName::from_static("x-nexus-agent");
 const NO_ROUTE: &str = "Not found. Use /, /rpc, or /agent/{agent_id}.";
 
 /// Answers one request.
-pub(super) async fn serve(shared: &Shared, slot: &RefusalSlot, request: Request<Incoming>) -> Response<ResponseBody> {
+pub(super) async fn serve(
+    shared: &Shared,
+    slot: &RefusalSlot,
+    request: Request<Incoming>,
+) -> Response<ResponseBody> {
     let _busy = shared.activity.start();
     let (mut parts, mut body) = request.into_parts();
     // A chunked body is the last thing on its connection: the gate does not look for a head behind it.
@@ -183,8 +187,8 @@ async fn read_body(body: &mut Incoming, bytes_max: u64, slot: &RefusalSlot) -> R
         && let Some(frame) = body.frame().await
     {
         // A body that broke off because it was too slow: the gate has left the reason.
-        let frame =
-            frame.map_err(|_| slot.get().cloned().unwrap_or_else(|| incomplete_body(expected, whole.len())))?;
+        let frame = frame
+            .map_err(|_| slot.get().cloned().unwrap_or_else(|| incomplete_body(expected, whole.len())))?;
         let Ok(data) = frame.into_data() else { continue };
         let length = (whole.len() + data.len()) as u64;
         if length > bytes_max {

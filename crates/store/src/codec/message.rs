@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use agent::permission::Resource;
 use agent::{
-    Ending, Fault, FaultKind, Halt, Image, Message, RequestId, Role, MessageSource, ToolCall, ToolClass,
+    Ending, Fault, FaultKind, Halt, Image, Message, MessageSource, RequestId, Role, ToolCall, ToolClass,
     ToolOutcome, TurnEnd, TurnOutcome, Usage,
 };
 use base64::Engine as _;
@@ -84,7 +84,16 @@ enum EndingTag {
 
 impl<'a> MessageBody<'a> {
     pub(super) fn encode(message: &'a Message) -> Self {
-        let Message { role, text, images, tool_calls, reasoning_block: thoughts, tool_call_id, source, ending } = message;
+        let Message {
+            role,
+            text,
+            images,
+            tool_calls,
+            reasoning_block: thoughts,
+            tool_call_id,
+            source,
+            ending,
+        } = message;
         Self {
             role: match role {
                 Role::User => RoleTag::User,
@@ -160,8 +169,10 @@ impl<'a> ToolCallBody<'a> {
 impl<'a> SourceBody<'a> {
     fn encode(source: &'a MessageSource) -> Option<Self> {
         let MessageSource { kind, agent } = source;
-        let body =
-            Self { kind: kind.as_deref().map(Cow::Borrowed), agent: agent.as_ref().map(RequestIdBody::encode) };
+        let body = Self {
+            kind: kind.as_deref().map(Cow::Borrowed),
+            agent: agent.as_ref().map(RequestIdBody::encode),
+        };
         (body.kind.is_some() || body.agent.is_some()).then_some(body)
     }
 

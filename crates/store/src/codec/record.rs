@@ -7,7 +7,7 @@ use agent::compaction::{CompactionMethod, CompactionPart, CompactionRecord};
 use agent::journal::{AcceptedTurn, Record};
 use serde::{Deserialize, Serialize};
 
-use super::message::{ClassTag, TurnEndBody, MessageBody, ToolOutcomeBody, RequestIdBody};
+use super::message::{ClassTag, MessageBody, RequestIdBody, ToolOutcomeBody, TurnEndBody};
 use super::state::{AgentBody, PermissionsBody, decode_agent_id};
 use super::{CodecFault, decode as parse, encode as text};
 
@@ -15,14 +15,16 @@ use super::{CodecFault, decode as parse, encode as text};
 #[serde(deny_unknown_fields)]
 struct CreatedBody<'a> {
     agent: AgentBody<'a>,
-    #[serde(rename = "rights")] permissions: PermissionsBody<'a>,
+    #[serde(rename = "rights")]
+    permissions: PermissionsBody<'a>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PermissionsChangedBody<'a> {
     by: Cow<'a, str>,
-    #[serde(rename = "rights")] permissions: PermissionsBody<'a>,
+    #[serde(rename = "rights")]
+    permissions: PermissionsBody<'a>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -63,7 +65,8 @@ struct SteeredBody<'a> {
 #[serde(deny_unknown_fields)]
 struct CallBegunBody<'a> {
     turn: u64,
-    #[serde(rename = "place")] index: usize,
+    #[serde(rename = "place")]
+    index: usize,
     call_id: Cow<'a, str>,
     tool: Cow<'a, str>,
     class: ClassTag,
@@ -73,7 +76,8 @@ struct CallBegunBody<'a> {
 #[serde(deny_unknown_fields)]
 struct CallDoneBody<'a> {
     turn: u64,
-    #[serde(rename = "place")] index: usize,
+    #[serde(rename = "place")]
+    index: usize,
     outcome: ToolOutcomeBody<'a>,
 }
 
@@ -105,7 +109,8 @@ struct RolledBackBody<'a> {
 struct CompactionBody<'a> {
     turn: Option<u64>,
     by: Cow<'a, str>,
-    #[serde(rename = "how")] method: Cow<'a, str>,
+    #[serde(rename = "how")]
+    method: Cow<'a, str>,
     messages_before: usize,
     tokens_before: u64,
     tokens_after: u64,
@@ -122,7 +127,8 @@ enum CompactionPartBody<'a> {
 
 impl<'a> CompactionBody<'a> {
     fn encode(folded: &'a CompactionRecord) -> Self {
-        let CompactionRecord { turn, by, method: how, messages_before, tokens_before, tokens_after, parts } = folded;
+        let CompactionRecord { turn, by, method: how, messages_before, tokens_before, tokens_after, parts } =
+            folded;
         let part = |part: &'a CompactionPart| match part {
             CompactionPart::Retained { from, to } => CompactionPartBody::Stays(*from, *to),
             CompactionPart::Inserted(message) => CompactionPartBody::New(MessageBody::encode(message)),
@@ -180,9 +186,10 @@ struct EmptyBody {}
 
 pub(super) fn encode(record: &Record) -> Result<String, CodecFault> {
     match record {
-        Record::Created(record) => {
-            text(&CreatedBody { agent: AgentBody::encode(record), permissions: PermissionsBody::encode(&record.permissions) })
-        }
+        Record::Created(record) => text(&CreatedBody {
+            agent: AgentBody::encode(record),
+            permissions: PermissionsBody::encode(&record.permissions),
+        }),
         Record::PermissionsChanged { by, permissions } => {
             text(&PermissionsChangedBody { by: by.into(), permissions: PermissionsBody::encode(permissions) })
         }

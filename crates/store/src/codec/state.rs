@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use agent::journal::{
-    AgentRecord, AgentState, StoredAccount, StoredGrantRequest, StoredLedger, StoredPermissions, RestartPolicy, Serial,
+    AgentRecord, AgentState, RestartPolicy, Serial, StoredAccount, StoredGrantRequest, StoredLedger,
+    StoredPermissions,
 };
 use agent::outside::Timestamp;
 use agent::permission::{Budget, FilePath, Level, Resource};
@@ -102,7 +103,8 @@ enum LevelTag {
 #[serde(deny_unknown_fields)]
 struct GrantBody<'a> {
     preset: Option<Cow<'a, str>>,
-    #[serde(rename = "ask")] request: GrantRequestBody<'a>,
+    #[serde(rename = "ask")]
+    request: GrantRequestBody<'a>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -185,7 +187,8 @@ pub(super) struct StateBody {
     cost: u64,
     /// Thousandths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "gauge")] calibration: Option<u64>,
+    #[serde(rename = "gauge")]
+    calibration: Option<u64>,
     halted: Option<String>,
     last_rounds: u64,
     last_action_at: Option<i64>,
@@ -254,7 +257,8 @@ pub(super) enum LedgerBody {
 impl LedgerBody {
     pub(super) fn encode(ledger: &StoredLedger) -> Self {
         let accounts = ledger.accounts.map(|account| {
-            let StoredAccount { limit, used, reserved, paid_elsewhere, share, budget_source: lender, total } = account;
+            let StoredAccount { limit, used, reserved, paid_elsewhere, share, budget_source: lender, total } =
+                account;
             (limit, used, reserved, paid_elsewhere, share, lender, total)
         });
         match ledger.cost {

@@ -4,11 +4,13 @@ use agent::journal::Record;
 use proptest::prelude::*;
 
 use super::*;
-use crate::conformance::samples::{agent_record, every_record, kinds, ledger, odd_texts, permissions, state};
+use crate::conformance::samples::{
+    agent_record, edge_case_texts, every_record, kind_count, ledger, permissions, state,
+};
 
 #[test]
 fn every_record_reads_back_with_every_text() {
-    for text in odd_texts() {
+    for text in edge_case_texts() {
         for record in every_record(&text) {
             let written = encode_record(&record).unwrap();
             assert!(decode_record(record.kind(), &written).unwrap() == record, "{}", record.kind());
@@ -18,9 +20,10 @@ fn every_record_reads_back_with_every_text() {
 
 #[test]
 fn agents_rights_states_and_ledgers_read_back() {
-    for text in odd_texts() {
+    for text in edge_case_texts() {
         let record = agent_record(&text);
-        let (written, given) = (encode_agent(&record).unwrap(), encode_permissions(&permissions(&text)).unwrap());
+        let (written, given) =
+            (encode_agent(&record).unwrap(), encode_permissions(&permissions(&text)).unwrap());
         assert_eq!(decode_agent(&written, "worker-1", &given).unwrap(), record);
         assert_eq!(decode_agent(&written, "renamed", &given).unwrap().id.as_str(), "renamed");
     }
@@ -85,7 +88,7 @@ fn no_letter_of_a_sealed_text_can_be_changed() {
 }
 
 /// A kind and a text that was once right, with a few bytes changed.
-fn almost() -> impl Strategy<Value = (&'static str, String)> {
+fn mutated_record() -> impl Strategy<Value = (&'static str, String)> {
     let samples: Vec<_> = every_record("text \u{1f980}")
         .iter()
         .map(|record| (record.kind(), encode_record(record).unwrap()))
@@ -105,7 +108,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_that_is_read_panics(kind in "[a-z_]{0,12}", text in ".{0,200}", (near, almost) in almost()) {
+    fn nothing_that_is_read_panics(kind in "[a-z_]{0,12}", text in ".{0,200}", (near, almost) in mutated_record()) {
         let _ = decode_record(&kind, &text);
         let _ = (decode_state(&text), decode_ledger(&text), decode_permissions(&text), decode_agent(&text, &text, &text));
         // What is read is written as it was meant, or refused.
@@ -118,5 +121,5 @@ proptest! {
 #[test]
 fn there_is_a_sample_of_every_kind() {
     let there: std::collections::BTreeSet<_> = every_record("").iter().map(Record::kind).collect();
-    assert_eq!(there.len(), kinds(&Record::DaemonStopped));
+    assert_eq!(there.len(), kind_count(&Record::DaemonStopped));
 }

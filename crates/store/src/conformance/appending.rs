@@ -7,11 +7,13 @@ use agent::journal::{DAEMON, Record};
 use agent::outside::{JournalEntry, StoreFault};
 
 use super::samples::{
-    destroyed, every_record, kinds, long_text, odd_texts, renamed, request_id, span, state,
+    destroyed, edge_case_texts, entry_range, every_record, kind_count, long_text, renamed, request_id, state,
 };
-use super::{Bench, Listener, accepted, append, begun, claims, created, ended, message};
+use super::{
+    RecordingListener, StoreUnderTest, accepted, append, begun, conformance_tests, created, ended, message,
+};
 
-claims!(
+conformance_tests!(
     what_is_appended_is_read_back,
     a_long_text_is_read_back,
     sequences_and_numbers_have_no_holes,
@@ -27,7 +29,7 @@ claims!(
 );
 
 /// An agent that lives through every record once: those that change it need something to change.
-fn life(text: &str) -> Vec<Record> {
+fn agent_lifecycle(text: &str) -> Vec<Record> {
     let mut records = vec![created("worker-1", None)];
     let turn = |record: &Record| matches!(record, Record::TurnEnded { .. } | Record::TurnReopened { .. });
     let outline = |record: &Record| {
@@ -59,43 +61,43 @@ fn life(text: &str) -> Vec<Record> {
     records
 }
 
-async fn what_is_appended_is_read_back(bench: &mut Bench) {
+async fn what_is_appended_is_read_back(bench: &mut StoreUnderTest) {
     let mut kept = BTreeSet::new();
-    for (serial, text) in (1..).zip(odd_texts()) {
-        let records = life(&text);
+    for (serial, text) in (1..).zip(edge_case_texts()) {
+        let records = agent_lifecycle(&text);
         kept.extend(records.iter().map(Record::kind));
-        bench.keep(append(serial, "worker-1", records.clone())).await;
+        bench.commit(append(serial, "worker-1", records.clone())).await;
         bench.reopen().await;
         assert!(bench.store.history(serial).await.unwrap() == records, "{:?}", &text[..text.len().min(20)]);
-        let entries = bench.store.read(span(Some(serial), 0)).await.unwrap();
+        let entries = bench.store.read(entry_range(Some(serial), 0)).await.unwrap();
         assert!(entries.iter().map(|entry| &entry.record).eq(&records));
         assert!(entries.iter().all(|entry| entry.at == agent::outside::Timestamp(1_700_000_000_000_000)));
         assert!(entries.iter().all(|entry| entry.agent_id.as_ref().unwrap().as_str() == "worker-1"));
     }
-    assert_eq!(kept.len(), kinds(&Record::DaemonStopped), "every kind has a sample");
+    assert_eq!(kept.len(), kind_count(&Record::DaemonStopped), "every kind has a sample");
 }
 
-async fn a_long_text_is_read_back(bench: &mut Bench) {
+async fn a_long_text_is_read_back(bench: &mut StoreUnderTest) {
     bench.create(1, "one", None).await;
     let records = vec![message(&long_text()), accepted(1, &long_text()), ended(1, &long_text())];
-    bench.keep(append(1, "one", records.clone())).await;
+    bench.commit(append(1, "one", records.clone())).await;
     bench.reopen().await;
     assert!(bench.store.history(1).await.unwrap()[1..] == records);
     let turn = bench.store.turn(1, request_id(&long_text())).await.unwrap().unwrap();
     assert_eq!(turn.end.unwrap().content.len(), long_text().len() + "answer to ".len());
 }
 
-async fn sequences_and_numbers_have_no_holes(bench: &mut Bench) {
+async fn sequences_and_numbers_have_no_holes(bench: &mut StoreUnderTest) {
     bench.create(1, "one", None).await;
     bench.create(2, "two", None).await;
     for round in 0..5 {
-        bench.keep(append(1, "one", [begun(round), message("a")])).await;
-        bench.refused(vec![append(3, "three", [begun(1)])]).await;
-        bench.keep(append(2, "two", [begun(round)])).await;
-        bench.keep(append(DAEMON, "", [Record::DaemonStopped])).await;
+        bench.commit(append(1, "one", [begun(round), message("a")])).await;
+        bench.append_fault(vec![append(3, "three", [begun(1)])]).await;
+        bench.commit(append(2, "two", [begun(round)])).await;
+        bench.commit(append(DAEMON, "", [Record::DaemonStopped])).await;
         bench.reopen().await;
     }
-    let entries = bench.store.read(span(None, 0)).await.unwrap();
+    let entries = bench.store.read(entry_range(None, 0)).await.unwrap();
     assert!(entries.iter().map(|entry| entry.sequence).eq(1..=22));
     for (serial, count) in [(1, 11), (2, 6), (DAEMON, 5)] {
         let own = entries.iter().filter(|entry| entry.agent == serial).map(|entry| entry.agent_sequence);
@@ -104,10 +106,10 @@ async fn sequences_and_numbers_have_no_holes(bench: &mut Bench) {
     assert!(entries.iter().filter(|entry| entry.agent == DAEMON).all(|entry| entry.agent_id.is_none()));
 }
 
-async fn a_call_is_kept_as_a_whole_or_not_at_all(bench: &mut Bench) {
+async fn a_call_is_kept_as_a_whole_or_not_at_all(bench: &mut StoreUnderTest) {
     bench.create(1, "one", None).await;
-    bench.keep(append(1, "one", [accepted(1, "first")])).await;
-    let before = bench.everything().await;
+    bench.commit(append(1, "one", [accepted(1, "first")])).await;
+    let before = bench.dump().await;
     let stated = |serial, records: Vec<Record>| agent::outside::Append {
         state: Some(state(5)),
         ledgers: vec![(1, super::samples::ledger(9))],
@@ -123,16 +125,16 @@ async fn a_call_is_kept_as_a_whole_or_not_at_all(bench: &mut Bench) {
         vec![append(1, "one", [ended(1, "first"), super::samples::reopened(1, "second")])],
         vec![append(1, "one", [message("kept?"), destroyed()]), append(1, "one", [begun(3)])],
     ] {
-        bench.refused(call).await;
-        assert_eq!(bench.everything().await, before);
+        bench.append_fault(call).await;
+        assert_eq!(bench.dump().await, before);
     }
     bench.reopen().await;
-    assert_eq!(bench.everything().await, before);
-    bench.keep(append(1, "one", [accepted(2, "second")])).await;
+    assert_eq!(bench.dump().await, before);
+    bench.commit(append(1, "one", [accepted(2, "second")])).await;
     assert_eq!(bench.store.bounds().await.unwrap().last, 3, "what was refused has used no place");
 }
 
-async fn a_refused_call_leaves_its_neighbours_alone(bench: &mut Bench) {
+async fn a_refused_call_leaves_its_neighbours_alone(bench: &mut StoreUnderTest) {
     bench.create(1, "one", None).await;
     let calls: Vec<_> = (0..200)
         .map(|number| match number % 4 {
@@ -153,55 +155,67 @@ async fn a_refused_call_leaves_its_neighbours_alone(bench: &mut Bench) {
     assert_eq!(bench.store.bounds().await.unwrap().last, 101);
 }
 
-async fn an_agent_that_is_not_there_is_refused(bench: &mut Bench) {
-    assert_eq!(bench.refused(vec![append(1, "one", [begun(1)])]).await, StoreFault::NotFound);
+async fn an_agent_that_is_not_there_is_refused(bench: &mut StoreUnderTest) {
+    assert_eq!(bench.append_fault(vec![append(1, "one", [begun(1)])]).await, StoreFault::NotFound);
     let mut only_state = append(1, "one", []);
     only_state.state = Some(state(1));
-    assert_eq!(bench.refused(vec![only_state]).await, StoreFault::NotFound);
+    assert_eq!(bench.append_fault(vec![only_state]).await, StoreFault::NotFound);
     bench.create(1, "one", None).await;
-    bench.keep(append(1, "one", [destroyed()])).await;
-    assert_eq!(bench.refused(vec![append(1, "one", [begun(1)])]).await, StoreFault::NotFound);
+    bench.commit(append(1, "one", [destroyed()])).await;
+    assert_eq!(bench.append_fault(vec![append(1, "one", [begun(1)])]).await, StoreFault::NotFound);
     bench.create(2, "two", None).await;
     bench.create(3, "three", Some(2)).await;
-    bench.keep(append(2, "two", [destroyed()])).await;
-    assert_eq!(bench.refused(vec![append(2, "two", [begun(1)])]).await, StoreFault::NotFound, "it is gone");
+    bench.commit(append(2, "two", [destroyed()])).await;
+    assert_eq!(
+        bench.append_fault(vec![append(2, "two", [begun(1)])]).await,
+        StoreFault::NotFound,
+        "it is gone"
+    );
     for after in [begun(1), accepted(1, "a"), renamed("four"), destroyed()] {
         let call = append(3, "three", [message("a"), destroyed(), after]);
-        assert_eq!(bench.refused(vec![call]).await, StoreFault::NotFound, "nothing happens to it afterwards");
+        assert_eq!(
+            bench.append_fault(vec![call]).await,
+            StoreFault::NotFound,
+            "nothing happens to it afterwards"
+        );
     }
     let given_before = StoreFault::Corrupt("the serial 1 was given before".to_owned());
-    assert_eq!(bench.refused(vec![append(1, "new", [created("new", None)])]).await, given_before);
+    assert_eq!(bench.append_fault(vec![append(1, "new", [created("new", None)])]).await, given_before);
     let no_parent = StoreFault::Corrupt("there is no parent 8".to_owned());
-    assert_eq!(bench.refused(vec![append(4, "new", [created("new", Some(8))])]).await, no_parent);
+    assert_eq!(bench.append_fault(vec![append(4, "new", [created("new", Some(8))])]).await, no_parent);
 }
 
-async fn a_denial_is_kept_although_its_agent_is_gone(bench: &mut Bench) {
+async fn a_denial_is_kept_although_its_agent_is_gone(bench: &mut StoreUnderTest) {
     bench.create(1, "one", None).await;
-    bench.keep(append(1, "one", [destroyed()])).await;
+    bench.commit(append(1, "one", [destroyed()])).await;
     let text = || "x".to_owned();
     let denial = Record::Denied { principal: text(), action: text(), rule: text(), text: text() };
-    bench.keep(append(1, "one", [denial.clone()])).await;
-    bench.keep(append(DAEMON, "", [denial])).await;
+    bench.commit(append(1, "one", [denial.clone()])).await;
+    bench.commit(append(DAEMON, "", [denial])).await;
     assert_eq!(bench.store.history(1).await.unwrap().len(), 3);
-    assert_eq!(bench.store.read(span(Some(1), 0)).await.unwrap()[2].agent_sequence, 3);
+    assert_eq!(bench.store.read(entry_range(Some(1), 0)).await.unwrap()[2].agent_sequence, 3);
 }
 
-async fn the_daemon_has_only_records_of_its_own(bench: &mut Bench) {
+async fn the_daemon_has_only_records_of_its_own(bench: &mut StoreUnderTest) {
     for record in [created("main", None), accepted(1, "a"), destroyed(), begun(1), message("a")] {
         let fault = StoreFault::Corrupt(format!("the daemon itself has no {}", record.kind()));
-        assert_eq!(bench.refused(vec![append(DAEMON, "", [record])]).await, fault);
+        assert_eq!(bench.append_fault(vec![append(DAEMON, "", [record])]).await, fault);
     }
     let mut stated = append(DAEMON, "", []);
     stated.state = Some(state(1));
-    bench.refused(vec![stated]).await;
+    bench.append_fault(vec![stated]).await;
     bench
-        .keep(append(DAEMON, "", [Record::DaemonStarted { version: "1".to_owned() }, Record::DaemonStopped]))
+        .commit(append(
+            DAEMON,
+            "",
+            [Record::DaemonStarted { version: "1".to_owned() }, Record::DaemonStopped],
+        ))
         .await;
 }
 
-async fn watchers_hear_of_everything_once_and_in_order(bench: &mut Bench) {
+async fn watchers_hear_of_everything_once_and_in_order(bench: &mut StoreUnderTest) {
     bench.create(1, "one", None).await;
-    let (first, second) = (Arc::new(Listener::default()), Arc::new(Listener::default()));
+    let (first, second) = (Arc::new(RecordingListener::default()), Arc::new(RecordingListener::default()));
     bench.store.set_listener(Arc::clone(&first) as _);
     let waiting: Vec<_> = (0..300)
         .map(|number| match number % 3 {
@@ -213,21 +227,21 @@ async fn watchers_hear_of_everything_once_and_in_order(bench: &mut Bench) {
         let _ = answer.await;
     }
     assert!(first.sequences().into_iter().eq(2..=401));
-    let read: Vec<Arc<JournalEntry>> = bench.store.read(span(None, 1)).await.unwrap();
-    assert_eq!(*first.heard.lock().unwrap(), read, "what is told is what is read");
+    let read: Vec<Arc<JournalEntry>> = bench.store.read(entry_range(None, 1)).await.unwrap();
+    assert_eq!(*first.entries.lock().unwrap(), read, "what is told is what is read");
     bench.store.set_listener(Arc::clone(&second) as _);
-    bench.keep(append(1, "one", [begun(1)])).await;
+    bench.commit(append(1, "one", [begun(1)])).await;
     assert_eq!((first.sequences().len(), second.sequences()), (400, vec![402]));
-    assert!(second.broken.lock().unwrap().is_empty());
+    assert!(second.failures.lock().unwrap().is_empty());
 }
 
-async fn an_empty_call_is_kept(bench: &mut Bench) {
+async fn an_empty_call_is_kept(bench: &mut StoreUnderTest) {
     bench.store.append(Vec::new()).await.unwrap();
-    bench.keep(append(5, "five", [])).await;
+    bench.commit(append(5, "five", [])).await;
     assert_eq!(bench.store.bounds().await.unwrap().last, 0);
 }
 
-async fn a_closed_store_takes_nothing(bench: &mut Bench) {
+async fn a_closed_store_takes_nothing(bench: &mut StoreUnderTest) {
     let store = Arc::clone(&bench.store);
     bench.create(1, "one", None).await;
     let waiting: Vec<_> = (0..100).map(|turn| store.append(vec![append(1, "one", [begun(turn)])])).collect();
@@ -237,19 +251,19 @@ async fn a_closed_store_takes_nothing(bench: &mut Bench) {
     }
     let closed = StoreFault::Failed("the store is closed".to_owned());
     assert_eq!(store.append(vec![append(1, "one", [begun(1)])]).await, Err(closed.clone()));
-    assert_eq!(store.prune_turns(super::at(0)).await, Err(closed));
+    assert_eq!(store.prune_turns(super::timestamp(0)).await, Err(closed));
     store.close().await;
     bench.reopen().await;
     assert_eq!(bench.store.bounds().await.unwrap().last, 101);
 }
 
-async fn what_is_in_line_is_in_order_without_waiting(bench: &mut Bench) {
+async fn what_is_in_line_is_in_order_without_waiting(bench: &mut StoreUnderTest) {
     bench.create(1, "one", None).await;
     for turn in 0..50 {
         // Nobody waits for this one; it is kept all the same, and before the next.
         drop(bench.store.append(vec![append(1, "one", [begun(turn)])]));
     }
-    bench.keep(append(1, "one", [begun(50)])).await;
+    bench.commit(append(1, "one", [begun(50)])).await;
     let turns: Vec<_> = bench.store.history(1).await.unwrap().into_iter().skip(1).collect();
     assert_eq!(turns, (0..=50).map(begun).collect::<Vec<_>>());
 }

@@ -1,23 +1,23 @@
 //! Claims about reading: spans, bounds, histories.
 
-use agent::outside::{JournalBounds, EntryRange};
+use agent::outside::{EntryRange, JournalBounds};
 
-use super::samples::span;
-use super::{Bench, append, begun, claims};
+use super::samples::entry_range;
+use super::{StoreUnderTest, append, begun, conformance_tests};
 
-claims!(
+conformance_tests!(
     spans_are_cut_where_they_are_asked_to,
     an_empty_journal_has_empty_bounds,
     bounds_follow_the_journal,
     what_was_answered_is_read_at_once,
 );
 
-async fn spans_are_cut_where_they_are_asked_to(bench: &mut Bench) {
+async fn spans_are_cut_where_they_are_asked_to(bench: &mut StoreUnderTest) {
     bench.create(1, "one", None).await;
     bench.create(2, "two", None).await;
     for turn in 0..4 {
-        bench.keep(append(1, "one", [begun(turn)])).await;
-        bench.keep(append(2, "two", [begun(turn)])).await;
+        bench.commit(append(1, "one", [begun(turn)])).await;
+        bench.commit(append(2, "two", [begun(turn)])).await;
     }
     bench.reopen().await;
     let read = |agent, after, limit| {
@@ -38,15 +38,15 @@ async fn spans_are_cut_where_they_are_asked_to(bench: &mut Bench) {
     assert!(read(Some(7), 0, 2).await.is_empty());
 }
 
-async fn an_empty_journal_has_empty_bounds(bench: &mut Bench) {
+async fn an_empty_journal_has_empty_bounds(bench: &mut StoreUnderTest) {
     assert_eq!(bench.store.bounds().await.unwrap(), JournalBounds { first: 1, last: 0 });
-    assert_eq!(bench.store.read(span(None, 0)).await.unwrap(), []);
+    assert_eq!(bench.store.read(entry_range(None, 0)).await.unwrap(), []);
     assert_eq!(bench.store.history(1).await.unwrap(), []);
     assert_eq!(bench.store.index().await.unwrap(), []);
     assert!(bench.store.agents_with_open_turns().await.unwrap().is_empty());
 }
 
-async fn bounds_follow_the_journal(bench: &mut Bench) {
+async fn bounds_follow_the_journal(bench: &mut StoreUnderTest) {
     for serial in 1..4 {
         bench.create(serial, &format!("agent-{serial}"), None).await;
         bench.reopen().await;
@@ -54,10 +54,10 @@ async fn bounds_follow_the_journal(bench: &mut Bench) {
     }
 }
 
-async fn what_was_answered_is_read_at_once(bench: &mut Bench) {
+async fn what_was_answered_is_read_at_once(bench: &mut StoreUnderTest) {
     bench.create(1, "one", None).await;
     for turn in 2..200 {
-        bench.keep(append(1, "one", [begun(turn)])).await;
+        bench.commit(append(1, "one", [begun(turn)])).await;
         assert_eq!(bench.store.bounds().await.unwrap().last, turn);
     }
 }

@@ -2,18 +2,18 @@
 
 use agent::compaction::{CompactionMethod, CompactionPart, CompactionRecord};
 use agent::journal::{
-    AcceptedTurn, AgentRecord, AgentState, StoredAccount, StoredGrantRequest, StoredLedger, StoredPermissions, RestartPolicy, Record,
-    Serial,
+    AcceptedTurn, AgentRecord, AgentState, Record, RestartPolicy, Serial, StoredAccount, StoredGrantRequest,
+    StoredLedger, StoredPermissions,
 };
-use agent::outside::{Append, Timestamp, EntryRange};
+use agent::outside::{Append, EntryRange, Timestamp};
 use agent::permission::{Budget, FilePath, Level, Resource};
 use agent::{
-    AgentId, Ending, Fault, FaultKind, TokenCalibration, Halt, Image, Message, RequestId, Role, MessageSource, ToolCall,
-    ToolClass, ToolOutcome, TurnEnd, TurnOutcome, Usage, UsageTotals,
+    AgentId, Ending, Fault, FaultKind, Halt, Image, Message, MessageSource, RequestId, Role,
+    TokenCalibration, ToolCall, ToolClass, ToolOutcome, TurnEnd, TurnOutcome, Usage, UsageTotals,
 };
 
 /// Texts that something might trip over.
-pub(crate) fn odd_texts() -> Vec<String> {
+pub(crate) fn edge_case_texts() -> Vec<String> {
     let plain = [
         "",
         " ",
@@ -57,7 +57,7 @@ pub(crate) fn append(agent: Serial, name: &str, records: impl Into<Vec<Record>>)
     }
 }
 
-pub(crate) fn span(agent: Option<Serial>, after: u64) -> EntryRange {
+pub(crate) fn entry_range(agent: Option<Serial>, after: u64) -> EntryRange {
     EntryRange { agent, after, limit: usize::MAX }
 }
 
@@ -108,7 +108,9 @@ pub(crate) fn permissions(text: &str) -> StoredPermissions {
     StoredPermissions {
         preset: text.to_owned(),
         level: Level::Trusted,
-        budget: Budget::unlimited().with_limit(Resource::Tokens, Some(u64::MAX)).with_limit(Resource::Children, Some(0)),
+        budget: Budget::unlimited()
+            .with_limit(Resource::Tokens, Some(u64::MAX))
+            .with_limit(Resource::Children, Some(0)),
         may: ask.clone(),
         may_grant: Some((Some(text.to_owned()), ask)),
     }
@@ -190,7 +192,7 @@ fn messages(text: &str) -> Vec<Message> {
     messages
 }
 
-fn ends(text: &str) -> Vec<TurnEnd> {
+fn turn_ends(text: &str) -> Vec<TurnEnd> {
     let kinds = [
         FaultKind::Invalid,
         FaultKind::Denied,
@@ -229,11 +231,19 @@ pub(crate) fn every_record(text: &str) -> Vec<Record> {
         model: None,
         origin: None,
         on_restart: RestartPolicy::Resume,
-        permissions: StoredPermissions { may: StoredGrantRequest::default(), may_grant: None, level: Level::Yolo, ..permissions(text) },
+        permissions: StoredPermissions {
+            may: StoredGrantRequest::default(),
+            may_grant: None,
+            level: Level::Yolo,
+            ..permissions(text)
+        },
         ..agent_record(text)
     };
-    let halved =
-        StoredPermissions { may_grant: Some((None, StoredGrantRequest::default())), level: Level::Sandboxed, ..permissions(text) };
+    let halved = StoredPermissions {
+        may_grant: Some((None, StoredGrantRequest::default())),
+        level: Level::Sandboxed,
+        ..permissions(text)
+    };
     let mut records = vec![
         Record::Created(Box::new(agent_record(text))),
         Record::Created(Box::new(bare)),
@@ -283,12 +293,12 @@ pub(crate) fn every_record(text: &str) -> Vec<Record> {
         records.push(Record::CallDone { turn: 6, index: 0, outcome });
     }
     let ended = |end| Record::TurnEnded { turn: 7, request_id: RequestId::Text(owned()), end: Box::new(end) };
-    records.extend(ends(text).into_iter().map(ended));
+    records.extend(turn_ends(text).into_iter().map(ended));
     records
 }
 
 /// How many kinds there are: a new one does not compile until it is counted, and is missed until it has a sample.
-pub(crate) fn kinds(record: &Record) -> usize {
+pub(crate) fn kind_count(record: &Record) -> usize {
     match record {
         Record::Created(_)
         | Record::PermissionsChanged { .. }

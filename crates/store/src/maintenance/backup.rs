@@ -11,7 +11,9 @@ use rustix::fs::{CWD, RenameFlags};
 
 use super::chain::{ChainReport, read_chain};
 use super::{MaintenanceFault, with_store};
-use crate::sqlite::{StoreFiles, DatabaseState, HighWaterMark, inspect_database, parent_folder, open_immutable};
+use crate::sqlite::{
+    DatabaseState, HighWaterMark, StoreFiles, inspect_database, open_immutable, parent_folder,
+};
 
 /// What was copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,7 +54,8 @@ pub fn backup(from: &Path, to: &Path) -> Result<BackupReport, MaintenanceFault> 
 }
 
 fn copy_store(db: &Connection, from: &Path, to: &Path) -> Result<(ChainReport, u64), MaintenanceFault> {
-    let mark = HighWaterMark::read(&StoreFiles::new(from).high_water_mark()).map_err(|error| MaintenanceFault::io(from, error))?;
+    let mark = HighWaterMark::read(&StoreFiles::new(from).high_water_mark())
+        .map_err(|error| MaintenanceFault::io(from, error))?;
     match inspect_database(db, mark.as_ref()).map_err(|error| MaintenanceFault::sql(from, error))? {
         DatabaseState::Current { .. } => copy_database(db, to, |copied| check_copy(copied, to)),
         other => {
@@ -142,5 +145,7 @@ fn rename_into_place(part: &Path, to: &Path) -> Result<(), MaintenanceFault> {
         Err(error) => return Err(fault(error.into())),
     }
     let folder = parent_folder(to);
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| MaintenanceFault::io(folder, error))
+    File::open(folder)
+        .and_then(|folder| folder.sync_all())
+        .map_err(|error| MaintenanceFault::io(folder, error))
 }

@@ -8,7 +8,10 @@ use rusqlite::Connection;
 
 use super::{MaintenanceFault, with_store};
 use crate::digest::{genesis, hex};
-use crate::sqlite::{SELECT_ENTRIES, StoreFiles, EntryRow, DatabaseState, HighWaterMark, database_id, inspect_database, read_entry_row};
+use crate::sqlite::{
+    DatabaseState, EntryRow, HighWaterMark, SELECT_ENTRIES, StoreFiles, database_id, inspect_database,
+    read_entry_row,
+};
 
 /// Breaks that are told.
 const BREAKS_MAX: usize = 100;
@@ -79,9 +82,14 @@ pub fn verify_chain(path: &Path) -> Result<ChainReport, MaintenanceFault> {
 
 fn verify(db: &Connection, path: &Path) -> Result<ChainReport, MaintenanceFault> {
     let sql = |error| MaintenanceFault::sql(path, error);
-    let mark = HighWaterMark::read(&StoreFiles::new(path).high_water_mark()).map_err(|error| MaintenanceFault::io(path, error))?;
+    let mark = HighWaterMark::read(&StoreFiles::new(path).high_water_mark())
+        .map_err(|error| MaintenanceFault::io(path, error))?;
     let look = inspect_database(db, mark.as_ref()).map_err(sql)?;
-    if let DatabaseState::Empty | DatabaseState::Foreign(_) | DatabaseState::Newer(_) | DatabaseState::Older(_) = look {
+    if let DatabaseState::Empty
+    | DatabaseState::Foreign(_)
+    | DatabaseState::Newer(_)
+    | DatabaseState::Older(_) = look
+    {
         let what = "not a store of this version; run nexus3 check".to_owned();
         return Err(MaintenanceFault::NotAStore { path: path.to_owned(), what });
     }
@@ -113,7 +121,8 @@ pub(super) fn walk_chain(
         head: genesis(&database),
         breaks: Vec::new(),
     };
-    let mut statement = db.prepare(&format!("{SELECT_ENTRIES} WHERE sequence > ?1 ORDER BY sequence LIMIT ?2"))?;
+    let mut statement =
+        db.prepare(&format!("{SELECT_ENTRIES} WHERE sequence > ?1 ORDER BY sequence LIMIT ?2"))?;
     loop {
         let (before, entries_before) = (report.last, report.entries);
         let after = i64::try_from(before).unwrap_or(i64::MAX);

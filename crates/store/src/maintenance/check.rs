@@ -12,7 +12,10 @@ use super::chain::{ChainReport, walk_chain};
 use super::{MaintenanceFault, with_store};
 use crate::codec;
 use crate::digest::EntryContent;
-use crate::sqlite::{AGENT_CHECKSUM_COLUMNS, StoreFiles, DatabaseState, HighWaterMark, agent_checksum, current_version, inspect_database, turn_checksum};
+use crate::sqlite::{
+    AGENT_CHECKSUM_COLUMNS, DatabaseState, HighWaterMark, StoreFiles, agent_checksum, current_version,
+    inspect_database, turn_checksum,
+};
 
 /// Problems of one sort that are told.
 const PROBLEMS_MAX: usize = 100;
@@ -71,7 +74,18 @@ impl fmt::Display for Problem {
 
 impl fmt::Display for CheckReport {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, version, bytes, wal_bytes, agents, destroyed: gone, turns, open_turns, chain, problems } = self;
+        let Self {
+            path,
+            version,
+            bytes,
+            wal_bytes,
+            agents,
+            destroyed: gone,
+            turns,
+            open_turns,
+            chain,
+            problems,
+        } = self;
         let kibibytes = |bytes: &u64| bytes.div_ceil(1024);
         writeln!(
             out,
@@ -121,7 +135,8 @@ pub fn check(path: &Path) -> Result<CheckReport, MaintenanceFault> {
         report.add_problem("other users can read it", "chmod 600 it and the files beside it");
     }
     // The mark first: the journal only grows.
-    let mark = HighWaterMark::read(&files.high_water_mark()).map_err(|error| MaintenanceFault::io(&files.high_water_mark(), error))?;
+    let mark = HighWaterMark::read(&files.high_water_mark())
+        .map_err(|error| MaintenanceFault::io(&files.high_water_mark(), error))?;
     let examined = |db: &Connection| {
         let mut report = report.clone();
         report.run_checks(db, mark.as_ref());
@@ -234,7 +249,10 @@ impl CheckReport {
             found += 1;
             if found <= PROBLEMS_MAX {
                 let (table, serial): (String, Option<i64>) = (row.get(0)?, row.get(1)?);
-                self.add_problem(&format!("{table}: row {} refers to nothing", serial.unwrap_or_default()), RESTORE_ADVICE);
+                self.add_problem(
+                    &format!("{table}: row {} refers to nothing", serial.unwrap_or_default()),
+                    RESTORE_ADVICE,
+                );
             }
         }
         Ok(())
@@ -285,7 +303,10 @@ impl CheckReport {
         }
         wrong.extend(tails.keys());
         for agent in wrong.into_iter().take(PROBLEMS_MAX) {
-            self.add_problem(&format!("agent {agent}: its last entry is not where it should be"), RESTORE_ADVICE);
+            self.add_problem(
+                &format!("agent {agent}: its last entry is not where it should be"),
+                RESTORE_ADVICE,
+            );
         }
         Ok(())
     }

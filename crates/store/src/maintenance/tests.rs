@@ -21,7 +21,7 @@ async fn fill(store: &Arc<SqliteStore>, entries: u64) {
     }
 }
 
-fn names(folder: &Path) -> Vec<String> {
+fn file_names(folder: &Path) -> Vec<String> {
     let mut names: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -42,7 +42,7 @@ async fn a_copy_is_whole_private_and_alone() {
     assert_eq!((report.chain.entries, report.agents), (50, 1));
     assert_eq!(report.bytes, std::fs::metadata(&to).unwrap().len());
     assert_eq!(std::fs::metadata(&to).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(names(target.path()).len(), 1, "{:?}", names(target.path()));
+    assert_eq!(file_names(target.path()).len(), 1, "{:?}", file_names(target.path()));
     assert!(report.to_string().contains("50 entries, 1 to 50, head "), "{report}");
     assert!(report.to_string().contains("To restore it: stop the daemon"), "{report}");
     assert_eq!(verify_chain(&to).unwrap().head, verify_chain(&home.path().join("nexus3.db")).unwrap().head);
@@ -68,7 +68,7 @@ async fn nothing_is_overwritten_and_nothing_is_left_of_a_fault() {
     Connection::open(&from).unwrap().execute_batch("UPDATE journal SET at = 7 WHERE sequence = 2").unwrap();
     let fault = backup(&from, &target.path().join("b.db")).unwrap_err();
     assert!(fault.to_string().contains("nexus3 check"), "{fault}");
-    assert_eq!(names(target.path()), ["copy.db"]);
+    assert_eq!(file_names(target.path()), ["copy.db"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -135,7 +135,7 @@ async fn a_check_changes_nothing_and_counts() {
     assert_eq!((report.turns, report.open_turns, report.chain.as_ref().unwrap().entries), (1, 1, 23));
     assert!(report.to_string().ends_with("sound"), "{report}");
     assert_eq!(std::fs::read(&path).unwrap(), before);
-    assert_eq!(names(home.path()), ["nexus3.db", "nexus3.db.lock", "nexus3.db.mark"]);
+    assert_eq!(file_names(home.path()), ["nexus3.db", "nexus3.db.lock", "nexus3.db.mark"]);
     assert!(matches!(check(&home.path().join("none.db")).unwrap_err(), MaintenanceFault::Missing(_)));
 }
 

@@ -3,11 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use agent::journal::{AgentRecord, AgentState, DAEMON, StoredLedger, StoredPermissions, Record, Serial};
-use agent::outside::{Append, JournalBounds, JournalEntry, IndexRow, Timestamp, EntryRange, StoreFault, StoredAgent, StoredTurn};
+use agent::journal::{AgentRecord, AgentState, DAEMON, Record, Serial, StoredLedger, StoredPermissions};
+use agent::outside::{
+    Append, EntryRange, IndexRow, JournalBounds, JournalEntry, StoreFault, StoredAgent, StoredTurn, Timestamp,
+};
 use agent::{AgentId, RequestId, TurnEnd};
 
-use crate::batch::{check_integer_range, is_daemon_record, requires_live_agent, refusal};
+use crate::batch::{check_integer_range, is_daemon_record, refusal, requires_live_agent};
 use crate::digest::{self, Digest};
 
 /// Everything there is.
@@ -172,7 +174,9 @@ impl Rows {
         let mut next = Some(agent);
         while let Some(serial) = next {
             let has_children = self.children.get(&serial).is_some_and(|children| !children.is_empty());
-            let Some(row) = self.agents.get(&serial).filter(|row| row.is_destroyed && !has_children) else { return };
+            let Some(row) = self.agents.get(&serial).filter(|row| row.is_destroyed && !has_children) else {
+                return;
+            };
             next = row.record.parent;
             self.set_agent(serial, None);
         }
@@ -182,7 +186,14 @@ impl Rows {
         let own = self.entry_indexes.entry(agent).or_default();
         own.push(self.entries.len());
         let (sequence, number) = (self.entries.len() as u64 + 1, own.len() as u64);
-        self.entries.push(Arc::new(JournalEntry { sequence, agent, agent_id: name, agent_sequence: number, at, record }));
+        self.entries.push(Arc::new(JournalEntry {
+            sequence,
+            agent,
+            agent_id: name,
+            agent_sequence: number,
+            at,
+            record,
+        }));
     }
 
     fn is_live(&self, agent: Serial) -> bool {

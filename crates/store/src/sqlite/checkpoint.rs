@@ -73,7 +73,11 @@ impl Checkpointer {
     /// What is to be done after a commit.
     pub(super) fn next_action(&mut self) -> CheckpointAction {
         if !self.is_running {
-            return if self.wal_size.is_checkpoint_due() { CheckpointAction::Start } else { CheckpointAction::Nothing };
+            return if self.wal_size.is_checkpoint_due() {
+                CheckpointAction::Start
+            } else {
+                CheckpointAction::Nothing
+            };
         }
         match self.results.try_recv() {
             Err(TryRecvError::Empty) => CheckpointAction::Nothing,
@@ -121,7 +125,8 @@ pub(super) enum StartFault {
 
 /// Moves what can be moved; whether that was everything.
 pub(super) fn run_checkpoint(db: &Connection, mode: CheckpointMode) -> Result<bool, DiskError> {
-    let (pages, moved) = db.wal_checkpoint_v2(DEFAULT_NAME, mode).map_err(|error| DiskError::classify(&error))?;
+    let (pages, moved) =
+        db.wal_checkpoint_v2(DEFAULT_NAME, mode).map_err(|error| DiskError::classify(&error))?;
     Ok(moved >= pages)
 }
 

@@ -144,10 +144,15 @@ mod debug {
         fn a_failpoint_counts_only_what_it_waits_for() {
             let text = "commit.before:message@2=full, commit.before@3=fsync";
             let mut points = Failpoints::parse(Some(text)).unwrap();
-            let mut pass = |kinds: &[&'static str]| points.hit(FailpointSite::CommitBefore, &kinds.iter().copied());
+            let mut pass =
+                |kinds: &[&'static str]| points.hit(FailpointSite::CommitBefore, &kinds.iter().copied());
             assert_eq!(pass(&["message", "denied"]), None);
             assert_eq!(pass(&["denied"]), None);
-            assert_eq!(pass(&["message"]), Some(InjectedFault::FsyncFailed), "the second message, and the third commit");
+            assert_eq!(
+                pass(&["message"]),
+                Some(InjectedFault::FsyncFailed),
+                "the second message, and the third commit"
+            );
             assert_eq!(pass(&["message"]), None);
             assert_eq!(points.hit(FailpointSite::CheckpointBefore, &std::iter::empty()), None);
         }

@@ -111,7 +111,10 @@ const FUSE_NETWORK_FILE_SYSTEMS: &[&str] =
 fn classify_file_system(magic: i64, folder: &str, mounts: &str) -> Option<String> {
     let magic = magic & 0xffff_ffff;
     if magic != FUSE_MAGIC {
-        return NETWORK_FILE_SYSTEMS.iter().find(|(known, _)| *known == magic).map(|(_, name)| (*name).to_owned());
+        return NETWORK_FILE_SYSTEMS
+            .iter()
+            .find(|(known, _)| *known == magic)
+            .map(|(_, name)| (*name).to_owned());
     }
     let (_, system) = mounts
         .lines()
@@ -152,7 +155,11 @@ mod tests {
             (FUSE_MAGIC, "/mnt/farther", None),
             (FUSE_MAGIC, "/elsewhere", None),
         ] {
-            assert_eq!(classify_file_system(magic, folder, mounts).as_deref(), expected, "{magic:#x} {folder}");
+            assert_eq!(
+                classify_file_system(magic, folder, mounts).as_deref(),
+                expected,
+                "{magic:#x} {folder}"
+            );
         }
     }
 }

@@ -66,7 +66,10 @@ fn back_up(db: &Connection, files: &StoreFiles, version: u32) -> Result<PathBuf,
         return Ok(path);
     }
     let path = files.migration_backup(version, 0);
-    Err(OpenFault::BackupFailed { path, why: format!("{COPIES_MAX} copies of that version are there already") })
+    Err(OpenFault::BackupFailed {
+        path,
+        why: format!("{COPIES_MAX} copies of that version are there already"),
+    })
 }
 
 fn inject_fault(pretence: Option<InjectedFault>, path: &Path) -> Result<(), OpenFault> {

@@ -12,15 +12,15 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::checkpoint::{Checkpointer, StartFault};
 use super::failpoints::Failpoints;
 use super::files::StoreFiles;
-use super::queue::WriteQueue;
-use super::startup_check::{DatabaseState, inspect_database};
 use super::high_water_mark::{HighWaterMark, HighWaterMarkFile};
-use super::migrate::migrate;
 use super::lock_file::{self, LockFile};
+use super::migrate::migrate;
+use super::queue::WriteQueue;
 use super::reader_pool::{READER_THREADS, ReaderPool};
 use super::schema::{MIGRATIONS, current_version};
+use super::startup_check::{DatabaseState, inspect_database};
 use super::transaction_writer::JournalHead;
-use super::writer::{WriterContext, Writer};
+use super::writer::{Writer, WriterContext};
 use super::{Durability, SqliteOptions, SqliteStore};
 use crate::digest::DatabaseId;
 
@@ -216,7 +216,8 @@ pub fn open(options: &SqliteOptions) -> Result<Arc<SqliteStore>, OpenFault> {
     let lock = LockFile::acquire(&files)?;
     lock_file::check_database_file(&files)?;
     let version = check_before_open(&files)?;
-    lock_file::make_private(&files.database).map_err(|error| OpenFault::io(&files.database, "made", error))?;
+    lock_file::make_private(&files.database)
+        .map_err(|error| OpenFault::io(&files.database, "made", error))?;
     let mut db = open_writer(&files, options.durability)?;
     if let Some(version) = version {
         migrate(&mut db, &files, version, MIGRATIONS, &mut failpoints)?;
@@ -225,8 +226,8 @@ pub fn open(options: &SqliteOptions) -> Result<Arc<SqliteStore>, OpenFault> {
     let (database, head) = check_after_open(&db, &files)?;
     let connections: Vec<_> =
         (0..READER_THREADS).map(|_| open_reader(&files.database)).collect::<Result<_, _>>().map_err(sql)?;
-    let mark =
-        HighWaterMarkFile::open(&files.high_water_mark()).map_err(|error| OpenFault::io(&files.high_water_mark(), "opened", error))?;
+    let mark = HighWaterMarkFile::open(&files.high_water_mark())
+        .map_err(|error| OpenFault::io(&files.high_water_mark(), "opened", error))?;
     let own = open_writer(&files, options.durability)?;
     let file =
         File::open(&files.database).map_err(|error| OpenFault::io(&files.database, "opened", error))?;
@@ -245,7 +246,8 @@ pub fn open(options: &SqliteOptions) -> Result<Arc<SqliteStore>, OpenFault> {
     };
     let reader_threads = readers.start(connections).map_err(no_thread)?;
     let durability = options.durability;
-    let hand = WriterContext { queue: line, database, durability, failpoints, high_water_mark: mark, checkpointer };
+    let hand =
+        WriterContext { queue: line, database, durability, failpoints, high_water_mark: mark, checkpointer };
     let writer = Writer { db, head, context: hand, readers, reader_threads, file, lock };
     writer.start().map_err(no_thread)?;
     Ok(Arc::new(store))
@@ -257,7 +259,11 @@ fn check_before_open(files: &StoreFiles) -> Result<Option<u32>, OpenFault> {
     let size = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
     if size(&path) == 0 {
         // SQLite would take the log for a leftover and delete it.
-        return if size(&files.wal()) == 0 { Ok(Some(0)) } else { Err(OpenFault::WalWithoutDatabase { path }) };
+        return if size(&files.wal()) == 0 {
+            Ok(Some(0))
+        } else {
+            Err(OpenFault::WalWithoutDatabase { path })
+        };
     }
     // We hold the lock: without a log nobody writes, and nothing has to be put beside it.
     let db = if files.wal().exists() { open_reader(&path) } else { open_immutable(&path) };
@@ -269,7 +275,9 @@ fn check_before_open(files: &StoreFiles) -> Result<Option<u32>, OpenFault> {
         DatabaseState::Foreign(application) => Err(OpenFault::Foreign { path, application }),
         DatabaseState::Newer(found) => Err(OpenFault::NewerSchema { path, found, known: current_version() }),
         DatabaseState::Damaged(why) => Err(OpenFault::Damaged { path, why }),
-        DatabaseState::JournalTruncated { last, marked } => Err(OpenFault::JournalTruncated { path, last, marked }),
+        DatabaseState::JournalTruncated { last, marked } => {
+            Err(OpenFault::JournalTruncated { path, last, marked })
+        }
     }
 }
 
@@ -278,13 +286,16 @@ fn check_after_open(db: &Connection, files: &StoreFiles) -> Result<(DatabaseId, 
     let path = files.database.clone();
     match inspect(db, files)? {
         DatabaseState::Current { database, head } => Ok((database, head)),
-        DatabaseState::JournalTruncated { last, marked } => Err(OpenFault::JournalTruncated { path, last, marked }),
+        DatabaseState::JournalTruncated { last, marked } => {
+            Err(OpenFault::JournalTruncated { path, last, marked })
+        }
         other => Err(OpenFault::Damaged { path, why: format!("after it was opened: {other:?}") }),
     }
 }
 
 fn inspect(db: &Connection, files: &StoreFiles) -> Result<DatabaseState, OpenFault> {
-    let mark = HighWaterMark::read(&files.high_water_mark()).map_err(|error| OpenFault::io(&files.high_water_mark(), "read", error))?;
+    let mark = HighWaterMark::read(&files.high_water_mark())
+        .map_err(|error| OpenFault::io(&files.high_water_mark(), "read", error))?;
     inspect_database(db, mark.as_ref()).map_err(|error| OpenFault::sql(&files.database, error))
 }
 

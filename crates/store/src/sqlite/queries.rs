@@ -4,15 +4,17 @@
 use std::sync::Arc;
 
 use agent::journal::{DAEMON, Record, Serial};
-use agent::outside::{JournalBounds, JournalEntry, IndexRow, Timestamp, EntryRange, StoreFault, StoredAgent, StoredTurn};
+use agent::outside::{
+    EntryRange, IndexRow, JournalBounds, JournalEntry, StoreFault, StoredAgent, StoredTurn, Timestamp,
+};
 use agent::{RequestId, TurnEnd};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
+use super::checksums::{AGENT_CHECKSUM_COLUMNS, agent_checksum, turn_checksum};
 use super::startup_check::{SELECT_ENTRIES, read_entry_row};
 use super::transaction_writer::to_i64;
-use super::checksums::{AGENT_CHECKSUM_COLUMNS, agent_checksum, turn_checksum};
 use crate::codec::{self, CodecFault};
-use crate::digest::{self, EntryContent, Digest};
+use crate::digest::{self, Digest, EntryContent};
 
 /// What cannot be read is damaged, whatever the reason: a store that cannot be written says so when it is.
 pub(crate) fn read_fault(error: &rusqlite::Error) -> StoreFault {
@@ -198,7 +200,11 @@ pub(super) fn turn(
 }
 
 /// A destroyed agent may have left turns that are not forgotten yet; they are no longer there for anybody.
-fn read_turn(db: &Connection, agent: Serial, request_id: &RequestId) -> Result<Option<StoredTurn>, QueryFault> {
+fn read_turn(
+    db: &Connection,
+    agent: Serial,
+    request_id: &RequestId,
+) -> Result<Option<StoredTurn>, QueryFault> {
     let mut statement = db.prepare_cached(
         "SELECT accepted, turn, content, sum, ended, ended_at FROM turns WHERE agent = ?1 AND request = ?2 \
          AND EXISTS (SELECT 1 FROM agents WHERE serial = ?1 AND gone = 0)",
@@ -251,7 +257,9 @@ fn read_range(db: &Connection, span: EntryRange) -> Result<Vec<Arc<JournalEntry>
         let entry = decode_entry(row)?;
         // Whoever reads on behind the last one must never come back to where it was.
         if entry.sequence <= last {
-            return Err(damaged(&format!("entry {}", entry.sequence), format!("it stands behind {last}")).into());
+            return Err(
+                damaged(&format!("entry {}", entry.sequence), format!("it stands behind {last}")).into()
+            );
         }
         last = entry.sequence;
         entries.push(Arc::new(entry));
@@ -292,7 +300,8 @@ fn read_agent_entries(
 /// A row of [`ENTRIES`] as an entry.
 fn decode_entry(row: &Row<'_>) -> Result<JournalEntry, QueryFault> {
     let entry = read_entry_row(row)?;
-    let name = Some(entry.content.name).filter(|name| !name.is_empty()).map(codec::decode_agent_id).transpose();
+    let name =
+        Some(entry.content.name).filter(|name| !name.is_empty()).map(codec::decode_agent_id).transpose();
     Ok(JournalEntry {
         sequence: entry.sequence,
         agent: entry.content.agent,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use agent::outside::{Timestamp, StoreFault, CommitListener};
+use agent::outside::{CommitListener, StoreFault, Timestamp};
 use tokio::sync::oneshot;
 
 use crate::batch::{PreparedBatch, refusal};

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension as _, Row};
 use super::high_water_mark::HighWaterMark;
 use super::schema::{APPLICATION_ID, DATABASE_ID, current_version, schema_problems};
 use super::transaction_writer::JournalHead;
-use crate::digest::{EntryContent, DatabaseId, Digest, genesis, chain_hash, checksum};
+use crate::digest::{DatabaseId, Digest, EntryContent, chain_hash, checksum, genesis};
 
 /// Databases up to this size are looked at page by page.
 const INTEGRITY_CHECK_BYTES_MAX: u64 = 8 << 20;
@@ -36,7 +36,10 @@ pub(crate) enum DatabaseState {
 ///
 /// # Errors
 /// When SQLite cannot read it.
-pub(crate) fn inspect_database(db: &Connection, mark: Option<&HighWaterMark>) -> rusqlite::Result<DatabaseState> {
+pub(crate) fn inspect_database(
+    db: &Connection,
+    mark: Option<&HighWaterMark>,
+) -> rusqlite::Result<DatabaseState> {
     let application: i32 = db.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let version: u32 = db.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let objects: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", (), |row| row.get(0))?;
@@ -44,7 +47,10 @@ pub(crate) fn inspect_database(db: &Connection, mark: Option<&HighWaterMark>) ->
         (0, 0) if objects == 0 => {
             // A mark beside it says that it was not: all of it was in a log that is gone.
             let lost = mark.filter(|mark| mark.sequence > 0);
-            return Ok(lost.map_or(DatabaseState::Empty, |mark| DatabaseState::JournalTruncated { last: 0, marked: mark.sequence }));
+            return Ok(lost.map_or(DatabaseState::Empty, |mark| DatabaseState::JournalTruncated {
+                last: 0,
+                marked: mark.sequence,
+            }));
         }
         (APPLICATION_ID, version) if version > current_version() => return Ok(DatabaseState::Newer(version)),
         (APPLICATION_ID, version) if version < current_version() => return Ok(DatabaseState::Older(version)),
@@ -70,7 +76,12 @@ pub(crate) fn inspect_database(db: &Connection, mark: Option<&HighWaterMark>) ->
     }
 }
 
-fn compare_with_mark(db: &Connection, database: DatabaseId, head: JournalHead, mark: &HighWaterMark) -> rusqlite::Result<DatabaseState> {
+fn compare_with_mark(
+    db: &Connection,
+    database: DatabaseId,
+    head: JournalHead,
+    mark: &HighWaterMark,
+) -> rusqlite::Result<DatabaseState> {
     if mark.sequence > head.sequence {
         return Ok(DatabaseState::JournalTruncated { last: head.sequence, marked: mark.sequence });
     }
@@ -108,8 +119,9 @@ pub(crate) fn database_id(db: &Connection) -> rusqlite::Result<Option<DatabaseId
 
 /// The end of the journal, when the last links hold. The first of them is tied to one that is not looked at.
 fn verify_tail(db: &Connection, database: &DatabaseId) -> rusqlite::Result<Result<JournalHead, String>> {
-    let sql =
-        format!("{SELECT_ENTRIES} WHERE sequence > (SELECT max(sequence) FROM journal) - ?1 ORDER BY sequence");
+    let sql = format!(
+        "{SELECT_ENTRIES} WHERE sequence > (SELECT max(sequence) FROM journal) - ?1 ORDER BY sequence"
+    );
     let mut statement = db.prepare(&sql)?;
     let mut rows = statement.query([TAIL_ENTRIES])?;
     let genesis = JournalHead { sequence: 0, hash: genesis(database) };
@@ -151,7 +163,8 @@ impl EntryRow<'_> {
     /// Whether it is what was written after an entry with this hash.
     pub(crate) fn follows(&self, previous: &Digest) -> bool {
         let content = self.content.digest();
-        checksum(&content) == self.checksum && chain_hash(previous, self.sequence, self.number, &content) == self.hash
+        checksum(&content) == self.checksum
+            && chain_hash(previous, self.sequence, self.number, &content) == self.hash
     }
 }
 

@@ -1,19 +1,19 @@
 //! Faults on real files: what is refused when a store is opened, what disks do to it, and what a crash leaves.
 
-mod damage;
-mod failing;
-mod migrations;
-mod power;
+mod corruption;
 #[cfg(debug_assertions)]
-mod pretending;
+mod injected_faults;
+mod migrations;
+mod power_loss;
 mod refusals;
+mod resource_limits;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use agent::outside::{Store as _, StoreFault};
 
-use super::{Durability, StoreFiles, OpenFault, SqliteOptions, SqliteStore, open};
+use super::{Durability, OpenFault, SqliteOptions, SqliteStore, StoreFiles, open};
 use crate::conformance::{append, begun, created, message};
 
 /// A folder for one store.
@@ -39,24 +39,24 @@ impl Home {
     }
 
     #[cfg(debug_assertions)]
-    fn open_failing(&self, failpoints: &str) -> Arc<SqliteStore> {
+    fn open_with_failpoints(&self, failpoints: &str) -> Arc<SqliteStore> {
         let failpoints = Some(failpoints.to_owned());
         open(&SqliteOptions { failpoints, ..SqliteOptions::new(self.path()) }).unwrap()
     }
 
-    fn refusal(&self) -> OpenFault {
+    fn open_fault(&self) -> OpenFault {
         open(&SqliteOptions::new(self.path())).unwrap_err()
     }
 
     /// A store with one agent and some messages, closed in order.
-    async fn filled(messages: u32) -> Self {
+    async fn with_messages(messages: u32) -> Self {
         let home = Self::new();
         fill(&home.open(), messages).await;
         home
     }
 
     /// The files of a daemon that was killed now.
-    fn crash(&self) -> Home {
+    fn crash_copy(&self) -> Home {
         let other = Home::new();
         for from in [self.path(), self.files().wal(), self.files().high_water_mark()] {
             if from.exists() {
@@ -77,27 +77,27 @@ impl Home {
 }
 
 async fn fill(store: &Arc<SqliteStore>, messages: u32) {
-    keep(store, [created("main", None)]).await.unwrap();
+    append_records(store, [created("main", None)]).await.unwrap();
     for number in 0..messages {
-        keep(store, [message(&format!("message {number}, and more of it"))]).await.unwrap();
+        append_records(store, [message(&format!("message {number}, and more of it"))]).await.unwrap();
     }
     store.close().await;
 }
 
 /// Appends to agent 1.
-async fn keep(
+async fn append_records(
     store: &Arc<SqliteStore>,
     records: impl Into<Vec<agent::journal::Record>>,
 ) -> Result<(), StoreFault> {
     store.append(vec![append(1, "main", records)]).await
 }
 
-async fn last(store: &Arc<SqliteStore>) -> u64 {
+async fn last_sequence(store: &Arc<SqliteStore>) -> u64 {
     store.bounds().await.unwrap().last
 }
 
 /// Changes the bytes of a file.
-fn edit(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+fn edit_bytes(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     let mut bytes = std::fs::read(path).unwrap();
     change(&mut bytes);
     std::fs::write(path, bytes).unwrap();
@@ -112,18 +112,18 @@ fn the_library_is_new_enough() {
 async fn a_store_that_is_dropped_keeps_what_was_in_line() {
     let home = Home::new();
     let store = home.open();
-    keep(&store, [created("main", None)]).await.unwrap();
+    append_records(&store, [created("main", None)]).await.unwrap();
     let waiting: Vec<_> = (0..100).map(|turn| store.append(vec![append(1, "main", [begun(turn)])])).collect();
     drop(store);
     for answer in waiting {
         assert_eq!(answer.await, Ok(()));
     }
-    assert_eq!(last(&home.open()).await, 101);
+    assert_eq!(last_sequence(&home.open()).await, 101);
 }
 
 #[tokio::test]
 async fn a_closed_store_is_one_file_and_what_guards_it() {
-    let home = Home::filled(5).await;
+    let home = Home::with_messages(5).await;
     let mut names: Vec<_> = std::fs::read_dir(home.folder.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -137,7 +137,7 @@ async fn only_the_owner_can_read_the_files() {
     use std::os::unix::fs::PermissionsExt as _;
     let home = Home::new();
     let store = home.open();
-    keep(&store, [created("main", None)]).await.unwrap();
+    append_records(&store, [created("main", None)]).await.unwrap();
     let modes = || {
         std::fs::read_dir(home.folder.path()).unwrap().map(|entry| {
             let entry = entry.unwrap();
@@ -158,9 +158,13 @@ async fn both_durabilities_keep_what_they_say() {
     for durability in [Durability::Full, Durability::Normal] {
         let home = Home::new();
         let store = open(&SqliteOptions { durability, ..SqliteOptions::new(home.path()) }).unwrap();
-        keep(&store, [created("main", None)]).await.unwrap();
-        let copy = home.crash();
-        assert_eq!(last(&copy.open()).await, 1, "{durability:?}: the end of a process takes nothing");
+        append_records(&store, [created("main", None)]).await.unwrap();
+        let copy = home.crash_copy();
+        assert_eq!(
+            last_sequence(&copy.open()).await,
+            1,
+            "{durability:?}: the end of a process takes nothing"
+        );
         store.close().await;
         let mark = super::HighWaterMark::read(&home.files().high_water_mark()).unwrap().unwrap();
         assert_eq!(mark.sequence, 1, "{durability:?}");

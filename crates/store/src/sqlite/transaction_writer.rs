@@ -3,12 +3,14 @@
 
 use std::collections::HashMap;
 
-use agent::journal::{AgentRecord, AgentState, DAEMON, StoredLedger, Record, Serial};
+use agent::journal::{AgentRecord, AgentState, DAEMON, Record, Serial, StoredLedger};
 use agent::outside::StoreFault;
 use rusqlite::{Connection, OptionalExtension as _, Statement, params};
 
 use super::checksums::{AGENT_CHECKSUM_COLUMNS, agent_checksum, turn_checksum};
-use crate::batch::{PreparedBatch, RowUpdate, EncodedRecord, PreparedAppend, is_daemon_record, requires_live_agent, refusal};
+use crate::batch::{
+    EncodedRecord, PreparedAppend, PreparedBatch, RowUpdate, is_daemon_record, refusal, requires_live_agent,
+};
 use crate::digest::{Digest, chain_hash, checksum};
 
 /// Agents whose places are remembered.
@@ -93,7 +95,8 @@ const END_TURN: &str =
 
 impl<'db> TransactionWriter<'db> {
     pub(super) fn new(head: JournalHead, db: &'db Connection) -> rusqlite::Result<Self> {
-        let [enter, settle, accept, end] = [INSERT_ENTRY, UPDATE_STATE, INSERT_TURN, END_TURN].map(|sql| db.prepare(sql));
+        let [enter, settle, accept, end] =
+            [INSERT_ENTRY, UPDATE_STATE, INSERT_TURN, END_TURN].map(|sql| db.prepare(sql));
         Ok(Self {
             db,
             head,
@@ -122,7 +125,9 @@ impl<'db> TransactionWriter<'db> {
             self.check_append(part)?;
             // What records change comes before all entries: what is refused is refused before anything was written.
             let sequences = self.head.sequence + 1..;
-            for ((record, line), sequence) in part.append.records.iter().zip(&part.encoded_records).zip(sequences) {
+            for ((record, line), sequence) in
+                part.append.records.iter().zip(&part.encoded_records).zip(sequences)
+            {
                 self.apply_row_update(part, record, line, sequence)?;
             }
             self.insert_entries(part, &mut places)?;
@@ -189,7 +194,11 @@ impl<'db> TransactionWriter<'db> {
         Ok(())
     }
 
-    fn insert_entries(&mut self, part: &PreparedAppend, places: &mut Vec<EntryPosition>) -> Result<(), WriteError> {
+    fn insert_entries(
+        &mut self,
+        part: &PreparedAppend,
+        places: &mut Vec<EntryPosition>,
+    ) -> Result<(), WriteError> {
         let agent = part.append.agent;
         let mut seat = self.position(agent)?;
         let name = part.append.agent_id.as_ref().map(agent::AgentId::as_str);
@@ -262,9 +271,18 @@ impl<'db> TransactionWriter<'db> {
         Ok(())
     }
 
-    fn apply_row_update(&mut self, part: &PreparedAppend, record: &Record, line: &EncodedRecord, sequence: u64) -> Result<(), WriteError> {
+    fn apply_row_update(
+        &mut self,
+        part: &PreparedAppend,
+        record: &Record,
+        line: &EncodedRecord,
+        sequence: u64,
+    ) -> Result<(), WriteError> {
         let agent = part.append.agent;
-        if agent != DAEMON && requires_live_agent(record) && self.position(agent)?.liveness != AgentLiveness::Live {
+        if agent != DAEMON
+            && requires_live_agent(record)
+            && self.position(agent)?.liveness != AgentLiveness::Live
+        {
             return Err(refusal::no_agent().into());
         }
         match (&line.row_update, record) {
@@ -299,7 +317,13 @@ impl<'db> TransactionWriter<'db> {
                     .execute(params![to_i64(agent)?, key])?;
                 if opened == 0 { Err(refusal::no_turn().into()) } else { Ok(()) }
             }
-            (RowUpdate::Unchanged | RowUpdate::Create { .. } | RowUpdate::Rename | RowUpdate::AcceptTurn { .. }, _) => Ok(()),
+            (
+                RowUpdate::Unchanged
+                | RowUpdate::Create { .. }
+                | RowUpdate::Rename
+                | RowUpdate::AcceptTurn { .. },
+                _,
+            ) => Ok(()),
         }
     }
 

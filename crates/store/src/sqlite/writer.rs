@@ -5,21 +5,21 @@ use std::fs::File;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use agent::outside::{JournalEntry, Timestamp, StoreFault};
+use agent::outside::{JournalEntry, StoreFault, Timestamp};
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use rusqlite::wal::CheckpointMode;
 use tokio::sync::oneshot;
 
 use super::Durability;
-use super::checkpoint::{Checkpointer, CheckpointAction, run_checkpoint};
+use super::checkpoint::{CheckpointAction, Checkpointer, run_checkpoint};
+use super::disk_error::DiskError;
 use super::failpoints::{FailpointSite, Failpoints, InjectedFault};
-use super::queue::{WriteQueue, WriteTask, QueuedBatch};
 use super::high_water_mark::{HighWaterMark, HighWaterMarkFile};
 use super::lock_file::LockFile;
+use super::queue::{QueuedBatch, WriteQueue, WriteTask};
 use super::reader_pool::ReaderPool;
-use super::transaction_writer::{JournalHead, EntryPosition, TransactionWriter, WriteError};
-use super::disk_error::DiskError;
+use super::transaction_writer::{EntryPosition, JournalHead, TransactionWriter, WriteError};
 use crate::batch::PreparedBatch;
 use crate::digest::DatabaseId;
 
@@ -89,7 +89,9 @@ impl Writer {
     fn run(mut self) {
         let fallen = StopGuard(Arc::clone(&self.context.queue));
         match TransactionWriter::new(self.head, &self.db) {
-            Ok(scribe) => WriterLoop { db: &self.db, transaction_writer: scribe, context: &mut self.context }.run(),
+            Ok(scribe) => {
+                WriterLoop { db: &self.db, transaction_writer: scribe, context: &mut self.context }.run()
+            }
             Err(error) => fallen.0.fail(&format!("the database cannot be written: {error}")),
         }
         self.shut_down();
@@ -127,11 +129,15 @@ impl WriterLoop<'_> {
             for work in group {
                 match work {
                     WriteTask::Append(waiting) => calls.push(waiting),
-                    WriteTask::PruneTurns { before, pruned: forgotten, reply } => forgets.push((before, forgotten, reply)),
+                    WriteTask::PruneTurns { before, pruned: forgotten, reply } => {
+                        forgets.push((before, forgotten, reply))
+                    }
                 }
             }
             self.commit_and_publish(calls);
-            forgets.into_iter().for_each(|(before, forgotten, reply)| self.prune_turns(before, forgotten, reply));
+            forgets
+                .into_iter()
+                .for_each(|(before, forgotten, reply)| self.prune_turns(before, forgotten, reply));
             self.checkpoint_if_due();
         }
         self.context.checkpointer.stop();
@@ -164,7 +170,10 @@ impl WriterLoop<'_> {
         let mut entries = Vec::new();
         let mut answers = Vec::with_capacity(group.len());
         for (waiting, outcome) in group.into_iter().zip(outcomes) {
-            answers.push((waiting.reply, outcome.map(|places| collect_entries(&mut entries, waiting.batch, &places))));
+            answers.push((
+                waiting.reply,
+                outcome.map(|places| collect_entries(&mut entries, waiting.batch, &places)),
+            ));
         }
         if let Some(watcher) = self.context.queue.listener().filter(|_| !entries.is_empty()) {
             watcher.committed(&entries);
@@ -182,11 +191,17 @@ impl WriterLoop<'_> {
         }
         self.try_commit(group, Savepoints::Everywhere).map_err(|failure| match failure {
             CommitFailure::Disk(trouble) => trouble,
-            CommitFailure::NeedsSavepoints => DiskError::Broken("a rule was broken outside a savepoint".to_owned()),
+            CommitFailure::NeedsSavepoints => {
+                DiskError::Broken("a rule was broken outside a savepoint".to_owned())
+            }
         })
     }
 
-    fn try_commit(&mut self, group: &[QueuedBatch], savepoints: Savepoints) -> Result<Outcomes, CommitFailure> {
+    fn try_commit(
+        &mut self,
+        group: &[QueuedBatch],
+        savepoints: Savepoints,
+    ) -> Result<Outcomes, CommitFailure> {
         execute(self.db, "BEGIN IMMEDIATE")?;
         let mut outcomes = Vec::with_capacity(group.len());
         for waiting in group {
@@ -198,19 +213,28 @@ impl WriterLoop<'_> {
         }
         match self.context.failpoints.hit(FailpointSite::CommitBefore, &record_kinds(group)) {
             None => {}
-            Some(InjectedFault::DiskFull) => return Err(CommitFailure::Disk(DiskError::Full("a failpoint".to_owned()))),
-            Some(InjectedFault::FsyncFailed) => return Err(CommitFailure::Disk(DiskError::Broken("a failpoint".to_owned()))),
+            Some(InjectedFault::DiskFull) => {
+                return Err(CommitFailure::Disk(DiskError::Full("a failpoint".to_owned())));
+            }
+            Some(InjectedFault::FsyncFailed) => {
+                return Err(CommitFailure::Disk(DiskError::Broken("a failpoint".to_owned())));
+            }
         }
         execute(self.db, "COMMIT")?;
         Ok(outcomes)
     }
 
     /// A call that is refused before anything of it was written, if it is refused.
-    fn write_without_savepoint(&mut self, call: &PreparedBatch) -> Result<Result<Vec<EntryPosition>, StoreFault>, CommitFailure> {
+    fn write_without_savepoint(
+        &mut self,
+        call: &PreparedBatch,
+    ) -> Result<Result<Vec<EntryPosition>, StoreFault>, CommitFailure> {
         let before = self.db.total_changes();
         match self.transaction_writer.write_batch(call) {
             Ok(places) => Ok(Ok(places)),
-            Err(WriteError::Refused(_)) if self.db.total_changes() != before => Err(CommitFailure::NeedsSavepoints),
+            Err(WriteError::Refused(_)) if self.db.total_changes() != before => {
+                Err(CommitFailure::NeedsSavepoints)
+            }
             Err(WriteError::Refused(fault)) => Ok(Err(fault)),
             Err(WriteError::Sqlite(error)) => match DiskError::classify(&error) {
                 DiskError::ConstraintViolation(_) => Err(CommitFailure::NeedsSavepoints),
@@ -219,7 +243,10 @@ impl WriterLoop<'_> {
         }
     }
 
-    fn write_in_savepoint(&mut self, call: &PreparedBatch) -> Result<Result<Vec<EntryPosition>, StoreFault>, CommitFailure> {
+    fn write_in_savepoint(
+        &mut self,
+        call: &PreparedBatch,
+    ) -> Result<Result<Vec<EntryPosition>, StoreFault>, CommitFailure> {
         let before = self.transaction_writer.head();
         execute(self.db, "SAVEPOINT one_call")?;
         let fault = match self.transaction_writer.write_batch(call) {
@@ -267,7 +294,12 @@ impl WriterLoop<'_> {
     }
 
     /// Forgets a few turns, and joins the line again when there are more.
-    fn prune_turns(&mut self, before: Timestamp, forgotten: u64, reply: oneshot::Sender<Result<u64, StoreFault>>) {
+    fn prune_turns(
+        &mut self,
+        before: Timestamp,
+        forgotten: u64,
+        reply: oneshot::Sender<Result<u64, StoreFault>>,
+    ) {
         if let Some(why) = self.context.queue.failure() {
             return drop(reply.send(Err(StoreFault::Failed(why))));
         }
@@ -341,7 +373,11 @@ impl WriterLoop<'_> {
 
     fn write_high_water_mark(&self) {
         let JournalHead { sequence, hash } = self.transaction_writer.head();
-        if let Err(error) = self.context.high_water_mark.write(&HighWaterMark { database: self.context.database, sequence, hash }) {
+        if let Err(error) = self.context.high_water_mark.write(&HighWaterMark {
+            database: self.context.database,
+            sequence,
+            hash,
+        }) {
             // The mark guards against others; what is committed is committed without it.
             tracing::warn!(%error, "the mark of the journal cannot be written");
         }
@@ -366,7 +402,8 @@ fn execute(db: &Connection, sql: &str) -> rusqlite::Result<()> {
 }
 
 fn record_kinds(group: &[QueuedBatch]) -> impl Iterator<Item = &'static str> + Clone + '_ {
-    let records = group.iter().flat_map(|waiting| &waiting.batch.appends).flat_map(|part| &part.append.records);
+    let records =
+        group.iter().flat_map(|waiting| &waiting.batch.appends).flat_map(|part| &part.append.records);
     records.map(agent::journal::Record::kind)
 }
 
@@ -378,7 +415,14 @@ fn collect_entries(entries: &mut Vec<Arc<JournalEntry>>, call: PreparedBatch, pl
         let (agent, at) = (append.agent, append.at);
         entries.extend(append.records.into_iter().zip(&mut places).map(|(record, place)| {
             let EntryPosition { sequence, number } = *place;
-            Arc::new(JournalEntry { sequence, agent, agent_id: append.agent_id.clone(), agent_sequence: number, at, record })
+            Arc::new(JournalEntry {
+                sequence,
+                agent,
+                agent_id: append.agent_id.clone(),
+                agent_sequence: number,
+                at,
+                record,
+            })
         }));
     }
 }

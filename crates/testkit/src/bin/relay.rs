@@ -58,7 +58,10 @@ async fn serve(relay: Relay) -> io::Result<()> {
     }
 }
 
-async fn handle_request(relay: Relay, request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn handle_request(
+    relay: Relay,
+    request: Request<Incoming>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
     let _ = request.into_body().collect().await;
     let mut response = Response::new(Full::new(Bytes::from_static(RESPONSE)));
     if relay.call_model().await.is_err() {

@@ -3,7 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
-use testkit::{ModelOptions, SCRIPT_WORDS, ScriptedModel};
+use testkit::{ModelOptions, SCRIPT_COMMANDS, ScriptedModel};
 use tokio::runtime;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -50,7 +50,8 @@ fn main() -> ExitCode {
 }
 
 fn parse(mut args: impl Iterator<Item = String>) -> Result<Command, String> {
-    let mut options = ModelOptions { record_requests: false, record_ledger: false, ..ModelOptions::default() };
+    let mut options =
+        ModelOptions { record_requests: false, record_ledger: false, ..ModelOptions::default() };
     while let Some(arg) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{arg} needs a value"));
         match arg.as_str() {
@@ -67,7 +68,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Result<Command, String> {
 }
 
 fn help() -> String {
-    let words = SCRIPT_WORDS.iter().map(|word| format!("  {:<21}{}\n", word.usage, word.meaning));
+    let words = SCRIPT_COMMANDS.iter().map(|word| format!("  {:<21}{}\n", word.usage, word.description));
     format!("{HELP_HEADER}\n{}{HELP_FOOTER}", words.collect::<String>())
 }
 

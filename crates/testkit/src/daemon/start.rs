@@ -79,7 +79,9 @@ impl StartingDaemon {
                 let status = status.unwrap_or_else(|| panic!("the daemon closed stdout and stays{process}"));
                 Err(FailedStart { status, stdout: process.stdout.text(), stderr: process.stderr.text() })
             }
-            OutputWait::TimedOut => panic!("the daemon did not say its address within {PROCESS_TIMEOUT:?}{process}"),
+            OutputWait::TimedOut => {
+                panic!("the daemon did not say its address within {PROCESS_TIMEOUT:?}{process}")
+            }
         }
     }
 }

@@ -68,7 +68,8 @@ fn collect_stopped(
     directory: TempDir,
 ) -> StoppedDaemon {
     let status = process.wait_exit();
-    let status = status.unwrap_or_else(|| panic!("the daemon did not end within {PROCESS_TIMEOUT:?}{process}"));
+    let status =
+        status.unwrap_or_else(|| panic!("the daemon did not end within {PROCESS_TIMEOUT:?}{process}"));
     let (stdout, stderr) = (process.stdout.text(), process.stderr.text());
     StoppedDaemon { status, stdout, stderr, port, home, builder, directory }
 }

@@ -8,7 +8,7 @@ use crate::raw::RawConnection;
 
 /// Where a daemon listens, and what opens it.
 #[derive(Debug, Clone)]
-pub(super) struct Address {
+pub(super) struct DaemonAddress {
     pub(super) port: u16,
     pub(super) token: String,
 }
@@ -17,32 +17,32 @@ pub(super) struct Address {
 #[derive(Debug)]
 pub(super) enum Reply {
     Result(Value),
-    Error(Refusal),
+    Error(RpcError),
     /// Nobody knows: the connection ended before the answer.
     Lost,
 }
 
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct RpcError {
     pub(super) code: i64,
-    pub(super) text: String,
+    pub(super) message: String,
     /// The word in the error's data.
     pub(super) kind: String,
 }
 
 /// A call whose bytes are sent.
-pub(super) struct Open(Option<RawConnection>);
+pub(super) struct PendingCall(Option<RawConnection>);
 
-impl Address {
+impl DaemonAddress {
     pub(super) fn call(&self, path: &str, method: &str, params: &Value) -> Reply {
-        self.start(path, method, params).answer()
+        self.start_call(path, method, params).wait_reply()
     }
 
-    pub(super) fn start(&self, path: &str, method: &str, params: &Value) -> Open {
-        Open(self.try_start(path, method, params).ok())
+    pub(super) fn start_call(&self, path: &str, method: &str, params: &Value) -> PendingCall {
+        PendingCall(self.try_start_call(path, method, params).ok())
     }
 
-    fn try_start(&self, path: &str, method: &str, params: &Value) -> io::Result<RawConnection> {
+    fn try_start_call(&self, path: &str, method: &str, params: &Value) -> io::Result<RawConnection> {
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
         let Self { port, token } = self;
         let request = format!(
@@ -56,29 +56,29 @@ impl Address {
     }
 }
 
-impl Open {
-    pub(super) fn answer(self) -> Reply {
+impl PendingCall {
+    pub(super) fn wait_reply(self) -> Reply {
         let answer = self.0.and_then(|mut connection| connection.try_read_response().ok());
         let Some(answer) = answer else { return Reply::Lost };
         let Ok(mut response) = serde_json::from_slice::<Value>(&answer.body) else {
             let text = format!("status {}: {}", answer.status, answer.text());
-            return Reply::Error(Refusal { code: 0, text, kind: String::new() });
+            return Reply::Error(RpcError { code: 0, message: text, kind: String::new() });
         };
         if response.get("result").is_some() {
             return Reply::Result(response["result"].take());
         }
         let error = &response["error"];
-        Reply::Error(Refusal {
+        Reply::Error(RpcError {
             code: error["code"].as_i64().unwrap_or_default(),
-            text: error["message"].as_str().unwrap_or_default().to_owned(),
+            message: error["message"].as_str().unwrap_or_default().to_owned(),
             kind: error["data"]["kind"].as_str().unwrap_or_default().to_owned(),
         })
     }
 }
 
-impl Refusal {
+impl RpcError {
     /// Whether the same call may pass later.
-    pub(super) fn is_for_now(&self) -> bool {
+    pub(super) fn is_retryable(&self) -> bool {
         self.code == -32001 || self.is_interrupted()
     }
 

@@ -15,28 +15,28 @@ use crate::model::{Ledger, RoundKey};
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     /// The last sequence.
-    pub(super) last: u64,
+    pub(super) last_sequence: u64,
     /// How often the daemon has begun to serve.
-    pub(super) lives: u64,
+    pub(super) daemon_starts: u64,
     /// Turns that are open, by the agent's name and their number.
-    pub(super) open: BTreeMap<(String, u64), Stage>,
+    pub(super) open_turns: BTreeMap<(String, u64), Stage>,
     /// Agents that were ever made, by their first names.
-    pub(super) made: BTreeSet<String>,
+    pub(super) created_agents: BTreeSet<String>,
     /// How far turns had come when the daemon was killed: in how many kills.
-    pub(super) kills: BTreeMap<Stage, usize>,
+    pub(super) kills_by_stage: BTreeMap<Stage, usize>,
     /// What must not be, in words.
-    pub(super) faults: Vec<String>,
-    agents: HashMap<String, Track>,
+    pub(super) violations: Vec<String>,
+    agents: HashMap<String, AgentTrack>,
     /// Everything in short, with the agent's name: where something is wrong, it is told.
-    story: Vec<(String, String)>,
+    transcript: Vec<(String, String)>,
     /// When a question could be asked first.
-    askable: BTreeMap<RoundKey, u64>,
+    callable_since: BTreeMap<RoundKey, u64>,
     /// Answers that are kept, and how often they may have been asked for.
-    answers: BTreeMap<RoundKey, u64>,
+    calls_allowed: BTreeMap<RoundKey, u64>,
 }
 
 /// The parts of an event that a story needs.
-fn brief(data: &Value) -> String {
+fn summarize_event(data: &Value) -> String {
     let parts = ["turn", "request_id", "role", "content", "message", "messages", "outcome", "tool", "meta"];
     let parts = parts.iter().filter(|part| !data[**part].is_null());
     let parts: Vec<String> = parts.map(|part| format!("{part}={}", data[*part])).collect();
@@ -48,22 +48,22 @@ fn brief(data: &Value) -> String {
 pub(super) enum Stage {
     /// No turn was open.
     Idle,
-    Waiting,
-    Asking,
+    Queued,
+    ModelCall,
     /// Calls are kept, and none of them has begun.
-    Calling,
-    InTool,
+    ToolCallPending,
+    ToolRunning,
     ToolDone,
 }
 
 impl Stage {
-    pub(super) fn words(self) -> &'static str {
+    pub(super) fn label(self) -> &'static str {
         match self {
             Self::Idle => "no turn open",
-            Self::Waiting => "a turn waiting",
-            Self::Asking => "the model asked",
-            Self::Calling => "a call kept, not begun",
-            Self::InTool => "a tool running",
+            Self::Queued => "a turn waiting",
+            Self::ModelCall => "the model asked",
+            Self::ToolCallPending => "a call kept, not begun",
+            Self::ToolRunning => "a tool running",
             Self::ToolDone => "a tool done",
         }
     }
@@ -71,189 +71,191 @@ impl Stage {
 
 /// One agent's context, as far as it says which question comes next.
 #[derive(Debug, Default)]
-struct Track {
-    number: u64,
+struct AgentTrack {
+    event_count: u64,
     accepted: HashMap<u64, String>,
     turn: u64,
-    messages: Vec<Spoken>,
+    messages: Vec<SeenMessage>,
 }
 
 #[derive(Debug)]
-enum Spoken {
+enum SeenMessage {
     User(String),
     Assistant,
     Tool,
 }
 
-impl Track {
+impl AgentTrack {
     /// The question that the model is asked next.
-    fn question(&self) -> Option<RoundKey> {
-        let round = self.messages.iter().rev().take_while(|spoken| !matches!(spoken, Spoken::User(_)));
-        let round = round.filter(|spoken| matches!(spoken, Spoken::Assistant)).count();
+    fn next_round(&self) -> Option<RoundKey> {
+        let round = self.messages.iter().rev().take_while(|spoken| !matches!(spoken, SeenMessage::User(_)));
+        let round = round.filter(|spoken| matches!(spoken, SeenMessage::Assistant)).count();
         self.messages.iter().rev().find_map(|spoken| match spoken {
-            Spoken::User(user) => Some(RoundKey { user: user.clone(), round }),
-            Spoken::Assistant | Spoken::Tool => None,
+            SeenMessage::User(user) => Some(RoundKey { user: user.clone(), round }),
+            SeenMessage::Assistant | SeenMessage::Tool => None,
         })
     }
 }
 
 impl Journal {
-    pub(super) fn read(&mut self, event: &StreamEvent) {
+    pub(super) fn apply_event(&mut self, event: &StreamEvent) {
         let Some(sequence) = event.sequence() else {
             if event.kind == "gap" {
-                self.faults.push(format!("a gap behind {}: {}", self.last, event.data));
+                self.violations.push(format!("a gap behind {}: {}", self.last_sequence, event.data));
             }
             return;
         };
-        if sequence != self.last + 1 {
-            self.faults.push(format!("sequence {sequence} follows {}", self.last));
+        if sequence != self.last_sequence + 1 {
+            self.violations.push(format!("sequence {sequence} follows {}", self.last_sequence));
         }
-        self.last = sequence;
+        self.last_sequence = sequence;
         let Ok(data) = serde_json::from_str::<Value>(&event.data) else {
-            self.faults.push(format!("event {sequence} is not JSON"));
+            self.violations.push(format!("event {sequence} is not JSON"));
             return;
         };
         let name = data["agent_id"].as_str().unwrap_or_default().to_owned();
         let track = self.agents.entry(name.clone()).or_default();
-        track.number += 1;
-        if data["number"] != track.number {
-            let text =
-                format!("event {sequence} is number {} of {name:?}, not {}", data["number"], track.number);
-            self.faults.push(text);
+        track.event_count += 1;
+        if data["number"] != track.event_count {
+            let text = format!(
+                "event {sequence} is number {} of {name:?}, not {}",
+                data["number"], track.event_count
+            );
+            self.violations.push(text);
         }
-        self.story.push((name.clone(), format!("{sequence} {} {}", event.kind, brief(&data))));
-        self.take(&event.kind, &name, &data);
+        self.transcript.push((name.clone(), format!("{sequence} {} {}", event.kind, summarize_event(&data))));
+        self.apply(&event.kind, &name, &data);
     }
 
     /// What happened to the agents that a text names, and when the daemon began to serve.
-    pub(super) fn story_of(&self, text: &str) -> Vec<String> {
+    pub(super) fn transcript_for(&self, text: &str) -> Vec<String> {
         let is_named = |name: &String| text.split(|c: char| !c.is_alphanumeric()).any(|word| word == name);
-        let told = self.story.iter().filter(|(name, _)| name.is_empty() || is_named(name));
+        let told = self.transcript.iter().filter(|(name, _)| name.is_empty() || is_named(name));
         told.map(|(name, event)| format!("{name:>6} {event}")).collect()
     }
 
-    fn take(&mut self, kind: &str, name: &str, data: &Value) {
+    fn apply(&mut self, kind: &str, name: &str, data: &Value) {
         let turn = data["turn"].as_u64().unwrap_or_default();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         match kind {
-            "daemon_started" => self.start(),
-            "agent_created" => drop(self.made.insert(name.to_owned())),
+            "daemon_started" => self.record_start(),
+            "agent_created" => drop(self.created_agents.insert(name.to_owned())),
             "agent_destroyed" => {
                 self.agents.remove(name);
-                self.open.retain(|(agent, _), _| agent != name);
+                self.open_turns.retain(|(agent, _), _| agent != name);
             }
             "agent_renamed" => self.rename(name, &text(&data["new_agent_id"])),
             "turn_accepted" => {
-                self.track(name).accepted.insert(turn, text(&data["message"]["content"]));
-                self.open.insert((name.to_owned(), turn), Stage::Waiting);
+                self.track_mut(name).accepted.insert(turn, text(&data["message"]["content"]));
+                self.open_turns.insert((name.to_owned(), turn), Stage::Queued);
             }
             "turn_begun" => {
-                let track = self.track(name);
+                let track = self.track_mut(name);
                 track.turn = turn;
                 let user = track.accepted.get(&turn).cloned().unwrap_or_default();
-                track.messages.push(Spoken::User(user));
-                self.may_ask(name);
+                track.messages.push(SeenMessage::User(user));
+                self.record_callable(name);
             }
-            "message" => self.message(name, data),
-            "tool_begun" => self.reach(name, Stage::InTool),
-            "tool_done" => self.reach(name, Stage::ToolDone),
-            "turn_ended" => drop(self.open.remove(&(name.to_owned(), turn))),
+            "message" => self.apply_message(name, data),
+            "tool_begun" => self.set_stage(name, Stage::ToolRunning),
+            "tool_done" => self.set_stage(name, Stage::ToolDone),
+            "turn_ended" => drop(self.open_turns.remove(&(name.to_owned(), turn))),
             "turn_reopened" => {
                 let kept = data["messages"].as_u64().and_then(|kept| usize::try_from(kept).ok());
-                let track = self.track(name);
+                let track = self.track_mut(name);
                 track.messages.truncate(kept.unwrap_or(usize::MAX));
                 track.turn = turn;
-                self.open.insert((name.to_owned(), turn), Stage::Asking);
-                self.may_ask(name);
+                self.open_turns.insert((name.to_owned(), turn), Stage::ModelCall);
+                self.record_callable(name);
             }
             _ => {}
         }
     }
 
     /// A daemon that begins to serve while turns are open was killed in their middle.
-    fn start(&mut self) {
-        if self.lives > 0 {
-            let mut stages: BTreeSet<Stage> = self.open.values().copied().collect();
+    fn record_start(&mut self) {
+        if self.daemon_starts > 0 {
+            let mut stages: BTreeSet<Stage> = self.open_turns.values().copied().collect();
             if stages.is_empty() {
                 stages.insert(Stage::Idle);
             }
-            stages.into_iter().for_each(|stage| *self.kills.entry(stage).or_default() += 1);
+            stages.into_iter().for_each(|stage| *self.kills_by_stage.entry(stage).or_default() += 1);
         }
-        self.lives += 1;
+        self.daemon_starts += 1;
     }
 
     fn rename(&mut self, old: &str, new: &str) {
         if let Some(track) = self.agents.remove(old) {
             self.agents.insert(new.to_owned(), track);
         }
-        let moved: Vec<_> = self.open.keys().filter(|(agent, _)| agent == old).cloned().collect();
+        let moved: Vec<_> = self.open_turns.keys().filter(|(agent, _)| agent == old).cloned().collect();
         for key in moved {
-            if let Some(stage) = self.open.remove(&key) {
-                self.open.insert((new.to_owned(), key.1), stage);
+            if let Some(stage) = self.open_turns.remove(&key) {
+                self.open_turns.insert((new.to_owned(), key.1), stage);
             }
         }
     }
 
-    fn message(&mut self, name: &str, data: &Value) {
+    fn apply_message(&mut self, name: &str, data: &Value) {
         let is_broken = ["cancelled", "failed", "interrupted"].iter().any(|word| data["meta"][word] == true);
         let has_calls = data["tool_calls"].as_array().is_some_and(|calls| !calls.is_empty());
         match data["role"].as_str() {
             Some("assistant") => {
-                let question = self.track(name).question();
+                let question = self.track_mut(name).next_round();
                 if let Some(question) = question.filter(|_| !is_broken) {
-                    self.keep(question);
+                    self.record_response(question);
                 }
-                self.track(name).messages.push(Spoken::Assistant);
+                self.track_mut(name).messages.push(SeenMessage::Assistant);
                 if has_calls {
-                    self.reach(name, Stage::Calling);
+                    self.set_stage(name, Stage::ToolCallPending);
                 }
             }
             Some("tool") => {
-                self.track(name).messages.push(Spoken::Tool);
-                self.may_ask(name);
+                self.track_mut(name).messages.push(SeenMessage::Tool);
+                self.record_callable(name);
             }
             _ => {
                 let user = data["content"].as_str().unwrap_or_default().to_owned();
-                self.track(name).messages.push(Spoken::User(user));
-                self.may_ask(name);
+                self.track_mut(name).messages.push(SeenMessage::User(user));
+                self.record_callable(name);
             }
         }
     }
 
     /// An answer is kept. Each life of the daemon since its question could be asked may have asked it once.
-    fn keep(&mut self, question: RoundKey) {
-        let first = self.askable.remove(&question).unwrap_or(self.lives);
-        self.answers.insert(question, self.lives - first + 1);
+    fn record_response(&mut self, question: RoundKey) {
+        let first = self.callable_since.remove(&question).unwrap_or(self.daemon_starts);
+        self.calls_allowed.insert(question, self.daemon_starts - first + 1);
     }
 
-    fn may_ask(&mut self, name: &str) {
-        let Some(question) = self.track(name).question() else { return };
-        self.askable.entry(question).or_insert(self.lives);
-        self.reach(name, Stage::Asking);
+    fn record_callable(&mut self, name: &str) {
+        let Some(question) = self.track_mut(name).next_round() else { return };
+        self.callable_since.entry(question).or_insert(self.daemon_starts);
+        self.set_stage(name, Stage::ModelCall);
     }
 
-    fn reach(&mut self, name: &str, stage: Stage) {
-        let turn = self.track(name).turn;
-        if let Some(reached) = self.open.get_mut(&(name.to_owned(), turn)) {
+    fn set_stage(&mut self, name: &str, stage: Stage) {
+        let turn = self.track_mut(name).turn;
+        if let Some(reached) = self.open_turns.get_mut(&(name.to_owned(), turn)) {
             *reached = stage;
         }
     }
 
-    fn track(&mut self, name: &str) -> &mut Track {
+    fn track_mut(&mut self, name: &str) -> &mut AgentTrack {
         self.agents.entry(name.to_owned()).or_default()
     }
 
     /// Answers that are kept, and were asked for more often than that allows.
-    pub(super) fn asked_again(&self, ledger: &Ledger) -> Vec<String> {
+    pub(super) fn excess_calls(&self, ledger: &Ledger) -> Vec<String> {
         let check = |(question, most): (&RoundKey, &u64)| {
             let asked = ledger.counts(&question.user, question.round).requests as u64;
             let RoundKey { user, round } = question;
             (asked > *most).then(|| format!("{user:?} (round {round}) was asked {asked} times, not {most}"))
         };
-        self.answers.iter().filter_map(check).collect()
+        self.calls_allowed.iter().filter_map(check).collect()
     }
 
-    pub(super) fn answers(&self) -> usize {
-        self.answers.len()
+    pub(super) fn response_count(&self) -> usize {
+        self.calls_allowed.len()
     }
 }

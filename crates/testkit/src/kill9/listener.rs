@@ -5,12 +5,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::call::Address;
+use super::call::DaemonAddress;
 use super::journal::Journal;
-use crate::events::{TestEventStream, NextEvent};
+use crate::events::{NextEvent, TestEventStream};
 
 /// Between two looks at whether somebody said stop.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const STOP_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 pub(super) struct Listener {
     shared: Arc<Shared>,
@@ -27,9 +27,9 @@ struct Shared {
 struct State {
     journal: Journal,
     /// Where to listen, and in which life that is.
-    address: Option<(u64, Address)>,
-    lives: u64,
-    is_over: bool,
+    address: Option<(u64, DaemonAddress)>,
+    generation: u64,
+    is_stopped: bool,
 }
 
 impl Listener {
@@ -41,10 +41,10 @@ impl Listener {
     }
 
     /// Says where the daemon is in its next life.
-    pub(super) fn tell(&self, address: Address) {
+    pub(super) fn connect_to(&self, address: DaemonAddress) {
         let mut state = self.shared.lock();
-        state.lives += 1;
-        state.address = Some((state.lives, address));
+        state.generation += 1;
+        state.address = Some((state.generation, address));
         self.shared.changed.notify_all();
     }
 
@@ -56,14 +56,14 @@ impl Listener {
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
-    pub(super) fn look<T>(&self, look: impl FnOnce(&mut Journal) -> T) -> T {
+    pub(super) fn with_journal<T>(&self, look: impl FnOnce(&mut Journal) -> T) -> T {
         look(&mut self.shared.lock().journal)
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.shared.lock().is_over = true;
+        self.shared.lock().is_stopped = true;
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
             // A panic was printed when it happened.
@@ -75,9 +75,9 @@ impl Drop for Listener {
 impl Shared {
     fn listen(&self) {
         let mut life = 0;
-        while let Some((next, address)) = self.next_life(life) {
+        while let Some((next, address)) = self.next_generation(life) {
             life = next;
-            let after = self.lock().journal.last;
+            let after = self.lock().journal.last_sequence;
             // A daemon that is gone already has another life.
             let opened = TestEventStream::open(address.port, "/events", Some(&address.token), Some(after));
             if let Ok(stream) = opened {
@@ -86,25 +86,25 @@ impl Shared {
         }
     }
 
-    fn next_life(&self, last: u64) -> Option<(u64, Address)> {
+    fn next_generation(&self, last: u64) -> Option<(u64, DaemonAddress)> {
         let is_old = |state: &mut State| {
-            !state.is_over && state.address.as_ref().is_none_or(|(life, _)| *life <= last)
+            !state.is_stopped && state.address.as_ref().is_none_or(|(life, _)| *life <= last)
         };
         let waited = self.changed.wait_while(self.lock(), is_old);
         let state = waited.unwrap_or_else(PoisonError::into_inner);
-        state.address.clone().filter(|_| !state.is_over)
+        state.address.clone().filter(|_| !state.is_stopped)
     }
 
     fn follow(&self, mut stream: TestEventStream) {
         loop {
-            let heard = stream.wait_event(LOOK_EVERY);
+            let heard = stream.wait_event(STOP_POLL_INTERVAL);
             let mut state = self.lock();
             match heard {
-                Ok(NextEvent::Event(event)) => state.journal.read(&event),
-                Ok(NextEvent::TimedOut) if !state.is_over => {}
+                Ok(NextEvent::Event(event)) => state.journal.apply_event(&event),
+                Ok(NextEvent::TimedOut) if !state.is_stopped => {}
                 Ok(NextEvent::TimedOut | NextEvent::Ended) => return,
                 Err(cause) => {
-                    state.journal.faults.push(format!("the event stream broke: {cause}"));
+                    state.journal.violations.push(format!("the event stream broke: {cause}"));
                     return;
                 }
             }

@@ -8,9 +8,9 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::book::{Act, Book, Life, Sent, State};
-use super::call::{Address, Reply};
-use super::load::FILES;
+use super::call::{DaemonAddress, Reply};
+use super::expectations::{AgentState, Expectations, ModelAction, SendState, SentMessage};
+use super::load::FILE_COUNT;
 
 /// What was found wrong.
 #[derive(Debug, Default)]
@@ -18,81 +18,86 @@ pub(super) struct Verdict {
     /// Acknowledged and not there.
     pub(super) lost: usize,
     /// There more than once, or done more than once.
-    pub(super) doubled: usize,
+    pub(super) duplicated: usize,
     /// All of it in words.
-    pub(super) faults: Vec<String>,
+    pub(super) violations: Vec<String>,
 }
 
 /// What an agent's history says of one send.
 #[derive(Debug, Default)]
-struct Turn {
-    times: usize,
-    said: String,
-    results: Vec<String>,
+struct TurnHistory {
+    occurrences: usize,
+    text: String,
+    tool_results: Vec<String>,
     is_steered: bool,
 }
 
 /// How often a text is there.
-pub(super) type Counted = HashMap<String, usize>;
+pub(super) type LineCounts = HashMap<String, usize>;
 
 impl Verdict {
-    fn lost(&mut self, text: String) {
+    fn record_lost(&mut self, text: String) {
         self.lost += 1;
-        self.faults.push(text);
+        self.violations.push(text);
     }
 
-    fn doubled(&mut self, text: String) {
-        self.doubled += 1;
-        self.faults.push(text);
+    fn record_duplicated(&mut self, text: String) {
+        self.duplicated += 1;
+        self.violations.push(text);
     }
 
     /// Exactly the agents that clients were told of are there.
-    pub(super) fn check_list(&mut self, book: &Book, listed: Option<&BTreeSet<String>>) {
+    pub(super) fn check_agent_list(&mut self, book: &Expectations, listed: Option<&BTreeSet<String>>) {
         let Some(listed) = listed else {
-            self.faults.push("list_sessions was not answered".to_owned());
+            self.violations.push("list_sessions was not answered".to_owned());
             return;
         };
-        let there = book.agents.iter().filter(|agent| agent.life == Life::There);
+        let there = book.agents.iter().filter(|agent| agent.state == AgentState::Alive);
         let expected: BTreeSet<String> = there.map(|agent| agent.name.clone()).collect();
         for name in expected.difference(listed) {
-            self.lost(format!("agent {name} was acknowledged and is not there"));
+            self.record_lost(format!("agent {name} was acknowledged and is not there"));
         }
         for name in listed.difference(&expected) {
-            self.faults.push(format!("agent {name} is there and should not be"));
+            self.violations.push(format!("agent {name} is there and should not be"));
         }
     }
 
     /// No line is in a file twice, whatever became of its agent.
-    pub(super) fn check_lines(&mut self, lines: &Counted) {
+    pub(super) fn check_lines(&mut self, lines: &LineCounts) {
         for (line, times) in lines.iter().filter(|(_, times)| **times > 1) {
-            self.doubled(format!("{line} was appended {times} times"));
+            self.record_duplicated(format!("{line} was appended {times} times"));
         }
     }
 
     /// Every send of an agent is in its history once, with the answer that its client got, and did what it says.
     pub(super) fn check_history(
         &mut self,
-        book: &Book,
+        book: &Expectations,
         agent: usize,
         messages: Option<&[Value]>,
-        lines: &Counted,
+        lines: &LineCounts,
     ) {
         let name = &book.agents[agent].name;
         let Some(messages) = messages else {
-            self.lost(format!("the messages of {name} were not given"));
+            self.record_lost(format!("the messages of {name} were not given"));
             return;
         };
         let sends = book.sends.iter().filter(|sent| sent.agent == agent);
-        let mut turns: HashMap<&str, Turn> = sends.map(|sent| (&*sent.content, Turn::default())).collect();
-        let words = book.words.iter().filter(|word| word.agent == agent);
+        let mut turns: HashMap<&str, TurnHistory> =
+            sends.map(|sent| (&*sent.content, TurnHistory::default())).collect();
+        let words = book.steers.iter().filter(|word| word.agent == agent);
         let mut words: HashMap<&str, usize> = words.map(|word| (&*word.content, 0)).collect();
-        self.read(name, messages, &mut turns, &mut words);
-        for word in book.words.iter().filter(|word| word.agent == agent) {
-            match (words.get(&*word.content).copied().unwrap_or(0), word.taken) {
-                (0, Some(true)) => self.lost(format!("{name} took {:?} and does not have it", word.content)),
-                (1, Some(false)) => self.faults.push(format!("{name} refused {:?} and has it", word.content)),
+        self.read_messages(name, messages, &mut turns, &mut words);
+        for word in book.steers.iter().filter(|word| word.agent == agent) {
+            match (words.get(&*word.content).copied().unwrap_or(0), word.accepted) {
+                (0, Some(true)) => {
+                    self.record_lost(format!("{name} took {:?} and does not have it", word.content))
+                }
+                (1, Some(false)) => {
+                    self.violations.push(format!("{name} refused {:?} and has it", word.content))
+                }
                 (0 | 1, _) => {}
-                (times, _) => self.doubled(format!("{name} has {:?} {times} times", word.content)),
+                (times, _) => self.record_duplicated(format!("{name} has {:?} {times} times", word.content)),
             }
         }
         for sent in book.sends.iter().filter(|sent| sent.agent == agent) {
@@ -102,11 +107,11 @@ impl Verdict {
         }
     }
 
-    fn read<'a>(
+    fn read_messages<'a>(
         &mut self,
         name: &str,
         messages: &'a [Value],
-        turns: &mut HashMap<&'a str, Turn>,
+        turns: &mut HashMap<&'a str, TurnHistory>,
         words: &mut HashMap<&str, usize>,
     ) {
         let mut current: Option<&str> = None;
@@ -115,96 +120,103 @@ impl Verdict {
             let role = message["role"].as_str().unwrap_or_default();
             if role == "user" {
                 if let Some(turn) = turns.get_mut(content) {
-                    turn.times += 1;
+                    turn.occurrences += 1;
                     current = Some(content);
                 } else if let Some(times) = words.get_mut(content) {
                     *times += 1;
-                    current.and_then(|current| turns.get_mut(current)).into_iter().for_each(Turn::steer);
+                    current
+                        .and_then(|current| turns.get_mut(current))
+                        .into_iter()
+                        .for_each(TurnHistory::mark_steered);
                 } else {
-                    self.faults.push(format!("{name} has a message that nobody sent: {content:?}"));
+                    self.violations.push(format!("{name} has a message that nobody sent: {content:?}"));
                 }
                 continue;
             }
             let Some(turn) = current.and_then(|current| turns.get_mut(current)) else {
-                self.faults.push(format!("{name} begins with an answer"));
+                self.violations.push(format!("{name} begins with an answer"));
                 continue;
             };
             if role == "tool" {
-                turn.results.push(content.to_owned());
+                turn.tool_results.push(content.to_owned());
             } else {
-                turn.said.push_str(content);
+                turn.text.push_str(content);
             }
         }
     }
 
-    fn check_send(&mut self, name: &str, sent: &Sent, turn: &Turn, lines: &Counted) {
+    fn check_send(&mut self, name: &str, sent: &SentMessage, turn: &TurnHistory, lines: &LineCounts) {
         let what = format!("{} to {name} ({:?})", sent.request_id, sent.content);
-        if turn.times > 1 {
-            self.doubled(format!("{what} is there {} times", turn.times));
+        if turn.occurrences > 1 {
+            self.record_duplicated(format!("{what} is there {} times", turn.occurrences));
         }
         let answer = match &sent.state {
-            State::Acked(answer) => answer,
+            SendState::Acknowledged(answer) => answer,
             // Whether it was begun is not said; that its line is not there twice is seen elsewhere.
-            State::Interrupted => return,
-            State::Open | State::Gone => {
-                self.faults.push(format!("{what} never got an answer"));
+            SendState::Interrupted => return,
+            SendState::Pending | SendState::AgentDestroyed => {
+                self.violations.push(format!("{what} never got an answer"));
                 return;
             }
         };
-        if turn.times == 0 {
-            self.lost(format!("{what} was acknowledged and is not there"));
+        if turn.occurrences == 0 {
+            self.record_lost(format!("{what} was acknowledged and is not there"));
             return;
         }
-        if *answer != turn.said {
-            self.lost(format!("{what} was answered {answer:?}, and {:?} is there", turn.said));
+        if *answer != turn.text {
+            self.record_lost(format!("{what} was answered {answer:?}, and {:?} is there", turn.text));
         }
-        match &sent.act {
-            Act::Say(text) if !turn.is_steered && text != answer => {
-                self.lost(format!("{what} was answered {answer:?}"));
+        match &sent.action {
+            ModelAction::Reply(text) if !turn.is_steered && text != answer => {
+                self.record_lost(format!("{what} was answered {answer:?}"));
             }
-            Act::Say(_) => {}
-            Act::Append(appended) if appended.len() == turn.results.len() => {
-                for (line, result) in appended.iter().zip(&turn.results) {
+            ModelAction::Reply(_) => {}
+            ModelAction::Append(appended) if appended.len() == turn.tool_results.len() => {
+                for (line, result) in appended.iter().zip(&turn.tool_results) {
                     self.check_line(&what, line, result, lines);
                 }
             }
             // The model read the word before it had called anything.
-            Act::Append(appended) if turn.is_steered && turn.results.is_empty() => {
+            ModelAction::Append(appended) if turn.is_steered && turn.tool_results.is_empty() => {
                 for line in appended.iter().filter(|line| lines.contains_key(*line)) {
-                    self.faults.push(format!("{what} called nothing, and {line} is there"));
+                    self.violations.push(format!("{what} called nothing, and {line} is there"));
                 }
             }
-            Act::Append(_) => {
-                self.faults.push(format!("{what} has {} results: {:?}", turn.results.len(), turn.results));
+            ModelAction::Append(_) => {
+                self.violations.push(format!(
+                    "{what} has {} results: {:?}",
+                    turn.tool_results.len(),
+                    turn.tool_results
+                ));
             }
         }
     }
 
     /// What the model was told of the line is true.
-    fn check_line(&mut self, what: &str, line: &str, result: &str, lines: &Counted) {
+    fn check_line(&mut self, what: &str, line: &str, result: &str, lines: &LineCounts) {
         let times = lines.get(line).copied().unwrap_or(0);
         if result.contains("\"success\":true") {
             if times == 0 {
-                self.lost(format!("{what} says that it wrote {line}, which is not there"));
+                self.record_lost(format!("{what} says that it wrote {line}, which is not there"));
             }
         } else if result.starts_with("Did not execute") {
             if times > 0 {
-                self.faults.push(format!("{what} says that it did not write {line}, which is there"));
+                self.violations.push(format!("{what} says that it did not write {line}, which is there"));
             }
         } else if !result.starts_with("Outcome unknown") {
-            self.faults.push(format!("{what} ended with {result:?}"));
+            self.violations.push(format!("{what} ended with {result:?}"));
         }
     }
 }
 
-impl Turn {
-    fn steer(&mut self) {
+impl TurnHistory {
+    fn mark_steered(&mut self) {
         self.is_steered = true;
     }
 }
 
 /// All agents but temporary ones.
-pub(super) fn sessions(address: &Address) -> Option<BTreeSet<String>> {
+pub(super) fn list_agents(address: &DaemonAddress) -> Option<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     let mut offset = 0;
     loop {
@@ -221,7 +233,7 @@ pub(super) fn sessions(address: &Address) -> Option<BTreeSet<String>> {
 }
 
 /// Everything in an agent's context.
-pub(super) fn messages(address: &Address, name: &str) -> Option<Vec<Value>> {
+pub(super) fn fetch_messages(address: &DaemonAddress, name: &str) -> Option<Vec<Value>> {
     let mut all = Vec::new();
     loop {
         let params = json!({ "offset": all.len(), "limit": 2000 });
@@ -237,9 +249,9 @@ pub(super) fn messages(address: &Address, name: &str) -> Option<Vec<Value>> {
 }
 
 /// The lines of all files.
-pub(super) fn lines(folder: &str) -> Counted {
-    let mut counted = Counted::new();
-    for file in 0..FILES {
+pub(super) fn count_lines(folder: &str) -> LineCounts {
+    let mut counted = LineCounts::new();
+    for file in 0..FILE_COUNT {
         // A file that nobody has written to yet is not there.
         let text = fs::read_to_string(format!("{folder}/log-{file}.txt")).unwrap_or_default();
         text.lines().for_each(|line| *counted.entry(line.to_owned()).or_default() += 1);

@@ -38,7 +38,12 @@ pub(crate) fn start_stream(request: &ParsedRequest, number: usize) -> Box<dyn Ev
 }
 
 /// The answer to a request that did not ask for a stream.
-pub(crate) fn completion(request: &ParsedRequest, number: usize, text: &str, calls: &[ScriptedCall]) -> Bytes {
+pub(crate) fn completion(
+    request: &ParsedRequest,
+    number: usize,
+    text: &str,
+    calls: &[ScriptedCall],
+) -> Bytes {
     match request.api {
         Api::Chat => chat::completion(request, number, text, calls),
         Api::Anthropic => anthropic::completion(request, number, text, calls),

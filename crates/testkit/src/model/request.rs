@@ -96,8 +96,10 @@ impl ParsedRequest {
     fn parse_chat(body: &[u8]) -> Result<Self, BadRequest> {
         let fields: Fields = parse_json(body)?;
         let model = require_model(fields.model)?;
-        let messages =
-            fields.messages.filter(|messages| !messages.is_empty()).ok_or_else(|| missing_parameter("messages"))?;
+        let messages = fields
+            .messages
+            .filter(|messages| !messages.is_empty())
+            .ok_or_else(|| missing_parameter("messages"))?;
         let include_usage = fields.stream_options.and_then(|options| options.include_usage);
         let delivery = match (fields.stream, include_usage) {
             (Some(true), Some(true)) => ResponseMode::StreamedWithUsage,
@@ -114,7 +116,8 @@ impl ParsedRequest {
         let is_behind_a_tool = before.is_some_and(|role| role == "tool");
         let Some(last) = self.messages.last_mut().filter(|last| last.role != "system") else { return };
         let text = last.text();
-        let session = text.strip_suffix(SESSION_CONTEXT_END).and_then(|text| text.rfind(SESSION_CONTEXT_START));
+        let session =
+            text.strip_suffix(SESSION_CONTEXT_END).and_then(|text| text.rfind(SESSION_CONTEXT_START));
         let Some(start) = session else { return };
         let said = text[..start].strip_suffix("\n\n").unwrap_or(&text[..start]).to_owned();
         if said.is_empty() && last.role == "user" && is_behind_a_tool {

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::encoder;
 use super::request::{Api, BadRequest, ParsedRequest, ResponseMode};
 use super::schema::sample;
-use super::script::{Script, ScriptFault, ScriptedCall, calls_asked_for};
+use super::script::{Script, ScriptFault, ScriptedCall, injected_calls};
 
 const JSON: &str = "application/json";
 const EVENT_STREAM: &str = "text/event-stream; charset=utf-8";
@@ -82,15 +82,25 @@ impl PlannedResponse {
             Script::Later { wait_s, .. } if is_first(&request.last_user_message()) => {
                 Self { retry_after_s: Some(wait_s), ..Self::status(request.api, 429, None) }
             }
-            Script::Html => Self::complete(200, "text/html; charset=utf-8", Bytes::from_static(SIGN_IN_PAGE_HTML.as_bytes())),
+            Script::Html => Self::complete(
+                200,
+                "text/html; charset=utf-8",
+                Bytes::from_static(SIGN_IN_PAGE_HTML.as_bytes()),
+            ),
             Script::Garbage => Self::garbage(request.response_mode),
-            Script::Silent => Self { waits_before_head: vec![Wait::Forever], ..Self::complete(200, JSON, Bytes::new()) },
+            Script::Silent => {
+                Self { waits_before_head: vec![Wait::Forever], ..Self::complete(200, JSON, Bytes::new()) }
+            }
             script => Self::render(request, number, script_actions(request, script)),
         }
     }
 
     pub(crate) fn bad_request(api: Api, fault: &BadRequest) -> Self {
-        Self::complete(400, JSON, encoder::error(api, "invalid_request_error", &fault.message, fault.param, None))
+        Self::complete(
+            400,
+            JSON,
+            encoder::error(api, "invalid_request_error", &fault.message, fault.param, None),
+        )
     }
 
     pub(crate) fn unauthorized(api: Api) -> Self {
@@ -129,7 +139,9 @@ impl PlannedResponse {
     fn render(request: &ParsedRequest, number: usize, beats: Vec<ScriptAction>) -> Self {
         match request.response_mode {
             ResponseMode::Whole => Self::render_whole(request, number, beats),
-            ResponseMode::Streamed | ResponseMode::StreamedWithUsage => Self::render_stream(request, number, beats),
+            ResponseMode::Streamed | ResponseMode::StreamedWithUsage => {
+                Self::render_stream(request, number, beats)
+            }
         }
     }
 
@@ -146,7 +158,11 @@ impl PlannedResponse {
                 ScriptAction::Call(call) => events.push_call(&call),
                 ScriptAction::Wait(wait) => steps.extend([Step::Send(events.take_frame()), Step::Wait(wait)]),
                 ScriptAction::Disconnect => {
-                    steps.extend([Step::Send(events.take_frame()), Step::Wait(Wait::Flush), Step::Disconnect]);
+                    steps.extend([
+                        Step::Send(events.take_frame()),
+                        Step::Wait(Wait::Flush),
+                        Step::Disconnect,
+                    ]);
                     return Self::from_steps(steps);
                 }
             }
@@ -173,7 +189,10 @@ impl PlannedResponse {
                 }
             }
         }
-        Self { waits_before_head: before, ..Self::complete(200, JSON, encoder::completion(request, number, &text, &calls)) }
+        Self {
+            waits_before_head: before,
+            ..Self::complete(200, JSON, encoder::completion(request, number, &text, &calls))
+        }
     }
 
     fn complete(status: u16, content_type: &'static str, body: Bytes) -> Self {
@@ -197,9 +216,10 @@ fn script_actions(request: &ParsedRequest, script: Script) -> Vec<ScriptAction> 
         Script::Reply { text } | Script::Later { text, .. } => vec![ScriptAction::Text(text)],
         Script::Echo { text } => vec![ScriptAction::Text(format!("echo: {text}"))],
         Script::History => vec![ScriptAction::Text(history(request))],
-        Script::Chunks { count, text } => {
-            encoder::split_evenly(&text, count).into_iter().map(|piece| ScriptAction::Text(piece.to_owned())).collect()
-        }
+        Script::Chunks { count, text } => encoder::split_evenly(&text, count)
+            .into_iter()
+            .map(|piece| ScriptAction::Text(piece.to_owned()))
+            .collect(),
         Script::Stall { text } => vec![ScriptAction::Text(text), ScriptAction::Wait(Wait::Forever)],
         Script::Cut { text } => vec![ScriptAction::Text(text), ScriptAction::Disconnect],
         Script::Slow { pause_ms, text } => slow_actions(pause_ms, &text),
@@ -212,7 +232,9 @@ fn script_actions(request: &ParsedRequest, script: Script) -> Vec<ScriptAction> 
             all.extend(script_actions(request, *rest));
             all
         }
-        Script::Tools { calls } | Script::Insist { calls } => calls.into_iter().map(ScriptAction::Call).collect(),
+        Script::Tools { calls } | Script::Insist { calls } => {
+            calls.into_iter().map(ScriptAction::Call).collect()
+        }
     }
 }
 
@@ -232,7 +254,8 @@ fn select_script(
         return Ok(Script::Reply { text });
     }
     if obedient {
-        let calls: Vec<_> = request.messages_since_response().flat_map(|text| calls_asked_for(&text)).collect();
+        let calls: Vec<_> =
+            request.messages_since_response().flat_map(|text| injected_calls(&text)).collect();
         if !calls.is_empty() {
             return Ok(Script::Tools { calls });
         }
@@ -268,7 +291,9 @@ fn fit_to_schema(request: &ParsedRequest, script: Script) -> Script {
             Ok(_) => Script::Reply { text },
             Err(_) => Script::Reply { text: sample(schema, &text).to_string() },
         },
-        Script::Think { thought, rest } => Script::Think { thought, rest: Box::new(fit_to_schema(request, *rest)) },
+        Script::Think { thought, rest } => {
+            Script::Think { thought, rest: Box::new(fit_to_schema(request, *rest)) }
+        }
         script => script,
     }
 }

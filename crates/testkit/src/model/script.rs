@@ -107,113 +107,113 @@ pub struct ScriptedCall {
 
 /// One word of the script: its name, how it is written, what it does.
 #[derive(Debug)]
-pub struct ScriptWord {
+pub struct ScriptCommand {
     /// The word without its exclamation mark.
     pub name: &'static str,
     /// The word with its parameters.
     pub usage: &'static str,
     /// What the model then does.
-    pub meaning: &'static str,
+    pub description: &'static str,
     parse: fn(&str) -> Result<Script, String>,
 }
 
 /// Every word that the scripted model knows.
-pub const SCRIPT_WORDS: &[ScriptWord] = &[
-    ScriptWord {
+pub const SCRIPT_COMMANDS: &[ScriptCommand] = &[
+    ScriptCommand {
         name: "reply",
         usage: "!reply TEXT",
-        meaning: "answer TEXT",
+        description: "answer TEXT",
         parse: |rest| Ok(Script::Reply { text: rest.to_owned() }),
     },
-    ScriptWord {
+    ScriptCommand {
         name: "chunks",
         usage: "!chunks N TEXT",
-        meaning: "answer TEXT cut into N deltas, sent at once",
-        parse: chunks,
+        description: "answer TEXT cut into N deltas, sent at once",
+        parse: parse_chunks,
     },
-    ScriptWord {
+    ScriptCommand {
         name: "stall",
         usage: "!stall [TEXT]",
-        meaning: "stream TEXT, then never go on",
+        description: "stream TEXT, then never go on",
         parse: |rest| Ok(Script::Stall { text: rest.to_owned() }),
     },
-    ScriptWord {
+    ScriptCommand {
         name: "silent",
         usage: "!silent",
-        meaning: "never even send the response's head",
-        parse: |rest| bare(rest, Script::Silent),
+        description: "never even send the response's head",
+        parse: |rest| without_arguments(rest, Script::Silent),
     },
-    ScriptWord {
+    ScriptCommand {
         name: "slow",
         usage: "!slow MS TEXT",
-        meaning: "stream TEXT word by word with MS milliseconds between",
-        parse: slow,
+        description: "stream TEXT word by word with MS milliseconds between",
+        parse: parse_slow,
     },
-    ScriptWord {
+    ScriptCommand {
         name: "hold",
         usage: "!hold NAME [TEXT]",
-        meaning: "stream TEXT, wait for the release of NAME, end with ` released NAME`",
-        parse: hold,
+        description: "stream TEXT, wait for the release of NAME, end with ` released NAME`",
+        parse: parse_hold,
     },
-    ScriptWord {
+    ScriptCommand {
         name: "think",
         usage: "!think THOUGHT | REST",
-        meaning: "stream THOUGHT as reasoning, then REST: a script, or a text to answer",
-        parse: think,
+        description: "stream THOUGHT as reasoning, then REST: a script, or a text to answer",
+        parse: parse_think,
     },
-    ScriptWord {
+    ScriptCommand {
         name: "tool",
         usage: "!tool NAME {JSON}",
-        meaning: "call the tool NAME; one call per line, each line with the word",
-        parse: tools,
+        description: "call the tool NAME; one call per line, each line with the word",
+        parse: parse_tools,
     },
-    ScriptWord {
+    ScriptCommand {
         name: "insist",
         usage: "!insist NAME {JSON}",
-        meaning: "call the tool NAME, and after each result again",
-        parse: |rest| tool(rest).map(|call| Script::Insist { calls: vec![call] }),
+        description: "call the tool NAME, and after each result again",
+        parse: |rest| parse_tool_call(rest).map(|call| Script::Insist { calls: vec![call] }),
     },
-    ScriptWord {
+    ScriptCommand {
         name: "status",
         usage: "!status CODE [BODY]",
-        meaning: "answer with the HTTP status CODE",
-        parse: status,
+        description: "answer with the HTTP status CODE",
+        parse: parse_status,
     },
-    ScriptWord {
+    ScriptCommand {
         name: "later",
         usage: "!later S TEXT",
-        meaning: "answer 429 with `Retry-After: S` the first time, then TEXT",
-        parse: later,
+        description: "answer 429 with `Retry-After: S` the first time, then TEXT",
+        parse: parse_later,
     },
-    ScriptWord {
+    ScriptCommand {
         name: "cut",
         usage: "!cut [TEXT]",
-        meaning: "stream TEXT, then drop the connection in the middle of the body",
+        description: "stream TEXT, then drop the connection in the middle of the body",
         parse: |rest| Ok(Script::Cut { text: rest.to_owned() }),
     },
-    ScriptWord {
+    ScriptCommand {
         name: "garbage",
         usage: "!garbage",
-        meaning: "stream events that are not JSON",
-        parse: |rest| bare(rest, Script::Garbage),
+        description: "stream events that are not JSON",
+        parse: |rest| without_arguments(rest, Script::Garbage),
     },
-    ScriptWord {
+    ScriptCommand {
         name: "html",
         usage: "!html",
-        meaning: "answer with a web page",
-        parse: |rest| bare(rest, Script::Html),
+        description: "answer with a web page",
+        parse: |rest| without_arguments(rest, Script::Html),
     },
-    ScriptWord {
+    ScriptCommand {
         name: "empty",
         usage: "!empty",
-        meaning: "finish without any content",
-        parse: |rest| bare(rest, Script::Empty),
+        description: "finish without any content",
+        parse: |rest| without_arguments(rest, Script::Empty),
     },
-    ScriptWord {
+    ScriptCommand {
         name: "history",
         usage: "!history",
-        meaning: "answer all user messages joined by ` | `",
-        parse: |rest| bare(rest, Script::History),
+        description: "answer all user messages joined by ` | `",
+        parse: |rest| without_arguments(rest, Script::History),
     },
 ];
 
@@ -223,25 +223,25 @@ pub enum ScriptFault {
     /// No such word.
     Unknown {
         /// The word without its exclamation mark.
-        word: String,
+        command: String,
     },
     /// A known word with parameters that do not fit.
     Misused {
         /// How the word is written.
         usage: &'static str,
         /// What does not fit.
-        why: String,
+        reason: String,
     },
 }
 
 impl fmt::Display for ScriptFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Unknown { word } => {
+            Self::Unknown { command: word } => {
                 write!(f, "unknown script word !{word}; known:")?;
-                SCRIPT_WORDS.iter().try_for_each(|known| write!(f, " !{}", known.name))
+                SCRIPT_COMMANDS.iter().try_for_each(|known| write!(f, " !{}", known.name))
             }
-            Self::Misused { usage, why } => write!(f, "{why}; write: {usage}"),
+            Self::Misused { usage, reason: why } => write!(f, "{why}; write: {usage}"),
         }
     }
 }
@@ -257,10 +257,10 @@ impl Script {
             return Ok(Self::Echo { text: content.to_owned() });
         };
         let (name, rest) = split_word(script);
-        let Some(word) = SCRIPT_WORDS.iter().find(|word| word.name == name) else {
-            return Err(ScriptFault::Unknown { word: name.to_owned() });
+        let Some(word) = SCRIPT_COMMANDS.iter().find(|word| word.name == name) else {
+            return Err(ScriptFault::Unknown { command: name.to_owned() });
         };
-        (word.parse)(rest).map_err(|why| ScriptFault::Misused { usage: word.usage, why })
+        (word.parse)(rest).map_err(|why| ScriptFault::Misused { usage: word.usage, reason: why })
     }
 }
 
@@ -268,34 +268,34 @@ fn split_word(text: &str) -> (&str, &str) {
     text.split_once(char::is_whitespace).unwrap_or((text, ""))
 }
 
-fn bare(rest: &str, script: Script) -> Result<Script, String> {
+fn without_arguments(rest: &str, script: Script) -> Result<Script, String> {
     if rest.trim().is_empty() { Ok(script) } else { Err("this word stands alone".to_owned()) }
 }
 
-fn number<T: FromStr>(text: &str) -> Result<T, String> {
+fn parse_number<T: FromStr>(text: &str) -> Result<T, String> {
     text.parse().map_err(|_| format!("{text:?} is not a number that fits"))
 }
 
-fn chunks(rest: &str) -> Result<Script, String> {
+fn parse_chunks(rest: &str) -> Result<Script, String> {
     let (count, text) = split_word(rest);
-    let count = number(count)?;
+    let count = parse_number(count)?;
     if count == 0 {
         return Err("an answer has at least one delta".to_owned());
     }
     Ok(Script::Chunks { count, text: text.to_owned() })
 }
 
-fn slow(rest: &str) -> Result<Script, String> {
+fn parse_slow(rest: &str) -> Result<Script, String> {
     let (pause_ms, text) = split_word(rest);
-    Ok(Script::Slow { pause_ms: number(pause_ms)?, text: text.to_owned() })
+    Ok(Script::Slow { pause_ms: parse_number(pause_ms)?, text: text.to_owned() })
 }
 
-fn later(rest: &str) -> Result<Script, String> {
+fn parse_later(rest: &str) -> Result<Script, String> {
     let (wait_s, text) = split_word(rest);
-    Ok(Script::Later { wait_s: number(wait_s)?, text: text.to_owned() })
+    Ok(Script::Later { wait_s: parse_number(wait_s)?, text: text.to_owned() })
 }
 
-fn hold(rest: &str) -> Result<Script, String> {
+fn parse_hold(rest: &str) -> Result<Script, String> {
     let (name, text) = split_word(rest);
     if name.is_empty() {
         return Err("the name to release is missing".to_owned());
@@ -303,9 +303,9 @@ fn hold(rest: &str) -> Result<Script, String> {
     Ok(Script::Hold { name: name.to_owned(), text: text.to_owned() })
 }
 
-fn status(rest: &str) -> Result<Script, String> {
+fn parse_status(rest: &str) -> Result<Script, String> {
     let (code, body) = split_word(rest);
-    let code = number(code)?;
+    let code = parse_number(code)?;
     // hyper refuses to send the 1xx as final answers.
     if !(200..=599).contains(&code) {
         return Err(format!("{code} is no final status"));
@@ -313,7 +313,7 @@ fn status(rest: &str) -> Result<Script, String> {
     Ok(Script::Status { code, body: (!body.is_empty()).then(|| body.to_owned()) })
 }
 
-fn think(rest: &str) -> Result<Script, String> {
+fn parse_think(rest: &str) -> Result<Script, String> {
     let Some((thought, rest)) = rest.split_once('|') else {
         return Err("what follows the thought is missing".to_owned());
     };
@@ -327,12 +327,12 @@ fn think(rest: &str) -> Result<Script, String> {
     Ok(Script::Think { thought: thought.trim_end().to_owned(), rest: Box::new(rest) })
 }
 
-fn tools(rest: &str) -> Result<Script, String> {
+fn parse_tools(rest: &str) -> Result<Script, String> {
     let mut calls = Vec::new();
     for (index, line) in rest.lines().enumerate() {
         let call = if index == 0 { Some(line) } else { line.strip_prefix("!tool ") };
         let call = call.ok_or_else(|| format!("{line:?} is not a tool call"))?;
-        calls.push(tool(call)?);
+        calls.push(parse_tool_call(call)?);
     }
     if calls.is_empty() {
         return Err("the tool's name is missing".to_owned());
@@ -342,23 +342,23 @@ fn tools(rest: &str) -> Result<Script, String> {
 
 /// Every call that a text asks for: wherever `!tool NAME` and a JSON object stand in one of its lines. In a text that is
 /// JSON itself, as many results are, its strings are looked through.
-pub(crate) fn calls_asked_for(text: &str) -> Vec<ScriptedCall> {
+pub(crate) fn injected_calls(text: &str) -> Vec<ScriptedCall> {
     match serde_json::from_str::<Value>(text) {
-        Ok(value) => strings(&value).into_iter().flat_map(calls_asked_for).collect(),
-        Err(_) => text.lines().filter_map(call_in).collect(),
+        Ok(value) => string_values(&value).into_iter().flat_map(injected_calls).collect(),
+        Err(_) => text.lines().filter_map(injected_call).collect(),
     }
 }
 
-fn strings(value: &Value) -> Vec<&str> {
+fn string_values(value: &Value) -> Vec<&str> {
     match value {
         Value::String(text) => vec![text],
-        Value::Array(elements) => elements.iter().flat_map(strings).collect(),
-        Value::Object(members) => members.values().flat_map(strings).collect(),
+        Value::Array(elements) => elements.iter().flat_map(string_values).collect(),
+        Value::Object(members) => members.values().flat_map(string_values).collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) => Vec::new(),
     }
 }
 
-fn call_in(line: &str) -> Option<ScriptedCall> {
+fn injected_call(line: &str) -> Option<ScriptedCall> {
     let (_, call) = line.split_once("!tool ")?;
     let (name, rest) = split_word(call);
     // Whatever is said behind the arguments is not theirs.
@@ -366,7 +366,7 @@ fn call_in(line: &str) -> Option<ScriptedCall> {
     Some(ScriptedCall { name: name.to_owned(), arguments: arguments.to_string() })
 }
 
-fn tool(call: &str) -> Result<ScriptedCall, String> {
+fn parse_tool_call(call: &str) -> Result<ScriptedCall, String> {
     let (name, arguments) = split_word(call);
     if name.is_empty() {
         return Err("the tool's name is missing".to_owned());

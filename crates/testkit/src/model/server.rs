@@ -18,10 +18,10 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
+use super::request::{Api, BadRequest, ParsedRequest};
 use super::response::PlannedResponse;
 use super::response_body::ScriptedBody;
 use super::shared_state::SharedState;
-use super::request::{Api, BadRequest, ParsedRequest};
 
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(10);
 
@@ -87,7 +87,8 @@ impl Server {
         let (head, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
         let chat = self.authorize(&head).map(|api| (api, ParsedRequest::parse(api, &body)));
-        let question = chat.as_ref().ok().and_then(|(_, chat)| chat.as_ref().ok()).map(ParsedRequest::round_key);
+        let question =
+            chat.as_ref().ok().and_then(|(_, chat)| chat.as_ref().ok()).map(ParsedRequest::round_key);
         let (number, attendance) = self.shared.record_request(head, body, question);
         let answer = match chat {
             Ok((_, Ok(request))) => self.plan_response(&request, number),
@@ -135,7 +136,9 @@ impl Server {
 
     fn plan_response(&self, request: &ParsedRequest, number: usize) -> PlannedResponse {
         let registered = |prompt: &str| self.shared.response_for(prompt);
-        PlannedResponse::for_request(request, number, self.follow_injections, registered, |prompt| self.shared.mark_deferred(prompt))
+        PlannedResponse::for_request(request, number, self.follow_injections, registered, |prompt| {
+            self.shared.mark_deferred(prompt)
+        })
     }
 }
 

@@ -10,7 +10,7 @@ use hyper::http::request;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::ledger::{Ledger, RoundKey, CallCounts};
+use super::ledger::{CallCounts, Ledger, RoundKey};
 
 /// One request as it arrived.
 #[derive(Debug, Clone, PartialEq)]

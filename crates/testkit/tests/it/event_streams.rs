@@ -6,15 +6,15 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use testkit::{TestEventStream, NextEvent, StreamEvent};
+use testkit::{NextEvent, StreamEvent, TestEventStream};
 
-const SOON: Duration = Duration::from_millis(20);
-const LONG: Duration = Duration::from_secs(10);
+const SHORT_WAIT: Duration = Duration::from_millis(20);
+const LONG_WAIT: Duration = Duration::from_secs(10);
 
-const HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n";
+const RESPONSE_HEAD: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n";
 
 /// Serves one connection: reads the request's head, then writes what it is given until nobody gives more.
-fn serving() -> (u16, Sender<Vec<u8>>, JoinHandle<String>) {
+fn serve_once() -> (u16, Sender<Vec<u8>>, JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("an address").port();
     let (give, given) = channel::<Vec<u8>>();
@@ -47,8 +47,8 @@ fn events_are_read_one_at_a_time_whatever_the_pieces() {
     let events = "id: 7\nevent: message\ndata: {\"a\":1}\n\n: beat\n\ndata: one\ndata:two\nretry: 5\n\n\
                   event: none\n\nid: 8\r\ndata\r\n\r\n";
     for piece in [1, 2, 3, 7, 1000] {
-        let (port, give, server) = serving();
-        let head = format!("{HEAD}Transfer-Encoding: chunked\r\n\r\n").into_bytes();
+        let (port, give, server) = serve_once();
+        let head = format!("{RESPONSE_HEAD}Transfer-Encoding: chunked\r\n\r\n").into_bytes();
         let chunks = events
             .as_bytes()
             .chunks(piece)
@@ -56,11 +56,11 @@ fn events_are_read_one_at_a_time_whatever_the_pieces() {
         let all = [head, chunks.collect::<Vec<_>>().concat(), b"0\r\n\r\n".to_vec()].concat();
         all.chunks(piece).for_each(|bytes| give.send(bytes.to_vec()).expect("a server"));
         let mut stream = TestEventStream::open(port, "/events", Some("tok"), Some(6)).expect("a stream");
-        assert_eq!(stream.next_event(LONG), event(Some("7"), "message", "{\"a\":1}"));
-        assert_eq!(stream.next_event(LONG), event(None, "", "one\ntwo"));
-        let last = stream.next_event(LONG);
+        assert_eq!(stream.next_event(LONG_WAIT), event(Some("7"), "message", "{\"a\":1}"));
+        assert_eq!(stream.next_event(LONG_WAIT), event(None, "", "one\ntwo"));
+        let last = stream.next_event(LONG_WAIT);
         assert_eq!((last.sequence(), last.data.as_str()), (Some(8), ""));
-        assert_eq!(stream.wait_event(LONG).expect("a stream"), NextEvent::Ended);
+        assert_eq!(stream.wait_event(LONG_WAIT).expect("a stream"), NextEvent::Ended);
         assert_eq!((stream.comments(), stream.body()), (1, events.as_bytes()));
         drop(give);
         let asked = server.join().expect("a server");
@@ -74,21 +74,21 @@ fn events_are_read_one_at_a_time_whatever_the_pieces() {
 
 #[test]
 fn silence_and_the_end_are_told_apart() {
-    let (port, give, server) = serving();
-    give.send(format!("{HEAD}\r\ndata: 1\n\ndata: ha").into_bytes()).expect("a server");
+    let (port, give, server) = serve_once();
+    give.send(format!("{RESPONSE_HEAD}\r\ndata: 1\n\ndata: ha").into_bytes()).expect("a server");
     let mut stream = TestEventStream::open(port, "/events", None, None).expect("a stream");
-    assert_eq!(stream.next_event(LONG).json(), 1);
-    assert_eq!(stream.wait_event(SOON).expect("a stream"), NextEvent::TimedOut);
+    assert_eq!(stream.next_event(LONG_WAIT).json(), 1);
+    assert_eq!(stream.wait_event(SHORT_WAIT).expect("a stream"), NextEvent::TimedOut);
     give.send(b"lf\n\n".to_vec()).expect("a server");
-    assert_eq!(stream.next_event(LONG).data, "half");
+    assert_eq!(stream.next_event(LONG_WAIT).data, "half");
     drop(give);
-    assert_eq!(stream.wait_event(LONG).expect("a stream"), NextEvent::Ended);
+    assert_eq!(stream.wait_event(LONG_WAIT).expect("a stream"), NextEvent::Ended);
     assert!(!server.join().expect("a server").contains("Authorization"));
 }
 
 #[test]
 fn an_answer_that_is_no_stream_is_an_error_with_its_text() {
-    let (port, give, _server) = serving();
+    let (port, give, _server) = serve_once();
     give.send(b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\ngone".to_vec()).expect("a server");
     let refused = TestEventStream::open(port, "/events", None, None).expect_err("no stream");
     assert_eq!(refused.to_string(), "status 404: gone");

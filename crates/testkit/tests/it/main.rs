@@ -3,10 +3,10 @@
 #![expect(clippy::expect_used, reason = "a test fails by panicking, and so do its helpers")]
 
 mod event_streams;
-mod model_answers;
 mod model_apis;
+mod model_errors;
 mod model_ledger;
-mod model_refusals;
+mod model_responses;
 mod model_waits;
 mod processes;
 mod raw_connections;

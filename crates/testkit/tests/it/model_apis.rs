@@ -1,9 +1,9 @@
 //! The same script words over Anthropic's Messages and OpenAI's Responses, and answers that fit a schema in all three APIs.
 
 use serde_json::{Value, json};
-use testkit::{RawResponse, RawConnection, ScriptedModel};
+use testkit::{RawConnection, RawResponse, ScriptedModel};
 
-use crate::support::{ask, asking, said as chat_said};
+use crate::support::{chat_request, send_chat, streamed_text as chat_said};
 
 fn post(path: &str, header_lines: &str, body: &Value) -> Vec<u8> {
     let body = body.to_string();
@@ -18,27 +18,27 @@ fn send(model: &ScriptedModel, path: &str, header_lines: &str, body: &Value) -> 
     connection.read_response()
 }
 
-const VERSION: &str = "anthropic-version: 2023-06-01\r\n";
+const VERSION_HEADER: &str = "anthropic-version: 2023-06-01\r\n";
 
-fn messages(model: &ScriptedModel, body: &Value) -> RawResponse {
-    send(model, "/v1/messages", VERSION, body)
+fn post_messages(model: &ScriptedModel, body: &Value) -> RawResponse {
+    send(model, "/v1/messages", VERSION_HEADER, body)
 }
 
-fn responses(model: &ScriptedModel, body: &Value) -> RawResponse {
+fn post_responses(model: &ScriptedModel, body: &Value) -> RawResponse {
     send(model, "/v1/responses", "", body)
 }
 
-fn user(content: &str) -> Value {
+fn user_message(content: &str) -> Value {
     json!({ "role": "user", "content": content })
 }
 
-fn asking_anthropic(messages: Value) -> Value {
+fn anthropic_request(messages: Value) -> Value {
     let mut body = json!({ "model": "scripted", "max_tokens": 100, "stream": true });
     body["messages"] = messages;
     body
 }
 
-fn asking_responses(input: Value) -> Value {
+fn responses_request(input: Value) -> Value {
     let mut body = json!({ "model": "scripted", "stream": true });
     body["input"] = input;
     body
@@ -63,7 +63,7 @@ fn kinds(events: &[Value]) -> Vec<&str> {
 }
 
 /// The texts of all events of one type, put together.
-fn said(events: &[Value], kind: &str, place: &str) -> String {
+fn joined_text(events: &[Value], kind: &str, place: &str) -> String {
     let of_kind = events.iter().filter(|event| event["type"] == kind);
     of_kind.filter_map(|event| event.pointer(place)?.as_str()).collect()
 }
@@ -71,9 +71,9 @@ fn said(events: &[Value], kind: &str, place: &str) -> String {
 #[test]
 fn messages_stream_blocks_that_open_grow_and_close() {
     let model = ScriptedModel::start();
-    let answer = messages(
+    let answer = post_messages(
         &model,
-        &asking_anthropic(json!([user("!think hm | !tool read {\"path\":\"a\"}\n!tool list {}")])),
+        &anthropic_request(json!([user_message("!think hm | !tool read {\"path\":\"a\"}\n!tool list {}")])),
     );
     let events = events(&answer);
     let block = ["content_block_start", "content_block_delta", "content_block_stop"];
@@ -81,8 +81,8 @@ fn messages_stream_blocks_that_open_grow_and_close() {
     let expected =
         [&["message_start"], &block[..], &call, &call, &["message_delta", "message_stop"]].concat();
     assert_eq!(kinds(&events), expected);
-    assert_eq!(said(&events, "content_block_delta", "/delta/thinking"), "hm");
-    assert_eq!(said(&events, "content_block_delta", "/delta/partial_json"), "{\"path\":\"a\"}{}");
+    assert_eq!(joined_text(&events, "content_block_delta", "/delta/thinking"), "hm");
+    assert_eq!(joined_text(&events, "content_block_delta", "/delta/partial_json"), "{\"path\":\"a\"}{}");
     assert_eq!(
         events[4]["content_block"],
         json!({ "type": "tool_use", "id": "call_1_0", "name": "read", "input": {} })
@@ -99,18 +99,19 @@ fn messages_are_told_apart_from_results_and_the_prompt() {
     let other = json!({ "type": "tool_result", "tool_use_id": "d", "content": [{ "type": "text", "text": "second" }] });
     let context = json!({ "type": "text", "text": "<session-context>\nTime: noon\n</session-context>" });
     let said = |content: Value| {
-        let conversation = json!([user("!tool a {}"), called, { "role": "user", "content": content }]);
-        let events = events(&messages(&model, &asking_anthropic(conversation)));
-        said(&events, "content_block_delta", "/delta/text")
+        let conversation =
+            json!([user_message("!tool a {}"), called, { "role": "user", "content": content }]);
+        let events = events(&post_messages(&model, &anthropic_request(conversation)));
+        joined_text(&events, "content_block_delta", "/delta/text")
     };
     assert_eq!(said(json!([result, other])), "tool said: first, second");
     assert_eq!(said(json!([result, context])), "tool said: first", "the session's facts are no message");
     assert_eq!(said(json!([result, { "type": "text", "text": "thanks" }, context])), "echo: thanks");
     assert_eq!(model.call_counts("!tool a {}", 1).responses, 2);
-    let mut whole = asking_anthropic(json!([user("!reply Hi")]));
+    let mut whole = anthropic_request(json!([user_message("!reply Hi")]));
     whole["stream"] = json!(false);
     whole["system"] = json!([{ "type": "text", "text": "be kind" }]);
-    let answer = messages(&model, &whole).json();
+    let answer = post_messages(&model, &whole).json();
     assert_eq!(answer["content"], json!([{ "type": "text", "text": "Hi" }]));
     assert_eq!((&answer["stop_reason"], &answer["usage"]["input_tokens"]), (&json!("end_turn"), &json!(4)));
 }
@@ -118,9 +119,9 @@ fn messages_are_told_apart_from_results_and_the_prompt() {
 #[test]
 fn responses_stream_items_and_end_with_all_of_them() {
     let model = ScriptedModel::start();
-    let events = events(&responses(&model, &asking_responses(json!("!think hm | !chunks 2 Hi"))));
-    assert_eq!(said(&events, "response.reasoning_summary_text.delta", "/delta"), "hm");
-    assert_eq!(said(&events, "response.output_text.delta", "/delta"), "Hi");
+    let events = events(&post_responses(&model, &responses_request(json!("!think hm | !chunks 2 Hi"))));
+    assert_eq!(joined_text(&events, "response.reasoning_summary_text.delta", "/delta"), "hm");
+    assert_eq!(joined_text(&events, "response.output_text.delta", "/delta"), "Hi");
     let last = events.last().expect("events");
     assert_eq!(last["type"], "response.completed");
     let output = last["response"]["output"].as_array().expect("output");
@@ -129,9 +130,9 @@ fn responses_stream_items_and_end_with_all_of_them() {
     for (number, event) in events.iter().enumerate() {
         assert_eq!(event["sequence_number"], json!(number));
     }
-    let mut whole = asking_responses(json!([user("!tool list {}")]));
+    let mut whole = responses_request(json!([user_message("!tool list {}")]));
     whole["stream"] = json!(false);
-    let answer = responses(&model, &whole).json();
+    let answer = post_responses(&model, &whole).json();
     let call = &answer["output"][0];
     assert_eq!(
         (&call["type"], &call["call_id"], &call["name"]),
@@ -149,8 +150,8 @@ fn responses_read_calls_and_results_among_their_items() {
         { "type": "function_call_output", "call_id": "c", "output": "done" },
         { "role": "user", "content": [{ "type": "input_text", "text": "<session-context>\nx\n</session-context>" }] },
     ]);
-    let events = events(&responses(&model, &asking_responses(input)));
-    assert_eq!(said(&events, "response.output_text.delta", "/delta"), "tool said: done");
+    let events = events(&post_responses(&model, &responses_request(input)));
+    assert_eq!(joined_text(&events, "response.output_text.delta", "/delta"), "tool said: done");
     assert_eq!(model.call_counts("!tool a {}", 1).responses, 1, "a text and its call are one answer");
 }
 
@@ -159,10 +160,10 @@ fn the_sessions_facts_behind_a_message_are_no_part_of_it() {
     let model = ScriptedModel::start();
     model.set_response("Hello", "Hi!");
     let behind = "\n\n<session-context>\nTime: noon\n</session-context>";
-    assert_eq!(chat_said(&model, &asking(&format!("Hello{behind}"))), "Hi!");
-    assert_eq!(chat_said(&model, &asking(&format!("!reply ok{behind}"))), "ok");
+    assert_eq!(chat_said(&model, &chat_request(&format!("Hello{behind}"))), "Hi!");
+    assert_eq!(chat_said(&model, &chat_request(&format!("!reply ok{behind}"))), "ok");
     assert_eq!(
-        chat_said(&model, &asking("<session-context> what is it?")),
+        chat_said(&model, &chat_request("<session-context> what is it?")),
         "echo: <session-context> what is it?"
     );
     let shown = model.requests()[0].body["messages"][0]["content"].take();
@@ -185,48 +186,48 @@ fn an_answer_fits_the_schema_that_was_asked_for_in_every_api() {
         "$defs": { "tag": { "anyOf": [{ "type": "string", "minLength": 6 }, { "type": "null" }] } },
     });
     let expected = json!({ "name": "Hel", "size": 4, "kind": "red", "tags": ["Hellox"], "maybe": true });
-    let mut chat = asking("Hello");
+    let mut chat = chat_request("Hello");
     chat["response_format"] =
         json!({ "type": "json_schema", "json_schema": { "name": "x", "schema": schema } });
-    let mut anthropic = asking_anthropic(json!([user("Hello")]));
+    let mut anthropic = anthropic_request(json!([user_message("Hello")]));
     anthropic["output_config"] = json!({ "format": { "type": "json_schema", "schema": schema } });
-    let mut response = asking_responses(json!("Hello"));
+    let mut response = responses_request(json!("Hello"));
     response["text"] = json!({ "format": { "type": "json_schema", "name": "x", "schema": schema } });
-    let anthropic = events(&messages(&model, &anthropic));
-    let response = events(&responses(&model, &response));
+    let anthropic = events(&post_messages(&model, &anthropic));
+    let response = events(&post_responses(&model, &response));
     let answers = [
         chat_said(&model, &chat),
-        said(&anthropic, "content_block_delta", "/delta/text"),
-        said(&response, "response.output_text.delta", "/delta"),
+        joined_text(&anthropic, "content_block_delta", "/delta/text"),
+        joined_text(&response, "response.output_text.delta", "/delta"),
     ];
     for answer in answers {
         assert_eq!(serde_json::from_str::<Value>(&answer).expect("JSON"), expected);
     }
-    chat["messages"] = json!([user("!reply {\"name\": 7}")]);
+    chat["messages"] = json!([user_message("!reply {\"name\": 7}")]);
     assert_eq!(chat_said(&model, &chat), "{\"name\": 7}", "a test may want a wrong answer");
 }
 
 #[test]
 fn messages_are_refused_in_their_own_form() {
     let model = ScriptedModel::with_key("sk-right");
-    let body = asking_anthropic(json!([user("Hello")]));
+    let body = anthropic_request(json!([user_message("Hello")]));
     let error = |answer: &RawResponse| (answer.status, answer.json()["error"]["type"].take());
-    let refused = messages(&model, &body);
+    let refused = post_messages(&model, &body);
     assert_eq!(error(&refused), (401, json!("authentication_error")));
     assert_eq!(refused.json()["type"], "error");
-    let keyed = format!("{VERSION}x-api-key: sk-right\r\n");
+    let keyed = format!("{VERSION_HEADER}x-api-key: sk-right\r\n");
     assert_eq!(send(&model, "/v1/messages", &keyed, &body).status, 200);
     let unversioned = send(&model, "/v1/messages", "x-api-key: sk-right\r\n", &body);
     assert_eq!(error(&unversioned), (400, json!("invalid_request_error")));
-    let limitless = json!({ "model": "m", "messages": [user("Hello")] });
+    let limitless = json!({ "model": "m", "messages": [user_message("Hello")] });
     assert_eq!(
         error(&send(&model, "/v1/messages", &keyed, &limitless)),
         (400, json!("invalid_request_error"))
     );
-    let scripted = asking_anthropic(json!([user("!status 529")]));
+    let scripted = anthropic_request(json!([user_message("!status 529")]));
     assert_eq!(error(&send(&model, "/v1/messages", &keyed, &scripted)), (529, json!("server_error")));
     let bearer = "Authorization: Bearer sk-right\r\n";
-    assert_eq!(send(&model, "/v1/responses", "", &asking_responses(json!("Hello"))).status, 401);
+    assert_eq!(send(&model, "/v1/responses", "", &responses_request(json!("Hello"))).status, 401);
     assert_eq!(send(&model, "/v1/responses", bearer, &json!({ "model": "m" })).status, 400);
     assert_eq!(model.anthropic_base_url(), format!("http://127.0.0.1:{}", model.port()));
 }
@@ -235,19 +236,23 @@ fn messages_are_refused_in_their_own_form() {
 fn cuts_and_stalls_are_the_same_in_every_api() {
     let model = ScriptedModel::start();
     for (path, body) in [
-        ("/v1/messages", asking_anthropic(json!([user("!cut half")]))),
-        ("/v1/responses", asking_responses(json!("!cut half"))),
+        ("/v1/messages", anthropic_request(json!([user_message("!cut half")]))),
+        ("/v1/responses", responses_request(json!("!cut half"))),
     ] {
         let mut connection = RawConnection::open(model.port());
-        connection.send(&post(path, VERSION, &body));
+        connection.send(&post(path, VERSION_HEADER, &body));
         let received = String::from_utf8(connection.read_to_end()).expect("text");
         assert!(received.contains("\"half\""), "{received}");
         assert!(!received.contains("message_stop") && !received.contains("response.completed"), "{received}");
     }
     let mut connection = RawConnection::open(model.port());
-    connection.send(&post("/v1/messages", VERSION, &asking_anthropic(json!([user("!stall so far")]))));
+    connection.send(&post(
+        "/v1/messages",
+        VERSION_HEADER,
+        &anthropic_request(json!([user_message("!stall so far")])),
+    ));
     model.wait_stalled(1);
     drop(connection);
     model.wait_aborted(1);
-    assert_eq!(ask(&model, &asking("still there")).status, 200);
+    assert_eq!(send_chat(&model, &chat_request("still there")).status, 200);
 }

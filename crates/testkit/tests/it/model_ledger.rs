@@ -1,11 +1,11 @@
 //! The ledger of questions: how often each was asked, how often answered to the last byte.
 
 use serde_json::json;
-use testkit::{ModelOptions, ScriptedModel, CallCounts};
+use testkit::{CallCounts, ModelOptions, ScriptedModel};
 
-use crate::support::{ask, ask_and_leave_open, asking, asking_with, said};
+use crate::support::{chat_request, chat_request_with, send_chat, start_chat, streamed_text};
 
-fn tally(asked: usize, answered: usize) -> CallCounts {
+fn call_counts(asked: usize, answered: usize) -> CallCounts {
     CallCounts { requests: asked, responses: answered }
 }
 
@@ -16,41 +16,41 @@ fn questions_are_told_apart_by_the_users_words_and_the_round() {
     let call = json!({ "role": "assistant", "content": null, "tool_calls": [] });
     let result = json!({ "role": "tool", "content": "done" });
     for messages in [json!([user]), json!([user, call, result]), json!([user, call, result])] {
-        ask(&model, &asking_with(messages));
+        send_chat(&model, &chat_request_with(messages));
     }
-    ask(&model, &asking("Hello"));
-    assert_eq!(model.call_counts("!tool a {}", 0), tally(1, 1));
-    assert_eq!(model.call_counts("!tool a {}", 1), tally(2, 2));
-    assert_eq!(model.ledger().counts("Hello", 0), tally(1, 1));
-    assert_eq!(model.call_counts("never", 0), tally(0, 0));
+    send_chat(&model, &chat_request("Hello"));
+    assert_eq!(model.call_counts("!tool a {}", 0), call_counts(1, 1));
+    assert_eq!(model.call_counts("!tool a {}", 1), call_counts(2, 2));
+    assert_eq!(model.ledger().counts("Hello", 0), call_counts(1, 1));
+    assert_eq!(model.call_counts("never", 0), call_counts(0, 0));
     assert_eq!(model.ledger().iter().count(), 3);
 }
 
 #[test]
 fn only_an_answer_that_went_out_whole_is_answered() {
     let model = ScriptedModel::start();
-    let held = ask_and_leave_open(&model, "!hold gate so far");
+    let held = start_chat(&model, "!hold gate so far");
     model.wait_called("!hold gate so far", 0, 1);
     model.wait_stalled(1);
-    assert_eq!(model.call_counts("!hold gate so far", 0), tally(1, 0));
+    assert_eq!(model.call_counts("!hold gate so far", 0), call_counts(1, 0));
     drop(held);
     model.wait_aborted(1);
     model.release("gate");
-    assert_eq!(said(&model, &asking("!hold gate so far")), "so far released gate");
-    assert_eq!(model.call_counts("!hold gate so far", 0), tally(2, 1));
-    let mut cut = ask_and_leave_open(&model, "!cut half");
+    assert_eq!(streamed_text(&model, &chat_request("!hold gate so far")), "so far released gate");
+    assert_eq!(model.call_counts("!hold gate so far", 0), call_counts(2, 1));
+    let mut cut = start_chat(&model, "!cut half");
     cut.read_to_end();
-    assert_eq!(model.call_counts("!cut half", 0), tally(1, 0));
+    assert_eq!(model.call_counts("!cut half", 0), call_counts(1, 0));
     assert_eq!(model.aborted(), 1, "a cut is the model's own");
 }
 
 #[test]
 fn refused_questions_are_not_counted_and_a_model_may_count_nothing() {
     let model = ScriptedModel::with_key("sk-1");
-    assert_eq!(ask(&model, &asking("Hello")).status, 401);
-    assert_eq!(model.call_counts("Hello", 0), tally(0, 0));
+    assert_eq!(send_chat(&model, &chat_request("Hello")).status, 401);
+    assert_eq!(model.call_counts("Hello", 0), call_counts(0, 0));
     let options = ModelOptions { record_ledger: false, ..ModelOptions::default() };
     let model = ScriptedModel::open(options).expect("a free port");
-    assert_eq!(ask(&model, &asking("Hello")).status, 200);
+    assert_eq!(send_chat(&model, &chat_request("Hello")).status, 200);
     assert_eq!(model.ledger().iter().count(), 0);
 }

@@ -6,7 +6,9 @@ use std::thread;
 use serde_json::Value;
 use testkit::{ModelOptions, RawConnection, ScriptedModel};
 
-use crate::support::{ask, ask_and_leave_open, asking, deltas, events, post, post_with, whole};
+use crate::support::{
+    chat_request, deltas, post, post_with, send_chat, start_chat, stream_events, without_stream,
+};
 
 /// Reads until the stream has said this much.
 fn read_until(connection: &mut RawConnection, text: &str) {
@@ -23,7 +25,7 @@ fn read_until(connection: &mut RawConnection, text: &str) {
 #[test]
 fn requests_are_recorded_with_headers_and_body() {
     let model = ScriptedModel::start();
-    let request = asking("!status 500");
+    let request = chat_request("!status 500");
     let mut connection = RawConnection::open(model.port());
     connection.send(&post_with("X-Trace: seven\r\n", request.to_string().as_bytes()));
     model.wait_requests(1);
@@ -42,7 +44,7 @@ fn requests_are_recorded_with_headers_and_body() {
 fn a_model_may_keep_no_requests() {
     let options = ModelOptions { record_requests: false, ..ModelOptions::default() };
     let model = ScriptedModel::open(options).expect("a free port");
-    ask(&model, &asking("Hello"));
+    send_chat(&model, &chat_request("Hello"));
     model.wait_requests(1);
     assert!(model.requests().is_empty());
 }
@@ -50,7 +52,7 @@ fn a_model_may_keep_no_requests() {
 #[test]
 fn a_stall_streams_its_text_and_sees_the_client_go() {
     let model = ScriptedModel::start();
-    let mut connection = ask_and_leave_open(&model, "!stall so far");
+    let mut connection = start_chat(&model, "!stall so far");
     read_until(&mut connection, "so far");
     model.wait_stalled(1);
     drop(connection);
@@ -60,11 +62,10 @@ fn a_stall_streams_its_text_and_sees_the_client_go() {
 #[test]
 fn every_way_to_stand_still_is_counted_and_every_way_to_leave_is_an_abort() {
     let model = ScriptedModel::start();
-    let mut waiting: Vec<_> = ["!stall", "!silent", "!hold a", "!hold b so far"]
-        .map(|word| ask_and_leave_open(&model, word))
-        .into();
+    let mut waiting: Vec<_> =
+        ["!stall", "!silent", "!hold a", "!hold b so far"].map(|word| start_chat(&model, word)).into();
     let mut connection = RawConnection::open(model.port());
-    connection.send(&post(&whole(asking("!stall"))));
+    connection.send(&post(&without_stream(chat_request("!stall"))));
     waiting.push(connection);
     model.wait_stalled(5);
     waiting.remove(0).reset();
@@ -73,13 +74,13 @@ fn every_way_to_stand_still_is_counted_and_every_way_to_leave_is_an_abort() {
     model.wait_aborted(2);
     drop(waiting);
     model.wait_aborted(5);
-    assert_eq!(ask(&model, &asking("still here")).status, 200);
+    assert_eq!(send_chat(&model, &chat_request("still here")).status, 200);
 }
 
 #[test]
 fn a_slow_answer_sees_the_client_go() {
     let model = ScriptedModel::start();
-    let mut connection = ask_and_leave_open(&model, "!slow 600000 one two");
+    let mut connection = start_chat(&model, "!slow 600000 one two");
     read_until(&mut connection, "one ");
     drop(connection);
     model.wait_aborted(1);
@@ -89,9 +90,9 @@ fn a_slow_answer_sees_the_client_go() {
 fn an_answer_that_ended_is_no_abort() {
     let model = ScriptedModel::start();
     for word in ["Hello", "!cut x", "!status 500", "!status 204", "!garbage", "!html", "!slow 1 a b"] {
-        ask_and_leave_open(&model, word).try_read_response().ok();
+        start_chat(&model, word).try_read_response().ok();
     }
-    let silent = ask_and_leave_open(&model, "!silent");
+    let silent = start_chat(&model, "!silent");
     // The model has one thread: what stalls now comes after all that was answered before.
     model.wait_stalled(1);
     assert_eq!(model.aborted(), 0);
@@ -103,21 +104,21 @@ fn an_answer_that_ended_is_no_abort() {
 #[test]
 fn a_hold_goes_on_when_it_is_released() {
     let model = ScriptedModel::start();
-    let mut held = ask_and_leave_open(&model, "!hold gate so far");
-    let mut other = ask_and_leave_open(&model, "!hold other");
+    let mut held = start_chat(&model, "!hold gate so far");
+    let mut other = start_chat(&model, "!hold other");
     model.wait_stalled(2);
     model.release("gate");
-    assert_eq!(deltas(&events(&held.read_response())), ["so far", " released gate"]);
+    assert_eq!(deltas(&stream_events(&held.read_response())), ["so far", " released gate"]);
     model.release("other");
-    assert_eq!(deltas(&events(&other.read_response())), [" released other"]);
+    assert_eq!(deltas(&stream_events(&other.read_response())), [" released other"]);
 }
 
 #[test]
 fn a_hold_that_was_released_before_does_not_wait() {
     let model = ScriptedModel::start();
     model.release("gate");
-    assert_eq!(deltas(&events(&ask(&model, &asking("!hold gate")))), [" released gate"]);
-    let completion = ask(&model, &whole(asking("!hold gate so far"))).json();
+    assert_eq!(deltas(&stream_events(&send_chat(&model, &chat_request("!hold gate")))), [" released gate"]);
+    let completion = send_chat(&model, &without_stream(chat_request("!hold gate so far"))).json();
     assert_eq!(completion["choices"][0]["message"]["content"], "so far released gate");
 }
 
@@ -127,7 +128,7 @@ fn waits_end_by_what_other_threads_do() {
     thread::scope(|scope| {
         for index in 0..20 {
             let model = &model;
-            scope.spawn(move || ask(model, &asking(&format!("!hold gate {index}"))));
+            scope.spawn(move || send_chat(model, &chat_request(&format!("!hold gate {index}"))));
         }
         model.wait_stalled(20);
         model.release("gate");
@@ -140,7 +141,7 @@ fn waits_end_by_what_other_threads_do() {
 fn a_dropped_model_closes_its_connections_and_frees_its_port() {
     let model = ScriptedModel::start();
     let port = model.port();
-    let mut stalled = ask_and_leave_open(&model, "!stall");
+    let mut stalled = start_chat(&model, "!stall");
     let mut idle = RawConnection::open(port);
     model.wait_stalled(1);
     drop(model);

@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use testkit::{ScriptedModel, TestDaemon, TestDaemonBuilder, run};
 
-use crate::support::{asking, events, whole};
+use crate::support::{chat_request, stream_events, without_stream};
 
-const STAND_IN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/stand-in.sh");
+const FAKE_DAEMON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/stand-in.sh");
 
 /// A stand-in that says it listens where the model does, so that requests to it are answered.
-fn stand_in(model: &ScriptedModel) -> TestDaemonBuilder {
-    TestDaemon::builder(STAND_IN).env("STAND_IN_PORT", model.port().to_string())
+fn fake_daemon(model: &ScriptedModel) -> TestDaemonBuilder {
+    TestDaemon::builder(FAKE_DAEMON).env("STAND_IN_PORT", model.port().to_string())
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_failed_start_shows_what_was_written() {
 #[test]
 fn a_daemon_has_a_private_home_and_a_clean_environment() {
     let model = ScriptedModel::with_key("sk-model");
-    let daemon = stand_in(&model).model(&model).config("answer = 42\n").start();
+    let daemon = fake_daemon(&model).model(&model).config("answer = 42\n").start();
     daemon.wait_stderr("answer = 42");
     let stderr = daemon.stderr();
     let mode = fs::metadata(daemon.home()).expect("a home").permissions().mode();
@@ -58,14 +58,14 @@ fn a_daemon_has_a_private_home_and_a_clean_environment() {
 #[test]
 fn posts_carry_the_token_unless_another_is_given() {
     let model = ScriptedModel::with_key("sk-stand-in");
-    let daemon = stand_in(&model).start();
+    let daemon = fake_daemon(&model).start();
     assert_eq!((daemon.port(), daemon.token()), (model.port(), Some("sk-stand-in")));
     assert_eq!(daemon.base_url(), format!("http://127.0.0.1:{}", model.port()));
     let path = "/v1/chat/completions";
-    let answer = daemon.post(path, &[("X-Trace", "7")], asking("Hello").to_string().as_bytes());
-    assert_eq!(events(&answer).len(), 4);
+    let answer = daemon.post(path, &[("X-Trace", "7")], chat_request("Hello").to_string().as_bytes());
+    assert_eq!(stream_events(&answer).len(), 4);
     assert_eq!(model.requests()[0].header("x-trace"), Some("7"));
-    let body = whole(asking("Hello")).to_string();
+    let body = without_stream(chat_request("Hello")).to_string();
     assert_eq!(daemon.post(path, &[("authorization", "Bearer no")], body.as_bytes()).status, 401);
     let answer = daemon.send_raw(b"HEAD / HTTP/1.1\r\nHost: x\r\n\r\n");
     assert_eq!((answer.status, answer.body.len()), (404, 0));
@@ -75,7 +75,7 @@ fn posts_carry_the_token_unless_another_is_given() {
 }
 
 /// Answers one request per text and gives back what was asked.
-fn answering(answers: [&'static str; 3]) -> (u16, JoinHandle<Vec<String>>) {
+fn serve_responses(answers: [&'static str; 3]) -> (u16, JoinHandle<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("an address").port();
     let answer_one = move |answer: &str| {
@@ -101,8 +101,8 @@ fn calls_are_json_rpc_with_ids_of_their_own() {
         "{\"jsonrpc\":\"2.0\",\"id\":2,\"error\":{\"code\":-32601,\"message\":\"no\"}}",
         "{\"jsonrpc\":\"2.0\",\"id\":3,\"error\":{\"code\":-32601,\"message\":\"no\"}}",
     ];
-    let (port, server) = answering(answers);
-    let daemon = TestDaemon::builder(STAND_IN).env("STAND_IN_PORT", port.to_string()).start();
+    let (port, server) = serve_responses(answers);
+    let daemon = TestDaemon::builder(FAKE_DAEMON).env("STAND_IN_PORT", port.to_string()).start();
     assert_eq!(daemon.call_result("/", "list_agents", json!({ "a": 1 })), json!({ "ok": true }));
     assert_eq!(daemon.call("/agent/x", "nothing", json!([]))["error"]["code"], -32601);
     let failed = catch_unwind(AssertUnwindSafe(|| daemon.call_result("/", "nothing", json!({}))));
@@ -120,12 +120,12 @@ fn calls_are_json_rpc_with_ids_of_their_own() {
 #[test]
 fn a_daemon_takes_signals_and_its_exit_is_seen() {
     let model = ScriptedModel::start();
-    let daemon = stand_in(&model).start();
+    let daemon = fake_daemon(&model).start();
     assert!(daemon.anonymous_memory_kb() > 0 && daemon.open_fds() >= 3);
     daemon.signal("SIGTERM");
     daemon.wait_stderr("stopping");
     assert_eq!(daemon.wait_exit().code(), Some(7));
-    let daemon = stand_in(&model).start();
+    let daemon = fake_daemon(&model).start();
     daemon.signal("SIGSTOP");
     daemon.signal("SIGKILL");
     assert_eq!(daemon.wait_exit().signal(), Some(9));
@@ -136,13 +136,13 @@ fn a_dropped_daemon_is_gone_and_a_given_home_stays() {
     let model = ScriptedModel::start();
     let directory = TempDir::new().expect("a directory");
     let home = directory.path().join("deep/home");
-    let daemon = stand_in(&model).home(&home).start();
+    let daemon = fake_daemon(&model).home(&home).start();
     let process = format!("/proc/{}", daemon.pid());
     assert!(fs::exists(&process).expect("proc is readable"));
     drop(daemon);
     assert!(!fs::exists(&process).expect("proc is readable"));
     assert!(home.join(format!("rpc-{}.token", model.port())).exists());
-    let daemon = stand_in(&model).start();
+    let daemon = fake_daemon(&model).start();
     let fresh = daemon.home().to_owned();
     drop(daemon);
     assert!(!fresh.exists());

@@ -6,23 +6,23 @@ use std::thread;
 
 use testkit::{RawConnection, ScriptedModel};
 
-use crate::support::{asking, deltas, events, post, post_with, whole};
+use crate::support::{chat_request, deltas, post, post_with, stream_events, without_stream};
 
 /// When a hand-written server closes.
 #[derive(PartialEq)]
-enum Closes {
-    AtOnce,
-    AfterThePeer,
+enum CloseTiming {
+    Immediately,
+    AfterPeer,
 }
 
 /// A connection to a server that sends these bytes to the first that connects.
-fn serving(bytes: &'static [u8], closes: Closes) -> RawConnection {
+fn serve_once(bytes: &'static [u8], closes: CloseTiming) -> RawConnection {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("an address").port();
     thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("a connection");
         stream.write_all(bytes).expect("a peer that reads");
-        if closes == Closes::AfterThePeer {
+        if closes == CloseTiming::AfterPeer {
             stream.read_to_end(&mut Vec::new()).ok();
         }
     });
@@ -33,9 +33,9 @@ fn serving(bytes: &'static [u8], closes: Closes) -> RawConnection {
 fn pipelined_requests_are_read_one_answer_at_a_time() {
     let model = ScriptedModel::start();
     let mut connection = RawConnection::open(model.port());
-    let both = [post(&asking("one")), post(&whole(asking("two")))].concat();
+    let both = [post(&chat_request("one")), post(&without_stream(chat_request("two")))].concat();
     connection.send(&both);
-    assert_eq!(deltas(&events(&connection.read_response())), ["echo: one"]);
+    assert_eq!(deltas(&stream_events(&connection.read_response())), ["echo: one"]);
     let second = connection.read_response();
     assert_eq!(second.json()["choices"][0]["message"]["content"], "echo: two");
     assert!(!second.closed);
@@ -45,10 +45,10 @@ fn pipelined_requests_are_read_one_answer_at_a_time() {
 fn a_request_may_be_sent_byte_by_byte() {
     let model = ScriptedModel::start();
     let mut connection = RawConnection::open(model.port());
-    for byte in post(&asking("split")) {
+    for byte in post(&chat_request("split")) {
         connection.send(&[byte]);
     }
-    assert_eq!(deltas(&events(&connection.read_response())), ["echo: split"]);
+    assert_eq!(deltas(&stream_events(&connection.read_response())), ["echo: split"]);
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn a_half_closed_connection_is_read_to_its_end() {
 #[test]
 fn an_announced_close_is_waited_for() {
     let model = ScriptedModel::start();
-    let request = whole(asking("bye")).to_string();
+    let request = without_stream(chat_request("bye")).to_string();
     let mut connection = RawConnection::open(model.port());
     connection.send(&post_with("Connection: close\r\n", request.as_bytes()));
     let answer = connection.read_response();
@@ -72,7 +72,8 @@ fn an_announced_close_is_waited_for() {
 
 #[test]
 fn a_body_without_length_ends_with_the_connection() {
-    let mut connection = serving(b"HTTP/1.1 200 OK\r\nX-A:  b \r\n\r\nto the end", Closes::AtOnce);
+    let mut connection =
+        serve_once(b"HTTP/1.1 200 OK\r\nX-A:  b \r\n\r\nto the end", CloseTiming::Immediately);
     let answer = connection.read_response();
     assert_eq!((answer.text().as_str(), answer.closed), ("to the end", true));
     assert_eq!(answer.header("x-a"), Some("b"));
@@ -82,7 +83,7 @@ fn a_body_without_length_ends_with_the_connection() {
 fn chunks_are_put_together_and_trailers_skipped() {
     let bytes = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
         3\r\nabc\r\nA;x=y\r\n0123456789\r\n0\r\nX-T: 1\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n";
-    let mut connection = serving(bytes, Closes::AfterThePeer);
+    let mut connection = serve_once(bytes, CloseTiming::AfterPeer);
     let answer = connection.read_response();
     assert_eq!((answer.text().as_str(), answer.closed), ("abc0123456789", false));
     assert!(answer.raw.ends_with(b"X-T: 1\r\n\r\n"));
@@ -92,7 +93,7 @@ fn chunks_are_put_together_and_trailers_skipped() {
 #[test]
 fn interim_and_head_answers_have_no_body() {
     let bytes = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
-    let mut connection = serving(bytes, Closes::AfterThePeer);
+    let mut connection = serve_once(bytes, CloseTiming::AfterPeer);
     assert_eq!(connection.read_response().status, 100);
     let answer = connection.read_head_response().expect("a whole head");
     assert_eq!((answer.status, answer.body.len()), (200, 0));
@@ -108,12 +109,14 @@ fn a_truncated_or_malformed_answer_is_told_apart() {
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n",
     ];
     for bytes in truncated {
-        let cause = serving(bytes.as_bytes(), Closes::AtOnce).try_read_response().expect_err(bytes);
+        let cause =
+            serve_once(bytes.as_bytes(), CloseTiming::Immediately).try_read_response().expect_err(bytes);
         assert_eq!(cause.kind(), ErrorKind::UnexpectedEof, "{bytes:?}");
     }
     let malformed = ["SSH-2.0-x\r\n\r\n", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"];
     for bytes in malformed {
-        let cause = serving(bytes.as_bytes(), Closes::AtOnce).try_read_response().expect_err(bytes);
+        let cause =
+            serve_once(bytes.as_bytes(), CloseTiming::Immediately).try_read_response().expect_err(bytes);
         assert_eq!(cause.kind(), ErrorKind::InvalidData, "{bytes:?}");
     }
 }

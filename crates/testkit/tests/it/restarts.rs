@@ -5,16 +5,16 @@ use std::os::unix::process::ExitStatusExt as _;
 
 use testkit::{ScriptedModel, TestDaemon, TestDaemonBuilder};
 
-const STAND_IN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/stand-in.sh");
+const FAKE_DAEMON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/stand-in.sh");
 
-fn stand_in(model: &ScriptedModel) -> TestDaemonBuilder {
-    TestDaemon::builder(STAND_IN).env("STAND_IN_PORT", model.port().to_string())
+fn fake_daemon(model: &ScriptedModel) -> TestDaemonBuilder {
+    TestDaemon::builder(FAKE_DAEMON).env("STAND_IN_PORT", model.port().to_string())
 }
 
 #[test]
 fn a_killed_daemon_starts_again_on_the_same_home() {
     let model = ScriptedModel::start();
-    let daemon = stand_in(&model).env("ONCE", "1").arg("--first").start();
+    let daemon = fake_daemon(&model).env("ONCE", "1").arg("--first").start();
     daemon.wait_stderr("env: ");
     assert!(daemon.stderr().contains(" ONCE "), "{}", daemon.stderr());
     let home = daemon.home().to_owned();
@@ -38,7 +38,7 @@ fn a_killed_daemon_starts_again_on_the_same_home() {
 #[test]
 fn a_daemon_can_be_killed_before_it_is_ready() {
     let model = ScriptedModel::start();
-    let stopped = stand_in(&model).spawn().kill();
+    let stopped = fake_daemon(&model).spawn().kill();
     assert_eq!((stopped.status.signal(), stopped.port), (Some(9), 0));
     let home = stopped.home().to_owned();
     let daemon = stopped.spawn_with(|builder| builder).wait_ready().expect("a daemon");

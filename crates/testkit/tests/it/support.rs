@@ -1,15 +1,15 @@
 //! What several tests need: requests as bytes, and streams read back.
 
 use serde_json::{Value, json};
-use testkit::{RawResponse, RawConnection, ScriptedModel};
+use testkit::{RawConnection, RawResponse, ScriptedModel};
 
 /// A streamed request with one user message.
-pub(crate) fn asking(content: &str) -> Value {
-    asking_with(json!([{ "role": "user", "content": content }]))
+pub(crate) fn chat_request(content: &str) -> Value {
+    chat_request_with(json!([{ "role": "user", "content": content }]))
 }
 
 /// A streamed request with these messages.
-pub(crate) fn asking_with(messages: Value) -> Value {
+pub(crate) fn chat_request_with(messages: Value) -> Value {
     let mut request =
         json!({ "model": "scripted", "stream": true, "stream_options": { "include_usage": true } });
     request["messages"] = messages;
@@ -17,7 +17,7 @@ pub(crate) fn asking_with(messages: Value) -> Value {
 }
 
 /// The same request without a stream.
-pub(crate) fn whole(mut request: Value) -> Value {
+pub(crate) fn without_stream(mut request: Value) -> Value {
     request["stream"] = json!(false);
     request
 }
@@ -37,27 +37,27 @@ pub(crate) fn post_with(header_lines: &str, body: &[u8]) -> Vec<u8> {
 }
 
 /// Sends a request on a fresh connection and reads its answer.
-pub(crate) fn ask(model: &ScriptedModel, request: &Value) -> RawResponse {
+pub(crate) fn send_chat(model: &ScriptedModel, request: &Value) -> RawResponse {
     let mut connection = RawConnection::open(model.port());
     connection.send(&post(request));
     connection.read_response()
 }
 
 /// Sends a request on a fresh connection and leaves it there.
-pub(crate) fn ask_and_leave_open(model: &ScriptedModel, content: &str) -> RawConnection {
+pub(crate) fn start_chat(model: &ScriptedModel, content: &str) -> RawConnection {
     let mut connection = RawConnection::open(model.port());
-    connection.send(&post(&asking(content)));
+    connection.send(&post(&chat_request(content)));
     connection
 }
 
 /// The events of a stream, which has to end with `[DONE]`.
-pub(crate) fn events(answer: &RawResponse) -> Vec<Value> {
+pub(crate) fn stream_events(answer: &RawResponse) -> Vec<Value> {
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(answer.header("content-type"), Some("text/event-stream; charset=utf-8"));
     assert_eq!(answer.header("transfer-encoding"), Some("chunked"));
     let text = answer.text();
     let events = text.strip_suffix("data: [DONE]\n\n").expect("a stream ends with [DONE]");
-    events.split_terminator("\n\n").map(event).collect()
+    events.split_terminator("\n\n").map(parse_event).collect()
 }
 
 /// The contents of all deltas, one for each that has some.
@@ -67,11 +67,11 @@ pub(crate) fn deltas(events: &[Value]) -> Vec<&str> {
 }
 
 /// What a stream says when it is put together.
-pub(crate) fn said(model: &ScriptedModel, request: &Value) -> String {
-    deltas(&events(&ask(model, request))).concat()
+pub(crate) fn streamed_text(model: &ScriptedModel, request: &Value) -> String {
+    deltas(&stream_events(&send_chat(model, request))).concat()
 }
 
-fn event(text: &str) -> Value {
+fn parse_event(text: &str) -> Value {
     let data = text.strip_prefix("data: ").expect("an event is data");
     serde_json::from_str(data).expect("an event's data is JSON")
 }

@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::json_types::{AgentIdArgument, RequestIdArgument};
-use super::{reach_effect, fault_outcome};
-use crate::definition::{ToolResult, Invocation, ToolDefinition, compact_json};
+use super::{fault_outcome, reach_effect};
+use crate::definition::{Invocation, ToolDefinition, ToolResult, compact_json};
 
 pub(crate) struct Cancel;
 
@@ -43,8 +43,12 @@ impl ToolDefinition for Cancel {
 
     async fn run(input: Input, call: Invocation) -> ToolResult {
         let request_id = input.request_id;
-        let cancelled =
-            call.context.peers.cancel(input.agent_id.0, request_id.clone().into()).await.map_err(fault_outcome)?;
+        let cancelled = call
+            .context
+            .peers
+            .cancel(input.agent_id.0, request_id.clone().into())
+            .await
+            .map_err(fault_outcome)?;
         let reason = (!cancelled).then_some("not_found_or_completed");
         compact_json(&Output { cancelled, reason, request_id })
     }

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use agent::outside::{NewPeer, CreatedPeer, CallSite};
+use agent::outside::{CallSite, CreatedPeer, NewPeer};
 use agent::permission::Effect;
 use agent::{Concurrency, ToolClass};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::json_types::{AgentIdArgument, QUEUED, MessageReply, RequestIdArgument};
+use super::json_types::{AgentIdArgument, MessageReply, QUEUED, RequestIdArgument};
 use super::{WAIT_MS_MAX, fault_outcome};
-use crate::definition::{ToolResult, Invocation, ToolDefinition, compact_json};
+use crate::definition::{Invocation, ToolDefinition, ToolResult, compact_json};
 
 pub(crate) struct Create;
 

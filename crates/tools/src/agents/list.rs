@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fault_outcome;
 use super::json_types::StatusOutput;
-use crate::definition::{ToolResult, Invocation, ToolDefinition, compact_json};
+use crate::definition::{Invocation, ToolDefinition, ToolResult, compact_json};
 
 pub(crate) struct List;
 

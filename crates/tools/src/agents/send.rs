@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::json_types::{AgentIdArgument, MessageReply};
-use super::{WAIT_MS_MAX, reach_effect, fault_outcome};
-use crate::definition::{ToolResult, Invocation, ToolDefinition, compact_json};
+use super::{WAIT_MS_MAX, fault_outcome, reach_effect};
+use crate::definition::{Invocation, ToolDefinition, ToolResult, compact_json};
 
 pub(crate) struct Send;
 
@@ -42,7 +42,8 @@ impl ToolDefinition for Send {
     }
 
     async fn run(input: Input, call: Invocation) -> ToolResult {
-        let answer = call.context.peers.send(input.agent_id.0, input.content, input.wait.unwrap_or(true)).await;
+        let answer =
+            call.context.peers.send(input.agent_id.0, input.content, input.wait.unwrap_or(true)).await;
         compact_json(&MessageReply::from(answer.map_err(fault_outcome)?))
     }
 }

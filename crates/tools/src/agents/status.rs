@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::json_types::{AgentIdArgument, StatusOutput};
-use super::{reach_effect, fault_outcome};
-use crate::definition::{ToolResult, Invocation, ToolDefinition, compact_json};
+use super::{fault_outcome, reach_effect};
+use crate::definition::{Invocation, ToolDefinition, ToolResult, compact_json};
 
 pub(crate) struct Status;
 

@@ -16,11 +16,11 @@ struct Input {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+struct NoArguments {}
 
 const BYTES_MAX: usize = 1000;
 
-fn complaint(text: &str) -> String {
+fn parse_error(text: &str) -> String {
     parse::<Input>(text, BYTES_MAX).unwrap_err()
 }
 
@@ -33,8 +33,8 @@ fn good_arguments_are_read() {
 #[test]
 fn no_text_and_null_are_an_empty_object() {
     for text in ["", " \n", "null", " null ", "{}"] {
-        assert!(parse::<Nothing>(text, BYTES_MAX).is_ok(), "{text:?}");
-        assert_eq!(complaint(text), "Invalid input: missing field `path`", "{text:?}");
+        assert!(parse::<NoArguments>(text, BYTES_MAX).is_ok(), "{text:?}");
+        assert_eq!(parse_error(text), "Invalid input: missing field `path`", "{text:?}");
     }
 }
 
@@ -58,10 +58,10 @@ fn what_is_wrong_is_named() {
         (r#"{"path":"a"} x"#, "malformed JSON: trailing characters at line 1 column 14"),
         (r#"{"path":"a"}{}"#, "malformed JSON: trailing characters at line 1 column 13"),
     ] {
-        assert_eq!(complaint(text), format!("Invalid input: {expected}"), "{text:?}");
+        assert_eq!(parse_error(text), format!("Invalid input: {expected}"), "{text:?}");
     }
     assert_eq!(
-        parse::<Nothing>(r#"{"x":1}"#, BYTES_MAX).unwrap_err(),
+        parse::<NoArguments>(r#"{"x":1}"#, BYTES_MAX).unwrap_err(),
         "Invalid input: unknown field `x`, there are no fields"
     );
 }
@@ -69,16 +69,16 @@ fn what_is_wrong_is_named() {
 #[test]
 fn a_long_value_is_not_repeated_whole() {
     let long = format!(r#"{{"path":"a","count":"{}"}}"#, "x".repeat(900));
-    let said = complaint(&long);
+    let said = parse_error(&long);
     assert!(said.len() < 500 && said.ends_with(", expected i64"), "{said}");
 }
 
 #[test]
 fn too_long_and_too_deep_are_refused() {
     let long = format!(r#"{{"path":"{}"}}"#, "x".repeat(BYTES_MAX));
-    assert_eq!(complaint(&long), "Invalid input: the arguments are longer than 1000 bytes");
+    assert_eq!(parse_error(&long), "Invalid input: the arguments are longer than 1000 bytes");
     let deep = format!(r#"{{"path":"a","any":{}{}}}"#, "[".repeat(200), "]".repeat(200));
     assert!(
-        complaint(&deep).starts_with("Invalid input: malformed JSON: recursion limit exceeded at line 1")
+        parse_error(&deep).starts_with("Invalid input: malformed JSON: recursion limit exceeded at line 1")
     );
 }

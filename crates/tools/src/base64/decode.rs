@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::blocking::CancelFlag;
-use crate::definition::{ToolResult, PureTool, execution_failed};
+use crate::definition::{PureTool, ToolResult, execution_failed};
 
 pub(crate) struct Decode;
 
@@ -23,9 +23,11 @@ impl PureTool for Decode {
     const NAME: &'static str = "base64.decode";
 
     fn compute(input: Input, _stop: &CancelFlag) -> ToolResult {
-        let bytes =
-            STANDARD.decode(input.encoded).map_err(|fault| execution_failed(format!("Invalid base64: {fault}")))?;
-        String::from_utf8(bytes)
-            .map_err(|fault| execution_failed(format!("the decoded bytes are not UTF-8 text: {}", fault.utf8_error())))
+        let bytes = STANDARD
+            .decode(input.encoded)
+            .map_err(|fault| execution_failed(format!("Invalid base64: {fault}")))?;
+        String::from_utf8(bytes).map_err(|fault| {
+            execution_failed(format!("the decoded bytes are not UTF-8 text: {}", fault.utf8_error()))
+        })
     }
 }

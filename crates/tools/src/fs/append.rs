@@ -11,7 +11,7 @@ use agent::outside::Entropy;
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::beneath_root::{ResolvedFile, PermittedPath, TargetDirectory};
+use super::beneath_root::{PermittedPath, ResolvedFile, TargetDirectory};
 use super::replace::{Content, lock_target, replace_locked};
 use crate::blocking::CancelFlag;
 use crate::definition::execution_failed;
@@ -33,7 +33,8 @@ pub(super) fn append(
     let content =
         if on_new_line && lacks_final_newline(place, &old)? { format!("\n{content}") } else { content };
     if can_append_in_place(old.stat()) {
-        let mut file = old.open(OFlags::WRONLY | OFlags::APPEND).map_err(|errno| place.errno_outcome(errno))?;
+        let mut file =
+            old.open(OFlags::WRONLY | OFlags::APPEND).map_err(|errno| place.errno_outcome(errno))?;
         stop.check()?;
         write_synced(place, &mut file, content.as_bytes())?;
     } else {
@@ -56,7 +57,12 @@ fn lacks_final_newline(place: &PermittedPath, old: &ResolvedFile) -> Result<bool
     Ok(read == 1 && byte != *b"\n")
 }
 
-fn create_with_content(place: &PermittedPath, seat: &TargetDirectory, content: &str, stop: &CancelFlag) -> Result<usize, ToolOutcome> {
+fn create_with_content(
+    place: &PermittedPath,
+    seat: &TargetDirectory,
+    content: &str,
+    stop: &CancelFlag,
+) -> Result<usize, ToolOutcome> {
     stop.check()?;
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::APPEND | OFlags::NOFOLLOW;
     let mode = Mode::from_raw_mode(0o666);

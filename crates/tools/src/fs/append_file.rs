@@ -10,7 +10,7 @@ use super::append::append;
 use super::beneath_root::PermittedPath;
 use super::{CONTENT_BYTES_MAX, resolve_path};
 use crate::blocking::run_blocking;
-use crate::definition::{ToolResult, Invocation, ToolDefinition, compact_json};
+use crate::definition::{Invocation, ToolDefinition, ToolResult, compact_json};
 
 pub(crate) struct AppendFile;
 
@@ -54,7 +54,8 @@ impl ToolDefinition for AppendFile {
         run_blocking(move |stop| {
             let place = PermittedPath::from_permit(call.context.permit, &input.path)?;
             let on_new_line = input.newline.unwrap_or(true);
-            let bytes_written = append(&place, input.content, on_new_line, &*call.dependencies.entropy, stop)?;
+            let bytes_written =
+                append(&place, input.content, on_new_line, &*call.dependencies.entropy, stop)?;
             compact_json(&Output { bytes_written, path: &input.path, success: true })
         })
         .await

@@ -64,7 +64,10 @@ impl PermittedPath {
         match errno {
             Errno::XDEV | Errno::LOOP => path_denied(&self.requested_path),
             Errno::NOENT => self.not_found(),
-            Errno::AGAIN => execution_failed(format!("{}: folders were renamed meanwhile; try again", self.requested_path)),
+            Errno::AGAIN => execution_failed(format!(
+                "{}: folders were renamed meanwhile; try again",
+                self.requested_path
+            )),
             errno => execution_failed(format!("{}: {}", self.requested_path, std::io::Error::from(errno))),
         }
     }
@@ -78,12 +81,20 @@ impl PermittedPath {
         // Nothing is outside of `/`: there links may be absolute.
         let bound = if root.as_str() == "/" { ResolveFlags::IN_ROOT } else { ResolveFlags::BENEATH };
         match open_directory(root.as_str()) {
-            Ok(folder) if rest.is_empty() => Ok(RootDirectory { directory: folder, relative: ".".to_owned(), resolve_flags: bound }),
-            Ok(folder) => Ok(RootDirectory { directory: folder, relative: rest.clone(), resolve_flags: bound }),
+            Ok(folder) if rest.is_empty() => {
+                Ok(RootDirectory { directory: folder, relative: ".".to_owned(), resolve_flags: bound })
+            }
+            Ok(folder) => {
+                Ok(RootDirectory { directory: folder, relative: rest.clone(), resolve_flags: bound })
+            }
             Err(Errno::NOTDIR | Errno::NOENT) if rest.is_empty() => {
                 let (parent, name) = split_parent(root.as_str());
                 let bound = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-                Ok(RootDirectory { directory: open_directory(parent)?, relative: name.to_owned(), resolve_flags: bound })
+                Ok(RootDirectory {
+                    directory: open_directory(parent)?,
+                    relative: name.to_owned(),
+                    resolve_flags: bound,
+                })
             }
             Err(errno) => Err(errno),
         }
@@ -109,7 +120,8 @@ impl PermittedPath {
 
     /// Where a handle is. A place that cannot be said in text cannot be judged, and is closed.
     fn real_path(&self, handle: BorrowedFd<'_>) -> Result<FilePath, ToolOutcome> {
-        let link = rustix::fs::readlink(proc_fd_path(handle), Vec::new()).map_err(|errno| self.errno_outcome(errno))?;
+        let link = rustix::fs::readlink(proc_fd_path(handle), Vec::new())
+            .map_err(|errno| self.errno_outcome(errno))?;
         let text = link.to_str().ok().filter(|text| text.starts_with('/'));
         let path = text.and_then(|text| FilePath::resolve(text, &FilePath::root()).ok());
         path.ok_or_else(|| path_denied(&self.requested_path))

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use super::beneath_root::PermittedPath;
 use super::{CONTENT_BYTES_MAX, resolve_path};
 use crate::blocking::{CancelFlag, run_blocking};
-use crate::definition::{ToolResult, Invocation, ToolDefinition, execution_failed};
+use crate::definition::{Invocation, ToolDefinition, ToolResult, execution_failed};
 
 pub(crate) struct ReadFile;
 
@@ -59,7 +59,9 @@ fn read_lines(place: &PermittedPath, mut taking: LineSelection, stop: &CancelFla
     let mut reader = BufReader::with_capacity(CHUNK_BYTES, file);
     while !taking.is_done() {
         stop.check()?;
-        let chunk = reader.fill_buf().map_err(|fault| execution_failed(format!("{}: {fault}", place.requested_path())))?;
+        let chunk = reader
+            .fill_buf()
+            .map_err(|fault| execution_failed(format!("{}: {fault}", place.requested_path())))?;
         if chunk.is_empty() {
             break;
         }

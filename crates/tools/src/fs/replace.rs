@@ -11,7 +11,7 @@ use agent::ToolOutcome;
 use agent::outside::Entropy;
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Stat, Uid};
 
-use super::beneath_root::{ResolvedFile, PermittedPath, TargetDirectory};
+use super::beneath_root::{PermittedPath, ResolvedFile, TargetDirectory};
 use crate::blocking::CancelFlag;
 use crate::definition::execution_failed;
 
@@ -61,7 +61,10 @@ pub(super) fn replace_locked(
         let old = old.open(OFlags::RDONLY).map_err(|errno| place.errno_outcome(errno))?;
         let copied = io::copy(&mut old.take(OLD_BYTES_MAX + 1), &mut draft.file).map_err(tell)?;
         if copied > OLD_BYTES_MAX {
-            return Err(execution_failed(format!("{} is longer than {OLD_BYTES_MAX} bytes", place.requested_path())));
+            return Err(execution_failed(format!(
+                "{} is longer than {OLD_BYTES_MAX} bytes",
+                place.requested_path()
+            )));
         }
     }
     for chunk in content.text.as_bytes().chunks(CHUNK_BYTES) {
@@ -75,7 +78,10 @@ pub(super) fn replace_locked(
     seat.sync().map_err(|errno| place.errno_outcome(errno))
 }
 
-pub(super) fn lock_target(place: &PermittedPath, seat: &TargetDirectory) -> Result<MutexGuard<'static, ()>, ToolOutcome> {
+pub(super) fn lock_target(
+    place: &PermittedPath,
+    seat: &TargetDirectory,
+) -> Result<MutexGuard<'static, ()>, ToolOutcome> {
     let folder = rustix::fs::fstat(&seat.directory).map_err(|errno| place.errno_outcome(errno))?;
     let mut hasher = DefaultHasher::new();
     (folder.st_dev, folder.st_ino, &seat.file_name).hash(&mut hasher);
@@ -154,9 +160,9 @@ mod tests {
 
     use super::*;
 
-    struct Zeros;
+    struct ZeroEntropy;
 
-    impl Entropy for Zeros {
+    impl Entropy for ZeroEntropy {
         fn fill(&self, _bytes: &mut [u8]) -> Result<(), Fault> {
             Ok(())
         }
@@ -172,7 +178,7 @@ mod tests {
         let place = PermittedPath::from_permit(Permit { files, blocked: Vec::new() }, "file").unwrap();
         for is_appended in [false, true] {
             let content = Content { text: "", is_appended };
-            let stopped = replace(&place, &content, &Zeros, &CancelFlag::cancelled()).unwrap_err();
+            let stopped = replace(&place, &content, &ZeroEntropy, &CancelFlag::cancelled()).unwrap_err();
             assert_eq!(stopped.text(), "Execution failed: nobody waits for it any more");
         }
         assert_eq!(std::fs::read_to_string(real.join("file")).unwrap(), "old");

@@ -10,7 +10,7 @@ use super::beneath_root::PermittedPath;
 use super::replace::{Content, replace};
 use super::{CONTENT_BYTES_MAX, resolve_path};
 use crate::blocking::run_blocking;
-use crate::definition::{ToolResult, Invocation, ToolDefinition, compact_json};
+use crate::definition::{Invocation, ToolDefinition, ToolResult, compact_json};
 
 pub(crate) struct WriteFile;
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use sha2::Digest;
 
 use crate::blocking::CancelFlag;
-use crate::definition::{ToolResult, PureTool, execution_failed};
+use crate::definition::{PureTool, ToolResult, execution_failed};
 
 pub(crate) struct Sha256;
 

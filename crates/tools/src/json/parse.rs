@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::parse_json;
 use crate::blocking::CancelFlag;
-use crate::definition::{ToolResult, PureTool, SortedKeys, pretty_json};
+use crate::definition::{PureTool, SortedKeys, ToolResult, pretty_json};
 
 pub(crate) struct Parse;
 

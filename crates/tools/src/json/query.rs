@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::parse_json;
 use crate::blocking::CancelFlag;
-use crate::definition::{ToolResult, PureTool, SortedKeys, execution_failed, invalid_input, pretty_json};
+use crate::definition::{PureTool, SortedKeys, ToolResult, execution_failed, invalid_input, pretty_json};
 
 pub(crate) struct Query;
 
@@ -45,7 +45,9 @@ impl PureTool for Query {
 
 fn select<'a>(value: &'a Value, step: &PathSegment<'_>) -> Result<&'a Value, ToolOutcome> {
     match step {
-        PathSegment::Key(key) => value.get(key).ok_or_else(|| execution_failed(format!("Key not found: {key}"))),
+        PathSegment::Key(key) => {
+            value.get(key).ok_or_else(|| execution_failed(format!("Key not found: {key}")))
+        }
         PathSegment::Index(index) => index
             .parse()
             .ok()

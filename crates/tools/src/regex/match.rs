@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::compile;
 use crate::blocking::CancelFlag;
-use crate::definition::{ToolResult, PureTool, pretty_json};
+use crate::definition::{PureTool, ToolResult, pretty_json};
 
 pub(crate) struct Match;
 

@@ -3,27 +3,27 @@
 use std::collections::BTreeSet;
 
 use agent::outside::{Clock, Entropy, Timestamp};
-use agent::{Fault, Concurrency, ToolClass};
+use agent::{Concurrency, Fault, ToolClass};
 use serde_json::Value;
 
 use super::*;
 
-struct Nothing;
+struct StubOutside;
 
-impl Clock for Nothing {
+impl Clock for StubOutside {
     fn now(&self) -> Timestamp {
         Timestamp(0)
     }
 }
 
-impl Entropy for Nothing {
+impl Entropy for StubOutside {
     fn fill(&self, _bytes: &mut [u8]) -> Result<(), Fault> {
         Ok(())
     }
 }
 
-fn catalog() -> ToolRegistry {
-    ToolRegistry::new(ToolDependencies { clock: Arc::new(Nothing), entropy: Arc::new(Nothing) })
+fn registry() -> ToolRegistry {
+    ToolRegistry::new(ToolDependencies { clock: Arc::new(StubOutside), entropy: Arc::new(StubOutside) })
 }
 
 fn schemas() -> Vec<(String, Value)> {
@@ -31,12 +31,12 @@ fn schemas() -> Vec<(String, Value)> {
         let spec = tool.spec();
         (spec.name.to_string(), serde_json::from_str(&spec.input_schema).unwrap())
     };
-    catalog().all().iter().map(read).collect()
+    registry().all().iter().map(read).collect()
 }
 
 #[test]
 fn every_name_is_one_tool_and_finds_it() {
-    let catalog = catalog();
+    let catalog = registry();
     let mut seen = BTreeSet::new();
     for tool in catalog.all() {
         for name in lookup_names(&**tool) {
@@ -56,7 +56,7 @@ fn every_name_is_one_tool_and_finds_it() {
 fn the_tools_are_these() {
     use Concurrency::{Ordered, Parallel, Waiting};
     use ToolClass::{Once, Pure};
-    let catalog = catalog();
+    let catalog = registry();
     let listed = catalog.all().iter().map(|tool| {
         let spec = tool.spec();
         (&*spec.name, spec.aliases.join(" "), spec.concurrency, spec.class, spec.time_ms_max)
@@ -102,7 +102,7 @@ fn every_schema_is_closed_and_plain() {
 
 #[test]
 fn every_tool_and_every_field_is_described() {
-    for tool in catalog().all() {
+    for tool in registry().all() {
         let spec = tool.spec();
         assert!(spec.description.len() > 20 && !spec.description.contains('\n'), "{}", spec.name);
         let size = spec.name.len() + spec.description.chars().count() + spec.input_schema.chars().count();
@@ -118,7 +118,7 @@ fn every_tool_and_every_field_is_described() {
 
 #[test]
 fn a_schema_reads_as_a_model_sees_it() {
-    let catalog = catalog();
+    let catalog = registry();
     let schema = &catalog.find("fs_write_file").unwrap().spec().input_schema;
     assert_eq!(
         &**schema,

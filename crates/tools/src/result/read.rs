@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::definition::{ToolResult, Invocation, ToolDefinition, execution_failed};
+use crate::definition::{Invocation, ToolDefinition, ToolResult, execution_failed};
 
 pub(crate) struct Read;
 

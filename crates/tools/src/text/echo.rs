@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::blocking::CancelFlag;
-use crate::definition::{ToolResult, PureTool};
+use crate::definition::{PureTool, ToolResult};
 
 pub(crate) struct Echo;
 

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::definition::{ToolResult, Invocation, ToolDefinition, compact_json, execution_failed};
+use crate::definition::{Invocation, ToolDefinition, ToolResult, compact_json, execution_failed};
 
 pub(crate) struct GetTime;
 

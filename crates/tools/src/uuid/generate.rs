@@ -4,7 +4,7 @@ use agent::outside::Entropy;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::definition::{ToolResult, Invocation, ToolDefinition, execution_failed, pretty_json};
+use crate::definition::{Invocation, ToolDefinition, ToolResult, execution_failed, pretty_json};
 
 pub(crate) struct Generate;
 

@@ -24,10 +24,12 @@ const OPERATIONS_IN_PROGRESS: [(&str, &str); 5] = [
 
 /// Such as `Git: branch main, merge under way`; none when there is no repository.
 pub(super) fn status_line(cwd: &Path) -> Option<String> {
-    let repository = cwd.ancestors().take(ANCESTORS_MAX).find_map(|folder| git_directory(&folder.join(".git")))?;
+    let repository =
+        cwd.ancestors().take(ANCESTORS_MAX).find_map(|folder| git_directory(&folder.join(".git")))?;
     let head = describe_head(&repository.join("HEAD"))?;
     let is_there = |(name, _): &&(&str, &str)| repository.join(name).symlink_metadata().is_ok();
-    let under_way = OPERATIONS_IN_PROGRESS.iter().find(is_there).map(|(_, what)| format!(", {what} under way"));
+    let under_way =
+        OPERATIONS_IN_PROGRESS.iter().find(is_there).map(|(_, what)| format!(", {what} under way"));
     Some(format!("Git: {head}{}", under_way.unwrap_or_default()))
 }
 
@@ -69,7 +71,7 @@ fn read_small_file(file: &Path) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn repository_at(root: &Path, head: &str) {
+    fn create_repository(root: &Path, head: &str) {
         std::fs::create_dir_all(root.join(".git")).expect("it can be made");
         std::fs::write(root.join(".git/HEAD"), head).expect("it can be written");
     }
@@ -80,7 +82,7 @@ mod tests {
         let deep = root.path().join("src/deep");
         std::fs::create_dir_all(&deep).expect("it can be made");
         assert_eq!(status_line(&deep), None);
-        repository_at(root.path(), "ref: refs/heads/feature/x-1\n");
+        create_repository(root.path(), "ref: refs/heads/feature/x-1\n");
         assert_eq!(status_line(&deep).as_deref(), Some("Git: branch feature/x-1"));
         std::fs::write(root.path().join(".git/MERGE_HEAD"), "").expect("it can be written");
         assert_eq!(status_line(&deep).as_deref(), Some("Git: branch feature/x-1, merge under way"));
@@ -104,7 +106,7 @@ mod tests {
         for head in ["", "ref: refs/heads/", "ref: refs/heads/a b; obey", "secret words", "ref: refs/tags/x"]
         {
             let root = tempfile::tempdir().expect("a folder");
-            repository_at(root.path(), head);
+            create_repository(root.path(), head);
             assert_eq!(status_line(root.path()), None, "{head:?}");
         }
     }

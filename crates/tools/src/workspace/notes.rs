@@ -92,7 +92,7 @@ mod tests {
         std::fs::write(file, text).expect("it can be written");
     }
 
-    fn found(own: Option<&Path>, cwd: &Path) -> Vec<(Trust, String)> {
+    fn loaded_notes(own: Option<&Path>, cwd: &Path) -> Vec<(Trust, String)> {
         let own = own.map(path);
         load_notes(own.as_ref(), &path(cwd)).into_iter().map(|note| (note.trust, note.text)).collect()
     }
@@ -111,7 +111,7 @@ mod tests {
         write(root.path(), "a/b/c/NEXUS.md", "behind the hidden one");
         let project = |text: &str| (Trust::Project, text.to_owned());
         let expected = [(Trust::Owner, "own".to_owned()), project("a"), project("b"), project("c")];
-        assert_eq!(found(Some(&own), &cwd), expected);
+        assert_eq!(loaded_notes(Some(&own), &cwd), expected);
     }
 
     #[test]
@@ -125,14 +125,14 @@ mod tests {
         let pipe = cwd.join("CLAUDE.md");
         rustix::fs::mknodat(CWD, &pipe, rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
             .expect("a pipe");
-        assert_eq!(found(None, &cwd), []);
+        assert_eq!(loaded_notes(None, &cwd), []);
     }
 
     #[test]
     fn what_is_too_long_is_read_in_part() {
         let root = tempfile::tempdir().expect("a folder");
         write(root.path(), "a/b/c/NEXUS.md", &"x".repeat(1 << 20));
-        let notes = found(None, &root.path().join("a/b/c"));
+        let notes = loaded_notes(None, &root.path().join("a/b/c"));
         assert_eq!(notes[0].1.len() as u64, BYTES_MAX);
     }
 
@@ -141,6 +141,6 @@ mod tests {
         let root = tempfile::tempdir().expect("a folder");
         write(root.path(), "home/.nexus3/NEXUS.md", "own");
         let home = root.path().join("home");
-        assert_eq!(found(Some(&home.join(".nexus3")), &home), [(Trust::Owner, "own".to_owned())]);
+        assert_eq!(loaded_notes(Some(&home.join(".nexus3")), &home), [(Trust::Owner, "own".to_owned())]);
     }
 }

@@ -7,14 +7,14 @@ use tempfile::TempDir;
 
 use super::*;
 
-struct Tree {
+struct WorkspaceFixture {
     _folder: TempDir,
     base: FilePath,
-    disk: LocalWorkspace,
+    workspace: LocalWorkspace,
 }
 
 /// `base/` with `real/`, a file, links to both, and a dangling link.
-fn tree() -> Tree {
+fn workspace_fixture() -> WorkspaceFixture {
     let folder = TempDir::new().unwrap();
     let base = to_file_path(&folder.path().canonicalize().unwrap()).unwrap();
     let at = |name: &str| format!("{base}/{name}");
@@ -24,18 +24,18 @@ fn tree() -> Tree {
     symlink("nowhere", at("dangling")).unwrap();
     symlink("loop", at("loop")).unwrap();
     let home = FilePath::resolve("real", &base).unwrap();
-    Tree { _folder: folder, disk: LocalWorkspace::new(Some(home)), base }
+    WorkspaceFixture { _folder: folder, workspace: LocalWorkspace::new(Some(home)), base }
 }
 
-impl Tree {
-    fn is(&self, name: &str) -> FilePath {
+impl WorkspaceFixture {
+    fn path(&self, name: &str) -> FilePath {
         FilePath::resolve(name, &self.base).unwrap()
     }
 }
 
 #[test]
 fn a_folder_is_found_without_links() {
-    let tree = tree();
+    let tree = workspace_fixture();
     for (given, expected) in [
         ("", "."),
         (".", "."),
@@ -49,15 +49,15 @@ fn a_folder_is_found_without_links() {
         ("~/sub", "real/sub"),
         ("~\\sub", "real/sub"),
     ] {
-        assert_eq!(tree.disk.resolve_directory(given, &tree.base), Ok(tree.is(expected)), "{given:?}");
+        assert_eq!(tree.workspace.resolve_directory(given, &tree.base), Ok(tree.path(expected)), "{given:?}");
     }
     let absolute = format!("{}/link", tree.base);
-    assert_eq!(tree.disk.resolve_directory(&absolute, &FilePath::root()), Ok(tree.is("real")));
+    assert_eq!(tree.workspace.resolve_directory(&absolute, &FilePath::root()), Ok(tree.path("real")));
 }
 
 #[test]
 fn what_is_no_folder_is_named_as_given() {
-    let tree = tree();
+    let tree = workspace_fixture();
     for (given, expected) in [
         ("missing", "cwd does not exist: missing"),
         ("./missing\\x", "cwd does not exist: ./missing\\x"),
@@ -67,10 +67,14 @@ fn what_is_no_folder_is_named_as_given() {
         ("file/x", "cwd is not a directory: file/x"),
         ("a\0b", "cwd invalid: the path holds a NUL"),
     ] {
-        assert_eq!(tree.disk.resolve_directory(given, &tree.base), Err(expected.to_owned()), "{given:?}");
+        assert_eq!(
+            tree.workspace.resolve_directory(given, &tree.base),
+            Err(expected.to_owned()),
+            "{given:?}"
+        );
     }
     for given in ["loop".to_owned(), "x".repeat(300), "x/".repeat(3000)] {
-        let said = tree.disk.resolve_directory(&given, &tree.base).unwrap_err();
+        let said = tree.workspace.resolve_directory(&given, &tree.base).unwrap_err();
         assert!(said.starts_with("cwd invalid: "), "{said}");
     }
     let homeless = LocalWorkspace::new(None).resolve_directory("~", &tree.base);
@@ -79,7 +83,7 @@ fn what_is_no_folder_is_named_as_given() {
 
 #[test]
 fn a_place_is_real_as_far_as_it_is_there() {
-    let tree = tree();
+    let tree = workspace_fixture();
     for (given, expected) in [
         ("real", "real"),
         ("link/new", "real/new"),
@@ -92,9 +96,9 @@ fn a_place_is_real_as_far_as_it_is_there() {
         ("~/out", "real/out"),
         (".", "."),
     ] {
-        assert_eq!(tree.disk.resolve_path(given, &tree.base), Ok(tree.is(expected)), "{given:?}");
+        assert_eq!(tree.workspace.resolve_path(given, &tree.base), Ok(tree.path(expected)), "{given:?}");
     }
-    assert_eq!(tree.disk.resolve_path("", &tree.base), Err("the path is empty".to_owned()));
-    assert_eq!(tree.disk.resolve_path("a\0b", &tree.base), Err("the path holds a NUL".to_owned()));
-    assert!(tree.disk.resolve_path("loop/x", &tree.base).is_err());
+    assert_eq!(tree.workspace.resolve_path("", &tree.base), Err("the path is empty".to_owned()));
+    assert_eq!(tree.workspace.resolve_path("a\0b", &tree.base), Err("the path holds a NUL".to_owned()));
+    assert!(tree.workspace.resolve_path("loop/x", &tree.base).is_err());
 }

@@ -6,12 +6,12 @@ use agent::permission::{Grant, NameSet, Targets};
 use agent::{AgentId, RequestId};
 use serde_json::{Value, json};
 
-use crate::world::{World, done, failed};
+use crate::fixture::{Fixture, done, failed};
 
 async fn check(tool: &str, arguments: Value, expected: ToolOutcome, heard: &[&str]) {
-    let world = World::at("/nowhere");
+    let world = Fixture::confined_to("/nowhere");
     assert_eq!(world.call(tool, &arguments).await, expected, "{tool} {arguments}");
-    assert_eq!(*world.peers.heard.lock().unwrap(), heard, "{tool} {arguments}");
+    assert_eq!(*world.peers.calls.lock().unwrap(), heard, "{tool} {arguments}");
 }
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn faults_keep_their_text_and_refusals_their_kind() {
         let call = async |id: &str| {
             let mut arguments = more.clone();
             arguments["agent_id"] = json!(id);
-            World::at("/nowhere").call(tool, &arguments).await
+            Fixture::confined_to("/nowhere").call(tool, &arguments).await
         };
         assert_eq!(call("child-gone").await, failed("Agent not found: child-gone"), "{tool}");
         let denied = ToolOutcome::Denied("Permission denied: child-closed is closed".to_owned());
@@ -98,7 +98,7 @@ async fn faults_keep_their_text_and_refusals_their_kind() {
 
 #[tokio::test]
 async fn create_hands_everything_on() {
-    let world = World::at("/nowhere");
+    let world = Fixture::confined_to("/nowhere");
     let arguments = json!({
         "agent_id": "child-1", "preset": "reader", "system_prompt": "be kind", "disable_tools": ["echo"],
         "cwd": "sub", "allowed_write_paths": ["out"], "model": "m", "initial_message": "go",
@@ -139,9 +139,9 @@ async fn create_tells_what_came_of_the_first_message() {
             ),
         ),
     ] {
-        assert_eq!(World::at("/nowhere").call("nexus_create", &arguments).await, done(expected));
+        assert_eq!(Fixture::confined_to("/nowhere").call("nexus_create", &arguments).await, done(expected));
     }
-    let world = World::at("/nowhere");
+    let world = Fixture::confined_to("/nowhere");
     world.call_text("agent_create", "").await;
     assert_eq!(*world.peers.created.lock().unwrap(), [NewPeer::default()]);
 }
@@ -155,7 +155,7 @@ async fn an_unknown_preset_is_named() {
 #[tokio::test]
 async fn the_judge_hears_whom_a_call_reaches() {
     let grant = Grant { targets: Targets::parent(), create: NameSet::none(), ..Grant::everything() };
-    let world = World::with("/nowhere", grant);
+    let world = Fixture::with_grant("/nowhere", grant);
     for (tool, arguments) in [
         ("agent_send", json!({"agent_id": "child", "content": "x"})),
         ("agent_status", json!({"agent_id": "child"})),
@@ -166,6 +166,6 @@ async fn the_judge_hears_whom_a_call_reaches() {
         let outcome = world.call(tool, &arguments).await;
         assert!(matches!(outcome, ToolOutcome::Denied(_)), "{tool}: {outcome:?}");
     }
-    assert!(world.peers.heard.lock().unwrap().is_empty());
+    assert!(world.peers.calls.lock().unwrap().is_empty());
     assert_ne!(RequestId::Number(1), RequestId::Text("1".into()));
 }

@@ -3,11 +3,11 @@
 use agent::ToolOutcome;
 use agent::permission::Grant;
 
-use crate::sandbox::{SECRET, Sandbox, outside, read, write};
-use crate::world::World;
+use crate::fixture::Fixture;
+use crate::sandbox::{SECRET, Sandbox, path_denied, read, write};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ends {
+enum ExpectedOutcome {
     /// With the agent's own file.
     Inside,
     /// With a no.
@@ -20,9 +20,9 @@ enum Ends {
     Invalid,
 }
 
-use Ends::{Denied, Failed, Inside, Invalid, Missing};
+use ExpectedOutcome::{Denied, Failed, Inside, Invalid, Missing};
 
-const PATHS: &[(&str, Ends)] = &[
+const PATHS: &[(&str, ExpectedOutcome)] = &[
     ("ok.txt", Inside),
     ("./ok.txt", Inside),
     (".//./ok.txt", Inside),
@@ -100,7 +100,7 @@ const PATHS: &[(&str, Ends)] = &[
     ("../outside/secret.txt\0ok.txt", Invalid),
 ];
 
-fn ends(outcome: &ToolOutcome) -> Ends {
+fn classify(outcome: &ToolOutcome) -> ExpectedOutcome {
     match outcome {
         ToolOutcome::Done(_) => Inside,
         ToolOutcome::Denied(_) => Denied,
@@ -113,11 +113,11 @@ fn ends(outcome: &ToolOutcome) -> Ends {
 #[tokio::test]
 async fn no_text_of_a_path_reads_outside() {
     let sandbox = Sandbox::new();
-    let world = sandbox.world();
+    let world = sandbox.fixture();
     for (path, expected) in PATHS {
         let path = path.replace("BASE", &sandbox.base);
         let outcome = read(&world, &path).await;
-        assert_eq!(ends(&outcome), *expected, "{path:?}: {outcome:?}");
+        assert_eq!(classify(&outcome), *expected, "{path:?}: {outcome:?}");
         assert!(*expected != Inside || outcome.text() == "inside", "{path:?}: {outcome:?}");
         assert!(!outcome.text().contains(SECRET) && !outcome.text().contains("root:"), "{path:?}");
     }
@@ -128,7 +128,7 @@ async fn no_text_of_a_path_writes_outside() {
     for (path, expected) in PATHS {
         let sandbox = Sandbox::new();
         let path = path.replace("BASE", &sandbox.base);
-        let outcome = write(&sandbox.world(), &path, "mine").await;
+        let outcome = write(&sandbox.fixture(), &path, "mine").await;
         let expected = match expected {
             // A file of the agent's own, and still one that no agent writes.
             Missing if path.ends_with(".bashrc") => Denied,
@@ -136,10 +136,10 @@ async fn no_text_of_a_path_writes_outside() {
             Missing => Inside,
             expected => *expected,
         };
-        assert_eq!(ends(&outcome), expected, "{path:?}: {outcome:?}");
-        assert_eq!(sandbox.names("."), ["inside", "inside-sibling", "outside"], "{path:?}");
-        assert_eq!(sandbox.names("outside"), ["secret.txt", "sub"], "{path:?}");
-        assert_eq!(sandbox.names("inside-sibling"), ["secret.txt"], "{path:?}");
+        assert_eq!(classify(&outcome), expected, "{path:?}: {outcome:?}");
+        assert_eq!(sandbox.file_names("."), ["inside", "inside-sibling", "outside"], "{path:?}");
+        assert_eq!(sandbox.file_names("outside"), ["secret.txt", "sub"], "{path:?}");
+        assert_eq!(sandbox.file_names("inside-sibling"), ["secret.txt"], "{path:?}");
         for file in ["outside/secret.txt", "outside/sub/deep.txt", "inside-sibling/secret.txt"] {
             assert_eq!(sandbox.content(file), SECRET, "{path:?}");
         }
@@ -149,11 +149,11 @@ async fn no_text_of_a_path_writes_outside() {
 #[tokio::test]
 async fn paths_that_are_too_long_are_refused() {
     let sandbox = Sandbox::new();
-    let world = sandbox.world();
+    let world = sandbox.fixture();
     let outcome = read(&world, &"x".repeat(5000)).await;
     assert_eq!(outcome.text(), "Invalid input: field `path`: the path is longer than 4096 bytes");
     let outcome = read(&world, &"../".repeat(5000)).await;
-    assert_eq!(ends(&outcome), Denied);
+    assert_eq!(classify(&outcome), Denied);
     let outcome = read(&world, &"x".repeat(256)).await;
     let said = format!("Execution failed: {}…: File name too long (os error 36)", "x".repeat(200));
     assert_eq!(outcome.text(), said);
@@ -163,7 +163,7 @@ async fn paths_that_are_too_long_are_refused() {
 #[tokio::test]
 async fn magic_links_lead_nowhere_even_for_one_who_reads_anywhere() {
     let sandbox = Sandbox::new();
-    let world = World::with(&sandbox.at("inside"), Grant::everything());
+    let world = Fixture::with_grant(&sandbox.path("inside"), Grant::everything());
     for path in [
         concat!("/proc/self/", "root/etc/passwd"),
         "/proc/self/cwd/Cargo.toml",
@@ -177,7 +177,7 @@ async fn magic_links_lead_nowhere_even_for_one_who_reads_anywhere() {
         "/proc/self/task/../environ",
         "/proc/thread-self/environ",
     ] {
-        assert_eq!(read(&world, path).await, outside(path));
+        assert_eq!(read(&world, path).await, path_denied(path));
     }
     assert_eq!(read(&world, "../outside/secret.txt").await.text(), SECRET);
     assert!(matches!(read(&world, "/proc/meminfo").await, ToolOutcome::Done(_)));
@@ -186,7 +186,7 @@ async fn magic_links_lead_nowhere_even_for_one_who_reads_anywhere() {
 #[tokio::test]
 async fn whoever_reads_anywhere_may_follow_absolute_links() {
     let sandbox = Sandbox::new();
-    std::os::unix::fs::symlink(sandbox.at("outside"), sandbox.at("inside/way")).unwrap();
-    let world = World::with(&sandbox.at("inside"), Grant::everything());
+    std::os::unix::fs::symlink(sandbox.path("outside"), sandbox.path("inside/way")).unwrap();
+    let world = Fixture::with_grant(&sandbox.path("inside"), Grant::everything());
     assert_eq!(read(&world, "way/secret.txt").await.text(), SECRET);
 }

@@ -6,15 +6,15 @@ use std::os::unix::fs::symlink;
 use agent::ToolOutcome;
 use agent::permission::{DirectorySet, Grant};
 
-use crate::sandbox::{SECRET, Sandbox, add, append, outside, read, write, written};
-use crate::world::{World, done, path};
+use crate::fixture::{Fixture, done, path};
+use crate::sandbox::{SECRET, Sandbox, append, append_file, path_denied, read, write, written_outcome};
 
 /// A sandbox with links of every kind.
-fn linked() -> Sandbox {
+fn sandbox_with_links() -> Sandbox {
     let sandbox = Sandbox::new();
     let link = |target: &str, name: &str| {
         let target = target.replace("BASE", &sandbox.base);
-        symlink(target, sandbox.at(&format!("inside/{name}"))).unwrap();
+        symlink(target, sandbox.path(&format!("inside/{name}"))).unwrap();
     };
     link("../outside/secret.txt", "leaf");
     link("BASE/outside/secret.txt", "absolute-leaf");
@@ -49,11 +49,11 @@ fn linked() -> Sandbox {
 fn chain(sandbox: &Sandbox, name: &str, length: usize, target: &str) {
     for place in 1..=length {
         let next = if place == length { target.to_owned() } else { format!("{name}-{}", place + 1) };
-        symlink(next, sandbox.at(&format!("inside/{name}-{place}"))).unwrap();
+        symlink(next, sandbox.path(&format!("inside/{name}-{place}"))).unwrap();
     }
 }
 
-const WAYS_OUT: &[&str] = &[
+const ESCAPING_LINKS: &[&str] = &[
     "leaf",
     "absolute-leaf",
     "middle/secret.txt",
@@ -80,26 +80,26 @@ const WAYS_OUT: &[&str] = &[
 
 #[tokio::test]
 async fn links_that_lead_out_are_denied() {
-    let sandbox = linked();
-    let world = sandbox.world();
-    for way in WAYS_OUT {
-        assert_eq!(read(&world, way).await, outside(way), "reading {way}");
-        assert_eq!(write(&world, way, "mine").await, outside(way), "writing {way}");
-        assert_eq!(append(&world, way, "mine").await, outside(way), "appending to {way}");
-        assert_eq!(add(&world, way, "mine").await, outside(way), "adding to {way}");
+    let sandbox = sandbox_with_links();
+    let world = sandbox.fixture();
+    for way in ESCAPING_LINKS {
+        assert_eq!(read(&world, way).await, path_denied(way), "reading {way}");
+        assert_eq!(write(&world, way, "mine").await, path_denied(way), "writing {way}");
+        assert_eq!(append(&world, way, "mine").await, path_denied(way), "appending to {way}");
+        assert_eq!(append_file(&world, way, "mine").await, path_denied(way), "adding to {way}");
     }
     for new in ["middle/new.txt", "middle/new/new.txt", "absolute-middle/new.txt", "winding/a/b/c"] {
-        assert_eq!(write(&world, new, "mine").await, outside(new));
-        assert_eq!(add(&world, new, "mine").await, outside(new));
+        assert_eq!(write(&world, new, "mine").await, path_denied(new));
+        assert_eq!(append_file(&world, new, "mine").await, path_denied(new));
     }
-    assert_eq!(sandbox.names("outside"), ["secret.txt", "sub"]);
+    assert_eq!(sandbox.file_names("outside"), ["secret.txt", "sub"]);
     assert_eq!(sandbox.content("outside/secret.txt"), SECRET);
 }
 
 #[tokio::test]
 async fn links_that_stay_inside_are_followed() {
-    let sandbox = linked();
-    let world = sandbox.world();
+    let sandbox = sandbox_with_links();
+    let world = sandbox.fixture();
     for (way, expected) in [
         ("good", "inside"),
         ("good-deep", "deep"),
@@ -115,13 +115,13 @@ async fn links_that_stay_inside_are_followed() {
 
 #[tokio::test]
 async fn writing_through_a_link_keeps_the_link() {
-    let sandbox = linked();
-    let world = sandbox.world();
-    assert_eq!(write(&world, "good-deep", "new").await, written("good-deep", 3));
-    assert_eq!(append(&world, "in-1", "!").await, written("in-1", 1));
-    assert_eq!(write(&world, "good-folder/made/x", "x").await, written("good-folder/made/x", 1));
-    assert!(fs::symlink_metadata(sandbox.at("inside/good-deep")).unwrap().is_symlink());
-    assert!(fs::symlink_metadata(sandbox.at("inside/in-40")).unwrap().is_symlink());
+    let sandbox = sandbox_with_links();
+    let world = sandbox.fixture();
+    assert_eq!(write(&world, "good-deep", "new").await, written_outcome("good-deep", 3));
+    assert_eq!(append(&world, "in-1", "!").await, written_outcome("in-1", 1));
+    assert_eq!(write(&world, "good-folder/made/x", "x").await, written_outcome("good-folder/made/x", 1));
+    assert!(fs::symlink_metadata(sandbox.path("inside/good-deep")).unwrap().is_symlink());
+    assert!(fs::symlink_metadata(sandbox.path("inside/in-40")).unwrap().is_symlink());
     assert_eq!(sandbox.content("inside/sub/deep.txt"), "new");
     assert_eq!(sandbox.content("inside/ok.txt"), "inside!");
     assert_eq!(sandbox.content("inside/sub/made/x"), "x");
@@ -129,27 +129,27 @@ async fn writing_through_a_link_keeps_the_link() {
 
 #[tokio::test]
 async fn a_link_to_nothing_is_not_written() {
-    let sandbox = linked();
-    assert_eq!(write(&sandbox.world(), "dangling-in", "x").await, outside("dangling-in"));
-    assert!(fs::symlink_metadata(sandbox.at("inside/dangling-in")).unwrap().is_symlink());
+    let sandbox = sandbox_with_links();
+    assert_eq!(write(&sandbox.fixture(), "dangling-in", "x").await, path_denied("dangling-in"));
+    assert!(fs::symlink_metadata(sandbox.path("inside/dangling-in")).unwrap().is_symlink());
 }
 
 #[tokio::test]
 async fn a_link_into_a_blocked_folder_is_denied() {
     let sandbox = Sandbox::new();
-    symlink("sub", sandbox.at("inside/way")).unwrap();
-    symlink("sub/deep.txt", sandbox.at("inside/file")).unwrap();
-    let mut world = sandbox.world();
-    world.grant.blocked = vec![path(&sandbox.at("inside/sub"))];
+    symlink("sub", sandbox.path("inside/way")).unwrap();
+    symlink("sub/deep.txt", sandbox.path("inside/file")).unwrap();
+    let mut world = sandbox.fixture();
+    world.grant.blocked = vec![path(&sandbox.path("inside/sub"))];
     for way in ["way/deep.txt", "file"] {
-        assert_eq!(read(&world, way).await, outside(way));
-        assert_eq!(write(&world, way, "x").await, outside(way));
+        assert_eq!(read(&world, way).await, path_denied(way));
+        assert_eq!(write(&world, way, "x").await, path_denied(way));
     }
     for new in ["way/new.txt", "way/new/new.txt"] {
-        assert_eq!(write(&world, new, "x").await, outside(new));
+        assert_eq!(write(&world, new, "x").await, path_denied(new));
     }
     assert!(matches!(read(&world, "sub/deep.txt").await, ToolOutcome::Denied(_)));
-    assert_eq!(sandbox.names("inside/sub"), ["deep.txt"]);
+    assert_eq!(sandbox.file_names("inside/sub"), ["deep.txt"]);
     assert_eq!(sandbox.content("inside/sub/deep.txt"), "deep");
     assert_eq!(read(&world, "ok.txt").await, done("inside"));
 }
@@ -157,34 +157,34 @@ async fn a_link_into_a_blocked_folder_is_denied() {
 #[tokio::test]
 async fn a_root_that_became_a_link_is_denied() {
     let sandbox = Sandbox::new();
-    let world = sandbox.world();
-    fs::rename(sandbox.at("inside"), sandbox.at("moved")).unwrap();
-    symlink("outside", sandbox.at("inside")).unwrap();
-    assert_eq!(read(&world, "secret.txt").await, outside("secret.txt"));
-    assert_eq!(write(&world, "new.txt", "x").await, outside("new.txt"));
-    assert_eq!(sandbox.names("outside"), ["secret.txt", "sub"]);
+    let world = sandbox.fixture();
+    fs::rename(sandbox.path("inside"), sandbox.path("moved")).unwrap();
+    symlink("outside", sandbox.path("inside")).unwrap();
+    assert_eq!(read(&world, "secret.txt").await, path_denied("secret.txt"));
+    assert_eq!(write(&world, "new.txt", "x").await, path_denied("new.txt"));
+    assert_eq!(sandbox.file_names("outside"), ["secret.txt", "sub"]);
 }
 
 #[tokio::test]
 async fn a_file_can_be_granted_by_itself() {
     let sandbox = Sandbox::new();
-    let file = DirectorySet::from_roots([path(&sandbox.at("inside/ok.txt"))]);
+    let file = DirectorySet::from_roots([path(&sandbox.path("inside/ok.txt"))]);
     let grant = Grant { read: file.clone(), write: file, ..Grant::everything() };
-    let world = World::with(&sandbox.at("inside"), grant);
+    let world = Fixture::with_grant(&sandbox.path("inside"), grant);
     assert_eq!(read(&world, "ok.txt").await, done("inside"));
-    assert_eq!(write(&world, "ok.txt", "new").await, written("ok.txt", 3));
-    assert_eq!(append(&world, "ok.txt", "er").await, written("ok.txt", 2));
+    assert_eq!(write(&world, "ok.txt", "new").await, written_outcome("ok.txt", 3));
+    assert_eq!(append(&world, "ok.txt", "er").await, written_outcome("ok.txt", 2));
     assert_eq!(sandbox.content("inside/ok.txt"), "newer");
-    fs::remove_file(sandbox.at("inside/ok.txt")).unwrap();
+    fs::remove_file(sandbox.path("inside/ok.txt")).unwrap();
     assert_eq!(read(&world, "ok.txt").await.text(), "Execution failed: File not found: ok.txt");
-    assert_eq!(write(&world, "ok.txt", "again").await, written("ok.txt", 5));
+    assert_eq!(write(&world, "ok.txt", "again").await, written_outcome("ok.txt", 5));
     assert!(matches!(read(&world, "sub/deep.txt").await, ToolOutcome::Denied(_)));
     let below = read(&world, "ok.txt/x").await;
     assert_eq!(below.text(), "Execution failed: ok.txt/x: Not a directory (os error 20)");
 
-    fs::remove_file(sandbox.at("inside/ok.txt")).unwrap();
-    symlink("sub/deep.txt", sandbox.at("inside/ok.txt")).unwrap();
-    assert_eq!(read(&world, "ok.txt").await, outside("ok.txt"));
-    assert_eq!(write(&world, "ok.txt", "x").await, outside("ok.txt"));
+    fs::remove_file(sandbox.path("inside/ok.txt")).unwrap();
+    symlink("sub/deep.txt", sandbox.path("inside/ok.txt")).unwrap();
+    assert_eq!(read(&world, "ok.txt").await, path_denied("ok.txt"));
+    assert_eq!(write(&world, "ok.txt", "x").await, path_denied("ok.txt"));
     assert_eq!(sandbox.content("inside/sub/deep.txt"), "deep");
 }

@@ -10,6 +10,7 @@
 mod agents;
 mod appends;
 mod escapes;
+mod fixture;
 mod links;
 mod pure;
 mod races;
@@ -18,5 +19,4 @@ mod regexes;
 mod results;
 mod sandbox;
 mod small_disk;
-mod world;
 mod writes;

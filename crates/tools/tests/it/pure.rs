@@ -3,10 +3,10 @@
 use agent::ToolOutcome;
 use serde_json::{Value, json};
 
-use crate::world::{World, done, failed};
+use crate::fixture::{Fixture, done, failed};
 
 async fn check(tool: &str, table: &[(Value, ToolOutcome)]) {
-    let world = World::at("/nowhere");
+    let world = Fixture::confined_to("/nowhere");
     for (arguments, expected) in table {
         assert_eq!(world.call(tool, arguments).await, *expected, "{tool} {arguments}");
     }
@@ -35,7 +35,7 @@ async fn echo_returns_its_text() {
 
 #[tokio::test]
 async fn arguments_end_at_a_mebibyte() {
-    let world = World::at("/nowhere");
+    let world = Fixture::confined_to("/nowhere");
     let overhead = r#"{"text":""}"#.len();
     let fits = "x".repeat((1 << 20) - overhead);
     assert_eq!(world.call("echo", &json!({ "text": fits })).await, done(&*fits));
@@ -48,7 +48,7 @@ async fn time_is_told_to_nine_digits() {
     let expected =
         r#"{"time":"2023-11-14T22:13:20.123456000+00:00","timestamp":1700000000,"timezone":"UTC"}"#;
     check("get_time", &[(json!({}), done(expected)), (Value::Null, done(expected))]).await;
-    let world = World::at("/nowhere");
+    let world = Fixture::confined_to("/nowhere");
     assert_eq!(world.call_text("get_time", "").await, done(expected));
     let outcome = world.call("get_time", &json!({"zone": "x"})).await;
     assert_eq!(outcome, failed("Invalid input: unknown field `zone`, there are no fields"));
@@ -70,7 +70,8 @@ async fn base64_goes_both_ways() {
         ("Zm9v\n", "Execution failed: Invalid base64: "),
         ("/w==", "Execution failed: the decoded bytes are not UTF-8 text"),
     ] {
-        let outcome = World::at("/nowhere").call("base64.decode", &json!({ "encoded": bad })).await;
+        let outcome =
+            Fixture::confined_to("/nowhere").call("base64.decode", &json!({ "encoded": bad })).await;
         assert!(
             matches!(&outcome, ToolOutcome::Failed(text) if text.starts_with(said)),
             "{bad:?}: {outcome:?}"
@@ -155,7 +156,7 @@ async fn json_is_found_by_path() {
 
 #[tokio::test]
 async fn uuids_are_random_and_of_version_four() {
-    let world = World::at("/nowhere");
+    let world = Fixture::confined_to("/nowhere");
     let count = async |arguments: Value| {
         let outcome = world.call("uuid.generate", &arguments).await;
         let text = outcome.text().to_owned();
@@ -194,6 +195,6 @@ async fn a_layout_that_grows_without_end_is_cut_off() {
     // A hundred levels of nothing but brackets, many times: each level adds its indentation to every line.
     let deep = format!("{}1{}", "[".repeat(100), "]".repeat(100));
     let text = format!("[{}]", vec![deep; 5_000].join(","));
-    let outcome = World::at("/nowhere").call("json.parse", &json!({ "text": text })).await;
+    let outcome = Fixture::confined_to("/nowhere").call("json.parse", &json!({ "text": text })).await;
     assert_eq!(outcome, failed("Execution failed: the result is longer than 10485760 bytes"));
 }

@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use agent::ToolOutcome;
 use rustix::fs::{CWD, RenameFlags};
 
-use crate::sandbox::{SECRET, Sandbox, add, append, read, write};
-use crate::world::World;
+use crate::fixture::Fixture;
+use crate::sandbox::{SECRET, Sandbox, append, append_file, read, write};
 
 /// Swaps two names again and again until it is dropped.
-struct Swapping {
+struct PathSwapper {
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<u64>>,
 }
 
-impl Swapping {
+impl PathSwapper {
     fn start(one: String, two: String) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -38,20 +38,20 @@ impl Swapping {
 }
 
 /// A folder `door` inside, and a link that leads out under another name.
-fn swappable() -> (Sandbox, Swapping) {
+fn swapping_sandbox() -> (Sandbox, PathSwapper) {
     let sandbox = Sandbox::new();
-    let (door, link) = (sandbox.at("inside/door"), sandbox.at("inside/link"));
+    let (door, link) = (sandbox.path("inside/door"), sandbox.path("inside/link"));
     std::fs::create_dir(&door).expect("a folder");
-    std::fs::write(sandbox.at("inside/door/secret.txt"), "harmless").expect("a file");
+    std::fs::write(sandbox.path("inside/door/secret.txt"), "harmless").expect("a file");
     symlink("../outside", &link).expect("a link");
-    let swapping = Swapping::start(door, link);
+    let swapping = PathSwapper::start(door, link);
     (sandbox, swapping)
 }
 
 #[tokio::test]
 async fn reading_never_escapes_through_a_swapped_folder() {
-    let (sandbox, swapping) = swappable();
-    let world = sandbox.world();
+    let (sandbox, swapping) = swapping_sandbox();
+    let world = sandbox.fixture();
     let (mut harmless, mut denied) = (0, 0);
     for round in 0..20_000 {
         let outcome = read(&world, "door/secret.txt").await;
@@ -68,18 +68,18 @@ async fn reading_never_escapes_through_a_swapped_folder() {
 
 #[tokio::test]
 async fn writing_never_escapes_through_a_swapped_folder() {
-    let (sandbox, swapping) = swappable();
-    let world = sandbox.world();
+    let (sandbox, swapping) = swapping_sandbox();
+    let world = sandbox.fixture();
     for round in 0..500 {
         let outcome = write(&world, "door/secret.txt", "mine").await;
         assert!(!matches!(&outcome, ToolOutcome::Failed(_)), "in round {round}: {outcome:?}");
         write(&world, &format!("door/new-{round}/file"), "mine").await;
-        let outcome = add(&world, "door/secret.txt", "mine").await;
+        let outcome = append_file(&world, "door/secret.txt", "mine").await;
         assert!(!matches!(&outcome, ToolOutcome::Failed(_)), "in round {round}: {outcome:?}");
-        add(&world, &format!("door/more-{round}/file"), "mine").await;
+        append_file(&world, &format!("door/more-{round}/file"), "mine").await;
     }
     swapping.end();
-    assert_eq!(sandbox.names("outside"), ["secret.txt", "sub"]);
+    assert_eq!(sandbox.file_names("outside"), ["secret.txt", "sub"]);
     assert_eq!(sandbox.content("outside/secret.txt"), SECRET);
 }
 
@@ -91,14 +91,14 @@ fn contents() -> [String; 2] {
 async fn two_writers_leave_one_whole_content() {
     let sandbox = Arc::new(Sandbox::new());
     let writers = contents().map(|content| {
-        let world = World::at(&sandbox.at("inside"));
+        let world = Fixture::confined_to(&sandbox.path("inside"));
         tokio::spawn(async move {
             for _ in 0..50 {
                 assert_eq!(write(&world, "shared", &content).await.name(), "done");
             }
         })
     });
-    let reader = sandbox.world();
+    let reader = sandbox.fixture();
     write(&reader, "shared", &contents()[0]).await;
     for _ in 0..200 {
         let seen = read(&reader, "shared").await;
@@ -112,7 +112,7 @@ async fn two_writers_leave_one_whole_content() {
         writer.await.expect("a writer");
     }
     assert!(contents().contains(&sandbox.content("inside/shared")));
-    assert_eq!(sandbox.names("inside"), ["ok.txt", "shared", "sub"]);
+    assert_eq!(sandbox.file_names("inside"), ["ok.txt", "shared", "sub"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -120,14 +120,14 @@ async fn no_append_is_lost() {
     let sandbox = Arc::new(Sandbox::new());
     let writers: Vec<_> = (0..4)
         .map(|writer| {
-            let world = World::at(&sandbox.at("inside"));
+            let world = Fixture::confined_to(&sandbox.path("inside"));
             tokio::spawn(async move {
                 for line in 0..25 {
                     let text = format!("{writer} {line}\n");
                     let outcome = if (writer + line) % 3 == 0 {
                         append(&world, "log", &text).await
                     } else {
-                        add(&world, "log", &text).await
+                        append_file(&world, "log", &text).await
                     };
                     assert_eq!(outcome.name(), "done", "{outcome:?}");
                 }

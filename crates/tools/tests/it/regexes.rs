@@ -3,13 +3,13 @@
 use agent::ToolOutcome;
 use serde_json::{Value, json};
 
-use crate::world::{World, done, failed};
+use crate::fixture::{Fixture, done, failed};
 
 async fn call(tool: &str, arguments: Value) -> ToolOutcome {
-    World::at("/nowhere").call(tool, &arguments).await
+    Fixture::confined_to("/nowhere").call(tool, &arguments).await
 }
 
-async fn found(arguments: Value) -> Value {
+async fn match_result(arguments: Value) -> Value {
     let outcome = call("regex.match", arguments).await;
     serde_json::from_str(outcome.text()).expect("an answer in JSON")
 }
@@ -30,26 +30,26 @@ async fn the_first_match_comes_with_its_groups() {
         "}",
     ];
     assert_eq!(outcome, done(expected.join("\n")));
-    let none = found(json!({"text": "x", "pattern": "y"})).await;
+    let none = match_result(json!({"text": "x", "pattern": "y"})).await;
     assert_eq!(none, json!({"found": false, "match": null, "groups": []}));
-    let empty = found(json!({"text": "", "pattern": ""})).await;
+    let empty = match_result(json!({"text": "", "pattern": ""})).await;
     assert_eq!(empty, json!({"found": true, "match": "", "groups": [""]}));
 }
 
 #[tokio::test]
 async fn all_matches_come_with_byte_offsets() {
-    let all = found(json!({"text": "äa a", "pattern": "a", "global": true})).await;
+    let all = match_result(json!({"text": "äa a", "pattern": "a", "global": true})).await;
     let places = json!([{"match": "a", "start": 2, "end": 3}, {"match": "a", "start": 4, "end": 5}]);
     assert_eq!(all, json!({"found": true, "count": 2, "matches": places}));
-    let none = found(json!({"text": "x", "pattern": "y", "global": true})).await;
+    let none = match_result(json!({"text": "x", "pattern": "y", "global": true})).await;
     assert_eq!(none, json!({"found": false, "count": 0, "matches": []}));
 }
 
 #[tokio::test]
 async fn matches_end_at_ten_thousand() {
-    let exact = found(json!({"text": "a".repeat(10_000), "pattern": "a", "global": true})).await;
+    let exact = match_result(json!({"text": "a".repeat(10_000), "pattern": "a", "global": true})).await;
     assert_eq!((&exact["count"], exact.get("truncated")), (&json!(10_000), None));
-    let more = found(json!({"text": "a".repeat(10_001), "pattern": "a", "global": true})).await;
+    let more = match_result(json!({"text": "a".repeat(10_001), "pattern": "a", "global": true})).await;
     assert_eq!((&more["count"], &more["truncated"]), (&json!(10_000), &json!(true)));
 }
 

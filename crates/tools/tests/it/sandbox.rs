@@ -6,7 +6,7 @@ use agent::ToolOutcome;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::world::World;
+use crate::fixture::Fixture;
 
 /// What nobody may ever read.
 pub(crate) const SECRET: &str = "the secret outside";
@@ -23,7 +23,7 @@ impl Sandbox {
         let base = folder.path().canonicalize().expect("a real path");
         let sandbox = Self { _folder: folder, base: base.to_str().expect("a path of text").to_owned() };
         for folder in ["inside/sub", "outside/sub", "inside-sibling"] {
-            fs::create_dir_all(sandbox.at(folder)).expect("a folder");
+            fs::create_dir_all(sandbox.path(folder)).expect("a folder");
         }
         for (file, content) in [
             ("inside/ok.txt", "inside"),
@@ -32,26 +32,26 @@ impl Sandbox {
             ("outside/sub/deep.txt", SECRET),
             ("inside-sibling/secret.txt", SECRET),
         ] {
-            fs::write(sandbox.at(file), content).expect("a file");
+            fs::write(sandbox.path(file), content).expect("a file");
         }
         sandbox
     }
 
-    pub(crate) fn at(&self, name: &str) -> String {
+    pub(crate) fn path(&self, name: &str) -> String {
         format!("{}/{name}", self.base)
     }
 
-    pub(crate) fn world(&self) -> World {
-        World::at(&self.at("inside"))
+    pub(crate) fn fixture(&self) -> Fixture {
+        Fixture::confined_to(&self.path("inside"))
     }
 
     pub(crate) fn content(&self, name: &str) -> String {
-        fs::read_to_string(self.at(name)).expect("a text file")
+        fs::read_to_string(self.path(name)).expect("a text file")
     }
 
     /// The names in a folder, sorted.
-    pub(crate) fn names(&self, folder: &str) -> Vec<String> {
-        let entries = fs::read_dir(self.at(folder)).expect("a folder");
+    pub(crate) fn file_names(&self, folder: &str) -> Vec<String> {
+        let entries = fs::read_dir(self.path(folder)).expect("a folder");
         let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
         let mut names: Vec<_> = entries.map(|entry| name(entry).to_string_lossy().into_owned()).collect();
         names.sort();
@@ -59,27 +59,27 @@ impl Sandbox {
     }
 }
 
-pub(crate) async fn read(world: &World, path: &str) -> ToolOutcome {
+pub(crate) async fn read(world: &Fixture, path: &str) -> ToolOutcome {
     world.call("fs.read_file", &json!({ "path": path })).await
 }
 
-pub(crate) async fn write(world: &World, path: &str, content: &str) -> ToolOutcome {
+pub(crate) async fn write(world: &Fixture, path: &str, content: &str) -> ToolOutcome {
     world.call("fs.write_file", &json!({ "path": path, "content": content })).await
 }
 
-pub(crate) async fn append(world: &World, path: &str, content: &str) -> ToolOutcome {
+pub(crate) async fn append(world: &Fixture, path: &str, content: &str) -> ToolOutcome {
     world.call("fs.write_file", &json!({ "path": path, "content": content, "append": true })).await
 }
 
 /// By the tool that does nothing else.
-pub(crate) async fn add(world: &World, path: &str, content: &str) -> ToolOutcome {
+pub(crate) async fn append_file(world: &Fixture, path: &str, content: &str) -> ToolOutcome {
     world.call("fs.append_file", &json!({ "path": path, "content": content })).await
 }
 
-pub(crate) fn outside(path: &str) -> ToolOutcome {
+pub(crate) fn path_denied(path: &str) -> ToolOutcome {
     ToolOutcome::Denied(format!("Permission denied: Path not in allowed directories: {path}"))
 }
 
-pub(crate) fn written(path: &str, bytes: usize) -> ToolOutcome {
+pub(crate) fn written_outcome(path: &str, bytes: usize) -> ToolOutcome {
     ToolOutcome::Done(json!({"bytes_written": bytes, "path": path, "success": true}).to_string())
 }

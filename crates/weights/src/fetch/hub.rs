@@ -9,11 +9,11 @@ use bytes::Bytes;
 use reqwest::{Client, Response, Url};
 use tokio::sync::mpsc;
 
-use super::range_request::{self, FileResponse, Downloaded, RequestFailure};
+use super::range_request::{self, Downloaded, FileResponse, RequestFailure};
 use super::{Job, hub_url};
 use crate::fault::{FetchFault, WeightsFault};
 use crate::partial_download::PartialDownload;
-use crate::progress::{Reporter, PullStep};
+use crate::progress::{PullStep, Reporter};
 use crate::source::HubFile;
 
 /// Blocks on their way from the socket to the disk.
@@ -92,10 +92,10 @@ impl Download<'_> {
 
     /// One try: asks for what is missing and takes what comes.
     async fn try_once(&mut self, reporter: &mut Reporter<'_>) -> Result<(), DownloadError> {
-        let have = self
-            .partial
-            .as_ref()
-            .map_or_else(Downloaded::default, |part| Downloaded { bytes: part.bytes(), etag: part.resume_state.etag.clone() });
+        let have = self.partial.as_ref().map_or_else(Downloaded::default, |part| Downloaded {
+            bytes: part.bytes(),
+            etag: part.resume_state.etag.clone(),
+        });
         let known = self.partial.as_ref().and_then(|part| part.resume_state.total_bytes);
         if have.bytes > 0 && known == Some(have.bytes) {
             return Ok(());
@@ -118,13 +118,17 @@ impl Download<'_> {
     }
 
     async fn request(&mut self, have: &Downloaded) -> Result<FileResponse, DownloadError> {
-        let asking = tokio::time::timeout(self.job.options.idle_timeout, range_request::request(&self.client, &self.url, have));
+        let asking = tokio::time::timeout(
+            self.job.options.idle_timeout,
+            range_request::request(&self.client, &self.url, have),
+        );
         let asked = tokio::select! {
             biased;
             () = self.job.options.cancel.cancelled() => return Err(FetchFault::Cancelled.into()),
             asked = asking => asked,
         };
-        let silent = |_| RequestFailure::Retry { why: "the server does not answer in time".to_owned(), after: None };
+        let silent =
+            |_| RequestFailure::Retry { why: "the server does not answer in time".to_owned(), after: None };
         match asked.map_err(silent).flatten() {
             Ok(coming) => Ok(coming),
             Err(RequestFailure::Retry { why, after }) => Err(DownloadError::Retry { why, after }),
@@ -153,9 +157,9 @@ impl Download<'_> {
             )));
         }
         match (wanted.checksum, coming.reported_checksum) {
-            (Some(sum), Some(told)) if sum != told => {
-                Err(FetchFault::source_failed(format!("the hub's file has the sha256 {told} and should have {sum}")))
-            }
+            (Some(sum), Some(told)) if sum != told => Err(FetchFault::source_failed(format!(
+                "the hub's file has the sha256 {told} and should have {sum}"
+            ))),
             _ => Ok(()),
         }
     }
@@ -182,7 +186,9 @@ impl Download<'_> {
         }
         match end {
             StreamEnd::Complete if bytes == total_bytes => Ok(()),
-            StreamEnd::Complete => Err(DownloadError::Retry { why: "the server ended too early".to_owned(), after: None }),
+            StreamEnd::Complete => {
+                Err(DownloadError::Retry { why: "the server ended too early".to_owned(), after: None })
+            }
             StreamEnd::Interrupted(why) => Err(DownloadError::Retry { why, after: None }),
             StreamEnd::Cancelled => Err(FetchFault::Cancelled.into()),
         }
@@ -224,7 +230,10 @@ impl Download<'_> {
     ) -> Result<(), FetchFault> {
         let options = self.job.options;
         if self.tries_without_progress >= options.retries_max {
-            return Err(FetchFault::source_failed(format!("{why}; tried {} times", self.tries_without_progress + 1)));
+            return Err(FetchFault::source_failed(format!(
+                "{why}; tried {} times",
+                self.tries_without_progress + 1
+            )));
         }
         let doubled = options.backoff_first.saturating_mul(1 << self.tries_without_progress.min(16));
         let wait = after.unwrap_or(doubled).min(options.backoff_max);

@@ -84,7 +84,9 @@ mod tests {
         let here = Url::parse("http://127.0.0.1:9/a").unwrap();
         assert_eq!(redirect_target(&https, "/c").unwrap().as_str(), "https://hub.invalid/c");
         assert!(redirect_target(&https, "https://files.invalid/c?sig=1").is_ok());
-        assert!(redirect_target(&here, "https://files.invalid/c").is_ok() && redirect_target(&here, "/d").is_ok());
+        assert!(
+            redirect_target(&here, "https://files.invalid/c").is_ok() && redirect_target(&here, "/d").is_ok()
+        );
         for bad in
             ["http://hub.invalid/c", "http://127.0.0.1/c", "ftp://x.invalid/", "https://u:p@x.invalid/"]
         {

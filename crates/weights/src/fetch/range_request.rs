@@ -47,7 +47,11 @@ pub(super) enum RequestFailure {
 }
 
 /// Asks for the file from where `have` ends.
-pub(super) async fn request(client: &Client, url: &Url, have: &Downloaded) -> Result<FileResponse, RequestFailure> {
+pub(super) async fn request(
+    client: &Client,
+    url: &Url,
+    have: &Downloaded,
+) -> Result<FileResponse, RequestFailure> {
     let mut url = url.clone();
     let mut linked = LinkedHeaders::default();
     for _ in 0..=REDIRECTS_MAX {
@@ -87,19 +91,28 @@ impl LinkedHeaders {
     }
 }
 
-fn interpret_response(response: Response, have: &Downloaded, linked: &LinkedHeaders) -> Result<FileResponse, RequestFailure> {
+fn interpret_response(
+    response: Response,
+    have: &Downloaded,
+    linked: &LinkedHeaders,
+) -> Result<FileResponse, RequestFailure> {
     let headers = response.headers();
-    let etag = header_text(headers, ETAG.as_str()).filter(|etag| etag.len() <= ETAG_BYTES_MAX).map(str::to_owned);
+    let etag =
+        header_text(headers, ETAG.as_str()).filter(|etag| etag.len() <= ETAG_BYTES_MAX).map(str::to_owned);
     let (from_bytes, total_bytes) = match response.status() {
         StatusCode::OK => (0, content_length(headers).or(linked.bytes)),
         StatusCode::PARTIAL_CONTENT => match content_range(headers) {
             Some((from, total)) if from == have.bytes => (from, Some(total)),
             _ => {
-                return Err(RequestFailure::Restart { why: "the server sent another range than asked for".to_owned() });
+                return Err(RequestFailure::Restart {
+                    why: "the server sent another range than asked for".to_owned(),
+                });
             }
         },
         StatusCode::RANGE_NOT_SATISFIABLE if have.bytes > 0 => {
-            return Err(RequestFailure::Restart { why: "the server's file ends before what is here".to_owned() });
+            return Err(RequestFailure::Restart {
+                why: "the server's file ends before what is here".to_owned(),
+            });
         }
         status => return Err(status_failure(status, headers)),
     };
@@ -111,7 +124,13 @@ fn interpret_response(response: Response, have: &Downloaded, linked: &LinkedHead
     if linked.bytes.is_some_and(|linked| linked != total_bytes) {
         return Err(RequestFailure::Final("the hub and its file server disagree about the size".to_owned()));
     }
-    Ok(FileResponse { response, offset_bytes: from_bytes, total_bytes, etag, reported_checksum: linked.checksum })
+    Ok(FileResponse {
+        response,
+        offset_bytes: from_bytes,
+        total_bytes,
+        etag,
+        reported_checksum: linked.checksum,
+    })
 }
 
 fn status_failure(status: StatusCode, headers: &HeaderMap) -> RequestFailure {
@@ -122,9 +141,9 @@ fn status_failure(status: StatusCode, headers: &HeaderMap) -> RequestFailure {
             why: format!("the server answers {code}"),
             after: after.map(Duration::from_secs),
         },
-        401 | 403 => {
-            RequestFailure::Final(format!("the server answers {code}: it does not give this file to everybody"))
-        }
+        401 | 403 => RequestFailure::Final(format!(
+            "the server answers {code}: it does not give this file to everybody"
+        )),
         404 => RequestFailure::Final("the server answers 404: it has no such file".to_owned()),
         _ => RequestFailure::Final(format!("the server answers {code}")),
     }
@@ -136,7 +155,8 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
 
 /// `bytes 5-9/10` begins at 5 of 10.
 fn content_range(headers: &HeaderMap) -> Option<(u64, u64)> {
-    let (range, total) = header_text(headers, CONTENT_RANGE.as_str())?.strip_prefix("bytes ")?.split_once('/')?;
+    let (range, total) =
+        header_text(headers, CONTENT_RANGE.as_str())?.strip_prefix("bytes ")?.split_once('/')?;
     let (from, to) = range.split_once('-')?;
     let (from, to, total): (u64, u64, u64) = (from.parse().ok()?, to.parse().ok()?, total.parse().ok()?);
     (from <= to && to.checked_add(1)? == total).then_some((from, total))

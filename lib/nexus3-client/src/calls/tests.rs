@@ -1,30 +1,30 @@
 //! The story that is also told without a wire, told over one: the requests of its transcript, and its answers.
 
-#[path = "../../../nexus3-protocol/tests/shared/story.rs"]
-mod story;
+#[path = "../../../nexus3-protocol/tests/shared/transcript.rs"]
+mod transcript;
 
 use nexus3_protocol::methods::{NoParams, SendParams};
 use nexus3_protocol::{AgentApi, OPENRPC, RpcError};
 
 use super::*;
 use crate::Endpoint;
-use crate::canned::{Canned, Step, http};
+use crate::scripted_server::{ScriptedServer, Step, http_response};
 
 /// What the daemon says to one call of the transcript.
-fn answer(line: &story::Line, id: usize) -> Vec<u8> {
-    let answer = match line.answer {
+fn response(line: &transcript::Exchange, id: usize) -> Vec<u8> {
+    let answer = match line.response {
         "404" => {
             let name = line.door.trim_start_matches("/agent/");
             let error = format!(r#"{{"code":-32602,"message":"Agent not found: {name}"}}"#);
-            return http(404, &format!(r#"{{"jsonrpc":"2.0","id":null,"error":{error}}}"#));
+            return http_response(404, &format!(r#"{{"jsonrpc":"2.0","id":null,"error":{error}}}"#));
         }
         "OPENRPC" => format!(r#""result":{OPENRPC}"#),
         answer => answer.to_owned(),
     };
-    http(200, &format!(r#"{{"jsonrpc":"2.0","id":{id},{answer}}}"#))
+    http_response(200, &format!(r#"{{"jsonrpc":"2.0","id":{id},{answer}}}"#))
 }
 
-fn said(fault: ClientFault) -> RpcError {
+fn rpc_error(fault: ClientFault) -> RpcError {
     match fault {
         ClientFault::Rpc { error, .. } => error,
         other => panic!("not said by the daemon: {other}"),
@@ -33,18 +33,19 @@ fn said(fault: ClientFault) -> RpcError {
 
 #[tokio::test]
 async fn the_story_is_the_same_over_the_wire() {
-    let lines = story::lines();
-    let steps = lines.iter().enumerate().map(|(place, line)| Step::Answer(answer(line, place + 1))).collect();
-    let mut server = Canned::play(vec![steps]).await;
-    story::tell(&Client::new(server.endpoint.clone(), None), said).await;
+    let lines = transcript::exchanges();
+    let steps =
+        lines.iter().enumerate().map(|(place, line)| Step::Respond(response(line, place + 1))).collect();
+    let mut server = ScriptedServer::start(vec![steps]).await;
+    transcript::run(&Client::new(server.endpoint.clone(), None), rpc_error).await;
     for (place, line) in lines.iter().enumerate() {
-        let request = server.asked().await;
+        let request = server.next_request().await;
         let body = format!(r#"{{"jsonrpc":"2.0",{},"id":{}}}"#, line.request, place + 1);
         assert!(request.starts_with(&format!("POST {} HTTP/1.1\r\n", line.door)), "{request}");
         assert_eq!(request.split_once("\r\n\r\n").unwrap().1, body);
     }
-    server.closed().await;
-    assert_eq!(server.opened(), 0, "one connection for the whole story");
+    server.wait_closed().await;
+    assert_eq!(server.drain_opened_count(), 0, "one connection for the whole story");
 }
 
 #[test]

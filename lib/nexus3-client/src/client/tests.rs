@@ -3,17 +3,19 @@
 use nexus3_protocol::methods::{CancelParams, ListAgentsParams, NoParams, RequestIdParam, SendParams};
 
 use super::*;
-use crate::canned::{Canned, Event, Step, http, refusal, result};
+use crate::scripted_server::{
+    ScriptedServer, ServerEvent, Step, error_response, http_response, result_response,
+};
 
 const NO_AGENTS: &str = r#"{"agents":[]}"#;
 
-const ALL: ListAgentsParams = ListAgentsParams { offset: None, limit: None };
+const ALL_AGENTS: ListAgentsParams = ListAgentsParams { offset: None, limit: None };
 
-fn answer(id: u64) -> Step {
-    Step::Answer(result(id, NO_AGENTS))
+fn empty_list_step(id: u64) -> Step {
+    Step::Respond(result_response(id, NO_AGENTS))
 }
 
-fn client(server: &Canned) -> Client {
+fn client(server: &ScriptedServer) -> Client {
     Client::new(server.endpoint.clone(), None)
 }
 
@@ -27,17 +29,17 @@ fn message(content: &str) -> SendParams {
     }
 }
 
-async fn fault_of(answer: Vec<u8>) -> ClientFault {
-    let server = Canned::once(answer).await;
-    client(&server).list_agents(&ALL).await.unwrap_err()
+async fn list_fault(answer: Vec<u8>) -> ClientFault {
+    let server = ScriptedServer::respond_once(answer).await;
+    client(&server).list_agents(&ALL_AGENTS).await.unwrap_err()
 }
 
 #[tokio::test]
 async fn a_call_is_a_post_with_host_token_and_a_named_request() {
-    let mut server = Canned::once(result(1, NO_AGENTS)).await;
+    let mut server = ScriptedServer::respond_once(result_response(1, NO_AGENTS)).await;
     let client = Client::new(server.endpoint.clone(), Some(Token::parse("nxk_a").unwrap()));
-    assert!(client.list_agents(&ALL).await.unwrap().agents.is_empty());
-    let request = server.asked().await;
+    assert!(client.list_agents(&ALL_AGENTS).await.unwrap().agents.is_empty());
+    let request = server.next_request().await;
     let head = request.to_ascii_lowercase();
     assert!(head.starts_with("post / http/1.1\r\n"), "{request}");
     assert!(head.contains(&format!("\r\nhost: {}\r\n", server.endpoint)), "{request}");
@@ -48,13 +50,15 @@ async fn a_call_is_a_post_with_host_token_and_a_named_request() {
 
 #[tokio::test]
 async fn an_agents_methods_are_called_at_its_path() {
-    let mut server =
-        Canned::once(result(1, r#"{"content":"hi","request_id":"r","halted_at_iteration_limit":false}"#))
-            .await;
+    let mut server = ScriptedServer::respond_once(result_response(
+        1,
+        r#"{"content":"hi","request_id":"r","halted_at_iteration_limit":false}"#,
+    ))
+    .await;
     let client = client(&server);
     let output = client.agent(".a-1_b").send(&message("hello")).await.unwrap();
     assert_eq!(output.content, "hi");
-    let request = server.asked().await;
+    let request = server.next_request().await;
     assert!(request.starts_with("POST /agent/.a-1_b HTTP/1.1\r\n"), "{request}");
     assert!(request.ends_with(r#""params":{"content":"hello","request_id":"r"},"id":1}"#), "{request}");
 }
@@ -70,22 +74,23 @@ async fn an_agent_id_that_could_change_the_path_is_never_sent() {
 
 #[tokio::test]
 async fn calls_one_after_the_other_share_a_connection_and_count_their_ids() {
-    let mut server = Canned::play(vec![vec![answer(1), answer(2), answer(3)]]).await;
+    let mut server =
+        ScriptedServer::start(vec![vec![empty_list_step(1), empty_list_step(2), empty_list_step(3)]]).await;
     let client = client(&server);
     for _ in 0..3 {
-        client.list_agents(&ALL).await.unwrap();
+        client.list_agents(&ALL_AGENTS).await.unwrap();
     }
-    assert_eq!(server.opened(), 1);
+    assert_eq!(server.drain_opened_count(), 1);
 }
 
 #[tokio::test]
 async fn a_call_opens_anew_when_the_peer_closed_since_the_last_one() {
-    let mut server = Canned::play(vec![vec![answer(1)], vec![answer(2)]]).await;
+    let mut server = ScriptedServer::start(vec![vec![empty_list_step(1)], vec![empty_list_step(2)]]).await;
     let client = client(&server);
-    client.list_agents(&ALL).await.unwrap();
-    server.closed().await;
-    client.list_agents(&ALL).await.unwrap();
-    assert_eq!(server.opened(), 1);
+    client.list_agents(&ALL_AGENTS).await.unwrap();
+    server.wait_closed().await;
+    client.list_agents(&ALL_AGENTS).await.unwrap();
+    assert_eq!(server.drain_opened_count(), 1);
 }
 
 /// As in a program that did something else between two calls: the runtime has not looked at the socket since.
@@ -101,7 +106,7 @@ async fn a_close_that_the_runtime_has_not_seen_yet_is_seen_before_writing() {
             let (mut stream, _) = listener.accept().unwrap();
             // A small request arrives in one piece: the client writes it with one call.
             assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
-            stream.write_all(&result(id, NO_AGENTS)).unwrap();
+            stream.write_all(&result_response(id, NO_AGENTS)).unwrap();
             closing.recv().unwrap();
             drop(stream);
             closed.send(()).unwrap();
@@ -109,7 +114,7 @@ async fn a_close_that_the_runtime_has_not_seen_yet_is_seen_before_writing() {
     });
     let client = Client::new(endpoint, None);
     for _ in 0..2 {
-        client.list_agents(&ALL).await.unwrap();
+        client.list_agents(&ALL_AGENTS).await.unwrap();
         close.send(()).unwrap();
         closes.recv().unwrap();
     }
@@ -118,41 +123,48 @@ async fn a_close_that_the_runtime_has_not_seen_yet_is_seen_before_writing() {
 
 #[tokio::test]
 async fn a_peer_that_says_close_is_believed() {
-    let closing =
-        String::from_utf8(result(1, NO_AGENTS)).unwrap().replacen("\r\n", "\r\nConnection: close\r\n", 1);
+    let closing = String::from_utf8(result_response(1, NO_AGENTS)).unwrap().replacen(
+        "\r\n",
+        "\r\nConnection: close\r\n",
+        1,
+    );
     // The first connection would answer a second time: the client must not ask there.
-    let first = vec![Step::Answer(closing.into_bytes()), Step::Silence];
-    let mut server = Canned::play(vec![first, vec![answer(2)]]).await;
+    let first = vec![Step::Respond(closing.into_bytes()), Step::Hang];
+    let mut server = ScriptedServer::start(vec![first, vec![empty_list_step(2)]]).await;
     let client = client(&server);
-    client.list_agents(&ALL).await.unwrap();
+    client.list_agents(&ALL_AGENTS).await.unwrap();
     assert!(client.take_idle().is_none());
-    client.list_agents(&ALL).await.unwrap();
-    assert_eq!(server.opened(), 2);
+    client.list_agents(&ALL_AGENTS).await.unwrap();
+    assert_eq!(server.drain_opened_count(), 2);
 }
 
 #[tokio::test]
 async fn a_request_that_was_written_is_never_sent_twice() {
-    let mut server = Canned::play(vec![vec![answer(1), Step::Answer(Vec::new())], vec![answer(2)]]).await;
+    let mut server = ScriptedServer::start(vec![
+        vec![empty_list_step(1), Step::Respond(Vec::new())],
+        vec![empty_list_step(2)],
+    ])
+    .await;
     let client = client(&server);
-    client.list_agents(&ALL).await.unwrap();
-    let fault = client.list_agents(&ALL).await.unwrap_err();
+    client.list_agents(&ALL_AGENTS).await.unwrap();
+    let fault = client.list_agents(&ALL_AGENTS).await.unwrap_err();
     assert!(matches!(fault, ClientFault::Transport { method: "list_agents", .. }), "{fault}");
     assert!(fault.to_string().contains("may have been carried out or not"), "{fault}");
-    server.closed().await;
-    assert_eq!(server.opened(), 0);
+    server.wait_closed().await;
+    assert_eq!(server.drain_opened_count(), 0);
 }
 
 #[tokio::test]
 async fn a_call_during_another_call_has_its_own_connection() {
-    let cancelled = result(2, r#"{"cancelled":true,"request_id":"r"}"#);
-    let mut server = Canned::play(vec![vec![Step::Silence], vec![Step::Answer(cancelled)]]).await;
+    let cancelled = result_response(2, r#"{"cancelled":true,"request_id":"r"}"#);
+    let mut server = ScriptedServer::start(vec![vec![Step::Hang], vec![Step::Respond(cancelled)]]).await;
     let client = client(&server);
     let agent = client.agent("a");
     let message = message("hello");
     let mut sending = std::pin::pin!(agent.send(&message));
     tokio::select! {
         _ = &mut sending => panic!("the peer is silent"),
-        request = server.asked() => assert!(request.contains(r#""method":"send""#)),
+        request = server.next_request() => assert!(request.contains(r#""method":"send""#)),
     }
     let request_id = RequestIdParam::Text("r".to_owned());
     assert!(agent.cancel(&CancelParams { request_id }).await.unwrap().cancelled);
@@ -160,13 +172,13 @@ async fn a_call_during_another_call_has_its_own_connection() {
 
 #[tokio::test]
 async fn a_dropped_call_closes_its_connection() {
-    let mut server = Canned::play(vec![vec![Step::Silence]]).await;
+    let mut server = ScriptedServer::start(vec![vec![Step::Hang]]).await;
     let client = client(&server);
     tokio::select! {
-        _ = client.list_agents(&ALL) => panic!("the peer is silent"),
-        _ = server.asked() => {}
+        _ = client.list_agents(&ALL_AGENTS) => panic!("the peer is silent"),
+        _ = server.next_request() => {}
     }
-    assert_eq!(server.event().await, Event::Closed);
+    assert_eq!(server.next_event().await, ServerEvent::Closed);
     assert!(client.take_idle().is_none());
 }
 
@@ -174,12 +186,12 @@ async fn a_dropped_call_closes_its_connection() {
 async fn what_the_daemon_refuses_comes_with_its_status() {
     let said = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no","data":{"kind":"k"}}}"#;
     let cases = [
-        (refusal(401, "Authorization header required"), 401, "Authorization header required (-32600)"),
-        (refusal(403, "Invalid API key"), 403, "Invalid API key (-32600)"),
-        (http(200, said), 200, "no (-32602)"),
+        (error_response(401, "Authorization header required"), 401, "Authorization header required (-32600)"),
+        (error_response(403, "Invalid API key"), 403, "Invalid API key (-32600)"),
+        (http_response(200, said), 200, "no (-32602)"),
     ];
     for (answer, expected, text) in cases {
-        let fault = fault_of(answer).await;
+        let fault = list_fault(answer).await;
         assert_eq!(fault.to_string(), text);
         assert!(matches!(fault, ClientFault::Rpc { status, .. } if status == expected), "{fault:?}");
     }
@@ -188,16 +200,22 @@ async fn what_the_daemon_refuses_comes_with_its_status() {
 #[tokio::test]
 async fn an_answer_that_is_not_ours_is_a_protocol_fault_that_says_why() {
     let cases = [
-        (result(2, NO_AGENTS), "the answer to request 2 instead of 1"),
-        (http(200, r#"{"jsonrpc":"2.0","id":null,"result":{"agents":[]}}"#), "request null instead of 1"),
-        (http(200, r#"{"jsonrpc":"2.0","id":"1","result":{"agents":[]}}"#), "request \"1\" instead of 1"),
-        (http(502, "<html>"), "HTTP 502 and no JSON-RPC response"),
-        (http(200, ""), "no JSON-RPC response"),
-        (http(200, r#"{"jsonrpc":"2.0","id":1,"result":{},"extra":1}"#), "unknown member"),
-        (result(1, r#"{"agents":5}"#), "agents must be"),
+        (result_response(2, NO_AGENTS), "the answer to request 2 instead of 1"),
+        (
+            http_response(200, r#"{"jsonrpc":"2.0","id":null,"result":{"agents":[]}}"#),
+            "request null instead of 1",
+        ),
+        (
+            http_response(200, r#"{"jsonrpc":"2.0","id":"1","result":{"agents":[]}}"#),
+            "request \"1\" instead of 1",
+        ),
+        (http_response(502, "<html>"), "HTTP 502 and no JSON-RPC response"),
+        (http_response(200, ""), "no JSON-RPC response"),
+        (http_response(200, r#"{"jsonrpc":"2.0","id":1,"result":{},"extra":1}"#), "unknown member"),
+        (result_response(1, r#"{"agents":5}"#), "agents must be"),
     ];
     for (answer, words) in cases {
-        let fault = fault_of(answer).await;
+        let fault = list_fault(answer).await;
         assert!(matches!(fault, ClientFault::Protocol { .. }), "{fault:?}");
         assert!(fault.to_string().contains(words), "{fault}");
     }
@@ -208,7 +226,7 @@ async fn an_answer_past_the_limit_is_not_read_to_its_end() {
     let mut answer =
         format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", RESPONSE_BYTES_MAX + 1).into_bytes();
     answer.resize(answer.len() + RESPONSE_BYTES_MAX + 1, b' ');
-    let fault = fault_of(answer).await;
+    let fault = list_fault(answer).await;
     assert!(fault.to_string().contains("more than 67108864 bytes"), "{fault}");
 }
 
@@ -216,16 +234,16 @@ async fn an_answer_past_the_limit_is_not_read_to_its_end() {
 async fn a_peer_that_talks_nonsense_or_hangs_up_is_a_transport_fault() {
     let half = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{".to_vec();
     for answer in [b"nonsense\r\n\r\n".to_vec(), Vec::new(), half] {
-        let fault = fault_of(answer).await;
+        let fault = list_fault(answer).await;
         assert!(matches!(fault, ClientFault::Transport { .. }), "{fault:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_peer_is_a_timeout_that_names_the_method_and_the_time() {
-    let server = Canned::play(vec![vec![Step::Silence]]).await;
+    let server = ScriptedServer::start(vec![vec![Step::Hang]]).await;
     let client = client(&server).with_timeout(Duration::from_secs(5));
-    let fault = client.list_agents(&ALL).await.unwrap_err();
+    let fault = client.list_agents(&ALL_AGENTS).await.unwrap_err();
     assert!(matches!(fault, ClientFault::Timeout { .. }), "{fault:?}");
     assert!(fault.to_string().contains("did not answer list_agents within 5s"), "{fault}");
 }
@@ -235,7 +253,7 @@ async fn a_refused_connection_is_a_connect_fault() {
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind(std::net::SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let port = socket.local_addr().unwrap().port();
-    let fault = Client::new(Endpoint::local(port), None).list_agents(&ALL).await.unwrap_err();
+    let fault = Client::new(Endpoint::local(port), None).list_agents(&ALL_AGENTS).await.unwrap_err();
     assert_eq!(
         fault.to_string(),
         format!("no nexus3 daemon at 127.0.0.1:{port}; start one with: nexus3 serve {port}")
@@ -248,5 +266,5 @@ fn a_client_can_be_shared_between_threads_and_its_calls_can_be_spawned() {
     fn spawnable<T: Send>(_: &T) {}
     let client = Client::new(Endpoint::default(), None);
     shared(&client);
-    spawnable(&client.list_agents(&ALL));
+    spawnable(&client.list_agents(&ALL_AGENTS));
 }

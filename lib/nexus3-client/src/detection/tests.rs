@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use tokio::net::{TcpListener, TcpSocket};
 
 use super::*;
-use crate::canned::{Canned, Step, http, refusal, result};
+use crate::scripted_server::{ScriptedServer, Step, error_response, http_response, result_response};
 
 /// A port that nobody listens on and nobody else can take meanwhile.
 fn closed_port() -> (TcpSocket, Endpoint) {
@@ -15,8 +15,8 @@ fn closed_port() -> (TcpSocket, Endpoint) {
     (socket, Endpoint::local(port))
 }
 
-async fn verdict(answer: Vec<u8>) -> Detection {
-    let server = Canned::once(answer).await;
+async fn detect_response(answer: Vec<u8>) -> Detection {
+    let server = ScriptedServer::respond_once(answer).await;
     detect_server(&server.endpoint, DETECT_TIMEOUT).await
 }
 
@@ -37,9 +37,9 @@ fn the_words_are_those_that_programs_know() {
 
 #[tokio::test]
 async fn the_probe_is_a_list_without_a_token() {
-    let mut server = Canned::once(refusal(401, "Authorization header required")).await;
+    let mut server = ScriptedServer::respond_once(error_response(401, "Authorization header required")).await;
     detect_server(&server.endpoint, DETECT_TIMEOUT).await;
-    let request = server.asked().await.to_ascii_lowercase();
+    let request = server.next_request().await.to_ascii_lowercase();
     assert!(request.starts_with("post / http/1.1\r\n"), "{request}");
     assert!(request.contains(&format!("host: {}\r\n", server.endpoint)), "{request}");
     assert!(!request.contains("authorization"), "{request}");
@@ -49,38 +49,44 @@ async fn the_probe_is_a_list_without_a_token() {
 #[tokio::test]
 async fn a_refusal_an_error_or_a_list_of_agents_is_a_nexus_server() {
     let ours = [
-        refusal(401, "Authorization header required"),
-        refusal(403, "Invalid API key"),
-        refusal(429, "Too many requests"),
-        http(200, r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found"}}"#),
-        result(1, r#"{"agents":[]}"#),
-        result(1, r#"{"agents":[{"agent_id":"a"}],"more":1}"#),
+        error_response(401, "Authorization header required"),
+        error_response(403, "Invalid API key"),
+        error_response(429, "Too many requests"),
+        http_response(
+            200,
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"Method not found"}}"#,
+        ),
+        result_response(1, r#"{"agents":[]}"#),
+        result_response(1, r#"{"agents":[{"agent_id":"a"}],"more":1}"#),
     ];
     for answer in ours {
         let text = String::from_utf8_lossy(&answer).into_owned();
-        assert_eq!(verdict(answer).await, Detection::NexusServer, "{text}");
+        assert_eq!(detect_response(answer).await, Detection::NexusServer, "{text}");
     }
 }
 
 #[tokio::test]
 async fn a_list_too_long_to_be_read_is_known_by_its_start() {
     let agents = vec![r#"{"agent_id":"a"}"#; 10_000].join(",");
-    assert_eq!(verdict(result(1, &format!(r#"{{"agents":[{agents}]}}"#))).await, Detection::NexusServer);
+    assert_eq!(
+        detect_response(result_response(1, &format!(r#"{{"agents":[{agents}]}}"#))).await,
+        Detection::NexusServer
+    );
 }
 
 #[tokio::test]
 async fn anything_else_that_answers_is_another_service() {
     let others = [
-        http(200, "<html></html>"),
-        http(401, "{}"),
-        http(403, "no"),
-        http(200, r#"{"agents":[]}"#),
-        result(1, r#"{"agents":{}}"#),
-        result(1, r#"{"agent":[]}"#),
-        result(1, "[]"),
-        result(2, r#"{"agents":[]}"#),
-        http(200, r#"{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"m"}}"#),
-        http(200, &"x".repeat(100_000)),
+        http_response(200, "<html></html>"),
+        http_response(401, "{}"),
+        http_response(403, "no"),
+        http_response(200, r#"{"agents":[]}"#),
+        result_response(1, r#"{"agents":{}}"#),
+        result_response(1, r#"{"agent":[]}"#),
+        result_response(1, "[]"),
+        result_response(2, r#"{"agents":[]}"#),
+        http_response(200, r#"{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"m"}}"#),
+        http_response(200, &"x".repeat(100_000)),
         format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(1_000_000)).into_bytes(),
         b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort".to_vec(),
         b"SSH-2.0-OpenSSH_9.9\r\n".to_vec(),
@@ -90,13 +96,13 @@ async fn anything_else_that_answers_is_another_service() {
     ];
     for answer in others {
         let text = String::from_utf8_lossy(&answer[..answer.len().min(80)]).into_owned();
-        assert_eq!(verdict(answer).await, Detection::OtherService, "{text}");
+        assert_eq!(detect_response(answer).await, Detection::OtherService, "{text}");
     }
 }
 
 #[tokio::test]
 async fn a_peer_that_closes_at_once_is_another_service() {
-    let server = Canned::play(vec![Vec::new()]).await;
+    let server = ScriptedServer::start(vec![Vec::new()]).await;
     assert_eq!(detect_server(&server.endpoint, DETECT_TIMEOUT).await, Detection::OtherService);
 }
 
@@ -126,11 +132,11 @@ async fn a_host_that_cannot_be_connected_to_or_named_is_an_error() {
 
 #[tokio::test]
 async fn waiting_goes_on_until_a_daemon_answers() {
-    let other = vec![Step::Answer(http(200, "not yet"))];
-    let daemon = vec![Step::Answer(refusal(401, "Authorization header required"))];
-    let mut server = Canned::play(vec![Vec::new(), other, daemon]).await;
+    let other = vec![Step::Respond(http_response(200, "not yet"))];
+    let daemon = vec![Step::Respond(error_response(401, "Authorization header required"))];
+    let mut server = ScriptedServer::start(vec![Vec::new(), other, daemon]).await;
     assert!(wait_for_server(&server.endpoint, WAIT_TIMEOUT, Duration::from_millis(1)).await);
-    assert_eq!(server.opened(), 3);
+    assert_eq!(server.drain_opened_count(), 3);
 }
 
 #[tokio::test(start_paused = true)]

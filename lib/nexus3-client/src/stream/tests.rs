@@ -1,12 +1,12 @@
 //! Streams from a scripted peer.
 
-use nexus3_protocol::events::{EventKindFilter, EventKind};
+use nexus3_protocol::events::{EventKind, EventKindFilter};
 
 use super::*;
 use crate::Token;
-use crate::canned::{Canned, http, refusal};
+use crate::scripted_server::{ScriptedServer, error_response, http_response};
 
-fn events(body: &str) -> Vec<u8> {
+fn event_stream_response(body: &str) -> Vec<u8> {
     let length = body.len();
     format!(
         "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nContent-Length: {length}\r\n\r\n{body}"
@@ -25,15 +25,19 @@ fn query(after: Option<u64>, kinds: &[EventKind]) -> EventQuery {
 
 #[tokio::test]
 async fn watching_is_a_get_with_token_and_filters_that_gives_events_until_the_end() {
-    let mut server = Canned::once(events("id: 4\n\n: hi\n\nid: 5\nevent: message\ndata: {}\n\n")).await;
+    let mut server = ScriptedServer::respond_once(event_stream_response(
+        "id: 4\n\n: hi\n\nid: 5\nevent: message\ndata: {}\n\n",
+    ))
+    .await;
     let client = Client::new(server.endpoint.clone(), Some(Token::parse("nxk_a").unwrap()));
     let query = query(Some(4), &[EventKind::MessageEvent, EventKind::TurnEnded]);
-    let mut stream = client.subscribe(&EventSubscription { agent_id: Some("a".to_owned()), query }).await.unwrap();
+    let mut stream =
+        client.subscribe(&EventSubscription { agent_id: Some("a".to_owned()), query }).await.unwrap();
     assert_eq!(stream.cursor(), None);
     let expected = SseEvent { event: "message".to_owned(), data: "{}".to_owned() };
     assert_eq!(stream.next().await.unwrap(), Some(expected));
     assert_eq!((stream.next().await.unwrap(), stream.cursor()), (None, Some(5)));
-    let request = server.asked().await;
+    let request = server.next_request().await;
     let target = "GET /agent/a/events?after=4&kind=message,turn_ended HTTP/1.1\r\n";
     assert!(request.starts_with(target), "{request}");
     assert!(request.contains(": Bearer nxk_a\r\n"), "{request}");
@@ -43,7 +47,10 @@ async fn watching_is_a_get_with_token_and_filters_that_gives_events_until_the_en
 #[test]
 fn an_agent_that_could_change_the_path_is_never_sent() {
     let with = |agent_id: Option<&str>| {
-        events_path(&EventSubscription { agent_id: agent_id.map(str::to_owned), query: EventQuery::default() })
+        events_path(&EventSubscription {
+            agent_id: agent_id.map(str::to_owned),
+            query: EventQuery::default(),
+        })
     };
     assert_eq!(with(None).unwrap(), "/events");
     assert_eq!(with(Some("a")).unwrap(), "/agent/a/events");
@@ -54,22 +61,31 @@ fn an_agent_that_could_change_the_path_is_never_sent() {
 
 #[tokio::test]
 async fn an_event_that_is_not_text_ends_the_stream_with_a_fault() {
-    let mut bytes = events("data: xx\n\n");
+    let mut bytes = event_stream_response("data: xx\n\n");
     let place = bytes.windows(2).position(|pair| pair == b"xx").unwrap();
     bytes[place] = 0xff;
-    let server = Canned::once(bytes).await;
-    let mut stream = Client::new(server.endpoint.clone(), None).subscribe(&EventSubscription::default()).await.unwrap();
+    let server = ScriptedServer::respond_once(bytes).await;
+    let mut stream =
+        Client::new(server.endpoint.clone(), None).subscribe(&EventSubscription::default()).await.unwrap();
     assert!(matches!(stream.next().await, Err(ClientFault::Protocol { method: "events", .. })));
 }
 
 #[tokio::test]
 async fn a_refusal_or_another_answer_is_no_stream() {
-    let server = Canned::once(refusal(403, "Invalid API key")).await;
-    let fault = Client::new(server.endpoint.clone(), None).subscribe(&EventSubscription::default()).await.err().unwrap();
+    let server = ScriptedServer::respond_once(error_response(403, "Invalid API key")).await;
+    let fault = Client::new(server.endpoint.clone(), None)
+        .subscribe(&EventSubscription::default())
+        .await
+        .err()
+        .unwrap();
     assert!(matches!(&fault, ClientFault::Rpc { status: 403, error } if error.message == "Invalid API key"));
     for body in ["<html>", r#"{"jsonrpc":"2.0","id":0,"result":{}}"#] {
-        let server = Canned::once(http(200, body)).await;
-        let fault = Client::new(server.endpoint.clone(), None).subscribe(&EventSubscription::default()).await.err().unwrap();
+        let server = ScriptedServer::respond_once(http_response(200, body)).await;
+        let fault = Client::new(server.endpoint.clone(), None)
+            .subscribe(&EventSubscription::default())
+            .await
+            .err()
+            .unwrap();
         assert!(matches!(&fault, ClientFault::Protocol { status: 200, .. }), "{fault}");
     }
 }
@@ -78,12 +94,12 @@ async fn a_refusal_or_another_answer_is_no_stream() {
 async fn a_streamed_send_gives_its_steps_and_then_its_answer() {
     let body = "event: text_delta\ndata: {\"text\":\"hi\"}\n\nevent: response\n\
                 data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"content\":\"hi\",\"request_id\":\"r\"}}\n\n";
-    let mut server = Canned::once(events(body)).await;
+    let mut server = ScriptedServer::respond_once(event_stream_response(body)).await;
     let client = Client::new(server.endpoint.clone(), None);
     let mut stream = client.agent("a").send_streamed(&message()).await.unwrap();
     assert!(matches!(stream.next().await.unwrap(), SendStep::Event(event) if event.event == "text_delta"));
     assert!(matches!(stream.next().await.unwrap(), SendStep::Response(output) if output.content == "hi"));
-    let request = server.asked().await;
+    let request = server.next_request().await;
     assert!(request.starts_with("POST /agent/a HTTP/1.1\r\n"), "{request}");
     assert!(request.to_ascii_lowercase().contains("accept: text/event-stream\r\n"), "{request}");
 }
@@ -99,7 +115,7 @@ data: {"jsonrpc":"2.0","id":2,"result":{"content":"","request_id":"r"}}
 
 "#;
     for (body, text) in [(refused, "no (-32602)"), (other, "instead of 1"), ("", "ended before the answer")] {
-        let server = Canned::once(events(body)).await;
+        let server = ScriptedServer::respond_once(event_stream_response(body)).await;
         let client = Client::new(server.endpoint.clone(), None);
         let mut stream = client.agent("a").send_streamed(&message()).await.unwrap();
         let fault = stream.next().await.unwrap_err().to_string();

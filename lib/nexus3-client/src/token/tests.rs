@@ -7,26 +7,26 @@ use tempfile::TempDir;
 
 use super::*;
 
-fn home(files: &[(&str, &str, u32)]) -> TempDir {
+fn home_with_files(files: &[(&str, &str, u32)]) -> TempDir {
     let home = TempDir::new().unwrap();
     for (name, content, mode) in files {
-        put(&home, name, content.as_bytes(), *mode);
+        write_file(&home, name, content.as_bytes(), *mode);
     }
     home
 }
 
-fn put(home: &TempDir, name: &str, content: &[u8], mode: u32) {
+fn write_file(home: &TempDir, name: &str, content: &[u8], mode: u32) {
     let path = home.path().join(name);
     fs::write(&path, content).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-fn found(home: &TempDir, explicit: Option<&str>, endpoint: &Endpoint) -> Option<String> {
+fn discovered(home: &TempDir, explicit: Option<&str>, endpoint: &Endpoint) -> Option<String> {
     let token = discover_token(home.path(), explicit, endpoint).unwrap()?;
     Some(token.authorization().to_str().unwrap().to_owned())
 }
 
-fn refused(home: &TempDir) -> String {
+fn discovery_fault(home: &TempDir) -> String {
     discover_token(home.path(), None, &Endpoint::local(9000)).unwrap_err().to_string()
 }
 
@@ -35,9 +35,9 @@ fn the_ports_file_wins_and_older_names_come_last() {
     let names = ["rpc-9000.token", "rpc.token", "server-9000.key", "server.key"];
     let files = names.map(|name| (name, name, 0o600));
     for first in 0..names.len() {
-        let home = home(&files[first..]);
+        let home = home_with_files(&files[first..]);
         assert_eq!(
-            found(&home, None, &Endpoint::local(9000)),
+            discovered(&home, None, &Endpoint::local(9000)),
             Some(format!("Bearer {}", names[first])),
             "of {:?}",
             &names[first..]
@@ -47,57 +47,61 @@ fn the_ports_file_wins_and_older_names_come_last() {
 
 #[test]
 fn the_default_ports_own_name_is_met_when_only_the_plain_one_is_there() {
-    let home = home(&[("rpc.token", "nxk_a\n", 0o600)]);
-    assert_eq!(found(&home, None, &Endpoint::default()), Some("Bearer nxk_a".to_owned()));
+    let home = home_with_files(&[("rpc.token", "nxk_a\n", 0o600)]);
+    assert_eq!(discovered(&home, None, &Endpoint::default()), Some("Bearer nxk_a".to_owned()));
 }
 
 #[test]
 fn a_token_knows_the_file_it_came_from() {
-    let home = home(&[("rpc.token", "nxk_a", 0o600)]);
+    let home = home_with_files(&[("rpc.token", "nxk_a", 0o600)]);
     let token = discover_token(home.path(), None, &Endpoint::default()).unwrap().unwrap();
     assert_eq!(*token.source(), TokenSource::File(home.path().join("rpc.token")));
 }
 
 #[test]
 fn a_given_token_wins_over_files_even_over_one_that_would_be_refused() {
-    let home = home(&[("rpc.token", "nxk_file", 0o644)]);
-    assert_eq!(found(&home, Some(" nxk_given\n"), &Endpoint::default()), Some("Bearer nxk_given".to_owned()));
+    let home = home_with_files(&[("rpc.token", "nxk_file", 0o644)]);
+    assert_eq!(
+        discovered(&home, Some(" nxk_given\n"), &Endpoint::default()),
+        Some("Bearer nxk_given".to_owned())
+    );
     let token = discover_token(home.path(), Some("nxk_given"), &Endpoint::default()).unwrap().unwrap();
     assert_eq!(*token.source(), TokenSource::Given);
 }
 
 #[test]
 fn a_blank_given_token_counts_as_not_set() {
-    let home = home(&[("rpc.token", "nxk_file", 0o600)]);
+    let home = home_with_files(&[("rpc.token", "nxk_file", 0o600)]);
     for blank in ["", "  \n"] {
-        assert_eq!(found(&home, Some(blank), &Endpoint::default()), Some("Bearer nxk_file".to_owned()));
+        assert_eq!(discovered(&home, Some(blank), &Endpoint::default()), Some("Bearer nxk_file".to_owned()));
     }
 }
 
 #[test]
 fn no_file_and_no_home_mean_no_token() {
     let home = TempDir::new().unwrap();
-    assert_eq!(found(&home, None, &Endpoint::default()), None);
+    assert_eq!(discovered(&home, None, &Endpoint::default()), None);
     let missing = home.path().join("missing");
     assert_eq!(discover_token(&missing, None, &Endpoint::default()).unwrap(), None);
 }
 
 #[test]
 fn a_host_that_is_not_loopback_gets_only_a_given_token() {
-    let home = home(&[("rpc.token", "nxk_file", 0o600)]);
+    let home = home_with_files(&[("rpc.token", "nxk_file", 0o600)]);
     let remote = Endpoint::new("10.0.0.1", 8765);
-    assert_eq!(found(&home, None, &remote), None);
-    assert_eq!(found(&home, Some("nxk_given"), &remote), Some("Bearer nxk_given".to_owned()));
+    assert_eq!(discovered(&home, None, &remote), None);
+    assert_eq!(discovered(&home, Some("nxk_given"), &remote), Some("Bearer nxk_given".to_owned()));
     for host in ["localhost", "::1"] {
-        assert!(found(&home, None, &Endpoint::new(host, 8765)).is_some(), "{host}");
+        assert!(discovered(&home, None, &Endpoint::new(host, 8765)).is_some(), "{host}");
     }
 }
 
 #[test]
 fn a_file_that_others_can_read_is_refused_with_its_mode_and_the_fix() {
     for mode in [0o640, 0o604, 0o644, 0o660, 0o610, 0o602, 0o777] {
-        let home = home(&[("rpc-9000.token", "nxk_secret", mode), ("rpc.token", "nxk_next", 0o600)]);
-        let text = refused(&home);
+        let home =
+            home_with_files(&[("rpc-9000.token", "nxk_secret", mode), ("rpc.token", "nxk_next", 0o600)]);
+        let text = discovery_fault(&home);
         let path = home.path().join("rpc-9000.token");
         assert!(text.contains(&format!("mode {mode:04o}")), "{text}");
         assert!(text.ends_with(&format!("chmod 600 {}", path.display())), "{text}");
@@ -108,25 +112,25 @@ fn a_file_that_others_can_read_is_refused_with_its_mode_and_the_fix() {
 #[test]
 fn a_file_that_only_its_owner_can_read_is_taken() {
     for mode in [0o600, 0o400, 0o700] {
-        let home = home(&[("rpc.token", "nxk_a", mode)]);
-        assert!(found(&home, None, &Endpoint::default()).is_some(), "{mode:o}");
+        let home = home_with_files(&[("rpc.token", "nxk_a", mode)]);
+        assert!(discovered(&home, None, &Endpoint::default()).is_some(), "{mode:o}");
     }
 }
 
 #[test]
 fn a_symlink_is_refused_wherever_it_leads() {
-    let home = home(&[("elsewhere", "nxk_secret", 0o600)]);
+    let home = home_with_files(&[("elsewhere", "nxk_secret", 0o600)]);
     symlink(home.path().join("elsewhere"), home.path().join("rpc.token")).unwrap();
-    assert!(refused(&home).contains("rpc.token is a symbolic link"));
+    assert!(discovery_fault(&home).contains("rpc.token is a symbolic link"));
     symlink("nowhere", home.path().join("rpc-9000.token")).unwrap();
-    assert!(refused(&home).contains("rpc-9000.token is a symbolic link"));
+    assert!(discovery_fault(&home).contains("rpc-9000.token is a symbolic link"));
 }
 
 #[test]
 fn a_directory_is_refused() {
     let home = TempDir::new().unwrap();
     fs::create_dir(home.path().join("rpc.token")).unwrap();
-    assert!(refused(&home).contains("not a regular file"));
+    assert!(discovery_fault(&home).contains("not a regular file"));
 }
 
 #[test]
@@ -141,8 +145,8 @@ fn content_that_is_no_token_is_refused_without_showing_it() {
     ];
     for (content, words) in cases {
         let home = TempDir::new().unwrap();
-        put(&home, "rpc.token", content, 0o600);
-        let text = refused(&home);
+        write_file(&home, "rpc.token", content, 0o600);
+        let text = discovery_fault(&home);
         assert!(text.contains(words), "{text}");
         assert!(text.contains("rpc.token"), "{text}");
         assert!(!text.contains("nxk_"), "{text}");

@@ -56,9 +56,13 @@ impl<'a> Incoming<'a> {
             error: RpcError::new(ErrorCode::Parse, fault.to_string()),
         })?;
         match root {
-            Root::Object(members) => parse_request(members, duplicate.as_deref(), rules).map(Incoming::Single),
+            Root::Object(members) => {
+                parse_request(members, duplicate.as_deref(), rules).map(Incoming::Single)
+            }
             Root::Array(items) if rules.batch_max > 0 => parse_batch(items, duplicate.as_deref(), rules),
-            Root::Array(_) | Root::Scalar => Err(RejectedRequest::invalid_request("Request must be a JSON object")),
+            Root::Array(_) | Root::Scalar => {
+                Err(RejectedRequest::invalid_request("Request must be a JSON object"))
+            }
         }
     }
 }
@@ -72,7 +76,11 @@ fn parse_batch<'a>(
         return Err(RejectedRequest::invalid_request("Batch must not be empty"));
     }
     if items.len() > rules.batch_max {
-        return Err(RejectedRequest::invalid_request(format!("Batch too large: {} > {}", items.len(), rules.batch_max)));
+        return Err(RejectedRequest::invalid_request(format!(
+            "Batch too large: {} > {}",
+            items.len(),
+            rules.batch_max
+        )));
     }
     // Which item holds a duplicate key is not known, so none of them may run.
     if let Some(key) = duplicate {
@@ -124,7 +132,9 @@ fn parse_request<'a>(
     };
     match checked {
         Ok((method, params)) => Ok(Request { method, params, id }),
-        Err(text) => Err(RejectedRequest { id: id.unwrap_or(Id::NULL), ..RejectedRequest::invalid_request(text) }),
+        Err(text) => {
+            Err(RejectedRequest { id: id.unwrap_or(Id::NULL), ..RejectedRequest::invalid_request(text) })
+        }
     }
 }
 

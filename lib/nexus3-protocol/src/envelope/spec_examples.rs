@@ -106,7 +106,7 @@ fn numbers(params: &Params<'_>, names: &[&str]) -> Vec<i64> {
     }
 }
 
-fn call(request: &Request<'_>) -> Result<Value, RpcError> {
+fn execute(request: &Request<'_>) -> Result<Value, RpcError> {
     match request.method.as_ref() {
         "subtract" => {
             let numbers = numbers(&request.params, &["minuend", "subtrahend"]);
@@ -119,11 +119,11 @@ fn call(request: &Request<'_>) -> Result<Value, RpcError> {
     }
 }
 
-fn answer(read: Result<Request<'_>, RejectedRequest<'_>>) -> Option<Vec<u8>> {
+fn respond(read: Result<Request<'_>, RejectedRequest<'_>>) -> Option<Vec<u8>> {
     match read {
         Err(refused) => Some(encode_error(&refused.id, &refused.error)),
         Ok(request) => {
-            let outcome = call(&request);
+            let outcome = execute(&request);
             request.id.map(|id| match outcome {
                 Ok(result) => encode_result(&id, &result).unwrap(),
                 Err(error) => encode_error(&id, &error),
@@ -134,10 +134,10 @@ fn answer(read: Result<Request<'_>, RejectedRequest<'_>>) -> Option<Vec<u8>> {
 
 fn serve(message: &str) -> Option<Vec<u8>> {
     match Incoming::parse(message.as_bytes(), EnvelopeRules::FULL) {
-        Ok(Incoming::Single(request)) => answer(Ok(request)),
-        Err(refused) => answer(Err(refused)),
+        Ok(Incoming::Single(request)) => respond(Ok(request)),
+        Err(refused) => respond(Err(refused)),
         Ok(Incoming::Batch(items)) => {
-            let answers: Vec<Vec<u8>> = items.into_iter().filter_map(answer).collect();
+            let answers: Vec<Vec<u8>> = items.into_iter().filter_map(respond).collect();
             (!answers.is_empty()).then(|| [b"[", answers.join(&b","[..]).as_slice(), b"]"].concat())
         }
     }
@@ -153,7 +153,7 @@ fn without_message(mut response: Value) -> Value {
 }
 
 /// The responses of a text; those of a batch may come in any order.
-fn meaning(text: &[u8]) -> (bool, Vec<Value>) {
+fn normalized(text: &[u8]) -> (bool, Vec<Value>) {
     let value: Value = serde_json::from_slice(text).unwrap();
     let (batch, responses) = match value {
         Value::Array(responses) => (true, responses),
@@ -167,8 +167,8 @@ fn meaning(text: &[u8]) -> (bool, Vec<Value>) {
 #[test]
 fn the_fifteen_examples_of_the_specification_are_answered_as_it_says() {
     for (name, message, expected) in EXAMPLES {
-        let expected = (!expected.is_empty()).then(|| meaning(expected.as_bytes()));
-        assert_eq!(serve(message).map(|answer| meaning(&answer)), expected, "{name}");
+        let expected = (!expected.is_empty()).then(|| normalized(expected.as_bytes()));
+        assert_eq!(serve(message).map(|answer| normalized(&answer)), expected, "{name}");
     }
 }
 

@@ -29,7 +29,8 @@ pub struct AgentCreated {
     /// The agent or the session it came from, in words.
     pub origin: Option<String>,
     /// What it was given.
-    #[serde(rename = "rights")] pub permissions: PermissionsView,
+    #[serde(rename = "rights")]
+    pub permissions: PermissionsView,
 }
 
 /// An agent was given other rights.
@@ -39,7 +40,8 @@ pub struct PermissionsChanged {
     /// Who did it.
     pub by: String,
     /// What it has now.
-    #[serde(rename = "rights")] pub permissions: PermissionsView,
+    #[serde(rename = "rights")]
+    pub permissions: PermissionsView,
 }
 
 /// What an agent was given; what it may do is that, below the ceiling of all its ancestors.
@@ -146,7 +148,8 @@ pub struct ToolBegun {
     /// Which turn.
     pub turn: Count,
     /// The call's place in the answer, from 0.
-    #[serde(rename = "place")] pub index: Count,
+    #[serde(rename = "place")]
+    pub index: Count,
     /// The call's id, as the model gave it.
     pub call_id: String,
     /// The tool.
@@ -162,7 +165,8 @@ pub struct ToolDone {
     /// Which turn.
     pub turn: Count,
     /// The call's place in the answer, from 0.
-    #[serde(rename = "place")] pub index: Count,
+    #[serde(rename = "place")]
+    pub index: Count,
     /// `done`, `failed` or `denied`.
     pub outcome: String,
     /// What the model reads.
@@ -238,7 +242,8 @@ pub struct ContextCompacted {
     /// Who wanted it: `auto` when the context was full, `admin`, or an agent.
     pub by: String,
     /// `summary`: a model has summed older messages up. `dropped`: older outputs and messages were dropped, or cut.
-    #[serde(rename = "how")] pub method: String,
+    #[serde(rename = "how")]
+    pub method: String,
     /// Messages there were.
     pub messages_before: Count,
     /// Messages there are now.

@@ -56,7 +56,9 @@ fn an_event_of_a_newer_daemon_is_passed_over_and_new_members_too() {
     assert_eq!(Event::decode(RESPONSE_EVENT, "{}").unwrap(), None);
     let data =
         r#"{"sequence":9,"agent_id":"a","number":4,"at":"t","kind":"turn_begun","turn":2,"weather":[9]}"#;
-    let Some(Event::Journalled(event)) = Event::decode("turn_begun", data).unwrap() else { panic!("not kept") };
+    let Some(Event::Journalled(event)) = Event::decode("turn_begun", data).unwrap() else {
+        panic!("not kept")
+    };
     assert_eq!(event.record, JournalRecord::TurnBegun(TurnBegun { turn: 2 }));
 }
 

@@ -36,7 +36,9 @@ impl ParamFault {
     fn wrong_type(wanted: &str, value: &Json<'_>) -> Self {
         match value {
             Json::Null => Self::new(ParamFaultKind::Missing),
-            other => Self::new(ParamFaultKind::WrongType { expected: wanted.to_owned(), got: other.type_name() }),
+            other => {
+                Self::new(ParamFaultKind::WrongType { expected: wanted.to_owned(), got: other.type_name() })
+            }
         }
     }
 
@@ -60,7 +62,9 @@ impl fmt::Display for ParamFault {
         match &self.kind {
             ParamFaultKind::Missing => write!(out, "Missing required parameter: {path}"),
             ParamFaultKind::Unknown => write!(out, "Extra inputs are not permitted: {path}"),
-            ParamFaultKind::WrongType { expected: wanted, got } => write!(out, "{path} must be {wanted}, got: {got}"),
+            ParamFaultKind::WrongType { expected: wanted, got } => {
+                write!(out, "{path} must be {wanted}, got: {got}")
+            }
             ParamFaultKind::Custom(text) => write!(out, "{path} {text}"),
         }
     }
@@ -79,7 +83,9 @@ impl serde::de::Error for ParamFault {
             serde::de::Unexpected::Bool(_) => "bool",
             serde::de::Unexpected::Unsigned(_) | serde::de::Unexpected::Signed(_) => "int",
             serde::de::Unexpected::Float(_) => "float",
-            serde::de::Unexpected::Unit | serde::de::Unexpected::Option => return Self::new(ParamFaultKind::Missing),
+            serde::de::Unexpected::Unit | serde::de::Unexpected::Option => {
+                return Self::new(ParamFaultKind::Missing);
+            }
             serde::de::Unexpected::Seq => "list",
             serde::de::Unexpected::Map => "dict",
             _ => "str",
@@ -333,7 +339,9 @@ impl<'de> SeqAccess<'de> for ItemAccess<'de> {
         let Some(item) = self.items.next() else { return Ok(None) };
         let index = self.index;
         self.index += 1;
-        seed.deserialize(ValueDeserializer(item)).map(Some).map_err(|fault| fault.nested_in(&format!("[{index}]")))
+        seed.deserialize(ValueDeserializer(item))
+            .map(Some)
+            .map_err(|fault| fault.nested_in(&format!("[{index}]")))
     }
 }
 

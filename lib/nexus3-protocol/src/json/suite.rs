@@ -2,18 +2,18 @@
 //! and texts the document leaves to us. Each is read alone and as the `params` of a request.
 
 mod accepted;
-mod decided;
+mod implementation_defined;
 mod refused;
 
 use std::collections::HashSet;
 
 use accepted::ACCEPTED;
-use decided::{Answer, DECIDED};
+use implementation_defined::{ExpectedOutcome, IMPLEMENTATION_DEFINED};
 use refused::{REFUSED, REFUSED_ALONE};
 
-use super::tests::alike;
+use super::tests::is_equivalent;
 use super::{Json, from_json, parse, parse_members};
-use crate::envelope::{Incoming, RejectedRequest, EnvelopeRules};
+use crate::envelope::{EnvelopeRules, Incoming, RejectedRequest};
 
 /// A request with `text` as its parameters, at both places a member can have.
 fn requests(text: &[u8]) -> [Vec<u8>; 2] {
@@ -42,9 +42,9 @@ fn what_is_accepted_means_what_another_parser_reads() {
     for (name, text) in ACCEPTED {
         let document = parse(text).unwrap_or_else(|fault| panic!("{name}: {fault}"));
         let other: serde_json::Value = serde_json::from_slice(text).unwrap();
-        assert!(alike(&document.value, &other), "{name}: {:?} is not {other}", document.value);
+        assert!(is_equivalent(&document.value, &other), "{name}: {:?} is not {other}", document.value);
         let typed: serde_json::Value = from_json(&document.value).unwrap();
-        assert!(alike(&document.value, &typed), "{name}: {:?} is not {typed}", document.value);
+        assert!(is_equivalent(&document.value, &typed), "{name}: {:?} is not {typed}", document.value);
     }
 }
 
@@ -90,23 +90,25 @@ fn a_text_that_params_make_whole_is_a_request_with_a_member_too_many() {
 
 #[test]
 fn what_the_grammar_leaves_open_has_a_fixed_answer() {
-    for case in DECIDED {
+    for case in IMPLEMENTATION_DEFINED {
         let (name, text) = (case.name, case.text.bytes());
-        match (case.answer, parse(&text)) {
-            (Answer::Kept, Ok(document)) => {
+        match (case.expected, parse(&text)) {
+            (ExpectedOutcome::Accepted, Ok(document)) => {
                 assert_eq!(document.duplicate, None, "{name}");
                 if let Json::Number(number) = document.value {
                     assert_eq!(number.as_bytes(), text, "{name}: digits are kept as sent");
                 }
             }
-            (Answer::Doubled(key), Ok(document)) => {
+            (ExpectedOutcome::DuplicateKey(key), Ok(document)) => {
                 assert_eq!(document.duplicate.as_deref(), Some(key), "{name}");
             }
-            (Answer::Refused(message), Err(fault)) => assert_eq!(fault.to_string(), message, "{name}"),
+            (ExpectedOutcome::Rejected(message), Err(fault)) => {
+                assert_eq!(fault.to_string(), message, "{name}")
+            }
             (answer, read) => panic!("{name}: {answer:?} was expected, got {:?}", read.map(|_| ())),
         }
         for request in requests(&text) {
-            assert_eq!(refusal(&request).map(|(code, _)| code), case.as_params, "{name}");
+            assert_eq!(refusal(&request).map(|(code, _)| code), case.params_code, "{name}");
         }
     }
 }
@@ -172,7 +174,7 @@ fn the_suite_is_as_large_as_promised_and_names_each_case_once() {
         assert!(names.insert(name), "{name} stands twice");
         assert!(texts.insert(text), "{name} has another case's text");
     }
-    for case in DECIDED {
+    for case in IMPLEMENTATION_DEFINED {
         assert!(names.insert(&case.name), "{} stands twice", case.name);
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::scalars::deserialize_count;
-use super::{Count, PageOffset, OnRestart, PageSize, RequestIdParam, SendOutput};
+use super::{Count, OnRestart, PageOffset, PageSize, RequestIdParam, SendOutput};
 
 /// No parameters.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
 use super::scalars::deserialize_count;
-use super::{BudgetParams, Count, MayGrantParams, PageOffset, OnRestart, PageSize};
+use super::{BudgetParams, Count, MayGrantParams, OnRestart, PageOffset, PageSize};
 
 /// What `list_sessions` takes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -145,7 +145,8 @@ pub struct ExportAgentParams {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExportAgentOutput {
     /// The session.
-    #[serde(rename = "session")] pub snapshot: SnapshotDocument,
+    #[serde(rename = "session")]
+    pub snapshot: SnapshotDocument,
 }
 
 /// What `import_agent` takes.
@@ -154,7 +155,8 @@ pub struct ExportAgentOutput {
 #[serde(deny_unknown_fields)]
 pub struct ImportAgentParams {
     /// The session.
-    #[serde(rename = "session")] pub snapshot: SnapshotDocument,
+    #[serde(rename = "session")]
+    pub snapshot: SnapshotDocument,
     /// The agent's name; the session's when it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
@@ -225,7 +227,8 @@ pub struct SnapshotDocument {
     pub provenance: String,
     /// What the original's shape has no place for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[serde(rename = "nexus3")] pub extras: Option<SnapshotExtras>,
+    #[serde(rename = "nexus3")]
+    pub extras: Option<SnapshotExtras>,
 }
 
 /// One message of a session.

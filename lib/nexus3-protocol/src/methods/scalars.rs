@@ -65,7 +65,9 @@ impl<'de> Deserialize<'de> for RequestIdParam {
 }
 
 /// Reads a count that a caller sets. A number that is none is answered in words and not with the name of a type.
-pub(super) fn deserialize_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Count>, D::Error> {
+pub(super) fn deserialize_count<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Count>, D::Error> {
     Option::<PageOffset>::deserialize(deserializer).map(|count| count.map(|count| count.0))
 }
 

@@ -1,19 +1,19 @@
 //! The method list: its names, the JSON of every params and output struct, each fault's message, the document.
 
-mod document;
 mod faults;
-mod list;
-mod permissions;
 mod lifecycle;
+mod list;
+mod openrpc;
+mod permissions;
 mod shapes;
 
 use super::*;
 use crate::json::{Json, ParamFault, from_members, parse};
 
-macro_rules! define_read_params {
+macro_rules! define_parse_params {
     ($( $(#[doc = $doc:literal])* $spec:ident $call:ident = $name:literal at $door:ident: $params:ident => $output:ident; )*) => {
         /// What a door does with a method's parameters, less the result.
-        fn read_params(method: Method, text: &str) -> Result<(), ParamFault> {
+        fn parse_params(method: Method, text: &str) -> Result<(), ParamFault> {
             let Json::Object(members) = parse(text.as_bytes()).unwrap().value else {
                 panic!("an object was expected: {text}");
             };
@@ -22,4 +22,4 @@ macro_rules! define_read_params {
     };
 }
 
-crate::for_each_method!(define_read_params);
+crate::for_each_method!(define_parse_params);

@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::super::Bench;
 use super::super::instant_model::InstantModel;
 use super::super::load::ConnectionPool;
-use super::super::statistics::Spread;
 use super::super::report::{Goal, Row};
 use super::super::servers::{DaemonOptions, Server};
+use super::super::statistics::Spread;
 use super::super::turn::PROMPT;
 use crate::command::Failure;
 
@@ -80,7 +80,9 @@ impl<'a> Conversation<'a> {
         let own = Spread::from_pairs(&ours, &beside, |ours, beside| ours - beside);
         let how = if at_once == 1 { "alone".to_owned() } else { format!("{at_once} at once") };
         let name = format!("a turn with {} messages, {how}: CPU", self.messages);
-        let row = Row::new(name, "ms", Spread::from_values(ours)).baseline(Spread::from_values(beside)).comparison(own);
+        let row = Row::new(name, "ms", Spread::from_values(ours))
+            .baseline(Spread::from_values(beside))
+            .comparison(own);
         Ok(if at_once == 1 { row } else { row.goal(Goal::ComparisonAtMost(0.3)) })
     }
 }

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use super::super::Bench;
-use super::super::statistics::{Spread, Latencies};
 use super::super::report::{Goal, Row};
 use super::super::servers::{DaemonOptions, Server, temporary_folder};
-use super::{run_durable, spread, path_text};
+use super::super::statistics::{Latencies, Spread};
+use super::{path_text, run_durable, spread};
 use crate::command::Failure;
 
 const STARTS: usize = 10;

@@ -38,8 +38,12 @@ fn a_path_is_read_into_its_simplest_text() {
 fn what_no_file_can_be_called_is_refused() {
     let base = FilePath::root();
     let long = format!("/{}", "a".repeat(4096));
-    let cases =
-        [("", PathFault::Empty), ("/a\0b", PathFault::Nul), ("\0", PathFault::Nul), (&long, PathFault::TooLong)];
+    let cases = [
+        ("", PathFault::Empty),
+        ("/a\0b", PathFault::Nul),
+        ("\0", PathFault::Nul),
+        (&long, PathFault::TooLong),
+    ];
     for (text, fault) in cases {
         assert_eq!(FilePath::resolve(text, &base), Err(fault));
     }
@@ -124,7 +128,8 @@ fn a_path_is_found_beneath_the_folder_that_allows_it() {
         ("/", None),
     ];
     for (file, expected) in cases {
-        let expected = expected.map(|(root, rest)| RootedPath { root: path(root), relative: rest.to_owned() });
+        let expected =
+            expected.map(|(root, rest)| RootedPath { root: path(root), relative: rest.to_owned() });
         assert_eq!(set.find(&path(file)), expected, "{file}");
     }
     let all = DirectorySet::all().find(&path("/x/y"));

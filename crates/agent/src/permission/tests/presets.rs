@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn ask() -> GrantRequest {
+fn request() -> GrantRequest {
     GrantRequest {
         cwd: path("/w"),
         write_paths: None,
@@ -32,18 +32,18 @@ fn tools(grant: &Grant) -> Vec<&'static str> {
 
 #[test]
 fn each_preset_opens_its_folders() {
-    let out = || GrantRequest { write_paths: Some(paths(&["/w/out", "/w/log"])), ..ask() };
-    let empty = || GrantRequest { write_paths: Some(Vec::new()), ..ask() };
+    let out = || GrantRequest { write_paths: Some(paths(&["/w/out", "/w/log"])), ..request() };
+    let empty = || GrantRequest { write_paths: Some(Vec::new()), ..request() };
     let cases = [
-        ("yolo", ask(), "anywhere", "anywhere"),
+        ("yolo", request(), "anywhere", "anywhere"),
         ("yolo", out(), "anywhere", "/w/log, /w/out"),
-        ("trusted", ask(), "anywhere", "/w"),
+        ("trusted", request(), "anywhere", "/w"),
         ("trusted", out(), "anywhere", "/w/log, /w/out"),
-        ("trusted", GrantRequest { write_paths: Some(paths(&["/tmp"])), ..ask() }, "anywhere", "/tmp"),
-        ("sandboxed", ask(), "/w", "nowhere"),
+        ("trusted", GrantRequest { write_paths: Some(paths(&["/tmp"])), ..request() }, "anywhere", "/tmp"),
+        ("sandboxed", request(), "/w", "nowhere"),
         ("sandboxed", out(), "/w", "/w/log, /w/out"),
         ("sandboxed", empty(), "/w", "nowhere"),
-        ("worker", ask(), "/w", "nowhere"),
+        ("worker", request(), "/w", "nowhere"),
         ("worker", empty(), "/w", "nowhere"),
     ];
     for (name, ask, read, write) in cases {
@@ -60,12 +60,18 @@ fn each_preset_has_its_tools_targets_and_children() {
     let all = ["fs.read_file", "fs.write_file", "agent_create", "agent_list", "agent_send"];
     let cases: [(&str, &[&str], NameSet, NameSet, Targets); 4] = [
         ("yolo", &all, NameSet::all(), NameSet::all(), Targets::all()),
-        ("trusted", &all, NameSet::none(), NameSet::only(["sandboxed", "worker"]), Targets::parent_and_descendants()),
+        (
+            "trusted",
+            &all,
+            NameSet::none(),
+            NameSet::only(["sandboxed", "worker"]),
+            Targets::parent_and_descendants(),
+        ),
         ("sandboxed", &["fs.read_file", "agent_send"], NameSet::none(), NameSet::none(), Targets::parent()),
         ("worker", &["fs.read_file"], NameSet::none(), NameSet::none(), Targets::none()),
     ];
     for (name, shown, world, create, targets) in cases {
-        let grant = resolve(&builtin(), name, &ask());
+        let grant = resolve(&builtin(), name, &request());
         assert_eq!(tools(&grant), shown, "{name}");
         assert_eq!((&grant.commands, &grant.hosts), (&world, &world), "{name}");
         assert_eq!((grant.create, grant.targets), (create, targets), "{name}");
@@ -75,7 +81,7 @@ fn each_preset_has_its_tools_targets_and_children() {
 
 #[test]
 fn writing_that_does_not_fit_is_refused() {
-    let write = |path: &str| GrantRequest { write_paths: Some(paths(&["/w/ok", path])), ..ask() };
+    let write = |path: &str| GrantRequest { write_paths: Some(paths(&["/w/ok", path])), ..request() };
     assert_eq!(
         refusal("worker", &write("/w/out")),
         "preset 'worker' cannot write: leave allowed_write_paths out, or choose another preset"
@@ -96,7 +102,7 @@ fn a_tool_that_is_disabled_stays_disabled_whatever_else_is_asked() {
         write_paths: Some(paths(&["/w/out"])),
         disable_tools: arcs(&["fs.write_file", "agent_create"]),
         may_create: Some(arcs(&["worker"])),
-        ..ask()
+        ..request()
     };
     for name in ["yolo", "trusted", "sandboxed"] {
         let grant = resolve(&builtin(), name, &ask);
@@ -107,7 +113,7 @@ fn a_tool_that_is_disabled_stays_disabled_whatever_else_is_asked() {
 
 #[test]
 fn whoever_may_create_gets_the_tools_for_it_and_reaches_its_children() {
-    let ask = |presets: &[&str]| GrantRequest { may_create: Some(arcs(presets)), ..ask() };
+    let ask = |presets: &[&str]| GrantRequest { may_create: Some(arcs(presets)), ..request() };
     let agent_tools = ["fs.read_file", "agent_create", "agent_list", "agent_send"];
     let grant = resolve(&builtin(), "sandboxed", &ask(&["worker"]));
     assert_eq!(tools(&grant), agent_tools);
@@ -122,9 +128,10 @@ fn whoever_may_create_gets_the_tools_for_it_and_reaches_its_children() {
 
 #[test]
 fn each_limit_says_where_it_comes_from() {
-    let reasons = |name: &str, ask: &GrantRequest| builtin().find(name).unwrap().resolve(ask).unwrap().reasons;
+    let reasons =
+        |name: &str, ask: &GrantRequest| builtin().find(name).unwrap().resolve(ask).unwrap().reasons;
     let turns = Dimension::Budget(Resource::Turns);
-    let plain = reasons("sandboxed", &ask());
+    let plain = reasons("sandboxed", &request());
     for (dimension, reason) in [
         (Dimension::Tools, "preset 'sandboxed'"),
         (Dimension::Read, "cwd of preset 'sandboxed'"),
@@ -138,7 +145,7 @@ fn each_limit_says_where_it_comes_from() {
         disable_tools: arcs(&["x"]),
         may_create: Some(arcs(&["worker"])),
         budget: Budget::unlimited().with_limit(Resource::Turns, Some(3)),
-        ..ask()
+        ..request()
     };
     let full = reasons("sandboxed", &full);
     for (dimension, reason) in [
@@ -150,10 +157,10 @@ fn each_limit_says_where_it_comes_from() {
     ] {
         assert_eq!(&**full.get(dimension), reason, "{}", dimension.name());
     }
-    assert_eq!(&**reasons("trusted", &ask()).get(Dimension::Write), "cwd of preset 'trusted'");
+    assert_eq!(&**reasons("trusted", &request()).get(Dimension::Write), "cwd of preset 'trusted'");
 }
 
-fn with(extends: &str, narrowing: Narrowing) -> Presets {
+fn with_custom(extends: &str, narrowing: Narrowing) -> Presets {
     let mut presets = builtin();
     presets.add("mine", extends, narrowing).unwrap();
     presets
@@ -161,7 +168,7 @@ fn with(extends: &str, narrowing: Narrowing) -> Presets {
 
 #[test]
 fn a_custom_preset_takes_away_and_keeps_the_rest() {
-    let presets = with(
+    let presets = with_custom(
         "trusted",
         Narrowing {
             description: Some("for reviews".to_owned()),
@@ -178,7 +185,7 @@ fn a_custom_preset_takes_away_and_keeps_the_rest() {
     let mine = presets.find("mine").unwrap();
     assert_eq!((&**mine.name(), &*mine.description, mine.level), ("mine", "for reviews", Level::Trusted));
     assert_eq!(mine.inheritance, arcs(&["mine", "trusted"]));
-    let grant = resolve(&presets, "mine", &ask());
+    let grant = resolve(&presets, "mine", &request());
     assert_eq!(grant.tools, NameSet::only(["fs.read_file", "fs.write_file"]));
     assert_eq!((grant.read, grant.write), (folders(&["/w", "/lib"]), folders(&["/w/out"])));
     assert_eq!(grant.blocked, paths(&["/lib/private", "/srv/.nexus3"]));
@@ -188,7 +195,7 @@ fn a_custom_preset_takes_away_and_keeps_the_rest() {
 
 #[test]
 fn what_a_custom_preset_took_away_no_ask_gives_back() {
-    let presets = with(
+    let presets = with_custom(
         "sandboxed",
         Narrowing {
             disable_tools: arcs(&["agent_create"]),
@@ -201,20 +208,20 @@ fn what_a_custom_preset_took_away_no_ask_gives_back() {
     let ask = GrantRequest {
         may_create: Some(arcs(&["worker"])),
         budget: Budget::unlimited().with_limit(Resource::Turns, Some(70)),
-        ..ask()
+        ..request()
     };
     let grant = resolve(&presets, "mine", &ask);
     assert!(!grant.tools.contains("agent_create"), "{}", grant.tools);
     assert_eq!((grant.create, grant.targets), (NameSet::none(), Targets::none()));
     assert_eq!(grant.budget.limit(Resource::Turns), Some(7));
-    let plain = with("sandboxed", Narrowing::default());
+    let plain = with_custom("sandboxed", Narrowing::default());
     assert_eq!(resolve(&plain, "mine", &ask), resolve(&builtin(), "sandboxed", &ask), "and nothing else");
 }
 
 #[test]
 fn a_preset_that_can_write_nowhere_shows_no_tool_for_it() {
     let elsewhere = Narrowing { write_paths: Some(paths(&["/other"])), ..Narrowing::default() };
-    let grant = resolve(&with("trusted", elsewhere), "mine", &ask());
+    let grant = resolve(&with_custom("trusted", elsewhere), "mine", &request());
     assert_eq!(grant.write, DirectorySet::none());
     assert!(!grant.tools.contains("fs.write_file"));
 }
@@ -254,12 +261,12 @@ fn a_custom_preset_that_would_widen_is_refused() {
         assert_eq!(fault.to_string(), text);
     }
     presets.add("same", "narrow", narrow()).unwrap();
-    assert_eq!(resolve(&presets, "same", &ask()), resolve(&presets, "narrow", &ask()));
+    assert_eq!(resolve(&presets, "same", &request()), resolve(&presets, "narrow", &request()));
 }
 
 #[test]
 fn a_custom_preset_needs_a_base_and_a_name_of_its_own() {
-    let mut presets = with("worker", Narrowing::default());
+    let mut presets = with_custom("worker", Narrowing::default());
     let cases = [
         ("other", "nobody", "unknown preset 'nobody'; choose one of mine, sandboxed, trusted, worker, yolo"),
         ("worker", "sandboxed", "there is a preset 'worker' already"),

@@ -6,7 +6,7 @@ fn only(names: &[&str]) -> NameSet {
     NameSet::only(names.iter().copied())
 }
 
-fn but(names: &[&str]) -> NameSet {
+fn all_except(names: &[&str]) -> NameSet {
     NameSet::all_except(names.iter().copied())
 }
 
@@ -15,12 +15,12 @@ fn names_intersect_exactly() {
     let cases = [
         (only(&["a", "b"]), only(&["b", "c"]), only(&["b"])),
         (only(&["a"]), only(&["b"]), NameSet::none()),
-        (only(&["a", "b"]), but(&["a"]), only(&["b"])),
-        (but(&["a"]), but(&["b"]), but(&["a", "b"])),
+        (only(&["a", "b"]), all_except(&["a"]), only(&["b"])),
+        (all_except(&["a"]), all_except(&["b"]), all_except(&["a", "b"])),
         (NameSet::all(), only(&["a"]), only(&["a"])),
-        (NameSet::all(), but(&["a"]), but(&["a"])),
+        (NameSet::all(), all_except(&["a"]), all_except(&["a"])),
         (NameSet::none(), NameSet::all(), NameSet::none()),
-        (NameSet::none(), but(&["a"]), NameSet::none()),
+        (NameSet::none(), all_except(&["a"]), NameSet::none()),
     ];
     for (one, two, both) in cases {
         assert_eq!(one.intersection(&two), both, "{one} and {two}");
@@ -37,15 +37,15 @@ fn names_are_within_what_holds_them_all() {
     let cases = [
         (only(&["a"]), only(&["a", "b"]), true),
         (only(&["a", "b"]), only(&["a"]), false),
-        (only(&["a"]), but(&["b"]), true),
-        (only(&["a", "b"]), but(&["b"]), false),
-        (but(&["a", "b"]), but(&["a"]), true),
-        (but(&["a"]), but(&["a", "b"]), false),
-        (but(&["a"]), only(&["b", "c"]), false),
+        (only(&["a"]), all_except(&["b"]), true),
+        (only(&["a", "b"]), all_except(&["b"]), false),
+        (all_except(&["a", "b"]), all_except(&["a"]), true),
+        (all_except(&["a"]), all_except(&["a", "b"]), false),
+        (all_except(&["a"]), only(&["b", "c"]), false),
         (NameSet::none(), NameSet::none(), true),
         (NameSet::none(), only(&["a"]), true),
         (NameSet::all(), NameSet::all(), true),
-        (NameSet::all(), but(&["a"]), false),
+        (NameSet::all(), all_except(&["a"]), false),
     ];
     for (inner, outer, expected) in cases {
         assert_eq!(inner.is_within(&outer), expected, "{inner} within {outer}");
@@ -58,8 +58,8 @@ fn names_are_told_in_words() {
         (NameSet::all(), "all"),
         (NameSet::none(), "none"),
         (only(&["b", "a"]), "only a, b"),
-        (but(&["a"]), "all but a"),
-        (but(&["a", "b"]).without(&arcs(&["c"])), "all but a, b, c"),
+        (all_except(&["a"]), "all but a"),
+        (all_except(&["a", "b"]).without(&arcs(&["c"])), "all but a, b, c"),
         (only(&["a", "b"]).without(&arcs(&["a"])), "only b"),
         (only(&["a"]).without(&arcs(&["a", "z"])), "none"),
     ];
@@ -150,7 +150,10 @@ fn budgets_take_the_tighter_limit_of_each_resource() {
         assert_eq!(tight.limit(resource), Some(1));
         let others = Resource::ALL.into_iter().filter(|other| *other != resource);
         assert!(others.clone().all(|other| tight.limit(other).is_none()), "{resource}");
-        assert!(tight.is_within(&Budget::unlimited()) && !Budget::unlimited().is_within(&tight), "{resource}");
+        assert!(
+            tight.is_within(&Budget::unlimited()) && !Budget::unlimited().is_within(&tight),
+            "{resource}"
+        );
     }
 }
 
@@ -158,13 +161,13 @@ fn budgets_take_the_tighter_limit_of_each_resource() {
 fn narrower(dimension: Dimension) -> Grant {
     let mut grant = Grant::everything();
     match dimension {
-        Dimension::Tools => grant.tools = but(&["x"]),
+        Dimension::Tools => grant.tools = all_except(&["x"]),
         Dimension::Read => grant.read = folders(&["/a"]),
         Dimension::Write => grant.write = folders(&["/a"]),
         Dimension::Blocked => grant.blocked = paths(&["/a"]),
-        Dimension::Commands => grant.commands = but(&["x"]),
-        Dimension::Hosts => grant.hosts = but(&["x"]),
-        Dimension::Create => grant.create = but(&["x"]),
+        Dimension::Commands => grant.commands = all_except(&["x"]),
+        Dimension::Hosts => grant.hosts = all_except(&["x"]),
+        Dimension::Create => grant.create = all_except(&["x"]),
         Dimension::Targets => grant.targets = Targets::parent_and_descendants(),
         Dimension::Budget(resource) => grant.budget = grant.budget.with_limit(resource, Some(1)),
     }

@@ -7,9 +7,9 @@ const NOTICE: &str = "[Stopping: the budget of tokens is used up]";
 
 #[test]
 fn while_the_model_is_asked_its_words_so_far_become_the_answer() {
-    let play = Play::run(10, [text("So far"), parallel("a"), SPENT]);
+    let play = TurnHarness::run(10, [text("So far"), parallel("a"), SPENT]);
     let answer = format!("So far{NOTICE}");
-    assert_eq!(play.kept, [user("hi"), Message::assistant(answer.as_str(), Vec::new())]);
+    assert_eq!(play.appended, [user("hi"), Message::assistant(answer.as_str(), Vec::new())]);
     assert_eq!(play.end().content, answer);
     assert_eq!(play.end().halted, Some(Halt::Budget(Resource::Tokens)));
     assert_eq!(play.end().outcome, TurnOutcome::Completed);
@@ -18,22 +18,22 @@ fn while_the_model_is_asked_its_words_so_far_become_the_answer() {
 
 #[test]
 fn while_calls_run_they_may_end_and_the_rest_is_refused() {
-    let mut play = Play::new(10, 2);
+    let mut play = TurnHarness::new(10, 2);
     for event in [text("Look: "), parallel("a"), parallel("b"), parallel("c"), ordered("d"), MODEL_DONE] {
-        play.on(event);
+        play.handle(event);
     }
     assert_eq!(play.started, [0, 1]);
-    assert_eq!(play.on(SPENT), []);
-    assert_eq!(play.on(done(1, "two")), []);
+    assert_eq!(play.handle(SPENT), []);
+    assert_eq!(play.handle(done(1, "two")), []);
     assert_eq!(play.ends, []);
-    assert_eq!(play.on(failed(0, "one")), []);
+    assert_eq!(play.handle(failed(0, "one")), []);
     let refused = budget_exhausted_result(Resource::Tokens);
     assert_eq!(refused, "Did not execute: the budget of tokens is used up");
     assert_eq!(play.results(), ["one", "two", &refused, &refused]);
     assert_eq!(play.history().last(), Some(&(Role::Assistant, NOTICE)));
     assert_eq!(play.end().content, format!("Look: {NOTICE}"));
     assert_eq!(play.end().halted, Some(Halt::Budget(Resource::Tokens)));
-    assert_eq!(play.asked, 1, "the model is not asked again");
+    assert_eq!(play.model_calls, 1, "the model is not asked again");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::*;
 
 /// One event without what the player fills in: ids of calls, texts of steers, places that run.
 #[derive(Debug, Clone)]
-enum Cue {
+enum ScriptEvent {
     Text(&'static str),
     Call(Schedule),
     Usage,
@@ -25,77 +25,77 @@ enum Cue {
     Cancel,
 }
 
-fn cue() -> impl Strategy<Value = Cue> {
+fn script_event() -> impl Strategy<Value = ScriptEvent> {
     let manner = prop_oneof![
         4 => Just(Schedule::Parallel),
         3 => Just(Schedule::Ordered),
         1 => Just(Schedule::Unusable("no".to_owned())),
     ];
     prop_oneof![
-        20 => prop_oneof![Just("said "), Just("")].prop_map(Cue::Text),
-        30 => manner.prop_map(Cue::Call),
-        4 => Just(Cue::Usage),
-        20 => Just(Cue::ModelDone),
-        1 => Just(Cue::ModelFailed),
+        20 => prop_oneof![Just("said "), Just("")].prop_map(ScriptEvent::Text),
+        30 => manner.prop_map(ScriptEvent::Call),
+        4 => Just(ScriptEvent::Usage),
+        20 => Just(ScriptEvent::ModelDone),
+        1 => Just(ScriptEvent::ModelFailed),
         40 => (0usize..6, any::<bool>(), 0u8..4)
-            .prop_map(|(which, real, outcome)| Cue::ToolDone { which, real, outcome }),
-        8 => Just(Cue::Steer),
-        1 => Just(Cue::BudgetSpent),
-        1 => Just(Cue::Cancel),
+            .prop_map(|(which, real, outcome)| ScriptEvent::ToolDone { which, real, outcome }),
+        8 => Just(ScriptEvent::Steer),
+        1 => Just(ScriptEvent::BudgetSpent),
+        1 => Just(ScriptEvent::Cancel),
     ]
 }
 
 /// What runs, as whoever carries actions out would know it.
 #[derive(Default)]
-struct Stage {
+struct ScriptState {
     running: BTreeSet<usize>,
-    manners: Vec<Schedule>,
+    schedules: Vec<Schedule>,
     steers_taken: Vec<String>,
     calls_made: usize,
 }
 
-impl Stage {
-    fn event(&mut self, number: usize, cue: Cue, takes_steers: bool) -> Option<TurnEvent> {
+impl ScriptState {
+    fn event(&mut self, number: usize, cue: ScriptEvent, takes_steers: bool) -> Option<TurnEvent> {
         Some(match cue {
-            Cue::Text(said) => text(said),
-            Cue::Call(manner) => {
+            ScriptEvent::Text(said) => text(said),
+            ScriptEvent::Call(manner) => {
                 self.calls_made += 1;
                 call(&format!("call {}", self.calls_made), manner)
             }
-            Cue::Usage => TurnEvent::Usage(Usage { input: 1, output: 1, ..Usage::default() }),
-            Cue::ModelDone => MODEL_DONE,
-            Cue::ModelFailed => TurnEvent::ModelFailed(fault()),
-            Cue::ToolDone { which, real, outcome } => {
+            ScriptEvent::Usage => TurnEvent::Usage(Usage { input: 1, output: 1, ..Usage::default() }),
+            ScriptEvent::ModelDone => MODEL_DONE,
+            ScriptEvent::ModelFailed => TurnEvent::ModelFailed(fault()),
+            ScriptEvent::ToolDone { which, real, outcome } => {
                 let any = self.running.iter().nth(which % self.running.len().max(1)).copied();
                 let place = any.filter(|_| real).unwrap_or(which);
                 [done(place, "d"), done(place, "d"), failed(place, "f"), denied(place, "n")]
                     [usize::from(outcome)]
                 .clone()
             }
-            Cue::Steer if takes_steers => {
+            ScriptEvent::Steer if takes_steers => {
                 self.steers_taken.push(format!("steer {number}"));
                 steer(&format!("steer {number}"))
             }
-            Cue::Steer => return None,
-            Cue::BudgetSpent => TurnEvent::BudgetExhausted(Resource::WallMs),
-            Cue::Cancel => TurnEvent::Cancel,
+            ScriptEvent::Steer => return None,
+            ScriptEvent::BudgetSpent => TurnEvent::BudgetExhausted(Resource::WallMs),
+            ScriptEvent::Cancel => TurnEvent::Cancel,
         })
     }
 
     /// Follows what runs and holds it against the rules.
-    fn note(&mut self, event: &TurnEvent, started: &[usize], rounds_before: usize, play: &Play) {
+    fn track(&mut self, event: &TurnEvent, started: &[usize], rounds_before: usize, play: &TurnHarness) {
         if let TurnEvent::ToolDone(place, _) = event {
             self.running.remove(place);
         }
         for place in started {
             assert!(self.running.insert(*place), "call {place} started twice");
         }
-        if play.asked > rounds_before || !play.ends.is_empty() {
+        if play.model_calls > rounds_before || !play.ends.is_empty() {
             self.running.clear();
         }
-        let calls = play.kept.iter().rev().find(|message| !message.tool_calls.is_empty());
+        let calls = play.appended.iter().rev().find(|message| !message.tool_calls.is_empty());
         assert!(self.running.iter().all(|place| calls.is_some_and(|last| *place < last.tool_calls.len())));
-        let is_ordered = |place: &usize| self.manners.get(*place) == Some(&Schedule::Ordered);
+        let is_ordered = |place: &usize| self.schedules.get(*place) == Some(&Schedule::Ordered);
         assert!(
             self.running.len() == 1 || !self.running.iter().any(is_ordered),
             "an ordered call has company"
@@ -104,7 +104,7 @@ impl Stage {
 }
 
 /// What is wrong with a context, if anything is.
-fn objection(kept: &[Message]) -> Option<String> {
+fn find_violation(kept: &[Message]) -> Option<String> {
     let mut open: Vec<&str> = Vec::new();
     for (place, message) in kept.iter().enumerate() {
         match message.role {
@@ -128,38 +128,43 @@ fn objection(kept: &[Message]) -> Option<String> {
     None
 }
 
-fn play(rounds_max: u64, running_max: usize, cues: Vec<Cue>) {
-    let mut play = Play::new(rounds_max, running_max);
-    let mut stage = Stage::default();
+fn run_script(rounds_max: u64, running_max: usize, cues: Vec<ScriptEvent>) {
+    let mut play = TurnHarness::new(rounds_max, running_max);
+    let mut stage = ScriptState::default();
     for (number, cue) in cues.into_iter().enumerate() {
         let Some(event) = stage.event(number, cue, play.turn.accepts_steers()) else { continue };
         let ended = !play.ends.is_empty();
         match &event {
-            TurnEvent::ToolCall(_, manner) if stage.running.is_empty() => stage.manners.push(manner.clone()),
+            TurnEvent::ToolCall(_, manner) if stage.running.is_empty() => {
+                stage.schedules.push(manner.clone())
+            }
             _ => {}
         }
-        let (kept, asked) = (play.kept.len(), play.asked);
-        let started = play.on(event.clone());
-        assert!(!ended || (play.kept.len(), play.asked) == (kept, asked), "something followed the end");
-        stage.note(&event, &started, asked, &play);
+        let (kept, asked) = (play.appended.len(), play.model_calls);
+        let started = play.handle(event.clone());
+        assert!(
+            !ended || (play.appended.len(), play.model_calls) == (kept, asked),
+            "something followed the end"
+        );
+        stage.track(&event, &started, asked, &play);
         assert!(stage.running.len() <= running_max, "{:?} run at once", stage.running);
-        if play.asked > asked {
-            stage.manners.clear();
-            assert_eq!(objection(&play.kept), None, "what the model is asked");
+        if play.model_calls > asked {
+            stage.schedules.clear();
+            assert_eq!(find_violation(&play.appended), None, "what the model is asked");
         }
     }
     assert!(play.ends.len() <= 1, "one end at most");
-    assert!(u64::try_from(play.asked).is_ok_and(|asked| asked <= rounds_max));
+    assert!(u64::try_from(play.model_calls).is_ok_and(|asked| asked <= rounds_max));
     if play.ends.is_empty() {
-        play.on(TurnEvent::Cancel);
+        play.handle(TurnEvent::Cancel);
     }
-    assert_eq!(objection(&play.kept), None, "{:#?}", play.kept);
-    let last = play.kept.last().map(|last| (last.role, last.tool_calls.len()));
+    assert_eq!(find_violation(&play.appended), None, "{:#?}", play.appended);
+    let last = play.appended.last().map(|last| (last.role, last.tool_calls.len()));
     assert_eq!(last, Some((Role::Assistant, 0)), "the context ends on an answer");
-    let heard: Vec<_> = play.kept.iter().filter(|message| message.role == Role::User).collect();
+    let heard: Vec<_> = play.appended.iter().filter(|message| message.role == Role::User).collect();
     let heard: Vec<_> = heard.into_iter().skip(1).map(|message| message.text.clone()).collect();
     assert_eq!(heard, stage.steers_taken, "every word that was taken is delivered once, in order");
-    assert_eq!(play.end().rounds, play.asked as u64);
+    assert_eq!(play.end().rounds, play.model_calls as u64);
 }
 
 proptest! {
@@ -169,8 +174,8 @@ proptest! {
     fn every_script_ends_at_most_once_and_leaves_a_sound_context(
         rounds_max in 1u64..8,
         running_max in 1usize..4,
-        cues in prop::collection::vec(cue(), 0..120),
+        cues in prop::collection::vec(script_event(), 0..120),
     ) {
-        play(rounds_max, running_max, cues);
+        run_script(rounds_max, running_max, cues);
     }
 }

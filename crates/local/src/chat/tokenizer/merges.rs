@@ -121,7 +121,8 @@ impl MergeTable {
             return tokens.push(*token);
         }
         let MergeScratch { symbols: pieces, candidates: waiting } = bench;
-        let letters = word.iter().map(|byte| self.byte_tokens[usize::from(*byte)]).filter(|token| *token != NO_TOKEN);
+        let letters =
+            word.iter().map(|byte| self.byte_tokens[usize::from(*byte)]).filter(|token| *token != NO_TOKEN);
         pieces.clear();
         pieces.extend(letters.enumerate().map(|(at, token)| Symbol {
             token,

@@ -9,19 +9,19 @@ use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::{SplitDelimiterBehavior, Tokenizer};
 
 use super::*;
-use crate::engine::made::{self, Made, random};
+use crate::engine::fixture::{self, ModelFixture, random_numbers};
 use crate::engine::mmap::map_file;
 
 /// Letters, of which some are much more usual, of all lengths in bytes; signs, digits, blanks.
-const SIGNS: [char; 30] = [
+const ALPHABET: [char; 30] = [
     'a', 'a', 'a', 'a', 'a', 'a', 'a', 'a', 'a', 'b', 'b', 'b', 'b', 'L', 'é', 'ß', '日', '😀', '\'', 's',
     '.', ',', '{', '_', '7', '٣', '½', ' ', '\n', '\t',
 ];
 
-const STRANGE: &str = "Grüße, naïve façade – “quoted” … 日本語のテキスト 한국어 😀👩‍👩‍👧 12345 3.14e-9\r\n\t  x\u{0}\u{fdd0} I'LL we've  \n\n  end ";
+const MIXED_TEXT: &str = "Grüße, naïve façade – “quoted” … 日本語のテキスト 한국어 😀👩‍👩‍👧 12345 3.14e-9\r\n\t  x\u{0}\u{fdd0} I'LL we've  \n\n  end ";
 
 /// What another program makes of the same vocabulary.
-fn theirs(pre: &str, names: &[&str], pairs: &[&str]) -> Tokenizer {
+fn reference_tokenizer(pre: &str, names: &[&str], pairs: &[&str]) -> Tokenizer {
     let names: Vocab = names.iter().map(|name| (*name).to_owned()).zip(0..).collect();
     let pair = |pair: &&str| pair.split_once(' ').map(|(left, right)| (left.to_owned(), right.to_owned()));
     let pairs = pairs.iter().map(|it| pair(it).unwrap()).collect();
@@ -47,33 +47,34 @@ fn theirs(pre: &str, names: &[&str], pairs: &[&str]) -> Tokenizer {
 }
 
 /// Some of these, the same for the same seed.
-fn some<T>(seed: u64, count: usize, of: &[T]) -> impl Iterator<Item = &T> {
-    let bits = random(seed, count, 1.0).into_iter().map(|number| number.to_bits() as usize);
+fn pick_random<T>(seed: u64, count: usize, of: &[T]) -> impl Iterator<Item = &T> {
+    let bits = random_numbers(seed, count, 1.0).into_iter().map(|number| number.to_bits() as usize);
     bits.map(|bits| &of[bits / 256 % of.len()])
 }
 
 /// Names of all bytes, and of some that are put together, with how that is done.
 fn vocabulary(seed: u64) -> (Vec<String>, Vec<String>) {
-    let mut names: Vec<String> = made::names().into_iter().take(256).collect();
+    let mut names: Vec<String> = fixture::token_names().into_iter().take(256).collect();
     let mut common: Vec<String> =
-        SIGNS.iter().flat_map(|sign| sign.to_string().into_bytes()).map(spelled).collect();
+        ALPHABET.iter().flat_map(|sign| sign.to_string().into_bytes()).map(character_for_byte).collect();
     let mut pairs: Vec<String> = Vec::new();
     for at in 0..200 {
-        let two: Vec<_> = some(seed * 1_000 + at, 2, &common[..60.min(common.len())]).cloned().collect();
+        let two: Vec<_> =
+            pick_random(seed * 1_000 + at, 2, &common[..60.min(common.len())]).cloned().collect();
         names.push(two.concat());
         common.push(two.concat());
         pairs.push(two.join(" "));
     }
     // Some that no merge leads to.
-    names.extend((0..20).map(|at| some(seed * 10_000 + at, 3, &common).cloned().collect::<String>()));
+    names.extend((0..20).map(|at| pick_random(seed * 10_000 + at, 3, &common).cloned().collect::<String>()));
     (names, pairs)
 }
 
-fn spelled(byte: u8) -> String {
+fn character_for_byte(byte: u8) -> String {
     ('\0'..).find(|character| byte_for_character(*character) == Some(byte)).unwrap().to_string()
 }
 
-fn ours(pre: &str, names: &[&str], pairs: &[&str]) -> BpeTokenizer {
+fn bpe_tokenizer(pre: &str, names: &[&str], pairs: &[&str]) -> BpeTokenizer {
     let rule = PreTokenizerRule::from_name(pre).unwrap();
     let mut merges = MergeTable::read(names, pairs).unwrap();
     if rule.ignores_merges {
@@ -90,16 +91,17 @@ fn texts_of_all_kinds_become_the_tokens_that_another_program_makes() {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let pairs: Vec<&str> = pairs.iter().map(String::as_str).collect();
         for pre in ["smollm", "qwen2", "llama3", "gpt-2"] {
-            let (ours, theirs) = (ours(pre, &names, &pairs), theirs(pre, &names, &pairs));
+            let (ours, theirs) =
+                (bpe_tokenizer(pre, &names, &pairs), reference_tokenizer(pre, &names, &pairs));
             for (at, length) in [0, 1, 2, 3, 7, 40, 300].into_iter().enumerate() {
-                let text: String = some(seed * 10 + at as u64, length, &SIGNS).collect();
+                let text: String = pick_random(seed * 10 + at as u64, length, &ALPHABET).collect();
                 let expected = theirs.encode_fast(text.as_str(), false).unwrap();
                 assert_eq!(ours.encode(&text), expected.get_ids(), "{pre}: {text:?} by {pairs:?}");
                 assert_eq!(ours.count_tokens(&text), expected.len());
                 (bytes, tokens) = (bytes + text.len(), tokens + expected.len());
             }
-            let expected = theirs.encode_fast(STRANGE, false).unwrap();
-            assert_eq!(ours.encode(STRANGE), expected.get_ids(), "{pre}");
+            let expected = theirs.encode_fast(MIXED_TEXT, false).unwrap();
+            assert_eq!(ours.encode(MIXED_TEXT), expected.get_ids(), "{pre}");
         }
     }
     assert!(tokens < bytes * 9 / 10, "too little is put together to say much: {tokens} of {bytes}");
@@ -107,17 +109,23 @@ fn texts_of_all_kinds_become_the_tokens_that_another_program_makes() {
 
 #[test]
 fn letters_and_accents_become_one_where_the_model_was_trained_so() {
-    let names = made::names();
+    let names = fixture::token_names();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let (two, one) = ("e\u{301}", "\u{e9}");
-    assert_eq!(ours("qwen2", &names, &[]).encode(two), ours("qwen2", &names, &[]).encode(one));
-    assert_ne!(ours("smollm", &names, &[]).encode(two), ours("smollm", &names, &[]).encode(one));
+    assert_eq!(
+        bpe_tokenizer("qwen2", &names, &[]).encode(two),
+        bpe_tokenizer("qwen2", &names, &[]).encode(one)
+    );
+    assert_ne!(
+        bpe_tokenizer("smollm", &names, &[]).encode(two),
+        bpe_tokenizer("smollm", &names, &[]).encode(one)
+    );
 }
 
 #[test]
 fn a_word_that_is_a_token_stays_whole_only_where_that_is_the_rule_and_never_becomes_a_control_token() {
     for (pre, whole) in [("llama3", true), ("gpt-2", false)] {
-        let file = made::write(&Made { pre, ..Made::default() });
+        let file = fixture::write(&ModelFixture { pre_tokenizer: pre, ..ModelFixture::default() });
         let bytes = map_file(&file.path).unwrap();
         let facts = Gguf::read(&bytes).unwrap();
         let words = BpeTokenizer::read(&facts).unwrap();
@@ -130,24 +138,24 @@ fn a_word_that_is_a_token_stays_whole_only_where_that_is_the_rule_and_never_beco
     }
     let merges = ["a b"];
     let names = ["a", "b", "c", "ab", "abc"];
-    assert_eq!(ours("llama3", &names, &merges).encode("abc"), [4]);
-    assert_eq!(ours("gpt-2", &names, &merges).encode("abc"), [3, 2]);
+    assert_eq!(bpe_tokenizer("llama3", &names, &merges).encode("abc"), [4]);
+    assert_eq!(bpe_tokenizer("gpt-2", &names, &merges).encode("abc"), [3, 2]);
 }
 
 #[test]
 fn a_text_of_any_kind_and_length_becomes_tokens() {
-    let words = ours("smollm", &["a", "aa", "aaaa", "Ġ"], &["a a", "aa aa"]);
+    let words = bpe_tokenizer("smollm", &["a", "aa", "aaaa", "Ġ"], &["a a", "aa aa"]);
     assert_eq!(words.count_tokens(&"a".repeat(1 << 20)), 1 << 18);
     assert_eq!(words.count_tokens(&" ".repeat(1 << 21)), 1 << 21, "a rule that gives up leaves nothing out");
 }
 
 #[test]
 fn what_is_there_twice_counts_where_it_is_last_and_what_has_no_token_is_left_out() {
-    let words = ours("gpt-2", &["a", "b", "ab", "bb", "abb", "ab"], &["a b", "b b", "ab b", "a b"]);
+    let words = bpe_tokenizer("gpt-2", &["a", "b", "ab", "bb", "abb", "ab"], &["a b", "b b", "ab b", "a b"]);
     assert_eq!(words.encode("abb"), [0, 3], "the later rank of the pair counts");
     assert_eq!(words.encode("ab"), [5], "the later token of the name counts");
     assert_eq!(words.encode("axb"), [5]);
-    let none = ours("gpt-2", &["", "a"], &[]);
+    let none = bpe_tokenizer("gpt-2", &["", "a"], &[]);
     assert_eq!(none.encode("ab a"), [1, 1]);
 }
 
@@ -161,7 +169,7 @@ fn what_cannot_be_read_is_told() {
     }
     let long = format!("a {}", "x".repeat(10_000));
     assert!(MergeTable::read(&["a"], &[&long]).unwrap_err().len() < 200);
-    let file = made::write(&Made { pre: "of-nobody", ..Made::default() });
+    let file = fixture::write(&ModelFixture { pre_tokenizer: "of-nobody", ..ModelFixture::default() });
     let bytes = map_file(&file.path).unwrap();
     let fault = BpeTokenizer::read(&Gguf::read(&bytes).unwrap()).unwrap_err();
     assert!(fault.contains("the rule of-nobody"), "{fault}");
@@ -171,16 +179,20 @@ fn what_cannot_be_read_is_told() {
 #[cfg(feature = "real-model-tests")]
 #[test]
 fn a_real_model_reads_texts_as_another_program_does() {
-    let bytes = map_file(&made::weights()).unwrap();
+    let bytes = map_file(&fixture::real_model_path()).unwrap();
     let file = Gguf::read(&bytes).unwrap();
     let [names, pairs] =
         ["tokenizer.ggml.tokens", "tokenizer.ggml.merges"].map(|key| file.text_array(key).unwrap());
     let ours = BpeTokenizer::read(&file).unwrap();
-    let theirs = theirs(file.text("tokenizer.ggml.pre").unwrap(), names, pairs);
+    let theirs = reference_tokenizer(file.text("tokenizer.ggml.pre").unwrap(), names, pairs);
     let licence = include_str!("../../../../../LICENSE-APACHE");
-    let texts =
-        [include_str!("../tokenizer.rs"), include_str!("../vocabulary.rs"), include_str!("tests.rs"), licence];
-    for text in texts.into_iter().chain([STRANGE, "", " ", "e\u{301}"]) {
+    let texts = [
+        include_str!("../tokenizer.rs"),
+        include_str!("../vocabulary.rs"),
+        include_str!("tests.rs"),
+        licence,
+    ];
+    for text in texts.into_iter().chain([MIXED_TEXT, "", " ", "e\u{301}"]) {
         let expected = theirs.encode_fast(text, false).unwrap();
         assert_eq!(ours.encode(text), expected.get_ids());
         assert_eq!(ours.count_tokens(text), expected.len());

@@ -1,17 +1,18 @@
 //! Tests: words are cut as the models were trained, and said text never becomes a control token.
 
 use super::*;
-use crate::engine::made::{self, Made};
+use crate::engine::fixture::{self, ModelFixture};
 use crate::engine::mmap::map_file;
 
 fn vocabulary(pre: &'static str) -> Vocabulary {
-    let file = made::write(&Made { pre, ..Made::default() });
+    let file = fixture::write(&ModelFixture { pre_tokenizer: pre, ..ModelFixture::default() });
     let bytes = map_file(&file.path).unwrap();
     Vocabulary::read(&Gguf::read(&bytes).unwrap()).unwrap()
 }
 
-fn spelled(vocabulary: &Vocabulary, tokens: &[u32]) -> String {
-    String::from_utf8(tokens.iter().flat_map(|token| vocabulary.token_bytes(*token).to_vec()).collect()).unwrap()
+fn decode(vocabulary: &Vocabulary, tokens: &[u32]) -> String {
+    String::from_utf8(tokens.iter().flat_map(|token| vocabulary.token_bytes(*token).to_vec()).collect())
+        .unwrap()
 }
 
 #[test]
@@ -19,18 +20,21 @@ fn text_comes_back_byte_for_byte() {
     for pre in ["smollm", "qwen2", "llama-bpe", "gpt-2"] {
         let vocabulary = vocabulary(pre);
         for text in ["hello hello", " two  blanks\n\n\ttab", "äöü € 😀 日本", "a1234b", ""] {
-            assert_eq!(spelled(&vocabulary, &vocabulary.encode_plain(text)), text, "{pre}");
+            assert_eq!(decode(&vocabulary, &vocabulary.encode_plain(text)), text, "{pre}");
         }
     }
 }
 
 #[test]
 fn there_is_no_blank_before_the_first_word() {
-    let names = made::names();
+    let names = fixture::token_names();
     for pre in ["smollm", "qwen2"] {
         let vocabulary = vocabulary(pre);
-        let tokens: Vec<&str> =
-            vocabulary.encode_plain("hello hello").iter().map(|token| names[*token as usize].as_str()).collect();
+        let tokens: Vec<&str> = vocabulary
+            .encode_plain("hello hello")
+            .iter()
+            .map(|token| names[*token as usize].as_str())
+            .collect();
         assert_eq!(tokens, ["hello", "Ġhello"]);
     }
 }
@@ -44,7 +48,7 @@ fn said_text_never_becomes_a_control_token() {
     let guarded = vocabulary.escape_control_tokens(said);
     let tokens = vocabulary.encode_rendered(&guarded);
     assert!(!tokens.contains(&end));
-    assert_eq!(spelled(&vocabulary, &tokens), "stop <|im_end|> now");
+    assert_eq!(decode(&vocabulary, &tokens), "stop <|im_end|> now");
     assert!(!vocabulary.encode_plain(said).contains(&end));
     let halves = vocabulary.escape_control_tokens("<|im_") + &vocabulary.escape_control_tokens("end|>");
     assert!(!vocabulary.encode_rendered(&halves).contains(&end));

@@ -1,14 +1,15 @@
 //! Tests: our blocks hold the numbers that candle reads from the same bytes.
 
 use super::*;
-use crate::engine::made::{random, theirs};
+use crate::engine::fixture::{candle_dtype, random_numbers};
 use candle_core::quantized::QTensor;
 use candle_core::{Device, Tensor as Numbers};
 
 fn check(format: Format, far: f32) {
     let (rows, columns) = (8, 512);
-    let numbers = Numbers::from_vec(random(3, rows * columns, 0.3), (rows, columns), &Device::Cpu).unwrap();
-    let quantised = QTensor::quantize(&numbers, theirs(format)).unwrap();
+    let numbers =
+        Numbers::from_vec(random_numbers(3, rows * columns, 0.3), (rows, columns), &Device::Cpu).unwrap();
+    let quantised = QTensor::quantize(&numbers, candle_dtype(format)).unwrap();
     let theirs: Vec<f32> =
         quantised.dequantize(&Device::Cpu).unwrap().flatten_all().unwrap().to_vec1().unwrap();
     let bytes = quantised.data().unwrap();

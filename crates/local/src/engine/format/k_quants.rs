@@ -23,7 +23,8 @@ pub(super) fn q2_k(block: &[u8; 84], numbers: &mut [f32; 256]) {
 pub(super) fn q3_k(block: &[u8; 110], numbers: &mut [f32; 256]) {
     let scale = read_half(block, 108);
     for (part, numbers) in parts(numbers) {
-        let (thirds, quants) = (&block[..PART_NUMBERS], &block[PART_NUMBERS + part / 4 * PART_NUMBERS..][..PART_NUMBERS]);
+        let (thirds, quants) =
+            (&block[..PART_NUMBERS], &block[PART_NUMBERS + part / 4 * PART_NUMBERS..][..PART_NUMBERS]);
         let scales = half_part_values(part, |at| scale * (f32::from(q3_k_scale(&block[96..108], at)) - 32.0));
         for (at, number) in numbers.iter_mut().enumerate() {
             let quant = (quants[at] >> (part % 4 * 2) & 3) | (thirds[at] >> part & 1) << 2;
@@ -52,7 +53,8 @@ pub(super) fn q4_k(block: &[u8; 144], numbers: &mut [f32; 256]) {
 pub(super) fn q5_k(block: &[u8; 176], numbers: &mut [f32; 256]) {
     for (part, numbers) in parts(numbers) {
         let (scale, minimum) = part_scale_and_minimum(block, part);
-        let (fifths, quants) = (&block[16..][..PART_NUMBERS], &block[48 + part / 2 * PART_NUMBERS..][..PART_NUMBERS]);
+        let (fifths, quants) =
+            (&block[16..][..PART_NUMBERS], &block[48 + part / 2 * PART_NUMBERS..][..PART_NUMBERS]);
         for (at, number) in numbers.iter_mut().enumerate() {
             let quant = (quants[at] >> (part % 2 * 4) & 15) | (fifths[at] >> part & 1) << 4;
             *number = scale * f32::from(quant) - minimum;

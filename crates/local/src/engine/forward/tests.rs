@@ -1,15 +1,15 @@
 //! Tests: however the work is cut, the scores are the same.
 
 use super::*;
+use crate::engine::fixture::{self, ModelFixture};
 use crate::engine::format::Format;
 use crate::engine::gguf::Gguf;
-use crate::engine::made::{self, Made};
 use crate::engine::mmap::map_file;
 
-fn network(made: &Made, threads: usize) -> Network {
-    let file = made::write(made);
+fn network(made: &ModelFixture, threads: usize) -> Network {
+    let file = fixture::write(made);
     let bytes = map_file(&file.path).unwrap();
-    Network::read(&Gguf::read(&bytes).unwrap(), made::names().len(), threads).unwrap()
+    Network::read(&Gguf::read(&bytes).unwrap(), fixture::token_names().len(), threads).unwrap()
 }
 
 fn tokens(count: u32) -> Vec<u32> {
@@ -36,7 +36,10 @@ fn assert_near(left: &[f32], right: &[f32]) {
 
 #[test]
 fn one_token_at_a_time_equals_chunks_equals_all_at_once() {
-    let made = [Made::default(), Made { architecture: "qwen2", pre: "qwen2", ..Made::default() }];
+    let made = [
+        ModelFixture::default(),
+        ModelFixture { architecture: "qwen2", pre_tokenizer: "qwen2", ..ModelFixture::default() },
+    ];
     for made in made {
         let network = network(&made, 1);
         let prompt = tokens(130);
@@ -49,7 +52,7 @@ fn one_token_at_a_time_equals_chunks_equals_all_at_once() {
 
 #[test]
 fn a_cut_and_continued_conversation_equals_a_fresh_one() {
-    let network = network(&Made::default(), 1);
+    let network = network(&ModelFixture::default(), 1);
     let (prompt, other) = (tokens(100), vec![5; 40]);
     let mut cache = KvCache::new(&network.shape);
     scores(&network, &mut cache, &[&prompt[..70], &other].concat(), 64);
@@ -61,7 +64,7 @@ fn a_cut_and_continued_conversation_equals_a_fresh_one() {
 
 #[test]
 fn the_order_of_the_tokens_matters() {
-    let network = network(&Made::default(), 1);
+    let network = network(&ModelFixture::default(), 1);
     let mut swapped = tokens(20);
     swapped.swap(3, 4);
     let straight = scores(&network, &mut KvCache::new(&network.shape), &tokens(20), 64);
@@ -72,7 +75,7 @@ fn the_order_of_the_tokens_matters() {
 
 #[test]
 fn two_threads_compute_what_one_does() {
-    let (one, two) = (network(&Made::default(), 1), network(&Made::default(), 2));
+    let (one, two) = (network(&ModelFixture::default(), 1), network(&ModelFixture::default(), 2));
     for cut in [1, 64] {
         let single = scores(&one, &mut KvCache::new(&one.shape), &tokens(70), cut);
         assert_eq!(single, scores(&two, &mut KvCache::new(&two.shape), &tokens(70), cut));
@@ -82,7 +85,7 @@ fn two_threads_compute_what_one_does() {
 #[test]
 fn every_number_format_gives_about_the_scores_of_the_best_one() {
     let prompt = tokens(30);
-    let exact = network(&Made { format: Format::F32, ..Made::default() }, 1);
+    let exact = network(&ModelFixture { format: Format::F32, ..ModelFixture::default() }, 1);
     let exact = scores(&exact, &mut KvCache::new(&exact.shape), &prompt, 64);
     for (format, far) in [
         (Format::F16, 0.03),
@@ -95,7 +98,7 @@ fn every_number_format_gives_about_the_scores_of_the_best_one() {
         (Format::Q4_1, 0.9),
         (Format::Q4K, 0.9),
     ] {
-        let network = network(&Made { format, ..Made::default() }, 1);
+        let network = network(&ModelFixture { format, ..ModelFixture::default() }, 1);
         let rough = scores(&network, &mut KvCache::new(&network.shape), &prompt, 64);
         let size = exact.iter().map(|score| score * score).sum::<f32>().sqrt();
         let apart = exact.iter().zip(&rough).map(|(a, b)| (a - b) * (a - b)).sum::<f32>().sqrt();

@@ -1,7 +1,7 @@
 //! Tests: bad files are told what is wrong with them; none panics, none takes memory it has no bytes for.
 
 use super::*;
-use crate::engine::made::{self, Made};
+use crate::engine::fixture::{self, ModelFixture};
 use crate::generation::{EngineKind, LoadFault, LoadOptions, LoadedModel};
 use candle_core::quantized::gguf_file::Value;
 use std::path::Path;
@@ -9,24 +9,24 @@ use std::path::Path;
 const OPTIONS: LoadOptions =
     LoadOptions { engine: EngineKind::Native, threads: 1, window_tokens_max: None, sequences: 1 };
 
-fn fault_of(path: &Path) -> String {
+fn load_fault(path: &Path) -> String {
     LoadedModel::open(path, &OPTIONS).unwrap_err().to_string()
 }
 
 #[test]
 fn a_made_up_model_loads_with_its_name_and_window() {
-    let file = made::write(&Made::default());
+    let file = fixture::write(&ModelFixture::default());
     let model = LoadedModel::open(&file.path, &OPTIONS).unwrap();
-    assert_eq!((model.name(), model.window_tokens()), ("Made Up", made::WINDOW));
+    assert_eq!((model.name(), model.window_tokens()), ("Made Up", fixture::WINDOW_TOKENS));
     let options = LoadOptions { window_tokens_max: Some(100), ..OPTIONS };
     assert_eq!(LoadedModel::open(&file.path, &options).unwrap().window_tokens(), 100);
 }
 
 #[test]
 fn a_file_cut_anywhere_is_refused() {
-    let file = made::write(&Made::default());
+    let file = fixture::write(&ModelFixture::default());
     let bytes = std::fs::read(&file.path).unwrap();
-    let head = bytes.len() - made::names().len() * 272;
+    let head = bytes.len() - fixture::token_names().len() * 272;
     for cut in (0..2_000).chain((2_000..bytes.len() - 64).step_by(997)).chain([head]) {
         assert!(Gguf::read(&bytes[..cut]).is_err(), "cut at {cut}");
     }
@@ -34,7 +34,7 @@ fn a_file_cut_anywhere_is_refused() {
 
 #[test]
 fn flipped_bytes_in_the_head_never_panic() {
-    let file = made::write(&Made::default());
+    let file = fixture::write(&ModelFixture::default());
     let bytes = std::fs::read(&file.path).unwrap();
     for at in 0..1_200 {
         for value in [0x00, 0x7f, 0xff] {
@@ -55,7 +55,7 @@ fn what_is_no_model_file_is_named_so() {
     std::fs::write(&path, b"").unwrap();
     LoadedModel::open(&path, &OPTIONS).unwrap_err();
     std::fs::write(&path, vec![b'x'; 4096]).unwrap();
-    assert!(fault_of(&path).contains("not a GGUF file"));
+    assert!(load_fault(&path).contains("not a GGUF file"));
     assert!(matches!(LoadedModel::open(folder.path(), &OPTIONS), Err(LoadFault::Unreadable { .. })));
 }
 
@@ -75,16 +75,22 @@ fn facts_that_cannot_be_are_refused_by_name() {
         ("tokenizer.chat_template", Some(Value::String("{% if %}".to_owned())), "chat template"),
     ];
     for (key, value, said) in cases {
-        let file = made::write(&Made { changed: vec![(key, value)], ..Made::default() });
-        let fault = fault_of(&file.path);
+        let file = fixture::write(&ModelFixture {
+            metadata_overrides: vec![(key, value)],
+            ..ModelFixture::default()
+        });
+        let fault = load_fault(&file.path);
         assert!(fault.contains(said), "{key}: {fault}");
     }
 }
 
 #[test]
 fn a_missing_tensor_is_named() {
-    let file = made::write(&Made { left_out: Some("blk.1.ffn_up.weight"), ..Made::default() });
-    assert!(fault_of(&file.path).contains("tensor blk.1.ffn_up.weight is missing"));
+    let file = fixture::write(&ModelFixture {
+        omitted_tensor: Some("blk.1.ffn_up.weight"),
+        ..ModelFixture::default()
+    });
+    assert!(load_fault(&file.path).contains("tensor blk.1.ffn_up.weight is missing"));
 }
 
 #[test]

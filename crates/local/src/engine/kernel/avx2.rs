@@ -6,8 +6,8 @@ use std::arch::x86_64::{__m128i, __m256, __m256i};
 use pulp::bytemuck::cast;
 use pulp::x86::V3;
 
+use super::super::math::{f16_to_f32_into, sum_lanes};
 use super::super::matrix::{BlocksView, Inputs};
-use super::super::math::{sum_lanes, f16_to_f32_into};
 use super::Product;
 
 /// Rows or inputs computed side by side: as many as leave the registers room.
@@ -31,8 +31,12 @@ impl pulp::NullaryFnOnce for Avx2Product<'_> {
             (BlocksView::FourBit { quants, scales, minima }, _) => {
                 multiply_many_inputs(self.simd, quants, scales, minima, inputs, out);
             }
-            (BlocksView::EightBit { quants, scales }, 1) => multiply_one_input(self.simd, quants, scales, &[], inputs, out),
-            (BlocksView::EightBit { quants, scales }, _) => multiply_many_inputs(self.simd, quants, scales, &[], inputs, out),
+            (BlocksView::EightBit { quants, scales }, 1) => {
+                multiply_one_input(self.simd, quants, scales, &[], inputs, out)
+            }
+            (BlocksView::EightBit { quants, scales }, _) => {
+                multiply_many_inputs(self.simd, quants, scales, &[], inputs, out)
+            }
         }
     }
 }
@@ -83,7 +87,10 @@ struct WidenedScales {
 impl WidenedScales {
     #[inline(always)]
     fn new(inputs: &Inputs, rows: usize) -> Self {
-        Self { scales: vec![0.0; inputs.blocks * rows], minima: vec![[0.0; 8]; inputs.padded_vectors() * rows] }
+        Self {
+            scales: vec![0.0; inputs.blocks * rows],
+            minima: vec![[0.0; 8]; inputs.padded_vectors() * rows],
+        }
     }
 
     #[inline(always)]
@@ -98,7 +105,14 @@ impl WidenedScales {
 
 /// Every row times one input.
 #[inline(always)]
-fn multiply_one_input<P: Packed>(simd: V3, quants: &[P], scales: &[u16], minima: &[u16], inputs: &Inputs, out: &mut [f32]) {
+fn multiply_one_input<P: Packed>(
+    simd: V3,
+    quants: &[P],
+    scales: &[u16],
+    minima: &[u16],
+    inputs: &Inputs,
+    out: &mut [f32],
+) {
     let blocks = inputs.blocks;
     let mut widened = WidenedScales::new(inputs, TILE);
     let groups = quants.chunks(blocks * TILE).zip(scales.chunks(blocks * TILE));
@@ -147,7 +161,14 @@ fn multiply_rows<P: Packed, const ROWS: usize>(
 
 /// Every row times every input.
 #[inline(always)]
-fn multiply_many_inputs<P: Packed>(simd: V3, quants: &[P], scales: &[u16], minima: &[u16], inputs: &Inputs, out: &mut [f32]) {
+fn multiply_many_inputs<P: Packed>(
+    simd: V3,
+    quants: &[P],
+    scales: &[u16],
+    minima: &[u16],
+    inputs: &Inputs,
+    out: &mut [f32],
+) {
     let blocks = inputs.blocks;
     let mut widened = WidenedScales::new(inputs, 1);
     let mut bytes: Vec<__m256i> = vec![simd.avx._mm256_setzero_si256(); blocks];

@@ -1,12 +1,12 @@
 //! Tests: the fast multiplication gives what plain numbers give.
 
 use super::*;
-use crate::engine::made::random;
-use crate::engine::matrix::{Blocks, Matrix};
+use crate::engine::fixture::random_numbers;
 use crate::engine::math::f32_to_f16;
+use crate::engine::matrix::{Blocks, Matrix};
 
-fn eight(rows: usize, columns: usize) -> Matrix {
-    let numbers = random(1, rows * columns, 1.0);
+fn eight_bit_matrix(rows: usize, columns: usize) -> Matrix {
+    let numbers = random_numbers(1, rows * columns, 1.0);
     let (mut quants, mut scales) = (Vec::new(), Vec::new());
     for block in numbers.as_chunks::<BLOCK_NUMBERS>().0 {
         let mut quant = [0; BLOCK_NUMBERS];
@@ -16,16 +16,16 @@ fn eight(rows: usize, columns: usize) -> Matrix {
     Matrix { rows, columns, blocks: Blocks::EightBit { quants, scales } }
 }
 
-fn four(rows: usize, columns: usize) -> Matrix {
+fn four_bit_matrix(rows: usize, columns: usize) -> Matrix {
     let count = rows * columns / BLOCK_NUMBERS;
-    let halves = |seed| random(seed, count, 0.1).into_iter().map(f32_to_f16).collect();
-    let bytes = random(2, count * 16, 1.0);
+    let halves = |seed| random_numbers(seed, count, 0.1).into_iter().map(f32_to_f16).collect();
+    let bytes = random_numbers(2, count * 16, 1.0);
     let quants =
         bytes.as_chunks::<16>().0.iter().map(|bytes| bytes.map(|byte| byte.to_bits() as u8)).collect();
     Matrix { rows, columns, blocks: Blocks::FourBit { quants, scales: halves(3), minima: halves(4) } }
 }
 
-fn part(matrix: &Matrix) -> BlocksView<'_> {
+fn all_blocks(matrix: &Matrix) -> BlocksView<'_> {
     match &matrix.blocks {
         Blocks::FourBit { quants, scales, minima } => BlocksView::FourBit { quants, scales, minima },
         Blocks::EightBit { quants, scales } => BlocksView::EightBit { quants, scales },
@@ -34,15 +34,17 @@ fn part(matrix: &Matrix) -> BlocksView<'_> {
 
 #[test]
 fn fast_and_plain_and_exact_products_agree() {
-    for matrix in [eight(7, 576), four(7, 576), four(4, 32), eight(1, 64)] {
+    for matrix in
+        [eight_bit_matrix(7, 576), four_bit_matrix(7, 576), four_bit_matrix(4, 32), eight_bit_matrix(1, 64)]
+    {
         for tokens in [1, 2, 4, 5, 9] {
-            let numbers = random(9, tokens * matrix.columns, 2.0);
+            let numbers = random_numbers(9, tokens * matrix.columns, 2.0);
             let mut inputs = Inputs::default();
             inputs.fill(&numbers, matrix.columns);
             let mut fast = vec![0f32; matrix.rows * tokens];
             let mut plain = fast.clone();
-            multiply(Product { blocks: part(&matrix), inputs: &inputs, out: &mut fast });
-            multiply_scalar(&mut Product { blocks: part(&matrix), inputs: &inputs, out: &mut plain });
+            multiply(Product { blocks: all_blocks(&matrix), inputs: &inputs, out: &mut fast });
+            multiply_scalar(&mut Product { blocks: all_blocks(&matrix), inputs: &inputs, out: &mut plain });
             let mut row = vec![0f32; matrix.columns];
             for (at, (fast, plain)) in fast.iter().zip(&plain).enumerate() {
                 matrix.dequantise_row(at / tokens, &mut row);

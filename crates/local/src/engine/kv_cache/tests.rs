@@ -1,15 +1,15 @@
 //! Tests: how much a sequence takes.
 
 use super::*;
+use crate::engine::fixture::{self, ModelFixture};
 use crate::engine::gguf::Gguf;
-use crate::engine::made::{self, Made};
 use crate::engine::mmap::map_file;
 use crate::engine::network::Network;
 
 fn shape() -> Shape {
-    let file = made::write(&Made::default());
+    let file = fixture::write(&ModelFixture::default());
     let bytes = map_file(&file.path).unwrap();
-    Network::read(&Gguf::read(&bytes).unwrap(), made::names().len(), 1).unwrap().shape
+    Network::read(&Gguf::read(&bytes).unwrap(), fixture::token_names().len(), 1).unwrap().shape
 }
 
 #[test]

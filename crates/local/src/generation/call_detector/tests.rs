@@ -13,7 +13,7 @@ fn tools() -> Vec<ChatTool> {
 }
 
 /// What is said of `parts`, and how many bytes before their end a call begins.
-fn opened<'a>(parts: impl IntoIterator<Item = &'a str>) -> (String, Option<usize>) {
+fn detect<'a>(parts: impl IntoIterator<Item = &'a str>) -> (String, Option<usize>) {
     let tools = tools();
     let (mut opening, mut said) = (CallDetector::new(&tools), String::new());
     for part in parts {
@@ -26,11 +26,11 @@ fn opened<'a>(parts: impl IntoIterator<Item = &'a str>) -> (String, Option<usize
 }
 
 /// The same for every way to cut `text` in two, and for one character at a time: what is said before the call.
-fn said_before_call(text: &str) -> Option<String> {
+fn text_before_call(text: &str) -> Option<String> {
     let mut characters = text.char_indices().map(|(at, character)| &text[at..at + character.len_utf8()]);
-    let (said, call) = opened(&mut characters);
+    let (said, call) = detect(&mut characters);
     for cut in (0..text.len()).filter(|cut| text.is_char_boundary(*cut)) {
-        let (other, also) = opened([&text[..cut], &text[cut..]]);
+        let (other, also) = detect([&text[..cut], &text[cut..]]);
         assert_eq!((&other, also.is_some()), (&said, call.is_some()), "cut at {cut}");
     }
     if call.is_none() {
@@ -53,7 +53,7 @@ fn a_call_is_seen_bare_and_in_a_fence_however_it_is_cut() {
         "```json\n[\n  {\"name\": \"read\"",
         "{{\"name\": \"read\"",
     ] {
-        assert_eq!(said_before_call(text).as_deref(), Some(""), "{text}");
+        assert_eq!(text_before_call(text).as_deref(), Some(""), "{text}");
     }
 }
 
@@ -64,21 +64,21 @@ fn a_tool_that_nobody_offered_is_a_call_when_it_has_arguments() {
         "```json\n{\"name\": \"fly\",\n \"parameters\"",
         "{\"name\": \"fly\", \"args\"",
     ] {
-        assert_eq!(said_before_call(text).as_deref(), Some(""), "{text}");
+        assert_eq!(text_before_call(text).as_deref(), Some(""), "{text}");
     }
 }
 
 #[test]
 fn a_call_behind_some_words_is_seen_on_its_own_line() {
     let words = "I read it.\n";
-    assert_eq!(said_before_call(&format!("{words}```json\n{{\"name\": \"read\"")).as_deref(), Some(words));
-    assert_eq!(said_before_call(&format!("{words}\n{{\"name\": \"read\"")).as_deref(), Some(words));
+    assert_eq!(text_before_call(&format!("{words}```json\n{{\"name\": \"read\"")).as_deref(), Some(words));
+    assert_eq!(text_before_call(&format!("{words}\n{{\"name\": \"read\"")).as_deref(), Some(words));
 }
 
 #[test]
 fn a_call_behind_a_block_of_code_is_seen() {
     let code = "```sh\nls\n```\n";
-    assert_eq!(said_before_call(&format!("{code}{{\"name\": \"read\"")).as_deref(), Some(code));
+    assert_eq!(text_before_call(&format!("{code}{{\"name\": \"read\"")).as_deref(), Some(code));
 }
 
 #[test]
@@ -102,14 +102,14 @@ fn what_is_no_call_stays_text() {
         "``` an info of several words\n{\"name\": \"Bob\"}",
         "😀 ```",
     ] {
-        assert_eq!(said_before_call(text), None, "{text}");
+        assert_eq!(text_before_call(text), None, "{text}");
     }
 }
 
 #[test]
 fn a_call_shown_inside_a_block_of_code_stays_text() {
     let text = "```python\nask(\n{\"name\": \"read\", \"arguments\": {}}\n)\n```\n";
-    assert_eq!(said_before_call(text), None);
+    assert_eq!(text_before_call(text), None);
 }
 
 #[test]
@@ -137,5 +137,5 @@ fn without_tools_nothing_is_held_back() {
 #[test]
 fn the_bytes_of_what_begins_a_call_are_told() {
     let begin = "{\"name\": \"read\"";
-    assert_eq!(opened(["Yes.\n", begin]), ("Yes.\n".to_owned(), Some(begin.len())));
+    assert_eq!(detect(["Yes.\n", begin]), ("Yes.\n".to_owned(), Some(begin.len())));
 }

@@ -1,13 +1,16 @@
 //! Tests: whole answers of a made-up model. It talks nonsense, so what holds here holds for every model.
 
 use super::*;
-use crate::engine::made::{self, Made};
-use crate::generation::{GenerationSummary, Chat, ChatMessage, ChatRole, LoadOptions, LoadedModel, ToolChoice};
+use crate::engine::fixture::{self, ModelFixture};
+use crate::generation::{
+    Chat, ChatMessage, ChatRole, GenerationSummary, LoadOptions, LoadedModel, ToolChoice,
+};
 use serde_json::json;
 
 pub(super) fn model() -> LoadedModel {
-    let file = made::write(&Made::default());
-    LoadedModel::open(&file.path, &LoadOptions { threads: 1, sequences: 2, ..LoadOptions::default() }).unwrap()
+    let file = fixture::write(&ModelFixture::default());
+    LoadedModel::open(&file.path, &LoadOptions { threads: 1, sequences: 2, ..LoadOptions::default() })
+        .unwrap()
 }
 
 pub(super) fn chat(text: &str) -> Chat {
@@ -30,11 +33,8 @@ pub(super) fn chat(text: &str) -> Chat {
 }
 
 pub(super) fn tools() -> Vec<ChatTool> {
-    let tool = |name: &str, parameters| ChatTool {
-        name: name.to_owned(),
-        description: String::new(),
-        parameters,
-    };
+    let tool =
+        |name: &str, parameters| ChatTool { name: name.to_owned(), description: String::new(), parameters };
     vec![
         tool(
             "read",
@@ -47,7 +47,10 @@ pub(super) fn tools() -> Vec<ChatTool> {
     ]
 }
 
-pub(super) fn run(model: &mut LoadedModel, chat: &Chat) -> (GenerationSummary, String, Vec<ChatToolCall>) {
+pub(super) fn generate(
+    model: &mut LoadedModel,
+    chat: &Chat,
+) -> (GenerationSummary, String, Vec<ChatToolCall>) {
     let (mut text, mut calls) = (String::new(), Vec::new());
     let answered = model
         .generate(chat, &mut |piece| {
@@ -78,8 +81,8 @@ pub(super) fn assert_valid(call: &ChatToolCall) {
 #[test]
 fn an_answer_repeats_with_its_seed_and_reuses_its_prefix() {
     let mut model = model();
-    let (first, text, _) = run(&mut model, &chat("hello"));
-    let (second, again, _) = run(&mut model, &chat("hello"));
+    let (first, text, _) = generate(&mut model, &chat("hello"));
+    let (second, again, _) = generate(&mut model, &chat("hello"));
     assert_eq!(text, again);
     assert_eq!(first.cached_tokens, 0);
     assert_eq!(second.cached_tokens, second.prompt_tokens - 1);
@@ -92,9 +95,14 @@ fn a_model_that_talks_nonsense_calls_validly_when_it_has_to() {
     for seed in 0..6 {
         for (choice, most) in [(ToolChoice::Required, 8), (ToolChoice::Named("count".to_owned()), 1)] {
             let answer_tokens_max = Some(150);
-            let chat =
-                Chat { tools: tools(), tool_choice: choice.clone(), seed, answer_tokens_max, ..chat("hello") };
-            let (answered, text, calls) = run(&mut model, &chat);
+            let chat = Chat {
+                tools: tools(),
+                tool_choice: choice.clone(),
+                seed,
+                answer_tokens_max,
+                ..chat("hello")
+            };
+            let (answered, text, calls) = generate(&mut model, &chat);
             assert_eq!((answered.finish_reason, text.as_str()), (FinishReason::ToolCalls, ""));
             assert!((1..=most).contains(&calls.len()));
             calls.iter().for_each(assert_valid);
@@ -109,7 +117,7 @@ fn schema_output_is_valid_json_of_the_schema() {
     let schema = json!({"type": "object", "properties": {"ok": {"type": "boolean"}, "why": {"type": "string"}}, "required": ["ok", "why"], "additionalProperties": false});
     for seed in 0..4 {
         let chat = Chat { schema: Some(schema.clone()), seed, answer_tokens_max: Some(120), ..chat("hello") };
-        let (answered, text, _) = run(&mut model, &chat);
+        let (answered, text, _) = generate(&mut model, &chat);
         let value: Value = serde_json::from_str(&text).unwrap();
         assert!(value["ok"].is_boolean() && value["why"].is_string());
         assert_eq!(answered.finish_reason, FinishReason::Stop);
@@ -128,7 +136,7 @@ fn with_a_schema_and_tools_the_answer_is_one_or_the_other() {
             answer_tokens_max: Some(120),
             ..chat("hello")
         };
-        let (answered, text, calls) = run(&mut model, &chat);
+        let (answered, text, calls) = generate(&mut model, &chat);
         match answered.finish_reason {
             FinishReason::ToolCalls => assert_valid(&calls[0]),
             _ => assert!(serde_json::from_str::<Value>(&text).unwrap()["x"].is_number()),
@@ -165,7 +173,7 @@ fn a_prompt_beyond_the_window_is_told_its_numbers() {
 #[test]
 fn an_answer_ends_where_the_window_does() {
     let chat = Chat { answer_tokens_max: None, ..chat(&"x".repeat(480)) };
-    let (answered, ..) = run(&mut model(), &chat);
+    let (answered, ..) = generate(&mut model(), &chat);
     assert!(answered.prompt_tokens + answered.answer_tokens <= 512);
 }
 

@@ -4,10 +4,14 @@ use serde_json::{Value, json};
 
 use super::*;
 
-const ANSWERED: GenerationSummary =
-    GenerationSummary { prompt_tokens: 20, cached_tokens: 15, answer_tokens: 3, finish_reason: FinishReason::Stop };
+const SUMMARY: GenerationSummary = GenerationSummary {
+    prompt_tokens: 20,
+    cached_tokens: 15,
+    answer_tokens: 3,
+    finish_reason: FinishReason::Stop,
+};
 
-fn envelope() -> CompletionHeader {
+fn header() -> CompletionHeader {
     CompletionHeader { id: "chatcmpl-1".to_owned(), created: 1_700_000_000, model: "m".to_owned() }
 }
 
@@ -37,11 +41,11 @@ fn events(bytes: &[u8]) -> Vec<Value> {
 
 #[test]
 fn a_stream_begins_with_the_role_and_ends_with_the_mark() {
-    let mut writer = ChunkWriter::new(envelope(), UsageChunk::Omitted);
+    let mut writer = ChunkWriter::new(header(), UsageChunk::Omitted);
     let mut out = Vec::new();
     writer.write_role(&mut out);
     writer.write_part(&mut out, &OutputPart::Text("two\nlines".to_owned()));
-    writer.write_finish(&mut out, &ANSWERED);
+    writer.write_finish(&mut out, &SUMMARY);
     assert_eq!(
         events(&out),
         [
@@ -55,11 +59,11 @@ fn a_stream_begins_with_the_role_and_ends_with_the_mark() {
 
 #[test]
 fn calls_are_numbered_and_end_with_their_own_reason() {
-    let mut writer = ChunkWriter::new(envelope(), UsageChunk::Omitted);
+    let mut writer = ChunkWriter::new(header(), UsageChunk::Omitted);
     let mut out = Vec::new();
     writer.write_part(&mut out, &OutputPart::ToolCall(call("a")));
     writer.write_part(&mut out, &OutputPart::ToolCall(call("b")));
-    writer.write_finish(&mut out, &GenerationSummary { finish_reason: FinishReason::ToolCalls, ..ANSWERED });
+    writer.write_finish(&mut out, &GenerationSummary { finish_reason: FinishReason::ToolCalls, ..SUMMARY });
     let delta = |index: usize, id: &str| {
         json!({"tool_calls": [{"index": index, "id": id, "type": "function",
                "function": {"name": "read", "arguments": "{\"path\":\"a\"}"}}]})
@@ -75,10 +79,10 @@ fn calls_are_numbered_and_end_with_their_own_reason() {
 
 #[test]
 fn usage_comes_in_a_chunk_of_its_own_and_only_when_asked_for() {
-    let mut writer = ChunkWriter::new(envelope(), UsageChunk::Included);
+    let mut writer = ChunkWriter::new(header(), UsageChunk::Included);
     let mut out = Vec::new();
     writer.write_part(&mut out, &OutputPart::Text("a".to_owned()));
-    writer.write_finish(&mut out, &GenerationSummary { finish_reason: FinishReason::Length, ..ANSWERED });
+    writer.write_finish(&mut out, &GenerationSummary { finish_reason: FinishReason::Length, ..SUMMARY });
     let mut text = choice(&json!({"content": "a"}), &Value::Null);
     text["usage"] = Value::Null;
     let mut end = choice(&json!({}), &json!("length"));
@@ -94,7 +98,7 @@ fn usage_comes_in_a_chunk_of_its_own_and_only_when_asked_for() {
 #[test]
 fn a_whole_answer_has_its_text_and_its_calls() {
     let said = [OutputPart::Text("a".to_owned()), OutputPart::Text("b".to_owned())];
-    let answer: Value = serde_json::from_slice(&write_completion(&envelope(), &said, &ANSWERED)).unwrap();
+    let answer: Value = serde_json::from_slice(&write_completion(&header(), &said, &SUMMARY)).unwrap();
     assert_eq!(answer["object"], "chat.completion");
     assert_eq!(
         answer["choices"],
@@ -104,8 +108,8 @@ fn a_whole_answer_has_its_text_and_its_calls() {
     assert_eq!(answer["usage"]["total_tokens"], 23);
 
     let said = [OutputPart::ToolCall(call("a"))];
-    let answered = GenerationSummary { finish_reason: FinishReason::ToolCalls, ..ANSWERED };
-    let answer: Value = serde_json::from_slice(&write_completion(&envelope(), &said, &answered)).unwrap();
+    let answered = GenerationSummary { finish_reason: FinishReason::ToolCalls, ..SUMMARY };
+    let answer: Value = serde_json::from_slice(&write_completion(&header(), &said, &answered)).unwrap();
     let message = &answer["choices"][0]["message"];
     assert!(message["content"].is_null());
     let expected = json!([{"id": "a", "type": "function",
@@ -115,7 +119,7 @@ fn a_whole_answer_has_its_text_and_its_calls() {
 
 #[test]
 fn an_answer_without_words_is_an_empty_text() {
-    let answer: Value = serde_json::from_slice(&write_completion(&envelope(), &[], &ANSWERED)).unwrap();
+    let answer: Value = serde_json::from_slice(&write_completion(&header(), &[], &SUMMARY)).unwrap();
     assert_eq!(answer["choices"][0]["message"]["content"], "");
 }
 

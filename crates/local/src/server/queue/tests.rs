@@ -6,28 +6,28 @@ use super::*;
 
 struct Job {
     name: &'static str,
-    is_gone: bool,
+    is_abandoned: bool,
 }
 
 impl QueuedJob for Job {
     fn is_abandoned(&self) -> bool {
-        self.is_gone
+        self.is_abandoned
     }
 }
 
 fn job(name: &'static str) -> Job {
-    Job { name, is_gone: false }
+    Job { name, is_abandoned: false }
 }
 
-fn gone(name: &'static str) -> Job {
-    Job { name, is_gone: true }
+fn abandoned_job(name: &'static str) -> Job {
+    Job { name, is_abandoned: true }
 }
 
 fn root(name: &str) -> Client {
     Client::Root(name.to_owned())
 }
 
-fn names(queue: &FairQueue<Job>, count: usize) -> Vec<&'static str> {
+fn pop_names(queue: &FairQueue<Job>, count: usize) -> Vec<&'static str> {
     (0..count).filter_map(|_| queue.pop()).map(|job| job.name).collect()
 }
 
@@ -40,7 +40,7 @@ fn clients_take_turns_whatever_they_have_waiting() {
     queue.push(root("b"), job("b1")).unwrap();
     queue.push(Client::Connection(1), job("c1")).unwrap();
     queue.push(Client::Connection(1), job("c2")).unwrap();
-    assert_eq!(names(&queue, 7), ["a1", "b1", "c1", "a2", "c2", "a3", "a4"]);
+    assert_eq!(pop_names(&queue, 7), ["a1", "b1", "c1", "a2", "c2", "a3", "a4"]);
 }
 
 #[test]
@@ -48,9 +48,9 @@ fn a_client_that_was_served_stands_behind_the_others() {
     let queue = FairQueue::new(16);
     queue.push(root("a"), job("a1")).unwrap();
     queue.push(root("b"), job("b1")).unwrap();
-    assert_eq!(names(&queue, 1), ["a1"]);
+    assert_eq!(pop_names(&queue, 1), ["a1"]);
     queue.push(root("a"), job("a2")).unwrap();
-    assert_eq!(names(&queue, 2), ["b1", "a2"]);
+    assert_eq!(pop_names(&queue, 2), ["b1", "a2"]);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn a_full_queue_refuses() {
     queue.push(root("a"), job("a1")).unwrap();
     queue.push(root("b"), job("b1")).unwrap();
     assert_eq!(queue.push(root("c"), job("c1")), Err(QueueRejection::Full));
-    assert_eq!(names(&queue, 1), ["a1"]);
+    assert_eq!(pop_names(&queue, 1), ["a1"]);
     assert_eq!(queue.push(root("c"), job("c1")), Ok(()));
 }
 
@@ -75,13 +75,13 @@ fn one_client_leaves_room_for_another() {
 #[test]
 fn a_client_that_went_away_is_skipped_and_takes_no_place() {
     let queue = FairQueue::new(2);
-    queue.push(root("a"), gone("a1")).unwrap();
-    queue.push(root("b"), gone("b1")).unwrap();
+    queue.push(root("a"), abandoned_job("a1")).unwrap();
+    queue.push(root("b"), abandoned_job("b1")).unwrap();
     queue.push(root("a"), job("a2")).unwrap();
     assert_eq!(queue.queued_jobs(), 1);
-    queue.push(root("b"), gone("b2")).unwrap();
+    queue.push(root("b"), abandoned_job("b2")).unwrap();
     queue.push(root("b"), job("b3")).unwrap();
-    assert_eq!(names(&queue, 2), ["a2", "b3"]);
+    assert_eq!(pop_names(&queue, 2), ["a2", "b3"]);
 }
 
 #[test]

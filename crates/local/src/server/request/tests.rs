@@ -2,18 +2,18 @@
 
 use super::*;
 
-fn read(request: &Value) -> Result<ChatRequest, Refusal> {
+fn parse(request: &Value) -> Result<ChatRequest, Refusal> {
     ChatRequest::from_body(&serde_json::to_vec(request).unwrap())
 }
 
 /// The error object of a request that has to be refused.
-fn refused(request: &Value) -> Value {
-    let refusal = read(request).unwrap_err();
+fn parse_error(request: &Value) -> Value {
+    let refusal = parse(request).unwrap_err();
     assert_eq!(refusal.status, StatusCode::BAD_REQUEST);
     serde_json::from_slice::<Value>(&refusal.body()).unwrap()["error"].take()
 }
 
-fn with(field: &str, value: Value) -> Value {
+fn request_with(field: &str, value: Value) -> Value {
     let mut request = json!({"model": "m", "messages": [{"role": "user", "content": "hi"}]});
     request[field] = value;
     request
@@ -25,7 +25,7 @@ fn tool(name: &str) -> Value {
 
 #[test]
 fn a_plain_request_takes_the_defaults() {
-    let request = read(&with("user", json!("somebody"))).unwrap();
+    let request = parse(&request_with("user", json!("somebody"))).unwrap();
     assert_eq!((request.model.as_deref(), request.response_mode), (Some("m"), ResponseMode::Complete));
     let chat = request.chat;
     assert_eq!((chat.temperature, chat.top_p, chat.tool_choice), (0.0, 1.0, ToolChoice::None));
@@ -35,7 +35,7 @@ fn a_plain_request_takes_the_defaults() {
 
 #[test]
 fn a_conversation_with_calls_keeps_its_order_and_its_ids() {
-    let request = read(&json!({"messages": [
+    let request = parse(&json!({"messages": [
         {"role": "developer", "content": [{"type": "text", "text": "be "}, {"type": "text", "text": "brief"}]},
         {"role": "user", "content": "what is in a.txt?"},
         {"role": "assistant", "content": null, "tool_calls": [
@@ -52,7 +52,7 @@ fn a_conversation_with_calls_keeps_its_order_and_its_ids() {
 
 #[test]
 fn every_setting_arrives() {
-    let request = read(&json!({
+    let request = parse(&json!({
         "messages": [{"role": "user", "content": "hi"}], "max_tokens": 5, "max_completion_tokens": 7,
         "temperature": 0.5, "top_p": 0.25, "seed": -1, "stop": "END", "stream": true,
         "stream_options": {"include_usage": true},
@@ -63,15 +63,15 @@ fn every_setting_arrives() {
     assert_eq!((chat.answer_tokens_max, chat.seed), (Some(7), u64::MAX));
     assert_eq!((chat.temperature, chat.top_p), (0.5, 0.25));
     assert_eq!(chat.stop, ["END"]);
-    assert_eq!(read(&with("stream", json!(true))).unwrap().response_mode, ResponseMode::Stream);
+    assert_eq!(parse(&request_with("stream", json!(true))).unwrap().response_mode, ResponseMode::Stream);
 }
 
 #[test]
 fn a_tool_choice_is_read_in_all_its_spellings() {
     let chosen = |choice: Value| {
-        let mut request = with("tools", json!([tool("a"), tool("b")]));
+        let mut request = request_with("tools", json!([tool("a"), tool("b")]));
         request["tool_choice"] = choice;
-        read(&request).map(|request| request.chat.tool_choice)
+        parse(&request).map(|request| request.chat.tool_choice)
     };
     assert_eq!(chosen(Value::Null).unwrap(), ToolChoice::Auto);
     assert_eq!(chosen(json!("auto")).unwrap(), ToolChoice::Auto);
@@ -82,12 +82,13 @@ fn a_tool_choice_is_read_in_all_its_spellings() {
     assert!(chosen(json!({"type": "function", "function": {"name": "c"}})).is_err());
     assert!(chosen(json!("sometimes")).is_err());
     assert!(chosen(json!(3)).is_err());
-    assert!(read(&with("tool_choice", json!("required"))).is_err());
+    assert!(parse(&request_with("tool_choice", json!("required"))).is_err());
 }
 
 #[test]
 fn a_response_format_becomes_a_schema() {
-    let schema = |format: Value| read(&with("response_format", format)).map(|request| request.chat.schema);
+    let schema =
+        |format: Value| parse(&request_with("response_format", format)).map(|request| request.chat.schema);
     assert_eq!(schema(json!({"type": "text"})).unwrap(), None);
     assert_eq!(schema(json!({"type": "json_object"})).unwrap(), Some(json!({"type": "object"})));
     let named = json!({"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "integer"}}});
@@ -101,10 +102,12 @@ fn a_response_format_becomes_a_schema() {
 fn pictures_are_refused_clearly() {
     let picture =
         json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:,"}}]}]);
-    let error = refused(&with("messages", picture));
+    let error = parse_error(&request_with("messages", picture));
     assert_eq!((&error["code"], &error["param"]), (&json!("images_not_supported"), &json!("messages[0]")));
     let sound = json!([{"role": "user", "content": [{"type": "input_audio"}]}]);
-    assert!(refused(&with("messages", sound))["message"].as_str().unwrap().contains("input_audio"));
+    assert!(
+        parse_error(&request_with("messages", sound))["message"].as_str().unwrap().contains("input_audio")
+    );
 }
 
 #[test]
@@ -134,7 +137,7 @@ fn what_is_wrong_is_named() {
             "tools[0]",
         ),
     ] {
-        assert_eq!(refused(&with(field, value.clone()))["param"], param, "{field}: {value}");
+        assert_eq!(parse_error(&request_with(field, value.clone()))["param"], param, "{field}: {value}");
     }
 }
 

@@ -3,13 +3,17 @@
 use std::sync::Arc;
 
 use super::super::activity::Activity;
-use super::super::generation_channel::{self, GenerationSender};
 use super::super::completion::UsageChunk;
+use super::super::generation_channel::{self, GenerationSender};
 use super::*;
-use crate::generation::{GenerationSummary, FinishReason, GenerationEvent};
+use crate::generation::{FinishReason, GenerationEvent, GenerationSummary};
 
-const ANSWERED: GenerationSummary =
-    GenerationSummary { prompt_tokens: 2, cached_tokens: 0, answer_tokens: 1, finish_reason: FinishReason::Stop };
+const SUMMARY: GenerationSummary = GenerationSummary {
+    prompt_tokens: 2,
+    cached_tokens: 0,
+    answer_tokens: 1,
+    finish_reason: FinishReason::Stop,
+};
 
 async fn open(inbox: GenerationReceiver) -> Result<ChatStream, Refusal> {
     let writer = ChunkWriter::new(CompletionHeader::new("m"), UsageChunk::Omitted);
@@ -20,21 +24,21 @@ async fn next(stream: &mut ChatStream) -> String {
     String::from_utf8(stream.next().await.unwrap()).unwrap()
 }
 
-fn read(outbox: &GenerationSender, tokens: usize) {
+fn send_progress(outbox: &GenerationSender, tokens: usize) {
     assert!(outbox.send(&GenerationEvent::PromptProgress { tokens, total_tokens: 512 }).is_continue());
 }
 
 #[tokio::test(start_paused = true)]
 async fn how_far_the_prompt_is_read_is_told_at_most_every_half_second() {
     let (outbox, inbox) = generation_channel::channel();
-    read(&outbox, 64);
+    send_progress(&outbox, 64);
     let mut stream = open(inbox).await.unwrap();
     assert_eq!(next(&mut stream).await, ": reading 64/512\n\n");
-    read(&outbox, 128);
+    send_progress(&outbox, 128);
     let early = timeout(PROGRESS_INTERVAL - Duration::from_millis(1), stream.next()).await;
     assert!(early.is_err(), "{early:?}");
     tokio::time::advance(Duration::from_millis(1)).await;
-    read(&outbox, 192);
+    send_progress(&outbox, 192);
     assert_eq!(next(&mut stream).await, ": reading 192/512\n\n");
     let _ = outbox.send(&GenerationEvent::Text("hi"));
     assert!(next(&mut stream).await.contains("\"role\":\"assistant\""));
@@ -77,7 +81,7 @@ async fn a_fault_behind_the_first_words_ends_the_stream_without_its_mark() {
 async fn an_answer_that_is_there_at_once_is_told_in_order() {
     let (outbox, inbox) = generation_channel::channel();
     let _ = outbox.send(&GenerationEvent::Text("hi"));
-    outbox.finish(Ok(ANSWERED));
+    outbox.finish(Ok(SUMMARY));
     let mut stream = open(inbox).await.unwrap();
     let all = next(&mut stream).await;
     let places = ["assistant", "\"hi\"", "\"stop\"", "[DONE]"].map(|part| all.find(part).unwrap());
@@ -92,7 +96,7 @@ async fn a_whole_answer_waits_for_its_end() {
     let worker = async {
         tokio::task::yield_now().await;
         let _ = outbox.send(&GenerationEvent::Text("b"));
-        outbox.finish(Ok(ANSWERED));
+        outbox.finish(Ok(SUMMARY));
     };
     let envelope = CompletionHeader::new("m");
     let (answer, ()) = tokio::join!(collect_completion(inbox, &envelope), worker);

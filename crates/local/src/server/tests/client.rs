@@ -16,51 +16,51 @@ use tokio::task::JoinHandle;
 use super::WAIT_MAX;
 
 /// A connection; dropping it closes it, whatever is under way.
-pub(super) struct Caller {
+pub(super) struct TestClient {
     sender: SendRequest<Full<Bytes>>,
     connection: JoinHandle<()>,
 }
 
 /// An answer that was read to its end.
-pub(super) struct Reply {
+pub(super) struct TestResponse {
     pub(super) status: StatusCode,
     pub(super) headers: hyper::HeaderMap,
     pub(super) text: String,
 }
 
-impl Caller {
+impl TestClient {
     pub(super) async fn unix(path: &Path) -> Self {
-        Self::on(UnixStream::connect(path).await.unwrap()).await
+        Self::handshake_on(UnixStream::connect(path).await.unwrap()).await
     }
 
     pub(super) async fn tcp(address: &str) -> Self {
-        Self::on(TcpStream::connect(address).await.unwrap()).await
+        Self::handshake_on(TcpStream::connect(address).await.unwrap()).await
     }
 
-    async fn on(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
+    async fn handshake_on(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Self {
         let (sender, connection) = handshake(TokioIo::new(stream)).await.unwrap();
         let connection = tokio::spawn(async move { drop(connection.await) });
         Self { sender, connection }
     }
 
-    pub(super) async fn get(&mut self, path: &str) -> Reply {
+    pub(super) async fn get(&mut self, path: &str) -> TestResponse {
         read(self.send(Method::GET, path, &[], Bytes::new()).await).await
     }
 
-    pub(super) async fn post(&mut self, path: &str, body: &Value) -> Reply {
-        read(self.begin(path, body, &[]).await).await
+    pub(super) async fn post(&mut self, path: &str, body: &Value) -> TestResponse {
+        read(self.post_unread(path, body, &[]).await).await
     }
 
-    pub(super) async fn chat(&mut self, body: &Value) -> Reply {
+    pub(super) async fn chat(&mut self, body: &Value) -> TestResponse {
         self.post("/v1/chat/completions", body).await
     }
 
-    pub(super) async fn chat_from(&mut self, root: &str, body: &Value) -> Reply {
-        read(self.begin("/v1/chat/completions", body, &[("X-Nexus-Root", root)]).await).await
+    pub(super) async fn chat_from(&mut self, root: &str, body: &Value) -> TestResponse {
+        read(self.post_unread("/v1/chat/completions", body, &[("X-Nexus-Root", root)]).await).await
     }
 
     /// The head of the answer; the rest is the test's to read.
-    pub(super) async fn begin(
+    pub(super) async fn post_unread(
         &mut self,
         path: &str,
         body: &Value,
@@ -92,20 +92,20 @@ impl Caller {
     }
 }
 
-impl Drop for Caller {
+impl Drop for TestClient {
     fn drop(&mut self) {
         self.connection.abort();
     }
 }
 
-pub(super) async fn read(response: Response<Incoming>) -> Reply {
+pub(super) async fn read(response: Response<Incoming>) -> TestResponse {
     let (head, body) = response.into_parts();
     let body = tokio::time::timeout(WAIT_MAX, body.collect()).await.expect("the answer ends").unwrap();
     let text = String::from_utf8(body.to_bytes().to_vec()).unwrap();
-    Reply { status: head.status, headers: head.headers, text }
+    TestResponse { status: head.status, headers: head.headers, text }
 }
 
-impl Reply {
+impl TestResponse {
     pub(super) fn json(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_else(|fault| panic!("{fault}: {}", self.text))
     }

@@ -47,7 +47,12 @@ pub(super) static PROVIDER_KEYS: &[NamedKey] = &[
         "no program",
     ),
     key("auth", ValueKind::OneOf(AUTH_SCHEMES), "How the key travels.", PROVIDER_DEFAULT),
-    key("headers", ValueKind::Headers, "More headers for every question; their values are never shown.", "none"),
+    key(
+        "headers",
+        ValueKind::Headers,
+        "More headers for every question; their values are never shown.",
+        "none",
+    ),
     key("ca_file", ValueKind::Path, "Certificates (PEM) to trust beside the system's.", "none"),
     key("api_version", ValueKind::SingleLine, "Azure's `api-version`.", "2024-10-21 for Azure, else none"),
     key("deployment", ValueKind::SingleLine, "Azure's deployment.", "the name of the model"),
@@ -65,7 +70,12 @@ pub(super) static PROVIDER_KEYS: &[NamedKey] = &[
 
 pub(super) static MODEL_KEYS: &[NamedKey] = &[
     key("model", ValueKind::Model, "The model that it stands for.", "not allowed"),
-    key("window_tokens", ValueKind::Integer { min: 256, max: TOKENS_MAX }, "How many tokens it takes.", MODEL_DEFAULT),
+    key(
+        "window_tokens",
+        ValueKind::Integer { min: 256, max: TOKENS_MAX },
+        "How many tokens it takes.",
+        MODEL_DEFAULT,
+    ),
     key(
         "answer_tokens_max",
         ValueKind::Integer { min: 1, max: TOKENS_MAX },
@@ -73,7 +83,12 @@ pub(super) static MODEL_KEYS: &[NamedKey] = &[
         "no limit is sent; to Anthropic, which wants one, the model's own, at most 32000",
     ),
     key("price_input", ValueKind::Integer { min: 0, max: PRICE_MAX }, "Price of tokens read.", MODEL_DEFAULT),
-    key("price_output", ValueKind::Integer { min: 0, max: PRICE_MAX }, "Price of tokens written.", MODEL_DEFAULT),
+    key(
+        "price_output",
+        ValueKind::Integer { min: 0, max: PRICE_MAX },
+        "Price of tokens written.",
+        MODEL_DEFAULT,
+    ),
     key(
         "price_cached",
         ValueKind::Integer { min: 0, max: PRICE_MAX },
@@ -87,7 +102,12 @@ pub(super) static MODEL_KEYS: &[NamedKey] = &[
         "as `price_input`",
     ),
     key("images", ValueKind::Boolean, "Whether it can look at images.", MODEL_DEFAULT),
-    key("caches_prompt", ValueKind::Boolean, "Whether its prompt is marked for the provider's cache.", "true"),
+    key(
+        "caches_prompt",
+        ValueKind::Boolean,
+        "Whether its prompt is marked for the provider's cache.",
+        "true",
+    ),
     key("extra", ValueKind::RawTable, "Fields that are put into every question as they are.", "none"),
     key("fallback", ValueKind::Models, "Models to ask, in turn, when it fails.", "as `fallback` at the top"),
 ];

@@ -6,10 +6,10 @@ use toml::de::{DeTable, DeValue};
 
 use super::{NamedEntry, NamedTable, TableKind};
 use crate::config::file::{Key, single_quoted, value_start};
-use crate::config::value_kind::{ValueKind, SettingValue, describe_type, quote};
 use crate::config::line_index::LineIndex;
 use crate::config::presets::{NAME_RULE, is_table_name};
 use crate::config::suggest;
+use crate::config::value_kind::{SettingValue, ValueKind, describe_type, quote};
 
 /// What the tables say.
 #[derive(Debug, Default)]
@@ -97,7 +97,10 @@ impl Reader<'_> {
             Err(refusals) => {
                 for refusal in refusals {
                     let at = refusal.span.map_or(at, |span| span.start);
-                    self.report(at, format!("{path}.{name} must be {}, got {}", kind.expected(), refusal.got));
+                    self.report(
+                        at,
+                        format!("{path}.{name} must be {}, got {}", kind.expected(), refusal.got),
+                    );
                 }
                 None
             }

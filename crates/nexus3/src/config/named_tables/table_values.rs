@@ -43,7 +43,8 @@ pub(crate) fn parse_raw_table(
 ) -> Result<serde_json::Map<String, serde_json::Value>, Vec<InvalidValue>> {
     let mut fields = serde_json::Map::new();
     for (name, value) in table.iter() {
-        let read = toml_to_json(value.get_ref()).map_err(|got| vec![InvalidValue { got, span: Some(value.span()) }])?;
+        let read = toml_to_json(value.get_ref())
+            .map_err(|got| vec![InvalidValue { got, span: Some(value.span()) }])?;
         fields.insert(name.get_ref().to_string(), read);
     }
     Ok(fields)
@@ -60,8 +61,9 @@ fn toml_to_json(value: &DeValue<'_>) -> Result<serde_json::Value, String> {
         DeValue::Float(float) => number(float.as_str()).map_err(|_| describe_type(value)),
         DeValue::Array(array) => array.iter().map(|element| toml_to_json(element.get_ref())).collect(),
         DeValue::Table(table) => {
-            let entries =
-                table.iter().map(|(name, value)| Ok((name.get_ref().to_string(), toml_to_json(value.get_ref())?)));
+            let entries = table
+                .iter()
+                .map(|(name, value)| Ok((name.get_ref().to_string(), toml_to_json(value.get_ref())?)));
             entries.collect::<Result<_, String>>().map(serde_json::Value::Object)
         }
         DeValue::Datetime(_) => Err(describe_type(value)),

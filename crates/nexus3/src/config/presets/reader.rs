@@ -5,12 +5,12 @@ use agent::permission::{FilePath, Level, PresetFault, Presets, Resource};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::keys::{EXTENDS, PRESET_KEYS, MAY_CREATE, NAME_RULE, is_table_name};
-use super::{CustomPreset, PresetEntry, PRESETS_TABLE, add_all};
+use super::keys::{EXTENDS, MAY_CREATE, NAME_RULE, PRESET_KEYS, is_table_name};
+use super::{CustomPreset, PRESETS_TABLE, PresetEntry, add_all};
 use crate::config::file::{Key, single_quoted, value_start};
-use crate::config::value_kind::{ValueKind, InvalidValue, SettingValue, describe_type, quote};
 use crate::config::line_index::LineIndex;
 use crate::config::suggest;
+use crate::config::value_kind::{InvalidValue, SettingValue, ValueKind, describe_type, quote};
 
 /// What the tables say.
 #[derive(Debug, Default)]
@@ -25,7 +25,8 @@ pub(crate) struct PresetLayer {
 /// Reads all of them. `~` in a path stands for `user_home`.
 pub(crate) fn parse(table: &DeTable<'_>, lines: &LineIndex<'_>, user_home: Option<&str>) -> PresetLayer {
     let mut reader = Reader { lines, user_home, layer: PresetLayer::default() };
-    let mut found: Vec<ParsedPreset> = table.iter().filter_map(|(key, value)| reader.read_preset(key, value)).collect();
+    let mut found: Vec<ParsedPreset> =
+        table.iter().filter_map(|(key, value)| reader.read_preset(key, value)).collect();
     found.sort_by_key(|found| found.offset);
     reader.check_references(found);
     reader.layer
@@ -53,7 +54,10 @@ impl Reader<'_> {
         let found = match value.get_ref().as_table() {
             None => {
                 let got = describe_type(value.get_ref());
-                self.report(value_start(key, value), format!("{PRESETS_TABLE}.{name} must be a table, got {got}"));
+                self.report(
+                    value_start(key, value),
+                    format!("{PRESETS_TABLE}.{name} must be a table, got {got}"),
+                );
                 None
             }
             Some(_) if !is_table_name(name) => {
@@ -77,8 +81,9 @@ impl Reader<'_> {
         read.sort_by_key(|(entry, _)| entry.key_index);
         if !table.iter().any(|(key, _)| key.get_ref() == EXTENDS) {
             let choices = Presets::builtin(&[]).choices(Level::Yolo);
-            let text =
-                format!("{PRESETS_TABLE}.{name}.{EXTENDS} is missing; choose one of {choices}, or another of yours");
+            let text = format!(
+                "{PRESETS_TABLE}.{name}.{EXTENDS} is missing; choose one of {choices}, or another of yours"
+            );
             self.report(at, text);
         }
         let (entries, values_at) = read.into_iter().unzip();
@@ -144,7 +149,8 @@ impl Reader<'_> {
         let declared: Vec<String> = own.into_iter().chain(self.layer.invalid_names.iter().cloned()).collect();
         found.retain(|found| self.check_may_create(found, &declared));
         let mut presets = Presets::builtin(&[]);
-        let narrowings = found.iter().map(|found| (&found.preset, found.preset.unresolved_narrowing())).collect();
+        let narrowings =
+            found.iter().map(|found| (&found.preset, found.preset.unresolved_narrowing())).collect();
         let added = add_all(&mut presets, narrowings);
         let mut refused: Vec<String> = Vec::new();
         for found in &found {
@@ -170,7 +176,10 @@ impl Reader<'_> {
         let Some(unknown) = names.iter().find(|name| !is_known(name)) else { return true };
         let hint = suggest::for_preset(unknown, declared.iter().map(String::as_str));
         let path = format!("{PRESETS_TABLE}.{}.{MAY_CREATE}", found.preset.name);
-        self.report(found.value_offset(MAY_CREATE), format!("{path} names no preset {}{hint}", quote(unknown)));
+        self.report(
+            found.value_offset(MAY_CREATE),
+            format!("{path} names no preset {}{hint}", quote(unknown)),
+        );
         self.layer.invalid_names.push(found.preset.name.clone());
         false
     }
@@ -194,8 +203,9 @@ fn fault_problem(found: &ParsedPreset, fault: &PresetFault) -> (usize, String) {
         PresetFault::Widens { base, what, .. } => {
             let is_budget = Resource::ALL.iter().any(|resource| resource.name() == *what);
             let key = if is_budget { format!("max_{what}") } else { (*what).to_owned() };
-            let text =
-                format!("{PRESETS_TABLE}.{name}.{key} would allow more than '{base}', and a preset can only narrow");
+            let text = format!(
+                "{PRESETS_TABLE}.{name}.{key} would allow more than '{base}', and a preset can only narrow"
+            );
             (found.value_offset(&key), text)
         }
         PresetFault::DuplicateName(_) => {
@@ -206,7 +216,11 @@ fn fault_problem(found: &ParsedPreset, fault: &PresetFault) -> (usize, String) {
 }
 
 /// A preset whose base never came. Nothing when the base's own problem tells it.
-fn missing_base_problem(found: &ParsedPreset, declared: &[String], baseless: &[&CustomPreset]) -> Option<(usize, String)> {
+fn missing_base_problem(
+    found: &ParsedPreset,
+    declared: &[String],
+    baseless: &[&CustomPreset],
+) -> Option<(usize, String)> {
     let (name, base) = (&found.preset.name, found.preset.extends());
     let at = found.value_offset(EXTENDS);
     if !declared.iter().any(|other| other == base) {

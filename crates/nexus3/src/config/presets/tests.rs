@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 
 use agent::AgentId;
-use agent::permission::{GrantRequest, Budget, DirectorySet, Grant, Relation, NameSet, Resource, Targets};
+use agent::permission::{Budget, DirectorySet, Grant, GrantRequest, NameSet, Relation, Resource, Targets};
 use tempfile::TempDir;
 
 use super::*;
@@ -38,18 +38,18 @@ fn load_file(text: &str, env: &[(&str, &str)]) -> Result<Config, Vec<String>> {
     load(home.path(), env, &[]).map_err(|fault| fault.problems)
 }
 
-fn good(text: &str) -> Config {
+fn load_valid(text: &str) -> Config {
     load_file(text, &[("HOME", "/users/me")]).unwrap()
 }
 
-fn problems(text: &str) -> Vec<String> {
+fn load_invalid(text: &str) -> Vec<String> {
     load_file(text, &[("HOME", "/users/me")]).expect_err(text)
 }
 
 /// A disk where `/link` leads to `/real` and `/w/away` out of its folder; nothing else is a link.
-struct Flat;
+struct LinkedWorkspace;
 
-impl Workspace for Flat {
+impl Workspace for LinkedWorkspace {
     fn resolve_directory(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
         self.resolve_path(path, base)
     }
@@ -69,7 +69,7 @@ fn folders(texts: &[&str]) -> DirectorySet {
 }
 
 fn grant(config: &Config, name: &str) -> Grant {
-    let presets = config.presets(&[path("/daemon")], &Flat, &tools()).unwrap();
+    let presets = config.presets(&[path("/daemon")], &LinkedWorkspace, &tools()).unwrap();
     let ask = GrantRequest {
         cwd: path("/w"),
         write_paths: None,
@@ -87,9 +87,9 @@ fn tools() -> tools::ToolRegistry {
 
 #[test]
 fn every_key_narrows_what_it_names() {
-    let config = good(FULL);
+    let config = load_valid(FULL);
     assert_eq!(config.default_preset, "reviewer");
-    let presets = config.presets(&[], &Flat, &tools()).unwrap();
+    let presets = config.presets(&[], &LinkedWorkspace, &tools()).unwrap();
     let reviewer = presets.find("reviewer").unwrap();
     assert_eq!((&*reviewer.description, reviewer.level), ("reads all, writes notes", Level::Trusted));
     let grant = grant(&config, "reviewer");
@@ -104,7 +104,7 @@ fn every_key_narrows_what_it_names() {
 
 #[test]
 fn what_is_left_out_stays_as_in_the_base() {
-    let config = good("[presets.plain]\nextends = 'sandboxed'");
+    let config = load_valid("[presets.plain]\nextends = 'sandboxed'");
     assert_eq!(grant(&config, "plain"), grant(&config, "sandboxed"));
     assert_eq!(config.default_preset, "sandboxed");
 }
@@ -120,14 +120,14 @@ fn targets_are_a_word_or_a_list_of_agents() {
         ("['bob', '.1']", Targets::restricted_to(NameSet::only(["bob", ".1"]))),
     ];
     for (text, targets) in cases {
-        let config = good(&format!("[presets.x]\nextends = 'yolo'\ntargets = {text}"));
+        let config = load_valid(&format!("[presets.x]\nextends = 'yolo'\ntargets = {text}"));
         assert_eq!(grant(&config, "x").targets, targets, "{text}");
     }
 }
 
 #[test]
 fn a_preset_may_let_its_agents_create_from_presets_of_your_own() {
-    let config = good(
+    let config = load_valid(
         "[presets.lead]\nextends = 'trusted'\nmay_create = ['mine']\ntargets = ['bob']\n[presets.mine]\nextends = 'sandboxed'",
     );
     let lead = grant(&config, "lead");
@@ -139,10 +139,10 @@ fn a_preset_may_let_its_agents_create_from_presets_of_your_own() {
 
 #[test]
 fn a_preset_may_extend_one_that_comes_later() {
-    let config = good(
+    let config = load_valid(
         "[presets.a]\nextends = 'b'\nmax_turns = 3\n[presets.b]\nextends = 'c'\nmax_turns = 5\n[presets.c]\nextends = 'worker'",
     );
-    let presets = config.presets(&[], &Flat, &tools()).unwrap();
+    let presets = config.presets(&[], &LinkedWorkspace, &tools()).unwrap();
     let lineage: Vec<&str> = presets.find("a").unwrap().inheritance.iter().map(|name| &**name).collect();
     assert_eq!(lineage, ["a", "b", "c", "worker"]);
     assert_eq!(grant(&config, "a").budget.limit(Resource::Turns), Some(3));
@@ -151,7 +151,7 @@ fn a_preset_may_extend_one_that_comes_later() {
 #[test]
 fn links_are_followed_and_what_is_blocked_is_blocked_by_both_names() {
     let config =
-        good("[presets.x]\nextends = 'trusted'\nread_paths = ['/link/a']\nblocked_paths = ['/link/b']");
+        load_valid("[presets.x]\nextends = 'trusted'\nread_paths = ['/link/a']\nblocked_paths = ['/link/b']");
     let grant = grant(&config, "x");
     assert_eq!(grant.read, folders(&["/real/a"]));
     assert_eq!(grant.blocked, [path("/daemon"), path("/link/b"), path("/real/b")]);
@@ -161,7 +161,7 @@ fn links_are_followed_and_what_is_blocked_is_blocked_by_both_names() {
 fn a_link_that_would_widen_is_told_when_it_is_followed() {
     let text = "[presets.a]\nextends = 'trusted'\nread_paths = ['/w']\n\
                 [presets.b]\nextends = 'a'\nread_paths = ['/w/away']";
-    let fault = good(text).presets(&[], &Flat, &tools()).unwrap_err();
+    let fault = load_valid(text).presets(&[], &LinkedWorkspace, &tools()).unwrap_err();
     let expected = "config.toml:4: presets.b: preset 'b' can only narrow 'a': read_paths would widen it";
     assert_eq!(fault.problems, [expected]);
 }
@@ -230,7 +230,7 @@ fn a_wrong_key_or_value_is_told_with_its_place_and_what_was_meant() {
     ];
     for (text, expected) in cases {
         let expected: Vec<String> = expected.lines().map(|line| format!("config.toml:{line}")).collect();
-        assert_eq!(problems(&format!("{head}{text}")), expected, "{text}");
+        assert_eq!(load_invalid(&format!("{head}{text}")), expected, "{text}");
     }
 }
 
@@ -267,7 +267,7 @@ fn a_base_that_is_missing_or_wrong_is_told() {
     ];
     for (text, expected) in cases {
         let expected: Vec<String> = expected.lines().map(|line| format!("config.toml:{line}")).collect();
-        assert_eq!(problems(text), expected, "{text}");
+        assert_eq!(load_invalid(text), expected, "{text}");
     }
 }
 
@@ -288,11 +288,11 @@ fn a_name_that_is_taken_or_no_name_is_told() {
         ("[preset.x]\nextends = 'worker'", "1:2: unknown table 'preset'; did you mean 'presets'?".to_owned()),
     ];
     for (text, expected) in cases {
-        assert_eq!(problems(text), [format!("config.toml:{expected}")], "{text}");
+        assert_eq!(load_invalid(text), [format!("config.toml:{expected}")], "{text}");
     }
     let longest = "a".repeat(63);
-    good(&format!("[presets.{longest}]\nextends = 'worker'"));
-    assert_eq!(problems(&format!("[presets.{longest}b]\nextends = 'worker'")).len(), 1);
+    load_valid(&format!("[presets.{longest}]\nextends = 'worker'"));
+    assert_eq!(load_invalid(&format!("[presets.{longest}b]\nextends = 'worker'")).len(), 1);
 }
 
 #[test]
@@ -311,7 +311,7 @@ fn what_would_widen_is_told_at_the_key_that_does_it() {
         let expected = format!(
             "config.toml:{place}: presets.x.{key} would allow more than '{base}', and a preset can only narrow"
         );
-        assert_eq!(problems(&format!("{narrow}{text}")), [expected], "{text}");
+        assert_eq!(load_invalid(&format!("{narrow}{text}")), [expected], "{text}");
     }
 }
 
@@ -323,7 +323,7 @@ fn a_path_of_the_users_home_needs_a_home() {
         assert_eq!(problems.len(), 1);
         assert!(problems[0].ends_with("got \"~/a\" (HOME is not set to a folder)"), "{problems:?}");
     }
-    assert_eq!(grant(&good(&text.replace("~/a", "~")), "x").read, folders(&["/users/me"]));
+    assert_eq!(grant(&load_valid(&text.replace("~/a", "~")), "x").read, folders(&["/users/me"]));
 }
 
 #[test]
@@ -353,19 +353,19 @@ fn the_default_preset_is_there_and_is_never_yolo() {
     let config = load_file(mine, &[("NEXUS3_DEFAULT_PRESET", "mine")]).unwrap();
     assert_eq!(config.default_preset, "mine");
     let refused = "default_preset = 'bad'\n[presets.bad]\nextends = 'worker'\nmax_turns = 0";
-    assert_eq!(problems(refused).len(), 1, "a preset that was refused is told of once");
+    assert_eq!(load_invalid(refused).len(), 1, "a preset that was refused is told of once");
 }
 
 #[test]
 fn the_view_shows_presets_and_can_be_read_back() {
-    let first = good(FULL);
+    let first = load_valid(FULL);
     let view = show(&first);
     assert!(
         view.contains("\n[presets.reviewer]  # config.toml:4\nextends = \"trusted\"  # config.toml:5\n"),
         "{view}"
     );
     assert!(view.contains("blocked_paths = [\"/users/me/lib/private\"]  # config.toml:11\n"), "{view}");
-    let second = good(&view);
+    let second = load_valid(&view);
     let said = |config: &Config| -> Vec<_> {
         let presets = config.custom_presets.iter();
         let said = |preset: &CustomPreset| {
@@ -381,7 +381,8 @@ fn the_view_shows_presets_and_can_be_read_back() {
 fn the_reference_lists_every_key_once() {
     let page = reference();
     for key in PRESET_KEYS {
-        let row = format!("| `{}` | {} | {} | {} |\n", key.name, key.kind.expected(), key.default_text, key.doc);
+        let row =
+            format!("| `{}` | {} | {} | {} |\n", key.name, key.kind.expected(), key.default_text, key.doc);
         assert_eq!(page.matches(&row).count(), 1, "{row}");
         assert!(key.doc.ends_with('.'), "{}", key.name);
     }

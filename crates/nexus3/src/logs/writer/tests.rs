@@ -9,18 +9,18 @@ use tempfile::TempDir;
 use super::super::files::{FileLimits, LogFiles};
 use super::super::queue::{LogSender, QueueLimits, channel};
 use super::super::record::{AgentDirectory, LogStream};
-use super::{WriterCommand, BATCH_BYTES_MAX, Throttle, LogWriter};
+use super::{BATCH_BYTES_MAX, LogWriter, Throttle, WriterCommand};
 
-const ROOMY: FileLimits = FileLimits { file_bytes_max: 1_000_000, files_max: 3, handles_max: 8 };
+const LARGE_LIMITS: FileLimits = FileLimits { file_bytes_max: 1_000_000, files_max: 3, handles_max: 8 };
 
-struct Bench {
+struct WriterFixture {
     home: TempDir,
-    outbox: LogSender,
+    sender: LogSender,
     writer: LogWriter,
-    told: Arc<Mutex<Vec<String>>>,
+    reports: Arc<Mutex<Vec<String>>>,
 }
 
-impl Bench {
+impl WriterFixture {
     /// A writer that does not run yet, so that the queue fills as the test says.
     fn new(limits: QueueLimits) -> Self {
         let home = TempDir::new().unwrap();
@@ -30,17 +30,17 @@ impl Bench {
             let told = Arc::clone(&told);
             Box::new(move |text: &str| told.lock().unwrap().push(text.to_owned()))
         };
-        let writer = LogWriter::new(inbox, LogFiles::new(home.path().join("logs"), ROOMY), report);
-        Self { home, outbox, writer, told }
+        let writer = LogWriter::new(inbox, LogFiles::new(home.path().join("logs"), LARGE_LIMITS), report);
+        Self { home, sender: outbox, writer, reports: told }
     }
 
     fn send(&self, agent: &str, text: &str) {
-        self.outbox.send(AgentDirectory::new(agent).unwrap(), LogStream::Verbose, format!("{text}\n"));
+        self.sender.send(AgentDirectory::new(agent).unwrap(), LogStream::Verbose, format!("{text}\n"));
     }
 
     /// Writes everything and returns the lines of each agent's file, and what was told.
     fn run(self, agents: &[&str]) -> (Vec<Vec<String>>, Vec<String>) {
-        let Self { home, outbox, writer, told } = self;
+        let Self { home, sender: outbox, writer, reports: told } = self;
         drop(outbox);
         writer.run();
         let path = |agent: &str| home.path().join("logs").join(agent).join("verbose.md");
@@ -54,7 +54,7 @@ impl Bench {
 
 #[test]
 fn a_full_queue_drops_and_says_so_where_it_happened() {
-    let bench = Bench::new(QueueLimits { records_max: 2, bytes_max: 1000 });
+    let bench = WriterFixture::new(QueueLimits { records_max: 2, bytes_max: 1000 });
     for text in ["1", "2", "3", "4"] {
         bench.send("a", text);
     }
@@ -69,23 +69,27 @@ fn a_full_queue_drops_and_says_so_where_it_happened() {
 
 #[test]
 fn the_next_record_that_fits_carries_the_count() {
-    let bench = Bench::new(QueueLimits { records_max: 2, bytes_max: 1000 });
+    let bench = WriterFixture::new(QueueLimits { records_max: 2, bytes_max: 1000 });
     for text in ["1", "2", "3"] {
         bench.send("a", text);
     }
     // Room for one more, as when the writer has taken a record.
     let first = bench.writer.receiver.commands.recv().unwrap();
     bench.send("a", "4");
-    let WriterCommand::Write(record) = bench.writer.receiver.commands.recv().unwrap() else { panic!("{first:?}") };
+    let WriterCommand::Write(record) = bench.writer.receiver.commands.recv().unwrap() else {
+        panic!("{first:?}")
+    };
     assert_eq!((record.text.as_str(), record.dropped_before), ("2\n", 0));
-    let WriterCommand::Write(record) = bench.writer.receiver.commands.recv().unwrap() else { panic!("{first:?}") };
+    let WriterCommand::Write(record) = bench.writer.receiver.commands.recv().unwrap() else {
+        panic!("{first:?}")
+    };
     assert_eq!((record.text.as_str(), record.dropped_before), ("4\n", 1));
     assert!(bench.writer.receiver.take_all_dropped().by_stream.is_empty());
 }
 
 #[test]
 fn waiting_bytes_are_bounded_too() {
-    let bench = Bench::new(QueueLimits { records_max: 100, bytes_max: 10 });
+    let bench = WriterFixture::new(QueueLimits { records_max: 100, bytes_max: 10 });
     bench.send("a", "a record longer than all the room passes alone");
     bench.send("a", "2");
     let (files, told) = bench.run(&["a"]);
@@ -95,12 +99,14 @@ fn waiting_bytes_are_bounded_too() {
 
 #[test]
 fn room_is_given_back_when_a_record_is_written() {
-    let bench = Bench::new(QueueLimits { records_max: 100, bytes_max: 20 });
-    let Bench { home, outbox, mut writer, told } = bench;
+    let bench = WriterFixture::new(QueueLimits { records_max: 100, bytes_max: 20 });
+    let WriterFixture { home, sender: outbox, mut writer, reports: told } = bench;
     for round in 0..50 {
         let agent = AgentDirectory::new("a").unwrap();
         outbox.send(agent, LogStream::Verbose, format!("round {round}\n"));
-        let WriterCommand::Write(record) = writer.receiver.commands.recv().unwrap() else { panic!("no record") };
+        let WriterCommand::Write(record) = writer.receiver.commands.recv().unwrap() else {
+            panic!("no record")
+        };
         writer.add_to_batch(record);
         writer.flush();
     }
@@ -111,7 +117,7 @@ fn room_is_given_back_when_a_record_is_written() {
 
 #[test]
 fn records_keep_their_order_in_a_stream_however_many_are_taken_together() {
-    let bench = Bench::new(QueueLimits { records_max: 1000, bytes_max: 1_000_000 });
+    let bench = WriterFixture::new(QueueLimits { records_max: 1000, bytes_max: 1_000_000 });
     let long = "x".repeat(BATCH_BYTES_MAX / 3);
     for number in 0..9 {
         bench.send(["a", "b"][number % 2], &format!("{number} {long}"));
@@ -124,13 +130,13 @@ fn records_keep_their_order_in_a_stream_however_many_are_taken_together() {
 
 #[test]
 fn no_file_grows_beyond_its_limit_because_records_came_together() {
-    let mut bench = Bench::new(QueueLimits { records_max: 1000, bytes_max: 1_000_000 });
+    let mut bench = WriterFixture::new(QueueLimits { records_max: 1000, bytes_max: 1_000_000 });
     let limits = FileLimits { file_bytes_max: 100, files_max: 50, handles_max: 8 };
     bench.writer.files = LogFiles::new(bench.home.path().join("logs"), limits);
     for number in 0..30 {
         bench.send("a", &format!("{number:29}"));
     }
-    let Bench { home, outbox, writer, told } = bench;
+    let WriterFixture { home, sender: outbox, writer, reports: told } = bench;
     drop(outbox);
     writer.run();
     let files = fs::read_dir(home.path().join("logs/a")).unwrap();
@@ -141,9 +147,9 @@ fn no_file_grows_beyond_its_limit_because_records_came_together() {
 
 #[test]
 fn what_was_sent_before_the_stop_is_written() {
-    let bench = Bench::new(QueueLimits { records_max: 100, bytes_max: 1000 });
+    let bench = WriterFixture::new(QueueLimits { records_max: 100, bytes_max: 1000 });
     bench.send("a", "1");
-    bench.outbox.stop();
+    bench.sender.stop();
     bench.send("a", "2");
     let (files, _) = bench.run(&["a"]);
     assert_eq!(files[0], ["1"]);
@@ -151,7 +157,7 @@ fn what_was_sent_before_the_stop_is_written() {
 
 #[test]
 fn a_disk_fault_is_told_once_and_the_rest_is_counted() {
-    let bench = Bench::new(QueueLimits { records_max: 100, bytes_max: 1000 });
+    let bench = WriterFixture::new(QueueLimits { records_max: 100, bytes_max: 1000 });
     fs::write(bench.home.path().join("logs"), "in the way").unwrap();
     for text in ["1", "2", "3"] {
         bench.send("a", text);
@@ -165,9 +171,9 @@ fn a_disk_fault_is_told_once_and_the_rest_is_counted() {
 
 #[test]
 fn a_refused_id_is_told_once() {
-    let bench = Bench::new(QueueLimits { records_max: 100, bytes_max: 1000 });
-    bench.outbox.report_invalid_id("..".to_owned());
-    bench.outbox.report_invalid_id("a/b".to_owned());
+    let bench = WriterFixture::new(QueueLimits { records_max: 100, bytes_max: 1000 });
+    bench.sender.report_invalid_id("..".to_owned());
+    bench.sender.report_invalid_id("a/b".to_owned());
     let (_, told) = bench.run(&[]);
     assert_eq!(told, ["no log for agent \"..\": not a directory's name"]);
 }

@@ -3,21 +3,21 @@
 
 use serde_json::{Value, json};
 
-use crate::support::callers::{call_as, denied, post_as, result_as};
-use crate::support::{Stage, builder, is_capability, listed, path};
+use crate::support::callers::{call_as, permission_denied, post_as, result_as};
+use crate::support::{Fixture, agent_ids, agent_path, daemon_builder, is_capability_token};
 
 /// lead (trusted) > child > nobody; sister beside child; stranger apart.
 struct Family {
-    stage: Stage,
+    stage: Fixture,
     lead: String,
     child: String,
 }
 
 fn family() -> Family {
-    family_on(Stage::open())
+    family_on(Fixture::start())
 }
 
-fn family_on(stage: Stage) -> Family {
+fn family_on(stage: Fixture) -> Family {
     let lead = stage.create_with(json!({ "agent_id": "lead", "preset": "trusted" }));
     let child = stage.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
     stage.create_with(json!({ "agent_id": "sister", "parent_agent_id": "lead" }));
@@ -43,13 +43,13 @@ fn agent_calls() -> [(&'static str, Value); 9] {
 fn a_token_opens_its_agents_own_methods() {
     let Family { stage, child, .. } = family();
     for (method, params) in agent_calls() {
-        result_as(&stage.daemon, &child, &path("child"), method, params);
+        result_as(&stage.daemon, &child, &agent_path("child"), method, params);
     }
-    let done = result_as(&stage.daemon, &child, &path("child"), "shutdown", json!({}));
+    let done = result_as(&stage.daemon, &child, &agent_path("child"), "shutdown", json!({}));
     assert_eq!(done, json!({ "success": true }));
-    let response = call_as(&stage.daemon, &child, &path("child"), "set_permissions", json!({}));
+    let response = call_as(&stage.daemon, &child, &agent_path("child"), "set_permissions", json!({}));
     let text = "Agent 'child' is not authorized to call set_permissions on 'child'";
-    assert_eq!(response["error"], denied(text), "nobody widens its own rights");
+    assert_eq!(response["error"], permission_denied(text), "nobody widens its own rights");
 }
 
 #[test]
@@ -58,10 +58,10 @@ fn a_token_opens_the_subtree_of_its_agent() {
     for (method, params) in
         agent_calls().into_iter().chain([("set_permissions", json!({})), ("shutdown", json!({}))])
     {
-        result_as(&stage.daemon, &lead, &path("child"), method, params);
+        result_as(&stage.daemon, &lead, &agent_path("child"), method, params);
     }
     let made = result_as(&stage.daemon, &lead, "/", "create_agent", json!({ "agent_id": "new" }));
-    assert!(is_capability(&made["token"]), "{made}");
+    assert!(is_capability_token(&made["token"]), "{made}");
     assert_eq!(stage.agent("new")["ancestors"], json!(["lead"]));
     let gone = result_as(&stage.daemon, &lead, "/", "destroy_agent", json!({ "agent_id": "new" }));
     assert_eq!(gone, json!({ "success": true, "agent_id": "new" }));
@@ -73,25 +73,28 @@ fn a_token_opens_no_parent_no_sibling_and_no_stranger() {
     let more = [("set_permissions", json!({})), ("shutdown", json!({}))];
     for whom in ["lead", "sister", "stranger"] {
         for (method, params) in agent_calls().into_iter().chain(more.clone()) {
-            let response = call_as(&stage.daemon, &child, &path(whom), method, params);
+            let response = call_as(&stage.daemon, &child, &agent_path(whom), method, params);
             let text = format!("Agent 'child' is not authorized to call {method} on '{whom}'");
-            assert_eq!(response["error"], denied(&text));
+            assert_eq!(response["error"], permission_denied(&text));
         }
         let response = call_as(&stage.daemon, &child, "/", "destroy_agent", json!({ "agent_id": whom }));
         assert_eq!(
             response["error"],
-            denied(&format!("Agent 'child' is not authorized to destroy '{whom}'"))
+            permission_denied(&format!("Agent 'child' is not authorized to destroy '{whom}'"))
         );
         assert_eq!(stage.context(whom)["message_count"], 0);
     }
     for (method, params) in agent_calls() {
         let response = call_as(&stage.daemon, &child, "/", method, params);
         let text = format!("Agent 'child' is not authorized to call {method} on 'main'");
-        assert_eq!(response["error"], denied(&text));
+        assert_eq!(response["error"], permission_denied(&text));
     }
     let response = call_as(&stage.daemon, &child, "/", "shutdown_server", json!({}));
-    assert_eq!(response["error"], denied("Agent 'child' is not authorized to call shutdown_server"));
-    assert_eq!(listed(&stage.daemon), ["lead", "child", "sister", "stranger"]);
+    assert_eq!(
+        response["error"],
+        permission_denied("Agent 'child' is not authorized to call shutdown_server")
+    );
+    assert_eq!(agent_ids(&stage.daemon), ["lead", "child", "sister", "stranger"]);
     assert_eq!(stage.model.requests().len(), 0);
 }
 
@@ -106,11 +109,14 @@ fn a_grant_that_lacks_a_tool_lacks_its_method_over_the_subtree() {
         ("get_agent", "agent_status"),
     ] {
         let params = if tool == "agent_send" { json!({ "content": "hi" }) } else { json!({}) };
-        let response = call_as(&stage.daemon, &lead, &path("child"), method, params);
-        assert_eq!(response["error"], denied(&format!("Tool '{tool}' is disabled by permission policy")));
+        let response = call_as(&stage.daemon, &lead, &agent_path("child"), method, params);
+        assert_eq!(
+            response["error"],
+            permission_denied(&format!("Tool '{tool}' is disabled by permission policy"))
+        );
     }
-    result_as(&stage.daemon, &lead, &path("lead"), "get_context", json!({}));
-    result_as(&stage.daemon, &lead, &path("child"), "cancel", json!({ "request_id": "r" }));
+    result_as(&stage.daemon, &lead, &agent_path("lead"), "get_context", json!({}));
+    result_as(&stage.daemon, &lead, &agent_path("child"), "cancel", json!({ "request_id": "r" }));
 }
 
 #[test]
@@ -143,7 +149,7 @@ fn a_token_dies_with_its_agent_and_does_not_rise_with_its_name() {
     let fresh = stage.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
     assert_dead();
     assert_ne!(fresh, child);
-    result_as(&stage.daemon, &fresh, &path("child"), "get_context", json!({}));
+    result_as(&stage.daemon, &fresh, &agent_path("child"), "get_context", json!({}));
 }
 
 #[test]
@@ -165,11 +171,18 @@ fn a_token_that_is_nobodys_is_refused_before_anything_else() {
 fn a_name_beside_a_token_has_to_be_its_agents() {
     let Family { stage, lead, child } = family();
     let answer = |token: &str, name: &str| {
-        post_as(&stage.daemon, token, &[("X-Nexus-Agent", name)], &path("child"), "get_context", json!({}))
-            .json()
+        post_as(
+            &stage.daemon,
+            token,
+            &[("X-Nexus-Agent", name)],
+            &agent_path("child"),
+            "get_context",
+            json!({}),
+        )
+        .json()
     };
     assert_eq!(answer(&child, "child")["result"]["message_count"], 0);
-    let mismatch = denied("X-Nexus-Agent does not match the agent of the capability token");
+    let mismatch = permission_denied("X-Nexus-Agent does not match the agent of the capability token");
     for (token, name) in
         [(&child, "lead"), (&lead, "child"), (&child, "nobody"), (&child, ""), (&child, "Child")]
     {
@@ -180,12 +193,18 @@ fn a_name_beside_a_token_has_to_be_its_agents() {
 #[test]
 fn a_token_narrows_also_where_none_is_needed() {
     let model = testkit::ScriptedModel::start();
-    let daemon = builder(&model).arg("--no-auth").start();
-    let Family { stage, lead, child } = family_on(Stage { daemon, model });
-    let response = call_as(&stage.daemon, &child, &path("lead"), "get_context", json!({}));
-    assert_eq!(response["error"], denied("Agent 'child' is not authorized to call get_context on 'lead'"));
+    let daemon = daemon_builder(&model).arg("--no-auth").start();
+    let Family { stage, lead, child } = family_on(Fixture { daemon, model });
+    let response = call_as(&stage.daemon, &child, &agent_path("lead"), "get_context", json!({}));
+    assert_eq!(
+        response["error"],
+        permission_denied("Agent 'child' is not authorized to call get_context on 'lead'")
+    );
     let response = call_as(&stage.daemon, &lead, "/", "shutdown_server", json!({}));
-    assert_eq!(response["error"], denied("Agent 'lead' is not authorized to call shutdown_server"));
+    assert_eq!(
+        response["error"],
+        permission_denied("Agent 'lead' is not authorized to call shutdown_server")
+    );
     assert_eq!(result_as(&stage.daemon, &child, "/", "list_agents", json!({}))["total"], 1);
     let wrong = post_as(&stage.daemon, "nxc_wrong", &[], "/", "list_agents", json!({}));
     assert_eq!(wrong.status, 403, "a wrong one is not none");
@@ -203,11 +222,11 @@ fn a_token_told_by_one_create_is_told_nowhere_else() {
         stage.daemon.call_result("/", "list_agents", json!({})),
         stage.agent("child"),
         stage.permissions("child"),
-        stage.daemon.call_result(&path("lead"), "list_children", json!({})),
-        stage.daemon.call_result(&path("child"), "get_messages", json!({})),
-        result_as(&stage.daemon, &child, &path("child"), "get_agent", json!({})),
-        json!(stage.said("lead", "!tool agent_list {}")),
-        json!(stage.said("lead", r#"!tool agent_create {"agent_id":"made"}"#)),
+        stage.daemon.call_result(&agent_path("lead"), "list_children", json!({})),
+        stage.daemon.call_result(&agent_path("child"), "get_messages", json!({})),
+        result_as(&stage.daemon, &child, &agent_path("child"), "get_agent", json!({})),
+        json!(stage.send_text("lead", "!tool agent_list {}")),
+        json!(stage.send_text("lead", r#"!tool agent_create {"agent_id":"made"}"#)),
     ];
     for answer in seen {
         let text = answer.to_string();

@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Stage, listed, path};
+use crate::support::{Fixture, agent_ids, agent_path};
 
-fn stage() -> Stage {
-    let stage = Stage::open();
+fn fixture() -> Fixture {
+    let stage = Fixture::start();
     stage.create("a");
     stage.create("b");
     stage
 }
 
-fn call_as(stage: &Stage, who: &str, path: &str, method: &str, params: Value) -> Value {
+fn call_as(stage: &Fixture, who: &str, path: &str, method: &str, params: Value) -> Value {
     let mut request = json!({ "jsonrpc": "2.0", "id": 1, "method": method });
     request["params"] = params;
     let answer = stage.daemon.post(path, &[("X-Nexus-Agent", who)], request.to_string().as_bytes());
@@ -36,20 +36,20 @@ fn own_calls() -> [(&'static str, Value); 5] {
 
 #[test]
 fn an_agent_may_call_its_own_methods() {
-    let stage = stage();
+    let stage = fixture();
     for (method, params) in own_calls() {
-        let response = call_as(&stage, "a", &path("a"), method, params);
+        let response = call_as(&stage, "a", &agent_path("a"), method, params);
         assert!(response.get("result").is_some(), "{method}: {response}");
     }
-    let response = call_as(&stage, "a", &path("a"), "shutdown", json!({}));
+    let response = call_as(&stage, "a", &agent_path("a"), "shutdown", json!({}));
     assert_eq!(response["result"], json!({ "success": true }));
 }
 
 #[test]
 fn an_agent_may_not_call_another() {
-    let stage = stage();
+    let stage = fixture();
     for (method, params) in own_calls().into_iter().chain([("shutdown", json!({}))]) {
-        let response = call_as(&stage, "a", &path("b"), method, params);
+        let response = call_as(&stage, "a", &agent_path("b"), method, params);
         assert_denied(&response, &format!("Agent 'a' is not authorized to call {method} on 'b'"));
     }
     assert_eq!(stage.context("b")["message_count"], 0);
@@ -61,12 +61,12 @@ fn an_agent_may_not_call_another() {
 
 #[test]
 fn an_agent_may_not_use_main_nor_bring_it_to_life() {
-    let stage = stage();
+    let stage = fixture();
     for (method, params) in own_calls() {
         let response = call_as(&stage, "a", "/", method, params);
         assert_denied(&response, &format!("Agent 'a' is not authorized to call {method} on 'main'"));
     }
-    assert_eq!(listed(&stage.daemon), ["a", "b"]);
+    assert_eq!(agent_ids(&stage.daemon), ["a", "b"]);
     let response = call_as(&stage, "main", "/", "get_context", json!({}));
     assert_denied(&response, "X-Nexus-Agent names no agent that exists");
     stage.create("main");
@@ -76,30 +76,30 @@ fn an_agent_may_not_use_main_nor_bring_it_to_life() {
 
 #[test]
 fn a_sandboxed_agent_may_neither_create_nor_stop_the_daemon() {
-    let stage = stage();
+    let stage = fixture();
     let create = call_as(&stage, "a", "/", "create_agent", json!({ "agent_id": "c" }));
     assert_denied(&create, "Tool 'agent_create' is disabled by permission policy");
     let stop = call_as(&stage, "a", "/", "shutdown_server", json!({}));
     assert_denied(&stop, "Agent 'a' is not authorized to call shutdown_server");
-    assert_eq!(listed(&stage.daemon), ["a", "b"]);
+    assert_eq!(agent_ids(&stage.daemon), ["a", "b"]);
 }
 
 #[test]
 fn an_agent_may_destroy_itself_and_nobody_else() {
-    let stage = stage();
+    let stage = fixture();
     let destroy = |who, whom| call_as(&stage, who, "/", "destroy_agent", json!({ "agent_id": whom }));
     assert_denied(&destroy("a", "b"), "Agent 'a' is not authorized to destroy 'b'");
     assert_denied(&destroy("a", "nobody"), "Agent 'a' is not authorized to destroy 'nobody'");
     assert_denied(&destroy("a", "A"), "Agent 'a' is not authorized to destroy 'A'");
-    assert_eq!(listed(&stage.daemon), ["a", "b"]);
+    assert_eq!(agent_ids(&stage.daemon), ["a", "b"]);
     assert_eq!(destroy("a", "a")["result"], json!({ "success": true, "agent_id": "a" }));
     assert_denied(&destroy("a", "a"), "X-Nexus-Agent names no agent that exists");
-    assert_eq!(listed(&stage.daemon), ["b"]);
+    assert_eq!(agent_ids(&stage.daemon), ["b"]);
 }
 
 #[test]
 fn a_trusted_agent_creates_and_reaches_its_children_and_no_others() {
-    let stage = stage();
+    let stage = fixture();
     stage.create_with(json!({ "agent_id": "lead", "preset": "trusted" }));
     let create = |params: Value| call_as(&stage, "lead", "/", "create_agent", params);
     assert_eq!(create(json!({ "agent_id": "child" }))["result"]["agent_id"], "child");
@@ -109,19 +109,19 @@ fn a_trusted_agent_creates_and_reaches_its_children_and_no_others() {
     );
     let mismatch = "Cannot create agent: requester does not match the parent agent";
     assert_denied(&create(json!({ "parent_agent_id": "a" })), mismatch);
-    let said = call_as(&stage, "lead", &path("child"), "send", json!({ "content": "hi" }));
+    let said = call_as(&stage, "lead", &agent_path("child"), "send", json!({ "content": "hi" }));
     assert_eq!(said["result"]["content"], "echo: hi");
-    let response = call_as(&stage, "child", &path("lead"), "send", json!({ "content": "hi" }));
+    let response = call_as(&stage, "child", &agent_path("lead"), "send", json!({ "content": "hi" }));
     assert_denied(&response, "Agent 'child' is not authorized to call send on 'lead'");
     let destroy = |who, whom| call_as(&stage, who, "/", "destroy_agent", json!({ "agent_id": whom }));
     assert_denied(&destroy("child", "lead"), "Agent 'child' is not authorized to destroy 'lead'");
     assert_eq!(destroy("lead", "child")["result"]["success"], true);
-    assert_eq!(listed(&stage.daemon), ["a", "b", "lead"]);
+    assert_eq!(agent_ids(&stage.daemon), ["a", "b", "lead"]);
 }
 
 #[test]
 fn an_agent_is_shown_itself_alone() {
-    let stage = stage();
+    let stage = fixture();
     let response = call_as(&stage, "b", "/", "list_agents", json!({}));
     let agents = response["result"]["agents"].as_array().unwrap();
     assert_eq!(agents.len(), 1, "{response}");
@@ -130,7 +130,7 @@ fn an_agent_is_shown_itself_alone() {
 
 #[test]
 fn a_name_that_is_nobodys_has_no_rights_at_all() {
-    let stage = stage();
+    let stage = fixture();
     for who in ["c", "A", "..", "a/b", "", " ", "a,b", "a b", "\u{e4}", "*", "admin"] {
         let daemons = [
             ("list_agents", json!({})),
@@ -144,28 +144,28 @@ fn a_name_that_is_nobodys_has_no_rights_at_all() {
             assert_denied(&response, "X-Nexus-Agent names no agent that exists");
         }
         for (method, params) in own_calls() {
-            let response = call_as(&stage, who, &path("a"), method, params);
+            let response = call_as(&stage, who, &agent_path("a"), method, params);
             assert_denied(&response, "X-Nexus-Agent names no agent that exists");
         }
     }
-    assert_eq!(listed(&stage.daemon), ["a", "b"]);
+    assert_eq!(agent_ids(&stage.daemon), ["a", "b"]);
 }
 
 #[test]
 fn a_narrowed_caller_still_needs_the_token_and_one_name() {
-    let stage = stage();
+    let stage = fixture();
     let body = br#"{"jsonrpc":"2.0","id":1,"method":"get_context"}"#;
     let headers = [("X-Nexus-Agent", "a"), ("Authorization", "Bearer wrong")];
-    assert_eq!(stage.daemon.post(&path("a"), &headers, body).status, 403);
+    assert_eq!(stage.daemon.post(&agent_path("a"), &headers, body).status, 403);
     let twice = [("X-Nexus-Agent", "a"), ("x-nexus-agent", "b")];
-    let answer = stage.daemon.post(&path("a"), &twice, body);
+    let answer = stage.daemon.post(&agent_path("a"), &twice, body);
     assert_eq!((answer.status, &answer.json()["error"]["code"]), (400, &json!(-32600)));
 }
 
 #[test]
 fn a_denied_notification_does_nothing() {
-    let stage = stage();
+    let stage = fixture();
     let body = br#"{"jsonrpc":"2.0","method":"destroy_agent","params":{"agent_id":"b"}}"#;
     assert_eq!(stage.daemon.post("/", &[("X-Nexus-Agent", "a")], body).status, 204);
-    assert_eq!(listed(&stage.daemon), ["a", "b"]);
+    assert_eq!(agent_ids(&stage.daemon), ["a", "b"]);
 }

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Errors as _, Stage, listed};
+use crate::support::{ExpectError as _, Fixture, agent_ids};
 
 #[test]
 fn a_faulty_call_does_not_bring_main_to_life() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     let faulty = [
         ("send", json!({})),
         ("send", json!({ "content": 5 })),
@@ -25,7 +25,7 @@ fn a_faulty_call_does_not_bring_main_to_life() {
     for body in ["", "[]", "{", r#"{"jsonrpc":"2.0","id":1,"method":"send","params":["hi"]}"#] {
         assert_eq!(stage.daemon.post("/", &[], body.as_bytes()).status, 400, "{body}");
     }
-    assert_eq!(listed(&stage.daemon), [""; 0]);
+    assert_eq!(agent_ids(&stage.daemon), [""; 0]);
     let answer = stage.daemon.post("/agent/main", &[], br#"{"jsonrpc":"2.0","id":1,"method":"get_context"}"#);
     assert_eq!(answer.status, 404, "{}", answer.text());
 }
@@ -39,40 +39,40 @@ fn each_method_of_an_agent_brings_main_to_life() {
         ("get_context", Value::Null),
         ("get_messages", json!({})),
     ] {
-        let stage = Stage::open();
+        let stage = Fixture::start();
         stage.daemon.call_result("/", method, params);
-        assert_eq!(listed(&stage.daemon), ["main"], "{method}");
+        assert_eq!(agent_ids(&stage.daemon), ["main"], "{method}");
     }
 }
 
 #[test]
 fn main_is_one_agent_under_three_paths() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     for path in ["/", "/rpc", "/agent/main"] {
         stage.daemon.call_result(path, "send", json!({ "content": path }));
     }
     let said = stage.daemon.call_result("/", "send", json!({ "content": "!history" }));
     assert_eq!(said["content"], "/ | /rpc | /agent/main | !history");
-    assert_eq!(listed(&stage.daemon), ["main"]);
+    assert_eq!(agent_ids(&stage.daemon), ["main"]);
 }
 
 #[test]
 fn many_first_calls_make_one_main() {
-    let stage = Stage::open();
-    let mut calls = crate::support::calls::OpenCalls::none();
+    let stage = Fixture::start();
+    let mut calls = crate::support::pending_calls::PendingCalls::new();
     for _ in 0..20 {
         calls.start(&stage.daemon, "/", "send", json!({ "content": "hi" }));
     }
     for _ in 0..20 {
-        assert_eq!(calls.result()["content"], "echo: hi");
+        assert_eq!(calls.next_result()["content"], "echo: hi");
     }
-    assert_eq!(listed(&stage.daemon), ["main"]);
+    assert_eq!(agent_ids(&stage.daemon), ["main"]);
     assert_eq!(stage.context("main")["message_count"], 40);
 }
 
 #[test]
 fn main_can_be_created_and_destroyed_like_others() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     stage.daemon.call_result("/", "create_agent", json!({ "agent_id": "main", "system_prompt": "" }));
     stage.daemon.call_result("/", "send", json!({ "content": "hi" }));
     assert_eq!(stage.context("main")["system_prompt"], false, "it was not made anew");

@@ -2,26 +2,26 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Errors as _, Stage, members, path};
+use crate::support::{ExpectError as _, Fixture, agent_path, member_names};
 
-fn stage_with_worker() -> Stage {
-    let stage = Stage::open();
+fn fixture_with_worker() -> Fixture {
+    let stage = Fixture::start();
     stage.create("worker");
     stage
 }
 
-fn read(stage: &Stage, method: &str, params: Value) -> Value {
-    stage.daemon.call_result(&path("worker"), method, params)
+fn read(stage: &Fixture, method: &str, params: Value) -> Value {
+    stage.daemon.call_result(&agent_path("worker"), method, params)
 }
 
 #[test]
 fn tokens_add_up_and_what_models_used_is_summed() {
-    let stage = stage_with_worker();
+    let stage = fixture_with_worker();
     let fresh = read(&stage, "get_tokens", json!({}));
     let fields =
         ["available", "budget", "dynamic", "messages", "remaining", "system", "tools", "total", "used"];
-    assert_eq!(members(&fresh), fields);
-    assert_eq!(members(&fresh["used"]), ["cached_tokens", "input_tokens", "output_tokens", "requests"]);
+    assert_eq!(member_names(&fresh), fields);
+    assert_eq!(member_names(&fresh["used"]), ["cached_tokens", "input_tokens", "output_tokens", "requests"]);
     assert_eq!((&fresh["messages"], &fresh["used"]["requests"]), (&json!(0), &json!(0)));
     let used: Vec<_> = (0..8).map(|_| stage.send("worker", "twelve chars")["usage"].take()).collect();
     let asked: u64 = used[7]["input_tokens"].as_u64().unwrap();
@@ -45,7 +45,7 @@ fn tokens_add_up_and_what_models_used_is_summed() {
 
 #[test]
 fn the_context_tells_messages_prompt_and_rounds() {
-    let stage = stage_with_worker();
+    let stage = fixture_with_worker();
     let context = |count: u64, rounds: u64| {
         json!({
             "message_count": count,
@@ -64,7 +64,7 @@ fn the_context_tells_messages_prompt_and_rounds() {
 
 #[test]
 fn messages_come_with_their_place_their_calls_and_their_source() {
-    let stage = stage_with_worker();
+    let stage = fixture_with_worker();
     stage.send("worker", "!tool hammer {\"nail\": 1}");
     let page = read(&stage, "get_messages", json!({}));
     let call_id = page["messages"][1]["tool_calls"][0]["id"].clone();
@@ -85,7 +85,7 @@ fn messages_come_with_their_place_their_calls_and_their_source() {
 
 #[test]
 fn a_page_is_cut_out_of_all_messages() {
-    let stage = stage_with_worker();
+    let stage = fixture_with_worker();
     for number in 0..5 {
         stage.send("worker", &number.to_string());
     }
@@ -109,7 +109,7 @@ fn a_page_is_cut_out_of_all_messages() {
 
 #[test]
 fn a_page_holds_two_hundred_when_nobody_says_otherwise() {
-    let stage = stage_with_worker();
+    let stage = fixture_with_worker();
     for _ in 0..101 {
         stage.send("worker", "hi");
     }
@@ -121,24 +121,24 @@ fn a_page_holds_two_hundred_when_nobody_says_otherwise() {
 
 #[test]
 fn a_page_that_cannot_be_is_refused_in_the_originals_words() {
-    let stage = stage_with_worker();
+    let stage = fixture_with_worker();
     for value in [json!(-1), json!(1.0), json!("1"), json!(true), json!([])] {
-        let error = stage.daemon.error(&path("worker"), "get_messages", json!({ "offset": value }));
+        let error = stage.daemon.error(&agent_path("worker"), "get_messages", json!({ "offset": value }));
         assert_eq!(error["message"], "offset must be a non-negative integer");
     }
     for value in [json!(0), json!(2001), json!(-1), json!(5.0), json!("5"), json!(false)] {
-        let error = stage.daemon.error(&path("worker"), "get_messages", json!({ "limit": value }));
+        let error = stage.daemon.error(&agent_path("worker"), "get_messages", json!({ "limit": value }));
         assert_eq!(error["message"], "limit must be an integer between 1 and 2000");
     }
     for method in ["get_messages", "get_tokens", "get_context", "shutdown"] {
-        let error = stage.daemon.error(&path("worker"), method, json!({ "x": 1 }));
+        let error = stage.daemon.error(&agent_path("worker"), method, json!({ "x": 1 }));
         assert_eq!(error, json!({ "code": -32602, "message": "Extra inputs are not permitted: x" }));
     }
 }
 
 #[test]
 fn reads_do_not_wait_for_a_turn() {
-    let stage = stage_with_worker();
+    let stage = fixture_with_worker();
     let open = stage.start_send("worker", "!stall so far", "r");
     stage.model.wait_stalled(1);
     let waiting = stage.enqueue_send("worker", "later", "later");
@@ -148,6 +148,6 @@ fn reads_do_not_wait_for_a_turn() {
     assert!(read(&stage, "get_tokens", json!({}))["messages"].as_u64() > Some(0));
     stage.cancel("worker", "later");
     stage.cancel("worker", "r");
-    assert_eq!(open.result()["cancelled"], true);
-    assert_eq!(waiting.result()["cancelled"], true);
+    assert_eq!(open.next_result()["cancelled"], true);
+    assert_eq!(waiting.next_result()["cancelled"], true);
 }

@@ -2,25 +2,25 @@
 
 use serde_json::{Value, json};
 
-use crate::support::calls::OpenCalls;
-use crate::support::{BIG, Errors as _, Stage, is_hex, members, path};
+use crate::support::pending_calls::PendingCalls;
+use crate::support::{ExpectError as _, Fixture, LARGE_WINDOW_CONFIG, agent_path, is_hex, member_names};
 
-fn stage_with_worker() -> Stage {
-    let stage = Stage::open();
+fn fixture_with_worker() -> Fixture {
+    let stage = Fixture::start();
     stage.create("worker");
     stage
 }
 
-fn send(stage: &Stage, params: Value) -> Value {
-    stage.daemon.call_result(&path("worker"), "send", params)
+fn send(stage: &Fixture, params: Value) -> Value {
+    stage.daemon.call_result(&agent_path("worker"), "send", params)
 }
 
 #[test]
 fn an_answer_is_byte_for_byte_the_originals_with_the_usage_behind() {
-    let stage = stage_with_worker();
+    let stage = fixture_with_worker();
     let body =
         br#"{"jsonrpc":"2.0","id":1,"method":"send","params":{"content":"!reply ok","request_id":"r-1"}}"#;
-    let answer = stage.daemon.post(&path("worker"), &[("Content-Type", "application/json")], body);
+    let answer = stage.daemon.post(&agent_path("worker"), &[("Content-Type", "application/json")], body);
     assert_eq!(answer.header("content-type"), Some("application/json; charset=utf-8"));
     let text = answer.text();
     let (start, usage) = text.split_once(r#","usage":"#).expect("the model reports what it used");
@@ -28,12 +28,12 @@ fn an_answer_is_byte_for_byte_the_originals_with_the_usage_behind() {
     assert_eq!(original.len(), 103);
     assert_eq!(format!("{start}}}}}"), original);
     let usage: Value = serde_json::from_str(usage.strip_suffix("}}").unwrap()).unwrap();
-    assert_eq!(members(&usage), ["cached_tokens", "input_tokens", "output_tokens"]);
+    assert_eq!(member_names(&usage), ["cached_tokens", "input_tokens", "output_tokens"]);
 }
 
 #[test]
 fn a_request_id_comes_back_as_it_was_or_is_made_up() {
-    let stage = stage_with_worker();
+    let stage = fixture_with_worker();
     let longest = "x".repeat(256);
     let ids = [json!("r"), json!("5"), json!(5), json!(0), json!(-7), json!(i64::MAX), json!(i64::MIN)];
     for id in ids.into_iter().chain([json!(longest), json!("ü \n\"")]) {
@@ -50,7 +50,7 @@ fn a_request_id_comes_back_as_it_was_or_is_made_up() {
 
 #[test]
 fn parameters_that_do_not_fit_are_named_and_change_nothing() {
-    let stage = stage_with_worker();
+    let stage = fixture_with_worker();
     let cases = [
         (json!({}), "Missing required parameter: content"),
         (json!({ "content": null }), "Missing required parameter: content"),
@@ -67,7 +67,7 @@ fn parameters_that_do_not_fit_are_named_and_change_nothing() {
         (json!({ "content": "hi", "stream": true }), "Extra inputs are not permitted: stream"),
     ];
     for (params, message) in cases {
-        let error = stage.daemon.error(&path("worker"), "send", params);
+        let error = stage.daemon.error(&agent_path("worker"), "send", params);
         assert_eq!(error, json!({ "code": -32602, "message": message }));
     }
     assert_eq!(stage.context("worker")["message_count"], 0);
@@ -76,7 +76,7 @@ fn parameters_that_do_not_fit_are_named_and_change_nothing() {
 
 #[test]
 fn where_a_message_came_from_is_kept_with_it() {
-    let stage = stage_with_worker();
+    let stage = fixture_with_worker();
     for params in [
         json!({ "content": "a" }),
         json!({ "content": "b", "source": "script" }),
@@ -86,7 +86,7 @@ fn where_a_message_came_from_is_kept_with_it() {
     ] {
         send(&stage, params);
     }
-    let page = stage.daemon.call_result(&path("worker"), "get_messages", json!({}));
+    let page = stage.daemon.call_result(&agent_path("worker"), "get_messages", json!({}));
     let messages = page["messages"].as_array().unwrap();
     let metas: Vec<_> = messages.iter().step_by(2).map(|message| message["meta"].clone()).collect();
     let expected = [
@@ -102,19 +102,19 @@ fn where_a_message_came_from_is_kept_with_it() {
 
 #[test]
 fn a_send_that_is_repeated_while_it_is_open_is_one_turn_with_one_answer() {
-    let stage = stage_with_worker();
+    let stage = fixture_with_worker();
     let mut running = stage.start_send("worker", "!hold gate", "5");
     stage.model.wait_stalled(1);
     let mut waiting = stage.enqueue_send("worker", "later", "later");
     let again = |content: &str, name: &str| json!({ "content": content, "request_id": name });
     for _ in 0..2 {
-        running.start(&stage.daemon, &path("worker"), "send", again("!hold gate", "5"));
-        waiting.start(&stage.daemon, &path("worker"), "send", again("later", "later"));
+        running.start(&stage.daemon, &agent_path("worker"), "send", again("!hold gate", "5"));
+        waiting.start(&stage.daemon, &agent_path("worker"), "send", again("later", "later"));
     }
     stage.model.release("gate");
     for _ in 0..3 {
-        assert_eq!(running.result()["content"], " released gate");
-        assert_eq!(waiting.result()["content"], "echo: later");
+        assert_eq!(running.next_result()["content"], " released gate");
+        assert_eq!(waiting.next_result()["content"], "echo: later");
     }
     assert_eq!(stage.send("worker", "!history")["content"], "!hold gate | later | !history");
     assert_eq!(stage.model.requests().len(), 3);
@@ -122,7 +122,7 @@ fn a_send_that_is_repeated_while_it_is_open_is_one_turn_with_one_answer() {
 
 #[test]
 fn a_send_that_is_repeated_after_its_end_gets_the_same_answer_and_the_model_is_not_asked() {
-    let stage = stage_with_worker();
+    let stage = fixture_with_worker();
     let params = json!({ "content": "hi", "request_id": "r" });
     let first = send(&stage, params.clone());
     assert!(first["usage"].is_object(), "{first}");
@@ -130,22 +130,22 @@ fn a_send_that_is_repeated_after_its_end_gets_the_same_answer_and_the_model_is_n
     let cancelled = stage.start_send("worker", "!stall", "c");
     stage.model.wait_stalled(1);
     stage.cancel("worker", "c");
-    let cancelled = cancelled.result();
+    let cancelled = cancelled.next_result();
     assert_eq!(cancelled["cancelled"], true);
     assert_eq!(send(&stage, json!({ "content": "!stall", "request_id": "c" })), cancelled);
     let params = json!({ "content": "!status 500", "request_id": "f" });
-    let failed = stage.daemon.error(&path("worker"), "send", params.clone());
-    assert_eq!(stage.daemon.error(&path("worker"), "send", params), failed);
+    let failed = stage.daemon.error(&agent_path("worker"), "send", params.clone());
+    assert_eq!(stage.daemon.error(&agent_path("worker"), "send", params), failed);
     assert_eq!(stage.send("worker", "!history")["content"], "hi | !stall | !status 500 | !history");
     assert_eq!(stage.model.requests().len(), 7, "a server's own fault is worth four tries");
 }
 
 #[test]
 fn a_name_that_was_used_with_other_content_is_refused_while_that_send_is_open_and_afterwards() {
-    let stage = stage_with_worker();
+    let stage = fixture_with_worker();
     let refused = |name: &str| {
         let params = json!({ "content": "again", "request_id": name });
-        let error = stage.daemon.error(&path("worker"), "send", params);
+        let error = stage.daemon.error(&agent_path("worker"), "send", params);
         let message = format!("request_id was used before with other content: {name}");
         assert_eq!(error, json!({ "code": -32602, "message": message }));
     };
@@ -154,31 +154,31 @@ fn a_name_that_was_used_with_other_content_is_refused_while_that_send_is_open_an
     let waiting = stage.enqueue_send("worker", "later", "later");
     ["5", "later"].iter().for_each(|name| refused(name));
     stage.model.release("gate");
-    assert_eq!(running.result()["content"], " released gate");
-    assert_eq!(waiting.result()["content"], "echo: later");
+    assert_eq!(running.next_result()["content"], " released gate");
+    assert_eq!(waiting.next_result()["content"], "echo: later");
     ["5", "later"].iter().for_each(|name| refused(name));
     assert_eq!(stage.send("worker", "!history")["content"], "!hold gate | later | !history");
 }
 
 #[test]
 fn a_number_and_its_digits_and_the_same_name_elsewhere_are_other_sends() {
-    let stage = stage_with_worker();
+    let stage = fixture_with_worker();
     let running = stage.start_send("worker", "!hold gate", "5");
     stage.model.wait_stalled(1);
     let params = json!({ "content": "number", "request_id": 5 });
-    let number = OpenCalls::of(&stage.daemon, &path("worker"), "send", params);
+    let number = PendingCalls::single(&stage.daemon, &agent_path("worker"), "send", params);
     stage.create("other");
     let other = json!({ "content": "elsewhere", "request_id": "5" });
-    assert_eq!(stage.daemon.call_result(&path("other"), "send", other)["content"], "echo: elsewhere");
+    assert_eq!(stage.daemon.call_result(&agent_path("other"), "send", other)["content"], "echo: elsewhere");
     stage.model.release("gate");
-    assert_eq!(running.result()["content"], " released gate");
-    let number = number.result();
+    assert_eq!(running.next_result()["content"], " released gate");
+    let number = number.next_result();
     assert_eq!((&number["content"], &number["request_id"]), (&json!("echo: number"), &json!(5)));
 }
 
 #[test]
 fn an_empty_message_is_a_message() {
-    let stage = stage_with_worker();
+    let stage = fixture_with_worker();
     assert_eq!(send(&stage, json!({ "content": "" }))["content"], "echo: ");
     assert_eq!(
         stage.messages("worker"),
@@ -188,7 +188,7 @@ fn an_empty_message_is_a_message() {
 
 #[test]
 fn any_text_goes_there_and_back_unchanged() {
-    let stage = stage_with_worker();
+    let stage = fixture_with_worker();
     let texts = [
         "line\r\nline\ttab \"quotes\" \\ back\u{8}\u{0}\u{1f}\u{7f}",
         "\u{1F980}\u{200d}\u{202e}\u{2028}\u{feff}é\u{301}",
@@ -206,7 +206,7 @@ fn any_text_goes_there_and_back_unchanged() {
 
 #[test]
 fn a_message_as_long_as_a_body_may_be_is_answered() {
-    let stage = Stage::with(BIG);
+    let stage = Fixture::with_config(LARGE_WINDOW_CONFIG);
     stage.create_with(json!({ "agent_id": "worker", "model": "big" }));
     let long = "0123456789abcdef".repeat(65_000);
     let result = send(&stage, json!({ "content": long }));

@@ -8,16 +8,16 @@ use serde_json::json;
 use testkit::{CommandOutput, ScriptedModel, run};
 
 use crate::support::program::Program;
-use crate::support::{BIN, Stage, path};
+use crate::support::{BIN, Fixture, agent_path};
 
-fn ask(stage: &Stage, arguments: &[&str]) -> CommandOutput {
+fn ask(stage: &Fixture, arguments: &[&str]) -> CommandOutput {
     let port = stage.daemon.port().to_string();
     run(BIN, &[&["ask", "-p", &port], arguments].concat(), &[], stage.daemon.home())
 }
 
 #[test]
 fn a_question_is_answered_by_the_running_daemon_and_nothing_is_kept() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     let finished = ask(&stage, &["hello"]);
     assert_eq!((finished.code, finished.stdout.as_str(), finished.stderr.as_str()), (0, "echo: hello\n", ""));
     assert_eq!(stage.daemon.call_result("/", "list_agents", json!({}))["agents"], json!([]));
@@ -25,7 +25,7 @@ fn a_question_is_answered_by_the_running_daemon_and_nothing_is_kept() {
 
 #[test]
 fn an_empty_question_is_not_asked() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     for question in ["", " \n", "-"] {
         let finished = ask(&stage, &[question]);
         assert_eq!((finished.code, finished.stdout.as_str()), (2, ""), "{question:?}");
@@ -35,12 +35,12 @@ fn an_empty_question_is_not_asked() {
 
 #[test]
 fn a_named_agent_remembers_what_it_was_asked() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     for question in ["one", "two"] {
         let finished = ask(&stage, &[question, "--agent", "weather"]);
         assert_eq!((finished.code, finished.stdout), (0, format!("echo: {question}\n")));
     }
-    let messages = stage.daemon.call_result(&path("weather"), "get_messages", json!({}));
+    let messages = stage.daemon.call_result(&agent_path("weather"), "get_messages", json!({}));
     assert_eq!(messages["total"], 4);
     let finished = ask(&stage, &["three", "--agent", "weather", "--model", "openai/other"]);
     assert_eq!(finished.code, 1);
@@ -49,7 +49,7 @@ fn a_named_agent_remembers_what_it_was_asked() {
 
 #[test]
 fn a_model_that_is_not_there_is_said_and_leaves_no_agent() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     let finished = ask(&stage, &["hello", "--model", "nonsense"]);
     assert_eq!((finished.code, finished.stdout.as_str()), (1, ""));
     assert!(finished.stderr.contains("nonsense"), "{}", finished.stderr);
@@ -59,7 +59,7 @@ fn a_model_that_is_not_there_is_said_and_leaves_no_agent() {
 #[test]
 fn an_answer_is_printed_once_also_when_the_context_was_made_shorter() {
     let model = "openai/scripted";
-    let stage = Stage::with(&format!(
+    let stage = Fixture::with_config(&format!(
         "model = \"small\"\n[models.small]\nmodel = \"{model}\"\nwindow_tokens = 4096\n"
     ));
     let filler = "words that fill the window ".repeat(60);
@@ -68,13 +68,15 @@ fn an_answer_is_printed_once_also_when_the_context_was_made_shorter() {
         let finished = ask(&stage, &[&question, "--agent", "a", "--model", "small"]);
         assert_eq!((finished.code, finished.stdout), (0, format!("echo: {question}\n")), "turn {turn}");
     }
-    let first = stage.daemon.call_result(&path("a"), "get_messages", json!({}))["messages"][0]["content"].take();
+    let first =
+        stage.daemon.call_result(&agent_path("a"), "get_messages", json!({}))["messages"][0]["content"]
+            .take();
     assert!(first.as_str().is_some_and(|text| text.starts_with("[Summary of")), "{first}");
 }
 
 #[test]
 fn every_signal_to_stop_cancels_the_question() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     let port = stage.daemon.port().to_string();
     for (place, signal) in [Signal::INT, Signal::TERM, Signal::HUP].into_iter().enumerate() {
         let arguments = ["ask", "!stall so far", "-p", &port];
@@ -91,7 +93,7 @@ fn every_signal_to_stop_cancels_the_question() {
 
 #[test]
 fn a_question_that_is_to_outlive_its_terminal_does() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     let (home, port) = (stage.daemon.home().display().to_string(), stage.daemon.port());
     let line = format!("trap '' HUP; exec env -i {BIN} --home {home} ask '!hold gate' -p {port}");
     let command = Program::shell(&line);
@@ -103,18 +105,18 @@ fn a_question_that_is_to_outlive_its_terminal_does() {
 }
 
 /// A daemon that nobody holds; it is stopped at the end, whatever became of the test.
-struct Started<'a> {
+struct BackgroundDaemon<'a> {
     home: &'a Path,
     port: String,
 }
 
-impl Started<'_> {
+impl BackgroundDaemon<'_> {
     fn rpc(&self, arguments: &[&str]) -> CommandOutput {
         run(BIN, &[&["rpc", "-p", &self.port], arguments].concat(), &[], self.home)
     }
 }
 
-impl Drop for Started<'_> {
+impl Drop for BackgroundDaemon<'_> {
     fn drop(&mut self) {
         let _ = self.rpc(&["shutdown"]);
     }
@@ -128,7 +130,7 @@ fn free_port() -> String {
 #[test]
 fn a_daemon_is_started_when_there_is_none_and_the_next_question_finds_it() {
     let (home, model) = (tempfile::tempdir().expect("a folder"), ScriptedModel::start());
-    let started = Started { home: home.path(), port: free_port() };
+    let started = BackgroundDaemon { home: home.path(), port: free_port() };
     let environment = [
         ("OPENAI_BASE_URL", model.base_url()),
         ("OPENAI_API_KEY", model.key().unwrap_or("none")),

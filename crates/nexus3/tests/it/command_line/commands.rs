@@ -5,15 +5,15 @@ use std::net::TcpListener;
 use serde_json::json;
 use testkit::{TestDaemon, run};
 
-use super::{answer, json_of, rpc};
-use crate::support::{BIN, Stage, assert_created, is_hex, listed, members};
+use super::{json_of, rpc, rpc_json};
+use crate::support::{BIN, Fixture, agent_ids, assert_created, is_hex, member_names};
 
 #[test]
 fn detect_tells_who_is_there() {
     let daemon = TestDaemon::builder(BIN).start();
     let port = daemon.port();
     assert_eq!(
-        answer(&daemon, &["detect"]),
+        rpc_json(&daemon, &["detect"]),
         json!({ "port": port, "result": "nexus_server", "running": true })
     );
     daemon.signal("SIGTERM");
@@ -45,59 +45,59 @@ fn detect_tells_a_stranger_from_a_daemon() {
 
 #[test]
 fn an_agents_whole_life_at_the_command_line() {
-    let Stage { daemon, model: _model } = Stage::open();
-    assert_eq!(answer(&daemon, &["list"]), json!({ "agents": [], "total": 0 }));
-    let created = answer(&daemon, &["create", "worker", "--system-prompt", "Be brief."]);
+    let Fixture { daemon, model: _model } = Fixture::start();
+    assert_eq!(rpc_json(&daemon, &["list"]), json!({ "agents": [], "total": 0 }));
+    let created = rpc_json(&daemon, &["create", "worker", "--system-prompt", "Be brief."]);
     assert_created(&created, "worker");
-    let sent = answer(&daemon, &["send", "worker", "Hello there"]);
+    let sent = rpc_json(&daemon, &["send", "worker", "Hello there"]);
     assert_eq!(sent["content"], "echo: Hello there");
     assert!(is_hex(&sent["request_id"], 16), "{sent}");
-    let status = answer(&daemon, &["status", "worker"]);
-    assert_eq!(members(&status), ["context", "tokens"]);
+    let status = rpc_json(&daemon, &["status", "worker"]);
+    assert_eq!(member_names(&status), ["context", "tokens"]);
     assert_eq!(status["context"]["message_count"], 2);
     assert!(status["tokens"]["system"].as_u64().is_some_and(|tokens| (1..=2).contains(&tokens)), "{status}");
-    let messages = answer(&daemon, &["messages", "worker"]);
+    let messages = rpc_json(&daemon, &["messages", "worker"]);
     assert_eq!((&messages["total"], &messages["limit"]), (&json!(2), &json!(200)));
-    let page = answer(&daemon, &["messages", "worker", "--offset", "1", "--limit", "1"]);
+    let page = rpc_json(&daemon, &["messages", "worker", "--offset", "1", "--limit", "1"]);
     assert_eq!(page["messages"].as_array().map(Vec::len), Some(1));
     assert_eq!(page["messages"][0]["content"], "echo: Hello there");
-    assert_eq!(answer(&daemon, &["list"])["agents"][0]["message_count"], 2);
-    assert_eq!(answer(&daemon, &["destroy", "worker"]), json!({ "success": true, "agent_id": "worker" }));
-    let stopped = answer(&daemon, &["shutdown"]);
+    assert_eq!(rpc_json(&daemon, &["list"])["agents"][0]["message_count"], 2);
+    assert_eq!(rpc_json(&daemon, &["destroy", "worker"]), json!({ "success": true, "agent_id": "worker" }));
+    let stopped = rpc_json(&daemon, &["shutdown"]);
     assert_eq!(stopped, json!({ "success": true, "message": "Server shutting down" }));
     assert_eq!(daemon.wait_exit().code(), Some(0));
 }
 
 #[test]
 fn create_makes_a_name_up_and_takes_a_first_message() {
-    let Stage { daemon, model: _model } = Stage::open();
-    let created = answer(&daemon, &["create"]);
+    let Fixture { daemon, model: _model } = Fixture::start();
+    let created = rpc_json(&daemon, &["create"]);
     assert!(is_hex(&created["agent_id"], 8), "{created}");
-    let asked = answer(&daemon, &["create", "helper", "-M", "first words"]);
+    let asked = rpc_json(&daemon, &["create", "helper", "-M", "first words"]);
     assert_eq!((&asked["agent_id"], &asked["url"]), (&json!("helper"), &json!("/agent/helper")));
     assert_eq!(asked["response"]["content"], "echo: first words");
     let failed = rpc(&daemon, &["create", "unlucky", "-M", "!status 500 boom"]);
     assert_eq!(failed.code, 1);
     assert_created(&json_of(&failed), "unlucky");
     assert!(failed.stderr.contains("API request failed (500): boom"), "{}", failed.stderr);
-    assert_eq!(listed(&daemon).len(), 3);
+    assert_eq!(agent_ids(&daemon).len(), 3);
 }
 
 #[test]
 fn cancel_ends_a_send_by_its_name() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     stage.create("worker");
     let mut open = stage.start_send("worker", "!stall", "essay");
     stage.model.wait_stalled(1);
-    let result = answer(&stage.daemon, &["cancel", "worker", "essay"]);
+    let result = rpc_json(&stage.daemon, &["cancel", "worker", "essay"]);
     assert_eq!(result, json!({ "cancelled": true, "request_id": "essay" }));
-    assert_eq!(open.result()["cancelled"], true);
+    assert_eq!(open.next_result()["cancelled"], true);
     let params = json!({ "content": "!stall", "request_id": 42 });
     open.start(&stage.daemon, "/agent/worker", "send", params);
     stage.model.wait_requests(2);
-    let result = answer(&stage.daemon, &["cancel", "worker", "42"]);
+    let result = rpc_json(&stage.daemon, &["cancel", "worker", "42"]);
     assert_eq!(result, json!({ "cancelled": true, "request_id": 42 }), "digits may be a number's name");
-    let again = answer(&stage.daemon, &["cancel", "worker", "42"]);
+    let again = rpc_json(&stage.daemon, &["cancel", "worker", "42"]);
     assert_eq!(again, json!({ "cancelled": false, "request_id": "42", "reason": "not_found_or_completed" }));
 }
 

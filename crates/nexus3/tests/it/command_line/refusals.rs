@@ -7,8 +7,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use serde_json::json;
 use testkit::{TestDaemon, run};
 
-use super::{answer, json_of, rpc};
-use crate::support::{BIN, listed};
+use super::{json_of, rpc, rpc_json};
+use crate::support::{BIN, agent_ids};
 
 fn bare() -> TestDaemon {
     TestDaemon::builder(BIN).start()
@@ -52,7 +52,7 @@ fn a_token_file_that_others_can_read_is_refused_with_the_cure() {
     }
     assert_eq!(rpc(&daemon, &["detect"]).code, 0, "a probe needs no token");
     fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
-    assert_eq!(answer(&daemon, &["list"]), json!({ "agents": [], "total": 0 }));
+    assert_eq!(rpc_json(&daemon, &["list"]), json!({ "agents": [], "total": 0 }));
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_token_that_cannot_be_one_is_refused_without_showing_it() {
 #[test]
 fn what_the_daemon_refuses_is_told_in_its_words() {
     let daemon = bare();
-    answer(&daemon, &["create", "taken"]);
+    rpc_json(&daemon, &["create", "taken"]);
     for (command, told) in [
         (&["create", "taken"][..], "Agent already exists: taken"),
         (&["create", "a..b"], "contains forbidden pattern '..'"),
@@ -123,7 +123,7 @@ fn what_the_daemon_refuses_is_told_in_its_words() {
         assert_eq!((refused.code, refused.stdout.as_str()), (1, ""), "{command:?}: {}", refused.stderr);
         assert!(refused.stderr.contains(told), "{command:?}: {}", refused.stderr);
     }
-    assert_eq!(listed(&daemon), ["taken"]);
+    assert_eq!(agent_ids(&daemon), ["taken"]);
 }
 
 #[test]

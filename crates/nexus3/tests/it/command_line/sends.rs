@@ -6,30 +6,30 @@ use rustix::process::Signal;
 use serde_json::json;
 use testkit::CommandOutput;
 
-use super::{answer, json_of, rpc};
+use super::{json_of, rpc, rpc_json};
 use crate::support::program::Program;
-use crate::support::{Stage, is_hex, until};
+use crate::support::{Fixture, is_hex, wait_until};
 
-fn stage_with_worker(config: &str) -> Stage {
-    let stage = Stage::with(config);
+fn fixture_with_worker(config: &str) -> Fixture {
+    let stage = Fixture::with_config(config);
     stage.create("worker");
     stage
 }
 
-fn start(stage: &Stage, arguments: &[&str], input: &[u8]) -> Program {
+fn start(stage: &Fixture, arguments: &[&str], input: &[u8]) -> Program {
     let port = stage.daemon.port().to_string();
     Program::start(&[&["rpc", "-p", &port], arguments].concat(), &[], stage.daemon.home(), input)
 }
 
 /// A signal is sent before it has reached every thread.
-fn stands_still(pid: u32) -> bool {
+fn is_process_stopped(pid: u32) -> bool {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let is_stopped = |status: String| status.contains("\nState:\tT");
     threads.flatten().all(|thread| fs::read_to_string(thread.path().join("status")).is_ok_and(is_stopped))
 }
 
 /// It ended because it was cancelled: code 1, the partial text as JSON, and why.
-fn assert_cancelled(stage: &Stage, finished: &CommandOutput, content: &str, reason: &str) {
+fn assert_cancelled(stage: &Fixture, finished: &CommandOutput, content: &str, reason: &str) {
     assert_eq!(finished.code, 1, "{finished:?}");
     let printed = json_of(finished);
     assert_eq!((&printed["cancelled"], &printed["content"]), (&json!(true), &json!(content)));
@@ -43,30 +43,30 @@ fn assert_cancelled(stage: &Stage, finished: &CommandOutput, content: &str, reas
 
 #[test]
 fn a_time_limit_cancels_the_turn_and_prints_what_was_said() {
-    let stage = stage_with_worker("");
+    let stage = fixture_with_worker("");
     let finished = rpc(&stage.daemon, &["send", "worker", "!stall so far", "-t", "1"]);
     assert_cancelled(&stage, &finished, "so far", "no answer within 1s");
 }
 
 #[test]
 fn ctrl_c_cancels_the_turn_and_prints_what_was_said() {
-    let stage = stage_with_worker("log.raw = true");
+    let stage = fixture_with_worker("log.raw = true");
     let command = start(&stage, &["send", "worker", "!stall so far"], b"");
     stage.model.wait_stalled(1);
-    stage.wait_read("worker", "so far");
+    stage.wait_streamed("worker", "so far");
     command.signal(Signal::INT);
     assert_cancelled(&stage, &command.finish(), "so far", "interrupted");
 }
 
 #[test]
 fn a_second_ctrl_c_does_not_wait_for_a_daemon_that_hangs() {
-    let stage = stage_with_worker("");
+    let stage = fixture_with_worker("");
     let mut command = start(&stage, &["send", "worker", "!stall so far"], b"");
     stage.model.wait_stalled(1);
     stage.daemon.signal("SIGSTOP");
-    until("the daemon to stand still", || stands_still(stage.daemon.pid()));
+    wait_until("the daemon to stand still", || is_process_stopped(stage.daemon.pid()));
     command.signal(Signal::INT);
-    assert!(command.wait_error().starts_with("interrupted; cancelling"));
+    assert!(command.next_stderr_line().starts_with("interrupted; cancelling"));
     command.signal(Signal::INT);
     let finished = command.finish();
     assert_eq!(finished.code, 130, "{finished:?}");
@@ -74,23 +74,23 @@ fn a_second_ctrl_c_does_not_wait_for_a_daemon_that_hangs() {
 
 #[test]
 fn a_time_limit_cancels_a_send_that_waits() {
-    let stage = stage_with_worker("");
+    let stage = fixture_with_worker("");
     let running = stage.start_send("worker", "!hold gate", "running");
     stage.model.wait_stalled(1);
     let command = start(&stage, &["send", "worker", "waits", "-t", "1"], b"");
     let finished = command.finish();
     assert_eq!((finished.code, &json_of(&finished)["content"]), (1, &json!("")));
     stage.model.release("gate");
-    assert_eq!(running.result()["content"], " released gate");
+    assert_eq!(running.next_result()["content"], " released gate");
     assert_eq!(stage.context("worker")["message_count"], 2);
 }
 
 #[test]
 fn ctrl_c_cancels_a_first_message() {
-    let stage = stage_with_worker("log.raw = true");
+    let stage = fixture_with_worker("log.raw = true");
     let command = start(&stage, &["create", "helper", "-M", "!stall so far"], b"");
     stage.model.wait_stalled(1);
-    stage.wait_read("helper", "so far");
+    stage.wait_streamed("helper", "so far");
     command.signal(Signal::INT);
     let finished = command.finish();
     assert_eq!(finished.code, 1, "{finished:?}");
@@ -101,7 +101,7 @@ fn ctrl_c_cancels_a_first_message() {
 
 #[test]
 fn a_message_can_be_read_from_stdin() {
-    let stage = stage_with_worker("");
+    let stage = fixture_with_worker("");
     let text = "two lines\nand \"quotes\" \u{1F980}\n";
     let finished = start(&stage, &["send", "worker", "-"], text.as_bytes()).finish();
     assert_eq!((finished.code, finished.stderr.as_str()), (0, ""));
@@ -114,18 +114,18 @@ fn a_message_can_be_read_from_stdin() {
 
 #[test]
 fn what_is_no_text_is_not_sent() {
-    let stage = stage_with_worker("");
+    let stage = fixture_with_worker("");
     let finished = start(&stage, &["send", "worker", "-"], b"\xff\xfe").finish();
     assert_eq!((finished.code, finished.stdout.as_str()), (1, ""));
     assert!(finished.stderr.contains("standard input cannot be read as a message"), "{}", finished.stderr);
     let finished = start(&stage, &["create", "helper", "-M", "-"], b"\xff").finish();
     assert_eq!(finished.code, 1);
-    assert_eq!(crate::support::listed(&stage.daemon), ["worker"], "and nobody is created for it");
+    assert_eq!(crate::support::agent_ids(&stage.daemon), ["worker"], "and nobody is created for it");
 }
 
 #[test]
 fn a_message_that_is_too_long_for_the_daemon_is_refused_by_it() {
-    let stage = stage_with_worker("");
+    let stage = fixture_with_worker("");
     let finished = start(&stage, &["send", "worker", "-"], &vec![b'x'; 1_100_000]).finish();
     assert_eq!((finished.code, finished.stdout.as_str()), (1, ""));
     assert!(finished.stderr.contains("Request body too large"), "{}", finished.stderr);
@@ -133,15 +133,15 @@ fn a_message_that_is_too_long_for_the_daemon_is_refused_by_it() {
 
 #[test]
 fn a_text_that_looks_like_a_flag_can_be_sent() {
-    let stage = stage_with_worker("");
-    let sent = answer(&stage.daemon, &["send", "worker", "--", "-t is a flag"]);
+    let stage = fixture_with_worker("");
+    let sent = rpc_json(&stage.daemon, &["send", "worker", "--", "-t is a flag"]);
     assert_eq!(sent["content"], "echo: -t is a flag");
-    assert_eq!(answer(&stage.daemon, &["send", "worker", ""])["content"], "echo: ");
+    assert_eq!(rpc_json(&stage.daemon, &["send", "worker", ""])["content"], "echo: ");
 }
 
 #[test]
 fn a_turn_that_fails_is_told_on_stderr() {
-    let stage = stage_with_worker("");
+    let stage = fixture_with_worker("");
     let failed = rpc(&stage.daemon, &["send", "worker", "!status 401"]);
     assert_eq!((failed.code, failed.stdout.as_str()), (1, ""));
     assert_eq!(failed.stderr, "Authentication failed. Check your API key. (-32603)\n");
@@ -149,7 +149,7 @@ fn a_turn_that_fails_is_told_on_stderr() {
 
 #[test]
 fn a_daemon_that_stops_in_the_middle_is_told() {
-    let stage = stage_with_worker("stop_grace_ms = 0");
+    let stage = fixture_with_worker("stop_grace_ms = 0");
     let command = start(&stage, &["send", "worker", "!silent"], b"");
     stage.model.wait_stalled(1);
     stage.daemon.signal("SIGTERM");
@@ -157,7 +157,7 @@ fn a_daemon_that_stops_in_the_middle_is_told() {
     assert_eq!(finished.code, 1, "{finished:?}");
     assert_eq!(json_of(&finished)["cancelled"], true);
     stage.daemon.wait_exit();
-    let stage = stage_with_worker("");
+    let stage = fixture_with_worker("");
     let command = start(&stage, &["send", "worker", "!silent"], b"");
     stage.model.wait_stalled(1);
     stage.daemon.signal("SIGKILL");

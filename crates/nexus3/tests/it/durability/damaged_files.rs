@@ -8,22 +8,22 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 use testkit::{CommandOutput, TestDaemon, run};
 
-use crate::support::dice::Dice;
-use crate::support::folder::Folder;
-use crate::support::{BIN, Stage, builder};
+use crate::support::folder::TestDirectory;
+use crate::support::rng::TestRng;
+use crate::support::{BIN, Fixture, daemon_builder};
 
 /// A home that a daemon has left.
-struct Left {
-    home: Folder,
+struct StoppedHome {
+    home: TestDirectory,
 }
 
 /// How a daemon leaves its home.
 #[derive(Clone, Copy, PartialEq)]
-enum Way {
+enum ExitMode {
     /// Killed: commits are in the write-ahead log.
     Killed,
     /// In order: they are in the database.
-    InOrder,
+    Graceful,
 }
 
 const PAGE_BYTES: usize = 4096;
@@ -31,16 +31,16 @@ const PAGE_BYTES: usize = 4096;
 /// Bits that are flipped.
 const FLIPS: usize = 100;
 
-impl Left {
-    fn by(way: Way) -> Self {
-        let home = Folder::new();
+impl StoppedHome {
+    fn after(way: ExitMode) -> Self {
+        let home = TestDirectory::new();
         let model = testkit::ScriptedModel::start();
-        let stage = Stage { daemon: builder(&model).home(home.path()).start(), model };
+        let stage = Fixture { daemon: daemon_builder(&model).home(home.path()).start(), model };
         stage.create("worker");
         for text in ["one", "two", "three"] {
             stage.send("worker", text);
         }
-        drop(if way == Way::Killed { stage.daemon.kill() } else { stage.daemon.stop() });
+        drop(if way == ExitMode::Killed { stage.daemon.kill() } else { stage.daemon.stop() });
         Self { home }
     }
 
@@ -87,7 +87,7 @@ impl Left {
         let kept = named.filter(|name| {
             name.starts_with("nexus3.db") && !name.ends_with(".lock") && !name.ends_with("-shm")
         });
-        let read = kept.map(|name| (name.clone(), fs::read(self.home.at(&name)).expect("a file")));
+        let read = kept.map(|name| (name.clone(), fs::read(self.home.path_of(&name)).expect("a file")));
         read.filter(|(name, bytes)| !(name.ends_with("-wal") && bytes.is_empty())).collect()
     }
 
@@ -106,14 +106,14 @@ impl Left {
     /// The same daemon starts when the files are as they were.
     fn assert_starts(&self, messages: usize) {
         let model = testkit::ScriptedModel::start();
-        let stage = Stage { daemon: builder(&model).home(self.home.path()).start(), model };
+        let stage = Fixture { daemon: daemon_builder(&model).home(self.home.path()).start(), model };
         assert_eq!(stage.messages("worker").len(), messages);
     }
 }
 
 #[test]
 fn a_read_only_file_is_refused() {
-    let left = Left::by(Way::InOrder);
+    let left = StoppedHome::after(ExitMode::Graceful);
     fs::set_permissions(left.file(""), Permissions::from_mode(0o400)).unwrap();
     left.assert_refused(&["read-only", "chmod u+w"]);
     fs::set_permissions(left.file(""), Permissions::from_mode(0o600)).unwrap();
@@ -122,7 +122,7 @@ fn a_read_only_file_is_refused() {
 
 #[test]
 fn a_file_that_is_no_database_is_refused() {
-    let left = Left::by(Way::InOrder);
+    let left = StoppedHome::after(ExitMode::Graceful);
     fs::write(left.file(""), "these are not the pages you are looking for").unwrap();
     left.assert_refused(&["not a database", "restore a backup"]);
     let found = left.check();
@@ -136,7 +136,7 @@ fn a_file_that_is_no_database_is_refused() {
 
 #[test]
 fn a_database_of_a_newer_program_is_refused() {
-    let left = Left::by(Way::InOrder);
+    let left = StoppedHome::after(ExitMode::Graceful);
     let version = left.read("")[60..64].to_vec();
     left.write("", 60, &99_u32.to_be_bytes());
     left.assert_refused(&["schema version 99", "use the newer nexus3"]);
@@ -147,14 +147,14 @@ fn a_database_of_a_newer_program_is_refused() {
 
 #[test]
 fn a_database_of_another_program_is_refused() {
-    let left = Left::by(Way::InOrder);
+    let left = StoppedHome::after(ExitMode::Graceful);
     left.write("", 68, &0x1234_5678_u32.to_be_bytes());
     left.assert_refused(&["a database of another program", "application id 0x12345678", "move it away"]);
 }
 
 #[test]
 fn a_page_that_was_overwritten_is_refused_whichever_it_is() {
-    let left = Left::by(Way::InOrder);
+    let left = StoppedHome::after(ExitMode::Graceful);
     let whole = left.read("");
     let pages = whole.len() / PAGE_BYTES;
     assert!(pages > 10, "{pages} pages");
@@ -175,7 +175,7 @@ fn a_page_that_was_overwritten_is_refused_whichever_it_is() {
 
 #[test]
 fn a_database_that_was_cut_is_refused() {
-    let left = Left::by(Way::InOrder);
+    let left = StoppedHome::after(ExitMode::Graceful);
     let whole = left.read("");
     for pages in [1, whole.len() / PAGE_BYTES / 2, whole.len() / PAGE_BYTES - 1] {
         left.truncate("", pages * PAGE_BYTES);
@@ -188,7 +188,7 @@ fn a_database_that_was_cut_is_refused() {
 /// The log is cut at each of its frames, and in the middle of them.
 #[test]
 fn a_write_ahead_log_that_was_cut_is_refused() {
-    let left = Left::by(Way::Killed);
+    let left = StoppedHome::after(ExitMode::Killed);
     let (database, log) = (left.read(""), left.read("-wal"));
     let frame = PAGE_BYTES + 24;
     let frames = (log.len() - 32) / frame;
@@ -207,7 +207,7 @@ fn a_write_ahead_log_that_was_cut_is_refused() {
 
 #[test]
 fn a_write_ahead_log_that_was_changed_or_removed_is_refused() {
-    let left = Left::by(Way::Killed);
+    let left = StoppedHome::after(ExitMode::Killed);
     let (database, log) = (left.read(""), left.read("-wal"));
     let middle = log.len() / 2;
     left.write("-wal", middle, &[!log[middle]]);
@@ -221,7 +221,7 @@ fn a_write_ahead_log_that_was_changed_or_removed_is_refused() {
 
 #[test]
 fn a_write_ahead_log_without_its_database_is_refused() {
-    let left = Left::by(Way::Killed);
+    let left = StoppedHome::after(ExitMode::Killed);
     let database = left.read("");
     fs::remove_file(left.file("")).unwrap();
     left.assert_refused(&["not there or empty", "-wal holds commits", "put the database back"]);
@@ -231,14 +231,14 @@ fn a_write_ahead_log_without_its_database_is_refused() {
 
 #[test]
 fn an_index_of_the_log_that_is_missing_is_made_again() {
-    let left = Left::by(Way::Killed);
+    let left = StoppedHome::after(ExitMode::Killed);
     fs::remove_file(left.file("-shm")).unwrap();
     left.assert_starts(6);
 }
 
 #[test]
 fn an_entry_that_was_changed_is_refused() {
-    let left = Left::by(Way::InOrder);
+    let left = StoppedHome::after(ExitMode::Graceful);
     let whole = left.read("");
     let told = b"echo: two";
     let places =
@@ -255,13 +255,13 @@ fn an_entry_that_was_changed_is_refused() {
 /// it is told.
 #[test]
 fn a_byte_that_changed_is_told_or_changes_nothing() {
-    let left = Left::by(Way::InOrder);
-    let (whole, mut dice) = (left.read(""), Dice(7));
+    let left = StoppedHome::after(ExitMode::Graceful);
+    let (whole, mut dice) = (left.read(""), TestRng(7));
     let exported = left.exported();
     let used: Vec<usize> = (0..whole.len()).filter(|place| whole[*place] != 0).collect();
     let mut told = 0;
     for _ in 0..FLIPS {
-        let (place, bit) = (dice.choose(&used), 1 << dice.roll(8));
+        let (place, bit) = (dice.choose(&used), 1 << dice.next_below(8));
         left.write("", place, &[whole[place] ^ bit]);
         if left.check().code == 1 {
             told += 1;

@@ -1,27 +1,27 @@
 //! The event stream: what happened, in order, once, to whoever may see it, from where they left off.
 
-mod slow_readers;
-mod resuming;
 mod event_filters;
+mod resuming;
+mod slow_readers;
 mod turn_events;
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::{TestEventStream, NextEvent, StreamEvent, TestDaemon};
+use testkit::{NextEvent, StreamEvent, TestDaemon, TestEventStream};
 
-use super::Journal;
+use super::JournalReader;
 use crate::support::callers::post_as;
-use crate::support::{PATIENCE, Stage, path};
+use crate::support::{Fixture, WAIT_MAX, agent_path};
 
 /// Long enough for anything that is on its way to come.
-const QUIET: Duration = Duration::from_millis(300);
+const SILENCE: Duration = Duration::from_millis(300);
 
 /// Reads up to an event of this kind.
 fn read_until(stream: &mut TestEventStream, kind: &str) -> Vec<StreamEvent> {
     let mut events: Vec<StreamEvent> = Vec::new();
     while events.last().is_none_or(|event| event.kind != kind) {
-        events.push(stream.next_event(PATIENCE));
+        events.push(stream.next_event(WAIT_MAX));
     }
     events
 }
@@ -44,10 +44,10 @@ fn refusal(daemon: &TestDaemon, target: &str, headers: &str) -> (u16, String) {
 
 #[test]
 fn a_stream_without_a_place_tells_where_it_is_and_what_happens_from_then_on() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     stage.create("worker");
     stage.send("worker", "before");
-    let last = Journal::of(&stage.daemon).len();
+    let last = JournalReader::read_all(&stage.daemon).len();
     let mut stream = stage.daemon.events("/agent/worker/events?deltas=false", None);
     stage.send("worker", "hello");
     let events = read_until(&mut stream, "turn_ended");
@@ -69,7 +69,7 @@ fn a_stream_without_a_place_tells_where_it_is_and_what_happens_from_then_on() {
 
 #[test]
 fn filters_leave_out_what_nobody_asked_for() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     stage.create("worker");
     for text in ["one", "two"] {
         stage.send("worker", text);
@@ -77,18 +77,18 @@ fn filters_leave_out_what_nobody_asked_for() {
     for target in ["/events?after=0&kind=message,turn_ended", "/events?kind=message&kind=turn_ended&after=0"]
     {
         let mut stream = stage.daemon.events(target, None);
-        let events: Vec<StreamEvent> = (0..4).map(|_| stream.next_event(PATIENCE)).collect();
+        let events: Vec<StreamEvent> = (0..4).map(|_| stream.next_event(WAIT_MAX)).collect();
         assert_eq!(kinds(&events), ["message", "turn_ended", "message", "turn_ended"]);
-        assert_eq!(stream.wait_event(QUIET).expect("a stream"), NextEvent::TimedOut);
+        assert_eq!(stream.wait_event(SILENCE).expect("a stream"), NextEvent::TimedOut);
     }
     let mut stream = stage.daemon.events("/events?deltas=false&kind=turn_ended,text_delta", None);
     stage.send("worker", "three");
-    assert_eq!(stream.next_event(PATIENCE).kind, "turn_ended", "both have to let it pass");
+    assert_eq!(stream.next_event(WAIT_MAX).kind, "turn_ended", "both have to let it pass");
 }
 
 #[test]
 fn a_question_that_makes_no_sense_is_refused() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     stage.create("worker");
     for (target, text) in [
         ("/events?kind=nonsense", "got: 'nonsense'"),
@@ -117,29 +117,33 @@ fn a_question_that_makes_no_sense_is_refused() {
         (404, "Agent not found: nobody".to_owned())
     );
     assert_eq!(refusal(&stage.daemon, "/agent/worker/event", "").0, 405, "only events can be watched");
-    let unsigned = stage
-        .daemon
-        .send_raw(format!("GET /events HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n\r\n", stage.daemon.port()).as_bytes());
+    let unsigned = stage.daemon.send_raw(
+        format!("GET /events HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n\r\n", stage.daemon.port()).as_bytes(),
+    );
     assert_eq!(unsigned.status, 401, "{}", unsigned.text());
 }
 
 #[test]
 fn a_place_beyond_the_end_is_answered_by_what_there_is() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     stage.create("worker");
-    let last = Journal::of(&stage.daemon).len() as u64;
+    let last = JournalReader::read_all(&stage.daemon).len() as u64;
     let mut stream = stage.daemon.events("/events?kind=agent_created", Some(last + 1));
-    let gap = stream.next_event(PATIENCE);
+    let gap = stream.next_event(WAIT_MAX);
     assert_eq!((gap.kind.as_str(), gap.id.as_ref()), ("gap", None), "it is told whatever the filter");
     assert_eq!(gap.json(), json!({ "kind": "gap", "journalled": false, "first": 1, "last": last }));
-    assert_eq!(stream.next_event(PATIENCE).kind, "agent_created", "and reading goes on at the first");
+    assert_eq!(stream.next_event(WAIT_MAX).kind, "agent_created", "and reading goes on at the first");
     let mut at_the_end = stage.daemon.events("/events", Some(last));
-    assert_eq!(at_the_end.wait_event(QUIET).expect("a stream"), NextEvent::TimedOut, "the end itself is no gap");
+    assert_eq!(
+        at_the_end.wait_event(SILENCE).expect("a stream"),
+        NextEvent::TimedOut,
+        "the end itself is no gap"
+    );
 }
 
 #[test]
 fn a_quiet_stream_shows_that_it_is_alive() {
-    let stage = Stage::with("[limits]\nheartbeat_ms = 20\n");
+    let stage = Fixture::with_config("[limits]\nheartbeat_ms = 20\n");
     let mut stream = stage.daemon.events("/events?kind=turn_ended", None);
     while stream.comments() < 3 {
         // Each wait ends with whatever comes, and comments are no events.
@@ -150,11 +154,15 @@ fn a_quiet_stream_shows_that_it_is_alive() {
 
 #[test]
 fn what_a_model_is_just_saying_is_told_and_marked_as_not_kept() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     stage.create("worker");
     let mut stream = stage.daemon.events("/agent/worker/events", None);
     let asked = "!think let me see | !chunks 5 one two three four five";
-    let answer = stage.daemon.call_result(&path("worker"), "send", json!({ "content": asked, "request_id": "r" }));
+    let answer = stage.daemon.call_result(
+        &agent_path("worker"),
+        "send",
+        json!({ "content": asked, "request_id": "r" }),
+    );
     let events = read_until(&mut stream, "turn_ended");
     let deltas = |kind: &str| -> Vec<Value> {
         let of_kind = events.iter().filter(|event| event.kind == kind);
@@ -172,7 +180,7 @@ fn what_a_model_is_just_saying_is_told_and_marked_as_not_kept() {
     }
     let kept: Vec<&StreamEvent> = events.iter().filter(|event| event.id.is_some()).collect();
     assert!(kept.iter().any(|event| event.json()["content"] == answer["content"]), "the whole text follows");
-    let journal = Journal::of(&stage.daemon);
+    let journal = JournalReader::read_all(&stage.daemon);
     assert!(
         !journal.iter().any(|entry| entry.to_string().contains("let me see\"") && entry["kind"] == "message")
     );
@@ -182,16 +190,17 @@ fn what_a_model_is_just_saying_is_told_and_marked_as_not_kept() {
 
 #[test]
 fn the_events_of_an_agent_end_with_it() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     let token = stage.create_with(json!({ "agent_id": "worker" }));
     let mut its = stage.daemon.events("/agent/worker/events", None);
-    let mut own = TestEventStream::open(stage.daemon.port(), "/events", Some(&token), None).expect("a stream");
+    let mut own =
+        TestEventStream::open(stage.daemon.port(), "/events", Some(&token), None).expect("a stream");
     stage.daemon.call_result("/", "destroy_agent", json!({ "agent_id": "worker" }));
     for stream in [&mut its, &mut own] {
-        assert_eq!(stream.next_event(PATIENCE).kind, "agent_destroyed");
+        assert_eq!(stream.next_event(WAIT_MAX).kind, "agent_destroyed");
         // The caller of the second is gone: what others do is not its business.
         stage.daemon.call_result("/", "create_agent", json!({}));
-        assert_eq!(stream.wait_event(PATIENCE).expect("a stream"), NextEvent::Ended);
+        assert_eq!(stream.wait_event(WAIT_MAX).expect("a stream"), NextEvent::Ended);
     }
     let refused = post_as(&stage.daemon, &token, &[], "/", "list_agents", json!({}));
     assert_eq!(refused.status, 403, "{}", refused.text());

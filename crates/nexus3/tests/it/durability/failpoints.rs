@@ -1,7 +1,7 @@
 //! The daemon is aborted right before or right after a commit, in the middle of everything that can be done to an agent,
 //! and started again: what was acknowledged is there, what was not can be asked for again, and nothing is done twice.
 
-mod course;
+mod scenario;
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,10 +11,10 @@ use std::thread;
 use nexus3_protocol::events::EventKind;
 use serde_json::json;
 
-use self::course::Course;
-use super::{FAILPOINTS, assert_sound, wait_settled};
-use crate::support::folder::Folder;
-use crate::support::{BIN, Stage};
+use self::scenario::Scenario;
+use super::{FAILPOINTS_VARIABLE, assert_sound, wait_turns_ended};
+use crate::support::folder::TestDirectory;
+use crate::support::{BIN, Fixture};
 use testkit::{TestDaemon, run};
 
 /// Daemons at once.
@@ -30,7 +30,7 @@ fn fail_at(points: Vec<String>) {
                 loop {
                     let next = points.lock().expect("nobody panics while it is held").next();
                     let Some(point) = next else { return };
-                    if catch_unwind(AssertUnwindSafe(|| Course::run(&point))).is_err() {
+                    if catch_unwind(AssertUnwindSafe(|| Scenario::run(&point))).is_err() {
                         failed.lock().expect("nobody panics while it is held").push(point);
                     }
                 }
@@ -68,12 +68,12 @@ fn nothing_is_lost_or_doubled_at_later_records_of_a_kind() {
 #[test]
 fn a_once_tool_whose_outcome_nobody_knows_is_told_so_and_does_not_run_again() {
     for (point, lines) in [("commit.after:tool_begun=abort", 0), ("commit.before:turn_ended=abort", 1)] {
-        let folder = Folder::new();
-        let stage = Stage::failing(point);
-        stage.create_with(json!({ "agent_id": "worker", "preset": "trusted", "cwd": folder.text() }));
+        let folder = TestDirectory::new();
+        let stage = Fixture::with_failpoints(point);
+        stage.create_with(json!({ "agent_id": "worker", "preset": "trusted", "cwd": folder.path_str() }));
         let call = r#"!tool fs_append_file {"path":"file","content":"line"}"#;
-        stage.send_lost("worker", call, "r");
-        let stage = stage.mend();
+        stage.send_expecting_abort("worker", call, "r");
+        let stage = stage.restart_after_abort();
         let answer = stage.send_with_request_id("worker", call, "r")["result"].take();
         let said = answer["content"].as_str().unwrap_or_default();
         assert_eq!(said.contains("Outcome unknown"), lines == 0, "{point}: {answer}");
@@ -84,11 +84,11 @@ fn a_once_tool_whose_outcome_nobody_knows_is_told_so_and_does_not_run_again() {
 
 #[test]
 fn a_pure_tool_whose_outcome_nobody_knows_runs_again() {
-    let stage = Stage::failing("commit.after:tool_begun=abort");
+    let stage = Fixture::with_failpoints("commit.after:tool_begun=abort");
     stage.create("worker");
     let call = r#"!tool echo {"text":"again"}"#;
-    stage.send_lost("worker", call, "r");
-    let stage = stage.mend();
+    stage.send_expecting_abort("worker", call, "r");
+    let stage = stage.restart_after_abort();
     let answer = stage.send_with_request_id("worker", call, "r");
     let said = answer["result"]["content"].as_str().unwrap_or_default();
     assert!(said.contains("again") && !said.contains("unknown"), "{answer}");
@@ -98,20 +98,20 @@ fn a_pure_tool_whose_outcome_nobody_knows_runs_again() {
 #[test]
 fn a_schema_that_was_half_made_is_made_at_the_next_start() {
     for point in ["migrate.before=abort", "migrate.middle=abort"] {
-        let home = Folder::new();
+        let home = TestDirectory::new();
         let builder = TestDaemon::builder(BIN).home(home.path());
-        let failed = builder.clone().env(FAILPOINTS, point).try_start().expect_err("it is aborted");
+        let failed = builder.clone().env(FAILPOINTS_VARIABLE, point).try_start().expect_err("it is aborted");
         assert_eq!(failed.status.signal(), Some(6), "{failed}");
         let daemon = builder.start();
-        wait_settled(&daemon, &[]);
+        wait_turns_ended(&daemon, &[]);
         assert_sound(daemon.home());
     }
 }
 
 #[test]
 fn a_failpoint_that_makes_no_sense_is_no_start() {
-    let home = Folder::new();
-    let failed = run(BIN, &["serve", "0"], &[(FAILPOINTS, "commit.never=abort")], home.path());
+    let home = TestDirectory::new();
+    let failed = run(BIN, &["serve", "0"], &[(FAILPOINTS_VARIABLE, "commit.never=abort")], home.path());
     assert_eq!(failed.code, 1);
     assert!(
         failed.stderr.contains("the failpoint \"commit.never=abort\" has an unknown edge"),

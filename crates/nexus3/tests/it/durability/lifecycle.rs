@@ -7,8 +7,10 @@ use testkit::{CommandOutput, TestDaemon, run};
 
 use super::{curl, send_params};
 use crate::support::callers::{call_as, result_as};
-use crate::support::folder::Folder;
-use crate::support::{BIN, Errors as _, Stage, is_capability, is_time, listed, members, path};
+use crate::support::folder::TestDirectory;
+use crate::support::{
+    BIN, ExpectError as _, Fixture, agent_ids, agent_path, is_capability_token, is_timestamp, member_names,
+};
 
 /// Calls a method by curl that has to succeed.
 fn result(daemon: &TestDaemon, method: &str, params: &Value) -> Value {
@@ -29,16 +31,16 @@ fn rpc_finished(daemon: &TestDaemon, args: &[&str]) -> CommandOutput {
     run(BIN, &[&["rpc"], args, &["-p", &port]].concat(), &[], daemon.home())
 }
 
-fn texts(stage: &Stage, agent: &str) -> Vec<String> {
+fn texts(stage: &Fixture, agent: &str) -> Vec<String> {
     stage.messages(agent).into_iter().map(|(_, text)| text).collect()
 }
 
 /// An agent that has said something three times.
-fn talker(stage: &Stage) -> Folder {
-    let folder = Folder::new();
+fn create_talking_agent(stage: &Fixture) -> TestDirectory {
+    let folder = TestDirectory::new();
     let params = json!({
-        "agent_id": "talker", "preset": "trusted", "cwd": folder.text(), "system_prompt": "You talk.",
-        "allowed_write_paths": [folder.text()], "disable_tools": ["uuid_generate"], "on_restart": "mark",
+        "agent_id": "talker", "preset": "trusted", "cwd": folder.path_str(), "system_prompt": "You talk.",
+        "allowed_write_paths": [folder.path_str()], "disable_tools": ["uuid_generate"], "on_restart": "mark",
         "budget": { "turns": 50 },
     });
     stage.create_with(params);
@@ -50,14 +52,14 @@ fn talker(stage: &Stage) -> Folder {
 
 #[test]
 fn sessions_are_listed_with_what_a_crash_means_for_them() {
-    let stage = Stage::open();
-    let _folder = talker(&stage);
+    let stage = Fixture::start();
+    let _folder = create_talking_agent(&stage);
     stage.create_with(json!({ "agent_id": "child", "parent_agent_id": "talker" }));
     let stage = stage.kill_and_start();
     let listing = result(&stage.daemon, "list_sessions", &json!({}));
     assert_eq!(listing["total"], 2);
     let talker = &listing["sessions"][0];
-    assert!(is_time(&talker["created_at"]) && is_time(&talker["modified_at"]), "{talker}");
+    assert!(is_timestamp(&talker["created_at"]) && is_timestamp(&talker["modified_at"]), "{talker}");
     let expected = json!({
         "agent_id": "talker", "state": "asleep", "created_at": talker["created_at"],
         "modified_at": talker["modified_at"], "message_count": 6, "parent_agent_id": null,
@@ -76,16 +78,16 @@ fn sessions_are_listed_with_what_a_crash_means_for_them() {
 
 #[test]
 fn a_fork_knows_the_first_messages_and_has_all_that_the_other_was_given() {
-    let stage = Stage::open();
-    let folder = talker(&stage);
+    let stage = Fixture::start();
+    let folder = create_talking_agent(&stage);
     let fork = result(
         &stage.daemon,
         "fork_agent",
         &json!({ "agent_id": "talker", "new_agent_id": "fork", "messages": 4 }),
     );
-    assert_eq!(members(&fork), ["agent_id", "message_count", "token", "url"]);
+    assert_eq!(member_names(&fork), ["agent_id", "message_count", "token", "url"]);
     assert_eq!((&fork["message_count"], &fork["url"]), (&json!(4), &json!("/agent/fork")));
-    assert!(is_capability(&fork["token"]));
+    assert!(is_capability_token(&fork["token"]));
     let whole = rpc(&stage.daemon, &["fork", "talker"]);
     assert_eq!(whole["message_count"], 6);
     stage.send("fork", "another way");
@@ -101,7 +103,7 @@ fn a_fork_knows_the_first_messages_and_has_all_that_the_other_was_given() {
         [json!(50), json!(1), json!(0), json!(49)],
         "with a budget of its own"
     );
-    assert_eq!(stage.agent("fork")["agent"]["cwd"], folder.text());
+    assert_eq!(stage.agent("fork")["agent"]["cwd"], folder.path_str());
     let asked =
         stage.model.requests().into_iter().rfind(|asked| asked.body.to_string().contains("another way"));
     assert_eq!(asked.expect("it was asked").body["messages"][0]["content"], "You talk.");
@@ -121,12 +123,12 @@ fn a_fork_knows_the_first_messages_and_has_all_that_the_other_was_given() {
 
 #[test]
 fn a_rollback_takes_the_newest_messages_away_for_good() {
-    let stage = Stage::open();
-    let _folder = talker(&stage);
+    let stage = Fixture::start();
+    let _folder = create_talking_agent(&stage);
     let back = result(&stage.daemon, "rollback_agent", &json!({ "agent_id": "talker", "messages": 4 }));
     assert_eq!(back, json!({ "agent_id": "talker", "message_count": 4, "removed": 2 }));
     assert_eq!(rpc(&stage.daemon, &["rollback", "talker", "2"])["removed"], 2);
-    assert_eq!(stage.said("talker", "!history"), "one | !history", "the model does not see them");
+    assert_eq!(stage.send_text("talker", "!history"), "one | !history", "the model does not see them");
     let stage = stage.kill_and_start();
     assert_eq!(texts(&stage, "talker"), ["one", "echo: one", "!history", "one | !history"]);
     let call = r#"!tool echo {"text":"hi"}"#;
@@ -141,18 +143,18 @@ fn a_rollback_takes_the_newest_messages_away_for_good() {
 
 #[test]
 fn a_name_is_changed_and_nothing_else() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     let token = stage.create_with(json!({ "agent_id": "before", "preset": "trusted" }));
     stage.create_with(json!({ "agent_id": "child", "parent_agent_id": "before" }));
-    stage.daemon.call_result(&path("before"), "send", send_params("hello", "r"));
+    stage.daemon.call_result(&agent_path("before"), "send", send_params("hello", "r"));
     let renamed =
         result(&stage.daemon, "rename_agent", &json!({ "agent_id": "before", "new_agent_id": "after" }));
     assert_eq!(renamed, json!({ "agent_id": "after", "url": "/agent/after" }));
-    assert_eq!(listed(&stage.daemon), ["after", "child"]);
+    assert_eq!(agent_ids(&stage.daemon), ["after", "child"]);
     assert_eq!(stage.agent("child")["agent"]["parent_agent_id"], "after");
     assert_eq!(stage.agent("child")["ancestors"], json!(["after"]));
     let stage = stage.kill_and_start();
-    assert_eq!(listed(&stage.daemon), ["after", "child"]);
+    assert_eq!(agent_ids(&stage.daemon), ["after", "child"]);
     assert_eq!(stage.agent("child")["ancestors"], json!(["after"]));
     assert_eq!(stage.send_with_request_id("after", "hello", "r")["result"]["content"], "echo: hello");
     assert_eq!(stage.model.call_counts("hello", 0).requests, 1, "its sends are known");
@@ -168,7 +170,7 @@ fn a_name_is_changed_and_nothing_else() {
 
 #[test]
 fn an_agent_may_do_this_to_those_below_it_and_not_to_itself() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     let lead = stage.create_with(json!({ "agent_id": "lead", "preset": "trusted" }));
     stage.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
     stage.create("stranger");
@@ -198,5 +200,5 @@ fn an_agent_may_do_this_to_those_below_it_and_not_to_itself() {
         assert_eq!(refused["error"]["code"], -32602, "{method}: {refused}");
         assert_eq!(refused["error"]["data"]["kind"], "permission_denied", "{method}: {refused}");
     }
-    assert_eq!(listed(&stage.daemon), ["lead", "child", "stranger", "other"]);
+    assert_eq!(agent_ids(&stage.daemon), ["lead", "child", "stranger", "other"]);
 }

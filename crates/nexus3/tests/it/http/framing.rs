@@ -3,8 +3,8 @@
 
 use testkit::TestDaemon;
 
-use crate::http::ask::{Ask, LIST};
-use crate::http::support::{agents, ask_once, assert_refused, assert_result, daemon};
+use crate::http::request_builder::{LIST_AGENTS, RequestBuilder};
+use crate::http::support::{agents, assert_refused, assert_result, daemon, request_once};
 
 const NO_CODING: &str = "Invalid Transfer-Encoding: only chunked is understood";
 const BOTH: &str = "Content-Length and Transfer-Encoding in one request";
@@ -101,8 +101,8 @@ const ODD_CHUNKS: [&str; 8] = [
 ];
 
 /// A request behind which another one stands: as bytes that follow it, and as what a chunked body would leave over.
-fn hiding(daemon: &TestDaemon, front: &[u8]) -> [Vec<u8>; 2] {
-    let hidden = Ask::creating(daemon, "hidden").bytes();
+fn smuggled_requests(daemon: &TestDaemon, front: &[u8]) -> [Vec<u8>; 2] {
+    let hidden = RequestBuilder::create_agent(daemon, "hidden").bytes();
     [[front, &hidden].concat(), [front, b"0\r\n\r\n", &hidden].concat()]
 }
 
@@ -110,17 +110,17 @@ fn hiding(daemon: &TestDaemon, front: &[u8]) -> [Vec<u8>; 2] {
 fn a_head_of_two_minds_about_its_length_is_refused_and_nothing_behind_it_is_run() {
     let daemon = daemon().start();
     for (lines, message) in LENGTHS {
-        let good = Ask::good(&daemon).without("Content-Length");
-        let head = lines.iter().fold(good, Ask::header).head();
-        for bytes in hiding(&daemon, &head) {
-            let answer = ask_once(&format!("{lines:?}"), &daemon, &bytes);
+        let good = RequestBuilder::valid(&daemon).without_header("Content-Length");
+        let head = lines.iter().fold(good, RequestBuilder::header).head();
+        for bytes in smuggled_requests(&daemon, &head) {
+            let answer = request_once(&format!("{lines:?}"), &daemon, &bytes);
             assert_refused(&format!("{lines:?}"), &answer, 400, message);
         }
     }
-    let old = Ask::good(&daemon).version("HTTP/1.0").header("Connection: keep-alive");
-    let old = old.chunks([LIST.as_bytes()]).bytes();
-    for bytes in hiding(&daemon, &old) {
-        let answer = ask_once("HTTP/1.0", &daemon, &bytes);
+    let old = RequestBuilder::valid(&daemon).version("HTTP/1.0").header("Connection: keep-alive");
+    let old = old.chunks([LIST_AGENTS.as_bytes()]).bytes();
+    for bytes in smuggled_requests(&daemon, &old) {
+        let answer = request_once("HTTP/1.0", &daemon, &bytes);
         assert_refused("HTTP/1.0", &answer, 400, "Transfer-Encoding in an HTTP/1.0 request");
     }
     assert!(agents(&daemon).is_empty());
@@ -130,10 +130,10 @@ fn a_head_of_two_minds_about_its_length_is_refused_and_nothing_behind_it_is_run(
 fn a_body_that_is_chunked_wrongly_is_refused_and_nothing_behind_it_is_run() {
     let daemon = daemon().start();
     for body in CHUNKS {
-        let front = Ask::good(&daemon).framed(body.replace("BODY", LIST)).bytes();
-        for bytes in hiding(&daemon, &front) {
+        let front = RequestBuilder::valid(&daemon).framed(body.replace("BODY", LIST_AGENTS)).bytes();
+        for bytes in smuggled_requests(&daemon, &front) {
             let name = body.escape_debug().to_string();
-            let answer = ask_once(&name, &daemon, &bytes);
+            let answer = request_once(&name, &daemon, &bytes);
             assert_refused(&name, &answer, 400, "Invalid chunked body");
         }
     }
@@ -144,10 +144,10 @@ fn a_body_that_is_chunked_wrongly_is_refused_and_nothing_behind_it_is_run() {
 fn a_body_that_is_chunked_oddly_is_the_last_of_its_connection() {
     let daemon = daemon().start();
     for body in ODD_CHUNKS {
-        let front = Ask::good(&daemon).framed(body.replace("BODY", LIST)).bytes();
-        for bytes in hiding(&daemon, &front) {
+        let front = RequestBuilder::valid(&daemon).framed(body.replace("BODY", LIST_AGENTS)).bytes();
+        for bytes in smuggled_requests(&daemon, &front) {
             let name = body.escape_debug().to_string();
-            let answer = ask_once(&name, &daemon, &bytes);
+            let answer = request_once(&name, &daemon, &bytes);
             assert_result(&name, &answer);
             assert_eq!(answer.header("connection"), Some("close"), "{name}");
         }
@@ -160,9 +160,9 @@ fn a_trailer_that_ends_like_a_head_of_old_hides_nothing() {
     let daemon = daemon().start();
     // Hyper takes bare line feeds here; nothing may follow a chunked body, so that it does not matter.
     for end in ["0\r\n\n", "0\r\nA: b\n\n", "0\r\nA: b\r\n\n"] {
-        let front = Ask::good(&daemon).framed(format!("2f\r\n{LIST}\r\n{end}")).bytes();
-        for bytes in hiding(&daemon, &front) {
-            let answer = ask_once(end, &daemon, &bytes);
+        let front = RequestBuilder::valid(&daemon).framed(format!("2f\r\n{LIST_AGENTS}\r\n{end}")).bytes();
+        for bytes in smuggled_requests(&daemon, &front) {
+            let answer = request_once(end, &daemon, &bytes);
             assert!([200, 400].contains(&answer.status), "{}", answer.status);
         }
     }
@@ -172,21 +172,21 @@ fn a_trailer_that_ends_like_a_head_of_old_hides_nothing() {
 #[test]
 fn a_chunked_body_cannot_be_used_to_fill_the_memory() {
     let daemon = daemon().start();
-    let letters: Vec<&[u8]> = LIST.as_bytes().chunks(1).collect();
+    let letters: Vec<&[u8]> = LIST_AGENTS.as_bytes().chunks(1).collect();
     let extended = |letter: &[u8]| [b"1;", &[b'e'; 1024][..], b"\r\n", letter, b"\r\n"].concat();
     let extensions: Vec<u8> = letters.iter().flat_map(|letter| extended(letter)).collect();
     let trailers: String = (0..10_000).map(|number| format!("A{number}: b\r\n")).collect();
     let floods = [
         ("extensions", [&extensions[..], b"0\r\n\r\n"].concat()),
         ("one extension", [b"2f;", &[b'e'; 200_000][..]].concat()),
-        ("trailers", format!("2f\r\n{LIST}\r\n0\r\n{trailers}\r\n").into_bytes()),
-        ("one trailer", [format!("2f\r\n{LIST}\r\n0\r\nA: ").as_bytes(), &[b'v'; 200_000]].concat()),
+        ("trailers", format!("2f\r\n{LIST_AGENTS}\r\n0\r\n{trailers}\r\n").into_bytes()),
+        ("one trailer", [format!("2f\r\n{LIST_AGENTS}\r\n0\r\nA: ").as_bytes(), &[b'v'; 200_000]].concat()),
         ("zeros", vec![b'0'; 3_000_000]),
     ];
     let before = daemon.anonymous_memory_kb();
     for (name, body) in floods {
-        let front = Ask::good(&daemon).framed(body).bytes();
-        let answer = ask_once(name, &daemon, &front);
+        let front = RequestBuilder::valid(&daemon).framed(body).bytes();
+        let answer = request_once(name, &daemon, &front);
         assert_refused(name, &answer, 400, "Invalid chunked body");
     }
     let grown = daemon.anonymous_memory_kb().saturating_sub(before);
@@ -196,14 +196,14 @@ fn a_chunked_body_cannot_be_used_to_fill_the_memory() {
 #[test]
 fn a_length_hides_nothing_from_us() {
     let daemon = daemon().start();
-    let hidden = Ask::creating(&daemon, "hidden").bytes();
+    let hidden = RequestBuilder::create_agent(&daemon, "hidden").bytes();
     // What is declared as a body is a body, whatever it looks like.
-    let wrapped = Ask::good(&daemon).body(&hidden).bytes();
+    let wrapped = RequestBuilder::valid(&daemon).body(&hidden).bytes();
     assert_eq!(daemon.send_raw(&wrapped).status, 400);
     for method in ["GET", "HEAD", "OPTIONS", "DELETE"] {
-        let ask = Ask::good(&daemon).method(method).body(&hidden);
+        let ask = RequestBuilder::valid(&daemon).method(method).body(&hidden);
         assert_eq!(daemon.send_raw(&ask.bytes()).status, 405, "{method}");
-        let chunked = Ask::good(&daemon).method(method).chunks([&hidden[..]]);
+        let chunked = RequestBuilder::valid(&daemon).method(method).chunks([&hidden[..]]);
         assert_eq!(daemon.send_raw(&chunked.bytes()).status, 405, "{method} in chunks");
     }
     assert!(agents(&daemon).is_empty());

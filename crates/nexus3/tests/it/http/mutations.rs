@@ -4,8 +4,8 @@ use std::net::Shutdown;
 
 use testkit::{RawConnection, TestDaemon};
 
-use crate::http::ask::Ask;
-use crate::http::support::{Honest, agents, assert_well_formed, daemon};
+use crate::http::request_builder::RequestBuilder;
+use crate::http::support::{WellBehavedClient, agents, assert_well_formed, daemon};
 
 /// The bytes that mean something in a head, and some that never should be there.
 const BYTES: [u8; 20] = *b"\0\t\n\r ,:;/?*\"(-+09Aa\xff";
@@ -13,7 +13,7 @@ const BYTES: [u8; 20] = *b"\0\t\n\r ,:;/?*\"(-+09Aa\xff";
 #[test]
 fn no_single_byte_makes_the_door_speak_in_other_words() {
     let daemon = daemon().start();
-    let good = Ask::good(&daemon).bytes();
+    let good = RequestBuilder::valid(&daemon).bytes();
     for at in 0..good.len() {
         for byte in BYTES {
             check(&daemon, &[&good[..at], &[byte], &good[at + 1..]].concat());
@@ -22,16 +22,16 @@ fn no_single_byte_makes_the_door_speak_in_other_words() {
         check(&daemon, &[&good[..at], &good[at + 1..]].concat());
         check(&daemon, &[&good[..at], &good[at..=at], &good[at..]].concat());
     }
-    Honest::new(&daemon).call();
+    WellBehavedClient::new(&daemon).call();
 }
 
 #[test]
 fn no_pair_of_requests_runs_into_each_other() {
     let daemon = daemon().start();
-    let first = Ask::good(&daemon).bytes();
+    let first = RequestBuilder::valid(&daemon).bytes();
     // The second can only be run when the first was read with the length that it says.
-    let second = Ask::creating(&daemon, "second").bytes();
-    let head = Ask::good(&daemon).head().len();
+    let second = RequestBuilder::create_agent(&daemon, "second").bytes();
+    let head = RequestBuilder::valid(&daemon).head().len();
     for at in 0..head {
         let spoiled = [&first[..at], b"\0", &first[at + 1..], &second].concat();
         let answers = check(&daemon, &spoiled);

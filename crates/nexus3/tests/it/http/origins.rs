@@ -2,7 +2,7 @@
 
 use testkit::TestDaemon;
 
-use crate::http::ask::Ask;
+use crate::http::request_builder::RequestBuilder;
 use crate::http::support::{agents, assert_refused, assert_result, daemon};
 
 /// Hosts that are not ours, for a port P of ours.
@@ -71,7 +71,7 @@ const LISTED: &str = r#"allowed_origins = ["https://page.example"]"#;
 fn only_the_names_of_this_machine_with_our_port_are_our_host() {
     let daemon = daemon().start();
     for name in ["127.0.0.1", "localhost", "LocalHost", "[::1]"] {
-        let ask = Ask::good(&daemon).only(format!("Host: {name}:{}", daemon.port()));
+        let ask = RequestBuilder::valid(&daemon).replace_header(format!("Host: {name}:{}", daemon.port()));
         assert_result(name, &daemon.send_raw(&ask.bytes()));
     }
     check_hosts(&daemon);
@@ -80,7 +80,7 @@ fn only_the_names_of_this_machine_with_our_port_are_our_host() {
 #[test]
 fn an_origin_is_refused_unless_it_is_listed_letter_for_letter() {
     let daemon = daemon().config(LISTED).start();
-    let listed = Ask::good(&daemon).header("Origin: https://page.example");
+    let listed = RequestBuilder::valid(&daemon).header("Origin: https://page.example");
     let answer = daemon.send_raw(&listed.bytes());
     assert_result("the listed origin", &answer);
     check_origins(&daemon);
@@ -92,8 +92,8 @@ fn an_origin_is_refused_unless_it_is_listed_letter_for_letter() {
 fn without_a_token_hosts_and_origins_still_count() {
     let daemon = daemon().arg("--no-auth").config(LISTED).start();
     assert_eq!(daemon.token(), None);
-    assert_result("nobody needs a token", &daemon.send_raw(&Ask::good(&daemon).bytes()));
-    let wrong = Ask::good(&daemon).header("Authorization: Bearer nxk_wrong");
+    assert_result("nobody needs a token", &daemon.send_raw(&RequestBuilder::valid(&daemon).bytes()));
+    let wrong = RequestBuilder::valid(&daemon).header("Authorization: Bearer nxk_wrong");
     assert_result("nobody looks at a token", &daemon.send_raw(&wrong.bytes()));
     check_hosts(&daemon);
     check_origins(&daemon);
@@ -103,10 +103,10 @@ fn without_a_token_hosts_and_origins_still_count() {
 fn what_a_page_sends_without_asking_first_has_no_effect() {
     let daemon = daemon().arg("--no-auth").start();
     for kind in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=a"] {
-        let ask = Ask::creating(&daemon, "page").header(format!("Content-Type: {kind}"));
+        let ask = RequestBuilder::create_agent(&daemon, "page").header(format!("Content-Type: {kind}"));
         let named = ask.clone().header("Origin: http://rebound.example");
         assert_refused(kind, &daemon.send_raw(&named.bytes()), 403, "Origin not allowed");
-        let rebound = ask.only(format!("Host: rebound.example:{}", daemon.port()));
+        let rebound = ask.replace_header(format!("Host: rebound.example:{}", daemon.port()));
         assert_refused(kind, &daemon.send_raw(&rebound.bytes()), 403, "Host not allowed");
     }
     assert!(agents(&daemon).is_empty());
@@ -116,7 +116,7 @@ fn what_a_page_sends_without_asking_first_has_no_effect() {
 fn a_preflight_gets_no_leave() {
     let daemon = daemon().config(LISTED).start();
     for origin in ["https://page.example", "https://evil.example"] {
-        let ask = Ask::good(&daemon)
+        let ask = RequestBuilder::valid(&daemon)
             .method("OPTIONS")
             .header(format!("Origin: {origin}"))
             .header("Access-Control-Request-Method: POST")
@@ -132,7 +132,7 @@ fn check_hosts(daemon: &TestDaemon) {
     let port = daemon.port().to_string();
     for host in HOSTS {
         let host = host.replace('P', &port);
-        let ask = Ask::good(daemon).only(format!("Host: {host}"));
+        let ask = RequestBuilder::valid(daemon).replace_header(format!("Host: {host}"));
         assert_refused(&host, &daemon.send_raw(&ask.bytes()), 403, "Host not allowed");
     }
 }
@@ -141,7 +141,7 @@ fn check_origins(daemon: &TestDaemon) {
     let port = daemon.port().to_string();
     for origin in ORIGINS {
         let origin = origin.replace('P', &port);
-        let ask = Ask::good(daemon).header(format!("Origin: {origin}"));
+        let ask = RequestBuilder::valid(daemon).header(format!("Origin: {origin}"));
         assert_refused(&origin, &daemon.send_raw(&ask.bytes()), 403, "Origin not allowed");
     }
 }

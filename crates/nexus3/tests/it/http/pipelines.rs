@@ -5,12 +5,13 @@ use std::io::{Read as _, Write as _};
 use serde_json::json;
 use testkit::{RawConnection, ScriptedModel, TestDaemon};
 
-use crate::http::ask::Ask;
-use crate::http::support::{Honest, agents, assert_refused, assert_result, daemon, read_last};
+use crate::http::request_builder::RequestBuilder;
+use crate::http::support::{WellBehavedClient, agents, assert_refused, assert_result, daemon, read_last};
 
 /// A call with this id.
-fn numbered(daemon: &TestDaemon, id: usize) -> Ask {
-    Ask::good(daemon).body(json!({ "jsonrpc": "2.0", "id": id, "method": "list_agents" }).to_string())
+fn numbered(daemon: &TestDaemon, id: usize) -> RequestBuilder {
+    RequestBuilder::valid(daemon)
+        .body(json!({ "jsonrpc": "2.0", "id": id, "method": "list_agents" }).to_string())
 }
 
 fn read_numbered(connection: &mut RawConnection, ids: std::ops::Range<usize>) {
@@ -44,7 +45,7 @@ fn a_thousand_requests_with_large_bodies_are_answered_in_their_order() {
             let mut sender = sender;
             for id in 0..1000 {
                 let body = json!({ "jsonrpc": "2.0", "id": id, "method": "list_agents" }).to_string();
-                let bytes = Ask::good(&daemon).body(format!("{body:<9000}")).bytes();
+                let bytes = RequestBuilder::valid(&daemon).body(format!("{body:<9000}")).bytes();
                 sender.write_all(&bytes).expect("the door takes more");
             }
         });
@@ -58,16 +59,26 @@ fn a_malformed_request_among_others_is_answered_in_its_place_and_is_the_last() {
     let spoiled = [
         (
             "malformed",
-            Ask::good(&daemon).header("A : a"),
+            RequestBuilder::valid(&daemon).header("A : a"),
             400,
             "Invalid header line: the name is not a token",
         ),
-        ("too large", Ask::good(&daemon).only("Content-Length: 1048577"), 413, TOO_LARGE),
-        ("two lengths", Ask::good(&daemon).header("Content-Length: 47"), 400, "Invalid Content-Length: 47"),
+        (
+            "too large",
+            RequestBuilder::valid(&daemon).replace_header("Content-Length: 1048577"),
+            413,
+            TOO_LARGE,
+        ),
+        (
+            "two lengths",
+            RequestBuilder::valid(&daemon).header("Content-Length: 47"),
+            400,
+            "Invalid Content-Length: 47",
+        ),
     ];
     for (name, ask, status, message) in spoiled {
         let before: Vec<u8> = (0..50).flat_map(|id| numbered(&daemon, id).bytes()).collect();
-        let after = Ask::creating(&daemon, "after").bytes().repeat(49);
+        let after = RequestBuilder::create_agent(&daemon, "after").bytes().repeat(49);
         let mut connection = daemon.connection();
         connection.send(&[before, ask.bytes(), after].concat());
         read_numbered(&mut connection, 0..50);
@@ -97,9 +108,10 @@ fn a_stalled_request_holds_up_its_followers_but_not_its_forerunners() {
     let daemon = daemon().model(&model).start();
     let params = json!({ "content": "!hold gate done" });
     let stalled = json!({ "jsonrpc": "2.0", "id": 1, "method": "send", "params": params }).to_string();
-    let stalled = Ask::good(&daemon).body(stalled).bytes();
+    let stalled = RequestBuilder::valid(&daemon).body(stalled).bytes();
     let mut connection = daemon.connection();
-    let (before, after) = (numbered(&daemon, 0).bytes(), Ask::creating(&daemon, "after").bytes());
+    let (before, after) =
+        (numbered(&daemon, 0).bytes(), RequestBuilder::create_agent(&daemon, "after").bytes());
     connection.send(&[before, stalled, after].concat());
     read_numbered(&mut connection, 0..1);
     model.wait_stalled(1);
@@ -113,9 +125,9 @@ fn a_stalled_request_holds_up_its_followers_but_not_its_forerunners() {
 #[test]
 fn nothing_is_run_behind_a_request_that_asks_for_the_end() {
     let daemon = daemon().start();
-    let creating = Ask::creating(&daemon, "after").bytes();
+    let creating = RequestBuilder::create_agent(&daemon, "after").bytes();
     for times in [1, 100, 2000] {
-        let last = Ask::good(&daemon).header("Connection: close").bytes();
+        let last = RequestBuilder::valid(&daemon).header("Connection: close").bytes();
         let mut stream = daemon.connect();
         stream.write_all(&[last, creating.repeat(times)].concat()).expect("what stands behind is taken");
         let mut answers = String::new();
@@ -129,8 +141,8 @@ fn nothing_is_run_behind_a_request_that_asks_for_the_end() {
 #[test]
 fn a_peer_that_goes_on_sending_after_its_refusal_is_not_cut_off() {
     let daemon = daemon().start();
-    let mut honest = Honest::new(&daemon);
-    let good = Ask::good(&daemon);
+    let mut honest = WellBehavedClient::new(&daemon);
+    let good = RequestBuilder::valid(&daemon);
     let refused = [
         ("malformed", good.clone().header("A : a"), "the name is not a token"),
         (
@@ -138,7 +150,11 @@ fn a_peer_that_goes_on_sending_after_its_refusal_is_not_cut_off() {
             good.clone().target("http://evil.example/"),
             "Request target and Host header disagree",
         ),
-        ("a body to come", good.clone().only("Content-Length: 100000").target("/nope"), "Not found."),
+        (
+            "a body to come",
+            good.clone().replace_header("Content-Length: 100000").target("/nope"),
+            "Not found.",
+        ),
     ];
     for (name, ask, message) in refused {
         let mut connection = daemon.connection();

@@ -7,106 +7,108 @@ mod head;
 
 use testkit::{RawConnection, TestDaemon};
 
-use crate::http::ask::Ask;
-use crate::http::support::{Says, assert_error, assert_result, assert_well_formed, daemon, read_last};
+use crate::http::request_builder::RequestBuilder;
+use crate::http::support::{
+    ExpectedMessage, assert_error, assert_result, assert_well_formed, daemon, read_last,
+};
 
 /// One case.
-struct Row {
+struct Case {
     name: &'static str,
     /// What is sent, made from a request that would be answered 200.
-    bytes: fn(Ask) -> Vec<u8>,
-    wants: Wants,
-    then: Then,
-    patience: Patience,
-    sending: Sending,
+    bytes: fn(RequestBuilder) -> Vec<u8>,
+    expected: Expected,
+    connection_after: ConnectionAfter,
+    timeouts: Timeouts,
+    write_side: WriteSide,
 }
 
-enum Wants {
+enum Expected {
     Result,
     Error {
         status: u16,
         code: i64,
-        says: Says,
+        message: ExpectedMessage,
         id: &'static str,
     },
     /// The answer to a notification.
-    Nothing,
+    NoContent,
 }
 
 /// What becomes of the connection after the answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Then {
-    Stays,
+enum ConnectionAfter {
+    KeptOpen,
     /// It is closed, and the answer says so.
-    Closes,
+    ClosedWithHeader,
     /// It is closed as HTTP/1.0 does, without a word.
-    Ends,
+    ClosedSilently,
 }
 
 /// Which daemon is asked: one with the limits as they are, or one that waits for nobody.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Patience {
-    Usual,
-    None,
+enum Timeouts {
+    Long,
+    Short,
 }
 
 /// What the peer does when all is sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Sending {
+enum WriteSide {
     Open,
     HalfClosed,
 }
 
-impl Row {
-    const fn new(name: &'static str, bytes: fn(Ask) -> Vec<u8>, wants: Wants) -> Self {
-        let (then, patience, sending) = (Then::Stays, Patience::Usual, Sending::Open);
-        Self { name, bytes, wants, then, patience, sending }
+impl Case {
+    const fn new(name: &'static str, bytes: fn(RequestBuilder) -> Vec<u8>, wants: Expected) -> Self {
+        let (then, patience, sending) = (ConnectionAfter::KeptOpen, Timeouts::Long, WriteSide::Open);
+        Self { name, bytes, expected: wants, connection_after: then, timeouts: patience, write_side: sending }
     }
 
     /// A call that is answered with a result, its id 1.
-    const fn passes(name: &'static str, bytes: fn(Ask) -> Vec<u8>) -> Self {
-        Self::new(name, bytes, Wants::Result)
+    const fn accepted(name: &'static str, bytes: fn(RequestBuilder) -> Vec<u8>) -> Self {
+        Self::new(name, bytes, Expected::Result)
     }
 
     /// A request that is refused, by a message without any chance in it; the connection stays.
     const fn refused(
         name: &'static str,
-        bytes: fn(Ask) -> Vec<u8>,
+        bytes: fn(RequestBuilder) -> Vec<u8>,
         status: u16,
         message: &'static str,
     ) -> Self {
         let code = if status == 404 { -32602 } else { -32600 };
-        let says = Says::Exactly(message);
-        Self::new(name, bytes, Wants::Error { status, code, says, id: "null" })
+        let says = ExpectedMessage::Exactly(message);
+        Self::new(name, bytes, Expected::Error { status, code, message: says, id: "null" })
     }
 
     /// A head that may not pass; the connection ends with it.
-    const fn closed(
+    const fn refused_and_closed(
         name: &'static str,
-        bytes: fn(Ask) -> Vec<u8>,
+        bytes: fn(RequestBuilder) -> Vec<u8>,
         status: u16,
         message: &'static str,
     ) -> Self {
-        Self::refused(name, bytes, status, message).closing()
+        Self::refused(name, bytes, status, message).then_closed_with_header()
     }
 
-    const fn closing(mut self) -> Self {
-        self.then = Then::Closes;
+    const fn then_closed_with_header(mut self) -> Self {
+        self.connection_after = ConnectionAfter::ClosedWithHeader;
         self
     }
 
-    const fn ending(mut self) -> Self {
-        self.then = Then::Ends;
+    const fn then_closed_silently(mut self) -> Self {
+        self.connection_after = ConnectionAfter::ClosedSilently;
         self
     }
 
-    const fn late(mut self) -> Self {
-        self.patience = Patience::None;
+    const fn with_short_timeouts(mut self) -> Self {
+        self.timeouts = Timeouts::Short;
         self
     }
 
     const fn half_closed(mut self) -> Self {
-        self.sending = Sending::HalfClosed;
+        self.write_side = WriteSide::HalfClosed;
         self
     }
 }
@@ -118,47 +120,55 @@ fn every_request_gets_the_answer_the_documents_promise() {
     for daemon in [&usual, &impatient] {
         daemon.call_result("/", "create_agent", serde_json::json!({ "agent_id": "main" }));
     }
-    let tables: [&[Row]; 4] = [head::ROWS, access::ROWS, body::ROWS, envelope::ROWS];
+    let tables: [&[Case]; 4] = [head::CASES, access::CASES, body::CASES, envelope::CASES];
     for row in tables.into_iter().flatten() {
-        let daemon = match row.patience {
-            Patience::Usual => &usual,
-            Patience::None => &impatient,
+        let daemon = match row.timeouts {
+            Timeouts::Long => &usual,
+            Timeouts::Short => &impatient,
         };
         row.check(daemon);
     }
 }
 
-impl Row {
+impl Case {
     fn check(&self, daemon: &TestDaemon) {
         let name = self.name;
         let mut connection = daemon.connection();
         // The answer may come, and the connection end, before everything was sent.
-        let _ = connection.try_send(&(self.bytes)(Ask::good(daemon)));
-        if self.sending == Sending::HalfClosed {
+        let _ = connection.try_send(&(self.bytes)(RequestBuilder::valid(daemon)));
+        if self.write_side == WriteSide::HalfClosed {
             connection.shutdown_write();
         }
-        let answer = match self.then {
-            Then::Stays => connection.read_response(),
-            Then::Closes | Then::Ends => read_last(name, &mut connection),
+        let answer = match self.connection_after {
+            ConnectionAfter::KeptOpen => connection.read_response(),
+            ConnectionAfter::ClosedWithHeader | ConnectionAfter::ClosedSilently => {
+                read_last(name, &mut connection)
+            }
         };
-        match self.wants {
-            Wants::Result => assert_result(name, &answer),
-            Wants::Error { status, code, says, id } => assert_error(name, &answer, status, code, says, id),
-            Wants::Nothing => {
+        match self.expected {
+            Expected::Result => assert_result(name, &answer),
+            Expected::Error { status, code, message: says, id } => {
+                assert_error(name, &answer, status, code, says, id)
+            }
+            Expected::NoContent => {
                 assert_eq!(answer.status, 204, "{name}");
                 assert_well_formed(name, &answer);
             }
         }
-        assert_eq!(answer.header("connection"), (self.then == Then::Closes).then_some("close"), "{name}");
-        if self.then == Then::Stays {
-            check_stays(name, daemon, &mut connection);
+        assert_eq!(
+            answer.header("connection"),
+            (self.connection_after == ConnectionAfter::ClosedWithHeader).then_some("close"),
+            "{name}"
+        );
+        if self.connection_after == ConnectionAfter::KeptOpen {
+            check_kept_open(name, daemon, &mut connection);
         }
     }
 }
 
 /// A connection that stays answers its next request.
-fn check_stays(name: &str, daemon: &TestDaemon, connection: &mut RawConnection) {
-    connection.send(&Ask::good(daemon).bytes());
+fn check_kept_open(name: &str, daemon: &TestDaemon, connection: &mut RawConnection) {
+    connection.send(&RequestBuilder::valid(daemon).bytes());
     let again = connection.try_read_response();
     let again = again.unwrap_or_else(|cause| panic!("{name}: no second answer: {cause}"));
     assert_result(name, &again);

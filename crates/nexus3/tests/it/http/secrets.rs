@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::json;
 use testkit::{ScriptedModel, TestDaemon};
 
-use crate::http::ask::Ask;
+use crate::http::request_builder::RequestBuilder;
 use crate::http::support::daemon;
 
 #[test]
@@ -37,27 +37,27 @@ fn the_token_is_in_no_log_however_it_is_sent() {
 
 /// Requests that hold the token where it belongs and where it does not.
 fn ways_to_send(daemon: &TestDaemon, token: &str) -> Vec<Vec<u8>> {
-    let good = Ask::good(daemon);
-    let bare = good.clone().without("Authorization");
+    let good = RequestBuilder::valid(daemon);
+    let bare = good.clone().without_header("Authorization");
     let half = &token[..30];
     let body = |method: &str| format!(r#"{{"jsonrpc":"2.0","id":"{token}","method":"{method}"}}"#);
     let asks = [
         good.clone(),
-        good.clone().only(format!("Authorization: Bearer {token}x")),
-        good.clone().only(format!("Authorization: Bearer {half}")),
-        good.clone().only(format!("Authorization: Basic {token}")),
-        good.clone().only(format!("Authorization: {token}")),
+        good.clone().replace_header(format!("Authorization: Bearer {token}x")),
+        good.clone().replace_header(format!("Authorization: Bearer {half}")),
+        good.clone().replace_header(format!("Authorization: Basic {token}")),
+        good.clone().replace_header(format!("Authorization: {token}")),
         good.clone().header(format!("Authorization: Bearer {token}")),
-        good.clone().only(format!("Authorization : Bearer {token}")),
-        good.clone().only(format!("Authorization: Bearer {token}\u{1}")),
+        good.clone().replace_header(format!("Authorization : Bearer {token}")),
+        good.clone().replace_header(format!("Authorization: Bearer {token}\u{1}")),
         good.clone().header(format!("Authorization Bearer {token}")),
         good.clone().header(format!("{token}: a")),
         good.clone().header(format!("X-Nexus-Agent: {token}")),
-        good.clone().only(format!("Content-Length: {token}")),
+        good.clone().replace_header(format!("Content-Length: {token}")),
         good.clone().header(format!("Transfer-Encoding: {token}")),
         good.clone().header(format!("Expect: {token}")),
         good.clone().header(format!("Origin: {token}")),
-        good.clone().only(format!("Host: {token}")),
+        good.clone().replace_header(format!("Host: {token}")),
         good.clone().method(token),
         good.clone().version(token),
         good.clone().target(format!("/{token}")),
@@ -74,7 +74,7 @@ fn ways_to_send(daemon: &TestDaemon, token: &str) -> Vec<Vec<u8>> {
         bare.clone().header(format!("Referer: http://127.0.0.1/?{token}")),
         bare.header(format!("Proxy-Authorization: Bearer {token}")),
     ];
-    let mut ways: Vec<_> = asks.iter().map(Ask::bytes).collect();
+    let mut ways: Vec<_> = asks.iter().map(RequestBuilder::bytes).collect();
     ways.push(format!("{token}\r\n\r\n").into_bytes());
     ways.push(format!("\0{token}").into_bytes());
     ways

@@ -4,12 +4,12 @@ use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use testkit::{RawResponse, RawConnection, TestDaemon, TestDaemonBuilder};
+use testkit::{RawConnection, RawResponse, TestDaemon, TestDaemonBuilder};
 
-use crate::http::ask::Ask;
+use crate::http::request_builder::RequestBuilder;
 
 /// Longer than anything here may take on a loaded machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(30);
 
 pub(crate) const NO_ROUTE: &str = "Not found. Use /, /rpc, or /agent/{agent_id}.";
 
@@ -19,29 +19,29 @@ pub(crate) fn daemon() -> TestDaemonBuilder {
 
 /// What is expected of a message.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Says {
+pub(crate) enum ExpectedMessage {
     Exactly(&'static str),
     /// The rest is chance, or another test's affair.
-    Starting(&'static str),
+    StartsWith(&'static str),
 }
 
-impl Says {
+impl ExpectedMessage {
     fn matches(self, message: &str) -> bool {
         match self {
             Self::Exactly(text) => message == text,
-            Self::Starting(text) => message.starts_with(text),
+            Self::StartsWith(text) => message.starts_with(text),
         }
     }
 }
 
 /// The headers that answers of the door may have, and no others.
-const HEADERS: [&str; 6] =
+const HEADERS_ALLOWED: [&str; 6] =
     ["content-type", "x-content-type-options", "content-length", "connection", "www-authenticate", "allow"];
 
 /// Holds an answer with a body to the form that all of them have.
 pub(crate) fn assert_well_formed(name: &str, answer: &RawResponse) {
     for (header, _) in &answer.headers {
-        assert!(HEADERS.contains(&header.to_lowercase().as_str()), "{name}: header {header}");
+        assert!(HEADERS_ALLOWED.contains(&header.to_lowercase().as_str()), "{name}: header {header}");
     }
     if answer.status == 204 {
         assert_eq!(answer.raw.len(), head_bytes(answer), "{name}: a body where there is none");
@@ -60,7 +60,14 @@ fn head_bytes(answer: &RawResponse) -> usize {
 }
 
 /// Holds an answer to an error: its status, code, message and id, byte for byte.
-pub(crate) fn assert_error(name: &str, answer: &RawResponse, status: u16, code: i64, says: Says, id: &str) {
+pub(crate) fn assert_error(
+    name: &str,
+    answer: &RawResponse,
+    status: u16,
+    code: i64,
+    says: ExpectedMessage,
+    id: &str,
+) {
     assert_eq!(answer.status, status, "{name}: {}", answer.text());
     assert_well_formed(name, answer);
     let body = answer.json();
@@ -75,7 +82,7 @@ pub(crate) fn assert_error(name: &str, answer: &RawResponse, status: u16, code: 
 /// Holds an answer to a refusal of the request as such.
 pub(crate) fn assert_refused(name: &str, answer: &RawResponse, status: u16, message: &'static str) {
     let code = if status == 404 { -32602 } else { -32600 };
-    assert_error(name, answer, status, code, Says::Exactly(message), "null");
+    assert_error(name, answer, status, code, ExpectedMessage::Exactly(message), "null");
 }
 
 /// Holds an answer to a result of the request with the id 1.
@@ -98,7 +105,7 @@ pub(crate) fn read_last(name: &str, connection: &mut RawConnection) -> RawRespon
 }
 
 /// Sends bytes, says that there are no more, and reads the one answer that comes back.
-pub(crate) fn ask_once(name: &str, daemon: &TestDaemon, bytes: &[u8]) -> RawResponse {
+pub(crate) fn request_once(name: &str, daemon: &TestDaemon, bytes: &[u8]) -> RawResponse {
     let mut connection = daemon.connection();
     // A refusal may come, and the connection end, before everything was sent.
     let _ = connection.try_send(bytes);
@@ -107,19 +114,19 @@ pub(crate) fn ask_once(name: &str, daemon: &TestDaemon, bytes: &[u8]) -> RawResp
 }
 
 /// An honest client on one connection of its own.
-pub(crate) struct Honest<'a> {
+pub(crate) struct WellBehavedClient<'a> {
     daemon: &'a TestDaemon,
     connection: RawConnection,
 }
 
-impl<'a> Honest<'a> {
+impl<'a> WellBehavedClient<'a> {
     pub(crate) fn new(daemon: &'a TestDaemon) -> Self {
         Self { daemon, connection: daemon.connection() }
     }
 
     /// Makes one call and holds its answer to a result.
     pub(crate) fn call(&mut self) -> Value {
-        self.connection.send(&Ask::good(self.daemon).bytes());
+        self.connection.send(&RequestBuilder::valid(self.daemon).bytes());
         let answer = self.connection.read_response();
         assert_result("an honest call", &answer);
         answer.json()
@@ -139,12 +146,12 @@ impl<'a> Honest<'a> {
             if is_so() {
                 return;
             }
-            assert!(start.elapsed() < PATIENCE, "{what}: not after {PATIENCE:?}");
+            assert!(start.elapsed() < WAIT_MAX, "{what}: not after {WAIT_MAX:?}");
         }
     }
 }
 
 /// The names of all agents.
 pub(crate) fn agents(daemon: &TestDaemon) -> Vec<String> {
-    Honest::new(daemon).agents()
+    WellBehavedClient::new(daemon).agents()
 }

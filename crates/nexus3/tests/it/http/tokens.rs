@@ -2,7 +2,7 @@
 
 use testkit::TestDaemon;
 
-use crate::http::ask::Ask;
+use crate::http::request_builder::RequestBuilder;
 use crate::http::support::{agents, assert_refused, assert_result, daemon};
 
 const PATHS: [&str; 5] = ["/", "/rpc", "/agent/main", "/agent/nope", "/nope"];
@@ -51,19 +51,19 @@ fn every_path_refuses_every_wrong_token_in_the_same_words() {
     let upper = token.to_uppercase();
     let (short, end) = (&token[..token.len() - 1], &token[1..]);
     for path in PATHS {
-        let good = Ask::creating(&daemon, "stranger").target(path);
-        let check = |name: &str, ask: Ask, (status, message): (u16, &'static str)| {
+        let good = RequestBuilder::create_agent(&daemon, "stranger").target(path);
+        let check = |name: &str, ask: RequestBuilder, (status, message): (u16, &'static str)| {
             assert_refused(&format!("{name:?} at {path}"), &daemon.send_raw(&ask.bytes()), status, message);
         };
-        check("nothing", good.clone().without("Authorization"), REQUIRED);
+        check("nothing", good.clone().without_header("Authorization"), REQUIRED);
         check("twice", good.clone().header(format!("Authorization: Bearer {token}")), REQUIRED);
         for shape in MISSING {
             let line = format!("Authorization: {}", shape.replace("TOKEN", &token));
-            check(shape, good.clone().only(line), REQUIRED);
+            check(shape, good.clone().replace_header(line), REQUIRED);
         }
         let wrong = WRONG.map(|shape| shape.replace("TOKEN", &token));
         for shape in wrong.iter().map(String::as_str).chain([short, end, &upper]) {
-            check(shape, good.clone().only(format!("Authorization: Bearer {shape}")), INVALID);
+            check(shape, good.clone().replace_header(format!("Authorization: Bearer {shape}")), INVALID);
         }
     }
     assert_eq!(agents(&daemon), ["main"]);
@@ -79,7 +79,9 @@ fn the_right_token_passes_in_every_case_of_its_scheme() {
         "Authorization: Bearer\tTOKEN",
     ];
     for line in lines {
-        let ask = Ask::good(&daemon).without("Authorization").header(line.replace("TOKEN", &token));
+        let ask = RequestBuilder::valid(&daemon)
+            .without_header("Authorization")
+            .header(line.replace("TOKEN", &token));
         assert_result(line, &daemon.send_raw(&ask.bytes()));
     }
 }
@@ -95,16 +97,25 @@ fn a_token_anywhere_else_is_none() {
         "Referer: http://a/?t=",
     ];
     for header in headers {
-        let ask = Ask::good(&daemon).without("Authorization").header(format!("{header} {token}"));
+        let ask = RequestBuilder::valid(&daemon)
+            .without_header("Authorization")
+            .header(format!("{header} {token}"));
         assert_refused(header, &daemon.send_raw(&ask.bytes()), REQUIRED.0, REQUIRED.1);
     }
     for target in ["/?token=TOKEN", "/rpc?api_key=TOKEN", "/?Authorization=Bearer%20TOKEN"] {
-        let ask = Ask::good(&daemon).without("Authorization").target(target.replace("TOKEN", &token));
+        let ask = RequestBuilder::valid(&daemon)
+            .without_header("Authorization")
+            .target(target.replace("TOKEN", &token));
         assert_refused(target, &daemon.send_raw(&ask.bytes()), REQUIRED.0, REQUIRED.1);
     }
     let user = format!("http://{token}@127.0.0.1:{}/", daemon.port());
-    let ask = Ask::good(&daemon).without("Authorization").target(user);
-    assert_refused("in the URL", &daemon.send_raw(&ask.bytes()), 400, "Request target and Host header disagree");
+    let ask = RequestBuilder::valid(&daemon).without_header("Authorization").target(user);
+    assert_refused(
+        "in the URL",
+        &daemon.send_raw(&ask.bytes()),
+        400,
+        "Request target and Host header disagree",
+    );
 }
 
 #[test]
@@ -120,11 +131,11 @@ fn a_claim_to_come_from_this_machine_changes_nothing() {
         "X-HTTP-Method-Override: GET",
         "X-Original-URL: /rpc",
     ];
-    let good = Ask::good(&daemon);
+    let good = RequestBuilder::valid(&daemon);
     let asks = [
         good.clone(),
-        good.clone().without("Authorization"),
-        good.clone().only("Host: evil.example"),
+        good.clone().without_header("Authorization"),
+        good.clone().replace_header("Host: evil.example"),
         good.clone().header("Origin: http://evil.example"),
         good.clone().target("/nope"),
         good.method("GET"),

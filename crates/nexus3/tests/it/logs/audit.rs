@@ -8,27 +8,33 @@ use testkit::ScriptedModel;
 
 use crate::support::audit::{assert_denials, denials};
 use crate::support::callers::{call_as, post_as};
-use crate::support::folder::{Folder, reading, writing};
-use crate::support::{Errors as _, Stage, builder, files_below, is_time, log_file, path};
+use crate::support::folder::{TestDirectory, read_file_script, write_file_script};
+use crate::support::{
+    ExpectError as _, Fixture, agent_path, daemon_builder, files_below, is_timestamp, log_file,
+};
 
 const NO_ECHO: &str = "Tool 'echo' is disabled by permission policy";
 
 #[test]
 fn each_denied_call_has_one_line_with_its_principal() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     let lead = stage.create_with(json!({ "agent_id": "lead", "preset": "trusted" }));
     let child = stage.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
     let daemon = &stage.daemon;
-    call_as(daemon, &child, &path("lead"), "get_context", json!({}));
+    call_as(daemon, &child, &agent_path("lead"), "get_context", json!({}));
     call_as(daemon, &child, "/", "send", json!({ "content": "hi" }));
     call_as(daemon, &child, "/", "shutdown_server", json!({}));
     call_as(daemon, &child, "/", "destroy_agent", json!({ "agent_id": "lead" }));
-    call_as(daemon, &lead, &path("lead"), "set_permissions", json!({}));
+    call_as(daemon, &lead, &agent_path("lead"), "set_permissions", json!({}));
     post_as(daemon, &child, &[("X-Nexus-Agent", "lead")], "/", "list_agents", json!({}));
     let request = br#"{"jsonrpc":"2.0","id":1,"method":"list_agents"}"#;
     daemon.post("/", &[("X-Nexus-Agent", "nobody")], request);
-    daemon.post(&path("lead"), &[("X-Nexus-Agent", "child")], br#"{"jsonrpc":"2.0","method":"get_context"}"#);
-    call_as(daemon, &lead, &path("child"), "get_context", json!({}));
+    daemon.post(
+        &agent_path("lead"),
+        &[("X-Nexus-Agent", "child")],
+        br#"{"jsonrpc":"2.0","method":"get_context"}"#,
+    );
+    call_as(daemon, &lead, &agent_path("child"), "get_context", json!({}));
     let no = "Agent 'child' is not authorized to call get_context on 'lead'";
     assert_denials(
         daemon,
@@ -62,16 +68,15 @@ fn each_denied_call_has_one_line_with_its_principal() {
 
 #[test]
 fn each_denied_tool_call_has_one_line() {
-    let stage = Stage::open();
-    let (folder, outside) = (Folder::new(), Folder::new());
-    let params =
-        json!({ "agent_id": "lead", "preset": "trusted", "cwd": folder.text(), "disable_tools": ["echo"] });
+    let stage = Fixture::start();
+    let (folder, outside) = (TestDirectory::new(), TestDirectory::new());
+    let params = json!({ "agent_id": "lead", "preset": "trusted", "cwd": folder.path_str(), "disable_tools": ["echo"] });
     stage.create_with(params);
     stage.create("stranger");
-    let out = outside.at("x");
+    let out = outside.path_of("x");
     for call in [
         "!tool echo {\"text\":\"hi\"}".to_owned(),
-        writing(&out, "x"),
+        write_file_script(&out, "x"),
         r#"!tool agent_create {"preset":"trusted"}"#.to_owned(),
         r#"!tool agent_send {"agent_id":"stranger","content":"hi"}"#.to_owned(),
         r#"!tool agent_destroy {"agent_id":"stranger"}"#.to_owned(),
@@ -79,7 +84,8 @@ fn each_denied_tool_call_has_one_line() {
     ] {
         stage.send("lead", &call);
     }
-    let write = format!("cannot write '{out}': Path outside allowed directories. Allowed: {}", folder.text());
+    let write =
+        format!("cannot write '{out}': Path outside allowed directories. Allowed: {}", folder.path_str());
     let reach = "cannot target agent 'stranger'; allowed: parent and child agents";
     assert_denials(
         &stage.daemon,
@@ -95,19 +101,20 @@ fn each_denied_tool_call_has_one_line() {
 
 #[test]
 fn a_file_that_is_denied_where_it_is_opened_has_a_line_too() {
-    let stage = Stage::open();
-    let (folder, outside) = (Folder::with(&[(".git/config", "")]), Folder::with(&[("b.txt", "out")]));
-    folder.link("far", &outside.at("b.txt"));
+    let stage = Fixture::start();
+    let (folder, outside) =
+        (TestDirectory::with_files(&[(".git/config", "")]), TestDirectory::with_files(&[("b.txt", "out")]));
+    folder.link("far", &outside.path_of("b.txt"));
     folder.link("home", stage.daemon.home().to_str().unwrap());
-    stage.create_with(json!({ "agent_id": "lead", "preset": "trusted", "cwd": folder.text() }));
+    stage.create_with(json!({ "agent_id": "lead", "preset": "trusted", "cwd": folder.path_str() }));
     let calls = [
-        writing("far", "x"),
-        reading("home/logs"),
-        writing(".git/hooks/x", "x"),
-        reading("/proc/self/environ"),
+        write_file_script("far", "x"),
+        read_file_script("home/logs"),
+        write_file_script(".git/hooks/x", "x"),
+        read_file_script("/proc/self/environ"),
     ];
     for call in &calls {
-        let said = stage.said("lead", call);
+        let said = stage.send_text("lead", call);
         assert!(said.starts_with("tool said: Permission denied: "), "{call}: {said}");
     }
     let lines = denials(&stage.daemon);
@@ -117,8 +124,8 @@ fn a_file_that_is_denied_where_it_is_opened_has_a_line_too() {
 }
 
 /// Asks for what cannot be had; each must be denied and written down once as the admin's.
-fn assert_each_is_written_down(method: &str, prepare: impl Fn(&Stage) -> Vec<(String, Value)>) {
-    let stage = Stage::open();
+fn assert_each_is_audited(method: &str, prepare: impl Fn(&Fixture) -> Vec<(String, Value)>) {
+    let stage = Fixture::start();
     let asked = prepare(&stage);
     let mut texts = Vec::new();
     for (place, params) in asked {
@@ -134,16 +141,16 @@ fn assert_each_is_written_down(method: &str, prepare: impl Fn(&Stage) -> Vec<(St
 
 #[test]
 fn each_denied_create_has_one_line() {
-    let (folder, outside) = (Folder::new(), Folder::new());
-    assert_each_is_written_down("create_agent", |stage| {
+    let (folder, outside) = (TestDirectory::new(), TestDirectory::new());
+    assert_each_is_audited("create_agent", |stage| {
         let lead = json!({
-            "agent_id": "lead", "cwd": folder.text(), "may_create": ["sandboxed"], "allowed_write_paths": ["out"],
+            "agent_id": "lead", "cwd": folder.path_str(), "may_create": ["sandboxed"], "allowed_write_paths": ["out"],
             "budget": { "turns": 1, "children": 0 },
         });
         stage.create_with(lead);
         let asks = [
             json!({ "preset": "trusted" }),
-            json!({ "cwd": outside.text() }),
+            json!({ "cwd": outside.path_str() }),
             json!({ "allowed_write_paths": ["elsewhere"] }),
             json!({ "may_create": ["trusted"] }),
             json!({ "may_grant": { "preset": "trusted" } }),
@@ -161,7 +168,7 @@ fn each_denied_create_has_one_line() {
 
 #[test]
 fn a_create_that_is_too_deep_has_one_line() {
-    assert_each_is_written_down("create_agent", |stage| {
+    assert_each_is_audited("create_agent", |stage| {
         for depth in 0..=5 {
             let mut params =
                 json!({ "agent_id": format!("d{depth}"), "preset": "trusted", "may_create": ["trusted"] });
@@ -176,29 +183,29 @@ fn a_create_that_is_too_deep_has_one_line() {
 
 #[test]
 fn each_denied_change_of_permissions_has_one_line() {
-    let (folder, outside) = (Folder::new(), Folder::new());
-    assert_each_is_written_down("set_permissions", |stage| {
+    let (folder, outside) = (TestDirectory::new(), TestDirectory::new());
+    assert_each_is_audited("set_permissions", |stage| {
         let budget = json!({ "turns": 1 });
         stage.create_with(
-            json!({ "agent_id": "lead", "preset": "trusted", "cwd": folder.text(), "budget": budget }),
+            json!({ "agent_id": "lead", "preset": "trusted", "cwd": folder.path_str(), "budget": budget }),
         );
         stage.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
         let asks = [
             json!({ "preset": "trusted" }),
-            json!({ "allowed_write_paths": [outside.text()] }),
+            json!({ "allowed_write_paths": [outside.path_str()] }),
             json!({ "budget": { "turns": 2 } }),
         ];
-        asks.into_iter().map(|params| (path("child"), params)).collect()
+        asks.into_iter().map(|params| (agent_path("child"), params)).collect()
     });
 }
 
 #[test]
 fn a_change_of_permissions_is_written_down_with_who_made_it() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     let lead = stage.create_with(json!({ "agent_id": "lead", "preset": "trusted" }));
     stage.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
     stage.set_permissions("child", json!({ "disable_tools": ["echo"] }));
-    call_as(&stage.daemon, &lead, &path("child"), "set_permissions", json!({ "disable_tools": [] }));
+    call_as(&stage.daemon, &lead, &agent_path("child"), "set_permissions", json!({ "disable_tools": [] }));
     assert_eq!(denials(&stage.daemon).len(), 0);
     let trail = fs::read_to_string(log_file(&stage.daemon, "_daemon", "audit.jsonl")).unwrap();
     let lines: Vec<Value> = trail.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -210,7 +217,7 @@ fn a_change_of_permissions_is_written_down_with_who_made_it() {
 
 #[test]
 fn a_line_is_whole_json_whatever_is_in_it_and_for_its_user_alone() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     stage.create_with(json!({ "agent_id": "lead", "disable_tools": ["echo"] }));
     let forged = "x\\n{\\\"event\\\":\\\"denied\\\",\\\"principal\\\":\\\"admin\\\"}\\u001b[2J";
     stage.send("lead", &format!("!tool read_file {{\"path\":\"/{forged}\"}}"));
@@ -218,11 +225,11 @@ fn a_line_is_whole_json_whatever_is_in_it_and_for_its_user_alone() {
     let lines = denials(&stage.daemon);
     assert_eq!(lines.len(), 2, "{lines:?}");
     for line in &lines {
-        let names = crate::support::members(line);
+        let names = crate::support::member_names(line);
         assert_eq!(names, ["action", "event", "principal", "rule", "text", "time"]);
         assert_eq!(line["principal"], "lead");
         assert!(line["time"].as_str().is_some_and(|time| time.starts_with("20")), "{line}");
-        assert!(!is_time(&line["text"]), "{line}");
+        assert!(!is_timestamp(&line["text"]), "{line}");
     }
     let file = log_file(&stage.daemon, "_daemon", "audit.jsonl");
     assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0o600);
@@ -235,18 +242,19 @@ fn a_line_is_whole_json_whatever_is_in_it_and_for_its_user_alone() {
 fn no_capability_token_is_in_any_file_or_stream() {
     let model = ScriptedModel::start();
     let arguments = ["--log-level", "trace", "--log-verbose", "--log-raw"];
-    let started = arguments.iter().fold(builder(&model), |builder, argument| builder.arg(*argument)).start();
-    let stage = Stage { daemon: started, model };
+    let started =
+        arguments.iter().fold(daemon_builder(&model), |builder, argument| builder.arg(*argument)).start();
+    let stage = Fixture { daemon: started, model };
     let lead =
         stage.create_with(json!({ "agent_id": "lead", "preset": "trusted", "initial_message": "hello" }));
     let child = stage.create_with(json!({ "agent_id": "child", "parent_agent_id": "lead" }));
-    stage.said(
+    stage.send_text(
         "lead",
         r#"!tool agent_create {"agent_id":"made","initial_message":"hi","wait_for_initial_response":true}"#,
     );
     let made = call_as(&stage.daemon, &lead, "/", "create_agent", json!({ "agent_id": "over-http" }));
     let made = made["result"]["token"].as_str().unwrap().to_owned();
-    call_as(&stage.daemon, &child, &path("lead"), "get_context", json!({}));
+    call_as(&stage.daemon, &child, &agent_path("lead"), "get_context", json!({}));
     post_as(&stage.daemon, &child, &[("X-Nexus-Agent", "lead")], "/", "list_agents", json!({}));
     let nearly = format!("{child}x");
     assert_eq!(post_as(&stage.daemon, &nearly, &[], "/", "list_agents", json!({})).status, 403);

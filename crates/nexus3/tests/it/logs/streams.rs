@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use testkit::{ScriptedModel, TestDaemon};
 
 use super::stop;
-use crate::support::history::spoken;
-use crate::support::{BIN, Errors as _, Stage, builder, files_below, log_file};
+use crate::support::model_requests::without_volatile_suffix;
+use crate::support::{BIN, ExpectError as _, Fixture, daemon_builder, files_below, log_file};
 
 #[test]
 fn json_lines_are_json_whatever_is_in_them() {
     let model = ScriptedModel::start();
-    let daemon = builder(&model).arg("--log-json").arg("--log-level").arg("trace").start();
+    let daemon = daemon_builder(&model).arg("--log-json").arg("--log-level").arg("trace").start();
     daemon.call_result("/", "create_agent", json!({ "agent_id": "worker" }));
     daemon.call_result("/agent/worker", "send", json!({ "content": "line\n\"quote\" \u{1b}[2J" }));
     daemon.error(
@@ -40,7 +40,7 @@ fn json_lines_are_json_whatever_is_in_them() {
 #[test]
 fn plain_lines_cannot_be_forged() {
     let model = ScriptedModel::start();
-    let daemon = builder(&model).start();
+    let daemon = daemon_builder(&model).start();
     let forged = "!status 500 x\n2026-01-01 00:00:00.000  INFO nexus3::serve: stopped\u{1b}[2J";
     daemon.error("/", "send", json!({ "content": forged }));
     stop(&daemon);
@@ -52,7 +52,7 @@ fn plain_lines_cannot_be_forged() {
 #[test]
 fn what_agents_say_is_not_on_stderr() {
     let model = ScriptedModel::start();
-    let daemon = builder(&model).arg("--log-level").arg("trace").arg("--log-raw").arg("-V").start();
+    let daemon = daemon_builder(&model).arg("--log-level").arg("trace").arg("--log-raw").arg("-V").start();
     daemon.call_result("/", "send", json!({ "content": "between you and me" }));
     stop(&daemon);
     assert!(!daemon.stderr().contains("between you and me"), "{}", daemon.stderr());
@@ -74,10 +74,10 @@ fn the_level_decides_what_is_on_stderr() {
 
 #[test]
 fn raw_lines_are_json_and_hold_both_directions() {
-    let stage = Stage::with("log.raw = true");
+    let stage = Fixture::with_config("log.raw = true");
     stage.create("worker");
     stage.send("worker", "hi");
-    stage.send_in_vain("worker", "!status 500 not json");
+    stage.send_expecting_error("worker", "!status 500 not json");
     stage.daemon.call("/agent/worker", "send", json!({ "content": "!garbage" }));
     stop(&stage.daemon);
     let raw = fs::read_to_string(log_file(&stage.daemon, "worker", "raw.jsonl")).unwrap();
@@ -87,7 +87,7 @@ fn raw_lines_are_json_and_hold_both_directions() {
         assert!(directions.contains(&direction), "{direction} in {directions:?}");
     }
     let request = lines.iter().find(|line| line["direction"] == "request").unwrap();
-    let said = request["body"]["messages"][1]["content"].as_str().map(spoken);
+    let said = request["body"]["messages"][1]["content"].as_str().map(without_volatile_suffix);
     assert_eq!(said, Some("hi"), "{request}");
 }
 
@@ -97,7 +97,7 @@ fn neither_the_key_nor_the_token_is_logged_anywhere() {
     let model = ScriptedModel::with_key(key);
     for json_lines in [false, true] {
         let mut builder =
-            builder(&model).arg("--log-level").arg("trace").arg("--log-verbose").arg("--log-raw");
+            daemon_builder(&model).arg("--log-level").arg("trace").arg("--log-verbose").arg("--log-raw");
         if json_lines {
             builder = builder.arg("--log-json");
         }

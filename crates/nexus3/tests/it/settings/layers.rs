@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::json;
 use testkit::{ScriptedModel, TestDaemon, run};
 
-use crate::support::{BIN, builder};
+use crate::support::{BIN, daemon_builder};
 
 /// The line of a setting in `config show`, with blanks as one.
 fn shown(page: &str, key: &str) -> String {
@@ -86,7 +86,7 @@ fn the_environment_is_stronger_than_the_file_and_a_flag_than_both() {
     assert_ne!(by_env.port(), 1, "the flag of the test wins over the file");
     assert_eq!(model_of(&by_env), "openai/from-env");
     by_env.call_result("/", "create_agent", json!({ "agent_id": "second" }));
-    let by_flag = builder(&model).config(file).env("NEXUS3_MODEL", "openai/from-env").start();
+    let by_flag = daemon_builder(&model).config(file).env("NEXUS3_MODEL", "openai/from-env").start();
     assert_eq!(model_of(&by_flag), "openai/scripted");
     by_flag.call_result("/", "send", json!({ "content": "hi" }));
     assert_eq!(model.requests()[0].body["model"], "scripted");

@@ -130,7 +130,7 @@ fn a_proxy_in_the_environment_is_not_asked() {
     let model = ScriptedModel::start();
     let proxy = ScriptedModel::start();
     let url = format!("http://127.0.0.1:{}", proxy.port());
-    let mut builder = crate::support::builder(&model);
+    let mut builder = crate::support::daemon_builder(&model);
     for name in ["http_proxy", "HTTP_PROXY", "https_proxy", "all_proxy", "ALL_PROXY"] {
         builder = builder.env(name, &url);
     }

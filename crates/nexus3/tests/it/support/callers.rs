@@ -34,6 +34,6 @@ pub(crate) fn result_as(daemon: &TestDaemon, token: &str, path: &str, method: &s
 }
 
 /// The answer to something that was not allowed.
-pub(crate) fn denied(message: &str) -> Value {
+pub(crate) fn permission_denied(message: &str) -> Value {
     json!({ "code": -32602, "message": message, "data": { "kind": "permission_denied" } })
 }

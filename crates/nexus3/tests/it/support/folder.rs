@@ -7,20 +7,20 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use tempfile::TempDir;
 
-pub(crate) struct Folder {
-    real: PathBuf,
+pub(crate) struct TestDirectory {
+    canonical: PathBuf,
     _directory: TempDir,
 }
 
-impl Folder {
+impl TestDirectory {
     pub(crate) fn new() -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory can be made");
         let real = directory.path().canonicalize().expect("a directory has a real path");
-        Self { real, _directory: directory }
+        Self { canonical: real, _directory: directory }
     }
 
     /// With these files in it.
-    pub(crate) fn with(files: &[(&str, &str)]) -> Self {
+    pub(crate) fn with_files(files: &[(&str, &str)]) -> Self {
         let folder = Self::new();
         for (name, text) in files {
             folder.write(name, text);
@@ -29,46 +29,46 @@ impl Folder {
     }
 
     pub(crate) fn path(&self) -> &Path {
-        &self.real
+        &self.canonical
     }
 
     /// The path of the folder itself.
-    pub(crate) fn text(&self) -> &str {
-        self.real.to_str().expect("a temporary path is UTF-8")
+    pub(crate) fn path_str(&self) -> &str {
+        self.canonical.to_str().expect("a temporary path is UTF-8")
     }
 
     /// The path of something in it.
-    pub(crate) fn at(&self, name: &str) -> String {
-        format!("{}/{name}", self.text())
+    pub(crate) fn path_of(&self, name: &str) -> String {
+        format!("{}/{name}", self.path_str())
     }
 
-    pub(crate) fn make(&self, name: &str) {
-        fs::create_dir_all(self.at(name)).expect("a folder can be made");
+    pub(crate) fn create_directory(&self, name: &str) {
+        fs::create_dir_all(self.path_of(name)).expect("a folder can be made");
     }
 
     pub(crate) fn write(&self, name: &str, text: &str) {
-        let file = PathBuf::from(self.at(name));
+        let file = PathBuf::from(self.path_of(name));
         fs::create_dir_all(file.parent().expect("a file is in a folder")).expect("a folder can be made");
         fs::write(file, text).expect("a file can be written");
     }
 
     /// What a file holds; none where there is no file.
     pub(crate) fn read(&self, name: &str) -> Option<String> {
-        fs::read_to_string(self.at(name)).ok()
+        fs::read_to_string(self.path_of(name)).ok()
     }
 
     /// Puts a link to `target` into the folder.
     pub(crate) fn link(&self, name: &str, target: &str) {
-        symlink(target, self.at(name)).expect("a link can be made");
+        symlink(target, self.path_of(name)).expect("a link can be made");
     }
 }
 
 /// A script that has a model read a file.
-pub(crate) fn reading(path: &str) -> String {
+pub(crate) fn read_file_script(path: &str) -> String {
     format!("!tool fs_read_file {}", json!({ "path": path }))
 }
 
 /// A script that has a model write a file.
-pub(crate) fn writing(path: &str, content: &str) -> String {
+pub(crate) fn write_file_script(path: &str, content: &str) -> String {
     format!("!tool fs_write_file {}", json!({ "path": path, "content": content }))
 }

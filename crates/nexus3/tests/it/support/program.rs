@@ -11,14 +11,14 @@ use std::thread;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use testkit::CommandOutput;
 
-use super::{BIN, PATIENCE};
+use super::{BIN, WAIT_MAX};
 
 /// A program under way; it never outlives its handle.
 pub(crate) struct Program {
     child: Child,
     stdout: Option<BufReader<ChildStdout>>,
     stderr: Option<BufReader<ChildStderr>>,
-    read: String,
+    stdout_read: String,
 }
 
 impl Program {
@@ -45,7 +45,7 @@ impl Program {
         drop(stdin);
         let stdout = child.stdout.take().map(BufReader::new);
         let stderr = child.stderr.take().map(BufReader::new);
-        Self { child, stdout, stderr, read: String::new() }
+        Self { child, stdout, stderr, stdout_read: String::new() }
     }
 
     /// Waits for a line of stdout that starts like this, and returns the rest of it.
@@ -54,8 +54,8 @@ impl Program {
         loop {
             let mut line = String::new();
             let bytes = stdout.read_line(&mut line).expect("stdout can be read");
-            assert_ne!(bytes, 0, "stdout ended without {start:?}: {}", self.read);
-            self.read += &line;
+            assert_ne!(bytes, 0, "stdout ended without {start:?}: {}", self.stdout_read);
+            self.stdout_read += &line;
             if let Some(rest) = line.strip_prefix(start) {
                 return rest.trim_end().to_owned();
             }
@@ -63,7 +63,7 @@ impl Program {
     }
 
     /// Waits for the next line of stderr.
-    pub(crate) fn wait_error(&mut self) -> String {
+    pub(crate) fn next_stderr_line(&mut self) -> String {
         let stderr = self.stderr.as_mut().expect("a program's stderr is read before its end");
         let mut line = String::new();
         stderr.read_line(&mut line).expect("stderr can be read");
@@ -84,11 +84,11 @@ impl Program {
     /// Waits for the end.
     pub(crate) fn finish(mut self) -> CommandOutput {
         let (stdout, stderr) = (self.stdout.take(), self.stderr.take());
-        let errors = thread::spawn(move || drain(stderr));
-        let output = thread::spawn(move || drain(stdout));
+        let errors = thread::spawn(move || read_to_end(stderr));
+        let output = thread::spawn(move || read_to_end(stdout));
         let status = self.wait_exit();
         let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
-        let stdout = std::mem::take(&mut self.read) + &output.join().expect("stdout can be read");
+        let stdout = std::mem::take(&mut self.stdout_read) + &output.join().expect("stdout can be read");
         let stderr = errors.join().expect("stderr can be read");
         CommandOutput { code: code.expect("a process ends by code or signal"), stdout, stderr }
     }
@@ -102,7 +102,7 @@ impl Program {
             // Nobody listens any more when the test has given up.
             let _ = ended.send(waited.is_ok());
         });
-        assert!(end.recv_timeout(PATIENCE).expect("the program ends in time"), "a child can be waited for");
+        assert!(end.recv_timeout(WAIT_MAX).expect("the program ends in time"), "a child can be waited for");
         self.child.wait().expect("a child can be reaped")
     }
 }
@@ -115,7 +115,7 @@ impl Drop for Program {
     }
 }
 
-fn drain(pipe: Option<impl Read>) -> String {
+fn read_to_end(pipe: Option<impl Read>) -> String {
     let mut text = String::new();
     pipe.map(|mut pipe| pipe.read_to_string(&mut text));
     text

@@ -2,21 +2,21 @@
 
 use serde_json::json;
 
-use super::{stage_with, told};
-use crate::support::Stage;
-use crate::support::folder::{Folder, reading, writing};
-use crate::support::history::assert_all_valid;
+use super::{fixture_with, tool_result};
+use crate::support::Fixture;
+use crate::support::folder::{TestDirectory, read_file_script, write_file_script};
+use crate::support::model_requests::assert_all_valid;
 
 const NO_USABLE: &str = "[Stopping: the model made no usable tool call three times in a row]";
 
-fn results(stage: &Stage, agent: &str) -> Vec<String> {
+fn results(stage: &Fixture, agent: &str) -> Vec<String> {
     let said = stage.messages(agent).into_iter();
     said.filter(|(role, _)| role == "tool").map(|(_, text)| text).collect()
 }
 
 #[test]
 fn calls_beside_each_other_run_at_once_and_are_answered_in_order() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     stage.create_with(json!({ "agent_id": "lead", "preset": "trusted" }));
     for name in ["a", "b"] {
         stage.create_with(json!({ "agent_id": name, "parent_agent_id": "lead" }));
@@ -28,9 +28,9 @@ fn calls_beside_each_other_run_at_once_and_are_answered_in_order() {
     let open = stage.start_send("lead", &calls, "r");
     stage.model.wait_stalled(2);
     stage.model.release("b");
-    crate::support::until("the second child to be done", || stage.agent("b")["working"] == false);
+    crate::support::wait_until("the second child to be done", || stage.agent("b")["working"] == false);
     stage.model.release("a");
-    open.result();
+    open.next_result();
     let results = results(&stage, "lead");
     assert!(results[0].contains("released a") && results[2].contains("released b"), "{results:?}");
     assert_eq!(results[1], "between");
@@ -39,14 +39,19 @@ fn calls_beside_each_other_run_at_once_and_are_answered_in_order() {
 
 #[test]
 fn writes_happen_in_the_order_of_the_calls_and_reads_see_them() {
-    let folder = Folder::new();
-    let stage = stage_with("trusted", &folder);
+    let folder = TestDirectory::new();
+    let stage = fixture_with("trusted", &folder);
     let append = |text: &str| {
         format!("!tool fs_write_file {}", json!({ "path": "log.txt", "content": text, "append": true }))
     };
     let numbers: Vec<_> = (0..9).map(|number| append(&number.to_string())).collect();
-    let calls =
-        format!("{}\n{}\n{}\n{}", numbers.join("\n"), reading("log.txt"), append("!"), reading("log.txt"));
+    let calls = format!(
+        "{}\n{}\n{}\n{}",
+        numbers.join("\n"),
+        read_file_script("log.txt"),
+        append("!"),
+        read_file_script("log.txt")
+    );
     stage.send("worker", &calls);
     let results = results(&stage, "worker");
     assert_eq!((results[9].as_str(), results[11].as_str()), ("012345678", "012345678!"));
@@ -55,14 +60,14 @@ fn writes_happen_in_the_order_of_the_calls_and_reads_see_them() {
 
 #[test]
 fn after_a_write_that_failed_no_other_is_done() {
-    let folder = Folder::with(&[("a.txt", "a")]);
-    let stage = stage_with("trusted", &folder);
+    let folder = TestDirectory::with_files(&[("a.txt", "a")]);
+    let stage = fixture_with("trusted", &folder);
     let calls = format!(
         "{}\n{}\n{}\n{}",
-        writing("first.txt", "1"),
-        writing("/nowhere/x.txt", "2"),
-        writing("third.txt", "3"),
-        reading("a.txt")
+        write_file_script("first.txt", "1"),
+        write_file_script("/nowhere/x.txt", "2"),
+        write_file_script("third.txt", "3"),
+        read_file_script("a.txt")
     );
     stage.send("worker", &calls);
     let results = results(&stage, "worker");
@@ -77,7 +82,7 @@ fn after_a_write_that_failed_no_other_is_done() {
 
 #[test]
 fn wrong_arguments_are_told_so_that_they_can_be_mended() {
-    let stage = stage_with("trusted", &Folder::new());
+    let stage = fixture_with("trusted", &TestDirectory::new());
     let cases = [
         ("!tool echo {\"text\": ", "malformed JSON: EOF while parsing a value at line 1 column 8"),
         ("!tool echo {\"text\":\"a\"} {}", "malformed JSON: trailing characters at line 1 column 14"),
@@ -96,7 +101,7 @@ fn wrong_arguments_are_told_so_that_they_can_be_mended() {
         ),
     ];
     for (call, complaint) in cases {
-        let said = told(&stage, call);
+        let said = tool_result(&stage, call);
         assert!(said.starts_with("Invalid input: ") && said.contains(complaint), "{call}: {said}");
     }
     let meta = stage.daemon.call_result("/agent/worker", "get_messages", json!({ "offset": 2, "limit": 1 }));
@@ -105,7 +110,7 @@ fn wrong_arguments_are_told_so_that_they_can_be_mended() {
 
 #[test]
 fn three_answers_without_a_usable_call_end_the_turn() {
-    let stage = stage_with("trusted", &Folder::new());
+    let stage = fixture_with("trusted", &TestDirectory::new());
     for call in ["!insist hammer {}", "!insist echo {\"text\": "] {
         let asked = stage.model.requests().len();
         let result = stage.send("worker", call);
@@ -119,7 +124,7 @@ fn three_answers_without_a_usable_call_end_the_turn() {
 
 #[test]
 fn a_denied_call_was_a_usable_one() {
-    let stage = Stage::with("limits.tool_iterations_max = 5");
+    let stage = Fixture::with_config("limits.tool_iterations_max = 5");
     stage.create_with(json!({ "agent_id": "worker", "disable_tools": ["echo"] }));
     let result = stage.send("worker", "!insist echo {\"text\":\"a\"}");
     assert_eq!(
@@ -132,19 +137,19 @@ fn a_denied_call_was_a_usable_one() {
 
 #[test]
 fn an_unknown_tool_is_named_and_its_neighbours_run() {
-    let stage = stage_with("worker", &Folder::new());
+    let stage = fixture_with("worker", &TestDirectory::new());
     let calls =
         "!tool hammer {}\n!tool echo {\"text\":\"ran\"}\n!tool Echo {\"text\":\"no\"}\n!tool fs.readfile {}";
     stage.send("worker", calls);
     let expected = ["Unknown tool: hammer", "ran", "Unknown tool: Echo", "Unknown tool: fs.readfile"];
     assert_eq!(results(&stage, "worker"), expected);
     let long = format!("!tool {} {{}}", "x".repeat(5000));
-    assert_eq!(told(&stage, &long), format!("Unknown tool: {}", "x".repeat(64)));
+    assert_eq!(tool_result(&stage, &long), format!("Unknown tool: {}", "x".repeat(64)));
 }
 
 #[test]
 fn only_so_many_calls_of_a_turn_run_at_once() {
-    let stage = Stage::with("limits.tools_running_max = 2");
+    let stage = Fixture::with_config("limits.tools_running_max = 2");
     stage.create_with(json!({ "agent_id": "lead", "preset": "trusted" }));
     let names = ["a", "b", "c"];
     for name in names {
@@ -157,9 +162,9 @@ fn only_so_many_calls_of_a_turn_run_at_once() {
     stage.model.wait_stalled(2);
     assert_eq!((&stage.agent("c")["working"], &stage.agent("c")["queued"]), (&json!(false), &json!(0)));
     stage.model.release("a");
-    crate::support::until("the third child to work", || stage.agent("c")["working"] == true);
+    crate::support::wait_until("the third child to work", || stage.agent("c")["working"] == true);
     stage.model.release("b");
     stage.model.release("c");
-    open.result();
+    open.next_result();
     assert_eq!(results(&stage, "lead").len(), 3);
 }

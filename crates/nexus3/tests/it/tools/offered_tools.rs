@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::Stage;
+use crate::support::Fixture;
 
 const PURE: [&str; 10] = [
     "echo",
@@ -20,20 +20,20 @@ const AGENTS: [&str; 6] =
     ["agent_create", "agent_send", "agent_status", "agent_cancel", "agent_destroy", "agent_list"];
 
 /// The tools in the question that a message brings about.
-fn offered_tools(stage: &Stage, agent: &str) -> Vec<Value> {
+fn offered_tools(stage: &Fixture, agent: &str) -> Vec<Value> {
     stage.send(agent, "hi");
     let last = stage.model.requests().pop().unwrap();
     last.body["tools"].as_array().cloned().unwrap_or_default()
 }
 
-fn names(stage: &Stage, agent: &str) -> Vec<String> {
+fn names(stage: &Fixture, agent: &str) -> Vec<String> {
     let name = |tool: &Value| tool["function"]["name"].as_str().unwrap().to_owned();
     offered_tools(stage, agent).iter().map(name).collect()
 }
 
 #[test]
 fn each_preset_shows_what_it_allows() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     for (preset, more) in [
         ("worker", vec!["fs_read_file", "result_read"]),
         ("sandboxed", vec!["fs_read_file", "result_read", "agent_send"]),
@@ -54,7 +54,7 @@ fn each_preset_shows_what_it_allows() {
 
 #[test]
 fn a_disabled_tool_is_absent_in_each_of_its_spellings() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     for (place, spelling) in ["fs.read_file", "fs_read_file", "read_file"].into_iter().enumerate() {
         let name = format!("a{place}");
         stage.create_with(
@@ -63,7 +63,7 @@ fn a_disabled_tool_is_absent_in_each_of_its_spellings() {
         let shown = names(&stage, &name);
         assert!(!shown.iter().any(|tool| tool == "fs_read_file" || tool == "echo"), "{spelling}: {shown:?}");
         assert_eq!(shown.len(), 18);
-        let said = stage.said(&name, "!tool read_file {\"path\":\"/etc/hostname\"}");
+        let said = stage.send_text(&name, "!tool read_file {\"path\":\"/etc/hostname\"}");
         assert_eq!(
             said,
             "tool said: Permission denied: Tool 'fs.read_file' is disabled by permission policy"
@@ -73,7 +73,7 @@ fn a_disabled_tool_is_absent_in_each_of_its_spellings() {
 
 #[test]
 fn the_originals_names_of_tools_can_be_disabled_too() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     let disabled = ["nexus_send", "nexus_create", "nexus_status", "nexus_cancel", "nexus_destroy"];
     stage.create_with(json!({ "agent_id": "lead", "preset": "trusted", "disable_tools": disabled }));
     let shown = names(&stage, "lead");
@@ -83,7 +83,7 @@ fn the_originals_names_of_tools_can_be_disabled_too() {
 
 #[test]
 fn a_tool_is_described_by_a_closed_schema() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     stage.create_with(json!({ "agent_id": "worker", "preset": "trusted" }));
     let tools = offered_tools(&stage, "worker");
     for tool in &tools {
@@ -109,7 +109,7 @@ fn a_tool_is_described_by_a_closed_schema() {
 
 #[test]
 fn tools_are_counted_among_the_tokens() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     for preset in ["worker", "trusted"] {
         stage.create_with(json!({ "agent_id": preset, "preset": preset }));
     }

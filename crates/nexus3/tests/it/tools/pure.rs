@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{stage_with, told};
-use crate::support::folder::Folder;
+use super::{fixture_with, tool_result};
+use crate::support::folder::TestDirectory;
 
 #[test]
 fn each_tool_gives_its_exact_result() {
-    let stage = stage_with("worker", &Folder::new());
+    let stage = fixture_with("worker", &TestDirectory::new());
     let cases = [
         ("echo", json!({ "text": "line\n\"two\" \u{1F980}" }), "line\n\"two\" \u{1F980}"),
         ("base64_encode", json!({ "text": "Hello, World!" }), "SGVsbG8sIFdvcmxkIQ=="),
@@ -70,7 +70,7 @@ fn each_tool_gives_its_exact_result() {
         ),
     ];
     for (tool, arguments, result) in cases {
-        let said = told(&stage, &format!("!tool {tool} {arguments}"));
+        let said = tool_result(&stage, &format!("!tool {tool} {arguments}"));
         let fits = if result.ends_with(": ") { said.starts_with(result) } else { said == result };
         assert!(fits, "{tool} {arguments}: {said:?} instead of {result:?}");
     }
@@ -78,9 +78,9 @@ fn each_tool_gives_its_exact_result() {
 
 #[test]
 fn the_time_is_told_in_three_ways_that_agree() {
-    let stage = stage_with("worker", &Folder::new());
+    let stage = fixture_with("worker", &TestDirectory::new());
     let before = jiff_second();
-    let time: Value = serde_json::from_str(&told(&stage, "!tool get_time {}")).unwrap();
+    let time: Value = serde_json::from_str(&tool_result(&stage, "!tool get_time {}")).unwrap();
     let after = jiff_second();
     assert_eq!(time["timezone"], "UTC");
     let second = time["timestamp"].as_u64().unwrap();
@@ -96,25 +96,28 @@ fn jiff_second() -> u64 {
 
 #[test]
 fn uuids_are_random_and_as_many_as_asked_for() {
-    let stage = stage_with("worker", &Folder::new());
+    let stage = fixture_with("worker", &TestDirectory::new());
     let is_uuid = |text: &str| {
         text.len() == 36 && text.as_bytes()[14] == b'4' && b"89ab".contains(&text.as_bytes()[19])
     };
-    let (one, two) =
-        (told(&stage, "!tool uuid_generate {}"), told(&stage, "!tool uuid.generate {\"count\":1}"));
+    let (one, two) = (
+        tool_result(&stage, "!tool uuid_generate {}"),
+        tool_result(&stage, "!tool uuid.generate {\"count\":1}"),
+    );
     assert!(is_uuid(&one) && is_uuid(&two) && one != two, "{one} {two}");
-    let many: Vec<String> = serde_json::from_str(&told(&stage, "!tool uuid_generate {\"count\":3}")).unwrap();
+    let many: Vec<String> =
+        serde_json::from_str(&tool_result(&stage, "!tool uuid_generate {\"count\":3}")).unwrap();
     assert!(many.len() == 3 && many.iter().all(|text| is_uuid(text)), "{many:?}");
     let most: Vec<String> =
-        serde_json::from_str(&told(&stage, "!tool uuid_generate {\"count\":5000}")).unwrap();
+        serde_json::from_str(&tool_result(&stage, "!tool uuid_generate {\"count\":5000}")).unwrap();
     assert_eq!(most.len(), 100);
 }
 
 #[test]
 fn a_long_result_is_cut_where_the_setting_says() {
-    let stage = crate::support::Stage::with("limits.tool_result_bytes_max = 1024");
+    let stage = crate::support::Fixture::with_config("limits.tool_result_bytes_max = 1024");
     stage.create("worker");
-    let said = told(&stage, &format!("!tool echo {}", json!({ "text": "\u{fc}".repeat(2000) })));
+    let said = tool_result(&stage, &format!("!tool echo {}", json!({ "text": "\u{fc}".repeat(2000) })));
     let expected = format!("{}\n[truncated: 1024 of 4000 bytes shown]", "\u{fc}".repeat(512));
     assert_eq!(said, expected);
 }

@@ -1,11 +1,11 @@
 //! One turn at a time at one agent, first come first served; different agents side by side.
 
-use crate::support::Stage;
-use crate::support::history::assert_all_valid;
+use crate::support::Fixture;
+use crate::support::model_requests::assert_all_valid;
 
 #[test]
 fn waiting_sends_run_in_the_order_they_came() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     stage.create("worker");
     let first = stage.start_send("worker", "!hold gate", "first");
     stage.model.wait_stalled(1);
@@ -13,9 +13,9 @@ fn waiting_sends_run_in_the_order_they_came() {
     let waiting: Vec<_> = names.iter().map(|name| stage.enqueue_send("worker", name, name)).collect();
     assert_eq!(stage.model.requests().len(), 1, "one at a time");
     stage.model.release("gate");
-    assert_eq!(first.result()["content"], " released gate");
+    assert_eq!(first.next_result()["content"], " released gate");
     for (calls, name) in waiting.iter().zip(&names) {
-        let result = calls.result();
+        let result = calls.next_result();
         assert_eq!(
             (result["content"].clone(), result["request_id"].clone()),
             (format!("echo: {name}").into(), name.as_str().into())
@@ -28,7 +28,7 @@ fn waiting_sends_run_in_the_order_they_came() {
 
 #[test]
 fn agents_work_side_by_side() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     let names: Vec<_> = (0..30).map(|number| format!("agent-{number}")).collect();
     let open: Vec<_> = names
         .iter()
@@ -40,13 +40,13 @@ fn agents_work_side_by_side() {
     stage.model.wait_stalled(30);
     stage.model.release("gate");
     for (calls, name) in open.iter().zip(&names) {
-        assert_eq!(calls.result()["content"], format!("{name} released gate"));
+        assert_eq!(calls.next_result()["content"], format!("{name} released gate"));
     }
 }
 
 #[test]
 fn a_held_agent_does_not_hold_another() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     stage.create("held");
     stage.create("free");
     let held = stage.start_send("held", "!hold gate", "r");
@@ -56,12 +56,12 @@ fn a_held_agent_does_not_hold_another() {
         assert_eq!(stage.send("free", &text)["content"], format!("echo: {text}"));
     }
     stage.model.release("gate");
-    assert_eq!(held.result()["content"], " released gate");
+    assert_eq!(held.next_result()["content"], " released gate");
 }
 
 #[test]
 fn a_turn_that_waits_for_a_free_place_runs_when_one_is_free() {
-    let stage = Stage::with("limits.turns_running_max = 1");
+    let stage = Fixture::with_config("limits.turns_running_max = 1");
     stage.create("first");
     stage.create("second");
     let first = stage.start_send("first", "!hold gate", "r");
@@ -70,6 +70,6 @@ fn a_turn_that_waits_for_a_free_place_runs_when_one_is_free() {
     assert_eq!(stage.model.requests().len(), 1);
     assert_eq!(stage.context("second")["message_count"], 0);
     stage.model.release("gate");
-    assert_eq!(first.result()["content"], " released gate");
-    assert_eq!(second.result()["content"], "echo: hello");
+    assert_eq!(first.next_result()["content"], " released gate");
+    assert_eq!(second.next_result()["content"], "echo: hello");
 }

@@ -2,21 +2,21 @@
 
 use serde_json::json;
 
-use crate::support::Stage;
-use crate::support::history::{assert_all_valid, last_sent};
+use crate::support::Fixture;
+use crate::support::model_requests::{assert_all_valid, last_conversation};
 
 const STOPPED: &str =
     "[Provider returned an empty response][Stopping: provider returned multiple empty responses in a row]";
 
-fn stage_with_worker(config: &str) -> Stage {
-    let stage = Stage::with(config);
+fn fixture_with_worker(config: &str) -> Fixture {
+    let stage = Fixture::with_config(config);
     stage.create("worker");
     stage
 }
 
 #[test]
 fn a_call_of_an_unknown_tool_is_told_to_the_model_and_the_turn_goes_on() {
-    let stage = stage_with_worker("");
+    let stage = fixture_with_worker("");
     let result = stage.send("worker", "!tool hammer {\"nail\": 1}");
     assert_eq!(result["content"], "tool said: Unknown tool: hammer");
     assert_eq!(result["halted_at_iteration_limit"], false);
@@ -29,7 +29,7 @@ fn a_call_of_an_unknown_tool_is_told_to_the_model_and_the_turn_goes_on() {
 
 #[test]
 fn usage_of_all_rounds_is_summed() {
-    let stage = stage_with_worker("");
+    let stage = fixture_with_worker("");
     let result = stage.send("worker", "!tool hammer {}");
     let tokens = stage.daemon.call_result("/agent/worker", "get_tokens", json!({}));
     assert_eq!(tokens["used"]["requests"], 2);
@@ -40,7 +40,7 @@ fn usage_of_all_rounds_is_summed() {
 
 #[test]
 fn broken_arguments_of_a_call_break_nothing() {
-    let stage = stage_with_worker("");
+    let stage = fixture_with_worker("");
     for call in
         ["!tool hammer {\"nail\": ", "!tool hammer nail", "!tool ../../etc/passwd {}", "!tool \u{1F528} []"]
     {
@@ -52,7 +52,7 @@ fn broken_arguments_of_a_call_break_nothing() {
 
 #[test]
 fn a_turn_halts_at_the_limit_of_rounds_and_the_next_goes_on() {
-    let stage = stage_with_worker("limits.tool_iterations_max = 1");
+    let stage = fixture_with_worker("limits.tool_iterations_max = 1");
     let result = stage.send("worker", "!tool hammer {}");
     assert_eq!(result["content"], "[Max tool iterations reached]");
     assert_eq!(result["halted_at_iteration_limit"], true);
@@ -68,19 +68,19 @@ fn a_turn_halts_at_the_limit_of_rounds_and_the_next_goes_on() {
 
 #[test]
 fn a_model_that_says_nothing_is_asked_twice_and_then_left() {
-    let stage = stage_with_worker("");
+    let stage = fixture_with_worker("");
     let result = stage.send("worker", "!empty");
     assert_eq!(result["content"], STOPPED);
     assert_eq!(stage.model.requests().len(), 2);
     assert_eq!(stage.send("worker", "hi")["content"], "echo: hi");
-    let sent = last_sent(&stage.model);
+    let sent = last_conversation(&stage.model);
     assert_eq!(sent[1].1, "[Stopping: provider returned multiple empty responses in a row]");
     assert_all_valid(&stage.model);
 }
 
 #[test]
 fn an_empty_answer_in_the_last_round_ends_the_turn() {
-    let stage = stage_with_worker("limits.tool_iterations_max = 1");
+    let stage = fixture_with_worker("limits.tool_iterations_max = 1");
     let result = stage.send("worker", "!empty");
     assert_eq!(result["content"], "[Stopping: provider returned multiple empty responses in a row]");
     assert_eq!(result["halted_at_iteration_limit"], false);
@@ -91,7 +91,7 @@ fn an_empty_answer_in_the_last_round_ends_the_turn() {
 
 #[test]
 fn an_answer_in_many_pieces_is_one_answer() {
-    let stage = stage_with_worker("");
+    let stage = fixture_with_worker("");
     let text = "many pieces, \u{1F980} and one answer";
     assert_eq!(stage.send("worker", &format!("!chunks 30 {text}"))["content"], text);
     assert_eq!(stage.send("worker", "!slow 1 word by word")["content"], "word by word");

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use agent::outside::{
-    Clock, BoxFuture, Entropy, ToolContext, ModelEvent, ModelRequest, ModelStream, ModelSpec, Models, Timestamp,
-    PreparedCall, Provider, CallSite, Tool, Toolbox, Workspace,
+    BoxFuture, CallSite, Clock, Entropy, ModelEvent, ModelRequest, ModelSpec, ModelStream, Models,
+    PreparedCall, Provider, Timestamp, Tool, ToolContext, Toolbox, Workspace,
 };
 use agent::permission::{Effect, FilePath};
-use agent::{Fault, FaultKind, Concurrency, ToolCall, ToolClass, ToolOutcome, ToolSpec, Usage};
+use agent::{Concurrency, Fault, FaultKind, ToolCall, ToolClass, ToolOutcome, ToolSpec, Usage};
 use futures_util::{StreamExt, stream};
 use tokio::sync::Semaphore;
 
@@ -34,8 +34,8 @@ impl Provider for EchoModel {
                 let fault = Fault::new(FaultKind::Model, "the model failed").caused_by("for the log alone");
                 stream::iter([Err(fault)]).boxed()
             }
-            ("tool", "") => calls("clock", "{}"),
-            ("read", path) => calls("fs.read_file", path),
+            ("tool", "") => tool_call_stream("clock", "{}"),
+            ("read", path) => tool_call_stream("fs.read_file", path),
             _ => {
                 let usage = Usage { input: 5, output: 2, cached: 4, ..Usage::default() };
                 let events = [ModelEvent::Text(format!("you said {last}")), ModelEvent::Usage(usage)];
@@ -58,22 +58,26 @@ fn done() -> stream::Iter<std::array::IntoIter<Result<ModelEvent, Fault>, 1>> {
     stream::iter([Ok(ModelEvent::Done)])
 }
 
-fn calls(name: &str, arguments: &str) -> ModelStream {
+fn tool_call_stream(name: &str, arguments: &str) -> ModelStream {
     let call = ToolCall { id: "c1".into(), name: name.into(), arguments: arguments.into() };
     stream::iter([Ok(ModelEvent::ToolCall(call))]).chain(done()).boxed()
 }
 
 /// One model.
-pub(super) struct OneModel(pub(super) Arc<EchoModel>);
+pub(super) struct SingleModel(pub(super) Arc<EchoModel>);
 
-impl Models for OneModel {
+impl Models for SingleModel {
     fn default_model(&self) -> Arc<dyn Provider> {
         Arc::<EchoModel>::clone(&self.0)
     }
 
     fn find(&self, name: &str) -> Result<Arc<dyn Provider>, Fault> {
         let text = || format!("model must be one of echo/one, got: '{name}'");
-        if name == "echo/one" { Ok(self.default_model()) } else { Err(Fault::new(FaultKind::Invalid, text())) }
+        if name == "echo/one" {
+            Ok(self.default_model())
+        } else {
+            Err(Fault::new(FaultKind::Invalid, text()))
+        }
     }
 }
 
@@ -89,17 +93,17 @@ const TOOLS: [(&str, &[&str]); 8] = [
     ("agent_list", &[]),
 ];
 
-pub(super) struct FewTools {
+pub(super) struct TestToolbox {
     all: Vec<Arc<dyn Tool>>,
 }
 
-impl FewTools {
+impl TestToolbox {
     pub(super) fn new() -> Self {
-        Self { all: TOOLS.map(|(name, aliases)| Arc::new(SmallTool::new(name, aliases)) as _).into() }
+        Self { all: TOOLS.map(|(name, aliases)| Arc::new(TestTool::new(name, aliases)) as _).into() }
     }
 }
 
-impl Toolbox for FewTools {
+impl Toolbox for TestToolbox {
     fn all(&self) -> &[Arc<dyn Tool>] {
         &self.all
     }
@@ -113,9 +117,9 @@ impl Toolbox for FewTools {
 }
 
 /// Touches the file that its arguments name, if it is a file tool.
-struct SmallTool(Arc<ToolSpec>);
+struct TestTool(Arc<ToolSpec>);
 
-impl SmallTool {
+impl TestTool {
     fn new(name: &str, aliases: &'static [&'static str]) -> Self {
         Self(Arc::new(ToolSpec {
             name: name.into(),
@@ -131,7 +135,7 @@ impl SmallTool {
     }
 }
 
-impl Tool for SmallTool {
+impl Tool for TestTool {
     fn spec(&self) -> &Arc<ToolSpec> {
         &self.0
     }
@@ -143,16 +147,16 @@ impl Tool for SmallTool {
             "fs.write_file" => vec![Effect::Write(path()?)],
             _ => Vec::new(),
         };
-        Ok(Box::new(SmallCall { effects, arguments: arguments.to_owned() }))
+        Ok(Box::new(TestToolCall { effects, arguments: arguments.to_owned() }))
     }
 }
 
-struct SmallCall {
+struct TestToolCall {
     effects: Vec<Effect>,
     arguments: String,
 }
 
-impl PreparedCall for SmallCall {
+impl PreparedCall for TestToolCall {
     fn effects(&self) -> Vec<Effect> {
         self.effects.clone()
     }
@@ -163,7 +167,7 @@ impl PreparedCall for SmallCall {
 }
 
 /// A disk with a few folders and one file.
-pub(super) struct FewFolders;
+pub(super) struct TestWorkspace;
 
 pub(super) const CWD: &str = "/home/user/agents";
 
@@ -172,7 +176,7 @@ const FOLDERS: [&str; 6] =
 
 const FILE: &str = "/home/user/agents/notes.txt";
 
-impl Workspace for FewFolders {
+impl Workspace for TestWorkspace {
     fn resolve_directory(&self, path: &str, base: &FilePath) -> Result<FilePath, String> {
         let found = FilePath::resolve(path, base).map_err(|fault| format!("cwd invalid: {fault}"))?;
         match found.as_str() {
@@ -221,7 +225,7 @@ impl Entropy for CountingEntropy {
 }
 
 /// The text of the capability that is made from the `count`th 32 bytes.
-pub(super) fn token(count: u8) -> String {
+pub(super) fn capability_token(count: u8) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let [high, low] = [count >> 4, (count & 15) << 2].map(|place| char::from(DIGITS[usize::from(place)]));
     format!("nxc_{}{high}{low}", "A".repeat(41))

@@ -2,29 +2,29 @@
 
 use nexus3_protocol::sse::SseEvent;
 
-use super::streams::Listener;
+use super::streams::EventReader;
 use super::*;
 use crate::streams::CallReply;
 
-impl House {
+impl Fixture {
     async fn reply(&self, caller: &Caller, door: &str, body: &str) -> CallReply {
         let entrance = match door {
-            "/" => self.desk.daemon_target(),
-            name => self.desk.agent_target(name).unwrap(),
+            "/" => self.dispatcher.daemon_target(),
+            name => self.dispatcher.agent_target(name).unwrap(),
         };
-        self.desk.respond_streaming(entrance, caller, body.as_bytes()).await
+        self.dispatcher.respond_streaming(entrance, caller, body.as_bytes()).await
     }
 
     /// A send whose turn is listened to.
-    async fn stream(&self, name: &str, params: &str) -> Listener {
+    async fn stream_send(&self, name: &str, params: &str) -> EventReader {
         match self.reply(&Caller::admin(), name, &request("send", params)).await {
-            CallReply::Stream(stream) => Listener::new(stream),
+            CallReply::Stream(stream) => EventReader::new(stream),
             CallReply::Complete(answer) => panic!("no stream: {answer:?}"),
         }
     }
 }
 
-async fn all(listener: &mut Listener) -> Vec<SseEvent> {
+async fn collect_events(listener: &mut EventReader) -> Vec<SseEvent> {
     let mut events = Vec::new();
     while let Some(event) = listener.next().await {
         events.push(event);
@@ -37,7 +37,7 @@ fn kinds(events: &[SseEvent]) -> Vec<&str> {
 }
 
 /// The answer at the end of a stream, as a plain call would give it.
-fn answer(events: &[SseEvent]) -> (ResponseKind, String) {
+fn final_response(events: &[SseEvent]) -> (ResponseKind, String) {
     let last = events.last().unwrap();
     assert_eq!(last.event, "response");
     (ResponseKind::Completed, last.data.clone())
@@ -47,12 +47,12 @@ const TURN: [&str; 6] = ["turn_accepted", "turn_begun", "text_delta", "message",
 
 #[tokio::test(start_paused = true)]
 async fn a_turn_is_told_and_ends_with_the_answer_of_a_plain_send() {
-    let house = House::new().await;
-    house.agents(&["a", "b"]).await;
+    let house = Fixture::new().await;
+    house.create_agents(&["a", "b"]).await;
     let params = r#"{"content":"hi","request_id":"r"}"#;
-    let events = all(&mut house.stream("a", params).await).await;
+    let events = collect_events(&mut house.stream_send("a", params).await).await;
     assert_eq!(kinds(&events), TURN);
-    assert_eq!(answer(&events), house.at_agent("b", &request("send", params)).await);
+    assert_eq!(final_response(&events), house.call_agent("b", &request("send", params)).await);
     for event in &events[..5] {
         let data: Value = serde_json::from_str(&event.data).unwrap();
         assert_eq!((&data["kind"], &data["agent_id"]), (&event.event.as_str().into(), &"a".into()));
@@ -61,17 +61,17 @@ async fn a_turn_is_told_and_ends_with_the_answer_of_a_plain_send() {
 
 #[tokio::test(start_paused = true)]
 async fn main_is_made_for_a_streamed_send_too() {
-    let house = House::new().await;
-    let events = all(&mut house.stream("/", r#"{"content":"hi"}"#).await).await;
+    let house = Fixture::new().await;
+    let events = collect_events(&mut house.stream_send("/", r#"{"content":"hi"}"#).await).await;
     assert_eq!(kinds(&events), TURN);
-    assert_eq!(house.names().await, ["main"]);
+    assert_eq!(house.agent_names().await, ["main"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn tools_and_their_results_are_told() {
-    let house = House::new().await;
-    house.agents(&["a"]).await;
-    let events = all(&mut house.stream("a", r#"{"content":"read notes.txt"}"#).await).await;
+    let house = Fixture::new().await;
+    house.create_agents(&["a"]).await;
+    let events = collect_events(&mut house.stream_send("a", r#"{"content":"read notes.txt"}"#).await).await;
     let expected = [
         "turn_accepted",
         "turn_begun",
@@ -88,16 +88,16 @@ async fn tools_and_their_results_are_told() {
 
 #[tokio::test(start_paused = true)]
 async fn only_its_own_turn_is_told_also_when_it_has_to_wait() {
-    let house = House::new().await;
-    house.agents(&["a"]).await;
+    let house = Fixture::new().await;
+    house.create_agents(&["a"]).await;
     let wait = r#"{"jsonrpc":"2.0","method":"send","params":{"content":"wait","request_id":"first"},"id":1}"#;
-    let first = house.start("a", wait);
-    settle().await;
-    let mut listener = house.stream("a", r#"{"content":"hi","request_id":"second"}"#).await;
+    let first = house.spawn_call("a", wait);
+    run_until_idle().await;
+    let mut listener = house.stream_send("a", r#"{"content":"hi","request_id":"second"}"#).await;
     assert_eq!(listener.next().await.unwrap().event, "turn_accepted");
     assert_eq!(listener.next().now_or_never(), None, "its turn has not come");
     house.released.add_permits(1);
-    let events = all(&mut listener).await;
+    let events = collect_events(&mut listener).await;
     assert_eq!(kinds(&events), &TURN[1..]);
     assert!(events.iter().all(|event| !event.data.contains("hello") && !event.data.contains("first")));
     assert!(first.await.unwrap().1.contains("hello"));
@@ -105,94 +105,95 @@ async fn only_its_own_turn_is_told_also_when_it_has_to_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn what_goes_wrong_is_the_answer() {
-    let house = House::new().await;
-    house.agents(&["a", "b"]).await;
-    let events = all(&mut house.stream("a", r#"{"content":"fail"}"#).await).await;
+    let house = Fixture::new().await;
+    house.create_agents(&["a", "b"]).await;
+    let events = collect_events(&mut house.stream_send("a", r#"{"content":"fail"}"#).await).await;
     assert_eq!(kinds(&events), ["turn_accepted", "turn_begun", "message", "turn_ended", "response"]);
-    assert_eq!(answer(&events), error(-32603, "the model failed"));
-    let events = all(&mut house.stream("a", "{}").await).await;
+    assert_eq!(final_response(&events), error(-32603, "the model failed"));
+    let events = collect_events(&mut house.stream_send("a", "{}").await).await;
     assert_eq!(
-        (kinds(&events), answer(&events)),
+        (kinds(&events), final_response(&events)),
         (vec!["response"], error(-32602, "Missing required parameter: content"))
     );
     let caller = Caller::admin().acting_as("b");
     let reply = house.reply(&caller, "a", &request("send", r#"{"content":"hi"}"#)).await;
     let CallReply::Stream(stream) = reply else { panic!("no stream") };
-    let events = all(&mut Listener::new(stream)).await;
-    assert_eq!(answer(&events), denied("Agent 'b' is not authorized to call send on 'a'"));
+    let events = collect_events(&mut EventReader::new(stream)).await;
+    assert_eq!(final_response(&events), denied("Agent 'b' is not authorized to call send on 'a'"));
     house.entropy.panics.store(true, Ordering::Relaxed);
-    let events = all(&mut house.stream("a", r#"{"content":"hi"}"#).await).await;
-    assert_eq!(answer(&events), error(-32603, "Internal error: the call panicked"));
+    let events = collect_events(&mut house.stream_send("a", r#"{"content":"hi"}"#).await).await;
+    assert_eq!(final_response(&events), error(-32603, "Internal error: the call panicked"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_send_that_was_answered_before_is_just_its_answer() {
-    let house = House::new().await;
-    house.agents(&["a"]).await;
+    let house = Fixture::new().await;
+    house.create_agents(&["a"]).await;
     let params = r#"{"content":"hi","request_id":"r"}"#;
-    let before = house.at_agent("a", &request("send", params)).await;
-    let events = all(&mut house.stream("a", params).await).await;
-    assert_eq!((kinds(&events), answer(&events)), (vec!["response"], before));
-    let other = all(&mut house.stream("a", r#"{"content":"ho","request_id":"r"}"#).await).await;
+    let before = house.call_agent("a", &request("send", params)).await;
+    let events = collect_events(&mut house.stream_send("a", params).await).await;
+    assert_eq!((kinds(&events), final_response(&events)), (vec!["response"], before));
+    let other =
+        collect_events(&mut house.stream_send("a", r#"{"content":"ho","request_id":"r"}"#).await).await;
     let text = "request_id was used before with other content: r";
-    assert_eq!((kinds(&other), answer(&other)), (vec!["response"], error(-32602, text)));
+    assert_eq!((kinds(&other), final_response(&other)), (vec!["response"], error(-32602, text)));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_send_that_is_repeated_while_it_runs_joins_the_turn() {
-    let house = House::new().await;
-    house.agents(&["a"]).await;
+    let house = Fixture::new().await;
+    house.create_agents(&["a"]).await;
     let params = r#"{"content":"wait","request_id":"r"}"#;
-    let mut first = house.stream("a", params).await;
+    let mut first = house.stream_send("a", params).await;
     assert_eq!(first.next().await.unwrap().event, "turn_accepted");
-    settle().await;
-    let mut second = house.stream("a", params).await;
+    run_until_idle().await;
+    let mut second = house.stream_send("a", params).await;
     assert_eq!(second.next().now_or_never(), None);
-    settle().await;
+    run_until_idle().await;
     house.released.add_permits(1);
-    let (first, second) = (all(&mut first).await, all(&mut second).await);
-    assert_eq!(answer(&first), answer(&second));
+    let (first, second) = (collect_events(&mut first).await, collect_events(&mut second).await);
+    assert_eq!(final_response(&first), final_response(&second));
     assert_eq!(kinds(&second), ["text_delta", "message", "turn_ended", "response"]);
-    let context = house.get("a", "get_context", "{}").await;
+    let context = house.call_ok("a", "get_context", "{}").await;
     assert_eq!(context["message_count"], 2, "one message and one answer");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_leaves_does_not_end_the_turn() {
-    let house = House::new().await;
-    house.agents(&["a"]).await;
-    let mut listener = house.stream("a", r#"{"content":"wait","request_id":"r"}"#).await;
+    let house = Fixture::new().await;
+    house.create_agents(&["a"]).await;
+    let mut listener = house.stream_send("a", r#"{"content":"wait","request_id":"r"}"#).await;
     assert_eq!(listener.next().await.unwrap().event, "turn_accepted");
     drop(listener);
     house.released.add_permits(1);
-    settle().await;
-    let sent = house.get("a", "send", r#"{"content":"wait","request_id":"r"}"#).await;
+    run_until_idle().await;
+    let sent = house.call_ok("a", "send", r#"{"content":"wait","request_id":"r"}"#).await;
     assert_eq!(sent["content"], "hello");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_turn_and_a_destroyed_agent_end_the_stream_with_an_answer() {
-    let house = House::new().await;
-    house.agents(&["a", "b"]).await;
+    let house = Fixture::new().await;
+    house.create_agents(&["a", "b"]).await;
     let cancelled = r#"{"cancelled":true,"content":"hel","request_id":4,"halted_at_iteration_limit":false}"#;
     for (name, door, end, last) in [
         ("a", "a", request("cancel", r#"{"request_id":4}"#), "turn_ended"),
         ("b", "/", request("destroy_agent", r#"{"agent_id":"b"}"#), "agent_destroyed"),
     ] {
-        let mut listener = house.stream(name, r#"{"content":"wait","request_id":4}"#).await;
+        let mut listener = house.stream_send(name, r#"{"content":"wait","request_id":4}"#).await;
         assert_eq!(listener.next().await.unwrap().event, "turn_accepted");
-        settle().await;
-        house.asked_by(&Caller::admin(), door, &end).await;
-        let events = all(&mut listener).await;
+        run_until_idle().await;
+        house.call_as(&Caller::admin(), door, &end).await;
+        let events = collect_events(&mut listener).await;
         assert_eq!(events[events.len() - 2].event, last, "{:?}", kinds(&events));
-        assert_eq!(answer(&events), result(cancelled));
+        assert_eq!(final_response(&events), result(cancelled));
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn everything_but_a_send_is_answered_as_usual() {
-    let house = House::new().await;
-    house.agents(&["a"]).await;
+    let house = Fixture::new().await;
+    house.create_agents(&["a"]).await;
     let bodies = [
         request("get_context", "{}"),
         request("cancel", r#"{"request_id":1}"#),
@@ -205,7 +206,7 @@ async fn everything_but_a_send_is_answered_as_usual() {
         let CallReply::Complete(answer) = house.reply(&Caller::admin(), "a", &body).await else {
             panic!("a stream for {body}")
         };
-        let plain = house.at_agent("a", &body).await;
+        let plain = house.call_agent("a", &body).await;
         assert_eq!((answer.kind, String::from_utf8(answer.body).unwrap()), plain, "{body}");
     }
     let notification = r#"{"jsonrpc":"2.0","method":"send","params":{"content":"hi"}}"#;
@@ -213,5 +214,5 @@ async fn everything_but_a_send_is_answered_as_usual() {
         panic!("a stream for a notification")
     };
     assert_eq!((answer.kind, answer.body.len()), (ResponseKind::Notification, 0));
-    assert_eq!(house.get("a", "get_context", "{}").await["message_count"], 2, "it was done");
+    assert_eq!(house.call_ok("a", "get_context", "{}").await["message_count"], 2, "it was done");
 }

@@ -3,18 +3,18 @@
 use std::future::poll_fn;
 
 use nexus3_protocol::events::{Event, EventQuery};
-use nexus3_protocol::sse::{SseEvent, SseDecoder};
+use nexus3_protocol::sse::{SseDecoder, SseEvent};
 
 use super::*;
 use crate::streams::{EventBytes, StreamError};
 
 /// Somebody who reads a stream.
-pub(super) struct Listener {
+pub(super) struct EventReader {
     stream: EventBytes,
     reader: SseDecoder,
 }
 
-impl Listener {
+impl EventReader {
     pub(super) fn new(stream: EventBytes) -> Self {
         Self { stream, reader: SseDecoder::new(1024 * 1024) }
     }
@@ -29,11 +29,11 @@ impl Listener {
     }
 
     /// All that has happened by now, and whether the stream has ended.
-    async fn told(&mut self) -> (Vec<SseEvent>, bool) {
+    async fn drain(&mut self) -> (Vec<SseEvent>, bool) {
         let mut events = Vec::new();
         loop {
             // A task may not take as much as it likes at once: only who waits again has nothing more to tell.
-            settle().await;
+            run_until_idle().await;
             let before = events.len();
             while let Some(next) = self.next().now_or_never() {
                 let Some(event) = next else { return (events, true) };
@@ -47,7 +47,7 @@ impl Listener {
 
     /// The kinds of all that has happened by now, with the agents they are about.
     async fn kinds(&mut self) -> Vec<String> {
-        self.told().await.0.iter().map(kind).collect()
+        self.drain().await.0.iter().map(kind).collect()
     }
 }
 
@@ -67,22 +67,22 @@ fn sequence(event: &SseEvent) -> Option<u64> {
     }
 }
 
-impl House {
-    async fn watch(&self, caller: &Caller, door: &str, query: &str) -> Result<Listener, StreamError> {
+impl Fixture {
+    async fn watch(&self, caller: &Caller, door: &str, query: &str) -> Result<EventReader, StreamError> {
         let entrance = match door {
-            "/" => self.desk.daemon_target(),
-            name => self.desk.agent_target(name).unwrap(),
+            "/" => self.dispatcher.daemon_target(),
+            name => self.dispatcher.agent_target(name).unwrap(),
         };
         let query = EventQuery::parse(query).unwrap();
-        self.desk.watch(&entrance, caller, query).await.map(Listener::new)
+        self.dispatcher.watch(&entrance, caller, query).await.map(EventReader::new)
     }
 
-    async fn admin_watches(&self, door: &str, query: &str) -> Listener {
+    async fn watch_as_admin(&self, door: &str, query: &str) -> EventReader {
         self.watch(&Caller::admin(), door, query).await.unwrap()
     }
 
-    async fn say(&self, name: &str, text: &str) {
-        self.at_agent(name, &request("send", &format!(r#"{{"content":"{text}"}}"#))).await;
+    async fn send(&self, name: &str, text: &str) {
+        self.call_agent(name, &request("send", &format!(r#"{{"content":"{text}"}}"#))).await;
     }
 }
 
@@ -90,28 +90,28 @@ const TURN: [&str; 5] = ["turn_accepted a", "turn_begun a", "text_delta a", "mes
 
 #[tokio::test(start_paused = true)]
 async fn an_admin_sees_everything_from_now_on() {
-    let house = House::new().await;
-    house.agents(&["before"]).await;
-    let mut listener = house.admin_watches("/", "").await;
+    let house = Fixture::new().await;
+    house.create_agents(&["before"]).await;
+    let mut listener = house.watch_as_admin("/", "").await;
     assert_eq!(listener.kinds().await, Vec::<String>::new());
-    house.agents(&["a"]).await;
-    house.say("a", "hi").await;
-    house.at_daemon(&request("destroy_agent", r#"{"agent_id":"a"}"#)).await;
+    house.create_agents(&["a"]).await;
+    house.send("a", "hi").await;
+    house.call_daemon(&request("destroy_agent", r#"{"agent_id":"a"}"#)).await;
     let expected: Vec<_> = ["agent_created a"].into_iter().chain(TURN).chain(["agent_destroyed a"]).collect();
     assert_eq!(listener.kinds().await, expected);
 }
 
 #[tokio::test(start_paused = true)]
 async fn one_agents_door_tells_of_that_agent_and_ends_with_it() {
-    let house = House::new().await;
-    house.agents(&["a", "b"]).await;
-    let mut listener = house.admin_watches("a", "").await;
-    house.say("b", "hi").await;
-    house.say("a", "hi").await;
-    house.at_daemon(&request("destroy_agent", r#"{"agent_id":"b"}"#)).await;
+    let house = Fixture::new().await;
+    house.create_agents(&["a", "b"]).await;
+    let mut listener = house.watch_as_admin("a", "").await;
+    house.send("b", "hi").await;
+    house.send("a", "hi").await;
+    house.call_daemon(&request("destroy_agent", r#"{"agent_id":"b"}"#)).await;
     assert_eq!(listener.kinds().await, TURN);
-    house.at_daemon(&request("destroy_agent", r#"{"agent_id":"a"}"#)).await;
-    let (events, ended) = listener.told().await;
+    house.call_daemon(&request("destroy_agent", r#"{"agent_id":"a"}"#)).await;
+    let (events, ended) = listener.drain().await;
     assert_eq!(
         (events.iter().map(kind).collect::<Vec<_>>(), ended),
         (vec!["agent_destroyed a".to_owned()], true)
@@ -120,19 +120,19 @@ async fn one_agents_door_tells_of_that_agent_and_ends_with_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_is_taken_up_again_anywhere_has_no_hole_and_no_repeat() {
-    let house = House::new().await;
-    house.agents(&["a"]).await;
+    let house = Fixture::new().await;
+    house.create_agents(&["a"]).await;
     for _ in 0..3 {
-        house.say("a", "hi").await;
+        house.send("a", "hi").await;
     }
-    let mut whole = house.admin_watches("/", "after=0&deltas=false").await;
-    let all: Vec<_> = whole.told().await.0.iter().filter_map(sequence).collect();
+    let mut whole = house.watch_as_admin("/", "after=0&deltas=false").await;
+    let all: Vec<_> = whole.drain().await.0.iter().filter_map(sequence).collect();
     let last = *all.last().unwrap();
     assert_eq!(all, (1..=last).collect::<Vec<_>>(), "the journal begins at one and has no hole");
     for after in 0..=last {
-        let mut rest = house.admin_watches("/", &format!("after={after}&deltas=false")).await;
-        house.say("a", "hi").await;
-        let told: Vec<_> = rest.told().await.0.iter().filter_map(sequence).collect();
+        let mut rest = house.watch_as_admin("/", &format!("after={after}&deltas=false")).await;
+        house.send("a", "hi").await;
+        let told: Vec<_> = rest.drain().await.0.iter().filter_map(sequence).collect();
         assert_eq!(told, (after + 1..=*told.last().unwrap()).collect::<Vec<_>>(), "after {after}");
         assert!(*told.last().unwrap() > last, "what happens now follows what has happened");
     }
@@ -140,23 +140,23 @@ async fn a_stream_that_is_taken_up_again_anywhere_has_no_hole_and_no_repeat() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_begins_now_is_told_where_it_is() {
-    let house = House::new().await;
-    house.agents(&["a"]).await;
-    let place = house.admin_watches("/", "").await.stream.starts_after().unwrap();
-    house.say("a", "hi").await;
-    let mut rest = house.admin_watches("/", &format!("after={place}&deltas=false")).await;
+    let house = Fixture::new().await;
+    house.create_agents(&["a"]).await;
+    let place = house.watch_as_admin("/", "").await.stream.starts_after().unwrap();
+    house.send("a", "hi").await;
+    let mut rest = house.watch_as_admin("/", &format!("after={place}&deltas=false")).await;
     let expected = ["turn_accepted a", "turn_begun a", "message a", "turn_ended a"];
     assert_eq!(rest.kinds().await, expected);
-    let knows = house.admin_watches("/", "after=0").await;
+    let knows = house.watch_as_admin("/", "after=0").await;
     assert_eq!(knows.stream.starts_after(), None, "this one knows");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cursor_that_is_not_in_the_journal_is_a_gap_and_reading_begins_anew() {
-    let house = House::new().await;
-    house.agents(&["a"]).await;
-    let mut listener = house.admin_watches("/", "after=999&kind=agent_created").await;
-    let (events, _) = listener.told().await;
+    let house = Fixture::new().await;
+    house.create_agents(&["a"]).await;
+    let mut listener = house.watch_as_admin("/", "after=999&kind=agent_created").await;
+    let (events, _) = listener.drain().await;
     let kinds: Vec<_> = events.iter().map(kind).collect();
     assert_eq!(kinds, ["gap", "agent_created a"], "a gap is told whatever the filter");
     assert_eq!(events[0].data, r#"{"kind":"gap","journalled":false,"first":1,"last":2}"#);
@@ -164,8 +164,8 @@ async fn a_cursor_that_is_not_in_the_journal_is_a_gap_and_reading_begins_anew() 
 
 #[tokio::test(start_paused = true)]
 async fn a_filter_chooses_kinds() {
-    let house = House::new().await;
-    house.agents(&["a"]).await;
+    let house = Fixture::new().await;
+    house.create_agents(&["a"]).await;
     let mut listeners = Vec::new();
     for (query, expected) in [
         ("kind=message", vec!["message a"]),
@@ -175,9 +175,9 @@ async fn a_filter_chooses_kinds() {
         ("deltas=false", vec!["turn_accepted a", "turn_begun a", "message a", "turn_ended a"]),
         ("kind=daemon_started", vec![]),
     ] {
-        listeners.push((house.admin_watches("/", query).await, query, expected));
+        listeners.push((house.watch_as_admin("/", query).await, query, expected));
     }
-    house.say("a", "hi").await;
+    house.send("a", "hi").await;
     for (mut listener, query, expected) in listeners {
         assert_eq!(listener.kinds().await, expected, "{query}");
     }
@@ -185,10 +185,10 @@ async fn a_filter_chooses_kinds() {
 
 #[tokio::test(start_paused = true)]
 async fn deltas_say_that_they_are_not_kept_and_have_no_id() {
-    let house = House::new().await;
-    house.agents(&["a"]).await;
-    let mut listener = house.admin_watches("a", "kind=text_delta").await;
-    house.at_agent("a", &request("send", r#"{"content":"hi","request_id":7}"#)).await;
+    let house = Fixture::new().await;
+    house.create_agents(&["a"]).await;
+    let mut listener = house.watch_as_admin("a", "kind=text_delta").await;
+    house.call_agent("a", &request("send", r#"{"content":"hi","request_id":7}"#)).await;
     let data = listener.next().await.unwrap().data;
     let expected = concat!(
         r#"{"kind":"text_delta","journalled":false,"agent_id":"a","request_id":7,"turn":1,"#,
@@ -199,13 +199,13 @@ async fn deltas_say_that_they_are_not_kept_and_have_no_id() {
 }
 
 /// lead → helper → scout; other.
-async fn tree() -> (House, Caller) {
-    let house = House::new().await;
+async fn tree() -> (Fixture, Caller) {
+    let house = Fixture::new().await;
     let permissions = r#""preset":"trusted","may_create":["trusted","sandboxed"]"#;
-    house.create(&format!(r#"{{"agent_id":"lead",{permissions}}}"#)).await;
-    house.create(&format!(r#"{{"agent_id":"helper","parent_agent_id":"lead",{permissions}}}"#)).await;
-    house.create(r#"{"agent_id":"scout","parent_agent_id":"helper"}"#).await;
-    house.agents(&["other"]).await;
+    house.request_create(&format!(r#"{{"agent_id":"lead",{permissions}}}"#)).await;
+    house.request_create(&format!(r#"{{"agent_id":"helper","parent_agent_id":"lead",{permissions}}}"#)).await;
+    house.request_create(r#"{"agent_id":"scout","parent_agent_id":"helper"}"#).await;
+    house.create_agents(&["other"]).await;
     (house, Caller::admin().acting_as("helper"))
 }
 
@@ -222,13 +222,13 @@ async fn an_agent_sees_itself_and_those_below_it() {
         .unwrap();
     assert_eq!(listener.kinds().await, ["agent_created helper", "agent_created scout"]);
     for name in ["lead", "helper", "scout", "other"] {
-        house.say(name, "hi").await;
+        house.send(name, "hi").await;
     }
     let expected = ["text_delta helper", "message helper", "text_delta scout", "message scout"];
     assert_eq!(listener.kinds().await, expected);
-    house.create(r#"{"agent_id":"late","parent_agent_id":"helper"}"#).await;
-    house.at_daemon(&request("destroy_agent", r#"{"agent_id":"scout"}"#)).await;
-    house.at_daemon(&request("destroy_agent", r#"{"agent_id":"other"}"#)).await;
+    house.request_create(r#"{"agent_id":"late","parent_agent_id":"helper"}"#).await;
+    house.call_daemon(&request("destroy_agent", r#"{"agent_id":"scout"}"#)).await;
+    house.call_daemon(&request("destroy_agent", r#"{"agent_id":"other"}"#)).await;
     let expected = ["agent_created late", "agent_destroyed scout"];
     assert_eq!(listener.kinds().await, expected, "also the end of one that it had seen");
 }
@@ -237,15 +237,15 @@ async fn an_agent_sees_itself_and_those_below_it() {
 async fn an_agent_sees_its_own_denials_and_those_below_it_and_nobody_elses() {
     let (house, helper) = tree().await;
     let mut own = house.watch(&helper, "/", "kind=denied").await.unwrap();
-    let mut all = house.admin_watches("/", "kind=denied").await;
+    let mut all = house.watch_as_admin("/", "kind=denied").await;
     for who in ["helper", "scout", "other"] {
         let caller = Caller::admin().acting_as(who);
-        house.asked_by(&caller, "/", &request("shutdown_server", "{}")).await;
+        house.call_as(&caller, "/", &request("shutdown_server", "{}")).await;
     }
-    house.asked_by(&Caller::admin().acting_as("nobody"), "/", &request("list_agents", "{}")).await;
-    house.say("scout", "read /etc/passwd").await;
+    house.call_as(&Caller::admin().acting_as("nobody"), "/", &request("list_agents", "{}")).await;
+    house.send("scout", "read /etc/passwd").await;
     assert_eq!(own.kinds().await, ["denied helper", "denied scout", "denied scout"]);
-    let (events, _) = all.told().await;
+    let (events, _) = all.drain().await;
     let who: Vec<_> = events.iter().map(kind).collect();
     assert_eq!(who, ["denied helper", "denied scout", "denied other", "denied", "denied scout"]);
     let first: Value = serde_json::from_str(&events[0].data).unwrap();
@@ -257,11 +257,11 @@ async fn an_agent_sees_its_own_denials_and_those_below_it_and_nobody_elses() {
 async fn an_agent_without_the_tool_sees_only_itself_from_the_change_on() {
     let (house, helper) = tree().await;
     let mut listener = house.watch(&helper, "/", "kind=message").await.unwrap();
-    house.say("scout", "hi").await;
+    house.send("scout", "hi").await;
     assert_eq!(listener.kinds().await, ["message scout"]);
-    house.get("helper", "set_permissions", r#"{"disable_tools":["agent_status"]}"#).await;
-    house.say("scout", "hi").await;
-    house.say("helper", "hi").await;
+    house.call_ok("helper", "set_permissions", r#"{"disable_tools":["agent_status"]}"#).await;
+    house.send("scout", "hi").await;
+    house.send("helper", "hi").await;
     assert_eq!(listener.kinds().await, ["message helper"]);
     let mut late = house.watch(&helper, "/", "kind=message&after=0").await.unwrap();
     assert_eq!(late.kinds().await, ["message helper"]);
@@ -277,7 +277,7 @@ async fn an_agent_may_watch_itself_and_those_below_it_and_is_refused_at_other_do
     let (house, helper) = tree().await;
     for door in ["helper", "scout"] {
         let mut listener = house.watch(&helper, door, "kind=message").await.unwrap();
-        house.say(door, "hi").await;
+        house.send(door, "hi").await;
         assert_eq!(listener.kinds().await, [format!("message {door}")]);
     }
     for door in ["lead", "other"] {
@@ -287,7 +287,7 @@ async fn an_agent_may_watch_itself_and_those_below_it_and_is_refused_at_other_do
     let nobody = Caller::admin().acting_as("nobody");
     let text = "X-Nexus-Agent names no agent that exists".to_owned();
     assert_eq!(house.watch(&nobody, "/", "").await.err(), Some(StreamError::Denied(text)));
-    let mut denials = house.admin_watches("/", "kind=denied&after=0").await;
+    let mut denials = house.watch_as_admin("/", "kind=denied&after=0").await;
     assert_eq!(
         denials.kinds().await,
         ["denied helper", "denied helper", "denied"],
@@ -297,14 +297,14 @@ async fn an_agent_may_watch_itself_and_those_below_it_and_is_refused_at_other_do
 
 #[tokio::test(start_paused = true)]
 async fn a_capability_that_has_died_sees_nothing_more() {
-    let house = House::new().await;
-    house.agents(&["other"]).await;
-    let token = house.agent("a", "trusted", None).await;
-    let caller = house.desk.capability_caller(token.as_bytes()).unwrap();
+    let house = Fixture::new().await;
+    house.create_agents(&["other"]).await;
+    let token = house.create_agent("a", "trusted", None).await;
+    let caller = house.dispatcher.capability_caller(token.as_bytes()).unwrap();
     let mut listener = house.watch(&caller, "/", "").await.unwrap();
-    house.at_daemon(&request("destroy_agent", r#"{"agent_id":"a"}"#)).await;
-    house.say("other", "hi").await;
-    let (events, ended) = listener.told().await;
+    house.call_daemon(&request("destroy_agent", r#"{"agent_id":"a"}"#)).await;
+    house.send("other", "hi").await;
+    let (events, ended) = listener.drain().await;
     let kinds: Vec<_> = events.iter().map(kind).collect();
     assert_eq!((kinds, ended), (vec!["agent_destroyed a".to_owned()], true));
     let refused = house.watch(&caller, "/", "").await.err();
@@ -313,41 +313,41 @@ async fn a_capability_that_has_died_sees_nothing_more() {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_was_destroyed_behind_an_open_door_cannot_be_watched() {
-    let house = House::new().await;
-    house.agents(&["a"]).await;
-    let entrance = house.desk.agent_target("a").unwrap();
-    house.at_daemon(&request("destroy_agent", r#"{"agent_id":"a"}"#)).await;
-    let refused = house.desk.watch(&entrance, &Caller::admin(), EventQuery::default()).await.err();
+    let house = Fixture::new().await;
+    house.create_agents(&["a"]).await;
+    let entrance = house.dispatcher.agent_target("a").unwrap();
+    house.call_daemon(&request("destroy_agent", r#"{"agent_id":"a"}"#)).await;
+    let refused = house.dispatcher.watch(&entrance, &Caller::admin(), EventQuery::default()).await.err();
     assert_eq!(refused, Some(StreamError::AgentNotFound("Agent not found: a".to_owned())));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_does_not_read_slows_nobody_and_misses_only_deltas() {
-    let house = House::new().await;
-    house.agents(&["a"]).await;
-    let mut slow = house.admin_watches("a", "").await;
+    let house = Fixture::new().await;
+    house.create_agents(&["a"]).await;
+    let mut slow = house.watch_as_admin("a", "").await;
     let before = slow.stream.starts_after().unwrap();
     for _ in 0..400 {
-        house.say("a", "hi").await;
+        house.send("a", "hi").await;
     }
-    let (events, _) = slow.told().await;
+    let (events, _) = slow.drain().await;
     assert_eq!(events[0].event, "lagged");
     assert_eq!(events[0].data, r#"{"kind":"lagged","journalled":false}"#);
     let told: Vec<_> = events.iter().filter_map(sequence).collect();
     assert_eq!(told, (before + 1..=before + 4 * 400).collect::<Vec<_>>(), "none of the journal is missing");
-    house.say("a", "hi").await;
+    house.send("a", "hi").await;
     assert_eq!(slow.kinds().await, TURN, "and it is up to date again");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_happened_before_a_restart_is_told_after_it() {
     let store = store::memory();
-    let house = House::kept_in(Arc::clone(&store), Limits::default()).await;
-    house.agents(&["a"]).await;
-    house.say("a", "hi").await;
+    let house = Fixture::with_store(Arc::clone(&store), Limits::default()).await;
+    house.create_agents(&["a"]).await;
+    house.send("a", "hi").await;
     house.pool.stop(std::time::Duration::ZERO).await;
-    let house = House::kept_in(store, Limits::default()).await;
-    let mut listener = house.admin_watches("/", "after=0&deltas=false").await;
+    let house = Fixture::with_store(store, Limits::default()).await;
+    let mut listener = house.watch_as_admin("/", "after=0&deltas=false").await;
     let expected = [
         "daemon_started",
         "agent_created a",

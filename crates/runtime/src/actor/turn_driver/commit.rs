@@ -1,7 +1,7 @@
 //! What a turn has to keep: staged while it goes on, put in line together, and shown to others when it is kept.
 
 use agent::journal::Record;
-use agent::outside::{BoxFuture, Timestamp, StoreFault};
+use agent::outside::{BoxFuture, StoreFault, Timestamp};
 use agent::{CountedMessage, Message, RequestId, TurnEnd, Window};
 
 use super::super::compaction_run::CompactedWindow;
@@ -125,7 +125,8 @@ impl StagedBatch {
                 state.last_rounds = rounds;
             }
         });
-        self.enqueued = Some(EnqueuedBatch { commit: keeping, at: now, messages, compacted: folded, truncate_to: cut });
+        self.enqueued =
+            Some(EnqueuedBatch { commit: keeping, at: now, messages, compacted: folded, truncate_to: cut });
     }
 
     /// Returns when what is in line is kept, or is not. Safe to drop and call again.
@@ -138,7 +139,11 @@ impl StagedBatch {
 
     /// What was in line is kept: now others may see it.
     pub(super) fn publish(&mut self, shared: &Shared) {
-        let Some(EnqueuedBatch { at, messages, compacted: folded, truncate_to: cut, .. }) = self.enqueued.take() else { return };
+        let Some(EnqueuedBatch { at, messages, compacted: folded, truncate_to: cut, .. }) =
+            self.enqueued.take()
+        else {
+            return;
+        };
         self.is_turn_committed = true;
         let mut state = shared.published.write();
         if let Some(folded) = folded {

@@ -5,15 +5,15 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::compaction::{CompactionMethod, CompactionPart, SummaryPlan, CompactionTrigger};
-use agent::outside::{Requester, ModelEvent, ModelRequest, StopReason};
+use agent::compaction::{CompactionMethod, CompactionPart, CompactionTrigger, SummaryPlan};
+use agent::outside::{ModelEvent, ModelRequest, Requester, StopReason};
 use agent::permission::Resource;
 use agent::{Fault, FaultKind, FixedOverhead, TokenCalibration, TokenCount, ToolSpec, TurnEvent, Usage};
 use futures_util::{FutureExt, StreamExt};
 use tokio::time::Instant;
 
-use super::super::compaction_run::{SummaryStep, SummaryCall};
-use super::{Awaited, TurnDriver, turn_panicked, stream_ended};
+use super::super::compaction_run::{SummaryCall, SummaryStep};
+use super::{Awaited, TurnDriver, stream_ended, turn_panicked};
 use crate::event_bus::{Delta, DeltaKind};
 
 /// How often a model may say that a question is too long before it is believed that nothing helps.
@@ -48,7 +48,8 @@ impl ModelCall {
     /// The model answers: the next question is a new one.
     fn on_response_started(&mut self) {
         let (state, counted) = (self.workspace_state.take(), self.counted_tokens);
-        *self = Self { workspace_state: state, counted_tokens: counted, has_response: true, ..Self::default() };
+        *self =
+            Self { workspace_state: state, counted_tokens: counted, has_response: true, ..Self::default() };
     }
 }
 
@@ -97,7 +98,12 @@ impl TurnDriver {
         }
         if !std::mem::replace(&mut self.model_call.has_summarized, true) && self.shared.has_summary_budget() {
             let window = self.shared.published.read().window.clone();
-            if let Some(summary) = SummaryPlan::plan(&window, &size, beside.fixed_overhead.calibration, CompactionTrigger::WindowFull) {
+            if let Some(summary) = SummaryPlan::plan(
+                &window,
+                &size,
+                beside.fixed_overhead.calibration,
+                CompactionTrigger::WindowFull,
+            ) {
                 self.model_call.counted_tokens = None;
                 self.awaited = Awaited::Summary(Box::new(SummaryCall::start(&self.shared, summary)));
                 return true;
@@ -142,7 +148,8 @@ impl TurnDriver {
             let mut state = self.shared.published.write();
             state.volatile_suffix_tokens = frame.volatile_suffix;
             // As counted: what was corrected would teach nothing.
-            let counted = state.window.size(&FixedOverhead { calibration: TokenCalibration::default(), ..frame });
+            let counted =
+                state.window.size(&FixedOverhead { calibration: TokenCalibration::default(), ..frame });
             self.model_call.counted_tokens = Some(counted.total);
             ModelRequest {
                 system: state.window.system().cloned(),
@@ -170,7 +177,9 @@ impl TurnDriver {
         // Whoever waits for a place, or for the time that a server named, is not silent.
         let silence_max = if self.model_call.is_queued { idle.max(QUEUE_WAIT_MAX) } else { idle };
         let patience = silence_max.saturating_sub(self.last_event_at.elapsed());
-        let Awaited::Model(stream) = &mut self.awaited else { return Some(TurnEvent::ModelFailed(stream_ended())) };
+        let Awaited::Model(stream) = &mut self.awaited else {
+            return Some(TurnEvent::ModelFailed(stream_ended()));
+        };
         let next = AssertUnwindSafe(stream.next()).catch_unwind();
         let event = match tokio::time::timeout(patience, next).await {
             Ok(Ok(Some(Ok(event)))) => match self.on_model_event(event) {

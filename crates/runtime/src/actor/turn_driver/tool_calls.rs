@@ -8,17 +8,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use agent::outside::{BoxFuture, ToolContext, PreparedCall, CachedResults, CallSite, Tool};
+use agent::outside::{BoxFuture, CachedResults, CallSite, PreparedCall, Tool, ToolContext};
 use agent::permission::{Effect, Permit, Resource, Verdict, judge};
-use agent::{AgentId, Schedule, Concurrency, TokenCount, ToolCall, ToolClass, ToolOutcome, ToolSpec, TurnEvent};
+use agent::{
+    AgentId, Concurrency, Schedule, TokenCount, ToolCall, ToolClass, ToolOutcome, ToolSpec, TurnEvent,
+};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 
 use super::panic_text;
 use crate::audit;
 use crate::handle::Shared;
-use crate::peers::AgentPeers;
 use crate::output_cache::AgentOutputs;
+use crate::peers::AgentPeers;
 
 pub(super) struct ToolCalls {
     shared: Arc<Shared>,
@@ -139,7 +141,11 @@ impl ToolCalls {
         tracing::debug!(tool = %spec.name, "running a tool");
         self.running.push(run_call(place, &spec, prepared, effects, Arc::clone(&self.shared)));
         self.running_indexes.push(place);
-        if spec.concurrency == Concurrency::Waiting { StartedCall::WaitingForAgents(spec.class) } else { StartedCall::Running(spec.class) }
+        if spec.concurrency == Concurrency::Waiting {
+            StartedCall::WaitingForAgents(spec.class)
+        } else {
+            StartedCall::Running(spec.class)
+        }
     }
 
     /// The next call that is done. Never returns while none runs.
@@ -222,7 +228,9 @@ fn run_call(
         let peers = Arc::new(AgentPeers::new(&shared));
         // Called within, so that a panic in it is the tool's too.
         let results: Arc<dyn CachedResults> = match shared.pool.upgrade() {
-            Some(pool) => Arc::new(AgentOutputs { cache: Arc::clone(&pool.output_cache), agent: shared.node.serial }),
+            Some(pool) => {
+                Arc::new(AgentOutputs { cache: Arc::clone(&pool.output_cache), agent: shared.node.serial })
+            }
             None => return ToolOutcome::Failed("Server shutting down".to_owned()),
         };
         let outcome = call.run(ToolContext { permit, peers, results }).await;

@@ -1,7 +1,7 @@
 //! The tools that reach other agents. Arguments are words of the form `key=value`, then a message:
 //! `to=b wait=yes #7 say hello; done`.
 
-use agent::outside::{ToolContext, NewPeer, PeerResponse, CallSite};
+use agent::outside::{CallSite, NewPeer, PeerResponse, ToolContext};
 use agent::permission::Effect;
 use agent::{AgentId, Fault, FaultKind, RequestId, ToolOutcome};
 
@@ -67,10 +67,16 @@ impl<'a> ParsedArguments<'a> {
     }
 }
 
-pub(super) fn effects(verb: AgentOperation, arguments: &str, scene: &CallSite<'_>) -> Result<Vec<Effect>, String> {
+pub(super) fn effects(
+    verb: AgentOperation,
+    arguments: &str,
+    scene: &CallSite<'_>,
+) -> Result<Vec<Effect>, String> {
     let words = ParsedArguments::parse(arguments);
     Ok(match verb {
-        AgentOperation::Create => vec![Effect::Create((scene.preset_inheritance)(words.peer()?.preset.as_deref()))],
+        AgentOperation::Create => {
+            vec![Effect::Create((scene.preset_inheritance)(words.peer()?.preset.as_deref()))]
+        }
         AgentOperation::Send | AgentOperation::Status | AgentOperation::Cancel | AgentOperation::Destroy => {
             let target = words.target()?;
             let kinship = (scene.relation_to)(&target);
@@ -88,7 +94,11 @@ pub(super) async fn execute(verb: AgentOperation, arguments: &str, leave: &ToolC
     }
 }
 
-async fn try_execute(verb: AgentOperation, words: &ParsedArguments<'_>, leave: &ToolContext) -> Result<String, Fault> {
+async fn try_execute(
+    verb: AgentOperation,
+    words: &ParsedArguments<'_>,
+    leave: &ToolContext,
+) -> Result<String, Fault> {
     let read = |text: String| Fault::new(FaultKind::Invalid, text);
     let peers = &leave.peers;
     Ok(match verb {
@@ -108,7 +118,9 @@ async fn try_execute(verb: AgentOperation, words: &ParsedArguments<'_>, leave: &
             let request = RequestId::Text(words.get("request").unwrap_or_default().to_owned());
             format!("cancelled: {}", peers.cancel(words.target().map_err(read)?, request).await?)
         }
-        AgentOperation::Destroy => format!("destroyed: {}", peers.destroy(words.target().map_err(read)?).await?),
+        AgentOperation::Destroy => {
+            format!("destroyed: {}", peers.destroy(words.target().map_err(read)?).await?)
+        }
         AgentOperation::List => {
             let names: Vec<_> = peers.list().await?.into_iter().map(|peer| peer.id.to_string()).collect();
             names.join(" ")

@@ -10,21 +10,21 @@ use super::*;
 
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
-struct Stage {
+struct StreamFixture {
     body: ResponseBody,
     events: UnboundedSender<Vec<u8>>,
     stop: CancellationToken,
     activity: Arc<Activity>,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
-fn pieces(events: UnboundedReceiver<Vec<u8>>) -> EventBytes {
+fn event_stream(events: UnboundedReceiver<Vec<u8>>) -> EventBytes {
     EventBytes::new(stream::unfold(events, |mut events| async move {
         events.recv().await.map(|piece| (piece, events))
     }))
 }
 
-fn stage(opening: &str) -> Stage {
+fn stream_fixture(opening: &str) -> StreamFixture {
     let (events, told) = unbounded_channel();
     let (stop, activity) = (CancellationToken::new(), Arc::new(Activity::new()));
     let places = Arc::new(Semaphore::new(1));
@@ -34,27 +34,27 @@ fn stage(opening: &str) -> Stage {
         activity: Arc::clone(&activity),
         permit: Arc::clone(&places).try_acquire_owned().ok(),
     };
-    let body = StreamBody::new(pieces(told), opening.as_bytes().to_vec(), terms);
-    Stage { body: ResponseBody::Stream(Box::new(body)), events, stop, activity, places }
+    let body = StreamBody::new(event_stream(told), opening.as_bytes().to_vec(), terms);
+    StreamFixture { body: ResponseBody::Stream(Box::new(body)), events, stop, activity, permits: places }
 }
 
-impl Stage {
+impl StreamFixture {
     async fn next(&mut self) -> Option<String> {
         let frame = poll_fn(|cx| Pin::new(&mut self.body).poll_frame(cx)).await?;
         let Ok(frame) = frame;
         Some(String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap())
     }
 
-    fn tell(&self, piece: &str) {
+    fn send_event(&self, piece: &str) {
         self.events.send(piece.as_bytes().to_vec()).unwrap();
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_opening_comes_first_and_what_is_ready_comes_together() {
-    let mut stage = stage("retry: 1000\n\n");
-    stage.tell("one\n\n");
-    stage.tell("two\n\n");
+    let mut stage = stream_fixture("retry: 1000\n\n");
+    stage.send_event("one\n\n");
+    stage.send_event("two\n\n");
     assert_eq!(stage.next().await.as_deref(), Some("retry: 1000\n\n"));
     assert_eq!(stage.next().await.as_deref(), Some("one\n\ntwo\n\n"));
     assert!(!stage.body.is_end_stream());
@@ -63,14 +63,14 @@ async fn the_opening_comes_first_and_what_is_ready_comes_together() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_stream_says_that_it_is_still_there() {
-    let mut stage = stage("");
+    let mut stage = stream_fixture("");
     let start = Instant::now();
     for beat in 1..=3 {
         assert_eq!(stage.next().await.as_deref(), Some(": still here\n\n"));
         assert_eq!(start.elapsed(), HEARTBEAT * beat);
     }
     tokio::time::advance(Duration::from_secs(10)).await;
-    stage.tell("one\n\n");
+    stage.send_event("one\n\n");
     assert_eq!(stage.next().await.as_deref(), Some("one\n\n"));
     let told = Instant::now();
     stage.next().await;
@@ -79,8 +79,8 @@ async fn a_silent_stream_says_that_it_is_still_there() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_lets_what_is_ready_out_and_then_says_why_it_ends() {
-    let mut stage = stage("");
-    stage.tell("last\n\n");
+    let mut stage = stream_fixture("");
+    stage.send_event("last\n\n");
     stage.stop.cancel();
     assert_eq!(stage.next().await.as_deref(), Some("last\n\n"));
     assert_eq!(stage.next().await.as_deref(), Some(": the daemon stops\n\n"));
@@ -90,7 +90,7 @@ async fn a_stop_lets_what_is_ready_out_and_then_says_why_it_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_wakes_a_stream_that_waits() {
-    let mut stage = stage("");
+    let mut stage = stream_fixture("");
     let stop = stage.stop.clone();
     let start = Instant::now();
     let (ended, ()) = tokio::join!(stage.next(), async {
@@ -103,18 +103,18 @@ async fn a_stop_wakes_a_stream_that_waits() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_ends_with_its_events_and_gives_its_place_back() {
-    let mut stage = stage("");
-    stage.tell("one\n\n");
+    let mut stage = stream_fixture("");
+    stage.send_event("one\n\n");
     let (events, _) = unbounded_channel();
     drop(std::mem::replace(&mut stage.events, events));
     assert_eq!(stage.next().await.as_deref(), Some("one\n\n"));
     assert_eq!(stage.next().await, None);
     assert!(stage.body.is_end_stream());
-    assert_eq!(stage.places.available_permits(), 0);
+    assert_eq!(stage.permits.available_permits(), 0);
     let start = Instant::now();
     tokio::time::advance(Duration::from_secs(60)).await;
     drop(stage.body);
-    assert_eq!(stage.places.available_permits(), 1);
+    assert_eq!(stage.permits.available_permits(), 1);
     stage.activity.wait_idle(Duration::from_secs(10), || false).await;
     assert_eq!(start.elapsed(), Duration::from_secs(70), "it was in use until then");
 }

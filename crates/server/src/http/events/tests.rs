@@ -59,8 +59,9 @@ fn a_caller_takes_a_stream_when_it_says_so() {
 
 #[test]
 fn the_header_counts_before_the_query() {
-    let after =
-        |target: &str, headers: &[(&str, &str)]| parse_query(&parts(target, headers)).map(|query| query.after);
+    let after = |target: &str, headers: &[(&str, &str)]| {
+        parse_query(&parts(target, headers)).map(|query| query.after)
+    };
     assert_eq!(after("/events", &[]), Ok(None));
     assert_eq!(after("/events?", &[]), Ok(None));
     assert_eq!(after("/events?after=5", &[]), Ok(Some(5)));
@@ -70,8 +71,9 @@ fn the_header_counts_before_the_query() {
 
 #[test]
 fn a_cursor_that_is_none_is_refused_wherever_it_stands() {
-    let said =
-        |target: &str, headers: &[(&str, &str)]| parse_query(&parts(target, headers)).unwrap_err().to_string();
+    let said = |target: &str, headers: &[(&str, &str)]| {
+        parse_query(&parts(target, headers)).unwrap_err().to_string()
+    };
     for bad in ["", "x", "-1", "1 2", "\u{e9}"] {
         let text = said("/events?after=5", &[("last-event-id", bad)]);
         assert!(text.starts_with("Last-Event-ID must be a sequence number, got: '"), "{text}");

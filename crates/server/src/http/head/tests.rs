@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn judge(bytes: impl AsRef<[u8]>) -> HeadVerdict {
+fn parse(bytes: impl AsRef<[u8]>) -> HeadVerdict {
     HeadParser::default().parse(bytes.as_ref(), &HttpLimits::default())
 }
 
@@ -12,19 +12,19 @@ fn head(lines: &[&str]) -> String {
 }
 
 /// A good head with more lines.
-fn with(lines: &[&str]) -> String {
+fn head_with(lines: &[&str]) -> String {
     head(&[&["POST / HTTP/1.1", "Host: a"], lines].concat())
 }
 
-fn whole(head: &str, framing: Framing) -> HeadVerdict {
+fn complete(head: &str, framing: Framing) -> HeadVerdict {
     HeadVerdict::Complete { head_bytes: head.len(), framing }
 }
 
 #[track_caller]
-fn refused(bytes: impl AsRef<[u8]>, status: u16, message: &str) {
+fn assert_refused(bytes: impl AsRef<[u8]>, status: u16, message: &str) {
     let bytes = bytes.as_ref();
     let name = bytes[..bytes.len().min(80)].escape_ascii();
-    match judge(bytes) {
+    match parse(bytes) {
         HeadVerdict::Refused(refusal) => {
             assert_eq!((refusal.status.as_u16(), &*refusal.message), (status, message), "{name}");
             assert!(refusal.closes_connection, "{name}: what follows cannot be understood");
@@ -47,14 +47,14 @@ fn a_good_head_says_how_its_body_is_measured() {
         (&["X-Content-Length: a", "A:", "B: \u{e9}\t\u{1f600}"], Framing::Length(0)),
     ];
     for (lines, framing) in cases {
-        let head = with(lines);
-        assert_eq!(judge(&head), whole(&head, framing), "{lines:?}");
+        let head = head_with(lines);
+        assert_eq!(parse(&head), complete(&head, framing), "{lines:?}");
         // What stands behind it is not looked at.
         let more = [head.as_bytes(), b"\0\xff\n\n"].concat();
-        assert_eq!(judge(more), whole(&head, framing), "{lines:?} and more");
+        assert_eq!(parse(more), complete(&head, framing), "{lines:?} and more");
     }
     let old = head(&["GET /a?b HTTP/1.0"]);
-    assert_eq!(judge(&old), whole(&old, Framing::Length(0)), "HTTP/1.0 needs no host");
+    assert_eq!(parse(&old), complete(&old, Framing::Length(0)), "HTTP/1.0 needs no host");
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn targets_have_one_of_three_forms() {
         ["/", "/rpc", "/agent/a.b_c-1", "/?a=b&c=%20", "*", "http://a/", "http://a:1/b?c", "//a", "/a:b@c"]
     {
         let head = head(&[&format!("POST {good} HTTP/1.1"), "Host: a"]);
-        assert_eq!(judge(&head), whole(&head, Framing::Length(0)), "{good}");
+        assert_eq!(parse(&head), complete(&head, Framing::Length(0)), "{good}");
     }
     for bad in [
         "a",
@@ -80,7 +80,7 @@ fn targets_have_one_of_three_forms() {
         "?a",
     ] {
         let head = head(&[&format!("POST {bad} HTTP/1.1"), "Host: a"]);
-        refused(head, 400, &format!("Invalid request line: POST {bad} HTTP/1.1"));
+        assert_refused(head, 400, &format!("Invalid request line: POST {bad} HTTP/1.1"));
     }
 }
 
@@ -112,12 +112,12 @@ fn a_request_line_has_three_parts_of_the_right_kind() {
     ];
     for (line, shown) in cases {
         let message = format!("Invalid request line: {shown}");
-        refused([line, b"\r\nHost: a\r\n\r\n"].concat(), 400, &message);
+        assert_refused([line, b"\r\nHost: a\r\n\r\n"].concat(), 400, &message);
     }
-    refused(b"POST /\xff HTTP/1.1\r\n", 400, "Invalid request encoding: invalid UTF-8 at byte 6");
-    refused(b"\xffPOST", 400, "Invalid request encoding: invalid UTF-8 at byte 0");
+    assert_refused(b"POST /\xff HTTP/1.1\r\n", 400, "Invalid request encoding: invalid UTF-8 at byte 6");
+    assert_refused(b"\xffPOST", 400, "Invalid request encoding: invalid UTF-8 at byte 0");
     let long = format!("POST {} HTTP/1.1\r\n", "a".repeat(1000));
-    refused(long, 400, &format!("Invalid request line: POST {}", "a".repeat(95)));
+    assert_refused(long, 400, &format!("Invalid request line: POST {}", "a".repeat(95)));
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn lines_end_with_both_characters() {
     for bytes in
         ["\n", "POST / HTTP/1.1\n", "POST / HTTP/1.1\r\nHost: a\n", "POST / HTTP/1.1\r\nHost: a\r\n\n"]
     {
-        refused(bytes, 400, message);
+        assert_refused(bytes, 400, message);
     }
 }
 
@@ -153,20 +153,20 @@ fn header_lines_are_a_name_and_a_value() {
         ("A: b\u{b}", control),
     ];
     for (line, message) in cases {
-        refused(with(&[line]), 400, message);
+        assert_refused(head_with(&[line]), 400, message);
     }
     for (line, at) in [(&b"A: \xff"[..], 3), (b"\xff: a", 0), (b"A: \xc3", 3), (b"A: \xed\xa0\x80", 3)] {
         let head = [b"POST / HTTP/1.1\r\n", line, b"\r\n"].concat();
-        refused(head, 400, &format!("Invalid header encoding: invalid UTF-8 at byte {at}"));
+        assert_refused(head, 400, &format!("Invalid header encoding: invalid UTF-8 at byte {at}"));
     }
 }
 
 #[test]
 fn there_is_one_host() {
-    refused(head(&["POST / HTTP/1.1"]), 400, "Missing Host header");
-    refused(with(&["Host: a"]), 400, "Duplicate Host header");
-    refused(with(&["host:"]), 400, "Duplicate Host header");
-    refused(head(&["POST / HTTP/1.0", "Host: a", "Host: a"]), 400, "Duplicate Host header");
+    assert_refused(head(&["POST / HTTP/1.1"]), 400, "Missing Host header");
+    assert_refused(head_with(&["Host: a"]), 400, "Duplicate Host header");
+    assert_refused(head_with(&["host:"]), 400, "Duplicate Host header");
+    assert_refused(head(&["POST / HTTP/1.0", "Host: a", "Host: a"]), 400, "Duplicate Host header");
 }
 
 #[test]
@@ -187,24 +187,28 @@ fn there_is_one_length() {
         "18446744073709551616",
     ] {
         let shown: String = bad.chars().flat_map(char::escape_default).collect();
-        refused(with(&[&format!("Content-Length: {bad}")]), 400, &format!("Invalid Content-Length: {shown}"));
+        assert_refused(
+            head_with(&[&format!("Content-Length: {bad}")]),
+            400,
+            &format!("Invalid Content-Length: {shown}"),
+        );
     }
-    refused(with(&["Content-Length: 1", "Content-Length: 1"]), 400, "Invalid Content-Length: 1");
-    let long = with(&[&format!("Content-Length: {}", "z".repeat(100))]);
-    refused(long, 400, &format!("Invalid Content-Length: {}", "z".repeat(32)));
+    assert_refused(head_with(&["Content-Length: 1", "Content-Length: 1"]), 400, "Invalid Content-Length: 1");
+    let long = head_with(&[&format!("Content-Length: {}", "z".repeat(100))]);
+    assert_refused(long, 400, &format!("Invalid Content-Length: {}", "z".repeat(32)));
     let coding = "Invalid Transfer-Encoding: only chunked is understood";
     for bad in
         ["", "identity", "gzip", "gzip, chunked", "chunked, chunked", "chunked;a", "xchunked", "chunked,"]
     {
-        refused(with(&[&format!("Transfer-Encoding: {bad}")]), 400, coding);
+        assert_refused(head_with(&[&format!("Transfer-Encoding: {bad}")]), 400, coding);
     }
-    refused(with(&["Transfer-Encoding: chunked", "Transfer-Encoding: chunked"]), 400, coding);
+    assert_refused(head_with(&["Transfer-Encoding: chunked", "Transfer-Encoding: chunked"]), 400, coding);
     let both = "Content-Length and Transfer-Encoding in one request";
-    refused(with(&["Transfer-Encoding: chunked", "Content-Length: 0"]), 400, both);
-    refused(with(&["Content-Length: 0", "Transfer-Encoding: chunked"]), 400, both);
+    assert_refused(head_with(&["Transfer-Encoding: chunked", "Content-Length: 0"]), 400, both);
+    assert_refused(head_with(&["Content-Length: 0", "Transfer-Encoding: chunked"]), 400, both);
     let old = head(&["POST / HTTP/1.0", "Transfer-Encoding: chunked"]);
-    refused(old, 400, "Transfer-Encoding in an HTTP/1.0 request");
-    refused(with(&["Expect: x"]), 417, "Invalid Expect: only 100-continue is understood");
+    assert_refused(old, 400, "Transfer-Encoding in an HTTP/1.0 request");
+    assert_refused(head_with(&["Expect: x"]), 417, "Invalid Expect: only 100-continue is understood");
 }
 
 #[test]
@@ -212,55 +216,58 @@ fn every_limit_holds_from_both_sides() {
     let (n, v) = (|count| "n".repeat(count), |count| "v".repeat(count));
     let line = |bytes: usize| format!("POST /{} HTTP/1.1", n(bytes - "POST / HTTP/1.1\r\n".len()));
     let lined = head(&[&line(8192), "Host: a"]);
-    assert_eq!(judge(&lined), whole(&lined, Framing::Length(0)));
-    refused(head(&[&line(8193), "Host: a"]), 400, "Request line too long: 8193 > 8192");
-    refused(head(&[&line(20_000), "Host: a"]), 400, "Request line too long: 8193 > 8192");
-    assert_eq!(judge(n(8192)), HeadVerdict::Incomplete);
-    refused(n(8193), 400, "Request line too long: 8193 > 8192");
+    assert_eq!(parse(&lined), complete(&lined, Framing::Length(0)));
+    assert_refused(head(&[&line(8193), "Host: a"]), 400, "Request line too long: 8193 > 8192");
+    assert_refused(head(&[&line(20_000), "Host: a"]), 400, "Request line too long: 8193 > 8192");
+    assert_eq!(parse(n(8192)), HeadVerdict::Incomplete);
+    assert_refused(n(8193), 400, "Request line too long: 8193 > 8192");
 
     let passes = [
-        with(&[&format!("{}: a", n(1024))]),
-        with(&[&format!("A: {}", v(8192))]),
-        with(&[&format!("A:  {}\t", v(8192))]),
-        with(&["A: b"; 127]),
-        filled(32_768),
+        head_with(&[&format!("{}: a", n(1024))]),
+        head_with(&[&format!("A: {}", v(8192))]),
+        head_with(&[&format!("A:  {}\t", v(8192))]),
+        head_with(&["A: b"; 127]),
+        head_of_size(32_768),
     ];
     for head in passes {
-        assert_eq!(judge(&head), whole(&head, Framing::Length(0)));
+        assert_eq!(parse(&head), complete(&head, Framing::Length(0)));
     }
-    refused(with(&[&format!("{}: a", n(1025))]), 431, "Header name too long: 1025 > 1024");
-    refused(with(&[&format!("A: {}", v(8193))]), 431, "Header value too long: 8193 > 8192");
-    refused(with(&["A: b"; 128]), 431, "Too many headers: exceeds limit of 128");
-    refused(filled(32_769), 431, "Total headers size exceeds limit: 32769 > 32768");
-    refused(filled(60_000), 431, "Total headers size exceeds limit: 32769 > 32768");
-    refused(with(&["Content-Length: 1048577"]), 413, "Request body too large: 1048577 > 1048576");
+    assert_refused(head_with(&[&format!("{}: a", n(1025))]), 431, "Header name too long: 1025 > 1024");
+    assert_refused(head_with(&[&format!("A: {}", v(8193))]), 431, "Header value too long: 8193 > 8192");
+    assert_refused(head_with(&["A: b"; 128]), 431, "Too many headers: exceeds limit of 128");
+    assert_refused(head_of_size(32_769), 431, "Total headers size exceeds limit: 32769 > 32768");
+    assert_refused(head_of_size(60_000), 431, "Total headers size exceeds limit: 32769 > 32768");
+    assert_refused(head_with(&["Content-Length: 1048577"]), 413, "Request body too large: 1048577 > 1048576");
     let max = "Request body too large: 18446744073709551615 > 1048576";
-    refused(with(&["Content-Length: 18446744073709551615"]), 413, max);
+    assert_refused(head_with(&["Content-Length: 18446744073709551615"]), 413, max);
 }
 
 /// A good head whose header lines have this many bytes.
-fn filled(bytes: usize) -> String {
+fn head_of_size(bytes: usize) -> String {
     let full = format!("A: {}", "v".repeat(4091));
     let host = "Host: a\r\n".len();
     let lines = (bytes - host) / 4096 - 1;
     let rest = format!("A: {}", "v".repeat(bytes - host - lines * 4096 - "A: \r\n".len()));
     let mut all = vec![full.as_str(); lines];
     all.push(&rest);
-    with(&all)
+    head_with(&all)
 }
 
 #[test]
 fn the_limits_are_those_it_is_given() {
     let limits = HttpLimits { headers_max: 1, request_line_bytes_max: 17, ..HttpLimits::default() };
     let good = head(&["POST / HTTP/1.1", "Host: a"]);
-    assert_eq!(HeadParser::default().parse(good.as_bytes(), &limits), whole(&good, Framing::Length(0)));
-    for bad in [with(&["A: b"]), head(&["POST /a HTTP/1.1", "Host: a"])] {
-        assert!(matches!(HeadParser::default().parse(bad.as_bytes(), &limits), HeadVerdict::Refused(_)), "{bad}");
+    assert_eq!(HeadParser::default().parse(good.as_bytes(), &limits), complete(&good, Framing::Length(0)));
+    for bad in [head_with(&["A: b"]), head(&["POST /a HTTP/1.1", "Host: a"])] {
+        assert!(
+            matches!(HeadParser::default().parse(bad.as_bytes(), &limits), HeadVerdict::Refused(_)),
+            "{bad}"
+        );
     }
 }
 
 /// Gives the judge a head in pieces; the verdict, and how much of the head was there when it came.
-fn judge_cut(bytes: &[u8], mut next_cut: impl FnMut(usize) -> usize) -> (HeadVerdict, usize) {
+fn parse_in_pieces(bytes: &[u8], mut next_cut: impl FnMut(usize) -> usize) -> (HeadVerdict, usize) {
     let (mut judge, limits) = (HeadParser::default(), HttpLimits::default());
     let mut end = 0;
     while end < bytes.len() {
@@ -275,26 +282,30 @@ fn judge_cut(bytes: &[u8], mut next_cut: impl FnMut(usize) -> usize) -> (HeadVer
 
 #[test]
 fn a_head_is_unfinished_up_to_its_last_byte() {
-    let heads = [with(&[]), with(&["Content-Length: 47", "A: b"]), with(&["Transfer-Encoding: chunked"])];
+    let heads = [
+        head_with(&[]),
+        head_with(&["Content-Length: 47", "A: b"]),
+        head_with(&["Transfer-Encoding: chunked"]),
+    ];
     for head in heads {
         for end in 0..head.len() {
-            assert_eq!(judge(&head[..end]), HeadVerdict::Incomplete, "{}", &head[..end]);
+            assert_eq!(parse(&head[..end]), HeadVerdict::Incomplete, "{}", &head[..end]);
         }
-        let (verdict, end) = judge_cut(head.as_bytes(), |end| end + 1);
+        let (verdict, end) = parse_in_pieces(head.as_bytes(), |end| end + 1);
         assert_eq!(end, head.len());
-        assert_eq!(verdict, judge(&head));
+        assert_eq!(verdict, parse(&head));
     }
 }
 
 #[test]
 fn how_a_head_is_cut_does_not_change_its_verdict() {
     let heads = [
-        with(&["Content-Length: 47"]),
-        with(&["A : b"]),
-        with(&["A: b\n"]),
-        with(&["A: b"; 200]),
-        filled(32_768),
-        filled(32_769),
+        head_with(&["Content-Length: 47"]),
+        head_with(&["A : b"]),
+        head_with(&["A: b\n"]),
+        head_with(&["A: b"; 200]),
+        head_of_size(32_768),
+        head_of_size(32_769),
         format!("POST /{} HTTP/1.1\n", "a".repeat(9000)),
         format!("POST / HTTP/1.1\r\nA: {}\n", "v".repeat(40_000)),
         format!("POST / HTTP/1.1\r\n{}\r\n", "\r\r".repeat(20_000)),
@@ -302,14 +313,14 @@ fn how_a_head_is_cut_does_not_change_its_verdict() {
     ];
     for head in heads {
         let bytes = head.as_bytes();
-        let at_once = judge(bytes);
+        let at_once = parse(bytes);
         assert_ne!(at_once, HeadVerdict::Incomplete);
         for size in [1, 2, 3, 1000, 8192] {
-            let (verdict, _) = judge_cut(bytes, |end| end + size);
+            let (verdict, _) = parse_in_pieces(bytes, |end| end + size);
             assert_eq!(verdict, at_once, "pieces of {size}");
         }
         for cut in (1..bytes.len()).rev().take(50) {
-            let (verdict, _) = judge_cut(bytes, |end| if end == 0 { cut } else { bytes.len() });
+            let (verdict, _) = parse_in_pieces(bytes, |end| if end == 0 { cut } else { bytes.len() });
             assert_eq!(verdict, at_once, "cut at {cut}");
         }
     }
@@ -318,18 +329,18 @@ fn how_a_head_is_cut_does_not_change_its_verdict() {
 #[test]
 fn a_judge_goes_on_with_the_next_head() {
     let (mut judge, limits) = (HeadParser::default(), HttpLimits::default());
-    let (good, bad) = (with(&["Content-Length: 1"]), with(&["A : b"]));
+    let (good, bad) = (head_with(&["Content-Length: 1"]), head_with(&["A : b"]));
     for _ in 0..3 {
         assert_eq!(judge.parse(&good.as_bytes()[..20], &limits), HeadVerdict::Incomplete);
-        assert_eq!(judge.parse(good.as_bytes(), &limits), whole(&good, Framing::Length(1)));
+        assert_eq!(judge.parse(good.as_bytes(), &limits), complete(&good, Framing::Length(1)));
         assert!(matches!(judge.parse(bad.as_bytes(), &limits), HeadVerdict::Refused(_)));
     }
 }
 
 /// Numbers that look random and are the same on every run.
-struct Dice(u64);
+struct TestRng(u64);
 
-impl Dice {
+impl TestRng {
     fn below(&mut self, bound: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -374,7 +385,7 @@ const PIECES: [&[u8]; 30] = [
 
 #[test]
 fn bytes_that_mean_nothing_never_break_the_judge() {
-    let mut dice = Dice(0x5eed_1234_5678_9abc);
+    let mut dice = TestRng(0x5eed_1234_5678_9abc);
     let mut seen = [0; 3];
     for round in 0..20_000 {
         let mut bytes = if round % 2 == 0 { b"POST / HTTP/1.1\r\nHost: a\r\n".to_vec() } else { Vec::new() };
@@ -384,8 +395,8 @@ fn bytes_that_mean_nothing_never_break_the_judge() {
                 _ => bytes.extend_from_slice(PIECES[dice.below(PIECES.len())]),
             }
         }
-        let at_once = judge(&bytes);
-        let (cut, _) = judge_cut(&bytes, |end| end + 1 + dice.below(9));
+        let at_once = parse(&bytes);
+        let (cut, _) = parse_in_pieces(&bytes, |end| end + 1 + dice.below(9));
         assert_eq!(cut, at_once, "round {round}: {}", bytes.escape_ascii());
         let kind = match at_once {
             HeadVerdict::Incomplete => 0,

@@ -10,45 +10,45 @@ use crate::sqlite::schema::{MIGRATIONS, Migration};
 const SECOND: Migration = "CREATE TABLE later (a INTEGER) STRICT; INSERT INTO later VALUES (1)";
 const BROKEN: Migration = "CREATE TABLE later (a INTEGER) STRICT; INSERT INTO nowhere VALUES (1)";
 
-fn step(home: &Home, migrations: &[Migration], failpoints: Option<&str>) -> Result<(), OpenFault> {
+fn run_migrations(home: &Home, migrations: &[Migration], failpoints: Option<&str>) -> Result<(), OpenFault> {
     let mut db = Connection::open(home.path()).unwrap();
-    let version = version(&home.path());
+    let version = schema_version(&home.path());
     let mut failpoints = Failpoints::parse(failpoints).unwrap();
     migrate(&mut db, &home.files(), version, migrations, &mut failpoints)
 }
 
-fn version(path: &Path) -> u32 {
+fn schema_version(path: &Path) -> u32 {
     let db = Connection::open(path).unwrap();
     db.pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
 }
 
 #[tokio::test]
 async fn a_copy_is_taken_before_the_schema_changes() {
-    let home = Home::filled(5).await;
-    step(&home, &[MIGRATIONS[0], SECOND], None).unwrap();
-    assert_eq!(version(&home.path()), 2);
+    let home = Home::with_messages(5).await;
+    run_migrations(&home, &[MIGRATIONS[0], SECOND], None).unwrap();
+    assert_eq!(schema_version(&home.path()), 2);
     let copy = home.folder.path().join("nexus3.db.v1.bak");
-    assert_eq!(version(&copy), 1);
+    assert_eq!(schema_version(&copy), 1);
     assert!(crate::check(&copy).unwrap().is_sound(), "{}", crate::check(&copy).unwrap());
-    let text = home.refusal().to_string();
+    let text = home.open_fault().to_string();
     assert!(text.contains("schema version 2"), "this program knows one version: {text}");
 }
 
 #[tokio::test]
 async fn a_copy_is_never_overwritten() {
-    let home = Home::filled(1).await;
+    let home = Home::with_messages(1).await;
     std::fs::write(home.folder.path().join("nexus3.db.v1.bak"), b"precious").unwrap();
-    step(&home, &[MIGRATIONS[0], SECOND], None).unwrap();
+    run_migrations(&home, &[MIGRATIONS[0], SECOND], None).unwrap();
     assert_eq!(std::fs::read(home.folder.path().join("nexus3.db.v1.bak")).unwrap(), b"precious");
-    assert_eq!(version(&home.folder.path().join("nexus3.db.v1.1.bak")), 1);
+    assert_eq!(schema_version(&home.folder.path().join("nexus3.db.v1.1.bak")), 1);
 }
 
 #[tokio::test]
 async fn a_step_that_fails_changes_nothing() {
-    let home = Home::filled(3).await;
-    step(&home, &[MIGRATIONS[0], BROKEN], None).unwrap_err();
-    assert_eq!(version(&home.path()), 1);
-    assert_eq!(last(&home.open()).await, 4);
+    let home = Home::with_messages(3).await;
+    run_migrations(&home, &[MIGRATIONS[0], BROKEN], None).unwrap_err();
+    assert_eq!(schema_version(&home.path()), 1);
+    assert_eq!(last_sequence(&home.open()).await, 4);
     assert!(home.is_sound().await);
 }
 
@@ -60,11 +60,11 @@ async fn a_step_that_was_cut_off_is_taken_again() {
         let failpoints = Some(failpoint.to_owned());
         open(&SqliteOptions { failpoints, ..SqliteOptions::new(home.path()) }).unwrap_err();
         let store = home.open();
-        keep(&store, [created("main", None)]).await.unwrap();
+        append_records(&store, [created("main", None)]).await.unwrap();
         store.close().await;
-        step(&home, &[MIGRATIONS[0], SECOND], Some(failpoint)).unwrap_err();
-        assert_eq!(version(&home.path()), 1, "{failpoint}");
-        step(&home, &[MIGRATIONS[0], SECOND], None).unwrap();
-        assert_eq!(version(&home.path()), 2, "{failpoint}");
+        run_migrations(&home, &[MIGRATIONS[0], SECOND], Some(failpoint)).unwrap_err();
+        assert_eq!(schema_version(&home.path()), 1, "{failpoint}");
+        run_migrations(&home, &[MIGRATIONS[0], SECOND], None).unwrap();
+        assert_eq!(schema_version(&home.path()), 2, "{failpoint}");
     }
 }

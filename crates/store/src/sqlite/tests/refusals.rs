@@ -8,9 +8,9 @@ use rusqlite::Connection;
 use super::*;
 
 /// What a refusal says; it leaves the database as it was.
-fn refused(home: &Home) -> String {
+fn refusal_text(home: &Home) -> String {
     let before = std::fs::read(home.path()).ok();
-    let text = home.refusal().to_string();
+    let text = home.open_fault().to_string();
     assert!(text.starts_with(home.folder.path().to_str().unwrap()), "{text}");
     assert_eq!(std::fs::read(home.path()).ok(), before, "{text}");
     text
@@ -24,27 +24,27 @@ fn set_mode(path: &Path, mode: u32) {
 async fn a_store_in_use_is_refused() {
     let home = Home::new();
     let store = home.open();
-    let text = refused(&home);
+    let text = refusal_text(&home);
     let holder = format!("another daemon (process {}) uses this store", std::process::id());
     assert!(
         text.contains("nexus3.db.lock") && text.contains(&holder) && text.contains("another home"),
         "{text}"
     );
-    keep(&store, [created("main", None)]).await.unwrap();
+    append_records(&store, [created("main", None)]).await.unwrap();
     store.close().await;
-    assert_eq!(last(&home.open()).await, 1, "a closed one is not");
+    assert_eq!(last_sequence(&home.open()).await, 1, "a closed one is not");
 }
 
 #[tokio::test]
 async fn a_read_only_file_or_folder_is_refused() {
-    let home = Home::filled(1).await;
+    let home = Home::with_messages(1).await;
     set_mode(&home.path(), 0o400);
-    assert!(refused(&home).contains("read-only; give the daemon's user the right to write (chmod u+w)"));
+    assert!(refusal_text(&home).contains("read-only; give the daemon's user the right to write (chmod u+w)"));
     set_mode(&home.path(), 0o600);
     set_mode(home.folder.path(), 0o500);
-    assert!(refused(&home).contains("read-only"));
+    assert!(refusal_text(&home).contains("read-only"));
     set_mode(home.folder.path(), 0o700);
-    assert_eq!(last(&home.open()).await, 2);
+    assert_eq!(last_sequence(&home.open()).await, 2);
 }
 
 #[tokio::test]
@@ -60,12 +60,12 @@ fn what_is_no_database_is_refused() {
     for bytes in [&b"hello"[..], &[0; 4096], &[b'x'; 100_000], b"SQLite format 3"] {
         let home = Home::new();
         std::fs::write(home.path(), bytes).unwrap();
-        let text = refused(&home);
+        let text = refusal_text(&home);
         assert!(text.contains("not a database; restore a backup, or move the file away"), "{text}");
     }
     let home = Home::new();
     std::fs::create_dir(home.path()).unwrap();
-    assert!(matches!(home.refusal(), OpenFault::NotADatabase { .. }));
+    assert!(matches!(home.open_fault(), OpenFault::NotADatabase { .. }));
 }
 
 #[test]
@@ -75,16 +75,16 @@ fn a_database_of_another_program_is_refused() {
     {
         let home = Home::new();
         Connection::open(home.path()).unwrap().execute_batch(sql).unwrap();
-        let text = refused(&home);
+        let text = refusal_text(&home);
         assert!(text.contains("a database of another program") && text.contains("move it away"), "{text}");
     }
 }
 
 #[tokio::test]
 async fn a_newer_schema_is_refused() {
-    let home = Home::filled(1).await;
+    let home = Home::with_messages(1).await;
     Connection::open(home.path()).unwrap().pragma_update(None, "user_version", 99).unwrap();
-    let text = refused(&home);
+    let text = refusal_text(&home);
     for part in ["schema version 99", "versions up to 1", "an older binary cannot read", ".v1.bak"] {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -94,38 +94,38 @@ async fn a_newer_schema_is_refused() {
 async fn an_empty_file_is_a_new_store() {
     let home = Home::new();
     std::fs::write(home.path(), b"").unwrap();
-    assert_eq!(last(&home.open()).await, 0);
+    assert_eq!(last_sequence(&home.open()).await, 0);
 }
 
 #[tokio::test]
 async fn a_log_without_its_database_is_refused() {
     let home = Home::new();
     let store = home.open();
-    keep(&store, [created("main", None)]).await.unwrap();
-    let crashed = home.crash();
+    append_records(&store, [created("main", None)]).await.unwrap();
+    let crashed = home.crash_copy();
     std::fs::remove_file(crashed.path()).unwrap();
     let log = std::fs::read(crashed.files().wal()).unwrap();
-    assert!(refused(&crashed).contains("put the database back, or move the -wal file away"));
+    assert!(refusal_text(&crashed).contains("put the database back, or move the -wal file away"));
     assert_eq!(std::fs::read(crashed.files().wal()).unwrap(), log);
     std::fs::copy(home.path(), crashed.path()).unwrap();
-    assert_eq!(last(&crashed.open()).await, 1, "nothing was lost");
+    assert_eq!(last_sequence(&crashed.open()).await, 1, "nothing was lost");
 }
 
 #[tokio::test]
 async fn a_log_that_was_cut_or_removed_is_refused() {
     let home = Home::new();
     let store = home.open();
-    keep(&store, [created("main", None)]).await.unwrap();
+    append_records(&store, [created("main", None)]).await.unwrap();
     for turn in 0..20 {
-        keep(&store, [begun(turn)]).await.unwrap();
+        append_records(&store, [begun(turn)]).await.unwrap();
     }
     let log = std::fs::read(home.files().wal()).unwrap();
     let changed = |change: fn(&mut Vec<u8>)| {
-        let crashed = home.crash();
-        edit(&crashed.files().wal(), change);
+        let crashed = home.crash_copy();
+        edit_bytes(&crashed.files().wal(), change);
         crashed
     };
-    let removed = home.crash();
+    let removed = home.crash_copy();
     std::fs::remove_file(removed.files().wal()).unwrap();
     for (what, crashed) in [
         ("cut in the middle", changed(|bytes| bytes.truncate(bytes.len() / 2))),
@@ -134,54 +134,59 @@ async fn a_log_that_was_cut_or_removed_is_refused() {
         ("emptied", changed(Vec::clear)),
         ("zeroed", changed(|bytes| bytes.fill(0))),
     ] {
-        let text = refused(&crashed);
+        let text = refusal_text(&crashed);
         for part in ["but 21 were kept", "-wal was cut, changed or removed", "put it back", ".mark"] {
             assert!(text.contains(part), "{what}: {part}: {text}");
         }
         assert!(!crashed.is_sound().await, "{what}");
         // What was there is put back.
         std::fs::write(crashed.files().wal(), &log).unwrap();
-        assert_eq!(last(&crashed.open()).await, 21, "{what}");
+        assert_eq!(last_sequence(&crashed.open()).await, 21, "{what}");
     }
     // Without its log the file is what it was after the last checkpoint: nothing at all.
-    let text = removed.refusal().to_string();
+    let text = removed.open_fault().to_string();
     assert!(text.contains("nexus3.db"), "{text}");
     store.close().await;
 }
 
 #[tokio::test]
 async fn an_older_file_is_taken_when_its_mark_is_removed() {
-    let home = Home::filled(3).await;
+    let home = Home::with_messages(3).await;
     let old = std::fs::read(home.path()).unwrap();
     let store = home.open();
-    keep(&store, [begun(1)]).await.unwrap();
+    append_records(&store, [begun(1)]).await.unwrap();
     store.close().await;
     std::fs::write(home.path(), old).unwrap();
-    assert!(matches!(home.refusal(), OpenFault::JournalTruncated { last: 4, marked: 5, .. }));
+    assert!(matches!(home.open_fault(), OpenFault::JournalTruncated { last: 4, marked: 5, .. }));
     std::fs::remove_file(home.files().high_water_mark()).unwrap();
-    assert_eq!(last(&home.open()).await, 4);
+    assert_eq!(last_sequence(&home.open()).await, 4);
 }
 
 #[tokio::test]
 async fn another_database_is_not_held_against_the_mark() {
-    let (home, other) = (Home::filled(30).await, Home::filled(3).await);
+    let (home, other) = (Home::with_messages(30).await, Home::with_messages(3).await);
     std::fs::copy(other.path(), home.path()).unwrap();
-    assert_eq!(last(&home.open()).await, 4);
+    assert_eq!(last_sequence(&home.open()).await, 4);
 }
 
 #[tokio::test]
 async fn half_a_mark_is_no_mark() {
-    let home = Home::filled(3).await;
-    edit(&home.files().high_water_mark(), |bytes| bytes.truncate(20));
-    assert_eq!(last(&home.open()).await, 4);
-    assert_eq!(crate::sqlite::HighWaterMark::read(&home.files().high_water_mark()).unwrap(), None, "until the next commit");
+    let home = Home::with_messages(3).await;
+    edit_bytes(&home.files().high_water_mark(), |bytes| bytes.truncate(20));
+    assert_eq!(last_sequence(&home.open()).await, 4);
+    assert_eq!(
+        crate::sqlite::HighWaterMark::read(&home.files().high_water_mark()).unwrap(),
+        None,
+        "until the next commit"
+    );
 }
 
 #[cfg(debug_assertions)]
 #[test]
 fn failpoints_that_make_no_sense_are_refused() {
     let home = Home::new();
-    let options = SqliteOptions { failpoints: Some("nonsense".to_owned()), ..SqliteOptions::new(home.path()) };
+    let options =
+        SqliteOptions { failpoints: Some("nonsense".to_owned()), ..SqliteOptions::new(home.path()) };
     assert!(open(&options).unwrap_err().to_string().contains("has no `=`"));
     assert!(!home.path().exists());
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{EventEncoder, call_id, split_evenly, push_event, output_bytes, estimate_tokens};
+use super::{EventEncoder, call_id, estimate_tokens, output_bytes, push_event, split_evenly};
 use crate::model::request::ParsedRequest;
 use crate::model::script::ScriptedCall;
 
@@ -20,8 +20,14 @@ pub(super) struct AnthropicEncoder {
 
 impl AnthropicEncoder {
     pub(super) fn new(request: &ParsedRequest, number: usize) -> Self {
-        let mut events =
-            Self { number, unsent: Vec::with_capacity(1024), open_block: None, blocks: 0, calls: 0, output_bytes: 0 };
+        let mut events = Self {
+            number,
+            unsent: Vec::with_capacity(1024),
+            open_block: None,
+            blocks: 0,
+            calls: 0,
+            output_bytes: 0,
+        };
         let usage = usage(request, 1);
         let message = message(request, number, &json!([]), &Value::Null, &usage);
         events.push("message_start", &json!({ "type": "message_start", "message": message }));
@@ -73,7 +79,10 @@ impl EventEncoder for AnthropicEncoder {
     fn push_call(&mut self, call: &ScriptedCall) {
         let id = call_id(self.number, self.calls);
         self.calls += 1;
-        self.start_block("tool_use", &json!({ "type": "tool_use", "id": id, "name": call.name, "input": {} }));
+        self.start_block(
+            "tool_use",
+            &json!({ "type": "tool_use", "id": id, "name": call.name, "input": {} }),
+        );
         for piece in split_evenly(&call.arguments, 2) {
             self.push_delta(&json!({ "type": "input_json_delta", "partial_json": piece }));
         }
@@ -95,7 +104,12 @@ impl EventEncoder for AnthropicEncoder {
 }
 
 /// The answer to a request that did not ask for a stream.
-pub(super) fn completion(request: &ParsedRequest, number: usize, text: &str, calls: &[ScriptedCall]) -> Bytes {
+pub(super) fn completion(
+    request: &ParsedRequest,
+    number: usize,
+    text: &str,
+    calls: &[ScriptedCall],
+) -> Bytes {
     let mut content: Vec<_> =
         (!text.is_empty()).then(|| json!({ "type": "text", "text": text })).into_iter().collect();
     content.extend(calls.iter().enumerate().map(|(index, call)| {

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use bytes::Bytes;
 use serde_json::json;
 
-use super::{EventEncoder, call_id, now_s, split_evenly, push_string, output_bytes, estimate_tokens};
+use super::{EventEncoder, call_id, estimate_tokens, now_s, output_bytes, push_string, split_evenly};
 use crate::model::request::{ParsedRequest, ResponseMode};
 use crate::model::script::ScriptedCall;
 
@@ -139,7 +139,12 @@ impl UsageBytes {
 }
 
 /// The answer to a request that did not ask for a stream.
-pub(super) fn completion(request: &ParsedRequest, number: usize, text: &str, calls: &[ScriptedCall]) -> Bytes {
+pub(super) fn completion(
+    request: &ParsedRequest,
+    number: usize,
+    text: &str,
+    calls: &[ScriptedCall],
+) -> Bytes {
     let mut message = json!({ "role": "assistant", "content": text });
     if !calls.is_empty() {
         let listed = calls.iter().enumerate().map(|(index, call)| {
@@ -149,7 +154,8 @@ pub(super) fn completion(request: &ParsedRequest, number: usize, text: &str, cal
         message["tool_calls"] = listed.collect();
     }
     let finish_reason = if calls.is_empty() { "stop" } else { "tool_calls" };
-    let (prompt, completion) = (estimate_tokens(request.content_bytes()), estimate_tokens(output_bytes(text, calls)));
+    let (prompt, completion) =
+        (estimate_tokens(request.content_bytes()), estimate_tokens(output_bytes(text, calls)));
     let whole = json!({
         "id": format!("chatcmpl-{number}"),
         "object": "chat.completion",

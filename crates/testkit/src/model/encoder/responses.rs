@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{EventEncoder, call_id, now_s, split_evenly, push_event, output_bytes, estimate_tokens};
+use super::{EventEncoder, call_id, estimate_tokens, now_s, output_bytes, push_event, split_evenly};
 use crate::model::request::ParsedRequest;
 use crate::model::script::ScriptedCall;
 
@@ -105,7 +105,10 @@ impl EventEncoder for ResponsesEncoder {
         let id = self.item_id();
         let call_id = call_id(self.number, self.calls);
         self.calls += 1;
-        self.push("response.output_item.added", json!({ "item": function_call_item(&id, &call_id, &call.name, "") }));
+        self.push(
+            "response.output_item.added",
+            json!({ "item": function_call_item(&id, &call_id, &call.name, "") }),
+        );
         for piece in split_evenly(&call.arguments, 2) {
             self.push("response.function_call_arguments.delta", json!({ "item_id": id, "delta": piece }));
         }
@@ -131,12 +134,22 @@ impl EventEncoder for ResponsesEncoder {
 }
 
 /// The answer to a request that did not ask for a stream.
-pub(super) fn completion(request: &ParsedRequest, number: usize, text: &str, calls: &[ScriptedCall]) -> Bytes {
+pub(super) fn completion(
+    request: &ParsedRequest,
+    number: usize,
+    text: &str,
+    calls: &[ScriptedCall],
+) -> Bytes {
     let id = |place: usize| format!("item_{number}_{place}");
     let mut output: Vec<_> =
         (!text.is_empty()).then(|| item(ItemKind::Message, &id(0), text)).into_iter().collect();
     for (index, call) in calls.iter().enumerate() {
-        output.push(function_call_item(&id(output.len()), &call_id(number, index), &call.name, &call.arguments));
+        output.push(function_call_item(
+            &id(output.len()),
+            &call_id(number, index),
+            &call.name,
+            &call.arguments,
+        ));
     }
     let usage = usage(estimate_tokens(request.content_bytes()), estimate_tokens(output_bytes(text, calls)));
     Bytes::from(response(request, number, "completed", &output, &usage).to_string())

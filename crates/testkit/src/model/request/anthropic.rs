@@ -3,7 +3,10 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Api, BadRequest, ParsedRequest, Message, response_mode, missing_parameter, require_model, parse_json, content_text};
+use super::{
+    Api, BadRequest, Message, ParsedRequest, content_text, missing_parameter, parse_json, require_model,
+    response_mode,
+};
 
 #[derive(Debug, Deserialize)]
 struct Fields {
@@ -22,12 +25,21 @@ pub(super) fn parse(body: &[u8]) -> Result<ParsedRequest, BadRequest> {
     let model = require_model(fields.model)?;
     // This API alone wants a number.
     fields.max_tokens.ok_or_else(|| missing_parameter("max_tokens"))?;
-    let given = fields.messages.filter(|messages| !messages.is_empty()).ok_or_else(|| missing_parameter("messages"))?;
+    let given = fields
+        .messages
+        .filter(|messages| !messages.is_empty())
+        .ok_or_else(|| missing_parameter("messages"))?;
     let system = Some(content_text(&fields.system)).filter(|text| !text.is_empty());
     let mut messages: Vec<_> = system.map(|text| Message::new("system", text)).into_iter().collect();
     given.into_iter().for_each(|message| split_tool_results(message, &mut messages));
     let schema = fields.output_config.pointer("/format/schema").cloned();
-    Ok(ParsedRequest { api: Api::Anthropic, model, response_mode: response_mode(fields.stream), schema, messages })
+    Ok(ParsedRequest {
+        api: Api::Anthropic,
+        model,
+        response_mode: response_mode(fields.stream),
+        schema,
+        messages,
+    })
 }
 
 /// The results in a message as messages of their own, before what the user says beside them.

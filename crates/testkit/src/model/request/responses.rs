@@ -3,7 +3,10 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Api, BadRequest, ParsedRequest, Message, response_mode, missing_parameter, require_model, parse_json, content_text};
+use super::{
+    Api, BadRequest, Message, ParsedRequest, content_text, missing_parameter, parse_json, require_model,
+    response_mode,
+};
 
 #[derive(Debug, Deserialize)]
 struct Fields {
@@ -32,13 +35,21 @@ pub(super) fn parse(body: &[u8]) -> Result<ParsedRequest, BadRequest> {
         return Err(missing_parameter("input"));
     }
     let schema = fields.text.pointer("/format/schema").cloned();
-    Ok(ParsedRequest { api: Api::Responses, model, response_mode: response_mode(fields.stream), schema, messages })
+    Ok(ParsedRequest {
+        api: Api::Responses,
+        model,
+        response_mode: response_mode(fields.stream),
+        schema,
+        messages,
+    })
 }
 
 /// What the model says and calls in one answer are several items, and one message.
 fn push_item(mut item: Value, messages: &mut Vec<Message>) {
     match (item["type"].as_str(), item["role"].as_str()) {
-        (Some("function_call_output"), _) => messages.push(Message::new("tool", content_text(&item["output"]))),
+        (Some("function_call_output"), _) => {
+            messages.push(Message::new("tool", content_text(&item["output"])))
+        }
         (Some("function_call"), _) if messages.last().is_some_and(|last| last.role == "assistant") => {}
         (Some("function_call"), _) => messages.push(Message::new("assistant", "")),
         (_, Some(role)) => {

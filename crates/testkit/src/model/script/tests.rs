@@ -68,7 +68,7 @@ fn every_well_formed_message_means_one_thing() {
 #[test]
 fn every_word_has_a_case_in_the_table() {
     let cases = well_formed();
-    for word in SCRIPT_WORDS {
+    for word in SCRIPT_COMMANDS {
         let start = format!("!{}", word.name);
         assert!(word.usage.starts_with(&start), "{}", word.usage);
         assert!(cases.iter().any(|(content, _)| content.starts_with(&start)), "{start}");
@@ -109,7 +109,7 @@ fn an_unknown_word_is_named_and_the_known_ones_are_listed() {
 #[test]
 fn calls_are_found_wherever_a_text_asks_for_them() {
     let found = |text: &str| -> Vec<(String, String)> {
-        calls_asked_for(text).into_iter().map(|call| (call.name, call.arguments)).collect()
+        injected_calls(text).into_iter().map(|call| (call.name, call.arguments)).collect()
     };
     let of = |calls: &[(&str, &str)]| -> Vec<(String, String)> {
         calls.iter().map(|(name, arguments)| ((*name).to_owned(), (*arguments).to_owned())).collect()

@@ -8,7 +8,10 @@ use agent::permission::{FilePath, RootedPath};
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use super::{RootDirectory, ResolvedFile, PermittedPath, open_at, open_directory, path_denied, proc_fd_path, split_parent};
+use super::{
+    PermittedPath, ResolvedFile, RootDirectory, open_at, open_directory, path_denied, proc_fd_path,
+    split_parent,
+};
 use crate::definition::execution_failed;
 use crate::fs::protected::is_protected;
 
@@ -54,7 +57,10 @@ impl PermittedPath {
     }
 
     /// Finds what has the seat now. It is no link.
-    pub(crate) fn find_target_file(&self, seat: &TargetDirectory) -> Result<Option<ResolvedFile>, ToolOutcome> {
+    pub(crate) fn find_target_file(
+        &self,
+        seat: &TargetDirectory,
+    ) -> Result<Option<ResolvedFile>, ToolOutcome> {
         match seat.open() {
             Ok(handle) => self.inspect(handle).map(Some),
             Err(Errno::NOENT) => Ok(None),
@@ -138,7 +144,10 @@ impl PermittedPath {
 
     fn create_directories(&self, root: &RootDirectory, parent: &str) -> Result<OwnedFd, ToolOutcome> {
         let trouble = |errno| self.errno_outcome(errno);
-        let mut here = root.directory.try_clone().map_err(|fault| execution_failed(format!("{}: {fault}", self.requested_path)))?;
+        let mut here = root
+            .directory
+            .try_clone()
+            .map_err(|fault| execution_failed(format!("{}: {fault}", self.requested_path)))?;
         for (end, name) in path_components(parent) {
             let step = || root.open(&parent[..end], OFlags::PATH | OFlags::DIRECTORY);
             here = match step() {

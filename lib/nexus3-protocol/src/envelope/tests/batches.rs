@@ -1,27 +1,27 @@
 //! Arrays of requests: each answered for itself, none run when the whole is refused.
 
-use super::super::{Id, Incoming, Params, RejectedRequest, Request, EnvelopeRules};
-use super::refused;
+use super::super::{EnvelopeRules, Id, Incoming, Params, RejectedRequest, Request};
+use super::parse_rejected;
 
-fn batch(text: &str) -> Vec<Result<Request<'_>, RejectedRequest<'_>>> {
+fn parse_batch(text: &str) -> Vec<Result<Request<'_>, RejectedRequest<'_>>> {
     match Incoming::parse(text.as_bytes(), EnvelopeRules::FULL) {
         Ok(Incoming::Batch(items)) => items,
         other => panic!("{text} was expected to be a batch, got {other:?}"),
     }
 }
 
-fn good(id: usize) -> String {
+fn valid_request(id: usize) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"m","id":{id}}}"#)
 }
 
-fn goods(count: usize) -> String {
-    format!("[{}]", (0..count).map(good).collect::<Vec<_>>().join(","))
+fn valid_batch(count: usize) -> String {
+    format!("[{}]", (0..count).map(valid_request).collect::<Vec<_>>().join(","))
 }
 
 #[test]
 fn an_empty_batch_is_refused_once() {
     for text in ["[]", " [ \n ] "] {
-        let refused = refused(text, EnvelopeRules::FULL);
+        let refused = parse_rejected(text, EnvelopeRules::FULL);
         assert_eq!((refused.error.code, refused.id), (-32600, Id::NULL));
         assert_eq!(refused.error.message, "Batch must not be empty");
     }
@@ -31,7 +31,7 @@ fn an_empty_batch_is_refused_once() {
 fn items_that_are_no_objects_are_refused_each() {
     for (text, count) in [("[1]", 1), ("[1,2,3]", 3), ("[[]]", 1), (r#"[null,"a",true,[1],[[{"id":1}]]]"#, 5)]
     {
-        let items = batch(text);
+        let items = parse_batch(text);
         assert_eq!(items.len(), count, "{text}");
         for item in items {
             let refused = item.unwrap_err();
@@ -45,7 +45,7 @@ fn items_that_are_no_objects_are_refused_each() {
 fn good_and_bad_items_keep_their_places_and_ids() {
     let text = r#"[{"jsonrpc":"2.0","method":"a","id":1},{"jsonrpc":"2.0","method":"b"},5,
         {"jsonrpc":"1.0","method":"c","id":"x"},{"jsonrpc":"2.0","method":"d","id":null,"params":[1]},{}]"#;
-    let told: Vec<(String, String)> = batch(text)
+    let told: Vec<(String, String)> = parse_batch(text)
         .into_iter()
         .map(|item| match item {
             Ok(request) => {
@@ -68,22 +68,22 @@ fn good_and_bad_items_keep_their_places_and_ids() {
 #[test]
 fn a_batch_may_be_as_large_as_the_rules_say_and_no_larger() {
     assert_eq!(EnvelopeRules::FULL.batch_max, 100);
-    assert_eq!(batch(&goods(100)).len(), 100);
+    assert_eq!(parse_batch(&valid_batch(100)).len(), 100);
     for (count, message) in [(101, "Batch too large: 101 > 100"), (100_000, "Batch too large: 100000 > 100")]
     {
-        let text = goods(count);
-        let refused = refused(&text, EnvelopeRules::FULL);
+        let text = valid_batch(count);
+        let refused = parse_rejected(&text, EnvelopeRules::FULL);
         assert_eq!((refused.error.code, refused.id.raw()), (-32600, "null"));
         assert_eq!(refused.error.message, message);
     }
     let one = EnvelopeRules { batch_max: 1, positional: false };
-    assert_eq!(refused(&goods(2), one).error.message, "Batch too large: 2 > 1");
-    assert!(Incoming::parse(goods(1).as_bytes(), one).is_ok());
+    assert_eq!(parse_rejected(&valid_batch(2), one).error.message, "Batch too large: 2 > 1");
+    assert!(Incoming::parse(valid_batch(1).as_bytes(), one).is_ok());
 }
 
 #[test]
 fn a_key_that_stands_twice_in_one_item_refuses_the_whole_batch() {
-    let good = good(1);
+    let good = valid_request(1);
     let shapes = [
         format!(r#"[{good},{{"jsonrpc":"2.0","method":"m","id":2,"id":3}}]"#),
         format!(r#"[{{"jsonrpc":"2.0","method":"m","id":2,"\u0069d":3}},{good}]"#),
@@ -91,7 +91,7 @@ fn a_key_that_stands_twice_in_one_item_refuses_the_whole_batch() {
         format!(r#"[{good},{{"jsonrpc":"2.0","method":"m","params":[{{"id":1,"id":2}}]}}]"#),
     ];
     for text in &shapes {
-        let refused = refused(text, EnvelopeRules::FULL);
+        let refused = parse_rejected(text, EnvelopeRules::FULL);
         assert_eq!((refused.error.code, refused.id.raw()), (-32600, "null"), "{text}");
         assert_eq!(refused.error.message, "Duplicate key in request: 'id'", "{text}");
     }
@@ -99,8 +99,8 @@ fn a_key_that_stands_twice_in_one_item_refuses_the_whole_batch() {
 
 #[test]
 fn the_same_key_or_id_in_two_items_is_no_duplicate() {
-    let text = format!("[{},{}]", good(1), good(1));
-    assert!(batch(&text).into_iter().all(|item| item.is_ok()));
+    let text = format!("[{},{}]", valid_request(1), valid_request(1));
+    assert!(parse_batch(&text).into_iter().all(|item| item.is_ok()));
 }
 
 #[test]
@@ -113,13 +113,13 @@ fn each_item_is_held_to_the_doors_rules() {
     let message = "Positional params (array) not supported, use named params (object)";
     assert_eq!(items[0].as_ref().unwrap_err().error.message, message);
     assert_eq!(items[0].as_ref().unwrap_err().id.raw(), "1");
-    assert!(matches!(batch(text)[0].as_ref().unwrap().params, Params::Positional(_)));
+    assert!(matches!(parse_batch(text)[0].as_ref().unwrap().params, Params::Positional(_)));
 }
 
 #[test]
 fn a_batch_that_is_not_json_is_refused_once_without_id() {
     for text in [r#"[{"jsonrpc":"2.0","method":"m","id":1},{"#, "[1,]", "[1] 2", "["] {
-        let refused = refused(text, EnvelopeRules::FULL);
+        let refused = parse_rejected(text, EnvelopeRules::FULL);
         assert_eq!((refused.error.code, refused.id.raw()), (-32700, "null"), "{text}");
     }
 }

@@ -1,7 +1,7 @@
 //! Ids: echoed as they were sent, byte for byte, or refused.
 
-use super::super::{Id, EnvelopeRules, encode_result};
-use super::{refused, taken};
+use super::super::{EnvelopeRules, Id, encode_result};
+use super::{parse_accepted, parse_rejected};
 
 fn with_id(id: &str) -> String {
     format!(r#"{{"jsonrpc":"2.0","method":"m","id":{id}}}"#)
@@ -31,7 +31,7 @@ fn strings_and_integers_come_back_byte_for_byte() {
     ];
     for id in ids {
         let text = with_id(id);
-        let request = taken(&text, EnvelopeRules::HTTP);
+        let request = parse_accepted(&text, EnvelopeRules::HTTP);
         let sent = request.id.unwrap();
         assert_eq!(sent.raw(), id);
         assert!(!sent.is_null(), "{id}");
@@ -43,14 +43,14 @@ fn strings_and_integers_come_back_byte_for_byte() {
 #[test]
 fn blanks_around_an_id_are_not_part_of_it() {
     let text = "{\"id\" : \n 12 \t,\"jsonrpc\":\"2.0\",\"method\":\"m\"}";
-    assert_eq!(taken(text, EnvelopeRules::HTTP).id.unwrap().raw(), "12");
+    assert_eq!(parse_accepted(text, EnvelopeRules::HTTP).id.unwrap().raw(), "12");
 }
 
 #[test]
 fn no_id_and_a_null_id_are_told_apart() {
-    assert_eq!(taken(r#"{"jsonrpc":"2.0","method":"m"}"#, EnvelopeRules::HTTP).id, None);
+    assert_eq!(parse_accepted(r#"{"jsonrpc":"2.0","method":"m"}"#, EnvelopeRules::HTTP).id, None);
     let text = with_id("null");
-    let id = taken(&text, EnvelopeRules::HTTP).id.unwrap();
+    let id = parse_accepted(&text, EnvelopeRules::HTTP).id.unwrap();
     assert_eq!(id, Id::NULL);
     assert!(id.is_null());
 }
@@ -74,7 +74,7 @@ fn a_fraction_a_truth_and_a_container_are_no_ids() {
     for (id, kind) in ids {
         for rules in [EnvelopeRules::HTTP, EnvelopeRules::FULL] {
             let text = with_id(id);
-            let refused = refused(&text, rules);
+            let refused = parse_rejected(&text, rules);
             let message = format!("id must be string, number, or null, got: {kind}");
             assert_eq!((refused.error.code, refused.error.message), (-32600, message), "{id}");
             assert_eq!(refused.id, Id::NULL, "{id}");
@@ -85,9 +85,12 @@ fn a_fraction_a_truth_and_a_container_are_no_ids() {
 #[test]
 fn a_refused_request_without_a_usable_id_gets_the_null_id() {
     for text in [r#"{"method":"m"}"#, r#"{"method":"m","id":null}"#, r#"{"method":"m","id":1.5}"#] {
-        assert_eq!(refused(text, EnvelopeRules::HTTP).id, Id::NULL, "{text}");
+        assert_eq!(parse_rejected(text, EnvelopeRules::HTTP).id, Id::NULL, "{text}");
     }
-    assert_eq!(refused(r#"{"method":"m","id":"\u0041"}"#, EnvelopeRules::HTTP).id.raw(), r#""\u0041""#);
+    assert_eq!(
+        parse_rejected(r#"{"method":"m","id":"\u0041"}"#, EnvelopeRules::HTTP).id.raw(),
+        r#""\u0041""#
+    );
 }
 
 #[test]

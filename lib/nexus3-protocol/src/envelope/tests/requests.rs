@@ -1,13 +1,13 @@
 //! What a request must have, the message for each thing it lacks, and which of several faults is told.
 
-use super::super::{Id, Incoming, Params, EnvelopeRules};
-use super::{refused, taken};
+use super::super::{EnvelopeRules, Id, Incoming, Params};
+use super::{parse_accepted, parse_rejected};
 use crate::json::{Json, from_members};
 
 /// Each text has id 7 unless it says otherwise, and is refused with −32600, that id and this message.
 fn check(rules: EnvelopeRules, cases: &[(&str, &str)]) {
     for (text, message) in cases {
-        let refused = refused(text, rules);
+        let refused = parse_rejected(text, rules);
         assert_eq!(refused.error.message, *message, "{text}");
         assert_eq!((refused.error.code, refused.id.raw()), (-32600, "7"), "{text}");
         assert_eq!(refused.error.data, None, "{text}");
@@ -16,8 +16,10 @@ fn check(rules: EnvelopeRules, cases: &[(&str, &str)]) {
 
 #[test]
 fn a_whole_request_is_read() {
-    let request =
-        taken(r#"{"jsonrpc":"2.0","id":7,"method":"send","params":{"content":"hi","n":[1]}}"#, EnvelopeRules::HTTP);
+    let request = parse_accepted(
+        r#"{"jsonrpc":"2.0","id":7,"method":"send","params":{"content":"hi","n":[1]}}"#,
+        EnvelopeRules::HTTP,
+    );
     assert_eq!(request.method, "send");
     assert_eq!(request.id.as_ref().map(Id::raw), Some("7"));
     let members = vec![
@@ -30,7 +32,7 @@ fn a_whole_request_is_read() {
 #[test]
 fn members_may_stand_in_any_order_and_be_escaped() {
     let text = r#" {"params":{},"id":"x","m\u0065thod":"\u0073end","jsonrpc":"\u0032.0"} "#;
-    let request = taken(text, EnvelopeRules::HTTP);
+    let request = parse_accepted(text, EnvelopeRules::HTTP);
     assert_eq!((request.method.as_ref(), request.id.as_ref().map(Id::raw)), ("send", Some("\"x\"")));
 }
 
@@ -38,14 +40,14 @@ fn members_may_stand_in_any_order_and_be_escaped() {
 fn absent_null_and_empty_params_are_no_parameters() {
     for params in ["", r#","params":null"#, r#","params":{}"#] {
         let text = format!(r#"{{"jsonrpc":"2.0","method":"m","id":1{params}}}"#);
-        assert_eq!(taken(&text, EnvelopeRules::HTTP).params, Params::Named(Vec::new()), "{text}");
+        assert_eq!(parse_accepted(&text, EnvelopeRules::HTTP).params, Params::Named(Vec::new()), "{text}");
     }
 }
 
 #[test]
 fn what_is_not_an_object_is_no_request() {
     for text in ["[]", "[1,2,3]", "[[]]", "\"{}\"", "1", "-0", "1e400", "null", "true", "false", " [ ] "] {
-        let refused = refused(text, EnvelopeRules::HTTP);
+        let refused = parse_rejected(text, EnvelopeRules::HTTP);
         assert_eq!(refused.error.message, "Request must be a JSON object", "{text}");
         assert_eq!((refused.error.code, refused.id.raw()), (-32600, "null"), "{text}");
     }
@@ -54,7 +56,7 @@ fn what_is_not_an_object_is_no_request() {
 #[test]
 fn http_refuses_an_array_of_good_requests_too() {
     let text = r#"[{"jsonrpc":"2.0","method":"m","id":1}]"#;
-    assert_eq!(refused(text, EnvelopeRules::HTTP).error.message, "Request must be a JSON object");
+    assert_eq!(parse_rejected(text, EnvelopeRules::HTTP).error.message, "Request must be a JSON object");
     assert!(
         matches!(Incoming::parse(text.as_bytes(), EnvelopeRules::FULL), Ok(Incoming::Batch(items)) if items.len() == 1)
     );
@@ -104,7 +106,7 @@ fn any_other_name_is_handed_on() {
     for name in ["rpc.x", "__proto__", "agent.send\\u0000", " ", "sénd", "SEND", "\\u202e", long.as_str()] {
         let text = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"{name}"}}"#);
         let expected: String = serde_json::from_str(&format!("\"{name}\"")).unwrap();
-        assert_eq!(taken(&text, EnvelopeRules::HTTP).method, expected);
+        assert_eq!(parse_accepted(&text, EnvelopeRules::HTTP).method, expected);
     }
 }
 
@@ -129,8 +131,11 @@ fn params_that_are_no_container_are_refused_with_their_type() {
 fn positional_params_pass_only_where_the_rules_say_so() {
     for params in ["[]", "[1]", "[{\"content\":\"hi\"}]"] {
         let text = format!(r#"{{"jsonrpc":"2.0","id":7,"method":"m","params":{params}}}"#);
-        check(EnvelopeRules::HTTP, &[(&text, "Positional params (array) not supported, use named params (object)")]);
-        assert!(matches!(taken(&text, EnvelopeRules::FULL).params, Params::Positional(_)), "{text}");
+        check(
+            EnvelopeRules::HTTP,
+            &[(&text, "Positional params (array) not supported, use named params (object)")],
+        );
+        assert!(matches!(parse_accepted(&text, EnvelopeRules::FULL).params, Params::Positional(_)), "{text}");
     }
 }
 
@@ -172,15 +177,21 @@ fn only_the_first_fault_is_told_in_the_originals_order() {
             (r#"{"params":{},"method":"m","jsonrpc":"2.0","extra":1,"id":7}"#, "Invalid JSON-RPC request"),
         ],
     );
-    let unusable = refused(r#"{"params":{},"method":"m","jsonrpc":"2.0","extra":1,"id":true}"#, EnvelopeRules::HTTP);
+    let unusable = parse_rejected(
+        r#"{"params":{},"method":"m","jsonrpc":"2.0","extra":1,"id":true}"#,
+        EnvelopeRules::HTTP,
+    );
     assert_eq!(unusable.error.message, "id must be string, number, or null, got: bool");
-    let earlier = refused(r#"{"params":1,"method":"m","jsonrpc":"2.0","extra":1,"id":true}"#, EnvelopeRules::HTTP);
+    let earlier = parse_rejected(
+        r#"{"params":1,"method":"m","jsonrpc":"2.0","extra":1,"id":true}"#,
+        EnvelopeRules::HTTP,
+    );
     assert_eq!(earlier.error.message, "params must be object or array, got: int");
 }
 
 #[test]
 fn syntax_is_judged_before_duplicates_and_duplicates_before_everything_else() {
-    let syntax = refused(r#"{"id":7,"id":7,"method":"#, EnvelopeRules::HTTP);
+    let syntax = parse_rejected(r#"{"id":7,"id":7,"method":"#, EnvelopeRules::HTTP);
     assert_eq!((syntax.error.code, syntax.id.raw()), (-32700, "null"));
     assert_eq!(syntax.error.message, "Invalid JSON: Expecting value: line 1 column 25 (char 24)");
     check(
@@ -209,7 +220,7 @@ fn a_key_that_stands_twice_is_refused_with_the_id_when_that_is_clear() {
     ];
     for (text, id, key) in shapes {
         for rules in [EnvelopeRules::HTTP, EnvelopeRules::FULL] {
-            let refused = refused(text, rules);
+            let refused = parse_rejected(text, rules);
             assert_eq!(refused.error.message, format!("Duplicate key in request: '{key}'"), "{text}");
             assert_eq!((refused.error.code, refused.id.raw()), (-32600, id), "{text}");
         }
@@ -221,14 +232,14 @@ fn a_long_duplicate_key_is_cut_in_the_message() {
     let key = "k".repeat(100_000);
     let text = format!(r#"{{"{key}":1,"{key}":2}}"#);
     let message = format!("Duplicate key in request: '{}...'", "k".repeat(64));
-    assert_eq!(refused(&text, EnvelopeRules::HTTP).error.message, message);
+    assert_eq!(parse_rejected(&text, EnvelopeRules::HTTP).error.message, message);
 }
 
 #[test]
 fn text_is_handed_on_letter_for_letter() {
     let text =
         r#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"t":"\u0000\u202e\u2028\u001b[31m\ud83d\ude00é"}}"#;
-    let Params::Named(members) = taken(text, EnvelopeRules::HTTP).params else {
+    let Params::Named(members) = parse_accepted(text, EnvelopeRules::HTTP).params else {
         panic!("named parameters were expected")
     };
     let params: std::collections::BTreeMap<String, String> = from_members(&members).unwrap();

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::super::{Response, ResponseFault, RpcError};
 use crate::json::{Json, SyntaxFault};
 
-fn shape(text: &str) -> &'static str {
+fn shape_fault(text: &str) -> &'static str {
     match Response::parse(text.as_bytes()) {
         Err(ResponseFault::Shape(what)) => what,
         other => panic!("{text} was expected to be refused by its shape, got {other:?}"),
@@ -86,7 +86,7 @@ fn a_response_that_is_not_whole_or_says_too_much_is_refused() {
         (r#"{"jsonrpc":"2.0","id":1,"result":{"a":1,"\u0061":2}}"#, "a key stands twice"),
     ];
     for (text, what) in cases {
-        assert_eq!(shape(text), what, "{text}");
+        assert_eq!(shape_fault(text), what, "{text}");
     }
 }
 
@@ -109,7 +109,7 @@ fn an_error_that_is_not_whole_or_says_too_much_is_refused() {
         (r#"{"code":1,"message":""}"#, "empty error message"),
     ];
     for (error, what) in cases {
-        assert_eq!(shape(&format!(r#"{{"jsonrpc":"2.0","id":1,"error":{error}}}"#)), what, "{error}");
+        assert_eq!(shape_fault(&format!(r#"{{"jsonrpc":"2.0","id":1,"error":{error}}}"#)), what, "{error}");
     }
 }
 
@@ -118,7 +118,10 @@ fn faults_say_what_they_are() {
     let not_json = Response::parse(b"<html>").unwrap_err();
     assert!(matches!(not_json, ResponseFault::Syntax(SyntaxFault::Grammar { .. })));
     assert_eq!(not_json.to_string(), "Invalid JSON: Expecting value: line 1 column 1 (char 0)");
-    assert_eq!(Response::parse(b"{}").unwrap_err().to_string(), "not a JSON-RPC response: jsonrpc is not 2.0");
+    assert_eq!(
+        Response::parse(b"{}").unwrap_err().to_string(),
+        "not a JSON-RPC response: jsonrpc is not 2.0"
+    );
     assert!(matches!(Response::parse(b""), Err(ResponseFault::Syntax(_))));
     assert!(matches!(
         Response::parse(b"{\"id\":\"\xff\"}"),

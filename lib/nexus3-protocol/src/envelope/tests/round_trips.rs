@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::super::{
-    Id, Incoming, Params, Response, RpcError, EnvelopeRules, encode_error, encode_request, encode_result,
+    EnvelopeRules, Id, Incoming, Params, Response, RpcError, encode_error, encode_request, encode_result,
 };
 use crate::json::{from_json, from_members};
 

@@ -104,11 +104,17 @@ fn agents() -> Vec<(Event, String)> {
     };
     vec![
         journal_event(JournalRecord::AgentCreated(created), &created_rest),
-        journal_event(JournalRecord::PermissionsChanged(changed), &format!(r#""by":"admin","rights":{PERMISSIONS}"#)),
+        journal_event(
+            JournalRecord::PermissionsChanged(changed),
+            &format!(r#""by":"admin","rights":{PERMISSIONS}"#),
+        ),
         journal_event(JournalRecord::AgentRenamed(renamed), r#""by":"admin","new_agent_id":"b""#),
         journal_event(JournalRecord::AgentFinished(AgentFinished { by: by() }), r#""by":"admin""#),
         journal_event(JournalRecord::AgentDestroyed(AgentDestroyed { by: by() }), r#""by":"admin""#),
-        journal_event(JournalRecord::RolledBack(RolledBack { by: by(), messages: 2 }), r#""by":"admin","messages":2"#),
+        journal_event(
+            JournalRecord::RolledBack(RolledBack { by: by(), messages: 2 }),
+            r#""by":"admin","messages":2"#,
+        ),
         journal_event(
             JournalRecord::ContextCompacted(compacted),
             concat!(
@@ -149,7 +155,10 @@ fn turns() -> Vec<(Event, String)> {
                 r#""tool_call_id":null"#,
             ),
         ),
-        journal_event(JournalRecord::MessageEvent(result), r#""role":"tool","content":"hi","tool_call_id":"c1""#),
+        journal_event(
+            JournalRecord::MessageEvent(result),
+            r#""role":"tool","content":"hi","tool_call_id":"c1""#,
+        ),
         journal_event(JournalRecord::Steered(steered), &format!(r#""turn":2,"message":{MESSAGE}"#)),
         journal_event(
             JournalRecord::ToolBegun(begun),
@@ -212,8 +221,14 @@ fn others() -> Vec<(Event, String)> {
     };
     let delta = |text: &str| format!(r#""agent_id":"a","request_id":"r","turn":2,"text":"{text}""#);
     vec![
-        journal_event(JournalRecord::Denied(denied), r#""principal":"a","action":"send","rule":"identity","text":"no""#),
-        journal_event(JournalRecord::DaemonStarted(DaemonStarted { version: text("0.1.0") }), r#""version":"0.1.0""#),
+        journal_event(
+            JournalRecord::Denied(denied),
+            r#""principal":"a","action":"send","rule":"identity","text":"no""#,
+        ),
+        journal_event(
+            JournalRecord::DaemonStarted(DaemonStarted { version: text("0.1.0") }),
+            r#""version":"0.1.0""#,
+        ),
         journal_event(JournalRecord::DaemonStopped(DaemonStopped {}), ""),
         live(LiveEvent::TextDelta(said), &delta("hel")),
         live(LiveEvent::ReasoningDelta(thought), &delta("hm")),

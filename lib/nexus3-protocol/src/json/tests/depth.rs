@@ -3,7 +3,7 @@
 use std::thread;
 
 use super::super::{DEPTH_MAX, SyntaxFault, parse, parse_members};
-use crate::envelope::{Incoming, Response, ResponseFault, EnvelopeRules};
+use crate::envelope::{EnvelopeRules, Incoming, Response, ResponseFault};
 
 fn nested(open: &str, inside: &str, close: &str, times: usize) -> Vec<u8> {
     [open.repeat(times).as_str(), inside, close.repeat(times).as_str()].concat().into_bytes()

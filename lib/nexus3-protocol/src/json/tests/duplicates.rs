@@ -2,7 +2,7 @@
 
 use super::super::{Document, Json, parse, parse_members};
 
-fn doubled(text: &str) -> Option<String> {
+fn duplicate_key(text: &str) -> Option<String> {
     let document = parse(text.as_bytes()).unwrap();
     let alone = document.duplicate.map(|key| key.into_owned());
     let (_, in_message) = parse_members(text.as_bytes()).unwrap();
@@ -11,7 +11,7 @@ fn doubled(text: &str) -> Option<String> {
 }
 
 /// An object of this many keys, `key` once more at the end.
-fn object_and(keys: usize, key: &str) -> String {
+fn object_with_key(keys: usize, key: &str) -> String {
     let members: Vec<String> = (0..keys).map(|number| format!("\"k{number}\":{number}")).collect();
     format!("{{{},\"{key}\":null}}", members.join(","))
 }
@@ -35,7 +35,7 @@ fn a_key_that_stands_twice_is_seen_in_every_shape() {
         (r#"{"a\u0000":1,"a\u0000":2}"#, "a\0"),
     ];
     for (text, key) in shapes {
-        assert_eq!(doubled(text).as_deref(), Some(key), "{text}");
+        assert_eq!(duplicate_key(text).as_deref(), Some(key), "{text}");
     }
 }
 
@@ -53,26 +53,26 @@ fn keys_that_only_look_alike_are_two_keys() {
         "{\"K\":1,\"\u{212a}\":2}",
     ];
     for text in texts {
-        assert_eq!(doubled(text), None, "{text}");
+        assert_eq!(duplicate_key(text), None, "{text}");
     }
 }
 
 #[test]
 fn a_duplicate_is_seen_at_every_size_around_the_change_to_a_hash_set() {
     for keys in 1..=24 {
-        assert_eq!(doubled(&object_and(keys, "new")), None, "{keys} keys");
+        assert_eq!(duplicate_key(&object_with_key(keys, "new")), None, "{keys} keys");
         for again in 0..keys {
             let key = format!("k{again}");
-            assert_eq!(doubled(&object_and(keys, &key)), Some(key), "{keys} keys");
+            assert_eq!(duplicate_key(&object_with_key(keys, &key)), Some(key), "{keys} keys");
         }
-        assert_eq!(doubled(&object_and(keys, "\\u006b0")).as_deref(), Some("k0"), "{keys} keys");
+        assert_eq!(duplicate_key(&object_with_key(keys, "\\u006b0")).as_deref(), Some("k0"), "{keys} keys");
     }
 }
 
 #[test]
 fn the_first_duplicate_in_reading_order_is_the_one_reported() {
-    assert_eq!(doubled(r#"{"a":{"c":1,"c":2},"b":1,"b":2}"#).as_deref(), Some("c"));
-    assert_eq!(doubled(r#"{"b":1,"b":{"c":1},"a":{"c":1,"c":1}}"#).as_deref(), Some("b"));
+    assert_eq!(duplicate_key(r#"{"a":{"c":1,"c":2},"b":1,"b":2}"#).as_deref(), Some("c"));
+    assert_eq!(duplicate_key(r#"{"b":1,"b":{"c":1},"a":{"c":1,"c":1}}"#).as_deref(), Some("b"));
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn every_member_is_kept_in_the_order_it_was_written() {
 
 #[test]
 fn a_million_keys_are_read_and_the_duplicate_of_the_first_is_seen_last() {
-    let text = object_and(1_000_000, "k0");
+    let text = object_with_key(1_000_000, "k0");
     let document = parse(text.as_bytes()).unwrap();
     assert_eq!(document.duplicate.as_deref(), Some("k0"));
     assert!(matches!(document.value, Json::Object(members) if members.len() == 1_000_001));

@@ -7,8 +7,8 @@ use proptest::test_runner::TestCaseResult;
 use serde_json::Value;
 
 use super::super::{from_json, parse, parse_members};
-use super::alike;
-use crate::envelope::{Incoming, Response, EnvelopeRules};
+use super::is_equivalent;
+use crate::envelope::{EnvelopeRules, Incoming, Response};
 use crate::methods::{CreateAgentParams, MessagesParams, SendParams};
 
 fn config() -> ProptestConfig {
@@ -39,7 +39,7 @@ fn values() -> impl Strategy<Value = Value> {
 }
 
 /// Pieces of JSON and of what is nearly JSON: far more often close to a valid text than random bytes are.
-fn soups() -> impl Strategy<Value = Vec<u8>> {
+fn token_sequences() -> impl Strategy<Value = Vec<u8>> {
     let pieces = prop::sample::select(vec![
         "{",
         "}",
@@ -91,44 +91,44 @@ fn soups() -> impl Strategy<Value = Vec<u8>> {
 }
 
 #[derive(Debug, Clone)]
-enum Change {
+enum Mutation {
     Set(usize, u8),
     Insert(usize, u8),
     Remove(usize),
-    Cut(usize),
+    Truncate(usize),
     Repeat(usize, usize),
 }
 
-fn changes() -> impl Strategy<Value = Vec<Change>> {
+fn mutations() -> impl Strategy<Value = Vec<Mutation>> {
     let byte =
         || prop_oneof![any::<u8>(), prop::sample::select(b"{}[],:\"\\-+.eE0123456789utfn \n".to_vec())];
     let change = prop_oneof![
-        (any::<usize>(), byte()).prop_map(|(at, byte)| Change::Set(at, byte)),
-        (any::<usize>(), byte()).prop_map(|(at, byte)| Change::Insert(at, byte)),
-        any::<usize>().prop_map(Change::Remove),
-        any::<usize>().prop_map(Change::Cut),
-        (any::<usize>(), 1..9_usize).prop_map(|(at, length)| Change::Repeat(at, length)),
+        (any::<usize>(), byte()).prop_map(|(at, byte)| Mutation::Set(at, byte)),
+        (any::<usize>(), byte()).prop_map(|(at, byte)| Mutation::Insert(at, byte)),
+        any::<usize>().prop_map(Mutation::Remove),
+        any::<usize>().prop_map(Mutation::Truncate),
+        (any::<usize>(), 1..9_usize).prop_map(|(at, length)| Mutation::Repeat(at, length)),
     ];
     prop::collection::vec(change, 1..4)
 }
 
-fn changed(mut bytes: Vec<u8>, changes: Vec<Change>) -> Vec<u8> {
+fn mutate(mut bytes: Vec<u8>, changes: Vec<Mutation>) -> Vec<u8> {
     for change in changes {
         let place = |at: usize| at % (bytes.len() + 1);
         match change {
-            Change::Set(at, byte) => {
+            Mutation::Set(at, byte) => {
                 let at = place(at);
                 if let Some(old) = bytes.get_mut(at) {
                     *old = byte;
                 }
             }
-            Change::Insert(at, byte) => bytes.insert(place(at), byte),
-            Change::Remove(at) => {
+            Mutation::Insert(at, byte) => bytes.insert(place(at), byte),
+            Mutation::Remove(at) => {
                 let at = place(at);
                 bytes.drain(at..(at + 1).min(bytes.len()));
             }
-            Change::Cut(at) => bytes.truncate(place(at)),
-            Change::Repeat(at, length) => {
+            Mutation::Truncate(at) => bytes.truncate(place(at)),
+            Mutation::Repeat(at, length) => {
                 let at = place(at);
                 let again = bytes[at..(at + length).min(bytes.len())].to_vec();
                 bytes.splice(at..at, again);
@@ -138,10 +138,12 @@ fn changed(mut bytes: Vec<u8>, changes: Vec<Change>) -> Vec<u8> {
     bytes
 }
 
-fn agrees(bytes: &[u8]) -> TestCaseResult {
+fn check_against_serde_json(bytes: &[u8]) -> TestCaseResult {
     let other = serde_json::from_slice::<Value>(bytes);
     match (parse(bytes), other) {
-        (Ok(ours), Ok(other)) => prop_assert!(alike(&ours.value, &other), "{:?} is not {other}", ours.value),
+        (Ok(ours), Ok(other)) => {
+            prop_assert!(is_equivalent(&ours.value, &other), "{:?} is not {other}", ours.value)
+        }
         (Err(_), Err(_)) => {}
         (Ok(_), Err(other)) => {
             prop_assert!(other.to_string().starts_with("number out of range"), "only ours accepts: {other}");
@@ -153,7 +155,7 @@ fn agrees(bytes: &[u8]) -> TestCaseResult {
 }
 
 /// Each reader answers; what it answers is checked elsewhere.
-fn every_reader_answers(bytes: &[u8]) -> TestCaseResult {
+fn check_every_parser_returns(bytes: &[u8]) -> TestCaseResult {
     for rules in [EnvelopeRules::HTTP, EnvelopeRules::FULL] {
         if let Err(refused) = Incoming::parse(bytes, rules) {
             prop_assert_eq!(refused.error.code == -32700, parse(bytes).is_err());
@@ -190,44 +192,44 @@ proptest! {
 
     #[test]
     fn any_bytes_are_judged_as_another_parser_does(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
-        agrees(&bytes)?;
-        every_reader_answers(&bytes)?;
+        check_against_serde_json(&bytes)?;
+        check_every_parser_returns(&bytes)?;
     }
 
     #[test]
     fn any_text_is_judged_as_another_parser_does(text in any::<String>()) {
         let quoted = [b"\"", text.as_bytes(), b"\""].concat();
-        agrees(&quoted)?;
-        every_reader_answers(&quoted)?;
+        check_against_serde_json(&quoted)?;
+        check_every_parser_returns(&quoted)?;
     }
 
     #[test]
-    fn any_soup_of_tokens_is_judged_as_another_parser_does(bytes in soups()) {
-        agrees(&bytes)?;
-        every_reader_answers(&bytes)?;
+    fn any_soup_of_tokens_is_judged_as_another_parser_does(bytes in token_sequences()) {
+        check_against_serde_json(&bytes)?;
+        check_every_parser_returns(&bytes)?;
     }
 
     #[test]
-    fn any_broken_value_is_judged_as_another_parser_does(value in values(), changes in changes()) {
-        let bytes = changed(serde_json::to_vec(&value).unwrap(), changes);
-        agrees(&bytes)?;
-        every_reader_answers(&bytes)?;
+    fn any_broken_value_is_judged_as_another_parser_does(value in values(), changes in mutations()) {
+        let bytes = mutate(serde_json::to_vec(&value).unwrap(), changes);
+        check_against_serde_json(&bytes)?;
+        check_every_parser_returns(&bytes)?;
     }
 
     #[test]
-    fn any_broken_request_is_answered(params in values(), id in values(), changes in changes()) {
+    fn any_broken_request_is_answered(params in values(), id in values(), changes in mutations()) {
         let request = serde_json::json!({ "jsonrpc": "2.0", "method": "send", "params": params, "id": id });
-        let bytes = changed(serde_json::to_vec(&request).unwrap(), changes);
-        agrees(&bytes)?;
-        every_reader_answers(&bytes)?;
+        let bytes = mutate(serde_json::to_vec(&request).unwrap(), changes);
+        check_against_serde_json(&bytes)?;
+        check_every_parser_returns(&bytes)?;
     }
 
     #[test]
-    fn any_broken_response_is_answered(result in values(), data in values(), changes in changes()) {
+    fn any_broken_response_is_answered(result in values(), data in values(), changes in mutations()) {
         let error = serde_json::json!({ "code": -32000, "message": "x", "data": data });
         for (member, value) in [("result", result), ("error", error)] {
             let response = serde_json::json!({ "jsonrpc": "2.0", "id": 1, member: value });
-            every_reader_answers(&changed(serde_json::to_vec(&response).unwrap(), changes.clone()))?;
+            check_every_parser_returns(&mutate(serde_json::to_vec(&response).unwrap(), changes.clone()))?;
         }
     }
 }

@@ -6,7 +6,7 @@ use super::*;
 
 fn check(method: Method, cases: &[(&str, &str)]) {
     for (params, message) in cases {
-        let fault = read_params(method, params).unwrap_err();
+        let fault = parse_params(method, params).unwrap_err();
         assert_eq!(fault.to_string(), *message, "{} {params}", method.name());
     }
 }
@@ -67,7 +67,7 @@ fn a_request_id_is_a_short_text_or_an_integer() {
             (r#"{"request_id":1,"force":true}"#, "Extra inputs are not permitted: force"),
         ],
     );
-    assert_eq!(read_params(Method::Send, r#"{"content":"hi","request_id":null}"#), Ok(()));
+    assert_eq!(parse_params(Method::Send, r#"{"content":"hi","request_id":null}"#), Ok(()));
 }
 
 #[test]
@@ -248,12 +248,12 @@ fn every_parameter_of_every_method_refuses_every_wrong_type_by_name() {
             for (kind, sample) in samples.iter().filter(|(kind, _)| !types.iter().any(|known| known == kind))
             {
                 let fault =
-                    read_params(method, &format!(r#"{{"{name}":{sample}}}"#)).unwrap_err().to_string();
+                    parse_params(method, &format!(r#"{{"{name}":{sample}}}"#)).unwrap_err().to_string();
                 assert!(fault.starts_with(&format!("{name} must be ")), "{kind}: {fault}");
                 refused += 1;
             }
             let null =
-                read_params(method, &format!(r#"{{"{name}":null}}"#)).err().map(|fault| fault.to_string());
+                parse_params(method, &format!(r#"{{"{name}":null}}"#)).err().map(|fault| fault.to_string());
             let missing = format!("Missing required parameter: {name}");
             assert_eq!(
                 param["required"] == Value::Bool(true),
@@ -268,6 +268,6 @@ fn every_parameter_of_every_method_refuses_every_wrong_type_by_name() {
 #[test]
 fn a_huge_unknown_name_is_echoed_only_in_part() {
     let name = "x".repeat(100_000);
-    let fault = read_params(Method::ListAgents, &format!(r#"{{"{name}":1}}"#)).unwrap_err();
+    let fault = parse_params(Method::ListAgents, &format!(r#"{{"{name}":1}}"#)).unwrap_err();
     assert_eq!(fault.to_string(), format!("Extra inputs are not permitted: {}", "x".repeat(200)));
 }

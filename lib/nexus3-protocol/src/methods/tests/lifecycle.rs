@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::shapes::{check, reads};
+use super::shapes::{check_parses, check_round_trip};
 use super::*;
 use crate::json::from_json;
 
@@ -12,9 +12,9 @@ fn text(text: &str) -> String {
 
 #[test]
 fn list_sessions_takes_a_page_and_gives_ten_members_each() {
-    check(ListSessionsParams::default(), "{}");
+    check_round_trip(ListSessionsParams::default(), "{}");
     let page = ListSessionsParams { offset: Some(PageOffset(3)), limit: Some(PageSize(2)) };
-    check(page, r#"{"offset":3,"limit":2}"#);
+    check_round_trip(page, r#"{"offset":3,"limit":2}"#);
     let session = SessionSummary {
         agent_id: text("a"),
         state: text("asleep"),
@@ -27,7 +27,7 @@ fn list_sessions_takes_a_page_and_gives_ten_members_each() {
         on_restart: OnRestart::Resume,
         origin: None,
     };
-    check(
+    check_round_trip(
         ListSessionsOutput { sessions: vec![session], total: 7 },
         concat!(
             r#"{"sessions":[{"agent_id":"a","state":"asleep","created_at":"2026-01-02T03:04:05.000006","#,
@@ -40,8 +40,8 @@ fn list_sessions_takes_a_page_and_gives_ten_members_each() {
 #[test]
 fn forks_rollbacks_and_renames_name_the_agent_and_what_came_of_it() {
     let fork = ForkAgentParams { agent_id: text("a"), new_agent_id: None, messages: None };
-    check(fork.clone(), r#"{"agent_id":"a"}"#);
-    check(
+    check_round_trip(fork.clone(), r#"{"agent_id":"a"}"#);
+    check_round_trip(
         ForkAgentParams { new_agent_id: Some(text("b")), messages: Some(0), ..fork },
         r#"{"agent_id":"a","new_agent_id":"b","messages":0}"#,
     );
@@ -51,17 +51,20 @@ fn forks_rollbacks_and_renames_name_the_agent_and_what_came_of_it() {
         token: text("nxc_x"),
         message_count: 4,
     };
-    check(forked, r#"{"agent_id":"b","url":"/agent/b","token":"nxc_x","message_count":4}"#);
-    check(RollbackAgentParams { agent_id: text("a"), messages: 2 }, r#"{"agent_id":"a","messages":2}"#);
-    check(
+    check_round_trip(forked, r#"{"agent_id":"b","url":"/agent/b","token":"nxc_x","message_count":4}"#);
+    check_round_trip(
+        RollbackAgentParams { agent_id: text("a"), messages: 2 },
+        r#"{"agent_id":"a","messages":2}"#,
+    );
+    check_round_trip(
         RollbackAgentOutput { agent_id: text("a"), message_count: 2, removed: 3 },
         r#"{"agent_id":"a","message_count":2,"removed":3}"#,
     );
-    check(
+    check_round_trip(
         RenameAgentParams { agent_id: text("a"), new_agent_id: text("b") },
         r#"{"agent_id":"a","new_agent_id":"b"}"#,
     );
-    check(
+    check_round_trip(
         RenameAgentOutput { agent_id: text("b"), url: text("/agent/b") },
         r#"{"agent_id":"b","url":"/agent/b"}"#,
     );
@@ -76,8 +79,11 @@ fn an_import_has_notes_only_when_there_is_something_to_say() {
         message_count: 4,
         notes: Vec::new(),
     };
-    check(output.clone(), r#"{"agent_id":"b","url":"/agent/b","token":"nxc_x","message_count":4}"#);
-    check(
+    check_round_trip(
+        output.clone(),
+        r#"{"agent_id":"b","url":"/agent/b","token":"nxc_x","message_count":4}"#,
+    );
+    check_round_trip(
         ImportAgentOutput { notes: vec![text("less")], ..output },
         r#"{"agent_id":"b","url":"/agent/b","token":"nxc_x","message_count":4,"notes":["less"]}"#,
     );
@@ -133,10 +139,10 @@ fn a_session_is_written_as_the_original_writes_it() {
         r#""permission_preset":"worker","disabled_tools":["write_file"],"session_allowances":{},"model_alias":null,"#,
         r#""clipboard_agent_entries":[],"token_usage":{"requests":1},"provenance":"user"}"#,
     );
-    check(document(), original);
-    check(ExportAgentOutput { snapshot: document() }, &format!(r#"{{"session":{original}}}"#));
-    check(ExportAgentParams { agent_id: text("a") }, r#"{"agent_id":"a"}"#);
-    check(
+    check_round_trip(document(), original);
+    check_round_trip(ExportAgentOutput { snapshot: document() }, &format!(r#"{{"session":{original}}}"#));
+    check_round_trip(ExportAgentParams { agent_id: text("a") }, r#"{"agent_id":"a"}"#);
+    check_round_trip(
         ImportAgentParams { snapshot: document(), agent_id: Some(text("b")) },
         &format!(r#"{{"session":{original},"agent_id":"b"}}"#),
     );
@@ -152,18 +158,18 @@ fn what_the_original_lacks_stands_apart() {
         on_restart: Some(OnRestart::Mark),
         origin: None,
     };
-    check(
+    check_round_trip(
         extras,
         concat!(
             r#"{"allowed_write_paths":["/w"],"may_create":null,"may_grant":{},"budget":{"turns":1},"#,
             r#""on_restart":"mark","origin":null}"#,
         ),
     );
-    reads("{}", SnapshotExtras::default());
+    check_parses("{}", SnapshotExtras::default());
 }
 
 /// The least that the original demands.
-const LEAST: &str = concat!(
+const MINIMAL: &str = concat!(
     r#"{"agent_id":"a","created_at":"2026-01-02T03:04:05","modified_at":"2026-01-02T03:04:06","messages":[],"#,
     r#""system_prompt":"","working_directory":"/srv","permission_level":"trusted"}"#,
 );
@@ -181,8 +187,8 @@ fn a_session_of_an_older_original_is_read_and_what_is_new_passed_over() {
         token_usage: Map::new(),
         ..document()
     };
-    reads(LEAST, old.clone());
-    reads(&LEAST.replace(r#""messages""#, r#""weather":[1],"messages""#), old);
+    check_parses(MINIMAL, old.clone());
+    check_parses(&MINIMAL.replace(r#""messages""#, r#""weather":[1],"messages""#), old);
 }
 
 #[test]
@@ -191,19 +197,19 @@ fn a_tool_call_is_read_in_three_shapes() {
         r#"{"id":"c1","name":"read_file","arguments":{"path":"x"}}"#,
         r#"{"id":"c1","type":"function","function":{"name":"read_file","arguments":{"path":"x"}}}"#,
     ] {
-        reads(shape, call(json!({ "path": "x" })));
+        check_parses(shape, call(json!({ "path": "x" })));
     }
     let written =
         r#"{"id":"c1","type":"function","function":{"name":"read_file","arguments":"{\"path\":\"x\"}"}}"#;
-    reads(written, call(Value::from(r#"{"path":"x"}"#)));
+    check_parses(written, call(Value::from(r#"{"path":"x"}"#)));
     for bare in [r#"{"id":"c1","name":"read_file"}"#, r#"{"id":"c1","name":"read_file","arguments":null}"#] {
-        reads(bare, call(json!({})));
+        check_parses(bare, call(json!({})));
     }
 }
 
 #[test]
 fn what_is_wrong_with_a_session_is_named_with_its_place() {
-    let with = |from: &str, to: &str| format!(r#"{{"session":{}}}"#, LEAST.replacen(from, to, 1));
+    let with = |from: &str, to: &str| format!(r#"{{"session":{}}}"#, MINIMAL.replacen(from, to, 1));
     let message = |message: &str| with(r#""messages":[]"#, &format!(r#""messages":[{message}]"#));
     let call = |call: &str| message(&format!(r#"{{"role":"assistant","content":"","tool_calls":[{call}]}}"#));
     let mut cases = vec![
@@ -235,7 +241,7 @@ fn what_is_wrong_with_a_session_is_named_with_its_place() {
             with("}", r#","nexus3":{"budget":{"turns":-1}}}"#),
             "session.nexus3.budget.turns must be a non-negative integer",
         ),
-        (format!(r#"{{"session":{LEAST},"force":true}}"#), "Extra inputs are not permitted: force"),
+        (format!(r#"{{"session":{MINIMAL},"force":true}}"#), "Extra inputs are not permitted: force"),
     ];
     let missing: Vec<_> = [
         "agent_id",
@@ -249,7 +255,7 @@ fn what_is_wrong_with_a_session_is_named_with_its_place() {
     .map(|name| (name, format!("Missing required parameter: session.{name}")))
     .into();
     for (name, message) in &missing {
-        let mut least: Map<String, Value> = serde_json::from_str(LEAST).unwrap();
+        let mut least: Map<String, Value> = serde_json::from_str(MINIMAL).unwrap();
         least.remove(*name);
         cases.push((json!({ "session": least }).to_string(), message));
     }
@@ -281,7 +287,7 @@ fn wrong_numbers_and_names_are_refused_in_the_words_of_the_others() {
         (Method::CreateAgent, r#"{"on_restart":1}"#, "on_restart must be string, got: int"),
     ] {
         assert_eq!(
-            read_params(method, params).unwrap_err().to_string(),
+            parse_params(method, params).unwrap_err().to_string(),
             message,
             "{} {params}",
             method.name()

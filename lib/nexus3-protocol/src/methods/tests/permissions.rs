@@ -1,6 +1,6 @@
 //! The exact JSON of what the methods about one agent's place and permissions take and answer.
 
-use super::shapes::{SUMMARY, check, reads, summary};
+use super::shapes::{SUMMARY, check_parses, check_round_trip, summary};
 use super::*;
 
 fn names(names: &[&str]) -> Vec<String> {
@@ -31,26 +31,26 @@ fn get_agent_shows_the_agent_of_the_list_and_nine_members_more() {
             r#"{{"agent":{SUMMARY},"depth":2,"ancestors":["p","g"],"children":["c"],"tools":["fs.read_file"],"working":true,"queued":3,"halted":{halted},"budget":[{RESOURCE_USAGE}]}}"#
         )
     };
-    check(output.clone(), &text("null"));
-    check(AgentOutput { halted: Some("budget".to_owned()), ..output }, &text(r#""budget""#));
+    check_round_trip(output.clone(), &text("null"));
+    check_round_trip(AgentOutput { halted: Some("budget".to_owned()), ..output }, &text(r#""budget""#));
 }
 
 #[test]
 fn list_children_names_the_parent() {
     let output = ChildrenOutput { agent_id: "p".to_owned(), children: vec![summary()] };
-    check(output, &format!(r#"{{"agent_id":"p","children":[{SUMMARY}]}}"#));
+    check_round_trip(output, &format!(r#"{{"agent_id":"p","children":[{SUMMARY}]}}"#));
     let none = ChildrenOutput { agent_id: "p".to_owned(), children: Vec::new() };
-    check(none, r#"{"agent_id":"p","children":[]}"#);
+    check_round_trip(none, r#"{"agent_id":"p","children":[]}"#);
 }
 
 #[test]
 fn set_permissions_takes_only_what_is_to_change() {
-    check(SetPermissionsParams::default(), "{}");
+    check_round_trip(SetPermissionsParams::default(), "{}");
     let nulls = concat!(
         r#"{"preset":null,"disable_tools":null,"allowed_write_paths":null,"budget":null,"#,
         r#""unlimited":null}"#
     );
-    reads(nulls, SetPermissionsParams::default());
+    check_parses(nulls, SetPermissionsParams::default());
     let params = SetPermissionsParams {
         preset: Some("worker".to_owned()),
         disable_tools: Some(Vec::new()),
@@ -59,7 +59,7 @@ fn set_permissions_takes_only_what_is_to_change() {
         unlimited: Some(names(&["turns"])),
         ..SetPermissionsParams::default()
     };
-    check(
+    check_round_trip(
         params,
         concat!(
             r#"{"preset":"worker","disable_tools":[],"allowed_write_paths":["/w"],"#,
@@ -70,15 +70,15 @@ fn set_permissions_takes_only_what_is_to_change() {
 
 #[test]
 fn a_set_of_names_is_written_as_what_it_holds_or_as_what_it_leaves_out() {
-    check(NameSetView { only: Some(Vec::new()), all_but: None }, r#"{"only":[]}"#);
-    check(NameSetView { only: None, all_but: Some(names(&["a"])) }, r#"{"all_but":["a"]}"#);
+    check_round_trip(NameSetView { only: Some(Vec::new()), all_but: None }, r#"{"only":[]}"#);
+    check_round_trip(NameSetView { only: None, all_but: Some(names(&["a"])) }, r#"{"all_but":["a"]}"#);
 }
 
 #[test]
 fn a_holding_without_a_limit_is_null() {
-    check(resource_usage(), RESOURCE_USAGE);
+    check_round_trip(resource_usage(), RESOURCE_USAGE);
     let none = ResourceUsageView { limit: None, left: None, ..resource_usage() };
-    check(none, r#"{"resource":"turns","limit":null,"used":2,"reserved":1,"left":null}"#);
+    check_round_trip(none, r#"{"resource":"turns","limit":null,"used":2,"reserved":1,"left":null}"#);
 }
 
 #[test]
@@ -119,5 +119,5 @@ fn permissions_give_both_sets_and_every_limit_with_its_reason() {
     let text = format!(
         r#"{{"agent_id":"c","preset":"worker","permission_level":"SANDBOXED","ancestors":["p"],"may":{grant},"may_grant":{grant},"limits":[{limit}],"grant_limits":[],"budget":[{RESOURCE_USAGE}]}}"#
     );
-    check(output, &text);
+    check_round_trip(output, &text);
 }

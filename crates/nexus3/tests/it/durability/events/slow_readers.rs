@@ -3,12 +3,12 @@
 use std::fs;
 
 use serde_json::json;
-use testkit::{TestEventStream, NextEvent, StreamEvent};
+use testkit::{NextEvent, StreamEvent, TestEventStream};
 
 use super::read_until;
-use crate::durability::{Journal, send_params};
-use crate::support::calls::OpenCalls;
-use crate::support::{BIG, PATIENCE, Stage, path};
+use crate::durability::{JournalReader, send_params};
+use crate::support::pending_calls::PendingCalls;
+use crate::support::{Fixture, LARGE_WINDOW_CONFIG, WAIT_MAX, agent_path};
 
 const READERS: usize = 100;
 const AGENTS: usize = 10;
@@ -19,7 +19,7 @@ const DELTAS: usize = 300;
 fn catch_up(stream: &mut TestEventStream, last: u64) -> (Vec<u64>, bool) {
     let (mut sequences, mut lagged) = (Vec::new(), false);
     while sequences.last() != Some(&last) {
-        let event = stream.next_event(PATIENCE);
+        let event = stream.next_event(WAIT_MAX);
         lagged |= event.kind == "lagged";
         sequences.extend(event.sequence());
     }
@@ -28,10 +28,10 @@ fn catch_up(stream: &mut TestEventStream, last: u64) -> (Vec<u64>, bool) {
 
 #[test]
 fn a_hundred_readers_that_do_not_read_slow_nobody_and_miss_nothing_that_is_kept() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     let names: Vec<String> = (0..AGENTS).map(|agent| format!("a{agent}")).collect();
     names.iter().for_each(|name| stage.create(name));
-    let before = Journal::of(&stage.daemon).len() as u64;
+    let before = JournalReader::read_all(&stage.daemon).len() as u64;
     let mut stalled: Vec<TestEventStream> = (0..READERS)
         .map(|reader| {
             // One in ten watches one agent.
@@ -41,17 +41,22 @@ fn a_hundred_readers_that_do_not_read_slow_nobody_and_miss_nothing_that_is_kept(
             stream
         })
         .collect();
-    let mut calls = OpenCalls::none();
+    let mut calls = PendingCalls::new();
     let content = format!("!chunks {DELTAS} {}", "x".repeat(DELTAS));
     for send in 0..SENDS {
         for name in &names {
-            calls.start(&stage.daemon, &path(name), "send", send_params(&content, &format!("{name}-{send}")));
+            calls.start(
+                &stage.daemon,
+                &agent_path(name),
+                "send",
+                send_params(&content, &format!("{name}-{send}")),
+            );
         }
     }
     for _ in 0..AGENTS * SENDS {
-        assert_eq!(calls.result()["content"].as_str().map(str::len), Some(DELTAS), "all are answered");
+        assert_eq!(calls.next_result()["content"].as_str().map(str::len), Some(DELTAS), "all are answered");
     }
-    let journal = Journal::of(&stage.daemon);
+    let journal = JournalReader::read_all(&stage.daemon);
     let last = journal.len() as u64;
     assert_eq!(last - before, (AGENTS * SENDS * 4) as u64, "nothing but these turns happened");
     let of_one: Vec<u64> = journal
@@ -72,7 +77,7 @@ fn a_hundred_readers_that_do_not_read_slow_nobody_and_miss_nothing_that_is_kept(
 
 #[test]
 fn a_reader_that_never_reads_is_let_go_and_comes_back_to_its_place() {
-    let stage = Stage::with(&format!("[limits]\nwrite_ms = 200\n{BIG}"));
+    let stage = Fixture::with_config(&format!("[limits]\nwrite_ms = 200\n{LARGE_WINDOW_CONFIG}"));
     let long = "x".repeat(1_000_000);
     stage.model.set_response(&long, "short");
     let mut stalled = stage.daemon.events("/events?deltas=false", Some(0));
@@ -83,19 +88,19 @@ fn a_reader_that_never_reads_is_let_go_and_comes_back_to_its_place() {
         stage.send(&format!("a{agent}"), &long);
     }
     let mut seen: Vec<StreamEvent> = Vec::new();
-    while let Ok(NextEvent::Event(event)) = stalled.wait_event(PATIENCE) {
+    while let Ok(NextEvent::Event(event)) = stalled.wait_event(WAIT_MAX) {
         seen.push(event);
     }
     let last =
         |seen: &[StreamEvent]| seen.last().and_then(StreamEvent::sequence).expect("it had read something");
-    let journal = Journal::of(&stage.daemon);
+    let journal = JournalReader::read_all(&stage.daemon);
     assert!(last(&seen) < journal.len() as u64, "it was let go before the end");
     // On a machine that is busy it may happen again.
     while seen.len() < journal.len() {
         let before = seen.len();
         let mut again = stage.daemon.events("/events?deltas=false", Some(last(&seen)));
         while seen.len() < journal.len()
-            && let Ok(NextEvent::Event(event)) = again.wait_event(PATIENCE)
+            && let Ok(NextEvent::Event(event)) = again.wait_event(WAIT_MAX)
         {
             seen.push(event);
         }
@@ -108,7 +113,7 @@ fn a_reader_that_never_reads_is_let_go_and_comes_back_to_its_place() {
 #[test]
 fn a_reader_that_stands_still_does_not_let_the_log_grow() {
     const WAL_BYTES_MAX: u64 = 64 << 20;
-    let stage = Stage::with(&format!("[limits]\nwrite_ms = 3600000\n{BIG}"));
+    let stage = Fixture::with_config(&format!("[limits]\nwrite_ms = 3600000\n{LARGE_WINDOW_CONFIG}"));
     let long = "y".repeat(1_000_000);
     stage.model.set_response(&long, "short");
     stage.create_with(json!({ "agent_id": "first", "model": "big" }));
@@ -131,13 +136,13 @@ fn a_reader_that_stands_still_does_not_let_the_log_grow() {
     }
     assert!(largest < WAL_BYTES_MAX, "the log grew to {largest} bytes");
     // What it stood in the middle of comes, and then all the rest, in order.
-    let mut seen: Vec<StreamEvent> = (0..20).map(|_| stalled.next_event(PATIENCE)).collect();
+    let mut seen: Vec<StreamEvent> = (0..20).map(|_| stalled.next_event(WAIT_MAX)).collect();
     let sequences: Vec<u64> = seen.iter().filter_map(StreamEvent::sequence).collect();
     assert_eq!(sequences, (3..23).collect::<Vec<_>>());
     let created = seen.iter().filter(|event| event.kind == "agent_created").count();
     let last = seen.pop().and_then(|event| event.sequence());
     let mut rest = stage.daemon.events("/events?kind=agent_created", last);
     for fork in created..forks {
-        assert_eq!(rest.next_event(PATIENCE).json()["agent_id"], format!("fork{fork}"));
+        assert_eq!(rest.next_event(WAIT_MAX).json()["agent_id"], format!("fork{fork}"));
     }
 }

@@ -3,24 +3,24 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use testkit::{TestEventStream, NextEvent, StreamEvent, TestDaemon};
+use testkit::{NextEvent, StreamEvent, TestDaemon, TestEventStream};
 
 use super::{kinds, read_until, refusal};
-use crate::durability::{Journal, send_params};
-use crate::support::{PATIENCE, Stage, path};
+use crate::durability::{JournalReader, send_params};
+use crate::support::{Fixture, WAIT_MAX, agent_path};
 
 /// Starts a send that is told as it goes.
 fn send_streaming(daemon: &TestDaemon, agent: &str, params: &Value) -> TestEventStream {
     let body = json!({ "jsonrpc": "2.0", "id": "x", "method": "send", "params": params }).to_string();
     let headers = [("Accept", "application/json, text/event-stream;q=0.9")];
-    let request = daemon.post_bytes(&path(agent), &headers, body.as_bytes());
+    let request = daemon.post_bytes(&agent_path(agent), &headers, body.as_bytes());
     TestEventStream::request(daemon.port(), &request).expect("a stream of events")
 }
 
 fn read_to_end(mut stream: TestEventStream) -> Vec<StreamEvent> {
     let mut events = Vec::new();
     loop {
-        match stream.wait_event(PATIENCE).expect("a stream") {
+        match stream.wait_event(WAIT_MAX).expect("a stream") {
             NextEvent::Event(event) => events.push(event),
             NextEvent::Ended => return events,
             NextEvent::TimedOut => panic!("the stream does not end: {events:?}"),
@@ -30,7 +30,7 @@ fn read_to_end(mut stream: TestEventStream) -> Vec<StreamEvent> {
 
 #[test]
 fn a_send_that_is_told_ends_with_the_answer_that_it_would_have_had() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     stage.create("worker");
     let call = r#"!tool echo {"text":"hi"}"#;
     let events = read_to_end(send_streaming(&stage.daemon, "worker", &send_params(call, "r")));
@@ -40,7 +40,7 @@ fn a_send_that_is_told_ends_with_the_answer_that_it_would_have_had() {
     assert_eq!(without[7..], ["response"]);
     let response = events.last().expect("a response");
     assert_eq!((response.id.as_ref(), &response.json()["id"]), (None, &json!("x")));
-    let plain = stage.daemon.call_result(&path("worker"), "send", send_params(call, "r"));
+    let plain = stage.daemon.call_result(&agent_path("worker"), "send", send_params(call, "r"));
     assert_eq!(response.json()["result"], plain, "and the same send without a stream gets the same");
     let again = read_to_end(send_streaming(&stage.daemon, "worker", &send_params(call, "r")));
     assert_eq!(again.last().map(|event| event.json()["result"].clone()), Some(plain));
@@ -51,7 +51,7 @@ fn a_send_that_is_told_ends_with_the_answer_that_it_would_have_had() {
 
 #[test]
 fn a_send_that_is_told_and_refused_is_told_so() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     stage.create("worker");
     for (params, code) in [
         (json!({ "content": 5 }), -32602),
@@ -66,7 +66,7 @@ fn a_send_that_is_told_and_refused_is_told_so() {
 
 #[test]
 fn a_send_that_is_told_is_cancelled_and_says_what_it_had() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     stage.create("worker");
     let mut stream = send_streaming(&stage.daemon, "worker", &send_params("!hold never so far", "r"));
     read_until(&mut stream, "text_delta");
@@ -82,7 +82,7 @@ fn a_send_that_is_told_is_cancelled_and_says_what_it_had() {
 
 #[test]
 fn a_told_send_that_is_left_goes_on() {
-    let stage = Stage::open();
+    let stage = Fixture::start();
     stage.create("worker");
     let mut stream = send_streaming(&stage.daemon, "worker", &send_params("!hold gate so far", "r"));
     read_until(&mut stream, "text_delta");
@@ -95,16 +95,21 @@ fn a_told_send_that_is_left_goes_on() {
 
 #[test]
 fn streams_take_no_turns_place_and_count_as_use() {
-    let stage = Stage::with("idle_timeout_s = 1\n[limits]\nheartbeat_ms = 50\nturns_running_max = 1\n");
+    let stage =
+        Fixture::with_config("idle_timeout_s = 1\n[limits]\nheartbeat_ms = 50\nturns_running_max = 1\n");
     stage.create("worker");
     let mut all = stage.daemon.events("/events", None);
     let its = stage.daemon.events("/agent/worker/events", None);
     let more: Vec<TestEventStream> = (0..20).map(|_| stage.daemon.events("/events", None)).collect();
-    assert_eq!(stage.said("worker", "hello"), "echo: hello");
+    assert_eq!(stage.send_text("worker", "hello"), "echo: hello");
     read_until(&mut all, "turn_ended");
     drop((its, more));
     let beyond = Duration::from_millis(1500);
-    assert_eq!(all.wait_event(beyond).expect("a stream"), NextEvent::TimedOut, "somebody watches, so it stays");
+    assert_eq!(
+        all.wait_event(beyond).expect("a stream"),
+        NextEvent::TimedOut,
+        "somebody watches, so it stays"
+    );
     drop(all);
     assert_eq!(stage.daemon.wait_exit().code(), Some(0));
     assert!(stage.daemon.stderr().contains("the idle timeout"), "{}", stage.daemon.stderr());
@@ -112,7 +117,7 @@ fn streams_take_no_turns_place_and_count_as_use() {
 
 #[test]
 fn there_are_only_so_many_streams() {
-    let stage = Stage::with("[limits]\nevent_streams_max = 3\nheartbeat_ms = 50\n");
+    let stage = Fixture::with_config("[limits]\nevent_streams_max = 3\nheartbeat_ms = 50\n");
     stage.create("worker");
     let mut open: Vec<TestEventStream> = (0..3).map(|_| stage.daemon.events("/events", None)).collect();
     for target in ["/events", "/agent/worker/events"] {
@@ -123,31 +128,31 @@ fn there_are_only_so_many_streams() {
     let told = read_to_end(send_streaming(&stage.daemon, "worker", &send_params("hello", "r")));
     assert_eq!(told.last().map(|event| event.kind.as_str()), Some("response"), "a send needs no such place");
     drop(open.pop());
-    crate::support::until("a free place", || {
+    crate::support::wait_until("a free place", || {
         TestEventStream::open(stage.daemon.port(), "/events", stage.daemon.token(), None).is_ok()
     });
 }
 
 #[test]
 fn streams_end_with_the_daemon_and_tell_how_turns_ended_before() {
-    let stage = Stage::with("stop_grace_ms = 0\n");
+    let stage = Fixture::with_config("stop_grace_ms = 0\n");
     stage.create("worker");
     let mut all = stage.daemon.events("/events?deltas=false", Some(0));
     let _open = stage.start_send("worker", "!stall so far", "r");
     stage.model.wait_stalled(1);
     stage.daemon.signal("SIGTERM");
     let mut seen = Vec::new();
-    while let NextEvent::Event(event) = all.wait_event(PATIENCE).expect("a stream") {
+    while let NextEvent::Event(event) = all.wait_event(WAIT_MAX).expect("a stream") {
         seen.push(event);
     }
-    assert_eq!(all.wait_event(PATIENCE).expect("a stream"), NextEvent::Ended);
+    assert_eq!(all.wait_event(WAIT_MAX).expect("a stream"), NextEvent::Ended);
     assert_eq!(stage.daemon.wait_exit().code(), Some(0), "{}", stage.daemon.stderr());
     let last = seen.last().and_then(StreamEvent::sequence);
     assert!(String::from_utf8_lossy(all.body()).contains(": the daemon stops\n"));
-    let Stage { daemon, model } = stage;
-    let stage = Stage { daemon: daemon.wait_stopped().start(), model };
+    let Fixture { daemon, model } = stage;
+    let stage = Fixture { daemon: daemon.wait_stopped().start(), model };
     let mut later = stage.daemon.events("/events?deltas=false", last);
     seen.extend(read_until(&mut later, "daemon_started"));
-    let journal = Journal::of(&stage.daemon);
+    let journal = JournalReader::read_all(&stage.daemon);
     assert!(seen.iter().map(StreamEvent::json).eq(journal), "what was not told at the end is told later");
 }

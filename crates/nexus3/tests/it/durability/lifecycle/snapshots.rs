@@ -5,15 +5,15 @@ use std::fs;
 use serde_json::{Value, json};
 use testkit::run;
 
-use super::{result, rpc, rpc_finished, talker, texts};
+use super::{create_talking_agent, result, rpc, rpc_finished, texts};
 use crate::durability::curl;
-use crate::support::folder::Folder;
-use crate::support::history::assert_all_valid;
+use crate::support::folder::TestDirectory;
+use crate::support::model_requests::assert_all_valid;
 use crate::support::program::Program;
-use crate::support::{BIN, Stage, builder, is_capability, listed};
+use crate::support::{BIN, Fixture, agent_ids, daemon_builder, is_capability_token};
 
 /// A session file as the original writes it.
-fn original_session_file(folder: &Folder) -> Value {
+fn original_session_file(folder: &TestDirectory) -> Value {
     let call = json!({ "id": "call_1", "name": "read_file", "arguments": { "path": "notes.txt" } });
     json!({
         "schema_version": 1, "agent_id": "old", "created_at": "2024-01-15T10:30:00.123456",
@@ -24,7 +24,7 @@ fn original_session_file(folder: &Folder) -> Value {
             { "role": "tool", "content": "buy milk", "tool_call_id": "call_1" },
             { "role": "assistant", "content": "Buy milk." },
         ],
-        "system_prompt_path": "/home/alice/prompt.md", "working_directory": folder.text(),
+        "system_prompt_path": "/home/alice/prompt.md", "working_directory": folder.path_str(),
         "permission_level": "yolo", "permission_preset": "yolo", "disabled_tools": ["shell_UNSAFE"],
         "session_allowances": { "write_files": ["/"] }, "model_alias": "haiku",
         "clipboard_agent_entries": [{ "key": "x", "content": "y" }], "token_usage": { "total": 1234 },
@@ -33,14 +33,18 @@ fn original_session_file(folder: &Folder) -> Value {
 }
 
 /// The agent is what the file says, but for the rights that nobody gives by a file.
-fn assert_imported(stage: &Stage) {
+fn assert_imported(stage: &Fixture) {
     assert_eq!(texts(stage, "old"), ["What do the notes say?", "Let me look.", "buy milk", "Buy milk."]);
     let agent = stage.agent("old");
     assert_eq!(
         (&agent["agent"]["preset"], &agent["agent"]["created_at"]),
         (&json!("trusted"), &json!("2024-01-15T10:30:00.123456"))
     );
-    assert_eq!(stage.said("old", "!history"), "What do the notes say? | !history", "it goes on from there");
+    assert_eq!(
+        stage.send_text("old", "!history"),
+        "What do the notes say? | !history",
+        "it goes on from there"
+    );
     let asked = stage.model.requests().pop().expect("it was asked").body;
     assert_eq!(asked["messages"][0]["content"], "You are old.");
     assert_all_valid(&stage.model);
@@ -48,9 +52,9 @@ fn assert_imported(stage: &Stage) {
 
 #[test]
 fn an_originals_session_is_imported_without_a_daemon() {
-    let (home, folder) = (Folder::new(), Folder::new());
+    let (home, folder) = (TestDirectory::new(), TestDirectory::new());
     folder.write("old.json", &original_session_file(&folder).to_string());
-    let imported = run(BIN, &["import", &folder.at("old.json")], &[], home.path());
+    let imported = run(BIN, &["import", &folder.path_of("old.json")], &[], home.path());
     assert_eq!(imported.code, 0, "{}", imported.stderr);
     assert!(imported.stdout.contains("imported as old, 4 messages"), "{}", imported.stdout);
     for note in
@@ -58,40 +62,40 @@ fn an_originals_session_is_imported_without_a_daemon() {
     {
         assert!(imported.stdout.contains(note), "{note}: {}", imported.stdout);
     }
-    let again = run(BIN, &["import", &folder.at("old.json")], &[], home.path());
+    let again = run(BIN, &["import", &folder.path_of("old.json")], &[], home.path());
     assert_eq!(again.code, 1);
     for text in ["Agent already exists: old", "nothing was imported"] {
         assert!(again.stderr.contains(text), "{}", again.stderr);
     }
     let model = testkit::ScriptedModel::start();
-    let stage = Stage { daemon: builder(&model).home(home.path()).start(), model };
+    let stage = Fixture { daemon: daemon_builder(&model).home(home.path()).start(), model };
     assert_imported(&stage);
 }
 
 #[test]
 fn an_originals_session_is_imported_by_the_daemon_that_runs() {
-    let stage = Stage::open();
-    let folder = Folder::new();
+    let stage = Fixture::start();
+    let folder = TestDirectory::new();
     folder.write("old.json", &original_session_file(&folder).to_string());
     let (port, home) = (stage.daemon.port().to_string(), stage.daemon.home().to_owned());
-    let elsewhere = run(BIN, &["import", &folder.at("old.json")], &[], &home);
+    let elsewhere = run(BIN, &["import", &folder.path_of("old.json")], &[], &home);
     assert_eq!(elsewhere.code, 5, "{}", elsewhere.stderr);
     assert!(elsewhere.stderr.contains("nexus3 import -p PORT"), "{}", elsewhere.stderr);
-    let imported = run(BIN, &["import", &folder.at("old.json"), "-p", &port, "--json"], &[], &home);
+    let imported = run(BIN, &["import", &folder.path_of("old.json"), "-p", &port, "--json"], &[], &home);
     assert_eq!(imported.code, 0, "{}", imported.stderr);
     let told: Value = serde_json::from_str(&imported.stdout).expect("JSON");
     assert_eq!(
         (&told[0]["agent"]["agent_id"], &told[0]["agent"]["message_count"]),
         (&json!("old"), &json!(4))
     );
-    assert!(is_capability(&told[0]["agent"]["token"]), "{told}");
+    assert!(is_capability_token(&told[0]["agent"]["token"]), "{told}");
     let stage = stage.kill_and_start();
     assert_imported(&stage);
 }
 
 #[test]
 fn all_files_are_imported_or_none() {
-    let (home, folder) = (Folder::new(), Folder::new());
+    let (home, folder) = (TestDirectory::new(), TestDirectory::new());
     let mut second = original_session_file(&folder);
     second["agent_id"] = json!("second");
     let mut bad = original_session_file(&folder);
@@ -100,7 +104,7 @@ fn all_files_are_imported_or_none() {
     for (name, document) in [("a", &original_session_file(&folder)), ("b", &second), ("c", &bad)] {
         folder.write(name, &document.to_string());
     }
-    let files = ["a", "b", "c"].map(|name| folder.at(name));
+    let files = ["a", "b", "c"].map(|name| folder.path_of(name));
     let refused = run(BIN, &["import", &files[0], &files[1], &files[2]], &[], home.path());
     assert_eq!(refused.code, 1, "{}", refused.stdout);
     assert!(
@@ -111,14 +115,14 @@ fn all_files_are_imported_or_none() {
     let both = run(BIN, &["import", &files[0], &files[1]], &[], home.path());
     assert_eq!(both.code, 0, "nothing of the first try is in the way: {}", both.stderr);
     let model = testkit::ScriptedModel::start();
-    let daemon = builder(&model).home(home.path()).start();
-    assert_eq!(listed(&daemon), ["old", "second"]);
+    let daemon = daemon_builder(&model).home(home.path()).start();
+    assert_eq!(agent_ids(&daemon), ["old", "second"]);
 }
 
 #[test]
 fn a_document_that_makes_no_sense_changes_nothing() {
-    let stage = Stage::open();
-    let folder = Folder::new();
+    let stage = Fixture::start();
+    let folder = TestDirectory::new();
     let change = |name: &str, value: Value| {
         let mut document = original_session_file(&folder);
         document[name] = value;
@@ -151,25 +155,25 @@ fn a_document_that_makes_no_sense_changes_nothing() {
         refused["error"]["message"].as_str().is_some_and(|said| said.contains("system_prompt")),
         "{refused}"
     );
-    assert_eq!(listed(&stage.daemon), [""; 0]);
+    assert_eq!(agent_ids(&stage.daemon), [""; 0]);
     let stage = stage.kill_and_start();
-    assert_eq!(listed(&stage.daemon), [""; 0]);
+    assert_eq!(agent_ids(&stage.daemon), [""; 0]);
 }
 
 #[test]
 fn what_is_exported_comes_back_as_it_was() {
-    let stage = Stage::open();
-    let folder = talker(&stage);
+    let stage = Fixture::start();
+    let folder = create_talking_agent(&stage);
     stage.send(
         "talker",
         "!tool echo {\"text\":\"hi\"}\n!tool fs_append_file {\"path\":\"f\",\"content\":\"line\"}",
     );
-    stage.send_in_vain("talker", "!status 500 boom");
+    stage.send_expecting_error("talker", "!status 500 boom");
     let session = result(&stage.daemon, "export_agent", &json!({ "agent_id": "talker" }))["session"].clone();
     assert_eq!((&session["schema_version"], &session["permission_level"]), (&json!(1), &json!("trusted")));
     assert_eq!(
         (&session["provenance"], &session["working_directory"]),
-        (&json!("user"), &json!(folder.text()))
+        (&json!("user"), &json!(folder.path_str()))
     );
     assert!(!session.to_string().contains("nxc_"), "no token leaves");
     let import = json!({ "session": session, "agent_id": "back" });
@@ -195,23 +199,25 @@ fn what_is_exported_comes_back_as_it_was() {
 
 #[test]
 fn documents_go_through_the_command_line() {
-    let stage = Stage::open();
-    let _folder = talker(&stage);
+    let stage = Fixture::start();
+    let _folder = create_talking_agent(&stage);
     let exported = rpc_finished(&stage.daemon, &["export", "talker"]);
     assert_eq!(exported.code, 0, "{}", exported.stderr);
-    let place = Folder::new();
+    let place = TestDirectory::new();
     place.write("talker.json", &exported.stdout);
-    let imported = rpc(&stage.daemon, &["import", &place.at("talker.json"), "--as", "copy"]);
+    let imported = rpc(&stage.daemon, &["import", &place.path_of("talker.json"), "--as", "copy"]);
     assert_eq!((&imported["agent_id"], &imported["message_count"]), (&json!("copy"), &json!(6)));
     let port = stage.daemon.port().to_string();
     let args = ["rpc", "import", "-", "--as", "piped", "-p", &port];
     let piped = Program::start(&args, &[], stage.daemon.home(), exported.stdout.as_bytes()).finish();
     assert_eq!(piped.code, 0, "{}", piped.stderr);
     assert_eq!(texts(&stage, "piped"), texts(&stage, "talker"));
-    let elsewhere = Folder::new();
-    let offline = run(BIN, &["import", &place.at("talker.json"), "--as", "moved"], &[], elsewhere.path());
+    let elsewhere = TestDirectory::new();
+    let offline =
+        run(BIN, &["import", &place.path_of("talker.json"), "--as", "moved"], &[], elsewhere.path());
     assert_eq!(offline.code, 0, "{}", offline.stderr);
     assert!(fs::metadata(elsewhere.path().join("nexus3.db")).is_ok());
-    let moved = Stage { daemon: builder(&stage.model).home(elsewhere.path()).start(), model: stage.model };
+    let moved =
+        Fixture { daemon: daemon_builder(&stage.model).home(elsewhere.path()).start(), model: stage.model };
     assert_eq!(texts(&moved, "moved").len(), 6);
 }

@@ -1,14 +1,14 @@
 //! Rows: bodies that are no request, ids that are and are not echoed, notifications, and errors of the dispatcher.
 
-use super::{Row, Says, Wants};
-use crate::http::ask::Ask;
+use super::{Case, Expected, ExpectedMessage};
+use crate::http::request_builder::RequestBuilder;
 
 const PARSE: i64 = -32700;
 const INVALID: i64 = -32600;
 const NO_METHOD: i64 = -32601;
 const PARAMS: i64 = -32602;
 
-pub(super) const ROWS: &[Row] = &[
+pub(super) const CASES: &[Case] = &[
     // Not JSON. The places are counted as Python does.
     parse(
         "a word",
@@ -35,20 +35,20 @@ pub(super) const ROWS: &[Row] = &[
         |good| good.body("{}{}").bytes(),
         "Invalid JSON: Extra data: line 1 column 3 (char 2)",
     ),
-    Row::new(
+    Case::new(
         "an object without an end",
         |good| good.body(r#"{"jsonrpc":"2.0""#).bytes(),
-        error(400, PARSE, Says::Starting("Invalid JSON: "), "null"),
+        error(400, PARSE, ExpectedMessage::StartsWith("Invalid JSON: "), "null"),
     ),
-    Row::new(
+    Case::new(
         "a number that is none",
         |good| good.body(r#"{"jsonrpc":"2.0","id":01,"method":"m"}"#).bytes(),
-        error(400, PARSE, Says::Starting("Invalid JSON: "), "null"),
+        error(400, PARSE, ExpectedMessage::StartsWith("Invalid JSON: "), "null"),
     ),
-    Row::new(
+    Case::new(
         "a number called NaN",
         |good| good.body(r#"{"jsonrpc":"2.0","id":NaN,"method":"m"}"#).bytes(),
-        error(400, PARSE, Says::Starting("Invalid JSON: "), "null"),
+        error(400, PARSE, ExpectedMessage::StartsWith("Invalid JSON: "), "null"),
     ),
     parse(
         "65 levels",
@@ -271,15 +271,15 @@ pub(super) const ROWS: &[Row] = &[
         },
         "7",
     ),
-    Row::new(
+    Case::new(
         "a method of the daemon at an agent",
         |good| good.target("/agent/main").bytes(),
-        error(200, NO_METHOD, Says::Exactly("Method not found: list_agents"), "1"),
+        error(200, NO_METHOD, ExpectedMessage::Exactly("Method not found: list_agents"), "1"),
     ),
-    Row::new(
+    Case::new(
         "a parameter that is missing",
         |good| good.body(r#"{"jsonrpc":"2.0","id":7,"method":"destroy_agent"}"#).bytes(),
-        error(200, PARAMS, Says::Starting(""), "7"),
+        error(200, PARAMS, ExpectedMessage::StartsWith(""), "7"),
     ),
     // Notifications run, and nobody is told how it went.
     silent("a notification", |good| good.body(r#"{"jsonrpc":"2.0","method":"list_agents"}"#).bytes()),
@@ -291,7 +291,7 @@ pub(super) const ROWS: &[Row] = &[
     silent("a notification in chunks", |good| {
         good.chunks([&br#"{"jsonrpc":"2.0","method":"nope"}"#[..]]).bytes()
     })
-    .closing(),
+    .then_closed_with_header(),
     invalid(
         "a notification that is no request",
         |good| good.body(r#"{"jsonrpc":"2.0","method":1}"#).bytes(),
@@ -303,28 +303,28 @@ pub(super) const ROWS: &[Row] = &[
 const NO_OBJECT: &str = "Request must be a JSON object";
 const POSITIONAL: &str = "Positional params (array) not supported, use named params (object)";
 
-const fn error(status: u16, code: i64, says: Says, id: &'static str) -> Wants {
-    Wants::Error { status, code, says, id }
+const fn error(status: u16, code: i64, says: ExpectedMessage, id: &'static str) -> Expected {
+    Expected::Error { status, code, message: says, id }
 }
 
-const fn parse(name: &'static str, bytes: fn(Ask) -> Vec<u8>, message: &'static str) -> Row {
-    Row::new(name, bytes, error(400, PARSE, Says::Exactly(message), "null"))
+const fn parse(name: &'static str, bytes: fn(RequestBuilder) -> Vec<u8>, message: &'static str) -> Case {
+    Case::new(name, bytes, error(400, PARSE, ExpectedMessage::Exactly(message), "null"))
 }
 
 const fn invalid(
     name: &'static str,
-    bytes: fn(Ask) -> Vec<u8>,
+    bytes: fn(RequestBuilder) -> Vec<u8>,
     message: &'static str,
     id: &'static str,
-) -> Row {
-    Row::new(name, bytes, error(400, INVALID, Says::Exactly(message), id))
+) -> Case {
+    Case::new(name, bytes, error(400, INVALID, ExpectedMessage::Exactly(message), id))
 }
 
 /// A call of the method `m`, which nobody has.
-const fn unknown(name: &'static str, bytes: fn(Ask) -> Vec<u8>, id: &'static str) -> Row {
-    Row::new(name, bytes, error(200, NO_METHOD, Says::Exactly("Method not found: m"), id))
+const fn unknown(name: &'static str, bytes: fn(RequestBuilder) -> Vec<u8>, id: &'static str) -> Case {
+    Case::new(name, bytes, error(200, NO_METHOD, ExpectedMessage::Exactly("Method not found: m"), id))
 }
 
-const fn silent(name: &'static str, bytes: fn(Ask) -> Vec<u8>) -> Row {
-    Row::new(name, bytes, Wants::Nothing)
+const fn silent(name: &'static str, bytes: fn(RequestBuilder) -> Vec<u8>) -> Case {
+    Case::new(name, bytes, Expected::NoContent)
 }

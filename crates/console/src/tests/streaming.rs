@@ -1,0 +1,94 @@
+//! Sends that are told as they are said, and sends that bear a name.
+
+use super::*;
+
+const STREAMED: &str = "event: text_delta\n\
+data: {\"kind\":\"text_delta\",\"journalled\":false,\"agent_id\":\"a\",\"request_id\":\"r\",\"turn\":1,\"text\":\"once \"}\n\n\
+event: reasoning_delta\n\
+data: {\"kind\":\"reasoning_delta\",\"journalled\":false,\"agent_id\":\"a\",\"request_id\":\"r\",\"turn\":1,\"text\":\"hm\"}\n\n\
+event: text_delta\n\
+data: {\"kind\":\"text_delta\",\"journalled\":false,\"agent_id\":\"a\",\"request_id\":\"r\",\"turn\":1,\"text\":\"upon\"}\n\n\
+event: response\n\
+data: {\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":{\"content\":\"once upon\",\"request_id\":\"r\"}}\n\n";
+
+const STORED_RESPONSE: &str = "event: response\n\
+data: {\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":{\"content\":\"as before\",\"request_id\":\"r\",\"halted\":\"budget\"}}\n\n";
+
+const LAGGED: &str = "event: text_delta\n\
+data: {\"kind\":\"text_delta\",\"journalled\":false,\"agent_id\":\"a\",\"request_id\":\"r\",\"turn\":1,\"text\":\"upon\"}\n\n\
+event: response\n\
+data: {\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":{\"content\":\"once upon\",\"request_id\":\"r\"}}\n\n";
+
+const WITH_NOTICES: &str = "id: 7\nevent: turn_begun\n\
+data: {\"sequence\":7,\"agent_id\":\"a\",\"number\":3,\"at\":\"2026-11-16T02:00:00.000001Z\",\"kind\":\"turn_begun\",\"turn\":1}\n\n\
+event: text_delta\n\
+data: {\"kind\":\"text_delta\",\"journalled\":false,\"agent_id\":\"a\",\"request_id\":\"r\",\"turn\":1,\"text\":\"once \"}\n\n\
+event: text_delta\n\
+data: {\"kind\":\"text_delta\",\"journalled\":false,\"agent_id\":\"a\",\"request_id\":\"r\",\"turn\":1,\"text\":\"upon\"}\n\n\
+event: response\n\
+data: {\"jsonrpc\":\"2.0\",\"id\":ID,\"result\":{\"content\":\"\\n[Context compacted]\\n\\nonce [empty]upon[limit]\",\"request_id\":\"r\"}}\n\n";
+
+const FAILED: &str = "event: response\n\
+data: {\"jsonrpc\":\"2.0\",\"id\":ID,\"error\":{\"code\":-32603,\"message\":\"Provider failed\"}}\n\n";
+
+#[tokio::test]
+async fn a_streamed_send_prints_its_text_and_nothing_else() {
+    let cases = [
+        (STREAMED, "once upon\n"),
+        (STORED_RESPONSE, "as before\n"),
+        (LAGGED, "upon\nonce upon\n"),
+        (WITH_NOTICES, "once upon[limit]\n"),
+    ];
+    for (stream, expected) in cases {
+        let daemon = ScriptedDaemon::start(&[("send", Reply::Stream(stream))]).await;
+        let finished = rpc(&daemon, &["send", "a", "hello", "--stream"]).await;
+        assert_eq!((finished.code, finished.output.as_str()), (0, expected), "{}", finished.errors);
+        assert!(daemon.received()[0].head.to_ascii_lowercase().contains("accept: text/event-stream"));
+    }
+}
+
+#[tokio::test]
+async fn a_streamed_send_says_on_standard_error_why_it_stopped() {
+    let daemon = ScriptedDaemon::start(&[("send", Reply::Stream(STORED_RESPONSE))]).await;
+    let finished = rpc(&daemon, &["send", "a", "hello", "--stream"]).await;
+    assert_eq!(finished.errors, "the turn stopped before its end: budget\n");
+    let daemon = ScriptedDaemon::start(&[("send", Reply::Stream(FAILED))]).await;
+    let finished = rpc(&daemon, &["send", "a", "hello", "--stream"]).await;
+    assert_eq!((finished.code, finished.output.as_str()), (1, ""));
+    assert_eq!(finished.errors, "Provider failed (-32603)\n");
+}
+
+#[tokio::test]
+async fn a_streamed_send_is_cancelled_by_ctrl_c() {
+    let daemon =
+        ScriptedDaemon::start(&[("send", Reply::OpenStream("")), ("cancel", cancel_reply(true))]).await;
+    tokio::time::pause();
+    let interrupt = daemon.send_arrived();
+    let finished =
+        CommandRun::new(&daemon, &["send", "a", "hello", "--stream"]).finish_with_interrupt(interrupt).await;
+    assert_eq!((finished.code, daemon.methods()), (1, vec!["send".to_owned(), "cancel".to_owned()]));
+}
+
+#[tokio::test]
+async fn a_send_bears_the_name_it_was_given() {
+    let daemon = ScriptedDaemon::start(&[("send", Reply::Result(send_output("hi")))]).await;
+    rpc(&daemon, &["send", "a", "hello", "--request-id", "bill-17"]).await;
+    assert_eq!(daemon.received()[0].params, json!({ "content": "hello", "request_id": "bill-17" }));
+}
+
+#[tokio::test]
+async fn a_send_whose_connection_broke_says_how_to_repeat_it() {
+    let daemon = ScriptedDaemon::start(&[("send", Reply::Stream(""))]).await;
+    let finished = rpc(&daemon, &["send", "a", "hello", "--stream"]).await;
+    assert_eq!(finished.code, 1);
+    let hint = "; send the same again with --request-id 0123456789abcdef: it is not done twice\n";
+    assert!(finished.errors.ends_with(hint), "{}", finished.errors);
+}
+
+#[tokio::test]
+async fn create_says_what_a_crash_means() {
+    let created = json!({ "agent_id": "a", "url": "/agent/a", "token": "nxc_a" });
+    let daemon = ScriptedDaemon::start(&[("create_agent", Reply::Result(created))]).await;
+    rpc(&daemon, &["create", "--on-restart", "mark"]).await;
+    assert_eq!(daemon.received()[0].params, json!({ "on_restart": "mark" }));
+}

@@ -1,0 +1,191 @@
+//! `get_permissions`: every limit with the one who set it and the reason, down a tree of three.
+
+use serde_json::{Value, json};
+
+use crate::support::Fixture;
+use crate::support::folder::TestDirectory;
+
+/// lead (trusted) > middle (sandboxed, may create, one tool less, nine turns) > leaf (sandboxed, 500 tokens).
+fn create_three_levels(stage: &Fixture, folder: &TestDirectory) {
+    folder.create_directory("src/deep");
+    let create = |params: Value| stage.create_with(params);
+    create(json!({
+        "agent_id": "lead", "preset": "trusted", "cwd": folder.path_str(), "may_create": ["sandboxed"],
+    }));
+    create(json!({
+        "agent_id": "middle", "parent_agent_id": "lead", "cwd": folder.path_of("src"), "may_create": ["sandboxed"],
+        "disable_tools": ["base64_encode"], "budget": { "turns": 9 },
+    }));
+    create(json!({
+        "agent_id": "leaf", "parent_agent_id": "middle", "cwd": "deep", "allowed_write_paths": [],
+        "budget": { "tokens": 500, "turns": 4 }, "system_prompt": "Be brief.",
+    }));
+}
+
+/// The limits that somebody has set, as what, allows and reason.
+fn limits_set_by(permissions: &Value, list: &str, who: &str) -> Vec<[String; 3]> {
+    let limits = permissions[list].as_array().unwrap().iter().filter(|limit| limit["set_by"] == who);
+    let text = |limit: &Value, name: &str| limit[name].as_str().unwrap().to_owned();
+    limits.map(|limit| ["limit", "allows", "reason"].map(|name| text(limit, name))).collect()
+}
+
+fn lines(limits: &[[&str; 3]]) -> Vec<[String; 3]> {
+    limits.iter().map(|limit| limit.map(str::to_owned)).collect()
+}
+
+#[test]
+fn every_limit_of_a_leaf_names_who_set_it_and_why() {
+    let stage = Fixture::start();
+    let folder = TestDirectory::new();
+    create_three_levels(&stage, &folder);
+    let permissions = stage.permissions("leaf");
+    let home = stage.daemon.home().canonicalize().unwrap();
+    let blocked = format!("nothing in {}", home.display());
+    let lead = lines(&[
+        ["write", folder.path_str(), "cwd of preset 'trusted'"],
+        ["blocked", &blocked, "preset 'trusted'"],
+        ["commands", "none", "preset 'trusted'"],
+        ["hosts", "none", "preset 'trusted'"],
+        ["create", "only sandboxed", "may_create"],
+        ["targets", "parent and child agents", "preset 'trusted'"],
+    ]);
+    assert_eq!(limits_set_by(&permissions, "limits", "lead"), lead);
+    let middle = lines(&[
+        [
+            "tools",
+            "all but base64.encode, fs.append_file, fs.write_file",
+            "preset 'sandboxed' and disable_tools",
+        ],
+        ["read", &folder.path_of("src"), "cwd of preset 'sandboxed'"],
+        ["write", "nowhere", "preset 'sandboxed'"],
+        ["turns", "9", "budget"],
+    ]);
+    assert_eq!(limits_set_by(&permissions, "limits", "middle"), middle);
+    let tools = "all but agent_cancel, agent_create, agent_destroy, agent_list, agent_status, base64.encode, \
+                 fs.append_file, fs.write_file";
+    let leaf = lines(&[
+        ["tools", tools, "preset 'sandboxed'"],
+        ["read", &folder.path_of("src/deep"), "cwd of preset 'sandboxed'"],
+        ["create", "none", "preset 'sandboxed'"],
+        ["targets", "parent agent", "preset 'sandboxed'"],
+        ["turns", "4", "budget"],
+        ["tokens", "500", "budget"],
+    ]);
+    assert_eq!(limits_set_by(&permissions, "limits", "leaf"), leaf);
+    let all = permissions["limits"].as_array().unwrap().len();
+    assert_eq!(all, lead.len() + middle.len() + leaf.len(), "nobody else sets a limit: {permissions}");
+}
+
+#[test]
+fn what_counts_is_shown_beside_where_it_comes_from() {
+    let stage = Fixture::start();
+    let folder = TestDirectory::new();
+    create_three_levels(&stage, &folder);
+    let permissions = stage.permissions("leaf");
+    let home = stage.daemon.home().canonicalize().unwrap();
+    let no_tools = [
+        "agent_cancel",
+        "agent_create",
+        "agent_destroy",
+        "agent_list",
+        "agent_status",
+        "base64.encode",
+        "fs.append_file",
+        "fs.write_file",
+    ];
+    let may = json!({
+        "tools": { "all_but": no_tools },
+        "read": [folder.path_of("src/deep")],
+        "write": [],
+        "blocked": [home],
+        "commands": { "only": [] },
+        "hosts": { "only": [] },
+        "create": { "only": [] },
+        "targets": "parent agent",
+    });
+    assert_eq!(permissions["may"], may);
+    assert_eq!(permissions["may_grant"], may, "both sets are one when nothing else was said");
+    assert_eq!(permissions["grant_limits"], permissions["limits"]);
+    assert_eq!((&permissions["agent_id"], &permissions["preset"]), (&json!("leaf"), &json!("sandboxed")));
+    assert_eq!(
+        (&permissions["permission_level"], &permissions["ancestors"]),
+        (&json!("SANDBOXED"), &json!(["middle", "lead"]))
+    );
+    assert_eq!(stage.resource_usage("leaf", "turns"), [json!(4), json!(0), json!(0), json!(4)]);
+    assert_eq!(
+        stage.resource_usage("middle", "turns"),
+        [json!(9), json!(0), json!(4), json!(5)],
+        "set aside for the leaf"
+    );
+    assert_eq!(stage.resource_usage("leaf", "tool_calls"), [json!(null), json!(0), json!(0), json!(null)]);
+    assert_eq!(stage.resource_usage("lead", "children"), [json!(null), json!(2), json!(0), json!(null)]);
+}
+
+#[test]
+fn an_agent_in_full_shows_its_place_its_tools_and_its_work() {
+    let stage = Fixture::start();
+    let folder = TestDirectory::new();
+    create_three_levels(&stage, &folder);
+    let leaf = stage.agent("leaf");
+    assert_eq!(
+        (&leaf["depth"], &leaf["ancestors"], &leaf["children"]),
+        (&json!(2), &json!(["middle", "lead"]), &json!([]))
+    );
+    let tools = [
+        "echo",
+        "get_time",
+        "base64.decode",
+        "json.parse",
+        "json.query",
+        "uuid.generate",
+        "hash.sha256",
+        "regex.match",
+        "regex.replace",
+        "fs.read_file",
+        "result.read",
+        "agent_send",
+    ];
+    assert_eq!(leaf["tools"], json!(tools));
+    assert_eq!(
+        (&leaf["working"], &leaf["queued"], &leaf["halted"]),
+        (&json!(false), &json!(0), &json!(null))
+    );
+    assert_eq!(leaf["agent"]["cwd"], *folder.path_of("src/deep"));
+    let middle = stage.agent("middle");
+    assert_eq!((&middle["depth"], &middle["children"]), (&json!(1), &json!(["leaf"])));
+    let children = stage.daemon.call_result("/agent/lead", "list_children", json!({}));
+    assert_eq!(children["agent_id"], "lead");
+    let names: Vec<_> =
+        children["children"].as_array().unwrap().iter().map(|child| &child["agent_id"]).collect();
+    assert_eq!(names, ["middle"], "children alone, not theirs");
+    let open = stage.start_send("leaf", "!hold gate", "r");
+    stage.model.wait_stalled(1);
+    let waiting = stage.enqueue_send("leaf", "later", "later");
+    let leaf = stage.agent("leaf");
+    assert_eq!((&leaf["working"], &leaf["queued"]), (&json!(true), &json!(1)));
+    stage.model.release("gate");
+    assert_eq!(open.next_result()["content"], " released gate");
+    assert_eq!(waiting.next_result()["content"], "echo: later");
+}
+
+#[test]
+fn what_an_agent_may_grant_can_be_less_than_what_it_may_do() {
+    let stage = Fixture::start();
+    let folder = TestDirectory::new();
+    folder.create_directory("shared");
+    stage.create_with(json!({
+        "agent_id": "lead", "preset": "trusted", "cwd": folder.path_str(),
+        "may_grant": { "disable_tools": ["echo"], "allowed_write_paths": ["shared"] },
+    }));
+    let params = json!({ "agent_id": "child", "parent_agent_id": "lead", "allowed_write_paths": ["shared"] });
+    stage.create_with(params);
+    assert_eq!(stage.send_text("lead", r#"!tool echo {"text":"hi"}"#), "tool said: hi");
+    let said = stage.send_text("child", r#"!tool echo {"text":"hi"}"#);
+    assert_eq!(said, "tool said: Permission denied: Tool 'echo' is disabled by permission policy");
+    assert_eq!(stage.permissions("lead")["may"]["write"], json!([folder.path_str()]));
+    assert_eq!(stage.permissions("lead")["may_grant"]["write"], json!([folder.path_of("shared")]));
+    assert_eq!(stage.permissions("child")["may"]["write"], json!([folder.path_of("shared")]));
+    let limits = stage.permissions("child");
+    let lead = limits_set_by(&limits, "limits", "lead");
+    assert!(lead.iter().any(|limit| limit[0] == "tools" && limit[1] == "all but echo"), "{limits}");
+}

@@ -1,0 +1,146 @@
+//! Bytes that are not HTTP as it should be: refused with 400, the connection closed, nothing behind them run.
+
+use testkit::TestDaemon;
+
+use crate::http::request_builder::RequestBuilder;
+use crate::http::support::{
+    ExpectedMessage, agents, assert_error, assert_refused, assert_result, daemon, request_once,
+};
+
+/// Lines in the place of a good header line.
+const LINES: [&[u8]; 25] = [
+    b"A: b\r\n folded",
+    b"A: b\r\n\tfolded: c",
+    b" A: b",
+    b"\tA: b",
+    b"A : b",
+    b"A\t: b",
+    b"A\0: b",
+    b"A\r: b",
+    b"A: b\0",
+    b"A: b\0c",
+    b"A: b\rc",
+    b"A: b\r\rc",
+    b"A: \x1b[31m",
+    b"A: \x7f",
+    b"A: b\nC: d",
+    b"A: b\n",
+    b": b",
+    b"A",
+    b"A b",
+    b"A(: b",
+    b"\"A\": b",
+    b"A\xff: b",
+    b"A: \xe9",
+    b"A: \xc0\xaf",
+    b"A: \xed\xa0\x80",
+];
+
+/// What other protocols say first, and what is no request line.
+const OPENINGS: [&[u8]; 24] = [
+    b"GET /\r\n",
+    b"GET / \r\n",
+    b"POST /\r\n\r\n",
+    b"\r\n",
+    b"\r\n\r\n",
+    b"\n",
+    b"POST / HTTP/1.1\n",
+    b"POST / HTTP/1.1\nHost: a\n\n",
+    b"POST / HTTP/1.1\r\r\n",
+    b"POST /\0 HTTP/1.1\r\n",
+    b"POST /\r HTTP/1.1\r\n",
+    b"POST\0 / HTTP/1.1\r\n",
+    b"POST / HTTP/1.1\0\r\n",
+    b"POST / HTTP/0.9\r\n",
+    b"POST / HTTP/11\r\n",
+    b"POST / HTTP/1.1/\r\n",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    b"SSH-2.0-OpenSSH_9.2\r\n",
+    b"PROXY TCP4 127.0.0.1 127.0.0.1 1 2\r\n",
+    b"EHLO localhost\r\n",
+    b"HTTP/1.1 200 OK\r\n",
+    b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"list_agents\"}",
+    b"<?xml version=\"1.0\"?>",
+    b"\x05\x01\x00",
+];
+
+/// The first bytes of a client that wants TLS, of one that wants PROXY 2, and of one with our frames.
+const BINARY: [&[u8]; 4] = [
+    b"\x16\x03\x01\x00\xc0\x01\x00\x00\xbc\x03\x03",
+    b"\x80\x2e\x01\x03\x01",
+    b"\x0d\x0a\x0d\x0a\x00\x0d\x0a\x51\x55\x49\x54\x0a",
+    b"\x00\x00\x00\x2f",
+];
+
+fn check(daemon: &TestDaemon, bytes: &[u8]) {
+    let name = bytes.escape_ascii().to_string();
+    let hidden = RequestBuilder::create_agent(daemon, "hidden").bytes();
+    let answer = request_once(&name, daemon, &[bytes, &hidden].concat());
+    assert_error(&name, &answer, 400, -32600, ExpectedMessage::StartsWith("Invalid "), "null");
+    assert_eq!(answer.header("connection"), Some("close"), "{name}");
+}
+
+#[test]
+fn a_malformed_header_line_ends_its_connection() {
+    let daemon = daemon().start();
+    for line in LINES {
+        check(&daemon, &RequestBuilder::valid(&daemon).header(line).bytes());
+        let host = format!("Host: 127.0.0.1:{}\r\n\r\n", daemon.port());
+        check(&daemon, &[b"POST / HTTP/1.1\r\n", line, b"\r\n", host.as_bytes()].concat());
+    }
+    assert!(agents(&daemon).is_empty());
+}
+
+#[test]
+fn what_is_no_request_line_ends_its_connection() {
+    let daemon = daemon().start();
+    for opening in OPENINGS.iter().chain(&BINARY) {
+        check(&daemon, opening);
+    }
+    assert!(agents(&daemon).is_empty());
+}
+
+#[test]
+fn a_client_of_another_protocol_is_answered_before_it_sends_a_line() {
+    let daemon = daemon().config("[limits]\nhead_ms = 600000\nfirst_byte_ms = 600000\n").start();
+    for opening in BINARY.iter().filter(|bytes| bytes[0] != b'\r') {
+        let name = opening.escape_ascii().to_string();
+        let answer = daemon.send_raw(opening);
+        assert_error(&name, &answer, 400, -32600, ExpectedMessage::StartsWith("Invalid request "), "null");
+        assert!(answer.closed, "{name}");
+    }
+}
+
+#[test]
+fn lines_end_with_both_characters() {
+    let daemon = daemon().start();
+    let good = RequestBuilder::valid(&daemon).bytes();
+    let ends: Vec<usize> = (0..good.len()).filter(|at| good[*at] == b'\r').collect();
+    assert!(ends.len() > 3);
+    for end in ends {
+        let without_return = [&good[..end], &good[end + 1..]].concat();
+        let answer = request_once("no CR", &daemon, &without_return);
+        assert_refused("no CR", &answer, 400, "Invalid line ending: lines end with CR LF");
+        let without_feed = [&good[..=end], &good[end + 2..]].concat();
+        let answer = request_once("no LF", &daemon, &without_feed);
+        assert_eq!(answer.status, 400, "no LF at {end}: {}", answer.text());
+    }
+}
+
+#[test]
+fn letters_beyond_ascii_are_taken_in_a_value_that_means_nothing_to_us() {
+    let daemon = daemon().start();
+    let ask = RequestBuilder::valid(&daemon).header("User-Agent: caf\u{e9} \u{1f600}");
+    assert_result("UTF-8", &daemon.send_raw(&ask.bytes()));
+}
+
+#[test]
+fn a_target_longer_than_any_address_is_refused_in_our_words() {
+    let daemon = daemon().config("[limits]\nrequest_line_bytes_max = 200000\n").start();
+    for (bytes, status) in [(65_534, 404), (65_535, 400), (70_000, 400)] {
+        let target = format!("/{}", "a".repeat(bytes - 1));
+        let answer = daemon.send_raw(&RequestBuilder::valid(&daemon).target(target).bytes());
+        assert_eq!(answer.status, status, "{bytes}");
+        crate::http::support::assert_well_formed("a long target", &answer);
+    }
+}

@@ -1,0 +1,127 @@
+//! Writes requests for tests: starts from a good one, spoils what a test wants spoiled.
+
+use testkit::TestDaemon;
+
+/// A call that changes nothing, with the id 1.
+pub(crate) const LIST_AGENTS: &str = r#"{"jsonrpc":"2.0","id":1,"method":"list_agents"}"#;
+
+/// A request on its way to bytes. Nothing is checked: what a test writes is what is sent.
+#[derive(Debug, Clone)]
+pub(crate) struct RequestBuilder {
+    method: String,
+    target: String,
+    version: String,
+    headers: Vec<Vec<u8>>,
+    body: Vec<u8>,
+}
+
+impl RequestBuilder {
+    /// A request that is answered 200: `list_agents` at `/`, with host, token and length.
+    pub(crate) fn valid(daemon: &TestDaemon) -> Self {
+        let ask = Self {
+            method: "POST".to_owned(),
+            target: "/".to_owned(),
+            version: "HTTP/1.1".to_owned(),
+            headers: vec![format!("Host: 127.0.0.1:{}", daemon.port()).into_bytes()],
+            body: Vec::new(),
+        };
+        let ask = match daemon.token() {
+            Some(token) => ask.header(format!("Authorization: Bearer {token}")),
+            None => ask,
+        };
+        ask.body(LIST_AGENTS)
+    }
+
+    /// A request that would leave an agent behind if it were run.
+    pub(crate) fn create_agent(daemon: &TestDaemon, agent: &str) -> Self {
+        let params = format!(r#"{{"agent_id":"{agent}"}}"#);
+        let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"create_agent","params":{params}}}"#);
+        Self::valid(daemon).body(body)
+    }
+
+    pub(crate) fn method(mut self, method: &str) -> Self {
+        method.clone_into(&mut self.method);
+        self
+    }
+
+    pub(crate) fn target(mut self, target: impl Into<String>) -> Self {
+        self.target = target.into();
+        self
+    }
+
+    pub(crate) fn version(mut self, version: &str) -> Self {
+        version.clone_into(&mut self.version);
+        self
+    }
+
+    /// Adds a header line, beside others of its name.
+    pub(crate) fn header(mut self, line: impl AsRef<[u8]>) -> Self {
+        self.headers.push(line.as_ref().to_vec());
+        self
+    }
+
+    /// Adds a header line in the place of all others of its name.
+    pub(crate) fn replace_header(self, line: impl AsRef<[u8]>) -> Self {
+        let line = line.as_ref();
+        let name = line.split(|byte| *byte == b':').next().unwrap_or_default().to_vec();
+        self.without_header(&String::from_utf8_lossy(&name)).header(line)
+    }
+
+    pub(crate) fn without_header(mut self, name: &str) -> Self {
+        let start = format!("{name}:");
+        self.headers.retain(|line| {
+            !line.get(..start.len()).is_some_and(|found| found.eq_ignore_ascii_case(start.as_bytes()))
+        });
+        self
+    }
+
+    /// Sets the body and its length.
+    pub(crate) fn body(mut self, body: impl AsRef<[u8]>) -> Self {
+        self.body = body.as_ref().to_vec();
+        let length = format!("Content-Length: {}", self.body.len());
+        self.replace_header(length)
+    }
+
+    /// Sets the body in chunks, as they are given.
+    pub(crate) fn chunks<'a>(self, pieces: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut framed = Vec::new();
+        for piece in pieces {
+            framed.extend(format!("{:x}\r\n", piece.len()).bytes());
+            framed.extend(piece);
+            framed.extend(b"\r\n");
+        }
+        framed.extend(b"0\r\n\r\n");
+        self.framed(framed)
+    }
+
+    /// Sets a body that is chunked by its own word.
+    pub(crate) fn framed(self, framed: impl AsRef<[u8]>) -> Self {
+        let mut ask = self.without_header("Content-Length").header("Transfer-Encoding: chunked");
+        ask.body = framed.as_ref().to_vec();
+        ask
+    }
+
+    /// How many bytes all header lines have, with their ends.
+    pub(crate) fn header_bytes(&self) -> usize {
+        self.headers.iter().map(|line| line.len() + 2).sum()
+    }
+
+    pub(crate) fn header_count(&self) -> usize {
+        self.headers.len()
+    }
+
+    /// Everything before the body.
+    pub(crate) fn head(&self) -> Vec<u8> {
+        let mut head = format!("{} {} {}\r\n", self.method, self.target, self.version).into_bytes();
+        for line in &self.headers {
+            head.extend_from_slice(line);
+            head.extend(b"\r\n");
+        }
+        head.extend(b"\r\n");
+        head
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        [self.head(), self.body.clone()].concat()
+    }
+}

@@ -1,0 +1,135 @@
+//! Questions to the client, what came of them, and answers as a server writes them.
+
+use std::sync::Arc;
+
+use agent::outside::{ModelEvent, ModelRequest, ModelStream, Models, Provider};
+use agent::{Fault, Message, MessageSource};
+use futures_util::StreamExt;
+use provider::{ModelRegistry, ProviderSettings, RegistryOptions, Secret};
+
+use crate::server::{Action, Server};
+
+pub(crate) const KEY: &str = "sk-very-secret-0123456789";
+
+/// A model that is asked once, however it fails.
+pub(crate) fn client(base_url: &str) -> Arc<dyn Provider> {
+    client_with(base_url, ProviderSettings { tries_max: Some(1), ..ProviderSettings::default() })
+}
+
+/// A model that is asked as these settings say.
+pub(crate) fn client_with(base_url: &str, settings: ProviderSettings) -> Arc<dyn Provider> {
+    default_model(options(base_url, settings)).expect("a URL that is taken")
+}
+
+pub(crate) fn options(base_url: &str, settings: ProviderSettings) -> RegistryOptions {
+    let variables = [("OPENAI_BASE_URL", base_url), ("OPENAI_API_KEY", KEY)];
+    let variables = variables.map(|(name, value)| (name.to_owned(), Secret::new(value.to_owned())));
+    RegistryOptions {
+        default_model: Some("openai/m".to_owned()),
+        providers: [("openai".to_owned(), settings)].into(),
+        variables: variables.into(),
+        ..RegistryOptions::default()
+    }
+}
+
+/// The usual model of these options.
+pub(crate) fn default_model(options: RegistryOptions) -> Result<Arc<dyn Provider>, Fault> {
+    ModelRegistry::open(options).map(|book| book.default_model())
+}
+
+pub(crate) fn request() -> ModelRequest {
+    let message = Message::user("hi", MessageSource::default());
+    ModelRequest {
+        system: Some(Arc::from("Be brief.")),
+        messages: Arc::new(vec![Arc::new(message)]),
+        ..ModelRequest::default()
+    }
+}
+
+/// Everything one question gives, to the end of the stream.
+pub(crate) async fn call(client: &Arc<dyn Provider>) -> CollectedResponse {
+    collect(client.call(request())).await
+}
+
+/// What tells only how long something takes is no part of the answer.
+pub(crate) async fn collect(stream: ModelStream) -> CollectedResponse {
+    let is_said = |item: &Result<ModelEvent, Fault>| {
+        std::future::ready(!matches!(item, Ok(ModelEvent::Waiting | ModelEvent::Heartbeat)))
+    };
+    CollectedResponse { items: stream.filter(is_said).collect().await }
+}
+
+/// Asks a server that plays these acts.
+pub(crate) async fn call_with(acts: Vec<Action>) -> CollectedResponse {
+    let server = Server::start(acts).await;
+    call(&client(&server.base_url())).await
+}
+
+/// Asks a server that answers with these events.
+pub(crate) async fn call_events(events: &str) -> CollectedResponse {
+    call_with(vec![Action::Write(head("connection: close\r\n")), Action::Write(events.into()), Action::Close])
+        .await
+}
+
+/// What came of a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CollectedResponse {
+    pub(crate) items: Vec<Result<ModelEvent, Fault>>,
+}
+
+impl CollectedResponse {
+    /// The text, put together.
+    pub(crate) fn text(&self) -> String {
+        let texts = self.items.iter().filter_map(|item| match item {
+            Ok(ModelEvent::Text(text)) => Some(text.as_str()),
+            _ => None,
+        });
+        texts.collect()
+    }
+
+    pub(crate) fn calls(&self) -> Vec<&agent::ToolCall> {
+        let calls = self.items.iter().filter_map(|item| match item {
+            Ok(ModelEvent::ToolCall(call)) => Some(call),
+            _ => None,
+        });
+        calls.collect()
+    }
+
+    /// Whether the answer came to its proper end: one `Done`, as the last thing.
+    pub(crate) fn is_done(&self) -> bool {
+        let ends = self.items.iter().filter(|item| matches!(item, Ok(ModelEvent::Done) | Err(_))).count();
+        assert_eq!(ends, 1, "a stream ends once: {self:?}");
+        match self.items.last() {
+            Some(Ok(ModelEvent::Done)) => true,
+            Some(Err(_)) => false,
+            other => panic!("a stream ends with its end: {other:?}"),
+        }
+    }
+
+    /// The fault it ended with.
+    pub(crate) fn fault(&self) -> &Fault {
+        match self.items.last() {
+            Some(Err(fault)) => fault,
+            other => panic!("a fault was expected: {other:?}"),
+        }
+    }
+}
+
+/// The head of a good answer.
+pub(crate) fn head(more: &str) -> Vec<u8> {
+    format!("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n{more}\r\n").into_bytes()
+}
+
+/// A whole answer with another status.
+pub(crate) fn refusal(status: &str, body: &[u8]) -> Vec<Action> {
+    let head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n", body.len());
+    vec![Action::Write([head.as_bytes(), body].concat())]
+}
+
+/// Bytes as chunks of a chunked body, without its end.
+pub(crate) fn chunk(bytes: &[u8]) -> Vec<u8> {
+    [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
+}
+
+pub(crate) const CHUNKED: &str = "transfer-encoding: chunked\r\n";
+pub(crate) const CHUNKED_END: &[u8] = b"0\r\n\r\n";

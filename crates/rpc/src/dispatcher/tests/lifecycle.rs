@@ -1,0 +1,278 @@
+//! Kept sessions through the door: who sleeps, copies, steps back, other names, documents. Who may do it is in the matrix.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::*;
+
+async fn create_agent_with_history(house: &Fixture, name: &str) {
+    house
+        .request_create(&format!(r#"{{"agent_id":"{name}","system_prompt":"Be kind.","on_restart":"mark"}}"#))
+        .await;
+    for text in ["one", "read notes.txt"] {
+        house.call_ok(name, "send", &format!(r#"{{"content":"{text}"}}"#)).await;
+    }
+}
+
+/// What `get_messages` shows of an agent, without its name.
+async fn messages(house: &Fixture, name: &str) -> Value {
+    house.call_ok(name, "get_messages", "{}").await["messages"].take()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_tells_who_sleeps_and_wakes_nobody() {
+    let idle_before_sleep = Duration::from_secs(60);
+    let house = Fixture::with_limits(Limits { idle_before_sleep, ..Limits::default() }).await;
+    create_agent_with_history(&house, "a").await;
+    house.create_agents(&["b"]).await;
+    let awake = house.call_ok("/", "list_agents", "{}").await["agents"].take();
+    tokio::time::sleep(idle_before_sleep * 2).await;
+    for _ in 0..2 {
+        let mut agents = house.call_ok("/", "list_agents", "{}").await["agents"].take();
+        for agent in agents.as_array_mut().unwrap() {
+            assert_eq!(agent["state"], "asleep", "{agent}");
+            agent["state"] = "live".into();
+        }
+        assert_eq!(agents, awake, "nothing else is different");
+        let sessions = house.call_ok("/", "list_sessions", "{}").await;
+        assert_eq!(sessions["sessions"][0]["state"], "asleep");
+        assert_eq!((&sessions["total"], &sessions["sessions"][0]["message_count"]), (&json!(2), &json!(6)));
+        assert_eq!(sessions["sessions"][0]["on_restart"], "mark");
+    }
+    assert_eq!(
+        house.call_ok("a", "get_agent", "{}").await["agent"]["state"],
+        "live",
+        "a call to it wakes it"
+    );
+    let states: Vec<_> = house.call_ok("/", "list_sessions", "{}").await["sessions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|session| session["state"].clone())
+        .collect();
+    assert_eq!(states, ["live", "asleep"], "and nobody else");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_door_is_found_and_a_capability_known_without_waking_anybody() {
+    let idle_before_sleep = Duration::from_secs(60);
+    let house = Fixture::with_limits(Limits { idle_before_sleep, ..Limits::default() }).await;
+    let token = house.create_agent("a", "sandboxed", None).await;
+    tokio::time::sleep(idle_before_sleep * 2).await;
+    assert!(house.dispatcher.agent_target("a").is_ok());
+    let caller = house.dispatcher.capability_caller(token.as_bytes()).unwrap();
+    let (_, list) = house.call_as(&caller, "/", &request("list_sessions", "{}")).await;
+    assert!(list.contains(r#""state":"asleep""#), "{list}");
+    let (_, sent) = house.call_as(&caller, "a", &request("send", r#"{"content":"hi"}"#)).await;
+    assert!(sent.contains("you said hi"), "{sent}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn sessions_come_in_pages_of_two_hundred() {
+    let house = Fixture::new().await;
+    for number in 0..203 {
+        house.create_agent(&format!("a{number}"), "sandboxed", None).await;
+    }
+    let count = |list: &Value| list["sessions"].as_array().unwrap().len();
+    let first = house.call_ok("/", "list_sessions", "{}").await;
+    assert_eq!((count(&first), &first["total"]), (200, &json!(203)));
+    let rest = house.call_ok("/", "list_sessions", r#"{"offset":200}"#).await;
+    assert_eq!((count(&rest), &rest["sessions"][0]["agent_id"]), (3, &json!("a200")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fork_knows_the_first_messages_and_goes_its_own_way() {
+    let house = Fixture::new().await;
+    create_agent_with_history(&house, "a").await;
+    let before = messages(&house, "a").await;
+    let forked =
+        house.call_ok("/", "fork_agent", r#"{"agent_id":"a","new_agent_id":"b","messages":2}"#).await;
+    assert_eq!(forked["message_count"], 2);
+    assert_eq!(messages(&house, "b").await.as_array().unwrap(), &before.as_array().unwrap()[..2]);
+    let caller = house.dispatcher.capability_caller(forked["token"].as_str().unwrap().as_bytes()).unwrap();
+    house.call_as(&caller, "b", &request("send", r#"{"content":"two"}"#)).await;
+    assert_eq!(messages(&house, "a").await, before, "the other does not change");
+    let session = house.call_ok("/", "export_agent", r#"{"agent_id":"b"}"#).await["session"].take();
+    assert_eq!(
+        (&session["system_prompt"], &session["nexus3"]["origin"]),
+        (&json!("Be kind."), &json!("fork of a at 2"))
+    );
+    let whole = house.call_ok("/", "fork_agent", r#"{"agent_id":"a"}"#).await;
+    assert_eq!((&whole["agent_id"], &whole["message_count"]), (&json!("00000001"), &json!(6)));
+    for (params, text) in [
+        (r#"{"agent_id":"a","new_agent_id":"b"}"#, "Agent already exists: b"),
+        (r#"{"agent_id":"a","messages":4}"#, "messages 4 would cut a tool call from its result"),
+        (r#"{"agent_id":"a","messages":7}"#, "messages must be at most 6, the number there are, got: 7"),
+    ] {
+        assert_eq!(house.call_daemon(&request("fork_agent", params)).await, error(-32602, text), "{params}");
+    }
+    assert_eq!(house.agent_names().await, ["a", "b", "00000001"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_back_takes_the_newest_messages_away_for_good() {
+    let store = store::memory();
+    let house = Fixture::with_store(Arc::clone(&store), Limits::default()).await;
+    create_agent_with_history(&house, "a").await;
+    let before = messages(&house, "a").await;
+    for (params, text) in [
+        (r#"{"agent_id":"a","messages":4}"#, "messages 4 would cut a tool call from its result"),
+        (r#"{"agent_id":"a","messages":7}"#, "messages must be at most 6, the number there are, got: 7"),
+    ] {
+        assert_eq!(
+            house.call_daemon(&request("rollback_agent", params)).await,
+            error(-32602, text),
+            "{params}"
+        );
+    }
+    assert_eq!(messages(&house, "a").await, before);
+    let back = house.call_ok("/", "rollback_agent", r#"{"agent_id":"a","messages":2}"#).await;
+    assert_eq!(back, json!({ "agent_id": "a", "message_count": 2, "removed": 4 }));
+    house.pool.stop(Duration::ZERO).await;
+    let house = Fixture::with_store(store, Limits::default()).await;
+    assert_eq!(messages(&house, "a").await.as_array().unwrap(), &before.as_array().unwrap()[..2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_step_back_is_refused_while_a_turn_is_open() {
+    let house = Fixture::new().await;
+    house.create_agents(&["a"]).await;
+    let sending =
+        house.spawn_call("a", r#"{"jsonrpc":"2.0","method":"send","params":{"content":"wait"},"id":1}"#);
+    run_until_idle().await;
+    let (_, refused) =
+        house.call_daemon(&request("rollback_agent", r#"{"agent_id":"a","messages":0}"#)).await;
+    assert!(refused.contains(r#""code":-32001"#), "{refused}");
+    house.released.add_permits(1);
+    sending.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_name_takes_everything_with_it_and_frees_the_old_one() {
+    let house = Fixture::new().await;
+    let token = house.create_agent("a", "sandboxed", None).await;
+    house.call_ok("a", "send", r#"{"content":"one"}"#).await;
+    let before = messages(&house, "a").await;
+    house.create_agents(&["taken"]).await;
+    for (new, text) in [
+        ("taken", "Agent already exists: taken"),
+        ("a", "Agent already exists: a"),
+        (".b", "an agent that is kept cannot get a temporary name: .b"),
+    ] {
+        let params = format!(r#"{{"agent_id":"a","new_agent_id":"{new}"}}"#);
+        assert_eq!(house.call_daemon(&request("rename_agent", &params)).await, error(-32602, text), "{new}");
+    }
+    let renamed = house.call_ok("/", "rename_agent", r#"{"agent_id":"a","new_agent_id":"b"}"#).await;
+    assert_eq!(renamed, json!({ "agent_id": "b", "url": "/agent/b" }));
+    assert_eq!(messages(&house, "b").await, before);
+    assert_eq!(house.dispatcher.agent_target("a").err(), Some(TargetError::AgentNotFound));
+    let caller = house.dispatcher.capability_caller(token.as_bytes()).unwrap();
+    let (_, sent) = house.call_as(&caller, "b", &request("send", r#"{"content":"two"}"#)).await;
+    assert!(sent.contains("you said two"), "its token stays: {sent}");
+    house.create_agents(&["a"]).await;
+    assert_eq!(house.agent_names().await, ["b", "taken", "a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_exported_comes_back_as_it_was() {
+    let house = Fixture::new().await;
+    let permissions = concat!(
+        r#""preset":"trusted","disable_tools":["fs.read_file"],"allowed_write_paths":["out"],"may_create":["worker"],"#,
+        r#""may_grant":{"disable_tools":["fs.write_file"]},"budget":{"turns":9},"cwd":"sub","model":"echo/one","#,
+        r#""on_restart":"mark","system_prompt":"""#
+    );
+    house.request_create(&format!(r#"{{"agent_id":"a",{permissions}}}"#)).await;
+    for text in ["one", "read notes.txt", "fail"] {
+        house.call_agent("a", &request("send", &format!(r#"{{"content":"{text}"}}"#))).await;
+    }
+    let document = house.call_ok("/", "export_agent", r#"{"agent_id":"a"}"#).await["session"].take();
+    assert!(!document.to_string().contains("nxc_"));
+    let params = json!({ "session": document, "agent_id": "b" }).to_string();
+    let imported = house.call_ok("/", "import_agent", &params).await;
+    assert_eq!((imported.get("notes"), &imported["message_count"]), (None, &json!(8)));
+    assert_eq!(messages(&house, "b").await, messages(&house, "a").await);
+    let permissions = |name: &'static str| {
+        let house = &house;
+        async move {
+            let mut all = house.call_ok(name, "get_permissions", "{}").await;
+            // Budgets begin anew, and names differ.
+            all.as_object_mut().unwrap().retain(|key, _| key != "budget");
+            all.to_string().replace(&format!("\"{name}\""), "\"x\"")
+        }
+    };
+    assert_eq!(permissions("a").await, permissions("b").await);
+    let mut again = house.call_ok("/", "export_agent", r#"{"agent_id":"b"}"#).await["session"].take();
+    assert_eq!(again["nexus3"]["origin"], "session 'a' of 2024-01-15T10:30:00.000000");
+    again["agent_id"] = "a".into();
+    again["nexus3"]["origin"] = Value::Null;
+    again["token_usage"] = document["token_usage"].clone();
+    assert_eq!(again, document);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_of_the_original_is_taken_up_and_goes_on() {
+    let house = Fixture::new().await;
+    let session = json!({
+        "schema_version": 1, "agent_id": "old-friend", "created_at": "2026-01-08T09:00:00.123456",
+        "modified_at": "2026-01-09T10:00:00", "working_directory": "/home/user/agents/sub",
+        "messages": [
+            { "role": "user", "content": "look" },
+            { "role": "assistant", "content": "", "tool_calls": [
+                { "id": "t1", "name": "read_file", "arguments": { "path": "x" } }] },
+            { "role": "tool", "content": "text of x", "tool_call_id": "t1" },
+            { "role": "assistant", "content": "seen" },
+        ],
+        "system_prompt": "You are NEXUS3.", "system_prompt_path": "/home/user/prompt.md",
+        "permission_level": "trusted", "permission_preset": "trusted", "disabled_tools": ["write_file"],
+        "session_allowances": {}, "model_alias": "haiku", "clipboard_agent_entries": [],
+        "token_usage": { "total": 99 }, "provenance": "user",
+    });
+    let imported = house.call_ok("/", "import_agent", &json!({ "session": session }).to_string()).await;
+    assert_eq!((&imported["agent_id"], &imported["message_count"]), (&json!("old-friend"), &json!(4)));
+    assert_eq!(imported["notes"], json!(["the model 'haiku' is not known here; the daemon's own answers"]));
+    let agent = house.call_ok("old-friend", "get_agent", "{}").await;
+    assert_eq!(agent["agent"]["created_at"], "2026-01-08T09:00:00.123456");
+    assert_eq!(
+        (&agent["agent"]["preset"], &agent["agent"]["cwd"]),
+        (&json!("trusted"), &json!("/home/user/agents/sub"))
+    );
+    assert!(!agent["tools"].to_string().contains("write_file"));
+    let sent = house.call_ok("old-friend", "send", r#"{"content":"go on"}"#).await;
+    assert_eq!(sent["content"], "you said go on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_import_changes_nothing() {
+    let house = Fixture::new().await;
+    house.create_agents(&["a"]).await;
+    let least = |change: Value| {
+        let mut session = json!({
+            "agent_id": "b", "created_at": "2024-01-15T10:30:00", "modified_at": "2024-01-15T10:30:00",
+            "messages": [], "system_prompt": "", "working_directory": "/", "permission_level": "sandboxed",
+        });
+        session.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        json!({ "session": session }).to_string()
+    };
+    for (change, text) in [
+        (json!({ "agent_id": "a" }), "Agent already exists: a"),
+        (json!({ "working_directory": "/gone" }), "session.working_directory does not exist: /gone"),
+        (
+            json!({ "working_directory": "/home/user/agents/notes.txt" }),
+            "session.working_directory is not a directory: /home/user/agents/notes.txt",
+        ),
+        (
+            json!({ "messages": [{ "role": "tool", "content": "", "tool_call_id": "c" }] }),
+            "session.messages[0].tool_call_id answers no call: 'c'",
+        ),
+        (
+            json!({ "permission_level": "root" }),
+            "session.permission_level must be one of yolo, trusted, sandboxed, got: 'root'",
+        ),
+    ] {
+        assert_eq!(house.call_daemon(&request("import_agent", &least(change))).await, error(-32602, text));
+    }
+    assert_eq!(house.agent_names().await, ["a"]);
+    let (_, imported) = house.call_daemon(&request("import_agent", &least(json!({})))).await;
+    assert!(imported.contains(r#""agent_id":"b""#), "{imported}");
+}

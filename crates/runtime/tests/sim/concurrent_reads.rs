@@ -1,0 +1,139 @@
+//! What can be read of an agent, at any time: also while a turn runs, and whoever else reads or writes.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use agent::outside::{Clock, Timestamp};
+use agent::{Halt, Role, Usage, UsageTotals};
+use futures_util::FutureExt;
+use runtime::{AgentSpec, Limits, PoolHandle};
+
+use crate::history::{roles, texts};
+use crate::model::WINDOW_TOKENS;
+use crate::world::{
+    NOW, World, expect_end, expect_fault, numeric_request_id, run_until_idle, spec_named, start_send,
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_running_turn_is_read_as_far_as_it_got() {
+    let world = World::new().await;
+    let agent = world.agent("a").await;
+    assert_eq!(world.summary(&agent).last_action_at, None);
+    let sending = start_send(&agent, 1, "say let me see; call note; done | say hel; wait; say lo; done");
+    world.model.wait_called(2).await;
+    run_until_idle().await;
+    assert_eq!(roles(&agent), [Role::User, Role::Assistant, Role::Tool]);
+    assert_eq!(agent.messages(0, 10).messages[1].tool_calls[0].name, "note");
+    let summary = world.summary(&agent);
+    assert_eq!((summary.id.as_str(), summary.message_count, summary.created_at), ("a", 3, NOW));
+    assert_eq!((summary.model.as_deref(), summary.last_action_at), (Some("scripted/one"), Some(NOW)));
+    assert_eq!((agent.context().message_count, agent.context().has_system_prompt), (3, true));
+    let size = agent.tokens().size;
+    assert_eq!((size.budget, size.total), (WINDOW_TOKENS, size.system + size.messages + size.tools));
+    assert!(size.tools > 0, "tools that it may use take room");
+    world.model.release_all();
+    assert_eq!(expect_end(sending).await.content, "let me seehello");
+    assert_eq!(roles(&agent).len(), 4);
+    assert!(agent.tokens().size.messages > size.messages);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pages_of_messages_meet_without_gap_or_overlap() {
+    let world = World::new().await;
+    let agent = world.agent("a").await;
+    for place in 0..5 {
+        expect_end(start_send(&agent, place, &format!("#{place} say {place}; done"))).await;
+    }
+    let all = texts(&agent);
+    let paged: Vec<_> = (0..4).flat_map(|page| agent.messages(page * 3, 3).messages).collect();
+    assert_eq!(paged.iter().map(|message| message.text.clone()).collect::<Vec<_>>(), all);
+    for (offset, limit) in [(10, 1), (usize::MAX, usize::MAX), (0, 0)] {
+        let page = agent.messages(offset, limit);
+        assert_eq!((page.total, page.messages.len()), (10, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn usage_adds_up_over_rounds_and_turns_however_they_end() {
+    let world = World::with_limits(Limits { tool_iterations_max: 3, ..Limits::default() }).await;
+    let agent = world.agent("a").await;
+    let end =
+        expect_end(start_send(&agent, 1, "#1 report 1; call note; done | report 10; say a; done")).await;
+    assert_eq!(end.usage, Some(Usage { input: 11, output: 2, ..Usage::default() }));
+    expect_fault(start_send(&agent, 2, "#2 report 100; fail")).await;
+    let sending = start_send(&agent, 3, "#3 report 1000; wait");
+    run_until_idle().await;
+    assert!(agent.cancel(numeric_request_id(3)).await);
+    expect_end(sending).await;
+    assert_eq!(expect_end(start_send(&agent, 4, "#4 say b; done")).await.usage, None, "nothing was reported");
+    let used =
+        UsageTotals { requests: 4, usage: Usage { input: 1111, output: 4, ..Usage::default() }, cost: 0 };
+    assert_eq!(agent.tokens().used, used);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_halted_agent_is_no_longer_halted_after_its_next_turn() {
+    let world = World::with_limits(Limits { tool_iterations_max: 3, ..Limits::default() }).await;
+    let agent = world.agent("a").await;
+    let end = expect_end(start_send(&agent, 1, "call note; done")).await;
+    assert_eq!(end.halted, Some(Halt::IterationLimit));
+    assert_eq!((end.rounds, agent.context().last_rounds, agent.context().rounds_max), (3, 3, 3));
+    assert!(agent.context().halted.is_some() && world.summary(&agent).halted.is_some());
+    let sending = start_send(&agent, 2, "wait; say a; done");
+    run_until_idle().await;
+    world.model.release_all();
+    assert_eq!(expect_end(sending).await.halted, None);
+    assert!(agent.context().halted.is_none() && world.summary(&agent).halted.is_none());
+    assert_eq!(agent.context().last_rounds, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_sees_the_prompt_and_everything_said_so_far() {
+    let world = World::new().await;
+    let own = world
+        .create_handle(AgentSpec { system_prompt: Some("be brief".to_owned()), ..spec_named("own") })
+        .await;
+    let none =
+        world.create_handle(AgentSpec { system_prompt: Some(String::new()), ..spec_named("none") }).await;
+    let agents = [own, none, world.agent("default").await];
+    for agent in &agents {
+        expect_end(start_send(agent, 1, "say a; done")).await;
+        expect_fault(start_send(agent, 2, "fail")).await;
+        expect_end(start_send(agent, 3, "say c; done")).await;
+    }
+    let seen = world.model.observations();
+    let prompts: Vec<_> = seen.requests.iter().step_by(3).map(|request| request.system.as_deref()).collect();
+    assert_eq!(prompts, [Some("be brief"), None, Some("the pool's prompt")]);
+    let shown: Vec<_> = seen.requests[2].messages.iter().map(|message| message.text.as_str()).collect();
+    assert_eq!(shown, ["say a; done", "a", "fail", "[failed]", "say c; done"]);
+}
+
+/// A clock that looks at the agents before it tells the time, as one that logs would.
+#[derive(Default)]
+struct ReentrantClock {
+    pool: OnceLock<PoolHandle>,
+}
+
+impl Clock for ReentrantClock {
+    fn now(&self) -> Timestamp {
+        let agents = self.pool.get().map(|pool| (pool.agent_count(), pool.list().now_or_never()));
+        Timestamp(agents.map_or(0, |(count, _)| i64::try_from(count).unwrap_or(i64::MAX)))
+    }
+}
+
+#[test]
+fn nobody_outside_is_asked_under_a_lock() {
+    let (done, finished) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+        runtime.expect("a runtime can be made").block_on(async {
+            let clock = Arc::new(ReentrantClock::default());
+            let world = World::with_clock(Arc::<ReentrantClock>::clone(&clock), Limits::default()).await;
+            let _ = clock.pool.set(world.pool.clone());
+            let end = expect_end(start_send(&world.agent("a").await, 1, "say a; done")).await;
+            done.send(end.content).expect("the test waits");
+        });
+    });
+    let content = finished.recv_timeout(Duration::from_secs(20));
+    assert_eq!(content.as_deref(), Ok("a"), "the clock waits for a lock that its caller holds");
+}

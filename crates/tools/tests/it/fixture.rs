@@ -1,0 +1,213 @@
+//! What stands for the outside: a clock that stands still, random bytes by number, peers that note what they are asked.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use agent::outside::{
+    BoxFuture, CachedResults, CallSite, Clock, CreatedPeer, Entropy, NewPeer, PeerResponse, PeerStatus,
+    Peers, ResultChunk, Timestamp, ToolContext, Toolbox,
+};
+use agent::permission::{DirectorySet, FilePath, Grant, Relation, Verdict, judge};
+use agent::{AgentId, Fault, FaultKind, RequestId, ToolOutcome};
+use serde_json::Value;
+use tools::{ToolDependencies, ToolRegistry};
+
+/// An agent named `me` with a grant.
+pub(crate) struct Fixture {
+    registry: ToolRegistry,
+    pub(crate) peers: Arc<RecordingPeers>,
+    cwd: FilePath,
+    pub(crate) grant: Grant,
+}
+
+pub(crate) fn path(text: &str) -> FilePath {
+    FilePath::resolve(text, &FilePath::root()).expect("a path")
+}
+
+pub(crate) fn done(text: impl Into<String>) -> ToolOutcome {
+    ToolOutcome::Done(text.into())
+}
+
+pub(crate) fn failed(text: impl Into<String>) -> ToolOutcome {
+    ToolOutcome::Failed(text.into())
+}
+
+impl Fixture {
+    /// An agent that may do everything, but reads and writes only in its working directory.
+    pub(crate) fn confined_to(cwd: &str) -> Self {
+        let folders = DirectorySet::from_roots([path(cwd)]);
+        Self::with_grant(cwd, Grant { read: folders.clone(), write: folders, ..Grant::everything() })
+    }
+
+    pub(crate) fn with_grant(cwd: &str, grant: Grant) -> Self {
+        let parts = ToolDependencies {
+            clock: Arc::new(FixedClock),
+            entropy: Arc::new(CountingEntropy(AtomicU64::new(1))),
+        };
+        Self { registry: ToolRegistry::new(parts), peers: Arc::default(), cwd: path(cwd), grant }
+    }
+
+    pub(crate) async fn call(&self, tool: &str, arguments: &Value) -> ToolOutcome {
+        self.call_text(tool, &arguments.to_string()).await
+    }
+
+    /// Calls a tool as the runtime does.
+    pub(crate) async fn call_text(&self, tool: &str, arguments: &str) -> ToolOutcome {
+        let me = AgentId::parse("me").expect("a name");
+        let scene = CallSite {
+            agent: &me,
+            cwd: &self.cwd,
+            relation_to: &relation_to,
+            preset_inheritance: &preset_inheritance,
+        };
+        let tool = self.registry.find(tool).expect("a tool of that name");
+        let prepared = match tool.prepare(arguments, &scene) {
+            Ok(prepared) => prepared,
+            Err(text) => return ToolOutcome::Failed(text),
+        };
+        match judge(&prepared.effects(), &self.grant) {
+            Verdict::Allowed(permit) => {
+                let peers: Arc<dyn Peers> = Arc::clone(&self.peers) as _;
+                let results = Arc::new(OneResult);
+                prepared.run(ToolContext { permit, peers, results }).await
+            }
+            Verdict::Denied(denial) => ToolOutcome::Denied(denial.text),
+        }
+    }
+}
+
+/// A result that was cut: ten digits, called `r1`.
+struct OneResult;
+
+impl CachedResults for OneResult {
+    fn read(&self, handle: &str, offset: usize, bytes_max: usize) -> Result<ResultChunk, String> {
+        let text = "0123456789";
+        if handle != "r1" {
+            return Err(format!("there is no result '{handle}' any more"));
+        }
+        let end = text.len().min(offset + bytes_max);
+        Ok(ResultChunk { text: text[offset..end].to_owned(), offset, bytes_total: text.len() })
+    }
+}
+
+fn relation_to(id: &AgentId) -> Relation {
+    match id.as_str() {
+        "me" => Relation::Itself,
+        "boss" => Relation::Parent,
+        id if id.starts_with("child") => Relation::Descendant,
+        _ => Relation::Other,
+    }
+}
+
+fn preset_inheritance(name: Option<&str>) -> Vec<Arc<str>> {
+    match name {
+        None | Some("sandboxed") => vec!["sandboxed".into()],
+        Some("reader") => vec!["reader".into(), "sandboxed".into()],
+        Some(_) => Vec::new(),
+    }
+}
+
+struct FixedClock;
+
+impl Clock for FixedClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(1_700_000_000_123_456)
+    }
+}
+
+/// The same numbers in every run, none twice: names must differ, not be secret.
+struct CountingEntropy(AtomicU64);
+
+impl Entropy for CountingEntropy {
+    fn fill(&self, bytes: &mut [u8]) -> Result<(), Fault> {
+        for chunk in bytes.chunks_mut(8) {
+            let number = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+            chunk.copy_from_slice(&number.to_be_bytes()[..chunk.len()]);
+        }
+        Ok(())
+    }
+}
+
+/// Peers that note what they are asked. The agent `gone` is not there, `closed` refuses.
+#[derive(Default)]
+pub(crate) struct RecordingPeers {
+    pub(crate) calls: Mutex<Vec<String>>,
+    pub(crate) created: Mutex<Vec<NewPeer>>,
+}
+
+impl RecordingPeers {
+    fn record_call(&self, id: &AgentId, what: String) -> Result<(), Fault> {
+        self.calls.lock().expect("no test panics while it holds this").push(what);
+        match id.as_str() {
+            "child-gone" => Err(Fault::new(FaultKind::NotFound, "Agent not found: child-gone")),
+            "child-closed" => Err(Fault::new(FaultKind::Denied, "child-closed is closed")),
+            _ => Ok(()),
+        }
+    }
+
+    fn status_of(id: &AgentId) -> PeerStatus {
+        PeerStatus {
+            id: id.clone(),
+            parent: (id.as_str() != "me").then(|| AgentId::parse("me").expect("a name")),
+            preset: "sandboxed".into(),
+            message_count: 3,
+            is_working: true,
+            queued: 2,
+            halted: None,
+        }
+    }
+}
+
+fn peer_response(wait: bool) -> PeerResponse {
+    let request_id = RequestId::Text("r1".into());
+    let content = if wait { "hello" } else { "" }.to_owned();
+    PeerResponse { content, request_id, cancelled: false, halted: None, queued: !wait }
+}
+
+impl Peers for RecordingPeers {
+    fn create(&self, new: NewPeer) -> BoxFuture<'_, Result<CreatedPeer, Fault>> {
+        let id = new.id.clone().unwrap_or_else(|| AgentId::parse("made-up").expect("a name"));
+        let heard = self.record_call(&id, format!("create {id}"));
+        self.created.lock().expect("no test panics while it holds this").push(new.clone());
+        Box::pin(async move {
+            heard?;
+            let response = match new.initial_message.as_deref() {
+                Some("fail") if new.wait => Some(Err(Fault::new(FaultKind::Model, "the model failed"))),
+                Some(_) if new.wait => Some(Ok(peer_response(true))),
+                _ => None,
+            };
+            let initial_request_id = new.initial_message.map(|_| RequestId::Number(7));
+            Ok(CreatedPeer { id, initial_request_id, response })
+        })
+    }
+
+    fn send(&self, to: AgentId, content: String, wait: bool) -> BoxFuture<'_, Result<PeerResponse, Fault>> {
+        let heard = self.record_call(&to, format!("send {to} {content} {wait}"));
+        let is_halted = content == "halt";
+        Box::pin(async move {
+            heard?;
+            let halted = is_halted.then_some("iteration_limit");
+            Ok(PeerResponse { halted, cancelled: is_halted, ..peer_response(wait) })
+        })
+    }
+
+    fn status(&self, of: AgentId) -> BoxFuture<'_, Result<PeerStatus, Fault>> {
+        let heard = self.record_call(&of, format!("status {of}"));
+        Box::pin(std::future::ready(heard.map(|()| Self::status_of(&of))))
+    }
+
+    fn cancel(&self, at: AgentId, request_id: RequestId) -> BoxFuture<'_, Result<bool, Fault>> {
+        let heard = self.record_call(&at, format!("cancel {at} {request_id:?}"));
+        Box::pin(async move { heard.map(|()| request_id != RequestId::Text("gone".into())) })
+    }
+
+    fn destroy(&self, agent: AgentId) -> BoxFuture<'_, Result<bool, Fault>> {
+        let heard = self.record_call(&agent, format!("destroy {agent}"));
+        Box::pin(async move { heard.map(|()| agent.as_str() != "child-unknown") })
+    }
+
+    fn list(&self) -> BoxFuture<'_, Result<Vec<PeerStatus>, Fault>> {
+        let agents = ["me", "child"].map(|id| Self::status_of(&AgentId::parse(id).expect("a name")));
+        Box::pin(std::future::ready(Ok(agents.into())))
+    }
+}
