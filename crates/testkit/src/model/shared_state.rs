@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic = "the scripted model was asked Question { user: \"never\", round: 0 } 0 times in 1ms, not 1"]
+    #[should_panic = "the scripted model was asked RoundKey { user: \"never\", round: 0 } 0 times in 1ms, not 1"]
     fn a_wait_for_a_question_that_never_comes_ends() {
         let question = RoundKey { user: "never".to_owned(), round: 0 };
         SharedState::new(true, true).wait_called(Duration::from_millis(1), &question, 1);
