@@ -4,6 +4,8 @@
 mod dependency_reasons;
 mod finding;
 mod machine_paths;
+mod names;
+mod retired_words;
 mod rooms;
 mod rust_file;
 mod size;
@@ -82,8 +84,11 @@ fn check_texts(members: &[Member], texts: &[TextFile], places: &MachinePaths) ->
         }
     }
     let test_modules: Vec<String> = files.iter().flat_map(RustFile::test_modules).collect();
+    findings.extend(names::check_types(members, &files, &test_modules));
     for text in texts {
         let mut found = size::check_document(text);
+        found.extend(names::check_glossary(text));
+        found.extend(retired_words::check_text(text));
         found.extend(places.check(text));
         if let Some(file) = files.iter().find(|file| file.path == text.path) {
             found.extend(check_rust(members, &test_modules, text, file));
@@ -101,6 +106,8 @@ fn check_rust(
 ) -> Vec<Finding> {
     let mut findings = source_rules::check(text, file);
     findings.extend(size::check_file(text));
+    findings.extend(names::check_functions(file));
+    findings.extend(retired_words::check_rust(text, file));
     if !rust_file::is_test(file.path, test_modules) {
         findings.extend(size::check_functions(file));
         if let Some(room) = rooms::room_of_source(members, file.path) {

@@ -61,12 +61,20 @@ pub(crate) enum Rule {
     ModFile,
     /// Nothing that is true on one machine only.
     MachinePath,
-    /// A comment that lifts a rule is itself right and needed.
+    /// No word of the project's former private vocabulary.
+    RetiredWord,
+    /// A public type name is defined in one crate.
+    DoubledType,
+    /// A function name is read at a glance.
+    NameLength,
+    /// The glossary is short.
+    GlossarySize,
+    /// A comment that suppresses a rule is well formed and needed.
     Suppression,
 }
 
 impl Rule {
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 20] = [
         Self::Room,
         Self::StdAccess,
         Self::CrateName,
@@ -82,6 +90,10 @@ impl Rule {
         Self::AllowAttribute,
         Self::ModFile,
         Self::MachinePath,
+        Self::RetiredWord,
+        Self::DoubledType,
+        Self::NameLength,
+        Self::GlossarySize,
         Self::Suppression,
     ];
 
@@ -89,9 +101,9 @@ impl Rule {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Room => "room",
-            Self::StdAccess => "reach",
+            Self::StdAccess => "std-access",
             Self::CrateName => "crate-name",
-            Self::DependencyReason => "reason",
+            Self::DependencyReason => "dependency-reason",
             Self::Parse => "parse",
             Self::FileLines => "file-lines",
             Self::FunctionLines => "function-lines",
@@ -103,7 +115,11 @@ impl Rule {
             Self::AllowAttribute => "allow-attribute",
             Self::ModFile => "mod-file",
             Self::MachinePath => "machine-path",
-            Self::Suppression => "lift",
+            Self::RetiredWord => "retired-word",
+            Self::DoubledType => "doubled-type",
+            Self::NameLength => "name-length",
+            Self::GlossarySize => "glossary-size",
+            Self::Suppression => "suppression",
         }
     }
 
@@ -116,7 +132,8 @@ impl Rule {
             | Self::Fixme
             | Self::IgnoredTest
             | Self::AllowAttribute
-            | Self::MachinePath => true,
+            | Self::MachinePath
+            | Self::RetiredWord => true,
             Self::Room
             | Self::StdAccess
             | Self::CrateName
@@ -125,6 +142,9 @@ impl Rule {
             | Self::DocumentLines
             | Self::Header
             | Self::ModFile
+            | Self::DoubledType
+            | Self::NameLength
+            | Self::GlossarySize
             | Self::Suppression => false,
         }
     }

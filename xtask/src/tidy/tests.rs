@@ -1,4 +1,5 @@
 //! The whole of tidy against small workspaces made for the test: real files, real cargo metadata, no network.
+// tidy: allow retired-word because a test plants one
 
 use std::fs;
 use std::path::PathBuf;
@@ -18,18 +19,18 @@ impl TestWorkspace {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let root = std::env::temp_dir().join(format!("nexus3-tidy-{}-{count}", std::process::id()));
-        let house = Self { root };
-        house.write(
+        let workspace = Self { root };
+        workspace.write(
             "Cargo.toml",
             "[workspace]\nresolver = \"3\"\nmembers = [\"crates/*\"]\nexclude = [\"vendor\"]\n\n\
              [workspace.dependencies]\nagent = { path = \"crates/agent\" }\n\
              tokio = { path = \"vendor/tokio\" }\n",
         );
-        house.write("docs/decisions/0001-crates.md", "`tokio` runs what waits.\n");
-        house.package("vendor/tokio", "tokio", "");
-        house.package("crates/agent", "agent", "");
-        house.package("crates/runtime", "runtime", "agent.workspace = true\ntokio.workspace = true\n");
-        house
+        workspace.write("docs/decisions/0001-crates.md", "`tokio` runs what waits.\n");
+        workspace.package("vendor/tokio", "tokio", "");
+        workspace.package("crates/agent", "agent", "");
+        workspace.package("crates/runtime", "runtime", "agent.workspace = true\ntokio.workspace = true\n");
+        workspace
     }
 
     fn write(&self, path: &str, text: &str) {
@@ -60,62 +61,62 @@ impl Drop for TestWorkspace {
 
 #[test]
 fn tidy_passes_when_every_room_keeps_to_its_row() {
-    let house = TestWorkspace::new();
-    assert_eq!(house.findings(), Vec::<String>::new());
-    assert!(check_and_print(&house.root).is_ok());
+    let workspace = TestWorkspace::new();
+    assert_eq!(workspace.findings(), Vec::<String>::new());
+    assert!(check_and_print(&workspace.root).is_ok());
 }
 
 #[test]
 fn tidy_fails_when_a_room_uses_what_it_may_not() {
-    let house = TestWorkspace::new();
-    house.package("crates/runtime", "runtime", "");
-    house.package("crates/agent", "agent", "runtime = { path = \"../runtime\" }\n");
+    let workspace = TestWorkspace::new();
+    workspace.package("crates/runtime", "runtime", "");
+    workspace.package("crates/agent", "agent", "runtime = { path = \"../runtime\" }\n");
     assert_eq!(
-        house.findings(),
+        workspace.findings(),
         ["crates/agent/Cargo.toml:7: room: `agent` may not use `runtime`; \
           it may use none of ours; move the code, or change the map with a decision"]
     );
-    assert!(check_and_print(&house.root).is_err());
+    assert!(check_and_print(&workspace.root).is_err());
 }
 
 #[test]
 fn tidy_fails_when_a_crate_enters_a_room_it_may_never_enter() {
-    let house = TestWorkspace::new();
-    house.package("crates/agent", "agent", "tokio.workspace = true\n");
+    let workspace = TestWorkspace::new();
+    workspace.package("crates/agent", "agent", "tokio.workspace = true\n");
     assert_eq!(
-        house.findings(),
+        workspace.findings(),
         ["crates/agent/Cargo.toml:7: room: `tokio` may never enter `agent`; \
           move the code to the room that owns it, or hand it in through a trait"]
     );
-    assert!(check_and_print(&house.root).is_err());
+    assert!(check_and_print(&workspace.root).is_err());
 }
 
 #[test]
 fn tidy_fails_when_a_deciding_room_reads_a_file() {
-    let house = TestWorkspace::new();
-    house.write("crates/agent/src/lib.rs", "//! Decides.\n\nuse std::{fmt, fs};\n");
+    let workspace = TestWorkspace::new();
+    workspace.write("crates/agent/src/lib.rs", "//! Decides.\n\nuse std::{fmt, fs};\n");
     assert_eq!(
-        house.findings(),
-        ["crates/agent/src/lib.rs:3: reach: `agent` may not touch `std::fs`; \
+        workspace.findings(),
+        ["crates/agent/src/lib.rs:3: std-access: `agent` may not touch `std::fs`; \
           the room only decides: take the value as a parameter or through a trait"]
     );
 }
 
 #[test]
 fn tests_of_a_deciding_room_may_read_files_wherever_they_are_written() {
-    let house = TestWorkspace::new();
-    house.write("crates/agent/src/lib.rs", "//! Decides.\n\n#[cfg(test)]\nmod cases;\n");
-    house.write("crates/agent/src/cases.rs", "//! Cases.\n\nuse std::fs;\n");
-    house.write("crates/agent/tests/fixtures.rs", "//! Fixtures.\n\nuse std::fs;\n");
-    assert_eq!(house.findings(), Vec::<String>::new());
+    let workspace = TestWorkspace::new();
+    workspace.write("crates/agent/src/lib.rs", "//! Decides.\n\n#[cfg(test)]\nmod cases;\n");
+    workspace.write("crates/agent/src/cases.rs", "//! Cases.\n\nuse std::fs;\n");
+    workspace.write("crates/agent/tests/fixtures.rs", "//! Fixtures.\n\nuse std::fs;\n");
+    assert_eq!(workspace.findings(), Vec::<String>::new());
 }
 
 #[test]
 fn a_crate_that_is_not_on_the_map_is_found() {
-    let house = TestWorkspace::new();
-    house.package("crates/attic", "attic", "");
+    let workspace = TestWorkspace::new();
+    workspace.package("crates/attic", "attic", "");
     assert_eq!(
-        house.findings(),
+        workspace.findings(),
         ["crates/attic/Cargo.toml:1: room: `attic` is not in the room table; \
           add a row to xtask/src/tidy/rooms.rs that says what it may use"]
     );
@@ -123,12 +124,12 @@ fn a_crate_that_is_not_on_the_map_is_found() {
 
 #[test]
 fn all_findings_are_told_at_once_in_the_order_of_the_tree() {
-    let house = TestWorkspace::new();
-    house.write("README.md", &"line\n".repeat(61));
-    house.write("crates/agent/src/lib.rs", "fn f() {\n    todo!()\n}\n");
-    house.write("docs/decisions/0001-crates.md", "Nothing decided.\n");
+    let workspace = TestWorkspace::new();
+    workspace.write("README.md", &"line\n".repeat(61));
+    workspace.write("crates/agent/src/lib.rs", "fn f() {\n    todo!()\n}\n");
+    workspace.write("docs/decisions/0001-crates.md", "Nothing decided.\n");
     let rules: Vec<_> =
-        check(&house.root).unwrap().into_iter().map(|finding| (finding.path, finding.rule)).collect();
+        check(&workspace.root).unwrap().into_iter().map(|finding| (finding.path, finding.rule)).collect();
     let expected = [
         ("README.md", Rule::DocumentLines),
         ("crates/agent/src/lib.rs", Rule::Header),
@@ -136,4 +137,17 @@ fn all_findings_are_told_at_once_in_the_order_of_the_tree() {
         ("crates/runtime/Cargo.toml", Rule::DependencyReason),
     ];
     assert_eq!(rules, expected.map(|(path, rule)| (path.to_owned(), rule)));
+}
+
+#[test]
+fn tidy_fails_on_a_planted_retired_word() {
+    let workspace = TestWorkspace::new();
+    workspace.write("crates/agent/src/lib.rs", "//! Decides.\n\n/// A desk.\npub struct Desk;\n");
+    assert_eq!(
+        workspace.findings(),
+        [
+            "crates/agent/src/lib.rs:3: retired-word: \"desk\" uses the retired word `desk`; write dispatcher",
+            "crates/agent/src/lib.rs:4: retired-word: `Desk` uses the retired word `desk`; write dispatcher",
+        ]
+    );
 }
