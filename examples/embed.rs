@@ -99,7 +99,7 @@ fn outside() -> Outside {
         clock,
         entropy,
         // They are gone with the program. To have them again at the next start:
-        // store::open(&store::SqliteOptions::at("agents.db"))?
+        // store::open(&store::SqliteOptions::new("agents.db"))?
         store: store::memory(),
     }
 }
