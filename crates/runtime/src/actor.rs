@@ -92,11 +92,11 @@ impl Actor {
         recovered: VecDeque<PendingTurn>,
     ) -> Self {
         let ended = shared.ended.clone().drop_guard();
-        let recovered = recovered.into_iter().map(|pending| Job::Send(Box::new(pending))).collect();
+        let queue = recovered.into_iter().map(|pending| Job::Send(Box::new(pending))).collect();
         Self {
             shared,
             inbox,
-            queue: recovered,
+            queue,
             is_compacting: false,
             cancelling: Vec::new(),
             reload_cause: None,
@@ -137,8 +137,8 @@ impl Actor {
             () = idle_timeout => return self.go_to_sleep(),
         };
         match command.map(|command| *command) {
-            Some(Command::Rollback { messages, initiator: by, reply }) => {
-                Box::pin(self.roll_back(messages, by, reply)).await
+            Some(Command::Rollback { messages, initiator, reply }) => {
+                Box::pin(self.roll_back(messages, initiator, reply)).await
             }
             Some(command) => {
                 self.handle_command(command, None);
@@ -325,7 +325,7 @@ impl Actor {
                 pending.notify_committed(&Ok(()));
                 if !std::mem::replace(&mut is_acknowledged, true) {
                     pending.mark_committed();
-                    self.refuse_conflicting(&pending);
+                    self.reject_conflicting(&pending);
                 }
             }
         };

@@ -29,8 +29,7 @@ pub struct NewMessage {
     pub text: String,
     /// Images for the model.
     pub images: Vec<Image>,
-    /// Idempotency key. A request with the same id, text and images is a duplicate: it joins the open turn, or gets
-    /// the stored response.
+    /// Idempotency key: a request with equal id, text and images joins the open turn, or gets the stored response.
     pub request_id: RequestId,
     /// Origin of the message.
     pub source: MessageSource,
@@ -254,8 +253,7 @@ impl AgentHandle {
         read.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())).map_err(invalid)
     }
 
-    /// Rejects images for a model without image support before they enter the context, where they would break every
-    /// later request.
+    /// Rejects images that the model does not accept: in the context they would break every later request.
     fn check_image_support(&self, images: &[Image]) -> Result<(), Fault> {
         if images.is_empty() || self.shared.provider.spec().accepts_images {
             return Ok(());

@@ -246,7 +246,7 @@ impl LineageNode {
     /// Returns what remains in the account the agent draws on: its own, or the nearest ancestor's that has a limit.
     fn remaining_in_account(&self, resource: Resource) -> Option<u64> {
         match self.account(resource).remaining() {
-            Some(left) => Some(left),
+            Some(remaining) => Some(remaining),
             None => self.parent.as_ref().and_then(|parent| parent.remaining_in_account(resource)),
         }
     }
@@ -290,7 +290,7 @@ impl LineageNode {
         let mut ledger = self.ledger();
         let account = ledger.account_mut(resource);
         let is_debited = match account.remaining() {
-            Some(left) => left >= amount,
+            Some(remaining) => remaining >= amount,
             None => self.parent.as_ref().is_none_or(|parent| parent.try_debit(resource, amount)),
         };
         if is_debited {
@@ -396,9 +396,9 @@ impl LineageNode {
         let Some(source) = known.or_else(|| self.nearest_limited_ancestor(resource)) else { return Ok(0) };
         let mut ledger = source.ledger();
         let account = ledger.account_mut(resource);
-        let left = account.remaining().unwrap_or(u64::MAX);
-        if after > before && after - before > left {
-            return Err(InsufficientBudget { resource, remaining: left });
+        let remaining = account.remaining().unwrap_or(u64::MAX);
+        if after > before && after - before > remaining {
+            return Err(InsufficientBudget { resource, remaining });
         }
         account.reserved = account.reserved.saturating_sub(before).saturating_add(after);
         drop(ledger);

@@ -73,7 +73,7 @@ impl Actor {
     }
 
     /// Rejects queued requests with the same id and other content, now that the owner of the id is committed.
-    pub(super) fn refuse_conflicting(&mut self, owner: &PendingTurn) {
+    pub(super) fn reject_conflicting(&mut self, owner: &PendingTurn) {
         let conflicts = |pending: &PendingTurn| {
             pending.message.request_id == owner.message.request_id
                 && !pending.message.has_same_content(&owner.message)

@@ -221,10 +221,10 @@ impl TurnDriver {
             let result = self.staged.committed().await;
             return self.on_commit(result);
         }
-        let left = self.wall.remaining(&self.shared.node);
-        let event = match left {
+        let remaining = self.wall.remaining(&self.shared.node);
+        let event = match remaining {
             None => self.next_event().await,
-            Some(left) => match tokio::time::timeout(left, self.next_event()).await {
+            Some(remaining) => match tokio::time::timeout(remaining, self.next_event()).await {
                 Ok(event) => event,
                 Err(_) if self.wall.remaining(&self.shared.node) == Some(Duration::ZERO) => {
                     return self.on_wall_time_exhausted();

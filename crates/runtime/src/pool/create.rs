@@ -81,7 +81,7 @@ impl Initiator<'_> {
     pub(crate) fn name(&self) -> &str {
         match self {
             Initiator::Admin => "admin",
-            Initiator::Agent(own) => own.id().as_str(),
+            Initiator::Agent(agent) => agent.id().as_str(),
         }
     }
 }
@@ -96,14 +96,14 @@ impl OwnedInitiator {
     pub(crate) fn from_initiator(initiator: Initiator<'_>) -> Self {
         match initiator {
             Initiator::Admin => OwnedInitiator::Admin,
-            Initiator::Agent(own) => OwnedInitiator::Agent(own.clone()),
+            Initiator::Agent(agent) => OwnedInitiator::Agent(agent.clone()),
         }
     }
 
     pub(crate) fn as_initiator(&self) -> Initiator<'_> {
         match self {
             OwnedInitiator::Admin => Initiator::Admin,
-            OwnedInitiator::Agent(own) => Initiator::Agent(own),
+            OwnedInitiator::Agent(agent) => Initiator::Agent(agent),
         }
     }
 }
@@ -202,9 +202,9 @@ impl Pool {
         if spec.level_max.is_some_and(|max| preset.level > max) {
             return Err(self.preset_not_found(preset.name(), spec.level_max));
         }
-        let outer = parent.as_deref().map(LineageNode::may_grant);
-        let cwd = self.resolve_cwd(&spec, parent.as_deref(), outer.as_ref())?;
-        let granted = self.resolve_permissions(&spec.permissions, &cwd, outer.as_ref())?;
+        let ceiling = parent.as_deref().map(LineageNode::may_grant);
+        let cwd = self.resolve_cwd(&spec, parent.as_deref(), ceiling.as_ref())?;
+        let granted = self.resolve_permissions(&spec.permissions, &cwd, ceiling.as_ref())?;
         let provider = match &spec.model {
             None => self.outside.models.default_model(),
             Some(model) => self.outside.models.find(model)?,
@@ -233,11 +233,11 @@ impl Pool {
                 let none = || Fault::new(FaultKind::Invalid, format!("Parent agent not found: {id}"));
                 self.node_of(self.directory.find(id).ok_or_else(none)?).await?
             }
-            (Initiator::Agent(own), Some(id)) if own.id() != id => {
+            (Initiator::Agent(agent), Some(id)) if agent.id() != id => {
                 let text = "Cannot create agent: requester does not match the parent agent";
                 return Err(Fault::denied("identity", text));
             }
-            (Initiator::Agent(own), _) => Arc::clone(own.node()),
+            (Initiator::Agent(agent), _) => Arc::clone(agent.node()),
         };
         if parent.depth >= DEPTH_MAX {
             let text = format!("Cannot create agent: max nesting depth ({DEPTH_MAX}) exceeded");
@@ -269,7 +269,7 @@ impl Pool {
         &self,
         spec: &AgentSpec,
         parent: Option<&LineageNode>,
-        outer: Option<&Grant>,
+        ceiling: Option<&Grant>,
     ) -> Result<FilePath, Fault> {
         let base = parent.map_or(&self.options.cwd, |parent| &parent.cwd);
         let Some(text) = &spec.cwd else { return Ok(base.clone()) };
@@ -278,7 +278,7 @@ impl Pool {
             .workspace
             .resolve_directory(text, base)
             .map_err(|text| Fault::new(FaultKind::Invalid, text))?;
-        if outer.is_some_and(|outer| outer.read.find(&cwd).is_none()) {
+        if ceiling.is_some_and(|ceiling| ceiling.read.find(&cwd).is_none()) {
             let text = format!("cwd '{cwd}' is outside parent's allowed paths");
             return Err(Fault::denied(Dimension::Read.name(), text));
         }

@@ -94,14 +94,14 @@ impl Pool {
         initiator: Initiator<'_>,
     ) -> Result<CreatedAgent, Fault> {
         let (record, node) = (source.record(), source.node());
-        if let Initiator::Agent(own) = initiator {
+        if let Initiator::Agent(agent) = initiator {
             let preset = self.find_preset(&node.granted().spec, None)?;
-            let is_parent = node.parent.as_ref().is_some_and(|parent| parent.serial == own.node().serial);
+            let is_parent = node.parent.as_ref().is_some_and(|parent| parent.serial == agent.node().serial);
             if !is_parent {
-                let text = format!("Agent '{}' may fork only its own children", own.id());
+                let text = format!("Agent '{}' may fork only its own children", agent.id());
                 return Err(Fault::denied("targets", text));
             }
-            authorize_effects(&[Effect::Create(preset.inheritance.clone())], &own.node().may())?;
+            authorize_effects(&[Effect::Create(preset.inheritance.clone())], &agent.node().may())?;
         }
         let messages = first_messages(source, fork.messages)?;
         let provider = Arc::clone(&source.shared.provider);

@@ -217,7 +217,7 @@ impl Pool {
             permissions: Box::new((*granted.stored).clone()),
         };
         if let Err(fault) = agent.shared.append(vec![record], |_| {}).await {
-            // The old limits fit: no other agent can have reserved what they need.
+            // The old limits fit, unless a concurrent creation has reserved what a lowered limit released.
             let _ = node.set_granted(before);
             return Err(fault.into());
         }
@@ -236,7 +236,7 @@ impl Pool {
         initiator: Initiator<'_>,
     ) -> Result<GrantedPermissions, Fault> {
         let permissions = change.apply_to(&before.spec);
-        let outer = node.parent.as_ref().map(|parent| parent.may_grant());
+        let ceiling = node.parent.as_ref().map(|parent| parent.may_grant());
         let preset = self.find_preset(&permissions, Some(Level::Trusted))?;
         if change.preset.is_some() && preset.level > Level::Trusted {
             return Err(self.preset_not_found(preset.name(), Some(Level::Trusted)));
@@ -245,12 +245,12 @@ impl Pool {
         if let Some(parent) = &node.parent {
             authorize_effects(std::slice::from_ref(&create), &parent.may())?;
         }
-        if let Initiator::Agent(own) = initiator {
+        if let Initiator::Agent(agent) = initiator {
             // An agent may not change another to a preset that it may not create.
-            authorize_effects(std::slice::from_ref(&create), &own.node().may())?;
+            authorize_effects(std::slice::from_ref(&create), &agent.node().may())?;
             reject_widening(change.may_create.is_some() || change.may_grant.is_some())?;
         }
-        self.resolve_permissions(&permissions, &node.cwd, outer.as_ref())
+        self.resolve_permissions(&permissions, &node.cwd, ceiling.as_ref())
     }
 
     pub(super) fn find_preset(
@@ -285,22 +285,22 @@ impl Pool {
         &self,
         spec: &PermissionSpec,
         cwd: &FilePath,
-        outer: Option<&Grant>,
+        ceiling: Option<&Grant>,
     ) -> Result<GrantedPermissions, Fault> {
         let preset = self.find_preset(spec, None)?;
         spec.check_list_sizes()?;
         let request = GrantRequest {
             cwd: cwd.clone(),
-            write_paths: self.resolve_write_paths(spec.write_paths.as_deref(), cwd, outer)?,
+            write_paths: self.resolve_write_paths(spec.write_paths.as_deref(), cwd, ceiling)?,
             disable_tools: self.canonical_tool_names(&spec.disable_tools),
-            may_create: self.resolve_preset_names("may_create", spec.may_create.as_deref(), outer)?,
+            may_create: self.resolve_preset_names("may_create", spec.may_create.as_deref(), ceiling)?,
             budget: spec.budget,
         };
         let may = preset.resolve(&request).map_err(|fault| invalid_preset_request(&fault))?;
         let mut permissions = may.into_permissions();
         let mut stored = to_stored_permissions(preset, &request);
         if let Some(may_grant) = &spec.may_grant {
-            let (grant, request) = self.resolve_may_grant(may_grant, preset, &request, outer)?;
+            let (grant, request) = self.resolve_may_grant(may_grant, preset, &request, ceiling)?;
             permissions = Permissions { may_grant: Arc::new(grant), ..permissions };
             stored.may_grant = Some((may_grant.preset.clone(), to_stored_request(&request)));
         }
@@ -318,23 +318,23 @@ impl Pool {
         spec: &MayGrantSpec,
         own_preset: &Preset,
         own_request: &GrantRequest,
-        outer: Option<&Grant>,
+        ceiling: Option<&Grant>,
     ) -> Result<(Grant, GrantRequest), Fault> {
         let preset = match &spec.preset {
             None => own_preset,
             Some(name) => self.find_wire_preset("may_grant.preset", name)?,
         };
-        if let Some(outer) = outer {
-            authorize_effects(&[Effect::Create(preset.inheritance.clone())], outer)?;
+        if let Some(ceiling) = ceiling {
+            authorize_effects(&[Effect::Create(preset.inheritance.clone())], ceiling)?;
         }
         let request = GrantRequest {
             cwd: own_request.cwd.clone(),
-            write_paths: self.resolve_write_paths(spec.write_paths.as_deref(), &own_request.cwd, outer)?,
+            write_paths: self.resolve_write_paths(spec.write_paths.as_deref(), &own_request.cwd, ceiling)?,
             disable_tools: self.canonical_tool_names(&spec.disable_tools),
             may_create: self.resolve_preset_names(
                 "may_grant.may_create",
                 spec.may_create.as_deref(),
-                outer,
+                ceiling,
             )?,
             budget: own_request.budget,
         };
@@ -346,7 +346,7 @@ impl Pool {
         &self,
         paths: Option<&[String]>,
         cwd: &FilePath,
-        outer: Option<&Grant>,
+        ceiling: Option<&Grant>,
     ) -> Result<Option<Vec<FilePath>>, Fault> {
         let Some(paths) = paths else { return Ok(None) };
         let resolve = |text: &String| {
@@ -357,7 +357,7 @@ impl Pool {
                     format!("allowed_write_path '{}' invalid: {why}", echoed(text)),
                 )
             })?;
-            if outer.is_some_and(|outer| outer.write.find(&path).is_none()) {
+            if ceiling.is_some_and(|ceiling| ceiling.write.find(&path).is_none()) {
                 let text = format!("allowed_write_path '{path}' is outside parent's allowed paths");
                 return Err(Fault::denied(Dimension::Write.name(), text));
             }
@@ -380,12 +380,14 @@ impl Pool {
         &self,
         parameter: &str,
         names: Option<&[String]>,
-        outer: Option<&Grant>,
+        ceiling: Option<&Grant>,
     ) -> Result<Option<Vec<Arc<str>>>, Fault> {
         let Some(names) = names else { return Ok(None) };
         let resolve = |name: &String| {
             let preset = self.find_wire_preset(parameter, name)?;
-            if outer.is_some_and(|outer| !preset.inheritance.iter().any(|name| outer.create.contains(name))) {
+            if ceiling
+                .is_some_and(|ceiling| !preset.inheritance.iter().any(|name| ceiling.create.contains(name)))
+            {
                 let text = format!("{parameter} '{name}' exceeds parent ceiling");
                 return Err(Fault::denied(Dimension::Create.name(), text));
             }

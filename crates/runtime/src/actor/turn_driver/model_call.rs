@@ -137,7 +137,7 @@ impl TurnDriver {
             SummaryStep::Usage(usage) => return Some(TurnEvent::Usage(usage)),
             SummaryStep::Summarized(parts) => self.stage_compaction(parts, CompactionMethod::Summary),
             SummaryStep::NotShorter => {
-                tracing::warn!("summary discarded: not shorter than the messages it replaces")
+                tracing::warn!("summary discarded: not shorter than the messages it replaces");
             }
             SummaryStep::Failed(fault) => tracing::warn!("compacting without a summary: {fault}"),
         }

@@ -23,7 +23,8 @@ impl Drop for LiveReservation<'_> {
 
 impl Directory {
     /// Reserves a live slot, putting the least recently used idle agents to sleep if needed. Returns `None` when all
-    /// live agents are in use. Atomic: two concurrent callers cannot take the same slot, and each evicts for itself.
+    /// live agents are in use. Evicts and reserves under one lock, so that a concurrent caller cannot take the freed
+    /// slot.
     pub(crate) fn reserve_live(&self, max: usize) -> Option<LiveReservation<'_>> {
         let mut state = self.write();
         if state.live.len() + state.live_reserved >= max {
