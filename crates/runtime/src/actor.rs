@@ -1,6 +1,6 @@
-//! One task owns one live agent: it takes commands at any time, and runs one turn at a time, first come first served.
-//! What a turn does with the model is in [`perform`], what a send is in [`open`], how sends wait in [`line`], and how
-//! those that the store knows are met again in [`repeats`].
+//! Actor task of a live agent: handles commands at any time and runs one turn at a time, in FIFO order.
+//! [`turn_driver`] executes a turn, [`pending_turn`] is a request until its response, [`queue`] enqueues and cancels
+//! requests, [`idempotency`] answers requests whose request id the store already has.
 
 mod compact;
 mod compaction_run;
@@ -28,36 +28,36 @@ use self::turn_driver::{TurnDriver, TurnExit};
 use crate::admission::{AdmissionPermit, busy};
 use crate::handle::{NewMessage, Shared};
 
-/// What an agent's task can be told.
+/// A command to an actor.
 pub(crate) enum Command {
-    /// Work on a message.
+    /// Enqueues a message.
     Send { message: NewMessage, reply: Reply, permit: AdmissionPermit, commit_waiter: Option<CommitWaiter> },
-    /// End a send of this name.
+    /// Cancels the request with this id.
     Cancel { request_id: RequestId, reply: oneshot::Sender<bool> },
-    /// Add a word to the turn under way.
+    /// Adds an instruction to the running turn.
     Steer { text: String, source: MessageSource, reply: oneshot::Sender<Option<RequestId>> },
-    /// Make the context shorter.
+    /// Compacts the context.
     Compact(CompactionRequest),
-    /// Keep only the first messages.
+    /// Truncates the context to its first messages.
     Rollback { messages: usize, initiator: String, reply: oneshot::Sender<Result<usize, Fault>> },
 }
 
-/// The task's state.
+/// State of an actor task.
 pub(crate) struct Actor {
     shared: Arc<Shared>,
     inbox: mpsc::Receiver<Box<Command>>,
     queue: VecDeque<Job>,
-    /// Whether a compaction is under way.
+    /// Whether a requested compaction is running.
     is_compacting: bool,
-    /// Sends that were cancelled while they waited, until that is kept: a repeated one is answered after it.
+    /// Requests cancelled while queued, until the cancellation is committed; a duplicate is answered after that.
     cancelling: Vec<(RequestId, CancellationToken)>,
-    /// Why the agent cannot go on; it is woken again from what was kept.
+    /// Why the agent has to reload from the store.
     reload_cause: Option<Fault>,
-    /// The last to go: tells whoever waits for the task's end, also when it ends by a panic.
+    /// Dropped last: signals the end of the task, also after a panic.
     _ended: DropGuard,
 }
 
-/// What waits for its turn.
+/// An entry of the actor's queue.
 enum Job {
     Send(Box<PendingTurn>),
     Compact(CompactionRequest),
@@ -66,7 +66,7 @@ enum Job {
 impl Job {
     fn as_turn_mut(&mut self) -> Option<&mut PendingTurn> {
         match self {
-            Job::Send(open) => Some(open),
+            Job::Send(pending) => Some(pending),
             Job::Compact(_) => None,
         }
     }
@@ -74,10 +74,10 @@ impl Job {
 
 type CancelReply = oneshot::Sender<bool>;
 
-/// How often a turn is begun, each time cut off by a stop of the daemon, before it is given up.
+/// Attempts at a turn, each cut off by a daemon stop, before it is marked as interrupted.
 const TURN_ATTEMPTS_MAX: u32 = 3;
 
-/// What a command means for the turn under way.
+/// Effect of a command on the running turn.
 enum Interrupt {
     Nothing,
     Cancel(CancelReply),
@@ -85,18 +85,18 @@ enum Interrupt {
 }
 
 impl Actor {
-    /// `waiting` are sends that were taken before, in their order.
+    /// Creates an actor; `recovered` are requests accepted before, in order.
     pub(crate) fn new(
         shared: Arc<Shared>,
         inbox: mpsc::Receiver<Box<Command>>,
-        waiting: VecDeque<PendingTurn>,
+        recovered: VecDeque<PendingTurn>,
     ) -> Self {
         let ended = shared.ended.clone().drop_guard();
-        let waiting = waiting.into_iter().map(|open| Job::Send(Box::new(open))).collect();
+        let queue = recovered.into_iter().map(|pending| Job::Send(Box::new(pending))).collect();
         Self {
             shared,
             inbox,
-            queue: waiting,
+            queue,
             is_compacting: false,
             cancelling: Vec::new(),
             reload_cause: None,
@@ -104,12 +104,12 @@ impl Actor {
         }
     }
 
-    /// Runs until the agent is ended, goes to sleep, or falls.
+    /// Runs until the agent ends, goes to sleep, or needs a reload.
     pub(crate) async fn run(mut self) {
         loop {
             let flow = match self.queue.pop_front() {
-                // Boxed: most agents rest most of the time, and a resting task should be small.
-                Some(Job::Send(open)) => Box::pin(self.run_turn(*open)).await,
+                // Boxed: most agents are idle most of the time, and an idle task should be small.
+                Some(Job::Send(pending)) => Box::pin(self.run_turn(*pending)).await,
                 Some(Job::Compact(compaction)) => Box::pin(self.compact(compaction)).await,
                 None => self.wait_idle().await,
             };
@@ -120,25 +120,25 @@ impl Actor {
         self.answer_remaining().await;
     }
 
-    /// Waits for a command; after a while, tries to go to sleep.
+    /// Waits for a command; after the idle timeout, tries to go to sleep.
     async fn wait_idle(&mut self) -> ControlFlow<()> {
         let idle = self.shared.limits.idle_before_sleep;
-        let tired = async {
+        let idle_timeout = async {
             if idle.is_zero() { std::future::pending().await } else { tokio::time::sleep(idle).await }
         };
         let command = tokio::select! {
             biased;
             () = self.shared.end_requested.cancelled() => return ControlFlow::Break(()),
             () = self.shared.needs_reload.cancelled() => {
-                let fault = StoreFault::Full("the end of a send could not be kept".to_owned());
+                let fault = StoreFault::Full("the cancellation of a queued request was not committed".to_owned());
                 return self.reload(fault.into()).await;
             }
             command = self.inbox.recv() => command,
-            () = tired => return self.go_to_sleep(),
+            () = idle_timeout => return self.go_to_sleep(),
         };
         match command.map(|command| *command) {
-            Some(Command::Rollback { messages, initiator: by, reply }) => {
-                Box::pin(self.roll_back(messages, by, reply)).await
+            Some(Command::Rollback { messages, initiator, reply }) => {
+                Box::pin(self.roll_back(messages, initiator, reply)).await
             }
             Some(command) => {
                 self.handle_command(command, None);
@@ -150,43 +150,43 @@ impl Actor {
 
     fn go_to_sleep(&mut self) -> ControlFlow<()> {
         let pool = self.shared.pool.upgrade();
-        let sleeps = pool.is_none_or(|pool| pool.directory.put_to_sleep(self.shared.node.serial));
-        if sleeps { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        let is_asleep = pool.is_none_or(|pool| pool.directory.put_to_sleep(self.shared.node.serial));
+        if is_asleep { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Answers whoever still waits. A sender may have its place in the inbox without having put its command there yet;
-    /// only receiving to the end waits for it.
+    /// Answers all remaining requests. A sender may have reserved an inbox slot without having sent its command yet;
+    /// receiving until the channel is closed waits for it.
     async fn answer_remaining(&mut self) {
         self.inbox.close();
         while let Some(command) = self.inbox.recv().await {
             match *command {
-                Command::Send { message, reply, permit: place, commit_waiter: kept } => {
-                    let mut open = PendingTurn::new(message, place, 0).with_reply(reply);
-                    open.commit_waiters.extend(kept);
-                    self.queue.push_back(Job::Send(Box::new(open)));
+                Command::Send { message, reply, permit, commit_waiter } => {
+                    let mut pending = PendingTurn::new(message, permit, 0).with_reply(reply);
+                    pending.commit_waiters.extend(commit_waiter);
+                    self.queue.push_back(Job::Send(Box::new(pending)));
                 }
-                // Whoever waits hears that nobody answers.
+                // Dropping the reply reports that the agent is unavailable.
                 Command::Cancel { .. } | Command::Steer { .. } => {}
                 Command::Rollback { .. } | Command::Compact(_) => {}
             }
         }
         for job in self.queue.drain(..) {
             match (job, &self.reload_cause) {
-                (Job::Send(open), Some(fault)) => open.respond(&Err(fault.clone())),
-                (Job::Send(open), None) => open.respond_cancelled(),
+                (Job::Send(pending), Some(fault)) => pending.respond(&Err(fault.clone())),
+                (Job::Send(pending), None) => pending.respond_cancelled(),
                 (Job::Compact(_), _) => {}
             }
         }
         tracing::debug!("agent ended");
     }
 
-    /// The agent cannot keep what it does. It ends, and the next call wakes it from what was kept.
+    /// Ends the actor after a failed commit; the next call wakes the agent from its committed state.
     async fn reload(&mut self, fault: Fault) -> ControlFlow<()> {
         tracing::warn!(
             cause = fault.cause.as_deref().unwrap_or_default(),
-            "the agent could not keep its work: {fault}"
+            "commit failed; agent reloads from the store: {fault}"
         );
-        // What is in line is kept or refused before anybody can wake it, with the state that is true without the rest.
+        // Flushes the write queue before the agent can be woken, with a state that excludes the failed batch.
         self.shared.reset_message_count();
         let _ = self.shared.append(Vec::new(), |_| {}).await;
         if let Some(pool) = self.shared.pool.upgrade() {
@@ -199,11 +199,11 @@ impl Actor {
         ControlFlow::Break(())
     }
 
-    /// Takes a command; `running` is the send whose turn is under way.
+    /// Handles a command; `running` is the request whose turn is running.
     fn handle_command(&mut self, command: Command, running: Option<&mut PendingTurn>) -> Interrupt {
         match command {
-            Command::Send { message, reply, permit: place, commit_waiter: kept } => {
-                self.accept(message, reply, place, kept, running);
+            Command::Send { message, reply, permit, commit_waiter } => {
+                self.accept(message, reply, permit, commit_waiter, running);
                 Interrupt::Nothing
             }
             Command::Cancel { request_id, reply } => self.cancel(&request_id, reply, running.as_deref()),
@@ -220,7 +220,7 @@ impl Actor {
         }
     }
 
-    /// Small work beside the agent's own; a stop of the pool waits for it.
+    /// Spawns background work that a pool shutdown waits for.
     fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         match self.shared.pool.upgrade() {
             Some(pool) => drop(pool.tasks.spawn(work)),
@@ -228,118 +228,118 @@ impl Actor {
         }
     }
 
-    /// Runs one turn to its end, taking commands all the while.
-    async fn run_turn(&mut self, mut open: PendingTurn) -> ControlFlow<()> {
-        if let Some(why) = self.resume_refusal(&open) {
-            return self.interrupt(open, why).await;
+    /// Runs one turn to its end while handling commands.
+    async fn run_turn(&mut self, mut pending: PendingTurn) -> ControlFlow<()> {
+        if let Some(why) = self.resume_refusal(&pending) {
+            return self.interrupt(pending, why).await;
         }
         if self.shared.admission.abort.is_cancelled() {
-            return self.end_unstarted(open, None).await;
+            return self.end_unstarted(pending, None).await;
         }
         let slot = match Arc::clone(&self.shared.admission.slots).try_acquire_owned() {
             Ok(slot) => slot,
             Err(_) => {
-                if matches!(open.acceptance, Acceptance::NotEnqueued) {
-                    self.enqueue(&mut open);
+                if matches!(pending.acceptance, Acceptance::NotEnqueued) {
+                    self.enqueue(&mut pending);
                 }
-                match self.acquire_slot(Some(&mut open)).await {
+                match self.acquire_slot(Some(&mut pending)).await {
                     Ok(slot) => slot,
-                    Err(reply) => return self.end_unstarted(open, reply).await,
+                    Err(reply) => return self.end_unstarted(pending, reply).await,
                 }
             }
         };
-        if let Acceptance::Enqueued(says) = &mut open.acceptance {
-            match commit_result(says).await {
-                Some(Ok(())) => open.mark_committed(),
-                Some(Err(StoreFault::DuplicateRequestId)) => return self.answer_duplicate(open).await,
+        if let Acceptance::Enqueued(commit_status) = &mut pending.acceptance {
+            match commit_result(commit_status).await {
+                Some(Ok(())) => pending.mark_committed(),
+                Some(Err(StoreFault::DuplicateRequestId)) => return self.answer_duplicate(pending).await,
                 Some(Err(StoreFault::NotFound)) => {
-                    open.respond_cancelled();
+                    pending.respond_cancelled();
                     return ControlFlow::Continue(());
                 }
                 Some(Err(fault)) => {
-                    open.respond(&Err(fault.into()));
+                    pending.respond(&Err(fault.into()));
                     return ControlFlow::Continue(());
                 }
                 None => {
-                    open.respond(&Err(self.shared.unavailable()));
+                    pending.respond(&Err(self.shared.unavailable()));
                     return ControlFlow::Continue(());
                 }
             }
         }
-        let performance = TurnDriver::begin(Arc::clone(&self.shared), &open, Some(slot));
-        self.drive_turn(open, performance, Vec::new()).await
+        let driver = TurnDriver::begin(Arc::clone(&self.shared), &pending, Some(slot));
+        self.drive_turn(pending, driver, Vec::new()).await
     }
 
-    /// A turn that was open when the daemon stopped goes on, or is marked, as the agent was told; and one that was begun
-    /// again and again may be what stops the daemon.
-    fn resume_refusal(&self, open: &PendingTurn) -> Option<String> {
-        if !open.was_recovered {
+    /// Returns why a recovered turn must not be resumed: the agent's restart policy says so, or the turn was attempted
+    /// so often that it may be what crashes the daemon.
+    fn resume_refusal(&self, pending: &PendingTurn) -> Option<String> {
+        if !pending.was_recovered {
             return None;
         }
-        if open.attempts + 1 >= TURN_ATTEMPTS_MAX {
+        if pending.attempts + 1 >= TURN_ATTEMPTS_MAX {
             return Some(format!("the daemon stopped {TURN_ATTEMPTS_MAX} times while the turn ran"));
         }
-        let marks = self.shared.on_restart == RestartPolicy::Mark;
-        marks.then(|| "the daemon stopped before the turn had ended".to_owned())
+        let is_marked = self.shared.on_restart == RestartPolicy::Mark;
+        is_marked.then(|| "the daemon stopped before the turn had ended".to_owned())
     }
 
-    /// Plays a turn to its end; `cancels` hear whether it was cancelled.
+    /// Drives a turn to its end; reports to `cancels` whether it was cancelled.
     async fn drive_turn(
         &mut self,
-        mut open: PendingTurn,
-        mut performance: TurnDriver,
+        mut pending: PendingTurn,
+        mut driver: TurnDriver,
         mut cancels: Vec<CancelReply>,
     ) -> ControlFlow<()> {
         let shared = Arc::clone(&self.shared);
-        let mut is_begun = false;
-        let mut finale = performance.advance();
-        let finale = loop {
-            if let Some(finale) = finale {
-                break finale;
+        let mut is_acknowledged = false;
+        let mut exit = driver.advance();
+        let exit = loop {
+            if let Some(exit) = exit {
+                break exit;
             }
-            finale = tokio::select! {
+            exit = tokio::select! {
                 biased;
-                () = shared.end_requested.cancelled() => Some(TurnExit::Ended(performance.abandon())),
-                () = shared.admission.abort.cancelled(), if !performance.is_ending() => {
-                    if open.is_unattended() && performance.is_turn_committed() {
-                        Some(performance.suspend())
+                () = shared.end_requested.cancelled() => Some(TurnExit::Ended(driver.abandon())),
+                () = shared.admission.abort.cancelled(), if !driver.is_ending() => {
+                    if pending.is_unattended() && driver.is_turn_committed() {
+                        Some(driver.suspend())
                     } else {
-                        performance.cancel()
+                        driver.cancel()
                     }
                 }
-                command = self.inbox.recv() => match command.map(|command| self.handle_command(*command, Some(&mut open))) {
+                command = self.inbox.recv() => match command.map(|command| self.handle_command(*command, Some(&mut pending))) {
                     Some(Interrupt::Nothing) => None,
                     Some(Interrupt::Cancel(reply)) => {
                         cancels.push(reply);
-                        performance.cancel()
+                        driver.cancel()
                     }
                     Some(Interrupt::Steer { text, source, reply }) => {
-                        self.steer(&mut performance, &open, (text, source), reply);
+                        self.steer(&mut driver, &pending, (text, source), reply);
                         None
                     }
-                    None => Some(TurnExit::Ended(performance.abandon())),
+                    None => Some(TurnExit::Ended(driver.abandon())),
                 },
-                finale = performance.step() => finale,
+                exit = driver.step() => exit,
             };
-            if performance.is_turn_committed() {
-                open.notify_committed(&Ok(()));
-                if !std::mem::replace(&mut is_begun, true) {
-                    open.mark_committed();
-                    self.refuse_conflicting(&open);
+            if driver.is_turn_committed() {
+                pending.notify_committed(&Ok(()));
+                if !std::mem::replace(&mut is_acknowledged, true) {
+                    pending.mark_committed();
+                    self.reject_conflicting(&pending);
                 }
             }
         };
-        // The slot is free before the answer is out, like the place.
-        drop(performance);
-        let is_cancelled = matches!(&finale, TurnExit::Ended(end) if end.outcome == TurnOutcome::Cancelled);
-        if !matches!(finale, TurnExit::Duplicate) {
+        // Releases the slot before the response is sent, like the permit.
+        drop(driver);
+        let is_cancelled = matches!(&exit, TurnExit::Ended(end) if end.outcome == TurnOutcome::Cancelled);
+        if !matches!(exit, TurnExit::Duplicate) {
             for reply in cancels.drain(..) {
                 let _ = reply.send(is_cancelled);
             }
         }
-        match finale {
+        match exit {
             TurnExit::Ended(end) => {
-                open.respond(&turn_result(end));
+                pending.respond(&turn_result(end));
                 if shared.end_requested.is_cancelled() {
                     ControlFlow::Break(())
                 } else {
@@ -347,42 +347,42 @@ impl Actor {
                 }
             }
             TurnExit::Suspended => ControlFlow::Continue(()),
-            TurnExit::Duplicate => self.answer_cancelled_duplicate(open, cancels).await,
+            TurnExit::Duplicate => self.answer_cancelled_duplicate(pending, cancels).await,
             TurnExit::NeedsReload(fault) => {
-                open.respond(&Err(fault.clone()));
+                pending.respond(&Err(fault.clone()));
                 self.reload(fault).await
             }
         }
     }
 
-    /// Adds a word; it is acknowledged when it is kept.
+    /// Adds an instruction to the turn; acknowledges it after commit.
     fn steer(
         &self,
-        performance: &mut TurnDriver,
-        open: &PendingTurn,
+        driver: &mut TurnDriver,
+        pending: &PendingTurn,
         (text, source): (String, MessageSource),
         reply: oneshot::Sender<Option<RequestId>>,
     ) {
-        let Some(message) = performance.steer(text, source) else {
+        let Some(message) = driver.steer(text, source) else {
             let _ = reply.send(None);
             return;
         };
-        let record = Record::Steered { turn: open.turn, message: Box::new(message) };
-        let keeping = self.shared.append(vec![record], |_| {});
-        let name = open.message.request_id.clone();
+        let record = Record::Steered { turn: pending.turn, message: Box::new(message) };
+        let commit = self.shared.append(vec![record], |_| {});
+        let request_id = pending.message.request_id.clone();
         self.spawn(async move {
-            let kept = keeping.await.is_ok();
-            let _ = reply.send(kept.then_some(name));
+            let is_committed = commit.await.is_ok();
+            let _ = reply.send(is_committed.then_some(request_id));
         });
     }
 
-    /// Waits for a free slot among the running turns.
+    /// Waits for a slot among the running turns.
     ///
     /// # Errors
-    /// When the send was cancelled or the agent ended meanwhile: whom to tell.
+    /// When the request was cancelled (with the reply channel) or the agent ended meanwhile.
     async fn acquire_slot(
         &mut self,
-        mut open: Option<&mut PendingTurn>,
+        mut pending: Option<&mut PendingTurn>,
     ) -> Result<OwnedSemaphorePermit, Option<CancelReply>> {
         let shared = Arc::clone(&self.shared);
         let slots = Arc::clone(&shared.admission.slots);
@@ -393,8 +393,8 @@ impl Actor {
                 () = shared.end_requested.cancelled() => return Err(None),
                 () = shared.admission.abort.cancelled() => return Err(None),
                 slot = &mut slot => return slot.map_err(|_| None),
-                command = self.inbox.recv() => match command.map(|command| self.handle_command(*command, open.as_deref_mut())) {
-                    // A turn that has not begun has no word to add to.
+                command = self.inbox.recv() => match command.map(|command| self.handle_command(*command, pending.as_deref_mut())) {
+                    // A turn that has not started accepts no instructions.
                     Some(Interrupt::Nothing | Interrupt::Steer { .. }) => {}
                     Some(Interrupt::Cancel(reply)) => return Err(Some(reply)),
                     None => return Err(None),

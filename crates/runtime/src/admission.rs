@@ -1,4 +1,5 @@
-//! The way in for turns: counts those that are open, refuses beyond the limits, and lets a stop wait for the rest.
+//! Admission control for turns: counts open turns, rejects turns beyond the limits, and lets a shutdown wait until all
+//! have ended.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,39 +12,39 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::limits::{Limits, RETRY_AFTER_MS};
 
-/// Shared by the pool and all its agents.
+/// Admission control, shared by the pool and its agents.
 #[derive(Debug)]
 pub(crate) struct Admission {
     tracker: TaskTracker,
     open_count: Arc<AtomicUsize>,
     open_max: usize,
     closed: AtomicBool,
-    /// One permit per turn that runs; waiting turns get them in order.
+    /// One permit per running turn; waiting turns get them in FIFO order.
     pub(crate) slots: Arc<Semaphore>,
-    /// Cancelled when open turns have to end now.
+    /// Cancelled to abort all open turns.
     pub(crate) abort: CancellationToken,
 }
 
-/// A turn's place, from the moment it is accepted to its end.
+/// Permit of an open turn, held from its acceptance to its end.
 #[derive(Debug)]
 pub(crate) struct AdmissionPermit {
     _agent_count: CountGuard,
     _pool_count: CountGuard,
-    /// Given back last: who has waited for it finds the counts at zero.
+    /// Dropped last: when [`Admission::drained`] returns, the counts are zero.
     _tracked: TaskTrackerToken,
 }
 
-/// One of as many as a limit allows; counts until it is dropped.
+/// RAII increment of a bounded counter.
 #[derive(Debug)]
 struct CountGuard {
     count: Arc<AtomicUsize>,
 }
 
 impl CountGuard {
-    /// None when the limit is reached. One step, so that two who come at once cannot both be the last.
+    /// Returns `None` when the limit is reached. Atomic: two concurrent calls cannot both take the last permit.
     fn try_acquire(count: &Arc<AtomicUsize>, max: usize) -> Option<Self> {
-        let one_more = |open| (open < max).then_some(open + 1);
-        count.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more).ok()?;
+        let increment = |open| (open < max).then_some(open + 1);
+        count.fetch_update(Ordering::AcqRel, Ordering::Acquire, increment).ok()?;
         Some(Self { count: Arc::clone(count) })
     }
 }
@@ -66,7 +67,7 @@ impl Admission {
         }
     }
 
-    /// Lets a turn in, or says why not.
+    /// Admits a turn, or returns a `Busy` fault.
     pub(crate) fn admit(
         &self,
         agent_open: &Arc<AtomicUsize>,
@@ -75,39 +76,43 @@ impl Admission {
         if self.closed.load(Ordering::Acquire) {
             return Err(shutting_down());
         }
-        let in_pool = CountGuard::try_acquire(&self.open_count, self.open_max)
+        let pool_count = CountGuard::try_acquire(&self.open_count, self.open_max)
             .ok_or_else(|| Fault::new(busy(), format!("busy: {} turns are open", self.open_max)))?;
-        let at_agent = CountGuard::try_acquire(agent_open, agent_max)
+        let agent_count = CountGuard::try_acquire(agent_open, agent_max)
             .ok_or_else(|| Fault::new(busy(), format!("busy: {agent_max} turns are open at this agent")))?;
-        Ok(AdmissionPermit { _agent_count: at_agent, _pool_count: in_pool, _tracked: self.tracker.token() })
+        Ok(AdmissionPermit {
+            _agent_count: agent_count,
+            _pool_count: pool_count,
+            _tracked: self.tracker.token(),
+        })
     }
 
-    /// Lets a turn in that was let in before: nothing that was accepted is refused later.
+    /// Admits a turn recovered from the store, regardless of the limits: an accepted turn is never rejected later.
     pub(crate) fn readmit(&self, agent_open: &Arc<AtomicUsize>) -> AdmissionPermit {
-        let counted = |count: &Arc<AtomicUsize>| {
+        let count_anyway = |count: &Arc<AtomicUsize>| {
             count.fetch_add(1, Ordering::AcqRel);
             CountGuard { count: Arc::clone(count) }
         };
-        let (at_agent, in_pool) = (counted(agent_open), counted(&self.open_count));
-        AdmissionPermit { _agent_count: at_agent, _pool_count: in_pool, _tracked: self.tracker.token() }
+        let (agent_count, pool_count) = (count_anyway(agent_open), count_anyway(&self.open_count));
+        AdmissionPermit { _agent_count: agent_count, _pool_count: pool_count, _tracked: self.tracker.token() }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// How many turns are open.
+    /// Returns the number of open turns.
     pub(crate) fn open_turns(&self) -> usize {
         self.open_count.load(Ordering::Acquire)
     }
 
-    /// Refuses turns from now on.
+    /// Rejects new turns from now on.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.tracker.close();
     }
 
-    /// Waits until no turn is open. Only after [`Turnstile::close`].
+    /// Waits until no turn is open. Call [`Admission::close`] first.
     pub(crate) async fn drained(&self) {
         self.tracker.wait().await;
     }

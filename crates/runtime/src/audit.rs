@@ -1,12 +1,11 @@
-//! The audit trail of what agents do by themselves: every tool call that was denied, with who asked, what for, and which
-//! rule said no. It stands in the journal, and as a log record of one target. Denied calls from outside are noted where
-//! they are answered.
+//! Audit trail of denied tool calls: agent, tool, rule and reason, written to the journal and to the log target
+//! `nexus3::audit`. Denied calls from clients are recorded by `rpc`.
 
 use agent::journal::Record;
 
 use crate::handle::Shared;
 
-/// A tool call that was not allowed.
+/// Records a denied tool call.
 pub(crate) fn record_denied_tool(agent: &Shared, tool: &str, rule: &str, text: &str) {
     let principal = &agent.id;
     tracing::warn!(

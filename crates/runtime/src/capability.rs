@@ -1,5 +1,5 @@
-//! Capability tokens: whoever shows one *is* that agent. Only a digest is kept, so that nothing in memory or on disk
-//! can be shown in its place.
+//! Capability tokens: bearer tokens that authenticate a caller as one agent. Only the digest is stored, so neither
+//! memory nor disk contains anything that could be presented as a token.
 
 use std::fmt;
 
@@ -9,30 +9,30 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
-/// What every capability token starts with.
+/// Prefix of every capability token.
 pub const CAPABILITY_PREFIX: &str = "nxc_";
 
-/// A token, given once to whoever created the agent.
+/// A bearer token for one agent, returned once to the creator of the agent.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Capability(String);
 
-/// What is kept of a token. Looked up by value: a token has 256 random bits, so what a look-up's time tells of a digest
-/// says nothing of any token.
+/// SHA-256 digest of a token. Looked up by value, not in constant time: a token has 256 random bits, so lookup timing
+/// reveals nothing useful.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct CapabilityDigest([u8; 32]);
 
 impl Capability {
-    /// A fresh one.
+    /// Generates a random token.
     ///
     /// # Errors
-    /// When there are no random bytes.
+    /// When the entropy source fails.
     pub(crate) fn generate(entropy: &dyn Entropy) -> Result<Self, Fault> {
         let mut bytes = [0; 32];
         entropy.fill(&mut bytes)?;
         Ok(Self(format!("{CAPABILITY_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes))))
     }
 
-    /// The token's text, for whoever may have it.
+    /// Returns the token in plain text.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
@@ -43,7 +43,7 @@ impl Capability {
     }
 }
 
-/// Never in a log.
+/// Hides the token from logs.
 impl fmt::Debug for Capability {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str("Capability(hidden)")
@@ -55,7 +55,7 @@ impl CapabilityDigest {
         Self(Sha256::digest(token).into())
     }
 
-    /// The digest of an agent that was kept.
+    /// Creates a digest from its stored bytes.
     pub(crate) fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }

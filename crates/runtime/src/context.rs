@@ -1,5 +1,5 @@
-//! What an agent is told beside its messages: its prompt when it has none of its own, the tools its model is shown, and
-//! what rides behind the last message. The words are in [`agent::prompt`].
+//! Request content beside the messages: the default system prompt, the tools visible to the model, and the volatile
+//! suffix after the last message. The texts are in [`agent::prompt`].
 
 use std::sync::Arc;
 
@@ -10,45 +10,45 @@ use agent::{TokenCount, ToolSpec};
 
 use crate::handle::Shared;
 
-/// What agents are told beside their messages.
+/// Options for the prompt and the volatile suffix.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ContextOptions {
-    /// The prompt of an agent that has none, when the pool has none either.
+    /// System prompt of an agent without one, if the pool has no default either.
     pub prompt: DefaultPrompt,
-    /// Whether the time, the state of the working directory and what is left of budgets ride behind the last message.
+    /// Whether the time, the workspace state and the remaining budgets are appended after the last message.
     pub volatile_suffix: VolatileSuffix,
-    /// The operating system, for the environment; empty is not known.
+    /// Operating system named in the prompt; empty if unknown.
     pub operating_system: &'static str,
 }
 
-/// The prompt of an agent that has none.
+/// System prompt of an agent without one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DefaultPrompt {
-    /// There is none.
+    /// None.
     #[default]
     Nothing,
-    /// The built-in words, the notes of the owner and of the project, the environment.
+    /// Built-in prompt, user and project notes, environment.
     Layers,
 }
 
-/// Whether there is a tail.
+/// Whether requests carry a volatile suffix.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum VolatileSuffix {
-    /// There is none.
+    /// None.
     #[default]
     Off,
-    /// There is one.
+    /// Appended to each request.
     On,
 }
 
-/// Tools that a small model is shown, in the order of what it needs most.
+/// Tools visible to a small model, most important first.
 const SMALL_MODEL_TOOLS: [&str; 6] =
     ["fs.read_file", "fs.write_file", "get_time", "json.query", "fs.append_file", "result.read"];
 
-/// What their descriptions may take together: with a short prompt, not more than 300 tokens.
+/// Token budget of their descriptions: together with a short prompt at most 300 tokens.
 const SMALL_MODEL_TOOLS_TOKENS_MAX: TokenCount = 220;
 
-/// The prompt of an agent that has none of its own. It is read once, when the agent is made, and kept with it.
+/// Builds the default system prompt. Called once, at creation; the result is stored with the agent.
 pub(crate) fn default_prompt(
     workspace: &dyn Workspace,
     provider: &dyn Provider,
@@ -62,20 +62,21 @@ pub(crate) fn default_prompt(
     layered_prompt(traits, &notes, &environment, &|text| provider.count(text))
 }
 
-/// Those of the tools that a small model is shown.
+/// Selects the tools for a small model.
 fn select_for_small_model(tools: &[Arc<ToolSpec>]) -> Vec<Arc<ToolSpec>> {
-    let mut left = SMALL_MODEL_TOOLS_TOKENS_MAX;
-    let wanted = SMALL_MODEL_TOOLS.iter().filter_map(|name| tools.iter().find(|tool| &*tool.name == *name));
+    let mut tokens_left = SMALL_MODEL_TOOLS_TOKENS_MAX;
+    let candidates =
+        SMALL_MODEL_TOOLS.iter().filter_map(|name| tools.iter().find(|tool| &*tool.name == *name));
     let fits = |tool: &&Arc<ToolSpec>| {
-        let fits = tool.tokens <= left;
-        left -= if fits { tool.tokens } else { 0 };
+        let fits = tool.tokens <= tokens_left;
+        tokens_left -= if fits { tool.tokens } else { 0 };
         fits
     };
-    wanted.filter(fits).cloned().collect()
+    candidates.filter(fits).cloned().collect()
 }
 
 impl Shared {
-    /// The tools a model is shown: those it may use now, and a small one only a few of them.
+    /// Returns the tools visible to the model: those the agent may use now; for a small model only a few of them.
     pub(crate) fn visible_tools(&self) -> Vec<Arc<ToolSpec>> {
         let Some(pool) = self.pool.upgrade() else { return Vec::new() };
         let may_use = self.node.tool_filter();
@@ -87,29 +88,29 @@ impl Shared {
         }
     }
 
-    /// What is under way in the working directory.
+    /// Returns the workspace status line, if the volatile suffix is on.
     pub(crate) fn workspace_state(&self) -> Option<String> {
         let pool =
             self.pool.upgrade().filter(|pool| pool.options.context.volatile_suffix == VolatileSuffix::On)?;
         pool.outside.workspace.status_line(&self.node.cwd)
     }
 
-    /// What rides behind the last message now.
+    /// Builds the volatile suffix, if it is on.
     pub(crate) fn volatile_suffix(&self, state: Option<&str>) -> Option<String> {
         self.pool.upgrade().filter(|pool| pool.options.context.volatile_suffix == VolatileSuffix::On)?;
         let at = self.clock.now();
-        let left = |resource: Resource| self.node.remaining(resource).map(|left| (resource.name(), left));
-        let left: Vec<_> = Resource::CONSUMED.into_iter().filter_map(left).collect();
+        let remaining_of = |resource: Resource| Some((resource.name(), self.node.remaining(resource)?));
+        let budget_left: Vec<_> = Resource::CONSUMED.into_iter().filter_map(remaining_of).collect();
         let offset_minutes = self.clock.offset_minutes(at);
         Some(volatile_suffix(&VolatileFacts {
             at,
             offset_minutes,
             workspace_status: state,
-            budget_left: &left,
+            budget_left: &budget_left,
         }))
     }
 
-    /// About what the tail of the next question is.
+    /// Estimates the token count of the next request's volatile suffix.
     pub(crate) fn volatile_suffix_tokens(&self) -> TokenCount {
         match self.published.read().volatile_suffix_tokens {
             0 => self.volatile_suffix(None).map_or(0, |suffix| self.provider.count(&suffix)),

@@ -1,5 +1,5 @@
-//! The event stream: what is kept, told in the order it is kept, and what models say meanwhile. Agents never wait for
-//! whoever listens: a reader that falls behind goes on from the journal.
+//! Event bus: publishes journal entries in commit order, and model output while it streams. Publishing never waits for
+//! a subscriber; one that lags catches up from the journal.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,55 +13,55 @@ use tokio::sync::{broadcast, watch};
 
 use crate::handle::AgentHandle;
 
-/// What is told.
+/// An event of a subscription.
 #[derive(Debug, Clone)]
 pub enum BusEvent {
-    /// Something was kept.
+    /// A committed journal entry.
     Entry(Arc<JournalEntry>),
-    /// A model said something; it is not kept like this.
+    /// A piece of streamed model output; not persisted.
     Delta(Arc<Delta>),
-    /// The reader's place is not in the journal. What there is begins and ends here, and is read from its beginning.
+    /// The requested cursor is outside the journal; reading starts at the first entry available.
     Gap {
-        /// The first sequence there is.
+        /// First sequence in the journal.
         first: u64,
-        /// The last one.
+        /// Last sequence in the journal.
         last: u64,
     },
-    /// The reader was too slow: deltas were dropped. What was kept follows from the journal; none of it is lost.
+    /// The subscriber lagged: deltas were dropped. No journal entry is lost; they follow from the journal.
     Lagged,
 }
 
-/// A piece of what a model says.
+/// A piece of streamed model output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delta {
-    /// Whose model.
+    /// Serial of the agent.
     pub agent: Serial,
-    /// The agent's name.
+    /// Id of the agent.
     pub name: AgentId,
-    /// The name of the send.
+    /// Request id of the turn.
     pub request_id: RequestId,
-    /// The turn.
+    /// Number of the turn.
     pub turn: u64,
-    /// What the piece is of.
+    /// Kind of output.
     pub kind: DeltaKind,
-    /// The piece.
+    /// Text of the piece.
     pub text: String,
 }
 
-/// What a piece is of.
+/// Kind of streamed output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeltaKind {
-    /// The answer.
+    /// Response text.
     Text,
-    /// What the model thinks before it answers.
+    /// Reasoning before the response.
     Reasoning,
 }
 
-/// Whose events.
+/// Which agents' events a subscription delivers.
 pub enum EventScope {
-    /// Everybody's.
+    /// All agents.
     All,
-    /// One agent's. It does not go to sleep while somebody listens.
+    /// One agent. The subscription keeps it awake.
     Agent(AgentHandle),
 }
 
@@ -71,18 +71,18 @@ enum Delivery {
     Delta(Arc<Delta>),
 }
 
-/// What one listener may be behind before it goes on from the journal.
+/// Events buffered per channel; a subscriber that lags further catches up from the journal.
 const ALL_LAG_MAX: usize = 4096;
 const AGENT_LAG_MAX: usize = 512;
 
-/// Entries read at once.
+/// Journal entries read per page.
 const PAGE_ENTRIES_MAX: usize = 256;
 
-/// Tells listeners.
+/// Publishes journal entries and deltas to subscribers.
 pub(crate) struct EventBus {
     all: broadcast::Sender<Delivery>,
     agents: RwLock<HashMap<Serial, broadcast::Sender<Delivery>>>,
-    /// Listeners there are: with none, nothing is told.
+    /// Number of subscribers; with none, nothing is published.
     subscribers: Arc<AtomicUsize>,
     store_failure: watch::Sender<Option<String>>,
 }
@@ -97,33 +97,33 @@ impl EventBus {
         }
     }
 
-    /// Why the store takes nothing more. Returns when it does not.
+    /// Waits until the store has failed for good; returns the reason.
     pub(crate) async fn wait_store_failure(&self) -> String {
-        let mut broken = self.store_failure.subscribe();
-        let why = broken.wait_for(Option::is_some).await.map(|why| why.clone().unwrap_or_default());
+        let mut failure = self.store_failure.subscribe();
+        let why = failure.wait_for(Option::is_some).await.map(|why| why.clone().unwrap_or_default());
         match why {
             Ok(why) => why,
             Err(_) => std::future::pending().await,
         }
     }
 
-    /// Whether anybody listens at all.
+    /// Whether there is any subscriber.
     pub(crate) fn has_subscribers(&self) -> bool {
         self.subscribers.load(Ordering::Relaxed) > 0
     }
 
-    /// Tells what a model says.
+    /// Publishes a piece of model output.
     pub(crate) fn publish_delta(&self, delta: Delta) {
         let serial = delta.agent;
         self.publish(serial, &Delivery::Delta(Arc::new(delta)));
     }
 
-    fn publish(&self, serial: Serial, told: &Delivery) {
-        // Nobody has to listen.
-        let _ = self.all.send(told.clone());
+    fn publish(&self, serial: Serial, delivery: &Delivery) {
+        // An error only means that there is no receiver.
+        let _ = self.all.send(delivery.clone());
         let agents = self.agents.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(agent) = agents.get(&serial) {
-            let _ = agent.send(told.clone());
+            let _ = agent.send(delivery.clone());
         }
     }
 
@@ -147,16 +147,16 @@ impl CommitListener for EventBus {
     }
 }
 
-/// Somebody who listens.
+/// A subscription to journal entries and deltas.
 pub struct Subscription {
     store: Arc<dyn Store>,
     deliveries: broadcast::Receiver<Delivery>,
     serial: Option<Serial>,
-    /// Everything up to here was given.
+    /// Sequence of the last entry returned.
     cursor: u64,
-    /// Read from the journal and not given yet.
+    /// Entries read from the journal, not yet returned.
     backlog: VecDeque<Arc<JournalEntry>>,
-    /// Whether there may be more in the journal than was told.
+    /// Whether the journal may hold entries that the channel did not deliver.
     is_behind: bool,
     initial: VecDeque<BusEvent>,
     subscribers: Arc<AtomicUsize>,
@@ -164,9 +164,9 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Begins to listen behind `after`; with none, from now on.
+    /// Subscribes to events after sequence `after`; with `None`, from now on.
     pub(crate) async fn begin(
-        feed: &EventBus,
+        bus: &EventBus,
         store: Arc<dyn Store>,
         scope: EventScope,
         after: Option<u64>,
@@ -176,17 +176,18 @@ impl Subscription {
             EventScope::Agent(agent) => Some(agent),
         };
         let serial = agent.as_ref().map(|agent| agent.agent_ref().serial());
-        feed.subscribers.fetch_add(1, Ordering::AcqRel);
-        // Counted before it listens and before it reads: what is kept from now on is told, what was kept before is read.
+        bus.subscribers.fetch_add(1, Ordering::AcqRel);
+        // Increment, subscribe, then read the bounds: later entries arrive by the channel, earlier ones are read from
+        // the journal.
         let mut subscription = Self {
-            deliveries: feed.receiver(serial),
+            deliveries: bus.receiver(serial),
             store,
             serial,
             cursor: 0,
             backlog: VecDeque::new(),
             is_behind: after.is_some(),
             initial: VecDeque::new(),
-            subscribers: Arc::clone(&feed.subscribers),
+            subscribers: Arc::clone(&bus.subscribers),
             _agent: agent,
         };
         let bounds = subscription.store.bounds().await?;
@@ -201,14 +202,14 @@ impl Subscription {
         Ok(subscription)
     }
 
-    /// The next item. Dropping the future loses nothing.
+    /// Returns the next event. Cancel safe.
     ///
     /// # Errors
     /// When the journal cannot be read.
     pub async fn next(&mut self) -> Result<BusEvent, Fault> {
         loop {
-            if let Some(item) = self.initial.pop_front() {
-                return Ok(item);
+            if let Some(event) = self.initial.pop_front() {
+                return Ok(event);
             }
             if let Some(entry) = self.backlog.pop_front() {
                 self.cursor = entry.sequence;
@@ -223,7 +224,7 @@ impl Subscription {
                     self.cursor = entry.sequence;
                     return Ok(BusEvent::Entry(entry));
                 }
-                // Read from the journal before.
+                // Already returned from the journal.
                 Ok(Delivery::Entry(_)) => {}
                 Ok(Delivery::Delta(delta)) => return Ok(BusEvent::Delta(delta)),
                 Err(RecvError::Lagged(_)) => {
@@ -235,18 +236,19 @@ impl Subscription {
         }
     }
 
-    /// The sequence of the last entry given, or where listening began.
+    /// Returns the sequence of the last entry returned, or the start of the subscription.
     #[must_use]
     pub fn cursor(&self) -> u64 {
         self.cursor
     }
 
     async fn catch_up(&mut self) -> Result<(), Fault> {
-        let span = EntryRange { agent: self.serial, after: self.cursor, limit: PAGE_ENTRIES_MAX };
-        // What was told by now is read now; deltas among it would come behind the end of their turn.
+        let range = EntryRange { agent: self.serial, after: self.cursor, limit: PAGE_ENTRIES_MAX };
+        // Discards buffered events: the entries are read from the journal, and the deltas would arrive after the end
+        // of their turn.
         self.deliveries = self.deliveries.resubscribe();
-        let page = self.store.read(span).await?;
-        // A page that is not full was the last: what came after it is told.
+        let page = self.store.read(range).await?;
+        // A partial page is the last one; later entries arrive by the channel.
         self.is_behind = page.len() >= PAGE_ENTRIES_MAX;
         self.backlog.extend(page);
         Ok(())

@@ -1,4 +1,4 @@
-//! The way to one agent: a cheap clone. Reads come from what the agent has published; work goes to its task.
+//! Handle to one live agent: reads come from its published state, commands go to its actor task.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -22,33 +22,32 @@ use crate::lineage::LineageNode;
 use crate::pool::{Initiator, Pool};
 use crate::published::{AgentContext, AgentLiveness, AgentStatus, AgentTokens, MessagePage, Published};
 
-/// A message for an agent.
+/// A message to an agent.
 #[derive(Debug, Clone)]
 pub struct NewMessage {
-    /// Its text.
+    /// Text of the message.
     pub text: String,
-    /// Pictures that the model is to look at.
+    /// Images for the model.
     pub images: Vec<Image>,
-    /// The name of this send. The same name with the same text and pictures is the same send: it is answered with what is running, or
-    /// with what was answered before.
+    /// Idempotency key: a request with equal id, text and images joins the open turn, or gets the stored response.
     pub request_id: RequestId,
-    /// Where it comes from.
+    /// Origin of the message.
     pub source: MessageSource,
 }
 
 impl NewMessage {
-    /// As it comes into the context.
+    /// Converts to a message of the context.
     pub(crate) fn to_message(&self) -> Message {
         Message { images: self.images.clone(), ..Message::user(self.text.clone(), self.source.clone()) }
     }
 
-    /// Whether both say the same.
+    /// Whether text and images are equal.
     pub(crate) fn has_same_content(&self, other: &NewMessage) -> bool {
         self.text == other.text && self.images == other.images
     }
 }
 
-/// Which agent, whether it is live or not: a cheap clone.
+/// Reference to an agent, live or asleep; cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentRef {
     pub(crate) serial: Serial,
@@ -56,27 +55,27 @@ pub struct AgentRef {
 }
 
 impl AgentRef {
-    /// The agent's name.
+    /// Returns the agent id.
     #[must_use]
     pub fn id(&self) -> &AgentId {
         &self.id
     }
 
-    /// What tells it from others for ever.
+    /// Returns the agent's serial, which is never reused.
     #[must_use]
     pub fn serial(&self) -> Serial {
         self.serial
     }
 }
 
-/// A handle to one live agent. While there is one the agent does not go to sleep.
+/// Handle to a live agent; cheap to clone. An agent with a handle does not go to sleep.
 #[derive(Clone)]
 pub struct AgentHandle {
     pub(crate) shared: Arc<Shared>,
     pub(crate) inbox: mpsc::Sender<Box<Command>>,
 }
 
-/// What an agent's handles and its task have in common.
+/// State shared by an agent's handles and its actor task.
 pub(crate) struct Shared {
     pub(crate) id: AgentId,
     pub(crate) node: Arc<LineageNode>,
@@ -85,14 +84,14 @@ pub(crate) struct Shared {
     pub(crate) created_by: String,
     pub(crate) origin: Option<String>,
     pub(crate) on_restart: RestartPolicy,
-    /// The model it asked for.
+    /// Model named at creation.
     pub(crate) model_requested: Option<String>,
     pub(crate) model: Option<Arc<str>>,
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) published: Published,
-    /// The state that is in line to be kept. Held while something is put in line, so that the last in line is the newest.
+    /// Newest state enqueued at the store. Locked while enqueueing, so that the last append has the newest state.
     pub(crate) enqueued_state: Mutex<AgentState>,
-    /// The turns taken so far.
+    /// Number of the last accepted turn.
     pub(crate) turns: AtomicU64,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) clock: Arc<dyn Clock>,
@@ -100,19 +99,19 @@ pub(crate) struct Shared {
     pub(crate) admission: Arc<Admission>,
     pub(crate) open_turns: Arc<AtomicUsize>,
     pub(crate) limits: Arc<Limits>,
-    /// The pool holds its agents, so they must not hold it.
+    /// Weak: the pool owns its agents.
     pub(crate) pool: Weak<Pool>,
-    /// When it was last asked for something, in milliseconds of the pool's life.
+    /// Time of last use, in milliseconds since the pool was opened.
     pub(crate) last_used_ms: AtomicU64,
-    /// Cancelled when the agent has to end.
+    /// Cancelled to end the agent.
     pub(crate) end_requested: CancellationToken,
-    /// Cancelled when a send is open in the store that the task no longer knows of.
+    /// Cancelled when the store has an open request that the actor no longer has, so that it reloads.
     pub(crate) needs_reload: CancellationToken,
-    /// Cancelled when its task has ended.
+    /// Cancelled when the actor task has ended.
     pub(crate) ended: CancellationToken,
 }
 
-/// An accepted message's answer. Dropping it does not end the turn.
+/// Future of an accepted message's turn. Dropping it does not cancel the turn.
 pub struct TurnFuture {
     reply: oneshot::Receiver<Result<TurnEnd, Fault>>,
     shared: Arc<Shared>,
@@ -122,13 +121,13 @@ impl Future for TurnFuture {
     type Output = Result<TurnEnd, Fault>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = Pin::new(&mut self.reply).poll(cx);
-        answer.map(|answer| answer.unwrap_or_else(|_| Err(self.shared.unavailable())))
+        let result = Pin::new(&mut self.reply).poll(cx);
+        result.map(|result| result.unwrap_or_else(|_| Err(self.shared.unavailable())))
     }
 }
 
 impl AgentHandle {
-    /// The agent's name.
+    /// Returns the agent id.
     #[must_use]
     pub fn id(&self) -> &AgentId {
         &self.shared.id
@@ -138,13 +137,13 @@ impl AgentHandle {
         &self.shared.node
     }
 
-    /// Which agent this is.
+    /// Returns a reference to the agent.
     #[must_use]
     pub fn agent_ref(&self) -> AgentRef {
         AgentRef { serial: self.node().serial, id: self.shared.id.clone() }
     }
 
-    /// Whether nobody else can reach the agent's task, and it has nothing to do.
+    /// Whether the directory holds the only handle and no turn is open.
     pub(crate) fn is_evictable(&self) -> bool {
         self.inbox.strong_count() == 1 && self.shared.open_turns.load(Ordering::Acquire) == 0
     }
@@ -153,7 +152,7 @@ impl AgentHandle {
         self.shared.last_used_ms.load(Ordering::Relaxed)
     }
 
-    /// What the agent is made from when it is kept.
+    /// Returns the agent's creation record.
     #[must_use]
     pub fn record(&self) -> AgentRecord {
         let permissions = StoredPermissions::clone(&self.node().granted().stored);
@@ -173,22 +172,22 @@ impl AgentHandle {
         }
     }
 
-    /// Whether this agent is below another in the tree.
+    /// Whether this agent is a descendant of `other`.
     #[must_use]
     pub fn is_descendant_of(&self, other: &AgentHandle) -> bool {
         self.node().is_descendant_of(other.node())
     }
 
-    /// Whether both are handles to one agent. Two agents of one name, one after the other, are two.
+    /// Whether both handles are to the same agent. A new agent that reuses an id is another one.
     #[must_use]
     pub fn is_same_agent(&self, other: &AgentHandle) -> bool {
         self.node().serial == other.node().serial
     }
 
-    /// Whether this agent may use this tool on another now.
+    /// Checks whether this agent may use `tool` on `other` now.
     ///
     /// # Errors
-    /// When it may not: why.
+    /// The denial, if it may not.
     pub fn authorize_reach(&self, tool: &str, other: &AgentHandle) -> Result<(), Denial> {
         let reach = Effect::Reach(other.id().clone(), self.node().relation_to(other.node()));
         match judge(&[Effect::Use(tool.into()), reach], &self.node().may()) {
@@ -197,46 +196,46 @@ impl AgentHandle {
         }
     }
 
-    /// The names of the tools its model is shown now.
+    /// Returns the names of the tools visible to the model.
     #[must_use]
     pub fn tool_names(&self) -> Vec<Arc<str>> {
         self.shared.visible_tools().iter().map(|tool| Arc::clone(&tool.name)).collect()
     }
 
-    /// Gives the agent a message and waits for the turn's end. Dropping the future does not end the turn.
+    /// Sends a message and waits for the end of its turn. Dropping the future does not cancel the turn.
     ///
     /// # Errors
-    /// When there is no room, the agent is gone, or a send of that name had another text.
+    /// When the agent is busy or destroyed, or the request id was used with other content.
     pub async fn send(&self, message: NewMessage) -> Result<TurnEnd, Fault> {
         self.submit(message)?.await
     }
 
-    /// Gives the agent a message; whether it is kept is known with the answer.
+    /// Submits a message without waiting for its commit.
     ///
     /// # Errors
-    /// When there is no room, the agent is gone, or its model takes no pictures and there are some.
+    /// When the agent is busy or destroyed, or the message has images that the model does not accept.
     pub fn submit(&self, message: NewMessage) -> Result<TurnFuture, Fault> {
         self.check_image_support(&message.images)?;
-        let place = self.admit()?;
-        self.submit_with_permit(place, message, None)
+        let permit = self.admit()?;
+        self.submit_with_permit(permit, message, None)
     }
 
-    /// Leaves the agent a message: it is kept when this returns, and will be worked on.
+    /// Submits a message and waits until it is committed.
     ///
     /// # Errors
-    /// When there is no room, the agent is gone, or the message cannot be kept.
+    /// When the agent is busy or destroyed, or the commit failed.
     pub async fn submit_committed(&self, message: NewMessage) -> Result<TurnFuture, Fault> {
-        let (kept, is_kept) = oneshot::channel();
-        let place = self.admit()?;
-        let answering = self.submit_with_permit(place, message, Some(kept))?;
-        is_kept.await.unwrap_or_else(|_| Err(self.shared.unavailable()))?;
-        Ok(answering)
+        let (commit_waiter, committed) = oneshot::channel();
+        let permit = self.admit()?;
+        let turn = self.submit_with_permit(permit, message, Some(commit_waiter))?;
+        committed.await.unwrap_or_else(|_| Err(self.shared.unavailable()))?;
+        Ok(turn)
     }
 
-    /// A picture from a file that the agent may read.
+    /// Reads an image file that the agent may read.
     ///
     /// # Errors
-    /// When the agent may not read it, it cannot be read, or is no picture that models take.
+    /// When permission is denied, the read fails, or the file is not a supported image.
     pub async fn read_image(&self, path: &str) -> Result<Image, Fault> {
         let invalid = |text: String| Fault::new(FaultKind::Invalid, text);
         let file = FilePath::resolve(path, &self.node().cwd).map_err(|fault| invalid(fault.to_string()))?;
@@ -245,23 +244,23 @@ impl AgentHandle {
             Verdict::Denied(denial) => return Err(Fault::denied(denial.dimension.name(), denial.text)),
         };
         let pool = self.shared.pool.upgrade().ok_or_else(shutting_down)?;
-        let given = path.to_owned();
+        let image_path = path.to_owned();
         let read = move || {
-            let bytes = pool.outside.workspace.read_file(&given, permit, Image::BYTES_MAX)?;
-            Image::parse(bytes).map_err(|wrong| format!("{given} {wrong}"))
+            let bytes = pool.outside.workspace.read_file(&image_path, permit, Image::BYTES_MAX)?;
+            Image::parse(bytes).map_err(|error| format!("{image_path} {error}"))
         };
         let read = tokio::task::spawn_blocking(read).await;
         read.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic())).map_err(invalid)
     }
 
-    /// Pictures for a model that takes none are refused before they are in the context, where they would stay.
+    /// Rejects images that the model does not accept: in the context they would break every later request.
     fn check_image_support(&self, images: &[Image]) -> Result<(), Fault> {
         if images.is_empty() || self.shared.provider.spec().accepts_images {
             return Ok(());
         }
         let model = self.shared.model.as_deref().unwrap_or("of this agent");
         let text = format!(
-            "the model {model} takes no images: ask a model that does, or set `images = true` for it in config.toml"
+            "the model {model} takes no images: use a model that does, or set `images = true` for it in config.toml"
         );
         Err(Fault::new(FaultKind::Invalid, text))
     }
@@ -272,106 +271,106 @@ impl AgentHandle {
 
     fn submit_with_permit(
         &self,
-        place: AdmissionPermit,
+        permit: AdmissionPermit,
         message: NewMessage,
-        kept: Option<oneshot::Sender<Result<(), Fault>>>,
+        commit_waiter: Option<oneshot::Sender<Result<(), Fault>>>,
     ) -> Result<TurnFuture, Fault> {
-        let (reply, answer) = oneshot::channel();
-        let command = Box::new(Command::Send { message, reply, permit: place, commit_waiter: kept });
-        self.inbox.try_send(command).map_err(|refused| self.inbox_fault(&refused))?;
-        Ok(self.turn_future(answer))
+        let (reply, receiver) = oneshot::channel();
+        let command = Box::new(Command::Send { message, reply, permit, commit_waiter });
+        self.inbox.try_send(command).map_err(|error| self.inbox_fault(&error))?;
+        Ok(self.turn_future(receiver))
     }
 
     pub(crate) fn turn_future(&self, reply: oneshot::Receiver<Result<TurnEnd, Fault>>) -> TurnFuture {
         TurnFuture { reply, shared: Arc::clone(&self.shared) }
     }
 
-    /// Keeps the first messages of the context and takes the others out of it; gives how many those were. They stay in
-    /// the journal.
+    /// Truncates the context to its first messages; returns how many were removed. The journal keeps them.
     ///
     /// # Errors
-    /// When a turn is open, a call would be left without its result, or the change cannot be kept.
-    pub async fn rollback(&self, messages: usize, by: Initiator<'_>) -> Result<usize, Fault> {
-        let (reply, answer) = oneshot::channel();
-        let by = by.name().to_owned();
-        let sent = self.inbox.send(Box::new(Command::Rollback { messages, initiator: by, reply })).await;
+    /// When a turn is open, a tool call would lose its result, or the commit failed.
+    pub async fn rollback(&self, messages: usize, initiator: Initiator<'_>) -> Result<usize, Fault> {
+        let (reply, receiver) = oneshot::channel();
+        let initiator = initiator.name().to_owned();
+        let sent = self.inbox.send(Box::new(Command::Rollback { messages, initiator, reply })).await;
         sent.map_err(|_| self.shared.unavailable())?;
-        answer.await.unwrap_or_else(|_| Err(self.shared.unavailable()))
+        receiver.await.unwrap_or_else(|_| Err(self.shared.unavailable()))
     }
 
-    /// Makes the context shorter: older messages are summed up by the model, or dropped when it cannot. Waits in line with
-    /// the sends. Dropping the future does not end it.
+    /// Compacts the context: the model summarizes older messages, or they are dropped if it cannot. Queued with the
+    /// requests. Dropping the future does not cancel it.
     ///
     /// # Errors
-    /// When there is no room in line, the agent is gone or ends meanwhile, or the change cannot be kept.
+    /// When the agent is busy, destroyed or ending, or the commit failed.
     pub async fn compact(
         &self,
-        when: CompactionCondition,
-        by: Initiator<'_>,
+        condition: CompactionCondition,
+        initiator: Initiator<'_>,
     ) -> Result<CompactionOutcome, Fault> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, receiver) = oneshot::channel();
         let compaction = CompactionRequest {
-            initiator: by.name().to_owned(),
-            condition: when,
+            initiator: initiator.name().to_owned(),
+            condition,
             reply,
             permit: self.admit()?,
         };
         self.inbox
             .try_send(Box::new(Command::Compact(compaction)))
-            .map_err(|refused| self.inbox_fault(&refused))?;
-        answer.await.unwrap_or_else(|_| Err(self.shared.unavailable()))
+            .map_err(|error| self.inbox_fault(&error))?;
+        receiver.await.unwrap_or_else(|_| Err(self.shared.unavailable()))
     }
 
-    fn inbox_fault(&self, refused: &mpsc::error::TrySendError<Box<Command>>) -> Fault {
-        match refused {
+    fn inbox_fault(&self, error: &mpsc::error::TrySendError<Box<Command>>) -> Fault {
+        match error {
             mpsc::error::TrySendError::Full(_) => Fault::new(busy(), "busy: the agent's inbox is full"),
             mpsc::error::TrySendError::Closed(_) => self.shared.unavailable(),
         }
     }
 
-    /// Ends a running or waiting send now. False when there is none of that name.
+    /// Cancels a running or queued request. Returns false when none has this id.
     pub async fn cancel(&self, request_id: RequestId) -> bool {
-        let (reply, answer) = oneshot::channel();
+        let (reply, receiver) = oneshot::channel();
         let sent = self.inbox.send(Box::new(Command::Cancel { request_id, reply })).await;
-        sent.is_ok() && answer.await.unwrap_or(false)
+        sent.is_ok() && receiver.await.unwrap_or(false)
     }
 
-    /// Adds a word to the turn under way. None when there is no such turn, or it has enough of them; otherwise the name
-    /// of the send that it went to.
+    /// Adds an instruction to the running turn. Returns the turn's request id, or `None` when no turn is running or it
+    /// accepts no more instructions.
     pub async fn steer(&self, text: String, source: MessageSource) -> Option<RequestId> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, receiver) = oneshot::channel();
         let sent = self.inbox.send(Box::new(Command::Steer { text, source, reply })).await;
         if sent.is_err() {
             return None;
         }
-        answer.await.ok().flatten()
+        receiver.await.ok().flatten()
     }
 
-    /// Has the agent's task end: open sends are answered as cancelled. A signal and not a command, because a command
-    /// could find the inbox full, and a caller that then goes away would leave an agent that nobody can reach.
+    /// Ends the actor task; open requests are answered as cancelled. A signal and not a command: a command could find
+    /// the inbox full, and a caller that then leaves would orphan an unreachable agent.
     pub(crate) fn request_end(&self) {
         self.shared.end_requested.cancel();
     }
 
-    /// Returns when the agent's task has ended.
+    /// Waits until the actor task has ended.
     pub(crate) async fn wait_ended(&self) {
         self.shared.ended.cancelled().await;
     }
 
-    /// Marks the agent as finished. An agent may say so of itself; only an admin's word lets the daemon stop.
-    pub(crate) async fn mark_finished(&self, by: Initiator<'_>) -> Result<(), Fault> {
-        let is_admin = matches!(by, Initiator::Admin);
-        let record = Record::Finished { by: by.name().to_owned() };
-        let keeping = self.shared.append(vec![record], |state| {
+    /// Marks the agent as finished. An agent may mark itself, but only an admin's mark counts towards stopping the
+    /// daemon.
+    pub(crate) async fn mark_finished(&self, initiator: Initiator<'_>) -> Result<(), Fault> {
+        let is_admin = matches!(initiator, Initiator::Admin);
+        let record = Record::Finished { by: initiator.name().to_owned() };
+        let commit = self.shared.append(vec![record], |state| {
             state.should_shutdown = true;
             state.is_finished |= is_admin;
         });
-        keeping.await?;
+        commit.await?;
         self.shared.published.write().should_shutdown = true;
         Ok(())
     }
 
-    /// The context in numbers.
+    /// Returns figures of the context.
     #[must_use]
     pub fn context(&self) -> AgentContext {
         let state = self.shared.published.read();
@@ -384,24 +383,24 @@ impl AgentHandle {
         }
     }
 
-    /// The context in tokens.
+    /// Returns token usage and cost.
     #[must_use]
     pub fn tokens(&self) -> AgentTokens {
-        // Asked before the lock is taken: nothing foreign runs under it.
-        let frame =
+        // Before the lock is taken: no foreign code runs under it.
+        let overhead =
             self.shared.fixed_overhead(&self.shared.visible_tools(), self.shared.volatile_suffix_tokens());
         let has_price = self.shared.provider.spec().prices.is_some();
         let tree_cost = self.node().tree_cost();
         let state = self.shared.published.read();
         AgentTokens {
-            size: state.window.size(&frame),
+            size: state.window.size(&overhead),
             used: state.used,
             tree_cost: (has_price || tree_cost > 0).then_some(tree_cost),
             cost: (has_price || state.used.cost > 0).then_some(state.used.cost),
         }
     }
 
-    /// Some of the messages.
+    /// Returns a page of the messages.
     #[must_use]
     pub fn messages(&self, offset: usize, limit: usize) -> MessagePage {
         self.shared.published.read().page(offset, limit)
@@ -409,10 +408,10 @@ impl AgentHandle {
 }
 
 impl Shared {
-    /// The agent in a list; whoever lists knows how many children it has.
+    /// Builds the agent's status; the caller knows the number of children.
     pub(crate) fn status(&self, child_count: usize) -> AgentStatus {
-        let kin = &self.node;
-        let (standing, write_folders) = (kin.granted(), kin.write_folders().roots().to_vec());
+        let node = &self.node;
+        let (granted, write_folders) = (node.granted(), node.write_folders().roots().to_vec());
         let state = self.published.read();
         AgentStatus {
             id: self.id.clone(),
@@ -424,12 +423,12 @@ impl Shared {
             open_turns: self.open_turns.load(Ordering::Acquire),
             model: self.model.clone(),
             last_action_at: state.last_action_at,
-            parent: kin.parent.as_ref().map(|parent| parent.id()),
+            parent: node.parent.as_ref().map(|parent| parent.id()),
             child_count,
-            depth: kin.depth,
-            preset: standing.preset,
-            level: standing.level,
-            cwd: kin.cwd.clone(),
+            depth: node.depth,
+            preset: granted.preset,
+            level: granted.level,
+            cwd: node.cwd.clone(),
             write_folders,
             state: AgentLiveness::Live,
             on_restart: self.on_restart,
@@ -437,7 +436,8 @@ impl Shared {
         }
     }
 
-    /// Puts records in line, with the state as `change` makes it and whatever was used up since the last time.
+    /// Enqueues records with the changed state and the ledgers changed since the last append; the future resolves
+    /// after commit.
     pub(crate) fn append(
         &self,
         records: Vec<Record>,
@@ -456,13 +456,13 @@ impl Shared {
         self.store.append(vec![append])
     }
 
-    /// What was put in line was not kept: the state counts what is shown again.
+    /// Resets the message count of the enqueued state to the published one, after a failed commit.
     pub(crate) fn reset_message_count(&self) {
         let messages = self.published.read().window.messages().len() as u64;
         self.enqueued_state.lock().unwrap_or_else(PoisonError::into_inner).messages = messages;
     }
 
-    /// Puts a record in line that changes nothing; nobody waits for it.
+    /// Enqueues a record without state, and does not wait for its commit.
     pub(crate) fn enqueue_record(&self, record: Record) {
         let append = Append {
             agent: self.node.serial,
@@ -475,23 +475,23 @@ impl Shared {
         drop(self.store.append(vec![append]));
     }
 
-    /// Whether it is kept that the agent is gone; its task hears of that a moment later.
+    /// Whether the store has the agent as destroyed; the actor is notified slightly later.
     pub(crate) async fn is_destroyed(&self) -> Result<bool, StoreFault> {
-        let kept = self.store.agents(vec![self.node.serial]).await?;
-        Ok(kept.iter().all(|agent| agent.is_destroyed))
+        let stored = self.store.agents(vec![self.node.serial]).await?;
+        Ok(stored.iter().all(|agent| agent.is_destroyed))
     }
 
-    /// The number of the next turn.
+    /// Returns the number of the next turn.
     pub(crate) fn next_turn(&self) -> u64 {
         self.turns.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// Why nobody answers: the agent is gone, or it fell and is not up again.
+    /// Returns why the actor does not answer: the agent was destroyed, or it is reloading after a failed commit.
     pub(crate) fn unavailable(&self) -> Fault {
         if self.end_requested.is_cancelled() {
             return agent_not_found(&self.id);
         }
-        Fault::new(busy(), format!("busy: agent '{}' could not keep its work and is being restored", self.id))
+        Fault::new(busy(), format!("busy: agent '{}' is reloading after a failed commit; retry", self.id))
     }
 }
 

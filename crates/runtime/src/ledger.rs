@@ -1,42 +1,42 @@
-//! What an agent has used up and what it has set aside for its children, by resource. The limits are its budget; who
-//! pays when it has none of its own is decided in [`kin`](crate::kin).
+//! Per-agent resource ledger: limit, usage, and reservations for children. [`lineage`](crate::lineage) decides which
+//! ancestor's account is debited when an agent has no limit of its own.
 
 use agent::permission::Resource;
 
-/// An agent's accounts.
+/// Accounts of one agent, by consumable resource.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     accounts: [Account; 4],
 }
 
-/// One account.
+/// Account of one resource.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Account {
-    /// Over the agent's life; none draws on its ancestors.
+    /// Lifetime limit; `None` draws on the ancestors.
     pub(crate) limit: Option<u64>,
     pub(crate) used: u64,
-    /// Set aside for children that have shares of their own.
+    /// Reserved for children with limits of their own.
     pub(crate) reserved: u64,
-    /// What was used before there was a limit: somebody else has paid for it.
+    /// Usage from before the limit was set; it was debited to an ancestor.
     pub(crate) paid_elsewhere: u64,
-    /// What an ancestor has set aside for this account.
+    /// Amount an ancestor has reserved for this account.
     pub(crate) share: u64,
 }
 
 impl Account {
-    /// What is left under the limit.
+    /// Returns what remains under the limit.
     pub(crate) fn remaining(&self) -> Option<u64> {
         self.limit.map(|limit| limit.saturating_sub(self.used.saturating_add(self.reserved)))
     }
 
-    /// How much of an ancestor's account this one has to hold. What is used or set aside stays held, however low the
-    /// limit is: it cannot be used a second time.
+    /// Returns the amount to reserve at the budget source. It covers at least usage and reservations, however low the
+    /// limit is: neither can be spent a second time.
     pub(crate) fn required_share(&self) -> u64 {
         let held = self.used.saturating_add(self.reserved);
         self.limit.map_or(0, |limit| limit.max(held).saturating_sub(self.paid_elsewhere))
     }
 
-    /// What was used of the share.
+    /// Returns the used part of the reservation.
     pub(crate) fn used_of_share(&self) -> u64 {
         self.used.saturating_sub(self.paid_elsewhere)
     }
@@ -44,10 +44,10 @@ impl Account {
 
 impl Ledger {
     pub(crate) fn account(&self, resource: Resource) -> Account {
-        resource_index(resource).map_or_else(Account::default, |place| self.accounts[place])
+        resource_index(resource).map_or_else(Account::default, |index| self.accounts[index])
     }
 
-    /// Children are held and not used up: they have no account, and whatever is done to this one is lost.
+    /// Must not be called for [`Resource::Children`]: children are not consumable and have no account.
     pub(crate) fn account_mut(&mut self, resource: Resource) -> &mut Account {
         debug_assert!(resource != Resource::Children);
         &mut self.accounts[resource_index(resource).unwrap_or_default()]

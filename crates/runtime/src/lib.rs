@@ -1,5 +1,6 @@
-//! Runs agents: the pool that holds them, one task per live agent, their tree and its rights, limits on turns, and the
-//! way to stop. What an agent decides is in `agent`; who may call is decided in `rpc`.
+//! Agent runtime: the pool, one actor task per live agent, the agent tree with its permissions and budgets, turn
+//! admission, the event bus, and shutdown. The `agent` crate decides what an agent does next; `rpc` decides which
+//! caller may reach it.
 
 mod actor;
 mod admission;

@@ -1,35 +1,35 @@
-//! How much the runtime takes on at once. Each limit has an answer: a fault of kind `Busy`.
+//! Resource limits of the runtime. Exceeding an admission limit fails with a fault of kind `Busy`.
 
 use std::time::Duration;
 
-/// The runtime's limits.
+/// Resource limits of the runtime.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Agents that may exist.
+    /// Maximum number of agents.
     pub agents_max: usize,
-    /// Turns that run at once, over all agents.
+    /// Turns running concurrently, over all agents.
     pub turns_running_max: usize,
-    /// Turns that are open at once, running or waiting, over all agents.
+    /// Open turns (running or queued), over all agents.
     pub turns_open_max: usize,
-    /// Turns that are open at once at one agent.
+    /// Open turns per agent.
     pub agent_turns_open_max: usize,
-    /// How often one turn may ask the model.
+    /// Model calls per turn.
     pub tool_iterations_max: u64,
-    /// Calls of one turn that run at once.
+    /// Tool calls of one turn running concurrently.
     pub tools_running_max: usize,
-    /// The most bytes of a tool's result that a model is shown.
+    /// Maximum bytes of one tool result in the context.
     pub tool_result_bytes_max: usize,
-    /// The most bytes of whole results that are held, for all agents, behind those that were cut.
+    /// Maximum bytes of full tool results cached after truncation, over all agents.
     pub output_cache_bytes_max: usize,
-    /// How long a model may take to sum a context up.
+    /// Deadline for a compaction summary.
     pub summary_timeout: Duration,
-    /// How long a model may be silent.
+    /// Idle timeout of a model stream.
     pub model_idle_timeout: Duration,
-    /// Agents that are live at once; beyond, those that rest longest are put to sleep.
+    /// Agents live at once; beyond it, the least recently used idle agents are put to sleep.
     pub live_agents_max: usize,
-    /// How long an agent rests before it is put to sleep; zero is for ever.
+    /// Idle time before an agent is put to sleep; zero disables it.
     pub idle_before_sleep: Duration,
-    /// How long the name of a send that ended is remembered.
+    /// How long the request id and the response of an ended turn stay stored.
     pub request_retention: Duration,
 }
 
@@ -53,5 +53,5 @@ impl Default for Limits {
     }
 }
 
-/// What a caller that meets a full queue is told to wait.
+/// Retry delay returned with `Busy`.
 pub(crate) const RETRY_AFTER_MS: u64 = 250;

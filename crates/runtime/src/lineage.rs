@@ -1,5 +1,6 @@
-//! An agent's place in the tree: its ancestors, what it was given, what it has used up. It outlives the agent for as
-//! long as a descendant does, so that an orphan's ceiling stays what it was.
+//! Lineage tree of agents: each node holds the agent's ancestors, granted permissions and resource ledger. A node
+//! outlives its agent as long as a descendant exists, so that an orphan keeps the permission ceiling and budget it
+//! had.
 
 mod permissions;
 mod persistence;
@@ -20,41 +21,42 @@ pub(crate) use self::release::Release;
 use crate::ledger::{Account, Ledger};
 use crate::pool::PermissionSpec;
 
-/// One agent in the tree.
+/// A node of the agent tree.
 #[derive(Debug)]
 pub(crate) struct LineageNode {
-    /// Changes when the agent is renamed.
+    /// Current agent id; changes on rename.
     id: RwLock<AgentId>,
-    /// Tells two agents of one name apart; rises with age.
+    /// Unique, ascending number; distinguishes agents that had the same id one after the other.
     pub(crate) serial: Serial,
     pub(crate) parent: Option<Arc<LineageNode>>,
     pub(crate) depth: u32,
     pub(crate) cwd: FilePath,
     granted: RwLock<GrantedPermissions>,
-    /// Held by whoever changes the standing, from looking at it on.
+    /// Serializes read-modify-write changes of `granted`.
     change_lock: tokio::sync::Mutex<()>,
     ledger: Mutex<Ledger>,
-    /// Where the shares of this agent are set aside, by resource: the nearest ancestor with a limit at the time.
+    /// Ancestors that hold this agent's reservations, by resource: the nearest ancestor with a limit at the time of
+    /// reservation.
     budget_sources: Mutex<Vec<(Resource, Arc<LineageNode>)>>,
-    /// What the agent and all below it have used, by resource, whoever has set it aside.
+    /// Subtree usage by resource, whichever account was debited.
     totals: [AtomicU64; 4],
-    /// What the agent and all below it have cost.
+    /// Subtree cost.
     cost: AtomicU64,
-    /// Descendants that exist.
+    /// Number of existing descendants.
     descendant_count: AtomicU64,
-    /// Whether the agent exists no more.
+    /// Whether the agent was destroyed.
     is_destroyed: AtomicBool,
-    /// Whether it is in line to be kept. What is set aside for whoever is not is not kept either.
+    /// Whether the creation is enqueued at the store. Budget reserved for uncommitted children is not persisted.
     committed: AtomicBool,
-    /// What is set aside for those, by resource.
+    /// Part of `reserved` that belongs to uncommitted children, by resource.
     reserved_pending: [AtomicU64; 4],
-    /// Rises with every change of what is used up or set aside.
+    /// Ledger version; increases with every change of usage or reservations.
     version: AtomicU64,
-    /// The highest version that is in line to be kept.
+    /// Highest ledger version enqueued at the store.
     version_enqueued: AtomicU64,
 }
 
-/// What an agent is in the tree, before it is there.
+/// Parameters of a new lineage node.
 pub(crate) struct NewLineageNode {
     pub(crate) id: AgentId,
     pub(crate) serial: u64,
@@ -63,19 +65,19 @@ pub(crate) struct NewLineageNode {
     pub(crate) granted: GrantedPermissions,
 }
 
-/// What an agent was given: cheap to clone.
+/// Permissions granted to an agent; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct GrantedPermissions {
     pub(crate) preset: Arc<str>,
     pub(crate) level: Level,
     pub(crate) permissions: Arc<Permissions>,
-    /// What was asked for, so that one part of it can be changed later.
+    /// The request as received, so that a later change can replace one part of it.
     pub(crate) spec: Arc<PermissionSpec>,
-    /// The same as it is kept.
+    /// The request in its stored form.
     pub(crate) stored: Arc<StoredPermissions>,
 }
 
-/// There is not so much left.
+/// The requested amount exceeds the remaining budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InsufficientBudget {
     pub(crate) resource: Resource,
@@ -83,23 +85,23 @@ pub(crate) struct InsufficientBudget {
 }
 
 impl LineageNode {
-    /// Takes its place; what its budget sets aside is taken from its ancestors.
+    /// Creates a node and reserves its budget at its ancestors.
     ///
     /// # Errors
-    /// When they have not so much left; nothing is taken then.
+    /// When an ancestor has too little left; nothing is reserved then.
     pub(crate) fn new(new: NewLineageNode) -> Result<Arc<Self>, InsufficientBudget> {
         let budget = new.granted.permissions.may.budget;
-        let kin = Self::new_pending(new);
+        let node = Self::new_pending(new);
         for resource in Resource::CONSUMED {
             let limit = budget.limit(resource);
             if let Some(limit) = limit
-                && let Err(short) = kin.set_limit(resource, Some(limit))
+                && let Err(shortfall) = node.set_limit(resource, Some(limit))
             {
-                kin.release_pending();
-                return Err(short);
+                node.release_pending();
+                return Err(shortfall);
             }
         }
-        Ok(Arc::new(kin))
+        Ok(Arc::new(node))
     }
 
     fn new_pending(new: NewLineageNode) -> Self {
@@ -148,41 +150,42 @@ impl LineageNode {
         Arc::clone(&self.granted.read().unwrap_or_else(PoisonError::into_inner).permissions)
     }
 
-    /// Gives the agent another standing, budgets and all.
+    /// Replaces the granted permissions and adjusts the budget reservations.
     ///
     /// # Errors
-    /// When the ancestors have not so much left; nothing changes then.
-    pub(crate) fn set_granted(&self, standing: GrantedPermissions) -> Result<(), InsufficientBudget> {
-        // Held throughout: two changes at once must not mix their limits.
+    /// When an ancestor has too little left; nothing changes then.
+    pub(crate) fn set_granted(&self, granted: GrantedPermissions) -> Result<(), InsufficientBudget> {
+        // Locked throughout: concurrent changes must not mix their limits.
         let mut current = self.granted.write().unwrap_or_else(PoisonError::into_inner);
-        let (before, after) = (current.permissions.may.budget, standing.permissions.may.budget);
-        for (place, resource) in Resource::CONSUMED.into_iter().enumerate() {
-            if let Err(short) = self.set_limit(resource, after.limit(resource)) {
-                for resource in &Resource::CONSUMED[..place] {
-                    // Going back gives up what was just taken, or takes what was just given up.
+        let (before, after) = (current.permissions.may.budget, granted.permissions.may.budget);
+        for (index, resource) in Resource::CONSUMED.into_iter().enumerate() {
+            if let Err(shortfall) = self.set_limit(resource, after.limit(resource)) {
+                for resource in &Resource::CONSUMED[..index] {
+                    // The rollback cannot fail: it releases what was just reserved, or reserves what was just
+                    // released.
                     let _ = self.set_limit(*resource, before.limit(*resource));
                 }
-                return Err(short);
+                return Err(shortfall);
             }
         }
-        *current = standing;
+        *current = granted;
         Ok(())
     }
 
     pub(crate) fn ancestors(&self) -> impl Iterator<Item = &LineageNode> {
-        std::iter::successors(self.parent.as_deref(), |kin| kin.parent.as_deref())
+        std::iter::successors(self.parent.as_deref(), |node| node.parent.as_deref())
     }
 
-    /// Who is at the top of its tree.
+    /// Returns the serial of the tree's root.
     pub(crate) fn root(&self) -> Serial {
-        self.ancestors().last().map_or(self.serial, |kin| kin.serial)
+        self.ancestors().last().map_or(self.serial, |node| node.serial)
     }
 
     pub(crate) fn is_descendant_of(&self, other: &LineageNode) -> bool {
-        self.ancestors().any(|kin| kin.serial == other.serial)
+        self.ancestors().any(|node| node.serial == other.serial)
     }
 
-    /// What another agent is to this one.
+    /// Returns the relation of `other` to this agent.
     pub(crate) fn relation_to(&self, other: &LineageNode) -> Relation {
         if other.serial == self.serial {
             Relation::Itself
@@ -195,31 +198,31 @@ impl LineageNode {
         }
     }
 
-    /// Counts a new descendant at every ancestor, or says who has too many.
+    /// Counts a new descendant at every ancestor, unless one has reached its limit.
     pub(crate) fn count_descendant(&self) -> Result<(), InsufficientBudget> {
-        for kin in self.ancestors() {
-            let limit = kin.permissions().may.budget.limit(Resource::Children);
-            if limit.is_some_and(|limit| kin.descendant_count.load(Ordering::Acquire) >= limit) {
+        for node in self.ancestors() {
+            let limit = node.permissions().may.budget.limit(Resource::Children);
+            if limit.is_some_and(|limit| node.descendant_count.load(Ordering::Acquire) >= limit) {
                 return Err(InsufficientBudget { resource: Resource::Children, remaining: 0 });
             }
         }
-        for kin in self.ancestors() {
-            kin.descendant_count.fetch_add(1, Ordering::AcqRel);
+        for node in self.ancestors() {
+            node.descendant_count.fetch_add(1, Ordering::AcqRel);
         }
         Ok(())
     }
 
-    /// The agent goes: it no longer counts, and what it had set aside goes back unless orphans still live on it. So does
-    /// what an ancestor that was gone before had set aside, when this was its last orphan.
+    /// Marks the agent destroyed: decrements the ancestors' descendant counts and refunds its reservations, unless
+    /// orphans still draw on them. Also refunds the reservations of destroyed ancestors whose last orphan this was.
     pub(crate) fn release(&self) -> Release<'_> {
         self.is_destroyed.store(true, Ordering::Release);
-        for kin in self.ancestors() {
-            kin.descendant_count.fetch_sub(1, Ordering::AcqRel);
+        for node in self.ancestors() {
+            node.descendant_count.fetch_sub(1, Ordering::AcqRel);
         }
-        let is_over =
-            |kin: &&LineageNode| kin.is_destroyed.load(Ordering::Acquire) && kin.descendant_count() == 0;
-        let over = std::iter::once(self).chain(self.ancestors()).filter(is_over);
-        Release { node: self, refunds: over.flat_map(LineageNode::close_accounts).collect() }
+        let is_closable =
+            |node: &&LineageNode| node.is_destroyed.load(Ordering::Acquire) && node.descendant_count() == 0;
+        let closable = std::iter::once(self).chain(self.ancestors()).filter(is_closable);
+        Release { node: self, refunds: closable.flat_map(LineageNode::close_accounts).collect() }
     }
 
     pub(crate) fn descendant_count(&self) -> u64 {
@@ -230,74 +233,74 @@ impl LineageNode {
         self.ledger().account(resource)
     }
 
-    /// What the agent can still use: the least that it or an ancestor allows. None is no limit.
+    /// Returns the remaining budget: the minimum over the agent and its ancestors; `None` is unlimited.
     pub(crate) fn remaining(&self, resource: Resource) -> Option<u64> {
-        let room = |kin: &LineageNode| {
-            let limit = kin.account(resource).limit?;
-            Some(limit.saturating_sub(kin.total(resource).load(Ordering::Acquire)))
+        let headroom_at = |node: &LineageNode| {
+            let limit = node.account(resource).limit?;
+            Some(limit.saturating_sub(node.total(resource).load(Ordering::Acquire)))
         };
-        let rooms = std::iter::once(self).chain(self.ancestors()).filter_map(room);
-        rooms.chain(self.remaining_in_account(resource)).min()
+        let headrooms = std::iter::once(self).chain(self.ancestors()).filter_map(headroom_at);
+        headrooms.chain(self.remaining_in_account(resource)).min()
     }
 
-    /// What is left of the account that the agent draws on.
+    /// Returns what remains in the account the agent draws on: its own, or the nearest ancestor's that has a limit.
     fn remaining_in_account(&self, resource: Resource) -> Option<u64> {
         match self.account(resource).remaining() {
-            Some(left) => Some(left),
+            Some(remaining) => Some(remaining),
             None => self.parent.as_ref().and_then(|parent| parent.remaining_in_account(resource)),
         }
     }
 
-    /// Uses some, if there is so much.
+    /// Consumes `amount`, if the budget allows it.
     pub(crate) fn try_consume(&self, resource: Resource, amount: u64) -> bool {
         if !self.try_add_to_totals(resource, amount) {
             return false;
         }
-        let paid = self.try_debit(resource, amount);
-        if !paid {
+        let is_debited = self.try_debit(resource, amount);
+        if !is_debited {
             self.subtract_from_totals(resource, amount, self.depth + 1);
         }
-        paid
+        is_debited
     }
 
-    /// Counts at the agent and at every ancestor, if none of their limits is exceeded; otherwise nowhere. No ancestor's
-    /// tree uses up more than its limit, however much was set aside in it when the limit was higher.
+    /// Adds to the totals of the agent and every ancestor, unless one exceeds its limit; then to none. A subtree never
+    /// uses more than its root's limit, even if more was reserved in it while the limit was higher.
     fn try_add_to_totals(&self, resource: Resource, amount: u64) -> bool {
-        for (counted, kin) in (0..).zip(std::iter::once(self).chain(self.ancestors())) {
-            let limit = kin.account(resource).limit;
+        for (counted, node) in (0..).zip(std::iter::once(self).chain(self.ancestors())) {
+            let limit = node.account(resource).limit;
             let fits = |total: &u64| limit.is_none_or(|limit| *total <= limit);
             let add = |total: u64| Some(total.saturating_add(amount)).filter(fits);
-            if kin.total(resource).fetch_update(Ordering::AcqRel, Ordering::Acquire, add).is_err() {
+            if node.total(resource).fetch_update(Ordering::AcqRel, Ordering::Acquire, add).is_err() {
                 self.subtract_from_totals(resource, amount, counted);
                 return false;
             }
-            kin.bump_version();
+            node.bump_version();
         }
         true
     }
 
     fn subtract_from_totals(&self, resource: Resource, amount: u64, counted: u32) {
-        for (_, kin) in (0..counted).zip(std::iter::once(self).chain(self.ancestors())) {
-            kin.total(resource).fetch_sub(amount, Ordering::AcqRel);
-            kin.bump_version();
+        for (_, node) in (0..counted).zip(std::iter::once(self).chain(self.ancestors())) {
+            node.total(resource).fetch_sub(amount, Ordering::AcqRel);
+            node.bump_version();
         }
     }
 
     fn try_debit(&self, resource: Resource, amount: u64) -> bool {
         let mut ledger = self.ledger();
         let account = ledger.account_mut(resource);
-        let paid = match account.remaining() {
-            Some(left) => left >= amount,
+        let is_debited = match account.remaining() {
+            Some(remaining) => remaining >= amount,
             None => self.parent.as_ref().is_none_or(|parent| parent.try_debit(resource, amount)),
         };
-        if paid {
+        if is_debited {
             account.used = account.used.saturating_add(amount);
             self.bump_version();
         }
-        paid
+        is_debited
     }
 
-    /// What was taken was not used after all.
+    /// Reverses [`Self::try_consume`].
     pub(crate) fn reverse_consumption(&self, resource: Resource, amount: u64) {
         self.subtract_from_totals(resource, amount, self.depth + 1);
         self.reverse_debit(resource, amount);
@@ -315,13 +318,13 @@ impl LineageNode {
         }
     }
 
-    /// Writes down what was used, also when it was too much.
+    /// Records usage unconditionally, even beyond the limit.
     pub(crate) fn record_usage(&self, resource: Resource, amount: u64) {
-        let more = |total: u64| Some(total.saturating_add(amount));
-        for kin in std::iter::once(self).chain(self.ancestors()) {
-            // Adding always succeeds.
-            let _ = kin.total(resource).fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-            kin.bump_version();
+        let add = |total: u64| Some(total.saturating_add(amount));
+        for node in std::iter::once(self).chain(self.ancestors()) {
+            // Infallible: `add` never returns `None`.
+            let _ = node.total(resource).fetch_update(Ordering::AcqRel, Ordering::Acquire, add);
+            node.bump_version();
         }
         self.debit(resource, amount);
     }
@@ -338,15 +341,16 @@ impl LineageNode {
         }
     }
 
-    /// Children are held and not used up; what is counted for them here is looked at by nobody.
+    /// Children are not a consumable resource; their slot here is never read.
     fn total(&self, resource: Resource) -> &AtomicU64 {
         &self.totals[resource_index(resource)]
     }
 
-    /// Another limit for one resource. More is taken from the ancestors, less goes back to them.
+    /// Changes the limit of one resource and adjusts the reservation at the ancestors.
     ///
     /// # Errors
-    /// When they have not so much left, or children hold shares of a limit that would be lifted; nothing changes then.
+    /// When an ancestor has too little left, or children hold reservations of a limit that would be removed; nothing
+    /// changes then.
     fn set_limit(&self, resource: Resource, limit: Option<u64>) -> Result<(), InsufficientBudget> {
         let mut ledger = self.ledger();
         let account = ledger.account_mut(resource);
@@ -366,7 +370,7 @@ impl LineageNode {
         next.share = match limit {
             Some(_) => self.adjust_reservation(resource, account.share, next.required_share())?,
             None => {
-                let _lender = self.release_share(resource, *account);
+                let _source = self.release_share(resource, *account);
                 0
             }
         };
@@ -375,67 +379,67 @@ impl LineageNode {
         Ok(())
     }
 
-    /// Changes what an ancestor has set aside for this agent from `before` to `after`; gives what is set aside then:
-    /// nothing, when no ancestor has a limit.
+    /// Changes this agent's reservation at an ancestor from `before` to `after`. Returns the amount then reserved:
+    /// zero when no ancestor has a limit.
     fn adjust_reservation(
         &self,
         resource: Resource,
         before: u64,
         after: u64,
     ) -> Result<u64, InsufficientBudget> {
-        let mut lenders = self.budget_sources();
-        // A lender that has lent nothing may have lost its limit since: then it has none to lend from.
+        let mut sources = self.budget_sources();
+        // A source with a zero reservation may have lost its limit since; then it cannot fund one.
         if before == 0 {
-            lenders.retain(|(lent, _)| *lent != resource);
+            sources.retain(|(funded, _)| *funded != resource);
         }
-        let known = lenders.iter().find(|(lent, _)| *lent == resource).map(|(_, kin)| Arc::clone(kin));
-        let Some(lender) = known.or_else(|| self.nearest_limited_ancestor(resource)) else { return Ok(0) };
-        let mut ledger = lender.ledger();
+        let known = sources.iter().find(|(funded, _)| *funded == resource).map(|(_, node)| Arc::clone(node));
+        let Some(source) = known.or_else(|| self.nearest_limited_ancestor(resource)) else { return Ok(0) };
+        let mut ledger = source.ledger();
         let account = ledger.account_mut(resource);
-        let left = account.remaining().unwrap_or(u64::MAX);
-        if after > before && after - before > left {
-            return Err(InsufficientBudget { resource, remaining: left });
+        let remaining = account.remaining().unwrap_or(u64::MAX);
+        if after > before && after - before > remaining {
+            return Err(InsufficientBudget { resource, remaining });
         }
         account.reserved = account.reserved.saturating_sub(before).saturating_add(after);
         drop(ledger);
         if !self.is_committed() {
-            lender.adjust_reserved_pending(resource, before, after);
+            source.adjust_reserved_pending(resource, before, after);
         }
-        lender.bump_version();
-        if !lenders.iter().any(|(lent, _)| *lent == resource) {
-            lenders.push((resource, lender));
+        source.bump_version();
+        if !sources.iter().any(|(funded, _)| *funded == resource) {
+            sources.push((resource, source));
         }
         Ok(after)
     }
 
-    /// Gives a share back: what was used of it stays used. Gives whoever had set it aside.
+    /// Releases the reservation and moves the used part of it to the budget source, which it returns.
     fn release_share(&self, resource: Resource, account: Account) -> Option<Arc<LineageNode>> {
-        let mut lenders = self.budget_sources();
-        let place = lenders.iter().position(|(lent, _)| *lent == resource)?;
-        let (_, lender) = lenders.swap_remove(place);
-        drop(lenders);
-        lender.update_account(resource, |theirs| {
-            theirs.reserved = theirs.reserved.saturating_sub(account.share);
-            theirs.used = theirs.used.saturating_add(account.used_of_share());
+        let mut sources = self.budget_sources();
+        let index = sources.iter().position(|(funded, _)| *funded == resource)?;
+        let (_, source) = sources.swap_remove(index);
+        drop(sources);
+        source.update_account(resource, |source_account| {
+            source_account.reserved = source_account.reserved.saturating_sub(account.share);
+            source_account.used = source_account.used.saturating_add(account.used_of_share());
         });
         if !self.is_committed() {
-            lender.adjust_reserved_pending(resource, account.share, 0);
+            source.adjust_reserved_pending(resource, account.share, 0);
         }
-        Some(lender)
+        Some(source)
     }
 
-    /// Gives all shares back. What a turn that is just being ended still uses is paid by whoever is above.
+    /// Releases all reservations. Usage that an ending turn still records is then debited to the ancestors.
     fn close_accounts(&self) -> Vec<Refund<'_>> {
-        let settle = |resource| {
+        let close_account = |resource| {
             let mut ledger = self.ledger();
             let account = ledger.account_mut(resource);
             let before = *account;
-            let lender = self.release_share(resource, before);
+            let source = self.release_share(resource, before);
             *account = Account { limit: None, paid_elsewhere: 0, share: 0, ..before };
             self.bump_version();
-            Refund { node: self, resource, before, budget_source: lender }
+            Refund { node: self, resource, before, budget_source: source }
         };
-        Resource::CONSUMED.into_iter().map(settle).collect()
+        Resource::CONSUMED.into_iter().map(close_account).collect()
     }
 
     fn update_account(&self, resource: Resource, change: impl FnOnce(&mut Account)) {
@@ -444,17 +448,17 @@ impl LineageNode {
     }
 
     fn nearest_limited_ancestor(&self, resource: Resource) -> Option<Arc<LineageNode>> {
-        let mut kin = self.parent.as_ref();
-        while let Some(ancestor) = kin {
+        let mut node = self.parent.as_ref();
+        while let Some(ancestor) = node {
             if ancestor.account(resource).limit.is_some() {
                 return Some(Arc::clone(ancestor));
             }
-            kin = ancestor.parent.as_ref();
+            node = ancestor.parent.as_ref();
         }
         None
     }
 
-    /// Locked from child to parent, never the other way, and for a few instructions.
+    /// Lock order: child before parent. Held for a few instructions.
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -463,12 +467,12 @@ impl LineageNode {
         self.budget_sources.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many more descendants it can have; none is no limit.
+    /// Returns how many more descendants the agent may have; `None` is unlimited.
     pub(crate) fn remaining_children(&self) -> Option<u64> {
         let own = std::iter::once(self).chain(self.ancestors());
-        own.filter_map(|kin| {
-            let limit = kin.permissions().may.budget.limit(Resource::Children)?;
-            Some(limit.saturating_sub(kin.descendant_count()))
+        own.filter_map(|node| {
+            let limit = node.permissions().may.budget.limit(Resource::Children)?;
+            Some(limit.saturating_sub(node.descendant_count()))
         })
         .min()
     }

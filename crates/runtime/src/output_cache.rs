@@ -1,5 +1,5 @@
-//! What was cut off results of tools, so that the agent can read the rest: in memory, bounded, the oldest first to go. A
-//! result that is gone can be had again by calling the tool again, so nothing of it is kept on disk.
+//! In-memory cache of full tool results, from which an agent can read the part that was truncated. Bounded; evicts the
+//! oldest first. Not persisted: the agent can call the tool again.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use agent::{TokenCount, omission_note, truncate_middle};
 
 use crate::handle::Shared;
 
-/// The whole results of all agents.
+/// Full tool results of all agents.
 #[derive(Debug)]
 pub(crate) struct OutputCache {
     bytes_max: usize,
@@ -21,11 +21,11 @@ pub(crate) struct OutputCache {
 struct CacheState {
     outputs: VecDeque<(Serial, String, Arc<str>)>,
     bytes: usize,
-    /// Names are never given twice.
+    /// Handles are never reused.
     last_handle: u64,
 }
 
-/// What one agent can read.
+/// Read access to one agent's results.
 pub(crate) struct AgentOutputs {
     pub(crate) cache: Arc<OutputCache>,
     pub(crate) agent: Serial,
@@ -40,33 +40,33 @@ impl OutputCache {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a whole result aside and names it; none when it is longer than everything may be together.
+    /// Caches a full result and returns its handle; `None` when it exceeds the cache size.
     pub(crate) fn insert(&self, agent: Serial, text: &str) -> Option<String> {
         if text.len() > self.bytes_max {
             return None;
         }
-        let mut held = self.state();
-        held.last_handle += 1;
-        let handle = format!("r{}", held.last_handle);
-        held.bytes += text.len();
-        held.outputs.push_back((agent, handle.clone(), Arc::from(text)));
-        while held.bytes > self.bytes_max {
-            let Some((_, _, oldest)) = held.outputs.pop_front() else { break };
-            held.bytes -= oldest.len();
+        let mut state = self.state();
+        state.last_handle += 1;
+        let handle = format!("r{}", state.last_handle);
+        state.bytes += text.len();
+        state.outputs.push_back((agent, handle.clone(), Arc::from(text)));
+        while state.bytes > self.bytes_max {
+            let Some((_, _, oldest)) = state.outputs.pop_front() else { break };
+            state.bytes -= oldest.len();
         }
         Some(handle)
     }
 
-    /// The agent is gone.
+    /// Evicts the results of a destroyed agent.
     pub(crate) fn remove_agent(&self, agent: Serial) {
-        let mut held = self.state();
-        held.outputs.retain(|(owner, ..)| *owner != agent);
-        held.bytes = held.outputs.iter().map(|(_, _, text)| text.len()).sum();
+        let mut state = self.state();
+        state.outputs.retain(|(owner, ..)| *owner != agent);
+        state.bytes = state.outputs.iter().map(|(_, _, text)| text.len()).sum();
     }
 
     fn find(&self, agent: Serial, handle: &str) -> Option<Arc<str>> {
-        let held = self.state();
-        let found = held.outputs.iter().find(|(owner, name, _)| *owner == agent && name == handle);
+        let state = self.state();
+        let found = state.outputs.iter().find(|(owner, name, _)| *owner == agent && name == handle);
         found.map(|(_, _, text)| Arc::clone(text))
     }
 }
@@ -75,7 +75,7 @@ impl CachedResults for AgentOutputs {
     fn read(&self, handle: &str, offset: usize, bytes_max: usize) -> Result<ResultChunk, String> {
         let text = self.cache.find(self.agent, handle).ok_or_else(|| {
             let handle: String = handle.chars().take(64).collect();
-            format!("there is no result '{handle}' any more; call the tool again, for less at once")
+            format!("result '{handle}' is no longer cached: call the tool again and request less output")
         })?;
         if offset > text.len() {
             return Err(format!("offset {offset} is beyond the end: the result has {} bytes", text.len()));
@@ -86,21 +86,21 @@ impl CachedResults for AgentOutputs {
     }
 }
 
-/// A result may be so much of the room of all messages.
+/// Maximum share of one result in the message capacity of the window.
 const RESULT_SHARE_PERCENT: TokenCount = 25;
 
 impl Shared {
-    /// What a result may be, in our tokens; zero when the model's window is not known.
+    /// Returns the maximum size of one result in locally counted tokens; zero when the model's window size is unknown.
     pub(crate) fn result_tokens_max(&self) -> TokenCount {
-        let frame = self.fixed_overhead(&self.visible_tools(), self.volatile_suffix_tokens());
-        let room = self.published.read().window.size(&frame).message_capacity();
-        frame.calibration.to_counted_tokens(room * RESULT_SHARE_PERCENT / 100)
+        let overhead = self.fixed_overhead(&self.visible_tools(), self.volatile_suffix_tokens());
+        let capacity = self.published.read().window.size(&overhead).message_capacity();
+        overhead.calibration.to_counted_tokens(capacity * RESULT_SHARE_PERCENT / 100)
     }
 
-    /// The text, or as much of it as there is room for: then the whole is put aside.
+    /// Truncates a result to `tokens_max`; caches the full text if it does.
     pub(crate) fn truncate_result(&self, text: String, tokens_max: TokenCount) -> String {
         let count = |text: &str| self.provider.count(text);
-        // No token is shorter than a byte.
+        // A token has at least one byte.
         if text.len() as TokenCount <= tokens_max || count(&text) <= tokens_max {
             return text;
         }
@@ -120,35 +120,39 @@ impl Shared {
 mod tests {
     use super::*;
 
-    fn outputs_of(spool: &Arc<OutputCache>, agent: Serial) -> AgentOutputs {
-        AgentOutputs { cache: Arc::clone(spool), agent }
+    fn outputs_of(cache: &Arc<OutputCache>, agent: Serial) -> AgentOutputs {
+        AgentOutputs { cache: Arc::clone(cache), agent }
     }
 
     #[test]
-    fn an_agent_reads_its_own_results_in_parts() {
-        let spool = Arc::new(OutputCache::new(100));
-        let handle = spool.insert(1, "äbcdef").expect("there is room");
-        let part = outputs_of(&spool, 1).read(&handle, 1, 3).expect("it is there");
-        assert_eq!((part.text.as_str(), part.offset, part.bytes_total), ("äb", 0, 7), "no half characters");
-        assert_eq!(outputs_of(&spool, 1).read(&handle, 7, 3).expect("its end").text, "");
-        assert!(outputs_of(&spool, 1).read(&handle, 8, 3).is_err());
-        assert!(outputs_of(&spool, 2).read(&handle, 0, 3).is_err(), "others do not");
-        spool.remove_agent(1);
-        assert!(outputs_of(&spool, 1).read(&handle, 0, 3).is_err());
-        assert_eq!(spool.state().bytes, 0);
-    }
-
-    #[test]
-    fn the_oldest_go_when_there_is_no_room() {
-        let spool = Arc::new(OutputCache::new(10));
-        let first = spool.insert(1, "12345").expect("there is room");
-        let second = spool.insert(2, "12345").expect("there is room");
-        let third = spool.insert(1, "1").expect("there is room");
-        assert!(outputs_of(&spool, 1).read(&first, 0, 9).is_err());
-        assert!(
-            outputs_of(&spool, 2).read(&second, 0, 9).is_ok()
-                && outputs_of(&spool, 1).read(&third, 0, 9).is_ok()
+    fn agent_reads_only_its_own_results_in_chunks() {
+        let cache = Arc::new(OutputCache::new(100));
+        let handle = cache.insert(1, "äbcdef").expect("fits");
+        let chunk = outputs_of(&cache, 1).read(&handle, 1, 3).expect("cached");
+        assert_eq!(
+            (chunk.text.as_str(), chunk.offset, chunk.bytes_total),
+            ("äb", 0, 7),
+            "cut at a character boundary"
         );
-        assert_eq!(spool.insert(1, "12345678901"), None, "longer than all together");
+        assert_eq!(outputs_of(&cache, 1).read(&handle, 7, 3).expect("at the end").text, "");
+        assert!(outputs_of(&cache, 1).read(&handle, 8, 3).is_err());
+        assert!(outputs_of(&cache, 2).read(&handle, 0, 3).is_err(), "another agent's result");
+        cache.remove_agent(1);
+        assert!(outputs_of(&cache, 1).read(&handle, 0, 3).is_err());
+        assert_eq!(cache.state().bytes, 0);
+    }
+
+    #[test]
+    fn full_cache_evicts_the_oldest_result() {
+        let cache = Arc::new(OutputCache::new(10));
+        let first = cache.insert(1, "12345").expect("fits");
+        let second = cache.insert(2, "12345").expect("fits");
+        let third = cache.insert(1, "1").expect("fits");
+        assert!(outputs_of(&cache, 1).read(&first, 0, 9).is_err());
+        assert!(
+            outputs_of(&cache, 2).read(&second, 0, 9).is_ok()
+                && outputs_of(&cache, 1).read(&third, 0, 9).is_ok()
+        );
+        assert_eq!(cache.insert(1, "12345678901"), None, "larger than the cache");
     }
 }

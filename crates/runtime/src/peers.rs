@@ -1,5 +1,5 @@
-//! The other agents, for the tools of one agent. What a tool call may touch was judged before it began; each thing done
-//! here is judged once more, because a grant may have shrunk since.
+//! Access to other agents for the tools of one agent. Each operation is authorized again here, after the tool call
+//! was: a grant may have shrunk since.
 
 use std::sync::{Arc, Weak};
 
@@ -18,14 +18,14 @@ use crate::pool::{
 use crate::published::AgentStatus;
 use crate::wait_graph::WaitEdge;
 
-/// The other agents, as one of them sees them.
+/// Other agents, accessed with the permissions of one agent.
 pub(crate) struct AgentPeers {
     pool: Weak<Pool>,
     id: AgentId,
     node: Arc<LineageNode>,
 }
 
-/// Where messages between agents come from.
+/// Source kind of messages between agents.
 const SOURCE_KIND: &str = "agent";
 
 impl AgentPeers {
@@ -37,41 +37,41 @@ impl AgentPeers {
         self.pool.upgrade().map(|pool| PoolHandle { pool }).ok_or_else(shutting_down)
     }
 
-    /// The agent itself; it may have been destroyed while its tool runs.
+    /// Returns the agent's own handle; it may have been destroyed while its tool runs.
     async fn own_handle(&self, pool: &PoolHandle) -> Result<AgentHandle, Fault> {
         pool.wake(&AgentRef { serial: self.node.serial, id: self.id.clone() }).await
     }
 
-    /// Another agent, if this one may reach it.
+    /// Resolves another agent, if this one may reach it.
     fn resolve_peer(&self, pool: &PoolHandle, id: &AgentId) -> Result<AgentRef, Fault> {
-        let kinship = pool.pool.directory.relation(self.node.serial, id);
-        match judge(&[Effect::Reach(id.clone(), kinship)], &self.node.may()) {
+        let relation = pool.pool.directory.relation(self.node.serial, id);
+        match judge(&[Effect::Reach(id.clone(), relation)], &self.node.may()) {
             Verdict::Allowed(_) => pool.find_ref(id).ok_or_else(|| agent_not_found(id)),
             Verdict::Denied(denial) => Err(Fault::denied(denial.dimension.name(), denial.text)),
         }
     }
 
-    /// The same, awake.
+    /// Resolves another agent and wakes it.
     async fn wake_peer(&self, pool: &PoolHandle, id: &AgentId) -> Result<AgentHandle, Fault> {
         let target = self.resolve_peer(pool, id)?;
         pool.wake(&target).await
     }
 
-    /// Makes a child. The pool is only borrowed here: a tool that waits must not keep it.
+    /// Creates a child. Does not hold the pool handle afterwards: a waiting tool must not keep the pool alive.
     async fn create_child(
         &self,
         new: NewPeer,
     ) -> Result<(CreatedAgent, Option<Result<WaitEdge, Fault>>), Fault> {
         let pool = self.pool()?;
         let own = self.own_handle(&pool).await?;
-        let waits = new.wait && new.initial_message.is_some();
+        let is_waiting = new.wait && new.initial_message.is_some();
         let created = pool.create(agent_spec(new, self.source()), Initiator::Agent(&own)).await?;
         let id = created.handle.id();
         tracing::info!(target: "nexus3::audit", event = "created", principal = %self.id, agent = %id, "agent created");
-        // Only whoever waits may keep the child from waiting for it. The child may have begun already; it exists either
-        // way, so a circle is the answer's fault and not the create's.
-        let waiting = waits.then(|| pool.pool.wait_graph.add_edge(&self.node, created.handle.node()));
-        Ok((created, waiting))
+        // Adds a wait edge only if the parent waits. The child exists and may be running, so a deadlock fails the wait
+        // and not the creation.
+        let edge = is_waiting.then(|| pool.pool.wait_graph.add_edge(&self.node, created.handle.node()));
+        Ok((created, edge))
     }
 
     async fn prepare_send(&self, to: &AgentId) -> Result<(AgentHandle, RequestId), Fault> {
@@ -86,24 +86,24 @@ impl AgentPeers {
         }
     }
 
-    /// Waits for an answer. Whoever stops waiting ends the send: nobody else wants its answer.
+    /// Waits for the response. Dropping the future cancels the request: no other caller waits for it.
     async fn wait_for_response(
         &self,
         target: AgentHandle,
-        waiting: WaitEdge,
+        edge: WaitEdge,
         request_id: RequestId,
-        answering: TurnFuture,
+        turn: TurnFuture,
     ) -> Result<PeerResponse, Fault> {
-        let mut unwanted =
+        let mut cancel_on_drop =
             CancelOnDrop { pool: self.pool.clone(), request: Some((target, request_id.clone())) };
-        let end = answering.await;
-        unwanted.request = None;
-        drop(waiting);
-        end.map(|end| peer_answer(request_id, end))
+        let end = turn.await;
+        cancel_on_drop.request = None;
+        drop(edge);
+        end.map(|end| peer_response(request_id, end))
     }
 }
 
-fn peer_answer(request_id: RequestId, end: TurnEnd) -> PeerResponse {
+fn peer_response(request_id: RequestId, end: TurnEnd) -> PeerResponse {
     PeerResponse {
         content: end.content,
         request_id,
@@ -116,18 +116,16 @@ fn peer_answer(request_id: RequestId, end: TurnEnd) -> PeerResponse {
 impl Peers for AgentPeers {
     fn create(&self, new: NewPeer) -> BoxFuture<'_, Result<CreatedPeer, Fault>> {
         Box::pin(async move {
-            let (created, waiting) = self.create_child(new).await?;
+            let (created, edge) = self.create_child(new).await?;
             let id = created.handle.id().clone();
-            let Some((request_id, answering)) = created.initial else {
+            let Some((request_id, turn)) = created.initial else {
                 return Ok(CreatedPeer { id, initial_request_id: None, response: None });
             };
             let initial_request_id = Some(request_id.clone());
-            let response = match waiting {
+            let response = match edge {
                 None => None,
-                Some(Err(circle)) => Some(Err(circle)),
-                Some(Ok(waiting)) => {
-                    Some(self.wait_for_response(created.handle, waiting, request_id, answering).await)
-                }
+                Some(Err(deadlock)) => Some(Err(deadlock)),
+                Some(Ok(edge)) => Some(self.wait_for_response(created.handle, edge, request_id, turn).await),
             };
             Ok(CreatedPeer { id, initial_request_id, response })
         })
@@ -153,10 +151,10 @@ impl Peers for AgentPeers {
                     queued: true,
                 });
             }
-            // Before the message is given: a wait that would never end must not leave a turn behind.
-            let waiting = self.pool()?.pool.wait_graph.add_edge(&self.node, target.node())?;
-            let answering = target.submit(message)?;
-            self.wait_for_response(target, waiting, request_id, answering).await
+            // Before the message is submitted: a rejected wait must not leave a turn behind.
+            let edge = self.pool()?.pool.wait_graph.add_edge(&self.node, target.node())?;
+            let turn = target.submit(message)?;
+            self.wait_for_response(target, edge, request_id, turn).await
         })
     }
 
@@ -223,19 +221,19 @@ fn agent_spec(new: NewPeer, source: MessageSource) -> AgentSpec {
     }
 }
 
-fn peer_status(summary: AgentStatus) -> PeerStatus {
+fn peer_status(status: AgentStatus) -> PeerStatus {
     PeerStatus {
-        id: summary.id,
-        parent: summary.parent,
-        preset: summary.preset,
-        message_count: summary.message_count,
-        is_working: summary.is_working,
-        queued: summary.open_turns.saturating_sub(usize::from(summary.is_working)),
-        halted: summary.halted.map(agent::Halt::name),
+        id: status.id,
+        parent: status.parent,
+        preset: status.preset,
+        message_count: status.message_count,
+        is_working: status.is_working,
+        queued: status.open_turns.saturating_sub(usize::from(status.is_working)),
+        halted: status.halted.map(agent::Halt::name),
     }
 }
 
-/// A send whose answer was waited for. When it is dropped before the answer came, the send is ended.
+/// Cancels a request when dropped before its response arrived.
 struct CancelOnDrop {
     pool: Weak<Pool>,
     request: Option<(AgentHandle, RequestId)>,
@@ -246,7 +244,7 @@ impl Drop for CancelOnDrop {
         let Some((target, request_id)) = self.request.take() else { return };
         let (reply, _) = tokio::sync::oneshot::channel();
         let command = Box::new(Command::Cancel { request_id: request_id.clone(), reply });
-        // A full inbox takes it later; it is the pool's task then, so that a stop waits for it.
+        // If the inbox is full, a task of the pool sends it, so that a shutdown waits for it.
         if let Err(tokio::sync::mpsc::error::TrySendError::Full(_)) = target.inbox.try_send(command)
             && let Some(pool) = self.pool.upgrade()
         {

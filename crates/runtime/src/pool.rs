@@ -1,6 +1,6 @@
-//! All agents of a daemon: finding, listing and ending them, and stopping as a whole. Making them is in [`create`],
-//! waking them and putting them to sleep in [`wake`], ending them in [`destroy`], what they may do in [`rights`], and
-//! what else can be done to a conversation in [`sessions`].
+//! Pool of all agents: lookup, shutdown, and the public API of the runtime. [`create`] creates agents, [`wake`] wakes
+//! and restores them, [`destroy`] destroys them, [`permissions`] changes grants, [`lifecycle`] forks, renames and
+//! imports.
 
 mod create;
 mod destroy;
@@ -40,24 +40,24 @@ use crate::limits::Limits;
 use crate::output_cache::OutputCache;
 use crate::wait_graph::WaitGraph;
 
-/// How a pool is set up.
+/// Options of a pool.
 #[derive(Debug, Clone)]
 pub struct PoolOptions {
-    /// How much it takes on.
+    /// Resource limits.
     pub limits: Limits,
-    /// The prompt of an agent that is created without one.
+    /// Default system prompt.
     pub system_prompt_default: Option<String>,
-    /// What agents are told beside their messages.
+    /// Options for the prompt and the volatile suffix.
     pub context: ContextOptions,
-    /// The presets there are.
+    /// Permission presets.
     pub presets: Presets,
-    /// The preset of an agent that is created without one.
+    /// Default preset.
     pub preset_default: String,
-    /// The working directory of an agent that is created without one.
+    /// Default working directory.
     pub cwd: FilePath,
-    /// What becomes of a turn that a crash cuts off, when its agent was told nothing.
+    /// Default restart policy for open turns.
     pub on_restart_default: RestartPolicy,
-    /// The version of the program, for the journal.
+    /// Program version, recorded in the journal.
     pub version: String,
 }
 
@@ -76,24 +76,24 @@ impl Default for PoolOptions {
     }
 }
 
-/// What the pool needs of the world.
+/// External dependencies of the pool.
 #[derive(Clone)]
 pub struct Outside {
-    /// The models.
+    /// Model registry.
     pub models: Arc<dyn Models>,
-    /// The tools.
+    /// Tool registry.
     pub tools: Arc<dyn Toolbox>,
-    /// The disk.
+    /// File system access.
     pub workspace: Arc<dyn Workspace>,
-    /// The time.
+    /// Clock.
     pub clock: Arc<dyn Clock>,
-    /// Random bytes.
+    /// Entropy source.
     pub entropy: Arc<dyn Entropy>,
-    /// Where agents are kept.
+    /// Persistent store.
     pub store: Arc<dyn Store>,
 }
 
-/// A handle to the pool: a cheap clone.
+/// Handle to the pool; cheap to clone.
 #[derive(Clone)]
 pub struct PoolHandle {
     pub(crate) pool: Arc<Pool>,
@@ -111,25 +111,25 @@ pub(crate) struct Pool {
     pub(crate) event_bus: Arc<EventBus>,
     stop_requested: CancellationToken,
     serials: AtomicU64,
-    /// Whoever makes an agent shares it; whoever takes one out of the tree or renames it has it alone.
+    /// Read-locked to create an agent; write-locked to destroy or rename one.
     tree_lock: tokio::sync::RwLock<()>,
-    /// Held while places in the tree are made from what was kept: one place must not be made twice.
+    /// Held while lineage nodes are restored from the store: one node must not be restored twice.
     restore_lock: tokio::sync::Mutex<()>,
-    /// When the pool was opened.
+    /// Time the pool was opened.
     opened_at: tokio::time::Instant,
 }
 
 impl PoolHandle {
-    /// A pool of what the store has. Turns that were open when it was last left are taken up again in the background.
-    /// Agents run on the tokio runtime of whoever opens it.
+    /// Opens a pool from the store. Turns that were open at the last stop are resumed in the background. Agents run on
+    /// the caller's tokio runtime.
     ///
     /// # Errors
     /// When the store cannot be read.
     pub async fn open(options: PoolOptions, outside: Outside) -> Result<Self, Fault> {
-        let (store, feed) = (Arc::clone(&outside.store), Arc::new(EventBus::new()));
-        store.set_listener(Arc::clone(&feed) as Arc<_>);
+        let (store, event_bus) = (Arc::clone(&outside.store), Arc::new(EventBus::new()));
+        store.set_listener(Arc::clone(&event_bus) as Arc<_>);
         let (rows, last_serial) = (store.index().await?, store.last_serial().await?);
-        let unsettled = store.agents_with_open_turns().await?;
+        let agents_with_open_turns = store.agents_with_open_turns().await?;
         let limits = Arc::new(options.limits.clone());
         let pool = Arc::new(Pool {
             directory: Directory::from_rows(rows),
@@ -137,7 +137,7 @@ impl PoolHandle {
             wait_graph: Arc::default(),
             output_cache: Arc::new(OutputCache::new(limits.output_cache_bytes_max)),
             tasks: TaskTracker::new(),
-            event_bus: feed,
+            event_bus,
             stop_requested: CancellationToken::new(),
             serials: AtomicU64::new(last_serial + 1),
             tree_lock: tokio::sync::RwLock::default(),
@@ -149,23 +149,22 @@ impl PoolHandle {
         });
         pool.enqueue_record(Record::DaemonStarted { version: pool.options.version.clone() });
         pool.destroy_temporary_agents().await?;
-        pool.resume_open_turns(unsettled);
+        pool.resume_open_turns(agents_with_open_turns);
         pool.prune_old_turns();
         Ok(Self { pool })
     }
 
-    /// Creates an agent: it is kept when this returns. A refused create leaves nothing behind.
+    /// Creates an agent; it is committed when this returns. A rejected creation leaves nothing behind.
     ///
     /// # Errors
-    /// When the ask is wrong or not allowed, the name is taken, the pool is full or stopping, or there is no room to keep
-    /// it.
-    pub async fn create(&self, spec: AgentSpec, by: Initiator<'_>) -> Result<CreatedAgent, Fault> {
-        let (pool, author) = (Arc::clone(&self.pool), OwnedInitiator::from_initiator(by));
-        // Whoever asked may go away; what has begun is finished or undone.
-        self.pool.run_detached(async move { pool.create(spec, author.as_initiator()).await }).await
+    /// When the request is invalid or denied, the id is taken, the pool is full or stopping, or the commit failed.
+    pub async fn create(&self, spec: AgentSpec, initiator: Initiator<'_>) -> Result<CreatedAgent, Fault> {
+        let (pool, initiator) = (Arc::clone(&self.pool), OwnedInitiator::from_initiator(initiator));
+        // Detached: a creation that has started is finished or rolled back, even if the caller leaves.
+        self.pool.run_detached(async move { pool.create(spec, initiator.as_initiator()).await }).await
     }
 
-    /// The agent `main`, created on first use.
+    /// Returns the agent `main`; creates it on first use.
     ///
     /// # Errors
     /// When the pool is full or stopping.
@@ -178,7 +177,7 @@ impl PoolHandle {
             let spec = AgentSpec { name: NameSpec::Given(id.clone()), ..AgentSpec::default() };
             match self.create(spec, Initiator::Admin).await {
                 Ok(created) => return Ok(created.handle),
-                // Somebody else was faster.
+                // Another caller created it first.
                 Err(_) if self.find_ref(&id).is_some() => {}
                 Err(fault) if fault.kind == FaultKind::Invalid => tokio::task::yield_now().await,
                 Err(fault) => return Err(fault),
@@ -186,46 +185,46 @@ impl PoolHandle {
         }
     }
 
-    /// A name for a send that came without one.
+    /// Generates a request id for a request without one.
     ///
     /// # Errors
-    /// When there are no random bytes.
+    /// When the entropy source fails.
     pub fn generate_request_id(&self) -> Result<RequestId, Fault> {
         self.pool.generate_request_id()
     }
 
-    /// Which agent has this name. Does not wake it.
+    /// Finds an agent by id. Does not wake it.
     #[must_use]
     pub fn find_ref(&self, id: &AgentId) -> Option<AgentRef> {
         self.pool.directory.find(id).map(|serial| AgentRef { serial, id: id.clone() })
     }
 
-    /// The agent that a capability token stands for. Does not wake it.
+    /// Finds the agent that a capability token authenticates. Does not wake it.
     #[must_use]
     pub fn find_ref_by_capability(&self, token: &[u8]) -> Option<AgentRef> {
         let found = self.pool.directory.find_by_capability(&CapabilityDigest::from_token(token));
         found.map(|(serial, id)| AgentRef { serial, id })
     }
 
-    /// Whether the agent still exists. Another agent of its name is another agent.
+    /// Whether the agent still exists. A new agent that reuses its id does not count.
     #[must_use]
     pub fn exists(&self, agent: &AgentRef) -> bool {
         self.pool.directory.exists(agent.serial)
     }
 
-    /// Whether an agent is another, or below it.
+    /// Whether `agent` is `top` or a descendant of it.
     #[must_use]
     pub fn is_in_subtree(&self, agent: Serial, top: &AgentRef) -> bool {
         self.pool.directory.is_in_subtree(agent, top.serial)
     }
 
-    /// Everybody below an agent.
+    /// Returns the descendants of an agent.
     #[must_use]
     pub fn descendants_of(&self, top: &AgentRef) -> Vec<Serial> {
         self.pool.directory.descendants_of(top.serial)
     }
 
-    /// Finds an agent, and wakes it if it sleeps.
+    /// Finds an agent by id, and wakes it if it is asleep.
     ///
     /// # Errors
     /// When it cannot be woken.
@@ -239,15 +238,15 @@ impl PoolHandle {
         }
     }
 
-    /// The agent, woken if it sleeps; however many ask at once, it is woken once.
+    /// Returns a handle to the agent, waking it if it is asleep; concurrent calls wake it once.
     ///
     /// # Errors
-    /// When it is gone or cannot be woken.
+    /// When it was destroyed or cannot be woken.
     pub async fn wake(&self, agent: &AgentRef) -> Result<AgentHandle, Fault> {
         self.pool.wake(agent).await
     }
 
-    /// Listens to what happens behind `after`; with none, from now on.
+    /// Subscribes to events after sequence `after`; with `None`, from now on.
     ///
     /// # Errors
     /// When the journal cannot be read.
@@ -255,7 +254,7 @@ impl PoolHandle {
         Subscription::begin(&self.pool.event_bus, Arc::clone(&self.pool.outside.store), scope, after).await
     }
 
-    /// Writes into the journal that something was not allowed.
+    /// Records a denied call in the journal.
     pub fn record_denial(
         &self,
         principal: &str,
@@ -274,67 +273,73 @@ impl PoolHandle {
         self.pool.enqueue_record_for(agent, record);
     }
 
-    /// Returns when the store has failed and takes nothing more, with the reason: the daemon has to be started again.
+    /// Waits until the store has failed for good; returns the reason. The daemon has to be restarted then.
     pub async fn store_failed(&self) -> String {
         self.pool.event_bus.wait_store_failure().await
     }
 
-    /// How many agents there are.
+    /// Returns the number of agents.
     #[must_use]
     pub fn agent_count(&self) -> usize {
         self.pool.directory.len()
     }
 
-    /// The presets there are.
+    /// Permission presets.
     #[must_use]
     pub fn presets(&self) -> &Presets {
         &self.pool.options.presets
     }
 
-    /// Whether there is a model of this name.
+    /// Whether a model of this name exists.
     #[must_use]
     pub fn has_model(&self, name: &str) -> bool {
         self.pool.outside.models.find(name).is_ok()
     }
 
-    /// Ends an agent, and its children with it unless they are to stay. False when it is gone already; another agent of
-    /// its name is left alone. The names are free when this returns; dropping the future does not save anybody.
+    /// Destroys an agent, and its descendants according to `children`. Returns false when it does not exist any more;
+    /// a new agent that reuses its id is left alone. The ids are free when this returns. Dropping the future does not
+    /// stop it.
     ///
     /// # Errors
-    /// When that cannot be kept; nobody is ended then.
+    /// When the commit failed; no agent is destroyed then.
     pub async fn destroy(
         &self,
         agent: &AgentRef,
         children: ChildPolicy,
-        by: Initiator<'_>,
+        initiator: Initiator<'_>,
     ) -> Result<bool, Fault> {
-        let (pool, serial, by) = (self.clone(), agent.serial, by.name().to_owned());
+        let (pool, serial, initiator) = (self.clone(), agent.serial, initiator.name().to_owned());
         let destroy = async move {
-            let leaving = pool.pool.destroy(serial, children, &by).await?;
-            if !leaving.is_empty() {
+            let destroyed = pool.pool.destroy(serial, children, &initiator).await?;
+            if !destroyed.is_empty() {
                 pool.stop_when_all_finished();
             }
-            Ok(leaving)
+            Ok(destroyed)
         };
-        let leaving = self.pool.run_detached(destroy).await?;
-        if leaving.is_empty() {
+        let destroyed = self.pool.run_detached(destroy).await?;
+        if destroyed.is_empty() {
             return Ok(false);
         }
-        for handle in leaving.into_iter().flatten() {
+        for handle in destroyed.into_iter().flatten() {
             handle.wait_ended().await;
         }
         Ok(true)
     }
 
-    /// Marks an agent as finished; when an admin has said so of all agents, the daemon is asked to stop.
+    /// Marks an agent as finished; requests a stop when an admin has marked all agents.
     ///
     /// # Errors
-    /// When that cannot be kept.
-    pub async fn mark_agent_finished(&self, agent: &AgentHandle, by: Initiator<'_>) -> Result<(), Fault> {
-        let (pool, agent, author) = (self.clone(), agent.clone(), OwnedInitiator::from_initiator(by));
+    /// When the commit failed.
+    pub async fn mark_agent_finished(
+        &self,
+        agent: &AgentHandle,
+        initiator: Initiator<'_>,
+    ) -> Result<(), Fault> {
+        let (pool, agent, initiator) =
+            (self.clone(), agent.clone(), OwnedInitiator::from_initiator(initiator));
         let finish = async move {
-            agent.mark_finished(author.as_initiator()).await?;
-            if matches!(author, OwnedInitiator::Admin) {
+            agent.mark_finished(initiator.as_initiator()).await?;
+            if matches!(initiator, OwnedInitiator::Admin) {
                 pool.pool.directory.set_finished(agent.node().serial);
             }
             pool.stop_when_all_finished();
@@ -343,42 +348,42 @@ impl PoolHandle {
         self.pool.run_detached(finish).await
     }
 
-    /// An empty pool goes on: its agents are still to come, or its last one was destroyed.
+    /// An empty pool does not stop: its agents are still to be created, or the last one was destroyed.
     fn stop_when_all_finished(&self) {
         if self.pool.directory.all_finished() {
             self.request_stop();
         }
     }
 
-    /// Asks whoever runs this pool to stop it.
+    /// Requests a stop from the owner of the pool.
     pub fn request_stop(&self) {
         self.pool.stop_requested.cancel();
     }
 
-    /// Whether somebody has asked for a stop.
+    /// Whether a stop was requested.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.pool.stop_requested.is_cancelled()
     }
 
-    /// Returns when somebody has asked for a stop.
+    /// Waits until a stop is requested.
     pub async fn stop_requested(&self) {
         self.pool.stop_requested.cancelled().await;
     }
 
-    /// Cancels all open turns now; for a stop that cannot wait.
+    /// Cancels all open turns at once, for an immediate stop.
     pub fn abort_turns(&self) {
         self.pool.admission.abort.cancel();
     }
 
-    /// How many turns are running or waiting.
+    /// Returns the number of open turns, running or queued.
     #[must_use]
     pub fn open_turns(&self) -> usize {
         self.pool.admission.open_turns()
     }
 
-    /// Stops: no new turns or agents; open turns get `grace` to end and are cancelled then. Returns how many were
-    /// cancelled, when every agent's task has ended.
+    /// Stops the pool: rejects new turns and agents, gives open turns `grace` to end, then cancels them. Returns the
+    /// number cancelled, after every actor task has ended.
     pub async fn stop(&self, grace: Duration) -> usize {
         let pool = &self.pool;
         self.request_stop();
@@ -396,14 +401,14 @@ impl PoolHandle {
 }
 
 impl Drop for Pool {
-    /// Whoever works for the pool itself ends with it.
+    /// Ends the pool's background tasks.
     fn drop(&mut self) {
         self.stop_requested.cancel();
     }
 }
 
 impl Pool {
-    /// Writes something into the journal; nobody waits for it.
+    /// Enqueues a journal record without waiting for its commit.
     fn enqueue_record(&self, record: Record) {
         self.enqueue_record_for(None, record);
     }
@@ -420,7 +425,7 @@ impl Pool {
         drop(self.outside.store.append(vec![append]));
     }
 
-    /// Runs something to its end, whether or not whoever asked for it stays.
+    /// Runs `work` to completion in its own task, even if the caller is dropped.
     async fn run_detached<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, Fault>> + Send + 'static,

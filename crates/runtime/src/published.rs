@@ -1,4 +1,4 @@
-//! What an agent shows the world: its task writes it, everybody may read it, and no read waits for a turn.
+//! Published state of an agent: written by its actor, readable by any task, and never blocked by a running turn.
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -9,7 +9,7 @@ use agent::{
     AgentId, Halt, Message, NanoDollars, TokenCalibration, TokenCount, UsageTotals, Window, WindowSize,
 };
 
-/// The published state of one agent. Locked for a few instructions at a time, never across an await.
+/// Published state of one agent. Locked for a few instructions at a time, never across an await.
 #[derive(Debug)]
 pub(crate) struct Published {
     state: RwLock<PublishedState>,
@@ -24,31 +24,31 @@ pub(crate) struct PublishedState {
     pub(crate) last_rounds: u64,
     pub(crate) last_action_at: Option<Timestamp>,
     pub(crate) used: UsageTotals,
-    /// How the model counts.
+    /// Ratio of the model's token count to the local one.
     pub(crate) calibration: TokenCalibration,
-    /// What was added to the last question.
+    /// Token count of the last request's volatile suffix.
     pub(crate) volatile_suffix_tokens: TokenCount,
     pub(crate) should_shutdown: bool,
 }
 
 impl Published {
-    /// What an agent shows that was in this state.
-    pub(crate) fn new(window: Window, kept: &AgentState) -> Self {
+    /// Creates the published state from the stored one.
+    pub(crate) fn new(window: Window, stored: &AgentState) -> Self {
         let state = PublishedState {
             window,
-            halted: kept.halted,
+            halted: stored.halted,
             is_working: false,
-            last_rounds: kept.last_rounds,
-            last_action_at: kept.last_action_at,
-            used: kept.usage_totals,
-            calibration: kept.calibration,
+            last_rounds: stored.last_rounds,
+            last_action_at: stored.last_action_at,
+            used: stored.usage_totals,
+            calibration: stored.calibration,
             volatile_suffix_tokens: 0,
-            should_shutdown: kept.should_shutdown,
+            should_shutdown: stored.should_shutdown,
         };
         Self { state: RwLock::new(state) }
     }
 
-    /// A writer that panicked has changed a field or not: each is whole by itself, so reading on is safe.
+    /// Ignores poisoning: a writer that panicked left each field either old or new, and fields are independent.
     pub(crate) fn read(&self) -> RwLockReadGuard<'_, PublishedState> {
         self.state.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -58,60 +58,60 @@ impl Published {
     }
 }
 
-/// One agent in a list.
+/// Status of one agent, as listed.
 #[derive(Debug, Clone)]
 pub struct AgentStatus {
-    /// Its name.
+    /// Agent id.
     pub id: AgentId,
-    /// When it was created.
+    /// Creation time.
     pub created_at: Timestamp,
-    /// Messages in its context.
+    /// Number of messages in the context.
     pub message_count: usize,
-    /// Whether it was told that it is finished.
+    /// Whether the agent is marked as finished.
     pub should_shutdown: bool,
-    /// Why its last turn stopped before its end.
+    /// Why the last turn halted early.
     pub halted: Option<Halt>,
     /// Whether a turn is running.
     pub is_working: bool,
-    /// Turns that are running or waiting.
+    /// Open turns, running or queued.
     pub open_turns: usize,
-    /// The model that answers it.
+    /// Model in use.
     pub model: Option<Arc<str>>,
-    /// When it last did something.
+    /// Time of the last committed action.
     pub last_action_at: Option<Timestamp>,
-    /// The agent it was created by.
+    /// Parent agent.
     pub parent: Option<AgentId>,
-    /// Its children that exist.
+    /// Number of existing children.
     pub child_count: usize,
-    /// How far it is from the top of its tree.
+    /// Depth in the tree; zero for a root.
     pub depth: u32,
-    /// Its preset.
+    /// Permission preset.
     pub preset: Arc<str>,
-    /// How much it is trusted.
+    /// Trust level.
     pub level: Level,
-    /// Its working directory.
+    /// Working directory.
     pub cwd: FilePath,
-    /// Where it may write now.
+    /// Directories it may write to.
     pub write_folders: Vec<FilePath>,
-    /// Whether it is live.
+    /// Live or asleep.
     pub state: AgentLiveness,
-    /// What becomes of a turn that a crash cuts off.
+    /// What happens to an open turn after a restart.
     pub on_restart: RestartPolicy,
-    /// Where it came from, if it was not made from nothing.
+    /// Origin, if it was forked or imported.
     pub origin: Option<String>,
 }
 
-/// Whether an agent is live.
+/// Whether an agent is live or asleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AgentLiveness {
-    /// A task has it.
+    /// In memory, with a running task.
     Live,
-    /// It is in the store alone; the next call wakes it.
+    /// Only in the store; the next call wakes it.
     Asleep,
 }
 
 impl AgentLiveness {
-    /// The word clients know.
+    /// Returns the name on the wire.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -121,44 +121,43 @@ impl AgentLiveness {
     }
 }
 
-/// An agent's context in numbers.
+/// Figures of an agent's context.
 #[derive(Debug, Clone)]
 pub struct AgentContext {
-    /// Messages in the context.
+    /// Number of messages in the context.
     pub message_count: usize,
     /// Whether there is a system prompt.
     pub has_system_prompt: bool,
-    /// Why the last turn stopped before its end.
+    /// Why the last turn halted early.
     pub halted: Option<Halt>,
-    /// How often the last turn asked the model.
+    /// Model calls of the last turn.
     pub last_rounds: u64,
-    /// How often a turn may ask the model.
+    /// Maximum model calls per turn.
     pub rounds_max: u64,
 }
 
-/// An agent's tokens.
+/// Token usage and cost of an agent.
 #[derive(Debug, Clone)]
 pub struct AgentTokens {
-    /// The size of the context.
+    /// Size of the context.
     pub size: WindowSize,
-    /// What its models reported.
+    /// Usage reported by its models.
     pub used: UsageTotals,
-    /// What it and all below it have cost, as far as prices are known; none when its model has no price and nothing was
-    /// paid for.
+    /// Cost of the agent and its descendants; `None` when its model has no price and nothing was charged.
     pub tree_cost: Option<NanoDollars>,
-    /// What it has cost itself; none as above.
+    /// Cost of the agent alone; `None` as above.
     pub cost: Option<NanoDollars>,
 }
 
-/// The most text of one page.
+/// Maximum text bytes per page.
 const PAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Some of an agent's messages.
+/// A page of an agent's messages.
 #[derive(Debug, Clone)]
 pub struct MessagePage {
-    /// Messages in the context.
+    /// Number of messages in the context.
     pub total: usize,
-    /// The ones asked for.
+    /// Messages of the page.
     pub messages: Vec<Arc<Message>>,
 }
 
@@ -167,7 +166,7 @@ impl PublishedState {
         let all = self.window.messages();
         let mut bytes = 0;
         let fits = |message: &&Arc<Message>| {
-            // The first always does: a page that is never empty gets to the end.
+            // The first message always fits: an empty page would stop a client's pagination.
             let fits = bytes == 0 || bytes + message.text.len() <= PAGE_BYTES_MAX;
             bytes += message.text.len().max(1);
             fits

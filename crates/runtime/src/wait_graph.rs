@@ -1,4 +1,4 @@
-//! Which agent waits for which. A wait that would close a circle is refused at once: it would never end.
+//! Wait-for graph of agents. Adding an edge that would close a cycle is rejected: the agents would deadlock.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,13 +7,13 @@ use agent::{Fault, FaultKind};
 
 use crate::lineage::LineageNode;
 
-/// Who waits for whom, by serial.
+/// Wait-for edges between agents, by serial.
 #[derive(Debug, Default)]
 pub(crate) struct WaitGraph {
     edges: Mutex<HashMap<u64, Vec<u64>>>,
 }
 
-/// One agent waiting for another, until it is dropped.
+/// A wait-for edge; removed on drop.
 #[derive(Debug)]
 pub(crate) struct WaitEdge {
     graph: Arc<WaitGraph>,
@@ -22,10 +22,10 @@ pub(crate) struct WaitEdge {
 }
 
 impl WaitGraph {
-    /// Begins a wait.
+    /// Adds an edge.
     ///
     /// # Errors
-    /// When the other waits, by however many steps, for this one.
+    /// When `to` already waits for `from`, directly or transitively.
     pub(crate) fn add_edge(
         self: &Arc<Self>,
         from: &LineageNode,
@@ -34,8 +34,7 @@ impl WaitGraph {
         let mut edges = self.edges();
         if is_reachable(&edges, to.serial, from.serial) {
             let (from, to) = (from.id(), to.id());
-            let text =
-                format!("waiting would never end: '{from}' would wait for '{to}', which waits for '{from}'");
+            let text = format!("deadlock: '{from}' would wait for '{to}', which waits for '{from}'");
             return Err(Fault::new(FaultKind::Invalid, text));
         }
         edges.entry(from.serial).or_default().push(to.serial);
@@ -48,15 +47,15 @@ impl WaitGraph {
 }
 
 fn is_reachable(edges: &HashMap<u64, Vec<u64>>, start: u64, goal: u64) -> bool {
-    let mut seen = Vec::new();
-    let mut next = vec![start];
-    while let Some(serial) = next.pop() {
+    let mut visited = Vec::new();
+    let mut stack = vec![start];
+    while let Some(serial) = stack.pop() {
         if serial == goal {
             return true;
         }
-        if !seen.contains(&serial) {
-            seen.push(serial);
-            next.extend(edges.get(&serial).into_iter().flatten());
+        if !visited.contains(&serial) {
+            visited.push(serial);
+            stack.extend(edges.get(&serial).into_iter().flatten());
         }
     }
     false
@@ -65,11 +64,11 @@ fn is_reachable(edges: &HashMap<u64, Vec<u64>>, start: u64, goal: u64) -> bool {
 impl Drop for WaitEdge {
     fn drop(&mut self) {
         let mut edges = self.graph.edges();
-        let Some(waited) = edges.get_mut(&self.from) else { return };
-        if let Some(place) = waited.iter().position(|serial| *serial == self.to) {
-            waited.swap_remove(place);
+        let Some(targets) = edges.get_mut(&self.from) else { return };
+        if let Some(index) = targets.iter().position(|serial| *serial == self.to) {
+            targets.swap_remove(index);
         }
-        if waited.is_empty() {
+        if targets.is_empty() {
             edges.remove(&self.from);
         }
     }

@@ -1,5 +1,5 @@
-//! Carries a fold out: asks the model for a summary, within a time, and makes of its answer what is kept and shown. What
-//! is folded is decided in [`agent::fold`]; when, by whoever drives this.
+//! Execution of a compaction: requests a summary from the model within a deadline and builds the compacted window.
+//! [`agent::compaction`] plans what is compacted; the turn driver or the actor decides when.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use tokio::time::Instant;
 
 use crate::handle::Shared;
 
-/// A summary that says more than so many bytes for each token it may have is none.
+/// Bytes per allowed token beyond which a summary is rejected.
 const TOKEN_BYTES_MAX: usize = 16;
 
-/// Messages that were dropped from may be so much of their room afterwards.
+/// Target fill level of the message capacity after dropping messages.
 const DROPPED_PERCENT: TokenCount = 60;
 
-/// No drop asks for less.
+/// Lower bound of the target token count.
 const DROPPED_TOKENS_MIN: TokenCount = 64;
 
-/// A summary on its way.
+/// A streaming summary request.
 pub(super) struct SummaryCall {
     shared: Arc<Shared>,
     summary: SummaryPlan,
@@ -31,40 +31,40 @@ pub(super) struct SummaryCall {
     deadline: Instant,
 }
 
-/// What comes of waiting for a summary.
+/// Next step of a summary request.
 pub(super) enum SummaryStep {
-    /// The model told what it used, and it was written down.
+    /// The model reported its usage, which was recorded.
     Usage(Usage),
-    /// It has summed up: the context's new parts.
+    /// The summary is complete: parts of the new context.
     Summarized(Vec<CompactionPart>),
-    /// What it says is no shorter than what it stands for, or is no summary.
+    /// The text is not shorter than the messages it replaces, or is no summary.
     NotShorter,
-    /// It has failed.
+    /// The request failed.
     Failed(Fault),
 }
 
 impl SummaryCall {
-    /// Asks; nothing happens until it is polled.
+    /// Creates the request; lazy until polled.
     pub(super) fn start(shared: &Arc<Shared>, summary: SummaryPlan) -> Self {
-        let mut question = summary.request(shared.provider.spec(), &|text| shared.provider.count(text));
-        question.requester = Requester { agent: Some(shared.id.clone()), root: shared.node.root() };
-        let asked = std::panic::catch_unwind(AssertUnwindSafe(|| shared.provider.call(question)));
-        // A model that panics says nothing.
-        let stream = asked.unwrap_or_else(|_| futures_util::stream::empty().boxed());
-        let until = Instant::now() + shared.limits.summary_timeout;
-        Self { shared: Arc::clone(shared), summary, stream, text: String::new(), deadline: until }
+        let mut request = summary.request(shared.provider.spec(), &|text| shared.provider.count(text));
+        request.requester = Requester { agent: Some(shared.id.clone()), root: shared.node.root() };
+        let stream = std::panic::catch_unwind(AssertUnwindSafe(|| shared.provider.call(request)));
+        // A panic counts as an empty stream.
+        let stream = stream.unwrap_or_else(|_| futures_util::stream::empty().boxed());
+        let deadline = Instant::now() + shared.limits.summary_timeout;
+        Self { shared: Arc::clone(shared), summary, stream, text: String::new(), deadline }
     }
 
-    /// Waits for what comes next. Safe to drop and call again.
+    /// Waits for the next step. Cancel safe.
     pub(super) async fn next(&mut self) -> SummaryStep {
         loop {
             let next = AssertUnwindSafe(self.stream.next()).catch_unwind();
             let event = match tokio::time::timeout_at(self.deadline, next).await {
                 Ok(Ok(Some(Ok(event)))) => event,
                 Ok(Ok(Some(Err(fault)))) => return SummaryStep::Failed(fault),
-                Ok(Ok(None)) => return summary_failed("its stream ended"),
-                Ok(Err(_)) => return summary_failed("it panicked"),
-                Err(_) => return summary_failed("it took too long"),
+                Ok(Ok(None)) => return summary_failed("the stream ended"),
+                Ok(Err(_)) => return summary_failed("the provider panicked"),
+                Err(_) => return summary_failed("timed out"),
             };
             match event {
                 ModelEvent::Text(text) => self.text.push_str(&text),
@@ -77,15 +77,15 @@ impl SummaryCall {
                     return SummaryStep::Usage(usage);
                 }
                 ModelEvent::Done => return self.finish(),
-                // It was given no tool; and why it stopped is seen by what it said.
+                // No tools were offered, and the text shows whether the summary is complete.
                 ModelEvent::Reasoning(_) | ModelEvent::ReasoningBlock(_) => {}
                 ModelEvent::ToolCall(_) | ModelEvent::Stopped(_) => {}
-                // A summary has one time for all of it.
+                // The deadline covers the whole request, including waits.
                 ModelEvent::Waiting | ModelEvent::Heartbeat => {}
             }
             let tokens_max = usize::try_from(self.summary.tokens_max()).unwrap_or(usize::MAX);
             if self.text.len() > tokens_max.saturating_mul(TOKEN_BYTES_MAX) {
-                return summary_failed("it says too much");
+                return summary_failed("too long");
             }
             tokio::task::consume_budget().await;
         }
@@ -93,7 +93,7 @@ impl SummaryCall {
 
     fn finish(&self) -> SummaryStep {
         if self.text.trim().is_empty() {
-            return summary_failed("its answer is empty");
+            return summary_failed("empty response");
         }
         let count = |text: &str| self.shared.provider.count(text);
         match self.summary.apply_response(&self.text, &count) {
@@ -104,48 +104,48 @@ impl SummaryCall {
 }
 
 fn summary_failed(why: &str) -> SummaryStep {
-    SummaryStep::Failed(Fault::new(FaultKind::Model, format!("the model has not summed up: {why}")))
+    SummaryStep::Failed(Fault::new(FaultKind::Model, format!("summary failed: {why}")))
 }
 
-/// A context made shorter, to be kept and then shown.
+/// A compacted window: committed first, then published.
 pub(super) struct CompactedWindow {
     pub(super) record: CompactionRecord,
     pub(super) window: Window,
 }
 
 impl Shared {
-    /// What these parts make of the context.
+    /// Builds the compacted window and its journal record.
     pub(super) fn compact_window(
         &self,
         parts: Vec<CompactionPart>,
-        how: CompactionMethod,
+        method: CompactionMethod,
         turn: Option<u64>,
-        by: &str,
+        initiator: &str,
     ) -> CompactedWindow {
-        let (before, gauge) = {
+        let (before, calibration) = {
             let state = self.published.read();
             (state.window.clone(), state.calibration)
         };
         let window = before.compacted(&parts, &|text| self.provider.count(text));
         let record = CompactionRecord {
             turn,
-            by: by.to_owned(),
-            method: how,
+            by: initiator.to_owned(),
+            method,
             messages_before: before.messages().len(),
-            tokens_before: gauge.to_model_tokens(before.message_tokens()),
-            tokens_after: gauge.to_model_tokens(window.message_tokens()),
+            tokens_before: calibration.to_model_tokens(before.message_tokens()),
+            tokens_after: calibration.to_model_tokens(window.message_tokens()),
             parts,
         };
         tracing::info!(
-            how = how.name(),
+            how = method.name(),
             tokens_before = record.tokens_before,
             tokens_after = record.tokens_after,
-            "the context was made shorter"
+            "context compacted"
         );
         CompactedWindow { record, window }
     }
 
-    /// What the context is held against.
+    /// Returns the fixed overhead of the next request, which the window size is computed with.
     pub(crate) fn fixed_overhead(&self, tools: &[Arc<ToolSpec>], dynamic: TokenCount) -> FixedOverhead {
         FixedOverhead {
             budget: self.provider.spec().window_tokens,
@@ -155,31 +155,32 @@ impl Shared {
         }
     }
 
-    /// The context without its oldest messages, as far as it has to be shorter. It is halved when the model's window is not
-    /// known, and after a refusal, because the window is not what was believed.
+    /// Drops the oldest messages as far as needed. Halves the context when the model's window size is unknown, and
+    /// after the model rejected a request as too long: then the known window size is wrong.
     pub(super) fn without_oldest(
         &self,
-        frame: &FixedOverhead,
+        overhead: &FixedOverhead,
         size: &WindowSize,
         refusals: u32,
     ) -> Option<Vec<CompactionPart>> {
         let window = self.published.read().window.clone();
         let half = window.message_tokens() / 2;
-        let room = frame.calibration.to_counted_tokens(size.message_capacity() * DROPPED_PERCENT / 100);
+        let capacity =
+            overhead.calibration.to_counted_tokens(size.message_capacity() * DROPPED_PERCENT / 100);
         let tokens_max = match (size.budget, refusals) {
             (0, _) => half,
-            (_, 0) => room,
-            _ => room.min(half),
+            (_, 0) => capacity,
+            _ => capacity.min(half),
         };
         drop_oldest(&window, tokens_max.max(DROPPED_TOKENS_MIN), &|text| self.provider.count(text))
     }
 
-    /// Whether a model may be asked for a summary: it is paid from the agent's budget.
+    /// Whether the agent's budget allows a summary request.
     pub(super) fn has_summary_budget(&self) -> bool {
         [Resource::Tokens, Resource::WallMs].iter().all(|resource| self.node.remaining(*resource) != Some(0))
     }
 
-    /// Writes down what a model of these prices has used.
+    /// Records token usage and its cost.
     pub(super) fn record_model_usage(&self, usage: Usage, prices: Option<Prices>) {
         self.published.write().used.add(usage, prices.as_ref());
         self.node.record_usage(Resource::Tokens, usage.input.saturating_add(usage.output));

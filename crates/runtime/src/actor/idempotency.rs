@@ -1,5 +1,5 @@
-//! Sends that the store knows already: answered from it, opened again, or ended without having begun. And the way back
-//! to an earlier message.
+//! Idempotency of requests: a duplicate of a stored request is answered from the store or reopens its interrupted
+//! turn. Also cancels requests that have not started, and rolls the context back.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -16,181 +16,185 @@ use super::{Actor, CancelReply, Job};
 use crate::admission::busy;
 use crate::handle::Shared;
 
-/// Ends a send that has not begun. Whoever asked is told when that is kept.
-pub(super) async fn cancel_unstarted(shared: Arc<Shared>, mut open: PendingTurn, reply: Option<CancelReply>) {
-    // Nobody asked for its end, and nobody waits for it: it goes on when the daemon is started again.
-    if reply.is_none() && open.is_unattended() && open.is_known_to_store() {
+/// Cancels a request that has not started; replies after the cancellation is committed.
+pub(super) async fn cancel_unstarted(
+    shared: Arc<Shared>,
+    mut pending: PendingTurn,
+    reply: Option<CancelReply>,
+) {
+    // A shutdown, not a cancel, and no caller waits: the request resumes after the restart.
+    if reply.is_none() && pending.is_unattended() && pending.is_known_to_store() {
         return;
     }
-    let accepted = match &mut open.acceptance {
-        Acceptance::Enqueued(says) => {
-            commit_result(says).await.unwrap_or(Err(StoreFault::NotFound)).map(|()| true)
+    let accepted = match &mut pending.acceptance {
+        Acceptance::Enqueued(status) => {
+            commit_result(status).await.unwrap_or(Err(StoreFault::NotFound)).map(|()| true)
         }
         Acceptance::Committed => Ok(true),
         Acceptance::NotEnqueued | Acceptance::Reopened(_) => Ok(false),
     };
     if accepted == Err(StoreFault::DuplicateRequestId) {
-        // It was over before it came: there is nothing to end.
+        // A stored request has this id: there is nothing to cancel.
         drop(reply);
-        let answer = stored_outcome(&shared, &open).await.and_then(|known| match known {
+        let result = stored_outcome(&shared, &pending).await.and_then(|outcome| match outcome {
             StoredOutcome::Ended(_, end) => turn_result(end),
-            StoredOutcome::Open => Err(being_resumed(&open)),
+            StoredOutcome::Open => Err(being_resumed(&pending)),
         });
-        return open.respond(&answer);
+        return pending.respond(&result);
     }
     if let Err(fault @ (StoreFault::Full(_) | StoreFault::Failed(_) | StoreFault::Corrupt(_))) = accepted {
-        // Whether there was one of that name before is not known: it cannot be said that this is its end.
+        // It is unknown whether a stored request has this id, so the cancellation cannot be confirmed.
         drop(reply);
-        return open.respond(&Err(fault.into()));
+        return pending.respond(&Err(fault.into()));
     }
-    // Nobody has kept it, or nobody will miss it.
+    // The request is not in the store, or its agent is being destroyed.
     let is_unknown = accepted != Ok(true) || shared.end_requested.is_cancelled();
-    let kept = match is_unknown {
+    let committed = match is_unknown {
         true => Ok(()),
         false => {
-            match shared.append(vec![open.ended_record(TurnEnd::cancelled_before_start())], |_| {}).await {
+            match shared.append(vec![pending.ended_record(TurnEnd::cancelled_before_start())], |_| {}).await {
                 Err(StoreFault::NotFound) => Ok(()),
-                kept => kept,
+                committed => committed,
             }
         }
     };
     if let Some(reply) = reply {
-        let _ = reply.send(kept.is_ok());
+        let _ = reply.send(committed.is_ok());
     }
-    match kept {
-        Ok(()) => open.respond_cancelled(),
+    match committed {
+        Ok(()) => pending.respond_cancelled(),
         Err(fault) => {
             shared.needs_reload.cancel();
-            open.respond(&Err(fault.into()));
+            pending.respond(&Err(fault.into()));
         }
     }
 }
 
-/// What the store knows of a send.
+/// Stored outcome of a request.
 enum StoredOutcome {
-    /// It is over: its turn, and how it ended.
+    /// Ended: turn number and end.
     Ended(u64, TurnEnd),
-    /// It is open, although nobody here works on it: its end could not be kept.
+    /// Open in the store but not in this actor: its end was not committed.
     Open,
 }
 
-/// What the store knows of a send of that name.
-async fn stored_outcome(shared: &Shared, open: &PendingTurn) -> Result<StoredOutcome, Fault> {
-    let name = &open.message.request_id;
-    for earlier in &open.earlier_cancellations {
+/// Looks up the stored outcome of a request by its id.
+async fn stored_outcome(shared: &Shared, pending: &PendingTurn) -> Result<StoredOutcome, Fault> {
+    let request_id = &pending.message.request_id;
+    for earlier in &pending.earlier_cancellations {
         earlier.cancelled().await;
     }
-    match shared.store.turn(shared.node.serial, name.clone()).await? {
-        Some(stored) if stored.content_digest != content_digest(open) => Err(content_mismatch(name)),
+    match shared.store.turn(shared.node.serial, request_id.clone()).await? {
+        Some(stored) if stored.content_digest != content_digest(pending) => Err(content_mismatch(request_id)),
         Some(StoredTurn { turn, end: Some(end), .. }) => Ok(StoredOutcome::Ended(turn, end)),
         Some(StoredTurn { end: None, .. }) => Ok(StoredOutcome::Open),
         None if shared.is_destroyed().await? => {
-            Ok(StoredOutcome::Ended(open.turn, TurnEnd::cancelled_before_start()))
+            Ok(StoredOutcome::Ended(pending.turn, TurnEnd::cancelled_before_start()))
         }
-        // It was forgotten just now: the next try will tell.
-        None => Err(being_resumed(open)),
+        // Pruned in the meantime: a retry will be accepted as new.
+        None => Err(being_resumed(pending)),
     }
 }
 
-fn being_resumed(open: &PendingTurn) -> Fault {
-    Fault::new(busy(), format!("busy: the send {} is being settled", open.message.request_id))
+fn being_resumed(pending: &PendingTurn) -> Fault {
+    Fault::new(busy(), format!("busy: request {} is being resumed; retry", pending.message.request_id))
 }
 
 impl Actor {
     pub(super) async fn end_unstarted(
         &mut self,
-        open: PendingTurn,
+        pending: PendingTurn,
         reply: Option<CancelReply>,
     ) -> ControlFlow<()> {
-        let is_left = reply.is_none() && open.is_unattended();
-        if matches!(open.stage, TurnStage::Running(_))
-            && !is_left
+        let is_abandoned = reply.is_none() && pending.is_unattended();
+        if matches!(pending.stage, TurnStage::Running(_))
+            && !is_abandoned
             && !self.shared.end_requested.is_cancelled()
         {
-            // It had begun before the daemon stopped: what it left open in the context has to be closed.
-            let mut performance = TurnDriver::begin(Arc::clone(&self.shared), &open, None);
-            performance.cancel_on_advance();
-            return self.drive_turn(open, performance, reply.into_iter().collect()).await;
+            // The turn started before a daemon stop: its unanswered tool calls in the context have to be closed.
+            let mut driver = TurnDriver::begin(Arc::clone(&self.shared), &pending, None);
+            driver.cancel_on_advance();
+            return self.drive_turn(pending, driver, reply.into_iter().collect()).await;
         }
-        cancel_unstarted(Arc::clone(&self.shared), open, reply).await;
-        let is_over = self.shared.end_requested.is_cancelled() || self.inbox.is_closed();
-        if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        cancel_unstarted(Arc::clone(&self.shared), pending, reply).await;
+        let is_ending = self.shared.end_requested.is_cancelled() || self.inbox.is_closed();
+        if is_ending { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Marks a turn as interrupted. It can be opened again by the same send.
-    pub(super) async fn interrupt(&mut self, open: PendingTurn, why: String) -> ControlFlow<()> {
-        if matches!(open.stage, TurnStage::Running(_)) {
-            let mut performance = TurnDriver::begin(Arc::clone(&self.shared), &open, None);
-            performance.interrupt_on_advance(why);
-            return self.drive_turn(open, performance, Vec::new()).await;
+    /// Ends a turn as interrupted. The same request can reopen it.
+    pub(super) async fn interrupt(&mut self, pending: PendingTurn, why: String) -> ControlFlow<()> {
+        if matches!(pending.stage, TurnStage::Running(_)) {
+            let mut driver = TurnDriver::begin(Arc::clone(&self.shared), &pending, None);
+            driver.interrupt_on_advance(why);
+            return self.drive_turn(pending, driver, Vec::new()).await;
         }
         let end = TurnEnd::without_content(TurnOutcome::Interrupted(why));
-        match self.shared.append(vec![open.ended_record(end.clone())], |_| {}).await {
+        match self.shared.append(vec![pending.ended_record(end.clone())], |_| {}).await {
             Ok(()) => {
-                open.respond(&turn_result(end));
+                pending.respond(&turn_result(end));
                 ControlFlow::Continue(())
             }
             Err(fault) => {
                 let fault = Fault::from(fault);
-                open.respond(&Err(fault.clone()));
+                pending.respond(&Err(fault.clone()));
                 self.reload(fault).await
             }
         }
     }
 
-    /// The store has a turn of that name.
-    pub(super) async fn answer_duplicate(&mut self, open: PendingTurn) -> ControlFlow<()> {
-        let answer = match stored_outcome(&self.shared, &open).await {
+    /// Answers a request whose id the store already has.
+    pub(super) async fn answer_duplicate(&mut self, pending: PendingTurn) -> ControlFlow<()> {
+        let result = match stored_outcome(&self.shared, &pending).await {
             Err(fault) => Err(fault),
             Ok(StoredOutcome::Ended(turn, end)) => match end.outcome {
-                TurnOutcome::Interrupted(_) => return self.reopen(open, turn, end).await,
+                TurnOutcome::Interrupted(_) => return self.reopen(pending, turn, end).await,
                 TurnOutcome::Completed | TurnOutcome::Cancelled | TurnOutcome::Failed(_) => turn_result(end),
             },
             Ok(StoredOutcome::Open) => {
-                // Whoever is woken from the store takes it up.
-                let fault = being_resumed(&open);
-                open.respond(&Err(fault.clone()));
+                // The reloaded agent resumes it.
+                let fault = being_resumed(&pending);
+                pending.respond(&Err(fault.clone()));
                 return self.reload(fault).await;
             }
         };
-        open.respond(&answer);
+        pending.respond(&result);
         ControlFlow::Continue(())
     }
 
-    /// The same for one that somebody wanted to cancel before that was known: what is opened again is cancelled then, and so
-    /// is whatever else waits under the name.
+    /// Answers a duplicate that was cancelled before it was known to be one: cancels the reopened turn and other
+    /// queued requests with the id.
     pub(super) async fn answer_cancelled_duplicate(
         &mut self,
-        open: PendingTurn,
+        pending: PendingTurn,
         cancels: Vec<CancelReply>,
     ) -> ControlFlow<()> {
-        let name = open.message.request_id.clone();
-        self.answer_duplicate(open).await?;
+        let request_id = pending.message.request_id.clone();
+        self.answer_duplicate(pending).await?;
         for reply in cancels {
-            self.cancel(&name, reply, None);
+            self.cancel(&request_id, reply, None);
         }
         ControlFlow::Continue(())
     }
 
-    /// An interrupted turn goes on where it was.
-    async fn reopen(&mut self, mut open: PendingTurn, turn: u64, end: TurnEnd) -> ControlFlow<()> {
+    /// Reopens an interrupted turn where it stopped.
+    async fn reopen(&mut self, mut pending: PendingTurn, turn: u64, end: TurnEnd) -> ControlFlow<()> {
         let history = match self.shared.store.history(self.shared.node.serial).await {
             Ok(history) => history,
             Err(fault) => {
-                open.respond(&Err(fault.into()));
+                pending.respond(&Err(fault.into()));
                 return ControlFlow::Continue(());
             }
         };
         let replay = Replay::from_records(history);
         let Some((interrupted, messages)) = replay.reopenable_turn(turn) else {
             // Its messages were rolled back since.
-            open.respond(&turn_result(end));
+            pending.respond(&turn_result(end));
             return ControlFlow::Continue(());
         };
-        open.turn = turn;
-        open.stage = interrupted.stage;
-        open.acceptance = Acceptance::Reopened(messages);
-        self.queue.push_front(Job::Send(Box::new(open)));
+        pending.turn = turn;
+        pending.stage = interrupted.stage;
+        pending.acceptance = Acceptance::Reopened(messages);
+        self.queue.push_front(Job::Send(Box::new(pending)));
         ControlFlow::Continue(())
     }
 
@@ -208,8 +212,8 @@ impl Actor {
             }
         };
         let record = Record::RolledBack { by, messages };
-        let kept = self.shared.append(vec![record], |state| state.messages = messages as u64).await;
-        match kept {
+        let committed = self.shared.append(vec![record], |state| state.messages = messages as u64).await;
+        match committed {
             Ok(()) => {
                 self.shared.published.write().window.truncate(messages);
                 let _ = reply.send(Ok(total - messages));
@@ -239,6 +243,6 @@ impl Actor {
     }
 }
 
-fn content_digest(open: &PendingTurn) -> [u8; 32] {
-    Sha256::digest(content_digest_input(&open.message.text, &open.message.images)).into()
+fn content_digest(pending: &PendingTurn) -> [u8; 32] {
+    Sha256::digest(content_digest_input(&pending.message.text, &pending.message.images)).into()
 }

@@ -1,4 +1,4 @@
-//! A send from the moment it is taken to its answer.
+//! A request from its acceptance to its response.
 
 use agent::journal::{AcceptedTurn, OpenTurn, Record, TurnStage};
 use agent::outside::StoreFault;
@@ -11,47 +11,48 @@ use crate::handle::NewMessage;
 
 pub(crate) type Reply = oneshot::Sender<Result<TurnEnd, Fault>>;
 pub(crate) type CommitWaiter = oneshot::Sender<Result<(), Fault>>;
-/// Nothing while the store has not said anything.
+/// `None` until the store has committed or rejected the request.
 pub(super) type CommitStatus = watch::Receiver<Option<Result<(), StoreFault>>>;
 
-/// A send that waits or runs.
+/// A queued or running request.
 pub(crate) struct PendingTurn {
     pub(super) message: NewMessage,
-    /// Everybody who asked for it: the same send may be repeated while it is open.
+    /// Reply channels: duplicates of a pending request join it.
     pub(super) replies: Vec<Reply>,
-    /// Everybody who wants to know that it is kept.
+    /// Callers that wait for the commit of the request.
     pub(super) commit_waiters: Vec<CommitWaiter>,
     pub(super) permit: AdmissionPermit,
     pub(super) turn: u64,
     pub(super) acceptance: Acceptance,
-    /// How far it had come before.
+    /// Progress of a recovered turn.
     pub(super) stage: TurnStage,
-    /// How often it was begun again.
+    /// Number of restarts of the turn.
     pub(super) attempts: u32,
-    /// Whether it was open when the agent woke.
+    /// Whether the turn was recovered from the store.
     pub(super) was_recovered: bool,
-    /// Each is cancelled when an earlier send of that name is over that was being ended when this one came.
+    /// Signalled when earlier requests with this id, whose cancellation was in progress when this one arrived, have
+    /// ended.
     pub(super) earlier_cancellations: Vec<CancellationToken>,
 }
 
-/// Whether the store knows of a send.
+/// Persistence of a request.
 pub(super) enum Acceptance {
-    /// Not yet: it is told when the turn begins.
+    /// Not enqueued; appended with the start of the turn.
     NotEnqueued,
-    /// It was told; this says what came of it.
+    /// Enqueued at the store; the receiver holds the commit result.
     Enqueued(CommitStatus),
     Committed,
-    /// It was over before, and is to be opened again with so many messages in the context.
+    /// Ended before; to be reopened with this many messages in the context.
     Reopened(usize),
 }
 
 impl PendingTurn {
-    pub(crate) fn new(message: NewMessage, place: AdmissionPermit, turn: u64) -> Self {
+    pub(crate) fn new(message: NewMessage, permit: AdmissionPermit, turn: u64) -> Self {
         Self {
             message,
             replies: Vec::new(),
             commit_waiters: Vec::new(),
-            permit: place,
+            permit,
             turn,
             acceptance: Acceptance::NotEnqueued,
             stage: TurnStage::Waiting,
@@ -61,17 +62,17 @@ impl PendingTurn {
         }
     }
 
-    /// A turn that the store knows to be open.
-    pub(crate) fn from_stored(open: OpenTurn, place: AdmissionPermit) -> Self {
+    /// Creates a pending turn from an open turn in the store.
+    pub(crate) fn from_stored(open: OpenTurn, permit: AdmissionPermit) -> Self {
         let OpenTurn { accepted, stage, attempts } = open;
         let AcceptedTurn { turn, request_id, message } = accepted;
         let Message { text, images, source, .. } = message;
         let message = NewMessage { text, images, request_id, source };
-        let new = Self::new(message, place, turn);
+        let new = Self::new(message, permit, turn);
         Self { acceptance: Acceptance::Committed, stage, attempts, was_recovered: true, ..new }
     }
 
-    /// The store knows of it.
+    /// Marks the request as committed.
     pub(crate) fn mark_committed(&mut self) {
         self.acceptance = Acceptance::Committed;
     }
@@ -81,51 +82,51 @@ impl PendingTurn {
         self
     }
 
-    /// For the journal: the send was taken.
+    /// Returns the journal record of the acceptance.
     pub(crate) fn accepted_record(&self) -> Record {
         let message = self.message.to_message();
         let request_id = self.message.request_id.clone();
         Record::TurnAccepted(Box::new(AcceptedTurn { turn: self.turn, request_id, message }))
     }
 
-    /// For the journal: the send is over.
+    /// Returns the journal record of the end.
     pub(super) fn ended_record(&self, end: TurnEnd) -> Record {
         let request_id = self.message.request_id.clone();
         Record::TurnEnded { turn: self.turn, request_id, end: Box::new(end) }
     }
 
-    /// Whether nobody waits for the answer.
+    /// Whether no caller waits for the response.
     pub(super) fn is_unattended(&self) -> bool {
         self.replies.iter().all(oneshot::Sender::is_closed)
     }
 
-    /// Whether the store knows of it: then it goes on when the daemon is started again.
+    /// Whether the request is enqueued or committed; then it resumes after a restart.
     pub(super) fn is_known_to_store(&self) -> bool {
         !matches!(self.acceptance, Acceptance::NotEnqueued)
     }
 
-    /// Whether it is sure that the name is this send's and no other's.
+    /// Whether the store has committed this request under its id.
     pub(super) fn owns_request_id(&self) -> bool {
         match &self.acceptance {
             Acceptance::NotEnqueued => false,
-            Acceptance::Enqueued(says) => matches!(*says.borrow(), Some(Ok(()))),
+            Acceptance::Enqueued(status) => matches!(*status.borrow(), Some(Ok(()))),
             Acceptance::Committed | Acceptance::Reopened(_) => true,
         }
     }
 
-    /// It is kept, or it cannot be.
-    pub(super) fn notify_committed(&mut self, kept: &Result<(), Fault>) {
-        // Whoever went away does not want to know.
-        self.commit_waiters.drain(..).for_each(|keeping| drop(keeping.send(kept.clone())));
+    /// Reports the commit result to the waiting callers.
+    pub(super) fn notify_committed(&mut self, result: &Result<(), Fault>) {
+        // A closed channel is a caller that left.
+        self.commit_waiters.drain(..).for_each(|waiter| drop(waiter.send(result.clone())));
     }
 
-    /// The place is free before the answer is out: whoever gets it may send again at once. A caller that went away
-    /// does not want the answer; that is its right.
-    pub(super) fn respond(mut self, answer: &Result<TurnEnd, Fault>) {
-        self.notify_committed(&answer.as_ref().map(|_| ()).map_err(Clone::clone));
+    /// Sends the response. Releases the permit first: a caller may send again as soon as it has the response. Callers
+    /// that left are ignored.
+    pub(super) fn respond(mut self, result: &Result<TurnEnd, Fault>) {
+        self.notify_committed(&result.as_ref().map(|_| ()).map_err(Clone::clone));
         drop(self.permit);
         for reply in self.replies {
-            let _ = reply.send(answer.clone());
+            let _ = reply.send(result.clone());
         }
     }
 
@@ -134,7 +135,7 @@ impl PendingTurn {
     }
 }
 
-/// A turn's end as its sender is told.
+/// Converts the end of a turn to the result that the caller gets.
 pub(super) fn turn_result(end: TurnEnd) -> Result<TurnEnd, Fault> {
     match end.outcome {
         TurnOutcome::Failed(fault) => Err(fault),
@@ -145,11 +146,11 @@ pub(super) fn turn_result(end: TurnEnd) -> Result<TurnEnd, Fault> {
     }
 }
 
-/// What the store says of a send in line; nothing when nobody is left to say it.
-pub(super) async fn commit_result(says: &mut CommitStatus) -> Option<Result<(), StoreFault>> {
-    says.wait_for(Option::is_some).await.ok().and_then(|said| said.clone())
+/// Waits for the commit result of an enqueued request; `None` when the sender is gone.
+pub(super) async fn commit_result(status: &mut CommitStatus) -> Option<Result<(), StoreFault>> {
+    status.wait_for(Option::is_some).await.ok().and_then(|result| result.clone())
 }
 
-pub(super) fn content_mismatch(name: &RequestId) -> Fault {
-    Fault::new(FaultKind::Invalid, format!("request_id was used before with other content: {name}"))
+pub(super) fn content_mismatch(request_id: &RequestId) -> Fault {
+    Fault::new(FaultKind::Invalid, format!("request_id was used before with other content: {request_id}"))
 }

@@ -1,4 +1,4 @@
-//! The sends that wait: how they get into line, meet others of their name there, and leave it before their turn.
+//! Request queue of an actor: enqueueing, joining duplicates by request id, and cancelling before the turn starts.
 
 use std::sync::Arc;
 
@@ -13,119 +13,121 @@ use crate::admission::AdmissionPermit;
 use crate::handle::NewMessage;
 
 impl Actor {
-    /// A send whose name is open already is that send, if it says the same. If it says something else it is refused, once
-    /// it is sure whose the name is: one that the store has not heard of may itself be the one that is wrong.
+    /// Accepts a request. One with a pending request id and equal content joins the pending turn. One with other
+    /// content is rejected once the pending one owns the id in the store: until then, the pending one may itself be
+    /// the conflicting one.
     pub(super) fn accept(
         &mut self,
         message: NewMessage,
         reply: Reply,
-        place: AdmissionPermit,
-        kept: Option<CommitWaiter>,
+        permit: AdmissionPermit,
+        commit_waiter: Option<CommitWaiter>,
         running: Option<&mut PendingTurn>,
     ) {
         let must_wait = running.is_some() || self.is_compacting || !self.queue.is_empty();
-        let open = running.into_iter().chain(self.queue.iter_mut().filter_map(Job::as_turn_mut));
-        let (mut same, mut is_taken) = (None, false);
-        for namesake in open.filter(|open| open.message.request_id == message.request_id) {
-            if namesake.message.has_same_content(&message) {
-                same.get_or_insert(namesake);
+        let pending = running.into_iter().chain(self.queue.iter_mut().filter_map(Job::as_turn_mut));
+        let (mut existing, mut has_conflict) = (None, false);
+        for other in pending.filter(|pending| pending.message.request_id == message.request_id) {
+            if other.message.has_same_content(&message) {
+                existing.get_or_insert(other);
             } else {
-                is_taken |= namesake.owns_request_id();
+                has_conflict |= other.owns_request_id();
             }
         }
-        if is_taken {
-            drop(place);
+        if has_conflict {
+            drop(permit);
             let _ = reply.send(Err(content_mismatch(&message.request_id)));
             return;
         }
-        if let Some(same) = same {
-            same.replies.push(reply);
-            same.commit_waiters.extend(kept);
+        if let Some(existing) = existing {
+            existing.replies.push(reply);
+            existing.commit_waiters.extend(commit_waiter);
             return;
         }
-        let mut open = PendingTurn::new(message, place, self.shared.next_turn()).with_reply(reply);
-        open.commit_waiters.extend(kept);
-        let earlier = self.cancelling.iter().filter(|(name, _)| *name == open.message.request_id);
-        open.earlier_cancellations = earlier.map(|(_, is_over)| is_over.clone()).collect();
+        let mut pending = PendingTurn::new(message, permit, self.shared.next_turn()).with_reply(reply);
+        pending.commit_waiters.extend(commit_waiter);
+        let earlier =
+            self.cancelling.iter().filter(|(request_id, _)| *request_id == pending.message.request_id);
+        pending.earlier_cancellations = earlier.map(|(_, finished)| finished.clone()).collect();
         if must_wait {
-            self.enqueue(&mut open);
+            self.enqueue(&mut pending);
         }
-        self.queue.push_back(Job::Send(Box::new(open)));
+        self.queue.push_back(Job::Send(Box::new(pending)));
     }
 
-    /// A send that has to wait is kept now: it may be acknowledged before its turn comes.
-    pub(super) fn enqueue(&self, open: &mut PendingTurn) {
-        let turn = open.turn;
-        let keeping =
-            self.shared.append(vec![open.accepted_record()], |state| state.turns = state.turns.max(turn));
-        let (said, says) = watch::channel(None);
-        let keepings = std::mem::take(&mut open.commit_waiters);
+    /// Appends a queued request to the journal now, so that it can be acknowledged before its turn starts.
+    pub(super) fn enqueue(&self, pending: &mut PendingTurn) {
+        let turn = pending.turn;
+        let commit =
+            self.shared.append(vec![pending.accepted_record()], |state| state.turns = state.turns.max(turn));
+        let (sender, receiver) = watch::channel(None);
+        let commit_waiters = std::mem::take(&mut pending.commit_waiters);
         self.spawn(async move {
-            let result = keeping.await;
-            for keeping in keepings {
-                let _ = keeping.send(result.clone().map_err(Fault::from));
+            let result = commit.await;
+            for waiter in commit_waiters {
+                let _ = waiter.send(result.clone().map_err(Fault::from));
             }
-            let _ = said.send(Some(result));
+            let _ = sender.send(Some(result));
         });
-        open.acceptance = Acceptance::Enqueued(says);
+        pending.acceptance = Acceptance::Enqueued(receiver);
     }
 
-    /// It is sure now whose the name is: those who use it for something else need not wait to hear that.
-    pub(super) fn refuse_conflicting(&mut self, owner: &PendingTurn) {
-        let is_wrong = |open: &PendingTurn| {
-            open.message.request_id == owner.message.request_id
-                && !open.message.has_same_content(&owner.message)
+    /// Rejects queued requests with the same id and other content, now that the owner of the id is committed.
+    pub(super) fn reject_conflicting(&mut self, owner: &PendingTurn) {
+        let conflicts = |pending: &PendingTurn| {
+            pending.message.request_id == owner.message.request_id
+                && !pending.message.has_same_content(&owner.message)
         };
-        for wrong in self.remove_queued(is_wrong) {
-            wrong.respond(&Err(content_mismatch(&owner.message.request_id)));
+        for conflicting in self.remove_queued(conflicts) {
+            conflicting.respond(&Err(content_mismatch(&owner.message.request_id)));
         }
     }
 
-    /// Ends all sends of this name. Whoever asked is told when that is kept.
+    /// Cancels all requests with this id; replies after the cancellation is committed.
     pub(super) fn cancel(
         &mut self,
-        name: &RequestId,
+        request_id: &RequestId,
         reply: CancelReply,
         running: Option<&PendingTurn>,
     ) -> Interrupt {
-        if running.is_some_and(|open| open.message.request_id == *name) {
+        if running.is_some_and(|pending| pending.message.request_id == *request_id) {
             return Interrupt::Cancel(reply);
         }
-        let namesakes = self.remove_queued(|open| open.message.request_id == *name);
-        if namesakes.is_empty() {
+        let removed = self.remove_queued(|pending| pending.message.request_id == *request_id);
+        if removed.is_empty() {
             let _ = reply.send(false);
             return Interrupt::Nothing;
         }
-        let is_over = CancellationToken::new();
-        self.cancelling.retain(|(_, is_over)| !is_over.is_cancelled());
-        self.cancelling.push((name.clone(), is_over.clone()));
-        let (shared, is_over) = (Arc::clone(&self.shared), is_over.drop_guard());
+        let finished = CancellationToken::new();
+        self.cancelling.retain(|(_, finished)| !finished.is_cancelled());
+        self.cancelling.push((request_id.clone(), finished.clone()));
+        let (shared, finished) = (Arc::clone(&self.shared), finished.drop_guard());
         self.spawn(async move {
-            // Where several use the name, one of them has it at most.
+            // Of several requests with this id, at most one owns it.
             let mut is_ended = false;
-            for open in namesakes {
-                let (told, ended) = oneshot::channel();
-                cancel_unstarted(Arc::clone(&shared), open, Some(told)).await;
+            for pending in removed {
+                let (ended_sender, ended) = oneshot::channel();
+                cancel_unstarted(Arc::clone(&shared), pending, Some(ended_sender)).await;
                 is_ended |= ended.await.unwrap_or(false);
             }
             let _ = reply.send(is_ended);
-            drop(is_over);
+            drop(finished);
         });
         Interrupt::Nothing
     }
 
-    /// Takes these sends out of the line.
-    fn remove_queued(&mut self, is_it: impl Fn(&PendingTurn) -> bool) -> Vec<PendingTurn> {
-        if !self.queue.iter_mut().filter_map(Job::as_turn_mut).any(|open| is_it(open)) {
+    /// Removes matching requests from the queue.
+    fn remove_queued(&mut self, matches: impl Fn(&PendingTurn) -> bool) -> Vec<PendingTurn> {
+        if !self.queue.iter_mut().filter_map(Job::as_turn_mut).any(|pending| matches(pending)) {
             return Vec::new();
         }
-        let mut out = Vec::new();
+        let mut removed = Vec::new();
         for job in std::mem::take(&mut self.queue) {
             match job {
-                Job::Send(open) if is_it(&open) => out.push(*open),
+                Job::Send(pending) if matches(&pending) => removed.push(*pending),
                 job => self.queue.push_back(job),
             }
         }
-        out
+        removed
     }
 }

@@ -1,6 +1,6 @@
-//! Carries a turn's actions out: the only caller of [`Provider`](agent::outside::Provider) and of tools, which are run
-//! by [`toolwork`]. How the model is asked is in [`asking`]. What the turn keeps is staged by [`keeping`] and kept before
-//! anything follows from it; what it uses is paid for; and a panic on the model's side fails this turn alone.
+//! Turn driver: executes the actions of a turn. The only caller of [`Provider`](agent::outside::Provider) and of
+//! tools. [`model_call`] builds model requests, [`tool_calls`] runs tools, [`commit`] persists each step before
+//! anything depends on it. Debits usage; a provider panic fails only this turn.
 
 mod commit;
 mod model_call;
@@ -32,91 +32,95 @@ use super::compaction_run::SummaryCall;
 use super::pending_turn::PendingTurn;
 use crate::handle::Shared;
 
-/// A turn on stage.
+/// A running turn.
 pub(super) struct TurnDriver {
     shared: Arc<Shared>,
     turn_number: u64,
     request_id: RequestId,
     turn: Turn,
-    /// What is to be done next, in order.
+    /// Actions still to execute, in order.
     pending_actions: VecDeque<TurnAction>,
     staged: StagedBatch,
-    /// How the turn ends, once that is in line.
+    /// End of the turn, once enqueued for commit.
     pending_end: Option<TurnEnd>,
     awaited: Awaited,
     tools: ToolCalls,
     wall: WallTime,
-    /// One of the slots for running turns; given back while the turn waits for other agents.
+    /// Slot among the running turns; released while the turn waits for other agents.
     slot: Option<OwnedSemaphorePermit>,
-    /// Whether somebody has ended it.
+    /// Whether the turn was cancelled or interrupted.
     is_aborted: bool,
-    /// What there was not enough of to begin.
+    /// Resource whose budget did not allow the turn to start.
     exhausted: Option<Resource>,
     model_call: ModelCall,
-    /// When the model was asked, or last said something. A step is dropped whenever a command comes in; a timer in it
-    /// would start anew each time.
+    /// Time of the model call or of its last event. Not a timer inside `step`: a command drops the step, and the timer
+    /// would restart each time.
     last_event_at: Instant,
 }
 
-/// How a performance is over.
+/// Why a turn driver stopped.
 pub(super) enum TurnExit {
-    /// The turn has ended, and that is kept.
+    /// The end of the turn is committed.
     Ended(TurnEnd),
-    /// The daemon stops, and nobody waits for the answer: the turn goes on when it is started again.
+    /// The daemon is stopping and no caller waits: the turn resumes after the restart.
     Suspended,
-    /// The store has a turn of that name already; nothing was done.
+    /// The store already has a turn with this request id; nothing was executed.
     Duplicate,
-    /// What the turn did could not be kept.
+    /// A commit failed; the agent has to reload from the store.
     NeedsReload(Fault),
 }
 
 type SlotAcquisition = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>;
 
-/// What the turn waits for, when nothing is on its way to the store.
+/// What the turn waits for when no commit is in flight.
 enum Awaited {
-    /// The answer under way.
+    /// The streaming model response.
     Model(ModelStream),
-    /// A summary of the older messages, before the model is asked.
+    /// A summary of older messages, before the model call.
     Summary(Box<SummaryCall>),
-    /// The calls that run.
+    /// Running tool calls.
     Tools,
-    /// A slot, to ask the model again.
+    /// A slot, before the next model call.
     Slot(SlotAcquisition),
-    /// Nothing: the turn has ended, or is just about to go on.
+    /// Nothing: the turn has ended or is about to continue.
     Nothing,
 }
 
 impl TurnDriver {
-    /// Begins a turn, or goes on with one that was begun before. Nothing happens until it is advanced.
-    pub(super) fn begin(shared: Arc<Shared>, open: &PendingTurn, slot: Option<OwnedSemaphorePermit>) -> Self {
+    /// Starts a turn or resumes a recovered one. Executes nothing until [`Self::advance`].
+    pub(super) fn begin(
+        shared: Arc<Shared>,
+        pending: &PendingTurn,
+        slot: Option<OwnedSemaphorePermit>,
+    ) -> Self {
         let limits = TurnLimits {
             rounds_max: shared.limits.tool_iterations_max,
             calls_running_max: shared.limits.tools_running_max,
         };
         let mut tools = ToolCalls::new(Arc::clone(&shared));
         let mut staged = StagedBatch::default();
-        let mut spent = None;
-        let (turn, actions) = match &open.stage {
+        let mut exhausted = None;
+        let (turn, actions) = match &pending.stage {
             TurnStage::Waiting => {
-                spent = (!shared.node.try_consume(Resource::Turns, 1)).then_some(Resource::Turns);
-                let (turn, mut actions) = Turn::start(open.message.to_message(), limits);
-                staged.stage_begin(open, &shared);
-                // The message is in the journal with the send that brought it.
+                exhausted = (!shared.node.try_consume(Resource::Turns, 1)).then_some(Resource::Turns);
+                let (turn, mut actions) = Turn::start(pending.message.to_message(), limits);
+                staged.stage_begin(pending, &shared);
+                // The journal has the message already, in the acceptance record.
                 if let Some(TurnAction::Append(message)) = (!actions.is_empty()).then(|| actions.remove(0)) {
                     staged.stage_without_record(message, &shared);
                 }
                 (turn, actions)
             }
             TurnStage::Running(progress) => {
-                staged.stage_reopen(open, &shared);
-                let manners = progress.calls.iter().map(|call| tools.prepare(call)).collect();
-                Turn::resume(progress.clone(), manners, limits)
+                staged.stage_reopen(pending, &shared);
+                let schedules = progress.calls.iter().map(|call| tools.prepare(call)).collect();
+                Turn::resume(progress.clone(), schedules, limits)
             }
         };
         shared.published.write().is_working = true;
         Self {
-            turn_number: open.turn,
-            request_id: open.message.request_id.clone(),
+            turn_number: pending.turn,
+            request_id: pending.message.request_id.clone(),
             turn,
             pending_actions: actions.into(),
             staged,
@@ -127,29 +131,29 @@ impl TurnDriver {
             shared,
             slot,
             is_aborted: false,
-            exhausted: spent,
+            exhausted,
             model_call: ModelCall::default(),
             last_event_at: Instant::now(),
         }
     }
 
-    /// Ends the turn now: the model's stream and the tools are dropped with it.
+    /// Cancels the turn and drops its model stream and tool calls.
     pub(super) fn cancel(&mut self) -> Option<TurnExit> {
         self.abort(TurnEvent::Cancel);
         self.advance()
     }
 
-    /// Cancels a turn that has not gone on yet; the next advance does it.
+    /// Marks a turn as cancelled; takes effect with the next advance.
     pub(super) fn cancel_on_advance(&mut self) {
         self.abort(TurnEvent::Cancel);
     }
 
-    /// Ends a turn that is not to go on; the next advance does it.
+    /// Marks a turn as interrupted; takes effect with the next advance.
     pub(super) fn interrupt_on_advance(&mut self, why: String) {
         self.abort(TurnEvent::Interrupt(why));
     }
 
-    /// Once is enough: what a second would say is not to be kept.
+    /// Aborts the turn. Idempotent: a second event must not be recorded.
     fn abort(&mut self, event: TurnEvent) {
         if std::mem::replace(&mut self.is_aborted, true) {
             return;
@@ -157,12 +161,12 @@ impl TurnDriver {
         self.drop_stream();
         self.tools.stop();
         let actions = self.turn.handle(event);
-        // What was still to be begun is not; what was still to be kept is, and so is an end that had come before.
+        // Drops actions not yet started; keeps messages to append and an end already reached.
         self.pending_actions.retain(|action| matches!(action, TurnAction::Append(_) | TurnAction::End(_)));
         self.pending_actions.extend(actions);
     }
 
-    /// Ends the turn of an agent that is gone: there is nobody to keep anything for.
+    /// Ends the turn of a destroyed agent, without committing anything for it.
     pub(super) fn abandon(&mut self) -> TurnEnd {
         if let Some(end) = self.pending_end.take() {
             return end;
@@ -180,52 +184,52 @@ impl TurnDriver {
         end.unwrap_or_else(TurnEnd::cancelled_before_start)
     }
 
-    /// Leaves the turn to whoever starts the daemon again.
+    /// Suspends the turn until the daemon restarts.
     pub(super) fn suspend(&mut self) -> TurnExit {
         self.drop_stream();
         self.tools.stop();
         TurnExit::Suspended
     }
 
-    /// Whether the turn is about to end: nothing can change how.
+    /// Whether the end of the turn is decided.
     pub(super) fn is_ending(&self) -> bool {
         self.is_aborted || self.pending_end.is_some()
     }
 
-    /// Whether the store knows of the turn.
+    /// Whether the turn is committed.
     pub(super) fn is_turn_committed(&self) -> bool {
         self.staged.is_turn_committed()
     }
 
-    /// Adds a word, and gives it to be kept; none when the turn has enough of them.
+    /// Adds an instruction and returns the message to commit; `None` when the turn accepts no more.
     pub(super) fn steer(&mut self, text: String, source: MessageSource) -> Option<Message> {
         if !self.turn.accepts_steers() || !self.is_turn_committed() {
             return None;
         }
         let message = Message::user(text, source);
-        // A word is only put aside; nothing follows from it yet.
+        // The turn only buffers the instruction; no action follows yet.
         self.pending_actions.extend(self.turn.handle(TurnEvent::Steer(message.clone())));
         Some(message)
     }
 
-    /// Waits for what comes next and does what follows from it. Safe to drop and call again.
+    /// Waits for the next event and executes what follows. Cancel safe.
     pub(super) async fn step(&mut self) -> Option<TurnExit> {
-        // A model that never pauses must not keep the thread from whoever wants to cancel it. Comes first, where
-        // dropping the step loses nothing.
+        // Yields to other tasks, so that a model that streams without pause can be cancelled. First, where dropping
+        // the step loses nothing.
         tokio::task::consume_budget().await;
         if self.staged.is_enqueued() {
-            let kept = self.staged.committed().await;
-            return self.on_commit(kept);
+            let result = self.staged.committed().await;
+            return self.on_commit(result);
         }
-        let left = self.wall.remaining(&self.shared.node);
-        let event = match left {
+        let remaining = self.wall.remaining(&self.shared.node);
+        let event = match remaining {
             None => self.next_event().await,
-            Some(left) => match tokio::time::timeout(left, self.next_event()).await {
+            Some(remaining) => match tokio::time::timeout(remaining, self.next_event()).await {
                 Ok(event) => event,
                 Err(_) if self.wall.remaining(&self.shared.node) == Some(Duration::ZERO) => {
                     return self.on_wall_time_exhausted();
                 }
-                // More was granted meanwhile.
+                // The limit was raised meanwhile.
                 Err(_) => return None,
             },
         };
@@ -233,15 +237,15 @@ impl TurnDriver {
         self.last_event_at = Instant::now();
         match event {
             Some(event) => self.apply(event),
-            // The slot has come, or the context was made shorter: what was used up meanwhile counts.
+            // A slot was acquired or the context compacted: retry the model call, which checks the budgets again.
             None => self.pending_actions.push_front(TurnAction::CallModel),
         }
         self.advance()
     }
 
-    /// What was in line is kept, or it is not.
-    fn on_commit(&mut self, kept: Result<(), StoreFault>) -> Option<TurnExit> {
-        match kept {
+    /// Handles the commit result of the enqueued batch.
+    fn on_commit(&mut self, result: Result<(), StoreFault>) -> Option<TurnExit> {
+        match result {
             Ok(()) => {
                 self.staged.publish(&self.shared);
                 match self.pending_end.take() {
@@ -264,7 +268,7 @@ impl TurnDriver {
                         }
                         TurnExit::Duplicate
                     }
-                    // Somebody has destroyed the agent: there is nobody to keep anything for.
+                    // The agent was destroyed.
                     StoreFault::NotFound => TurnExit::Ended(self.abandon()),
                     fault => TurnExit::NeedsReload(fault.into()),
                 })
@@ -272,13 +276,13 @@ impl TurnDriver {
         }
     }
 
-    /// Does what is to be done, up to where something has to be kept first or waited for.
+    /// Executes pending actions up to the first that needs a commit or has to wait.
     pub(super) fn advance(&mut self) -> Option<TurnExit> {
         while !self.staged.is_enqueued() {
             let Some(action) = self.pending_actions.pop_front() else { break };
             match action {
                 TurnAction::Append(message) => self.staged.stage(message, &self.shared),
-                TurnAction::RunTool(place, call) => self.start_tool(place, &call),
+                TurnAction::RunTool(index, call) => self.start_tool(index, &call),
                 TurnAction::CallModel if self.staged.is_empty() => self.start_model_call(),
                 TurnAction::CallModel => {
                     self.pending_actions.push_front(TurnAction::CallModel);
@@ -303,7 +307,7 @@ impl TurnDriver {
         self.pending_end = Some(end);
     }
 
-    /// What runs is ended, and then the turn.
+    /// Stops running calls, then ends the turn.
     fn on_wall_time_exhausted(&mut self) -> Option<TurnExit> {
         self.wall.debit(&self.shared.node);
         self.drop_stream();
@@ -314,32 +318,29 @@ impl TurnDriver {
         self.advance()
     }
 
-    /// Drops the stream. A panic on its way out is the model's; it must not take the agent's task with it.
+    /// Drops the stream. A panic in the provider's destructor must not take down the actor.
     fn drop_stream(&mut self) {
         let awaited = std::mem::replace(&mut self.awaited, Awaited::Nothing);
         if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| drop(awaited))) {
-            tracing::warn!(
-                panic = panic_text(panic.as_ref()),
-                "the model's stream panicked when it was dropped"
-            );
+            tracing::warn!(panic = panic_text(panic.as_ref()), "model stream panicked on drop");
         }
     }
 
-    /// None when the model is to be asked now.
+    /// Waits for the next turn event; `None` when the model is to be called now.
     async fn next_event(&mut self) -> Option<TurnEvent> {
         match &mut self.awaited {
             Awaited::Model(_) => self.next_model_event().await,
-            Awaited::Summary(folding) => {
-                let step = folding.next().await;
+            Awaited::Summary(call) => {
+                let step = call.next().await;
                 self.on_summary_step(step)
             }
             Awaited::Tools => {
-                let (place, outcome) = self.tools.next_outcome().await;
-                Some(TurnEvent::ToolDone(place, outcome))
+                let (index, outcome) = self.tools.next_outcome().await;
+                Some(TurnEvent::ToolDone(index, outcome))
             }
-            Awaited::Slot(claim) => {
-                // The slots are never closed; if they were, the turn would go on without one.
-                self.slot = claim.await.ok();
+            Awaited::Slot(acquisition) => {
+                // The semaphore is never closed; if it were, the turn would continue without a slot.
+                self.slot = acquisition.await.ok();
                 None
             }
             Awaited::Nothing => Some(TurnEvent::ModelFailed(stream_ended())),
@@ -348,47 +349,41 @@ impl TurnDriver {
 
     fn apply(&mut self, event: TurnEvent) {
         let done = match &event {
-            TurnEvent::ToolDone(place, outcome) => Some((*place, outcome.clone())),
+            TurnEvent::ToolDone(index, outcome) => Some((*index, outcome.clone())),
             _ => None,
         };
         let actions = self.turn.handle(event);
-        // With the last of them all results come into the context: until then each is kept by itself.
-        if let Some((place, outcome)) = done
+        // The last result appends all of them to the context; until then each is recorded on its own.
+        if let Some((index, outcome)) = done
             && !actions.iter().any(|action| matches!(action, TurnAction::Append(_)))
         {
-            self.staged.stage_record(Record::CallDone { turn: self.turn_number, index: place, outcome });
+            self.staged.stage_record(Record::CallDone { turn: self.turn_number, index, outcome });
         }
         self.pending_actions.extend(actions);
     }
 
-    fn start_tool(&mut self, place: usize, call: &agent::ToolCall) {
+    fn start_tool(&mut self, index: usize, call: &agent::ToolCall) {
         self.awaited = Awaited::Tools;
-        match self.tools.start(place, call) {
-            StartedCall::Running(class) => self.stage_call_begun(place, call, class),
-            // Whoever it waits for may need the slot.
+        match self.tools.start(index, call) {
+            StartedCall::Running(class) => self.stage_call_begun(index, call, class),
+            // The agent it waits for may need the slot.
             StartedCall::WaitingForAgents(class) => {
                 self.slot = None;
-                self.stage_call_begun(place, call, class);
+                self.stage_call_begun(index, call, class);
             }
-            StartedCall::Finished(outcome) => self.apply(TurnEvent::ToolDone(place, outcome)),
+            StartedCall::Finished(outcome) => self.apply(TurnEvent::ToolDone(index, outcome)),
             StartedCall::BudgetExhausted(resource) => {
                 self.apply(TurnEvent::BudgetExhausted(resource));
                 let outcome = agent::ToolOutcome::Failed(agent::budget_exhausted_result(resource));
-                self.apply(TurnEvent::ToolDone(place, outcome));
+                self.apply(TurnEvent::ToolDone(index, outcome));
             }
         }
     }
 
-    /// A call does not run before it is kept that it may.
-    fn stage_call_begun(&mut self, place: usize, call: &agent::ToolCall, class: agent::ToolClass) {
+    /// Records the start of a call; it runs only after that is committed.
+    fn stage_call_begun(&mut self, index: usize, call: &agent::ToolCall, class: agent::ToolClass) {
         let (call_id, tool) = (call.id.clone(), call.name.clone());
-        self.staged.stage_record(Record::CallBegun {
-            turn: self.turn_number,
-            index: place,
-            call_id,
-            tool,
-            class,
-        });
+        self.staged.stage_record(Record::CallBegun { turn: self.turn_number, index, call_id, tool, class });
     }
 
     fn publish_end(&mut self, end: &TurnEnd) {

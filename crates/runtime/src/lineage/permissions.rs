@@ -1,37 +1,39 @@
-//! What an agent may do and grant: what it was given, below all that its ancestors may grant. Worked out when it is asked
-//! for, so that a change above counts at once.
+//! Effective permissions: the agent's own grant, bounded by what its ancestors may grant. Computed on each query, so
+//! that a change at an ancestor takes effect at once.
 
 use agent::permission::{DirectorySet, Grant, LineageLink, ceiling, effective};
 
 use super::LineageNode;
 
 impl LineageNode {
-    /// The agent, its parent, and so on, each with what it has now.
+    /// Returns the chain from the agent to the root, with each one's current permissions.
     pub(crate) fn lineage(&self) -> Vec<LineageLink> {
-        let link = |kin: &LineageNode| LineageLink { agent: kin.id(), permissions: kin.permissions() };
+        let link = |node: &LineageNode| LineageLink { agent: node.id(), permissions: node.permissions() };
         std::iter::once(link(self)).chain(self.ancestors().map(link)).collect()
     }
 
-    /// What it may do now.
+    /// Returns the effective grant.
     pub(crate) fn may(&self) -> Grant {
         effective(&self.lineage())
     }
 
-    /// What it may grant now.
+    /// Returns the grant that bounds its children.
     pub(crate) fn may_grant(&self) -> Grant {
         ceiling(self.lineage().iter().map(|link| &*link.permissions))
     }
 
-    /// Says of any tool whether it may use it now: what its grant would say, without working all of that out.
+    /// Returns a predicate for tool names: equal to `may().tools.contains`, without computing the whole grant.
     pub(crate) fn tool_filter(&self) -> impl Fn(&str) -> bool + use<> {
         let own = self.permissions();
         let above: Vec<_> = self.ancestors().map(LineageNode::permissions).collect();
-        move |tool| own.may.tools.contains(tool) && above.iter().all(|kin| kin.may_grant.tools.contains(tool))
+        move |tool| {
+            own.may.tools.contains(tool) && above.iter().all(|node| node.may_grant.tools.contains(tool))
+        }
     }
 
-    /// Where it may write now.
+    /// Returns the directories it may write to.
     pub(crate) fn write_folders(&self) -> DirectorySet {
         let own = self.permissions().may.write.clone();
-        self.ancestors().fold(own, |folders, kin| folders.intersection(&kin.permissions().may_grant.write))
+        self.ancestors().fold(own, |folders, node| folders.intersection(&node.permissions().may_grant.write))
     }
 }

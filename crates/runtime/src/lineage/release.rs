@@ -1,4 +1,4 @@
-//! An agent that goes, and one that stays after all because its end could not be kept.
+//! Release of a destroyed agent's reservations, and its rollback when the store could not commit the destruction.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,14 +8,14 @@ use agent::permission::Resource;
 use super::LineageNode;
 use crate::ledger::Account;
 
-/// An agent that was dismissed, and all that went back with it.
-#[must_use = "it is taken back when it could not be kept"]
+/// A destroyed agent and its refunded reservations, until the store has committed the destruction.
+#[must_use = "roll back if the store cannot commit the destruction"]
 pub(crate) struct Release<'a> {
     pub(super) node: &'a LineageNode,
     pub(super) refunds: Vec<Refund<'a>>,
 }
 
-/// An account that was settled.
+/// A closed account.
 pub(super) struct Refund<'a> {
     pub(super) node: &'a LineageNode,
     pub(super) resource: Resource,
@@ -24,48 +24,48 @@ pub(super) struct Refund<'a> {
 }
 
 impl Release<'_> {
-    /// It is gone for good.
+    /// Confirms the release: the destruction is committed.
     pub(crate) fn confirm(self) {}
 
-    /// It stays. Dismissals are taken back the last one first.
+    /// Rolls back the release. Several releases are rolled back in reverse order.
     pub(crate) fn roll_back(self) {
-        for repaid in self.refunds.into_iter().rev() {
-            repaid.roll_back();
+        for refund in self.refunds.into_iter().rev() {
+            refund.roll_back();
         }
-        for kin in self.node.ancestors() {
-            kin.descendant_count.fetch_add(1, Ordering::AcqRel);
-            // What was in line to be kept was refused with the rest.
-            kin.bump_version();
+        for node in self.node.ancestors() {
+            node.descendant_count.fetch_add(1, Ordering::AcqRel);
+            // The store rejected the enqueued ledgers with the batch: they must be enqueued again.
+            node.bump_version();
         }
         self.node.is_destroyed.store(false, Ordering::Release);
     }
 }
 
 impl Refund<'_> {
-    /// What was used meanwhile was paid by whoever is above, and stays so. What was given back may be used up by now: then
-    /// the lender has nothing left, and its limit holds all the same.
+    /// Usage recorded in between was debited to the ancestors and stays there. The refunded budget may be used up by
+    /// now; then the source has nothing left, and its limit still holds.
     fn roll_back(self) {
-        let Self { node: kin, resource, before, budget_source: lender } = self;
-        kin.update_account(resource, |account| {
-            let meanwhile = account.used.saturating_sub(before.used);
+        let Self { node, resource, before, budget_source: source } = self;
+        node.update_account(resource, |account| {
+            let used_meanwhile = account.used.saturating_sub(before.used);
             let paid_elsewhere = match before.limit {
-                Some(_) => before.paid_elsewhere.saturating_add(meanwhile),
+                Some(_) => before.paid_elsewhere.saturating_add(used_meanwhile),
                 None => before.paid_elsewhere,
             };
             *account = Account { used: account.used, paid_elsewhere, ..before };
         });
-        let Some(lender) = lender else { return };
-        lender.update_account(resource, |theirs| {
-            theirs.reserved = theirs.reserved.saturating_add(before.share);
-            theirs.used = theirs.used.saturating_sub(before.used_of_share());
+        let Some(source) = source else { return };
+        source.update_account(resource, |source_account| {
+            source_account.reserved = source_account.reserved.saturating_add(before.share);
+            source_account.used = source_account.used.saturating_sub(before.used_of_share());
         });
-        kin.budget_sources().push((resource, lender));
+        node.budget_sources().push((resource, source));
     }
 }
 
 impl LineageNode {
-    /// An agent that was never there gives back what was set aside for it.
+    /// Releases the reservations of an agent whose creation failed.
     pub(crate) fn release_pending(&self) {
-        let _repaid = self.close_accounts();
+        let _refunds = self.close_accounts();
     }
 }

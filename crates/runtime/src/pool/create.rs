@@ -1,5 +1,5 @@
-//! Making an agent: every part of the ask is checked, and checked against what the parent may grant, before anything is
-//! made. A refused create leaves nothing behind.
+//! Creation of agents: validates the request and checks it against what the parent may grant before anything is
+//! created. A rejected creation leaves nothing behind.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,111 +21,111 @@ use crate::context::{DefaultPrompt, default_prompt};
 use crate::handle::{AgentHandle, NewMessage, TurnFuture};
 use crate::lineage::{GrantedPermissions, LineageNode, NewLineageNode};
 
-/// What an agent is made from.
+/// Parameters of a new agent.
 #[derive(Debug, Clone, Default)]
 pub struct AgentSpec {
-    /// What it is called.
+    /// Agent id.
     pub name: NameSpec,
-    /// Its prompt; the pool's own when there is none.
+    /// System prompt; the pool's default if `None`.
     pub system_prompt: Option<String>,
-    /// Its parent.
+    /// Parent agent.
     pub parent: Option<AgentId>,
-    /// Its working directory; its parent's, or the pool's, when there is none.
+    /// Working directory; the parent's or the pool's if `None`.
     pub cwd: Option<String>,
-    /// Its model; the usual one when there is none.
+    /// Model; the default model if `None`.
     pub model: Option<String>,
-    /// What it is given.
+    /// Requested permissions.
     pub permissions: PermissionSpec,
-    /// The highest level it may have, whatever its preset says; none is no bound.
+    /// Maximum trust level, whatever the preset; `None` is unbounded.
     pub level_max: Option<Level>,
-    /// Its first message.
+    /// First message.
     pub initial: Option<FirstMessage>,
-    /// What becomes of a turn that a crash cuts off; the pool's own way when nothing is said.
+    /// Restart policy for open turns; the pool's default if `None`.
     pub on_restart: Option<RestartPolicy>,
-    /// Where it comes from, if it is not made from nothing.
+    /// Origin, if it is forked or imported.
     pub origin: Option<String>,
 }
 
-/// What an agent is called.
+/// How the id of a new agent is chosen.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum NameSpec {
-    /// Eight hex digits that are free.
+    /// Random id of eight hex digits.
     #[default]
     Generated,
-    /// The lowest of `.1`, `.2`, … that is free.
+    /// Lowest free temporary id: `.1`, `.2`, …
     NextTemporary,
-    /// This.
+    /// This id.
     Given(AgentId),
 }
 
-/// An agent's first message.
+/// First message of a new agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FirstMessage {
-    /// Its text.
+    /// Text of the message.
     pub text: String,
-    /// Where it comes from.
+    /// Origin of the message.
     pub source: MessageSource,
 }
 
-/// Who wants an agent.
+/// Initiator of an operation.
 #[derive(Clone, Copy)]
 pub enum Initiator<'a> {
-    /// Whoever runs the daemon.
+    /// The operator of the daemon.
     Admin,
-    /// An agent; it becomes the parent.
+    /// An agent; the parent of agents it creates.
     Agent(&'a AgentHandle),
 }
 
 impl Initiator<'_> {
-    /// For the audit trail.
+    /// Returns the name for the audit trail.
     pub(crate) fn name(&self) -> &str {
         match self {
             Initiator::Admin => "admin",
-            Initiator::Agent(own) => own.id().as_str(),
+            Initiator::Agent(agent) => agent.id().as_str(),
         }
     }
 }
 
-/// The same, for work that goes on when whoever asked for it is gone.
+/// Owned [`Initiator`], for detached work that outlives the caller.
 pub(crate) enum OwnedInitiator {
     Admin,
     Agent(AgentHandle),
 }
 
 impl OwnedInitiator {
-    pub(crate) fn from_initiator(by: Initiator<'_>) -> Self {
-        match by {
+    pub(crate) fn from_initiator(initiator: Initiator<'_>) -> Self {
+        match initiator {
             Initiator::Admin => OwnedInitiator::Admin,
-            Initiator::Agent(own) => OwnedInitiator::Agent(own.clone()),
+            Initiator::Agent(agent) => OwnedInitiator::Agent(agent.clone()),
         }
     }
 
     pub(crate) fn as_initiator(&self) -> Initiator<'_> {
         match self {
             OwnedInitiator::Admin => Initiator::Admin,
-            OwnedInitiator::Agent(own) => Initiator::Agent(own),
+            OwnedInitiator::Agent(agent) => Initiator::Agent(agent),
         }
     }
 }
 
-/// An agent that was made.
+/// A created agent.
 pub struct CreatedAgent {
-    /// The way to it.
+    /// Handle to the agent.
     pub handle: AgentHandle,
-    /// What whoever holds it can show to be that agent.
+    /// Token that authenticates its bearer as this agent.
     pub capability: Capability,
-    /// The first message's name, and its answer.
+    /// Request id and turn of the first message.
     pub initial: Option<(RequestId, TurnFuture)>,
 }
 
-/// Names made up before the random bytes are taken to be none: even among 100,000 agents the first is nearly always
-/// free.
+/// Attempts to generate a free id before the entropy source is assumed broken: even among 100,000 agents the first is
+/// nearly always free.
 const ID_ATTEMPTS_MAX: usize = 16;
 
-/// The tool by which agents create agents; an agent that calls the method itself needs it too.
+/// Tool that creates agents; an agent that calls the RPC method directly needs permission for it too.
 const CREATE_TOOL: &str = "agent_create";
 
-/// What is known of an agent before it has a name.
+/// A validated creation request, before an id is assigned.
 pub(super) struct CreatePlan {
     pub(super) spec: AgentSpec,
     pub(super) parent: Option<Arc<LineageNode>>,
@@ -134,7 +134,7 @@ pub(super) struct CreatePlan {
     pub(super) provider: Arc<dyn Provider>,
     pub(super) created_by: String,
     pub(super) created_at: Option<Timestamp>,
-    /// Messages it begins with.
+    /// Initial messages.
     pub(super) messages: Vec<Arc<Message>>,
 }
 
@@ -142,9 +142,9 @@ impl Pool {
     pub(crate) async fn create(
         self: &Arc<Self>,
         spec: AgentSpec,
-        by: Initiator<'_>,
+        initiator: Initiator<'_>,
     ) -> Result<CreatedAgent, Fault> {
-        let plan = self.plan_create(spec, by).await?;
+        let plan = self.plan_create(spec, initiator).await?;
         self.create_planned(&plan).await
     }
 
@@ -175,43 +175,48 @@ impl Pool {
                 return Ok(created);
             }
         }
-        let fault = Fault::new(FaultKind::Internal, "no agent ID could be made up");
-        Err(fault.caused_by(format!("{ID_ATTEMPTS_MAX} of them were taken")))
+        let fault = Fault::new(FaultKind::Internal, "could not generate an agent ID");
+        Err(fault.caused_by(format!("all {ID_ATTEMPTS_MAX} generated IDs are taken")))
     }
 
     fn generate_id(&self) -> Result<AgentId, Fault> {
         let mut bytes = [0; 4];
         self.outside.entropy.fill(&mut bytes)?;
-        AgentId::parse(&format!("{:08x}", u32::from_be_bytes(bytes)))
-            .map_err(|fault| Fault::new(FaultKind::Internal, "no agent ID could be made up").caused_by(fault))
+        AgentId::parse(&format!("{:08x}", u32::from_be_bytes(bytes))).map_err(|fault| {
+            Fault::new(FaultKind::Internal, "could not generate an agent ID").caused_by(fault)
+        })
     }
 
-    /// Checks the whole ask.
-    pub(super) async fn plan_create(&self, spec: AgentSpec, by: Initiator<'_>) -> Result<CreatePlan, Fault> {
+    /// Validates the whole request.
+    pub(super) async fn plan_create(
+        &self,
+        spec: AgentSpec,
+        initiator: Initiator<'_>,
+    ) -> Result<CreatePlan, Fault> {
         if self.stop_requested.is_cancelled() {
             return Err(shutting_down());
         }
-        let parent = self.resolve_parent(&spec, by).await?;
+        let parent = self.resolve_parent(&spec, initiator).await?;
         let preset = self.find_preset(&spec.permissions, spec.level_max)?;
-        self.check_ceiling(preset, &spec.permissions, parent.as_deref(), by)?;
+        self.check_ceiling(preset, &spec.permissions, parent.as_deref(), initiator)?;
         if spec.level_max.is_some_and(|max| preset.level > max) {
             return Err(self.preset_not_found(preset.name(), spec.level_max));
         }
-        let outer = parent.as_deref().map(LineageNode::may_grant);
-        let cwd = self.resolve_cwd(&spec, parent.as_deref(), outer.as_ref())?;
-        let standing = self.resolve_permissions(&spec.permissions, &cwd, outer.as_ref())?;
+        let ceiling = parent.as_deref().map(LineageNode::may_grant);
+        let cwd = self.resolve_cwd(&spec, parent.as_deref(), ceiling.as_ref())?;
+        let granted = self.resolve_permissions(&spec.permissions, &cwd, ceiling.as_ref())?;
         let provider = match &spec.model {
             None => self.outside.models.default_model(),
             Some(model) => self.outside.models.find(model)?,
         };
-        let by = by.name().to_owned();
+        let initiator = initiator.name().to_owned();
         Ok(CreatePlan {
             spec,
             parent,
             cwd,
-            granted: standing,
+            granted,
             provider,
-            created_by: by,
+            created_by: initiator,
             created_at: None,
             messages: Vec::new(),
         })
@@ -220,19 +225,19 @@ impl Pool {
     async fn resolve_parent(
         &self,
         spec: &AgentSpec,
-        by: Initiator<'_>,
+        initiator: Initiator<'_>,
     ) -> Result<Option<Arc<LineageNode>>, Fault> {
-        let parent = match (by, &spec.parent) {
+        let parent = match (initiator, &spec.parent) {
             (Initiator::Admin, None) => return Ok(None),
             (Initiator::Admin, Some(id)) => {
                 let none = || Fault::new(FaultKind::Invalid, format!("Parent agent not found: {id}"));
                 self.node_of(self.directory.find(id).ok_or_else(none)?).await?
             }
-            (Initiator::Agent(own), Some(id)) if own.id() != id => {
+            (Initiator::Agent(agent), Some(id)) if agent.id() != id => {
                 let text = "Cannot create agent: requester does not match the parent agent";
                 return Err(Fault::denied("identity", text));
             }
-            (Initiator::Agent(own), _) => Arc::clone(own.node()),
+            (Initiator::Agent(agent), _) => Arc::clone(agent.node()),
         };
         if parent.depth >= DEPTH_MAX {
             let text = format!("Cannot create agent: max nesting depth ({DEPTH_MAX}) exceeded");
@@ -241,17 +246,17 @@ impl Pool {
         Ok(Some(parent))
     }
 
-    /// May this preset be had under this parent? What only an admin may ask for is refused to agents here.
+    /// Checks that the parent may create an agent of this preset, and rejects admin-only fields from agents.
     fn check_ceiling(
         &self,
         preset: &Preset,
         permissions: &PermissionSpec,
         parent: Option<&LineageNode>,
-        by: Initiator<'_>,
+        initiator: Initiator<'_>,
     ) -> Result<(), Fault> {
         let Some(parent) = parent else { return Ok(()) };
         let create = Effect::Create(preset.inheritance.clone());
-        match by {
+        match initiator {
             Initiator::Admin => authorize_effects(&[create], &parent.may()),
             Initiator::Agent(_) => {
                 reject_widening(permissions.may_create.is_some() || permissions.may_grant.is_some())?;
@@ -264,7 +269,7 @@ impl Pool {
         &self,
         spec: &AgentSpec,
         parent: Option<&LineageNode>,
-        outer: Option<&Grant>,
+        ceiling: Option<&Grant>,
     ) -> Result<FilePath, Fault> {
         let base = parent.map_or(&self.options.cwd, |parent| &parent.cwd);
         let Some(text) = &spec.cwd else { return Ok(base.clone()) };
@@ -273,23 +278,24 @@ impl Pool {
             .workspace
             .resolve_directory(text, base)
             .map_err(|text| Fault::new(FaultKind::Invalid, text))?;
-        if outer.is_some_and(|outer| outer.read.find(&cwd).is_none()) {
+        if ceiling.is_some_and(|ceiling| ceiling.read.find(&cwd).is_none()) {
             let text = format!("cwd '{cwd}' is outside parent's allowed paths");
             return Err(Fault::denied(Dimension::Read.name(), text));
         }
         Ok(cwd)
     }
 
-    /// None when the name is taken.
+    /// Creates the agent with this id; `None` when the id is taken.
     async fn create_with_id(
         self: &Arc<Self>,
         plan: &CreatePlan,
         id: &AgentId,
     ) -> Result<Option<CreatedAgent>, Fault> {
         let capability = Capability::generate(&*self.outside.entropy)?;
-        // Waited for first: what is set aside while somebody waits would be kept without the agent it is for.
-        let _making = self.tree_lock.read().await;
-        let kin = LineageNode::new(NewLineageNode {
+        // Locked before the budget is reserved: otherwise a concurrent commit could persist the reservation without
+        // its agent.
+        let _tree_guard = self.tree_lock.read().await;
+        let node = LineageNode::new(NewLineageNode {
             id: id.clone(),
             serial: self.next_serial(),
             parent: plan.parent.clone(),
@@ -297,39 +303,39 @@ impl Pool {
             granted: plan.granted.clone(),
         })
         .map_err(budget_exceeds_parent)?;
-        match self.directory.reserve(&kin, capability.digest(), self.limits.agents_max) {
+        match self.directory.reserve(&node, capability.digest(), self.limits.agents_max) {
             Ok(()) => {}
-            Err(refused) => {
-                kin.release_pending();
-                return match refused {
+            Err(error) => {
+                node.release_pending();
+                return match error {
                     ReserveError::NameTaken => Ok(None),
                     ReserveError::Refused(fault) => Err(fault),
                 };
             }
         }
-        match self.persist_and_start(plan, &kin, &capability).await {
+        match self.persist_and_start(plan, &node, &capability).await {
             Ok(created) => Ok(Some(created)),
             Err(fault) => {
-                self.directory.remove(kin.serial);
-                kin.release().confirm();
+                self.directory.remove(node.serial);
+                node.release().confirm();
                 Err(fault)
             }
         }
     }
 
-    /// Keeps the agent with its first message, and lets it live then.
+    /// Commits the agent with its first message, then starts its actor.
     async fn persist_and_start(
         self: &Arc<Self>,
         plan: &CreatePlan,
-        kin: &Arc<LineageNode>,
+        node: &Arc<LineageNode>,
         capability: &Capability,
     ) -> Result<CreatedAgent, Fault> {
-        let live_place = self.reserve_live().await?;
-        let window = self.initial_window(plan, kin);
+        let reservation = self.reserve_live().await?;
+        let window = self.initial_window(plan, node);
         let turns = u64::from(plan.spec.initial.is_some());
         let state = AgentState { messages: plan.messages.len() as u64, turns, ..AgentState::default() };
         let new = NewAgent {
-            node: Arc::clone(kin),
+            node: Arc::clone(node),
             capability: capability.digest(),
             created_at: plan.created_at.unwrap_or_else(|| self.outside.clock.now()),
             created_by: plan.created_by.clone(),
@@ -341,40 +347,45 @@ impl Pool {
             state,
         };
         let (handle, commands) = self.assemble(new);
-        let first =
-            plan.spec.initial.as_ref().map(|first| self.admit_first_message(&handle, first)).transpose()?;
+        let first_message = plan
+            .spec
+            .initial
+            .as_ref()
+            .map(|first_message| self.admit_first_message(&handle, first_message))
+            .transpose()?;
         let mut records = vec![Record::Created(Box::new(handle.record()))];
-        let kept = |message: &Arc<Message>| Record::MessageAdded(Box::new(Message::clone(message)));
-        records.extend(plan.messages.iter().map(kept));
-        records.extend(first.as_ref().map(|(_, open)| open.accepted_record()));
-        kin.mark_committed();
+        let added_record = |message: &Arc<Message>| Record::MessageAdded(Box::new(Message::clone(message)));
+        records.extend(plan.messages.iter().map(added_record));
+        records.extend(first_message.as_ref().map(|(_, pending)| pending.accepted_record()));
+        node.mark_committed();
         handle.shared.append(records, |_| {}).await.map_err(|fault| match fault {
             StoreFault::DuplicateAgentId => {
                 Fault::new(FaultKind::Invalid, format!("Agent already exists: {}", handle.id()))
             }
             fault => fault.into(),
         })?;
-        let (initial, waiting) = match first {
+        let (initial, queue) = match first_message {
             None => (None, VecDeque::new()),
-            Some((request_id, mut open)) => {
-                let (reply, answer) = oneshot::channel();
-                open.mark_committed();
-                let initial = (request_id, handle.turn_future(answer));
-                (Some(initial), VecDeque::from([open.with_reply(reply)]))
+            Some((request_id, mut pending)) => {
+                let (reply, receiver) = oneshot::channel();
+                pending.mark_committed();
+                let initial = (request_id, handle.turn_future(receiver));
+                (Some(initial), VecDeque::from([pending.with_reply(reply)]))
             }
         };
-        self.start_agent(&handle, commands, waiting, live_place);
+        self.start_agent(&handle, commands, queue, reservation);
         Ok(CreatedAgent { handle, capability: capability.clone(), initial })
     }
 
-    /// The context an agent begins with. Its own prompt stands alone; without one it has the pool's, or the layers.
-    fn initial_window(&self, plan: &CreatePlan, kin: &LineageNode) -> Window {
-        let given = plan.spec.system_prompt.clone().or_else(|| self.options.system_prompt_default.clone());
+    /// Builds the initial context. The system prompt is the agent's own, else the pool's default, else the layered
+    /// prompt.
+    fn initial_window(&self, plan: &CreatePlan, node: &LineageNode) -> Window {
+        let prompt = plan.spec.system_prompt.clone().or_else(|| self.options.system_prompt_default.clone());
         let provider = &*plan.provider;
-        let prompt = given.or_else(|| match self.options.context.prompt {
+        let prompt = prompt.or_else(|| match self.options.context.prompt {
             DefaultPrompt::Nothing => None,
             DefaultPrompt::Layers => {
-                let writes = kin.write_folders().roots().to_vec();
+                let writes = node.write_folders().roots().to_vec();
                 Some(default_prompt(
                     &*self.outside.workspace,
                     provider,
@@ -392,26 +403,26 @@ impl Pool {
         window
     }
 
-    /// The first message has its place before the agent can be found: if there is no room, there is no agent.
+    /// Admits the first message before the agent is visible: without a permit the creation fails.
     fn admit_first_message(
         &self,
         handle: &AgentHandle,
-        first: &FirstMessage,
+        first_message: &FirstMessage,
     ) -> Result<(RequestId, PendingTurn), Fault> {
         let mut bytes = [0; 16];
         self.outside.entropy.fill(&mut bytes)?;
         let request_id = RequestId::Text(uuid_text(bytes));
         let message = NewMessage {
-            text: first.text.clone(),
+            text: first_message.text.clone(),
             images: Vec::new(),
             request_id: request_id.clone(),
-            source: first.source.clone(),
+            source: first_message.source.clone(),
         };
         Ok((request_id, PendingTurn::new(message, handle.admit()?, handle.shared.next_turn())))
     }
 }
 
-/// A random UUID in its usual text.
+/// Formats a random (version 4) UUID.
 fn uuid_text(mut bytes: [u8; 16]) -> String {
     bytes[6] = (bytes[6] & 0x0f) | 0x40;
     bytes[8] = (bytes[8] & 0x3f) | 0x80;

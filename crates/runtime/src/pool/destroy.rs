@@ -1,4 +1,4 @@
-//! Ending agents: first it is kept that they are gone, then they go.
+//! Destruction of agents: commits it first, then removes the agents and ends their tasks.
 
 use std::sync::Arc;
 
@@ -11,72 +11,73 @@ use crate::handle::AgentHandle;
 use crate::lineage::{LineageNode, Release};
 
 impl Pool {
-    /// Whoever left, with the handles of those that were live. Nobody when the agent is not there.
+    /// Destroys an agent and, with `Cascade`, its descendants. Returns one item per destroyed agent, with its handle
+    /// if it was live; empty when the agent does not exist.
     pub(super) async fn destroy(
         self: &Arc<Self>,
         serial: Serial,
         children: ChildPolicy,
         by: &str,
     ) -> Result<Vec<Option<AgentHandle>>, Fault> {
-        let _alone = self.tree_lock.write().await;
-        let leaving = self.directory.destroy_set(serial, children);
-        if leaving.is_empty() {
+        let _tree_guard = self.tree_lock.write().await;
+        let serials = self.directory.destroy_set(serial, children);
+        if serials.is_empty() {
             return Ok(Vec::new());
         }
-        let kins = self.nodes_of(&leaving).await?;
-        // Those below first: whoever is above is forgotten with the last of them.
-        let dismissals: Vec<Release<'_>> = kins.iter().rev().map(|kin| kin.release()).collect();
-        if let Err(fault) = self.persist_destroyed(&kins, by).await {
-            dismissals.into_iter().rev().for_each(Release::roll_back);
+        let nodes = self.nodes_of(&serials).await?;
+        // Descendants first: a node is closed after its last descendant.
+        let releases: Vec<Release<'_>> = nodes.iter().rev().map(|node| node.release()).collect();
+        if let Err(fault) = self.persist_destroyed(&nodes, by).await {
+            releases.into_iter().rev().for_each(Release::roll_back);
             return Err(fault.into());
         }
-        dismissals.into_iter().for_each(Release::confirm);
-        let leave = |kin: &Arc<LineageNode>| {
-            let handle = self.directory.remove(kin.serial);
+        releases.into_iter().for_each(Release::confirm);
+        let remove = |node: &Arc<LineageNode>| {
+            let handle = self.directory.remove(node.serial);
             handle.iter().for_each(AgentHandle::request_end);
-            self.output_cache.remove_agent(kin.serial);
+            self.output_cache.remove_agent(node.serial);
             handle
         };
-        Ok(kins.iter().rev().map(leave).collect())
+        Ok(nodes.iter().rev().map(remove).collect())
     }
 
-    /// Keeps that they are gone, and with it what was set aside for them and has gone back to whoever is above.
+    /// Commits the destruction together with the refunds to the ancestors.
     fn persist_destroyed(
         &self,
-        kins: &[Arc<LineageNode>],
+        nodes: &[Arc<LineageNode>],
         by: &str,
     ) -> BoxFuture<'static, Result<(), StoreFault>> {
         let at = self.outside.clock.now();
-        let gone = |kin: &Arc<LineageNode>| Append {
-            agent: kin.serial,
-            agent_id: Some(kin.id()),
+        let destroyed = |node: &Arc<LineageNode>| Append {
+            agent: node.serial,
+            agent_id: Some(node.id()),
             at,
             records: vec![Record::Destroyed { by: by.to_owned() }],
             state: None,
             ledgers: Vec::new(),
         };
-        let mut appends: Vec<Append> = kins.iter().rev().map(gone).collect();
-        if let (Some(append), Some(parent)) = (appends.last_mut(), &kins[0].parent) {
+        let mut appends: Vec<Append> = nodes.iter().rev().map(destroyed).collect();
+        if let (Some(append), Some(parent)) = (appends.last_mut(), &nodes[0].parent) {
             append.ledgers = parent.take_changed_ledgers();
         }
         self.outside.store.append(appends)
     }
 
     async fn nodes_of(&self, serials: &[Serial]) -> Result<Vec<Arc<LineageNode>>, Fault> {
-        let here = |serial: &Serial| self.directory.node(*serial);
-        if let Some(kins) = serials.iter().map(here).collect() {
-            return Ok(kins);
+        let live_node = |serial: &Serial| self.directory.node(*serial);
+        if let Some(nodes) = serials.iter().map(live_node).collect() {
+            return Ok(nodes);
         }
         let loaded = self.load_agents(serials).await?;
-        Ok(serials.iter().filter_map(|serial| loaded.get(serial)).map(|(kin, _)| Arc::clone(kin)).collect())
+        Ok(serials.iter().filter_map(|serial| loaded.get(serial)).map(|(node, _)| Arc::clone(node)).collect())
     }
 
-    /// What a turn used while its agent went was paid by whoever is above.
+    /// Persists the ledgers of the ancestors, which were debited for usage during the destruction.
     pub(crate) fn persist_ancestor_ledgers(
         &self,
-        kin: &LineageNode,
+        node: &LineageNode,
     ) -> BoxFuture<'static, Result<(), StoreFault>> {
-        let append = kin.parent.as_ref().map(|parent| Append {
+        let append = node.parent.as_ref().map(|parent| Append {
             agent: parent.serial,
             agent_id: Some(parent.id()),
             at: self.outside.clock.now(),

@@ -1,4 +1,4 @@
-//! What can be done to a conversation as a whole: copied up to a message, given another name, brought in from elsewhere.
+//! Lifecycle operations on whole conversations: fork, rename, import.
 
 use std::sync::Arc;
 
@@ -13,65 +13,73 @@ use super::{AgentSpec, Pool, PoolHandle};
 use crate::admission::busy;
 use crate::handle::{AgentHandle, AgentRef};
 
-/// A copy of an agent.
+/// Parameters of a fork.
 #[derive(Debug, Clone, Default)]
 pub struct Fork {
-    /// What it is called; made up when nothing is said.
+    /// Id of the fork; generated if `None`.
     pub id: Option<AgentId>,
-    /// The messages it begins with; all when nothing is said.
+    /// Number of messages to copy; all if `None`.
     pub messages: Option<usize>,
 }
 
-/// An agent from elsewhere.
+/// An agent to import.
 #[derive(Debug, Clone)]
 pub struct Import {
-    /// What it is made from.
+    /// Parameters of the agent.
     pub spec: AgentSpec,
-    /// Its messages.
+    /// Messages of the context.
     pub messages: Vec<Message>,
-    /// When it was made, if that is known.
+    /// Creation time, if known.
     pub created_at: Option<Timestamp>,
-    /// Where it comes from.
+    /// Origin of the import.
     pub origin: String,
 }
 
 impl PoolHandle {
-    /// Makes a new agent with the first messages of another, and all that the other was given.
+    /// Creates an agent with the first messages and the permissions of another.
     ///
     /// # Errors
-    /// As for a create, and when the messages would end within a tool call.
+    /// As for [`Self::create`], and when the cut would separate a tool call from its result.
     pub async fn fork(
         &self,
         source: &AgentHandle,
         fork: Fork,
-        by: Initiator<'_>,
+        initiator: Initiator<'_>,
     ) -> Result<CreatedAgent, Fault> {
-        let (pool, source, author) =
-            (Arc::clone(&self.pool), source.clone(), OwnedInitiator::from_initiator(by));
-        self.pool.run_detached(async move { pool.fork(&source, fork, author.as_initiator()).await }).await
+        let (pool, source, initiator) =
+            (Arc::clone(&self.pool), source.clone(), OwnedInitiator::from_initiator(initiator));
+        self.pool.run_detached(async move { pool.fork(&source, fork, initiator.as_initiator()).await }).await
     }
 
-    /// Gives an agent another name. What was kept of it stays with it.
+    /// Renames an agent. Its journal stays with it.
     ///
     /// # Errors
-    /// When the name is taken, the agent is at work, or the name cannot be kept.
-    pub async fn rename(&self, agent: &AgentRef, id: AgentId, by: Initiator<'_>) -> Result<AgentRef, Fault> {
-        let (pool, agent, by) = (Arc::clone(&self.pool), agent.clone(), by.name().to_owned());
+    /// When the id is taken, the agent is working, or the commit failed.
+    pub async fn rename(
+        &self,
+        agent: &AgentRef,
+        id: AgentId,
+        initiator: Initiator<'_>,
+    ) -> Result<AgentRef, Fault> {
+        let (pool, agent, by) = (Arc::clone(&self.pool), agent.clone(), initiator.name().to_owned());
         self.pool.run_detached(async move { pool.rename(&agent, id, by).await }).await
     }
 
-    /// Makes an agent with messages it had elsewhere.
+    /// Creates an agent with imported messages.
     ///
     /// # Errors
-    /// As for a create.
-    pub async fn import(&self, import: Import, by: Initiator<'_>) -> Result<CreatedAgent, Fault> {
-        let (pool, author) = (Arc::clone(&self.pool), OwnedInitiator::from_initiator(by));
+    /// As for [`Self::create`].
+    pub async fn import(&self, import: Import, initiator: Initiator<'_>) -> Result<CreatedAgent, Fault> {
+        let (pool, initiator) = (Arc::clone(&self.pool), OwnedInitiator::from_initiator(initiator));
         let import = async move {
             let Import { spec, messages, created_at, origin } = import;
             let spec = AgentSpec { origin: Some(origin), initial: None, ..spec };
             let messages = messages.into_iter().map(Arc::new).collect();
-            let plan =
-                CreatePlan { messages, created_at, ..pool.plan_create(spec, author.as_initiator()).await? };
+            let plan = CreatePlan {
+                messages,
+                created_at,
+                ..pool.plan_create(spec, initiator.as_initiator()).await?
+            };
             pool.create_planned(&plan).await
         };
         self.pool.run_detached(import).await
@@ -83,23 +91,23 @@ impl Pool {
         self: &Arc<Self>,
         source: &AgentHandle,
         fork: Fork,
-        by: Initiator<'_>,
+        initiator: Initiator<'_>,
     ) -> Result<CreatedAgent, Fault> {
-        let (record, kin) = (source.record(), source.node());
-        if let Initiator::Agent(own) = by {
-            let preset = self.find_preset(&kin.granted().spec, None)?;
-            let is_parent = kin.parent.as_ref().is_some_and(|parent| parent.serial == own.node().serial);
+        let (record, node) = (source.record(), source.node());
+        if let Initiator::Agent(agent) = initiator {
+            let preset = self.find_preset(&node.granted().spec, None)?;
+            let is_parent = node.parent.as_ref().is_some_and(|parent| parent.serial == agent.node().serial);
             if !is_parent {
-                let text = format!("Agent '{}' may fork only its own children", own.id());
+                let text = format!("Agent '{}' may fork only its own children", agent.id());
                 return Err(Fault::denied("targets", text));
             }
-            authorize_effects(&[Effect::Create(preset.inheritance.clone())], &own.node().may())?;
+            authorize_effects(&[Effect::Create(preset.inheritance.clone())], &agent.node().may())?;
         }
         let messages = first_messages(source, fork.messages)?;
         let provider = Arc::clone(&source.shared.provider);
         let spec = AgentSpec {
             name: fork.id.map_or(NameSpec::Generated, NameSpec::Given),
-            // An agent without a prompt stays without.
+            // A source without a prompt must not get the default one.
             system_prompt: Some(record.system_prompt.unwrap_or_default()),
             model: record.model,
             on_restart: Some(record.on_restart),
@@ -108,11 +116,11 @@ impl Pool {
         };
         let plan = CreatePlan {
             spec,
-            parent: kin.parent.clone(),
-            cwd: kin.cwd.clone(),
-            granted: kin.granted(),
+            parent: node.parent.clone(),
+            cwd: node.cwd.clone(),
+            granted: node.granted(),
             provider,
-            created_by: by.name().to_owned(),
+            created_by: initiator.name().to_owned(),
             created_at: None,
             messages,
         };
@@ -120,32 +128,32 @@ impl Pool {
     }
 
     async fn rename(self: &Arc<Self>, agent: &AgentRef, id: AgentId, by: String) -> Result<AgentRef, Fault> {
-        let _alone = self.tree_lock.write().await;
+        let _tree_guard = self.tree_lock.write().await;
         if id.is_temporary() && !agent.id.is_temporary() {
-            let text = format!("an agent that is kept cannot get a temporary name: {id}");
+            let text = format!("a persistent agent cannot get a temporary ID: {id}");
             return Err(Fault::new(FaultKind::Invalid, text));
         }
         if !self.directory.exists(agent.serial) {
             return Err(crate::handle::agent_not_found(&agent.id));
         }
         if !self.directory.put_to_sleep(agent.serial) && self.directory.live_handle(agent.serial).is_some() {
-            let text = format!("busy: agent '{}' is at work; rename it when it rests", agent.id);
+            let text = format!("busy: agent '{}' is working; rename it when it is idle", agent.id);
             return Err(Fault::new(busy(), text));
         }
-        // Nobody wakes it meanwhile: whoever wakes it would know it by its old name.
-        let super::directory::Lookup::Asleep(gate) = self.directory.lookup(agent.serial) else {
-            return Err(Fault::new(busy(), format!("busy: agent '{}' is at work", agent.id)));
+        // Locked, so that no caller wakes it under its old id.
+        let super::directory::Lookup::Asleep(wake_lock) = self.directory.lookup(agent.serial) else {
+            return Err(Fault::new(busy(), format!("busy: agent '{}' is working", agent.id)));
         };
-        let _awake = gate.lock().await;
+        let _wake_guard = wake_lock.lock().await;
         if self.directory.live_handle(agent.serial).is_some() {
-            return Err(Fault::new(busy(), format!("busy: agent '{}' is at work", agent.id)));
+            return Err(Fault::new(busy(), format!("busy: agent '{}' is working", agent.id)));
         }
         if !self.directory.reserve_name(agent.serial, &id) {
             return Err(name_taken(&id));
         }
         let append = Append {
             agent: agent.serial,
-            // The name it has then; later records bear the new one.
+            // The old id; later records have the new one.
             agent_id: Some(agent.id.clone()),
             at: self.outside.clock.now(),
             records: vec![Record::Renamed { by, id: id.clone() }],

@@ -1,4 +1,4 @@
-//! Lists of agents, live or asleep. A list wakes nobody.
+//! Listing of agents, live or asleep. Listing does not wake agents.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,20 +13,20 @@ use crate::handle::{AgentHandle, AgentRef};
 use crate::lineage::LineageNode;
 use crate::published::{AgentLiveness, AgentStatus};
 
-/// Which agents to list.
+/// Scope of a listing.
 #[derive(Debug, Clone, Copy)]
 pub enum ListScope<'a> {
-    /// All of them.
+    /// All agents.
     All,
-    /// One of them, and everybody below it.
+    /// One agent and its descendants.
     Subtree(&'a AgentRef),
 }
 
-/// Agents that sleep, read at once.
+/// Sleeping agents loaded from the store per batch.
 const LOAD_BATCH_MAX: usize = 1024;
 
 impl PoolHandle {
-    /// All agents in the order they were created.
+    /// Lists all agents in creation order.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -34,17 +34,17 @@ impl PoolHandle {
         self.list_page(ListScope::All, 0, usize::MAX).await.map(|(_, agents)| agents)
     }
 
-    /// Some of the agents in the order they were created, and how many there are.
+    /// Returns a page of agents in creation order, and the total number.
     ///
     /// # Errors
     /// When the store cannot be read.
     pub async fn list_page(
         &self,
-        among: ListScope<'_>,
+        scope: ListScope<'_>,
         offset: usize,
         limit: usize,
     ) -> Result<(usize, Vec<AgentStatus>), Fault> {
-        let under = match among {
+        let under = match scope {
             ListScope::All => None,
             ListScope::Subtree(top) => Some(top.serial),
         };
@@ -52,13 +52,13 @@ impl PoolHandle {
         Ok((total, self.pool.statuses(page).await?))
     }
 
-    /// One live agent as it is in a list.
+    /// Returns the status of a live agent.
     #[must_use]
     pub fn status(&self, agent: &AgentHandle) -> AgentStatus {
         agent.shared.status(self.pool.directory.child_count(agent.node().serial))
     }
 
-    /// An agent's children in the order they were created.
+    /// Lists an agent's children in creation order.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -69,28 +69,33 @@ impl PoolHandle {
 
 impl Pool {
     async fn statuses(&self, listed: Vec<ListedAgent>) -> Result<Vec<AgentStatus>, Fault> {
-        let mut summaries = Vec::with_capacity(listed.len());
-        for some in listed.chunks(LOAD_BATCH_MAX) {
+        let mut statuses = Vec::with_capacity(listed.len());
+        for batch in listed.chunks(LOAD_BATCH_MAX) {
             let asleep: Vec<Serial> =
-                some.iter().filter(|one| one.live.is_none()).map(|one| one.serial).collect();
+                batch.iter().filter(|agent| agent.live.is_none()).map(|agent| agent.serial).collect();
             let loaded = if asleep.is_empty() { HashMap::new() } else { self.load_agents(&asleep).await? };
-            for one in some {
-                // Whoever is in neither was destroyed meanwhile.
-                match (&one.live, loaded.get(&one.serial)) {
-                    (Some(live), _) => summaries.push(live.status(one.child_count)),
-                    (None, Some((kin, stored))) => {
-                        summaries.push(self.stored_status(kin, stored, one.child_count));
+            for agent in batch {
+                // Neither live nor stored: destroyed meanwhile.
+                match (&agent.live, loaded.get(&agent.serial)) {
+                    (Some(live), _) => statuses.push(live.status(agent.child_count)),
+                    (None, Some((node, stored))) => {
+                        statuses.push(self.stored_status(node, stored, agent.child_count));
                     }
                     (None, None) => {}
                 }
             }
         }
-        Ok(summaries)
+        Ok(statuses)
     }
 
-    fn stored_status(&self, kin: &Arc<LineageNode>, stored: &StoredAgent, child_count: usize) -> AgentStatus {
+    fn stored_status(
+        &self,
+        node: &Arc<LineageNode>,
+        stored: &StoredAgent,
+        child_count: usize,
+    ) -> AgentStatus {
         let StoredAgent { record, state, .. } = stored;
-        let standing = kin.granted();
+        let granted = node.granted();
         let model = record.model.as_deref().map(Arc::from);
         AgentStatus {
             id: record.id.clone(),
@@ -102,13 +107,13 @@ impl Pool {
             open_turns: 0,
             model: model.or_else(|| self.outside.models.default_model().model().map(Arc::from)),
             last_action_at: state.last_action_at,
-            parent: kin.parent.as_ref().map(|parent| parent.id()),
+            parent: node.parent.as_ref().map(|parent| parent.id()),
             child_count,
-            depth: kin.depth,
-            preset: standing.preset,
-            level: standing.level,
+            depth: node.depth,
+            preset: granted.preset,
+            level: granted.level,
             cwd: record.cwd.clone(),
-            write_folders: kin.write_folders().roots().to_vec(),
+            write_folders: node.write_folders().roots().to_vec(),
             state: AgentLiveness::Asleep,
             on_restart: record.on_restart,
             origin: record.origin.clone(),

@@ -1,5 +1,5 @@
-//! What an agent may do now, and why; and what it was given, which can be changed. A change counts from the next effect
-//! on, for the agent and for everybody below it.
+//! Permissions of agents: reports the effective grant with its reasons, and changes it. A change applies from the next
+//! effect on, to the agent and its descendants.
 
 use std::sync::Arc;
 
@@ -16,50 +16,50 @@ use super::{Pool, PoolHandle};
 use crate::handle::AgentHandle;
 use crate::lineage::{GrantedPermissions, InsufficientBudget, LineageNode};
 
-/// What an agent is given, as it was asked for.
+/// Requested permissions of an agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PermissionSpec {
-    /// Its preset; the pool's own when there is none.
+    /// Preset; the pool's default if `None`.
     pub preset: Option<String>,
-    /// Tools it may not call.
+    /// Tools the agent may not call.
     pub disable_tools: Vec<String>,
-    /// Where it may write.
+    /// Paths the agent may write to.
     pub write_paths: Option<Vec<String>>,
-    /// Presets its children may have; those of its preset when nothing is said. Only an admin may say it.
+    /// Presets its children may have; the preset's own if `None`. Admin only.
     pub may_create: Option<Vec<String>>,
-    /// What it may grant, when that is not what it may do. Only an admin may say it.
+    /// What it may grant, if different from what it may do. Admin only.
     pub may_grant: Option<MayGrantSpec>,
-    /// How much it may use up.
+    /// Resource limits.
     pub budget: Budget,
 }
 
-/// The second set of an agent, when it differs from the first.
+/// What an agent may grant, if different from what it may do.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MayGrantSpec {
-    /// The preset it begins from; the agent's own when there is none.
+    /// Base preset; the agent's own if `None`.
     pub preset: Option<String>,
     /// Tools it may not grant.
     pub disable_tools: Vec<String>,
-    /// Where it may let children write.
+    /// Paths it may let children write to.
     pub write_paths: Option<Vec<String>>,
-    /// Presets that it may let children create from.
+    /// Presets its children may in turn create.
     pub may_create: Option<Vec<String>>,
 }
 
-/// The most items of one list: each is held against each, at every tool call of the agent.
+/// Maximum items per list: lists are compared pairwise at every tool call.
 const LIST_ITEMS_MAX: usize = 256;
 
 impl PermissionSpec {
     fn check_list_sizes(&self) -> Result<(), Fault> {
         let count = |list: &Option<Vec<String>>| list.as_ref().map_or(0, Vec::len);
-        let second = self.may_grant.as_ref();
+        let may_grant = self.may_grant.as_ref();
         let lists = [
             ("disable_tools", self.disable_tools.len()),
             ("allowed_write_paths", count(&self.write_paths)),
             ("may_create", count(&self.may_create)),
-            ("may_grant.disable_tools", second.map_or(0, |second| second.disable_tools.len())),
-            ("may_grant.allowed_write_paths", second.map_or(0, |second| count(&second.write_paths))),
-            ("may_grant.may_create", second.map_or(0, |second| count(&second.may_create))),
+            ("may_grant.disable_tools", may_grant.map_or(0, |may_grant| may_grant.disable_tools.len())),
+            ("may_grant.allowed_write_paths", may_grant.map_or(0, |may_grant| count(&may_grant.write_paths))),
+            ("may_grant.may_create", may_grant.map_or(0, |may_grant| count(&may_grant.may_create))),
         ];
         match lists.into_iter().find(|(_, count)| *count > LIST_ITEMS_MAX) {
             None => Ok(()),
@@ -71,20 +71,20 @@ impl PermissionSpec {
     }
 }
 
-/// What is to be different. What is not named stays as it is.
+/// A change of permissions; fields that are `None` stay as they are.
 #[derive(Debug, Clone, Default)]
 pub struct PermissionChange {
-    /// Another preset.
+    /// New preset.
     pub preset: Option<String>,
-    /// The tools it may not call, all of them.
+    /// New, complete list of tools it may not call.
     pub disable_tools: Option<Vec<String>>,
-    /// Where it may write.
+    /// Paths the agent may write to.
     pub write_paths: Option<Vec<String>>,
-    /// Presets its children may have. Only an admin may say it.
+    /// Presets its children may have. Admin only.
     pub may_create: Option<Vec<String>>,
-    /// What it may grant. Only an admin may say it.
+    /// What it may grant. Admin only.
     pub may_grant: Option<MayGrantSpec>,
-    /// Other limits; none lifts one.
+    /// New limits; `None` removes one.
     pub budget: Vec<(Resource, Option<u64>)>,
 }
 
@@ -113,59 +113,59 @@ impl PermissionChange {
     }
 }
 
-/// What an agent may do and grant now.
+/// Effective permissions of an agent.
 #[derive(Debug, Clone)]
 pub struct AgentPermissions {
-    /// The agent.
+    /// Agent id.
     pub id: AgentId,
-    /// Its preset.
+    /// Preset.
     pub preset: Arc<str>,
-    /// How much it is trusted.
+    /// Trust level.
     pub level: Level,
-    /// Its ancestors, nearest first.
+    /// Ancestors, nearest first.
     pub ancestors: Vec<AgentId>,
-    /// What it may do.
+    /// Grant for its own effects.
     pub may: Grant,
-    /// What it may grant.
+    /// Grant that bounds its children.
     pub may_grant: Grant,
-    /// Every limit on what it may do.
+    /// Every restriction on its own effects, with its reason.
     pub limits: Vec<Limit>,
-    /// Every limit on what it may grant.
+    /// Every restriction on what it may grant, with its reason.
     pub grant_limits: Vec<Limit>,
-    /// What it has used up, by resource.
+    /// Usage by resource.
     pub resource_usage: Vec<ResourceUsage>,
 }
 
-/// One resource of an agent.
+/// Usage of one resource.
 #[derive(Debug, Clone, Copy)]
 pub struct ResourceUsage {
-    /// Which.
+    /// Resource.
     pub resource: Resource,
-    /// The agent's own limit.
+    /// Own limit of the agent.
     pub limit: Option<u64>,
-    /// What it used, with what children used that have no share of their own.
+    /// Amount used, including children without limits of their own.
     pub used: u64,
-    /// What is set aside for children.
+    /// Amount reserved for children.
     pub reserved: u64,
-    /// What it can still use.
+    /// Amount remaining.
     pub remaining: Option<u64>,
 }
 
 impl PoolHandle {
-    /// What an agent may do now, and why.
+    /// Returns the effective permissions, with reasons and usage.
     #[must_use]
     pub fn permissions(&self, agent: &AgentHandle) -> AgentPermissions {
-        let kin = agent.node();
-        let (line, standing) = (kin.lineage(), kin.granted());
+        let node = agent.node();
+        let (lineage, granted) = (node.lineage(), node.granted());
         AgentPermissions {
             id: agent.id().clone(),
-            preset: Arc::clone(&standing.preset),
-            level: standing.level,
-            ancestors: kin.ancestors().map(LineageNode::id).collect(),
-            may: kin.may(),
-            may_grant: kin.may_grant(),
-            limits: explain(&line, GrantKind::May),
-            grant_limits: explain(&line, GrantKind::MayGrant),
+            preset: Arc::clone(&granted.preset),
+            level: granted.level,
+            ancestors: node.ancestors().map(LineageNode::id).collect(),
+            may: node.may(),
+            may_grant: node.may_grant(),
+            limits: explain(&lineage, GrantKind::May),
+            grant_limits: explain(&lineage, GrantKind::MayGrant),
             resource_usage: Resource::ALL
                 .into_iter()
                 .map(|resource| resource_usage(agent, resource))
@@ -173,22 +173,22 @@ impl PoolHandle {
         }
     }
 
-    /// Changes what an agent was given.
+    /// Changes the permissions of an agent.
     ///
     /// # Errors
-    /// When the change is wrong, or more than the ancestors may grant, or cannot be kept; nothing changes then.
+    /// When the change is invalid, exceeds what the ancestors may grant, or cannot be committed; nothing changes then.
     pub async fn change_permissions(
         &self,
         agent: &AgentHandle,
         change: &PermissionChange,
-        by: Initiator<'_>,
+        initiator: Initiator<'_>,
     ) -> Result<(), Fault> {
         let (pool, agent, change) = (Arc::clone(&self.pool), agent.clone(), change.clone());
-        let author = OwnedInitiator::from_initiator(by);
-        // Whoever asked may go away; a change that has begun is finished.
+        let initiator = OwnedInitiator::from_initiator(initiator);
+        // Detached: a change that has started is finished, even if the caller leaves.
         self.pool
             .run_detached(
-                async move { pool.change_permissions(&agent, &change, author.as_initiator()).await },
+                async move { pool.change_permissions(&agent, &change, initiator.as_initiator()).await },
             )
             .await
     }
@@ -199,56 +199,58 @@ impl Pool {
         &self,
         agent: &AgentHandle,
         change: &PermissionChange,
-        by: Initiator<'_>,
+        initiator: Initiator<'_>,
     ) -> Result<(), Fault> {
-        let kin = agent.node();
-        // Two changes at once would each begin from what was before, and the second would undo the first.
-        let _changing = kin.lock_for_change().await;
-        let before = kin.granted();
-        let standing = self.resolve_change(kin, &before, change, by)?;
-        let budget = standing.spec.budget;
-        kin.set_granted(standing.clone()).map_err(|short| match budget.limit(short.resource) {
-            Some(_) => budget_exceeds_parent(short),
-            None => reserved_by_children(short),
+        let node = agent.node();
+        // Without the lock, of two concurrent changes the second would undo the first.
+        let _changing = node.lock_for_change().await;
+        let before = node.granted();
+        let granted = self.resolve_change(node, &before, change, initiator)?;
+        let budget = granted.spec.budget;
+        node.set_granted(granted.clone()).map_err(|shortfall| match budget.limit(shortfall.resource) {
+            Some(_) => budget_exceeds_parent(shortfall),
+            None => reserved_by_children(shortfall),
         })?;
-        let by = by.name().to_owned();
-        let record =
-            Record::PermissionsChanged { by: by.clone(), permissions: Box::new((*standing.stored).clone()) };
+        let initiator = initiator.name().to_owned();
+        let record = Record::PermissionsChanged {
+            by: initiator.clone(),
+            permissions: Box::new((*granted.stored).clone()),
+        };
         if let Err(fault) = agent.shared.append(vec![record], |_| {}).await {
-            // What was before fits: nothing else could take what is given back here.
-            let _ = kin.set_granted(before);
+            // The old limits fit, unless a concurrent creation has reserved what a lowered limit released.
+            let _ = node.set_granted(before);
             return Err(fault.into());
         }
         tracing::info!(
             target: "nexus3::audit",
-            event = "changed", principal = by, action = "set_permissions", agent = %agent.id(), "permissions changed"
+            event = "changed", principal = initiator, action = "set_permissions", agent = %agent.id(), "permissions changed"
         );
         Ok(())
     }
 
     fn resolve_change(
         &self,
-        kin: &LineageNode,
+        node: &LineageNode,
         before: &GrantedPermissions,
         change: &PermissionChange,
-        by: Initiator<'_>,
+        initiator: Initiator<'_>,
     ) -> Result<GrantedPermissions, Fault> {
         let permissions = change.apply_to(&before.spec);
-        let outer = kin.parent.as_ref().map(|parent| parent.may_grant());
+        let ceiling = node.parent.as_ref().map(|parent| parent.may_grant());
         let preset = self.find_preset(&permissions, Some(Level::Trusted))?;
         if change.preset.is_some() && preset.level > Level::Trusted {
             return Err(self.preset_not_found(preset.name(), Some(Level::Trusted)));
         }
         let create = Effect::Create(preset.inheritance.clone());
-        if let Some(parent) = &kin.parent {
+        if let Some(parent) = &node.parent {
             authorize_effects(std::slice::from_ref(&create), &parent.may())?;
         }
-        if let Initiator::Agent(own) = by {
-            // What it could not have created it cannot make of what it has.
-            authorize_effects(std::slice::from_ref(&create), &own.node().may())?;
+        if let Initiator::Agent(agent) = initiator {
+            // An agent may not change another to a preset that it may not create.
+            authorize_effects(std::slice::from_ref(&create), &agent.node().may())?;
             reject_widening(change.may_create.is_some() || change.may_grant.is_some())?;
         }
-        self.resolve_permissions(&permissions, &kin.cwd, outer.as_ref())
+        self.resolve_permissions(&permissions, &node.cwd, ceiling.as_ref())
     }
 
     pub(super) fn find_preset(
@@ -260,10 +262,10 @@ impl Pool {
         self.options.presets.find(name).map_err(|_| self.preset_not_found(name, level_max))
     }
 
-    /// One of the presets that can be had over the wire.
+    /// Finds a preset that clients may request.
     fn find_wire_preset(&self, parameter: &str, name: &str) -> Result<&Preset, Fault> {
-        let found = self.options.presets.find(name).ok().filter(|preset| preset.level <= Level::Trusted);
-        found.ok_or_else(|| self.invalid_preset(parameter, name, Level::Trusted))
+        let preset = self.options.presets.find(name).ok().filter(|preset| preset.level <= Level::Trusted);
+        preset.ok_or_else(|| self.invalid_preset(parameter, name, Level::Trusted))
     }
 
     pub(super) fn preset_not_found(&self, name: &str, level_max: Option<Level>) -> Fault {
@@ -278,121 +280,124 @@ impl Pool {
         )
     }
 
-    /// What an agent gets: its asks filled in, and each thing it names checked against what its parent may grant.
+    /// Resolves a request to permissions, checking each item against what the parent may grant.
     pub(super) fn resolve_permissions(
         &self,
         spec: &PermissionSpec,
         cwd: &FilePath,
-        outer: Option<&Grant>,
+        ceiling: Option<&Grant>,
     ) -> Result<GrantedPermissions, Fault> {
         let preset = self.find_preset(spec, None)?;
         spec.check_list_sizes()?;
-        let ask = GrantRequest {
+        let request = GrantRequest {
             cwd: cwd.clone(),
-            write_paths: self.resolve_write_paths(spec.write_paths.as_deref(), cwd, outer)?,
+            write_paths: self.resolve_write_paths(spec.write_paths.as_deref(), cwd, ceiling)?,
             disable_tools: self.canonical_tool_names(&spec.disable_tools),
-            may_create: self.resolve_preset_names("may_create", spec.may_create.as_deref(), outer)?,
+            may_create: self.resolve_preset_names("may_create", spec.may_create.as_deref(), ceiling)?,
             budget: spec.budget,
         };
-        let may = preset.resolve(&ask).map_err(|fault| invalid_preset_request(&fault))?;
+        let may = preset.resolve(&request).map_err(|fault| invalid_preset_request(&fault))?;
         let mut permissions = may.into_permissions();
-        let mut kept = to_stored_permissions(preset, &ask);
-        if let Some(second) = &spec.may_grant {
-            let (grant, ask) = self.resolve_may_grant(second, preset, &ask, outer)?;
+        let mut stored = to_stored_permissions(preset, &request);
+        if let Some(may_grant) = &spec.may_grant {
+            let (grant, request) = self.resolve_may_grant(may_grant, preset, &request, ceiling)?;
             permissions = Permissions { may_grant: Arc::new(grant), ..permissions };
-            kept.may_grant = Some((second.preset.clone(), to_stored_request(&ask)));
+            stored.may_grant = Some((may_grant.preset.clone(), to_stored_request(&request)));
         }
         Ok(GrantedPermissions {
             preset: Arc::clone(preset.name()),
             level: preset.level,
             permissions: Arc::new(permissions),
             spec: Arc::new(spec.clone()),
-            stored: Arc::new(kept),
+            stored: Arc::new(stored),
         })
     }
 
     fn resolve_may_grant(
         &self,
-        second: &MayGrantSpec,
-        own: &Preset,
-        first: &GrantRequest,
-        outer: Option<&Grant>,
+        spec: &MayGrantSpec,
+        own_preset: &Preset,
+        own_request: &GrantRequest,
+        ceiling: Option<&Grant>,
     ) -> Result<(Grant, GrantRequest), Fault> {
-        let preset = match &second.preset {
-            None => own,
+        let preset = match &spec.preset {
+            None => own_preset,
             Some(name) => self.find_wire_preset("may_grant.preset", name)?,
         };
-        if let Some(outer) = outer {
-            authorize_effects(&[Effect::Create(preset.inheritance.clone())], outer)?;
+        if let Some(ceiling) = ceiling {
+            authorize_effects(&[Effect::Create(preset.inheritance.clone())], ceiling)?;
         }
-        let ask = GrantRequest {
-            cwd: first.cwd.clone(),
-            write_paths: self.resolve_write_paths(second.write_paths.as_deref(), &first.cwd, outer)?,
-            disable_tools: self.canonical_tool_names(&second.disable_tools),
+        let request = GrantRequest {
+            cwd: own_request.cwd.clone(),
+            write_paths: self.resolve_write_paths(spec.write_paths.as_deref(), &own_request.cwd, ceiling)?,
+            disable_tools: self.canonical_tool_names(&spec.disable_tools),
             may_create: self.resolve_preset_names(
                 "may_grant.may_create",
-                second.may_create.as_deref(),
-                outer,
+                spec.may_create.as_deref(),
+                ceiling,
             )?,
-            budget: first.budget,
+            budget: own_request.budget,
         };
-        let resolved = preset.resolve(&ask).map_err(|fault| invalid_preset_request(&fault))?;
-        Ok((resolved.grant, ask))
+        let resolved = preset.resolve(&request).map_err(|fault| invalid_preset_request(&fault))?;
+        Ok((resolved.grant, request))
     }
 
     fn resolve_write_paths(
         &self,
         paths: Option<&[String]>,
         cwd: &FilePath,
-        outer: Option<&Grant>,
+        ceiling: Option<&Grant>,
     ) -> Result<Option<Vec<FilePath>>, Fault> {
         let Some(paths) = paths else { return Ok(None) };
-        let place = |text: &String| {
-            let found = self.outside.workspace.resolve_path(text, cwd);
-            let path = found.map_err(|why| {
+        let resolve = |text: &String| {
+            let resolved = self.outside.workspace.resolve_path(text, cwd);
+            let path = resolved.map_err(|why| {
                 Fault::new(
                     FaultKind::Invalid,
                     format!("allowed_write_path '{}' invalid: {why}", echoed(text)),
                 )
             })?;
-            if outer.is_some_and(|outer| outer.write.find(&path).is_none()) {
+            if ceiling.is_some_and(|ceiling| ceiling.write.find(&path).is_none()) {
                 let text = format!("allowed_write_path '{path}' is outside parent's allowed paths");
                 return Err(Fault::denied(Dimension::Write.name(), text));
             }
             Ok(path)
         };
-        paths.iter().map(place).collect::<Result<_, _>>().map(Some)
+        paths.iter().map(resolve).collect::<Result<_, _>>().map(Some)
     }
 
-    /// Tools by the names that grants know. A name that no tool has yet stays as it is: should one come, it is disabled.
+    /// Maps tool names to the canonical names that grants use. Unknown names stay: should such a tool be added, it is
+    /// disabled.
     fn canonical_tool_names(&self, names: &[String]) -> Vec<Arc<str>> {
-        let known = |name: &String| match self.outside.tools.find(name) {
+        let canonical = |name: &String| match self.outside.tools.find(name) {
             Some(tool) => Arc::clone(&tool.spec().name),
             None => Arc::from(name.as_str()),
         };
-        names.iter().map(known).collect()
+        names.iter().map(canonical).collect()
     }
 
     fn resolve_preset_names(
         &self,
         parameter: &str,
         names: Option<&[String]>,
-        outer: Option<&Grant>,
+        ceiling: Option<&Grant>,
     ) -> Result<Option<Vec<Arc<str>>>, Fault> {
         let Some(names) = names else { return Ok(None) };
-        let found = |name: &String| {
+        let resolve = |name: &String| {
             let preset = self.find_wire_preset(parameter, name)?;
-            if outer.is_some_and(|outer| !preset.inheritance.iter().any(|name| outer.create.contains(name))) {
+            if ceiling
+                .is_some_and(|ceiling| !preset.inheritance.iter().any(|name| ceiling.create.contains(name)))
+            {
                 let text = format!("{parameter} '{name}' exceeds parent ceiling");
                 return Err(Fault::denied(Dimension::Create.name(), text));
             }
             Ok(Arc::clone(preset.name()))
         };
-        names.iter().map(found).collect::<Result<_, _>>().map(Some)
+        names.iter().map(resolve).collect::<Result<_, _>>().map(Some)
     }
 }
 
-/// The longest text of a caller that is repeated to it.
+/// Maximum characters of caller input echoed in an error.
 const ECHOED_CHARS_MAX: usize = 200;
 
 fn echoed(text: &str) -> String {
@@ -406,41 +411,41 @@ pub(super) fn authorize_effects(effects: &[Effect], grant: &Grant) -> Result<(),
     }
 }
 
-/// What only an admin may ask for is refused to agents.
-pub(super) fn reject_widening(asks: bool) -> Result<(), Fault> {
+/// Rejects admin-only fields from agents.
+pub(super) fn reject_widening(is_widening: bool) -> Result<(), Fault> {
     let text = "Permission delta would exceed parent ceiling: only an admin may widen a grant";
-    if asks { Err(Fault::denied(Dimension::Create.name(), text)) } else { Ok(()) }
+    if is_widening { Err(Fault::denied(Dimension::Create.name(), text)) } else { Ok(()) }
 }
 
 fn invalid_preset_request(fault: &PresetFault) -> Fault {
     Fault::new(FaultKind::Invalid, fault.to_string())
 }
 
-fn reserved_by_children(short: InsufficientBudget) -> Fault {
-    let InsufficientBudget { resource, remaining: left } = short;
-    let text = format!("budget of {resource} cannot be lifted: children hold {left} of it");
+fn reserved_by_children(shortfall: InsufficientBudget) -> Fault {
+    let InsufficientBudget { resource, remaining } = shortfall;
+    let text = format!("limit on {resource} cannot be removed: {remaining} are reserved for children");
     Fault::new(FaultKind::Invalid, text)
 }
 
-pub(super) fn budget_exceeds_parent(short: InsufficientBudget) -> Fault {
-    let InsufficientBudget { resource, remaining: left } = short;
-    let text = format!("budget of {resource} exceeds what the parent has left: {left}");
+pub(super) fn budget_exceeds_parent(shortfall: InsufficientBudget) -> Fault {
+    let InsufficientBudget { resource, remaining } = shortfall;
+    let text = format!("budget of {resource} exceeds what the parent has left: {remaining}");
     Fault::denied(resource.name(), text)
 }
 
 fn resource_usage(agent: &AgentHandle, resource: Resource) -> ResourceUsage {
-    let kin = agent.node();
+    let node = agent.node();
     if resource == Resource::Children {
-        let limit = kin.permissions().may.budget.limit(resource);
-        let used = kin.descendant_count();
-        return ResourceUsage { resource, limit, used, reserved: 0, remaining: kin.remaining_children() };
+        let limit = node.permissions().may.budget.limit(resource);
+        let used = node.descendant_count();
+        return ResourceUsage { resource, limit, used, reserved: 0, remaining: node.remaining_children() };
     }
-    let account = kin.account(resource);
+    let account = node.account(resource);
     ResourceUsage {
         resource,
         limit: account.limit,
         used: account.used,
         reserved: account.reserved,
-        remaining: kin.remaining(resource),
+        remaining: node.remaining(resource),
     }
 }

@@ -1,5 +1,5 @@
-//! What an agent was given, on its way to the store and back. Paths and names of tools are taken as they were found when
-//! they were given; presets mean what they mean now, and a preset that is gone means nothing is allowed.
+//! Conversion between granted and stored permissions. Paths and tool names are stored as resolved at the time of the
+//! grant; presets are resolved again on load, and a missing preset allows nothing.
 
 use std::sync::Arc;
 
@@ -10,87 +10,95 @@ use super::Pool;
 use super::permissions::{MayGrantSpec, PermissionSpec};
 use crate::lineage::GrantedPermissions;
 
-pub(super) fn to_stored_permissions(preset: &Preset, ask: &GrantRequest) -> StoredPermissions {
+pub(super) fn to_stored_permissions(preset: &Preset, request: &GrantRequest) -> StoredPermissions {
     StoredPermissions {
         preset: preset.name().to_string(),
         level: preset.level,
-        budget: ask.budget,
-        may: to_stored_request(ask),
+        budget: request.budget,
+        may: to_stored_request(request),
         may_grant: None,
     }
 }
 
-pub(super) fn to_stored_request(ask: &GrantRequest) -> StoredGrantRequest {
-    let texts = |names: &[Arc<str>]| names.iter().map(ToString::to_string).collect();
+pub(super) fn to_stored_request(request: &GrantRequest) -> StoredGrantRequest {
+    let strings = |names: &[Arc<str>]| names.iter().map(ToString::to_string).collect();
     StoredGrantRequest {
-        disable_tools: texts(&ask.disable_tools),
-        write_paths: ask.write_paths.clone(),
-        may_create: ask.may_create.as_deref().map(texts),
+        disable_tools: strings(&request.disable_tools),
+        write_paths: request.write_paths.clone(),
+        may_create: request.may_create.as_deref().map(strings),
     }
 }
 
 impl Pool {
-    /// What an agent has that was given this. Whoever is above it limits it as ever, when it is used.
-    pub(super) fn restore_permissions(&self, kept: &StoredPermissions, cwd: &FilePath) -> GrantedPermissions {
-        let found = self.options.presets.find(&kept.preset).ok();
-        let permissions = found.and_then(|preset| self.resolve_stored(preset, kept, cwd));
-        let level = found.map_or(Level::Sandboxed, |preset| preset.level.min(kept.level));
+    /// Restores the permissions of an agent. Its ancestors bound them on use, as always.
+    pub(super) fn restore_permissions(
+        &self,
+        stored: &StoredPermissions,
+        cwd: &FilePath,
+    ) -> GrantedPermissions {
+        let found = self.options.presets.find(&stored.preset).ok();
+        let permissions = found.and_then(|preset| self.resolve_stored(preset, stored, cwd));
+        let level = found.map_or(Level::Sandboxed, |preset| preset.level.min(stored.level));
         let permissions = permissions.unwrap_or_else(|| {
-            tracing::warn!(preset = kept.preset, "the preset is gone or no longer fits: nothing is allowed");
-            let reason = format!("preset '{}', which is gone or no longer fits", kept.preset);
+            tracing::warn!(
+                preset = stored.preset,
+                "preset is missing or no longer resolves: the agent may do nothing"
+            );
+            let reason = format!("preset '{}', which is missing or no longer resolves", stored.preset);
             Permissions::uniform(Grant::nothing(), Reasons::uniform(reason))
         });
         GrantedPermissions {
-            preset: Arc::from(kept.preset.as_str()),
+            preset: Arc::from(stored.preset.as_str()),
             level,
             permissions: Arc::new(permissions),
-            spec: Arc::new(spec_from_stored(kept)),
-            stored: Arc::new(kept.clone()),
+            spec: Arc::new(spec_from_stored(stored)),
+            stored: Arc::new(stored.clone()),
         }
     }
 
     fn resolve_stored(
         &self,
         preset: &Preset,
-        kept: &StoredPermissions,
+        stored: &StoredPermissions,
         cwd: &FilePath,
     ) -> Option<Permissions> {
-        let may = preset.resolve(&from_stored_request(&kept.may, cwd, kept.budget)).ok()?.into_permissions();
-        let Some((name, second)) = &kept.may_grant else { return Some(may) };
+        let may =
+            preset.resolve(&from_stored_request(&stored.may, cwd, stored.budget)).ok()?.into_permissions();
+        let Some((name, may_grant)) = &stored.may_grant else { return Some(may) };
         let preset = match name {
             None => preset,
             Some(name) => self.options.presets.find(name).ok()?,
         };
-        let grant = preset.resolve(&from_stored_request(second, cwd, kept.budget)).ok()?.grant;
+        let grant = preset.resolve(&from_stored_request(may_grant, cwd, stored.budget)).ok()?.grant;
         Some(Permissions { may_grant: Arc::new(grant), ..may })
     }
 }
 
-fn from_stored_request(kept: &StoredGrantRequest, cwd: &FilePath, budget: Budget) -> GrantRequest {
+fn from_stored_request(stored: &StoredGrantRequest, cwd: &FilePath, budget: Budget) -> GrantRequest {
     let names = |names: &[String]| names.iter().map(|name| Arc::from(name.as_str())).collect();
     GrantRequest {
         cwd: cwd.clone(),
-        write_paths: kept.write_paths.clone(),
-        disable_tools: names(&kept.disable_tools),
-        may_create: kept.may_create.as_deref().map(names),
+        write_paths: stored.write_paths.clone(),
+        disable_tools: names(&stored.disable_tools),
+        may_create: stored.may_create.as_deref().map(names),
         budget,
     }
 }
 
-/// The same as somebody would ask for it.
-fn spec_from_stored(kept: &StoredPermissions) -> PermissionSpec {
-    let texts = |paths: &Vec<FilePath>| paths.iter().map(ToString::to_string).collect();
+/// Rebuilds the request from its stored form.
+fn spec_from_stored(stored: &StoredPermissions) -> PermissionSpec {
+    let strings = |paths: &Vec<FilePath>| paths.iter().map(ToString::to_string).collect();
     PermissionSpec {
-        preset: Some(kept.preset.clone()),
-        disable_tools: kept.may.disable_tools.clone(),
-        write_paths: kept.may.write_paths.as_ref().map(texts),
-        may_create: kept.may.may_create.clone(),
-        may_grant: kept.may_grant.as_ref().map(|(preset, second)| MayGrantSpec {
+        preset: Some(stored.preset.clone()),
+        disable_tools: stored.may.disable_tools.clone(),
+        write_paths: stored.may.write_paths.as_ref().map(strings),
+        may_create: stored.may.may_create.clone(),
+        may_grant: stored.may_grant.as_ref().map(|(preset, may_grant)| MayGrantSpec {
             preset: preset.clone(),
-            disable_tools: second.disable_tools.clone(),
-            write_paths: second.write_paths.as_ref().map(texts),
-            may_create: second.may_create.clone(),
+            disable_tools: may_grant.disable_tools.clone(),
+            write_paths: may_grant.write_paths.as_ref().map(strings),
+            may_create: may_grant.may_create.clone(),
         }),
-        budget: kept.budget,
+        budget: stored.budget,
     }
 }

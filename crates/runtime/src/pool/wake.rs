@@ -1,4 +1,4 @@
-//! Agents come to life and go to sleep. What is live is bounded; what sleeps costs a line in the directory.
+//! Waking and restoring agents. The number of live agents is bounded; a sleeping agent costs one directory entry.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -21,19 +21,20 @@ use crate::handle::{AgentHandle, AgentRef, Shared, agent_not_found};
 use crate::lineage::{LineageNode, NewLineageNode, StoredLineageNode};
 use crate::published::Published;
 
-/// Commands that may wait in an inbox beyond the turns that are open: cancels.
+/// Inbox capacity beyond the open turns, for cancels and other commands.
 const INBOX_HEADROOM: usize = 16;
 
-/// How often names of old sends are forgotten.
+/// Interval for pruning old turns and their request ids.
 const PRUNE_INTERVAL: Duration = Duration::from_secs(600);
 
-/// Whoever reads from an agent keeps it from sleeping for a moment. Nobody is refused for that.
+/// Retry delays while reserving a live slot: a reader keeps an agent from sleeping for a moment, which should not fail
+/// a call.
 const LIVE_RETRY_DELAYS_MS: [u64; 6] = [1, 4, 10, 25, 60, 150];
 
-/// Agents that are woken at once to settle their turns.
+/// Agents woken concurrently to resume their turns.
 const RESUMES_RUNNING_MAX: usize = 64;
 
-/// An agent that is about to live.
+/// Parameters of an agent that is starting.
 pub(super) struct NewAgent {
     pub(super) node: Arc<LineageNode>,
     pub(super) capability: CapabilityDigest,
@@ -58,11 +59,12 @@ impl Pool {
                     return Ok(handle);
                 }
                 Lookup::NotFound => return Err(agent_not_found(&agent.id)),
-                Lookup::Asleep(gate) => {
-                    let _waking = gate.lock().await;
-                    // Whoever had the gate before has woken it; if it sleeps again since, it has another gate.
+                Lookup::Asleep(wake_lock) => {
+                    let _wake_guard = wake_lock.lock().await;
+                    // The previous holder of the lock has woken it, unless this is still the same lock: an agent that
+                    // went to sleep again has a new one.
                     if let Lookup::Asleep(now) = self.directory.lookup(agent.serial)
-                        && Arc::ptr_eq(&now, &gate)
+                        && Arc::ptr_eq(&now, &wake_lock)
                     {
                         return self.restore_agent(agent).await;
                     }
@@ -71,25 +73,25 @@ impl Pool {
         }
     }
 
-    /// Makes the agent from what was kept.
+    /// Restores the agent from the store.
     async fn restore_agent(self: &Arc<Self>, agent: &AgentRef) -> Result<AgentHandle, Fault> {
         if self.stop_requested.is_cancelled() && self.admission.is_closed() {
             return Err(shutting_down());
         }
-        let live_place = self.reserve_live().await?;
-        let (kin, stored) = self
+        let reservation = self.reserve_live().await?;
+        let (node, stored) = self
             .load_agents(&[agent.serial])
             .await?
             .remove(&agent.serial)
             .ok_or_else(|| agent_not_found(&agent.id))?;
         let records = self.outside.store.history(agent.serial).await?;
-        let (messages, open) = Replay::from_records(records).into_parts();
+        let (messages, open_turns) = Replay::from_records(records).into_parts();
         let StoredAgent { record, mut state, .. } = stored;
         let provider = self.provider_for(record.model.as_deref());
         let window = count_window(record.system_prompt.as_deref(), messages, &provider).await;
         state.messages = window.messages().len() as u64;
         let (handle, commands) = self.assemble(NewAgent {
-            node: kin,
+            node,
             capability: CapabilityDigest::from_bytes(record.capability_digest),
             created_at: record.created_at,
             created_by: record.by,
@@ -100,16 +102,16 @@ impl Pool {
             window,
             state,
         });
-        let waiting = open.into_iter().map(|open| {
-            let place = self.admission.readmit(&handle.shared.open_turns);
-            PendingTurn::from_stored(open, place)
+        let queue = open_turns.into_iter().map(|open_turn| {
+            let permit = self.admission.readmit(&handle.shared.open_turns);
+            PendingTurn::from_stored(open_turn, permit)
         });
-        let waiting = waiting.collect();
-        self.start_agent(&handle, commands, waiting, live_place);
+        let queue = queue.collect();
+        self.start_agent(&handle, commands, queue, reservation);
         Ok(handle)
     }
 
-    /// A model that is gone does not keep an agent from being read; it is missed when it is asked.
+    /// Returns the provider of a model. A missing model fails on use, so that the agent can still be read.
     fn provider_for(&self, model: Option<&str>) -> Arc<dyn Provider> {
         match model.map(|model| (model, self.outside.models.find(model))) {
             None => self.outside.models.default_model(),
@@ -149,38 +151,38 @@ impl Pool {
         (AgentHandle { shared, inbox }, commands)
     }
 
-    /// Starts the agent's task and lets others find it.
+    /// Starts the actor task and makes the agent visible.
     pub(super) fn start_agent(
         &self,
         handle: &AgentHandle,
         commands: Commands,
-        waiting: VecDeque<PendingTurn>,
-        place: LiveReservation<'_>,
+        queue: VecDeque<PendingTurn>,
+        reservation: LiveReservation<'_>,
     ) {
-        // Until the task is spawned, so that a stop waits for both.
+        // Held until the task is spawned, so that a shutdown waits for it.
         let _starting = self.tasks.token();
         let span = tracing::info_span!(parent: None, "agent", agent = %handle.id());
         tracing::debug!(parent: &span, "agent is live");
-        let actor = Actor::new(Arc::clone(&handle.shared), commands, waiting);
-        if !self.directory.go_live(handle.clone(), place) {
+        let actor = Actor::new(Arc::clone(&handle.shared), commands, queue);
+        if !self.directory.go_live(handle.clone(), reservation) {
             handle.request_end();
         }
         self.tasks.spawn(actor.run().instrument(span));
     }
 
-    /// A place among the live. Those that rest longest go to sleep for it.
+    /// Reserves a live slot; idle agents go to sleep for it.
     ///
     /// # Errors
-    /// When all of them are at work, and go on with it.
+    /// When all live agents stay busy.
     pub(super) async fn reserve_live(&self) -> Result<LiveReservation<'_>, Fault> {
         let max = self.limits.live_agents_max.max(1);
         for wait_ms in LIVE_RETRY_DELAYS_MS {
-            if let Some(place) = self.directory.reserve_live(max) {
-                return Ok(place);
+            if let Some(reservation) = self.directory.reserve_live(max) {
+                return Ok(reservation);
             }
             tokio::time::sleep(Duration::from_millis(wait_ms)).await;
         }
-        let busy = || Fault::new(busy(), format!("busy: {max} agents are at work"));
+        let busy = || Fault::new(busy(), format!("busy: {max} agents are working"));
         self.directory.reserve_live(max).ok_or_else(busy)
     }
 
@@ -188,21 +190,21 @@ impl Pool {
         u64::try_from(self.opened_at.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// An agent's place in the tree.
+    /// Returns an agent's lineage node, restoring it if needed.
     pub(super) async fn node_of(&self, serial: Serial) -> Result<Arc<LineageNode>, Fault> {
-        if let Some(kin) = self.directory.node(serial) {
-            return Ok(kin);
+        if let Some(node) = self.directory.node(serial) {
+            return Ok(node);
         }
-        let gone = || Fault::new(FaultKind::NotFound, "Agent not found");
-        self.load_agents(&[serial]).await?.remove(&serial).map(|(kin, _)| kin).ok_or_else(gone)
+        let not_found = || Fault::new(FaultKind::NotFound, "Agent not found");
+        self.load_agents(&[serial]).await?.remove(&serial).map(|(node, _)| node).ok_or_else(not_found)
     }
 
-    /// Agents as they are kept, with their places in the tree.
+    /// Loads agents from the store, and restores their lineage nodes.
     pub(super) async fn load_agents(
         &self,
         serials: &[Serial],
     ) -> Result<HashMap<Serial, (Arc<LineageNode>, StoredAgent)>, Fault> {
-        let _restoring = self.restore_lock.lock().await;
+        let _restore_guard = self.restore_lock.lock().await;
         let mut wanted: BTreeSet<Serial> = serials.iter().copied().collect();
         for serial in serials {
             let mut serial = *serial;
@@ -215,15 +217,15 @@ impl Pool {
             }
         }
         let mut rows = self.outside.store.agents(wanted.into_iter().collect()).await?;
-        // Whoever is above was there before.
+        // Ancestors have lower serials.
         rows.sort_unstable_by_key(|row| row.serial);
         let mut loaded: HashMap<Serial, (Arc<LineageNode>, StoredAgent)> = HashMap::new();
         for row in rows {
-            let kin = match self.directory.node(row.serial) {
-                Some(kin) => kin,
+            let node = match self.directory.node(row.serial) {
+                Some(node) => node,
                 None => self.restore_node(&row, &loaded)?,
             };
-            loaded.insert(row.serial, (kin, row));
+            loaded.insert(row.serial, (node, row));
         }
         Ok(loaded)
     }
@@ -236,8 +238,8 @@ impl Pool {
         let parent = match row.record.parent {
             None => None,
             Some(parent) => {
-                let found = loaded.get(&parent).map(|(kin, _)| Arc::clone(kin));
-                // Without whoever is above it, nothing would limit it.
+                let found = loaded.get(&parent).map(|(node, _)| Arc::clone(node));
+                // An agent restored without its parent would have no ceiling.
                 Some(
                     found
                         .or_else(|| self.directory.node(parent))
@@ -245,7 +247,7 @@ impl Pool {
                 )
             }
         };
-        let kin = LineageNode::restore(StoredLineageNode {
+        let node = LineageNode::restore(StoredLineageNode {
             new: NewLineageNode {
                 id: row.record.id.clone(),
                 serial: row.serial,
@@ -257,11 +259,11 @@ impl Pool {
             descendant_count: self.directory.descendant_count(row.serial),
             is_destroyed: row.is_destroyed,
         });
-        self.directory.set_node(&kin);
-        Ok(kin)
+        self.directory.set_node(&node);
+        Ok(node)
     }
 
-    /// Temporary agents do not outlive the daemon. Whoever is below them and is not temporary does.
+    /// Destroys temporary agents, which do not survive a restart. Their descendants that are not temporary do.
     pub(super) async fn destroy_temporary_agents(self: &Arc<Self>) -> Result<(), Fault> {
         for serial in self.directory.temporary() {
             self.destroy(serial, super::ChildPolicy::Orphan, "restart").await?;
@@ -269,20 +271,17 @@ impl Pool {
         Ok(())
     }
 
-    /// Wakes everybody whose turn was open: it goes on, or is marked.
-    pub(super) fn resume_open_turns(self: &Arc<Self>, unsettled: Vec<Serial>) {
-        if unsettled.is_empty() {
+    /// Wakes agents with open turns, which are resumed or marked as interrupted.
+    pub(super) fn resume_open_turns(self: &Arc<Self>, serials: Vec<Serial>) {
+        if serials.is_empty() {
             return;
         }
-        tracing::info!(
-            "{} agents had open turns when the daemon stopped; they are taken up",
-            unsettled.len()
-        );
-        self.resume_agents(unsettled);
+        tracing::info!("{} agents had open turns when the daemon stopped; resuming them", serials.len());
+        self.resume_agents(serials);
     }
 
-    /// Turns of an agent that could not keep its work are open in the store. They go on when there may be room again, also
-    /// when nobody asks for them.
+    /// Resumes an agent's open turns after a delay: after a commit failed for lack of disk space, they continue when
+    /// there may be space again, even without a call.
     pub(crate) fn resume_later(self: &Arc<Self>, serial: Serial, after: Duration) {
         let (pool, stop) = (Arc::downgrade(self), self.stop_requested.clone());
         self.tasks.spawn(async move {
@@ -296,9 +295,9 @@ impl Pool {
         });
     }
 
-    fn resume_agents(self: &Arc<Self>, unsettled: Vec<Serial>) {
+    fn resume_agents(self: &Arc<Self>, serials: Vec<Serial>) {
         let pool = Arc::downgrade(self);
-        let turnstile = Arc::clone(&self.admission);
+        let admission = Arc::clone(&self.admission);
         self.tasks.spawn(async move {
             let wake = |serial| {
                 let pool = pool.upgrade();
@@ -308,7 +307,7 @@ impl Pool {
                     let agent = AgentRef { serial, id };
                     while let Err(fault) = pool.wake(&agent).await {
                         let FaultKind::Busy { retry_after_ms } = fault.kind else {
-                            return tracing::error!(agent = %agent.id, "a turn could not be taken up: {fault}");
+                            return tracing::error!(agent = %agent.id, "could not resume an open turn: {fault}");
                         };
                         if pool.stop_requested.is_cancelled() {
                             return;
@@ -318,41 +317,41 @@ impl Pool {
                 }
             };
             use futures_util::StreamExt;
-            let waking = futures_util::stream::iter(unsettled).map(wake).buffer_unordered(RESUMES_RUNNING_MAX);
+            let wakes = futures_util::stream::iter(serials).map(wake).buffer_unordered(RESUMES_RUNNING_MAX);
             tokio::select! {
-                () = waking.collect::<()>() => {}
-                () = turnstile.abort.cancelled() => {}
+                () = wakes.collect::<()>() => {}
+                () = admission.abort.cancelled() => {}
             }
         });
     }
 
-    /// Names of sends are remembered for a while.
+    /// Prunes ended turns and their request ids after the retention time.
     pub(super) fn prune_old_turns(self: &Arc<Self>) {
         let (store, clock) = (Arc::clone(&self.outside.store), Arc::clone(&self.outside.clock));
         let retention = i64::try_from(self.limits.request_retention.as_micros()).unwrap_or(i64::MAX);
         let stop = self.stop_requested.clone();
         self.tasks.spawn(async move {
-            let forget = async {
+            let prune = async {
                 loop {
                     let before = Timestamp(clock.now().0.saturating_sub(retention));
                     if let Err(fault) = store.prune_turns(before).await {
-                        tracing::warn!("names of old sends could not be forgotten: {fault}");
+                        tracing::warn!("could not prune old turns: {fault}");
                     }
                     tokio::time::sleep(PRUNE_INTERVAL).await;
                 }
             };
             tokio::select! {
-                () = forget => {}
+                () = prune => {}
                 () = stop.cancelled() => {}
             }
         });
     }
 }
 
-/// More text than this is counted beside whatever else the thread has to do.
+/// Text beyond this size is counted on a blocking thread.
 const INLINE_COUNT_BYTES_MAX: usize = 256 << 10;
 
-/// The context of an agent that comes back: every message is counted once.
+/// Rebuilds the context of an agent, counting the tokens of each message.
 async fn count_window(
     prompt: Option<&str>,
     messages: Vec<Arc<Message>>,
@@ -371,7 +370,7 @@ async fn count_window(
     }
     match tokio::task::spawn_blocking(count_all).await {
         Ok(window) => window,
-        // Only a panic ends it otherwise, and that is whoever counts.
+        // The task is never aborted, so this is a panic in the token counter.
         Err(panic) => std::panic::resume_unwind(panic.into_panic()),
     }
 }
@@ -381,7 +380,7 @@ fn missing_parent(id: &AgentId) -> Fault {
     fault.caused_by(format!("the parent of agent '{id}' is not in the store"))
 }
 
-/// A model that was there when the agent was made.
+/// Placeholder for a model that no longer exists.
 struct MissingModel {
     model: String,
     fault: Fault,
@@ -389,7 +388,7 @@ struct MissingModel {
 
 impl Provider for MissingModel {
     fn call(&self, _: ModelRequest) -> ModelStream {
-        let text = format!("the model of this agent cannot be used any more: {}", self.fault.public);
+        let text = format!("the agent's model is not available: {}", self.fault.public);
         let fault = Fault::new(FaultKind::Model, text);
         Box::pin(futures_util::stream::once(std::future::ready(Err(fault))))
     }

@@ -99,7 +99,7 @@ async fn without_random_bytes_a_name_is_refused_and_not_sought_for_ever() {
         "the first is free"
     );
     let fault = stuck.expect_create_refused(AgentSpec::default()).await;
-    assert_eq!((fault.kind, fault.public.as_ref()), (FaultKind::Internal, "no agent ID could be made up"));
+    assert_eq!((fault.kind, fault.public.as_ref()), (FaultKind::Internal, "could not generate an agent ID"));
     let dry = world_with(Arc::new(FailingEntropy)).await;
     for spec in [AgentSpec::default(), spec_named("a")] {
         assert_eq!(dry.expect_create_refused(spec).await.public, "no random bytes");

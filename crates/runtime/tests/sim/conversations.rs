@@ -100,7 +100,7 @@ async fn two_agents_never_wait_for_each_other() {
     let inner = "call agent_send {to=p wait=yes say never; done}; done | say alone; done";
     let script = format!("call agent_send {{to=c wait=yes {inner}}}; done | say so; done");
     assert_eq!(without_waiting(expect_end(start_send(&parent, 1, &script))).await.content, "so");
-    let refused = "waiting would never end: 'c' would wait for 'p', which waits for 'c'";
+    let refused = "deadlock: 'c' would wait for 'p', which waits for 'c'";
     assert_eq!(tool_texts(&child), [refused]);
     assert_eq!(tool_texts(&parent), ["said 'alone'"]);
     assert_eq!(user_texts(&parent).len(), 1, "the refused message was not delivered");
@@ -121,7 +121,7 @@ async fn three_agents_never_wait_in_a_circle() {
     let second = format!("call agent_send {{to=c wait=yes {third}}}; done | say second; done");
     let script = format!("call agent_send {{to=b wait=yes {second}}}; done | say first; done");
     assert_eq!(without_waiting(expect_end(start_send(&agents[0], 1, &script))).await.content, "first");
-    let refused = "waiting would never end: 'c' would wait for 'a', which waits for 'c'";
+    let refused = "deadlock: 'c' would wait for 'a', which waits for 'c'";
     assert_eq!(tool_texts(&agents[2]), [refused]);
     assert_eq!(tool_texts(&agents[1]), ["said 'third'"]);
     assert_eq!(tool_texts(&agents[0]), ["said 'second'"]);

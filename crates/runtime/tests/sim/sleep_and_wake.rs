@@ -173,7 +173,7 @@ async fn those_that_rest_longest_make_room_and_those_at_work_do_not() {
     assert_eq!(world.live_names().await, ["a", "c", "d"], "b was asked for nothing for the longest time");
     let held = [world.find("a").await, world.find("c").await, world.find("d").await];
     let fault = world.pool.find(&agent_id("b")).await.err().expect("all of them are needed");
-    assert!(is_busy(&fault) && fault.public == "busy: 3 agents are at work", "{fault:?}");
+    assert!(is_busy(&fault) && fault.public == "busy: 3 agents are working", "{fault:?}");
     assert!(is_busy(&world.expect_create_refused(spec_named("e")).await));
     assert_eq!(world.names().await, ["a", "b", "c", "d"], "a list wakes nobody");
     drop(held);

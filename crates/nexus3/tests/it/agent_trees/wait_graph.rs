@@ -75,7 +75,7 @@ fn a_circle_of_two_is_refused_at_once_and_names_both() {
     let stage = fixture_with_both();
     let answer =
         result_of(&stage.send_text("lead", &agent_send_script("child", &agent_send_script("lead", "hello"))));
-    let text = "tool said: waiting would never end: 'child' would wait for 'lead', which waits for 'child'";
+    let text = "tool said: deadlock: 'child' would wait for 'lead', which waits for 'child'";
     assert_eq!(answer["content"], text);
     assert_eq!(stage.context("lead")["message_count"], 4, "no message was left behind");
 }
@@ -94,7 +94,7 @@ fn a_circle_of_three_is_refused_where_it_closes() {
             "a",
             &agent_send_script("b", &agent_send_script("c", &agent_send_script("b", "hello"))),
         ));
-    let text = "waiting would never end: 'c' would wait for 'b', which waits for 'c'";
+    let text = "deadlock: 'c' would wait for 'b', which waits for 'c'";
     assert!(answer["content"].as_str().unwrap().contains(text), "{answer}");
     for agent in ["a", "b", "c"] {
         assert_eq!(stage.send(agent, "hi")["content"], "echo: hi");

@@ -158,7 +158,7 @@ fn what_is_no_picture_is_refused_and_changes_nothing() {
         (
             "blind",
             json!([{ "data": PNG }]),
-            "the model openai/scripted takes no images: ask a model that does",
+            "the model openai/scripted takes no images: use a model that does",
         ),
     ] {
         let (place, params) = send_images_call(agent, &images);

@@ -158,7 +158,7 @@ async fn another_name_takes_everything_with_it_and_frees_the_old_one() {
     for (new, text) in [
         ("taken", "Agent already exists: taken"),
         ("a", "Agent already exists: a"),
-        (".b", "an agent that is kept cannot get a temporary name: .b"),
+        (".b", "a persistent agent cannot get a temporary ID: .b"),
     ] {
         let params = format!(r#"{{"agent_id":"a","new_agent_id":"{new}"}}"#);
         assert_eq!(house.call_daemon(&request("rename_agent", &params)).await, error(-32602, text), "{new}");

@@ -1,4 +1,5 @@
-//! What a turn has to keep: staged while it goes on, put in line together, and shown to others when it is kept.
+//! Staged writes of a turn: records and messages are staged, enqueued as one batch, and published to readers after
+//! commit.
 
 use agent::journal::Record;
 use agent::outside::{BoxFuture, StoreFault, Timestamp};
@@ -8,14 +9,14 @@ use super::super::compaction_run::CompactedWindow;
 use super::super::pending_turn::{Acceptance, PendingTurn};
 use crate::handle::Shared;
 
-/// What waits to be kept, and what is on its way.
+/// Records and messages to commit, and the batch in flight.
 #[derive(Default)]
 pub(super) struct StagedBatch {
     records: Vec<Record>,
     messages: Vec<CountedMessage>,
-    /// The context, if it was made shorter.
+    /// The compacted context, if any.
     compacted: Option<Window>,
-    /// Messages that stay in the context before those are added, if some do not.
+    /// Length to truncate the context to before appending, if any.
     truncate_to: Option<usize>,
     turns: u64,
     end: Option<(Option<agent::Halt>, u64)>,
@@ -25,7 +26,7 @@ pub(super) struct StagedBatch {
 
 struct EnqueuedBatch {
     commit: BoxFuture<'static, Result<(), StoreFault>>,
-    /// When it was put in line: what others see is what is kept.
+    /// Time of enqueueing; published equal to what is stored.
     at: Timestamp,
     messages: Vec<CountedMessage>,
     compacted: Option<Window>,
@@ -33,29 +34,29 @@ struct EnqueuedBatch {
 }
 
 impl StagedBatch {
-    /// A turn begins: with its send, if nobody has kept that.
-    pub(super) fn stage_begin(&mut self, open: &PendingTurn, shared: &Shared) {
-        match open.acceptance {
+    /// Stages the start of a turn, and the acceptance of its request if that is not committed.
+    pub(super) fn stage_begin(&mut self, pending: &PendingTurn, shared: &Shared) {
+        match pending.acceptance {
             Acceptance::NotEnqueued | Acceptance::Enqueued(_) => {
-                self.records.push(open.accepted_record());
-                self.turns = open.turn;
+                self.records.push(pending.accepted_record());
+                self.turns = pending.turn;
             }
             Acceptance::Committed => self.is_turn_committed = true,
-            Acceptance::Reopened(_) => self.stage_reopen(open, shared),
+            Acceptance::Reopened(_) => self.stage_reopen(pending, shared),
         }
-        self.records.push(Record::TurnBegun { turn: open.turn });
+        self.records.push(Record::TurnBegun { turn: pending.turn });
     }
 
-    /// A turn goes on.
-    pub(super) fn stage_reopen(&mut self, open: &PendingTurn, shared: &Shared) {
-        let messages = match open.acceptance {
+    /// Stages the resumption of a turn.
+    pub(super) fn stage_reopen(&mut self, pending: &PendingTurn, shared: &Shared) {
+        let messages = match pending.acceptance {
             Acceptance::Reopened(messages) => messages,
             Acceptance::NotEnqueued | Acceptance::Enqueued(_) | Acceptance::Committed => {
                 shared.published.read().window.messages().len()
             }
         };
-        let request_id = open.message.request_id.clone();
-        self.records.push(Record::TurnReopened { turn: open.turn, request_id, messages });
+        let request_id = pending.message.request_id.clone();
+        self.records.push(Record::TurnReopened { turn: pending.turn, request_id, messages });
         self.truncate_to = Some(messages);
         self.is_turn_committed = true;
     }
@@ -65,19 +66,19 @@ impl StagedBatch {
         self.stage_without_record(message, shared);
     }
 
-    /// The context is made shorter. Nothing else is staged then: a fold comes between what a turn does.
-    pub(super) fn stage_compaction(&mut self, fold: CompactedWindow) {
-        self.records.push(Record::Compacted(Box::new(fold.record)));
-        self.compacted = Some(fold.window);
+    /// Stages a compaction. Nothing else is staged at that time: it happens between two steps of a turn.
+    pub(super) fn stage_compaction(&mut self, compacted: CompactedWindow) {
+        self.records.push(Record::Compacted(Box::new(compacted.record)));
+        self.compacted = Some(compacted.window);
     }
 
-    /// A message that is in the journal by itself.
+    /// Stages a message that another record already contains.
     pub(super) fn stage_without_record(&mut self, message: Message, shared: &Shared) {
         tracing::info!(target: "nexus3::context", role = message.role.as_str(), text = %message.text);
         for call in &message.tool_calls {
             tracing::info!(target: "nexus3::context", role = "tool call", text = %format_args!("{}({})", call.name, call.arguments));
         }
-        // Counted here, where nobody waits for a lock.
+        // Counted here, outside the lock.
         self.messages.push(CountedMessage::new(message, &|text| shared.provider.count(text)));
     }
 
@@ -99,58 +100,55 @@ impl StagedBatch {
         self.enqueued.is_some()
     }
 
-    /// Whether the store knows of the turn.
+    /// Whether the turn is committed.
     pub(super) fn is_turn_committed(&self) -> bool {
         self.is_turn_committed
     }
 
-    /// Puts everything that waits in line.
+    /// Enqueues the staged batch at the store.
     pub(super) fn enqueue(&mut self, shared: &Shared) {
         let (records, messages) = (std::mem::take(&mut self.records), std::mem::take(&mut self.messages));
-        let (cut, end, folded) = (self.truncate_to.take(), self.end.take(), self.compacted.take());
+        let (truncate_to, end, compacted) = (self.truncate_to.take(), self.end.take(), self.compacted.take());
         let now = shared.clock.now();
-        // What is shown is what is kept: counted from there, a call that was refused leaves no trace.
-        let (used, gauge, there) = {
+        // Derived from the published (committed) state, so that a rejected batch leaves no trace.
+        let (used, calibration, message_count) = {
             let state = shared.published.read();
-            (state.used, state.calibration, folded.as_ref().unwrap_or(&state.window).messages().len())
+            (state.used, state.calibration, compacted.as_ref().unwrap_or(&state.window).messages().len())
         };
-        let keeping = shared.append(records, |state| {
-            state.messages = (cut.unwrap_or(there) + messages.len()) as u64;
+        let commit = shared.append(records, |state| {
+            state.messages = (truncate_to.unwrap_or(message_count) + messages.len()) as u64;
             state.turns = state.turns.max(self.turns);
             state.usage_totals = used;
-            state.calibration = gauge;
+            state.calibration = calibration;
             state.last_action_at = Some(now);
             if let Some((halted, rounds)) = end {
                 state.halted = halted;
                 state.last_rounds = rounds;
             }
         });
-        self.enqueued =
-            Some(EnqueuedBatch { commit: keeping, at: now, messages, compacted: folded, truncate_to: cut });
+        self.enqueued = Some(EnqueuedBatch { commit, at: now, messages, compacted, truncate_to });
     }
 
-    /// Returns when what is in line is kept, or is not. Safe to drop and call again.
+    /// Waits for the commit result of the batch in flight. Cancel safe.
     pub(super) async fn committed(&mut self) -> Result<(), StoreFault> {
         match &mut self.enqueued {
-            Some(in_line) => (&mut in_line.commit).await,
+            Some(batch) => (&mut batch.commit).await,
             None => Ok(()),
         }
     }
 
-    /// What was in line is kept: now others may see it.
+    /// Publishes the committed batch to readers.
     pub(super) fn publish(&mut self, shared: &Shared) {
-        let Some(EnqueuedBatch { at, messages, compacted: folded, truncate_to: cut, .. }) =
-            self.enqueued.take()
-        else {
+        let Some(EnqueuedBatch { at, messages, compacted, truncate_to, .. }) = self.enqueued.take() else {
             return;
         };
         self.is_turn_committed = true;
         let mut state = shared.published.write();
-        if let Some(folded) = folded {
-            state.window = folded;
+        if let Some(compacted) = compacted {
+            state.window = compacted;
         }
-        if let Some(cut) = cut {
-            state.window.truncate(cut);
+        if let Some(truncate_to) = truncate_to {
+            state.window.truncate(truncate_to);
         }
         messages.into_iter().for_each(|message| state.window.push(message));
         state.last_action_at = Some(at);

@@ -1,5 +1,5 @@
-//! The model's side of a turn: what it is asked, what it says, and that the question fits its window. A context that is
-//! too long is made shorter before the model is asked, and when it says that it is.
+//! Model calls of a turn: builds requests, handles stream events, and keeps requests within the context window.
+//! Compacts the context before a call when it is full, and after the model rejected a request as too long.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -16,36 +16,36 @@ use super::super::compaction_run::{SummaryCall, SummaryStep};
 use super::{Awaited, TurnDriver, stream_ended, turn_panicked};
 use crate::event_bus::{Delta, DeltaKind};
 
-/// How often a model may say that a question is too long before it is believed that nothing helps.
+/// Rejections of a request as too long before the turn fails.
 const OVERFLOWS_MAX: u32 = 6;
 
-/// The most that a question may wait where the provider does not end it: each bounds its waits itself, far below this.
+/// Upper bound for a queued request, in case a provider does not bound its own waits, which are far shorter.
 const QUEUE_WAIT_MAX: Duration = Duration::from_secs(3_600);
 
-/// Who makes a context shorter that is full.
+/// Initiator recorded for automatic compaction.
 const AUTO_INITIATOR: &str = "auto";
 
-/// How far the way to the next answer is.
+/// Progress towards the next model response.
 #[derive(Default)]
 pub(super) struct ModelCall {
-    /// What is under way in the working directory, once somebody has looked in this turn.
+    /// Workspace status, read once per turn.
     workspace_state: Option<Option<String>>,
-    /// What the question under way was counted as, until the model tells what it read.
+    /// Local token count of the current request, until the model reports its own.
     counted_tokens: Option<TokenCount>,
-    /// Whether anything of the answer has come.
+    /// Whether any event of the response has arrived.
     has_response: bool,
-    /// Whether the question under way waits, and nobody is asked yet.
+    /// Whether the provider queues the request and has not sent it yet.
     is_queued: bool,
     has_summarized: bool,
     has_dropped: bool,
-    /// How often the model has said that the question is too long.
+    /// Rejections of the request as too long.
     overflows: u32,
-    /// Whether it has said so of the context as it is.
+    /// Whether the model rejected the current context.
     has_overflowed: bool,
 }
 
 impl ModelCall {
-    /// The model answers: the next question is a new one.
+    /// Resets the progress: the next request is a new one.
     fn on_response_started(&mut self) {
         let (state, counted) = (self.workspace_state.take(), self.counted_tokens);
         *self =
@@ -53,7 +53,7 @@ impl ModelCall {
     }
 }
 
-/// What is sent beside the context.
+/// Request content beside the context.
 struct RequestExtras {
     tools: Vec<Arc<ToolSpec>>,
     volatile_suffix: Option<Arc<str>>,
@@ -61,12 +61,14 @@ struct RequestExtras {
 }
 
 impl TurnDriver {
-    /// Asks the model, or waits for a slot to do it, or says why not.
+    /// Calls the model, waits for a slot to do so, or ends the turn on an exhausted budget.
     pub(super) fn start_model_call(&mut self) {
-        let used_up = |resource: &Resource| self.shared.node.remaining(*resource) == Some(0);
-        let spent =
-            self.exhausted.take().or_else(|| [Resource::Tokens, Resource::WallMs].into_iter().find(used_up));
-        if let Some(resource) = spent {
+        let is_exhausted = |resource: &Resource| self.shared.node.remaining(*resource) == Some(0);
+        let exhausted = self
+            .exhausted
+            .take()
+            .or_else(|| [Resource::Tokens, Resource::WallMs].into_iter().find(is_exhausted));
+        if let Some(resource) = exhausted {
             return self.apply(TurnEvent::BudgetExhausted(resource));
         }
         if self.slot.is_none() {
@@ -74,9 +76,9 @@ impl TurnDriver {
             self.awaited = Awaited::Slot(Box::pin(slots.acquire_owned()));
             return;
         }
-        let beside = self.request_extras();
-        if !self.compact_if_needed(&beside) {
-            self.call_model(beside);
+        let extras = self.request_extras();
+        if !self.compact_if_needed(&extras) {
+            self.call_model(extras);
         }
     }
 
@@ -84,15 +86,15 @@ impl TurnDriver {
         let shared = &self.shared;
         let tools = shared.visible_tools();
         let state = self.model_call.workspace_state.get_or_insert_with(|| shared.workspace_state());
-        let tail = shared.volatile_suffix(state.as_deref()).map(Arc::from);
-        let dynamic = tail.as_deref().map_or(0, |tail| shared.provider.count(tail));
-        let frame = shared.fixed_overhead(&tools, dynamic);
-        RequestExtras { tools, volatile_suffix: tail, fixed_overhead: frame }
+        let volatile_suffix = shared.volatile_suffix(state.as_deref()).map(Arc::from);
+        let volatile_suffix_tokens = volatile_suffix.as_deref().map_or(0, |text| shared.provider.count(text));
+        let fixed_overhead = shared.fixed_overhead(&tools, volatile_suffix_tokens);
+        RequestExtras { tools, volatile_suffix, fixed_overhead }
     }
 
-    /// Whether the context has to be made shorter first; then that has begun.
-    fn compact_if_needed(&mut self, beside: &RequestExtras) -> bool {
-        let size = self.shared.published.read().window.size(&beside.fixed_overhead);
+    /// Starts a compaction if the context needs one; returns whether it did.
+    fn compact_if_needed(&mut self, extras: &RequestExtras) -> bool {
+        let size = self.shared.published.read().window.size(&extras.fixed_overhead);
         if !size.is_full() && !self.model_call.has_overflowed {
             return false;
         }
@@ -101,7 +103,7 @@ impl TurnDriver {
             if let Some(summary) = SummaryPlan::plan(
                 &window,
                 &size,
-                beside.fixed_overhead.calibration,
+                extras.fixed_overhead.calibration,
                 CompactionTrigger::WindowFull,
             ) {
                 self.model_call.counted_tokens = None;
@@ -111,7 +113,7 @@ impl TurnDriver {
         }
         if !std::mem::replace(&mut self.model_call.has_dropped, true) {
             let refusals = if self.model_call.has_overflowed { self.model_call.overflows } else { 0 };
-            if let Some(parts) = self.shared.without_oldest(&beside.fixed_overhead, &size, refusals) {
+            if let Some(parts) = self.shared.without_oldest(&extras.fixed_overhead, &size, refusals) {
                 self.stage_compaction(parts, CompactionMethod::Dropped);
                 self.pending_actions.push_front(agent::TurnAction::CallModel);
                 return true;
@@ -121,67 +123,70 @@ impl TurnDriver {
         false
     }
 
-    fn stage_compaction(&mut self, parts: Vec<CompactionPart>, how: CompactionMethod) {
-        let fold = self.shared.compact_window(parts, how, Some(self.turn_number), AUTO_INITIATOR);
-        let reclaimed = fold.record.reclaimed();
-        self.staged.stage_compaction(fold);
+    fn stage_compaction(&mut self, parts: Vec<CompactionPart>, method: CompactionMethod) {
+        let compacted = self.shared.compact_window(parts, method, Some(self.turn_number), AUTO_INITIATOR);
+        let reclaimed = compacted.record.reclaimed();
+        self.staged.stage_compaction(compacted);
         self.model_call.has_overflowed = false;
         self.apply(TurnEvent::Compacted(reclaimed));
     }
 
-    /// What comes of the summary. None when the model is to be asked now.
+    /// Handles a summary step; `None` when the model is to be called now.
     pub(super) fn on_summary_step(&mut self, step: SummaryStep) -> Option<TurnEvent> {
         match step {
             SummaryStep::Usage(usage) => return Some(TurnEvent::Usage(usage)),
             SummaryStep::Summarized(parts) => self.stage_compaction(parts, CompactionMethod::Summary),
-            SummaryStep::NotShorter => tracing::warn!("no summary: the model's is not shorter"),
-            SummaryStep::Failed(fault) => tracing::warn!("no summary: {fault}"),
+            SummaryStep::NotShorter => {
+                tracing::warn!("summary discarded: not shorter than the messages it replaces");
+            }
+            SummaryStep::Failed(fault) => tracing::warn!("compacting without a summary: {fault}"),
         }
         self.drop_stream();
         None
     }
 
-    fn call_model(&mut self, beside: RequestExtras) {
+    fn call_model(&mut self, extras: RequestExtras) {
         self.tools.next_round();
-        let RequestExtras { tools, volatile_suffix: tail, fixed_overhead: frame } = beside;
+        let RequestExtras { tools, volatile_suffix, fixed_overhead } = extras;
         let request = {
             let mut state = self.shared.published.write();
-            state.volatile_suffix_tokens = frame.volatile_suffix;
-            // As counted: what was corrected would teach nothing.
-            let counted =
-                state.window.size(&FixedOverhead { calibration: TokenCalibration::default(), ..frame });
+            state.volatile_suffix_tokens = fixed_overhead.volatile_suffix;
+            // Uncalibrated: the calibration learns from the raw local count.
+            let counted = state
+                .window
+                .size(&FixedOverhead { calibration: TokenCalibration::default(), ..fixed_overhead });
             self.model_call.counted_tokens = Some(counted.total);
             ModelRequest {
                 system: state.window.system().cloned(),
                 messages: state.window.request_messages(),
                 history_version: Some(state.window.history_version().clone()),
-                volatile_suffix: tail,
+                volatile_suffix,
                 tools,
                 requester: Requester { agent: Some(self.shared.id.clone()), root: self.shared.node.root() },
                 ..ModelRequest::default()
             }
         };
         (self.model_call.has_response, self.model_call.is_queued) = (false, false);
-        tracing::debug!(messages = request.messages.len(), tools = request.tools.len(), "asking the model");
-        let asked = std::panic::catch_unwind(AssertUnwindSafe(|| self.shared.provider.call(request)));
-        self.awaited = Awaited::Model(asked.unwrap_or_else(|panic| {
+        tracing::debug!(messages = request.messages.len(), tools = request.tools.len(), "calling the model");
+        let stream = std::panic::catch_unwind(AssertUnwindSafe(|| self.shared.provider.call(request)));
+        self.awaited = Awaited::Model(stream.unwrap_or_else(|panic| {
             let fault = turn_panicked(panic.as_ref());
             futures_util::stream::once(std::future::ready(Err(fault))).boxed()
         }));
         self.last_event_at = Instant::now();
     }
 
-    /// None when the model is to be asked again.
+    /// Waits for the next model event; `None` when the model is to be called again.
     pub(super) async fn next_model_event(&mut self) -> Option<TurnEvent> {
         let idle = self.shared.limits.model_idle_timeout;
-        // Whoever waits for a place, or for the time that a server named, is not silent.
-        let silence_max = if self.model_call.is_queued { idle.max(QUEUE_WAIT_MAX) } else { idle };
-        let patience = silence_max.saturating_sub(self.last_event_at.elapsed());
+        // Waiting in the provider's queue, or for a retry-after delay, is not idleness.
+        let idle_max = if self.model_call.is_queued { idle.max(QUEUE_WAIT_MAX) } else { idle };
+        let timeout = idle_max.saturating_sub(self.last_event_at.elapsed());
         let Awaited::Model(stream) = &mut self.awaited else {
             return Some(TurnEvent::ModelFailed(stream_ended()));
         };
         let next = AssertUnwindSafe(stream.next()).catch_unwind();
-        let event = match tokio::time::timeout(patience, next).await {
+        let event = match tokio::time::timeout(timeout, next).await {
             Ok(Ok(Some(Ok(event)))) => match self.on_model_event(event) {
                 Some(event) => return Some(event),
                 None => TurnEvent::ModelDone,
@@ -195,14 +200,14 @@ impl TurnDriver {
             Ok(Err(panic)) => TurnEvent::ModelFailed(turn_panicked(panic.as_ref())),
             Err(_) => TurnEvent::ModelFailed(Fault::new(
                 FaultKind::Model,
-                format!("API request timed out: the model was silent for {} s", silence_max.as_secs_f64()),
+                format!("API request timed out: the model was silent for {} s", idle_max.as_secs_f64()),
             )),
         };
         self.drop_stream();
         Some(event)
     }
 
-    /// None when the answer is complete.
+    /// Converts a model event; `None` when the response is complete.
     fn on_model_event(&mut self, event: ModelEvent) -> Option<TurnEvent> {
         self.model_call.is_queued = event == ModelEvent::Waiting;
         if matches!(event, ModelEvent::Waiting | ModelEvent::Heartbeat) {
@@ -216,18 +221,18 @@ impl TurnDriver {
                 self.publish_delta(DeltaKind::Text, &text);
                 TurnEvent::Text(text)
             }
-            // Not part of the answer: whoever listens hears it, and the turn goes on.
+            // Not part of the response: published to subscribers only.
             ModelEvent::Reasoning(text) => {
                 self.publish_delta(DeltaKind::Reasoning, &text);
                 TurnEvent::Text(String::new())
             }
-            ModelEvent::ReasoningBlock(thoughts) => TurnEvent::ReasoningBlock(thoughts),
+            ModelEvent::ReasoningBlock(block) => TurnEvent::ReasoningBlock(block),
             ModelEvent::Usage(usage) => {
                 self.calibrate(usage);
                 self.shared.record_model_usage(usage, self.shared.provider.spec().prices);
                 TurnEvent::Usage(usage)
             }
-            // Counted by another tokenizer: it teaches nothing.
+            // Counted by another model's tokenizer: no use for calibration.
             ModelEvent::FallbackUsage(usage, prices) => {
                 self.shared.record_model_usage(usage, prices);
                 TurnEvent::Usage(usage)
@@ -237,14 +242,14 @@ impl TurnDriver {
                 TurnEvent::Text(String::new())
             }
             ModelEvent::ToolCall(call) => {
-                let manner = self.tools.prepare(&call);
-                TurnEvent::ToolCall(call, manner)
+                let schedule = self.tools.prepare(&call);
+                TurnEvent::ToolCall(call, schedule)
             }
             ModelEvent::Done => return None,
         })
     }
 
-    /// The first report of an answer tells how the model counts.
+    /// Calibrates the token count with the first usage report of a response.
     fn calibrate(&mut self, usage: Usage) {
         if usage.input > 0
             && let Some(counted) = self.model_call.counted_tokens.take()
@@ -253,19 +258,19 @@ impl TurnDriver {
         }
     }
 
-    /// Whether the question does not fit, and a shorter one may: nothing has come of the answer yet.
+    /// Whether to retry with a shorter context: the request was too long and no part of a response has arrived.
     fn should_retry_shorter(&mut self, fault: &Fault) -> bool {
-        let asking = &mut self.model_call;
-        if fault.kind != FaultKind::ContextFull || asking.has_response || asking.overflows >= OVERFLOWS_MAX {
+        let call = &mut self.model_call;
+        if fault.kind != FaultKind::ContextFull || call.has_response || call.overflows >= OVERFLOWS_MAX {
             return false;
         }
-        asking.overflows += 1;
-        asking.has_overflowed = true;
-        asking.has_dropped = false;
+        call.overflows += 1;
+        call.has_overflowed = true;
+        call.has_dropped = false;
         true
     }
 
-    /// Tells whoever listens what the model says.
+    /// Publishes streamed model output to subscribers.
     fn publish_delta(&self, kind: DeltaKind, text: &str) {
         let shared = &self.shared;
         if shared.event_bus.has_subscribers() && !text.is_empty() {

@@ -1,5 +1,5 @@
-//! The tool calls of a turn: read when the model makes them, judged when they begin, and run beside each other.
-//! Dropping a run ends it.
+//! Tool calls of a turn: parsed when the model emits them, authorized when they start, run concurrently. Dropping a
+//! call cancels it.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -24,24 +24,24 @@ use crate::peers::AgentPeers;
 
 pub(super) struct ToolCalls {
     shared: Arc<Shared>,
-    /// The calls of the answer under way that can run, by their place in it.
+    /// Runnable calls of the current response, by index.
     prepared: Vec<Option<CallWithSpec>>,
     running: FuturesUnordered<BoxFuture<'static, (usize, ToolOutcome)>>,
-    /// The places of what runs.
+    /// Indexes of the running calls.
     running_indexes: Vec<usize>,
-    /// The bytes that results of the answer under way may still have.
+    /// Bytes left for results of the current response.
     result_bytes_left: usize,
-    /// The tokens, of what the model can take, that they may still have; none before the first of them.
+    /// Tokens left for results of the current response; `None` before the first result.
     result_tokens_left: Option<TokenCount>,
 }
 
-/// Results of one answer together may be as long as so many of the longest.
+/// Byte limit for all results of one response, in multiples of the limit for one.
 const LONGEST_RESULTS_MAX: usize = 8;
 
-/// And so many times the share of one in what the model can take.
+/// Token limit for all results of one response, in multiples of the limit for one.
 const SHARES_MAX: TokenCount = 2;
 
-/// No result is cut to less.
+/// No result is truncated to less.
 const SHARE_TOKENS_MIN: TokenCount = 64;
 
 struct CallWithSpec {
@@ -49,20 +49,20 @@ struct CallWithSpec {
     call: Box<dyn PreparedCall>,
 }
 
-/// What came of the attempt to begin a call.
+/// Outcome of starting a call.
 pub(super) enum StartedCall {
     Running(ToolClass),
-    /// It runs, and waits for other agents.
+    /// Running, and waiting for other agents.
     WaitingForAgents(ToolClass),
-    /// It is over before it began.
+    /// Finished without running.
     Finished(ToolOutcome),
-    /// There is no budget for it.
+    /// Not started: no budget left.
     BudgetExhausted(Resource),
 }
 
 impl ToolCalls {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
-        let mut work = Self {
+        let mut calls = Self {
             shared,
             prepared: Vec::new(),
             running: FuturesUnordered::new(),
@@ -70,31 +70,31 @@ impl ToolCalls {
             result_bytes_left: 0,
             result_tokens_left: None,
         };
-        work.next_round();
-        work
+        calls.next_round();
+        calls
     }
 
-    /// Forgets the calls of the last answer.
+    /// Resets for the next response.
     pub(super) fn next_round(&mut self) {
         self.prepared.clear();
         self.result_bytes_left = self.shared.limits.tool_result_bytes_max.saturating_mul(LONGEST_RESULTS_MAX);
         self.result_tokens_left = None;
     }
 
-    /// Reads a call's arguments and says how it can run.
+    /// Parses the arguments of a call and returns its schedule.
     pub(super) fn prepare(&mut self, call: &ToolCall) -> Schedule {
-        let (offered, manner) = match self.prepare_call(call) {
-            Ok(offered) => {
-                let manner = match offered.spec.concurrency {
+        let (prepared, schedule) = match self.prepare_call(call) {
+            Ok(prepared) => {
+                let schedule = match prepared.spec.concurrency {
                     Concurrency::Parallel | Concurrency::Waiting => Schedule::Parallel,
                     Concurrency::Ordered => Schedule::Ordered,
                 };
-                (Some(offered), manner)
+                (Some(prepared), schedule)
             }
             Err(why) => (None, Schedule::Unusable(why)),
         };
-        self.prepared.push(offered);
-        manner
+        self.prepared.push(prepared);
+        schedule
     }
 
     fn prepare_call(&self, call: &ToolCall) -> Result<CallWithSpec, String> {
@@ -104,26 +104,26 @@ impl ToolCalls {
             .tools
             .find(&call.name)
             .ok_or_else(|| format!("Unknown tool: {}", call.name.chars().take(64).collect::<String>()))?;
-        let own = &self.shared.node;
-        let kinship = |id: &AgentId| pool.directory.relation(own.serial, id);
+        let node = &self.shared.node;
+        let relation_to = |id: &AgentId| pool.directory.relation(node.serial, id);
         let preset_lineage = |name: Option<&str>| {
             let name = name.unwrap_or(&pool.options.preset_default);
             pool.options.presets.find(name).map(|preset| preset.inheritance.clone()).unwrap_or_default()
         };
-        let scene = CallSite {
+        let site = CallSite {
             agent: &self.shared.id,
-            cwd: &own.cwd,
-            relation_to: &kinship,
+            cwd: &node.cwd,
+            relation_to: &relation_to,
             preset_inheritance: &preset_lineage,
         };
-        let prepared = std::panic::catch_unwind(AssertUnwindSafe(|| tool.prepare(&call.arguments, &scene)));
+        let prepared = std::panic::catch_unwind(AssertUnwindSafe(|| tool.prepare(&call.arguments, &site)));
         let call = prepared.unwrap_or_else(|_| Err("Internal error: the tool panicked".to_owned()))?;
         Ok(CallWithSpec { spec: Arc::clone(tool.spec()), call })
     }
 
-    /// Begins a call, if the agent may make it now.
-    pub(super) fn start(&mut self, place: usize, call: &ToolCall) -> StartedCall {
-        let Some(CallWithSpec { spec, call: prepared }) = self.prepared.get_mut(place).and_then(Option::take)
+    /// Starts a call, if permissions and budget allow it now.
+    pub(super) fn start(&mut self, index: usize, call: &ToolCall) -> StartedCall {
+        let Some(CallWithSpec { spec, call: prepared }) = self.prepared.get_mut(index).and_then(Option::take)
         else {
             return StartedCall::Finished(ToolOutcome::Failed(format!("Unknown tool: {}", call.name)));
         };
@@ -138,9 +138,9 @@ impl ToolCalls {
         if !self.shared.node.try_consume(Resource::ToolCalls, 1) {
             return StartedCall::BudgetExhausted(Resource::ToolCalls);
         }
-        tracing::debug!(tool = %spec.name, "running a tool");
-        self.running.push(run_call(place, &spec, prepared, effects, Arc::clone(&self.shared)));
-        self.running_indexes.push(place);
+        tracing::debug!(tool = %spec.name, "running tool");
+        self.running.push(run_call(index, &spec, prepared, effects, Arc::clone(&self.shared)));
+        self.running_indexes.push(index);
         if spec.concurrency == Concurrency::Waiting {
             StartedCall::WaitingForAgents(spec.class)
         } else {
@@ -148,57 +148,57 @@ impl ToolCalls {
         }
     }
 
-    /// The next call that is done. Never returns while none runs.
+    /// Waits for the next finished call. Pends forever while none is running.
     pub(super) async fn next_outcome(&mut self) -> (usize, ToolOutcome) {
         match self.running.next().await {
-            Some((place, outcome)) => {
-                self.running_indexes.retain(|running| *running != place);
-                tracing::debug!(outcome = outcome.name(), "a tool is done");
+            Some((index, outcome)) => {
+                self.running_indexes.retain(|running| *running != index);
+                tracing::debug!(outcome = outcome.name(), "tool finished");
                 let outcome = self.fit_to_share(truncate_outcome(outcome, self.result_bytes_left));
                 self.result_bytes_left = self.result_bytes_left.saturating_sub(outcome.text().len());
-                (place, outcome)
+                (index, outcome)
             }
             None => std::future::pending().await,
         }
     }
 
-    /// A result that is longer than its share of what the model can take is cut in its middle; the whole is put aside for
-    /// the model to read on.
+    /// Truncates a result in its middle if it exceeds its share of the window; caches the full text for the model to
+    /// read.
     fn fit_to_share(&mut self, outcome: ToolOutcome) -> ToolOutcome {
         let share = self.shared.result_tokens_max();
         if share == 0 {
             return outcome;
         }
-        let room = self.result_tokens_left.unwrap_or(share * SHARES_MAX);
-        let tokens_max = share.min(room).max(SHARE_TOKENS_MIN);
+        let tokens_left = self.result_tokens_left.unwrap_or(share * SHARES_MAX);
+        let tokens_max = share.min(tokens_left).max(SHARE_TOKENS_MIN);
         let outcome = match outcome {
             ToolOutcome::Done(text) => ToolOutcome::Done(self.shared.truncate_result(text, tokens_max)),
             ToolOutcome::Failed(text) => ToolOutcome::Failed(self.shared.truncate_result(text, tokens_max)),
             ToolOutcome::Denied(text) => ToolOutcome::Denied(text),
         };
         let tokens = self.shared.provider.count(outcome.text());
-        self.result_tokens_left = Some(room.saturating_sub(tokens));
+        self.result_tokens_left = Some(tokens_left.saturating_sub(tokens));
         outcome
     }
 
-    /// Ends what runs.
+    /// Cancels all running calls.
     pub(super) fn stop(&mut self) {
         self.running_indexes.clear();
         self.running.clear();
     }
 
-    /// Ends what runs for want of a budget, and says so for each.
+    /// Cancels all running calls on an exhausted budget and returns a failure event for each.
     pub(super) fn stop_for_budget(&mut self, resource: Resource) -> Vec<TurnEvent> {
         let text = format!("Stopped: the budget of {resource} is used up");
-        let given_up = |place| TurnEvent::ToolDone(place, ToolOutcome::Failed(text.clone()));
-        let events = self.running_indexes.drain(..).map(given_up).collect();
+        let failed = |index| TurnEvent::ToolDone(index, ToolOutcome::Failed(text.clone()));
+        let events = self.running_indexes.drain(..).map(failed).collect();
         self.stop();
         events
     }
 }
 
 impl Shared {
-    /// Leave for these effects now, or what the model is told instead.
+    /// Authorizes effects, or returns the denial as the tool's outcome.
     fn authorize_tool(&self, tool: &str, effects: &[Effect]) -> Result<Permit, ToolOutcome> {
         match judge(effects, &self.node.may()) {
             Verdict::Allowed(permit) => Ok(permit),
@@ -211,7 +211,7 @@ impl Shared {
 }
 
 fn run_call(
-    place: usize,
+    index: usize,
     spec: &ToolSpec,
     call: Box<dyn PreparedCall>,
     effects: Vec<Effect>,
@@ -220,13 +220,13 @@ fn run_call(
     let (time_ms_max, bytes_max) = (spec.time_ms_max, shared.limits.tool_result_bytes_max);
     let (name, tool) = (Arc::clone(&spec.name), Arc::clone(&spec.name));
     let work = async move {
-        // Asked again: others may have had their turn since the call was let in, and taken a right away.
+        // Authorized again: a permission may have been revoked since the call was started.
         let permit = match shared.authorize_tool(&tool, &effects) {
             Ok(permit) => permit,
             Err(denied) => return denied,
         };
         let peers = Arc::new(AgentPeers::new(&shared));
-        // Called within, so that a panic in it is the tool's too.
+        // Called inside the guarded future, so that a panic counts as the tool's.
         let results: Arc<dyn CachedResults> = match shared.pool.upgrade() {
             Some(pool) => {
                 Arc::new(AgentOutputs { cache: Arc::clone(&pool.output_cache), agent: shared.node.serial })
@@ -246,12 +246,12 @@ fn run_call(
             Ok(Err(panic)) => tool_panicked(&name, panic.as_ref()),
             Err(_) => ToolOutcome::Failed(format!("Timeout after {} seconds", time_ms_max.div_ceil(1000))),
         };
-        (place, outcome)
+        (index, outcome)
     })
 }
 
-/// A tool at work. A panic when it is dropped is the tool's: it must neither keep its neighbours from being dropped nor
-/// take the agent's task with it.
+/// Future of a running tool. A panic on drop must neither prevent other calls from being dropped nor take down the
+/// actor.
 struct ToolFuture {
     future: Option<BoxFuture<'static, ToolOutcome>>,
 }
@@ -261,7 +261,7 @@ impl Future for ToolFuture {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ToolOutcome> {
         match &mut self.future {
-            Some(doing) => doing.as_mut().poll(cx),
+            Some(future) => future.as_mut().poll(cx),
             None => Poll::Pending,
         }
     }
@@ -269,33 +269,33 @@ impl Future for ToolFuture {
 
 impl Drop for ToolFuture {
     fn drop(&mut self) {
-        let doing = self.future.take();
-        if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| drop(doing))) {
-            tracing::warn!(panic = panic_text(panic.as_ref()), "a tool panicked when it was dropped");
+        let future = self.future.take();
+        if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| drop(future))) {
+            tracing::warn!(panic = panic_text(panic.as_ref()), "tool panicked on drop");
         }
     }
 }
 
 fn tool_panicked(name: &str, panic: &(dyn Any + Send)) -> ToolOutcome {
-    tracing::error!(tool = name, panic = panic_text(panic), "a tool panicked");
+    tracing::error!(tool = name, panic = panic_text(panic), "tool panicked");
     ToolOutcome::Failed("Internal error: the tool panicked".to_owned())
 }
 
-/// A result that a model can be shown.
+/// Truncates an outcome to `bytes_max`.
 fn truncate_outcome(outcome: ToolOutcome, bytes_max: usize) -> ToolOutcome {
-    let cut = |mut text: String| {
+    let truncate = |mut text: String| {
         let bytes = text.len();
         if bytes > bytes_max {
             text.truncate(text.floor_char_boundary(bytes_max));
             text.push_str(&format!("\n[truncated: {} of {bytes} bytes shown]", text.len()));
-            // Results wait until the whole answer's calls are done: what was cut off must not wait with them.
+            // Results stay in memory until all calls of the response are done; frees the truncated part now.
             text.shrink_to_fit();
         }
         text
     };
     match outcome {
-        ToolOutcome::Done(text) => ToolOutcome::Done(cut(text)),
-        ToolOutcome::Failed(text) => ToolOutcome::Failed(cut(text)),
-        ToolOutcome::Denied(text) => ToolOutcome::Denied(cut(text)),
+        ToolOutcome::Done(text) => ToolOutcome::Done(truncate(text)),
+        ToolOutcome::Failed(text) => ToolOutcome::Failed(truncate(text)),
+        ToolOutcome::Denied(text) => ToolOutcome::Denied(truncate(text)),
     }
 }

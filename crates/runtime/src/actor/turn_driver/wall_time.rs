@@ -1,4 +1,4 @@
-//! How long a turn has run, paid for in milliseconds from the agent's budget.
+//! Wall time of a turn, debited in milliseconds to the agent's budget.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::lineage::LineageNode;
 
 pub(super) struct WallTime {
-    /// What came before is paid.
+    /// Time up to which the turn is debited.
     debited_until: Instant,
 }
 
@@ -17,19 +17,19 @@ impl WallTime {
         Self { debited_until: Instant::now() }
     }
 
-    /// Pays for whole milliseconds; the rest is paid later.
-    pub(super) fn debit(&mut self, kin: &LineageNode) {
+    /// Debits whole milliseconds; carries the remainder over.
+    pub(super) fn debit(&mut self, node: &LineageNode) {
         let ms = self.debited_until.elapsed().as_millis();
         let ms = u64::try_from(ms).unwrap_or(u64::MAX);
         if ms > 0 {
-            kin.record_usage(Resource::WallMs, ms);
+            node.record_usage(Resource::WallMs, ms);
             self.debited_until += Duration::from_millis(ms);
         }
     }
 
-    /// How long the turn may still run; none is no limit.
-    pub(super) fn remaining(&self, kin: &LineageNode) -> Option<Duration> {
-        let left = Duration::from_millis(kin.remaining(Resource::WallMs)?);
-        Some(left.saturating_sub(self.debited_until.elapsed()))
+    /// Returns the remaining run time; `None` is unlimited.
+    pub(super) fn remaining(&self, node: &LineageNode) -> Option<Duration> {
+        let remaining = Duration::from_millis(node.remaining(Resource::WallMs)?);
+        Some(remaining.saturating_sub(self.debited_until.elapsed()))
     }
 }

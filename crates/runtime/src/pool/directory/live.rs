@@ -1,4 +1,4 @@
-//! Who is live, and the places there are for them.
+//! Live agents and the bounded number of slots for them.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use agent::journal::Serial;
 use super::{Directory, DirectoryState, Presence};
 use crate::handle::{AgentHandle, Shared};
 
-/// A place among the live, promised to one agent until it is live or is given up.
+/// Reserved live slot of an agent that is starting; released on drop.
 pub(crate) struct LiveReservation<'a> {
     directory: &'a Directory,
     is_used: bool,
@@ -22,66 +22,66 @@ impl Drop for LiveReservation<'_> {
 }
 
 impl Directory {
-    /// Promises a place to an agent that is about to live, and puts those to sleep for it that rest longest. None when
-    /// all who are live are at work. One step: of two who come at once, neither counts a place that the other gave up, and
-    /// both find somebody who rests.
+    /// Reserves a live slot, putting the least recently used idle agents to sleep if needed. Returns `None` when all
+    /// live agents are in use. Evicts and reserves under one lock, so that a concurrent caller cannot take the freed
+    /// slot.
     pub(crate) fn reserve_live(&self, max: usize) -> Option<LiveReservation<'_>> {
-        let mut entries = self.write();
-        if entries.live.len() + entries.live_reserved >= max {
-            // Some more than needed, so that not everybody who comes has to look at all of them.
-            for serial in entries.longest_idle(max / 16 + 1) {
-                entries.put_to_sleep(serial);
+        let mut state = self.write();
+        if state.live.len() + state.live_reserved >= max {
+            // Evicts more than needed, so that not every caller scans all live agents.
+            for serial in state.longest_idle(max / 16 + 1) {
+                state.put_to_sleep(serial);
             }
         }
-        (entries.live.len() + entries.live_reserved < max).then(|| {
-            entries.live_reserved += 1;
+        (state.live.len() + state.live_reserved < max).then(|| {
+            state.live_reserved += 1;
             LiveReservation { directory: self, is_used: false }
         })
     }
 
-    /// The agent is kept, or has woken: from now on it can be found. False when it has to end at once: it was destroyed
-    /// while it woke, or everything stops.
-    pub(crate) fn go_live(&self, handle: AgentHandle, mut place: LiveReservation<'_>) -> bool {
-        let mut entries = self.write();
-        // The promise ends here in any case, under the same lock.
-        place.is_used = true;
-        entries.live_reserved -= 1;
-        let (serial, closed) = (handle.node().serial, entries.closed);
-        let Some(node) = entries.agents.get_mut(&serial) else { return false };
-        if !matches!(node.presence, Presence::Pending | Presence::Asleep(_)) {
+    /// Makes an agent live and visible. Returns false when it has to end at once: it was destroyed while waking, or
+    /// the pool is stopping.
+    pub(crate) fn go_live(&self, handle: AgentHandle, mut reservation: LiveReservation<'_>) -> bool {
+        let mut state = self.write();
+        // The reservation ends here in any case, under the same lock.
+        reservation.is_used = true;
+        state.live_reserved -= 1;
+        let (serial, closed) = (handle.node().serial, state.closed);
+        let Some(entry) = state.agents.get_mut(&serial) else { return false };
+        if !matches!(entry.presence, Presence::Pending | Presence::Asleep(_)) {
             return false;
         }
-        let capability = node.capability;
-        node.presence = Presence::Live(handle);
-        entries.live.insert(serial);
-        entries.by_capability.insert(capability, serial);
+        let capability = entry.capability;
+        entry.presence = Presence::Live(handle);
+        state.live.insert(serial);
+        state.by_capability.insert(capability, serial);
         !closed
     }
 
-    /// Lets a live agent go, if nobody but the directory can reach it: then nobody can give it work meanwhile.
+    /// Puts a live agent to sleep, if only the directory holds a handle, so that no caller can send it work meanwhile.
     pub(crate) fn put_to_sleep(&self, serial: Serial) -> bool {
         self.write().put_to_sleep(serial)
     }
 
-    /// Lets a live agent go that has stumbled; whoever still has a handle meets a closed inbox.
-    pub(crate) fn remove_live(&self, fallen: &Arc<Shared>) {
-        let mut entries = self.write();
-        let serial = fallen.node.serial;
-        let Some(node) = entries.agents.get_mut(&serial) else { return };
-        // It may have been put to sleep and woken since: then another is live in its place.
-        if matches!(&node.presence, Presence::Live(handle) if Arc::ptr_eq(&handle.shared, fallen)) {
-            node.presence = Presence::Asleep(None);
-            entries.live.remove(&serial);
+    /// Removes a live agent that has to reload; remaining handles find its inbox closed.
+    pub(crate) fn remove_live(&self, shared: &Arc<Shared>) {
+        let mut state = self.write();
+        let serial = shared.node.serial;
+        let Some(entry) = state.agents.get_mut(&serial) else { return };
+        // It may have been put to sleep and woken since; then another instance is live.
+        if matches!(&entry.presence, Presence::Live(handle) if Arc::ptr_eq(&handle.shared, shared)) {
+            entry.presence = Presence::Asleep(None);
+            state.live.remove(&serial);
         }
     }
 }
 
 impl DirectoryState {
     fn put_to_sleep(&mut self, serial: Serial) -> bool {
-        let Some(node) = self.agents.get_mut(&serial) else { return false };
-        match &node.presence {
+        let Some(entry) = self.agents.get_mut(&serial) else { return false };
+        match &entry.presence {
             Presence::Live(handle) if handle.is_evictable() => {
-                node.presence = Presence::Asleep(None);
+                entry.presence = Presence::Asleep(None);
                 self.live.remove(&serial);
                 true
             }
@@ -89,14 +89,14 @@ impl DirectoryState {
         }
     }
 
-    /// Live agents that rest, the longest first.
+    /// Returns idle live agents, least recently used first.
     fn longest_idle(&self, count: usize) -> Vec<Serial> {
-        let rests = |serial: &Serial| match &self.agents.get(serial)?.presence {
+        let idle_since = |serial: &Serial| match &self.agents.get(serial)?.presence {
             Presence::Live(handle) if handle.is_evictable() => Some((handle.last_used_ms(), *serial)),
             Presence::Live(_) | Presence::Pending | Presence::Asleep(_) | Presence::Destroyed => None,
         };
-        let mut resting: Vec<(u64, Serial)> = self.live.iter().filter_map(rests).collect();
-        resting.sort_unstable();
-        resting.into_iter().take(count).map(|(_, serial)| serial).collect()
+        let mut idle: Vec<(u64, Serial)> = self.live.iter().filter_map(idle_since).collect();
+        idle.sort_unstable();
+        idle.into_iter().take(count).map(|(_, serial)| serial).collect()
     }
 }
