@@ -213,8 +213,9 @@ impl RestartPolicy {
     }
 }
 
-/// The permissions of an agent as stored. Paths and names were resolved when they were granted and are not resolved again,
-/// because their targets may have been replaced since. Presets are the exception: their current definition applies.
+/// The permissions of an agent as stored. Paths and names were resolved when they were granted and are not resolved
+/// again, because their targets may have been replaced since. Presets are the exception: their current definition
+/// applies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredPermissions {
     /// Its preset.

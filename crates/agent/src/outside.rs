@@ -34,8 +34,8 @@ pub struct ModelRequest {
     pub system: Option<Arc<str>>,
     /// The conversation, oldest first.
     pub messages: Arc<Vec<Arc<Message>>>,
-    /// The version of the history behind `messages`: an equal version means that they extend an earlier request's messages.
-    /// None if unknown.
+    /// The version of the history behind `messages`: an equal version means that they extend an earlier request's
+    /// messages. None if unknown.
     pub history_version: Option<HistoryVersion>,
     /// Facts that change between requests, such as the time. Encoders append them after the last message, so that the
     /// provider's prompt cache of everything before them stays valid. Not part of the conversation.
@@ -117,7 +117,8 @@ pub enum ModelEvent {
     Text(String),
     /// A reasoning delta. Published to subscribers, not persisted.
     Reasoning(String),
-    /// The complete reasoning in the format of the provider's API, which expects it back with the tool calls that follow.
+    /// The complete reasoning in the format of the provider's API, which expects it back with the tool calls that
+    /// follow.
     ReasoningBlock(String),
     /// A complete tool call; partial calls are never emitted.
     ToolCall(ToolCall),
@@ -127,8 +128,8 @@ pub enum ModelEvent {
     FallbackUsage(Usage, Option<Prices>),
     /// The stop reason, if the provider reports one; precedes `Done`.
     Stopped(StopReason),
-    /// The request waits: in the queue, or because the server is rate limiting. Until the next event the idle timeout is
-    /// suspended; the provider bounds the wait.
+    /// The request waits: in the queue, or because the server is rate limiting. Until the next event the idle timeout
+    /// is suspended; the provider bounds the wait.
     Waiting,
     /// The request is being sent, or the server is working without output yet: the idle timeout restarts.
     Heartbeat,
@@ -150,8 +151,8 @@ pub trait Provider: Send + Sync {
     /// The known properties of the model.
     fn spec(&self) -> &ModelSpec;
 
-    /// Counts the tokens of a text: with the model's own tokenizer if known, else an estimate. Deterministic: equal texts
-    /// give equal counts.
+    /// Counts the tokens of a text: with the model's own tokenizer if known, else an estimate. Deterministic: equal
+    /// texts give equal counts.
     fn count(&self, text: &str) -> TokenCount {
         estimate_tokens(text)
     }
@@ -205,7 +206,8 @@ pub trait Tool: Send + Sync {
 
 /// A tool call with valid arguments that has not run yet.
 pub trait PreparedCall: Send {
-    /// The effects of the call beyond the use of the tool. Files in the order in which the tool takes their directories.
+    /// The effects of the call beyond the use of the tool. Files in the order in which the tool takes their
+    /// directories.
     fn effects(&self) -> Vec<Effect>;
 
     /// Runs the call. Dropping the future cancels it.
@@ -235,8 +237,8 @@ pub trait Workspace: Send + Sync {
     /// When the path is not valid for any file.
     fn resolve_path(&self, path: &str, base: &FilePath) -> Result<FilePath, String>;
 
-    /// Reads the instruction files for agents that work in this directory, in prompt order: the user's own notes, those of
-    /// the parent directories, then the directory's own. Unreadable notes are skipped and logged.
+    /// Reads the instruction files for agents that work in this directory, in prompt order: the user's own notes, those
+    /// of the parent directories, then the directory's own. Unreadable notes are skipped and logged.
     fn notes(&self, _cwd: &FilePath) -> Vec<Note> {
         Vec::new()
     }

@@ -194,8 +194,8 @@ impl Turn {
         (turn, vec![TurnAction::Append(message), TurnAction::CallModel])
     }
 
-    /// Resumes a turn that a crash interrupted. `schedules` says how the calls of its last response may run; a call that
-    /// must not run twice, and may have run, is not repeated.
+    /// Resumes a turn that a crash interrupted. `schedules` says how the calls of its last response may run; a call
+    /// that must not run twice, and may have run, is not repeated.
     #[must_use]
     pub fn resume(
         progress: TurnProgress,
@@ -229,7 +229,8 @@ impl Turn {
         self.phase != TurnPhase::Ended && self.steers.len() < STEERS_MAX
     }
 
-    /// Processes an event and returns the actions to execute. Ignores every event after the end, so a turn ends exactly once.
+    /// Processes an event and returns the actions to execute. Ignores every event after the end, so a turn ends exactly
+    /// once.
     pub fn handle(&mut self, event: TurnEvent) -> Vec<TurnAction> {
         match (self.phase, event) {
             (TurnPhase::Ended, _) => Vec::new(),
@@ -367,7 +368,8 @@ impl Turn {
         actions
     }
 
-    /// Ends with a notice as the last assistant message, after the partial text: a context never ends with a user message.
+    /// Ends with a notice as the last assistant message, after the partial text: a context never ends with a user
+    /// message.
     fn stop_with_notice(&mut self, notice: &str, halted: Option<Halt>) -> Vec<TurnAction> {
         let text = std::mem::take(&mut self.round_text) + notice;
         self.content.push_str(&text);

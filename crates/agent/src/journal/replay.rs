@@ -64,16 +64,17 @@ impl Replay {
         replay
     }
 
-    /// The messages of the context, and the open turns in the order of acceptance, except that the running turn comes first,
-    /// because its message is already in the context.
+    /// The messages of the context, and the open turns in the order of acceptance, except that the running turn comes
+    /// first, because its message is already in the context.
     #[must_use]
     pub fn into_parts(mut self) -> (Vec<Arc<Message>>, VecDeque<OpenTurn>) {
         self.open_turns.make_contiguous().sort_by_key(|open| open.stage == TurnStage::Waiting);
         (self.messages, self.open_turns)
     }
 
-    /// An interrupted turn as it would be reopened, and the context length to truncate to. None if the turn had begun and
-    /// later turns followed: the model would respond to those instead, and a fresh run would repeat its side effects.
+    /// An interrupted turn as it would be reopened, and the context length to truncate to. None if the turn had begun
+    /// and later turns followed: the model would respond to those instead, and a fresh run would repeat its side
+    /// effects.
     #[must_use]
     pub fn reopenable_turn(&self, turn: u64) -> Option<(OpenTurn, usize)> {
         let (open, end) = self.interrupted.iter().find(|(open, _)| open.accepted.turn == turn)?;

@@ -300,7 +300,7 @@ fn records_outside_the_conversation_do_not_affect_replay() {
     ];
     let plain = [accepted(1), begun(1), calls("", &["a"]), call_begun(1, 0, ToolClass::Once)];
     let mixed: Vec<_> =
-        plain.iter().flat_map(|record| others.iter().clrecordd().chain([record.clrecord()])).collect();
+        plain.iter().flat_map(|record| others.iter().cloned().chain([record.clone()])).collect();
     assert_eq!(replayed(&mixed), replayed(&plain));
 }
 

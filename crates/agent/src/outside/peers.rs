@@ -1,5 +1,5 @@
-//! The interface through which tools act on other agents on behalf of the calling agent. The judge checks the permission
-//! before a tool runs; the runtime checks it again when it applies the operation.
+//! The interface through which tools act on other agents on behalf of the calling agent. The judge checks the
+//! permission before a tool runs; the runtime checks it again when it applies the operation.
 
 use std::sync::Arc;
 

@@ -155,7 +155,8 @@ impl From<StoreFault> for Fault {
 
 /// A listener for committed entries.
 pub trait CommitListener: Send + Sync {
-    /// Called after each commit, with the entries in the order of their sequences; each entry exactly once. Must not block.
+    /// Called after each commit, with the entries in the order of their sequences; each entry exactly once. Must not
+    /// block.
     fn committed(&self, entries: &[Arc<JournalEntry>]);
 
     /// Called when the store fails and accepts no more appends.
@@ -166,9 +167,9 @@ pub trait CommitListener: Send + Sync {
 pub trait Store: Send + Sync {
     /// Appends all or nothing. Enqueued when this function returns; committed when the future resolves to `Ok`.
     ///
-    /// `Created` inserts an agent; `PermissionsChanged`, `Renamed` and `Destroyed` update its record. A destroyed agent is
-    /// deleted once it has no descendants. `TurnAccepted` opens a turn, `TurnEnded` closes it, `TurnReopened` opens it
-    /// again, or leaves it open.
+    /// `Created` inserts an agent; `PermissionsChanged`, `Renamed` and `Destroyed` update its record. A destroyed agent
+    /// is deleted once it has no descendants. `TurnAccepted` opens a turn, `TurnEnded` closes it, `TurnReopened` opens
+    /// it again, or leaves it open.
     fn append(&self, appends: Vec<Append>) -> BoxFuture<'static, Result<(), StoreFault>>;
 
     /// All agents, by ascending serial.

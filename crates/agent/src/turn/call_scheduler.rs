@@ -99,8 +99,8 @@ impl CallScheduler {
         self.entries.iter().all(|entry| matches!(entry.state, CallState::Done(_)))
     }
 
-    /// Marks the calls that can start now as running and returns them. Adjacent parallel calls run concurrently; an ordered
-    /// call waits for all before it, and once an ordered call failed no further ordered call runs.
+    /// Marks the calls that can start now as running and returns them. Adjacent parallel calls run concurrently; an
+    /// ordered call waits for all before it, and once an ordered call failed no further ordered call runs.
     pub(super) fn start_ready(&mut self) -> Vec<(usize, ToolCall)> {
         let mut running = self.entries.iter().filter(|entry| entry.state == CallState::Running).count();
         let mut started = Vec::new();

@@ -1,5 +1,5 @@
-//! Turns as scripts of events with expected actions. This file covers responses and ends; the submodules cover scheduling,
-//! added instructions, budgets, resumption and random scripts.
+//! Turns as scripts of events with expected actions. This file covers responses and ends; the submodules cover
+//! scheduling, added instructions, budgets, resumption and random scripts.
 
 mod budgets;
 mod resume;

@@ -65,7 +65,7 @@ fn what_is_no_folder_is_named_as_given() {
         ("~x", "cwd does not exist: ~x"),
         ("file", "cwd is not a directory: file"),
         ("file/x", "cwd is not a directory: file/x"),
-        ("a\0b", "cwd invalid: the path holds a NUL"),
+        ("a\0b", "cwd invalid: the path contains a NUL byte"),
     ] {
         assert_eq!(
             tree.workspace.resolve_directory(given, &tree.base),
@@ -99,6 +99,6 @@ fn a_place_is_real_as_far_as_it_is_there() {
         assert_eq!(tree.workspace.resolve_path(given, &tree.base), Ok(tree.path(expected)), "{given:?}");
     }
     assert_eq!(tree.workspace.resolve_path("", &tree.base), Err("the path is empty".to_owned()));
-    assert_eq!(tree.workspace.resolve_path("a\0b", &tree.base), Err("the path holds a NUL".to_owned()));
+    assert_eq!(tree.workspace.resolve_path("a\0b", &tree.base), Err("the path contains a NUL byte".to_owned()));
     assert!(tree.workspace.resolve_path("loop/x", &tree.base).is_err());
 }

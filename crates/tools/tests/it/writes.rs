@@ -179,7 +179,7 @@ async fn arguments_are_checked_before_anything_is_touched() {
         (json!({"path": "x"}), "missing field `content`"),
         (json!({"content": "x"}), "missing field `path`"),
         (json!({"path": "", "content": "x"}), "field `path`: the path is empty"),
-        (json!({"path": "a\0", "content": "x"}), "field `path`: the path holds a NUL"),
+        (json!({"path": "a\0", "content": "x"}), "field `path`: the path contains a NUL byte"),
         (
             json!({"path": "a", "content": "x", "append": "yes"}),
             "field `append`: invalid type: string \"yes\", expected a boolean",

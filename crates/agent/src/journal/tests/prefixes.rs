@@ -1,5 +1,5 @@
-//! Turns cut off at every commit, once or several times: each reaches its end with a context that model APIs accept, and
-//! no call runs twice that must not.
+//! Turns cut off at every commit, once or several times: each reaches its end with a context that model APIs accept,
+//! and no call runs twice that must not.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -1,5 +1,5 @@
-//! A turn as the runtime drives it, with random model responses and tool results. The records of one event are one commit,
-//! and they are committed before calls or model requests start.
+//! A turn as the runtime drives it, with random model responses and tool results. The records of one event are one
+//! commit, and they are committed before calls or model requests start.
 
 use super::*;
 use crate::permission::Resource;
