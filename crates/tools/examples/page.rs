@@ -12,8 +12,8 @@ use tools::{ToolDependencies, ToolRegistry};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dependencies = ToolDependencies { clock: Arc::new(StubOutside), entropy: Arc::new(StubOutside) };
     let mut page = String::from(
-        "# Tools\n\nGenerated from the code; do not edit. Tools that a model may call if its agent's permissions allow them. Models \
-         that allow no dots in\nnames see underscores instead; `disable_tools` accepts any name of a tool.\n",
+        "# Tools\n\nGenerated from the code; do not edit. Tools that a model may call if its agent's permissions allow them. Models\n\
+         that allow no dots in names see underscores instead; `disable_tools` accepts any name of a tool.\n",
     );
     for tool in ToolRegistry::new(dependencies).all() {
         describe(&mut page, tool.spec())?;

@@ -34,7 +34,7 @@ pub(crate) struct Input {
     model: Option<String>,
     /// The child's first message.
     initial_message: Option<String>,
-    /// Whether to wait for the response to it.
+    /// Whether to wait for the first response.
     #[schemars(extend("default" = false))]
     wait_for_initial_response: Option<bool>,
 }
