@@ -29,17 +29,17 @@ pub fn truncate_middle(
     if tokens <= tokens_max {
         return text.to_owned();
     }
-    let mut keep = proportional_bytes(
+    let mut retained_bytes = proportional_bytes(
         text.len(),
         tokens_max.saturating_sub(count(&note(text.len(), text.len()))),
         tokens,
     );
     for _ in 0..ATTEMPTS_MAX {
-        let cut = replace_middle(text, keep, note);
-        if keep == 0 || count(&cut) <= tokens_max {
+        let cut = replace_middle(text, retained_bytes, note);
+        if retained_bytes == 0 || count(&cut) <= tokens_max {
             return cut;
         }
-        keep = keep * 3 / 4;
+        retained_bytes = retained_bytes * 3 / 4;
     }
     replace_middle(text, 0, note)
 }
@@ -50,10 +50,10 @@ fn proportional_bytes(bytes: usize, wanted: TokenCount, tokens: TokenCount) -> u
     usize::try_from(share).unwrap_or(bytes)
 }
 
-/// Retains `keep` bytes, two thirds of them from the beginning.
-fn replace_middle(text: &str, keep: usize, note: &dyn Fn(usize, usize) -> String) -> String {
-    let head = text.floor_char_boundary(keep - keep / 3);
-    let tail = text.ceil_char_boundary(text.len() - keep / 3).max(head);
+/// Retains `retained_bytes` bytes, two thirds of them from the beginning.
+fn replace_middle(text: &str, retained_bytes: usize, note: &dyn Fn(usize, usize) -> String) -> String {
+    let head = text.floor_char_boundary(retained_bytes - retained_bytes / 3);
+    let tail = text.ceil_char_boundary(text.len() - retained_bytes / 3).max(head);
     let note = note(head, tail - head);
     let separator = |part: &str| if part.is_empty() { "" } else { "\n" };
     let (before, after) = (&text[..head], &text[tail..]);

@@ -109,10 +109,10 @@ impl<'a> DropPlan<'a> {
         let user_message = newest(&is_user_message).filter(|_| !is_in_newest_group);
         let summary = newest(&is_summary);
         let pinned = (0..self.newest_group).rev().filter(|index| is_pinned(&messages[*index]));
-        let wanted = user_message.into_iter().chain(summary).chain(pinned);
+        let candidates = user_message.into_iter().chain(summary).chain(pinned);
         let mut left = (self.tokens_max * PINNED_PERCENT / 100).max(TRUNCATED_TOKENS_MIN);
         let mut retained = Vec::new();
-        for index in wanted {
+        for index in candidates {
             let tokens = self.window.tokens()[index];
             // User message and summary are retained in any case: they can still be truncated.
             let is_needed = Some(index) == user_message || Some(index) == summary;

@@ -131,8 +131,8 @@ impl SummaryPlan {
     fn response_tokens_max(&self, spec: &ModelSpec, request_tokens: TokenCount) -> TokenCount {
         let reasoning = if spec.tier == ModelTier::Small { 0 } else { REASONING_TOKENS_MAX };
         let free = self.calibration.to_model_tokens(self.available.saturating_sub(request_tokens));
-        let most = free.min(spec.answer_tokens_max.unwrap_or(TokenCount::MAX));
-        (self.tokens_max + reasoning).min(most).max(self.tokens_max)
+        let limit = free.min(spec.answer_tokens_max.unwrap_or(TokenCount::MAX));
+        (self.tokens_max + reasoning).min(limit).max(self.tokens_max)
     }
 
     /// The parts of the compacted context: summary, pinned messages, newest messages. Truncates a summary that is too

@@ -49,16 +49,16 @@ fn text_prefixes(window: &Window) -> Vec<String> {
 #[test]
 fn newest_messages_stay_and_older_ones_are_summarized() {
     let full = window(conversation(10));
-    let summary = plan(&full, 4000, CompactionTrigger::WindowFull).expect("there is enough");
-    let parts = summary.apply_response("  all was said  ", &estimate_tokens).expect("it is shorter");
+    let summary = plan(&full, 4000, CompactionTrigger::WindowFull).expect("enough to summarize");
+    let parts = summary.apply_response("  all was said  ", &estimate_tokens).expect("shorter");
     let compacted = full.compacted(&parts, &estimate_tokens);
     // A quarter of the 3,000 available tokens is seven messages; the newest user message is among them.
     assert_eq!(text_prefixes(&compacted), ["[Su", "a6 ", "q7 ", "a7 ", "q8 ", "a8 ", "q9 ", "a9 "]);
     let head = "[Summary of the earlier conversation: 13 messages]\n\nall was said";
     assert_eq!(compacted.messages()[0].text, head);
     assert_eq!(compacted.system(), full.system(), "the system prompt is unchanged");
-    let again = compacted.messages().iter().map(|message| Message::clone(message));
-    assert_eq!(window(again).message_tokens(), compacted.message_tokens(), "equal to a fresh count");
+    let recounted = compacted.messages().iter().map(|message| Message::clone(message));
+    assert_eq!(window(recounted).message_tokens(), compacted.message_tokens(), "equal to a fresh count");
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn call_and_results_are_not_separated() {
     let full = window(messages);
     for budget in (400..8000).step_by(100) {
         let Some(summary) = plan(&full, budget, CompactionTrigger::WindowFull) else { continue };
-        let parts = summary.apply_response("s", &estimate_tokens).expect("it is shorter");
+        let parts = summary.apply_response("s", &estimate_tokens).expect("shorter");
         let compacted = full.compacted(&parts, &estimate_tokens);
         let first = &compacted.messages()[1];
         assert!(first.role != Role::Tool, "{budget}: {first:?}");
@@ -87,7 +87,7 @@ fn newest_user_message_and_pinned_messages_are_retained() {
         .and_then(|summary| summary.apply_response("s", &estimate_tokens));
     let compacted = full.compacted(&parts.expect("a compaction"), &estimate_tokens);
     assert_eq!(text_prefixes(&compacted)[..3], ["[Su", "[pi", "fin"]);
-    let dropped = drop_oldest(&full, 300, &estimate_tokens).expect("something can go");
+    let dropped = drop_oldest(&full, 300, &estimate_tokens).expect("can be shortened");
     let compacted = full.compacted(&dropped, &estimate_tokens);
     assert_eq!(text_prefixes(&compacted)[..3], ["[Ea", "[pi", "fin"]);
     assert!(compacted.message_tokens() <= 300, "{}", compacted.message_tokens());
@@ -114,7 +114,7 @@ fn short_or_already_summarized_context_is_not_compacted() {
 #[test]
 fn empty_summary_is_rejected_and_a_long_one_truncated() {
     let full = window(conversation(10));
-    let summary = plan(&full, 4000, CompactionTrigger::WindowFull).expect("there is enough");
+    let summary = plan(&full, 4000, CompactionTrigger::WindowFull).expect("enough to summarize");
     for text in ["", " \n "] {
         assert_eq!(summary.apply_response(text, &estimate_tokens), None);
     }
@@ -141,12 +141,12 @@ fn summary_request_fits_and_contains_no_secret() {
     messages.extend(conversation(2));
     let full = window(messages);
     for budget in [2_000, 8_000, 32_000, 400_000] {
-        let summary = plan(&full, budget, CompactionTrigger::WindowFull).expect("there is enough");
+        let summary = plan(&full, budget, CompactionTrigger::WindowFull).expect("enough to summarize");
         let request = summary.request(&ModelSpec::with_window(budget), &estimate_tokens);
         let text = &request.messages[0].text;
         assert!(estimate_tokens(text) <= budget * 3 / 4, "{budget}: {}", estimate_tokens(text));
         assert!(!text.contains("sk-aaa") && request.tools.is_empty());
-        let response_max = request.answer_tokens_max.expect("it is bounded");
+        let response_max = request.answer_tokens_max.expect("a limit");
         assert!(
             response_max >= summary.tokens_max() && estimate_tokens(text) + response_max <= budget,
             "{budget}"
@@ -159,13 +159,13 @@ fn summary_request_fits_and_contains_no_secret() {
 #[test]
 fn response_limit_includes_tokens_for_reasoning() {
     let full = window(conversation(400));
-    let summary = plan(&full, 50_000, CompactionTrigger::WindowFull).expect("there is enough");
-    let most = |spec| summary.request(&spec, &estimate_tokens).answer_tokens_max.expect("it is bounded");
+    let summary = plan(&full, 50_000, CompactionTrigger::WindowFull).expect("enough to summarize");
+    let limit = |spec| summary.request(&spec, &estimate_tokens).answer_tokens_max.expect("a limit");
     let spec = ModelSpec::with_window(50_000);
-    assert_eq!((summary.tokens_max(), most(spec.clone())), (2000, 10_000));
-    assert_eq!(most(ModelSpec { answer_tokens_max: Some(4096), ..spec }), 4096);
-    assert_eq!(most(ModelSpec { answer_tokens_max: Some(1), ..spec }), 2000);
-    assert_eq!(most(ModelSpec { tier: ModelTier::Small, ..spec }), 2000);
+    assert_eq!((summary.tokens_max(), limit(spec.clone())), (2000, 10_000));
+    assert_eq!(limit(ModelSpec { answer_tokens_max: Some(4096), ..spec }), 4096);
+    assert_eq!(limit(ModelSpec { answer_tokens_max: Some(1), ..spec }), 2000);
+    assert_eq!(limit(ModelSpec { tier: ModelTier::Small, ..spec }), 2000);
     let size = full.size(&FixedOverhead {
         budget: 20_000,
         calibration: TokenCalibration::from_permille(Some(800)),
@@ -177,11 +177,11 @@ fn response_limit_includes_tokens_for_reasoning() {
         TokenCalibration::from_permille(Some(800)),
         CompactionTrigger::WindowFull,
     )
-    .expect("there is enough");
+    .expect("enough to summarize");
     let request = summary.request(&spec, &estimate_tokens);
     let request_tokens = estimate_tokens(&request.messages[0].text) * 4 / 5;
     assert!(
-        request.answer_tokens_max.is_some_and(|most| request_tokens + most <= 20_000),
+        request.answer_tokens_max.is_some_and(|limit| request_tokens + limit <= 20_000),
         "in the model's tokens"
     );
 }
@@ -194,7 +194,7 @@ fn old_summary(words: &str) -> Message {
 #[test]
 fn earlier_summary_stays_in_a_truncated_transcript() {
     let full = window([vec![old_summary("never push to main")], conversation(100)].concat());
-    let summary = plan(&full, 2000, CompactionTrigger::WindowFull).expect("there is enough");
+    let summary = plan(&full, 2000, CompactionTrigger::WindowFull).expect("enough to summarize");
     let text = summary.request(&ModelSpec::with_window(2000), &estimate_tokens).messages[0].text.clone();
     assert!(text.contains("never push to main"), "{text}");
     assert!(text.contains(" earlier messages left out]\n"), "{text}");
@@ -205,7 +205,7 @@ fn earlier_summary_stays_in_a_truncated_transcript() {
 fn last_summary_is_truncated_rather_than_dropped() {
     let full = window([vec![old_summary(&"word ".repeat(400))], conversation(10)].concat());
     for tokens_max in [300, 1000, 1500] {
-        let parts = drop_oldest(&full, tokens_max, &estimate_tokens).expect("something can go");
+        let parts = drop_oldest(&full, tokens_max, &estimate_tokens).expect("can be shortened");
         let compacted = full.compacted(&parts, &estimate_tokens);
         assert!(compacted.messages().iter().any(|message| is_summary(message)), "{tokens_max}");
         assert!(compacted.message_tokens() <= tokens_max, "{tokens_max}: {}", compacted.message_tokens());
@@ -218,7 +218,7 @@ fn notes_and_summaries_add_up_represented_messages() {
     let mut dropped_counts = Vec::new();
     for _ in 0..3 {
         let parts =
-            drop_oldest(&full, full.message_tokens() * 2 / 3, &estimate_tokens).expect("something can go");
+            drop_oldest(&full, full.message_tokens() * 2 / 3, &estimate_tokens).expect("can be shortened");
         full = full.compacted(&parts, &estimate_tokens);
         dropped_counts.push(20 - (full.messages().len() - 1));
         let head =
@@ -227,8 +227,8 @@ fn notes_and_summaries_add_up_represented_messages() {
     }
     assert!(dropped_counts.is_sorted() && dropped_counts[0] < dropped_counts[2], "{dropped_counts:?}");
     let full = window([vec![old_summary(&"word ".repeat(400))], conversation(10)].concat());
-    let summary = plan(&full, 4000, CompactionTrigger::WindowFull).expect("there is enough");
-    let parts = summary.apply_response("notes", &estimate_tokens).expect("it is shorter");
+    let summary = plan(&full, 4000, CompactionTrigger::WindowFull).expect("enough to summarize");
+    let parts = summary.apply_response("notes", &estimate_tokens).expect("shorter");
     let head = full.compacted(&parts, &estimate_tokens).messages()[0].text.clone();
     let retained = full.compacted(&parts, &estimate_tokens).messages().len() - 1;
     assert_eq!(head, format!("{SUMMARY_PREFIX}: {} messages]\n\nnotes", 30 + 20 - retained));
@@ -241,8 +241,8 @@ fn summary_reports_pinned_messages_that_did_not_fit() {
     let pins =
         [user(format!("{PINNED_PREFIX} {}", "long ".repeat(800))), user(format!("{PINNED_PREFIX} short"))];
     let full = window([pins.to_vec(), conversation(10)].concat());
-    let summary = plan(&full, 4000, CompactionTrigger::WindowFull).expect("there is enough");
-    let parts = summary.apply_response("notes", &estimate_tokens).expect("it is shorter");
+    let summary = plan(&full, 4000, CompactionTrigger::WindowFull).expect("enough to summarize");
+    let parts = summary.apply_response("notes", &estimate_tokens).expect("shorter");
     let compacted = full.compacted(&parts, &estimate_tokens);
     assert!(compacted.messages()[0].text.contains(" messages, 1 of them pinned but too long to stay]"));
     assert_eq!(compacted.messages()[1].text, format!("{PINNED_PREFIX} short"));
@@ -255,7 +255,7 @@ fn old_outputs_are_dropped_before_messages() {
     messages.extend(call_with_result("c2", long_text("two")));
     messages.extend(call_with_result("c3", long_text("three")));
     let full = window(messages);
-    let parts = drop_oldest(&full, full.message_tokens() - 60, &estimate_tokens).expect("something can go");
+    let parts = drop_oldest(&full, full.message_tokens() - 60, &estimate_tokens).expect("can be shortened");
     let compacted = full.compacted(&parts, &estimate_tokens);
     let outputs: Vec<_> = compacted.messages().iter().filter(|message| message.role == Role::Tool).collect();
     assert_eq!(outputs[0].text, "[output dropped to make room: 104 tokens]");
@@ -273,9 +273,11 @@ fn giant_last_message_is_truncated_in_the_middle() {
         let mut messages = before;
         messages.push(user(giant.clone()));
         let full = window(messages);
-        let compacted = full
-            .compacted(&drop_oldest(&full, 1000, &estimate_tokens).expect("it can be cut"), &estimate_tokens);
-        let last = compacted.messages().last().expect("it is there");
+        let compacted = full.compacted(
+            &drop_oldest(&full, 1000, &estimate_tokens).expect("can be shortened"),
+            &estimate_tokens,
+        );
+        let last = compacted.messages().last().expect("exists");
         assert!(last.text.starts_with("first ") && last.text.ends_with(" last"));
         assert!(compacted.message_tokens() <= 1000, "{}", compacted.message_tokens());
     }
@@ -289,8 +291,8 @@ fn giant_arguments_and_images_are_omitted() {
     let with_images = Message { images: vec![image; 3], ..user("look") };
     let result = Message::tool_result("c", &ToolOutcome::Done("done".to_owned()));
     let full = window([with_images, Message::assistant("", vec![call]), result]);
-    let compacted =
-        full.compacted(&drop_oldest(&full, 300, &estimate_tokens).expect("it can be cut"), &estimate_tokens);
+    let compacted = full
+        .compacted(&drop_oldest(&full, 300, &estimate_tokens).expect("can be shortened"), &estimate_tokens);
     assert!(compacted.message_tokens() <= 300, "{}", compacted.message_tokens());
     assert_eq!(compacted.messages()[1].tool_calls[0].arguments, "{\"left_out_bytes\":100014}");
     assert_eq!(compacted.messages()[0].text, "look\n[3 pictures left out]");

@@ -91,7 +91,7 @@ fn progress(records: &[Record]) -> TurnProgress {
     assert_eq!(open.len(), 1, "number of open turns");
     match open.remove(0).stage {
         TurnStage::Running(progress) => progress,
-        TurnStage::Waiting => panic!("it has begun"),
+        TurnStage::Waiting => panic!("the turn has begun"),
     }
 }
 
@@ -178,7 +178,7 @@ fn queued_turn_is_not_affected_by_the_running_one() {
         [accepted(1), begun(1), accepted(2), steered(1, "word"), calls("", &["a"]), call_done(1, 0, "A")];
     let (_, open) = replayed(&records);
     assert_eq!(open[1].stage, TurnStage::Waiting);
-    let TurnStage::Running(progress) = &open[0].stage else { panic!("it has begun") };
+    let TurnStage::Running(progress) = &open[0].stage else { panic!("the turn has begun") };
     assert_eq!((progress.calls.len(), progress.finished_calls.len(), progress.steers.len()), (1, 1, 1));
 }
 
@@ -213,10 +213,10 @@ fn interrupted_turn_is_closed_and_can_be_reopened() {
     let records = interrupted_in_a_call();
     assert_eq!(replayed(&records), (["ask 1", "see", "A", ""].map(str::to_owned).into(), Vec::new()));
     let replay = Replay::from_records(records);
-    let (open, messages) = replay.reopenable_turn(1).expect("it was interrupted");
+    let (open, messages) = replay.reopenable_turn(1).expect("an interrupted turn");
     assert_eq!(messages, 3, "the notice is removed");
     let expected = TurnProgress { responses: 1, content: "see".to_owned(), ..TurnProgress::default() };
-    let TurnStage::Running(progress) = &open.stage else { panic!("it had begun") };
+    let TurnStage::Running(progress) = &open.stage else { panic!("the turn had begun") };
     assert_eq!(
         (progress.responses, &progress.content, &progress.calls),
         (1, &expected.content, &expected.calls)
@@ -239,7 +239,7 @@ fn reopened_turn_continues_before_the_notice() {
 fn turn_interrupted_before_it_began_begins_on_reopen() {
     let mut records = vec![accepted(1), interrupted(1)];
     let replay = Replay::from_records(records.clone());
-    let (open, messages) = replay.reopenable_turn(1).expect("it was interrupted");
+    let (open, messages) = replay.reopenable_turn(1).expect("an interrupted turn");
     assert_eq!((&open.stage, messages), (&TurnStage::Waiting, 0));
     records.extend([reopened(1, 0), begun(1)]);
     assert_eq!(texts(&records), ["ask 1"]);
@@ -251,11 +251,11 @@ fn reopening_removes_only_the_own_notice() {
     let mut records = interrupted_in_a_call();
     records.extend([accepted(2), interrupted(2)]);
     let replay = Replay::from_records(records.clone());
-    let (_, messages) = replay.reopenable_turn(2).expect("it was interrupted");
+    let (_, messages) = replay.reopenable_turn(2).expect("an interrupted turn");
     assert_eq!(messages, 4, "the notice of turn 1 stays: its message has no other response");
     records.extend([accepted(3), begun(3), response("three"), completed(3)]);
     let replay = Replay::from_records(records);
-    let (open, messages) = replay.reopenable_turn(2).expect("it was interrupted");
+    let (open, messages) = replay.reopenable_turn(2).expect("an interrupted turn");
     assert_eq!((open.stage, messages), (TurnStage::Waiting, 6), "no message of turn 3 is removed");
 }
 

@@ -111,7 +111,7 @@ impl Generator<'_> {
         let preset = presets
             .find(self.rng.pick::<Arc<str>>(&vocabulary.presets))
             .or_else(|_| presets.find("sandboxed"));
-        let preset = preset.expect("it is always there");
+        let preset = preset.expect("built in");
         let mut request = self.request();
         if let Ok(resolved) = preset.resolve(&request) {
             return resolved.grant;

@@ -44,7 +44,7 @@ impl Vocabulary {
             tools: arcs(TOOLS),
             programs_and_hosts: arcs(PROGRAMS_AND_HOSTS),
             agents: arcs(AGENTS),
-            ids: AGENTS.iter().map(|name| AgentId::parse(name).expect("it is a name")).collect(),
+            ids: AGENTS.iter().map(|name| AgentId::parse(name).expect("a valid name")).collect(),
             presets: arcs(PRESETS),
             paths,
         }
@@ -69,5 +69,5 @@ impl Vocabulary {
 }
 
 fn resolve(text: &str, base: &FilePath) -> FilePath {
-    FilePath::resolve(text, base).expect("it is a path")
+    FilePath::resolve(text, base).expect("a valid path")
 }

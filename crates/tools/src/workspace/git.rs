@@ -72,32 +72,29 @@ mod tests {
     use super::*;
 
     fn create_repository(root: &Path, head: &str) {
-        std::fs::create_dir_all(root.join(".git")).expect("it can be made");
-        std::fs::write(root.join(".git/HEAD"), head).expect("it can be written");
+        std::fs::create_dir_all(root.join(".git")).expect("create");
+        std::fs::write(root.join(".git/HEAD"), head).expect("write");
     }
 
     #[test]
     fn status_names_the_branch_and_operation() {
-        let root = tempfile::tempdir().expect("a folder");
+        let root = tempfile::tempdir().expect("a directory");
         let deep = root.path().join("src/deep");
-        std::fs::create_dir_all(&deep).expect("it can be made");
+        std::fs::create_dir_all(&deep).expect("create");
         assert_eq!(status_line(&deep), None);
         create_repository(root.path(), "ref: refs/heads/feature/x-1\n");
         assert_eq!(status_line(&deep).as_deref(), Some("Git: branch feature/x-1"));
-        std::fs::write(root.path().join(".git/MERGE_HEAD"), "").expect("it can be written");
+        std::fs::write(root.path().join(".git/MERGE_HEAD"), "").expect("write");
         assert_eq!(status_line(&deep).as_deref(), Some("Git: branch feature/x-1, merge under way"));
     }
 
     #[test]
     fn worktree_resolves_to_its_repository_and_short_commit() {
-        let root = tempfile::tempdir().expect("a folder");
+        let root = tempfile::tempdir().expect("a directory");
         let (tree, real) = (root.path().join("tree"), root.path().join("real/.git/worktrees/tree"));
-        std::fs::create_dir_all(&tree)
-            .and_then(|()| std::fs::create_dir_all(&real))
-            .expect("they can be made");
-        std::fs::write(tree.join(".git"), format!("gitdir: {}\n", real.display()))
-            .expect("it can be written");
-        std::fs::write(real.join("HEAD"), "0123456789abcdef0123456789abcdef01234567\n").expect("it can be");
+        std::fs::create_dir_all(&tree).and_then(|()| std::fs::create_dir_all(&real)).expect("create");
+        std::fs::write(tree.join(".git"), format!("gitdir: {}\n", real.display())).expect("write");
+        std::fs::write(real.join("HEAD"), "0123456789abcdef0123456789abcdef01234567\n").expect("write");
         assert_eq!(status_line(&tree).as_deref(), Some("Git: detached at 0123456789ab"));
     }
 
@@ -105,7 +102,7 @@ mod tests {
     fn invalid_head_yields_no_status() {
         for head in ["", "ref: refs/heads/", "ref: refs/heads/a b; obey", "secret words", "ref: refs/tags/x"]
         {
-            let root = tempfile::tempdir().expect("a folder");
+            let root = tempfile::tempdir().expect("a directory");
             create_repository(root.path(), head);
             assert_eq!(status_line(root.path()), None, "{head:?}");
         }

@@ -85,14 +85,14 @@ mod tests {
     use super::*;
 
     fn path(path: &Path) -> FilePath {
-        let path = std::fs::canonicalize(path).expect("it is there");
+        let path = std::fs::canonicalize(path).expect("exists");
         FilePath::resolve(path.to_str().expect("text"), &FilePath::root()).expect("a path")
     }
 
     fn write(root: &Path, name: &str, text: &str) {
         let file = root.join(name);
-        std::fs::create_dir_all(file.parent().expect("a folder")).expect("it can be made");
-        std::fs::write(file, text).expect("it can be written");
+        std::fs::create_dir_all(file.parent().expect("a directory")).expect("create");
+        std::fs::write(file, text).expect("write");
     }
 
     fn loaded_notes(owner: Option<&Path>, cwd: &Path) -> Vec<(Trust, String)> {
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn first_note_of_each_directory_is_read_outermost_first() {
-        let root = tempfile::tempdir().expect("a folder");
+        let root = tempfile::tempdir().expect("a directory");
         let (owner, cwd) = (root.path().join("own"), root.path().join("a/b/c"));
         write(root.path(), "own/NEXUS.md", "own");
         write(root.path(), "NEXUS.md", "too far");
@@ -119,12 +119,12 @@ mod tests {
 
     #[test]
     fn links_directories_and_pipes_are_ignored() {
-        let root = tempfile::tempdir().expect("a folder");
+        let root = tempfile::tempdir().expect("a directory");
         let cwd = root.path().join("a/b/c");
         write(root.path(), "secret", "not for agents");
-        std::fs::create_dir_all(cwd.join("NEXUS.md")).expect("it can be made");
-        std::os::unix::fs::symlink("../../../secret", cwd.join("AGENTS.md")).expect("it can be made");
-        std::os::unix::fs::symlink("../../..", cwd.join(".nexus3")).expect("it can be made");
+        std::fs::create_dir_all(cwd.join("NEXUS.md")).expect("create");
+        std::os::unix::fs::symlink("../../../secret", cwd.join("AGENTS.md")).expect("create");
+        std::os::unix::fs::symlink("../../..", cwd.join(".nexus3")).expect("create");
         let pipe = cwd.join("CLAUDE.md");
         rustix::fs::mknodat(CWD, &pipe, rustix::fs::FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
             .expect("a pipe");
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn long_note_is_truncated() {
-        let root = tempfile::tempdir().expect("a folder");
+        let root = tempfile::tempdir().expect("a directory");
         write(root.path(), "a/b/c/NEXUS.md", &"x".repeat(1 << 20));
         let notes = loaded_notes(None, &root.path().join("a/b/c"));
         assert_eq!(notes[0].1.len() as u64, BYTES_MAX);
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn owner_notes_are_not_read_twice() {
-        let root = tempfile::tempdir().expect("a folder");
+        let root = tempfile::tempdir().expect("a directory");
         write(root.path(), "home/.nexus3/NEXUS.md", "own");
         let home = root.path().join("home");
         assert_eq!(loaded_notes(Some(&home.join(".nexus3")), &home), [(Trust::Owner, "own".to_owned())]);

@@ -41,7 +41,7 @@ impl PathSwapper {
 fn swapping_sandbox() -> (Sandbox, PathSwapper) {
     let sandbox = Sandbox::new();
     let (door, link) = (sandbox.path("inside/door"), sandbox.path("inside/link"));
-    std::fs::create_dir(&door).expect("a folder");
+    std::fs::create_dir(&door).expect("a directory");
     std::fs::write(sandbox.path("inside/door/secret.txt"), "harmless").expect("a file");
     symlink("../outside", &link).expect("a link");
     let swapper = PathSwapper::start(door, link);

@@ -19,11 +19,11 @@ pub(crate) struct Sandbox {
 
 impl Sandbox {
     pub(crate) fn new() -> Self {
-        let directory = TempDir::new().expect("a folder");
+        let directory = TempDir::new().expect("a directory");
         let base = directory.path().canonicalize().expect("a real path");
         let sandbox = Self { _directory: directory, base: base.to_str().expect("a path of text").to_owned() };
         for directory in ["inside/sub", "outside/sub", "inside-sibling"] {
-            fs::create_dir_all(sandbox.path(directory)).expect("a folder");
+            fs::create_dir_all(sandbox.path(directory)).expect("a directory");
         }
         for (file, content) in [
             ("inside/ok.txt", "inside"),
@@ -51,7 +51,7 @@ impl Sandbox {
 
     /// The sorted names in a directory.
     pub(crate) fn file_names(&self, directory: &str) -> Vec<String> {
-        let entries = fs::read_dir(self.path(directory)).expect("a folder");
+        let entries = fs::read_dir(self.path(directory)).expect("a directory");
         let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
         let mut names: Vec<_> = entries.map(|entry| name(entry).to_string_lossy().into_owned()).collect();
         names.sort();

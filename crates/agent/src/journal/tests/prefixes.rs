@@ -173,10 +173,10 @@ fn turn_marked_at_any_commit_is_valid_and_reopenable() {
             if !matches!(simulation.outcome(), TurnOutcome::Interrupted(_)) {
                 continue;
             }
-            let mut again = TurnSimulation::reopen(&records, &mut rng);
-            again.run(&mut rng, usize::MAX);
-            records.extend(again.records());
-            check(&records, &again, &what);
+            let mut reopened = TurnSimulation::reopen(&records, &mut rng);
+            reopened.run(&mut rng, usize::MAX);
+            records.extend(reopened.records());
+            check(&records, &reopened, &what);
         }
     }
 }
@@ -192,7 +192,7 @@ fn turn_content_spans_all_restarts() {
             simulation.run(&mut rng, usize::MAX);
             let responses = simulation.context.iter().filter(|message| message.role == Role::Assistant);
             let text: String = responses.map(|message| message.text.as_str()).collect();
-            let content = &simulation.end.as_ref().expect("it has ended").content;
+            let content = &simulation.end.as_ref().expect("an ended turn").content;
             // An empty response adds a notice to the content and no message to the context.
             let content = content.replace("[Provider returned an empty response]", "");
             assert_eq!(content, text, "seed {seed} cut {cut}");

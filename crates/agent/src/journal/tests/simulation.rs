@@ -57,8 +57,8 @@ impl TurnSimulation {
     /// Reopens the interrupted turn.
     pub(super) fn reopen(records: &[Record], rng: &mut TestRng) -> Self {
         let replay = Replay::from_records(records.to_vec());
-        let (open, messages) = replay.reopenable_turn(1).expect("it was interrupted");
-        let TurnStage::Running(progress) = open.stage else { panic!("it had begun") };
+        let (open, messages) = replay.reopenable_turn(1).expect("an interrupted turn");
+        let TurnStage::Running(progress) = open.stage else { panic!("the turn had begun") };
         let (all, _) = replay.into_parts();
         Self::resume_from(cloned_messages(&all[..messages]), progress, rng)
     }
@@ -207,7 +207,7 @@ impl TurnSimulation {
     }
 
     pub(super) fn outcome(&self) -> &TurnOutcome {
-        &self.end.as_ref().expect("it has ended").outcome
+        &self.end.as_ref().expect("an ended turn").outcome
     }
 }
 
@@ -233,6 +233,6 @@ fn running_progress(open: std::collections::VecDeque<OpenTurn>) -> TurnProgress 
     assert_eq!(open.len(), 1, "one turn is open");
     match open.into_iter().next().map(|open| open.stage) {
         Some(TurnStage::Running(progress)) => progress,
-        Some(TurnStage::Waiting) | None => panic!("it has begun"),
+        Some(TurnStage::Waiting) | None => panic!("the turn has begun"),
     }
 }

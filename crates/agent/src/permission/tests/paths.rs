@@ -70,10 +70,10 @@ fn directory_contains_itself_and_its_contents() {
         ("/a", "/b/../a/c", Some("c")),
         ("/a", "/A/b", None),
     ];
-    for (folder, file, relative) in cases {
+    for (directory, file, relative) in cases {
         let file = path(file);
-        assert_eq!(path(folder).relative_path(&file), relative, "{file} in {folder}");
-        assert_eq!(path(folder).contains(&file), relative.is_some(), "{file} in {folder}");
+        assert_eq!(path(directory).relative_path(&file), relative, "{file} in {directory}");
+        assert_eq!(path(directory).contains(&file), relative.is_some(), "{file} in {directory}");
     }
 }
 

@@ -292,6 +292,6 @@ fn custom_preset_needs_a_known_base_and_a_new_name() {
 #[test]
 fn levels_are_ordered() {
     assert!(Level::Sandboxed < Level::Trusted && Level::Trusted < Level::Yolo);
-    let words = [Level::Sandboxed, Level::Trusted, Level::Yolo].map(|level| level.to_string());
-    assert_eq!(words, ["SANDBOXED", "TRUSTED", "YOLO"]);
+    let names = [Level::Sandboxed, Level::Trusted, Level::Yolo].map(|level| level.to_string());
+    assert_eq!(names, ["SANDBOXED", "TRUSTED", "YOLO"]);
 }

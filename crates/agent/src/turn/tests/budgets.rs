@@ -8,9 +8,9 @@ const NOTICE: &str = "[Stopping: the budget of tokens is used up]";
 #[test]
 fn exhausted_budget_in_a_model_call_ends_with_partial_text() {
     let harness = TurnHarness::run(10, [text("So far"), parallel("a"), EXHAUSTED]);
-    let answer = format!("So far{NOTICE}");
-    assert_eq!(harness.appended, [user("hi"), Message::assistant(answer.as_str(), Vec::new())]);
-    assert_eq!(harness.end().content, answer);
+    let response = format!("So far{NOTICE}");
+    assert_eq!(harness.appended, [user("hi"), Message::assistant(response.as_str(), Vec::new())]);
+    assert_eq!(harness.end().content, response);
     assert_eq!(harness.end().halted, Some(Halt::Budget(Resource::Tokens)));
     assert_eq!(harness.end().outcome, TurnOutcome::Completed);
     assert_eq!(harness.started, [], "calls of a partial response do not run");
