@@ -163,7 +163,7 @@ impl Window {
                     }
                 }
                 CompactionPart::Inserted(message) => {
-                    window.push(CountedMessage::new(Message::clone(message), count))
+                    window.push(CountedMessage::new(Message::clone(message), count));
                 }
             }
         }

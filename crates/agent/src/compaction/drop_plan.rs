@@ -174,7 +174,7 @@ impl<'a> DropPlan<'a> {
             match self.replacements.get(&index) {
                 None => push_retained(&mut parts, index),
                 Some(Some(counted)) => {
-                    parts.push(CompactionPart::Inserted(Box::new(Message::clone(&counted.message))))
+                    parts.push(CompactionPart::Inserted(Box::new(Message::clone(&counted.message))));
                 }
                 Some(None) => {}
             }

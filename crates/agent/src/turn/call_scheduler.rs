@@ -118,7 +118,7 @@ impl CallScheduler {
             }
             match &entry.state {
                 CallState::Done(outcome) => {
-                    ordered_failed |= ordered && !matches!(outcome, ToolOutcome::Done(_))
+                    ordered_failed |= ordered && !matches!(outcome, ToolOutcome::Done(_));
                 }
                 CallState::Pending | CallState::Running if ordered => break,
                 CallState::Pending | CallState::Running => all_done = false,

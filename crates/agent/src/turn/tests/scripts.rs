@@ -136,7 +136,7 @@ fn run_script(rounds_max: u64, running_max: usize, script: Vec<ScriptEvent>) {
         let ended = !harness.ends.is_empty();
         match &event {
             TurnEvent::ToolCall(_, schedule) if state.running.is_empty() => {
-                state.schedules.push(schedule.clone())
+                state.schedules.push(schedule.clone());
             }
             _ => {}
         }
